@@ -1,0 +1,1 @@
+"""Small models, each in a file that is read in one sitting."""

@@ -1,0 +1,1 @@
+"""Experiments: one file a paper, each holding configurations, cells and findings."""
