@@ -1,0 +1,316 @@
+"""Cells: the independent pieces of an experiment, stored as soon as they are done.
+
+An experiment is a pure function from a small frozen configuration to a tidy table. A cell is one
+configuration of it. Its table lies in one Parquet file whose name derives from the configuration and
+whose schema carries the provenance, so a cell on disk is whole, self-describing, or absent: a killed
+sweep resumes by skipping what is stored.
+
+Layout: ``results_folder()/<paper>/<experiment>/<key>.parquet``, the paper being the part of the
+experiment's name before its first dot.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import functools
+import hashlib
+import importlib
+import importlib.metadata
+import json
+import os
+import platform
+import resource
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from tqdm.auto import tqdm
+
+from embviz import __version__
+from embviz.storage import results_folder, whole_file
+
+PROVENANCE_KEY = b"embviz"
+PACKAGES = ("numpy", "scipy", "torch", "numba", "pandas", "pyarrow", "scikit-learn")
+
+
+class DamagedResultError(ValueError):
+    """A stored result that is cut short, altered, or belongs to another cell."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    """A pure function of a frozen configuration, with a name and a version.
+
+    Parameters
+    ----------
+    name : str
+        ``paper.experiment``.
+    version : int
+        Raised whenever a change of the code changes a result: old cells are then no longer found.
+    function : callable
+        Takes the configuration, returns a tidy :class:`pandas.DataFrame`.
+    threads : int
+        Threads a cell uses well: 1 for most; cells of 2 run one after the other on a 2-core machine.
+    """
+
+    name: str
+    version: int
+    function: Callable[[Any], pd.DataFrame]
+    threads: int = 1
+
+    def cell(self, config: Any) -> Cell:
+        """Return the cell of `config`, a frozen dataclass."""
+        return Cell(self, config)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # workers look the experiment up by name: its function, hidden behind the decorator, can't be
+        return _find_experiment, (self.function.__module__, self.function.__qualname__)
+
+
+def _find_experiment(module: str, name: str) -> Experiment:
+    return getattr(importlib.import_module(module), name)
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """One configuration of an experiment."""
+
+    experiment: Experiment
+    config: Any
+
+    @functools.cached_property
+    def key(self) -> str:
+        """Sixteen hexadecimal digits that derive from the experiment, its version and the configuration."""
+        named = {
+            "experiment": self.experiment.name,
+            "version": self.experiment.version,
+            "config": dataclasses.asdict(self.config),
+        }
+        text = json.dumps(named, sort_keys=True, allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def path(self) -> Path:
+        """File that holds, or will hold, the result."""
+        paper, name = self.experiment.name.split(".", 1)
+        return results_folder() / paper / name / f"{self.key}.parquet"
+
+    def stored(self) -> bool:
+        """Whether a result file is there (its content is verified when it is read)."""
+        return self.path.is_file()
+
+
+def experiment(
+    name: str, *, version: int = 1, threads: int = 1
+) -> Callable[[Callable[[Any], pd.DataFrame]], Experiment]:
+    """Decorator that makes an :class:`Experiment` of a function from configuration to tidy table."""
+    return lambda function: Experiment(name, version, function, threads)
+
+
+# --- one cell on disk -------------------------------------------------------------------------------
+
+
+def table_digest(table: pd.DataFrame) -> str:
+    """SHA-256 over a table's column names, types and values, independent of the Parquet encoding."""
+    digest = hashlib.sha256()
+    for column in table.columns:
+        values = table[column].to_numpy()
+        digest.update(f"{column}\0".encode())
+        if values.dtype.kind in "fiub":
+            digest.update(values.dtype.str.encode() + np.ascontiguousarray(values).tobytes())
+        else:
+            digest.update(json.dumps([None if v is None else str(v) for v in values]).encode())
+    return digest.hexdigest()
+
+
+@functools.cache
+def _code_state() -> dict[str, Any]:
+    """Commit of the checkout and whether tracked package files differ from it; empty outside a checkout."""
+    root = Path(__file__).resolve().parent.parent
+    git = ["git", "-C", str(root)]
+    try:
+        commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+        changes = subprocess.run(
+            [*git, "status", "--porcelain", "--untracked-files=no", "embviz"], capture_output=True, text=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return {}
+    return {"commit": commit.stdout.strip(), "altered": bool(changes.stdout.strip())}
+
+
+def _device() -> str:
+    import torch
+
+    name = platform.processor() or platform.machine()
+    if Path("/proc/cpuinfo").is_file():
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        name = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), name)
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    return f"{name}, {os.cpu_count()} cores" + (f"; {gpu}" if gpu else "")
+
+
+def _provenance(cell: Cell, table: pd.DataFrame, seconds: float) -> dict[str, Any]:
+    return {
+        "experiment": cell.experiment.name,
+        "version": cell.experiment.version,
+        "config": dataclasses.asdict(cell.config),
+        "digest": table_digest(table),
+        "data": table.attrs.get("data", {}),  # corpus name -> checksum, told by the experiment
+        "embviz": __version__,
+        "code": _code_state(),
+        "python": platform.python_version(),
+        "packages": {name: importlib.metadata.version(name) for name in PACKAGES},
+        "device": _device(),
+        "wall_seconds": round(seconds, 3),
+        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }
+
+
+def compute(cell: Cell) -> Path:
+    """Run `cell` and store its table and provenance; return the file.
+
+    Raises
+    ------
+    ValueError
+        If the table holds a NaN or an infinity: a result must be a number or absent.
+    """
+    start = time.perf_counter()
+    table = cell.experiment.function(cell.config).reset_index(drop=True)
+    seconds = time.perf_counter() - start
+    numbers = table.select_dtypes("number").to_numpy(dtype=float)
+    if not np.isfinite(numbers).all():
+        raise ValueError(f"{cell.experiment.name} gave NaN or infinity for {cell.config}; nothing was stored")
+    provenance = _provenance(cell, table, seconds)
+    arrow = pa.Table.from_pandas(table, preserve_index=False)
+    arrow = arrow.replace_schema_metadata(
+        {**(arrow.schema.metadata or {}), PROVENANCE_KEY: json.dumps(provenance)}
+    )
+    with whole_file(cell.path) as temporary:
+        pq.write_table(arrow, temporary, compression="zstd", write_page_checksum=True)
+    return cell.path
+
+
+def read(cell: Cell) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Read a stored cell: its table, and its provenance.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the cell is not stored; the message gives the command that computes it.
+    DamagedResultError
+        If the file is cut short or altered, or holds another cell's result. Nothing is deleted.
+    """
+    if not cell.stored():
+        raise FileNotFoundError(f"{cell.path} is not stored: compute it with `embviz run`, or embviz.cells.run")
+    advice = "move it away and run the cell again"
+    try:
+        arrow = pq.read_table(cell.path, page_checksum_verification=True, partitioning=None)
+        provenance = json.loads(arrow.schema.metadata[PROVENANCE_KEY])
+    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
+        raise DamagedResultError(f"{cell.path} is cut short or altered ({error}): {advice}") from error
+    table = arrow.to_pandas()
+    if table_digest(table) != provenance["digest"]:
+        raise DamagedResultError(f"{cell.path} does not match its own digest: {advice}")
+    expected = (cell.experiment.name, cell.experiment.version, _as_json(dataclasses.asdict(cell.config)))
+    found = (provenance["experiment"], provenance["version"], provenance["config"])
+    if found != expected:
+        raise DamagedResultError(f"{cell.path} holds the result of {found}, not of {expected}: {advice}")
+    return table, provenance
+
+
+def _as_json(value: Any) -> Any:
+    return json.loads(json.dumps(value))
+
+
+# --- many cells -------------------------------------------------------------------------------------
+
+
+def missing(cells: Sequence[Cell]) -> list[Cell]:
+    """Those of `cells` that are not stored, each once, in order."""
+    unique = {cell.path: cell for cell in cells}
+    return [cell for cell in unique.values() if not cell.stored()]
+
+
+def _compute_single_threaded(cell: Cell) -> Path:
+    import torch
+
+    torch.set_num_threads(cell.experiment.threads)
+    return compute(cell)
+
+
+def run(cells: Sequence[Cell], *, n_jobs: int | None = None, progress: bool = True) -> list[Path]:
+    """Compute and store whichever of `cells` are missing.
+
+    Parameters
+    ----------
+    n_jobs : int, optional
+        Worker processes of joblib's current backend (loky by default; a dask or ray backend chosen with
+        ``joblib.parallel_config`` spreads over a cluster). None: as many as the machine has cores, fewer
+        for experiments whose cells use several threads.
+    progress : bool
+        Show a progress bar on standard error.
+
+    Returns
+    -------
+    list of Path
+        The files written, as they finished.
+    """
+    todo = missing(cells)
+    bar = tqdm(total=len(todo), desc="cells", disable=not progress or not todo)
+    written: list[Path] = []
+    cores = joblib.cpu_count()
+    with bar:
+        for threads in sorted({cell.experiment.threads for cell in todo}):
+            group = [cell for cell in todo if cell.experiment.threads == threads]
+            workers = min(len(group), n_jobs or max(1, cores // threads))
+            for path in _compute_all(group, workers, threads):
+                written.append(path)
+                bar.update()
+    return written
+
+
+def _compute_all(group: Sequence[Cell], workers: int, threads: int) -> Iterator[Path]:
+    if workers == 1:
+        yield from (_compute_single_threaded(cell) for cell in group)
+        return
+    backend, _ = joblib.parallel.get_active_backend()
+    jobs = (joblib.delayed(_compute_single_threaded)(cell) for cell in group)
+    if type(backend).__name__ != "LokyBackend":  # the user's own cluster: its workers share the folder
+        yield from joblib.Parallel(n_jobs=workers)(jobs)
+        return
+    with joblib.parallel_config(backend="loky", inner_max_num_threads=threads):
+        yield from joblib.Parallel(n_jobs=workers, return_as="generator_unordered")(jobs)
+
+
+def load(cells: Sequence[Cell]) -> pd.DataFrame:
+    """Concatenate the tables of stored cells, each row led by its configuration's fields.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns: the configuration's fields (tuples as text), then the experiment's own.
+
+    Raises
+    ------
+    FileNotFoundError, DamagedResultError
+        As :func:`read` does.
+    """
+    tables = []
+    for cell in cells:
+        table, _ = read(cell)
+        fields = dataclasses.asdict(cell.config)
+        flat = {k: v if isinstance(v, (int, float, str, bool)) else str(v) for k, v in fields.items()}
+        clash = set(flat) & set(table.columns)
+        if clash:
+            raise ValueError(f"{cell.experiment.name}: columns {sorted(clash)} are also configuration fields")
+        tables.append(table.assign(**flat)[[*flat, *table.columns]])
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()

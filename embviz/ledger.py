@@ -1,0 +1,321 @@
+"""The ledger: what each paper claims, what was measured, and the verdict that follows.
+
+A claim is read from ``data/claims/<paper>.toml``, where the accepted range of each of its figures was
+fixed before anything was measured. What was measured comes from stored cells. The verdict is derived
+here and nowhere else:
+
+- a figure **holds** when its whole interval lies in the accepted range, **fails** when it lies wholly
+  outside, and is **unclear** when the interval reaches over a border, or when the null that should
+  come out elsewhere passes the same test;
+- a claim **fails** when any of its figures fails, is **unclear** when any is unclear, and **holds** when
+  all that were measured hold; figures that were not measured are named in the reason.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import tomllib
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from embviz import experiments
+from embviz.findings import Finding
+from embviz.storage import data_folder
+
+HOLDS, FAILS, UNCLEAR, NOT_MEASURED = "holds", "fails", "unclear", "not measured"
+REPORTED = "reported"  # of a figure without an accepted range
+VERDICTS = (HOLDS, FAILS, UNCLEAR, NOT_MEASURED)
+
+
+@dataclasses.dataclass(frozen=True)
+class Figure:
+    """A published number, or a criterion that stands for one.
+
+    Parameters
+    ----------
+    name : str
+        Name that the experiment's findings use.
+    label : str
+        What a reader sees.
+    paper : float or None
+        The paper's value.
+    accept : tuple of two floats, or None
+        Accepted range, both ends included; None: reported, not judged.
+    unit : str
+        Unit of all its numbers; empty for a pure number.
+    rule : {"inside", "meets"}
+        Whether the interval must lie inside the range, or only meet it.
+    null : str
+        The control that must not pass; empty: none.
+    """
+
+    name: str
+    label: str
+    paper: float | None = None
+    accept: tuple[float, float] | None = None
+    unit: str = ""
+    rule: str = "inside"
+    null: str = ""
+
+    def __post_init__(self) -> None:
+        if self.rule not in ("inside", "meets"):
+            raise ValueError(f"figure {self.name}: rule must be 'inside' or 'meets', not {self.rule!r}")
+        if self.accept is not None and not self.accept[0] <= self.accept[1]:
+            raise ValueError(f"figure {self.name}: the accepted range {list(self.accept)} is empty")
+        if self.null and self.accept is None:
+            raise ValueError(f"figure {self.name} names a null but no range for it to miss")
+
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+    """A claim of a paper, with the figures that carry it."""
+
+    id: str
+    paper: str
+    title: str
+    where: str
+    says: str
+    setting: str
+    null: str
+    chapter: str
+    figures: tuple[Figure, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A figure beside what was measured for it."""
+
+    figure: Figure
+    finding: Finding | None
+    verdict: str
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """A claim beside its rows, at the largest scale that was measured."""
+
+    claim: Claim
+    verdict: str
+    scale: str | None
+    reason: str
+    rows: tuple[Row, ...]
+
+
+# --- claims -----------------------------------------------------------------------------------------
+
+
+def load_claims(paper: str | None = None) -> list[Claim]:
+    """Claims of one paper, or of all, in the order of their files.
+
+    Raises
+    ------
+    ValueError
+        If there is no such paper; the message lists those there are.
+    """
+    files = sorted((data_folder() / "claims").glob("*.toml"))
+    names = [file.stem for file in files]
+    if paper is not None and paper not in names:
+        raise ValueError(f"no claims of paper {paper!r}: there are {', '.join(names)}")
+    claims = []
+    for file in files:
+        if paper in (None, file.stem):
+            content = tomllib.loads(file.read_text())
+            claims += [_claim(entry, content["paper"]) for entry in content["claim"]]
+    return claims
+
+
+def find_claim(claim_id: str) -> Claim:
+    """The claim called `claim_id`, such as ``reflections.lemma1``.
+
+    Raises
+    ------
+    ValueError
+        If there is none; the message lists the ids of the same paper, or of all.
+    """
+    claims = load_claims()
+    for claim in claims:
+        if claim.id == claim_id:
+            return claim
+    paper = claim_id.split(".")[0]
+    near = [claim.id for claim in claims if claim.paper == paper] or [claim.id for claim in claims]
+    raise ValueError(f"no claim {claim_id!r}: choose one of {', '.join(near)}")
+
+
+def _claim(entry: dict[str, Any], paper: str) -> Claim:
+    figures = tuple(
+        Figure(**{**figure, "accept": tuple(figure["accept"]) if "accept" in figure else None})
+        for figure in entry["figure"]
+    )
+    fields = {key: value for key, value in entry.items() if key != "figure"}
+    return Claim(**fields, paper=paper, figures=figures)
+
+
+# --- verdicts ---------------------------------------------------------------------------------------
+
+
+def judge(figure: Figure, finding: Finding | None) -> Row:
+    """Hold a finding against its figure's accepted range and null.
+
+    Parameters
+    ----------
+    figure : Figure
+    finding : Finding or None
+        None when nothing was measured.
+
+    Returns
+    -------
+    Row
+        With the verdict, and the reason for any but "holds".
+    """
+    if finding is None:
+        return Row(figure, None, NOT_MEASURED, "not measured")
+    if figure.accept is None:
+        return Row(figure, finding, REPORTED, "no accepted range was set: reported, not judged")
+    if figure.null and figure.null not in finding.nulls:
+        return Row(figure, finding, UNCLEAR, f"its null, {figure.null}, was not measured")
+    verdict, reason = _against_range(figure, finding.low, finding.high)
+    if verdict == HOLDS and figure.null:
+        null = finding.nulls[figure.null]
+        if figure.accept[0] <= null <= figure.accept[1]:
+            verdict = UNCLEAR
+            reason = f"the null ({figure.null}: {null:.4g}) passes too, so the test tells nothing"
+    return Row(figure, finding, verdict, reason)
+
+
+def _against_range(figure: Figure, low: float, high: float) -> tuple[str, str]:
+    assert figure.accept is not None
+    least, most = figure.accept
+    meets = high >= least and low <= most
+    inside = low >= least and high <= most
+    if inside or (figure.rule == "meets" and meets):
+        return HOLDS, ""
+    span = f"[{low:.4g}, {high:.4g}]" if low != high else f"{low:.4g}"
+    if meets:
+        return UNCLEAR, f"the interval {span} reaches over the border of [{least:.4g}, {most:.4g}]"
+    return FAILS, f"{span} lies outside [{least:.4g}, {most:.4g}]"
+
+
+def conclude(rows: Sequence[Row]) -> tuple[str, str]:
+    """Verdict of a claim, and its reason, from the rows of its figures."""
+    judged = [row for row in rows if row.verdict in (HOLDS, FAILS, UNCLEAR)]
+    absent = [row.figure.label for row in rows if row.verdict == NOT_MEASURED]
+    if not judged:
+        return NOT_MEASURED, "no judged figure was measured"
+    verdict = next((v for v in (FAILS, UNCLEAR) if any(row.verdict == v for row in judged)), HOLDS)
+    reasons = [f"{row.figure.label}: {row.reason}" for row in judged if row.verdict == verdict and row.reason]
+    if absent:
+        reasons.append(f"not measured: {', '.join(absent)}")
+    return verdict, "; ".join(reasons)
+
+
+def entry(claim: Claim, *, scale: str | None = None) -> Entry:
+    """Judge `claim` on stored cells.
+
+    Parameters
+    ----------
+    scale : {"quick", "laptop", "paper"}, optional
+        The preset to judge on; by default the largest whose cells are all stored.
+    """
+    study = experiments.find_study(claim.id)
+    measured = scale or study.largest_stored()
+    if measured is None or not study.complete(measured):
+        rows = tuple(judge(figure, None) for figure in claim.figures)
+        return Entry(claim, NOT_MEASURED, None, study.why_not_measured(scale), rows)
+    findings = study.findings(measured)
+    unknown = set(findings) - {figure.name for figure in claim.figures}
+    if unknown:
+        raise ValueError(f"{claim.id}: findings {sorted(unknown)} have no figure in the claims file")
+    rows = tuple(judge(figure, findings.get(figure.name)) for figure in claim.figures)
+    return Entry(claim, *_with_scale(conclude(rows), measured), rows)
+
+
+def _with_scale(conclusion: tuple[str, str], scale: str) -> tuple[str, str, str]:
+    verdict, reason = conclusion
+    return verdict, scale, reason
+
+
+def entries(paper: str | None = None) -> list[Entry]:
+    """Entries of every claim of one paper, or of all."""
+    return [entry(claim) for claim in load_claims(paper)]
+
+
+# --- as tables --------------------------------------------------------------------------------------
+
+
+def as_record(item: Entry) -> dict[str, Any]:
+    """One claim as a dictionary fit for JSON: figures by name, infinities as null.
+
+    Returns
+    -------
+    dict
+        id, paper, title, verdict, scale, reason, published, accepted, measured, interval, n_seeds,
+        null, corpus, figures. The numbers are dictionaries by figure; `figures` holds their verdicts.
+    """
+    rows = [row for row in item.rows if row.finding is not None]
+    return {
+        "id": item.claim.id,
+        "paper": item.claim.paper,
+        "title": item.claim.title,
+        "verdict": item.verdict,
+        "scale": item.scale,
+        "reason": item.reason,
+        "published": {r.figure.name: r.figure.paper for r in item.rows if r.figure.paper is not None},
+        "accepted": {r.figure.name: _finite(r.figure.accept) for r in item.rows if r.figure.accept},
+        "measured": {row.figure.name: row.finding.value for row in rows} or None,
+        "interval": {row.figure.name: [row.finding.low, row.finding.high] for row in rows} or None,
+        "n_seeds": max((row.finding.n_seeds for row in rows), default=0),
+        "null": {row.figure.name: dict(row.finding.nulls) for row in rows if row.finding.nulls} or None,
+        "corpus": sorted({row.finding.corpus for row in rows if row.finding.corpus}),
+        "figures": {row.figure.name: row.verdict for row in item.rows},
+    }
+
+
+def _finite(pair: tuple[float, float]) -> list[float | None]:
+    return [end if math.isfinite(end) else None for end in pair]
+
+
+def table(items: Sequence[Entry] | None = None) -> pd.DataFrame:
+    """The ledger as a tidy table, one row a figure.
+
+    Returns
+    -------
+    pandas.DataFrame
+        paper, claim, title, where, figure, label, unit, published, accept_low, accept_high, measured,
+        low, high, n_seeds, null_name, null, corpus, verdict, claim_verdict, scale, reason, chapter.
+    """
+    items = entries() if items is None else items
+    return pd.DataFrame([_table_row(item, row) for item in items for row in item.rows])
+
+
+def _table_row(item: Entry, row: Row) -> dict[str, Any]:
+    claim, figure, finding = item.claim, row.figure, row.finding
+    null_name = figure.null or (next(iter(finding.nulls), "") if finding else "")
+    low, high = figure.accept or (math.nan, math.nan)
+    return {
+        "paper": claim.paper,
+        "claim": claim.id,
+        "title": claim.title,
+        "where": claim.where,
+        "figure": figure.name,
+        "label": figure.label,
+        "unit": figure.unit,
+        "published": figure.paper,
+        "accept_low": low,
+        "accept_high": high,
+        "measured": finding.value if finding else None,
+        "low": finding.low if finding else None,
+        "high": finding.high if finding else None,
+        "n_seeds": finding.n_seeds if finding else 0,
+        "null_name": null_name,
+        "null": finding.nulls.get(null_name) if finding else None,
+        "corpus": finding.corpus if finding else "",
+        "verdict": row.verdict,
+        "claim_verdict": item.verdict,
+        "scale": item.scale or "",
+        "reason": row.reason,
+        "chapter": claim.chapter,
+    }

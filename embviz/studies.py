@@ -1,0 +1,59 @@
+"""Studies: how a claim is measured, at three scales."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+from embviz.cells import Cell, missing
+from embviz.findings import Finding
+
+PRESETS = ("quick", "laptop", "paper")
+
+
+@dataclasses.dataclass(frozen=True)
+class Study:
+    """The cells of a claim at each preset, and what follows from them.
+
+    Parameters
+    ----------
+    cells : callable
+        From a preset (``quick``: seconds, the embedded corpus; ``laptop``: up to about an hour on two
+        cores; ``paper``: the paper's own setting) to its cells; empty where the preset measures nothing.
+    measure : callable
+        From a preset whose cells are all stored to findings by figure name.
+    needs : str
+        What a larger preset needs that may not be at hand, for the reason of a claim not measured.
+    """
+
+    cells: Callable[[str], list[Cell]]
+    measure: Callable[[str], Mapping[str, Finding]]
+    needs: str = ""
+
+    def findings(self, preset: str) -> Mapping[str, Finding]:
+        """Findings by figure name, from the stored cells of `preset`."""
+        return self.measure(_known(preset))
+
+    def complete(self, preset: str) -> bool:
+        """Whether the preset has cells and all of them are stored."""
+        cells = self.cells(_known(preset))
+        return bool(cells) and not missing(cells)
+
+    def largest_stored(self) -> str | None:
+        """The largest preset whose cells are all stored, or None."""
+        return next((preset for preset in reversed(PRESETS) if self.complete(preset)), None)
+
+    def why_not_measured(self, preset: str | None = None) -> str:
+        """Why there is no measurement at `preset`, or at any."""
+        parts = []
+        for name in (preset,) if preset else PRESETS:
+            cells = self.cells(_known(name))
+            if cells:
+                parts.append(f"{name}: {len(cells) - len(missing(cells))} of {len(cells)} cells stored")
+        return "; ".join([*([self.needs] if self.needs else []), *parts]) or "no preset measures it"
+
+
+def _known(preset: str) -> str:
+    if preset not in PRESETS:
+        raise ValueError(f"no preset {preset!r}: choose one of {', '.join(PRESETS)}")
+    return preset
