@@ -1,0 +1,458 @@
+"""Corpora as arrays of token ids: words in text8's normal form, bytes, byte-pair encodings.
+
+Data sets are named in ``data/registry.toml`` (see :mod:`embviz.registry`). The corpus ``"embedded"``
+needs no file: it is the docstrings of the libraries that every installation of embviz has.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+import sys
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import safetensors
+import safetensors.numpy
+
+from embviz import registry, storage
+
+DOCUMENT_SEPARATOR = "<|endoftext|>"
+EMBEDDED_LIBRARIES = ("numpy", "pandas", "scikit-learn", "scipy", "torch")
+EMBEDDED_FORMAT = 1  # raise when the gathering of docstrings changes
+TOKENS_FORMAT = 1  # raise when normalization, numbering or the cache's layout changes
+UNKNOWN_WORD = "UNK"
+
+DIGIT_WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+# keeps a-z and digits, lower-cases A-Z, everything else becomes a space
+_LETTERS_AND_DIGITS = bytes(
+    byte if chr(byte) in "abcdefghijklmnopqrstuvwxyz0123456789"
+    else byte + 32 if chr(byte) in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    else 32
+    for byte in range(256)
+)  # fmt: skip
+# the only characters outside ASCII whose lower case has an ASCII letter: I with a dot, the kelvin sign
+_LOWER_TO_ASCII = ((b"\xc4\xb0", b"i "), (b"\xe2\x84\xaa", b"k"))
+_CHUNK = 1 << 20  # bytes normalized at a time: word objects of one chunk, not of the whole text
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A text as word ids, with its vocabulary.
+
+    ``ids`` has shape (N,), the smallest unsigned integer type that fits; an id equal to
+    ``len(vocabulary)`` is a hole: the place of a word that is not in the vocabulary.
+    ``vocabulary`` and ``counts`` (V,) go by falling count, ties by first appearance.
+    ``document_starts`` are positions in ``ids``, rising from 0. ``checksum`` is the SHA-256 of the raw
+    text (of the embedded corpus: its fingerprint).
+    """
+
+    name: str
+    ids: np.ndarray
+    vocabulary: list[str]
+    counts: np.ndarray
+    document_starts: np.ndarray
+    checksum: str
+
+    def __repr__(self) -> str:
+        return (
+            f"Corpus({self.name!r}, {len(self.ids):,} tokens, {len(self.vocabulary):,} types, "
+            f"{len(self.document_starts):,} documents)"
+        )
+
+    @property
+    def n_tokens(self) -> int:
+        """Number of places, holes included."""
+        return len(self.ids)
+
+    def words(self) -> Iterator[str | None]:
+        """The words in reading order; None at a hole."""
+        words = [*self.vocabulary, None]
+        return (words[i] for i in self.ids)
+
+    def head(self, n_tokens: int) -> Corpus:
+        """The corpus cut after its first `n_tokens` places, its vocabulary counted anew.
+
+        Raises
+        ------
+        ValueError
+            If `n_tokens` is not positive.
+        """
+        if n_tokens < 1:
+            raise ValueError(f"n_tokens is {n_tokens}: a corpus needs at least one token")
+        if n_tokens >= self.n_tokens:
+            return self
+        ids, vocabulary, counts = _renumber(self.ids[:n_tokens], self.vocabulary)
+        starts = self.document_starts[self.document_starts < n_tokens]
+        return replace(self, ids=ids, vocabulary=vocabulary, counts=counts, document_starts=starts)
+
+    def restrict(
+        self,
+        *,
+        min_count: int = 1,
+        max_vocab: int | None = None,
+        rare: Literal["hole", "drop", "unk"] = "hole",
+    ) -> Corpus:
+        """Keep the frequent words only.
+
+        Parameters
+        ----------
+        min_count : int, default 1
+            Words that occur less often are rare.
+        max_vocab : int, optional
+            So are words after the first `max_vocab` by count (ties: those that appear first are kept).
+            The "UNK" of ``rare="unk"`` is not counted in it.
+        rare : what becomes of the places of rare words
+            "hole": they stay, empty, with id V, so that distances are those of the text (hyperwords);
+            "drop": they are taken out, and their neighbours move together (gensim); holes go too;
+            "unk": they all become one word "UNK" with id 0, kept in the text and the vocabulary (the
+            word2vec tutorial that the reflections paper started from); holes become it too.
+
+        Returns
+        -------
+        Corpus with the same checksum and the same documents (less those that "drop" leaves empty)
+
+        Raises
+        ------
+        ValueError
+            If no word is left, or an argument is out of range.
+        """
+        n_kept = self._n_frequent(min_count, max_vocab)
+        # ids go by falling count, so that the words kept are a prefix of the vocabulary
+        if rare == "hole":
+            ids = np.minimum(self.ids, self.ids.dtype.type(n_kept)).astype(_id_type(n_kept), copy=False)
+            return replace(self, ids=ids, vocabulary=self.vocabulary[:n_kept], counts=self.counts[:n_kept])
+        if rare == "drop":
+            return self._without_rare(n_kept)
+        if rare == "unk":
+            return self._with_unknown(n_kept)
+        raise ValueError(f'rare is {rare!r}: use "hole", "drop" or "unk"')
+
+    def _n_frequent(self, min_count: int, max_vocab: int | None) -> int:
+        if max_vocab is not None and max_vocab < 1:
+            raise ValueError(f"max_vocab is {max_vocab}: keep at least one word")
+        if UNKNOWN_WORD in self.vocabulary[:1]:
+            raise ValueError('rare words are "UNK" already: restrict the corpus that this one came from')
+        n_kept = int(np.searchsorted(-self.counts, -min_count, side="right"))
+        n_kept = n_kept if max_vocab is None else min(n_kept, max_vocab)
+        if n_kept == 0:
+            raise ValueError(
+                f"no word of {self.name!r} occurs {min_count:,} times or more; the most frequent, "
+                f"{self.vocabulary[0]!r}, occurs {self.counts[0]:,} times: lower min_count"
+            )
+        return n_kept
+
+    def _without_rare(self, n_kept: int) -> Corpus:
+        kept = self.ids < n_kept
+        before = np.concatenate([[0], np.cumsum(kept)])  # (N + 1,) tokens kept before each place
+        starts = before[self.document_starts]
+        ends = np.append(starts[1:], before[-1])
+        ids = self.ids[kept].astype(_id_type(n_kept), copy=False)
+        return replace(
+            self,
+            ids=ids,
+            vocabulary=self.vocabulary[:n_kept],
+            counts=self.counts[:n_kept],
+            document_starts=starts[starts < ends],
+        )
+
+    def _with_unknown(self, n_kept: int) -> Corpus:
+        new = np.zeros(len(self.vocabulary) + 1, dtype=_id_type(n_kept + 1))  # rare words and holes: 0
+        new[:n_kept] = np.arange(1, n_kept + 1)
+        n_unknown = self.n_tokens - int(self.counts[:n_kept].sum())
+        return replace(
+            self,
+            ids=new[self.ids],
+            vocabulary=[UNKNOWN_WORD, *self.vocabulary[:n_kept]],
+            counts=np.concatenate([[n_unknown], self.counts[:n_kept]]),
+        )
+
+
+def _id_type(n_words: int) -> np.dtype:
+    """Smallest unsigned type for ids up to `n_words`, the id of a hole."""
+    return np.min_scalar_type(n_words)
+
+
+def _renumber(ids: np.ndarray, vocabulary: list[str]) -> tuple[np.ndarray, list[str], np.ndarray]:
+    """Number words anew by falling count, ties by first appearance; holes stay holes.
+
+    ids (N,) index `vocabulary`, len(vocabulary) is a hole -> ids (N,), vocabulary (V,), counts (V,).
+    """
+    n_old = len(vocabulary)
+    counts = np.bincount(ids, minlength=n_old + 1)[:n_old]
+    first = np.full(n_old + 1, len(ids))
+    first[ids[::-1]] = np.arange(len(ids) - 1, -1, -1)  # of repeated indices the last assignment stays
+    order = np.lexsort((first[:n_old], -counts))
+    order = order[: np.count_nonzero(counts)]
+    new = np.full(n_old + 1, len(order), dtype=_id_type(len(order)))
+    new[order] = np.arange(len(order))
+    return new[ids], [vocabulary[i] for i in order], counts[order]
+
+
+def normalize_words(text: str | bytes) -> bytes:
+    """A text in text8's normal form: words of a-z, one space between, digits spelled out.
+
+    Letters are lower-cased, each digit becomes its English word, every run of other characters one
+    space; there is no space at the ends.
+
+    Parameters
+    ----------
+    text : str, or its UTF-8 bytes
+
+    Returns
+    -------
+    ASCII bytes, possibly empty
+
+    Source
+    ------
+    M. Mahoney, "About the test data" (2011), the last steps of the filter that made text8.
+
+    Examples
+    --------
+    >>> normalize_words("In 1905, Einstein's paper")
+    b'in one nine zero five einstein s paper'
+    """
+    content = text.encode() if isinstance(text, str) else text
+    pieces = []
+    start = 0
+    while start < len(content):
+        end = _chunk_end(content, start + _CHUNK)
+        chunk = content[start:end]
+        for letter, ascii_letter in _LOWER_TO_ASCII:
+            chunk = chunk.replace(letter, ascii_letter)
+        chunk = chunk.translate(_LETTERS_AND_DIGITS)
+        for digit, word in enumerate(DIGIT_WORDS):
+            chunk = chunk.replace(b"%d" % digit, b" %s " % word.encode())
+        words = chunk.split()
+        if words:
+            pieces.append(b" ".join(words))
+        start = end
+    return b" ".join(pieces)
+
+
+def _chunk_end(content: bytes, end: int) -> int:
+    """First space at or after `end`, so that no word is cut; the end of the content if there is none."""
+    found = content.find(b" ", end)
+    return len(content) if found < 0 else found
+
+
+def make_corpus(text: str | bytes, *, name: str) -> Corpus:
+    """A corpus of words from a text of the user's.
+
+    Parameters
+    ----------
+    text : str, or UTF-8 bytes
+        Documents are separated by ``<|endoftext|>``; without it the text is one document.
+    name : what to call it in results and messages
+
+    Raises
+    ------
+    ValueError
+        If the text has no word.
+    """
+    content = text.encode() if isinstance(text, str) else text
+    documents = content.split(DOCUMENT_SEPARATOR.encode())
+    return _corpus_of_documents(
+        (normalize_words(document) for document in documents),
+        name=name,
+        checksum=hashlib.sha256(content).hexdigest(),
+    )
+
+
+def _corpus_of_documents(documents: Iterable[bytes], *, name: str, checksum: str) -> Corpus:
+    """Documents in normal form, numbered; those without a word are left out."""
+    filled = [document for document in documents if document]
+    if not filled:
+        raise ValueError(f"the text {name!r} is empty: it has no word (a run of letters a-z, or a digit)")
+    lengths = [document.count(b" ") + 1 for document in filled]
+    starts = np.concatenate([[0], np.cumsum(lengths[:-1], dtype=np.int64)]).astype(np.int64)
+    indices, words = _encode_words(b" ".join(filled))
+    ids, vocabulary, counts = _renumber(indices, words)
+    return Corpus(name, ids, vocabulary, counts, starts, checksum)
+
+
+def _encode_words(normal: bytes) -> tuple[np.ndarray, list[str]]:
+    """Words of a text in normal form -> ids (N,) by first appearance, and the words."""
+    letters = np.frombuffer(normal, dtype=np.uint8)
+    spaces = np.flatnonzero(letters == 32)
+    offset_type, string_type = (
+        (np.int32, pa.binary()) if len(normal) < 2**31 - 1 else (np.int64, pa.large_binary())
+    )
+    # a word is taken with the space after it: then the text itself is arrow's buffer, without a copy
+    offsets = np.empty(len(spaces) + 2, dtype=offset_type)
+    offsets[0] = 0
+    offsets[1:-1] = spaces + 1
+    offsets[-1] = len(normal) + 1
+    del spaces
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(normal + b" ")]
+    encoded = pa.Array.from_buffers(string_type, len(offsets) - 1, buffers).dictionary_encode()
+    words = [word.as_py()[:-1].decode("ascii") for word in encoded.dictionary]
+    return encoded.indices.to_numpy(zero_copy_only=True), words
+
+
+def load_corpus(name: str, *, n_tokens: int | None = None) -> Corpus:
+    """A named corpus as words in text8's normal form.
+
+    The first time, the text is verified, normalized and numbered; the result is kept in the cache
+    folder and read from there afterwards.
+
+    Parameters
+    ----------
+    name : "embedded", or a corpus of the registry (``embviz data list``)
+    n_tokens : int, optional
+        Keep the first `n_tokens` tokens only; the vocabulary is counted on them.
+
+    Raises
+    ------
+    registry.DataMissingError
+        If the file is not at hand: nothing is downloaded here, the message says how to.
+    registry.ChecksumError
+        If the file is not the one that the registry describes.
+    """
+    corpus = _load_embedded() if name == "embedded" else _load_registered(name)
+    return corpus if n_tokens is None else corpus.head(n_tokens)
+
+
+def _load_registered(name: str) -> Corpus:
+    entry = registry.data_set(name)
+    if entry.kind != "corpus":
+        raise registry.RegistryError(f"data set {name!r} is a {entry.kind}, not a corpus")
+    file = entry.files[0]
+    registry.find_form(name, file)  # verified before the cached tokens are used, too
+    path = _tokens_path(file.identity.partition(":")[2])
+    cached = _read_tokens(path, name)
+    if cached is not None:
+        return cached
+    content = registry.read_bytes(name, part=file.part)
+    if entry.format == "words":
+        corpus = _corpus_of_documents(
+            [content.strip()], name=name, checksum=hashlib.sha256(content).hexdigest()
+        )
+    else:
+        corpus = make_corpus(content, name=name)
+    _write_tokens(path, corpus)
+    return corpus
+
+
+def _tokens_path(key: str) -> Path:
+    return storage.cache_folder() / "tokens" / f"{key[:32]}-v{TOKENS_FORMAT}.safetensors"
+
+
+def _write_tokens(path: Path, corpus: Corpus) -> None:
+    arrays = {
+        "ids": corpus.ids,
+        "counts": corpus.counts,
+        "document_starts": corpus.document_starts,
+        "vocabulary": np.frombuffer("\n".join(corpus.vocabulary).encode(), dtype=np.uint8),
+    }
+    metadata = {"checksum": corpus.checksum, "digest": _arrays_digest(arrays)}
+    with storage.whole_file(path) as temporary:
+        safetensors.numpy.save_file(arrays, temporary, metadata=metadata)
+
+
+def _read_tokens(path: Path, name: str) -> Corpus | None:
+    """A corpus from the cache, or None if it is not there or its digest is wrong (it is made anew)."""
+    try:
+        with safetensors.safe_open(path, framework="numpy") as file:
+            metadata = file.metadata()
+            arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    except (OSError, safetensors.SafetensorError):
+        return None
+    if metadata.get("digest") != _arrays_digest(arrays):
+        return None
+    vocabulary = arrays["vocabulary"].tobytes().decode().split("\n")
+    return Corpus(
+        name, arrays["ids"], vocabulary, arrays["counts"], arrays["document_starts"], metadata["checksum"]
+    )
+
+
+def _arrays_digest(arrays: dict[str, np.ndarray]) -> str:
+    digest = hashlib.sha256()
+    for key in sorted(arrays):
+        array = arrays[key]
+        digest.update(f"{key} {array.dtype.str} {array.shape}\n".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def embedded_fingerprint() -> str:
+    """SHA-256 of what the embedded corpus depends on: library versions, Python's, our own format."""
+    versions = {library: importlib.metadata.version(library) for library in EMBEDDED_LIBRARIES}
+    parts = {"format": EMBEDDED_FORMAT, "python": list(sys.version_info[:2]), "libraries": versions}
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _load_embedded() -> Corpus:
+    fingerprint = embedded_fingerprint()
+    path = _tokens_path(fingerprint)
+    cached = _read_tokens(path, "embedded")
+    if cached is not None:
+        return cached
+    documents = _embedded_text().split(DOCUMENT_SEPARATOR)
+    corpus = _corpus_of_documents(
+        (normalize_words(document) for document in documents), name="embedded", checksum=fingerprint
+    )
+    _write_tokens(path, corpus)
+    return corpus
+
+
+def _embedded_text() -> str:
+    """Raw text of the embedded corpus, from the cache or gathered."""
+    path = storage.cache_folder() / "embedded" / f"{embedded_fingerprint()[:32]}.txt"
+    try:
+        content, _, digest = path.read_bytes().rpartition(b"\n")
+        if hashlib.sha256(content).hexdigest().encode() == digest:
+            return content.decode()
+    except FileNotFoundError:
+        pass
+    text = f"\n{DOCUMENT_SEPARATOR}\n".join(_gather_docstrings())
+    content = text.encode(errors="replace")
+    with storage.whole_file(path) as temporary:
+        temporary.write_bytes(content + b"\n" + hashlib.sha256(content).hexdigest().encode())
+    return content.decode()
+
+
+def _gather_docstrings() -> list[str]:
+    """Docstrings of the installed libraries, each once, in the order of their sorted file names."""
+    found: dict[str, None] = {}
+    for library in EMBEDDED_LIBRARIES:
+        for path in _source_files(library):
+            source = path.read_bytes()
+            if b'"""' not in source:  # most test files: parsing them would take half of the time
+                continue
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # invalid escapes in the libraries' own strings
+                    tree = ast.parse(source)
+            except (SyntaxError, ValueError):  # written for another Python
+                continue
+            found.update(dict.fromkeys(_docstrings(tree)))
+    return list(found)
+
+
+def _source_files(library: str) -> list[Path]:
+    module = "sklearn" if library == "scikit-learn" else library
+    found = importlib.util.find_spec(module)
+    if found is None or not found.submodule_search_locations:
+        raise registry.DataMissingError(f"the embedded corpus needs {library}, which is not installed")
+    root = Path(found.submodule_search_locations[0])
+    return sorted(root.rglob("*.py"), key=lambda path: path.relative_to(root).as_posix())
+
+
+def _docstrings(node: ast.AST) -> Iterator[str]:
+    """Docstrings of a module, its classes and functions, in reading order."""
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        text = ast.get_docstring(node)
+        if text:
+            yield text
+    for child in getattr(node, "body", ()):
+        if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.If | ast.Try):
+            yield from _docstrings(child)

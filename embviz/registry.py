@@ -1,0 +1,417 @@
+"""Named data sets: what ``data/registry.toml`` says of each, and its verified files.
+
+A file is looked for in the user's cache, then in the mirror folder that ``EMBVIZ_DATA_DIR`` names. It
+may lie there in several forms (the published archive, a compressed copy of its text): any of them will
+do, and none is used before its checksum has been compared with the registry's. Loading reads disk only;
+:func:`fetch_files` is the one function that asks the network.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import lzma
+import os
+import tarfile
+import tomllib
+import zipfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import pandas as pd
+
+from embviz import storage
+
+Kind = Literal["corpus", "word test", "vocabulary"]
+Format = Literal[
+    "words",  # a-z and single spaces: text8's form
+    "text",  # any UTF-8 text, <|endoftext|> between documents where there are several
+    "wikipedia xml",  # a database dump: mark-up is filtered away first
+    "tokens",  # space-separated tokens as published, a line is a sentence or a paragraph
+    "similarity",  # word, word, score
+    "analogy",  # a, b, c, d; ": section" lines between
+    "vocabulary",  # one token a line, or JSON token -> id
+    "merges",  # byte-pair merges, one a line
+]
+ALGORITHMS = ("sha256", "sha1", "md5")  # best first; the published one is used where it is all there is
+
+
+class RegistryError(ValueError):
+    """The registry itself is wrong, or a name is not in it."""
+
+
+class DataMissingError(FileNotFoundError):
+    """A data file is not at hand; the message says where to put it and what to use in its stead."""
+
+
+class ChecksumError(ValueError):
+    """A data file is not the one that the registry describes; it was not used."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """One stored form of a file: where it lies below a data folder, and how to know it."""
+
+    path: str  # below the cache's data folder and below the mirror
+    size: int | None  # bytes
+    checksum: str | None  # "sha256:<hex>", or the published "md5:<hex>"; None: known by its text
+    address: str | None  # public https or http address; None: rebuilt by the data set's recipe
+    member: str | None  # name inside an archive of several files
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """One part of a data set, in all its forms."""
+
+    part: str  # "all", or "train", "valid", "test"
+    forms: tuple[Form, ...]
+    text_size: int | None  # bytes, uncompressed
+    text_checksum: str | None  # of the uncompressed bytes
+
+    @property
+    def identity(self) -> str:
+        """The strongest checksum that names this part's content, whichever form is at hand."""
+        return self.text_checksum or next(form.checksum for form in self.forms if form.checksum)
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """One entry of the registry."""
+
+    name: str
+    title: str
+    kind: Kind
+    format: Format
+    licence: str
+    citation: str
+    files: tuple[DataFile, ...]
+    note: str = ""
+    recipe: str = ""  # how a stand-in was built, for data sets that have no published archive
+
+    def file(self, part: str) -> DataFile:
+        """The file of a part, by name.
+
+        Raises
+        ------
+        RegistryError
+            If the data set has no such part, naming those it has.
+        """
+        for file in self.files:
+            if file.part == part:
+                return file
+        parts = ", ".join(file.part for file in self.files)
+        raise RegistryError(f"data set {self.name!r} has no part {part!r}; it has: {parts}")
+
+
+def load_registry(path: str | os.PathLike[str] | None = None) -> dict[str, DataSet]:
+    """All data sets by name, in the order of ``data/registry.toml`` (or of the file named by `path`).
+
+    Raises
+    ------
+    RegistryError
+        If an entry lacks a field or a checksum, or gives a field that is not known, naming it.
+    """
+    path = Path(path) if path is not None else storage.data_folder() / "registry.toml"
+    try:
+        entries = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise RegistryError(f"{path} is not valid TOML: {error}") from error
+    return {name: _data_set(name, entry) for name, entry in entries.items()}
+
+
+def data_set(name: str) -> DataSet:
+    """The registry's entry called `name`.
+
+    Raises
+    ------
+    RegistryError
+        If there is none, with the names that there are.
+    """
+    registry = load_registry()
+    if name not in registry:
+        raise RegistryError(f"no data set is called {name!r}; known: embedded, {', '.join(registry)}")
+    return registry[name]
+
+
+def _data_set(name: str, entry: dict[str, Any]) -> DataSet:
+    where = f"registry entry {name!r}"
+    fields = dict(entry)
+    files = tuple(_data_file(where, file) for file in fields.pop("files", ()))
+    required = {"title", "kind", "format", "licence", "citation"}
+    _check_fields(where, fields, required, {"note", "recipe"})
+    for field, allowed in (("kind", get_args(Kind)), ("format", get_args(Format))):
+        if fields[field] not in allowed:
+            raise RegistryError(f"{where}: {field} {fields[field]!r} is none of {', '.join(allowed)}")
+    if not files:
+        raise RegistryError(f"{where} has no files")
+    return DataSet(name=name, files=files, **fields)
+
+
+def _data_file(where: str, entry: dict[str, Any]) -> DataFile:
+    where = f"{where}, part {entry.get('part', '?')!r}"
+    _check_fields(where, entry, {"part", "forms"}, {"text_size", *(f"text_{a}" for a in ALGORITHMS)})
+    text_checksum = _checksum_field(where, entry, "text_")
+    forms = tuple(_form(where, form) for form in entry["forms"])
+    if not forms:
+        raise RegistryError(f"{where} has no forms")
+    for form in forms:
+        if form.checksum is None and text_checksum is None:
+            raise RegistryError(
+                f"{where}: {form.path} has no checksum, so it cannot be used; add its sha256 (or the "
+                "published sha1 or md5), or the text_sha256 of its uncompressed bytes"
+            )
+    return DataFile(entry["part"], forms, entry.get("text_size"), text_checksum)
+
+
+def _form(where: str, entry: dict[str, Any]) -> Form:
+    _check_fields(where, entry, {"path"}, {"size", "address", "member", *ALGORITHMS})
+    path = Path(entry["path"])
+    if path.is_absolute() or ".." in path.parts:
+        raise RegistryError(f"{where}: path {entry['path']!r} leaves the data folder")
+    checksum = _checksum_field(where, entry, "")
+    return Form(entry["path"], entry.get("size"), checksum, entry.get("address"), entry.get("member"))
+
+
+def _check_fields(where: str, entry: dict[str, Any], required: set[str], optional: set[str]) -> None:
+    missing = sorted(required - entry.keys())
+    unknown = sorted(entry.keys() - required - optional)
+    if missing or unknown:
+        what = [f"lacks {', '.join(missing)}"] * bool(missing) + [f"has unknown {unknown}"] * bool(unknown)
+        raise RegistryError(f"{where} {' and '.join(what)}")
+
+
+def _checksum_field(where: str, entry: dict[str, Any], prefix: str) -> str | None:
+    for algorithm in ALGORITHMS:
+        digest = entry.get(prefix + algorithm)
+        if digest is None:
+            continue
+        n_digits = hashlib.new(algorithm, usedforsecurity=False).digest_size * 2
+        if len(digest) != n_digits or set(digest) - set("0123456789abcdef"):
+            raise RegistryError(f"{where}: {prefix}{algorithm} is not {n_digits} hexadecimal digits")
+        return f"{algorithm}:{digest}"
+    return None
+
+
+def download_folder() -> Path:
+    """Folder of downloaded data files, and of those that the user puts there by hand."""
+    return storage.cache_folder() / "data"
+
+
+def find_form(name: str, file: DataFile) -> tuple[Path, Form]:
+    """A verified file on disk: the user's cache first, then the mirror.
+
+    Raises
+    ------
+    ChecksumError
+        If a file is there and is not the registry's. One in the cache is set aside under another name
+        first; one in the mirror stays where it is.
+    DataMissingError
+        If there is none.
+    """
+    mirror = storage.mirror_folder()
+    for folder in [download_folder(), mirror]:
+        for form in file.forms if folder is not None else ():
+            assert folder is not None
+            path = folder / form.path
+            if path.is_file():
+                _verify(path, form, file, set_aside=folder is not mirror)
+                return path, form
+    raise DataMissingError(_missing_message(name, file, mirror))
+
+
+def _missing_message(name: str, file: DataFile, mirror: Path | None) -> str:
+    names = " or ".join(form.path for form in file.forms)
+    fetch = f"run `embviz data fetch {name}`, or " if any(form.address for form in file.forms) else ""
+    searched = f" (also not in the mirror {mirror})" if mirror is not None else ""
+    return (
+        f"data set {name!r} is not at hand: no {names}{searched}; {fetch}put the file into "
+        f"{download_folder()}, or name a folder that has it in EMBVIZ_DATA_DIR; the corpus 'embedded' "
+        "needs no file"
+    )
+
+
+def read_bytes(name: str, *, part: str = "all") -> bytes:
+    """The uncompressed bytes of a data set's part, verified, from disk.
+
+    Raises
+    ------
+    RegistryError, ChecksumError, DataMissingError
+        As :func:`data_set` and :func:`find_form` tell.
+    """
+    file = data_set(name).file(part)
+    path, form = find_form(name, file)
+    content = _uncompress(path, form)
+    # the stored form was verified; its text is checked too, so that two forms cannot differ unseen
+    if file.text_checksum is not None and _digest(content, file.text_checksum) != file.text_checksum:
+        raise ChecksumError(f"{path} does not hold the text that the registry describes; it was not used")
+    return content
+
+
+def _uncompress(path: Path, form: Form) -> bytes:
+    suffix = path.suffix
+    if suffix == ".xz":
+        return lzma.decompress(path.read_bytes())
+    if suffix == ".gz" and not path.name.endswith(".tar.gz"):
+        return gzip.decompress(path.read_bytes())
+    if suffix == ".zip":
+        with zipfile.ZipFile(path) as archive:
+            return archive.read(form.member or archive.namelist()[0])
+    if suffix in {".tgz", ".gz"}:
+        with tarfile.open(path) as archive:
+            member = archive.extractfile(form.member or archive.getnames()[0])
+            if member is None:
+                raise RegistryError(f"{path}: {form.member!r} is not a file of the archive")
+            return member.read()
+    return path.read_bytes()
+
+
+def _digest(content: bytes, like: str) -> str:
+    """Checksum of bytes by the algorithm that `like` ("md5:<hex>") names, in the same notation."""
+    algorithm = like.partition(":")[0]
+    return f"{algorithm}:{hashlib.new(algorithm, content, usedforsecurity=False).hexdigest()}"
+
+
+def _verify(path: Path, form: Form, file: DataFile, *, set_aside: bool) -> None:
+    """Compare a stored file with its checksum; a wrong one raises, and is set aside where we may."""
+    reason = _what_is_wrong(path, form, file)
+    if reason is None:
+        return
+    if not set_aside:
+        raise ChecksumError(f"{path} was not used: {reason}. It stays where it is: replace it in the mirror")
+    aside = _set_aside(path)
+    raise ChecksumError(
+        f"{path} was not used: {reason}. It now lies beside as {aside.name}; fetch the file again"
+    )
+
+
+def _what_is_wrong(path: Path, form: Form, file: DataFile) -> str | None:
+    size = path.stat().st_size
+    if form.size is not None and size != form.size:
+        return f"it has {size:,} bytes where the registry says {form.size:,} (truncated or altered)"
+    if form.checksum is not None:
+        algorithm = form.checksum.partition(":")[0]
+        with open(path, "rb") as stream:
+            found = f"{algorithm}:{hashlib.file_digest(stream, algorithm).hexdigest()}"
+        expected = form.checksum
+    else:
+        assert file.text_checksum is not None  # the registry refuses an entry with neither
+        try:
+            content = _uncompress(path, form)
+        except (OSError, EOFError, ValueError, KeyError, lzma.LZMAError, zipfile.BadZipFile) as error:
+            return f"it cannot be uncompressed ({error})"
+        found, expected = _digest(content, file.text_checksum), file.text_checksum
+    return None if found == expected else f"its checksum is {found} where the registry says {expected}"
+
+
+def _set_aside(path: Path) -> Path:
+    """Rename a wrong file to ``NAME.bad-<first 8 hexadecimal digits of its SHA-256>``."""
+    aside = path.with_name(f"{path.name}.bad-{storage.file_checksum(path)[:8]}")
+    os.replace(path, aside)
+    return aside
+
+
+def fetch_files(name: str, *, progress: bool = True) -> list[Path]:
+    """Make sure that all files of a data set are at hand, downloading those that are not.
+
+    Parameters
+    ----------
+    name : registry name
+    progress : whether to draw a progress bar on standard error
+
+    Returns
+    -------
+    list of paths, one for each part, verified
+
+    Raises
+    ------
+    DataMissingError
+        If a file is not at hand and cannot be downloaded (no network, or no public archive), naming the
+        file, the folder to put it in and the alternative.
+    ChecksumError
+        If what was downloaded is not what the registry describes; it is kept under another name.
+    """
+    return [_fetch_file(name, file, progress=progress) for file in data_set(name).files]
+
+
+def _fetch_file(name: str, file: DataFile, *, progress: bool) -> Path:
+    try:
+        return find_form(name, file)[0]
+    except DataMissingError as missing:
+        form = next((form for form in file.forms if form.address), None)
+        if form is None:
+            raise
+        reason = missing
+    path = download_folder() / form.path
+    try:
+        with storage.whole_file(path) as temporary:
+            _download(str(form.address), temporary, progress=progress)
+            wrong = _what_is_wrong(temporary, form, file)
+            if wrong is not None:
+                os.replace(temporary, path)  # whole_file would remove it: nothing is deleted silently
+                aside = _set_aside(path)
+                raise ChecksumError(f"{form.address} was not used: {wrong}. It was kept as {aside}")
+    except OSError as error:
+        raise DataMissingError(f"could not download {form.address} ({error}); {reason}") from error
+    return path
+
+
+def _download(address: str, path: Path, *, progress: bool) -> None:
+    import pooch
+
+    pooch.HTTPDownloader(progressbar=progress)(address, str(path), None)
+
+
+def _first_form(name: str, file: DataFile) -> tuple[str, Path | None]:
+    """State of a file without reading it: "at hand", or "absent"; and where it lies."""
+    for folder in (download_folder(), storage.mirror_folder()):
+        for form in file.forms if folder is not None else ():
+            assert folder is not None
+            if (folder / form.path).is_file():
+                return "at hand", folder / form.path
+    return "absent", None
+
+
+def list_data() -> pd.DataFrame:
+    """A row for each file of the registry: data set, part, kind, bytes, state, licence, address, path.
+
+    Files are looked for, not read: ``state`` is "at hand" or "absent" (see :func:`verify_data`).
+    """
+    rows = []
+    for entry in load_registry().values():
+        for file in entry.files:
+            state, path = _first_form(entry.name, file)
+            rows.append(
+                {
+                    "name": entry.name,
+                    "part": file.part,
+                    "kind": entry.kind,
+                    "bytes": file.text_size or file.forms[0].size,
+                    "state": state,
+                    "licence": entry.licence,
+                    "address": next((form.address for form in file.forms if form.address), None),
+                    "path": None if path is None else str(path),
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def verify_data(names: Iterable[str] | None = None) -> pd.DataFrame:
+    """Checksums of the files at hand: a row for each part, ``state`` "verified", "absent" or "wrong".
+
+    A wrong file is set aside as loading it would, and ``problem`` says so.
+    """
+    registry = load_registry()
+    rows = []
+    for name in registry if names is None else names:
+        for file in data_set(name).files:
+            state, path, problem = "verified", None, None
+            try:
+                path = str(find_form(name, file)[0])
+            except DataMissingError as error:
+                state, problem = "absent", str(error)
+            except ChecksumError as error:
+                state, problem = "wrong", str(error)
+            rows.append({"name": name, "part": file.part, "state": state, "path": path, "problem": problem})
+    return pd.DataFrame(rows)
