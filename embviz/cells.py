@@ -146,7 +146,8 @@ def _code_state() -> dict[str, Any]:
     return {"commit": commit.stdout.strip(), "altered": bool(changes.stdout.strip())}
 
 
-def _device() -> str:
+def device() -> str:
+    """Processor, number of cores and GPU of this machine, in words."""
     import torch
 
     name = platform.processor() or platform.machine()
@@ -168,7 +169,7 @@ def _provenance(cell: Cell, table: pd.DataFrame, seconds: float) -> dict[str, An
         "code": _code_state(),
         "python": platform.python_version(),
         "packages": {name: importlib.metadata.version(name) for name in PACKAGES},
-        "device": _device(),
+        "device": device(),
         "wall_seconds": round(seconds, 3),
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

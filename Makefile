@@ -1,0 +1,63 @@
+# embviz: every target sets up what it needs, and is quick when nothing changed.
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+TORCH := $(shell sed -n 's/^torch==/torch==/p' constraints.txt)
+CORES ?= 2
+NBVAL := --nbval --nbval-sanitize-with tests/nbval.cfg --nbval-cell-timeout 300
+CHAPTERS := $(wildcard book/*.ipynb book/*/*.ipynb)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup book lab test chapters rehearse bench check format clean
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z]*\):.*##/\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "embviz needs Python 3.11 or later: make PYTHON=/path/to/python3.11"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check "$(TORCH)"
+	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[all]"
+	@touch $@
+
+$(VENV)/.vendor: $(VENV)/.ready book/vendor.toml
+	$(PY) book/vendor.py
+	@touch $@
+
+setup: $(VENV)/.ready $(VENV)/.vendor  ## make the environment in .venv and fetch the browser libraries
+
+book: setup  ## build the book from stored outputs
+	$(VENV)/bin/jupyter-book build --warningiserror --nitpick --quiet book
+	@echo "Open $(CURDIR)/book/_build/html/index.html"
+
+lab: setup  ## open the chapters live in JupyterLab
+	$(VENV)/bin/embviz lab
+
+test: setup  ## run all tests, every chapter included
+	$(PY) -m pytest -n $(CORES) --dist loadscope tests
+	$(PY) -m pytest -n $(CORES) --dist loadscope $(NBVAL) $(CHAPTERS)
+
+chapters: setup  ## run every chapter again and store its outputs
+	$(PY) book/execute.py $(CHAPTERS)
+
+rehearse: setup  ## compare one chapter's outputs under other instruction sets and thread counts
+	ATEN_CPU_CAPABILITY=avx2 OPENBLAS_CORETYPE=Haswell MKL_ENABLE_INSTRUCTIONS=AVX2 OMP_NUM_THREADS=1 $(PY) -m pytest $(NBVAL) $(REHEARSED)
+	ATEN_CPU_CAPABILITY=default OMP_NUM_THREADS=2 $(PY) -m pytest $(NBVAL) $(REHEARSED)
+REHEARSED ?= book/reflections/half_the_dimensions.ipynb
+
+bench: setup  ## measure the speed table, each row beside a peer
+	$(PY) -m pytest tests/benchmarks/bench_*.py -p no:xdist -q
+	@$(PY) -m tests.benchmarks.speed_table
+
+check: setup  ## lint, format and types
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+
+format: setup  ## rewrite the code in the project's format
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/ruff check --fix .
+
+clean:  ## remove what was built; keep the environment and the results
+	rm -rf book/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

@@ -1,0 +1,50 @@
+"""The speed table: one row a job, ours beside a peer from the same run, kept in data/results/bench."""
+
+import datetime
+import json
+import os
+from pathlib import Path
+
+from embviz.cells import device  # the same words as in the results' provenance
+from embviz.storage import results_folder, whole_file
+
+
+def store_row(*, job: str, ours: float, peer: float | None, unit: str, bar: str, peer_name: str) -> None:
+    """Write one row to its own file, so that a killed run keeps the rows it measured."""
+    row = {
+        "job": job,
+        "ours": ours,
+        "peer": peer,
+        "ratio": ours / peer if peer else None,
+        "unit": unit,
+        "peer_name": peer_name,
+        "bar": bar,
+        "size": os.environ.get("EMBVIZ_BENCH", "small"),
+        "device": device(),
+        "date": datetime.date.today().isoformat(),
+    }
+    name = "".join(c if c.isalnum() else "_" for c in job)[:60]
+    with whole_file(_folder() / f"{name}.json") as path:
+        path.write_text(json.dumps(row, indent=1) + "\n")
+
+
+def _folder() -> Path:
+    return results_folder() / "bench"
+
+
+def main() -> None:
+    """Print the table."""
+    rows = [json.loads(path.read_text()) for path in sorted(_folder().glob("*.json"))]
+    columns = ("job", "ours", "peer", "ratio", "unit", "peer_name", "bar", "size")
+    cells = [columns, *[tuple(_text(row.get(column)) for column in columns) for row in rows]]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
+    for row in cells:
+        print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _text(value: object) -> str:
+    return "-" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+if __name__ == "__main__":
+    main()
