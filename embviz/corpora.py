@@ -13,6 +13,7 @@ import importlib.util
 import json
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,24 +25,14 @@ import safetensors
 import safetensors.numpy
 
 from embviz import registry, storage
+from embviz.texts import normalize_words, ptb_sentences
 
 DOCUMENT_SEPARATOR = "<|endoftext|>"
 EMBEDDED_LIBRARIES = ("numpy", "pandas", "scikit-learn", "scipy", "torch")
 EMBEDDED_FORMAT = 1  # raise when the gathering of docstrings changes
 TOKENS_FORMAT = 1  # raise when normalization, numbering or the cache's layout changes
 UNKNOWN_WORD = "UNK"
-
-DIGIT_WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-# keeps a-z and digits, lower-cases A-Z, everything else becomes a space
-_LETTERS_AND_DIGITS = bytes(
-    byte if chr(byte) in "abcdefghijklmnopqrstuvwxyz0123456789"
-    else byte + 32 if chr(byte) in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-    else 32
-    for byte in range(256)
-)  # fmt: skip
-# the only characters outside ASCII whose lower case has an ASCII letter: I with a dot, the kelvin sign
-_LOWER_TO_ASCII = ((b"\xc4\xb0", b"i "), (b"\xe2\x84\xaa", b"k"))
-_CHUNK = 1 << 20  # bytes normalized at a time: word objects of one chunk, not of the whole text
+EOS_WORD = "<eos>"
 
 
 @dataclass(frozen=True)
@@ -197,53 +188,6 @@ def _renumber(ids: np.ndarray, vocabulary: list[str]) -> tuple[np.ndarray, list[
     return new[ids], [vocabulary[i] for i in order], counts[order]
 
 
-def normalize_words(text: str | bytes) -> bytes:
-    """A text in text8's normal form: words of a-z, one space between, digits spelled out.
-
-    Letters are lower-cased, each digit becomes its English word, every run of other characters one
-    space; there is no space at the ends.
-
-    Parameters
-    ----------
-    text : str, or its UTF-8 bytes
-
-    Returns
-    -------
-    ASCII bytes, possibly empty
-
-    Source
-    ------
-    M. Mahoney, "About the test data" (2011), the last steps of the filter that made text8.
-
-    Examples
-    --------
-    >>> normalize_words("In 1905, Einstein's paper")
-    b'in one nine zero five einstein s paper'
-    """
-    content = text.encode() if isinstance(text, str) else text
-    pieces = []
-    start = 0
-    while start < len(content):
-        end = _chunk_end(content, start + _CHUNK)
-        chunk = content[start:end]
-        for letter, ascii_letter in _LOWER_TO_ASCII:
-            chunk = chunk.replace(letter, ascii_letter)
-        chunk = chunk.translate(_LETTERS_AND_DIGITS)
-        for digit, word in enumerate(DIGIT_WORDS):
-            chunk = chunk.replace(b"%d" % digit, b" %s " % word.encode())
-        words = chunk.split()
-        if words:
-            pieces.append(b" ".join(words))
-        start = end
-    return b" ".join(pieces)
-
-
-def _chunk_end(content: bytes, end: int) -> int:
-    """First space at or after `end`, so that no word is cut; the end of the content if there is none."""
-    found = content.find(b" ", end)
-    return len(content) if found < 0 else found
-
-
 def make_corpus(text: str | bytes, *, name: str) -> Corpus:
     """A corpus of words from a text of the user's.
 
@@ -340,6 +284,17 @@ def _load_registered(name: str) -> Corpus:
         corpus = make_corpus(content, name=name)
     _write_tokens(path, corpus)
     return corpus
+
+
+def load_text(name: str, *, part: str = "all") -> str:
+    """The text of a corpus as it is, cased and with ``<|endoftext|>`` between documents, from disk.
+
+    Raises
+    ------
+    registry.DataMissingError, registry.ChecksumError, registry.RegistryError
+        As :func:`load_corpus` tells.
+    """
+    return _embedded_text() if name == "embedded" else registry.read_bytes(name, part=part).decode()
 
 
 def _tokens_path(key: str) -> Path:
@@ -456,3 +411,102 @@ def _docstrings(node: ast.AST) -> Iterator[str]:
     for child in getattr(node, "body", ()):
         if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.If | ast.Try):
             yield from _docstrings(child)
+
+
+@dataclass(frozen=True)
+class LanguageModelSlice:
+    """Three streams of token ids over one vocabulary, no document in two of them.
+
+    ``train``, ``valid``, ``test`` have shape (N,), the smallest unsigned integer type that fits.
+    ``vocabulary`` (V,) begins with "<unk>" and "<eos>", then goes by falling count in ``train``, ties
+    by first appearance. ``checksum`` is the raw text's SHA-256 (embedded: the fingerprint).
+    """
+
+    name: str
+    train: np.ndarray
+    valid: np.ndarray
+    test: np.ndarray
+    vocabulary: list[str]
+    checksum: str
+
+
+def make_language_model_slice(
+    name: str = "enwiki2018_raw",
+    *,
+    text: str | None = None,
+    n_train: int = 930_000,
+    n_valid: int = 74_000,
+    n_test: int = 82_000,
+    vocab_size: int = 10_000,
+    seed: int = 0,
+) -> LanguageModelSlice:
+    """A slice of a corpus for word language models, of the size and form of the Penn Treebank's.
+
+    How it is cut: documents are taken in a random order (`seed`), their sentences tokenized by
+    :func:`embviz.texts.ptb_sentences` (lower case, "N" for numbers, no punctuation) and closed by
+    "<eos>". Training takes whole sentences until the next one would exceed `n_train`; the rest of that
+    document is left out, and validation, then test, go on with the next document. The vocabulary is
+    the most frequent training words; all others are "<unk>" in all three.
+
+    Parameters
+    ----------
+    name : a corpus of the registry, "embedded", or with `text` what to call it
+    text : str, optional
+        A text of the user's, ``<|endoftext|>`` between documents.
+    n_train, n_valid, n_test : int, in tokens with "<eos>"
+        At most; each stream falls short of it by less than a sentence. The defaults are the PTB's.
+    vocab_size : int, default 10,000
+        With "<unk>" and "<eos>".
+    seed : int
+        Order of the documents.
+
+    Raises
+    ------
+    ValueError
+        If the text has too few tokens or words, with the number that it has.
+    """
+    if min(n_train, n_valid, n_test) < 1 or vocab_size < 3:
+        raise ValueError("each split needs at least one token, and the vocabulary three")
+    content = load_text(name) if text is None else text
+    checksum = embedded_fingerprint() if name == "embedded" and text is None else _text_checksum(content)
+    documents = content.split(DOCUMENT_SEPARATOR)
+    order = iter(np.random.default_rng(seed).permutation(len(documents)))
+    streams = []
+    for split, n_tokens in (("train", n_train), ("valid", n_valid), ("test", n_test)):
+        streams.append(_take_sentences((documents[i] for i in order), n_tokens, f"{name}, {split}"))
+    vocabulary = _slice_vocabulary(streams[0], vocab_size)
+    ids = {word: i for i, word in enumerate(vocabulary)}
+    train, valid, test = (
+        np.array([ids.get(word, 0) for word in stream], dtype=_id_type(len(vocabulary) - 1))
+        for stream in streams
+    )
+    return LanguageModelSlice(name, train, valid, test, vocabulary, checksum)
+
+
+def _text_checksum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _take_sentences(documents: Iterable[str], n_tokens: int, what: str) -> list[str]:
+    """Sentences closed by "<eos>", up to `n_tokens` tokens; the document that reaches it is used up."""
+    stream: list[str] = []
+    for document in documents:
+        for sentence in ptb_sentences(document):
+            if len(stream) + len(sentence) + 1 > n_tokens:
+                return stream
+            stream += [*sentence, EOS_WORD]
+    raise ValueError(
+        f"{what}: the documents left have {len(stream):,} tokens where {n_tokens:,} are asked for: ask for "
+        "fewer, or take a longer text (documents are separated by <|endoftext|> and not shared by splits)"
+    )
+
+
+def _slice_vocabulary(train: list[str], vocab_size: int) -> list[str]:
+    counts = Counter(train)  # equal counts stay in order of first appearance
+    del counts[EOS_WORD]
+    if len(counts) < vocab_size - 2:
+        raise ValueError(
+            f"the training split has {len(counts):,} different words: vocab_size can be {len(counts) + 2:,} "
+            f'at most ("<unk>" and "<eos>" included), not {vocab_size:,}'
+        )
+    return ["<unk>", EOS_WORD, *(word for word, _ in counts.most_common(vocab_size - 2))]

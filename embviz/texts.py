@@ -1,0 +1,113 @@
+"""Text in, text out: text8's normal form, the filter for Wikipedia dumps, sentences as in the PTB."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+DIGIT_WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+# keeps a-z and digits, lower-cases A-Z, everything else becomes a space
+_LETTERS_AND_DIGITS = bytes(
+    byte + 32 if 65 <= byte <= 90 else byte if chr(byte) in "abcdefghijklmnopqrstuvwxyz0123456789" else 32
+    for byte in range(256)
+)
+# the only characters outside ASCII whose lower case has an ASCII letter: I with a dot, the kelvin sign
+_LOWER_TO_ASCII = ((b"\xc4\xb0", b"i "), (b"\xe2\x84\xaa", b"k"))
+_CHUNK = 1 << 20  # bytes normalized at a time: word objects of one chunk, not of the whole text
+
+
+def normalize_words(text: str | bytes) -> bytes:
+    """A text in text8's normal form: words of a-z, one space between, digits spelled out.
+
+    Letters are lower-cased, each digit becomes its English word, every run of other characters one
+    space; there is no space at the ends.
+
+    Parameters
+    ----------
+    text : str, or its UTF-8 bytes
+
+    Returns
+    -------
+    ASCII bytes, possibly empty
+
+    Source
+    ------
+    M. Mahoney, "About the test data" (2011), the last steps of the filter that made text8.
+
+    Examples
+    --------
+    >>> normalize_words("In 1905, Einstein's paper")
+    b'in one nine zero five einstein s paper'
+    """
+    content = text.encode() if isinstance(text, str) else text
+    pieces = []
+    start = 0
+    while start < len(content):
+        end = content.find(b" ", start + _CHUNK)  # at a space, so that no word is cut
+        end = len(content) if end < 0 else end
+        piece = _normalize_chunk(content[start:end])
+        if piece:
+            pieces.append(piece)
+        start = end
+    return b" ".join(pieces)
+
+
+def _normalize_chunk(chunk: bytes) -> bytes:
+    for letter, ascii_letter in _LOWER_TO_ASCII:
+        chunk = chunk.replace(letter, ascii_letter)
+    chunk = chunk.translate(_LETTERS_AND_DIGITS)
+    for digit, word in enumerate(DIGIT_WORDS):
+        chunk = chunk.replace(b"%d" % digit, b" %s " % word.encode())
+    return b" ".join(chunk.split())
+
+
+def _sentence_pattern() -> re.Pattern[str]:
+    """A sentence's end: its mark, closing quotes, space, before a capital, a digit or an opening quote."""
+    # titles, initials and the like, whose period ends no sentence
+    short = "Mr|Dr|St|Mt|No|vs|ca|Jr|Sr|Ms|Lt|Fr|cf|pp|Mrs|Gen|Col|Sgt|Rev|Hon|etc|Vol|Prof|Capt|e\\.g|i\\.e"
+    behind = "".join(rf"(?<!\b{word}\.)" for word in short.split("|"))
+    return re.compile(rf"(?:(?<=[!?])|(?<=\.)(?<!\b[A-Z]\.){behind})[\"')\]”’]*\s+(?=[A-Z0-9\"'(\[“‘])")
+
+
+_SENTENCE_END = _sentence_pattern()
+_PARAGRAPH_END = re.compile(r"\n\s*\n")
+_CLITIC = re.compile(r"(n't|'(?:s|re|ve|ll|d|m))(?![^\W_])")
+_PTB_TOKEN = re.compile(
+    r"(?P<number>\d+(?:[.,:]\d+)*)(?![^\W_])"
+    r"|(?:[^\W\d_]\.){2,}"  # u.s.
+    r"|n't(?![^\W_])|'(?:s|re|ve|ll|d|m)(?![^\W_])"
+    r"|[^\W_]+(?:[-&/][^\W_]+)*"  # words, hyphened ones whole
+    r"|[$%&#]"
+)
+
+
+def ptb_sentences(text: str) -> Iterator[list[str]]:
+    """Sentences of a text, their tokens in the manner of the Penn Treebank as language models read it.
+
+    Words are lower-cased, numbers become "N" ("1990s" and "b-52" stay words), punctuation is dropped
+    except ``$ % & #``, "n't" and "'s" are tokens of their own. A paragraph (between blank lines) that
+    does not end in a sentence's mark is left out: titles, captions, lists, code.
+
+    Source
+    ------
+    T. Mikolov et al., "Empirical evaluation and combination of advanced language modeling techniques"
+    (2011), section 3, describes the form; the rules here are ours and are not the treebank's own.
+
+    Examples
+    --------
+    >>> list(ptb_sentences("It isn't Dr. Who's. In 1905, he paid $3.50!"))
+    [['it', 'is', "n't", 'dr', 'who', "'s"], ['in', 'N', 'he', 'paid', '$', 'N']]
+    """
+    for paragraph in _PARAGRAPH_END.split(text):
+        paragraph = " ".join(paragraph.split())
+        if not paragraph.rstrip("\"')]”’").endswith((".", "!", "?")):
+            continue
+        for sentence in _SENTENCE_END.split(paragraph):
+            tokens = _ptb_tokens(sentence)
+            if tokens:
+                yield tokens
+
+
+def _ptb_tokens(sentence: str) -> list[str]:
+    spaced = _CLITIC.sub(r" \1", sentence.lower().replace("’", "'"))
+    return ["N" if found["number"] else found[0] for found in _PTB_TOKEN.finditer(spaced)]
