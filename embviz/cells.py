@@ -37,7 +37,7 @@ from tqdm.auto import tqdm
 from embviz import __version__
 from embviz.storage import results_folder, whole_file
 
-PROVENANCE_KEY = b"embviz"
+PROVENANCE_KEY, CHECKSUM_KEY = b"embviz", b"embviz.sha256"  # of the schema's metadata
 PACKAGES = ("numpy", "scipy", "torch", "numba", "pandas", "pyarrow", "scikit-learn")
 
 
@@ -176,8 +176,8 @@ def _provenance(cell: Cell, table: pd.DataFrame, seconds: float) -> dict[str, An
     }
 
 
-def compute(cell: Cell) -> Path:
-    """Run `cell` and store its table and provenance; return the file.
+def compute(cell: Cell, path: Path | None = None) -> Path:
+    """Run `cell` and store its table and provenance, in `path` or where the cell belongs; return the file.
 
     Raises
     ------
@@ -190,14 +190,15 @@ def compute(cell: Cell) -> Path:
     numbers = table.select_dtypes("number").to_numpy(dtype=float)
     if not np.isfinite(numbers).all():
         raise ValueError(f"{cell.experiment.name} gave NaN or infinity for {cell.config}; nothing was stored")
-    provenance = _provenance(cell, table, seconds)
+    provenance = json.dumps(_provenance(cell, table, seconds)).encode()
+    checksum = hashlib.sha256(provenance).hexdigest()
     arrow = pa.Table.from_pandas(table, preserve_index=False)
-    arrow = arrow.replace_schema_metadata(
-        {**(arrow.schema.metadata or {}), PROVENANCE_KEY: json.dumps(provenance)}
-    )
-    with whole_file(cell.path) as temporary:
+    metadata = {**(arrow.schema.metadata or {}), PROVENANCE_KEY: provenance, CHECKSUM_KEY: checksum}
+    arrow = arrow.replace_schema_metadata(metadata)
+    path = path or cell.path
+    with whole_file(path) as temporary:
         pq.write_table(arrow, temporary, compression="zstd", write_page_checksum=True)
-    return cell.path
+    return path
 
 
 def read(cell: Cell) -> tuple[pd.DataFrame, dict[str, Any]]:
@@ -211,14 +212,19 @@ def read(cell: Cell) -> tuple[pd.DataFrame, dict[str, Any]]:
         If the file is cut short or altered, or holds another cell's result. Nothing is deleted.
     """
     if not cell.stored():
-        raise FileNotFoundError(f"{cell.path} is not stored: compute it with `embviz run`, or embviz.cells.run")
+        raise FileNotFoundError(
+            f"{cell.path} is not stored: compute it with `embviz run`, or embviz.cells.run"
+        )
     advice = "move it away and run the cell again"
     try:
         arrow = pq.read_table(cell.path, page_checksum_verification=True, partitioning=None)
-        provenance = json.loads(arrow.schema.metadata[PROVENANCE_KEY])
+        text, checksum = (arrow.schema.metadata[key] for key in (PROVENANCE_KEY, CHECKSUM_KEY))
+        if hashlib.sha256(text).hexdigest() != checksum.decode():
+            raise ValueError("its provenance does not match its checksum")
+        provenance = json.loads(text)
+        table = arrow.to_pandas()
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
         raise DamagedResultError(f"{cell.path} is cut short or altered ({error}): {advice}") from error
-    table = arrow.to_pandas()
     if table_digest(table) != provenance["digest"]:
         raise DamagedResultError(f"{cell.path} does not match its own digest: {advice}")
     expected = (cell.experiment.name, cell.experiment.version, _as_json(dataclasses.asdict(cell.config)))
@@ -241,11 +247,11 @@ def missing(cells: Sequence[Cell]) -> list[Cell]:
     return [cell for cell in unique.values() if not cell.stored()]
 
 
-def _compute_single_threaded(cell: Cell) -> Path:
+def _compute_in_worker(cell: Cell, path: Path) -> Path:
     import torch
 
     torch.set_num_threads(cell.experiment.threads)
-    return compute(cell)
+    return compute(cell, path)  # the path is the caller's: a reused worker has an older environment
 
 
 def run(cells: Sequence[Cell], *, n_jobs: int | None = None, progress: bool = True) -> list[Path]:
@@ -281,10 +287,10 @@ def run(cells: Sequence[Cell], *, n_jobs: int | None = None, progress: bool = Tr
 
 def _compute_all(group: Sequence[Cell], workers: int, threads: int) -> Iterator[Path]:
     if workers == 1:
-        yield from (_compute_single_threaded(cell) for cell in group)
+        yield from (_compute_in_worker(cell, cell.path) for cell in group)
         return
     backend, _ = joblib.parallel.get_active_backend()
-    jobs = (joblib.delayed(_compute_single_threaded)(cell) for cell in group)
+    jobs = (joblib.delayed(_compute_in_worker)(cell, cell.path) for cell in group)
     if type(backend).__name__ != "LokyBackend":  # the user's own cluster: its workers share the folder
         yield from joblib.Parallel(n_jobs=workers)(jobs)
         return

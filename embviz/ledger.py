@@ -82,6 +82,7 @@ class Claim:
     null: str
     chapter: str
     figures: tuple[Figure, ...]
+    corpus: str = ""  # the paper's data set, where it has one
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,12 +231,14 @@ def entry(claim: Claim, *, scale: str | None = None) -> Entry:
     if unknown:
         raise ValueError(f"{claim.id}: findings {sorted(unknown)} have no figure in the claims file")
     rows = tuple(judge(figure, findings.get(figure.name)) for figure in claim.figures)
-    return Entry(claim, *_with_scale(conclude(rows), measured), rows)
+    verdict, reason = conclude(rows)
+    return Entry(claim, verdict, measured, "; ".join(filter(None, [reason, _stand_in(claim, rows)])), rows)
 
 
-def _with_scale(conclusion: tuple[str, str], scale: str) -> tuple[str, str, str]:
-    verdict, reason = conclusion
-    return verdict, scale, reason
+def _stand_in(claim: Claim, rows: Sequence[Row]) -> str:
+    """Say it when a claim about one data set was measured on another."""
+    used = sorted({row.finding.corpus for row in rows if row.finding and row.finding.corpus} - {claim.corpus})
+    return f"measured on {', '.join(used)}, not on {claim.corpus}" if claim.corpus and used else ""
 
 
 def entries(paper: str | None = None) -> list[Entry]:

@@ -26,9 +26,7 @@ ALPHAS = (0.25, 0.5, 1.0)
 # --- what the assumptions say ------------------------------------------------------------------------
 
 
-def draw_vectors(
-    n: int, d: int, rng: np.random.Generator, *, distribution: str = "gaussian"
-) -> np.ndarray:
+def draw_vectors(n: int, d: int, rng: np.random.Generator, *, distribution: str = "gaussian") -> np.ndarray:
     """Word vectors of Assumption 1, or heavy-tailed ones of the same variance.
 
     Parameters
@@ -77,7 +75,9 @@ def unigram(n: int, alpha: float) -> np.ndarray:
     return weights / weights.sum()
 
 
-def simulated_pmi(n: int, d: int, n_positive: int, *, seed: int, distribution: str = "gaussian") -> np.ndarray:
+def simulated_pmi(
+    n: int, d: int, n_positive: int, *, seed: int, distribution: str = "gaussian"
+) -> np.ndarray:
     """PMI of section 2.3: W diag(+1, ..., -1, ...) W' with the first `n_positive` signs +1.
 
     Returns
@@ -127,7 +127,9 @@ def _quadratic_cells(preset: str) -> list[Cell]:
         "laptop": ((50, 100, 200, 1000), 20_000, 10),
         "paper": ((50, 100, 200, 1000), 20_000, 10),
     }[preset]
-    grid = itertools.product(dims, ("orthogonal", "signature", "identity"), ("gaussian", "student_t"), range(n_seeds))
+    grid = itertools.product(
+        dims, ("orthogonal", "signature", "identity"), ("gaussian", "student_t"), range(n_seeds)
+    )
     return [quadratic_form.cell(QuadraticForm(d, kind, dist, n_draws, seed)) for d, kind, dist, seed in grid]
 
 
@@ -162,9 +164,11 @@ def partition(config: Partition) -> pd.DataFrame:
     without the other words' vectors. The conditional variance uses eight fixed words.
     """
     rng = np.random.default_rng(config.seed)
-    fresh = [_draw_partition(config, _draw_word(config, rng), 1, rng)[0] for _ in range(config.n_draws)]
-    words = [_draw_word(config, rng) for _ in range(8)]
-    conditional = [_draw_partition(config, word, config.n_draws // 8, rng).var(ddof=1) for word in words]
+    p = unigram(config.n, config.alpha)
+    words = [_draw_word(config, rng) for _ in range(config.n_draws)]
+    fresh = [draw_partition(p, config.d, word, 1, rng)[0] for word in words]
+    fixed = [draw_partition(p, config.d, word, config.n_draws // 8, rng) for word in words[:8]]
+    conditional = [z.var(ddof=1) for z in fixed]
     return pd.DataFrame(
         {
             "mean": [np.mean(fresh)],
@@ -184,15 +188,29 @@ def _draw_word(config: Partition, rng: np.random.Generator) -> tuple[int, float,
     return int(rng.integers(config.n)), float(w @ w), float(w[:half] @ w[:half] - w[half:] @ w[half:])
 
 
-def _draw_partition(
-    config: Partition, word: tuple[int, float, float], n_draws: int, rng: np.random.Generator
+def draw_partition(
+    p: np.ndarray, d: int, word: tuple[int, float, float], n_draws: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Z_j given the word, shape (n_draws,)."""
+    """Partition function of one word, the other words' vectors drawn anew each time.
+
+    Parameters
+    ----------
+    p : array, shape (n,)
+        Word probabilities.
+    d : int
+        Dimensions.
+    word : tuple
+        Index j, |w_j|^2 and w_j'Qw_j.
+
+    Returns
+    -------
+    array, shape (n_draws,)
+        Z_j = sum_i p_i exp(w_j'c_i), by the exact law of its terms given w_j.
+    """
     index, norm2, own = word
-    p = unigram(config.n, config.alpha)
     z = np.empty(n_draws)
     for i in range(n_draws):
-        terms = np.exp(rng.standard_normal(config.n) * math.sqrt(norm2 / config.d))
+        terms = np.exp(rng.standard_normal(len(p)) * math.sqrt(norm2 / d))
         terms[index] = math.exp(own)
         z[i] = p @ terms
     return z
@@ -211,7 +229,9 @@ def _partition_cells(preset: str) -> list[Cell]:
 def _partition_findings(preset: str) -> dict[str, Finding]:
     table = load(_partition_cells(preset))
     pooled = table.groupby(["case", "n", "alpha"], as_index=False).agg(
-        mean=("mean", "mean"), variance=("standard_error", lambda s: (s**2).sum() / len(s) ** 2), d=("d", "first")
+        mean=("mean", "mean"),
+        variance=("standard_error", lambda s: (s**2).sum() / len(s) ** 2),
+        d=("d", "first"),
     )
     pooled["z"] = (pooled["mean"] - 1 - 0.5 / pooled["d"]) / np.sqrt(pooled["variance"])
     worst = {case: float(rows.loc[rows["z"].abs().idxmax(), "z"]) for case, rows in pooled.groupby("case")}
@@ -220,7 +240,9 @@ def _partition_findings(preset: str) -> dict[str, Finding]:
     for alpha in ALPHAS:
         slopes = _slopes(uniform[uniform["alpha"] == alpha], "conditional_variance")
         found[f"slope_{round(alpha * 100):03d}"] = findings.over_seeds(slopes)
-    found["total_slope_100"] = findings.over_seeds(_slopes(uniform[uniform["alpha"] == 1.0], "total_variance"))
+    found["total_slope_100"] = findings.over_seeds(
+        _slopes(uniform[uniform["alpha"] == 1.0], "total_variance")
+    )
     return found
 
 
@@ -352,7 +374,9 @@ def _random_pmi_findings(preset: str) -> dict[str, Finding]:
     found = {}
     for name, target in expected.items():
         value = _deviation(gaussian[name], target)
-        found[name] = Finding(value, value, value, len(gaussian), {"student_t": _deviation(null[name], target)})
+        found[name] = Finding(
+            value, value, value, len(gaussian), {"student_t": _deviation(null[name], target)}
+        )
     found["zero_trace"] = findings.over_seeds(gaussian["zero_trace"].to_numpy())
     return found
 
