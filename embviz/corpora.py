@@ -6,13 +6,8 @@ needs no file: it is the docstrings of the libraries that every installation of 
 
 from __future__ import annotations
 
-import ast
 import hashlib
-import importlib.metadata
-import importlib.util
 import json
-import sys
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -20,19 +15,18 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import safetensors
 import safetensors.numpy
 
-from embviz import registry, storage
-from embviz.texts import normalize_words, ptb_sentences
+from embviz import docstrings, registry, storage
+from embviz.texts import normalize_words, ptb_sentences, wikifil
 
 DOCUMENT_SEPARATOR = "<|endoftext|>"
-EMBEDDED_LIBRARIES = ("numpy", "pandas", "scikit-learn", "scipy", "torch")
-EMBEDDED_FORMAT = 1  # raise when the gathering of docstrings changes
 TOKENS_FORMAT = 1  # raise when normalization, numbering or the cache's layout changes
 UNKNOWN_WORD = "UNK"
-EOS_WORD = "<eos>"
+UNK_TOKEN, EOS_TOKEN = "<unk>", "<eos>"  # of language-model slices, ids 0 and 1
 
 
 @dataclass(frozen=True)
@@ -242,7 +236,7 @@ def _encode_words(normal: bytes) -> tuple[np.ndarray, list[str]]:
     return encoded.indices.to_numpy(zero_copy_only=True), words
 
 
-def load_corpus(name: str, *, n_tokens: int | None = None) -> Corpus:
+def load_corpus(name: str, *, part: str | None = None, n_tokens: int | None = None) -> Corpus:
     """A named corpus as words in text8's normal form.
 
     The first time, the text is verified, normalized and numbered; the result is kept in the cache
@@ -251,6 +245,8 @@ def load_corpus(name: str, *, n_tokens: int | None = None) -> Corpus:
     Parameters
     ----------
     name : "embedded", or a corpus of the registry (``embviz data list``)
+    part : str, optional
+        "train", "valid" or "test" where a corpus has them; default the first.
     n_tokens : int, optional
         Keep the first `n_tokens` tokens only; the vocabulary is counted on them.
 
@@ -260,41 +256,85 @@ def load_corpus(name: str, *, n_tokens: int | None = None) -> Corpus:
         If the file is not at hand: nothing is downloaded here, the message says how to.
     registry.ChecksumError
         If the file is not the one that the registry describes.
+    registry.RegistryError
+        If there is no such corpus, or it is published as tokens of its own
+        (:func:`load_language_model_slice` reads those).
     """
-    corpus = _load_embedded() if name == "embedded" else _load_registered(name)
+    corpus = _load_embedded() if name == registry.EMBEDDED else _load_registered(name, part)
     return corpus if n_tokens is None else corpus.head(n_tokens)
 
 
-def _load_registered(name: str) -> Corpus:
-    entry = registry.data_set(name)
-    if entry.kind != "corpus":
-        raise registry.RegistryError(f"data set {name!r} is a {entry.kind}, not a corpus")
-    file = entry.files[0]
-    registry.find_form(name, file)  # verified before the cached tokens are used, too
-    path = _tokens_path(file.identity.partition(":")[2])
-    cached = _read_tokens(path, name)
-    if cached is not None:
-        return cached
-    content = registry.read_bytes(name, part=file.part)
-    if entry.format == "words":
-        corpus = _corpus_of_documents(
-            [content.strip()], name=name, checksum=hashlib.sha256(content).hexdigest()
-        )
-    else:
-        corpus = make_corpus(content, name=name)
-    _write_tokens(path, corpus)
+def _load_embedded() -> Corpus:
+    checksum = docstrings.fingerprint()
+    path = _tokens_path(checksum)
+    corpus = _read_tokens(path, registry.EMBEDDED)
+    if corpus is None:
+        text = docstrings.load_docstrings(separator=DOCUMENT_SEPARATOR)
+        corpus = replace(make_corpus(text, name=registry.EMBEDDED), checksum=checksum)
+        _write_tokens(path, corpus)
     return corpus
 
 
-def load_text(name: str, *, part: str = "all") -> str:
+def _load_registered(name: str, part: str | None) -> Corpus:
+    entry = _corpus_entry(name)
+    if entry.format == "tokens":
+        raise registry.RegistryError(
+            f"corpus {name!r} is published as tokens, not as text: read it with load_language_model_slice"
+        )
+    file = entry.files[0] if part is None else entry.file(part)
+    registry.find_form(name, file)  # verified before the cached tokens are used, too
+    path = _tokens_path(file.identity.partition(":")[2])
+    corpus = _read_tokens(path, name)
+    if corpus is None:
+        content = registry.read_bytes(name, part=file.part)
+        if entry.format == "text":
+            corpus = make_corpus(content, name=name)
+        else:
+            documents = wikifil(content) if entry.format == "wikipedia xml" else [content.strip()]
+            checksum = hashlib.sha256(content).hexdigest()
+            corpus = _corpus_of_documents(documents, name=name, checksum=checksum)
+        _write_tokens(path, corpus)
+    return corpus
+
+
+def _corpus_entry(name: str) -> registry.DataSet:
+    entry = registry.data_set(name)
+    if entry.kind != "corpus":
+        raise registry.RegistryError(f"data set {name!r} is a {entry.kind}, not a corpus")
+    return entry
+
+
+def load_text(name: str, *, part: str | None = None) -> str:
     """The text of a corpus as it is, cased and with ``<|endoftext|>`` between documents, from disk.
 
-    Raises
-    ------
-    registry.DataMissingError, registry.ChecksumError, registry.RegistryError
-        As :func:`load_corpus` tells.
+    Parameters, Raises
+    ------------------
+    As :func:`load_corpus`.
     """
-    return _embedded_text() if name == "embedded" else registry.read_bytes(name, part=part).decode()
+    if name == registry.EMBEDDED:
+        return docstrings.load_docstrings(separator=DOCUMENT_SEPARATOR)
+    entry = _corpus_entry(name)
+    return registry.read_bytes(name, part=part or entry.files[0].part).decode()
+
+
+def load_bytes(name: str, *, part: str | None = None, n_bytes: int | None = None) -> np.ndarray:
+    """A corpus as byte ids: its UTF-8 text.
+
+    Parameters
+    ----------
+    name, part : as :func:`load_corpus`
+    n_bytes : int, optional
+        Keep the first `n_bytes` only.
+
+    Returns
+    -------
+    uint8 array, shape (N,), read-only
+    """
+    if name == registry.EMBEDDED:
+        content = load_text(name).encode()
+    else:
+        content = registry.read_bytes(name, part=part or _corpus_entry(name).files[0].part)
+    return np.frombuffer(content, dtype=np.uint8)[:n_bytes]
 
 
 def _tokens_path(key: str) -> Path:
@@ -336,81 +376,6 @@ def _arrays_digest(arrays: dict[str, np.ndarray]) -> str:
         digest.update(f"{key} {array.dtype.str} {array.shape}\n".encode())
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
-
-
-def embedded_fingerprint() -> str:
-    """SHA-256 of what the embedded corpus depends on: library versions, Python's, our own format."""
-    versions = {library: importlib.metadata.version(library) for library in EMBEDDED_LIBRARIES}
-    parts = {"format": EMBEDDED_FORMAT, "python": list(sys.version_info[:2]), "libraries": versions}
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
-
-def _load_embedded() -> Corpus:
-    fingerprint = embedded_fingerprint()
-    path = _tokens_path(fingerprint)
-    cached = _read_tokens(path, "embedded")
-    if cached is not None:
-        return cached
-    documents = _embedded_text().split(DOCUMENT_SEPARATOR)
-    corpus = _corpus_of_documents(
-        (normalize_words(document) for document in documents), name="embedded", checksum=fingerprint
-    )
-    _write_tokens(path, corpus)
-    return corpus
-
-
-def _embedded_text() -> str:
-    """Raw text of the embedded corpus, from the cache or gathered."""
-    path = storage.cache_folder() / "embedded" / f"{embedded_fingerprint()[:32]}.txt"
-    try:
-        content, _, digest = path.read_bytes().rpartition(b"\n")
-        if hashlib.sha256(content).hexdigest().encode() == digest:
-            return content.decode()
-    except FileNotFoundError:
-        pass
-    text = f"\n{DOCUMENT_SEPARATOR}\n".join(_gather_docstrings())
-    content = text.encode(errors="replace")
-    with storage.whole_file(path) as temporary:
-        temporary.write_bytes(content + b"\n" + hashlib.sha256(content).hexdigest().encode())
-    return content.decode()
-
-
-def _gather_docstrings() -> list[str]:
-    """Docstrings of the installed libraries, each once, in the order of their sorted file names."""
-    found: dict[str, None] = {}
-    for library in EMBEDDED_LIBRARIES:
-        for path in _source_files(library):
-            source = path.read_bytes()
-            if b'"""' not in source:  # most test files: parsing them would take half of the time
-                continue
-            try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # invalid escapes in the libraries' own strings
-                    tree = ast.parse(source)
-            except (SyntaxError, ValueError):  # written for another Python
-                continue
-            found.update(dict.fromkeys(_docstrings(tree)))
-    return list(found)
-
-
-def _source_files(library: str) -> list[Path]:
-    module = "sklearn" if library == "scikit-learn" else library
-    found = importlib.util.find_spec(module)
-    if found is None or not found.submodule_search_locations:
-        raise registry.DataMissingError(f"the embedded corpus needs {library}, which is not installed")
-    root = Path(found.submodule_search_locations[0])
-    return sorted(root.rglob("*.py"), key=lambda path: path.relative_to(root).as_posix())
-
-
-def _docstrings(node: ast.AST) -> Iterator[str]:
-    """Docstrings of a module, its classes and functions, in reading order."""
-    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-        text = ast.get_docstring(node)
-        if text:
-            yield text
-    for child in getattr(node, "body", ()):
-        if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.If | ast.Try):
-            yield from _docstrings(child)
 
 
 @dataclass(frozen=True)
@@ -468,23 +433,27 @@ def make_language_model_slice(
     if min(n_train, n_valid, n_test) < 1 or vocab_size < 3:
         raise ValueError("each split needs at least one token, and the vocabulary three")
     content = load_text(name) if text is None else text
-    checksum = embedded_fingerprint() if name == "embedded" and text is None else _text_checksum(content)
+    if text is None and name == registry.EMBEDDED:
+        checksum = docstrings.fingerprint()
+    else:
+        checksum = hashlib.sha256(content.encode()).hexdigest()
     documents = content.split(DOCUMENT_SEPARATOR)
     order = iter(np.random.default_rng(seed).permutation(len(documents)))
     streams = []
     for split, n_tokens in (("train", n_train), ("valid", n_valid), ("test", n_test)):
         streams.append(_take_sentences((documents[i] for i in order), n_tokens, f"{name}, {split}"))
-    vocabulary = _slice_vocabulary(streams[0], vocab_size)
+    return _number_streams(name, streams, _slice_vocabulary(streams[0], vocab_size), checksum)
+
+
+def _number_streams(
+    name: str, streams: list[list[str]], vocabulary: list[str], checksum: str
+) -> LanguageModelSlice:
     ids = {word: i for i, word in enumerate(vocabulary)}
     train, valid, test = (
         np.array([ids.get(word, 0) for word in stream], dtype=_id_type(len(vocabulary) - 1))
         for stream in streams
     )
     return LanguageModelSlice(name, train, valid, test, vocabulary, checksum)
-
-
-def _text_checksum(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _take_sentences(documents: Iterable[str], n_tokens: int, what: str) -> list[str]:
@@ -494,19 +463,112 @@ def _take_sentences(documents: Iterable[str], n_tokens: int, what: str) -> list[
         for sentence in ptb_sentences(document):
             if len(stream) + len(sentence) + 1 > n_tokens:
                 return stream
-            stream += [*sentence, EOS_WORD]
+            stream += [*sentence, EOS_TOKEN]
     raise ValueError(
         f"{what}: the documents left have {len(stream):,} tokens where {n_tokens:,} are asked for: ask for "
         "fewer, or take a longer text (documents are separated by <|endoftext|> and not shared by splits)"
     )
 
 
-def _slice_vocabulary(train: list[str], vocab_size: int) -> list[str]:
+def _slice_vocabulary(train: list[str], vocab_size: int | None) -> list[str]:
+    """The most frequent words behind "<unk>" and "<eos>"; all words where `vocab_size` is None."""
     counts = Counter(train)  # equal counts stay in order of first appearance
-    del counts[EOS_WORD]
+    for special in (UNK_TOKEN, EOS_TOKEN):
+        del counts[special]
+    if vocab_size is None:
+        vocab_size = len(counts) + 2
     if len(counts) < vocab_size - 2:
         raise ValueError(
             f"the training split has {len(counts):,} different words: vocab_size can be {len(counts) + 2:,} "
             f'at most ("<unk>" and "<eos>" included), not {vocab_size:,}'
         )
-    return ["<unk>", EOS_WORD, *(word for word, _ in counts.most_common(vocab_size - 2))]
+    return [UNK_TOKEN, EOS_TOKEN, *(word for word, _ in counts.most_common(vocab_size - 2))]
+
+
+def load_language_model_slice(name: str) -> LanguageModelSlice:
+    """A data set that is published as tokens in three splits (PTB, WikiText-2), as it is.
+
+    Every line is closed by "<eos>", empty ones too, as is usual for these sets; the vocabulary is all
+    training words.
+
+    Raises
+    ------
+    registry.RegistryError
+        If the data set is not of that form (:func:`make_language_model_slice` cuts one from text).
+    registry.DataMissingError, registry.ChecksumError
+        As :func:`load_corpus` tells.
+    """
+    entry = _corpus_entry(name)
+    if entry.format != "tokens":
+        raise registry.RegistryError(
+            f"corpus {name!r} is text, not published tokens: cut a slice with make_language_model_slice"
+        )
+    streams = []
+    digest = hashlib.sha256()
+    for part in ("train", "valid", "test"):
+        content = registry.read_bytes(name, part=part)
+        digest.update(content)
+        lines = content.decode().removesuffix("\n").split("\n")
+        streams.append([word for line in lines for word in (*line.split(), EOS_TOKEN)])
+    return _number_streams(name, streams, _slice_vocabulary(streams[0], None), digest.hexdigest())
+
+
+def load_word_test(name: str) -> pd.DataFrame:
+    """A test of word vectors, lower-cased.
+
+    Parameters
+    ----------
+    name : a word test of the registry, such as "wordsim353", "men", "google_analogy"
+
+    Returns
+    -------
+    DataFrame
+        Of a similarity test: word1, word2, score (a float, so that ranks are those of numbers). Of an
+        analogy test: a, b, c, d and section; "a is to b as c is to d".
+
+    Raises
+    ------
+    registry.RegistryError
+        If `name` is not a word test.
+    registry.DataMissingError, registry.ChecksumError
+        As :func:`load_corpus` tells.
+    """
+    entry = registry.data_set(name)
+    if entry.kind != "word test":
+        raise registry.RegistryError(f"data set {name!r} is a {entry.kind}, not a word test")
+    lines = registry.read_bytes(name).decode().lower().splitlines()
+    if entry.format == "similarity":
+        pairs = pd.DataFrame([line.split() for line in lines], columns=["word1", "word2", "score"])
+        return pairs.astype({"score": float})
+    rows = []
+    section = name
+    for line in lines:
+        if line.startswith(":"):
+            section = line.removeprefix(":").strip()
+        else:
+            rows.append((*line.split(), section))
+    return pd.DataFrame(rows, columns=["a", "b", "c", "d", "section"])
+
+
+def load_vocabulary(name: str) -> list[str]:
+    """A published vocabulary, tokens in the order of their ids, in their own notation.
+
+    Parameters
+    ----------
+    name : "gpt2_vocabulary" (byte-level: "\u0120" stands for a space) or "bert_vocabulary"
+
+    Raises
+    ------
+    registry.RegistryError
+        If `name` is not a vocabulary.
+    registry.DataMissingError, registry.ChecksumError
+        As :func:`load_corpus` tells.
+    """
+    entry = registry.data_set(name)
+    if entry.kind != "vocabulary":
+        raise registry.RegistryError(f"data set {name!r} is a {entry.kind}, not a vocabulary")
+    content = registry.read_bytes(name, part=entry.files[0].part).decode()
+    if entry.format == "word pieces":
+        return content.removesuffix("\n").split("\n")
+    ids: dict[str, int] = json.loads(content)
+    return sorted(ids, key=ids.__getitem__)

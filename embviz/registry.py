@@ -15,7 +15,7 @@ import os
 import tarfile
 import tomllib
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -32,9 +32,10 @@ Format = Literal[
     "tokens",  # space-separated tokens as published, a line is a sentence or a paragraph
     "similarity",  # word, word, score
     "analogy",  # a, b, c, d; ": section" lines between
-    "vocabulary",  # one token a line, or JSON token -> id
-    "merges",  # byte-pair merges, one a line
+    "byte pairs",  # JSON token -> id, and merges, one a line
+    "word pieces",  # one token a line, in the order of their ids
 ]
+EMBEDDED = "embedded"  # the corpus that needs no file
 ALGORITHMS = ("sha256", "sha1", "md5")  # best first; the published one is used where it is all there is
 
 
@@ -131,7 +132,7 @@ def data_set(name: str) -> DataSet:
     """
     registry = load_registry()
     if name not in registry:
-        raise RegistryError(f"no data set is called {name!r}; known: embedded, {', '.join(registry)}")
+        raise RegistryError(f"no data set is called {name!r}; known: {EMBEDDED}, {', '.join(registry)}")
     return registry[name]
 
 
@@ -210,24 +211,30 @@ def find_form(name: str, file: DataFile) -> tuple[Path, Form]:
     DataMissingError
         If there is none.
     """
+    for path, form, ours in _stored(file):
+        _verify(path, form, file, set_aside=ours)
+        return path, form
+    raise DataMissingError(_missing_message(name, file))
+
+
+def _stored(file: DataFile) -> Iterator[tuple[Path, Form, bool]]:
+    """Forms that are on disk, unread, and whether the folder is ours (the cache, not the mirror)."""
     mirror = storage.mirror_folder()
-    for folder in [download_folder(), mirror]:
-        for form in file.forms if folder is not None else ():
-            assert folder is not None
-            path = folder / form.path
-            if path.is_file():
-                _verify(path, form, file, set_aside=folder is not mirror)
-                return path, form
-    raise DataMissingError(_missing_message(name, file, mirror))
+    folders = [(download_folder(), True)] + ([(mirror, False)] if mirror is not None else [])
+    for folder, ours in folders:
+        for form in file.forms:
+            if (folder / form.path).is_file():
+                yield folder / form.path, form, ours
 
 
-def _missing_message(name: str, file: DataFile, mirror: Path | None) -> str:
+def _missing_message(name: str, file: DataFile) -> str:
+    mirror = storage.mirror_folder()
     names = " or ".join(form.path for form in file.forms)
     fetch = f"run `embviz data fetch {name}`, or " if any(form.address for form in file.forms) else ""
     searched = f" (also not in the mirror {mirror})" if mirror is not None else ""
     return (
         f"data set {name!r} is not at hand: no {names}{searched}; {fetch}put the file into "
-        f"{download_folder()}, or name a folder that has it in EMBVIZ_DATA_DIR; the corpus 'embedded' "
+        f"{download_folder()}, or name a folder that has it in EMBVIZ_DATA_DIR; the corpus {EMBEDDED!r} "
         "needs no file"
     )
 
@@ -363,55 +370,89 @@ def _download(address: str, path: Path, *, progress: bool) -> None:
     pooch.HTTPDownloader(progressbar=progress)(address, str(path), None)
 
 
-def _first_form(name: str, file: DataFile) -> tuple[str, Path | None]:
-    """State of a file without reading it: "at hand", or "absent"; and where it lies."""
-    for folder in (download_folder(), storage.mirror_folder()):
-        for form in file.forms if folder is not None else ():
-            assert folder is not None
-            if (folder / form.path).is_file():
-                return "at hand", folder / form.path
-    return "absent", None
-
-
 def list_data() -> pd.DataFrame:
-    """A row for each file of the registry: data set, part, kind, bytes, state, licence, address, path.
+    """A row for each file of the registry, the embedded corpus first.
 
-    Files are looked for, not read: ``state`` is "at hand" or "absent" (see :func:`verify_data`).
+    Returns
+    -------
+    DataFrame with name, part, kind, bytes, state ("at hand", "absent", "needs no file"), licence,
+    address, path, title. Files are looked for, not read: see :func:`verify_data`.
     """
-    rows = []
-    for entry in load_registry().values():
-        for file in entry.files:
-            state, path = _first_form(entry.name, file)
-            rows.append(
-                {
-                    "name": entry.name,
-                    "part": file.part,
-                    "kind": entry.kind,
-                    "bytes": file.text_size or file.forms[0].size,
-                    "state": state,
-                    "licence": entry.licence,
-                    "address": next((form.address for form in file.forms if form.address), None),
-                    "path": None if path is None else str(path),
-                }
-            )
-    return pd.DataFrame(rows)
+    rows: list[dict[str, Any]] = [
+        {
+            "name": EMBEDDED,
+            "part": "all",
+            "kind": "corpus",
+            "bytes": None,
+            "state": "needs no file",
+            "licence": "BSD-3-Clause and others, of the libraries that it is read from",
+            "address": None,
+            "path": None,
+            "title": "Docstrings of the installed torch, numpy, scipy, scikit-learn and pandas",
+        }
+    ]
+    rows += [_listed(entry, file) for entry in load_registry().values() for file in entry.files]
+    return pd.DataFrame(rows).astype({"bytes": "Int64"})
+
+
+def _listed(entry: DataSet, file: DataFile) -> dict[str, Any]:
+    path = next((path for path, _, _ in _stored(file)), None)
+    return {
+        "name": entry.name,
+        "part": file.part,
+        "kind": entry.kind,
+        "bytes": file.text_size or file.forms[0].size,
+        "state": "absent" if path is None else "at hand",
+        "licence": entry.licence,
+        "address": next((form.address for form in file.forms if form.address), None),
+        "path": None if path is None else str(path),
+        "title": entry.title,
+    }
 
 
 def verify_data(names: Iterable[str] | None = None) -> pd.DataFrame:
-    """Checksums of the files at hand: a row for each part, ``state`` "verified", "absent" or "wrong".
+    """Compare the files at hand with their checksums.
 
-    A wrong file is set aside as loading it would, and ``problem`` says so.
+    Parameters
+    ----------
+    names : data sets, default all
+
+    Returns
+    -------
+    DataFrame with name, part, state ("verified", "absent", "wrong"), path, problem; a row for each
+    part. A wrong file is treated as loading it would: set aside in the cache, left in the mirror.
     """
-    registry = load_registry()
+    entries = load_registry().values() if names is None else [data_set(name) for name in names]
     rows = []
-    for name in registry if names is None else names:
-        for file in data_set(name).files:
+    for entry in entries:
+        for file in entry.files:
             state, path, problem = "verified", None, None
             try:
-                path = str(find_form(name, file)[0])
+                path = str(find_form(entry.name, file)[0])
             except DataMissingError as error:
                 state, problem = "absent", str(error)
             except ChecksumError as error:
                 state, problem = "wrong", str(error)
-            rows.append({"name": name, "part": file.part, "state": state, "path": path, "problem": problem})
+            row = {"name": entry.name, "part": file.part, "state": state, "path": path, "problem": problem}
+            rows.append(row)
     return pd.DataFrame(rows)
+
+
+def fetch_data(names: Iterable[str], *, progress: bool = True) -> pd.DataFrame:
+    """Make sure that data sets are at hand (see :func:`fetch_files`), one after the other.
+
+    Returns
+    -------
+    DataFrame with name, part, state ("verified", "failed"), path, problem; a row for each part, or one
+    for a data set that failed: the others are fetched all the same.
+    """
+    rows: list[tuple[str, str | None, str, str | None, str | None]] = []
+    for entry in [data_set(name) for name in names if name != EMBEDDED]:
+        try:
+            paths = fetch_files(entry.name, progress=progress)
+        except (DataMissingError, ChecksumError) as error:
+            rows.append((entry.name, None, "failed", None, str(error)))
+            continue
+        for file, path in zip(entry.files, paths, strict=True):
+            rows.append((entry.name, file.part, "verified", str(path), None))
+    return pd.DataFrame(rows, columns=["name", "part", "state", "path", "problem"])
