@@ -1,0 +1,403 @@
+"""Compiled kernels of skip-gram training: drawing pairs and negatives, and stochastic gradient steps.
+
+The text is read block by block. :func:`draw_pairs` and :func:`draw_negatives` write a block's training
+examples into plain arrays; :func:`train_pairs` steps through them. The torch backend steps through the
+same arrays, so that the two backends differ in nothing but rounding when they step batch by batch.
+
+Why it is fast: pairs come centre by centre, so a batch of 16 pairs holds only about four distinct
+centres. The gradient at the shared negatives is computed once a centre and weighted by its number of
+pairs, which is the batch's exact gradient at a quarter of the work.
+
+Tables are padded with zero columns to a multiple of 16 floats (whole cache lines, no loop remainders);
+zero columns stay zero under every step.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+PADDING = 16  # floats in a cache line of 64 bytes
+HOLE = -1  # a place in the text with no word
+
+# sums may be reordered into lanes, but NaN and infinity keep their meaning, so that the guard sees them
+FAST = {"reassoc", "contract", "nsz", "arcp"}
+
+
+def padded(table: np.ndarray) -> np.ndarray:
+    """Copy of a (rows, D) table as float32 with zero columns up to a multiple of :data:`PADDING`."""
+    n_rows, n_columns = table.shape
+    result = np.zeros((n_rows, -(-n_columns // PADDING) * PADDING), dtype=np.float32)
+    result[:, :n_columns] = table
+    return result
+
+
+# --- drawing ----------------------------------------------------------------------------------------
+
+
+@njit(nogil=True, cache=True)
+def next_random(state):
+    """Next 64 random bits of a SplitMix64 stream; `state` is its (1,) uint64 array."""
+    state[0] += np.uint64(0x9E3779B97F4A7C15)
+    z = state[0]
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@njit(nogil=True, cache=True)
+def random_below(state, n):
+    """Random integer in 0..n-1 from the upper 32 random bits (bias below n / 2^32)."""
+    return np.int64(((next_random(state) >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))
+
+
+@njit(cache=True)
+def alias_table(probabilities):
+    """Walker's alias table of a distribution over V words: a threshold in 32 bits and an alias a word."""
+    n = probabilities.size
+    scaled = probabilities * (n / probabilities.sum())
+    threshold = np.empty(n, dtype=np.uint64)
+    alias = np.arange(n).astype(np.int32)
+    poor, rich = np.flatnonzero(scaled < 1.0), np.flatnonzero(scaled >= 1.0)
+    n_poor, n_rich = poor.size, rich.size
+    stack = np.empty(n, dtype=np.int64)
+    stack[:n_poor] = poor
+    while n_poor > 0 and n_rich > 0:
+        n_poor -= 1
+        low, high = stack[n_poor], rich[n_rich - 1]
+        alias[low] = high
+        scaled[high] -= 1.0 - scaled[low]
+        if scaled[high] < 1.0:
+            n_rich -= 1
+            stack[n_poor] = high
+            n_poor += 1
+    for word in range(
+        n
+    ):  # what is left on either stack differs from 1 by rounding only, and is its own alias
+        share = min(max(scaled[word], 0.0), 1.0) if alias[word] != word else 1.0
+        threshold[word] = np.uint64(share * 4294967296.0)
+    return threshold, alias
+
+
+@njit(nogil=True, cache=True)
+def draw_word(threshold, alias, state):
+    """One word from an alias table: the upper bits choose the column, the lower ones its side."""
+    bits = next_random(state)
+    column = ((bits >> np.uint64(32)) * np.uint64(threshold.size)) >> np.uint64(32)
+    if (bits & np.uint64(0xFFFFFFFF)) < threshold[column]:
+        return np.int32(column)
+    return alias[column]
+
+
+@njit(nogil=True, cache=True)
+def keep_words(ids, document_starts, keep, window, state, kept):
+    """Write the subsampled words of a block `ids` to `kept`; return how many places it fills.
+
+    `keep` (V,) is the probability that a word stays. Ids from V up are holes and keep their place. Each
+    of `document_starts` (places in the block) writes `window` holes, over which no window reaches.
+    """
+    document, n_kept = 0, 0
+    for place in range(ids.size):
+        if document < document_starts.size and document_starts[document] == place:
+            document += 1
+            kept[n_kept : n_kept + window] = HOLE
+            n_kept += window
+        word = ids[place]
+        if word >= keep.size:
+            kept[n_kept] = HOLE
+            n_kept += 1
+        elif keep[word] >= 1.0 or (next_random(state) >> np.uint64(11)) * 2.0**-53 < keep[word]:
+            kept[n_kept] = word
+            n_kept += 1
+    return n_kept
+
+
+@njit(nogil=True, cache=True)
+def draw_pairs(kept, n_kept, window, state, centers, targets):
+    """Write the (centre, target) pairs of a block, centre by centre; return their number.
+
+    Each centre draws its own reach from 1..window, as word2vec does.
+    """
+    n_pairs = 0
+    for place in range(n_kept):
+        if kept[place] == HOLE:
+            continue
+        reach = 1 + random_below(state, window)
+        for other in range(max(0, place - reach), min(n_kept, place + reach + 1)):
+            if other != place and kept[other] != HOLE:
+                centers[n_pairs] = kept[place]
+                targets[n_pairs] = kept[other]
+                n_pairs += 1
+    return n_pairs
+
+
+@njit(nogil=True, cache=True)
+def draw_negatives(threshold, alias, targets, unique, state, stamps, negatives):
+    """Fill `negatives` (batches, K) from an alias table; `targets` are (batches, B), unused places HOLE.
+
+    With `unique` a batch's negatives differ from each other and may hit its targets (the reference
+    code of the reflections paper); otherwise they are independent, and a draw that hits a target is
+    drawn again. `stamps` (V + 1,) int64 remembers the last batch that drew a word; its last entry counts
+    batches.
+    """
+    for batch in range(negatives.shape[0]):
+        stamps[-1] += 1
+        for i in range(negatives.shape[1]):
+            word = draw_word(threshold, alias, state)
+            if unique:
+                while stamps[word] == stamps[-1]:
+                    word = draw_word(threshold, alias, state)
+                stamps[word] = stamps[-1]
+            else:
+                while np.any(targets[batch] == word):
+                    word = draw_word(threshold, alias, state)
+            negatives[batch, i] = word
+
+
+# --- one gradient step ------------------------------------------------------------------------------
+
+
+@njit(nogil=True, fastmath=FAST, cache=True, inline="always")
+def sigmoid(x):
+    """Logistic function in float32, absolute error below 3e-7 (arguments beyond +-30 count as +-30).
+
+    exp(-x) is a Taylor polynomial at x/64, squared six times: plain products, which run in lanes.
+    """
+    t = min(max(x, np.float32(-30)), np.float32(30)) * np.float32(-1 / 64)
+    e = t * np.float32(1 / 120) + np.float32(1 / 24)
+    e = e * t + np.float32(1 / 6)
+    e = e * t + np.float32(0.5)
+    e = e * t + np.float32(1)
+    e = e * t + np.float32(1)
+    e *= e
+    e *= e
+    e *= e
+    e *= e
+    e *= e
+    e *= e
+    return np.float32(1) / (np.float32(1) + e)
+
+
+@njit(nogil=True, fastmath=FAST, cache=True)
+def dot(a, b):
+    """Inner product of two rows."""
+    total = np.float32(0)
+    for k in range(a.size):
+        total += a[k] * b[k]
+    return total
+
+
+@njit(nogil=True, fastmath=FAST, cache=True)
+def add_scaled(a, factor, b):
+    """``a += factor * b`` on rows."""
+    for k in range(a.size):
+        a[k] += factor * b[k]
+
+
+@njit(nogil=True, fastmath=FAST, cache=True)
+def negative_logits(rows, first, context, negatives, logits):
+    """Inner products of four centres' rows with every negative; each negative is read once."""
+    r0, r1, r2, r3 = rows[first], rows[first + 1], rows[first + 2], rows[first + 3]
+    for i in range(negatives.size):
+        x = context[negatives[i]]
+        a0 = a1 = a2 = a3 = np.float32(0)
+        for k in range(x.size):
+            a0 += x[k] * r0[k]
+            a1 += x[k] * r1[k]
+            a2 += x[k] * r2[k]
+            a3 += x[k] * r3[k]
+        logits[first, i], logits[first + 1, i] = a0, a1
+        logits[first + 2, i], logits[first + 3, i] = a2, a3
+
+
+@njit(nogil=True, fastmath=FAST, cache=True)
+def add_negative_rows(sums, n_runs, context, negatives, factors):
+    """``sums[u] += factors[u, i] * context[negatives[i]]`` over all i, four negatives a pass."""
+    whole = negatives.size - negatives.size % 4
+    for i in range(0, whole, 4):
+        x0, x1 = context[negatives[i]], context[negatives[i + 1]]
+        x2, x3 = context[negatives[i + 2]], context[negatives[i + 3]]
+        for u in range(n_runs):
+            row, f = sums[u], factors[u]
+            f0, f1, f2, f3 = f[i], f[i + 1], f[i + 2], f[i + 3]
+            for k in range(row.size):
+                row[k] += f0 * x0[k] + f1 * x1[k] + f2 * x2[k] + f3 * x3[k]
+    for i in range(whole, negatives.size):
+        for u in range(n_runs):
+            add_scaled(sums[u], factors[u, i], context[negatives[i]])
+
+
+@njit(nogil=True, fastmath=FAST, cache=True)
+def move_negatives(rows, first, context, negatives, factors):
+    """``context[negatives[i]] += factors[u, i] * rows[u]`` summed over four centres u."""
+    r0, r1, r2, r3 = rows[first], rows[first + 1], rows[first + 2], rows[first + 3]
+    for i in range(negatives.size):
+        x = context[negatives[i]]
+        f0, f1 = factors[first, i], factors[first + 1, i]
+        f2, f3 = factors[first + 2, i], factors[first + 3, i]
+        for k in range(x.size):
+            x[k] += f0 * r0[k] + f1 * r1[k] + f2 * r2[k] + f3 * r3[k]
+
+
+@njit(nogil=True, fastmath=FAST, cache=True)
+def reflect(vectors, n_runs, signature, transform, reflected):
+    """Bring centres into the frame in which a context is a row of the context table.
+
+    ``w_i . (q * w_j) = (q * w_i) . w_j`` for a signature q, and ``w_i . (Q w_j) = (Q' w_i) . w_j`` for a
+    learned Q, given as `transform` (D, D) or an empty array.
+    """
+    for u in range(n_runs):
+        if transform.size == 0:
+            for k in range(signature.size):
+                reflected[u, k] = signature[k] * vectors[u, k]
+        else:
+            reflected[u] = np.float32(0)
+            for a in range(signature.size):
+                add_scaled(reflected[u], vectors[u, a], transform[a])
+
+
+@njit(nogil=True, fastmath=FAST, cache=True)
+def move_centers(word, run_words, n_runs, vectors, sums, signature, transform):
+    """Step the centres' own vectors, and Q when it is learned; `sums` are in the reflected frame."""
+    for u in range(n_runs):
+        row = word[run_words[u]]
+        if transform.size == 0:
+            for k in range(signature.size):
+                row[k] += signature[k] * sums[u, k]
+        else:
+            for a in range(signature.size):
+                row[a] += dot(transform[a], sums[u])
+    if transform.size:  # after every centre has used the old Q
+        for a in range(signature.size):
+            for u in range(n_runs):
+                add_scaled(transform[a], vectors[u, a], sums[u])
+
+
+@njit(nogil=True, cache=True)
+def find_runs(centers, run_words, run_sizes, run_of_pair):
+    """Gather a batch's pairs by centre, neighbours only; return the number of runs."""
+    n_runs = 0
+    for pair in range(centers.size):
+        if n_runs == 0 or run_words[n_runs - 1] != centers[pair]:
+            run_words[n_runs] = centers[pair]
+            run_sizes[n_runs] = 0
+            n_runs += 1
+        run_sizes[n_runs - 1] += 1
+        run_of_pair[pair] = n_runs - 1
+    return n_runs
+
+
+@njit(nogil=True, fastmath=FAST, cache=True)
+def positive_terms(reflected, context, bias, targets, run_of_pair, rate, factors, sums):
+    """Step sizes of a batch's true pairs into `factors`, their pull on the centres into `sums`."""
+    for pair in range(targets.size):
+        u, target = run_of_pair[pair], targets[pair]
+        logit = dot(reflected[u], context[target])
+        if bias.size:
+            logit += bias[target]
+        factors[pair] = rate * (np.float32(1) - sigmoid(logit))
+        add_scaled(sums[u], factors[pair], context[target])
+
+
+@njit(nogil=True, fastmath=FAST, cache=True)
+def negative_factors(logits, n_runs, run_sizes, bias, negatives, rate):
+    """Turn logits (runs, K) in place into step sizes, a run weighing as many pairs as it holds."""
+    for u in range(n_runs):
+        row, weight = logits[u], np.float32(-rate * run_sizes[u])
+        if bias.size:
+            for i in range(negatives.size):
+                row[i] += bias[negatives[i]]
+        for i in range(row.size):
+            row[i] = weight * sigmoid(row[i])
+
+
+@njit(nogil=True, fastmath=FAST, cache=True)
+def move_context(reflected, n_runs, context, bias, targets, run_of_pair, pulls, negatives, pushes):
+    """Step the context rows (and biases) of a batch's negatives and targets."""
+    if n_runs == 1:
+        for i in range(negatives.size):
+            add_scaled(context[negatives[i]], pushes[0, i], reflected[0])
+    else:
+        for first in range(0, n_runs, 4):
+            move_negatives(reflected, first, context, negatives, pushes)
+    for pair in range(targets.size):
+        add_scaled(context[targets[pair]], pulls[pair], reflected[run_of_pair[pair]])
+    if bias.size:
+        for u in range(n_runs):
+            for i in range(negatives.size):
+                bias[negatives[i]] += pushes[u, i]
+        for pair in range(targets.size):
+            bias[targets[pair]] += pulls[pair]
+
+
+@njit(nogil=True, cache=True)
+def train_pairs(word, context, bias, signature, transform, centers, targets, negatives, batch_size, rate):
+    """Stochastic gradient steps over a block's pairs, in place.
+
+    Parameters
+    ----------
+    word, context : float32, (V, padded D)
+        The same array twice when the vectors are tied.
+    bias : float32, (V,) or empty
+    signature : float32, (padded D,)
+        The diagonal q of tied contexts; ones otherwise.
+    transform : float32, (padded D, padded D) or empty
+        A learned Q.
+    centers, targets : int32, (pairs,)
+        In batches of `batch_size`, the last one perhaps shorter.
+    negatives : int32, (batches, K)
+        Shared by the pairs of their batch.
+    rate : float
+        Step size of one pair's loss: the learning rate over the batch size.
+
+    Every gradient of a batch is taken at the weights before it; only then is anything moved.
+    """
+    n_rows = batch_size + 3  # centres are handled by fours
+    vectors = np.zeros((n_rows, word.shape[1]), dtype=np.float32)
+    reflected, sums = np.zeros_like(vectors), np.zeros_like(vectors)
+    pushes = np.zeros((n_rows, negatives.shape[1]), dtype=np.float32)
+    pulls = np.zeros(batch_size, dtype=np.float32)
+    run_words, run_of_pair = np.zeros(n_rows, dtype=np.int64), np.zeros(batch_size, dtype=np.int64)
+    run_sizes = np.zeros(n_rows, dtype=np.int64)
+    rate = np.float32(rate)
+    for batch in range(negatives.shape[0]):
+        pairs = slice(batch * batch_size, min((batch + 1) * batch_size, centers.size))
+        n_runs = find_runs(centers[pairs], run_words, run_sizes, run_of_pair)
+        for u in range(n_runs):
+            vectors[u] = word[run_words[u]]
+        sums[:n_runs] = np.float32(0)
+        reflect(vectors, n_runs, signature, transform, reflected)
+        positive_terms(reflected, context, bias, targets[pairs], run_of_pair, rate, pulls, sums)
+        if n_runs == 1:
+            for i in range(negatives.shape[1]):
+                pushes[0, i] = dot(reflected[0], context[negatives[batch, i]])
+        else:
+            for first in range(0, n_runs, 4):
+                negative_logits(reflected, first, context, negatives[batch], pushes)
+            pushes[n_runs:] = np.float32(0)  # rows that only fill up the last four
+        negative_factors(pushes, n_runs, run_sizes, bias, negatives[batch], rate)
+        add_negative_rows(sums, n_runs, context, negatives[batch], pushes)
+        move_context(
+            reflected, n_runs, context, bias, targets[pairs], run_of_pair, pulls, negatives[batch], pushes
+        )
+        move_centers(word, run_words, n_runs, vectors, sums, signature, transform)
+
+
+@njit(nogil=True, cache=True)
+def mean_loss(word, context, bias, signature, transform, centers, targets, negatives, batch_size):
+    """Mean over pairs of the negative-sampling loss, in nats, by plain loops in float64.
+
+    ``-log sigmoid(w . c_target) - sum_n log sigmoid(-w . c_n)``, the arguments as in :func:`train_pairs`.
+    """
+    reflected = np.zeros((1, word.shape[1]), dtype=np.float32)
+    total = 0.0
+    for pair in range(centers.size):
+        reflect(word[centers[pair] : centers[pair] + 1], 1, signature, transform, reflected)
+        for i in range(-1, negatives.shape[1]):
+            other = targets[pair] if i < 0 else negatives[pair // batch_size, i]
+            logit = np.float64(dot(reflected[0], context[other]))
+            if bias.size:
+                logit += bias[other]
+            against = -logit if i < 0 else logit
+            total += max(against, 0.0) + np.log1p(np.exp(-abs(logit)))
+    return total / centers.size
