@@ -1,0 +1,255 @@
+"""Charts of tidy tables, and the measuring functions behind the explorers.
+
+A chart function takes a table (or the data an explorer draws) and returns an Altair chart; it computes
+nothing. Encodings name their types, since an explorer's data has no values to guess them from. Widths are
+``"container"``: as wide as the page, down to a phone.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import altair as alt
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from embviz import theme
+
+Data: TypeAlias = pd.DataFrame | alt.NamedData
+
+
+def bin_counts(
+    values: ArrayLike, *, n_bins: int = 60, limits: tuple[float, float] | None = None
+) -> pd.DataFrame:
+    """Histogram as a table, so that a chart holds the bins and not the values.
+
+    Parameters
+    ----------
+    values : array of float, any shape
+        Finite numbers.
+    n_bins : int, default 60
+        Bins of equal width.
+    limits : pair of float, optional
+        Ends of the first and last bin; values outside are left out of the bins but stay in the total of
+        `share`. By default the smallest and largest value.
+
+    Returns
+    -------
+    DataFrame with `left`, `right` (the unit of `values`), `count` and `share` (of all values), one row a bin
+
+    Raises
+    ------
+    ValueError
+        If there is no value, or one isn't finite.
+    """
+    flat = np.asarray(values, dtype=np.float64).ravel()
+    if flat.size == 0 or not np.isfinite(flat).all():
+        raise ValueError(
+            f"a histogram needs finite values: {flat.size} given, {np.isfinite(flat).sum()} finite"
+        )
+    counts, edges = np.histogram(flat, bins=n_bins, range=limits)
+    return pd.DataFrame(
+        {"left": edges[:-1], "right": edges[1:], "count": counts, "share": counts / flat.size}
+    )
+
+
+def mirrored_bins(values: ArrayLike, *, n_bins: int = 60) -> pd.DataFrame:
+    """Histogram over limits symmetric about zero, with the share of the mirrored bin beside each.
+
+    Parameters
+    ----------
+    values : array of float
+        Such as eigenvalues; a spectrum symmetric about zero has `share` equal to `mirrored` in every bin.
+    n_bins : int, default 60
+        Must be even, so that zero is a bin's edge and no bin mixes signs.
+
+    Returns
+    -------
+    DataFrame with `left`, `right`, `count`, `share`, `mirrored`, one row a bin
+    """
+    if n_bins % 2:
+        raise ValueError(f"{n_bins} bins: an even number is needed, so that zero is an edge")
+    reach = float(np.abs(np.asarray(values)).max(initial=0.0)) or 1.0
+    table = bin_counts(values, n_bins=n_bins, limits=(-reach, reach))
+    return table.assign(mirrored=table["share"].to_numpy()[::-1])
+
+
+def plot_histogram(data: Data, field: str, *, value: str = "share", height: int = theme.HEIGHT) -> alt.Chart:
+    """Bars of a table from :func:`bin_counts`.
+
+    Parameters
+    ----------
+    data : DataFrame, or the data of an explorer
+        Columns `left`, `right` and `value`.
+    field : str
+        What was binned, for the axis title: a key of ``theme.LABELS``.
+    value : {"share", "count", "eigenvalues"}, default "share"
+        Column drawn as height.
+    """
+    return (
+        alt.Chart(data)
+        .mark_bar(binSpacing=0)
+        .encode(
+            x=alt.X("left:Q", axis=theme.axis(field), bin="binned"),
+            x2="right:Q",
+            y=alt.Y(f"{value}:Q", axis=theme.axis(value), stack=None),
+            tooltip=[alt.Tooltip("left:Q", format=".4g"), alt.Tooltip("right:Q", format=".4g"), f"{value}:Q"],
+        )
+        .properties(width="container", height=height)
+    )
+
+
+def plot_mirrored_spectrum(data: Data, field: str = "eigenvalue") -> alt.LayerChart:
+    """Spectrum as bars with its mirror image as a stepped line; where both agree, it's symmetric.
+
+    Parameters
+    ----------
+    data : DataFrame from :func:`mirrored_bins`, or the data of an explorer over such tables
+    field : str, default "eigenvalue"
+        Axis title: a key of ``theme.LABELS``.
+    """
+    bars = plot_histogram(data, field).encode(color=alt.ColorDatum("spectrum", type="nominal"))
+    mirror = (
+        alt.Chart(data)
+        .mark_line(interpolate="step-after", strokeDash=list(theme.DASHES[1]))
+        .encode(x="left:Q", y="mirrored:Q", color=alt.ColorDatum("its mirror image", type="nominal"))
+    )
+    zero = alt.Chart(alt.Data(values=[{}])).mark_rule(strokeDash=list(theme.DASHES[2])).encode(x=alt.XDatum(0))
+    return alt.LayerChart(layer=[bars, mirror, zero]).properties(width="container", height=theme.HEIGHT)
+
+
+def plot_seed_lines(
+    table: pd.DataFrame, x: str, y: str, *, by: str, seed: str = "seed", height: int = theme.HEIGHT
+) -> alt.LayerChart:
+    """Every seed as a thin line, the mean over seeds as a thick one, for each kind in `by`.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Columns `x`, `y`, `by` and `seed`, one row a measurement.
+    x, y : str
+        Columns, and keys of ``theme.LABELS``.
+    by : str
+        Column of kinds, at most five.
+    """
+    names = sorted(table[by].astype(str).unique())
+    colour, dash = theme.line_styles(by, names)
+    place = {"x": alt.X(f"{x}:Q", axis=theme.axis(x)), "color": colour, "strokeDash": dash}
+    thin = (
+        alt.Chart(table)
+        .mark_line(strokeWidth=1, opacity=0.35)
+        .encode(y=alt.Y(f"{y}:Q", axis=theme.axis(y)), detail=f"{seed}:N", **place)
+    )
+    thick = alt.Chart(table).mark_line(strokeWidth=3).encode(y=f"mean({y}):Q", **place)
+    return alt.LayerChart(layer=[thin, thick]).properties(width="container", height=height)
+
+
+def plot_intervals(
+    table: pd.DataFrame, x: str, y: str, *, low: str, high: str, by: str, height: int = theme.HEIGHT
+) -> alt.LayerChart:
+    """Points with their intervals, kinds told apart by colour and shape.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Columns `x` (a category), `y`, `low`, `high` (the unit of `y`) and `by`, one row a point.
+    x, y, by : str
+        Keys of ``theme.LABELS`` too.
+    """
+    names = list(dict.fromkeys(table[by].astype(str)))
+    colour, shape = theme.point_styles(by, names)
+    place = {
+        "x": alt.X(f"{x}:N", axis=theme.axis(x), sort=None),
+        "xOffset": alt.XOffset(f"{by}:N", sort=names),
+    }
+    bars = (
+        alt.Chart(table)
+        .mark_rule(strokeWidth=2)
+        .encode(y=alt.Y(f"{low}:Q", axis=theme.axis(y)), y2=f"{high}:Q", color=colour, **place)
+    )
+    points = (
+        alt.Chart(table)
+        .mark_point(size=70)
+        .encode(y=f"{y}:Q", color=colour, shape=shape, tooltip=[x, by, y, low, high], **place)
+    )
+    return alt.LayerChart(layer=[bars, points]).properties(width="container", height=height)
+
+
+def plot_signed_matrix(matrix: ArrayLike, *, value: str, limit: float | None = None) -> alt.Chart:
+    """Square matrix as cells from blue (negative) through white (zero) to orange.
+
+    Parameters
+    ----------
+    matrix : array of float, shape (n, n), n at most 64
+        Larger ones are a texture, not a chart: show a corner or a histogram.
+    value : str
+        What an entry is: a key of ``theme.LABELS``.
+    limit : float, optional
+        Ends of the scale; by default the largest magnitude.
+
+    Raises
+    ------
+    ValueError
+        If the matrix isn't square or has more than 64 rows.
+    """
+    entries = np.asarray(matrix, dtype=np.float64)
+    n = entries.shape[0]
+    if entries.shape != (n, n) or n > 64:
+        raise ValueError(
+            f"shape {entries.shape}: a square of at most 64 rows is drawn; show a corner instead"
+        )
+    rows, columns = np.indices((n, n))
+    table = pd.DataFrame({"row": rows.ravel(), "column": columns.ravel(), "entry": entries.ravel()})
+    reach = float(np.abs(entries).max(initial=0.0)) if limit is None else limit
+    side = alt.Axis(title=None, labels=False, ticks=False)
+    return (
+        alt.Chart(table)
+        .mark_rect()
+        .encode(
+            x=alt.X("column:O", axis=side),
+            y=alt.Y("row:O", axis=side),
+            color=alt.Color("entry:Q", scale=theme.signed_scale(reach or 1.0), legend=theme.legend(value)),
+            tooltip=["row:O", "column:O", alt.Tooltip("entry:Q", format=".3g")],
+        )
+        .properties(width=280, height=280)
+    )
+
+
+def simulated_pmi_spectrum(
+    dimension: int, positive: float, *, n_words: int = 300, n_bins: int = 60, seed: int = 0
+) -> pd.DataFrame:
+    """Histogram of the eigenvalues of a simulated PMI matrix, beside its mirror image.
+
+    Parameters
+    ----------
+    dimension : int
+        d, the length of a word vector.
+    positive : float between 0 and 1
+        Share of the diagonal of Q that is +1; the paper's l is ``round(positive * dimension)``.
+    n_words : int, default 300
+        Rows of W; beyond `dimension`, the matrix has ``n_words - dimension`` eigenvalues at 0, left out.
+    seed : int
+        Of the word vectors, drawn from N(0, 1/d).
+
+    Returns
+    -------
+    DataFrame as from :func:`mirrored_bins`
+
+    Raises
+    ------
+    ValueError
+        If `positive` is outside 0 to 1 or `dimension` below 1.
+
+    Source
+    ------
+    Reflections paper, section 2.3: PMI simulated as W diag(q) W'.
+    """
+    if dimension < 1 or not 0 <= positive <= 1:
+        raise ValueError(f"d = {dimension}, share {positive}: d must be at least 1 and the share between 0 and 1")
+    words = np.random.default_rng(seed).standard_normal((n_words, dimension)) / np.sqrt(dimension)  # (V, D)
+    signs = np.where(np.arange(dimension) < round(positive * dimension), 1.0, -1.0)  # (D,)
+    eigenvalues = np.linalg.eigvalsh((words * signs) @ words.T)  # (V,)
+    rank = min(n_words, dimension)
+    nonzero = eigenvalues[np.argsort(np.abs(eigenvalues))[n_words - rank :]]
+    return mirrored_bins(nonzero, n_bins=n_bins)

@@ -1,0 +1,149 @@
+// One way to draw a chart and its controls, for the live notebook and for the static book.
+// The book's extension takes this file without its last line and adds a start-up of its own.
+
+const ESCAPES = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
+const escapeHtml = (value) => String(value).replace(/[&<>"']/g, (character) => ESCAPES[character]);
+
+// A tooltip is the one place where Vega writes HTML: every name and value goes in as text, and no field
+// (Vega-Tooltip knows "image" and "title") gets a meaning of its own, since words come from vocabularies.
+function tooltipHtml(value) {
+  if (value === null || typeof value !== "object") return escapeHtml(value);
+  const rows = Object.entries(value).map(
+    ([name, shown]) => `<tr><td class="key">${escapeHtml(name)}</td><td class="value">${escapeHtml(shown)}</td></tr>`,
+  );
+  return `<table>${rows.join("")}</table>`;
+}
+
+// A link may leave a chart, to a page of the book or the web; nothing else is ever asked for by one.
+const LINK = /^(https?:\/\/|[\w./-]*\.html|#)/;
+const refuse = () => Promise.reject(new Error("charts fetch nothing"));
+const offlineLoader = {
+  load: refuse,
+  http: refuse,
+  file: refuse,
+  sanitize: (uri, options) => (options?.context === "href" && LINK.test(uri) ? Promise.resolve({ href: uri }) : refuse()),
+};
+
+function child(parent, tag, className) {
+  const element = parent.appendChild(document.createElement(tag));
+  element.className = className;
+  return element;
+}
+
+// Vega binds native inputs, so the keyboard works; what it leaves out is said here.
+function finishControls(controls) {
+  controls.addEventListener("submit", (event) => event.preventDefault()); // Enter would reload the page
+  for (const group of controls.querySelectorAll(".vega-bind-radio")) {
+    group.setAttribute("role", "radiogroup");
+    group.setAttribute("aria-label", group.previousElementSibling.textContent);
+  }
+}
+
+/** Draw `spec` inside `element`; resolves to the Vega view and a function that shows a message below. */
+async function mount(element, spec, vegaEmbed) {
+  const meta = spec.usermeta?.embviz ?? {};
+  const figure = child(element, "figure", "embviz");
+  if (meta.title) child(figure, "div", "embviz-title").textContent = meta.title;
+  const controls = child(figure, "div", "embviz-controls");
+  const chart = child(figure, "div", "embviz-chart");
+  const status = child(figure, "div", "embviz-status");
+  status.setAttribute("role", "status");
+  child(figure, "figcaption", "embviz-caption").textContent = meta.caption ?? "";
+  figure.setAttribute("aria-label", meta.title ?? "chart");
+  const say = (text, wrong = false) => {
+    status.textContent = text;
+    status.classList.toggle("embviz-wrong", wrong);
+  };
+  // as text of the page title and caption wrap, so the chart needs none of its own
+  const shown = { ...spec, $schema: undefined, ...(meta.title && { title: undefined }) };
+  const narrow = element.clientWidth > 0 && element.clientWidth < 480;
+  try {
+    const { view } = await vegaEmbed(chart, shown, {
+      mode: "vega-lite",
+      actions: false,
+      renderer: "svg",
+      bind: controls,
+      loader: offlineLoader,
+      tooltip: { formatTooltip: tooltipHtml },
+      config: narrow ? { legend: { columns: 2 } } : {},
+    });
+    finishControls(controls);
+    element.view = view;
+    element.dataset.ready = "true";
+    return { view, say };
+  } catch (error) {
+    say(`This chart could not be drawn: ${error.message}`, true);
+    throw error;
+  }
+}
+
+// Vega and its companions come from the kernel once a page, however many explorers stand on it.
+function runtime(model) {
+  globalThis.embvizRuntime ??= new Promise((resolve, reject) => {
+    const hear = async (message, buffers) => {
+      if (message.kind !== "runtime") return;
+      model.off("msg:custom", hear);
+      const url = URL.createObjectURL(new Blob([buffers[0]], { type: "text/javascript" }));
+      try {
+        await import(/* webpackIgnore: true */ url);
+        resolve(globalThis.embvizVegaEmbed);
+      } catch (error) {
+        reject(error);
+      } finally {
+        URL.revokeObjectURL(url);
+      }
+    };
+    model.on("msg:custom", hear);
+    model.send({ kind: "runtime" });
+  });
+  return globalThis.embvizRuntime;
+}
+
+/** Ask the kernel for rows whenever a control moves: one question at a time, and then only the latest. */
+function converse(model, view, names, say) {
+  const reader = Math.random().toString(36).slice(2); // several views of one model share its messages
+  let waiting = false;
+  let stale = false;
+  let slow;
+  const ask = () => {
+    if (waiting) {
+      stale = true;
+      return;
+    }
+    waiting = true;
+    stale = false;
+    slow = setTimeout(() => say("measuring …"), 400);
+    const values = Object.fromEntries(names.map((name) => [name, view.signal(name)]));
+    model.send({ kind: "measure", request: reader, values });
+  };
+  const hear = async (message) => {
+    if (message.kind !== "rows" || message.request !== reader) return;
+    clearTimeout(slow);
+    waiting = false;
+    if (stale) ask(); // before drawing: the kernel measures while the page draws
+    if (message.error) {
+      say(message.error, true); // the chart keeps the last frame that was measured
+    } else {
+      say("");
+      await view.data("measured", message.rows).runAsync();
+    }
+  };
+  model.on("msg:custom", hear);
+  for (const name of names) view.addSignalListener(name, ask);
+  return () => {
+    clearTimeout(slow);
+    model.off("msg:custom", hear);
+  };
+}
+
+async function render({ model, el }) {
+  const spec = structuredClone(model.get("spec"));
+  const { view, say } = await mount(el, spec, await runtime(model));
+  const leave = converse(model, view, spec.usermeta.embviz.controls, say);
+  return () => {
+    leave();
+    view.finalize();
+  };
+}
+
+export default { render };

@@ -1,0 +1,515 @@
+"""Explorers: a chart with controls, declared once, alive in a notebook and in the static book.
+
+An :class:`Explorer` names a measuring function, its controls and a drawing function. With a kernel, every
+move of a control measures again; in the book the same declaration is a chart over a grid measured
+beforehand, with the same controls drawn by the same code.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import math
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import altair as alt
+import anywidget
+import joblib
+import numpy as np
+import pandas as pd
+import traitlets
+import vl_convert
+
+from embviz import theme
+
+WIDGET = "application/vnd.jupyter.widget-view+json"
+MEASURED = "measured"  # the data set that a drawing function draws
+GRID_LIMIT = 2_000  # combinations: more can't be told apart with sliders, nor measured while waiting
+TWIN_WARNING, TWIN_LIMIT = 1_000_000, 4_000_000  # bytes of JSON in a page
+
+# Names that Vega keeps for itself: a control so called would change the chart's size or not compile.
+RESERVED = frozenset(
+    [
+        *("width", "height", "padding", "autosize", "background", "cursor"),  # signals
+        *("datum", "event", "item", "parent", "data", "unit", "measured"),
+        *("true", "false", "null", "undefined", "this", "if"),
+        *("NaN", "E", "LN2", "LN10", "LOG2E", "LOG10E", "PI", "SQRT1_2", "SQRT2"),
+    ]
+)
+
+Value = str | int | float | bool
+Measure = Callable[..., pd.DataFrame]
+Draw = Callable[[alt.NamedData], alt.TopLevelMixin]
+
+
+class Control(Protocol):
+    """What an explorer asks of a control; `name` is the control's key among the controls."""
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def values(self) -> Sequence[Any]: ...
+    @property
+    def initial(self) -> Any: ...
+    def binding(self, *, live: bool) -> dict[str, Any]: ...
+    def matches(self, name: str) -> str: ...
+    def read(self, sent: object) -> Value: ...
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of several values: radio buttons up to four of them, a list beyond.
+
+    Parameters
+    ----------
+    values : sequence of str, int or float
+        In the order shown.
+    label : str
+        Words before the control, with the unit if there is one.
+    format : str or function, default ``"{}"``
+        What a value is called: a format string, or a function from value to text.
+    initial : one of `values`, optional
+        Chosen at first; by default the first.
+    """
+
+    values: Sequence[Any]
+    label: str
+    format: str | Callable[[Any], str] = "{}"
+    initial: Any = None
+
+    def __post_init__(self) -> None:
+        if len(self.values) == 0 or len(set(self.values)) != len(self.values):
+            raise ValueError(
+                f"the choice {self.label!r} needs at least one value, each once: {self.values!r}"
+            )
+        if self.initial is None:
+            object.__setattr__(self, "initial", self.values[0])
+        if self.initial not in self.values:
+            raise ValueError(
+                f"the choice {self.label!r} starts at {self.initial!r}, not among {self.values!r}"
+            )
+
+    def binding(self, *, live: bool) -> dict[str, Any]:
+        """Vega's description of the input element."""
+        say = self.format.format if isinstance(self.format, str) else self.format
+        kind = "radio" if len(self.values) <= 4 else "select"
+        labels = [say(value) for value in self.values]
+        return {"input": kind, "options": list(self.values), "labels": labels, "name": self.label}
+
+    def matches(self, name: str) -> str:
+        """Vega expression that is true for the grid's rows at the chosen value."""
+        return f"datum.{name} === {name}"
+
+    def read(self, sent: object) -> Value:
+        """The value that the page sent, one of ours."""
+        for value in self.values:
+            if value == sent and isinstance(value, str) == isinstance(sent, str):
+                chosen: Value = value
+                return chosen
+        raise ValueError(f"{self.label}: {sent!r} is not among {list(self.values)!r}")
+
+
+@dataclass(frozen=True)
+class Range:
+    """A slider.
+
+    Parameters
+    ----------
+    start, stop, step : int or float
+        First value, last value (included) and distance between two, which must divide the range. With
+        whole numbers the measuring function gets whole numbers.
+    label : str
+        Words before the control, with the unit if there is one.
+    initial : int or float, optional
+        Chosen at first; by default the middle of the grid.
+    live_step : int or float, optional
+        A finer step where a kernel measures; by default `step`.
+    """
+
+    start: float
+    stop: float
+    step: float
+    label: str
+    initial: float | None = None
+    live_step: float | None = None
+
+    def __post_init__(self) -> None:
+        steps = (self.stop - self.start) / self.step if self.step > 0 else -1.0
+        if steps < 1 or abs(steps - round(steps)) > 1e-6:
+            raise ValueError(
+                f"the range {self.label!r} goes from {self.start} to {self.stop} in steps of {self.step}: "
+                "the step must be positive and divide the range"
+            )
+        if self.initial is None:
+            object.__setattr__(self, "initial", self.values[len(self.values) // 2])
+        if not any(math.isclose(self.initial, value, abs_tol=self.step / 1e6) for value in self.values):  # type: ignore[arg-type]
+            raise ValueError(f"the range {self.label!r} starts at {self.initial}, which is not on its grid")
+
+    @property
+    def values(self) -> list[float]:
+        """The grid's values, without the noise of adding steps (0.3, not 0.30000000000000004)."""
+        n_steps = round((self.stop - self.start) / self.step)
+        return [self._tidy(self.start + index * self.step) for index in range(n_steps + 1)]
+
+    def _tidy(self, value: float) -> float:
+        whole = all(float(x).is_integer() for x in (self.start, self.live_step or self.step))
+        return round(value) if whole else float(f"{value:.10g}")
+
+    def binding(self, *, live: bool) -> dict[str, Any]:
+        """Vega's description of the input element."""
+        step = self.live_step or self.step if live else self.step
+        return {"input": "range", "min": self.start, "max": self.stop, "step": step, "name": self.label}
+
+    def matches(self, name: str) -> str:
+        """Vega expression that is true for the grid's rows at the chosen value."""
+        return f"abs(datum.{name} - {name}) < {self.step / 2!r}"
+
+    def read(self, sent: object) -> Value:
+        """The number that the page sent, inside the range."""
+        if isinstance(sent, bool) or not isinstance(sent, int | float):
+            raise ValueError(f"{self.label}: {sent!r} is not a number")
+        if not self.start <= sent <= self.stop:
+            raise ValueError(f"{self.label}: {sent} is outside {self.start} to {self.stop}")
+        return self._tidy(sent)
+
+
+@dataclass(frozen=True)
+class Toggle:
+    """A check box: True or False.
+
+    Parameters
+    ----------
+    label : str
+        What is true when it's checked.
+    initial : bool, default False
+    """
+
+    label: str
+    initial: bool = False
+
+    @property
+    def values(self) -> list[bool]:
+        """Both states."""
+        return [False, True]
+
+    def binding(self, *, live: bool) -> dict[str, Any]:
+        """Vega's description of the input element."""
+        return {"input": "checkbox", "name": self.label}
+
+    def matches(self, name: str) -> str:
+        """Vega expression that is true for the grid's rows in the chosen state."""
+        return f"datum.{name} === {name}"
+
+    def read(self, sent: object) -> Value:
+        """The state that the page sent."""
+        if not isinstance(sent, bool):
+            raise ValueError(f"{self.label}: {sent!r} is neither true nor false")
+        return sent
+
+
+class Explorer:
+    """A chart that answers to controls, with a kernel or without.
+
+    Parameters
+    ----------
+    measure : function of the controls' names, or None
+        Returns a tidy DataFrame with the same columns for every combination, never NaN or infinite (drop
+        the row instead). None where only a stored `grid` is shown.
+    controls : mapping of name to Choice, Range or Toggle
+        Names are Python and Vega identifiers; a drawing function may use them in expressions
+        (``alt.datum``-like strings such as ``"datum.x > threshold"``).
+    draw : function
+        Takes the data to draw (give each encoding its type: ``"x:Q"``) and returns a chart.
+    title : str
+        The finding, in one sentence.
+    caption : str
+        Data, seeds and interval.
+    grid : DataFrame, optional
+        Rows for every combination, with a column for each control: stored results, shown instead of
+        measuring beforehand.
+    digits : int, default 4
+        Significant digits kept in the page.
+    n_jobs : int, default 1
+        Worker processes that measure the grid (joblib's meaning).
+
+    Raises
+    ------
+    ValueError
+        If a control's name can't be used, if neither `measure` nor `grid` is given, or if the grid is too
+        large for a page (the message has the number and the way out).
+
+    Examples
+    --------
+    >>> import altair as alt, pandas as pd
+    >>> explorer = Explorer(
+    ...     lambda slope: pd.DataFrame({"x": [0, 1], "y": [0, slope]}),
+    ...     {"slope": Range(0, 4, 1, "slope")},
+    ...     lambda data: alt.Chart(data).mark_line().encode(x="x:Q", y="y:Q"),
+    ...     title="A line has a slope",
+    ...     caption="Two made points.",
+    ... )
+    >>> explorer.grid().shape
+    (10, 3)
+    """
+
+    def __init__(
+        self,
+        measure: Measure | None,
+        controls: Mapping[str, Control],
+        draw: Draw,
+        *,
+        title: str,
+        caption: str,
+        grid: pd.DataFrame | None = None,
+        digits: int = 4,
+        n_jobs: int = 1,
+    ) -> None:
+        for name in controls:
+            if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) or name in RESERVED:
+                raise ValueError(f"a control can't be called {name!r}: use another plain identifier")
+        if measure is None and grid is None:
+            raise ValueError("an explorer needs a measuring function, or a grid of stored results, or both")
+        self.measure, self.controls, self.draw = measure, dict(controls), draw
+        self.title, self.caption = title, caption
+        self.digits, self.n_jobs = digits, n_jobs
+        self._grid = None if grid is None else self._checked_grid(grid)
+
+    def __repr__(self) -> str:
+        return f"<explorer: {self.title}>"
+
+    def grid(self) -> pd.DataFrame:
+        """Every combination of the controls measured, once: tidy, the controls' columns first.
+
+        Raises
+        ------
+        ValueError
+            If there are more than 2,000 combinations, or a measurement is NaN or infinite, or has other
+            columns than the first.
+        """
+        if self._grid is None:
+            combinations = self._combinations()
+            assert self.measure is not None  # else a grid was given
+            tasks = (joblib.delayed(self.measure)(**values) for values in combinations)
+            frames = joblib.Parallel(n_jobs=self.n_jobs)(tasks)
+            for values, frame in zip(combinations, frames, strict=True):
+                self._checked(frame, values)
+                if list(frame.columns) != list(frames[0].columns):
+                    raise ValueError(f"measured {list(frame)} at {values}, but {list(frames[0])} at first")
+            keyed = [frame.assign(**values) for values, frame in zip(combinations, frames, strict=True)]
+            self._grid = pd.concat(keyed, ignore_index=True)[[*self.controls, *frames[0].columns]]
+        return self._grid
+
+    def static_spec(self) -> dict[str, Any]:
+        """Vega-Lite specification of the twin that needs no kernel: one row a combination, lists inside.
+
+        Raises
+        ------
+        ValueError
+            If it takes more than 4 MB of JSON; beyond 1 MB it warns.
+        """
+        grid = self.grid()
+        columns = [column for column in grid.columns if column not in self.controls]
+        by_combination = {key: frame for key, frame in grid.groupby(list(self.controls), sort=False)}
+        rows = []
+        for values in self._combinations():
+            frame = by_combination[tuple(values.values())]
+            rows.append({**values, **compact_row(frame[columns], digits=self.digits)})
+        chosen = " && ".join(control.matches(name) for name, control in self.controls.items())
+        spec = self._spec(rows, columns, before=[{"filter": chosen}], live=False)
+        self._weigh(spec)
+        return spec
+
+    def live_spec(self) -> dict[str, Any]:
+        """The same specification over one row: the start values', replaced at each measurement."""
+        start = {name: control.initial for name, control in self.controls.items()}
+        frame = self._measured(start)
+        columns = [column for column in frame.columns if column not in self.controls]
+        row = {**start, **compact_row(frame[columns], digits=self.digits)}
+        return self._spec([row], columns, before=[], live=True)
+
+    def answer(self, sent: Mapping[str, object]) -> list[dict[str, Any]]:
+        """Rows for control values that the page sent, ready for the live chart.
+
+        Raises
+        ------
+        ValueError
+            If a control is missing or its value is none of its own, or the measurement isn't finite.
+        """
+        missing = [name for name in self.controls if name not in sent]
+        if missing:
+            raise ValueError(f"the page sent no value for {', '.join(missing)}")
+        values = {name: control.read(sent[name]) for name, control in self.controls.items()}
+        frame = self._measured(values)
+        columns = [column for column in frame.columns if column not in self.controls]
+        return [{**values, **compact_row(frame[columns], digits=self.digits)}]
+
+    @functools.cached_property
+    def widget(self) -> LiveFace:
+        """The live face, made on first use."""
+        return LiveFace(self)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        bundle = {theme.MIME: self.static_spec(), "text/plain": repr(self)}
+        if self.measure is not None:
+            bundle[WIDGET] = {"version_major": 2, "version_minor": 0, "model_id": self.widget.model_id}
+        return bundle
+
+    def _combinations(self) -> list[dict[str, Any]]:
+        sizes = [len(control.values) for control in self.controls.values()]
+        if math.prod(sizes) > GRID_LIMIT:
+            product = " x ".join(f"{size:,}" for size in sizes)
+            raise ValueError(
+                f"the grid of {self.title!r} has {product} = {math.prod(sizes):,} combinations, more than "
+                f"{GRID_LIMIT:,}: take coarser steps (a Range keeps finer ones live with live_step) or fewer "
+                "controls"
+            )
+        every = itertools.product(*(control.values for control in self.controls.values()))
+        return [dict(zip(self.controls, values, strict=True)) for values in every]
+
+    def _measured(self, values: Mapping[str, Any]) -> pd.DataFrame:
+        if self.measure is None:
+            frame = self.grid()
+            for name, value in values.items():
+                frame = frame[frame[name] == value]
+            return frame.reset_index(drop=True)
+        return self._checked(self.measure(**values), values)
+
+    def _checked(self, frame: pd.DataFrame, values: Mapping[str, Any]) -> pd.DataFrame:
+        taken = [column for column in frame.columns if column in self.controls]
+        if taken:
+            raise ValueError(f"the measured table has a column {taken[0]!r}, the name of a control: rename one")
+        return _finite(frame, f"measured at {dict(values)}")
+
+    def _checked_grid(self, grid: pd.DataFrame) -> pd.DataFrame:
+        absent = [name for name in self.controls if name not in grid.columns]
+        if absent:
+            raise ValueError(f"the grid has no column {', '.join(absent)}: it needs one for each control")
+        grid = grid.copy()
+        for name, control in self.controls.items():
+            # the control's own value, so that 0.30000000000000004 in a stored table still is 0.3
+            own = [_own_value(control, value) for value in grid[name]]
+            grid = grid.assign(**{name: pd.Series(own, index=grid.index, dtype=object)})
+            grid = grid[grid[name].isin(list(control.values))]
+        present = set(grid[list(self.controls)].itertuples(index=False, name=None))
+        for values in self._combinations():
+            if tuple(values.values()) not in present:
+                raise ValueError(f"the grid has no row for {values}: compute it, or leave the value out")
+        return _finite(grid, "in the given grid")
+
+    def _spec(
+        self, rows: list[dict[str, Any]], columns: list[str], *, before: list[dict[str, Any]], live: bool
+    ) -> dict[str, Any]:
+        chart = self.draw(alt.NamedData(name=MEASURED))
+        spec = theme.captioned(chart, finding=self.title, caption=self.caption).to_dict()
+        _inherit_data(spec)
+        spec["$schema"] = theme.SCHEMA
+        spec["data"] = {"name": MEASURED, "values": rows}
+        spec["transform"] = [*before, {"flatten": columns}, *spec.get("transform", [])]
+        params = [
+            {"name": name, "value": control.initial, "bind": control.binding(live=live)}
+            for name, control in self.controls.items()
+        ]
+        spec["params"] = [*params, *spec.get("params", [])]
+        spec["usermeta"]["embviz"]["controls"] = list(self.controls)
+        return spec
+
+    def _weigh(self, spec: dict[str, Any]) -> None:
+        size = len(json.dumps(spec))
+        advice = "take fewer values, bin the curves, or keep fewer digits"
+        if size > TWIN_LIMIT:
+            raise ValueError(
+                f"{self!r} would put {size:,} bytes into the page, more than {TWIN_LIMIT:,}: {advice}"
+            )
+        if size > TWIN_WARNING:
+            warnings.warn(f"{self!r} puts {size:,} bytes into the page: {advice}", stacklevel=4)
+
+
+class LiveFace(anywidget.AnyWidget):
+    """The widget behind an explorer: the page sends control values, the kernel sends rows back."""
+
+    _esm = Path(__file__).with_name("explorer.js")
+    _css = Path(__file__).with_name("explorer.css")
+    spec = traitlets.Dict().tag(sync=True)
+
+    def __init__(self, explorer: Explorer) -> None:
+        super().__init__(spec=explorer.live_spec())
+        self._explorer = explorer
+        self.on_msg(self._hear)
+
+    def _hear(self, _: object, message: dict[str, Any], buffers: object) -> None:
+        if message.get("kind") == "runtime":
+            self.send({"kind": "runtime"}, buffers=[vega_runtime().encode()])
+        elif message.get("kind") == "measure":
+            reply = {"kind": "rows", "request": message.get("request")}
+            try:
+                reply["rows"] = self._explorer.answer(message.get("values", {}))
+            except Exception as error:  # whatever the measuring function raises is the reader's to see
+                reply["error"] = f"{type(error).__name__}: {error}"
+            self.send(reply)
+
+
+@functools.cache
+def vega_runtime() -> str:
+    """JavaScript of Vega, Vega-Lite and Vega-Embed in one piece, from the installed vl-convert; no network.
+
+    It sets ``globalThis.embvizVegaEmbed`` and must be wrapped in a function or loaded as a module, since it
+    declares short names of its own.
+    """
+    snippet = "globalThis.embvizVegaEmbed = vegaEmbed;"
+    return vl_convert.javascript_bundle(snippet)
+
+
+def compact_row(frame: pd.DataFrame, *, digits: int) -> dict[str, list[Any]]:
+    """Columns of a tidy table as lists of plain JSON values, floats rounded to significant digits.
+
+    >>> compact_row(pd.DataFrame({"word": ["a", "b"], "x": [1 / 3, 200000.0]}), digits=4)
+    {'word': ['a', 'b'], 'x': [0.3333, 200000.0]}
+    """
+    return {str(column): _rounded(frame[column], digits) for column in frame.columns}
+
+
+def _rounded(column: pd.Series, digits: int) -> list[Any]:
+    if pd.api.types.is_float_dtype(column.dtype):
+        return [float(f"{value:.{digits}g}") for value in column]
+    return [_plain(value) for value in column]
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _own_value(control: Control, stored: Any) -> Any:
+    try:
+        return control.read(_plain(stored))
+    except ValueError:
+        return None  # a stored value that this explorer doesn't show
+
+
+def _finite(frame: pd.DataFrame, where: str) -> pd.DataFrame:
+    for column in frame.columns:
+        wrong = frame[column].isna()
+        if pd.api.types.is_float_dtype(frame[column].dtype):
+            wrong |= np.isinf(frame[column])
+        if wrong.any():
+            raise ValueError(
+                f"{int(wrong.sum())} of {len(frame)} values in column {column!r} {where} are missing or "
+                "infinite: leave their rows out, so that nobody takes a gap for a number"
+            )
+    return frame
+
+
+def _inherit_data(spec: dict[str, Any]) -> None:
+    """Take our data's name out of every view, so that all inherit it, filtered, from the outermost one."""
+    if spec.get("data", {}).get("name") == MEASURED:
+        del spec["data"]
+    for part in ("layer", "concat", "hconcat", "vconcat"):
+        for view in spec.get(part, []):
+            _inherit_data(view)
+    if isinstance(spec.get("spec"), dict):
+        _inherit_data(spec["spec"])

@@ -1,0 +1,256 @@
+"""One look for every chart: colours everybody can tell apart, axis titles with units, text as the page's.
+
+Importing this module registers the theme and the renderer with Altair and turns both on;
+``alt.theme.enable("default")`` and ``alt.renderers.enable("default")`` turn them off again.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any, NamedTuple, TypeVar
+
+import altair as alt
+
+MIME = "application/vnd.vegalite.v5+json"
+# JupyterLab draws Vega-Lite up to 5, and what Altair 6 writes is valid there too.
+SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
+
+# SVG and canvas both resolve this to the page's text colour, so that charts follow light and dark.
+INK = "currentColor"
+FAINT = "rgba(128, 128, 128, 0.35)"
+
+# Okabe and Ito's blue, vermilion, green and purple, then ink (black on white, white on black). All
+# pairs stay apart under protan, deutan and tritan vision; shape or dash goes with them all the same.
+CATEGORIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", INK)
+SHAPES = ("circle", "square", "triangle-up", "diamond", "cross")
+DASHES = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3), (12, 4))
+
+HEIGHT = 260  # pixels
+CAPTION_WIDTH = 100  # characters a line, where a notebook shows the caption inside the chart
+
+
+class Label(NamedTuple):
+    """What a field is called on an axis, and its unit (None for a pure number)."""
+
+    words: str
+    unit: str | None = None
+
+
+# Every field that any chart draws. A new field gets its words here, once.
+LABELS: dict[str, Label] = {
+    "angle": Label("angle", "degrees"),
+    "context_power": Label("power of the context distribution"),
+    "count": Label("number of pairs"),
+    "density": Label("density"),
+    "diagonal": Label("diagonal entry"),
+    "dimension": Label("dimension d"),
+    "eigenvalue": Label("eigenvalue"),
+    "eigenvalues": Label("number of eigenvalues"),
+    "epoch": Label("epoch", "passes over the data"),
+    "frequency": Label("word count", "tokens"),
+    "layout_x": Label("layout, first axis"),
+    "layout_y": Label("layout, second axis"),
+    "measured": Label("measured"),
+    "perplexity": Label("perplexity"),
+    "pmi": Label("pointwise mutual information", "nats"),
+    "pmi_eigenvalue": Label("eigenvalue of the PMI matrix", "nats"),
+    "published": Label("published"),
+    "rank": Label("rank"),
+    "score": Label("score"),
+    "seconds": Label("time", "s"),
+    "seed": Label("seed"),
+    "share": Label("share of eigenvalues"),
+    "shift": Label("shift", "nats"),
+    "similarity": Label("cosine similarity"),
+    "smoothing": Label("added to every count", "pairs"),
+    "step": Label("step", "updates"),
+    "threshold": Label("least word count", "tokens"),
+    "variant": Label("variant"),
+    "vocab_size": Label("vocabulary size V", "words"),
+    "window": Label("window", "words on each side"),
+    "word": Label("word"),
+    "words_per_second": Label("speed", "words/s"),
+}
+
+
+def title(field: str) -> str:
+    """Words for a field, with the unit in brackets: ``title("pmi")`` is ``"pointwise ... (nats)"``.
+
+    Raises
+    ------
+    KeyError
+        If the field has no entry in :data:`LABELS`; the message says where to add it.
+    """
+    if field not in LABELS:
+        raise KeyError(
+            f"no axis title for field {field!r}: add its words and unit to LABELS in embviz/theme.py"
+        )
+    words, unit = LABELS[field]
+    return words if unit is None else f"{words} ({unit})"
+
+
+def axis(field: str, *, number_format: str | None = None, tick_count: int | None = None) -> alt.Axis:
+    """Axis titled from the table, such as ``alt.X("pmi:Q", axis=axis("pmi"))``.
+
+    Parameters
+    ----------
+    field : str
+        A key of :data:`LABELS`.
+    number_format : str, optional
+        d3 format of the tick labels, such as ``".0%"``; by default Vega chooses.
+    tick_count : int, optional
+        About how many ticks; by default Vega chooses.
+    """
+    chosen: dict[str, Any] = {"title": title(field)}
+    if number_format is not None:
+        chosen["format"] = number_format
+    if tick_count is not None:
+        chosen["tickCount"] = tick_count
+    return alt.Axis(**chosen)
+
+
+def layout_axis(field: str) -> alt.Axis:
+    """Axis of a layout coordinate: it has no unit, so neither ticks nor numbers nor grid are drawn."""
+    return alt.Axis(title=title(field), ticks=False, labels=False, grid=False)
+
+
+def legend(field: str) -> alt.Legend:
+    """Legend titled from the same table as the axes."""
+    return alt.Legend(title=title(field))
+
+
+def line_styles(field: str, names: list[str]) -> tuple[alt.Color, alt.StrokeDash]:
+    """Colour and dash for up to five kinds of line, each kind told apart by both.
+
+    Raises
+    ------
+    ValueError
+        If more than five kinds are named: split the chart, or draw one thick line and the rest faint.
+    """
+    colours = _category_scale(names, CATEGORIES)
+    dashes = _category_scale(names, [list(dash) for dash in DASHES])
+    key = legend(field)
+    return alt.Color(f"{field}:N", scale=colours, legend=key), alt.StrokeDash(
+        f"{field}:N", scale=dashes, legend=key
+    )
+
+
+def point_styles(field: str, names: list[str]) -> tuple[alt.Color, alt.Shape]:
+    """Colour and shape for up to five kinds of point, each kind told apart by both."""
+    colours, shapes = _category_scale(names, CATEGORIES), _category_scale(names, SHAPES)
+    key = legend(field)
+    return alt.Color(f"{field}:N", scale=colours, legend=key), alt.Shape(
+        f"{field}:N", scale=shapes, legend=key
+    )
+
+
+def _category_scale(names: list[str], looks: Any) -> alt.Scale:
+    if len(names) > len(looks):
+        raise ValueError(
+            f"{len(names)} kinds in one chart, but only {len(looks)} looks that everybody can tell apart: "
+            "split the chart, or draw the one that matters thick and the rest as one kind"
+        )
+    return alt.Scale(domain=names, range=list(looks)[: len(names)])
+
+
+def sequential_scale() -> alt.Scale:
+    """Viridis, for amounts from little to much."""
+    return alt.Scale(scheme="viridis")
+
+
+def signed_scale(limit: float | None = None) -> alt.Scale:
+    """Blue to orange with white at zero; `limit` fixes the scale at minus and plus that value."""
+    if limit is None:
+        return alt.Scale(scheme="blueorange", domainMid=0)
+    return alt.Scale(scheme="blueorange", domain=[-limit, limit], domainMid=0, clamp=True)
+
+
+AnyChart = TypeVar("AnyChart", bound=alt.TopLevelMixin)
+
+
+def captioned(chart: AnyChart, *, finding: str, caption: str) -> AnyChart:
+    """The same chart with its finding as title and its caption below.
+
+    Parameters
+    ----------
+    chart : Altair chart of any kind
+        The outermost one: inside a layer or a row the caption would be lost.
+    finding : str
+        The title: what the reader should see, in one sentence.
+    caption : str
+        Data, seeds and interval. The book and the explorers set it as text under the chart, where it
+        wraps; a bare notebook shows it as subtitle.
+    """
+    heading = alt.Title(text=finding, subtitle=textwrap.wrap(caption, CAPTION_WIDTH))
+    titled: AnyChart = chart.properties(  # type: ignore[attr-defined]
+        title=heading, usermeta={"embviz": {"title": finding, "caption": caption}}
+    )
+    return titled
+
+
+def _config() -> dict[str, Any]:
+    ink = {"labelColor": INK, "titleColor": INK}
+    return {
+        "background": "transparent",
+        "font": "system-ui, sans-serif",
+        "view": {"continuousHeight": HEIGHT, "discreteHeight": HEIGHT, "stroke": FAINT},
+        "title": {
+            "color": INK,
+            "subtitleColor": INK,
+            "anchor": "start",
+            "fontSize": 14,
+            "subtitleFontSize": 12,
+            "offset": 10,
+        },
+        "axis": {
+            **ink,
+            "domainColor": INK,
+            "tickColor": INK,
+            "gridColor": FAINT,
+            "labelFontSize": 11,
+            "titleFontSize": 12,
+            "titleFontWeight": "normal",
+        },
+        "header": {**ink, "labelFontSize": 12, "titleFontSize": 12},
+        "legend": {
+            **ink,
+            "orient": "bottom",
+            "labelFontSize": 12,
+            "titleFontSize": 12,
+            "titleFontWeight": "normal",
+            "labelLimit": 260,
+        },
+        "range": {
+            "category": list(CATEGORIES),
+            "symbol": list(SHAPES),
+            "diverging": {"scheme": "blueorange"},
+            "heatmap": {"scheme": "viridis"},
+            "ramp": {"scheme": "viridis"},
+        },
+        "mark": {"color": CATEGORIES[0]},
+        "text": {"color": INK, "fontSize": 12},
+        "rule": {"color": INK},
+        "tick": {"color": INK},
+        "line": {"strokeWidth": 2},
+        "point": {"filled": True, "size": 45},
+    }
+
+
+@alt.theme.register("embviz", enable=True)
+def embviz_theme() -> alt.theme.ThemeConfig:
+    """The theme, as Altair asks for it."""
+    return {"config": _config()}  # type: ignore[typeddict-item]
+
+
+def mime_bundle(spec: dict[str, Any], **_: Any) -> dict[str, Any]:
+    """What a chart shows as: a specification that JupyterLab, the book and nbval all read, and plain text.
+
+    Altair's own renderer names a mime type that nbformat refuses.
+    """
+    meta = spec.get("usermeta", {}).get("embviz", {})
+    text = f"<chart: {meta['title']}>" if "title" in meta else "<chart>"
+    return {MIME: {**spec, "$schema": SCHEMA}, "text/plain": text}
+
+
+alt.renderers.register("embviz", mime_bundle)
+alt.renderers.enable("embviz")
