@@ -367,8 +367,12 @@ def _random_pmi_findings(preset: str) -> dict[str, Finding]:
     table = load(_random_pmi_cells(preset))
     d = int(table["d"].iloc[0])
     expected = {
-        "offdiag_mean": 0.0, "offdiag_variance": 1 / d, "diag_mean": 0.0, "diag_variance": 2 / d, "correlation": 0.0,
-    }  # fmt: skip
+        "offdiag_mean": 0.0,
+        "offdiag_variance": 1 / d,
+        "diag_mean": 0.0,
+        "diag_variance": 2 / d,
+        "correlation": 0.0,
+    }
     gaussian = table[table["distribution"] == "gaussian"]
     null = table[table["distribution"] == "student_t"]
     found = {}

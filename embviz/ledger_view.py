@@ -1,0 +1,247 @@
+"""The ledger for the eye: a picture of every figure against its accepted range, and a box for a claim."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Sequence
+
+import altair as alt
+import pandas as pd
+
+from embviz import ledger, theme
+from embviz.ledger import FAILS, HOLDS, NOT_MEASURED, UNCLEAR, Entry, Row
+
+MARKS = {HOLDS: "✓", FAILS: "✗", UNCLEAR: "?", NOT_MEASURED: "–", ledger.REPORTED: "·"}
+COLOURS = {HOLDS: "#009E73", FAILS: "#D55E00", UNCLEAR: "#CC79A7", NOT_MEASURED: "#888888"}
+SHAPES = {HOLDS: "circle", FAILS: "square", UNCLEAR: "diamond", NOT_MEASURED: "cross"}
+
+
+# --- numbers as text ----------------------------------------------------------------------------------
+
+
+def number(value: float | None, unit: str = "") -> str:
+    """A number at three significant digits, whole counts in full; a dash when there is none.
+
+    >>> number(0.123456), number(17005207.0, "tokens"), number(None), number(float("inf"))
+    ('0.123', '17,005,207 tokens', '–', '∞')
+    """
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "–"
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    whole = float(value).is_integer() and abs(value) >= 1000
+    text = f"{value:,.0f}" if whole else f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return f"{text} {unit}".strip()
+
+
+def interval(low: float, high: float) -> str:
+    """An interval as text; one number when both ends agree.
+
+    >>> interval(0.1, 0.25), interval(2.0, 2.0)
+    ('0.1 to 0.25', '2')
+    """
+    return number(low) if low == high else f"{number(low)} to {number(high)}"
+
+
+# --- the picture of the whole ledger -----------------------------------------------------------------
+
+
+def place_in_range(value: float | None, low: float, high: float) -> float | None:
+    """Where a value lies against its accepted range: 0 and 1 are the borders, limits -1 and 2.
+
+    A range open on one side is measured in units of its border's own size; a range of one number in
+    hundredths of it.
+
+    >>> place_in_range(0.5, 0.0, 1.0), place_in_range(20.0, 10.0, math.inf), place_in_range(9.0, 0.0, 1.0)
+    (0.5, 1.0, 2.0)
+    """
+    if value is None or math.isnan(value):
+        return None
+    if math.isinf(high):
+        place = (value - low) / (abs(low) or 1.0)
+    elif math.isinf(low):
+        place = 1 - (high - value) / (abs(high) or 1.0)
+    else:
+        width = high - low or abs(high) / 100 or 1e-3
+        place = (value - (high + low) / 2) / width + 0.5
+    return min(2.0, max(-1.0, place))
+
+
+def picture_table(table: pd.DataFrame, *, chapter_suffix: str = ".html") -> pd.DataFrame:
+    """Rows of :func:`embviz.ledger.table` that are judged, with texts, links and places in the range."""
+    judged = table[table["accept_low"].notna()].copy()
+    for column in ("measured", "low", "high", "published", "null"):
+        judged[f"{column}_place"] = [
+            place_in_range(value, low, high)
+            for value, low, high in zip(
+                judged[column].astype(float), judged["accept_low"], judged["accept_high"], strict=True
+            )
+        ]
+    ends = zip(judged["accept_low"], judged["accept_high"], strict=True)
+    judged["accepted_text"] = [interval(*pair) for pair in ends]
+    units = judged["unit"]
+    for column in ("measured", "published", "null"):
+        judged[f"{column}_text"] = [number(v, u) for v, u in zip(judged[column], units, strict=True)]
+    judged["interval_text"] = [
+        interval(low, high) if n else "–"
+        for low, high, n in zip(judged["low"], judged["high"], judged["n_seeds"], strict=True)
+    ]
+    judged["row"] = judged["label"]
+    judged["link"] = [f"{chapter}{chapter_suffix}" for chapter in judged["chapter"]]
+    return judged.reset_index(drop=True)
+
+
+def plot_ledger(table: pd.DataFrame, *, chapter_suffix: str = ".html") -> alt.LayerChart:
+    """Every judged figure of the ledger against its accepted range, filtered by verdict, leading to its chapter.
+
+    Parameters
+    ----------
+    table : DataFrame
+        From :func:`embviz.ledger.table`.
+    chapter_suffix : str
+        Ending of the chapters' addresses: ``.html`` in the book, ``.ipynb`` in JupyterLab.
+    """
+    shown = picture_table(table, chapter_suffix=chapter_suffix)
+    columns = [
+        "claim", "row", "where", "verdict", "scale", "corpus", "reason", "link", "null_name",
+        "measured_place", "low_place", "high_place", "published_place", "null_place",
+        "measured_text", "interval_text", "published_text", "null_text", "accepted_text", "n_seeds",
+    ]  # fmt: skip
+    verdicts = ["all", *(v for v in ledger.VERDICTS if v in set(shown["verdict"]))]
+    claims = ["all", *dict.fromkeys(shown["claim"])]
+    by_verdict = alt.param(
+        name="verdict_shown", value="all", bind=alt.binding_select(options=verdicts, name="verdict ")
+    )
+    by_claim = alt.param(
+        name="claim_shown", value="all", bind=alt.binding_select(options=claims, name="claim ")
+    )
+    base = (
+        alt.Chart(shown[columns])
+        .encode(y=alt.Y("row:N", sort=None, axis=alt.Axis(title=None, labelLimit=300, ticks=False)))
+        .transform_filter("verdict_shown == 'all' || datum.verdict == verdict_shown")
+        .transform_filter("claim_shown == 'all' || datum.claim == claim_shown")
+    )
+    return (
+        alt.LayerChart(layer=[_accepted_band(), *_ledger_marks(base)])
+        .add_params(by_verdict, by_claim)
+        .properties(width="container", height=alt.Step(17))
+    )
+
+
+def _accepted_band() -> alt.Chart:
+    band = alt.Chart(alt.Data(values=[{"left": 0, "right": 1}]))
+    return band.mark_rect(opacity=0.15, color="#0072B2").encode(x="left:Q", x2="right:Q")
+
+
+def _ledger_marks(base: alt.Chart) -> list[alt.Chart]:
+    labels = "datum.value == 0 ? 'lowest accepted' : datum.value == 1 ? 'highest accepted' : ''"
+    axis = alt.Axis(title=None, values=[0, 1], labelExpr=labels, orient="top")
+    x = alt.X("measured_place:Q", scale=alt.Scale(domain=[-1.05, 2.05], nice=False), axis=axis)
+    names = list(ledger.VERDICTS)
+    colour = alt.Color(
+        "verdict:N",
+        scale=alt.Scale(domain=names, range=[COLOURS[name] for name in names]),
+        legend=alt.Legend(title="verdict", orient="bottom"),
+    )
+    shape = alt.Shape("verdict:N", scale=alt.Scale(domain=names, range=[SHAPES[name] for name in names]))
+    tooltip = [
+        alt.Tooltip(f"{field}:N", title=title)
+        for field, title in {
+            "claim": "claim", "where": "where", "published_text": "paper", "measured_text": "ours",
+            "interval_text": "interval", "accepted_text": "accepted", "null_text": "null",
+            "null_name": "which null", "n_seeds": "seeds", "corpus": "data", "scale": "scale",
+            "verdict": "verdict", "reason": "reason",
+        }.items()
+    ]  # fmt: skip
+    paper = base.mark_tick(thickness=2, size=13).encode(x="published_place:Q", color=alt.value(theme.INK))
+    null = base.mark_point(shape="cross", angle=45, size=30, opacity=0.6).encode(
+        x="null_place:Q", color=alt.value(theme.INK)
+    )
+    span = base.mark_rule(strokeWidth=2).encode(x="low_place:Q", x2="high_place:Q", color=colour)
+    ours = base.mark_point(filled=True, size=75, opacity=1).encode(
+        x=x, color=colour, shape=shape, href="link:N", tooltip=tooltip
+    )
+    return [paper, null, span, ours]
+
+
+# --- a claim in a chapter ---------------------------------------------------------------------------
+
+
+class ClaimBox:
+    """A claim of the ledger, drawn for a chapter: paper, ours, interval, null, scale, verdict.
+
+    Parameters
+    ----------
+    item : Entry
+        From :func:`embviz.ledger.entry`.
+    """
+
+    def __init__(self, item: Entry) -> None:
+        self.entry = item
+
+    def __repr__(self) -> str:
+        return f"<claim {self.entry.claim.id}: {self.entry.verdict}>"
+
+    def _repr_html_(self) -> str:
+        item, claim = self.entry, self.entry.claim
+        colour = COLOURS[item.verdict]
+        verdict = f"<b style='color:{colour}'>{MARKS[item.verdict]} {html.escape(item.verdict)}</b>"
+        scale = f", at scale <i>{item.scale}</i>" if item.scale else ""
+        reason = f" <span class='ev-reason'>{html.escape(item.reason)}</span>" if item.reason else ""
+        return (
+            f"<div class='ev-claim' id='{html.escape(claim.id)}' "
+            f"style='border-left:4px solid {colour};padding:.4em 1em;margin:1em 0;overflow-x:auto'>"
+            f"<p><b>{html.escape(claim.title)}</b> <small>({html.escape(claim.where)})</small><br>"
+            f"The paper says: {html.escape(claim.says)}</p>"
+            f"{_figures_html(item.rows)}"
+            f"<p>Verdict: {verdict}{scale}.{reason}<br><small>Setting: {html.escape(claim.setting)}. "
+            f"Null: {html.escape(claim.null)}.</small></p></div>"
+        )
+
+
+def _figures_html(rows: Sequence[Row]) -> str:
+    head = "".join(
+        f"<th>{name}</th>" for name in ("figure", "paper", "ours", "interval", "accepted", "null", "")
+    )
+    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in _figure_cells(row))}</tr>" for row in rows)
+    return f"<table class='ev-figures'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _figure_cells(row: Row) -> list[str]:
+    figure, finding = row.figure, row.finding
+    null = ""
+    if finding and finding.nulls:
+        name = figure.null or next(iter(finding.nulls))
+        null = f"{number(finding.nulls[name])} ({name.replace('_', ' ')})"
+    ours, span = (
+        ("–", "–") if finding is None else (number(finding.value), interval(finding.low, finding.high))
+    )
+    accepted = interval(*figure.accept) if figure.accept else "–"
+    label = f"{figure.label}{f' ({figure.unit})' if figure.unit else ''}"
+    mark = f"<span title='{html.escape(row.verdict)}'>{MARKS[row.verdict]} {html.escape(row.verdict)}</span>"
+    texts = [label, number(figure.paper), ours, span, accepted, null]
+    return [*(html.escape(text) for text in texts), mark]
+
+
+def claim_box(claim_id: str) -> ClaimBox:
+    """The claim box of `claim_id`, such as ``reflections.lemma1``, judged on the stored results."""
+    return ClaimBox(ledger.entry(ledger.find_claim(claim_id)))
+
+
+def claims_table(items: Sequence[Entry] | None = None) -> pd.DataFrame:
+    """One row a claim: id, title, where, verdict, scale, and its figures by verdict."""
+    rows = []
+    for item in ledger.entries() if items is None else items:
+        tally = {verdict: sum(row.verdict == verdict for row in item.rows) for verdict in ledger.VERDICTS}
+        rows.append(
+            {
+                "claim": item.claim.id,
+                "says": item.claim.title,
+                "where": item.claim.where,
+                "verdict": f"{MARKS[item.verdict]} {item.verdict}",
+                "scale": item.scale or "–",
+                "figures": ", ".join(f"{n} {verdict}" for verdict, n in tally.items() if n),
+            }
+        )
+    return pd.DataFrame(rows)
