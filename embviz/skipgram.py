@@ -20,6 +20,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 from embviz import skipgram_numba as kernels
+from embviz.skipgram_numba import NumbaSteps, Tables
 from embviz.wordvectors import WordVectors
 
 BLOCK = 10_000  # words of text handled at once; windows do not reach over its ends
@@ -97,17 +98,6 @@ class SGNSConfig:
 # --- the parts of a training ------------------------------------------------------------------------
 
 
-@dataclass
-class Tables:
-    """The weights; `context` is `word` itself in a tied model, `bias` and `transform` may be empty."""
-
-    word: np.ndarray  # (V, D)
-    context: np.ndarray  # (V, D)
-    bias: np.ndarray  # (V,) or (0,)
-    signature: np.ndarray  # (D,), ones unless tied by signs
-    transform: np.ndarray  # (D, D) or (0, 0)
-
-
 class Steps(Protocol):
     """A backend: holds the weights and steps through drawn examples."""
 
@@ -116,33 +106,6 @@ class Steps(Protocol):
 
     def tables(self) -> Tables:
         """The present weights."""
-
-
-class NumbaSteps:
-    """Steps compiled for the processor at hand."""
-
-    def __init__(self, tables: Tables, batch_size: int) -> None:
-        self.batch_size, self.embedding_dim = batch_size, tables.word.shape[1]
-        self.word = kernels.padded(tables.word)
-        self.context = self.word if tables.context is tables.word else kernels.padded(tables.context)
-        self.bias = tables.bias
-        self.signature = kernels.padded(tables.signature[None])[0]
-        self.transform = kernels.padded(kernels.padded(tables.transform).T).T.copy()
-
-    def train(self, centers: np.ndarray, targets: np.ndarray, negatives: np.ndarray, rate: float) -> None:
-        """Step through a block's pairs, batch by batch."""
-        kernels.train_pairs(
-            self.word, self.context, self.bias, self.signature, self.transform,
-            centers, targets, negatives, self.batch_size, rate,
-        )  # fmt: skip
-
-    def tables(self) -> Tables:
-        """The present weights, without the padding; a copy."""
-        D = self.embedding_dim
-        word = self.word[:, :D].copy()
-        context = word if self.context is self.word else self.context[:, :D].copy()
-        transform = self.transform[:D, :D].copy()
-        return Tables(word, context, self.bias.copy(), self.signature[:D].copy(), transform)
 
 
 def make_signature(signature: str | float, embedding_dim: int, rng: np.random.Generator) -> np.ndarray:
@@ -312,7 +275,13 @@ def _word_vectors(tables: Tables, corpus: Text, config: SGNSConfig) -> WordVecto
     return WordVectors(list(corpus.vocabulary), tables.word, context, signature, transform, bias)
 
 
-def _make_steps(tables: Tables, config: SGNSConfig, backend: str, device: str, at_once: int) -> Steps:
+def _make_steps(
+    tables: Tables, config: SGNSConfig, n_threads: int, backend: str, device: str, at_once: int
+) -> Steps:
+    if n_threads > 1 and backend == "torch":
+        raise ValueError(
+            "the torch backend has its own parallelism: set n_threads=1, and raise batches_at_once"
+        )
     if backend == "numba":
         return NumbaSteps(tables, config.schedule.batch_size)
     if backend == "torch":
@@ -347,7 +316,7 @@ def sgns_epochs(
     _check(corpus, config)
     init, *streams = np.random.SeedSequence(config.seed).spawn(1 + n_threads)
     tables = _make_tables(len(corpus.vocabulary), config, np.random.default_rng(init))
-    steps = _make_steps(tables, config, backend, device, batches_at_once)
+    steps = _make_steps(tables, config, n_threads, backend, device, batches_at_once)
     bounds = np.linspace(0, len(corpus.ids), n_threads + 1).astype(int)
     stretches = [
         Examples(corpus, config, first, last, int(stream.generate_state(1, np.uint64)[0]))

@@ -14,14 +14,31 @@ zero columns stay zero under every step.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numba import njit
 
 PADDING = 16  # floats in a cache line of 64 bytes
 HOLE = -1  # a place in the text with no word
 
+# A learned Q is moved by every pair, a word's row by few: at the rate of the rows Q overflows within an
+# epoch of the reference setting.
+TRANSFORM_SHARE = 0.005
+
 # sums may be reordered into lanes, but NaN and infinity keep their meaning, so that the guard sees them
 FAST = {"reassoc", "contract", "nsz", "arcp"}
+
+
+@dataclass
+class Tables:
+    """The weights; `context` is `word` itself in a tied model, `bias` and `transform` may be empty."""
+
+    word: np.ndarray  # (V, D)
+    context: np.ndarray  # (V, D)
+    bias: np.ndarray  # (V,) or (0,)
+    signature: np.ndarray  # (D,), ones unless tied by signs
+    transform: np.ndarray  # (D, D) or (0, 0)
 
 
 def padded(table: np.ndarray) -> np.ndarray:
@@ -159,18 +176,18 @@ def draw_negatives(threshold, alias, targets, unique, state, stamps, negatives):
 
 @njit(nogil=True, fastmath=FAST, cache=True, inline="always")
 def sigmoid(x):
-    """Logistic function in float32, absolute error below 3e-7 (arguments beyond +-30 count as +-30).
+    """Logistic function in float32, absolute error below 5e-7 (arguments beyond +-30 count as +-30).
 
-    exp(-x) is a Taylor polynomial at x/64, squared six times: plain products, which run in lanes.
+    exp(-x) is a Taylor polynomial at x/16, squared four times: plain products, which run in lanes.
     """
-    t = min(max(x, np.float32(-30)), np.float32(30)) * np.float32(-1 / 64)
-    e = t * np.float32(1 / 120) + np.float32(1 / 24)
+    t = min(max(x, np.float32(-30)), np.float32(30)) * np.float32(-1 / 16)
+    e = t * np.float32(1 / 5040) + np.float32(1 / 720)
+    e = e * t + np.float32(1 / 120)
+    e = e * t + np.float32(1 / 24)
     e = e * t + np.float32(1 / 6)
-    e = e * t + np.float32(0.5)
+    e = e * t + np.float32(1 / 2)
     e = e * t + np.float32(1)
     e = e * t + np.float32(1)
-    e *= e
-    e *= e
     e *= e
     e *= e
     e *= e
@@ -270,7 +287,7 @@ def move_centers(word, run_words, n_runs, vectors, sums, signature, transform):
     if transform.size:  # after every centre has used the old Q
         for a in range(signature.size):
             for u in range(n_runs):
-                add_scaled(transform[a], vectors[u, a], sums[u])
+                add_scaled(transform[a], np.float32(TRANSFORM_SHARE) * vectors[u, a], sums[u])
 
 
 @njit(nogil=True, cache=True)
@@ -342,7 +359,7 @@ def train_pairs(word, context, bias, signature, transform, centers, targets, neg
     signature : float32, (padded D,)
         The diagonal q of tied contexts; ones otherwise.
     transform : float32, (padded D, padded D) or empty
-        A learned Q.
+        A learned Q; it moves at :data:`TRANSFORM_SHARE` of the rate.
     centers, targets : int32, (pairs,)
         In batches of `batch_size`, the last one perhaps shorter.
     negatives : int32, (batches, K)
@@ -401,3 +418,30 @@ def mean_loss(word, context, bias, signature, transform, centers, targets, negat
             against = -logit if i < 0 else logit
             total += max(against, 0.0) + np.log1p(np.exp(-abs(logit)))
     return total / centers.size
+
+
+class NumbaSteps:
+    """Steps compiled for the processor at hand."""
+
+    def __init__(self, tables: Tables, batch_size: int) -> None:
+        self.batch_size, self.embedding_dim = batch_size, tables.word.shape[1]
+        self.word = padded(tables.word)
+        self.context = self.word if tables.context is tables.word else padded(tables.context)
+        self.bias = tables.bias
+        self.signature = padded(tables.signature[None])[0]
+        self.transform = padded(padded(tables.transform).T).T.copy()
+
+    def train(self, centers: np.ndarray, targets: np.ndarray, negatives: np.ndarray, rate: float) -> None:
+        """Step through a block's pairs, batch by batch."""
+        train_pairs(
+            self.word, self.context, self.bias, self.signature, self.transform,
+            centers, targets, negatives, self.batch_size, rate,
+        )  # fmt: skip
+
+    def tables(self) -> Tables:
+        """The present weights, without the padding; a copy."""
+        D = self.embedding_dim
+        word = self.word[:, :D].copy()
+        context = word if self.context is self.word else self.context[:, :D].copy()
+        transform = self.transform[:D, :D].copy()
+        return Tables(word, context, self.bias.copy(), self.signature[:D].copy(), transform)
