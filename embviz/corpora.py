@@ -29,7 +29,7 @@ UNKNOWN_WORD = "UNK"
 UNK_TOKEN, EOS_TOKEN = "<unk>", "<eos>"  # of language-model slices, ids 0 and 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Corpus:
     """A text as word ids, with its vocabulary.
 
@@ -357,7 +357,7 @@ def _read_tokens(path: Path, name: str) -> Corpus | None:
     """A corpus from the cache, or None if it is not there or its digest is wrong (it is made anew)."""
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
-            metadata = file.metadata()
+            metadata = file.metadata() or {}
             arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     except (OSError, safetensors.SafetensorError):
         return None
@@ -378,7 +378,7 @@ def _arrays_digest(arrays: dict[str, np.ndarray]) -> str:
     return digest.hexdigest()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LanguageModelSlice:
     """Three streams of token ids over one vocabulary, no document in two of them.
 
@@ -393,6 +393,12 @@ class LanguageModelSlice:
     test: np.ndarray
     vocabulary: list[str]
     checksum: str
+
+    def __repr__(self) -> str:
+        return (
+            f"LanguageModelSlice({self.name!r}, {len(self.train):,} + {len(self.valid):,} + "
+            f"{len(self.test):,} tokens, {len(self.vocabulary):,} types)"
+        )
 
 
 def make_language_model_slice(
@@ -419,7 +425,8 @@ def make_language_model_slice(
     text : str, optional
         A text of the user's, ``<|endoftext|>`` between documents.
     n_train, n_valid, n_test : int, in tokens with "<eos>"
-        At most; each stream falls short of it by less than a sentence. The defaults are the PTB's.
+        At most (but one sentence at least); each stream falls short of it by less than a sentence. The
+        defaults are the PTB's sizes.
     vocab_size : int, default 10,000
         With "<unk>" and "<eos>".
     seed : int
@@ -461,7 +468,7 @@ def _take_sentences(documents: Iterable[str], n_tokens: int, what: str) -> list[
     stream: list[str] = []
     for document in documents:
         for sentence in ptb_sentences(document):
-            if len(stream) + len(sentence) + 1 > n_tokens:
+            if len(stream) + len(sentence) + 1 > n_tokens and stream:
                 return stream
             stream += [*sentence, EOS_TOKEN]
     raise ValueError(

@@ -257,21 +257,20 @@ def read_bytes(name: str, *, part: str = "all") -> bytes:
 
 
 def _uncompress(path: Path, form: Form) -> bytes:
-    suffix = path.suffix
-    if suffix == ".xz":
-        return lzma.decompress(path.read_bytes())
-    if suffix == ".gz" and not path.name.endswith(".tar.gz"):
-        return gzip.decompress(path.read_bytes())
-    if suffix == ".zip":
-        with zipfile.ZipFile(path) as archive:
-            return archive.read(form.member or archive.namelist()[0])
-    if suffix in {".tgz", ".gz"}:
+    """The text of a stored file; how it is packed is told by the name that the registry gives it."""
+    if form.path.endswith((".tar.gz", ".tgz")):
         with tarfile.open(path) as archive:
             member = archive.extractfile(form.member or archive.getnames()[0])
             if member is None:
                 raise RegistryError(f"{path}: {form.member!r} is not a file of the archive")
             return member.read()
-    return path.read_bytes()
+    if form.path.endswith(".zip"):
+        with zipfile.ZipFile(path) as archive:
+            return archive.read(form.member or archive.namelist()[0])
+    content = path.read_bytes()
+    if form.path.endswith(".xz"):
+        return lzma.decompress(content)
+    return gzip.decompress(content) if form.path.endswith(".gz") else content
 
 
 def _digest(content: bytes, like: str) -> str:
@@ -360,6 +359,9 @@ def _fetch_file(name: str, file: DataFile, *, progress: bool) -> Path:
                 aside = _set_aside(path)
                 raise ChecksumError(f"{form.address} was not used: {wrong}. It was kept as {aside}")
     except OSError as error:
+        response = getattr(error, "response", None)
+        if response is not None:
+            response.close()  # pooch leaves the connection of an error page open
         raise DataMissingError(f"could not download {form.address} ({error}); {reason}") from error
     return path
 
@@ -443,11 +445,14 @@ def fetch_data(names: Iterable[str], *, progress: bool = True) -> pd.DataFrame:
 
     Returns
     -------
-    DataFrame with name, part, state ("verified", "failed"), path, problem; a row for each part, or one
-    for a data set that failed: the others are fetched all the same.
+    DataFrame with name, part, state ("verified", "failed", "needs no file"), path, problem; a row for
+    each part, or one for a data set that failed: the others are fetched all the same.
     """
     rows: list[tuple[str, str | None, str, str | None, str | None]] = []
-    for entry in [data_set(name) for name in names if name != EMBEDDED]:
+    for entry in [None if name == EMBEDDED else data_set(name) for name in names]:
+        if entry is None:
+            rows.append((EMBEDDED, "all", "needs no file", None, None))
+            continue
         try:
             paths = fetch_files(entry.name, progress=progress)
         except (DataMissingError, ChecksumError) as error:

@@ -1,0 +1,76 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+from embviz import cli, storage
+from tests.made_registry import TEXT, stored, toml_entry, whole, write
+
+
+@pytest.fixture
+def made(monkeypatch, tmp_path):
+    """A registry of two made data sets, one of them at hand."""
+    monkeypatch.setenv("EMBVIZ_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("EMBVIZ_DATA_DIR", raising=False)
+    monkeypatch.setattr(storage, "data_folder", lambda: tmp_path)
+    rose = toml_entry("rose", whole(stored("rose.txt", TEXT), text=TEXT))
+    lost = toml_entry("lost", whole(stored("lost.txt", TEXT), text=TEXT))
+    (tmp_path / "registry.toml").write_text(rose + lost)
+    return write(tmp_path / "cache" / "data", "rose.txt", TEXT)
+
+
+def test_data_list_prints_a_table_and_json(made, capsys):
+    assert cli.main(["data", "list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["name", "part", "kind", "size", "state", "licence"]
+    assert [line.split()[0] for line in lines[1:]] == ["embedded", "rose", "lost"]
+    assert cli.main(["data", "list", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert rows[1]["name"] == "rose"
+    assert rows[1]["bytes"] == len(TEXT)
+    assert rows[1]["state"] == "at hand"
+    assert rows[1]["path"] == str(made)
+
+
+def test_data_verify_fails_for_a_wrong_file_and_for_a_named_one_that_is_absent(made, capsys):
+    assert cli.main(["data", "verify"]) == 0
+    assert cli.main(["data", "verify", "lost"]) == 1
+    assert "no lost.txt" in capsys.readouterr().err
+    made.write_bytes(TEXT.upper())
+    assert cli.main(["data", "verify", "--json"]) == 1
+    states = {row["name"]: row["state"] for row in json.loads(capsys.readouterr().out)}
+    assert states == {"rose": "wrong", "lost": "absent"}
+
+
+def test_data_fetch_of_what_has_no_address_says_what_to_do(made, capsys):
+    assert cli.main(["data", "fetch", "rose"]) == 0
+    assert cli.main(["data", "fetch", "lost", "--json"]) == 1
+    (row,) = json.loads(capsys.readouterr().out.split("\n", 2)[2])
+    assert row["state"] == "failed"
+    assert "put the file into" in row["problem"]
+
+
+def test_the_embedded_corpus_needs_no_fetching(made, capsys):
+    assert cli.main(["data", "fetch", "embedded"]) == 0
+    assert "needs no file" in capsys.readouterr().out
+
+
+def test_an_error_of_ours_is_one_line_and_exit_code_1(made, capsys):
+    assert cli.main(["data", "verify", "tulip"]) == 1
+    captured = capsys.readouterr()
+    assert captured.err == "embviz: no data set is called 'tulip'; known: embedded, rose, lost\n"
+    with pytest.raises(ValueError, match="tulip"):
+        cli.main(["--debug", "data", "verify", "tulip"])
+
+
+def test_help_and_version_import_nothing_heavy():
+    code = (
+        "import sys; from embviz import cli\n"
+        "try: cli.main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "print(sorted({'numpy', 'pandas', 'torch', 'scipy', 'pyarrow', 'altair'} & set(sys.modules)))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "data" in result.stdout
+    assert result.stdout.splitlines()[-1] == "[]"
