@@ -32,6 +32,7 @@ function child(parent, tag, className) {
 
 // Vega binds native inputs, so the keyboard works; what it leaves out is said here.
 function finishControls(controls) {
+  for (const input of controls.elements) input.dataset.lmSuppressShortcuts = "true"; // or JupyterLab takes its keys
   controls.addEventListener("submit", (event) => event.preventDefault()); // Enter would reload the page
   for (const group of controls.querySelectorAll(".vega-bind-radio")) {
     group.setAttribute("role", "radiogroup");
@@ -39,12 +40,22 @@ function finishControls(controls) {
   }
 }
 
+// Vega follows the window alone; a box also changes while the page settles, or when a fold is opened.
+function followWidth(chart, view) {
+  let width = chart.clientWidth;
+  new ResizeObserver(() => {
+    if (chart.clientWidth === 0 || Math.abs(chart.clientWidth - width) < 2) return;
+    width = chart.clientWidth;
+    view.signal("width", width).runAsync();
+  }).observe(chart);
+}
+
 /** Draw `spec` inside `element`; resolves to the Vega view and a function that shows a message below. */
 async function mount(element, spec, vegaEmbed) {
   const meta = spec.usermeta?.embviz ?? {};
   const figure = child(element, "figure", "embviz");
   if (meta.title) child(figure, "div", "embviz-title").textContent = meta.title;
-  const controls = child(figure, "div", "embviz-controls");
+  const controls = child(figure, "form", "embviz-controls");
   const chart = child(figure, "div", "embviz-chart");
   const status = child(figure, "div", "embviz-status");
   status.setAttribute("role", "status");
@@ -55,7 +66,7 @@ async function mount(element, spec, vegaEmbed) {
     status.classList.toggle("embviz-wrong", wrong);
   };
   // as text of the page title and caption wrap, so the chart needs none of its own
-  const shown = { ...spec, $schema: undefined, ...(meta.title && { title: undefined }) };
+  const shown = { ...spec, ...(meta.fluid && { width: "container" }), $schema: undefined, ...(meta.title && { title: undefined }) };
   const narrow = element.clientWidth > 0 && element.clientWidth < 480;
   try {
     const { view } = await vegaEmbed(chart, shown, {
@@ -68,6 +79,7 @@ async function mount(element, spec, vegaEmbed) {
       config: narrow ? { legend: { columns: 2 } } : {},
     });
     finishControls(controls);
+    if (shown.width === "container") followWidth(chart, view);
     element.view = view;
     element.dataset.ready = "true";
     return { view, say };

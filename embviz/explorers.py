@@ -408,7 +408,6 @@ class Explorer:
         chart = self.draw(alt.NamedData(name=MEASURED))
         spec = theme.captioned(chart, finding=self.title, caption=self.caption).to_dict()
         _inherit_data(spec)
-        spec["$schema"] = theme.SCHEMA
         spec["data"] = {"name": MEASURED, "values": rows}
         spec["transform"] = [*before, {"flatten": columns}, *spec.get("transform", [])]
         params = [
@@ -417,7 +416,7 @@ class Explorer:
         ]
         spec["params"] = [*params, *spec.get("params", [])]
         spec["usermeta"]["embviz"]["controls"] = list(self.controls)
-        return spec
+        return theme.portable(spec)
 
     def _weigh(self, spec: dict[str, Any]) -> None:
         size = len(json.dumps(spec))

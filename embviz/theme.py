@@ -26,7 +26,9 @@ SHAPES = ("circle", "square", "triangle-up", "diamond", "cross")
 DASHES = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3), (12, 4))
 
 HEIGHT = 260  # pixels
-CAPTION_WIDTH = 100  # characters a line, where a notebook shows the caption inside the chart
+# A bare notebook gives a chart no container to fill, and shows title and caption inside the drawing.
+NOTEBOOK_WIDTH = 620  # pixels
+TITLE_WIDTH, CAPTION_WIDTH = 80, 100  # characters a line
 
 
 class Label(NamedTuple):
@@ -181,7 +183,7 @@ def captioned(chart: AnyChart, *, finding: str, caption: str) -> AnyChart:
         Data, seeds and interval. The book and the explorers set it as text under the chart, where it
         wraps; a bare notebook shows it as subtitle.
     """
-    heading = alt.Title(text=finding, subtitle=textwrap.wrap(caption, CAPTION_WIDTH))
+    heading = alt.Title(text=textwrap.wrap(finding, TITLE_WIDTH), subtitle=textwrap.wrap(caption, CAPTION_WIDTH))
     titled: AnyChart = chart.properties(  # type: ignore[attr-defined]
         title=heading, usermeta={"embviz": {"title": finding, "caption": caption}}
     )
@@ -249,7 +251,20 @@ def mime_bundle(spec: dict[str, Any], **_: Any) -> dict[str, Any]:
     """
     meta = spec.get("usermeta", {}).get("embviz", {})
     text = f"<chart: {meta['title']}>" if "title" in meta else "<chart>"
-    return {MIME: {**spec, "$schema": SCHEMA}, "text/plain": text}
+    return {MIME: portable(spec), "text/plain": text}
+
+
+def portable(spec: dict[str, Any]) -> dict[str, Any]:
+    """The same specification for viewers that aren't ours: a fixed width where it would fill its container.
+
+    ``usermeta.embviz.fluid`` tells our own pages to fill the container all the same.
+    """
+    spec = {**spec, "$schema": SCHEMA}
+    if spec.get("width") == "container":
+        meta = spec.get("usermeta", {})
+        ours = {**meta.get("embviz", {}), "fluid": True}
+        spec |= {"width": NOTEBOOK_WIDTH, "usermeta": {**meta, "embviz": ours}}
+    return spec
 
 
 alt.renderers.register("embviz", mime_bundle)
