@@ -17,7 +17,7 @@ import pandas as pd
 import safetensors
 import torch
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from embviz.models.recurrent import LSTMConfig, LSTMLanguageModel, State
 from embviz.storage import whole_file
@@ -45,7 +45,7 @@ class LanguageModelTraining:
     annealing: float = 4.0  # divides the rate after an epoch whose validation is no better than the best...
     n_flat_epochs: int | None = None  # ...or, where given, after each epoch from this one on, for short runs
     max_grad_norm: float = 0.25  # of all gradients together
-    precision: Precision = "float32"  # "bfloat16": products in it, weights, softmax and evaluation not
+    precision: Precision = "float32"  # "bfloat16": LSTM and large products; weights, softmax, evaluation not
     eval_batch_size: int = 10  # columns for validation and test
 
     def __post_init__(self) -> None:
@@ -198,8 +198,9 @@ def evaluate_perplexity(model: LSTMLanguageModel, columns: Tensor, n_steps: int)
     with torch.no_grad():
         for tokens, targets in _segments(columns, n_steps):
             logits, state = model(tokens, state)  # (T, B, V)
-            loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum")
-            total += loss.item()
+            total += nn.functional.cross_entropy(
+                logits.flatten(0, 1), targets.flatten(), reduction="sum"
+            ).item()
     model.train(was_training)
     return math.exp(total / ((len(columns) - 1) * columns.shape[1]))
 
@@ -245,7 +246,7 @@ def _descend(
         loss, state = model.loss(tokens, targets, state)
     parameters = list(model.parameters())
     gradients = torch.autograd.grad(loss, parameters)
-    norm = torch.nn.utils.get_total_norm(gradients).item()
+    norm = nn.utils.get_total_norm(gradients).item()
     # clipping scales every gradient alike, so it goes into the step and saves a pass over them
     step_size = learning_rate * min(1.0, config.max_grad_norm / (norm + 1e-6))
     with torch.no_grad():

@@ -83,17 +83,21 @@ def test_perplexity_is_that_of_one_word_at_a_time(n_steps):
     assert model.training
 
 
-def test_one_step_is_clipped_gradient_descent_on_autograds_gradients():
-    text = make_text(n_train=4 * 8)  # a single segment of 7 steps
+def test_an_epoch_is_clipped_gradient_descent_that_carries_the_state_but_not_its_gradient():
+    text = make_text(n_train=4 * 17)
     model_config, config = replace(MODEL, dropout=0.0), replace(TRAINING, n_epochs=1, max_grad_norm=0.05)
     model, peer = (LSTMLanguageModel(model_config, seed=0) for _ in range(2))
     list(train_language_model(model, text, config, seed=0))
 
     columns = arrange_columns(torch.from_numpy(text.train.astype(np.int64)), 4)
-    logits, _ = peer(columns[:-1], peer.initial_state(4))
-    torch.nn.functional.cross_entropy(logits.flatten(0, 1), columns[1:].flatten()).backward()
-    assert torch.nn.utils.clip_grad_norm_(peer.parameters(), 0.05) > 0.05
-    torch.optim.SGD(peer.parameters(), lr=5.0).step()
+    optimizer, state = torch.optim.SGD(peer.parameters(), lr=5.0), peer.initial_state(4)
+    for start, stop in ((0, 7), (7, 14), (14, 16)):  # 7 steps back, and what is left
+        optimizer.zero_grad()
+        logits, state = peer(columns[start:stop], (state[0].detach(), state[1].detach()))
+        targets = columns[start + 1 : stop + 1]
+        torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten()).backward()
+        assert torch.nn.utils.clip_grad_norm_(peer.parameters(), 0.05) > 0.05
+        optimizer.step()
     for ours, theirs in zip(model.parameters(), peer.parameters(), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)  # float32
 
