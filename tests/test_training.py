@@ -153,21 +153,18 @@ def test_every_epoch_draws_other_dropout():
     assert table.train_loss[0] != table.train_loss[1]
 
 
-def test_a_run_stopped_between_epochs_resumes_to_the_same_bits(tmp_path):
-    text = make_text()
-    whole = language_model_perplexity(
-        text, MODEL, TRAINING, seed=0, checkpoint=tmp_path / "whole.safetensors"
-    )
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_run_stopped_between_epochs_resumes_to_the_same_bits(tmp_path, precision):
+    text, config = make_text(), replace(TRAINING, precision=precision)
+    whole = language_model_perplexity(text, MODEL, config, seed=0, checkpoint=tmp_path / "whole.safetensors")
     model = LSTMLanguageModel(MODEL, seed=0)
-    loop = train_language_model(model, text, TRAINING, seed=0)
+    loop = train_language_model(model, text, config, seed=0)
     first = next(loop)
     loop.close()
-    rest = list(train_language_model(model, text, TRAINING, seed=0, done=[first]))
+    rest = list(train_language_model(model, text, config, seed=0, done=[first]))
     resumed = pd.DataFrame([first, *rest])
     pd.testing.assert_frame_equal(without_seconds(whole), without_seconds(resumed), check_exact=True)
-    again = language_model_perplexity(
-        text, MODEL, TRAINING, seed=0, checkpoint=tmp_path / "whole.safetensors"
-    )
+    again = language_model_perplexity(text, MODEL, config, seed=0, checkpoint=tmp_path / "whole.safetensors")
     pd.testing.assert_frame_equal(whole, again, check_exact=True)  # read back, nothing trained
 
 
