@@ -21,10 +21,12 @@ import safetensors
 import safetensors.numpy
 
 from embviz import docstrings, registry, storage
+from embviz.memory import require_memory
 from embviz.texts import normalize_words, ptb_sentences, wikifil
 
 DOCUMENT_SEPARATOR = "<|endoftext|>"
 TOKENS_FORMAT = 1  # raise when normalization, numbering or the cache's layout changes
+BYTES_PER_CHARACTER = 6  # peak memory of numbering: measured 4 to 6 times the text, imports not counted
 UNKNOWN_WORD = "UNK"
 UNK_TOKEN, EOS_TOKEN = "<unk>", "<eos>"  # of language-model slices, ids 0 and 1
 
@@ -256,9 +258,11 @@ def load_corpus(name: str, *, part: str | None = None, n_tokens: int | None = No
         If the file is not at hand: nothing is downloaded here, the message says how to.
     registry.ChecksumError
         If the file is not the one that the registry describes.
+    MemoryError
+        If the text is too large for this machine, with the estimate.
     registry.RegistryError
         If there is no such corpus, or it is published as tokens of its own
-        (:func:`load_language_model_slice` reads those).
+        (:func:`load_language_model_data` reads those).
     """
     corpus = _load_embedded() if name == registry.EMBEDDED else _load_registered(name, part)
     return corpus if n_tokens is None else corpus.head(n_tokens)
@@ -279,13 +283,19 @@ def _load_registered(name: str, part: str | None) -> Corpus:
     entry = _corpus_entry(name)
     if entry.format == "tokens":
         raise registry.RegistryError(
-            f"corpus {name!r} is published as tokens, not as text: read it with load_language_model_slice"
+            f"corpus {name!r} is published as tokens, not as text: read it with load_language_model_data"
         )
     file = entry.files[0] if part is None else entry.file(part)
     registry.find_form(name, file)  # verified before the cached tokens are used, too
     path = _tokens_path(file.identity.partition(":")[2])
     corpus = _read_tokens(path, name)
     if corpus is None:
+        if file.text_size is not None:
+            require_memory(
+                BYTES_PER_CHARACTER * file.text_size,
+                what=f"numbering the words of {name!r}",
+                instead="use a smaller corpus (embviz data list), such as 'embedded'",
+            )
         content = registry.read_bytes(name, part=file.part)
         if entry.format == "text":
             corpus = make_corpus(content, name=name)
@@ -492,7 +502,7 @@ def _slice_vocabulary(train: list[str], vocab_size: int | None) -> list[str]:
     return [UNK_TOKEN, EOS_TOKEN, *(word for word, _ in counts.most_common(vocab_size - 2))]
 
 
-def load_language_model_slice(name: str) -> LanguageModelSlice:
+def load_language_model_data(name: str) -> LanguageModelSlice:
     """A data set that is published as tokens in three splits (PTB, WikiText-2), as it is.
 
     Every line is closed by "<eos>", empty ones too, as is usual for these sets; the vocabulary is all

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from embviz import corpora, docstrings, registry, storage, texts
+from embviz import corpora, docstrings, memory, registry, storage, texts
 from tests.made_registry import stored, toml_entry, whole, write
 
 WORDS = st.lists(st.sampled_from(["a", "b", "c", "dd", "e1", "F"]), min_size=1, max_size=30)
@@ -291,13 +291,22 @@ def test_bytes_are_the_utf8_of_the_text(folders):
     assert corpora.load_bytes("rose", n_bytes=2).tolist() == [114, 195]
 
 
+def test_a_corpus_too_large_for_memory_is_refused_before_it_is_read(folders, monkeypatch):
+    folders("rose", b"a rose", form="text")
+    monkeypatch.setattr(memory, "available_memory", lambda: 10)
+    with pytest.raises(
+        MemoryError, match=r"numbering the words of 'rose' needs about .* use a smaller corpus"
+    ):
+        corpora.load_corpus("rose")
+
+
 def test_what_is_no_text_is_refused_as_a_corpus(folders):
     folders("pairs", b"a b 1", kind="word test", form="similarity")
     folders("lines", b"a b", form="tokens")
     for load in (corpora.load_corpus, corpora.load_text, corpora.load_bytes):
         with pytest.raises(registry.RegistryError, match="'pairs' is a word test, not a corpus"):
             load("pairs")
-    with pytest.raises(registry.RegistryError, match="read it with load_language_model_slice"):
+    with pytest.raises(registry.RegistryError, match="read it with load_language_model_data"):
         corpora.load_corpus("lines")
     with pytest.raises(registry.RegistryError, match="'lines' is a corpus, not a word test"):
         corpora.load_word_test("lines")
@@ -404,14 +413,14 @@ def test_too_short_a_text_and_too_large_a_vocabulary_are_refused_with_the_number
 def test_published_splits_are_read_as_they_are(folders):
     contents = (b" the <unk> sat \n \n the N end \n", b" the dog \n", b" end <unk> \n")
     folders("ptb", *contents, parts=("train", "valid", "test"), form="tokens")
-    cut = corpora.load_language_model_slice("ptb")
+    cut = corpora.load_language_model_data("ptb")
     assert cut.vocabulary == ["<unk>", "<eos>", "the", "sat", "N", "end"]
     assert cut.train.tolist() == [2, 0, 3, 1, 1, 2, 4, 5, 1]
     assert cut.valid.tolist() == [2, 0, 1]
     assert cut.test.tolist() == [5, 0, 1]
     folders("text", b"words", form="text")
     with pytest.raises(registry.RegistryError, match="cut a slice with make_language_model_slice"):
-        corpora.load_language_model_slice("text")
+        corpora.load_language_model_data("text")
 
 
 # word tests and vocabularies

@@ -343,3 +343,9 @@ def test_the_tables_tell_what_is_at_hand_verified_absent_and_wrong(folders):
     verified = registry.verify_data().set_index("name")["state"].to_dict()
     assert verified == {"good": "verified", "bad": "wrong", "none": "absent"}
     assert len(registry.verify_data(["good"])) == 1
+
+
+def test_the_readme_tells_of_every_data_set():
+    readme = (storage.data_folder() / "README.md").read_text()
+    missing = [name for name in registry.load_registry() if f"`{name}`" not in readme]
+    assert not missing
