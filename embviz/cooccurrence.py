@@ -1,61 +1,529 @@
-"""Windowed co-occurrence counts, and the PMI family made of them."""
+"""Windowed co-occurrence counts, and the family of pointwise mutual information.
+
+Counting goes row by row: the places of every word are listed first, then each word's neighbours are added
+up in one array of length V. Memory grows with V and the number of pairs that met, never with V x V; each
+row is whole when it leaves a worker, so that any number of workers gives the same result.
+"""
 
 from __future__ import annotations
 
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+import joblib
 import numpy as np
-import numpy.typing as npt
-from numba import njit
-from scipy import sparse
+import scipy.sparse
 
-Counts = npt.NDArray[np.floating] | sparse.csr_array
+from embviz import cooccurrence_numba as compiled
+from embviz.memory import available_memory, require_memory
+
+Weighting = Literal["flat", "linear", "harmonic"]
+KeepRule = Literal["word2vec", "hyperwords"]
+Matrix = TypeVar("Matrix", np.ndarray, scipy.sparse.csr_array)
+
+ENTRIES_PER_TASK = 1 << 22  # of one worker's task, at most: tens of megabytes
+SAMPLED_ROWS = 2048  # rows counted to estimate the result's size, when a bound on it does not fit
 
 
-@njit(nogil=True, cache=True)
-def _dense_counts(ids, starts, vocab_size, window, counts):  # type: ignore[no-untyped-def]
-    for document in range(starts.size - 1):
-        for i in range(starts[document], starts[document + 1]):
-            if ids[i] >= vocab_size:
-                continue
-            for j in range(i + 1, min(i + window + 1, starts[document + 1])):
-                if ids[j] < vocab_size:
-                    counts[ids[i], ids[j]] += 1
-                    counts[ids[j], ids[i]] += 1
+# --- counting ---------------------------------------------------------------------------------------
 
 
 def count_pairs(
-    ids: np.ndarray, vocab_size: int, *, window: int, document_starts: np.ndarray | None = None
-) -> sparse.csr_array:
-    """Symmetric counts of pairs of words at most `window` places apart; shape (V, V)."""
+    ids: np.ndarray,
+    vocab_size: int,
+    *,
+    window: int,
+    document_starts: np.ndarray | None = None,
+    weighting: Weighting = "flat",
+    dynamic: bool = False,
+    subsample: float | None = None,
+    keep_rule: KeepRule = "word2vec",
+    removed: Literal["drop", "hole"] = "drop",
+    seed: int = 0,
+    n_jobs: int = 1,
+    max_memory: int | None = None,
+) -> scipy.sparse.csr_array:
+    """Count how often two words stand within `window` places of each other.
+
+    Entry (i, j) sums over all places of word i the weights of the places of word j around it, on both
+    sides; so it equals (j, i), and two neighbouring places of one word add 2 to its diagonal entry.
+
+    Parameters
+    ----------
+    ids : integer array, shape (N,)
+        The text; ids from 0 to V - 1, and V for a hole: a place whose word is not counted.
+    vocab_size : int
+        V.
+    window : int, in places
+        Reach to each side.
+    document_starts : integer array, optional
+        Positions where documents start, rising from 0; no pair reaches over one.
+    weighting : "flat" (1), "linear" ((window + 1 - distance) / window) or "harmonic" (1 / distance)
+    dynamic : bool, default False
+        As in word2vec, every place draws its own reach from 1..window. A pair then has half its weight
+        for each of its two ends that reaches the other, which keeps the counts symmetric.
+    subsample : float, optional
+        Threshold t as a share of the text, as in word2vec (1e-3 to 1e-5): frequent words are dropped at
+        random, each place on its own. None keeps all.
+    keep_rule : "word2vec", keep with (sqrt(f / t) + 1) t / f; or "hyperwords", sqrt(t / f)
+        f is the word's share of the text, holes not counted; at most 1.
+    removed : "drop" takes dropped places out before windows are laid (dirty), "hole" leaves them (clean)
+    seed : int
+        Of dynamic reach and subsampling. Draws depend on the place alone.
+    n_jobs : int, default 1
+        Worker threads, as in joblib: -1 is every core. The counts are the same for any number.
+    max_memory : int, optional, in bytes
+        Limit for this call; by default what is available.
+
+    Returns
+    -------
+    csr_array, shape (V, V), symmetric, sorted, without stored zeros
+        int32 (int64 for very long texts) when flat and not dynamic, else float64.
+
+    Raises
+    ------
+    ValueError
+        If the text is empty, the window is not in 1..N, an id is out of range, or documents do not start
+        in rising order from 0.
+    MemoryError
+        If the counts would not fit, before or while they are made.
+
+    Source
+    ------
+    Levy, Goldberg & Dagan (2015), section 3.1; Mikolov et al. (2013), section 2.3.
+    """
+    ids, starts = _checked_text(ids, vocab_size, document_starts)
+    _check_window(window, len(ids))
+    if subsample is not None:
+        ids, starts = subsample_places(
+            ids,
+            vocab_size,
+            subsample,
+            document_starts=starts,
+            keep_rule=keep_rule,
+            removed=removed,
+            seed=seed,
+        )
+    units, unit = _weight_units(weighting, window, dynamic, len(ids))
+    reach = dynamic_reach(len(ids), window, seed) if dynamic else None
+    limit = available_memory() if max_memory is None else max_memory
+    counting = _Counting.prepare(ids, starts, vocab_size, units, reach)
+    counting.refuse_unless_it_fits(limit)
+    counts = counting.run(n_jobs, limit)
+    if weighting != "flat" or dynamic:
+        counts.data = counts.data / unit
+    return counts
+
+
+def _checked_text(
+    ids: np.ndarray, vocab_size: int, document_starts: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    ids = np.asarray(ids)
+    if vocab_size < 1:
+        raise ValueError(f"vocab_size is {vocab_size}: there must be at least one word")
+    if ids.size == 0:
+        raise ValueError("the text is empty: there is nothing to count")
+    if ids.ndim != 1 or ids.dtype.kind not in "iu":
+        raise ValueError(f"ids has shape {ids.shape} and type {ids.dtype}: give one axis of integers")
+    low, high = int(ids.min()), int(ids.max())
+    if low < 0 or high > vocab_size:
+        raise ValueError(f"ids go from {low} to {high}: they must lie in 0..{vocab_size}, which is a hole")
+    starts = np.zeros(1, np.int64) if document_starts is None else np.asarray(document_starts, np.int64)
+    if starts.ndim != 1 or starts.size == 0 or starts[0] != 0 or (np.diff(starts) <= 0).any():
+        raise ValueError("document_starts must rise from 0, without repeats")
+    if starts[-1] >= len(ids):
+        raise ValueError(f"a document starts at {starts[-1]}, and the text has {len(ids)} places")
+    return ids, starts
+
+
+def _check_window(window: int, n_places: int) -> None:
     if window < 1:
-        raise ValueError(f"window must be at least 1, not {window}")
-    starts = np.array([0]) if document_starts is None else document_starts
-    bounds = np.append(starts, len(ids)).astype(np.int64)
-    dense = np.zeros((vocab_size, vocab_size), dtype=np.int32)
-    _dense_counts(ids, bounds, vocab_size, window, dense)
-    return sparse.csr_array(dense)
+        raise ValueError(f"window is {window}: it must reach at least 1 place")
+    if window > n_places:
+        raise ValueError(f"window is {window}, longer than the text of {n_places} places: make it smaller")
 
 
-def pmi(counts: Counts, *, smoothing: float = 0.0, context_power: float = 1.0) -> Counts:
-    """Pointwise mutual information; pairs that never met stay 0."""
-    csr = sparse.csr_array(counts).astype(float)
-    total = csr.sum()
-    marginal = np.asarray(csr.sum(axis=1)).ravel()
-    context = marginal**context_power / (marginal**context_power).sum()
-    rows = np.repeat(np.arange(csr.shape[0]), np.diff(csr.indptr))
-    csr.data = np.log(csr.data / (marginal[rows] * context[csr.indices]))
-    return csr
+def _weight_units(weighting: str, window: int, dynamic: bool, n_places: int) -> tuple[np.ndarray, int]:
+    """Weights by distance as whole multiples of 1 / unit: sums are exact, whatever their order.
+
+    Only harmonic weights of wide windows are rounded: to 2^-20 or better for 100 M places.
+    """
+    distance = np.arange(1, window + 1)
+    if weighting == "flat":
+        unit, units = 1, np.ones(window, np.int64)
+    elif weighting == "linear":
+        unit, units = window, window + 1 - distance
+    elif weighting == "harmonic":
+        unit = math.lcm(*range(1, window + 1))
+        largest_sum = 4 * n_places * (1 + math.log(window))  # in weights: 2 sides, 2 ends
+        if unit * largest_sum >= 2**53:
+            unit = 2 ** (52 - math.ceil(math.log2(largest_sum)))
+        units = np.array([round(unit / k) for k in range(1, window + 1)])
+    else:
+        raise ValueError(f'weighting is {weighting!r}: use "flat", "linear" or "harmonic"')
+    return units.astype(np.int64), 2 * unit if dynamic else unit
 
 
-def ppmi(counts: Counts, *, smoothing: float = 0.0, context_power: float = 1.0) -> Counts:
-    """Positive PMI: negative values clipped to 0."""
+@dataclass(frozen=True)
+class _Counting:
+    """What every worker reads."""
+
+    text: np.ndarray  # (N + padding,) int32, holes between documents
+    places: np.ndarray  # (N less holes,) places by word
+    row_starts: np.ndarray  # (V + 2,) where each word's places start
+    units: np.ndarray  # (window,) weight by distance, int32 or int64 as the counts
+    reach: np.ndarray  # like text, or empty
+
+    @classmethod
+    def prepare(
+        cls, ids: np.ndarray, starts: np.ndarray, vocab_size: int, units: np.ndarray, reach: np.ndarray | None
+    ) -> _Counting:
+        window = len(units)
+        text = _with_gaps(ids, starts, window, fill=vocab_size)
+        padded_reach = np.zeros(0, np.int32) if reach is None else _with_gaps(reach, starts, window, fill=0)
+        row_starts = np.zeros(vocab_size + 2, np.int64)
+        compiled.count_places(text, row_starts)
+        places = np.empty(row_starts[vocab_size], np.int32 if len(text) < 2**31 else np.int64)
+        compiled.group_places(text, row_starts, places)
+        largest_sum = 4 * len(ids) * int(units.sum())  # 2 sides, and 2 ends when dynamic
+        kind = np.int32 if largest_sum < 2**31 else np.int64
+        return cls(text, places, row_starts, units.astype(kind), padded_reach)
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self.row_starts) - 2
+
+    @property
+    def entry_bytes(self) -> int:
+        return 4 + self.units.itemsize
+
+    def largest_rows(self) -> np.ndarray:
+        """Bound on each row's entries, (V,): at most V, and at most its places' neighbours."""
+        n_places = np.diff(self.row_starts)[: self.vocab_size]
+        return np.minimum(n_places * 2 * len(self.units), self.vocab_size)
+
+    def rows(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Columns, values and row sizes of rows first..last."""
+        n_most = int(self.largest_rows()[first:last].sum()) + 1  # one place is written ahead of time
+        columns, values = np.empty(n_most, np.int32), np.empty(n_most, self.units.dtype)
+        sizes = np.empty(last - first, np.int64)
+        sums = np.zeros(self.vocab_size + 1, self.units.dtype)
+        n = compiled.count_rows(
+            self.text, self.places, self.row_starts, first, last,
+            self.units, self.reach, sums, columns, values, sizes,
+        )  # fmt: skip
+        return columns[:n].copy(), values[:n].copy(), sizes
+
+    def refuse_unless_it_fits(self, limit: int) -> None:
+        """Raise MemoryError when the counts need more than `limit` bytes by estimate."""
+        largest = self.largest_rows()
+        n_entries = int(largest.sum())
+        if n_entries * self.entry_bytes > limit:  # the bound is loose: look at every so many rows
+            by_size = np.argsort(-largest, kind="stable")[:: max(1, self.vocab_size // SAMPLED_ROWS)]
+            met = sum(len(self.rows(row, row + 1)[0]) for row in by_size)
+            n_entries = int(n_entries * met / max(1, largest[by_size].sum()))
+        self._require(n_entries, limit)
+
+    def _require(self, n_entries: int, limit: int) -> None:
+        require_memory(
+            n_entries * self.entry_bytes,
+            what=f"counting {n_entries / 1e6:,.1f} M pairs of {self.vocab_size:,} words",
+            instead="keep fewer words (a higher min_count) or use a smaller window",
+            max_memory=limit,
+        )
+
+    def run(self, n_jobs: int, limit: int) -> scipy.sparse.csr_array:
+        """All rows, by `n_jobs` threads; MemoryError once they outgrow `limit` bytes."""
+        until = np.cumsum(self.largest_rows())
+        n_tasks = 1 + int(until[-1]) // ENTRIES_PER_TASK
+        edges = np.searchsorted(until, np.linspace(0, until[-1], n_tasks + 1)[1:-1])
+        edges = np.unique(np.concatenate([[0], edges, [self.vocab_size]]))
+        tasks = (joblib.delayed(self.rows)(a, b) for a, b in itertools.pairwise(edges))
+        parts, n_entries = [], 0
+        for part in joblib.Parallel(n_jobs, backend="threading", return_as="generator")(tasks):
+            parts.append(part)
+            n_entries += len(part[0])
+            if n_entries * self.entry_bytes > limit:
+                self._require(n_entries, limit)
+        return _assembled(parts, n_entries, self.vocab_size)
+
+
+def _with_gaps(values: np.ndarray, starts: np.ndarray, window: int, *, fill: int) -> np.ndarray:
+    """`values` with `window` times `fill` before, between and after documents, so windows need no check."""
+    padded = np.full(len(values) + (len(starts) + 1) * window, fill, np.int32)
+    ends = np.append(starts[1:], len(values))
+    for k, (start, end) in enumerate(zip(starts, ends, strict=True), start=1):
+        padded[start + k * window : end + k * window] = values[start:end]
+    return padded
+
+
+def _assembled(parts: list, n_entries: int, vocab_size: int) -> scipy.sparse.csr_array:
+    """One array of all rows; `parts` is emptied on the way, so that memory is not held twice."""
+    index_type = np.int32 if n_entries < 2**31 else np.int64
+    indptr = np.zeros(vocab_size + 1, index_type)
+    np.cumsum(np.concatenate([sizes for _, _, sizes in parts]), out=indptr[1:])
+    indices, data = np.empty(n_entries, index_type), np.empty(n_entries, parts[0][1].dtype)
+    parts.reverse()
+    n = 0
+    while parts:
+        columns, values, _ = parts.pop()
+        indices[n : n + len(columns)] = columns
+        data[n : n + len(columns)] = values
+        n += len(columns)
+    counts = scipy.sparse.csr_array((data, indices, indptr), shape=(vocab_size, vocab_size))
+    counts.has_canonical_format = True
+    return counts
+
+
+# --- draws ------------------------------------------------------------------------------------------
+
+
+def dynamic_reach(n_places: int, window: int, seed: int) -> np.ndarray:
+    """Each place's own reach, uniform on 1..window, shape (n_places,): word2vec's dynamic window."""
+    bits = compiled.hash_places(n_places, 2 * seed)
+    return (1 + ((bits >> np.uint64(32)) * np.uint64(window) >> np.uint64(32))).astype(np.int32)
+
+
+def keep_probability(counts: np.ndarray, threshold: float, *, keep_rule: KeepRule = "word2vec") -> np.ndarray:
+    """Probability that a place of each word survives subsampling.
+
+    Parameters
+    ----------
+    counts : array, shape (V,)
+        How often each word occurs; f is its share of their sum.
+    threshold : float above 0
+        t.
+    keep_rule : "word2vec", (sqrt(f / t) + 1) t / f; or "hyperwords", sqrt(t / f)
+
+    Returns
+    -------
+    float array, shape (V,), in 0..1; 1 for words that do not occur
+
+    Raises
+    ------
+    ValueError
+        If the threshold is not above 0.
+
+    Source
+    ------
+    Mikolov et al. (2013), eq. 5 (hyperwords), and word2vec's code, which differs from it.
+    """
+    if not threshold > 0:
+        raise ValueError(f"the subsampling threshold is {threshold}: it must be above 0 (None keeps all)")
+    frequency = np.asarray(counts, float) / max(1, np.sum(counts))
+    ratio = threshold / np.maximum(frequency, threshold * 1e-9)  # without dividing by 0
+    if keep_rule == "word2vec":
+        return np.minimum(1.0, np.sqrt(ratio) + ratio)
+    if keep_rule == "hyperwords":
+        return np.minimum(1.0, np.sqrt(ratio))
+    raise ValueError(f'keep_rule is {keep_rule!r}: use "word2vec" or "hyperwords"')
+
+
+def subsample_places(
+    ids: np.ndarray,
+    vocab_size: int,
+    threshold: float,
+    *,
+    document_starts: np.ndarray,
+    keep_rule: KeepRule = "word2vec",
+    removed: Literal["drop", "hole"] = "drop",
+    seed: int = 0,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The text and document starts after random removal of frequent words; see :func:`count_pairs`.
+
+    Holes stay. Documents that lose all their places go too; a text that loses all keeps one hole.
+    """
+    counts = np.bincount(ids, minlength=vocab_size + 1)[:vocab_size]
+    keep = np.append(keep_probability(counts, threshold, keep_rule=keep_rule), 1.0)
+    drawn = (compiled.hash_places(len(ids), 2 * seed + 1) >> np.uint64(11)) * 2.0**-53
+    kept = drawn < keep[ids]
+    if removed == "hole":
+        return np.where(kept, ids, vocab_size), document_starts
+    if removed != "drop":
+        raise ValueError(f'removed is {removed!r}: use "drop" or "hole"')
+    if not kept.any():
+        return np.array([vocab_size]), np.zeros(1, np.int64)
+    before = np.concatenate([[0], np.cumsum(kept)])  # (N + 1,) places kept before each place
+    starts = np.unique(before[document_starts])
+    return ids[kept], starts[starts < before[-1]]
+
+
+# --- pointwise mutual information -------------------------------------------------------------------
+
+
+def pmi(counts: Matrix, *, smoothing: float = 0.0, context_power: float = 1.0) -> Matrix:
+    """Pointwise mutual information of symmetric co-occurrence counts.
+
+    Parameters
+    ----------
+    counts : sparse or dense array, shape (V, V)
+        Symmetric, non-negative pair counts.
+    smoothing : float, in counts
+        Added to every cell first; 0 leaves pairs that never met at 0, not at minus infinity. Anything
+        else fills every cell of a sparse array too.
+    context_power : float, default 1
+        Exponent on the contexts' distribution, the columns; 0.75 as in word2vec damps the bias toward
+        rare contexts, and makes the result asymmetric.
+
+    Returns
+    -------
+    array of the same kind, shape (V, V), float64, in nats
+
+    Raises
+    ------
+    ValueError
+        If `counts` is not square, symmetric, finite and non-negative, or a word has no pair at all.
+    MemoryError
+        If smoothing would fill more cells of a sparse array than there is memory for.
+
+    Source
+    ------
+    Levy & Goldberg (2014), eq. 6; zeros kept as in the reflections paper, section 3.1, footnote 7;
+    context_power: Levy, Goldberg & Dagan (2015), eq. 3.
+    """
+    counts = _checked_counts(counts)
+    if not 0 <= smoothing < np.inf:
+        raise ValueError(f"smoothing is {smoothing}: it must be 0 or above")
+    if not 0 < context_power <= 1:
+        raise ValueError(f"context_power is {context_power}: it must be above 0, and at most 1")
+    if smoothing and scipy.sparse.issparse(counts):
+        n_bytes = 36 * counts.shape[0] ** 2  # dense copies and a sparse one of every cell
+        instead = "smooth with 0, or keep fewer words"
+        require_memory(n_bytes, what="smoothing every cell of a sparse array", instead=instead)
+        return scipy.sparse.csr_array(pmi(counts.toarray(), smoothing=smoothing, context_power=context_power))
+    if smoothing:
+        counts = counts + smoothing
+    words = np.asarray(counts.sum(axis=1), dtype=float).ravel()
+    if (words == 0).any():
+        n_lonely, first = int((words == 0).sum()), int(np.flatnonzero(words == 0)[0])
+        raise ValueError(
+            f"{n_lonely} word(s) have no pair at all, the first is word {first}: their PMI is not defined; "
+            f"use a wider window or a higher min_count, or cut them from the counts"
+        )
+    contexts = words**context_power
+    return _log_ratios(counts, np.log(words), np.log(contexts / contexts.sum()))
+
+
+def _log_ratios(counts: Matrix, log_words: np.ndarray, log_contexts: np.ndarray) -> Matrix:
+    """log counts - log words - log contexts where counts are above 0, and 0 elsewhere."""
+    if isinstance(counts, np.ndarray):
+        ratios = np.log(counts, out=np.zeros(counts.shape), where=counts > 0)
+        ratios -= log_words[:, None]
+        ratios -= log_contexts
+        ratios[counts == 0] = 0.0
+        return ratios
+    data = np.log(counts.data)
+    data -= np.repeat(log_words, np.diff(counts.indptr))
+    data -= log_contexts[counts.indices]
+    return scipy.sparse.csr_array((data, counts.indices.copy(), counts.indptr.copy()), shape=counts.shape)
+
+
+def ppmi(counts: Matrix, *, smoothing: float = 0.0, context_power: float = 1.0) -> Matrix:
+    """Positive PMI: :func:`pmi` with everything below 0 put to 0 (same parameters, kind and errors)."""
     return shifted_pmi(counts, n_negative=1, smoothing=smoothing, context_power=context_power)
 
 
 def shifted_pmi(
-    counts: Counts, *, n_negative: int, smoothing: float = 0.0, context_power: float = 1.0
-) -> Counts:
-    """max(PMI - log n_negative, 0)."""
-    csr = pmi(counts, smoothing=smoothing, context_power=context_power)
-    csr.data = np.maximum(csr.data - np.log(n_negative), 0)
-    csr.eliminate_zeros()
+    counts: Matrix,
+    *,
+    n_negative: float,
+    positive: bool = True,
+    smoothing: float = 0.0,
+    context_power: float = 1.0,
+) -> Matrix:
+    """PMI less the logarithm of the number of negative samples; what skip-gram implicitly factorizes.
+
+    Parameters
+    ----------
+    counts, smoothing, context_power
+        As for :func:`pmi`.
+    n_negative : float, at least 1
+        k; the shift is log k, in nats, on pairs that met. Pairs that never met stay 0.
+    positive : bool, default True
+        Put what is below 0 to 0 (SPPMI).
+
+    Returns
+    -------
+    array of the same kind, shape (V, V), float64, in nats
+
+    Raises
+    ------
+    ValueError, MemoryError
+        As :func:`pmi`; and if `n_negative` is below 1.
+
+    Source
+    ------
+    Levy & Goldberg (2014), eqs. 7 and 11.
+    """
+    if not 1 <= n_negative < np.inf:
+        raise ValueError(f"n_negative is {n_negative}: it must be at least 1")
+    matrix = pmi(counts, smoothing=smoothing, context_power=context_power)
+    if isinstance(matrix, np.ndarray):
+        matrix -= math.log(n_negative) * (np.asarray(counts) + smoothing > 0)
+        return np.maximum(matrix, 0.0, out=matrix) if positive else matrix
+    matrix.data -= math.log(n_negative)
+    if positive:
+        np.maximum(matrix.data, 0.0, out=matrix.data)
+        matrix.eliminate_zeros()
+    return matrix
+
+
+# --- checks -----------------------------------------------------------------------------------------
+
+
+def _checked_counts(counts: Matrix) -> Matrix:
+    if scipy.sparse.issparse(counts):
+        counts = _canonical(counts)
+        stored = counts.data
+    else:
+        counts = stored = np.asarray(counts)
+    if counts.ndim != 2 or counts.shape[0] != counts.shape[1] or counts.shape[0] == 0:
+        raise ValueError(f"counts have shape {counts.shape}: they must be square, a row and column a word")
+    if counts.shape[0] == 1:
+        raise ValueError("the vocabulary has one word: pointwise mutual information compares at least two")
+    if not np.isfinite(stored).all():
+        n_bad = int((~np.isfinite(stored)).sum())
+        raise ValueError(f"counts have {n_bad} NaN or infinite cell(s): count again")
+    if stored.size and stored.min() < 0:
+        raise ValueError(f"counts go down to {stored.min():g}: no pair meets less than 0 times")
+    row, column = asymmetry(counts)
+    if row >= 0:
+        raise ValueError(
+            f"counts are not symmetric: cells ({row}, {column}) and ({column}, {row}) differ; "
+            f"add the transpose to count both directions"
+        )
+    return counts
+
+
+def _canonical(matrix: scipy.sparse.sparray) -> scipy.sparse.csr_array:
+    """A csr_array with sorted rows and no stored zeros; the same one if it is so already."""
+    csr = scipy.sparse.csr_array(matrix)
+    if not csr.has_canonical_format or (csr.data == 0).any():
+        csr = csr.copy()
+        csr.sum_duplicates()
+        csr.eliminate_zeros()
     return csr
+
+
+def asymmetry(
+    matrix: np.ndarray | scipy.sparse.sparray, *, relative_tolerance: float = 1e-6
+) -> tuple[int, int]:
+    """(row, column) of an entry of a square matrix that differs from its mirror image; (-1, -1) if none.
+
+    Differences up to `relative_tolerance` times the largest entry are rounding.
+    """
+    if scipy.sparse.issparse(matrix):
+        csr = _canonical(matrix)
+        tolerance = relative_tolerance * float(np.abs(csr.data).max(initial=0))
+        return compiled.first_asymmetry(csr.indptr, csr.indices, csr.data, tolerance)
+    tolerance = relative_tolerance * max(float(matrix.max()), -float(matrix.min()))
+    step = max(1, (1 << 24) // len(matrix))  # rows at a time: no second matrix in memory
+    for first in range(0, len(matrix), step):
+        difference = matrix[first : first + step] - matrix[:, first : first + step].T
+        worst = int(np.argmax(np.abs(difference)))
+        row, column = divmod(worst, len(matrix))
+        if not abs(difference[row, column]) <= tolerance:
+            return first + row, column
+    return -1, -1
