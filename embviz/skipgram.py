@@ -77,13 +77,14 @@ class SGNSConfig:
         """The reflections paper's setting on text8 (section 4, footnote 11, and its released code).
 
         15 epochs of batches of 16 pairs that share 100 distinct noise words, rate 0.2 on the batch's mean
-        loss. A tied model's rate decays 20% faster. The released code moves the decay by the words that
-        subsampling kept over all words, so that its rate never reaches 0: ``progress="kept"``. To be
+        loss. A tied model's rate decays 20% faster; the free model has output biases, as the word2vec
+        tutorial of TensorFlow, which the authors took for it. Both codes move the decay by the words that
+        subsampling kept over all words, so that the rate never reaches 0: ``progress="kept"``. To be
         trained on a corpus restricted with ``min_count=5, rare="unk"``.
         """
-        decay = 1.0 if signature == "free" else 1.2
-        progress: Literal["text", "kept"] = "text" if signature == "free" else "kept"
-        return cls(signature=signature, schedule=SGNSSchedule(decay=decay, progress=progress), seed=seed)
+        free = signature == "free"
+        schedule = SGNSSchedule(decay=1.0 if free else 1.2, progress="kept")
+        return cls(signature=signature, bias=free, schedule=schedule, seed=seed)
 
     @classmethod
     def word2vec(cls, signature: str | float = "free", *, n_epochs: int = 5, seed: int = 0) -> SGNSConfig:
@@ -317,7 +318,7 @@ def sgns_epochs(
     init, *streams = np.random.SeedSequence(config.seed).spawn(1 + n_threads)
     tables = _make_tables(len(corpus.vocabulary), config, np.random.default_rng(init))
     steps = _make_steps(tables, config, n_threads, backend, device, batches_at_once)
-    bounds = np.linspace(0, len(corpus.ids), n_threads + 1).astype(int)
+    bounds = np.linspace(0, len(corpus.ids), n_threads + 1).astype(int).tolist()
     stretches = [
         Examples(corpus, config, first, last, int(stream.generate_state(1, np.uint64)[0]))
         for first, last, stream in zip(bounds[:-1], bounds[1:], streams, strict=True)

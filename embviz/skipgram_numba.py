@@ -6,7 +6,8 @@ same arrays, so that the two backends differ in nothing but rounding when they s
 
 Why it is fast: pairs come centre by centre, so a batch of 16 pairs holds only about four distinct
 centres. The gradient at the shared negatives is computed once a centre and weighted by its number of
-pairs, which is the batch's exact gradient at a quarter of the work.
+pairs, which is the batch's exact gradient at a quarter of the work. And the rows of the next batch's
+negatives are asked for ahead, since they lie anywhere in a table larger than the caches.
 
 Tables are padded with zero columns to a multiple of 16 floats (whole cache lines, no loop remainders);
 zero columns stay zero under every step.
@@ -15,9 +16,13 @@ zero columns stay zero under every step.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numba import njit
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 PADDING = 16  # floats in a cache line of 64 bytes
 HOLE = -1  # a place in the text with no word
@@ -53,7 +58,7 @@ def padded(table: np.ndarray) -> np.ndarray:
 
 
 @njit(nogil=True, cache=True)
-def next_random(state):
+def next_random(state: np.ndarray) -> np.uint64:
     """Next 64 random bits of a SplitMix64 stream; `state` is its (1,) uint64 array."""
     state[0] += np.uint64(0x9E3779B97F4A7C15)
     z = state[0]
@@ -63,13 +68,13 @@ def next_random(state):
 
 
 @njit(nogil=True, cache=True)
-def random_below(state, n):
+def random_below(state: np.ndarray, n: int) -> np.int64:
     """Random integer in 0..n-1 from the upper 32 random bits (bias below n / 2^32)."""
     return np.int64(((next_random(state) >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))
 
 
 @njit(cache=True)
-def alias_table(probabilities):
+def alias_table(probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Walker's alias table of a distribution over V words: a threshold in 32 bits and an alias a word."""
     n = probabilities.size
     scaled = probabilities * (n / probabilities.sum())
@@ -97,7 +102,7 @@ def alias_table(probabilities):
 
 
 @njit(nogil=True, cache=True)
-def draw_word(threshold, alias, state):
+def draw_word(threshold: np.ndarray, alias: np.ndarray, state: np.ndarray) -> np.int32:
     """One word from an alias table: the upper bits choose the column, the lower ones its side."""
     bits = next_random(state)
     column = ((bits >> np.uint64(32)) * np.uint64(threshold.size)) >> np.uint64(32)
@@ -107,7 +112,14 @@ def draw_word(threshold, alias, state):
 
 
 @njit(nogil=True, cache=True)
-def keep_words(ids, document_starts, keep, window, state, kept):
+def keep_words(
+    ids: np.ndarray,
+    document_starts: np.ndarray,
+    keep: np.ndarray,
+    window: int,
+    state: np.ndarray,
+    kept: np.ndarray,
+) -> int:
     """Write the subsampled words of a block `ids` to `kept`; return how many places it fills.
 
     `keep` (V,) is the probability that a word stays. Ids from V up are holes and keep their place. Each
@@ -130,7 +142,9 @@ def keep_words(ids, document_starts, keep, window, state, kept):
 
 
 @njit(nogil=True, cache=True)
-def draw_pairs(kept, n_kept, window, state, centers, targets):
+def draw_pairs(
+    kept: np.ndarray, n_kept: int, window: int, state: np.ndarray, centers: np.ndarray, targets: np.ndarray
+) -> int:
     """Write the (centre, target) pairs of a block, centre by centre; return their number.
 
     Each centre draws its own reach from 1..window, as word2vec does.
@@ -149,7 +163,15 @@ def draw_pairs(kept, n_kept, window, state, centers, targets):
 
 
 @njit(nogil=True, cache=True)
-def draw_negatives(threshold, alias, targets, unique, state, stamps, negatives):
+def draw_negatives(
+    threshold: np.ndarray,
+    alias: np.ndarray,
+    targets: np.ndarray,
+    unique: bool,
+    state: np.ndarray,
+    stamps: np.ndarray,
+    negatives: np.ndarray,
+) -> None:
     """Fill `negatives` (batches, K) from an alias table; `targets` are (batches, B), unused places HOLE.
 
     With `unique` a batch's negatives differ from each other and may hit its targets (the reference
@@ -171,11 +193,56 @@ def draw_negatives(threshold, alias, targets, unique, state, stamps, negatives):
             negatives[batch, i] = word
 
 
+# --- rows -------------------------------------------------------------------------------------------
+
+
+@intrinsic
+def prefetch(typing_context: Any, table: Any, row: Any, column: Any) -> tuple[Any, Any]:
+    """Ask the processor to bring the cache line of ``table[row, column]`` nearer; changes no value."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        table_type = signature.args[0]
+        array = context.make_array(table_type)(context, builder, arguments[0])
+        place = cgutils.get_item_pointer(context, builder, table_type, array, arguments[1:])
+        byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+        instruction = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        for_reading, into_second_level, data = word(0), word(2), word(1)
+        builder.call(instruction, [builder.bitcast(place, byte), for_reading, into_second_level, data])
+        return context.get_dummy_value()
+
+    return types.void(table, types.int64, types.int64), generate
+
+
+@njit(nogil=True, cache=True)
+def prefetch_rows(table: np.ndarray, rows: np.ndarray) -> None:
+    """Ask for whole rows of a table, a cache line at a time."""
+    for i in range(rows.size):
+        for k in range(0, table.shape[1], PADDING):
+            prefetch(table, np.int64(rows[i]), np.int64(k))
+
+
+@njit(nogil=True, fastmath=FAST, cache=True)
+def dot(a: np.ndarray, b: np.ndarray) -> np.float32:
+    """Inner product of two rows."""
+    total = np.float32(0)
+    for k in range(a.size):
+        total += a[k] * b[k]
+    return total
+
+
+@njit(nogil=True, fastmath=FAST, cache=True)
+def add_scaled(a: np.ndarray, factor: float, b: np.ndarray) -> None:
+    """``a += factor * b`` on rows."""
+    for k in range(a.size):
+        a[k] += factor * b[k]
+
+
 # --- one gradient step ------------------------------------------------------------------------------
 
 
 @njit(nogil=True, fastmath=FAST, cache=True, inline="always")
-def sigmoid(x):
+def sigmoid(x: float) -> np.float32:
     """Logistic function in float32, absolute error below 5e-7 (arguments beyond +-30 count as +-30).
 
     exp(-x) is a Taylor polynomial at x/16, squared four times: plain products, which run in lanes.
@@ -196,23 +263,9 @@ def sigmoid(x):
 
 
 @njit(nogil=True, fastmath=FAST, cache=True)
-def dot(a, b):
-    """Inner product of two rows."""
-    total = np.float32(0)
-    for k in range(a.size):
-        total += a[k] * b[k]
-    return total
-
-
-@njit(nogil=True, fastmath=FAST, cache=True)
-def add_scaled(a, factor, b):
-    """``a += factor * b`` on rows."""
-    for k in range(a.size):
-        a[k] += factor * b[k]
-
-
-@njit(nogil=True, fastmath=FAST, cache=True)
-def negative_logits(rows, first, context, negatives, logits):
+def four_centres_logits(
+    rows: np.ndarray, first: int, context: np.ndarray, negatives: np.ndarray, logits: np.ndarray
+) -> None:
     """Inner products of four centres' rows with every negative; each negative is read once."""
     r0, r1, r2, r3 = rows[first], rows[first + 1], rows[first + 2], rows[first + 3]
     for i in range(negatives.size):
@@ -227,8 +280,24 @@ def negative_logits(rows, first, context, negatives, logits):
         logits[first + 2, i], logits[first + 3, i] = a2, a3
 
 
+@njit(nogil=True, cache=True)
+def negative_logits(
+    reflected: np.ndarray, n_runs: int, context: np.ndarray, negatives: np.ndarray, logits: np.ndarray
+) -> None:
+    """Inner products of a batch's centres with its negatives, into the first rows of `logits`."""
+    if n_runs == 1:
+        for i in range(negatives.size):
+            logits[0, i] = dot(reflected[0], context[negatives[i]])
+        return
+    for first in range(0, n_runs, 4):
+        four_centres_logits(reflected, first, context, negatives, logits)
+    logits[n_runs:] = np.float32(0)  # rows that only fill up the last four
+
+
 @njit(nogil=True, fastmath=FAST, cache=True)
-def add_negative_rows(sums, n_runs, context, negatives, factors):
+def add_negative_rows(
+    sums: np.ndarray, n_runs: int, context: np.ndarray, negatives: np.ndarray, factors: np.ndarray
+) -> None:
     """``sums[u] += factors[u, i] * context[negatives[i]]`` over all i, four negatives a pass."""
     whole = negatives.size - negatives.size % 4
     for i in range(0, whole, 4):
@@ -245,7 +314,9 @@ def add_negative_rows(sums, n_runs, context, negatives, factors):
 
 
 @njit(nogil=True, fastmath=FAST, cache=True)
-def move_negatives(rows, first, context, negatives, factors):
+def move_negatives(
+    rows: np.ndarray, first: int, context: np.ndarray, negatives: np.ndarray, factors: np.ndarray
+) -> None:
     """``context[negatives[i]] += factors[u, i] * rows[u]`` summed over four centres u."""
     r0, r1, r2, r3 = rows[first], rows[first + 1], rows[first + 2], rows[first + 3]
     for i in range(negatives.size):
@@ -257,7 +328,9 @@ def move_negatives(rows, first, context, negatives, factors):
 
 
 @njit(nogil=True, fastmath=FAST, cache=True)
-def reflect(vectors, n_runs, signature, transform, reflected):
+def reflect(
+    vectors: np.ndarray, n_runs: int, signature: np.ndarray, transform: np.ndarray, reflected: np.ndarray
+) -> None:
     """Bring centres into the frame in which a context is a row of the context table.
 
     ``w_i . (q * w_j) = (q * w_i) . w_j`` for a signature q, and ``w_i . (Q w_j) = (Q' w_i) . w_j`` for a
@@ -274,7 +347,15 @@ def reflect(vectors, n_runs, signature, transform, reflected):
 
 
 @njit(nogil=True, fastmath=FAST, cache=True)
-def move_centers(word, run_words, n_runs, vectors, sums, signature, transform):
+def move_centers(
+    word: np.ndarray,
+    run_words: np.ndarray,
+    n_runs: int,
+    vectors: np.ndarray,
+    sums: np.ndarray,
+    signature: np.ndarray,
+    transform: np.ndarray,
+) -> None:
     """Step the centres' own vectors, and Q when it is learned; `sums` are in the reflected frame."""
     for u in range(n_runs):
         row = word[run_words[u]]
@@ -291,7 +372,9 @@ def move_centers(word, run_words, n_runs, vectors, sums, signature, transform):
 
 
 @njit(nogil=True, cache=True)
-def find_runs(centers, run_words, run_sizes, run_of_pair):
+def find_runs(
+    centers: np.ndarray, run_words: np.ndarray, run_sizes: np.ndarray, run_of_pair: np.ndarray
+) -> int:
     """Gather a batch's pairs by centre, neighbours only; return the number of runs."""
     n_runs = 0
     for pair in range(centers.size):
@@ -305,7 +388,16 @@ def find_runs(centers, run_words, run_sizes, run_of_pair):
 
 
 @njit(nogil=True, fastmath=FAST, cache=True)
-def positive_terms(reflected, context, bias, targets, run_of_pair, rate, factors, sums):
+def positive_terms(
+    reflected: np.ndarray,
+    context: np.ndarray,
+    bias: np.ndarray,
+    targets: np.ndarray,
+    run_of_pair: np.ndarray,
+    rate: float,
+    factors: np.ndarray,
+    sums: np.ndarray,
+) -> None:
     """Step sizes of a batch's true pairs into `factors`, their pull on the centres into `sums`."""
     for pair in range(targets.size):
         u, target = run_of_pair[pair], targets[pair]
@@ -317,7 +409,14 @@ def positive_terms(reflected, context, bias, targets, run_of_pair, rate, factors
 
 
 @njit(nogil=True, fastmath=FAST, cache=True)
-def negative_factors(logits, n_runs, run_sizes, bias, negatives, rate):
+def negative_factors(
+    logits: np.ndarray,
+    n_runs: int,
+    run_sizes: np.ndarray,
+    bias: np.ndarray,
+    negatives: np.ndarray,
+    rate: float,
+) -> None:
     """Turn logits (runs, K) in place into step sizes, a run weighing as many pairs as it holds."""
     for u in range(n_runs):
         row, weight = logits[u], np.float32(-rate * run_sizes[u])
@@ -329,7 +428,17 @@ def negative_factors(logits, n_runs, run_sizes, bias, negatives, rate):
 
 
 @njit(nogil=True, fastmath=FAST, cache=True)
-def move_context(reflected, n_runs, context, bias, targets, run_of_pair, pulls, negatives, pushes):
+def move_context(
+    reflected: np.ndarray,
+    n_runs: int,
+    context: np.ndarray,
+    bias: np.ndarray,
+    targets: np.ndarray,
+    run_of_pair: np.ndarray,
+    pulls: np.ndarray,
+    negatives: np.ndarray,
+    pushes: np.ndarray,
+) -> None:
     """Step the context rows (and biases) of a batch's negatives and targets."""
     if n_runs == 1:
         for i in range(negatives.size):
@@ -348,7 +457,18 @@ def move_context(reflected, n_runs, context, bias, targets, run_of_pair, pulls, 
 
 
 @njit(nogil=True, cache=True)
-def train_pairs(word, context, bias, signature, transform, centers, targets, negatives, batch_size, rate):
+def train_pairs(
+    word: np.ndarray,
+    context: np.ndarray,
+    bias: np.ndarray,
+    signature: np.ndarray,
+    transform: np.ndarray,
+    centers: np.ndarray,
+    targets: np.ndarray,
+    negatives: np.ndarray,
+    batch_size: int,
+    rate: float,
+) -> None:
     """Stochastic gradient steps over a block's pairs, in place.
 
     Parameters
@@ -379,19 +499,14 @@ def train_pairs(word, context, bias, signature, transform, centers, targets, neg
     rate = np.float32(rate)
     for batch in range(negatives.shape[0]):
         pairs = slice(batch * batch_size, min((batch + 1) * batch_size, centers.size))
+        prefetch_rows(context, negatives[min(batch + 1, negatives.shape[0] - 1)])
         n_runs = find_runs(centers[pairs], run_words, run_sizes, run_of_pair)
         for u in range(n_runs):
             vectors[u] = word[run_words[u]]
         sums[:n_runs] = np.float32(0)
         reflect(vectors, n_runs, signature, transform, reflected)
         positive_terms(reflected, context, bias, targets[pairs], run_of_pair, rate, pulls, sums)
-        if n_runs == 1:
-            for i in range(negatives.shape[1]):
-                pushes[0, i] = dot(reflected[0], context[negatives[batch, i]])
-        else:
-            for first in range(0, n_runs, 4):
-                negative_logits(reflected, first, context, negatives[batch], pushes)
-            pushes[n_runs:] = np.float32(0)  # rows that only fill up the last four
+        negative_logits(reflected, n_runs, context, negatives[batch], pushes)
         negative_factors(pushes, n_runs, run_sizes, bias, negatives[batch], rate)
         add_negative_rows(sums, n_runs, context, negatives[batch], pushes)
         move_context(
@@ -401,7 +516,17 @@ def train_pairs(word, context, bias, signature, transform, centers, targets, neg
 
 
 @njit(nogil=True, cache=True)
-def mean_loss(word, context, bias, signature, transform, centers, targets, negatives, batch_size):
+def mean_loss(
+    word: np.ndarray,
+    context: np.ndarray,
+    bias: np.ndarray,
+    signature: np.ndarray,
+    transform: np.ndarray,
+    centers: np.ndarray,
+    targets: np.ndarray,
+    negatives: np.ndarray,
+    batch_size: int,
+) -> float:
     """Mean over pairs of the negative-sampling loss, in nats, by plain loops in float64.
 
     ``-log sigmoid(w . c_target) - sum_n log sigmoid(-w . c_n)``, the arguments as in :func:`train_pairs`.

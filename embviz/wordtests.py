@@ -62,6 +62,29 @@ def _unit_rows(rows: np.ndarray) -> np.ndarray:
 # --- similarity -------------------------------------------------------------------------------------
 
 
+def similarity_cosines(
+    vectors: WordVectors, table: pd.DataFrame, *, which: Choice = "word"
+) -> tuple[np.ndarray, np.ndarray]:
+    """Cosine of each pair, 0 where a word is unknown, and whether both words are known.
+
+    Parameters
+    ----------
+    table : DataFrame with columns word1 and word2
+
+    Returns
+    -------
+    cosines : float32 array, shape (pairs,)
+    present : bool array, shape (pairs,)
+    """
+    _check_columns(table, ["word1", "word2"])
+    first = _rows_of(vectors, table["word1"])
+    second = _rows_of(vectors, table["word2"])
+    present = (first >= 0) & (second >= 0)
+    unit = _unit_rows(chosen_rows(vectors, which))
+    cosines = np.einsum("nd,nd->n", unit[first], unit[second])
+    return np.where(present, cosines, np.float32(0)), present
+
+
 def similarity_test(
     vectors: WordVectors,
     table: pd.DataFrame,
@@ -100,11 +123,7 @@ def similarity_test(
     Levy, Goldberg & Dagan (2015), section 4.2; the reflections paper, section 4.
     """
     _check_columns(table, ["word1", "word2", "score"])
-    first = _rows_of(vectors, table["word1"])
-    second = _rows_of(vectors, table["word2"])
-    present = (first >= 0) & (second >= 0)
-    unit = _unit_rows(chosen_rows(vectors, which))
-    cosines = np.where(present, np.einsum("nd,nd->n", unit[first], unit[second]), 0.0)
+    cosines, present = similarity_cosines(vectors, table, which=which)
     scores = table["score"].astype(str) if gold_as_strings else table["score"].astype(float)
     gold = rankdata(np.unique(scores.to_numpy(), return_inverse=True)[1])
     kept = present if oov == "skip" else np.ones_like(present)
@@ -132,6 +151,27 @@ def _spearman(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 # --- analogies --------------------------------------------------------------------------------------
+
+
+def analogy_correct(
+    vectors: WordVectors,
+    table: pd.DataFrame,
+    *,
+    method: Literal["3cosadd", "3cosmul"] = "3cosadd",
+    which: Choice = "word",
+) -> tuple[np.ndarray, np.ndarray]:
+    """Whether each question is answered right, and whether all its words are known; bool, shape (questions,).
+
+    Parameters as of :func:`analogy_test`; a question with an unknown word is not answered right.
+    """
+    _check_columns(table, ["a", "b", "c", "d"])
+    questions = np.stack([_rows_of(vectors, table[column]) for column in "abcd"], axis=1)
+    present = np.asarray((questions >= 0).all(axis=1))
+    correct = np.zeros(len(table), dtype=bool)
+    if present.any():
+        unit = _unit_rows(chosen_rows(vectors, which))
+        correct[present] = _answers(unit, questions[present, :3], method) == questions[present, 3]
+    return correct, present
 
 
 def analogy_test(
@@ -166,17 +206,12 @@ def analogy_test(
     ------
     Mikolov et al. (2013); Levy & Goldberg (2014a), eq. 5 and 6.
     """
-    _check_columns(table, ["a", "b", "c", "d"])
-    questions = np.stack([_rows_of(vectors, table[column]) for column in "abcd"], axis=1)
-    present = (questions >= 0).all(axis=1)
+    correct, present = analogy_correct(vectors, table, method=method, which=which)
     if not present.any():
         raise ValueError(
             f"none of the {len(table)} questions has all its words in the vocabulary of "
             f"{len(vectors.vocabulary)} words: train on more text or with a lower min_count"
         )
-    correct = np.zeros(len(table), dtype=bool)
-    unit = _unit_rows(chosen_rows(vectors, which))
-    correct[present] = _answers(unit, questions[present, :3], method) == questions[present, 3]
     sections = table["section"] if "section" in table.columns else pd.Series("all", index=table.index)
     counted = present if oov == "skip" else np.ones_like(present)
     rows = pd.DataFrame(

@@ -312,6 +312,8 @@ def test_presets_are_the_papers_and_word2vecs_settings():
     assert (reference.schedule.n_epochs, reference.schedule.batch_size) == (15, 16)
     assert (reference.schedule.learning_rate, reference.schedule.decay) == (0.2, 1.2)
     assert SGNSConfig.reference().schedule.decay == 1.0
+    assert SGNSConfig.reference().bias
+    assert not reference.bias
     word2vec = SGNSConfig.word2vec()
     assert (word2vec.n_negative, word2vec.schedule.batch_size, word2vec.schedule.learning_rate) == (
         5,
