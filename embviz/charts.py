@@ -12,7 +12,7 @@ from typing import TypeAlias
 import altair as alt
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from embviz import theme
 
@@ -43,15 +43,22 @@ def bin_counts(
     ValueError
         If there is no value, or one isn't finite.
     """
+    flat = _finite_values(values)
+    counts, edges = np.histogram(flat, bins=n_bins, range=limits)
+    return _bin_table(counts, edges, flat.size)
+
+
+def _finite_values(values: ArrayLike) -> NDArray[np.float64]:
     flat = np.asarray(values, dtype=np.float64).ravel()
     if flat.size == 0 or not np.isfinite(flat).all():
         raise ValueError(
             f"a histogram needs finite values: {flat.size} given, {np.isfinite(flat).sum()} finite"
         )
-    counts, edges = np.histogram(flat, bins=n_bins, range=limits)
-    return pd.DataFrame(
-        {"left": edges[:-1], "right": edges[1:], "count": counts, "share": counts / flat.size}
-    )
+    return flat
+
+
+def _bin_table(counts: NDArray[np.int64], edges: NDArray[np.float64], total: int) -> pd.DataFrame:
+    return pd.DataFrame({"left": edges[:-1], "right": edges[1:], "count": counts, "share": counts / total})
 
 
 def mirrored_bins(values: ArrayLike, *, n_bins: int = 60) -> pd.DataFrame:
@@ -70,8 +77,11 @@ def mirrored_bins(values: ArrayLike, *, n_bins: int = 60) -> pd.DataFrame:
     """
     if n_bins % 2:
         raise ValueError(f"{n_bins} bins: an even number is needed, so that zero is an edge")
-    reach = float(np.abs(np.asarray(values)).max(initial=0.0)) or 1.0
-    table = bin_counts(values, n_bins=n_bins, limits=(-reach, reach))
+    flat = _finite_values(values)
+    half = np.linspace(0.0, float(np.abs(flat).max()) or 1.0, n_bins // 2 + 1)
+    edges = np.concatenate([-half[:0:-1], half])  # exactly symmetric, with 0 itself among them
+    counts, _ = np.histogram(flat, bins=edges)
+    table = _bin_table(counts, edges, flat.size)
     return table.assign(mirrored=table["share"].to_numpy()[::-1])
 
 
@@ -115,7 +125,9 @@ def plot_mirrored_spectrum(data: Data, field: str = "eigenvalue") -> alt.LayerCh
         .mark_line(interpolate="step-after", strokeDash=list(theme.DASHES[1]))
         .encode(x="left:Q", y="mirrored:Q", color=alt.ColorDatum("its mirror image", type="nominal"))
     )
-    zero = alt.Chart(alt.Data(values=[{}])).mark_rule(strokeDash=list(theme.DASHES[2])).encode(x=alt.XDatum(0))
+    zero = (
+        alt.Chart(alt.Data(values=[{}])).mark_rule(strokeDash=list(theme.DASHES[2])).encode(x=alt.XDatum(0))
+    )
     return alt.LayerChart(layer=[bars, mirror, zero]).properties(width="container", height=theme.HEIGHT)
 
 
@@ -246,7 +258,9 @@ def simulated_pmi_spectrum(
     Reflections paper, section 2.3: PMI simulated as W diag(q) W'.
     """
     if dimension < 1 or not 0 <= positive <= 1:
-        raise ValueError(f"d = {dimension}, share {positive}: d must be at least 1 and the share between 0 and 1")
+        raise ValueError(
+            f"d = {dimension}, share {positive}: d must be at least 1 and the share between 0 and 1"
+        )
     words = np.random.default_rng(seed).standard_normal((n_words, dimension)) / np.sqrt(dimension)  # (V, D)
     signs = np.where(np.arange(dimension) < round(positive * dimension), 1.0, -1.0)  # (D,)
     eigenvalues = np.linalg.eigvalsh((words * signs) @ words.T)  # (V,)

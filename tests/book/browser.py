@@ -13,10 +13,10 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, BrowserContext, Page, Request, Route, sync_playwright
 
-FLAGS = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-).split()
+FLAGS = [
+    *("--no-sandbox", "--disable-gpu", "--no-first-run"),
+    *("--disable-quic", "--disable-background-networking", "--disable-component-update", "--disable-sync"),
+]
 
 # What readers wait for: from the key's own time stamp to the frame after the last change of the drawing.
 LATENCY = """

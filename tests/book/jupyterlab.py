@@ -40,7 +40,8 @@ def running_lab(folder: Path, state: Path) -> Iterator[str]:
         port = free.getsockname()[1]
     quiet = state / "jupyterlab_settings_dir" / "@jupyterlab" / "apputils-extension"
     quiet.mkdir(parents=True)
-    (quiet / "notification.jupyterlab-settings").write_text('{"fetchNews": "false", "checkForUpdates": false}')
+    no_news = '{"fetchNews": "false", "checkForUpdates": false}'
+    (quiet / "notification.jupyterlab-settings").write_text(no_news)
     names = ("JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR", "JUPYTERLAB_SETTINGS_DIR", "IPYTHONDIR")
     folders = {name: str(state / name.lower()) for name in (*names, "JUPYTERLAB_WORKSPACES_DIR")}
     command = [sys.executable, "-m", "jupyterlab", *SETTINGS]
