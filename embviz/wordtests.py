@@ -7,13 +7,13 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
-import torch
+from numba import njit
 from scipy.stats import rankdata
 
 from embviz.wordvectors import Choice, WordVectors, chosen_rows
 
-WORD_BLOCK = 4096  # words scored at once against a block of questions: the scores stay in cache
-QUESTION_BLOCK = 256
+WORD_BLOCK = 4096  # words scored at once: a question's scores stay in the nearest cache
+NEVER = -1e30  # the score of a word that cannot be the answer
 EPSILON = 0.01  # in 3CosMul's denominator, as in hyperwords
 
 
@@ -54,7 +54,9 @@ def _rows_of(vectors: WordVectors, words: pd.Series) -> np.ndarray:
 
 
 def _unit_rows(rows: np.ndarray) -> np.ndarray:
-    """Rows at length 1, rows of zeros as they are."""
+    """Rows at length 1, rows of zeros as they are; rows that are not finite are refused."""
+    if not np.isfinite(rows).all():
+        raise ValueError("the vectors hold NaN or infinity: train them again with a lower learning rate")
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return (rows / np.where(lengths == 0, 1, lengths)).astype(np.float32)
 
@@ -234,35 +236,51 @@ def _answers(unit: np.ndarray, questions: np.ndarray, method: str) -> np.ndarray
     """Best word for each question (n, 3) of rows a, b, c; blocks of words keep memory small."""
     if method not in ("3cosadd", "3cosmul"):
         raise ValueError(f'method is {method!r}; choose "3cosadd" or "3cosmul"')
-    words, places = np.unique(questions, return_inverse=True)
-    places_of = torch.from_numpy(places.reshape(questions.shape))
-    asked, table = torch.from_numpy(unit[words]), torch.from_numpy(unit)
-    best = torch.full((len(questions),), -torch.inf)
-    answer = torch.zeros(len(questions), dtype=torch.long)
-    for first in range(0, len(table), WORD_BLOCK):
-        cosines = asked @ table[first : first + WORD_BLOCK].T  # (question words, block)
+    asked, places = np.unique(questions, return_inverse=True)
+    places = places.reshape(questions.shape)  # numpy 2.0 gave it flat
+    best = np.full(len(questions), NEVER, dtype=np.float32)
+    answer = np.zeros(len(questions), dtype=np.int64)
+    for first in range(0, len(unit), WORD_BLOCK):
+        cosines = unit[asked] @ unit[first : first + WORD_BLOCK].T  # (question words, block)
         if method == "3cosmul":
             cosines = (cosines + 1) / 2
-        for start in range(0, len(questions), QUESTION_BLOCK):
-            rows = slice(start, start + QUESTION_BLOCK)
-            scores = _scores(cosines, places_of[rows], method)
-            _exclude(scores, questions[rows] - first)
-            value, place = scores.max(dim=1)
-            better = value > best[rows]
-            best[rows] = torch.where(better, value, best[rows])
-            answer[rows] = torch.where(better, place + first, answer[rows])
-    return answer.numpy()
+        _best_of_block(cosines, places, questions - first, method == "3cosmul", first, best, answer)
+    return answer
 
 
-def _scores(cosines: torch.Tensor, places: torch.Tensor, method: str) -> torch.Tensor:
-    """Scores (questions, block) of a block of words for questions of places (questions, 3)."""
-    a, b, c = (cosines.index_select(0, places[:, i]) for i in range(3))
-    if method == "3cosadd":
-        return b.sub_(a).add_(c)
-    return b.mul_(c).div_(a.add_(EPSILON))
+@njit(cache=True, nogil=True, fastmath=True)
+def _best_of_block(
+    cosines: np.ndarray,
+    places: np.ndarray,
+    own: np.ndarray,
+    multiply: bool,
+    first: int,
+    best: np.ndarray,
+    answer: np.ndarray,
+) -> None:
+    """Improve each question's `best` score and `answer` by a block of words that starts at row `first`.
 
-
-def _exclude(scores: torch.Tensor, columns: np.ndarray) -> None:
-    """Put a question's own words out of the running, where they fall in this block."""
-    question, which = np.nonzero((columns >= 0) & (columns < scores.shape[1]))
-    scores[question, columns[question, which]] = -torch.inf
+    `places` (n, 3) are rows of `cosines` (question words, block), `own` (n, 3) a question's own words as
+    columns of the block, perhaps outside it. One pass scores, one finds the largest: both run in lanes.
+    """
+    scores = np.empty(cosines.shape[1], dtype=np.float32)
+    for question in range(places.shape[0]):
+        a, b, c = cosines[places[question, 0]], cosines[places[question, 1]], cosines[places[question, 2]]
+        if multiply:
+            for x in range(scores.size):
+                scores[x] = b[x] * c[x] / (a[x] + np.float32(EPSILON))
+        else:
+            for x in range(scores.size):
+                scores[x] = b[x] - a[x] + c[x]
+        for k in range(3):
+            if 0 <= own[question, k] < scores.size:
+                scores[own[question, k]] = NEVER
+        largest = np.float32(NEVER)
+        for x in range(scores.size):
+            largest = max(largest, scores[x])
+        if largest > best[question]:
+            best[question] = largest
+            x = 0
+            while x < scores.size - 1 and scores[x] != largest:
+                x += 1
+            answer[question] = first + x

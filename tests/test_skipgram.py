@@ -252,11 +252,32 @@ def test_learned_contexts_are_the_transformed_word_vectors():
 def test_words_of_a_topic_come_together(signature):
     config = small_config(signature=signature, schedule=SGNSSchedule(8, 8, 0.4))
     vectors = train_sgns(made_text(6000), config)
-    unit = vectors.word / np.linalg.norm(vectors.word, axis=1, keepdims=True)
-    topics = np.array([word[0] for word in vectors.vocabulary])
+    assert topic_gap(vectors.word, vectors.vocabulary) > 0.5
+
+
+def topic_gap(word: np.ndarray, vocabulary: list[str]) -> float:
+    """Mean cosine of words of one topic less that of words of two."""
+    unit = word / np.linalg.norm(word, axis=1, keepdims=True)
+    topics = np.array([name[0] for name in vocabulary])
     same = topics[:, None] == topics
-    cosines = unit @ unit.T
-    assert cosines[same].mean() - cosines[~same].mean() > 0.5
+    return float((unit @ unit.T)[same].mean() - (unit @ unit.T)[~same].mean())
+
+
+def test_vectors_are_as_good_as_gensims_at_the_same_settings():
+    gensim = pytest.importorskip("gensim.models")
+    corpus = made_text(6000)
+    words = np.array(corpus.vocabulary)[corpus.ids].tolist()
+    ours, theirs = [], []
+    for seed in range(4):
+        config = replace(SGNSConfig.word2vec(n_epochs=10, seed=seed), embedding_dim=10, window=3, subsample=0)
+        ours.append(topic_gap(train_sgns(corpus, config).word, corpus.vocabulary))
+        model = gensim.Word2Vec(
+            [words], vector_size=10, window=3, sg=1, hs=0, negative=5, sample=0, alpha=0.025,
+            min_count=1, workers=1, epochs=10, seed=seed + 1,
+        )  # fmt: skip
+        theirs.append(topic_gap(model.wv.vectors, model.wv.index_to_key))
+    # 4 standard errors of the difference of two means of 4 seeds
+    assert np.mean(ours) == pytest.approx(np.mean(theirs), abs=4 * np.hypot(np.std(ours), np.std(theirs)) / 2)
 
 
 def test_one_thread_gives_the_same_bits_and_another_seed_does_not():
