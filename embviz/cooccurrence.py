@@ -23,7 +23,7 @@ Weighting = Literal["flat", "linear", "harmonic"]
 KeepRule = Literal["word2vec", "hyperwords"]
 Matrix = TypeVar("Matrix", np.ndarray, scipy.sparse.csr_array)
 
-ENTRIES_PER_TASK = 1 << 22  # of one worker's task, at most: tens of megabytes
+ENTRIES_PER_TASK = 1 << 20  # of one worker's task, at most: tens of megabytes
 SAMPLED_ROWS = 2048  # rows counted to estimate the result's size, when a bound on it does not fit
 
 
@@ -167,14 +167,24 @@ def _weight_units(weighting: str, window: int, dynamic: bool, n_places: int) -> 
 
 
 @dataclass(frozen=True)
+class _Rows:
+    """Counted rows, each one's entries in no order."""
+
+    first: int  # number of the first row
+    sizes: np.ndarray  # entries of each row
+    columns: np.ndarray
+    values: np.ndarray
+
+
+@dataclass(frozen=True)
 class _Counting:
     """What every worker reads."""
 
-    text: np.ndarray  # (N + padding,) int32, holes between documents
+    text: np.ndarray  # (N + padding,) uint16 or uint32, holes between documents
     places: np.ndarray  # (N less holes,) places by word
     row_starts: np.ndarray  # (V + 2,) where each word's places start
     units: np.ndarray  # (window,) weight by distance, int32 or int64 as the counts
-    reach: np.ndarray  # like text, or empty
+    reach: np.ndarray | None  # like text, when dynamic
 
     @classmethod
     def prepare(
@@ -182,14 +192,15 @@ class _Counting:
     ) -> _Counting:
         window = len(units)
         text = _with_gaps(ids, starts, window, fill=vocab_size)
-        padded_reach = np.zeros(0, np.int32) if reach is None else _with_gaps(reach, starts, window, fill=0)
         row_starts = np.zeros(vocab_size + 2, np.int64)
         compiled.count_places(text, row_starts)
-        places = np.empty(row_starts[vocab_size], np.int32 if len(text) < 2**31 else np.int64)
+        places = np.empty(row_starts[vocab_size], np.uint32 if len(text) < 2**32 else np.uint64)
         compiled.group_places(text, row_starts, places)
         largest_sum = 4 * len(ids) * int(units.sum())  # 2 sides, and 2 ends when dynamic
         kind = np.int32 if largest_sum < 2**31 else np.int64
-        return cls(text, places, row_starts, units.astype(kind), padded_reach)
+        if reach is not None:
+            reach = _with_gaps(reach, starts, window, fill=0)
+        return cls(text, places, row_starts, units.astype(kind), reach)
 
     @property
     def vocab_size(self) -> int:
@@ -197,24 +208,23 @@ class _Counting:
 
     @property
     def entry_bytes(self) -> int:
-        return 4 + self.units.itemsize
+        return 2 * (4 + self.units.itemsize)  # index and value; in a worker's part, and in the whole
 
     def largest_rows(self) -> np.ndarray:
         """Bound on each row's entries, (V,): at most V, and at most its places' neighbours."""
         n_places = np.diff(self.row_starts)[: self.vocab_size]
         return np.minimum(n_places * 2 * len(self.units), self.vocab_size)
 
-    def rows(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Columns, values and row sizes of rows first..last."""
-        n_most = int(self.largest_rows()[first:last].sum()) + 1  # one place is written ahead of time
+    def rows(self, first: int, last: int) -> _Rows:
+        """Count rows first..last."""
+        n_most = int(self.largest_rows()[first:last].sum()) + 1
         columns, values = np.empty(n_most, np.int32), np.empty(n_most, self.units.dtype)
         sizes = np.empty(last - first, np.int64)
-        sums = np.zeros(self.vocab_size + 1, self.units.dtype)
         n = compiled.count_rows(
             self.text, self.places, self.row_starts, first, last,
-            self.units, self.reach, sums, columns, values, sizes,
+            self.units, self.reach, columns, values, sizes,
         )  # fmt: skip
-        return columns[:n].copy(), values[:n].copy(), sizes
+        return _Rows(first, sizes, columns[:n].copy(), values[:n].copy())
 
     def refuse_unless_it_fits(self, limit: int) -> None:
         """Raise MemoryError when the counts need more than `limit` bytes by estimate."""
@@ -222,7 +232,7 @@ class _Counting:
         n_entries = int(largest.sum())
         if n_entries * self.entry_bytes > limit:  # the bound is loose: look at every so many rows
             by_size = np.argsort(-largest, kind="stable")[:: max(1, self.vocab_size // SAMPLED_ROWS)]
-            met = sum(len(self.rows(row, row + 1)[0]) for row in by_size)
+            met = sum(len(self.rows(row, row + 1).columns) for row in by_size)
             n_entries = int(n_entries * met / max(1, largest[by_size].sum()))
         self._require(n_entries, limit)
 
@@ -241,38 +251,38 @@ class _Counting:
         edges = np.searchsorted(until, np.linspace(0, until[-1], n_tasks + 1)[1:-1])
         edges = np.unique(np.concatenate([[0], edges, [self.vocab_size]]))
         tasks = (joblib.delayed(self.rows)(a, b) for a, b in itertools.pairwise(edges))
-        parts, n_entries = [], 0
+        parts: list[_Rows] = []
+        n_entries = 0
         for part in joblib.Parallel(n_jobs, backend="threading", return_as="generator")(tasks):
             parts.append(part)
-            n_entries += len(part[0])
+            n_entries += len(part.columns)
             if n_entries * self.entry_bytes > limit:
                 self._require(n_entries, limit)
-        return _assembled(parts, n_entries, self.vocab_size)
+        return _assembled(parts, n_entries)
 
 
 def _with_gaps(values: np.ndarray, starts: np.ndarray, window: int, *, fill: int) -> np.ndarray:
     """`values` with `window` times `fill` before, between and after documents, so windows need no check."""
-    padded = np.full(len(values) + (len(starts) + 1) * window, fill, np.int32)
+    kind = np.uint16 if max(fill, window) < 2**16 else np.uint32  # short ids stay in cache
+    padded = np.full(len(values) + (len(starts) + 1) * window, fill, kind)
     ends = np.append(starts[1:], len(values))
     for k, (start, end) in enumerate(zip(starts, ends, strict=True), start=1):
         padded[start + k * window : end + k * window] = values[start:end]
     return padded
 
 
-def _assembled(parts: list, n_entries: int, vocab_size: int) -> scipy.sparse.csr_array:
-    """One array of all rows; `parts` is emptied on the way, so that memory is not held twice."""
+def _assembled(parts: list[_Rows], n_entries: int) -> scipy.sparse.csr_array:
+    """One array of all rows. Their entries are in no order; a transposition, which changes nothing else in
+    symmetric counts, sorts them in one pass.
+    """
     index_type = np.int32 if n_entries < 2**31 else np.int64
-    indptr = np.zeros(vocab_size + 1, index_type)
-    np.cumsum(np.concatenate([sizes for _, _, sizes in parts]), out=indptr[1:])
-    indices, data = np.empty(n_entries, index_type), np.empty(n_entries, parts[0][1].dtype)
-    parts.reverse()
-    n = 0
-    while parts:
-        columns, values, _ = parts.pop()
-        indices[n : n + len(columns)] = columns
-        data[n : n + len(columns)] = values
-        n += len(columns)
-    counts = scipy.sparse.csr_array((data, indices, indptr), shape=(vocab_size, vocab_size))
+    sizes = np.concatenate([part.sizes for part in parts])
+    indptr = np.concatenate([[0], np.cumsum(sizes)]).astype(index_type)
+    indices, data = np.empty(n_entries, index_type), np.empty(n_entries, parts[0].values.dtype)
+    following = indptr[:-1].copy()
+    for part in parts:
+        compiled.place_mirrored(part.first, part.sizes, part.columns, part.values, following, indices, data)
+    counts = scipy.sparse.csr_array((data, indices, indptr), shape=(len(sizes), len(sizes)))
     counts.has_canonical_format = True
     return counts
 
@@ -388,7 +398,7 @@ def pmi(counts: Matrix, *, smoothing: float = 0.0, context_power: float = 1.0) -
         raise ValueError(f"smoothing is {smoothing}: it must be 0 or above")
     if not 0 < context_power <= 1:
         raise ValueError(f"context_power is {context_power}: it must be above 0, and at most 1")
-    if smoothing and scipy.sparse.issparse(counts):
+    if smoothing and not isinstance(counts, np.ndarray):
         n_bytes = 36 * counts.shape[0] ** 2  # dense copies and a sparse one of every cell
         instead = "smooth with 0, or keep fewer words"
         require_memory(n_bytes, what="smoothing every cell of a sparse array", instead=instead)
@@ -474,11 +484,8 @@ def shifted_pmi(
 
 
 def _checked_counts(counts: Matrix) -> Matrix:
-    if scipy.sparse.issparse(counts):
-        counts = _canonical(counts)
-        stored = counts.data
-    else:
-        counts = stored = np.asarray(counts)
+    counts = _canonical(counts) if scipy.sparse.issparse(counts) else np.asarray(counts)
+    stored = counts if isinstance(counts, np.ndarray) else np.asarray(counts.data)
     if counts.ndim != 2 or counts.shape[0] != counts.shape[1] or counts.shape[0] == 0:
         raise ValueError(f"counts have shape {counts.shape}: they must be square, a row and column a word")
     if counts.shape[0] == 1:

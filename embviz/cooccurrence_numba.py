@@ -1,6 +1,7 @@
 """Compiled loops of counting: where each word stands, its neighbours added up, draws by place, symmetry.
 
-V is the vocabulary's size; `text` is padded with holes (id V) so that no window leaves it.
+V is the vocabulary's size; `text` is padded with holes (id V) so that no window leaves it. Indices are
+unsigned throughout: signed ones cost a test for negative values at each access, and three times the time.
 """
 
 from __future__ import annotations
@@ -8,14 +9,12 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-SCAN_SHARE = 8  # a row with over V / 8 neighbours is read off all V sums in order; a shorter one is sorted
-
 
 @njit(nogil=True, cache=True)
 def count_places(text: np.ndarray, row_starts: np.ndarray) -> None:
     """Fill `row_starts` (V + 2,), zeros, so that word w has places row_starts[w]..row_starts[w + 1]."""
     for place in range(len(text)):
-        row_starts[text[place] + 1] += 1
+        row_starts[np.uint64(text[place]) + np.uint64(1)] += 1
     for word in range(1, len(row_starts)):
         row_starts[word] += row_starts[word - 1]
 
@@ -24,9 +23,9 @@ def count_places(text: np.ndarray, row_starts: np.ndarray) -> None:
 def group_places(text: np.ndarray, row_starts: np.ndarray, places: np.ndarray) -> None:
     """Fill `places` with the places of word 0 in rising order, then of word 1, ...; holes are left out."""
     following = row_starts.copy()
-    n_words = len(row_starts) - 2
+    n_words = np.uint64(len(row_starts) - 2)
     for place in range(len(text)):
-        word = text[place]
+        word = np.uint64(text[place])
         if word < n_words:
             places[following[word]] = place
             following[word] += 1
@@ -40,115 +39,101 @@ def count_rows(
     first: int,
     last: int,
     units: np.ndarray,
-    reach: np.ndarray,
-    sums: np.ndarray,
+    reach: np.ndarray | None,
     columns: np.ndarray,
     values: np.ndarray,
     sizes: np.ndarray,
 ) -> int:
-    """Rows `first`..`last` of the counts: `columns`, `values` in order, and each row's size; their number.
+    """Count rows `first`..`last`: fill `columns`, in the order met, `values` and each row's size.
 
-    `units` (window,) weighs distances 1, 2, ...; `reach` (text's length, or empty) is each place's own
-    window; `sums` (V + 1,) is zeros, and is left so.
+    `units` (window,) weighs distances 1, 2, ...; `reach` is each place's own window, like `text`. Returns
+    the number of entries; `columns` and `values` have room for one more.
     """
-    n = 0
-    n_words = len(sums) - 1
+    hole = np.uint64(len(row_starts) - 2)
+    sums = np.zeros(len(row_starts) - 1, units.dtype)  # (V + 1,)
+    n = np.uint64(0)
     for row in range(first, last):
-        row_places = places[row_starts[row] : row_starts[row + 1]]
         begin = n
-        if len(row_places) * 2 * len(units) * SCAN_SHARE > n_words:
-            _add_neighbours(text, row_places, units, reach, sums)
-            n = _read_all(sums, columns, values, n)
-        else:
-            n = _add_and_list_neighbours(text, row_places, units, reach, sums, columns, n)
-            columns[begin:n].sort()
-            for i in range(begin, n):
-                values[i] = sums[columns[i]]
-                sums[columns[i]] = 0
+        sums[hole] = 1  # above 0: holes look as if they were listed already
+        for i in range(row_starts[row], row_starts[row + 1]):
+            n = _add_neighbours(text, np.uint64(places[i]), units, reach, sums, columns, n)
+        for j in range(begin, n):
+            column = np.uint64(columns[j])
+            values[j] = sums[column]
+            sums[column] = 0
         sizes[row - first] = n - begin
     return n
 
 
 @njit(nogil=True, cache=True)
 def _add_neighbours(
-    text: np.ndarray, row_places: np.ndarray, units: np.ndarray, reach: np.ndarray, sums: np.ndarray
-) -> None:
-    window = len(units)
-    for place in row_places:
-        for distance in range(1, window + 1):
-            if len(reach) == 0:
-                left = right = units[distance - 1]
-            else:
-                left = _pair_units(units, reach, place, place - distance, distance)
-                right = _pair_units(units, reach, place, place + distance, distance)
-            sums[text[place - distance]] += left
-            sums[text[place + distance]] += right
-    sums[-1] = 0  # what holes gathered
-
-
-@njit(nogil=True, cache=True)
-def _pair_units(units: np.ndarray, reach: np.ndarray, place: int, other: int, distance: int) -> int:
-    """A pair's weight with dynamic reach: one unit for each end that reaches the other."""
-    return units[distance - 1] * (int(reach[place] >= distance) + int(reach[other] >= distance))
-
-
-@njit(nogil=True, cache=True)
-def _read_all(sums: np.ndarray, columns: np.ndarray, values: np.ndarray, n: int) -> int:
-    for column in range(len(sums) - 1):
-        columns[n] = column  # overwritten by the next one unless this one met: no branch to mispredict
-        values[n] = sums[column]
-        n += int(sums[column] != 0)
-        sums[column] = 0
-    return n
-
-
-@njit(nogil=True, cache=True)
-def _add_and_list_neighbours(
     text: np.ndarray,
-    row_places: np.ndarray,
+    place: int,
     units: np.ndarray,
-    reach: np.ndarray,
+    reach: np.ndarray | None,
     sums: np.ndarray,
     columns: np.ndarray,
     n: int,
 ) -> int:
-    window = len(units)
-    hole = len(sums) - 1
-    for place in row_places:
-        for offset in range(-window, window + 1):
-            if offset == 0:
-                continue
-            other = place + offset
-            column = text[other]
-            unit = units[abs(offset) - 1]
-            if len(reach) > 0:
-                unit = _pair_units(units, reach, place, other, abs(offset))
-            if column != hole and unit != 0:
-                columns[n] = column
-                n += int(sums[column] == 0)
-                sums[column] += unit
+    """Add one place's neighbours to `sums`, and to `columns` those whose sum was 0; the list's new length."""
+    for k in range(len(units)):
+        distance = np.uint64(k + 1)
+        for other in (place - distance, place + distance):
+            unit = units[k]
+            if reach is not None:  # decided when compiled: one unit for each end that reaches the other
+                unit *= int(reach[place] >= distance) + int(reach[other] >= distance)
+            column = np.uint64(text[other])
+            columns[n] = column  # overwritten by the next one if it was listed already: no branch to miss
+            n += np.uint64((sums[column] == 0) & (unit != 0))
+            sums[column] += unit
     return n
 
 
 @njit(nogil=True, cache=True)
-def hash_places(n_places: int, seed: int) -> np.ndarray:
-    """64 random bits for each place (splitmix64 of place and seed), shape (n_places,) uint64.
+def place_mirrored(
+    first: int,
+    sizes: np.ndarray,
+    columns: np.ndarray,
+    values: np.ndarray,
+    following: np.ndarray,
+    indices: np.ndarray,
+    data: np.ndarray,
+) -> None:
+    """Write rows from `first` on as columns of the result: a symmetric matrix comes out sorted by row.
 
-    They depend on nothing else, so that neither the number of workers nor the order of work matters.
+    `following` (V,) is where each row of the result goes on.
+    """
+    j = np.uint64(0)
+    for i in range(len(sizes)):
+        for _ in range(sizes[i]):
+            column = np.uint64(columns[j])
+            at = np.uint64(following[column])
+            indices[at] = first + i
+            data[at] = values[j]
+            following[column] += 1
+            j += np.uint64(1)
+
+
+@njit(nogil=True, cache=True)
+def hash_places(n_places: int, seed: int) -> np.ndarray:
+    """64 random bits for each place, shape (n_places,) uint64: SplitMix64 started from the seed.
+
+    They depend on place and seed alone, so that no number of workers or order of work changes them.
 
     Source
     ------
-    Steele, Lea & Flood (2014), the finalizer of SplitMix.
+    Steele, Lea & Flood (2014), Fast splittable pseudorandom number generators, figure 17.
     """
     bits = np.empty(n_places, np.uint64)
-    start = _mixed(np.uint64(seed) + np.uint64(0x9E3779B97F4A7C15))
+    golden = np.uint64(0x9E3779B97F4A7C15)
+    start = _mixed(np.uint64(seed) + golden)
     for place in range(n_places):
-        bits[place] = _mixed(start + np.uint64(place) * np.uint64(0x9E3779B97F4A7C15))
+        bits[place] = _mixed(start + np.uint64(place) * golden)
     return bits
 
 
 @njit(nogil=True, cache=True)
-def _mixed(x: np.uint64) -> np.uint64:
+def _mixed(x: int) -> int:
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
@@ -160,7 +145,7 @@ def first_asymmetry(
 ) -> tuple[int, int]:
     """(row, column) of an entry that differs from its mirror image, or (-1, -1); rows must be sorted.
 
-    One pass without a transposed copy: as rows rise, the mirror images of an entry's row come in order.
+    One pass without a transposed copy: as rows rise, the mirror images found in any row come in order.
     """
     following = row_starts[:-1].copy()
     for row in range(len(row_starts) - 1):
