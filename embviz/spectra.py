@@ -202,7 +202,7 @@ def _check_symmetric(matrix: Matrix) -> None:
         raise ValueError("the matrix holds NaN or infinity: find out where it comes from before measuring")
     n = matrix.shape[0]
     # a random vector meets every entry: (A - A') x is zero for symmetric A, and almost surely not otherwise
-    probe: np.ndarray = np.random.default_rng(0).standard_normal(n)
+    probe = np.random.default_rng(0).standard_normal((n, 1))[:, 0]
     difference = np.zeros(n)
     for start in range(0, n, BLOCK_ROWS):  # in blocks: numpy would turn all of a float32 matrix into float64
         rows = slice(start, start + BLOCK_ROWS)

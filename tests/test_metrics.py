@@ -1,0 +1,305 @@
+"""Angles, agreement, symmetry and shape against slow loops and cases known in closed form."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy import stats
+from scipy.spatial import procrustes
+
+from embviz import metrics
+
+SAMPLES = arrays(float, st.integers(3, 40), elements=st.floats(-100, 100).map(lambda v: round(v, 3)))
+SPREAD = SAMPLES.filter(lambda values: np.ptp(values) > 0.1)  # statistics of a constant are refused
+SCALES = st.floats(0.01, 100)
+
+
+def made_rows(n: int = 30, D: int = 6, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(n, D))
+
+
+def made_rotation(D: int, seed: int = 0) -> np.ndarray:
+    Q, R = np.linalg.qr(made_rows(D, D, seed))
+    return Q * np.sign(np.diag(R))  # without the signs it would not be uniform over rotations
+
+
+def semicircle_quantiles(n: int, radius: float = 2.0) -> np.ndarray:
+    return stats.semicircular(scale=radius).ppf((np.arange(n) + 0.5) / n)
+
+
+# --- definitions ------------------------------------------------------------------------------------
+
+
+def test_cosines_and_angles_follow_their_definitions_row_by_row():
+    x, y = made_rows(), made_rows(seed=1)
+    slow = [sum(a * b) / math.sqrt(sum(a * a) * sum(b * b)) for a, b in zip(x, y, strict=True)]
+    np.testing.assert_allclose(metrics.cosines(x, y), slow)
+    np.testing.assert_allclose(metrics.angles(x, y), [math.acos(c) for c in slow])
+
+
+def test_pairwise_distances_follow_their_definitions():
+    x = made_rows(12)
+    for i, j in itertools.product(range(12), repeat=2):
+        cosine = x[i] @ x[j] / np.linalg.norm(x[i]) / np.linalg.norm(x[j])
+        assert metrics.pairwise_distances(x)[i, j] == pytest.approx(np.linalg.norm(x[i] - x[j]))
+        assert metrics.pairwise_distances(x, metric="cosine")[i, j] == pytest.approx(1 - cosine, abs=1e-12)
+
+
+def test_concordance_and_angular_error_follow_the_resizing_paper_over_all_pairs():
+    x, y = made_rows(15, 6), made_rows(15, 4, seed=1)
+    before, after = [], []
+    for i, j in itertools.combinations(range(15), 2):
+        before.append(x[i] @ x[j] / np.linalg.norm(x[i]) / np.linalg.norm(x[j]))
+        after.append(y[i] @ y[j] / np.linalg.norm(y[i]) / np.linalg.norm(y[j]))
+    assert metrics.concordance(x, y) == pytest.approx(np.corrcoef(before, after)[0, 1])
+    slow = np.mean([abs(math.acos(a) - math.acos(b)) for a, b in zip(before, after, strict=True)])
+    assert metrics.angular_error(x, y) == pytest.approx(slow)
+
+
+@pytest.mark.parametrize("direction", [1, -1])
+def test_circulant_score_is_the_median_over_rows_of_the_kernel_paper(direction):
+    matrix = made_rows(9, 9)
+    scores = []
+    for i in range(9):
+        rolled = np.array([matrix[0][(j - direction * i) % 9] for j in range(9)])
+        scores.append(matrix[i] @ rolled / np.linalg.norm(matrix[i]) / np.linalg.norm(rolled))
+    assert metrics.circulant_score(matrix, direction=direction) == pytest.approx(np.median(scores))
+
+
+def test_procrustes_disparity_agrees_with_scipy():
+    x, y = made_rows(), made_rows(seed=1)
+    assert metrics.procrustes_disparity(x, y) == pytest.approx(procrustes(x, y)[2])
+
+
+@given(SPREAD)
+def test_mirror_distance_is_the_wasserstein_distance_to_the_mirror_image(values):
+    slow = stats.wasserstein_distance(values, -values) / values.std()
+    assert metrics.mirror_distance(values) == pytest.approx(slow, abs=1e-9)
+
+
+@given(SPREAD)
+def test_skewness_and_kurtosis_are_standardized_central_moments(values):
+    standard = (values - values.mean()) / values.std()
+    assert metrics.skewness(values) == pytest.approx((standard**3).mean(), abs=1e-6)
+    assert metrics.kurtosis(values) == pytest.approx((standard**4).mean(), rel=1e-6)
+
+
+@given(SPREAD)
+def test_semicircle_distance_is_the_kolmogorov_smirnov_statistic(values):
+    law = stats.semicircular(scale=2 * np.sqrt((values**2).mean()))
+    assert metrics.semicircle_distance(values) == pytest.approx(stats.kstest(values, law.cdf).statistic)
+
+
+def test_square_summary_reads_the_square_on_and_off_its_diagonal():
+    Q = made_rows(5, 5)
+    square = [[sum(Q[i, k] * Q[k, j] for k in range(5)) for j in range(5)] for i in range(5)]
+    on = [square[i][i] for i in range(5)]
+    off = [square[i][j] for i, j in itertools.permutations(range(5), 2)]
+    summary = metrics.square_summary(Q)
+    assert summary.diagonal_mean == pytest.approx(np.mean(on))
+    assert summary.diagonal_std == pytest.approx(np.std(on))
+    assert summary.offdiagonal_mean == pytest.approx(np.mean(off))
+    assert summary.offdiagonal_std == pytest.approx(np.std(off))
+
+
+# --- known cases ------------------------------------------------------------------------------------
+
+
+def test_a_semicircle_has_kurtosis_two_and_no_distance_to_itself():
+    values = semicircle_quantiles(20_001)
+    assert metrics.kurtosis(values) == pytest.approx(2, abs=1e-3)  # 20,001 points stand for the law
+    assert metrics.semicircle_distance(values) < 1e-3
+    assert metrics.semicircle_distance(stats.norm.ppf((np.arange(999) + 0.5) / 999)) > 0.02
+
+
+def test_a_reflection_is_an_involution_and_a_large_random_rotation_is_not():
+    rotation = made_rotation(300)
+    signs = np.where(np.arange(300) < 150, 1.0, -1.0)
+    reflection = rotation @ (signs[:, None] * rotation.T)
+    assert metrics.involution_error(reflection) < 1e-12
+    # E|R^2 - I|^2 / d is 2 - 2 E tr(R^2) / d = 2 - 2 / d for a Haar rotation
+    assert metrics.involution_error(rotation) == pytest.approx(math.sqrt(2 - 2 / 300), abs=0.015)  # 3 sd
+    summary = metrics.square_summary(reflection)
+    assert summary.diagonal_mean == pytest.approx(1)
+    assert summary.offdiagonal_std < 1e-12
+
+
+def test_a_circulant_matrix_scores_one_in_its_own_direction_only():
+    first = made_rows(1, 31)[0]
+    circulant = np.array([np.roll(first, i) for i in range(31)])
+    assert metrics.circulant_score(circulant) == pytest.approx(1)
+    assert metrics.circulant_score(circulant, direction=-1) < 0.5
+    assert metrics.circulant_score(circulant[:, ::-1], direction=-1) == pytest.approx(1)
+    assert metrics.circulant_score(np.eye(31)) == pytest.approx(1)  # the identity is circulant
+
+
+def test_a_sample_on_one_side_lies_twice_its_mean_from_its_mirror_image():
+    values = np.array([1.0, 2.0, 6.0])
+    assert metrics.mirror_distance(values) == pytest.approx(2 * 3 / values.std())
+    assert metrics.positive_share(values) == 1
+
+
+def test_zeros_are_not_positive():
+    assert metrics.positive_share([-1.0, 0.0, 0.0, 1.0]) == 0.25
+
+
+def test_angles_are_accurate_where_the_arc_cosine_is_not():
+    tiny = 1e-10
+    x, y = np.array([[1.0, 0.0]] * 2), np.array([[1.0, tiny], [-1.0, tiny]])
+    np.testing.assert_allclose(metrics.angles(x, y), [tiny, math.pi - tiny], rtol=1e-6)
+
+
+def test_a_zero_row_has_cosine_zero():
+    assert metrics.cosines([[0.0, 0.0]], [[1.0, 2.0]])[0] == 0
+
+
+def test_the_bootstrap_interval_of_a_mean_matches_the_normal_one():
+    values = np.random.default_rng(0).normal(3, 2, size=400)
+    low, high = metrics.bootstrap_interval(values, seed=1)
+    half = 1.96 * values.std() / 20
+    # 2,000 resamples place each end within a few percent of the half width
+    assert low == pytest.approx(values.mean() - half, abs=0.1 * half)
+    assert high == pytest.approx(values.mean() + half, abs=0.1 * half)
+    assert (low, high) == metrics.bootstrap_interval(values, seed=1)
+    assert (low, high) != metrics.bootstrap_interval(values, seed=2)
+
+
+def test_bootstrap_intervals_cover_the_mean_about_as_often_as_they_say():
+    rng = np.random.default_rng(0)
+    covered = 0
+    for seed in range(200):
+        low, high = metrics.bootstrap_interval(rng.normal(size=50), seed=seed, level=0.9, n_resamples=200)
+        covered += low <= 0 <= high
+    assert 0.82 <= covered / 200 <= 0.96  # 0.9 within three binomial standard deviations, lower edge wider
+
+
+# --- symmetries -------------------------------------------------------------------------------------
+
+
+@given(SAMPLES.filter(lambda values: np.abs(values).max() > 0.1))
+def test_a_symmetric_sample_has_no_distance_to_its_mirror_and_no_skewness(values):
+    symmetric = np.concatenate([values, -values])
+    assert metrics.mirror_distance(symmetric) == 0
+    assert metrics.skewness(symmetric) == pytest.approx(0, abs=1e-6)
+
+
+@given(SPREAD, SCALES)
+def test_statistics_of_shape_do_not_change_with_the_unit(values, scale):
+    for statistic in (
+        metrics.mirror_distance,
+        metrics.skewness,
+        metrics.kurtosis,
+        metrics.semicircle_distance,
+    ):
+        assert statistic(values * scale) == pytest.approx(statistic(values), rel=1e-6, abs=1e-6)
+    assert metrics.positive_share(values * scale) == metrics.positive_share(values)
+
+
+@given(SPREAD)
+def test_the_mirror_image_turns_skewness_and_keeps_the_rest(values):
+    assert metrics.skewness(-values) == pytest.approx(-metrics.skewness(values), abs=1e-9)
+    assert metrics.kurtosis(-values) == pytest.approx(metrics.kurtosis(values))
+    assert metrics.mirror_distance(-values) == pytest.approx(metrics.mirror_distance(values))
+    zeros = np.mean(values == 0)
+    assert metrics.positive_share(values) + metrics.positive_share(-values) + zeros == pytest.approx(1)
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 1000), SCALES)
+def test_rotations_and_scales_keep_angles_concordance_and_procrustes(seed, scale):
+    x, rotation = made_rows(seed=seed), made_rotation(6, seed)
+    moved = scale * x @ rotation
+    assert metrics.concordance(x, moved) == pytest.approx(1)
+    assert metrics.angular_error(x, moved) == pytest.approx(0, abs=1e-7)  # arcsin is steep near pi
+    assert metrics.procrustes_disparity(x, moved + 5) == pytest.approx(0, abs=1e-12)
+    np.testing.assert_allclose(
+        metrics.cosines(x[:15], x[15:]), metrics.cosines(moved[:15], moved[15:]), atol=1e-12
+    )
+
+
+def test_unrelated_vectors_have_little_concordance():
+    # 19,900 pairs, a standard error of about 0.01 (pairs share vectors)
+    assert abs(metrics.concordance(made_rows(200, 20), made_rows(200, 20, seed=1))) < 0.05
+
+
+# --- refusals ---------------------------------------------------------------------------------------
+
+OF_A_SAMPLE = [
+    metrics.positive_share,
+    metrics.skewness,
+    metrics.kurtosis,
+    metrics.mirror_distance,
+    metrics.semicircle_distance,
+]
+OF_A_MATRIX = [metrics.circulant_score, metrics.involution_error, metrics.square_summary]
+OF_TWO = [metrics.cosines, metrics.angles, metrics.concordance, metrics.angular_error]
+
+
+@pytest.mark.parametrize("measure", OF_A_SAMPLE)
+def test_samples_that_are_empty_or_not_finite_are_refused(measure):
+    with pytest.raises(ValueError, match="values is empty"):
+        measure([])
+    with pytest.raises(ValueError, match="1 NaN or infinite"):
+        measure([1.0, np.nan, 2.0])
+
+
+@pytest.mark.parametrize("measure", OF_A_SAMPLE[1:4])
+def test_a_sample_without_spread_is_refused(measure):
+    with pytest.raises(ValueError, match="without spread"):
+        measure([2.0, 2.0])
+
+
+def test_a_semicircle_of_zeros_is_refused():
+    with pytest.raises(ValueError, match="all 3 value"):
+        metrics.semicircle_distance(np.zeros(3))
+
+
+@pytest.mark.parametrize("measure", OF_A_MATRIX)
+def test_matrices_that_are_not_square_or_not_finite_are_refused(measure):
+    with pytest.raises(ValueError, match="must be square"):
+        measure(np.ones((2, 3)))
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        measure(np.full((2, 2), np.inf))
+    with pytest.raises(ValueError, match="empty"):
+        measure(np.ones((0, 0)))
+
+
+@pytest.mark.parametrize("measure", [*OF_TWO, metrics.procrustes_disparity])
+def test_pairs_that_do_not_match_or_are_not_finite_are_refused(measure):
+    x = made_rows(4)
+    with pytest.raises(ValueError, match="row i of one"):
+        measure(x, x[:3])
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        measure(x, np.where(x == x[0, 0], np.nan, x))
+    with pytest.raises(ValueError, match="empty"):
+        measure(x[:0], x[:0])
+
+
+@pytest.mark.parametrize("measure", OF_TWO[1:])
+def test_a_row_without_direction_is_refused_by_its_number(measure):
+    x = made_rows(4)
+    with pytest.raises(ValueError, match="row 2 of y is all zeros"):
+        measure(x, np.where(np.arange(4)[:, None] == 2, 0.0, x))
+
+
+def test_other_senseless_questions_are_refused():
+    with pytest.raises(ValueError, match="single row"):
+        metrics.angular_error([[1.0, 2.0]], [[1.0, 2.0]])
+    with pytest.raises(ValueError, match="same cosine"):
+        metrics.concordance([[1.0, 2.0], [2.0, 1.0]], [[1.0, 2.0], [0.0, 1.0]])
+    with pytest.raises(ValueError, match="direction is 2"):
+        metrics.circulant_score(np.eye(3), direction=2)
+    with pytest.raises(ValueError, match="nothing is off its diagonal"):
+        metrics.square_summary([[1.0]])
+    with pytest.raises(ValueError, match="same point"):
+        metrics.procrustes_disparity(np.ones((3, 2)), made_rows(3, 2))
+    with pytest.raises(ValueError, match="one value has no interval"):
+        metrics.bootstrap_interval([1.0], seed=0)
+    with pytest.raises(ValueError, match="level is 95"):
+        metrics.bootstrap_interval([1.0, 2.0], seed=0, level=95)
+    with pytest.raises(ValueError, match='use "euclidean" or "cosine"'):
+        metrics.pairwise_distances(made_rows(3), metric="manhattan")
