@@ -32,13 +32,14 @@ class LanguageModelRun:
     n_epochs: int
     seed: int
     n_flat_epochs: int = 0  # annealed after every epoch from this one on; 0: when validation stops improving
-    precision: str = "float32"
+    annealing: float = 4.0  # divides the learning rate
+    precision: str = "float32"  # of matrix products
 
 
 def slice_sizes(corpus: str) -> dict[str, int]:
     """Tokens and words of the slice that is cut from `corpus`."""
     if corpus == "embedded":
-        return {"n_train": 60_000, "n_valid": 6_000, "n_test": 6_000, "vocab_size": 2_000}
+        return {"n_train": 30_000, "n_valid": 4_000, "n_test": 4_000, "vocab_size": 1_000}
     return {"n_train": 930_000, "n_valid": 74_000, "n_test": 82_000, "vocab_size": 10_000}
 
 
@@ -58,6 +59,7 @@ def language_model(config: LanguageModelRun) -> pd.DataFrame:
     training = LanguageModelTraining(
         n_epochs=config.n_epochs,
         n_flat_epochs=config.n_flat_epochs or None,
+        annealing=config.annealing,
         precision=config.precision,  # type: ignore[arg-type]
     )
     # a run of hours goes on from its last epoch; the cell's key keeps other runs' checkpoints apart
@@ -77,7 +79,7 @@ def language_model_cells(preset: str) -> list[Cell]:
         return [language_model.cell(LanguageModelRun(c, t, d, 40, seed)) for c, d, seed, t in grid]
     if preset == "laptop":
         runs = [
-            LanguageModelRun("enwiki2018_raw", tying, 200, 8, seed, n_flat_epochs=5, precision="bfloat16")
+            LanguageModelRun("enwiki2018_raw", tying, 200, 6, seed, 3, 2.0, "bfloat16")
             for seed, tying in itertools.product(range(3), tyings)
         ]
     else:
