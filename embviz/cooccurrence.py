@@ -375,7 +375,7 @@ def pmi(counts: Matrix, *, smoothing: float = 0.0, context_power: float = 1.0) -
         else fills every cell of a sparse array too.
     context_power : float, default 1
         Exponent on the contexts' distribution, the columns; 0.75 as in word2vec damps the bias toward
-        rare contexts, and makes the result asymmetric.
+        rare contexts, and makes the result asymmetric. At 1 it is symmetric to the bit.
 
     Returns
     -------
@@ -404,29 +404,37 @@ def pmi(counts: Matrix, *, smoothing: float = 0.0, context_power: float = 1.0) -
         require_memory(n_bytes, what="smoothing every cell of a sparse array", instead=instead)
         return scipy.sparse.csr_array(pmi(counts.toarray(), smoothing=smoothing, context_power=context_power))
     if smoothing:
-        counts = counts + smoothing
-    words = np.asarray(counts.sum(axis=1), dtype=float).ravel()
+        counts = np.add(counts, smoothing, dtype=float)
+    words = _row_sums(counts)
     if (words == 0).any():
-        n_lonely, first = int((words == 0).sum()), int(np.flatnonzero(words == 0)[0])
+        lonely = np.flatnonzero(words == 0)
+        first = ", ".join(map(str, lonely[:5])) + (", ..." if len(lonely) > 5 else "")
         raise ValueError(
-            f"{n_lonely} word(s) have no pair at all, the first is word {first}: their PMI is not defined; "
+            f"{len(lonely)} word(s) have no pair at all (ids {first}): their PMI is not defined; "
             f"use a wider window or a higher min_count, or cut them from the counts"
         )
-    contexts = words**context_power
-    return _log_ratios(counts, np.log(words), np.log(contexts / contexts.sum()))
+    log_words, log_contexts = np.log(words), context_power * np.log(words)
+    return _log_ratios(counts, log_words, log_contexts, np.log((words**context_power).sum()))
 
 
-def _log_ratios(counts: Matrix, log_words: np.ndarray, log_contexts: np.ndarray) -> Matrix:
-    """log counts - log words - log contexts where counts are above 0, and 0 elsewhere."""
+def _row_sums(counts: Matrix) -> np.ndarray:
     if isinstance(counts, np.ndarray):
-        ratios = np.log(counts, out=np.zeros(counts.shape), where=counts > 0)
-        ratios -= log_words[:, None]
-        ratios -= log_contexts
-        ratios[counts == 0] = 0.0
+        return counts.sum(axis=1, dtype=float)
+    return compiled.row_sums(counts.indptr, counts.data)
+
+
+def _log_ratios(counts: Matrix, log_words: np.ndarray, log_contexts: np.ndarray, log_total: float) -> Matrix:
+    """log(counts total / (words contexts)) where counts are above 0, and 0 elsewhere.
+
+    Words' and contexts' logarithms are added before they are taken off, so that equal ones give a result
+    that is symmetric to the bit.
+    """
+    if isinstance(counts, np.ndarray):
+        ratios = np.log(counts, out=np.zeros(counts.shape), where=counts > 0, dtype=float)
+        compiled.subtract_margins_dense(ratios, counts, log_words, log_contexts, log_total)
         return ratios
-    data = np.log(counts.data)
-    data -= np.repeat(log_words, np.diff(counts.indptr))
-    data -= log_contexts[counts.indices]
+    data = np.log(counts.data, dtype=float)
+    compiled.subtract_margins(data, counts.indptr, counts.indices, log_words, log_contexts, log_total)
     return scipy.sparse.csr_array((data, counts.indices.copy(), counts.indptr.copy()), shape=counts.shape)
 
 
@@ -499,7 +507,7 @@ def _checked_counts(counts: Matrix) -> Matrix:
     if row >= 0:
         raise ValueError(
             f"counts are not symmetric: cells ({row}, {column}) and ({column}, {row}) differ; "
-            f"add the transpose to count both directions"
+            f"add the transpose to count both directions, or take the mean of both if it is rounding"
         )
     return counts
 
@@ -514,23 +522,18 @@ def _canonical(matrix: scipy.sparse.sparray) -> scipy.sparse.csr_array:
     return csr
 
 
-def asymmetry(
-    matrix: np.ndarray | scipy.sparse.sparray, *, relative_tolerance: float = 1e-6
-) -> tuple[int, int]:
+def asymmetry(matrix: np.ndarray | scipy.sparse.sparray) -> tuple[int, int]:
     """(row, column) of an entry of a square matrix that differs from its mirror image; (-1, -1) if none.
 
-    Differences up to `relative_tolerance` times the largest entry are rounding.
+    Counts are whole numbers, or sums rounded once, so that mirror images are equal to the bit.
     """
-    if scipy.sparse.issparse(matrix):
+    if not isinstance(matrix, np.ndarray):
         csr = _canonical(matrix)
-        tolerance = relative_tolerance * float(np.abs(csr.data).max(initial=0))
-        return compiled.first_asymmetry(csr.indptr, csr.indices, csr.data, tolerance)
-    tolerance = relative_tolerance * max(float(matrix.max()), -float(matrix.min()))
+        return compiled.first_asymmetry(csr.indptr, csr.indices, csr.data)
     step = max(1, (1 << 24) // len(matrix))  # rows at a time: no second matrix in memory
     for first in range(0, len(matrix), step):
-        difference = matrix[first : first + step] - matrix[:, first : first + step].T
-        worst = int(np.argmax(np.abs(difference)))
-        row, column = divmod(worst, len(matrix))
-        if not abs(difference[row, column]) <= tolerance:
+        differs = matrix[first : first + step] != matrix[:, first : first + step].T
+        if differs.any():
+            row, column = divmod(int(np.argmax(differs)), len(matrix))
             return first + row, column
     return -1, -1

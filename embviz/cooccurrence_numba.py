@@ -140,9 +140,7 @@ def _mixed(x: int) -> int:
 
 
 @njit(nogil=True, cache=True)
-def first_asymmetry(
-    row_starts: np.ndarray, columns: np.ndarray, values: np.ndarray, tolerance: float
-) -> tuple[int, int]:
+def first_asymmetry(row_starts: np.ndarray, columns: np.ndarray, values: np.ndarray) -> tuple[int, int]:
     """(row, column) of an entry that differs from its mirror image, or (-1, -1); rows must be sorted.
 
     One pass without a transposed copy: as rows rise, the mirror images found in any row come in order.
@@ -152,9 +150,43 @@ def first_asymmetry(
         for i in range(row_starts[row], row_starts[row + 1]):
             column = columns[i]
             mirror = following[column]
-            if mirror == row_starts[column + 1] or columns[mirror] != row:
-                return row, column
-            if not abs(values[mirror] - values[i]) <= tolerance:
+            if mirror == row_starts[column + 1] or columns[mirror] != row or values[mirror] != values[i]:
                 return row, column
             following[column] += 1
     return -1, -1
+
+
+@njit(nogil=True, cache=True)
+def row_sums(row_starts: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Sum of each row of a sparse array, float64: exact for whole numbers up to 2^53."""
+    sums = np.zeros(len(row_starts) - 1)
+    for row in range(len(sums)):
+        for i in range(row_starts[row], row_starts[row + 1]):
+            sums[row] += values[i]
+    return sums
+
+
+@njit(nogil=True, cache=True)
+def subtract_margins(
+    logs: np.ndarray,
+    row_starts: np.ndarray,
+    columns: np.ndarray,
+    log_words: np.ndarray,
+    log_contexts: np.ndarray,
+    log_total: float,
+) -> None:
+    """Turn logarithms of a sparse array's counts into PMI, in place."""
+    for row in range(len(row_starts) - 1):
+        for i in range(row_starts[row], row_starts[row + 1]):
+            logs[i] += log_total - (log_words[row] + log_contexts[columns[i]])
+
+
+@njit(nogil=True, cache=True)
+def subtract_margins_dense(
+    logs: np.ndarray, counts: np.ndarray, log_words: np.ndarray, log_contexts: np.ndarray, log_total: float
+) -> None:
+    """The same for a dense array (V, V): pairs that never met stay 0."""
+    for row in range(len(counts)):
+        for column in range(len(counts)):
+            if counts[row, column] > 0:
+                logs[row, column] += log_total - (log_words[row] + log_contexts[column])

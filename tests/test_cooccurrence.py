@@ -358,7 +358,7 @@ def test_counts_too_large_for_memory_are_refused_with_their_size_and_a_way_out()
         (np.array([[1, 2], [3, 1]]), r"not symmetric: cells \(0, 1\) and \(1, 0\) differ"),
         (np.array([[10**9, 2], [1, 10**9]]), r"not symmetric: cells \(0, 1\) and \(1, 0\) differ"),
         (np.array([[1, 0], [3, 1]], np.uint8), r"not symmetric: cells \((0, 1|1, 0)\)"),
-        (np.array([[1, 0, 0], [0, 0, 0], [0, 0, 1]]), "have no pair at all.*word 1"),
+        (np.array([[1, 0, 0], [0, 0, 0], [0, 0, 1]]), "have no pair at all .ids 1"),
     ],
 )
 def test_counts_without_a_pmi_are_refused(counts, message):
