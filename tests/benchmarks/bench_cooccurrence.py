@@ -1,0 +1,143 @@
+"""Counting pairs beside a plain scipy counter and scikit-learn's, in the same run, with equal counts.
+
+By default the text is short; EMBVIZ_BENCH=full counts all of enwiki2018, the peers on a part of it: scipy's
+counter would need tens of gigabytes on the whole, and rates of either change little with length.
+"""
+
+import os
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from embviz.cooccurrence import count_pairs, pmi
+from embviz.corpora import Corpus, load_corpus
+from embviz.registry import DataMissingError
+
+FULL = os.environ.get("EMBVIZ_BENCH") == "full"
+N_JOBS = 2
+WINDOW = 5
+PEER_TOKENS = 2_000_000 if FULL else 500_000
+SKLEARN_TOKENS = 100_000  # each place becomes a document of its own there: slow
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    """enwiki2018 at full size; else text8's beginning, or the embedded corpus where that is not at hand."""
+    if FULL:
+        return load_corpus("enwiki2018")
+    try:
+        return load_corpus("text8_prefix")
+    except DataMissingError:
+        return load_corpus("embedded")
+
+
+def scipy_counts(ids: np.ndarray, vocab_size: int, window: int) -> scipy.sparse.csr_array:
+    """The straightforward counter: the text beside itself, shifted; scipy adds up what repeats."""
+    pairs = [(ids[:-k], ids[k:]) for k in range(1, window + 1)]
+    rows, columns = np.concatenate(pairs, axis=1).astype(np.int32)
+    met = (rows < vocab_size) & (columns < vocab_size)
+    shape = (vocab_size, vocab_size)
+    ones = np.ones(int(met.sum()), np.int32)
+    half = scipy.sparse.coo_array((ones, (rows[met], columns[met])), shape=shape).tocsr()
+    return half + half.T
+
+
+def sklearn_counts(ids: np.ndarray, vocab_size: int, window: int) -> scipy.sparse.csr_array:
+    """Places x words by CountVectorizer, a document for each place: what stands to its right."""
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    words = list(map(str, ids.tolist()))
+    vocabulary = {str(word): word for word in range(vocab_size)}
+    vectorizer = CountVectorizer(analyzer=lambda right: right, vocabulary=vocabulary)
+    neighbours = vectorizer.transform(words[i + 1 : i + 1 + window] for i in range(len(words)))
+    here = vectorizer.transform([word] for word in words)
+    half = scipy.sparse.csr_array(here.T @ neighbours)
+    return half + half.T
+
+
+def rate(count: Callable, ids: np.ndarray, vocab_size: int) -> tuple[float, scipy.sparse.csr_array]:
+    """Million tokens a second, and the counts."""
+    start = time.perf_counter()
+    counts = count(ids, vocab_size, WINDOW)
+    return len(ids) / (time.perf_counter() - start) / 1e6, counts
+
+
+def ours(ids: np.ndarray, vocab_size: int, window: int) -> scipy.sparse.csr_array:
+    return count_pairs(ids, vocab_size, window=window, n_jobs=N_JOBS)
+
+
+def assert_same_counts(one: scipy.sparse.csr_array, other: scipy.sparse.csr_array) -> None:
+    assert one.nnz == other.nnz
+    assert (one != other).nnz == 0
+
+
+@pytest.mark.parametrize(
+    ("min_count", "bar"),
+    [(1, "at least 5 M tokens/s on 2 cores"), (100, "at least 20 M tokens/s on 2 cores")],
+)
+def test_counting_beside_scipy(benchmark, corpus, speed_table, min_count, bar):
+    kept = corpus.restrict(min_count=min_count)
+    vocab_size = len(kept.vocabulary)
+    ours(kept.ids[:1000], vocab_size, WINDOW)  # compiled before the clock starts
+    benchmark.pedantic(ours, (kept.ids, vocab_size, WINDOW), rounds=3 if FULL else 5)
+    part = kept.ids[:PEER_TOKENS]
+    peer_rate, peer_counts = rate(scipy_counts, part, vocab_size)
+    assert_same_counts(ours(part, vocab_size, WINDOW), peer_counts)
+    words = "whole vocabulary" if min_count == 1 else f"words with count >= {min_count}"
+    speed_table(
+        job=f"co-occurrence, window {WINDOW}, {words}",
+        ours=len(kept.ids) / benchmark.stats.stats.min / 1e6,
+        peer=peer_rate,
+        unit="M tokens/s",
+        bar=bar,
+        peer_name="scipy: coo_array of shifted pairs",
+    )
+
+
+def test_counting_beside_scikit_learn(corpus, speed_table):
+    kept = corpus.head(SKLEARN_TOKENS).restrict(max_vocab=1000, rare="drop")
+    ids, vocab_size = kept.ids, len(kept.vocabulary)
+    ours(ids[:1000], vocab_size, WINDOW)
+    our_rate, counts = max((rate(ours, ids, vocab_size) for _ in range(3)), key=lambda result: result[0])
+    peer_rate, peer_counts = rate(sklearn_counts, ids, vocab_size)
+    assert_same_counts(counts, peer_counts)
+    speed_table(
+        job=f"co-occurrence, window {WINDOW}, 1,000 words, a short text",
+        ours=our_rate,
+        peer=peer_rate,
+        unit="M tokens/s",
+        bar="",
+        peer_name="scikit-learn: CountVectorizer of places",
+    )
+
+
+def numpy_pmi(counts: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
+    """The formula as written, on a COO copy."""
+    entries = counts.tocoo()
+    words = counts.sum(axis=1)
+    ratio = entries.data * float(words.sum()) / (words[entries.row].astype(float) * words[entries.col])
+    return scipy.sparse.coo_array((np.log(ratio), (entries.row, entries.col)), shape=counts.shape).tocsr()
+
+
+def test_pmi_beside_numpy(benchmark, corpus, speed_table):
+    kept = corpus.restrict(min_count=5)
+    counts = count_pairs(kept.ids, len(kept.vocabulary), window=WINDOW, n_jobs=N_JOBS)
+    met = np.flatnonzero(np.diff(counts.indptr))
+    counts = counts[met][:, met]
+    pmi(counts)  # compiled before the clock starts
+    benchmark.pedantic(pmi, (counts,), rounds=3)
+    start = time.perf_counter()
+    expected = numpy_pmi(counts)
+    peer = time.perf_counter() - start
+    assert abs(pmi(counts) - expected).max() < 1e-11  # nats; logarithms of up to 25 rounded in another order
+    speed_table(
+        job="PMI of sparse counts, every check included",
+        ours=counts.nnz / benchmark.stats.stats.min / 1e6,
+        peer=counts.nnz / peer / 1e6,
+        unit="M pairs/s",
+        bar="",
+        peer_name="numpy, the formula as written, no checks",
+    )
