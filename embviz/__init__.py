@@ -7,7 +7,8 @@ __version__ = "0.1.0"
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submodules=[
-        "corpora", "metrics", "cooccurrence", "wordvectors", "spectra", "training", "models",
-        "experiments", "ledger", "theme", "charts", "explorers",
+        "storage", "registry", "texts", "docstrings", "corpora", "bytepairs", "metrics", "cooccurrence",
+        "models", "wordvectors", "wordtests", "skipgram", "training", "spectra", "cells", "findings",
+        "studies", "experiments", "ledger", "theme", "charts", "ledger_view", "explorers",
     ],
 )  # fmt: skip

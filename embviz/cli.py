@@ -1,4 +1,4 @@
-"""The command line: ``embviz data``. One function a subcommand; what it needs is imported inside."""
+"""The command line: ``embviz data | run | ledger | lab``. One function a subcommand; imports lie inside."""
 
 from __future__ import annotations
 
@@ -42,6 +42,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--debug", action="store_true", help="show where an error came from")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_data(commands)
+    _add_run(commands)
+    _add_ledger(commands)
+    lab = commands.add_parser("lab", help="open the chapters live in JupyterLab")
+    lab.add_argument("--no-browser", action="store_true", help="only print the address")
+    lab.set_defaults(command=open_lab)
     return parser
 
 
@@ -58,6 +63,23 @@ def _add_data(commands: Any) -> None:
     verify.set_defaults(command=data_verify)
     for verb in (listing, fetch, verify):
         verb.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+
+def _add_run(commands: Any) -> None:
+    run = commands.add_parser("run", help="compute and store whatever cells of a claim are missing")
+    run.add_argument("id", metavar="ID", help='a claim such as reflections.lemma1, a paper, or "all"')
+    run.add_argument("--preset", default="quick", help="quick (seconds; default), laptop or paper")
+    run.add_argument("--jobs", type=int, help="worker processes; default as many as cores")
+    run.add_argument("--dry-run", action="store_true", help="only count the cells")
+    run.set_defaults(command=run_cells)
+
+
+def _add_ledger(commands: Any) -> None:
+    ledger = commands.add_parser("ledger", help="what the papers claim, what was measured, the verdicts")
+    ledger.add_argument("id", nargs="?", metavar="ID", help="a claim or a paper; default all")
+    ledger.add_argument("--scale", help="judge at this preset: quick, laptop or paper; default the largest")
+    ledger.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    ledger.set_defaults(command=show_ledger)
 
 
 def data_list(arguments: argparse.Namespace) -> int:
@@ -86,6 +108,69 @@ def data_verify(arguments: argparse.Namespace) -> int:
 
     table = registry.verify_data(arguments.names or None)
     return _print_states(table, arguments, failures={"wrong", "absent"} if arguments.names else {"wrong"})
+
+
+def _claim_ids(wanted: str | None) -> list[str]:
+    """Ids of the claims meant by an id, a paper's key, or "all"."""
+    from embviz import experiments, ledger
+
+    if wanted in (None, "all"):
+        return [claim.id for claim in ledger.load_claims()]
+    if wanted in experiments.PAPERS:
+        return [claim.id for claim in ledger.load_claims(wanted)]
+    return [ledger.find_claim(str(wanted)).id]
+
+
+def run_cells(arguments: argparse.Namespace) -> int:
+    """``embviz run ID --preset P``: compute what is missing, one claim after the other."""
+    from embviz import cells, experiments
+
+    failed = False
+    for claim_id in _claim_ids(arguments.id):
+        wanted = experiments.find_study(claim_id).preset_cells(arguments.preset)
+        todo = cells.missing(wanted)
+        print(f"{claim_id}: {len(todo)} of {len(wanted)} cells to compute at preset {arguments.preset}")
+        if arguments.dry_run:
+            continue
+        try:
+            cells.run(todo, n_jobs=arguments.jobs)
+        except FileNotFoundError as error:  # data that is not at hand must not stop the other claims
+            print(f"embviz: {claim_id}: {error}", file=sys.stderr)
+            failed = True
+    return int(failed)
+
+
+def show_ledger(arguments: argparse.Namespace) -> int:
+    """``embviz ledger [ID]``: claims with their verdicts, or one claim with its figures."""
+    from embviz import ledger
+
+    ids = _claim_ids(arguments.id)
+    items = [ledger.entry(ledger.find_claim(claim_id), scale=arguments.scale) for claim_id in ids]
+    if arguments.json:
+        records = [ledger.as_record(item) for item in items]
+        print(json.dumps(records, indent=2, ensure_ascii=False, allow_nan=False))
+    elif len(items) == 1:
+        (item,) = items
+        print(f"{item.claim.id}: {item.verdict}" + (f" (scale {item.scale})" if item.scale else ""))
+        print(f"  {item.claim.says}\n" + (f"  {item.reason}\n" if item.reason else ""))
+        columns = ["label", "published", "measured", "low", "high", "null", "verdict"]
+        _print_table(ledger.table(items)[columns].round(4))
+    else:
+        _print_table(ledger.summary(items))
+    return 0
+
+
+def open_lab(arguments: argparse.Namespace) -> int:
+    """``embviz lab``: start JupyterLab in the book's folder."""
+    import subprocess
+
+    from embviz import storage
+
+    book = storage.data_folder().parent / "book"
+    if not book.is_dir():
+        raise FileNotFoundError(f"no chapters at {book}: `embviz lab` works in a checkout of the project")
+    command = [sys.executable, "-m", "jupyterlab", str(book)]
+    return subprocess.run([*command, "--no-browser"] if arguments.no_browser else command).returncode
 
 
 def _print_states(table: pd.DataFrame, arguments: argparse.Namespace, *, failures: set[str]) -> int:

@@ -294,6 +294,23 @@ def table(items: Sequence[Entry] | None = None) -> pd.DataFrame:
     return pd.DataFrame([_table_row(item, row) for item in items for row in item.rows])
 
 
+def summary(items: Sequence[Entry] | None = None) -> pd.DataFrame:
+    """One row a claim: claim, verdict, scale, figures (how many of each verdict), title."""
+    rows = []
+    for item in entries() if items is None else items:
+        tally = {verdict: sum(row.verdict == verdict for row in item.rows) for verdict in VERDICTS}
+        rows.append(
+            {
+                "claim": item.claim.id,
+                "verdict": item.verdict,
+                "scale": item.scale or "",
+                "figures": ", ".join(f"{n} {verdict}" for verdict, n in tally.items() if n),
+                "title": item.claim.title,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
 def _table_row(item: Entry, row: Row) -> dict[str, Any]:
     claim, figure, finding = item.claim, row.figure, row.finding
     null_name = figure.null or (next(iter(finding.nulls), "") if finding else "")

@@ -227,21 +227,3 @@ def _figure_cells(row: Row) -> list[str]:
 def claim_box(claim_id: str) -> ClaimBox:
     """The claim box of `claim_id`, such as ``reflections.lemma1``, judged on the stored results."""
     return ClaimBox(ledger.entry(ledger.find_claim(claim_id)))
-
-
-def claims_table(items: Sequence[Entry] | None = None) -> pd.DataFrame:
-    """One row a claim: id, title, where, verdict, scale, and its figures by verdict."""
-    rows = []
-    for item in ledger.entries() if items is None else items:
-        tally = {verdict: sum(row.verdict == verdict for row in item.rows) for verdict in ledger.VERDICTS}
-        rows.append(
-            {
-                "claim": item.claim.id,
-                "says": item.claim.title,
-                "where": item.claim.where,
-                "verdict": f"{MARKS[item.verdict]} {item.verdict}",
-                "scale": item.scale or "–",
-                "figures": ", ".join(f"{n} {verdict}" for verdict, n in tally.items() if n),
-            }
-        )
-    return pd.DataFrame(rows)

@@ -30,6 +30,16 @@ class Study:
     measure: Callable[[str], Mapping[str, Finding]]
     needs: str = ""
 
+    def preset_cells(self, preset: str) -> list[Cell]:
+        """Cells of `preset`; empty where it measures nothing.
+
+        Raises
+        ------
+        ValueError
+            If there is no such preset; the message lists those there are.
+        """
+        return self.cells(_known(preset))
+
     def findings(self, preset: str) -> Mapping[str, Finding]:
         """Findings by figure name, from the stored cells of `preset`."""
         return self.measure(_known(preset))

@@ -74,3 +74,52 @@ def test_help_and_version_import_nothing_heavy():
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "data" in result.stdout
     assert result.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.fixture
+def results(monkeypatch, tmp_path):
+    """An empty folder of results."""
+    monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path / "results"))
+    return tmp_path / "results"
+
+
+def test_run_computes_what_is_missing_and_the_ledger_judges_it(results, capsys):
+    assert cli.main(["run", "reflections.pmi_random", "--jobs", "1"]) == 0
+    assert "2 of 2 cells" in capsys.readouterr().out
+    assert cli.main(["run", "reflections.pmi_random"]) == 0
+    assert "0 of 2 cells" in capsys.readouterr().out
+    assert cli.main(["ledger", "reflections.pmi_random", "--json"]) == 0
+    (record,) = json.loads(capsys.readouterr().out)
+    assert record["scale"] == "quick"
+    assert record["verdict"] in ("holds", "fails", "unclear")
+
+
+def test_the_ledger_of_a_whole_paper_is_a_table_with_a_row_a_claim(results, capsys):
+    assert cli.main(["ledger", "reflections"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["claim", "verdict", "scale", "figures", "title"]
+    assert len(lines) == 14
+    assert all("not measured" in line for line in lines[1:])
+
+
+def test_a_dry_run_computes_nothing(results, capsys):
+    assert cli.main(["run", "all", "--preset", "laptop", "--dry-run"]) == 0
+    assert not results.exists()
+
+
+def test_an_unknown_claim_preset_or_paper_is_told_with_the_choices(results, capsys):
+    assert cli.main(["run", "reflections.lemma9"]) == 1
+    assert "reflections.lemma1" in capsys.readouterr().err
+    assert cli.main(["run", "reflections.lemma1", "--preset", "huge"]) == 1
+    assert "quick, laptop, paper" in capsys.readouterr().err
+
+
+def test_data_that_is_not_at_hand_is_told_and_does_not_stop_other_claims(
+    results, capsys, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("EMBVIZ_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("EMBVIZ_DATA_DIR", raising=False)
+    assert cli.main(["run", "reflections.corpora", "--preset", "paper", "--jobs", "1"]) == 1
+    error = capsys.readouterr().err
+    assert "text8" in error
+    assert "embedded" in error
