@@ -122,7 +122,7 @@ def test_a_reflection_is_an_involution_and_a_large_random_rotation_is_not():
     reflection = rotation @ (signs[:, None] * rotation.T)
     assert metrics.involution_error(reflection) < 1e-12
     # E|R^2 - I|^2 / d is 2 - 2 E tr(R^2) / d = 2 - 2 / d for a Haar rotation
-    assert metrics.involution_error(rotation) == pytest.approx(math.sqrt(2 - 2 / 300), abs=0.015)  # 3 sd
+    assert metrics.involution_error(rotation) == pytest.approx(math.sqrt(2 - 2 / 300), abs=0.015)  # its sd is 0.003
     summary = metrics.square_summary(reflection)
     assert summary.diagonal_mean == pytest.approx(1)
     assert summary.offdiagonal_std < 1e-12
