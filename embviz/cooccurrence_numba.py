@@ -126,14 +126,14 @@ def hash_places(n_places: int, seed: int) -> np.ndarray:
     """
     bits = np.empty(n_places, np.uint64)
     golden = np.uint64(0x9E3779B97F4A7C15)
-    start = _mixed(np.uint64(seed) + golden)
+    start = mixed(np.uint64(seed) + golden)
     for place in range(n_places):
-        bits[place] = _mixed(start + np.uint64(place) * golden)
+        bits[place] = mixed(start + np.uint64(place) * golden)
     return bits
 
 
 @njit(nogil=True, cache=True)
-def _mixed(x: int) -> int:
+def mixed(x: int) -> int:
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
