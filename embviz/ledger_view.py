@@ -227,3 +227,72 @@ def _figure_cells(row: Row) -> list[str]:
 def claim_box(claim_id: str) -> ClaimBox:
     """The claim box of `claim_id`, such as ``reflections.lemma1``, judged on the stored results."""
     return ClaimBox(ledger.entry(ledger.find_claim(claim_id)))
+
+
+# --- numbers in prose -------------------------------------------------------------------------------
+
+
+class Quotation:
+    """A sentence whose numbers come from the ledger, drawn as Markdown."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_markdown_(self) -> str:
+        return self.text
+
+
+class _Quoted:
+    """A figure inside a template: ``{name}`` ours, ``{name:paper}``, ``{name:low}``, ``{name:ppmi}`` a null."""
+
+    def __init__(self, row: Row) -> None:
+        self.row = row
+
+    def __format__(self, what: str) -> str:
+        figure, finding = self.row.figure, self.row.finding
+        if what == "paper":
+            return number(figure.paper, figure.unit)
+        if what == "verdict":
+            return self.row.verdict
+        if what == "accepted":
+            return interval(*figure.accept) if figure.accept else "–"
+        if finding is None:
+            return "(not measured)"
+        if what == "interval":
+            return interval(finding.low, finding.high)
+        values = {"": finding.value, "low": finding.low, "high": finding.high, "seeds": finding.n_seeds}
+        values |= finding.nulls
+        if what not in values:
+            raise ValueError(f"figure {figure.name} has no {what!r}: choose from {', '.join(values)}, paper")
+        return number(values[what], figure.unit if what in ("", "low", "high") else "")
+
+
+def quote(claim_id: str, template: str) -> Quotation:
+    """Fill `template` with numbers of one claim from the ledger.
+
+    Parameters
+    ----------
+    claim_id : str
+        Such as ``reflections.spectrum_symmetry``.
+    template : str
+        Markdown with fields: ``{figure}`` our value, ``{figure:paper}``, ``{figure:interval}``,
+        ``{figure:low}``, ``{figure:high}``, ``{figure:seeds}``, ``{figure:accepted}``,
+        ``{figure:verdict}``, ``{figure:NULL}`` a null by its name; and ``{verdict}``, ``{scale}``,
+        ``{corpus}`` of the claim.
+
+    Raises
+    ------
+    ValueError
+        If a field names no figure of the claim.
+    """
+    item = ledger.entry(ledger.find_claim(claim_id))
+    fields: dict[str, object] = {row.figure.name: _Quoted(row) for row in item.rows}
+    used = {row.finding.corpus for row in item.rows if row.finding and row.finding.corpus}
+    fields |= {"verdict": item.verdict, "scale": item.scale or "none", "corpus": ", ".join(sorted(used))}
+    try:
+        return Quotation(template.format(**fields))
+    except KeyError as error:
+        raise ValueError(f"{claim_id} has no figure {error}: choose from {', '.join(fields)}") from error

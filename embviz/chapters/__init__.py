@@ -1,0 +1,1 @@
+"""What chapters measure live and draw: a file a chapter, above charts and explorers."""
