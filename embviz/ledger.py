@@ -294,17 +294,22 @@ def table(items: Sequence[Entry] | None = None) -> pd.DataFrame:
     return pd.DataFrame([_table_row(item, row) for item in items for row in item.rows])
 
 
+def tally(rows: Sequence[Row]) -> str:
+    """How many figures have each verdict, in words, such as "3 holds, 1 unclear"."""
+    counts = {verdict: sum(row.verdict == verdict for row in rows) for verdict in VERDICTS}
+    return ", ".join(f"{n} {verdict}" for verdict, n in counts.items() if n)
+
+
 def summary(items: Sequence[Entry] | None = None) -> pd.DataFrame:
     """One row a claim: claim, verdict, scale, figures (how many of each verdict), title."""
     rows = []
     for item in entries() if items is None else items:
-        tally = {verdict: sum(row.verdict == verdict for row in item.rows) for verdict in VERDICTS}
         rows.append(
             {
                 "claim": item.claim.id,
                 "verdict": item.verdict,
                 "scale": item.scale or "",
-                "figures": ", ".join(f"{n} {verdict}" for verdict, n in tally.items() if n),
+                "figures": tally(item.rows),
                 "title": item.claim.title,
             }
         )

@@ -13,8 +13,6 @@ from embviz import ledger, theme
 from embviz.ledger import FAILS, HOLDS, NOT_MEASURED, UNCLEAR, Entry, Row
 
 MARKS = {HOLDS: "✓", FAILS: "✗", UNCLEAR: "?", NOT_MEASURED: "–", ledger.REPORTED: "·"}
-COLOURS = {HOLDS: "#009E73", FAILS: "#D55E00", UNCLEAR: "#CC79A7", NOT_MEASURED: "#888888"}
-SHAPES = {HOLDS: "circle", FAILS: "square", UNCLEAR: "diamond", NOT_MEASURED: "cross"}
 
 
 # --- numbers as text ----------------------------------------------------------------------------------
@@ -88,12 +86,13 @@ def picture_table(table: pd.DataFrame, *, chapter_suffix: str = ".html") -> pd.D
         for low, high, n in zip(judged["low"], judged["high"], judged["n_seeds"], strict=True)
     ]
     judged["row"] = judged["label"]
-    judged["link"] = [f"{chapter}{chapter_suffix}" for chapter in judged["chapter"]]
+    pairs = zip(judged["chapter"], judged["claim"], strict=True)
+    judged["link"] = [f"{chapter}{chapter_suffix}#{claim}" for chapter, claim in pairs]
     return judged.reset_index(drop=True)
 
 
 def plot_ledger(table: pd.DataFrame, *, chapter_suffix: str = ".html") -> alt.LayerChart:
-    """Every judged figure of the ledger against its accepted range, filtered by verdict, leading to its chapter.
+    """Every judged figure of the ledger against its accepted range; a click leads to its claim's box.
 
     Parameters
     ----------
@@ -131,7 +130,7 @@ def plot_ledger(table: pd.DataFrame, *, chapter_suffix: str = ".html") -> alt.La
 
 def _accepted_band() -> alt.Chart:
     band = alt.Chart(alt.Data(values=[{"left": 0, "right": 1}]))
-    return band.mark_rect(opacity=0.15, color="#0072B2").encode(x="left:Q", x2="right:Q")
+    return band.mark_rect(opacity=0.15, color=theme.CATEGORIES[0]).encode(x="left:Q", x2="right:Q")
 
 
 def _ledger_marks(base: alt.Chart) -> list[alt.Chart]:
@@ -141,10 +140,12 @@ def _ledger_marks(base: alt.Chart) -> list[alt.Chart]:
     names = list(ledger.VERDICTS)
     colour = alt.Color(
         "verdict:N",
-        scale=alt.Scale(domain=names, range=[COLOURS[name] for name in names]),
+        scale=alt.Scale(domain=names, range=[theme.VERDICT_COLOURS[name] for name in names]),
         legend=alt.Legend(title="verdict", orient="bottom"),
     )
-    shape = alt.Shape("verdict:N", scale=alt.Scale(domain=names, range=[SHAPES[name] for name in names]))
+    shape = alt.Shape(
+        "verdict:N", scale=alt.Scale(domain=names, range=[theme.VERDICT_SHAPES[name] for name in names])
+    )
     tooltip = [
         alt.Tooltip(f"{field}:N", title=title)
         for field, title in {
@@ -185,8 +186,8 @@ class ClaimBox:
 
     def _repr_html_(self) -> str:
         item, claim = self.entry, self.entry.claim
-        colour = COLOURS[item.verdict]
-        verdict = f"<b style='color:{colour}'>{MARKS[item.verdict]} {html.escape(item.verdict)}</b>"
+        colour = theme.VERDICT_COLOURS[item.verdict]
+        verdict = _verdict_html(item.verdict)
         scale = f", at scale <i>{item.scale}</i>" if item.scale else ""
         reason = f" <span class='ev-reason'>{html.escape(item.reason)}</span>" if item.reason else ""
         return (
@@ -219,7 +220,7 @@ def _figure_cells(row: Row) -> list[str]:
     )
     accepted = interval(*figure.accept) if figure.accept else "–"
     label = f"{figure.label}{f' ({figure.unit})' if figure.unit else ''}"
-    mark = f"<span title='{html.escape(row.verdict)}'>{MARKS[row.verdict]} {html.escape(row.verdict)}</span>"
+    mark = f"{MARKS[row.verdict]}&nbsp;{html.escape(row.verdict)}"
     texts = [label, number(figure.paper), ours, span, accepted, null]
     return [*(html.escape(text) for text in texts), mark]
 
@@ -227,6 +228,47 @@ def _figure_cells(row: Row) -> list[str]:
 def claim_box(claim_id: str) -> ClaimBox:
     """The claim box of `claim_id`, such as ``reflections.lemma1``, judged on the stored results."""
     return ClaimBox(ledger.entry(ledger.find_claim(claim_id)))
+
+
+class ClaimsTable:
+    """One row a claim, each leading to its box in the book.
+
+    Parameters
+    ----------
+    items : sequence of Entry
+        From :func:`embviz.ledger.entries`.
+    """
+
+    def __init__(self, items: Sequence[Entry]) -> None:
+        self.items = items
+
+    def __repr__(self) -> str:
+        return ledger.summary(self.items).to_string(index=False)
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{name}</th>" for name in ("claim", "where", "verdict", "scale", "figures"))
+        body = "".join(f"<tr>{self._cells(item)}</tr>" for item in self.items)
+        table = f"<table class='ev-figures'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return f"<div style='overflow-x:auto'>{table}</div>"
+
+    @staticmethod
+    def _cells(item: Entry) -> str:
+        claim = item.claim
+        link = html.escape(f"{claim.chapter}.html#{claim.id}")
+        texts = [
+            f"<a href='{link}'>{html.escape(claim.title)}</a>",
+            html.escape(claim.where),
+            _verdict_html(item.verdict),
+            item.scale or "–",
+            html.escape(ledger.tally(item.rows)),
+        ]
+        return "".join(f"<td>{text}</td>" for text in texts)
+
+
+def _verdict_html(verdict: str) -> str:
+    return (
+        f"<b style='color:{theme.VERDICT_COLOURS[verdict]}'>{MARKS[verdict]}</b>&nbsp;{html.escape(verdict)}"
+    )
 
 
 # --- numbers in prose -------------------------------------------------------------------------------
@@ -246,7 +288,7 @@ class Quotation:
 
 
 class _Quoted:
-    """A figure inside a template: ``{name}`` ours, ``{name:paper}``, ``{name:low}``, ``{name:ppmi}`` a null."""
+    """A figure inside a template: ``{name}`` ours, ``{name:paper}`` theirs, ``{name:ppmi}`` a null."""
 
     def __init__(self, row: Row) -> None:
         self.row = row

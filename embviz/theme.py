@@ -25,6 +25,10 @@ CATEGORIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", INK)
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross")
 DASHES = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3), (12, 4))
 
+# Of the ledger's verdicts, always with a mark or a shape.
+VERDICT_COLOURS = {"holds": "#009E73", "fails": "#D55E00", "unclear": "#CC79A7", "not measured": "#888888"}
+VERDICT_SHAPES = {"holds": "circle", "fails": "square", "unclear": "diamond", "not measured": "cross"}
+
 HEIGHT = 260  # pixels
 # A bare notebook gives a chart no container to fill, and shows title and caption inside the drawing.
 NOTEBOOK_WIDTH = 620  # pixels
