@@ -24,6 +24,7 @@ KeepRule = Literal["word2vec", "hyperwords"]
 Matrix = TypeVar("Matrix", np.ndarray, scipy.sparse.csr_array)
 
 ENTRIES_PER_TASK = 1 << 20  # of one worker's task, at most: tens of megabytes
+TASKS_PER_BATCH = 8  # for each worker; memory is looked at after each batch
 SAMPLED_ROWS = 2048  # rows counted to estimate the result's size, when a bound on it does not fit
 
 
@@ -53,7 +54,7 @@ def count_pairs(
     Parameters
     ----------
     ids : integer array, shape (N,)
-        The text; ids from 0 to V - 1, and V for a hole: a place whose word is not counted.
+        The text; ids from 0 to V - 1. V and above is a hole: a place whose word is not counted.
     vocab_size : int
         V.
     window : int, in places
@@ -96,6 +97,11 @@ def count_pairs(
     """
     ids, starts = _checked_text(ids, vocab_size, document_starts)
     _check_window(window, len(ids))
+    per_place = (
+        8 + (28 if dynamic else 0) + (40 if subsample is not None else 0)
+    )  # bytes of what is made below
+    n_bytes = per_place * (len(ids) + len(starts) * window) + 16 * vocab_size
+    _require(n_bytes, max_memory, "laying out the text")
     if subsample is not None:
         ids, starts = subsample_places(
             ids,
@@ -108,10 +114,9 @@ def count_pairs(
         )
     units, unit = _weight_units(weighting, window, dynamic, len(ids))
     reach = dynamic_reach(len(ids), window, seed) if dynamic else None
-    limit = available_memory() if max_memory is None else max_memory
     counting = _Counting.prepare(ids, starts, vocab_size, units, reach)
-    counting.refuse_unless_it_fits(limit)
-    counts = counting.run(n_jobs, limit)
+    counting.refuse_unless_it_fits(max_memory)
+    counts = counting.run(n_jobs, available_memory() if max_memory is None else max_memory)
     if weighting != "flat" or dynamic:
         counts.data = counts.data / unit
     return counts
@@ -127,9 +132,12 @@ def _checked_text(
         raise ValueError("the text is empty: there is nothing to count")
     if ids.ndim != 1 or ids.dtype.kind not in "iu":
         raise ValueError(f"ids has shape {ids.shape} and type {ids.dtype}: give one axis of integers")
-    low, high = int(ids.min()), int(ids.max())
-    if low < 0 or high > vocab_size:
-        raise ValueError(f"ids go from {low} to {high}: they must lie in 0..{vocab_size}, which is a hole")
+    if ids.dtype.kind == "i" and ids.min() < 0:
+        raise ValueError(
+            f"ids go down to {ids.min()}: they count from 0, and a hole is {vocab_size} or above"
+        )
+    if ids.max() > vocab_size:
+        ids = np.minimum(ids, ids.dtype.type(vocab_size))
     starts = np.zeros(1, np.int64) if document_starts is None else np.asarray(document_starts, np.int64)
     if starts.ndim != 1 or starts.size == 0 or starts[0] != 0 or (np.diff(starts) <= 0).any():
         raise ValueError("document_starts must rise from 0, without repeats")
@@ -226,23 +234,25 @@ class _Counting:
         )  # fmt: skip
         return _Rows(first, sizes, columns[:n].copy(), values[:n].copy())
 
-    def refuse_unless_it_fits(self, limit: int) -> None:
-        """Raise MemoryError when the counts need more than `limit` bytes by estimate."""
+    def n_bytes(self, n_entries: int) -> int:
+        """Memory for the text and so many entries."""
+        arrays = (self.text, self.places, self.row_starts, self.reach)
+        return sum(array.nbytes for array in arrays if array is not None) + n_entries * self.entry_bytes
+
+    def refuse_unless_it_fits(self, max_memory: int | None) -> None:
+        """Raise MemoryError when the counts need more than `max_memory` bytes by estimate."""
         largest = self.largest_rows()
         n_entries = int(largest.sum())
-        if n_entries * self.entry_bytes > limit:  # the bound is loose: look at every so many rows
+        limit = available_memory() if max_memory is None else max_memory
+        if self.n_bytes(n_entries) > limit:  # the bound is loose: look at every so many rows
             by_size = np.argsort(-largest, kind="stable")[:: max(1, self.vocab_size // SAMPLED_ROWS)]
             met = sum(len(self.rows(row, row + 1).columns) for row in by_size)
             n_entries = int(n_entries * met / max(1, largest[by_size].sum()))
-        self._require(n_entries, limit)
+        self._require(n_entries, max_memory)
 
-    def _require(self, n_entries: int, limit: int) -> None:
-        require_memory(
-            n_entries * self.entry_bytes,
-            what=f"counting {n_entries / 1e6:,.1f} M pairs of {self.vocab_size:,} words",
-            instead="keep fewer words (a higher min_count) or use a smaller window",
-            max_memory=limit,
-        )
+    def _require(self, n_entries: int, max_memory: int | None) -> None:
+        what = f"counting {n_entries / 1e6:,.1f} M pairs of {self.vocab_size:,} words"
+        _require(self.n_bytes(n_entries), max_memory, what)
 
     def run(self, n_jobs: int, limit: int) -> scipy.sparse.csr_array:
         """All rows, by `n_jobs` threads; MemoryError once they outgrow `limit` bytes."""
@@ -250,15 +260,21 @@ class _Counting:
         n_tasks = 1 + int(until[-1]) // ENTRIES_PER_TASK
         edges = np.searchsorted(until, np.linspace(0, until[-1], n_tasks + 1)[1:-1])
         edges = np.unique(np.concatenate([[0], edges, [self.vocab_size]]))
-        tasks = (joblib.delayed(self.rows)(a, b) for a, b in itertools.pairwise(edges))
+        tasks = [joblib.delayed(self.rows)(a, b) for a, b in itertools.pairwise(edges)]
+        batch_size = TASKS_PER_BATCH * joblib.effective_n_jobs(n_jobs)
         parts: list[_Rows] = []
         n_entries = 0
-        for part in joblib.Parallel(n_jobs, backend="threading", return_as="generator")(tasks):
-            parts.append(part)
-            n_entries += len(part.columns)
-            if n_entries * self.entry_bytes > limit:
+        with joblib.Parallel(n_jobs, backend="threading") as parallel:
+            for first in range(0, len(tasks), batch_size):
+                parts += parallel(tasks[first : first + batch_size])
+                n_entries = sum(len(part.columns) for part in parts)
                 self._require(n_entries, limit)
         return _assembled(parts, n_entries)
+
+
+def _require(n_bytes: int, max_memory: int | None, what: str) -> None:
+    instead = "keep fewer words (a higher min_count) or use a smaller window"
+    require_memory(n_bytes, what=what, instead=instead, max_memory=max_memory)
 
 
 def _with_gaps(values: np.ndarray, starts: np.ndarray, window: int, *, fill: int) -> np.ndarray:

@@ -167,7 +167,8 @@ def test_a_word_beside_itself_adds_two():
 
 def test_holes_keep_their_places_but_are_not_counted():
     assert count_pairs(np.array([0, 2, 1]), 2, window=1).nnz == 0
-    assert count_pairs(np.array([0, 2, 1]), 2, window=2)[0, 1] == 1
+    for hole in (2, 200):
+        assert count_pairs(np.array([0, hole, 1], np.uint8), 2, window=2)[0, 1] == 1
 
 
 def test_documents_are_not_crossed():
@@ -321,7 +322,7 @@ def test_stored_zeros_and_repeated_cells_of_sparse_counts_are_read_as_their_sum(
         ({"ids": np.array([], np.uint8)}, "the text is empty"),
         ({"ids": np.array([0.0, 1.0])}, "one axis of integers"),
         ({"ids": np.array([[0, 1]])}, "one axis of integers"),
-        ({"ids": np.array([0, -1])}, "ids go from -1 to 0"),
+        ({"ids": np.array([0, -1])}, "ids go down to -1"),
         ({"vocab_size": 0}, "at least one word"),
         ({"window": 0}, "window is 0: it must reach at least 1 place"),
         ({"window": 7}, "window is 7, longer than the text of 4 places"),
@@ -344,7 +345,24 @@ def test_texts_that_cannot_be_counted_are_refused(change, message):
 def test_counts_too_large_for_memory_are_refused_with_their_size_and_a_way_out():
     ids = np.random.default_rng(0).integers(0, 1_000, 20_000)
     with pytest.raises(MemoryError, match=r"needs about \d.*GB.*higher min_count.*smaller window"):
+        count_pairs(ids, 1_000, window=10, max_memory=2_000_000)
+    with pytest.raises(MemoryError, match=r"laying out the text needs about .* GB"):
         count_pairs(ids, 1_000, window=10, max_memory=100_000)
+
+
+def test_counts_that_outgrow_a_sampled_estimate_stop_with_a_memory_error(monkeypatch):
+    monkeypatch.setattr("embviz.cooccurrence.ENTRIES_PER_TASK", 500)
+    monkeypatch.setattr("embviz.cooccurrence._Counting.refuse_unless_it_fits", lambda *_: None)
+    ids = np.random.default_rng(0).integers(0, 1_000, 20_000)
+    with pytest.raises(MemoryError, match=r"counting .* M pairs of 1,000 words needs about"):
+        count_pairs(ids, 1_000, window=10, max_memory=2_000_000, n_jobs=2)
+
+
+def test_a_limit_between_the_bound_and_the_need_is_enough():
+    ids = np.tile(np.arange(500), 40)  # every word meets 20 others, over and over
+    whole = count_pairs(ids, 500, window=10)
+    limited = count_pairs(ids, 500, window=10, max_memory=600_000)
+    np.testing.assert_array_equal(whole.toarray(), limited.toarray())
 
 
 @pytest.mark.parametrize(
