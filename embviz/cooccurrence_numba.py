@@ -43,7 +43,7 @@ def count_rows(
     columns: np.ndarray,
     values: np.ndarray,
     sizes: np.ndarray,
-) -> int:
+) -> np.uint64:
     """Count rows `first`..`last`: fill `columns`, in the order met, `values` and each row's size.
 
     `units` (window,) weighs distances 1, 2, ...; `reach` is each place's own window, like `text`. Returns
@@ -68,13 +68,13 @@ def count_rows(
 @njit(nogil=True, cache=True)
 def _add_neighbours(
     text: np.ndarray,
-    place: int,
+    place: np.uint64,
     units: np.ndarray,
     reach: np.ndarray | None,
     sums: np.ndarray,
     columns: np.ndarray,
-    n: int,
-) -> int:
+    n: np.uint64,
+) -> np.uint64:
     """Add one place's neighbours to `sums`, and to `columns` those whose sum was 0; the list's new length."""
     for k in range(len(units)):
         distance = np.uint64(k + 1)
@@ -133,7 +133,8 @@ def hash_places(n_places: int, seed: int) -> np.ndarray:
 
 
 @njit(nogil=True, cache=True)
-def mixed(x: int) -> int:
+def mixed(x: np.uint64) -> np.uint64:
+    """Bits of `x` stirred so that each decides about half of all: SplitMix64's finalizer."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
