@@ -48,22 +48,27 @@ def interval(low: float, high: float) -> str:
 def place_in_range(value: float | None, low: float, high: float) -> float | None:
     """Where a value lies against its accepted range: 0 and 1 are the borders, limits -1 and 2.
 
-    A range open on one side is measured in units of its border's own size; a range of one number in
-    hundredths of it.
+    An open side of a range lies at 1 (or 0), which values approach but never reach; a range of one
+    number is drawn as wide as a hundredth of it.
 
-    >>> place_in_range(0.5, 0.0, 1.0), place_in_range(20.0, 10.0, math.inf), place_in_range(9.0, 0.0, 1.0)
-    (0.5, 1.0, 2.0)
+    >>> place_in_range(0.5, 0.0, 1.0), place_in_range(10.0, 10.0, math.inf), place_in_range(9.0, 0.0, 1.0)
+    (0.5, 0.0, 2.0)
     """
     if value is None or math.isnan(value):
         return None
     if math.isinf(high):
-        place = (value - low) / (abs(low) or 1.0)
+        place = _beyond((value - low) / (abs(low) or 1.0))
     elif math.isinf(low):
-        place = 1 - (high - value) / (abs(high) or 1.0)
+        place = 1 - _beyond((high - value) / (abs(high) or 1.0))
     else:
         width = high - low or abs(high) / 100 or 1e-3
         place = (value - (high + low) / 2) / width + 0.5
     return min(2.0, max(-1.0, place))
+
+
+def _beyond(distance: float) -> float:
+    """0 at a border, toward 1 far inside, negative outside."""
+    return 1 - math.exp(-distance) if distance > 0 else distance
 
 
 def picture_table(table: pd.DataFrame, *, chapter_suffix: str = ".html") -> pd.DataFrame:
@@ -86,6 +91,7 @@ def picture_table(table: pd.DataFrame, *, chapter_suffix: str = ".html") -> pd.D
         for low, high, n in zip(judged["low"], judged["high"], judged["n_seeds"], strict=True)
     ]
     judged["row"] = judged["label"]
+    judged["order"] = range(len(judged))
     pairs = zip(judged["chapter"], judged["claim"], strict=True)
     judged["link"] = [f"{chapter}{chapter_suffix}#{claim}" for chapter, claim in pairs]
     return judged.reset_index(drop=True)
@@ -103,7 +109,7 @@ def plot_ledger(table: pd.DataFrame, *, chapter_suffix: str = ".html") -> alt.La
     """
     shown = picture_table(table, chapter_suffix=chapter_suffix)
     columns = [
-        "claim", "row", "where", "verdict", "scale", "corpus", "reason", "link", "null_name",
+        "claim", "row", "order", "where", "verdict", "scale", "corpus", "reason", "link", "null_name",
         "measured_place", "low_place", "high_place", "published_place", "null_place",
         "measured_text", "interval_text", "published_text", "null_text", "accepted_text", "n_seeds",
     ]  # fmt: skip
@@ -117,7 +123,13 @@ def plot_ledger(table: pd.DataFrame, *, chapter_suffix: str = ".html") -> alt.La
     )
     base = (
         alt.Chart(shown[columns])
-        .encode(y=alt.Y("row:N", sort=None, axis=alt.Axis(title=None, labelLimit=300, ticks=False)))
+        .encode(
+            y=alt.Y(
+                "row:N",
+                sort=alt.EncodingSortField("order", op="min"),
+                axis=alt.Axis(title=None, labelLimit=300, ticks=False),
+            )
+        )
         .transform_filter("verdict_shown == 'all' || datum.verdict == verdict_shown")
         .transform_filter("claim_shown == 'all' || datum.claim == claim_shown")
     )
@@ -155,6 +167,8 @@ def _ledger_marks(base: alt.Chart) -> list[alt.Chart]:
             "verdict": "verdict", "reason": "reason",
         }.items()
     ]  # fmt: skip
+    absent = base.mark_text(text="not measured", opacity=0.5, fontSize=9, align="left").encode(x=alt.value(3))
+    absent = absent.transform_filter("datum.verdict == 'not measured'")
     paper = base.mark_tick(thickness=2, size=13).encode(x="published_place:Q", color=alt.value(theme.INK))
     null = base.mark_point(shape="cross", angle=45, size=30, opacity=0.6).encode(
         x="null_place:Q", color=alt.value(theme.INK)
@@ -163,7 +177,7 @@ def _ledger_marks(base: alt.Chart) -> list[alt.Chart]:
     ours = base.mark_point(filled=True, size=75, opacity=1).encode(
         x=x, color=colour, shape=shape, href="link:N", tooltip=tooltip
     )
-    return [paper, null, span, ours]
+    return [absent, paper, null, span, ours]
 
 
 # --- a claim in a chapter ---------------------------------------------------------------------------
