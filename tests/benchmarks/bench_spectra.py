@@ -1,0 +1,110 @@
+"""Eigenvalues beside torch.linalg.eigvalsh in the same run, their memory, a density of a large spectrum."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+
+from embviz.cooccurrence import count_pairs, pmi
+from embviz.corpora import load_corpus
+from embviz.registry import DataMissingError
+from embviz.spectra import eigenvalues, semicircle, spectral_density, trace_moments
+
+FULL = os.environ.get("EMBVIZ_BENCH") == "full"
+N_DENSE = 11_815 if FULL else 2_500
+N_DENSITY = 100_000 if FULL else 20_000
+N_LARGEST = 29_145  # the paper's larger vocabulary
+
+PEAK_MEMORY = """
+import resource, sys
+import numpy as np
+from scipy import sparse
+from embviz.spectra import eigenvalues
+n = int(sys.argv[1])
+rng = np.random.default_rng(0)
+matrix = sparse.random_array((n, n), density=0.05, rng=rng, format="csr", dtype=np.float32)
+matrix = sparse.csr_array(matrix + matrix.T)
+eigenvalues(matrix[:100, :100])  # libraries loaded, threads started
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+eigenvalues(matrix)
+print(before, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def seconds(function: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def test_dense_eigenvalues_beside_torch(speed_table):
+    matrix = semicircle(N_DENSE, variance=1.0, seed=0)
+    eigenvalues(matrix[:100, :100])
+    tensor = torch.from_numpy(matrix)
+    rounds = [
+        (seconds(lambda: eigenvalues(matrix)), seconds(lambda: torch.linalg.eigvalsh(tensor)))
+        for _ in range(1 if FULL else 3)
+    ]
+    ours, peer = np.min(rounds, axis=0)
+    speed_table(
+        job=f"eigenvalues, n = {N_DENSE:,}, float32",
+        ours=ours,
+        peer=peer,
+        unit="s",
+        bar="at most 1.2 times the peer",
+        peer_name="torch.linalg.eigvalsh",
+    )
+
+
+def test_memory_of_dense_eigenvalues(speed_table):
+    n = 6_000 if FULL else 3_000
+    output = subprocess.run(
+        [sys.executable, "-c", PEAK_MEMORY, str(n)], capture_output=True, text=True, check=True
+    ).stdout
+    before, peak = (int(kilobytes) * 1024 for kilobytes in output.split())
+    per_entry = (peak - before) / n**2  # torch's own way needs 8 bytes: our dense copy and its own
+    speed_table(
+        job=f"eigenvalues, memory at n = {N_LARGEST:,}, extrapolated from n = {n:,}",
+        ours=per_entry * N_LARGEST**2 / 1e9,
+        peer=8 * N_LARGEST**2 / 1e9,
+        unit="GB",
+        bar="under 8 GB",
+        peer_name="two float32 arrays",
+    )
+
+
+@pytest.fixture(scope="module")
+def large_pmi() -> sparse.csr_array:
+    """PMI of English at window 5: the stand-in at full size, text8's beginning or docstrings otherwise."""
+    for name in ("enwiki2018",) if FULL else ("text8_prefix", "embedded"):
+        try:
+            corpus = load_corpus(name).restrict(max_vocab=N_DENSITY)
+        except DataMissingError:
+            continue
+        counts = count_pairs(
+            corpus.ids, len(corpus.vocabulary), window=5, document_starts=corpus.document_starts
+        )
+        return pmi(counts)
+    pytest.skip("EMBVIZ_BENCH=full needs enwiki2018: set EMBVIZ_DATA_DIR")
+
+
+def test_density_of_a_large_spectrum(large_pmi, speed_table):
+    start = time.perf_counter()
+    found = spectral_density(large_pmi, seed=0)
+    ours = time.perf_counter() - start
+    second = trace_moments(large_pmi, max_power=2)[2]
+    assert abs(found.moments[2] - second) < 5 * found.moments_standard_error[2]
+    speed_table(
+        job=f"spectral density with error bars, n = {large_pmi.shape[0]:,}",
+        ours=ours,
+        peer=None,
+        unit="s",
+        bar="n = 100,000 in under 180 s",
+        peer_name="none: n x n numbers would not fit",
+    )
