@@ -416,7 +416,7 @@ def pmi(counts: Matrix, *, smoothing: float = 0.0, context_power: float = 1.0) -
         n_bytes = 36 * counts.shape[0] ** 2  # dense copies and a sparse one of every cell
         instead = "smooth with 0, or keep fewer words"
         require_memory(n_bytes, what="smoothing every cell of a sparse array", instead=instead)
-        return scipy.sparse.csr_array(pmi(counts.toarray(), smoothing=smoothing, context_power=context_power))
+        return _every_cell(pmi(counts.toarray(), smoothing=smoothing, context_power=context_power))
     if smoothing:
         counts = np.add(counts, smoothing, dtype=float)
     words = _row_sums(counts)
@@ -429,6 +429,13 @@ def pmi(counts: Matrix, *, smoothing: float = 0.0, context_power: float = 1.0) -
         )
     log_words, log_contexts = np.log(words), context_power * np.log(words)
     return _log_ratios(counts, log_words, log_contexts, np.log((words**context_power).sum()))
+
+
+def _every_cell(matrix: np.ndarray) -> scipy.sparse.csr_array:
+    """A sparse array that stores zeros too: a smoothed pair of PMI 0 has met, and a shift must move it."""
+    V = len(matrix)
+    columns = np.tile(np.arange(V, dtype=np.int32), V)
+    return scipy.sparse.csr_array((matrix.ravel(), columns, np.arange(0, V * V + 1, V)), shape=(V, V))
 
 
 def _row_sums(counts: Matrix) -> np.ndarray:

@@ -151,7 +151,11 @@ def first_asymmetry(row_starts: np.ndarray, columns: np.ndarray, values: np.ndar
         for i in range(row_starts[row], row_starts[row + 1]):
             column = columns[i]
             mirror = following[column]
-            if mirror == row_starts[column + 1] or columns[mirror] != row or values[mirror] != values[i]:
+            if mirror == row_starts[column + 1] or columns[mirror] > row:
+                return row, column
+            if columns[mirror] < row:  # that row has passed, without this entry's mirror image
+                return column, columns[mirror]
+            if values[mirror] != values[i]:
                 return row, column
             following[column] += 1
     return -1, -1

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from embviz.cooccurrence import (
+    asymmetry,
     count_pairs,
     dynamic_reach,
     keep_probability,
@@ -408,3 +409,24 @@ def test_fewer_than_one_negative_sample_is_refused():
 def test_smoothing_a_sparse_array_that_would_not_fit_when_full_is_refused():
     with pytest.raises(MemoryError, match=r"needs about .* GB.*smooth with 0, or keep fewer words"):
         pmi(scipy.sparse.eye_array(300_000, format="csr"), smoothing=1.0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    half=st.lists(st.lists(st.integers(0, 2), min_size=6, max_size=6), min_size=6, max_size=6),
+    cell=st.tuples(st.integers(0, 5), st.integers(0, 5)).filter(lambda cell: cell[0] != cell[1]),
+)
+def test_the_cell_named_as_asymmetric_is_the_one_that_was_altered(half, cell):
+    counts = np.array(half) + np.array(half).T
+    counts[cell] += 1
+    for matrix in (counts, scipy.sparse.csr_array(counts)):
+        assert asymmetry(matrix) in {cell, cell[::-1]}
+
+
+def test_a_shift_moves_smoothed_pairs_whose_mutual_information_is_exactly_zero():
+    counts = np.array([[8, 0, 6, 8], [0, 2, 2, 2], [6, 2, 8, 5], [8, 2, 5, 8]])
+    options = {"n_negative": 3, "positive": False, "smoothing": 0.5}
+    assert pmi(counts, smoothing=0.5)[1, 3] == 0  # as rounded, so that a sparse array might not store it
+    assert shifted_pmi(counts, **options)[1, 3] == -math.log(3)
+    sparse = shifted_pmi(scipy.sparse.csr_array(counts), **options)
+    np.testing.assert_array_equal(sparse.toarray(), shifted_pmi(counts, **options))
