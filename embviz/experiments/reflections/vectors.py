@@ -244,7 +244,7 @@ def _model(preset: str, signature: str, seed: int) -> Cell:
             "n_negative": 20,
             "word_tests": False,
         },
-        "laptop": {"corpus": "enwiki2018", "n_epochs": 5},
+        "laptop": {"corpus": "enwiki2018", "n_epochs": 3},
         "paper": {"corpus": "enwiki2018"},
     }
     return trained_vectors.cell(TrainedVectors(signature=signature, seed=seed, **sizes[preset]))
