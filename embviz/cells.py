@@ -32,6 +32,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+import threadpoolctl
 from tqdm.auto import tqdm
 
 from embviz import __version__
@@ -251,7 +252,8 @@ def _compute_in_worker(cell: Cell, path: Path) -> Path:
     import torch
 
     torch.set_num_threads(cell.experiment.threads)
-    return compute(cell, path)  # the path is the caller's: a reused worker has an older environment
+    with threadpoolctl.threadpool_limits(cell.experiment.threads):  # more threads: other bits, and crowding
+        return compute(cell, path)  # the path is the caller's: a reused worker has an older environment
 
 
 def run(cells: Sequence[Cell], *, n_jobs: int | None = None, progress: bool = True) -> list[Path]:
