@@ -101,6 +101,7 @@ class Watch:
 
     def stop_strangers(self, context: BrowserContext, home: str) -> None:
         """Refuse and record every request that isn't for `home` (an address or ``file://``)."""
+        context.set_default_timeout(10_000)
 
         def judge(route: Route, request: Request) -> None:
             if request.url.startswith((home, "data:", "blob:")):

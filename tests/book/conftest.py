@@ -1,0 +1,72 @@
+"""The book, built once into a temporary folder, and a browser to read it with."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext
+
+from tests.book.browser import Watch, find_chromium, running_chromium, served
+
+BOOK = Path(__file__).resolve().parents[2] / "book"
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """Headless Chromium, or a skip that says what to install."""
+    if find_chromium() is None:
+        pytest.skip("NO BROWSER TEST WAS RUN: install Debian's chromium (apt-get install chromium)")
+    with running_chromium() as browser:
+        yield browser
+
+
+def build(source: Path, target: Path) -> Path:
+    """Build a book as `make book` does, warnings as errors; gives the folder of its pages."""
+    program = Path(sys.executable).with_name("jupyter-book")
+    command = [program, "build", source, "--path-output", target, "-W", "-n", "--quiet"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    pages = target / "_build" / "html"
+    lines = (done.stdout + done.stderr).splitlines()
+    complaints = [line for line in lines if "Warning" in line or "WARNING" in line or "Error" in line]
+    assert done.returncode == 0, "\n".join(complaints or lines[-20:])
+    assert (pages / "index.html").is_file(), "the build wrote no page"
+    return pages
+
+
+@pytest.fixture(scope="session")
+def vendored() -> None:
+    """The browser libraries, which `make setup` fetches."""
+    if not (BOOK / "assets" / "vendor" / "mathjax").is_dir():
+        pytest.fail("the browser libraries are missing: run `make setup` (or `python book/vendor.py`)")
+
+
+@pytest.fixture(scope="session")
+def pages(tmp_path_factory: pytest.TempPathFactory, vendored: None) -> Path:
+    """Folder of the built book."""
+    return build(BOOK, tmp_path_factory.mktemp("book"))
+
+
+@pytest.fixture(scope="session")
+def site(pages: Path) -> Iterator[str]:
+    """Address of the built book, served on this machine."""
+    with served(pages) as address:
+        yield address
+
+
+@pytest.fixture
+def watch() -> Watch:
+    """What the page under test should not have done."""
+    return Watch()
+
+
+@pytest.fixture
+def context(chromium: Browser, site: str, watch: Watch) -> Iterator[BrowserContext]:
+    """A desktop-sized browser context in which only the book may be asked for anything."""
+    context = chromium.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
+    watch.stop_strangers(context, site)
+    yield context
+    context.close()

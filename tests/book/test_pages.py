@@ -1,0 +1,245 @@
+"""Every page of the book, read as a reader would: light and dark, wide and narrow, with no network."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from playwright.sync_api import Browser, BrowserContext, Page
+
+from tests.book.browser import Watch
+from tests.book.conftest import BOOK
+
+pytestmark = pytest.mark.browser
+
+
+def page_names() -> list[str]:
+    """Every page that the table of contents names."""
+
+    def walk(entry: object) -> list[str]:
+        if isinstance(entry, list):
+            return [name for item in entry for name in walk(item)]
+        if isinstance(entry, dict):
+            own = [entry[key] for key in ("root", "file") if key in entry]
+            return own + [name for value in entry.values() for name in walk(value)]
+        return []
+
+    return walk(yaml.safe_load((BOOK / "_toc.yml").read_text()))
+
+
+EVERY_PAGE = pytest.mark.parametrize("name", page_names())
+
+
+def opened(context: BrowserContext, watch: Watch, site: str, name: str) -> Page:
+    """A page whose charts are drawn and whose formulas are set."""
+    page = context.new_page()
+    watch.follow(page)
+    page.goto(f"{site}{name}.html")
+    settle(page)
+    return page
+
+
+@pytest.fixture(scope="module")
+def desktop(chromium: Browser, site: str) -> Iterator[Callable[[str], tuple[Page, Watch]]]:
+    """Opens a page of the book once for all tests that only look at it, with all it did since."""
+    context = chromium.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
+    shown: dict[str, tuple[Page, Watch]] = {}
+
+    def show(name: str) -> tuple[Page, Watch]:
+        if name not in shown:
+            watch = Watch()
+            watch.stop_strangers(context, site)
+            shown[name] = (opened(context, watch, site, name), watch)
+        return shown[name]
+
+    yield show
+    context.close()
+
+
+def settle(page: Page) -> None:
+    page.wait_for_function(
+        "[...document.querySelectorAll('.embviz-output')].every((one) => one.dataset.ready)", timeout=20_000
+    )
+    page.evaluate("window.MathJax?.startup?.promise?.then(() => true) ?? true")
+
+
+# In the page: give each control each of its values until the drawing changes; name those that never do.
+STUCK_CONTROLS = """
+async () => {
+  const stuck = [];
+  for (const output of document.querySelectorAll(".embviz-output")) {
+    const drawing = () => output.querySelector(".embviz-chart").innerHTML;
+    const inputs = [...output.querySelectorAll(".embviz-controls input, .embviz-controls select")];
+    const names = [...new Set(inputs.map((input) => input.name))];
+    for (const name of names) {
+      const before = drawing();
+      let moved = false;
+      for (const input of inputs.filter((one) => one.name === name)) {
+        for (const value of others(input)) {
+          if (moved) break;
+          set(input, value);
+          await output.view.runAsync();
+          moved = drawing() !== before;
+        }
+      }
+      if (!moved) stuck.push(name);
+    }
+  }
+  return stuck;
+  function others(input) {
+    if (input.type === "range") return [input.min, input.max];
+    if (input.tagName === "SELECT") return [...input.options].map((_, index) => index);
+    return [true, false];
+  }
+  function set(input, value) {
+    if (input.type === "range") input.value = value;
+    else if (input.tagName === "SELECT") input.selectedIndex = value;
+    else input.checked = value;
+    input.dispatchEvent(new Event("input", {bubbles: true}));
+    input.dispatchEvent(new Event("change", {bubbles: true}));
+  }
+}
+"""
+
+# In the page: words of a chart or near it that stand out less than 3:1 from the page's ground.
+FAINT_WORDS = """
+() => {
+  const parts = (colour) => (colour.match(/[\\d.]+/g) ?? [0, 0, 0, 0]).map(Number);
+  const light = (rgb) => rgb.slice(0, 3).map((c) => c / 255)
+    .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+  const ground = (element) => {
+    for (let one = element; one; one = one.parentElement) {
+      const colour = parts(getComputedStyle(one).backgroundColor);
+      if (colour.length < 4 || colour[3] > 0.5) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const words = document.querySelectorAll(
+    ".embviz text, .embviz-title, .embviz-caption, .embviz label, .bd-content p");
+  return [...words].filter((one) => one.textContent.trim()).map((one) => {
+    const style = getComputedStyle(one);
+    const [a, b] = [light(parts(one.tagName === "text" ? style.fill : style.color)), light(ground(one))];
+    return [(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), one.textContent.slice(0, 40)];
+  }).filter(([contrast]) => contrast < 3);
+}
+"""
+
+
+@EVERY_PAGE
+def test_a_page_opens_without_errors_and_asks_no_other_host(desktop, name):
+    _, watch = desktop(name)
+    assert watch.errors == []
+    assert watch.strangers == []
+
+
+@EVERY_PAGE
+def test_every_control_moves_its_chart(desktop, name):
+    page, watch = desktop(name)
+    assert page.evaluate(STUCK_CONTROLS) == []
+    assert watch.errors == []
+
+
+@EVERY_PAGE
+def test_every_formula_is_set(desktop, name):
+    page, _ = desktop(name)
+    written = page.locator(".bd-content :is(span.math, div.math)").count()
+    assert page.locator(".bd-content mjx-container").count() >= written
+    assert page.locator("[data-mjx-error], mjx-merror").count() == 0
+
+
+@EVERY_PAGE
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_words_stand_out_from_the_page(desktop, name, scheme):
+    page, _ = desktop(name)
+    page.emulate_media(color_scheme=scheme)
+    page.wait_for_function(f"document.documentElement.dataset.theme === '{scheme}'")
+    assert page.evaluate(FAINT_WORDS) == []
+
+
+@EVERY_PAGE
+def test_nothing_is_cut_on_a_phone(chromium, watch, site, name):
+    context = chromium.new_context(viewport={"width": 390, "height": 800}, is_mobile=True, has_touch=True)
+    watch.stop_strangers(context, site)
+    page = opened(context, watch, site, name)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    cut = "(all) => all.filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.innerText)"
+    assert page.locator(".embviz-chart:has(> svg), .embviz-controls").evaluate_all(cut) == []
+    context.close()
+
+
+@EVERY_PAGE
+def test_a_page_names_no_script_or_style_of_another_host(pages: Path, name):
+    html = (pages / f"{name}.html").read_text(encoding="utf-8")
+    linked = re.findall(r"<(?:script|link|img|iframe)\b[^>]*?\b(?:src|href)=\"([^\"]+)\"", html)
+    assert [address for address in linked if re.match(r"(https?:)?//", address)] == []
+    assert "require.js" not in html
+    assert "jupyter-widgets" not in html
+
+
+def test_the_book_opens_from_the_file_system(chromium: Browser, watch: Watch, pages: Path):
+    context = chromium.new_context()
+    watch.stop_strangers(context, "file://")
+    page = opened(context, watch, f"{pages.as_uri()}/", "how_to_read")
+    assert page.evaluate(STUCK_CONTROLS) == []
+    assert watch.errors == []
+    assert watch.strangers == []
+    context.close()
+
+
+def test_the_book_can_be_searched(context, watch, site):
+    page = context.new_page()
+    watch.follow(page)
+    page.goto(f"{site}search.html?q=keyboard")
+    page.wait_for_selector("#search-results li a", timeout=10_000)
+    assert "How to read this book" in page.locator("#search-results li").all_inner_texts()[0]
+    assert watch.errors == []
+    assert watch.strangers == []
+
+
+def test_a_citation_leads_to_its_reference(context, watch, site):
+    page = opened(context, watch, site, "how_to_read")
+    page.locator("a[href*='bibliography.html#']").first.click()
+    page.wait_for_url("**/bibliography.html#*")
+    target = page.url.rsplit("#", 1)[1]
+    assert "Assylbekov" in page.locator(f"[id='{target}']").inner_text()
+
+
+def test_the_theme_switch_recolours_a_chart_and_keeps_its_slider(context, watch, site):
+    page = opened(context, watch, site, "how_to_read")
+    slider = page.locator(".embviz input[type=range]").first
+    slider.fill("0.2")
+    colour = "() => getComputedStyle(document.querySelector('.embviz svg text')).fill"
+    light = page.evaluate(colour)
+    page.evaluate("document.documentElement.dataset.theme = 'dark'")
+    assert page.evaluate(colour) != light
+    assert slider.input_value() == "0.2"
+
+
+def test_a_chart_follows_its_box_when_the_window_widens(context, watch, site):
+    page = opened(context, watch, site, "how_to_read")
+    for width in (800, 1280):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.wait_for_function(
+            "(() => { const chart = document.querySelector('.embviz-chart'); return Math.abs("
+            "chart.querySelector('svg').getBoundingClientRect().width - chart.clientWidth) < 2; })()",
+            timeout=5_000,
+        )
+
+
+def test_the_keyboard_alone_reaches_and_moves_a_slider(context, watch, site):
+    page = opened(context, watch, site, "how_to_read")
+    page.locator(".embviz input[type=radio]:checked").first.focus()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.type") == "range"
+    before = page.evaluate("document.activeElement.value")
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.value") != before
+    address = page.url
+    page.keyboard.press("Enter")  # a form without care for it would reload the page here
+    page.wait_for_timeout(200)
+    assert page.url == address
+    assert page.evaluate("document.activeElement.type") == "range"
