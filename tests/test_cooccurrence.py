@@ -411,9 +411,9 @@ def test_smoothing_a_sparse_array_that_would_not_fit_when_full_is_refused():
         pmi(scipy.sparse.eye_array(300_000, format="csr"), smoothing=1.0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
-    half=st.lists(st.lists(st.integers(0, 2), min_size=6, max_size=6), min_size=6, max_size=6),
+    half=st.lists(st.lists(st.sampled_from([0, 0, 0, 1, 2]), min_size=6, max_size=6), min_size=6, max_size=6),
     cell=st.tuples(st.integers(0, 5), st.integers(0, 5)).filter(lambda cell: cell[0] != cell[1]),
 )
 def test_the_cell_named_as_asymmetric_is_the_one_that_was_altered(half, cell):
