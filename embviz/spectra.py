@@ -403,8 +403,7 @@ def _lanczos_quadrature(matrix: Matrix, probes: np.ndarray, n_steps: int) -> lis
         product = np.ascontiguousarray((matrix @ np.ascontiguousarray(basis[:, step].T)).T)  # (P, V)
         for p in range(P):
             scale = np.linalg.norm(product[p])
-            overlaps = _orthogonalize(product[p], basis[p, : step + 1])
-            diagonal[p, step] = overlaps[-1]
+            diagonal[p, step] = _orthogonalize(product[p], basis[p, : step + 1])
             norm = np.linalg.norm(product[p])
             if norm > tolerance * scale and step + 1 < n_steps:
                 beside[p, step] = norm
@@ -413,14 +412,18 @@ def _lanczos_quadrature(matrix: Matrix, probes: np.ndarray, n_steps: int) -> lis
     return [_gauss_rule(diagonal[p], beside[p, :-1], n) for p in range(P)]
 
 
-def _orthogonalize(vector: np.ndarray, basis: np.ndarray) -> np.ndarray:
-    """Take the rows of `basis` out of `vector`, in place; returns the overlaps."""
-    total = np.zeros(len(basis), dtype=vector.dtype)
-    for _ in range(2):  # once leaves rounding errors as large as the cancellation; twice is enough
-        overlaps = basis @ vector
-        vector -= overlaps @ basis
-        total += overlaps
-    return total
+def _orthogonalize(vector: np.ndarray, basis: np.ndarray) -> float:
+    """Take the rows of `basis` out of `vector`, in place; returns its overlap with the last of them.
+
+    The last two are taken out first: but for rounding they are all that there is to take, and what is left
+    is then small enough for one pass over the whole basis to remove the rounding too.
+    """
+    recent = basis[-2:]
+    overlaps = recent @ vector
+    vector -= overlaps @ recent
+    rest = basis @ vector
+    vector -= rest @ basis
+    return float(overlaps[-1] + rest[-1])
 
 
 def _gauss_rule(diagonal: np.ndarray, beside: np.ndarray, n: int) -> Quadrature:

@@ -216,6 +216,14 @@ def test_the_full_number_of_steps_finds_the_eigenvalues_themselves():
     assert rule.exact
 
 
+def test_eigenvalues_found_early_are_not_found_twice():
+    # without full orthogonality an outlying eigenvalue comes back as a ghost after a few dozen steps
+    matrix = np.diag(np.concatenate([np.linspace(-1, 1, 299), [50.0]]))
+    (rule,) = spectra._lanczos_quadrature(matrix, np.full((1, 300), 300**-0.5), 120)
+    assert (rule.nodes > 2).sum() == 1
+    assert rule.weights[rule.nodes > 2] == pytest.approx(1 / 300, rel=1e-9)
+
+
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
 def test_the_density_agrees_with_dense_eigenvalues_within_its_error_bars(kind):
     matrix = made_matrix(500, density=0.1)
