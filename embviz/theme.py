@@ -70,7 +70,7 @@ LABELS: dict[str, Label] = {
     "layout_x": Label("layout, first axis"),
     "layout_y": Label("layout, second axis"),
     "logit": Label("logit", "|h| |e|"),
-    "loss": Label("loss", "nats a word"),
+    "loss_difference": Label("loss minus WT's", "thousandths of a nat a word"),
     "measured": Label("measured"),
     "met": Label("share of word pairs that met"),
     "minus_signs": Label("number of minus signs"),
