@@ -1,0 +1,156 @@
+"""The house: imports point one way, the ground floors stay light, the doors agree with each other."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "embviz"
+
+# Top to bottom as in the README's map: a file imports only from lines above its own, or from its own line.
+FLOORS = [
+    "storage memory",
+    "registry texts docstrings",
+    "corpora bytepairs",
+    "metrics findings",
+    "cooccurrence_numba cooccurrence",
+    "spectra_numba spectra",
+    "models",
+    "wordvectors wordtests",
+    "skipgram_numba skipgram_torch skipgram",
+    "training",
+    "cells studies",
+    "experiments",
+    "ledger",
+    "theme",
+    "charts",
+    "ledger_view explorers",
+    "chapters",
+    "cli",
+]
+FLOOR_OF = {name: floor for floor, names in enumerate(FLOORS) for name in names.split()}
+LIGHT = FLOOR_OF["ledger"]
+VIEW_LIBRARIES = {"altair", "ipywidgets", "anywidget", "pymde", "hdbscan", "vl_convert"}
+
+
+def module_of(path):
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports(path):
+    """Modules that a file imports, wherever in it: embviz's by their first name, others by their root."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module == "embviz":
+            names = [f"embviz.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module]
+        else:
+            continue
+        yield from names
+
+
+FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
+
+
+def test_every_file_has_a_floor():
+    assert {module_of(path) for path in FILES} == set(FLOOR_OF)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_point_up_the_map_only(path):
+    own = FLOOR_OF[module_of(path)]
+    for name in imports(path):
+        parts = name.split(".")
+        if parts[0] == "embviz" and len(parts) > 1 and parts[1] in FLOOR_OF:
+            assert FLOOR_OF[parts[1]] <= own, f"{path.name} imports {name}, which lies below it"
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in FILES if FLOOR_OF[module_of(p)] <= LIGHT], ids=lambda p: str(p.relative_to(PACKAGE))
+)
+def test_nothing_up_to_the_ledger_needs_charts_or_widgets(path):
+    assert not {name.split(".")[0] for name in imports(path)} & VIEW_LIBRARIES
+
+
+def test_the_ledger_works_without_charts_or_widgets_installed():
+    code = (
+        "import sys\n"
+        f"for name in {sorted(VIEW_LIBRARIES)!r}: sys.modules[name] = None\n"
+        "from embviz import ledger\n"
+        "ledger.entries()\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_readme_maps_every_file():
+    readme = (ROOT / "README.md").read_text()
+    mapped = set(re.findall(r"`([a-z_]+)(?:\.py|/)`", readme))
+    assert {name for name in FLOOR_OF if not name.endswith(("_numba", "_torch"))} <= mapped
+
+
+def test_importing_embviz_loads_nothing_heavy():
+    code = "import sys, embviz; print(*sorted({'torch', 'numpy', 'pandas', 'altair'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+
+
+def test_every_lazy_name_can_be_imported():
+    import embviz
+
+    for name in embviz.__all__:
+        assert getattr(embviz, name) is not None
+
+
+def test_the_conda_file_installs_pyproject_and_names_nothing_else():
+    lines = [line.strip(" -") for line in (ROOT / "environment.yml").read_text().splitlines()]
+    after = lines[lines.index("dependencies:") + 1 :]
+    assert [re.split("[=<>]", line)[0] for line in after[:3]] == ["python", "pip", "pip:"]
+    assert after[3:] == ["constraint constraints.txt", "editable .[all]"]
+
+
+def test_every_dependency_is_pinned_by_the_constraints():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = [name for group in project["optional-dependencies"].values() for name in group]
+    wanted = {
+        re.split(r"[\[=<>]", name)[0].lower().replace("_", "-") for name in project["dependencies"] + extras
+    }
+    pinned = {
+        line.split("==")[0].lower().replace("_", "-")
+        for line in (ROOT / "constraints.txt").read_text().splitlines()
+        if "==" in line
+    }
+    assert wanted - {"embviz"} <= pinned
+
+
+def test_no_function_body_is_longer_than_fifty_lines():
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                body = node.body[1:] if ast.get_docstring(node) else node.body
+                if body:
+                    assert body[-1].end_lineno - body[0].lineno < 50, f"{path}: {node.name}"
+
+
+def test_chapters_define_no_functions_and_keep_cells_short():
+    import json
+
+    for path in (ROOT / "book").rglob("*.ipynb"):
+        if "_build" in path.parts or ".ipynb_checkpoints" in path.parts:
+            continue
+        for cell in json.loads(path.read_text())["cells"]:
+            source = "".join(cell["source"])
+            if cell["cell_type"] == "code":
+                assert not re.search(r"^\s*(def|class) ", source, re.MULTILINE), path
+                assert len(source.splitlines()) <= 20, f"{path}: {source[:80]}"
+
+
+def test_stored_results_stay_small():
+    total = sum(path.stat().st_size for path in (ROOT / "data" / "results").rglob("*") if path.is_file())
+    assert total < 40e6
