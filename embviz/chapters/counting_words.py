@@ -11,11 +11,11 @@ import pandas as pd
 import scipy.sparse
 from numpy.typing import ArrayLike
 
-from embviz import charts, corpora, cooccurrence, spectra, theme
+from embviz import charts, cooccurrence, corpora, spectra, theme
 
 AS_WRITTEN, SHUFFLED = "as written", "shuffled"
 LAWS = {"α = 0 (Zipf)": 0.0, "α = 0.25": 0.25, "α = 1 (all equal)": 1.0}
-PARTNERS_FROM = 200  # tokens: least count of the words whose partners are shown
+PARTNERS_FROM = 300  # tokens: least count of the words whose partners are shown
 MEASURES = ("PMI", "contexts to the power 0.75", "1 added to every count", "counts alone")
 
 
@@ -240,7 +240,7 @@ def strongest_partners(
     Parameters
     ----------
     word : str
-        At least 200 times in the corpus.
+        At least 300 times in the corpus.
     window : int, in places to each side
     measure : one of MEASURES
     shuffled : bool
@@ -278,7 +278,11 @@ def plot_partners(data: charts.Data) -> alt.Chart:
         .encode(
             x=alt.X("strength:Q", axis=theme.axis("strength")),
             y=alt.Y("partner:N", sort="-x", axis=alt.Axis(title=None, labelLimit=140)),
-            tooltip=["partner:N", alt.Tooltip("strength:Q", format=".3~g"), alt.Tooltip("met:Q", title="times met")],
+            tooltip=[
+                "partner:N",
+                alt.Tooltip("strength:Q", format=".3~g"),
+                alt.Tooltip("met:Q", title="times met"),
+            ],
         )
         .properties(width="container", height=alt.Step(22))
     )

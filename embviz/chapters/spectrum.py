@@ -7,11 +7,14 @@ from collections.abc import Sequence
 import altair as alt
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from embviz import charts, cooccurrence, metrics, spectra, theme
 from embviz.cells import load
 from embviz.chapters.counting_words import embedded_counts
-from embviz.experiments.reflections.spectrum import spectrum_cells
+from embviz.experiments import find_study
+from embviz.experiments.reflections.spectrum import spectrum_cells, spectrum_statistics
+from embviz.studies import PRESETS
 
 # The matrices of the stored study, as the chapter calls them.
 MATRICES = {
@@ -62,12 +65,17 @@ def spectrum_bins(eigenvalues: pd.DataFrame, *, n_bins: int = 80, inside: float 
 
 
 def _bins_within(values: np.ndarray, limit: float, n_bins: int) -> pd.DataFrame:
-    """Mirrored histogram over -limit..limit, shares of all values."""
+    """Mirrored histogram over -limit..limit (above 0), shares of all values.
+
+    Half of the exact zeros count on each side, since a zero is its own mirror image.
+    """
     kept = values[np.abs(values) <= limit]
-    padded = np.append(kept, limit)  # so that the bins end at the limit, wherever the values do
-    table = charts.mirrored_bins(padded, n_bins=n_bins)
-    count = table["count"].to_numpy().copy()
+    table = charts.mirrored_bins(np.append(kept, limit), n_bins=n_bins)  # the limit sets the edges
+    count = table["count"].to_numpy(dtype=float)
     count[-1] -= 1
+    half_of_zeros = (kept == 0).sum() / 2
+    count[n_bins // 2] -= half_of_zeros
+    count[n_bins // 2 - 1] += half_of_zeros
     share = count / values.size
     return table.assign(count=count, share=share, mirrored=share[::-1])
 
@@ -104,11 +112,15 @@ def ridge_table(
     for row, matrix in enumerate(matrices):
         values = eigenvalues.loc[eigenvalues["matrix"] == matrix, "eigenvalue"].to_numpy(dtype=float)
         if values.size == 0:
-            raise ValueError(f"no eigenvalues of {matrix!r}: there are {sorted(eigenvalues['matrix'].unique())}")
+            raise ValueError(
+                f"no eigenvalues of {matrix!r}: there are {sorted(eigenvalues['matrix'].unique())}"
+            )
         bins = _bins_within(values / np.sqrt(np.mean(values**2)), limit, n_bins)
         top = bins["share"].max()
         part = {"name": MATRICES[matrix], "row": row, "left": bins["left"], "right": bins["right"]}
-        parts.append(pd.DataFrame({**part, "height": bins["share"] / top, "mirrored": bins["mirrored"] / top}))
+        parts.append(
+            pd.DataFrame({**part, "height": bins["share"] / top, "mirrored": bins["mirrored"] / top})
+        )
     return pd.concat(parts, ignore_index=True).round(4)
 
 
@@ -173,18 +185,60 @@ def _outline(chart: alt.Chart, x: str, y: str, name: str) -> alt.Chart:
     )
 
 
-def named_statistics(table: pd.DataFrame) -> pd.DataFrame:
-    """The table of :func:`embviz.experiments.reflections.spectrum.spectrum_statistics` for a reader's eye."""
+def mean_bound(values: ArrayLike) -> float:
+    """Least mirror distance that the mean alone allows: 2 |mean| / s.d.
+
+    A sample and its mirror image have means that lie 2 |mean| apart, and mass can't be moved by less.
+    """
+    values = np.asarray(values, dtype=float)
+    return float(2 * abs(values.mean()) / values.std())
+
+
+def named_statistics(preset: str) -> pd.DataFrame:
+    """Symmetry and shape of every stored spectrum of a preset, indexed by window, for a reader's eye."""
+    table = spectrum_statistics(preset)
+    spectra_of = stored_spectra(preset).groupby(["window", "matrix"])["eigenvalue"]
+    bounds = [
+        mean_bound(spectra_of.get_group(key)) for key in zip(table["window"], table["matrix"], strict=True)
+    ]
+    table = table.assign(mean_bound=bounds, matrix=table["matrix"].map(MATRICES))
     words = {
         "matrix": "matrix",
         "positive_share": "share positive",
-        "mirror_distance": "mirror distance (s.d.)",
+        "mirror_distance": "mirror distance",
+        "mean_bound": "2 |mean| / s.d.",
         "skewness": "skewness",
         "kurtosis": "kurtosis",
         "ks_semicircle": "distance to semicircle",
     }
-    named = table.assign(matrix=table["matrix"].map(MATRICES))
-    return named.set_index("window")[list(words)].rename(columns=words).round(3)
+    return table.set_index("window")[list(words)].rename(columns=words).round(3)
+
+
+def stored_readings() -> pd.DataFrame:
+    """PMI beside positive PMI and the shuffled tokens at every preset that is stored: corpora, windows.
+
+    Returns
+    -------
+    DataFrame
+        Indexed by corpus, words and window: the share of positive eigenvalues and the skewness of PMI,
+        and the mirror distance (in standard deviations) of PMI, positive PMI and PMI of shuffled tokens.
+    """
+    study = find_study("reflections.spectrum_symmetry")
+    tables = [spectrum_statistics(preset) for preset in PRESETS if study.complete(preset)]
+    if not tables:
+        raise ValueError(
+            "no spectrum is stored: run `embviz run reflections.spectrum_symmetry --preset quick`"
+        )
+    table = pd.concat(tables).rename(columns={"n": "words"})
+    wide = table.pivot(index=["corpus", "words", "window"], columns="matrix")
+    columns = {
+        "share positive": wide["positive_share", "pmi"],
+        "skewness": wide["skewness", "pmi"],
+        "mirror distance": wide["mirror_distance", "pmi"],
+        "of positive PMI": wide["mirror_distance", "ppmi"],
+        "of shuffled tokens": wide["mirror_distance", "shuffled"],
+    }
+    return pd.DataFrame(columns).sort_index(level="words").round(3)
 
 
 # --- the explorer -----------------------------------------------------------------------------------
@@ -212,25 +266,30 @@ def measured_spectrum(
     Returns
     -------
     DataFrame
-        `left` and `right` (nats), `share`, `mirrored`, one row a bin, and `note`, four short lines about
-        the whole spectrum in the first row, empty in the others.
+        `left` and `right` (nats), `share`, `mirrored`, one row a bin, and `note`, short lines about the
+        whole spectrum in the first row, empty in the others.
     """
     counts = embedded_counts(window, threshold, shuffled).toarray()
     matrix = cooccurrence.shifted_pmi(
         counts, n_negative=n_negative, positive=clipped, smoothing=smoothing
     )  # (V, V)
-    values = spectra.eigenvalues(matrix, dtype="float64")  # so that no bin's count depends on the processor
-    limit = float(f"{np.quantile(np.abs(values), 0.97):.1e}")  # two digits: the same on every machine
+    # rounded, since what is 0 comes out as 1e-15 or -1e-15, by machine; float64, so no bin hangs on it
+    values = spectra.eigenvalues(matrix, dtype="float64").round(9)
+    limit = float(f"{np.quantile(np.abs(values), 0.97):.1e}") or 1.0  # two digits: the same everywhere
     bins = _bins_within(values, limit, 40)[["left", "right", "share", "mirrored"]]
-    note = "\n".join(
-        [
-            f"{len(values)} words",
-            f"{metrics.positive_share(values):.0%} positive",
-            f"mirror distance {metrics.mirror_distance(values):.2f}",
-            f"{int((np.abs(values) > limit).sum())} farther out",
-        ]
-    )
-    return bins.assign(note=[note, *[""] * (len(bins) - 1)])
+    return bins.assign(note=[_note(values, limit), *[""] * (len(bins) - 1)])
+
+
+def _note(values: np.ndarray, limit: float) -> str:
+    if not values.any():
+        return f"{len(values)} words\nnothing is left:\nall entries are 0"
+    lines = [
+        f"{len(values)} words",
+        f"{metrics.positive_share(values):.0%} positive",
+        f"mirror distance {metrics.mirror_distance(values):.2f}",
+        f"{int((np.abs(values) > limit).sum())} farther out",
+    ]
+    return "\n".join(lines)
 
 
 def plot_measured_spectrum(data: charts.Data) -> alt.LayerChart:
