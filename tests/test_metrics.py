@@ -75,12 +75,14 @@ def test_procrustes_disparity_agrees_with_scipy():
     assert metrics.procrustes_disparity(x, y) == pytest.approx(procrustes(x, y)[2])
 
 
+@settings(deadline=None)
 @given(SPREAD)
 def test_mirror_distance_is_the_wasserstein_distance_to_the_mirror_image(values):
     slow = stats.wasserstein_distance(values, -values) / values.std()
     assert metrics.mirror_distance(values) == pytest.approx(slow, abs=1e-9)
 
 
+@settings(deadline=None)
 @given(SPREAD)
 def test_skewness_and_kurtosis_are_standardized_central_moments(values):
     standard = (values - values.mean()) / values.std()
@@ -88,6 +90,7 @@ def test_skewness_and_kurtosis_are_standardized_central_moments(values):
     assert metrics.kurtosis(values) == pytest.approx((standard**4).mean(), rel=1e-6)
 
 
+@settings(deadline=None)
 @given(SPREAD)
 def test_semicircle_distance_is_the_kolmogorov_smirnov_statistic(values):
     law = stats.semicircular(scale=2 * np.sqrt((values**2).mean()))
@@ -122,7 +125,9 @@ def test_a_reflection_is_an_involution_and_a_large_random_rotation_is_not():
     reflection = rotation @ (signs[:, None] * rotation.T)
     assert metrics.involution_error(reflection) < 1e-12
     # E|R^2 - I|^2 / d is 2 - 2 E tr(R^2) / d = 2 - 2 / d for a Haar rotation
-    assert metrics.involution_error(rotation) == pytest.approx(math.sqrt(2 - 2 / 300), abs=0.015)  # its sd is 0.003
+    assert metrics.involution_error(rotation) == pytest.approx(
+        math.sqrt(2 - 2 / 300), abs=0.015
+    )  # its sd is 0.003
     summary = metrics.square_summary(reflection)
     assert summary.diagonal_mean == pytest.approx(1)
     assert summary.offdiagonal_std < 1e-12
@@ -180,6 +185,7 @@ def test_bootstrap_intervals_cover_the_mean_about_as_often_as_they_say():
 # --- symmetries -------------------------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(SAMPLES.filter(lambda values: np.abs(values).max() > 0.1))
 def test_a_symmetric_sample_has_no_distance_to_its_mirror_and_no_skewness(values):
     symmetric = np.concatenate([values, -values])
@@ -187,6 +193,7 @@ def test_a_symmetric_sample_has_no_distance_to_its_mirror_and_no_skewness(values
     assert metrics.skewness(symmetric) == pytest.approx(0, abs=1e-6)
 
 
+@settings(deadline=None)
 @given(SPREAD, SCALES)
 def test_statistics_of_shape_do_not_change_with_the_unit(values, scale):
     for statistic in (
@@ -199,6 +206,7 @@ def test_statistics_of_shape_do_not_change_with_the_unit(values, scale):
     assert metrics.positive_share(values * scale) == metrics.positive_share(values)
 
 
+@settings(deadline=None)
 @given(SPREAD)
 def test_the_mirror_image_turns_skewness_and_keeps_the_rest(values):
     assert metrics.skewness(-values) == pytest.approx(-metrics.skewness(values), abs=1e-9)
@@ -208,7 +216,7 @@ def test_the_mirror_image_turns_skewness_and_keeps_the_rest(values):
     assert metrics.positive_share(values) + metrics.positive_share(-values) + zeros == pytest.approx(1)
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 1000), SCALES)
 def test_rotations_and_scales_keep_angles_concordance_and_procrustes(seed, scale):
     x, rotation = made_rows(seed=seed), made_rotation(6, seed)

@@ -79,7 +79,7 @@ def test_counts_and_matrices_of_zeros_have_eigenvalues_too():
     np.testing.assert_array_equal(eigenvalues(sparse.csr_array((4, 4))), np.zeros(4))
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 1000), st.integers(2, 40))
 def test_renaming_words_keeps_the_spectrum_and_negation_mirrors_it(seed, n):
     matrix = made_matrix(n, seed)
