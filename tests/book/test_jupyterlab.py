@@ -1,0 +1,100 @@
+"""The live face: a chapter run in JupyterLab, its controls moved, its mistakes told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import nbformat
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.book.browser import Watch, measure_latency
+from tests.book.conftest import BOOK
+from tests.book.jupyterlab import open_notebook, run_all, running_lab
+
+pytestmark = pytest.mark.browser
+
+MISTAKEN = """
+import altair as alt
+import pandas as pd
+from embviz.explorers import Explorer, Range
+
+def measure(n):
+    if n > 2:
+        raise MemoryError("n = 3 needs 9 TB: <b>choose</b> fewer")
+    return pd.DataFrame({"x": [n]})
+
+Explorer(
+    measure, {"n": Range(0, 3, 1, "n", initial=1)},
+    lambda data: alt.Chart(data).mark_point().encode(x=alt.X("x:Q").scale(domain=[0, 4])),
+    title="It refuses", caption="Made.",
+    grid=pd.DataFrame({"n": [0, 1, 2, 3], "x": [0, 1, 2, 3]}),
+)
+"""
+
+
+@pytest.fixture(scope="module")
+def watch() -> Watch:
+    return Watch()
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory, chromium: Browser, watch: Watch) -> Iterator[Page]:
+    """A chapter in JupyterLab, not yet run, with a cell at its end whose measurement fails."""
+    folder, state = tmp_path_factory.mktemp("chapters"), tmp_path_factory.mktemp("state")
+    chapter = nbformat.read(BOOK / "how_to_read.ipynb", as_version=4)
+    chapter.cells.append(nbformat.v4.new_code_cell(MISTAKEN))
+    nbformat.write(chapter, folder / "chapter.ipynb")
+    with running_lab(folder, state) as address:
+        context = chromium.new_context(viewport={"width": 1280, "height": 900})
+        watch.stop_strangers(context, address)
+        page = context.new_page()
+        page.set_default_timeout(90_000)  # a kernel imports for a while on a busy machine
+        open_notebook(page, address, "chapter.ipynb")
+        yield page
+        context.close()
+
+
+def drawing(page: Page, title: str) -> str:
+    return page.locator(f".embviz[aria-label*='{title}'] .embviz-chart").inner_html()
+
+
+def wait_for_row(page: Page, title: str, condition: str) -> None:
+    """Wait until the first drawn row of an explorer meets a condition in JavaScript."""
+    find = f"document.querySelector(`.embviz[aria-label*='{title}']`)"
+    page.wait_for_function(f"((row) => {condition})({find}.parentElement.view.data('measured')[0])")
+
+
+def test_a_chapter_shows_its_twin_before_any_cell_is_run(page):
+    page.locator(".jp-RenderedVegaCommon5 input[type=range]").first.wait_for()
+    assert page.locator(".embviz").count() == 0
+
+
+def test_a_moved_control_is_measured_by_the_kernel(page, watch):
+    run_all(page)
+    page.locator(".embviz[aria-label*='mirror image']").wait_for()
+    before = drawing(page, "mirror image")
+    slider = ".embviz[aria-label*='mirror image'] input[type=range]"
+    assert len(measure_latency(page, slider, n_moves=2)) == 2
+    page.locator(".embviz[aria-label*='mirror image'] input[type=radio]").first.check()
+    wait_for_row(page, "mirror image", "row.dimension === 25")
+    assert drawing(page, "mirror image") != before
+    assert watch.strangers == []
+
+
+def test_a_failed_measurement_is_told_and_the_last_good_frame_stays(page):
+    explorer = page.locator(".embviz[aria-label='It refuses']")
+    explorer.wait_for()
+    slider = explorer.locator("input[type=range]")
+    slider.fill("2")
+    wait_for_row(page, "It refuses", "row.n === 2")
+    good = drawing(page, "It refuses")
+    slider.fill("3")
+    status = explorer.locator(".embviz-status.embviz-wrong")
+    status.wait_for()
+    assert status.text_content() == "MemoryError: n = 3 needs 9 TB: <b>choose</b> fewer"
+    assert drawing(page, "It refuses") == good
+    slider.fill("0")
+    wait_for_row(page, "It refuses", "row.n === 0")
+    assert drawing(page, "It refuses") != good
+    assert explorer.locator(".embviz-status").text_content() == ""

@@ -1,0 +1,120 @@
+"""book/execute.py: outputs in one form, the same bytes each time, with nothing a static page can't show."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from tests.book.scripts import load_script
+
+execute = load_script("execute")
+SPEC = {"mark": "point", "data": {"values": [{"x": 1.5}]}, "values": [1, 2.5, -3e-05]}
+
+
+def notebook(*outputs: nbformat.NotebookNode, source: str = "1 + 1") -> nbformat.NotebookNode:
+    code = nbformat.v4.new_code_cell(source, outputs=list(outputs), execution_count=1)
+    return nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("# Title"), code])
+
+
+def display(**data: object) -> nbformat.NotebookNode:
+    return nbformat.v4.new_output(
+        "display_data", data={key.replace("__", "/"): value for key, value in data.items()}
+    )
+
+
+def stored(book: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    execute.clean(book)
+    return book
+
+
+def faults(book: nbformat.NotebookNode) -> list[str]:
+    return execute.faults(book, execute.serialized(book))
+
+
+def test_a_widget_view_goes_where_a_twin_stands_beside_it():
+    output = nbformat.v4.new_output(
+        "display_data", data={execute.VEGA_LITE: SPEC, execute.WIDGET: {"model_id": "x"}, "text/plain": "<x>"}
+    )
+    book = stored(notebook(output))
+    assert set(book.cells[1].outputs[0].data) == {execute.VEGA_LITE, "text/plain"}
+    assert faults(book) == []
+
+
+def test_a_widget_without_a_twin_is_a_fault():
+    output = nbformat.v4.new_output("display_data", data={execute.WIDGET: {"model_id": "x"}})
+    assert "Vega-Lite twin" in faults(stored(notebook(output)))[0]
+
+
+def test_what_programs_remember_goes_and_what_authors_wrote_stays():
+    book = notebook()
+    book.metadata["widgets"] = {"application/vnd.jupyter.widget-state+json": {}}
+    book.metadata["language_info"] = {"name": "python", "version": "3.99"}
+    book.cells[1].metadata = {"tags": ["hide-input"], "execution": {"iopub.status.busy": "now"}}
+    book.cells[1].execution_count = 17
+    execute.clean(book)
+    assert book.metadata == {"kernelspec": execute.KERNEL, "language_info": {"name": "python"}}
+    assert book.cells[1].metadata == {"tags": ["hide-input"]}
+    assert book.cells[1].execution_count == 1
+
+
+def test_pieces_of_one_stream_are_joined():
+    pieces = [nbformat.v4.new_output("stream", name="stdout", text=text) for text in ("one ", "line\n")]
+    assert [output.text for output in stored(notebook(*pieces)).cells[1].outputs] == ["one line\n"]
+
+
+def test_cleaning_twice_changes_nothing():
+    once = execute.serialized(stored(notebook(display(text__plain="2"))))
+    assert execute.serialized(stored(nbformat.reads(once, as_version=4))) == once
+
+
+def test_lists_of_numbers_take_one_line_and_lose_nothing():
+    output = nbformat.v4.new_output(
+        "display_data", data={execute.VEGA_LITE: SPEC, "text/plain": "[\n 1,\n 2\n]"}
+    )
+    book = stored(notebook(output))
+    text = execute.serialized(book)
+    assert "[1, 2.5, -3e-05]" in text
+    assert json.loads(text) == json.loads(nbformat.writes(book))
+
+
+def test_an_error_that_nobody_announced_is_a_fault():
+    raised = nbformat.v4.new_output("error", ename="ValueError", evalue="no", traceback=[])
+    book = stored(notebook(raised))
+    assert faults(book) == ["cell 1 raised ValueError: no"]
+    book.cells[1].metadata["tags"] = ["raises-exception"]
+    assert faults(book) == []
+
+
+def test_a_warning_on_stderr_is_a_fault():
+    warned = nbformat.v4.new_output("stream", name="stderr", text="FutureWarning: soon")
+    assert faults(stored(notebook(warned))) == ["cell 1 wrote to stderr: FutureWarning: soon"]
+
+
+def test_a_cell_that_was_not_run_is_a_fault():
+    book = stored(notebook())
+    book.cells[1].execution_count = None
+    assert "cell 1 has not been run" in faults(book)
+
+
+def test_a_chapter_too_large_for_a_slow_line_is_a_fault():
+    book = stored(notebook(display(text__plain="x" * execute.SIZE_LIMIT)))
+    assert faults(book)[0].startswith("2,000,")
+
+
+def test_check_tells_by_name_and_exit_status(tmp_path, capsys):
+    path = tmp_path / "chapter.ipynb"
+    book = stored(notebook(display(text__plain="2")))
+    path.write_text(execute.serialized(book), encoding="utf-8")
+    assert execute.main(["--check", str(path)]) == 0
+    book.cells[1].metadata["scrolled"] = True
+    path.write_text(execute.serialized(book), encoding="utf-8")
+    assert execute.main(["--check", str(path)]) == 1
+    assert "run book/execute.py on it" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("path", execute.chapters(), ids=lambda path: path.stem)
+def test_every_chapter_is_in_the_stored_form(path: Path):
+    assert execute.check(path) == []
