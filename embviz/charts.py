@@ -15,6 +15,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from embviz import theme
+from embviz.experiments.reflections import theory
 
 Data: TypeAlias = pd.DataFrame | alt.NamedData
 
@@ -261,9 +262,16 @@ def simulated_pmi_spectrum(
         raise ValueError(
             f"d = {dimension}, share {positive}: d must be at least 1 and the share between 0 and 1"
         )
-    words = np.random.default_rng(seed).standard_normal((n_words, dimension)) / np.sqrt(dimension)  # (V, D)
-    signs = np.where(np.arange(dimension) < round(positive * dimension), 1.0, -1.0)  # (D,)
-    eigenvalues = np.linalg.eigvalsh((words * signs) @ words.T)  # (V,)
-    rank = min(n_words, dimension)
-    nonzero = eigenvalues[np.argsort(np.abs(eigenvalues))[n_words - rank :]]
-    return mirrored_bins(nonzero, n_bins=n_bins)
+    matrix = theory.simulated_pmi(n_words, dimension, round(positive * dimension), seed=seed)
+    return mirrored_bins(nonzero_eigenvalues(matrix, dimension), n_bins=n_bins)
+
+
+def nonzero_eigenvalues(matrix: ArrayLike, rank: int) -> NDArray[np.float64]:
+    """The `rank` eigenvalues largest in magnitude of a symmetric matrix of that rank, shape (n, n).
+
+    >>> nonzero_eigenvalues([[0.0, 2.0], [2.0, 0.0]], 5).tolist()
+    [-2.0, 2.0]
+    """
+    eigenvalues = np.linalg.eigvalsh(np.asarray(matrix, dtype=np.float64))  # (n,), ascending
+    order = np.argsort(np.abs(eigenvalues), kind="stable")
+    return eigenvalues[np.sort(order[max(len(eigenvalues) - rank, 0) :])]

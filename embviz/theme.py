@@ -84,7 +84,7 @@ LABELS: dict[str, Label] = {
     "perplexity": Label("perplexity"),
     "pmi": Label("pointwise mutual information", "nats"),
     "pmi_eigenvalue": Label("eigenvalue of the PMI matrix", "nats"),
-    "portrait": Label("entry, or eigenvalue times d/n", "nats"),
+    "portrait": Label("entries and eigenvalues, each scaled as named", "nats"),
     "positive": Label("share of plus signs l/d"),
     "published": Label("published"),
     "quantity": Label("quantity"),
