@@ -99,7 +99,7 @@ def plot_seed_gaps(table: pd.DataFrame) -> alt.LayerChart:
             y=alt.Y("comparison:N", axis=None, sort=[SAME_SEED, TWO_SEEDS]),
             color=colour,
             shape=shape,
-            tooltip=["comparison", "pair", "gap"],
+            tooltip=["comparison:N", "pair:N", "gap:Q"],
         )
     )
     return alt.LayerChart(layer=[accepted, zero, points]).properties(width="container", height=110)
@@ -207,7 +207,7 @@ def twin_losses(*, n_steps: int = 60, embedding_dim: int = 32, seed: int = 0) ->
     rows = []
     for name in (SAME_WEIGHTS, REFLECTED):
         apart = 1000 * (losses[name] - losses[PLAIN]).reshape(-1, 5).mean(axis=1)
-        rows += [(5 * (at + 1), name, round(float(gap), 1)) for at, gap in enumerate(apart)]
+        rows += [(5 * (at + 1), name, round(float(gap), 1) + 0.0) for at, gap in enumerate(apart)]
     return pd.DataFrame(rows, columns=["step", "model", "loss_difference"])
 
 
@@ -240,7 +240,7 @@ def plot_twin_losses(table: pd.DataFrame) -> alt.LayerChart:
             y=alt.Y("loss_difference:Q", axis=theme.axis("loss_difference")),
             color=colour,
             strokeDash=dash,
-            tooltip=["model", "step", "loss_difference"],
+            tooltip=["model:N", "step:Q", "loss_difference:Q"],
         )
     )
     return alt.LayerChart(layer=[lines]).properties(width="container", height=theme.HEIGHT)
@@ -276,7 +276,7 @@ def signed_logits(word: str, flipped: float, absorbed: bool, *, n_shown: int = 1
     Returns
     -------
     DataFrame
-        label (rank and word), place (the row in the chart), logit, wished.
+        label (rank and word), place (the row in the chart), logit, kind (whether h is made from it).
 
     Raises
     ------
@@ -303,19 +303,16 @@ def signed_logits(word: str, flipped: float, absorbed: bool, *, n_shown: int = 1
             "label": [f"{ranks[at]}. {vocabulary[at]}" for at in shown],
             "place": np.arange(len(shown)),
             "logit": logits[shown],
-            "wished": ["h is made from it" if at == chosen else "another word" for at in shown],
+            "kind": ["h is made from it" if at == chosen else "another word" for at in shown],
         }
     )
 
 
 def plot_signed_logits(data: Data) -> alt.LayerChart:
     """Bars of the largest logits, the wished-for word told apart by colour and its words."""
-    names = ["h is made from it", "another word"]
-    colour, _ = theme.line_styles("kind", names)
+    colour, _ = theme.line_styles("kind", ["h is made from it", "another word"])
     y = alt.Y("label:N", sort=alt.EncodingSortField("place", order="ascending"), axis=alt.Axis(title=None))
     x = alt.X("logit:Q", axis=theme.axis("logit"), scale=alt.Scale(domain=[-1, 1]))
-    bars = alt.Chart(data).mark_bar().encode(
-        x=x, y=y, color=alt.Color("wished:N", scale=colour.scale, legend=alt.Legend(title=None))
-    )  # fmt: skip
+    bars = alt.Chart(data).mark_bar().encode(x=x, y=y, color=colour)
     zero = alt.Chart(alt.Data(values=[{}])).mark_rule().encode(x=alt.XDatum(0))
     return alt.LayerChart(layer=[bars, zero]).properties(width="container", height=theme.HEIGHT)

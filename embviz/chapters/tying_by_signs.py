@@ -37,6 +37,13 @@ N_WORDS, N_PAIRS = 1000, 4000  # of the live measurement: frequent words, pairs 
 GRID = tuple(round(0.05 * step, 2) for step in range(21))
 
 
+def _nothing_stored() -> alt.LayerChart:
+    """What stands where a figure's results have not been computed yet."""
+    text = "No result is stored yet: compute it with `embviz run`."
+    note = alt.Chart(alt.Data(values=[{}])).mark_text(color=theme.INK).encode(text=alt.TextValue(text))
+    return alt.LayerChart(layer=[note]).properties(width="container", height=60)
+
+
 # --- Table 2 ------------------------------------------------------------------------------------------
 
 
@@ -87,6 +94,8 @@ def word_scores(cells: Sequence[Cell], *, way: str = "score") -> pd.DataFrame:
 
 def plot_word_scores(table: pd.DataFrame) -> alt.LayerChart:
     """Scores with intervals by test and model; the paper's values as ticks in ink."""
+    if table.empty:
+        return _nothing_stored()
     chart = charts.plot_intervals(table, "test", "score", low="low", high="high", by="model")
     names = list(dict.fromkeys(table["model"].astype(str)))
     ticks = (
@@ -97,7 +106,7 @@ def plot_word_scores(table: pd.DataFrame) -> alt.LayerChart:
             x=alt.X("test:N", axis=theme.axis("test"), sort=None),
             xOffset=alt.XOffset("model:N", sort=names),
             y="paper:Q",
-            tooltip=["test", "model", "paper"],
+            tooltip=["test:N", "model:N", "paper:Q"],
         )
     )
     return alt.LayerChart(layer=[*chart.layer, ticks]).properties(width="container", height=theme.HEIGHT)
@@ -185,6 +194,8 @@ def claim_differences(claim_id: str) -> pd.DataFrame:
 
 def plot_differences(table: pd.DataFrame) -> alt.LayerChart:
     """Differences with intervals over their accepted ranges (bars); nulls as crosses in ink."""
+    if table.empty:
+        return _nothing_stored()
     chart = charts.plot_intervals(table, "test", "difference", low="low", high="high", by="comparison")
     names = list(dict.fromkeys(table["comparison"].astype(str)))
     base = alt.Chart(table).encode(
@@ -197,7 +208,7 @@ def plot_differences(table: pd.DataFrame) -> alt.LayerChart:
     null = (
         base.transform_filter("isValid(datum.null)")
         .mark_point(shape="cross", angle=45, size=70, color=theme.INK)
-        .encode(y="null:Q", tooltip=["test", "comparison", "null"])
+        .encode(y="null:Q", tooltip=["test:N", "comparison:N", "null:Q"])
     )
     return alt.LayerChart(layer=[accepted, *chart.layer, null]).properties(
         width="container", height=theme.HEIGHT
@@ -237,6 +248,8 @@ def plot_sweep(table: pd.DataFrame) -> alt.LayerChart:
     ----------
     table : DataFrame from :func:`sweep_curves`
     """
+    if table.empty:
+        return _nothing_stored()
     colour, dash = theme.line_styles("kind", [SIMILARITIES, ANALOGIES, MEAN, NULL])
     place = {
         "x": alt.X("share:Q", axis=theme.axis("share_plus", number_format=".0%")),
@@ -253,7 +266,7 @@ def plot_sweep(table: pd.DataFrame) -> alt.LayerChart:
     thin = (
         alt.Chart(table)
         .mark_line(strokeWidth=1, opacity=0.5)
-        .encode(y=y, detail="line:N", tooltip="line", **place)
+        .encode(y=y, detail="line:N", tooltip="line:N", **place)
     )
     thick = (
         alt.Chart(table)
@@ -454,5 +467,7 @@ def plot_few_minus_signs(table: pd.DataFrame) -> alt.Chart:
         color=colour,
     )
     lines = base.mark_line().encode(strokeDash=dash)
-    points = base.mark_point(size=70).encode(shape=shape, tooltip=["minus_signs", "negatives", "reproduced"])
+    points = base.mark_point(size=70).encode(
+        shape=shape, tooltip=["minus_signs:O", "negatives:N", "reproduced:Q"]
+    )
     return alt.LayerChart(layer=[lines, points]).properties(width="container", height=theme.HEIGHT)
