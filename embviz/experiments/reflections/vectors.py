@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -252,7 +252,7 @@ def _model(preset: str, signature: str, seed: int) -> Cell:
 
 def model_cells(preset: str, signatures: Sequence[str] = tuple(NAMES)) -> list[Cell]:
     """Models of a preset: each signature from each seed."""
-    n_seeds = {"quick": 2, "laptop": 2, "paper": 1}[preset]
+    n_seeds = {"quick": 2, "laptop": 1, "paper": 1}[preset]
     return [_model(preset, signature, seed) for seed in range(n_seeds) for signature in signatures]
 
 
@@ -272,7 +272,7 @@ def sweep_cells(preset: str) -> list[Cell]:
         return [_model("paper", str(share), seed) for share, seed in grid]
     if preset == "laptop":
         small = {"corpus": "text8_prefix", "embedding_dim": 200, "n_epochs": 5, "n_negative": 25}
-        grid = itertools.product(range(2), SHARES)
+        grid = itertools.product(range(1), SHARES)
         return [
             trained_vectors.cell(TrainedVectors(signature=str(q), seed=seed, **small)) for seed, q in grid
         ]
@@ -386,34 +386,47 @@ def sweep_scores(preset: str) -> pd.DataFrame:
 
 
 def _sweep_findings(preset: str) -> dict[str, Finding]:
-    table = sweep_scores(preset)
-    mean = table[table["test"] == "mean"].pivot(index="seed", columns="share", values="relative")
-    corpus = str(load(sweep_cells(preset))["corpus"].iloc[0])
-    shuffled = mean.to_numpy().copy()
-    np.random.default_rng(0).permuted(shuffled, axis=1, out=shuffled)
-    null = _drops(pd.DataFrame(shuffled, index=mean.index, columns=mean.columns)).mean()
+    cells = sweep_cells(preset)
+    table = load(cells)
+    corpus, n_seeds = str(table["corpus"].iloc[0]), table["seed"].nunique()
+    mean = scores(cells).pivot_table(index="signature", columns="test", values="score")
     drops = _drops(mean)
+    replicates = pd.DataFrame([_drops(replicate) for replicate in _sweep_replicates(table)])
+    rng = np.random.default_rng(0)
+    shuffled = pd.DataFrame(
+        [_drops(mean.set_axis(rng.permutation(mean.index), axis=0)) for _ in range(100)]
+    ).mean()
     return {
-        name: findings.over_seeds(
-            drops[name].to_numpy(), nulls={"shuffled": float(null[name])}, corpus=corpus
+        name: _difference(
+            replicates[name].to_numpy(),
+            np.zeros(len(replicates)),
+            value,
+            null={"shuffled": float(shuffled[name])},
+            n_seeds=n_seeds,
+            corpus=corpus,
         )
-        for name in drops.columns
+        for name, value in drops.items()
     }
 
 
-def _drops(mean: pd.DataFrame) -> pd.DataFrame:
-    """Plateau and drops of the mean relative score, rows seeds, columns figures of the claim."""
-    share = mean.columns.to_numpy()
-    plateau = mean.loc[:, (share >= 0.35) & (share <= 0.65)].mean(axis=1)
-    low, high = (mean.loc[:, where].mean(axis=1) for where in (share < 0.25, share > 0.90))
-    # the best is the largest of the noisy means, so a flat curve's plateau lies a little below 1
-    return pd.DataFrame(
-        {
-            "plateau": plateau / mean.max(axis=1),
-            "drop_low": low / plateau - 1,
-            "drop_high": high / plateau - 1,
-        }
-    )
+def _sweep_replicates(table: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    """Bootstrap replicates of the sweep's scores, rows signatures, columns tests, averaged over seeds."""
+    rows = table[table["quantity"] == "score_replicate"]
+    wide = rows.pivot_table(index=["item", "signature"], columns="control", values="value")
+    for _, replicate in wide.groupby(level="item"):
+        yield replicate.droplevel("item")
+
+
+def _drops(scores_of: pd.DataFrame) -> dict[str, float]:
+    """Plateau and drops of the mean relative score; rows shares of +1 as text, columns tests."""
+    share = scores_of.index.to_numpy(dtype=float)
+    mean = (scores_of / scores_of.max()).mean(axis=1).to_numpy()
+    plateau = mean[(share >= 0.35) & (share <= 0.65)].mean()
+    return {
+        "plateau": float(plateau / mean.max()),
+        "drop_low": float(mean[share < 0.25].mean() / plateau - 1),
+        "drop_high": float(mean[share > 0.90].mean() / plateau - 1),
+    }
 
 
 def _factor_findings(preset: str) -> dict[str, Finding]:
