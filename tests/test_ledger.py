@@ -19,8 +19,15 @@ def finding(low, high, **nulls):
 
 @pytest.mark.parametrize(
     ("low", "high", "verdict"),
-    [(0.2, 0.8, HOLDS), (0.0, 1.0, HOLDS), (0.8, 1.2, UNCLEAR), (-0.1, 1.1, UNCLEAR), (1.1, 1.2, FAILS), (-2, -1, FAILS)],
-)  # fmt: skip
+    [
+        (0.2, 0.8, HOLDS),
+        (0.0, 1.0, HOLDS),
+        (0.8, 1.2, UNCLEAR),
+        (-0.1, 1.1, UNCLEAR),
+        (1.1, 1.2, FAILS),
+        (-2, -1, FAILS),
+    ],
+)
 def test_an_interval_holds_inside_fails_outside_and_is_unclear_across_a_border(low, high, verdict):
     assert judge(RANGE, finding(low, high)).verdict == verdict
 
