@@ -85,9 +85,9 @@ def results(monkeypatch, tmp_path):
 
 def test_run_computes_what_is_missing_and_the_ledger_judges_it(results, capsys):
     assert cli.main(["run", "reflections.pmi_random", "--jobs", "1"]) == 0
-    assert "2 of 2 cells" in capsys.readouterr().out
+    assert "3 of 3 cells" in capsys.readouterr().out
     assert cli.main(["run", "reflections.pmi_random"]) == 0
-    assert "0 of 2 cells" in capsys.readouterr().out
+    assert "0 of 3 cells" in capsys.readouterr().out
     assert cli.main(["ledger", "reflections.pmi_random", "--json"]) == 0
     (record,) = json.loads(capsys.readouterr().out)
     assert record["scale"] == "quick"

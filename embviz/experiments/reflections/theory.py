@@ -320,18 +320,19 @@ class RandomPMI:
     n: int  # words
     d: int  # dimensions
     distribution: str  # of the word vectors, as in draw_vectors
+    positive: float  # share l/d of +1 in the signature
     n_draws: int
     seed: int
 
 
 @experiment("reflections.random_pmi")
 def random_pmi(config: RandomPMI) -> pd.DataFrame:
-    """Moments of the entries of W signature W' at l = d/2, and where its trace crosses zero; a row a draw."""
+    """Moments of the entries of W signature W', and where its trace crosses zero; a row a draw."""
     rows = []
     for draw in range(config.n_draws):
         rng = np.random.default_rng([config.seed, draw])
         w = draw_vectors(config.n, config.d, rng, distribution=config.distribution)
-        signs = np.where(np.arange(config.d) < config.d // 2, 1.0, -1.0)
+        signs = np.where(np.arange(config.d) < round(config.positive * config.d), 1.0, -1.0)
         rows.append({"draw": draw, **entry_moments((w * signs) @ w.T), "zero_trace": _zero_trace(w)})
     return pd.DataFrame(rows)
 
@@ -360,7 +361,8 @@ def _zero_trace(w: np.ndarray) -> float:
 
 def _random_pmi_cells(preset: str) -> list[Cell]:
     n_draws = {"quick": 40, "laptop": 200, "paper": 200}[preset]
-    return [random_pmi.cell(RandomPMI(400, 100, dist, n_draws, 0)) for dist in ("gaussian", "student_t")]
+    kinds = (("gaussian", 0.5), ("student_t", 0.5), ("gaussian", 1.0))
+    return [random_pmi.cell(RandomPMI(400, 100, *kind, n_draws, 0)) for kind in kinds]
 
 
 def _random_pmi_findings(preset: str) -> dict[str, Finding]:
@@ -373,14 +375,14 @@ def _random_pmi_findings(preset: str) -> dict[str, Finding]:
         "diag_variance": 2 / d,
         "correlation": 0.0,
     }
-    gaussian = table[table["distribution"] == "gaussian"]
-    null = table[table["distribution"] == "student_t"]
+    half = table["positive"] == 0.5
+    gaussian = table[half & (table["distribution"] == "gaussian")]
+    controls = {"student_t": table[table["distribution"] == "student_t"], "plain": table[~half]}
     found = {}
     for name, target in expected.items():
         value = _deviation(gaussian[name], target)
-        found[name] = Finding(
-            value, value, value, len(gaussian), {"student_t": _deviation(null[name], target)}
-        )
+        nulls = {control: _deviation(rows[name], target) for control, rows in controls.items()}
+        found[name] = Finding(value, value, value, len(gaussian), nulls)
     found["zero_trace"] = findings.over_seeds(gaussian["zero_trace"].to_numpy())
     return found
 
