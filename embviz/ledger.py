@@ -258,7 +258,7 @@ def as_record(item: Entry) -> dict[str, Any]:
         id, paper, title, verdict, scale, reason, published, accepted, measured, interval, n_seeds,
         null, corpus, figures. The numbers are dictionaries by figure; `figures` holds their verdicts.
     """
-    rows = [row for row in item.rows if row.finding is not None]
+    found = {row.figure.name: row.finding for row in item.rows if row.finding is not None}
     return {
         "id": item.claim.id,
         "paper": item.claim.paper,
@@ -268,11 +268,11 @@ def as_record(item: Entry) -> dict[str, Any]:
         "reason": item.reason,
         "published": {r.figure.name: r.figure.paper for r in item.rows if r.figure.paper is not None},
         "accepted": {r.figure.name: _finite(r.figure.accept) for r in item.rows if r.figure.accept},
-        "measured": {row.figure.name: row.finding.value for row in rows} or None,
-        "interval": {row.figure.name: [row.finding.low, row.finding.high] for row in rows} or None,
-        "n_seeds": max((row.finding.n_seeds for row in rows), default=0),
-        "null": {row.figure.name: dict(row.finding.nulls) for row in rows if row.finding.nulls} or None,
-        "corpus": sorted({row.finding.corpus for row in rows if row.finding.corpus}),
+        "measured": {name: finding.value for name, finding in found.items()} or None,
+        "interval": {name: [finding.low, finding.high] for name, finding in found.items()} or None,
+        "n_seeds": max((finding.n_seeds for finding in found.values()), default=0),
+        "null": {name: dict(finding.nulls) for name, finding in found.items() if finding.nulls} or None,
+        "corpus": sorted({finding.corpus for finding in found.values() if finding.corpus}),
         "figures": {row.figure.name: row.verdict for row in item.rows},
     }
 

@@ -30,10 +30,14 @@ SIGNATURES = ("free", "half", "random", "ones", "learned")
 class Text(Protocol):
     """What training reads of a corpus (:class:`embviz.corpora.Corpus` has it)."""
 
-    ids: np.ndarray  # (N,) word ids; V and above is a hole, a place without a word
-    vocabulary: list[str]
-    counts: np.ndarray  # (V,)
-    document_starts: np.ndarray
+    @property
+    def ids(self) -> np.ndarray: ...  # (N,) word ids; V and above is a hole, a place without a word
+    @property
+    def vocabulary(self) -> list[str]: ...
+    @property
+    def counts(self) -> np.ndarray: ...  # (V,)
+    @property
+    def document_starts(self) -> np.ndarray: ...
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,14 @@ Precision = Literal["float32", "bfloat16"]
 class LanguageModelData(Protocol):
     """Three runs of word ids below ``len(vocabulary)``, each (N,) of any integer type."""
 
-    train: np.ndarray
-    valid: np.ndarray
-    test: np.ndarray
-    vocabulary: list[str]
+    @property
+    def train(self) -> np.ndarray: ...
+    @property
+    def valid(self) -> np.ndarray: ...
+    @property
+    def test(self) -> np.ndarray: ...
+    @property
+    def vocabulary(self) -> list[str]: ...
 
 
 @dataclass(frozen=True)

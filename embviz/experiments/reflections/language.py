@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from typing import Any
 
 import pandas as pd
 
@@ -36,7 +37,7 @@ class LanguageModelRun:
     precision: str = "float32"  # of matrix products
 
 
-def slice_sizes(corpus: str) -> dict[str, int]:
+def slice_sizes(corpus: str) -> dict[str, Any]:
     """Tokens and words of the slice that is cut from `corpus`."""
     if corpus == "embedded":
         return {"n_train": 30_000, "n_valid": 4_000, "n_test": 4_000, "vocab_size": 1_000}
@@ -108,8 +109,8 @@ def _language_findings(preset: str) -> dict[str, Finding]:
     if preset == "paper":
         names = {"plain": "wt", "signs": "wtq"}
         for (corpus, dim, tying), rows in table.groupby(["corpus", "embedding_dim", "tying"]):
-            name = f"{corpus}_{dim}_{names[tying]}"
-            found[name] = findings.over_seeds(rows["perplexity"].to_numpy(), corpus=corpus)
+            name = f"{corpus}_{dim}_{names[str(tying)]}"
+            found[name] = findings.over_seeds(rows["perplexity"].to_numpy(), corpus=str(corpus))
         return found
     by_seed = table.pivot(index="seed", columns="tying", values="perplexity")
     gap = (by_seed["signs"] - by_seed["plain"]) / by_seed["plain"]

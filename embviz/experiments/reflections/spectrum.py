@@ -57,10 +57,11 @@ def _corpus_cells(preset: str) -> list[Cell]:
 def _corpus_findings(preset: str) -> dict[str, Finding]:
     table = load(_corpus_cells(preset))
     found = {}
-    for row in table.itertuples():
+    for row in table.to_dict(orient="records"):
+        corpus = str(row["corpus"])
         for column in ("tokens", "types"):
-            found[f"{row.corpus}_{column}"] = findings.exact(getattr(row, column), corpus=row.corpus)
-        found[f"{row.corpus}_min{row.min_count}"] = findings.exact(row.frequent_types, corpus=row.corpus)
+            found[f"{corpus}_{column}"] = findings.exact(row[column], corpus=corpus)
+        found[f"{corpus}_min{row['min_count']}"] = findings.exact(row["frequent_types"], corpus=corpus)
     return found
 
 

@@ -234,7 +234,7 @@ def _partition_findings(preset: str) -> dict[str, Finding]:
         d=("d", "first"),
     )
     pooled["z"] = (pooled["mean"] - 1 - 0.5 / pooled["d"]) / np.sqrt(pooled["variance"])
-    worst = {case: float(rows.loc[rows["z"].abs().idxmax(), "z"]) for case, rows in pooled.groupby("case")}
+    worst = {case: max(rows["z"], key=abs) for case, rows in pooled.groupby("case")}
     found = {"mean_z": findings.exact(worst["uniform"], nulls={"tied_frequent": worst["tied_frequent"]})}
     uniform = table[table["case"] == "uniform"]
     for alpha in ALPHAS:

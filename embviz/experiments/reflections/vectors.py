@@ -8,7 +8,6 @@ unknown word; the rate decays 20% faster when tied.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -23,7 +22,7 @@ from embviz.findings import Finding
 from embviz.skipgram import SGNSConfig, train_sgns
 from embviz.studies import Study
 from embviz.wordtests import analogy_correct, similarity_cosines
-from embviz.wordvectors import WordVectors, factorize_pmi
+from embviz.wordvectors import WordVectors, chosen_rows, factorize_pmi
 
 SIMILARITY_TESTS = {"wordsim": "wordsim353", "men": "men", "mturk": "mturk", "rare_words": "rare_words"}
 ANALOGY_TESTS = {"google": "google_analogy", "msr": "msr_analogy"}
@@ -168,7 +167,7 @@ def _agreement_with_cooccurrence(corpus: corpora.Corpus, vectors: WordVectors) -
 def _map_statistics(vectors: WordVectors, *, seed: int) -> pd.DataFrame:
     """(pinv(W) C)^2 on and off its diagonal, and how similarities and norms agree, with the nulls."""
     rng = np.random.default_rng(seed)
-    word, context = vectors.word.astype(float), vectors.context.astype(float)
+    word, context = vectors.word.astype(float), chosen_rows(vectors, "context").astype(float)
     d = word.shape[1]
     rotation = stats.ortho_group.rvs(d, random_state=rng)
     pairs = {
@@ -223,6 +222,7 @@ def factorized_pmi(config: FactorizedPMI) -> pd.DataFrame:
     size = len(corpus.vocabulary)
     counts = count_pairs(ids, size, window=config.window, document_starts=corpus.document_starts)
     vectors = factorize_pmi(pmi(counts), config.embedding_dim, vocabulary=corpus.vocabulary, seed=0)
+    assert vectors.signature is not None  # every factorization has its signs
     tables = [_rows("share", {"positive": float((vectors.signature > 0).mean())})]
     tables.append(_agreement_with_cooccurrence(whole, vectors))
     if config.word_tests:
@@ -268,13 +268,11 @@ def _free_cells(preset: str) -> list[Cell]:
 def sweep_cells(preset: str) -> list[Cell]:
     """Models of Figure 4, over the share of +1 among the signs."""
     if preset == "paper":
-        grid = itertools.product(SHARES, range(1))
-        return [_model("paper", str(share), seed) for share, seed in grid]
+        return [_model("paper", str(share), 0) for share in SHARES]
     if preset == "laptop":
-        small = {"corpus": "text8_prefix", "embedding_dim": 200, "n_epochs": 5, "n_negative": 25}
-        grid = itertools.product(range(1), SHARES)
         return [
-            trained_vectors.cell(TrainedVectors(signature=str(q), seed=seed, **small)) for seed, q in grid
+            trained_vectors.cell(TrainedVectors("text8_prefix", str(share), 0, n_epochs=5, n_negative=25))
+            for share in SHARES
         ]
     return []
 
