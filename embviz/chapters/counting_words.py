@@ -100,7 +100,7 @@ def rank_frequency(counts: ArrayLike, *, n_points: int = 60) -> pd.DataFrame:
 def plot_rank_frequency(table: pd.DataFrame) -> alt.Chart:
     """Counts of :func:`rank_frequency` and the laws, both axes logarithmic."""
     colour, dash = theme.line_styles("law", list(dict.fromkeys(table["law"])))
-    log = alt.Scale(type="log")
+    log = alt.Scale(type="log", nice=False)
     return (
         alt.Chart(table)
         .mark_line()
@@ -130,21 +130,24 @@ def threshold_shares(counts: ArrayLike, thresholds: Sequence[int]) -> pd.DataFra
     return pd.DataFrame(rows).round({"kept": 5})
 
 
-def plot_threshold_shares(table: pd.DataFrame) -> alt.Chart:
+def plot_threshold_shares(table: pd.DataFrame) -> alt.LayerChart:
     """Shares of :func:`threshold_shares` over the threshold, on a logarithmic axis."""
-    colour, dash = theme.line_styles("of", ["tokens", "types"])
-    return (
-        alt.Chart(table)
-        .mark_line(point=alt.OverlayMarkDef(size=45))
-        .encode(
-            x=alt.X("threshold:Q", scale=alt.Scale(type="log"), axis=theme.axis("threshold", tick_count=5)),
-            y=alt.Y("kept:Q", axis=theme.axis("kept", number_format=".0%")),
-            color=colour,
-            strokeDash=dash,
-            tooltip=["threshold:Q", "of:N", alt.Tooltip("kept:Q", format=".1%"), "words:Q"],
-        )
-        .properties(width="container", height=theme.HEIGHT)
+    log = alt.Scale(type="log", nice=False)
+    return _lines_with_points(
+        table,
+        x=alt.X("threshold:Q", scale=log, axis=theme.axis("threshold", tick_count=4)),
+        y=alt.Y("kept:Q", axis=theme.axis("kept", number_format=".0%")),
+        by="of",
     )
+
+
+def _lines_with_points(table: pd.DataFrame, *, x: alt.X, y: alt.Y, by: str) -> alt.LayerChart:
+    names = list(dict.fromkeys(table[by]))
+    colour, dash = theme.line_styles(by, names)
+    _, shape = theme.point_styles(by, names)
+    lines = alt.Chart(table).mark_line().encode(x=x, y=y, color=colour, strokeDash=dash)
+    points = alt.Chart(table).mark_point(opacity=1).encode(x=x, y=y, color=colour, shape=shape)
+    return alt.LayerChart(layer=[lines, points]).properties(width="container", height=theme.HEIGHT)
 
 
 # --- what the window, and the order of the words, do ---------------------------------------------------
@@ -165,20 +168,15 @@ def met_shares(windows: Sequence[int], min_count: int) -> pd.DataFrame:
     return pd.DataFrame(rows).round({"met": 5})
 
 
-def plot_met_shares(table: pd.DataFrame) -> alt.Chart:
+def plot_met_shares(table: pd.DataFrame) -> alt.LayerChart:
     """Shares of :func:`met_shares` over the window."""
-    colour, dash = theme.line_styles("text", [AS_WRITTEN, SHUFFLED])
-    return (
-        alt.Chart(table)
-        .mark_line(point=alt.OverlayMarkDef(size=45))
-        .encode(
-            x=alt.X("window:Q", axis=theme.axis("window")),
-            y=alt.Y("met:Q", axis=theme.axis("met", number_format=".0%"), scale=alt.Scale(domainMin=0)),
-            color=colour,
-            strokeDash=dash,
-            tooltip=["text:N", "window:Q", alt.Tooltip("met:Q", format=".1%")],
-        )
-        .properties(width="container", height=theme.HEIGHT)
+    axis = theme.axis("window")
+    axis["values"] = sorted(set(table["window"]))
+    return _lines_with_points(
+        table,
+        x=alt.X("window:Q", axis=axis),
+        y=alt.Y("met:Q", axis=theme.axis("met", number_format=".0%"), scale=alt.Scale(domain=[0, 1])),
+        by="text",
     )
 
 
@@ -284,5 +282,5 @@ def plot_partners(data: charts.Data) -> alt.Chart:
                 alt.Tooltip("met:Q", title="times met"),
             ],
         )
-        .properties(width="container", height=alt.Step(22))
+        .properties(width="container", height=theme.HEIGHT)
     )

@@ -153,7 +153,7 @@ def plot_ridges(table: pd.DataFrame, curve: pd.DataFrame | None = None) -> alt.L
         Drawn instead of the mirror images.
     """
     n_rows = int(table["row"].max()) + 1
-    y = alt.Y("top:Q", axis=None, scale=alt.Scale(domain=[-n_rows + 0.0, 1.0], nice=False))
+    y = alt.Y("top:Q", axis=None, scale=alt.Scale(domain=[0.95 - n_rows, 1.0], nice=False))
     lifted = alt.Chart(table).transform_calculate(
         base="-datum.row", top="0.85 * datum.height - datum.row", mirror="0.85 * datum.mirrored - datum.row"
     )
@@ -174,15 +174,19 @@ def plot_ridges(table: pd.DataFrame, curve: pd.DataFrame | None = None) -> alt.L
         .encode(x=alt.value(4), y="top:Q", text="name:N")
     )
     return alt.LayerChart(layer=[bars, other, names]).properties(
-        width="container", height=RIDGE_HEIGHT * (n_rows + 1)
+        width="container", height=RIDGE_HEIGHT * n_rows
     )
 
 
 def _outline(chart: alt.Chart, x: str, y: str, name: str) -> alt.Chart:
-    step = "step-after" if y == "mirror:Q" else "linear"
-    return chart.mark_line(interpolate=step, strokeDash=list(theme.DASHES[1])).encode(
-        x=x, y=y, detail="row:N", color=alt.ColorDatum(name, type="nominal")
+    mark = alt.MarkDef(
+        type="line",
+        interpolate="step-after" if y == "mirror:Q" else "linear",
+        strokeDash=list(theme.DASHES[1]),
     )
+    outline = chart.encode(x=x, y=y, detail="row:N", color=alt.ColorDatum(name, type="nominal"))
+    outline.mark = mark
+    return outline
 
 
 def mean_bound(values: ArrayLike) -> float:
