@@ -181,10 +181,11 @@ def plot_intervals(
         .mark_rule(strokeWidth=2)
         .encode(y=alt.Y(f"{low}:Q", axis=theme.axis(y)), y2=f"{high}:Q", color=colour, **place)
     )
+    tooltip = [f"{x}:N", f"{by}:N", f"{y}:Q", f"{low}:Q", f"{high}:Q"]
     points = (
         alt.Chart(table)
         .mark_point(size=70)
-        .encode(y=f"{y}:Q", color=colour, shape=shape, tooltip=[x, by, y, low, high], **place)
+        .encode(y=f"{y}:Q", color=colour, shape=shape, tooltip=tooltip, **place)
     )
     return alt.LayerChart(layer=[bars, points]).properties(width="container", height=height)
 

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from embviz import corpora, experiments, ledger, theme
+from embviz import charts, corpora, experiments, ledger, theme
 from embviz.cells import load
 from embviz.charts import Data
 from embviz.cooccurrence import count_pairs, pmi
@@ -23,8 +23,8 @@ from embviz.models.recurrent import LSTMConfig, LSTMLanguageModel
 from embviz.wordvectors import factorize_pmi
 
 TYINGS = {"plain": "WT (plain)", "signs": "WTQ (signs)"}
-SAME_SEED, TWO_SEEDS = "WTQ against WT, same seed", "null: WT against WT, two seeds"
-PLAIN, SAME_WEIGHTS, REFLECTED = "WT", "WTQ, same first weights", "WTQ, reflected first weights"
+SAME_SEED, TWO_SEEDS = "WTQ - WT, one seed", "null: WT, two seeds"
+PLAIN, SAME_WEIGHTS, REFLECTED = "WT", "WTQ, same start", "WTQ, reflected start"
 EXAMPLES = ("array", "file", "matrix", "random", "string", "time")
 N_WORDS, DIMENSION = 500, 100  # of the live logits
 
@@ -46,6 +46,19 @@ def perplexity_curves() -> pd.DataFrame:
     table = table.assign(tying=table["tying"].map(TYINGS), perplexity=table["valid_perplexity"].round(2))
     table["run"] = table["corpus"] + ", d = " + table["embedding_dim"].astype(str)
     return table[["epoch", "perplexity", "tying", "seed", "run"]]
+
+
+def plot_perplexity_curves(table: pd.DataFrame) -> alt.LayerChart:
+    """Every seed thin, the mean thick, on an axis that need not start at zero.
+
+    Parameters
+    ----------
+    table : DataFrame from :func:`perplexity_curves`
+    """
+    chart = charts.plot_seed_lines(table, "epoch", "perplexity", by="tying")
+    axis = theme.axis("perplexity")
+    chart.layer[0].encoding.y = alt.Y("perplexity:Q", axis=axis, scale=alt.Scale(zero=False))
+    return chart
 
 
 def final_table() -> pd.DataFrame:
@@ -107,7 +120,8 @@ def plot_seed_gaps(table: pd.DataFrame) -> alt.LayerChart:
 
 def paper_gaps() -> pd.DataFrame:
     """Table 3 of the paper from the claims file: run, WT, WTQ, gap in percent."""
-    published = {figure.name: figure.paper for figure in ledger.find_claim("reflections.lstm").figures}
+    figures = ledger.find_claim("reflections.lstm").figures
+    published = {figure.name: figure.paper for figure in figures if figure.paper is not None}
     rows = []
     for corpus, name in (("ptb", "PTB"), ("wikitext2", "WikiText-2")):
         for dimension in (200, 650):
@@ -164,9 +178,10 @@ def twin_models(*, vocab_size: int, embedding_dim: int, seed: int) -> dict[str, 
 
     In float64 and without dropout.
     """
-    sizes = {"vocab_size": vocab_size, "embedding_dim": embedding_dim, "dropout": 0.0}
-    plain = LSTMLanguageModel(LSTMConfig(**sizes), seed=seed).double()
-    signed = LSTMLanguageModel(LSTMConfig(**sizes, tying="signs"), seed=seed).double()
+    plain = LSTMLanguageModel(LSTMConfig(vocab_size, embedding_dim, dropout=0.0), seed=seed).double()
+    signed = LSTMLanguageModel(
+        LSTMConfig(vocab_size, embedding_dim, dropout=0.0, tying="signs"), seed=seed
+    ).double()
     return {PLAIN: plain, SAME_WEIGHTS: signed, REFLECTED: reflected(plain, signs=signed.signs)}
 
 

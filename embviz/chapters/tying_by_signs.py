@@ -32,7 +32,7 @@ TESTS = {
 }
 SIMILARITIES, ANALOGIES = "each similarity test", "each analogy test"
 MEAN, NULL = "mean of all tests", "null: shares shuffled"
-REPRODUCED, AGREEMENT, TRAINED = "entries reproduced", "agreement of cosines", "trained (mean score / best)"
+REPRODUCED, AGREEMENT, TRAINED = "entries reproduced", "cosines agree", "trained, tests"
 N_WORDS, N_PAIRS = 1000, 4000  # of the live measurement: frequent words, pairs of them
 GRID = tuple(round(0.05 * step, 2) for step in range(21))
 
@@ -109,7 +109,9 @@ def plot_word_scores(table: pd.DataFrame) -> alt.LayerChart:
             tooltip=["test:N", "model:N", "paper:Q"],
         )
     )
-    return alt.LayerChart(layer=[*chart.layer, ticks]).properties(width="container", height=theme.HEIGHT)
+    return alt.LayerChart(data=table, layer=[*chart.layer, ticks]).properties(
+        width="container", height=theme.HEIGHT
+    )
 
 
 def compare_ways(cells: Sequence[Cell]) -> pd.DataFrame:
@@ -210,7 +212,7 @@ def plot_differences(table: pd.DataFrame) -> alt.LayerChart:
         .mark_point(shape="cross", angle=45, size=70, color=theme.INK)
         .encode(y="null:Q", tooltip=["test:N", "comparison:N", "null:Q"])
     )
-    return alt.LayerChart(layer=[accepted, *chart.layer, null]).properties(
+    return alt.LayerChart(data=table, layer=[accepted, *chart.layer, null]).properties(
         width="container", height=theme.HEIGHT
     )
 
@@ -235,8 +237,9 @@ def sweep_curves() -> pd.DataFrame:
     table = table.assign(kind=kinds)
     mean = table[table["kind"] == MEAN].pivot(index="seed", columns="share", values="relative")
     shuffled = np.random.default_rng(0).permuted(mean.to_numpy(), axis=1)
-    null = pd.DataFrame(shuffled, index=mean.index, columns=mean.columns).stack().rename("relative")
-    both = pd.concat([table, null.reset_index().assign(kind=NULL, test="null")], ignore_index=True)
+    null = pd.DataFrame(shuffled, index=mean.index, columns=mean.columns).reset_index()
+    null = null.melt("seed", value_name="relative").assign(kind=NULL, test="null")
+    both = pd.concat([table, null.astype({"share": float})], ignore_index=True)
     both["line"] = both["test"] + ", seed " + both["seed"].astype(str)
     return both[["share", "line", "kind", "relative"]]
 
@@ -351,8 +354,8 @@ def best_scores(
 @functools.lru_cache(maxsize=1)
 def _trained_mean() -> pd.DataFrame:
     curves = sweep_curves()
-    mean = curves[curves["kind"] == MEAN].groupby("share", as_index=False)["relative"].mean()
-    return mean.rename(columns={"share": "plus", "relative": "score"})
+    mean = curves[curves["kind"] == MEAN].groupby("share")["relative"].mean()
+    return pd.DataFrame({"plus": mean.index.to_numpy(), "score": mean.to_numpy()})
 
 
 def sign_scores(share: float, dimension: int, n_negative: int) -> pd.DataFrame:
@@ -456,13 +459,13 @@ def few_minus_signs(dimension: int = 100, n_negatives: Sequence[int] = (1, 5, 10
     return pd.DataFrame(rows, columns=["minus_signs", "negatives", "reproduced"])
 
 
-def plot_few_minus_signs(table: pd.DataFrame) -> alt.Chart:
+def plot_few_minus_signs(table: pd.DataFrame) -> alt.LayerChart:
     """Share reproduced over the number of minus signs, a line for each k."""
     names = list(dict.fromkeys(table["negatives"]))
     colour, shape = theme.point_styles("negatives", names)
     _, dash = theme.line_styles("negatives", names)
     base = alt.Chart(table).encode(
-        x=alt.X("minus_signs:O", axis=theme.axis("minus_signs"), sort=None),
+        x=alt.X("minus_signs:O", axis=alt.Axis(title=theme.title("minus_signs"), labelAngle=0), sort=None),
         y=alt.Y("reproduced:Q", axis=theme.axis("reproduced", number_format=".0%")),
         color=colour,
     )
