@@ -32,8 +32,8 @@ function child(parent, tag, className) {
 
 // Vega binds native inputs, so the keyboard works; what it leaves out is said here.
 function finishControls(controls) {
-  for (const input of controls.elements) input.dataset.lmSuppressShortcuts = "true"; // or JupyterLab takes its keys
-  controls.addEventListener("submit", (event) => event.preventDefault()); // Enter would reload the page
+  // JupyterLab would take the arrow keys; it asks the focused element first
+  for (const input of controls.elements) input.dataset.lmSuppressShortcuts = "true";
   for (const group of controls.querySelectorAll(".vega-bind-radio")) {
     group.setAttribute("role", "radiogroup");
     group.setAttribute("aria-label", group.previousElementSibling.textContent);
@@ -55,7 +55,7 @@ async function mount(element, spec, vegaEmbed) {
   const meta = spec.usermeta?.embviz ?? {};
   const figure = child(element, "figure", "embviz");
   if (meta.title) child(figure, "div", "embviz-title").textContent = meta.title;
-  const controls = child(figure, "form", "embviz-controls");
+  const controls = child(figure, "form", "embviz-controls"); // a form keeps its radio buttons apart from others'
   const chart = child(figure, "div", "embviz-chart");
   const status = child(figure, "div", "embviz-status");
   status.setAttribute("role", "status");
