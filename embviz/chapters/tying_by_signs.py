@@ -253,7 +253,7 @@ def plot_sweep(table: pd.DataFrame) -> alt.LayerChart:
     """
     if table.empty:
         return _nothing_stored()
-    colour, dash = theme.line_styles("kind", [SIMILARITIES, ANALOGIES, MEAN, NULL])
+    colour, dash = theme.line_styles("kind", [MEAN, SIMILARITIES, ANALOGIES, NULL])
     place = {
         "x": alt.X("share:Q", axis=theme.axis("share_plus", number_format=".0%")),
         "color": colour,
@@ -268,6 +268,7 @@ def plot_sweep(table: pd.DataFrame) -> alt.LayerChart:
     y = alt.Y("relative:Q", axis=theme.axis("relative"))
     thin = (
         alt.Chart(table)
+        .transform_filter(f"datum.kind !== '{NULL}'")
         .mark_line(strokeWidth=1, opacity=0.5)
         .encode(y=y, detail="line:N", tooltip="line:N", **place)
     )
