@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import vl_convert
 
-from embviz import charts, theme
+from embviz import theme
 from embviz.chapters import half_the_dimensions as chapter
 from embviz.experiments.reflections import theory, vectors
 
@@ -36,7 +36,7 @@ def few_cells(monkeypatch, tmp_path):
             for n, kind, seed in itertools.product((30, 60), chapter.MAPS, range(2))
         ],
         "pmi_random": [
-            theory.random_pmi.cell(theory.RandomPMI(30, 10, dist, 5, 0)) for dist in chapter.WORDS
+            theory.random_pmi.cell(theory.RandomPMI(30, 10, *kind, 5, 0)) for kind in chapter.DRAWS
         ],
     }
     monkeypatch.setattr(chapter, "stored_cells", lambda claim: theory_table(cells[claim.split(".")[1]]))
@@ -63,17 +63,15 @@ def test_exceedances_are_the_seeds_mean_times_t_squared(few_cells):
     cells = chapter.stored_cells("reflections.lemma1")
     own = cells[(cells["d"] == 4) & (cells["t"] == 2.0) & (cells["distribution"] == "student_t")]
     table = chapter.exceedances()
-    row = table[(table["d"] == 4) & (table["t"] == 2.0) & (table["variant"] == "Student t w, Q = I")]
+    row = table[(table["d"] == 4) & (table["t"] == 2.0) & (table["variant"] == "Student t, Q = I")]
     assert row["scaled_exceedance"].item() == pytest.approx(4 * own["exceedance"].mean(), abs=1e-4)
 
 
 def test_predicted_variance_of_uniform_words_is_that_of_one_term_over_n(few_cells):
     table = chapter.partition_variances().set_index(["variant", "n"])
     one_term = math.exp(2 / 10) - math.exp(1 / 10)  # of exp(w'c) at |w| = 1, d = 10
-    assert table.loc[("given the word, alpha 1.0", 200), "predicted"] == pytest.approx(
-        one_term / 200, rel=1e-3
-    )
-    floor = table.loc[("word redrawn, alpha 1.0", 200), "predicted"] - one_term / 200
+    assert table.loc[("alpha 1.0", 200), "predicted"] == pytest.approx(one_term / 200, rel=1e-3)
+    floor = table.loc[("alpha 1.0, word redrawn", 200), "predicted"] - one_term / 200
     assert floor == pytest.approx(1 / (2 * 10**3), rel=0.01)
 
 
@@ -176,10 +174,7 @@ def test_correlations_cannot_tell_a_rotation_from_a_reflection(made_maps):
     rotation = chapter.CONTROLS["random_rotation"]
     for comparison in chapter.COMPARISONS.values():
         assert spans[comparison, "trained"] == spans[comparison, rotation] == 1.0
-    chart = charts.plot_intervals(
-        chapter.map_correlations(made_maps), "comparison", "correlation", low="low", high="high", by="control"
-    )
-    assert compiled(chart)["axes"]
+    assert compiled(chapter.plot_map_correlations(chapter.map_correlations(made_maps)))["axes"]
 
 
 def test_a_copy_reflects_nothing_and_a_signature_half():

@@ -56,10 +56,10 @@ def stored_cells(claim_id: str) -> pd.DataFrame:
 # --- Lemma 1 ----------------------------------------------------------------------------------------
 
 FORMS = {
-    ("gaussian", "orthogonal"): "Gaussian w, random Q",
-    ("gaussian", "signature"): "Gaussian w, signature Q",
-    ("gaussian", "identity"): "Gaussian w, Q = I",
-    ("student_t", "identity"): "Student t w, Q = I",
+    ("gaussian", "orthogonal"): "Gaussian, random Q",
+    ("gaussian", "signature"): "Gaussian, signature Q",
+    ("gaussian", "identity"): "Gaussian, Q = I",
+    ("student_t", "identity"): "Student t, Q = I",
 }
 
 
@@ -121,8 +121,8 @@ def _sizes(table: pd.DataFrame) -> alt.X:
 # --- Lemma 2 ----------------------------------------------------------------------------------------
 
 CASES = {
-    "uniform": "a word drawn uniformly, half the signs +1",
-    "tied_frequent": "the most frequent word, Q = I",
+    "uniform": "typical word, l = d/2",
+    "tied_frequent": "most frequent word, Q = I",
 }
 
 
@@ -202,11 +202,11 @@ def partition_variances() -> pd.DataFrame:
     sums = [squared_probabilities(n, alpha) for n, alpha in zip(means["n"], means["alpha"], strict=True)]
     means["predicted"] = spread * sums
     given = means.assign(
-        variant="given the word, alpha " + means["alpha"].astype(str), variance=means["conditional_variance"]
+        variant="alpha " + means["alpha"].astype(str), variance=means["conditional_variance"]
     )
     redrawn = means[means["alpha"] == 1.0]
     redrawn = redrawn.assign(
-        variant="word redrawn, alpha 1.0",
+        variant="alpha 1.0, word redrawn",
         variance=redrawn["total_variance"],
         predicted=redrawn["predicted"] + 0.5 / redrawn["d"] ** 3,
     )
@@ -321,34 +321,39 @@ def joint_asymmetries(*, n: int = 400, d: int = 50, alpha: float = 0.25, seed: i
 # --- PMI as a random matrix -------------------------------------------------------------------------
 
 ENTRIES = {"offdiag_variance": "off the diagonal", "diag_variance": "on the diagonal"}
-WORDS = {"gaussian": "Gaussian w", "student_t": "Student t w"}
+DRAWS = {
+    ("gaussian", 0.5): "Gaussian, l = d/2",
+    ("gaussian", 1.0): "Gaussian, l = d",
+    ("student_t", 0.5): "Student t, l = d/2",
+}
 STATISTICS = {
     "trace": "trace / n",
-    "offdiag_variance": "off-diagonal variance, times d",
-    "correlation": "correlation within a row",
-    "triangles": "triples of entries, times d²",
+    "offdiag_variance": "variance, times d",
+    "correlation": "row correlation",
+    "triangles": "triples, times d²",
 }
 
 
 def entry_variances() -> pd.DataFrame:
-    """Variance of the entries of simulated PMI over what eqs. 31 and 32 say, a row a draw.
+    """Mean square of the entries of simulated PMI over the variance of eqs. 31 and 32, a row a draw.
 
     Returns
     -------
-    DataFrame with `entries`, `distribution`, `draw` and `relative_variance` (the paper's is 1)
+    DataFrame with `entries`, `variant`, `draw` and `relative_variance` (the paper's is 1, for l = d/2)
     """
     table = stored_cells("reflections.pmi_random").rename(columns=ENTRIES)
     scales = {ENTRIES["offdiag_variance"]: table["d"], ENTRIES["diag_variance"]: table["d"] / 2}
-    scaled = table.assign(**{name: table[name] * scale for name, scale in scales.items()})
-    long = scaled.melt(["distribution", "draw"], list(scales), "entries", "relative_variance")
-    return long.assign(
-        distribution=long["distribution"].map(WORDS), relative_variance=long["relative_variance"].round(4)
+    scaled = table.assign(
+        variant=[DRAWS[key] for key in zip(table["distribution"], table["positive"], strict=True)],
+        **{name: table[name] * scale for name, scale in scales.items()},
     )
+    long = scaled.melt(["variant", "draw"], list(scales), "entries", "relative_variance")
+    return long.round({"relative_variance": 3})
 
 
 def plot_entry_variances(table: pd.DataFrame) -> alt.Chart:
-    """A tick a draw on a logarithmic axis, a row for each kind of entry and of word vectors."""
-    colour, shape = theme.point_styles("distribution", list(WORDS.values()))
+    """A tick a draw on a logarithmic axis, a row for each kind of entry and of draw."""
+    colour, shape = theme.point_styles("variant", list(DRAWS.values()))
     ticks = log_ticks(table["relative_variance"].min(), table["relative_variance"].max())
     return (
         alt.Chart(table)
@@ -356,7 +361,7 @@ def plot_entry_variances(table: pd.DataFrame) -> alt.Chart:
         .encode(
             x=alt.X("relative_variance:Q", **_log_axis("relative_variance", ticks, "~g")),
             y=alt.Y("entries:N", title=None, sort=list(ENTRIES.values()), axis=alt.Axis(labelLimit=110)),
-            yOffset=alt.YOffset("distribution:N", sort=list(WORDS.values())),
+            yOffset=alt.YOffset("variant:N", sort=list(DRAWS.values())),
             color=colour,
             shape=shape,
         )
@@ -449,7 +454,7 @@ def plot_portrait(data: charts.Data) -> alt.LayerChart:
     """Ridges as bars, each with its mirror image as a stepped line and its name at the left."""
     width = 2 * PORTRAIT_LIMIT / PORTRAIT_BINS
     names = [
-        {"y": base + RIDGE, "x": -PORTRAIT_LIMIT, "name": name}
+        {"y": base + 0.92, "x": -PORTRAIT_LIMIT, "name": name}
         for base, name in zip((2, 1, 0), PORTRAIT, strict=True)
     ]
     y_axis = alt.Axis(title=None, labels=False, ticks=False, grid=False)
@@ -580,7 +585,7 @@ def plot_map_entries(table: pd.DataFrame, *, published: float = 0.68) -> alt.Lay
         .encode(x=alt.XDatum(published))
     )
     heads = table.groupby("control", as_index=False)["base"].first().assign(left=table["left"].min())
-    heads["base"] += RIDGE
+    heads["base"] += 0.92
     words = alt.Chart(heads).mark_text(align="left", dx=4).encode(x="left:Q", y="base:Q", text="control:N")
     return alt.LayerChart(layer=[bars, outline, paper, words]).properties(width="container", height=380)
 
@@ -606,6 +611,13 @@ def map_correlations(table: pd.DataFrame) -> pd.DataFrame:
         ["mean", "min", "max"]
     )
     return spans.rename(columns={"mean": "correlation", "min": "low", "max": "high"}).round(3)
+
+
+def plot_map_correlations(spans: pd.DataFrame) -> alt.LayerChart:
+    """Correlations from :func:`map_correlations`, the trained vectors' beside the controls'."""
+    chart = charts.plot_intervals(spans, "comparison", "correlation", low="low", high="high", by="control")
+    level: alt.LayerChart = chart.configure_axisX(labelAngle=0)
+    return level
 
 
 def map_summary(table: pd.DataFrame) -> pd.DataFrame:
