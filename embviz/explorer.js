@@ -66,7 +66,9 @@ async function mount(element, spec, vegaEmbed) {
     status.classList.toggle("embviz-wrong", wrong);
   };
   // as text of the page title and caption wrap, so the chart needs none of its own
-  const shown = { ...spec, ...(meta.fluid && { width: "container" }), $schema: undefined, ...(meta.title && { title: undefined }) };
+  const shown = { ...spec, $schema: undefined };
+  if (meta.title) delete shown.title;
+  if (meta.fluid) shown.width = "container";
   const narrow = element.clientWidth > 0 && element.clientWidth < 480;
   try {
     const { view } = await vegaEmbed(chart, shown, {
@@ -89,25 +91,15 @@ async function mount(element, spec, vegaEmbed) {
   }
 }
 
-// Vega and its companions come from the kernel once a page, however many explorers stand on it.
+// Every explorer brings Vega along, since a kernel busy with later cells could not be asked for it; the
+// first one on a page loads it for all.
 function runtime(model) {
-  globalThis.embvizRuntime ??= new Promise((resolve, reject) => {
-    const hear = async (message, buffers) => {
-      if (message.kind !== "runtime") return;
-      model.off("msg:custom", hear);
-      const url = URL.createObjectURL(new Blob([buffers[0]], { type: "text/javascript" }));
-      try {
-        await import(/* webpackIgnore: true */ url);
-        resolve(globalThis.embvizVegaEmbed);
-      } catch (error) {
-        reject(error);
-      } finally {
-        URL.revokeObjectURL(url);
-      }
-    };
-    model.on("msg:custom", hear);
-    model.send({ kind: "runtime" });
-  });
+  globalThis.embvizRuntime ??= (async () => {
+    const url = URL.createObjectURL(new Blob([model.get("runtime")], { type: "text/javascript" }));
+    await import(/* webpackIgnore: true */ url);
+    URL.revokeObjectURL(url);
+    return globalThis.embvizVegaEmbed;
+  })();
   return globalThis.embvizRuntime;
 }
 
@@ -116,7 +108,8 @@ function converse(model, view, names, say) {
   const reader = Math.random().toString(36).slice(2); // several views of one model share its messages
   let waiting = false;
   let stale = false;
-  let slow;
+  let timers = [];
+  const rest = () => timers.forEach(clearTimeout);
   const ask = () => {
     if (waiting) {
       stale = true;
@@ -124,13 +117,16 @@ function converse(model, view, names, say) {
     }
     waiting = true;
     stale = false;
-    slow = setTimeout(() => say("measuring …"), 400);
+    timers = [
+      setTimeout(() => say("measuring …"), 400),
+      setTimeout(() => say("no answer yet: if the kernel was restarted, run the cell again"), 20_000),
+    ];
     const values = Object.fromEntries(names.map((name) => [name, view.signal(name)]));
     model.send({ kind: "measure", request: reader, values });
   };
   const hear = async (message) => {
     if (message.kind !== "rows" || message.request !== reader) return;
-    clearTimeout(slow);
+    rest();
     waiting = false;
     if (stale) ask(); // before drawing: the kernel measures while the page draws
     if (message.error) {
@@ -143,7 +139,7 @@ function converse(model, view, names, say) {
   model.on("msg:custom", hear);
   for (const name of names) view.addSignalListener(name, ask);
   return () => {
-    clearTimeout(slow);
+    rest();
     model.off("msg:custom", hear);
   };
 }

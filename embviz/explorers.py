@@ -438,16 +438,15 @@ class LiveFace(anywidget.AnyWidget):
     _esm = Path(__file__).with_name("explorer.js")
     _css = Path(__file__).with_name("explorer.css")
     spec = traitlets.Dict().tag(sync=True)
+    runtime = traitlets.Bytes().tag(sync=True)
 
     def __init__(self, explorer: Explorer) -> None:
-        super().__init__(spec=explorer.live_spec())
+        super().__init__(spec=explorer.live_spec(), runtime=vega_runtime().encode())
         self._explorer = explorer
         self.on_msg(self._hear)
 
     def _hear(self, _: object, message: dict[str, Any], buffers: object) -> None:
-        if message.get("kind") == "runtime":
-            self.send({"kind": "runtime"}, buffers=[vega_runtime().encode()])
-        elif message.get("kind") == "measure":
+        if message.get("kind") == "measure":
             reply = {"kind": "rows", "request": message.get("request")}
             try:
                 reply["rows"] = self._explorer.answer(message.get("values", {}))

@@ -313,12 +313,8 @@ class Page:
 
     def __init__(self, explorer: Explorer) -> None:
         self.heard: list[dict] = []
-        self.buffers: list[list[bytes]] = []
         self.widget = explorer.widget
-        self.widget.send = lambda message, buffers=(): (
-            self.heard.append(message),
-            self.buffers.append(list(buffers)),
-        )
+        self.widget.send = self.heard.append
 
     def say(self, **message) -> dict:
         self.widget._hear(self.widget, message, [])
@@ -355,10 +351,8 @@ def test_an_error_of_the_measurement_is_told_to_the_page():
     assert "rows" in page.say(kind="measure", request=3, values={"a": False})
 
 
-def test_the_runtime_is_sent_once_asked_for_and_names_no_host():
-    page = Page(make_explorer())
-    page.say(kind="runtime")
-    source = page.buffers[-1][0].decode()
+def test_the_live_face_brings_vega_along_and_names_no_host():
+    source = make_explorer().widget.runtime.decode()
     assert "embvizVegaEmbed" in source
     assert "esm.sh" not in source
     assert "jsdelivr" not in source
