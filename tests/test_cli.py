@@ -98,7 +98,7 @@ def test_the_ledger_of_a_whole_paper_is_a_table_with_a_row_a_claim(results, caps
     assert cli.main(["ledger", "reflections"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["claim", "verdict", "scale", "figures", "title"]
-    assert len(lines) == 14
+    assert len(lines) == 15
     assert all("not measured" in line for line in lines[1:])
 
 

@@ -55,8 +55,19 @@ def trained_vectors(config: TrainedVectors) -> pd.DataFrame:
     the map between word and context vectors with its nulls. Columns: quantity, control, item, value.
     """
     whole = corpora.load_corpus(config.corpus)
-    corpus = whole.restrict(min_count=config.min_count, rare="unk")
-    tied = config.signature != "free"
+    vectors = _train(config, whole)
+    tables = [_agreement_with_cooccurrence(whole, vectors)]
+    if config.word_tests:
+        tables.append(score_vectors(vectors, frequent=_frequent_words(whole)))
+    if config.signature == "free":
+        tables.append(_map_statistics(vectors, seed=config.seed))
+    table = pd.concat(tables, ignore_index=True)
+    table.attrs["data"] = {config.corpus: whole.checksum}
+    return table
+
+
+def _train(config: TrainedVectors, whole: corpora.Corpus) -> WordVectors:
+    """The reference setting with the configuration's size, on the corpus with rare words made one."""
     signature = config.signature if config.signature in NAMES else float(config.signature)
     reference = SGNSConfig.reference(signature, seed=config.seed)
     training = dataclasses.replace(
@@ -65,15 +76,7 @@ def trained_vectors(config: TrainedVectors) -> pd.DataFrame:
         n_negative=config.n_negative,
         schedule=dataclasses.replace(reference.schedule, n_epochs=config.n_epochs),
     )
-    vectors = train_sgns(corpus, training, n_threads=1)
-    tables = [_agreement_with_cooccurrence(whole, vectors)]
-    if config.word_tests:
-        tables.append(score_vectors(vectors, frequent=_frequent_words(whole)))
-    if not tied:
-        tables.append(_map_statistics(vectors, seed=config.seed))
-    table = pd.concat(tables, ignore_index=True)
-    table.attrs["data"] = {config.corpus: corpus.checksum}
-    return table
+    return train_sgns(whole.restrict(min_count=config.min_count, rare="unk"), training, n_threads=1)
 
 
 def _frequent_words(corpus: corpora.Corpus) -> set[str]:
@@ -198,6 +201,26 @@ def _map_statistics(vectors: WordVectors, *, seed: int) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
+@experiment("reflections.map_eigenvalues")
+def map_eigenvalues(config: TrainedVectors) -> pd.DataFrame:
+    """Eigenvalues of pinv(W) C of a free model: a reflection has as many -1 as reflected dimensions.
+
+    Columns: control ("" for the model, "copy" for C = W, "shuffled_rows"), real, imaginary.
+    """
+    whole = corpora.load_corpus(config.corpus)
+    vectors = _train(config, whole)
+    word, context = vectors.word.astype(float), chosen_rows(vectors, "context").astype(float)
+    shuffled = np.random.default_rng(config.seed).permutation(context)
+    tables = []
+    for control, c in {"": context, "copy": word, "shuffled_rows": shuffled}.items():
+        values = np.linalg.eigvals(np.linalg.pinv(word) @ c)
+        values = values[np.lexsort((values.imag, values.real))]
+        tables.append(pd.DataFrame({"control": control, "real": values.real, "imaginary": values.imag}))
+    table = pd.concat(tables, ignore_index=True)
+    table.attrs["data"] = {config.corpus: whole.checksum}
+    return table
+
+
 # --- factorized PMI ---------------------------------------------------------------------------------
 
 
@@ -265,6 +288,13 @@ def _free_cells(preset: str) -> list[Cell]:
     return model_cells(preset, ("free",))
 
 
+def eigenvalue_cells(preset: str) -> list[Cell]:
+    """The map's eigenvalues for the free models of a preset, trained once more."""
+    return [
+        map_eigenvalues.cell(dataclasses.replace(c.config, word_tests=False)) for c in _free_cells(preset)
+    ]
+
+
 def sweep_cells(preset: str) -> list[Cell]:
     """Models of Figure 4, over the share of +1 among the signs."""
     if preset == "paper":
@@ -310,6 +340,21 @@ def _involution_findings(preset: str) -> dict[str, Finding]:
 
 def _correlation_findings(preset: str) -> dict[str, Finding]:
     return _map_findings(preset, ("similarity_correlation", "norm_correlation"))
+
+
+def _half_findings(preset: str) -> dict[str, Finding]:
+    table = load(eigenvalue_cells(preset))
+    corpus = str(table["corpus"].iloc[0])
+    by_run = table.groupby(["control", "seed"])["real"]
+    measured = {
+        "negative_share": by_run.agg(lambda real: (real < 0).mean()),
+        "trace": by_run.agg(lambda real: real.sum() / real.abs().sum()),
+    }
+    found = {}
+    for name, values in measured.items():
+        nulls = {control: float(values[control].mean()) for control in ("copy", "shuffled_rows")}
+        found[name] = findings.over_seeds(values[""].to_numpy(), nulls=nulls, corpus=corpus)
+    return found
 
 
 def scores(cells: Sequence[Cell], way: str = "score") -> pd.DataFrame:
@@ -461,6 +506,7 @@ def _score(table: pd.DataFrame, test: str, way: str) -> float:
 
 STUDIES = {
     "reflections.involution": Study(_free_cells, _involution_findings),
+    "reflections.half_reflected": Study(eigenvalue_cells, _half_findings),
     "reflections.similarity_correlation": Study(_free_cells, _correlation_findings),
     "reflections.tied_sgns": Study(model_cells, _tied_findings),
     "reflections.proportion": Study(sweep_cells, _sweep_findings, needs="a sweep of 14 models"),
