@@ -351,7 +351,8 @@ def _half_findings(preset: str) -> dict[str, Finding]:
         "trace": by_run.agg(lambda real: real.sum() / real.abs().sum()),
     }
     found = {}
-    for name, values in measured.items():
+    for name, series in measured.items():
+        values = series.unstack("control")  # rows seeds
         nulls = {control: float(values[control].mean()) for control in ("copy", "shuffled_rows")}
         found[name] = findings.over_seeds(values[""].to_numpy(), nulls=nulls, corpus=corpus)
     return found
