@@ -50,6 +50,19 @@ function followWidth(chart, view) {
   }).observe(chart);
 }
 
+// On a phone long labels leave the drawing its room: hovering still shows the whole word.
+const NARROW = 480; // pixels
+const NARROW_LABEL = 150;
+function narrowed(part) {
+  if (Array.isArray(part)) return part.map(narrowed);
+  if (part === null || typeof part !== "object") return part;
+  const entries = Object.entries(part).map(([name, value]) => {
+    if (name === "data" || name === "datasets") return [name, value];
+    return [name, name === "labelLimit" ? Math.min(value, NARROW_LABEL) : narrowed(value)];
+  });
+  return Object.fromEntries(entries);
+}
+
 /** Draw `spec` inside `element`; resolves to the Vega view and a function that shows a message below. */
 async function mount(element, spec, vegaEmbed) {
   const meta = spec.usermeta?.embviz ?? {};
@@ -66,10 +79,10 @@ async function mount(element, spec, vegaEmbed) {
     status.classList.toggle("embviz-wrong", wrong);
   };
   // as text of the page title and caption wrap, so the chart needs none of its own
-  const shown = { ...spec, $schema: undefined };
+  const narrow = element.clientWidth > 0 && element.clientWidth < NARROW;
+  const shown = { ...(narrow ? narrowed(spec) : spec), $schema: undefined };
   if (meta.title) delete shown.title;
   if (meta.fluid) shown.width = "container";
-  const narrow = element.clientWidth > 0 && element.clientWidth < 480;
   try {
     const { view } = await vegaEmbed(chart, shown, {
       mode: "vega-lite",
@@ -78,7 +91,10 @@ async function mount(element, spec, vegaEmbed) {
       bind: controls,
       loader: offlineLoader,
       tooltip: { formatTooltip: tooltipHtml },
-      config: narrow ? { legend: { columns: 2 } } : {},
+      config: {
+        legend: { symbolOpacity: 1, ...(narrow && { columns: 2 }) }, // the kind, though its seeds are drawn faint
+        axisY: narrow ? { labelLimit: NARROW_LABEL } : {},
+      },
     });
     finishControls(controls);
     if (shown.width === "container") followWidth(chart, view);
