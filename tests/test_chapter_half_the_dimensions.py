@@ -188,3 +188,24 @@ def test_a_claim_without_results_is_refused_with_the_command(monkeypatch, tmp_pa
     monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path))
     with pytest.raises(FileNotFoundError, match=r"run `embviz run reflections\.lemma1 --preset quick`"):
         chapter.stored_cells("reflections.lemma1")
+
+
+def test_the_map_eigenvalues_chart_draws_every_control_and_an_empty_table():
+    table = pd.DataFrame(
+        {
+            "control": ["trained", "a copy, C = W"],
+            "real": [-1.0, 1.0],
+            "imaginary": 0.0,
+            "seed": 0,
+            "corpus": "x",
+        }
+    )
+    points = chapter.plot_map_eigenvalues(table).to_dict()["layer"][1]
+    assert points["encoding"]["color"]["scale"]["domain"] == list(chapter.EIGENVALUE_CONTROLS.values())
+    chapter.plot_map_eigenvalues(table.iloc[:0]).to_dict()
+
+
+def test_map_eigenvalues_reads_the_stored_cells_of_the_largest_scale():
+    table = chapter.map_eigenvalues()
+    assert list(table.columns) == ["control", "real", "imaginary", "seed", "corpus"]
+    assert set(table["control"]) <= set(chapter.EIGENVALUE_CONTROLS.values())

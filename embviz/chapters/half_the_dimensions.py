@@ -5,8 +5,6 @@ Source: Assylbekov & Takhanov (2019), sections 1 to 3.
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -16,16 +14,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from embviz import charts, corpora, theme
+from embviz import charts, theme
 from embviz.cells import load
 from embviz.experiments import find_study
 from embviz.experiments.reflections import theory, vectors
-from embviz.skipgram import SGNSConfig, train_sgns
 
-SMALL_DIMENSION, SMALL_EPOCHS, SMALL_NEGATIVES = 50, 2, 20  # the vectors a chapter trains: some ten seconds
-RANDOM_INVOLUTION_ERROR = math.sqrt(
-    3 / 8
-)  # of (Q + Q')/2: the root of the mean of sin^4 over the angles of Q
+# of (Q + Q')/2: the root of the mean of sin^4 over the angles of Q
+RANDOM_INVOLUTION_ERROR = math.sqrt(3 / 8)
 CONTROLS = {
     "": "trained",
     "shuffled_rows": "C with its rows shuffled",
@@ -639,24 +634,42 @@ def map_summary(table: pd.DataFrame) -> pd.DataFrame:
     return wide[list(names)].rename(columns=names).rename_axis(columns=None).round(3)
 
 
-@functools.lru_cache(maxsize=1)
-def small_map(seed: int = 0) -> NDArray[np.float64]:
-    """pinv(W) C of free skip-gram trained here on the embedded corpus, shape (D, D): some ten seconds.
+EIGENVALUE_CONTROLS = {"": "trained", "shuffled_rows": "C with its rows shuffled", "copy": "a copy, C = W"}
 
-    Words with count >= 100, d = 50, two passes, 20 shared negatives, otherwise the reference setting; one
-    thread, so that a machine gives the same map each time.
+
+def map_eigenvalues() -> pd.DataFrame:
+    """Eigenvalues of pinv(W) C at the largest stored scale, beside the controls; empty where none is stored.
+
+    Returns
+    -------
+    DataFrame with `control`, `real`, `imaginary`, `seed`, `corpus`
     """
-    corpus = corpora.load_corpus("embedded").restrict(min_count=100, rare="hole")
-    reference = SGNSConfig.reference("free", seed=seed)
-    config = dataclasses.replace(
-        reference,
-        embedding_dim=SMALL_DIMENSION,
-        n_negative=SMALL_NEGATIVES,
-        schedule=dataclasses.replace(reference.schedule, n_epochs=SMALL_EPOCHS),
+    preset = find_study("reflections.half_reflected").largest_stored()
+    if preset is None:
+        return pd.DataFrame(columns=["control", "real", "imaginary", "seed", "corpus"])
+    table = load(vectors.eigenvalue_cells(preset))
+    table["control"] = table["control"].map(EIGENVALUE_CONTROLS)
+    return table[["control", "real", "imaginary", "seed", "corpus"]].round(3)
+
+
+def plot_map_eigenvalues(table: pd.DataFrame) -> alt.LayerChart:
+    """Eigenvalues from :func:`map_eigenvalues` in the plane; left of the line dimensions turn around."""
+    colour, shape = theme.point_styles("control", list(EIGENVALUE_CONTROLS.values()))
+    points = (
+        alt.Chart(table)
+        .mark_point(size=28, opacity=0.8)
+        .encode(
+            x=alt.X("real:Q", axis=theme.axis("real")),
+            y=alt.Y("imaginary:Q", axis=theme.axis("imaginary")),
+            color=colour,
+            shape=shape,
+            tooltip=["control:N", "real:Q", "imaginary:Q", "seed:Q"],
+        )
     )
-    trained = train_sgns(corpus, config, n_threads=1)
-    found: NDArray[np.float64] = np.linalg.pinv(trained.word.astype(float)) @ np.asarray(trained.context)
-    return found
+    zero = (
+        alt.Chart(alt.Data(values=[{}])).mark_rule(strokeDash=list(theme.DASHES[2])).encode(x=alt.XDatum(0))
+    )
+    return alt.LayerChart(layer=[zero, points]).properties(width="container", height=theme.HEIGHT)
 
 
 def reflection_shares(matrix: NDArray[np.float64]) -> dict[str, float]:

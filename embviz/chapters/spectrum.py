@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import altair as alt
 import numpy as np
 import pandas as pd
+import threadpoolctl
 from numpy.typing import ArrayLike
 
 from embviz import charts, cooccurrence, metrics, spectra, theme
@@ -278,10 +280,16 @@ def measured_spectrum(
         counts, n_negative=n_negative, positive=clipped, smoothing=smoothing
     )  # (V, V)
     # rounded, since what is 0 comes out as 1e-15 or -1e-15, by machine; float64, so no bin hangs on it
-    values = spectra.eigenvalues(matrix, dtype="float64").round(9)
+    with _threads().limit(limits=1):  # so small a matrix takes two threads longer than one
+        values = spectra.eigenvalues(matrix, dtype="float64").round(9)
     limit = float(f"{np.quantile(np.abs(values), 0.97):.1e}") or 1.0  # two digits: the same everywhere
     bins = _bins_within(values, limit, 40)[["left", "right", "share", "mirrored"]]
     return bins.assign(note=[_note(values, limit), *[""] * (len(bins) - 1)])
+
+
+@functools.cache
+def _threads() -> threadpoolctl.ThreadpoolController:
+    return threadpoolctl.ThreadpoolController()
 
 
 def _note(values: np.ndarray, limit: float) -> str:
