@@ -417,25 +417,34 @@ def sweep_scores(preset: str) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        share, seed, test, score, relative (score over the test's best mean over seeds); the test "mean"
-        averages the relative scores.
+        share, seed, test, score, relative (score over the test's best); the test "mean" averages the
+        relative scores of the tests that some model passes.
     """
     table = scores(sweep_cells(preset))
     table["share"] = table["signature"].astype(float)
     best = table.groupby(["test", "share"])["score"].mean().groupby("test").max()
     table["relative"] = table["score"] / table["test"].map(best)
-    mean = table.groupby(["share", "seed"], as_index=False)["relative"].mean()
+    passed = table[table["test"].isin(_passed_tests(load(sweep_cells(preset))))]
+    mean = passed.groupby(["share", "seed"], as_index=False)["relative"].mean()
     mean = mean.assign(test="mean", score=mean["relative"])
     return pd.concat([table, mean], ignore_index=True)[["share", "seed", "test", "score", "relative"]]
+
+
+def _passed_tests(table: pd.DataFrame) -> list[str]:
+    """Tests on which some model's 95% interval lies above 0; the best of the others can't be a scale."""
+    rows = table[table["quantity"] == "score_replicate"]
+    low = rows.groupby(["control", "signature"])["value"].quantile(0.025).groupby("control").max()
+    return [test for test in TESTS if low.get(test, 0.0) > 0]
 
 
 def _sweep_findings(preset: str) -> dict[str, Finding]:
     cells = sweep_cells(preset)
     table = load(cells)
     corpus, n_seeds = str(table["corpus"].iloc[0]), table["seed"].nunique()
-    mean = scores(cells).pivot_table(index="signature", columns="test", values="score")
+    tests = _passed_tests(table)
+    mean = scores(cells).pivot_table(index="signature", columns="test", values="score")[tests]
     drops = _drops(mean)
-    replicates = pd.DataFrame([_drops(replicate) for replicate in _sweep_replicates(table)])
+    replicates = pd.DataFrame([_drops(replicate[tests]) for replicate in _sweep_replicates(table)])
     rng = np.random.default_rng(0)
     shuffled = pd.DataFrame(
         [_drops(mean.set_axis(rng.permutation(mean.index), axis=0)) for _ in range(100)]
