@@ -77,6 +77,7 @@ async () => {
     for (const name of names) {
       const before = drawing();
       let moved = false;
+      const first = output.view.signal(name);
       for (const input of inputs.filter((one) => one.name === name)) {
         for (const value of others(input)) {
           if (moved) break;
@@ -86,6 +87,7 @@ async () => {
         }
       }
       if (!moved) stuck.push(name);
+      await output.view.signal(name, first).runAsync();
     }
   }
   return stuck;
