@@ -19,6 +19,7 @@ from embviz.cells import Cell, load
 from embviz.charts import Data
 from embviz.cooccurrence import count_pairs, pmi
 from embviz.experiments.reflections import vectors
+from embviz.ledger_view import number
 from embviz.wordvectors import WordVectors
 
 MODELS = {"free": "SGNS (free)", "half": "WT (half)", "random": "WTR (random)", "ones": "plain (all +1)"}
@@ -140,7 +141,7 @@ def men_two_ways(cells: Sequence[Cell]) -> pd.DataFrame:
     published = {figure.name: figure.paper for figure in ledger.find_claim("reflections.tied_sgns").figures}
     names = {"score": "ranked as numbers", "men_as_text": "ranked as text"}
     shown = wide.rename(columns=names, index=MODELS)[list(names.values())].round(3)
-    shown["paper"] = [published.get(f"men_{vectors.NAMES[signature]}") for signature in wide.index]
+    shown["paper"] = [number(published.get(f"men_{vectors.NAMES[name]}")) for name in wide.index]
     return shown.rename_axis(index="model", columns=None)
 
 
