@@ -25,6 +25,7 @@ import numpy as np
 import pandas as pd
 import traitlets
 import vl_convert
+from threadpoolctl import threadpool_limits
 
 from embviz import theme
 
@@ -296,7 +297,7 @@ class Explorer:
         if self._grid is None:
             combinations = self._combinations()
             assert self.measure is not None  # else a grid was given
-            tasks = (joblib.delayed(self.measure)(**values) for values in combinations)
+            tasks = (joblib.delayed(_measure_on_one_thread)(self.measure, values) for values in combinations)
             frames = joblib.Parallel(n_jobs=self.n_jobs)(tasks)
             for values, frame in zip(combinations, frames, strict=True):
                 self._checked(frame, values)
@@ -379,7 +380,7 @@ class Explorer:
             for name, value in values.items():
                 frame = frame[frame[name] == value]
             return frame.reset_index(drop=True)
-        return self._checked(self.measure(**values), values)
+        return self._checked(_measure_on_one_thread(self.measure, values), values)
 
     def _checked(self, frame: pd.DataFrame, values: Mapping[str, Any]) -> pd.DataFrame:
         taken = [column for column in frame.columns if column in self.controls]
@@ -453,6 +454,13 @@ class LiveFace(anywidget.AnyWidget):
             except Exception as error:  # whatever the measuring function raises is the reader's to see
                 reply["error"] = f"{type(error).__name__}: {error}"
             self.send(reply)
+
+
+def _measure_on_one_thread(measure: Measure, values: Mapping[str, Any]) -> pd.DataFrame:
+    # Two BLAS threads took 150 times one's time for a 300 x 300 matrix on a busy machine; and a sum in one
+    # order gives the same digits everywhere.
+    with threadpool_limits(limits=1):
+        return measure(**values)
 
 
 @functools.cache

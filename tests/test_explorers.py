@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import vl_convert
+from threadpoolctl import threadpool_info
 
 from embviz import explorers, theme
 from embviz.explorers import Choice, Explorer, Range, Toggle, compact_row
@@ -147,6 +148,18 @@ def test_a_drawing_keeps_its_own_transforms_after_ours():
 
     spec = make_explorer(measure=one_column, controls={"a": Toggle("a")}, draw=doubled).static_spec()
     assert [next(iter(step)) for step in spec["transform"]] == ["filter", "flatten", "calculate"]
+
+
+def test_measuring_takes_one_thread_and_leaves_the_others_as_they_were():
+    def threads(a: bool) -> pd.DataFrame:
+        np.eye(2) @ np.eye(2)
+        return pd.DataFrame({"x": [max(pool["num_threads"] for pool in threadpool_info())]})
+
+    before = threads(True)["x"][0]
+    explorer = make_explorer(measure=threads, controls={"a": Toggle("a")}, draw=draw_x)
+    assert explorer.grid()["x"].tolist() == [1, 1]
+    assert explorer.answer({"a": True})[0]["x"] == [1]
+    assert threads(True)["x"][0] == before
 
 
 # stored results in place of measuring
