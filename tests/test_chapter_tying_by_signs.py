@@ -168,7 +168,7 @@ def test_scores_are_drawn_with_the_papers_ticks(made_cells):
 
 def test_men_is_shown_both_ways(made_cells):
     shown = signs.men_two_ways(made_cells)
-    assert shown.loc["SGNS (free)"].tolist() == [0.55, 0.2, 0.241]
+    assert shown.loc["SGNS (free)"].tolist() == [0.55, 0.2, "0.241"]
 
 
 def test_both_ways_of_unknown_words_stand_under_each_other(made_cells):
