@@ -79,11 +79,10 @@ def test_the_picture_of_the_stored_ledger_compiles_and_filters():
 def test_quoted_numbers_come_from_the_ledger(monkeypatch):
     monkeypatch.setattr(ledger, "find_claim", lambda claim_id: None)
     monkeypatch.setattr(ledger, "entry", lambda claim: entry())
-    text = "{f} of {f:paper}, {f:interval}, null {f:shuffled}, {f:seeds} seeds, {g}: {verdict}, {scale}, {corpus}"
+    text = "{f} of {f:paper}, {f:interval}, null {f:shuffled}, {f:seeds} seeds, {g}"
     said = ledger_view.quote("p.c", text)
-    assert said.text == (
-        "0.25 nats of 0.5 nats, 0.2 to 0.3, null 9, 3 seeds, (not measured): holds, quick, mine"
-    )
+    assert said.text == ("0.25 nats of 0.5 nats, 0.2 to 0.3, null 9, 3 seeds, (not measured)")
+    assert ledger_view.quote("p.c", "{verdict}, {scale}, {corpus}").text == "holds, quick, mine"
     with pytest.raises(ValueError, match="no figure 'h'"):
         ledger_view.quote("p.c", "{h}")
     with pytest.raises(ValueError, match="no 'ppmi'"):

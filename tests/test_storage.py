@@ -12,12 +12,17 @@ def test_a_whole_file_appears_only_when_its_block_ends(tmp_path):
     assert [p.name for p in path.parent.iterdir()] == ["a.txt"]
 
 
+def _write_half(path):
+    with storage.whole_file(path) as temporary:
+        temporary.write_text("half")
+        raise OSError("disk full")
+
+
 def test_an_error_keeps_the_old_file_and_leaves_no_litter(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("old")
-    with pytest.raises(OSError, match="disk full"), storage.whole_file(path) as temporary:
-        temporary.write_text("half")
-        raise OSError("disk full")
+    with pytest.raises(OSError, match="disk full"):
+        _write_half(path)
     assert path.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
 

@@ -51,10 +51,7 @@ def test_static(chromium: Browser, tmp_path: Path, speed_table: Callable[..., No
     record(speed_table, "static page", times, bar=60)
 
 
-def test_live(
-    chromium: Browser, tmp_path: Path, speed_table: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # a 300 x 300 matrix is slower on two threads
+def test_live(chromium: Browser, tmp_path: Path, speed_table: Callable[..., None]) -> None:
     folder, state = tmp_path / "chapters", tmp_path / "state"
     folder.mkdir()
     state.mkdir()
