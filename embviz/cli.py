@@ -169,7 +169,8 @@ def open_lab(arguments: argparse.Namespace) -> int:
     book = storage.data_folder().parent / "book"
     if not book.is_dir():
         raise FileNotFoundError(f"no chapters at {book}: `embviz lab` works in a checkout of the project")
-    command = [sys.executable, "-m", "jupyterlab", str(book)]
+    quiet = ["--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate", "--LabApp.news_url=None"]
+    command = [sys.executable, "-m", "jupyterlab", str(book), *quiet]  # it asks no other host
     return subprocess.run([*command, "--no-browser"] if arguments.no_browser else command).returncode
 
 

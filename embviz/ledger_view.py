@@ -136,7 +136,7 @@ def plot_ledger(table: pd.DataFrame, *, chapter_suffix: str = ".html") -> alt.La
     return (
         alt.LayerChart(layer=[_accepted_band(), *_ledger_marks(base)])
         .add_params(by_verdict, by_claim)
-        .properties(width=320, height=alt.Step(17))  # narrower pages scroll: the labels need their room
+        .properties(width="container", height=alt.Step(17))
     )
 
 
