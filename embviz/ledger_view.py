@@ -146,7 +146,7 @@ def _accepted_band() -> alt.Chart:
 
 
 def _ledger_marks(base: alt.Chart) -> list[alt.Chart]:
-    labels = "datum.value == 0 ? 'lowest accepted' : datum.value == 1 ? 'highest accepted' : ''"
+    labels = "datum.value == 0 ? 'least' : datum.value == 1 ? 'most' : ''"
     axis = alt.Axis(title=None, values=[0, 1], labelExpr=labels, orient="top")
     x = alt.X("measured_place:Q", scale=alt.Scale(domain=[-1.05, 2.05], nice=False), axis=axis)
     names = list(ledger.VERDICTS)
