@@ -91,7 +91,6 @@ def picture_table(table: pd.DataFrame, *, chapter_suffix: str = ".html") -> pd.D
         for low, high, n in zip(judged["low"], judged["high"], judged["n_seeds"], strict=True)
     ]
     judged["row"] = judged["label"]
-    judged["order"] = range(len(judged))
     pairs = zip(judged["chapter"], judged["claim"], strict=True)
     judged["link"] = [f"{chapter}{chapter_suffix}#{claim}" for chapter, claim in pairs]
     return judged.reset_index(drop=True)
@@ -109,7 +108,7 @@ def plot_ledger(table: pd.DataFrame, *, chapter_suffix: str = ".html") -> alt.La
     """
     shown = picture_table(table, chapter_suffix=chapter_suffix)
     columns = [
-        "claim", "row", "order", "where", "verdict", "scale", "corpus", "reason", "link", "null_name",
+        "claim", "row", "where", "verdict", "scale", "corpus", "reason", "link", "null_name",
         "measured_place", "low_place", "high_place", "published_place", "null_place",
         "measured_text", "interval_text", "published_text", "null_text", "accepted_text", "n_seeds",
     ]  # fmt: skip
@@ -121,12 +120,13 @@ def plot_ledger(table: pd.DataFrame, *, chapter_suffix: str = ".html") -> alt.La
     by_claim = alt.param(
         name="claim_shown", value="all", bind=alt.binding_select(options=claims, name="claim ")
     )
+    rows = list(shown["row"])  # a filter empties rows and moves none
     base = (
         alt.Chart(shown[columns])
         .encode(
             y=alt.Y(
                 "row:N",
-                sort=alt.EncodingSortField("order", op="min"),
+                scale=alt.Scale(domain=rows),
                 axis=alt.Axis(title=None, labelLimit=300, ticks=False),
             )
         )
@@ -136,7 +136,7 @@ def plot_ledger(table: pd.DataFrame, *, chapter_suffix: str = ".html") -> alt.La
     return (
         alt.LayerChart(layer=[_accepted_band(), *_ledger_marks(base)])
         .add_params(by_verdict, by_claim)
-        .properties(width="container", height=alt.Step(17))
+        .properties(width="container", height=17 * len(rows))
     )
 
 
