@@ -182,7 +182,7 @@ class EXor:
 
 
 def hide(tokens: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens (..., T) with the symbol at `places` (...) replaced by the mask, and the symbols hidden (...)."""
+    """Tokens (..., T) with a mask at `places` (...), and the symbols that it hides (...)."""
     hidden = np.take_along_axis(tokens, places[..., None], axis=-1)
     masked = tokens.copy()
     np.put_along_axis(masked, places[..., None], MASK, axis=-1)
@@ -281,5 +281,5 @@ def _parity_symbol(bits: np.ndarray) -> np.ndarray:
 def _refuse_large(n: int, n_bits: int, advice: str) -> None:
     if n > LARGEST_ENUMERATION:
         raise ValueError(
-            f"{n_bits} bits make {n:,} strings, more than the {LARGEST_ENUMERATION:,} that are enumerated: {advice}"
+            f"{n_bits} bits make {n:,} strings, and at most {LARGEST_ENUMERATION:,} are enumerated: {advice}"
         )

@@ -1,337 +1,204 @@
-"""Training loops as generators: the caller's ``for`` loop replaces callbacks."""
+"""One training loop as a generator, for one model or for many side by side."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
-import os
-import time
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Literal, Protocol, get_args
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
-import pandas as pd
-import safetensors
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from embviz.models.recurrent import LSTMConfig, LSTMLanguageModel, State
-from embviz.storage import whole_file
+if TYPE_CHECKING:
+    from embviz.snapshots import Run
 
-Precision = Literal["float32", "bfloat16"]
-
-
-class LanguageModelData(Protocol):
-    """Three runs of word ids below ``len(vocabulary)``, each (N,) of any integer type."""
-
-    @property
-    def train(self) -> np.ndarray: ...
-    @property
-    def valid(self) -> np.ndarray: ...
-    @property
-    def test(self) -> np.ndarray: ...
-    @property
-    def vocabulary(self) -> list[str]: ...
+Metrics = Mapping[str, float | Sequence[float]]
 
 
 @dataclass(frozen=True)
-class LanguageModelTraining:
-    """How a language model is trained; the defaults are those of the paper's footnote 12."""
+class AdamW:
+    """AdamW with a cosine schedule; the defaults are those of the tying paper's EXor runs.
 
-    n_epochs: int = 40
-    batch_size: int = 20  # columns that the text is read in side by side
-    n_steps_back: int = 35  # words through which gradients flow back
-    learning_rate: float = 20.0  # of plain gradient descent, on the mean loss in nats
-    annealing: float = 4.0  # divides the rate after an epoch whose validation is no better than the best...
-    n_flat_epochs: int | None = None  # ...or, where given, after each epoch from this one on, for short runs
-    max_grad_norm: float = 0.25  # of all gradients together
-    precision: Precision = "float32"  # "bfloat16": LSTM and large products; weights, softmax, evaluation not
-    eval_batch_size: int = 10  # columns for validation and test
+    Its moments are all that it remembers: the learning rate is a function of the step.
+    """
+
+    learning_rate: float = 5e-4  # at step 0
+    min_learning_rate: float = 1e-5  # half a period later; equal to learning_rate for a constant rate
+    half_period: int = 10_000  # steps: down for as many, up for as many, without a restart
+    weight_decay: float = 0.1  # of every parameter
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-12  # the authors' program; PyTorch's default is 1e-8
 
     def __post_init__(self) -> None:
-        if min(self.n_epochs, self.batch_size, self.n_steps_back, self.eval_batch_size) < 1:
-            raise ValueError(f"epochs, batch sizes and steps back must be at least 1, got {self}")
-        if min(self.learning_rate, self.max_grad_norm) <= 0 or self.annealing < 1:
-            raise ValueError(f"rate and gradient norm must be above 0, annealing at least 1, got {self}")
-        if self.n_flat_epochs is not None and self.n_flat_epochs < 1:
-            raise ValueError(f"n_flat_epochs counts epochs from 1, got {self.n_flat_epochs}")
-        if self.precision not in get_args(Precision):
+        if not 0 < self.min_learning_rate <= self.learning_rate or self.half_period < 1:
             raise ValueError(
-                f"precision is {self.precision!r}: choose one of {', '.join(get_args(Precision))}"
+                f"rates must be above 0, the least at most the first, the period at least 1: {self}"
             )
+        if self.weight_decay < 0 or not (0 <= self.beta1 < 1 and 0 <= self.beta2 < 1) or self.eps <= 0:
+            raise ValueError(f"weight decay must not be negative, betas below 1, eps above 0: {self}")
+
+    def rate(self, step: int) -> float:
+        """Learning rate of update `step`, counted from 0 (PyTorch's CosineAnnealingLR in closed form)."""
+        half = (self.learning_rate - self.min_learning_rate) / 2
+        return self.min_learning_rate + half * (1 + math.cos(math.pi * step / self.half_period))
 
 
 @dataclass(frozen=True)
-class Epoch:
-    """One pass over the training text, and the model measured after it."""
+class Snapshot:
+    """A training run at one moment."""
 
-    epoch: int  # from 1
-    learning_rate: float
-    train_loss: float  # mean over the epoch, with dropout, nats a word
-    valid_perplexity: float
-    test_perplexity: float  # of the epoch with the best validation so far
-    seconds: float  # wall time, evaluation included
+    step: int  # updates made so far
+    metrics: Metrics  # a number, or a list with a number for each member
+    weights: dict[str, Tensor]  # copies
 
 
-def language_model_perplexity(
-    data: LanguageModelData,
-    model_config: LSTMConfig,
-    training_config: LanguageModelTraining,
+def train(
+    model: nn.Module,
+    losses: Callable[[int], Tensor],
+    optimizer: AdamW,
     *,
-    seed: int,
-    checkpoint: str | os.PathLike[str] | None = None,
-) -> pd.DataFrame:
-    """Train one language model from its seed and tabulate its epochs.
+    n_steps: int,
+    snapshot_every: int,
+    measure: Callable[[int], Metrics] | None = None,
+    weights: Callable[[], Mapping[str, Tensor]] | None = None,
+    names: Sequence[str] = ("model",),
+    run: Run | None = None,
+) -> Iterator[Snapshot]:
+    """Train, and stop at each snapshot: the caller's ``for`` loop goes on when it likes.
 
     Parameters
     ----------
-    data : LanguageModelData
-    model_config : LSTMConfig
-    training_config : LanguageModelTraining
-    seed : int
-        Of the initial weights, the signs and dropout.
-    checkpoint : path ending in .safetensors, optional
-        Written whole after each epoch. Where it exists already, the run goes on from it and, on one
-        machine with the same number of threads, ends with the bits of an unbroken run; it is kept.
-
-    Returns
-    -------
-    DataFrame, one row an :class:`Epoch`
-        The last row's `test_perplexity` is the run's result. All but `seconds` repeats exactly.
-
-    Raises
-    ------
-    ValueError
-        As :func:`train_language_model`; or if `checkpoint` is damaged or belongs to another run.
-    FloatingPointError
-        As :func:`train_language_model`.
-    """
-    model = LSTMLanguageModel(model_config, seed=seed)
-    run = _describe_run(data, model_config, training_config, seed)
-    path = None if checkpoint is None else Path(checkpoint)
-    records = _load_checkpoint(path, model, run) if path is not None and path.exists() else []
-    for record in train_language_model(model, data, training_config, seed=seed, done=records.copy()):
-        records.append(record)
-        if path is not None:
-            _save_checkpoint(path, model, run, records)
-    return pd.DataFrame([asdict(record) for record in records])
-
-
-def train_language_model(
-    model: LSTMLanguageModel,
-    data: LanguageModelData,
-    config: LanguageModelTraining,
-    *,
-    seed: int,
-    done: Sequence[Epoch] = (),
-) -> Iterator[Epoch]:
-    """Train by truncated back-propagation through time, one :class:`Epoch` at a time.
-
-    Parameters
-    ----------
-    model : LSTMLanguageModel
-        Changed in place; its weights are those of the epoch just yielded.
-    data : LanguageModelData
-    config : LanguageModelTraining
-    seed : int
-        Of dropout; epoch k draws from (seed, k) alone, so a resumed run repeats the unbroken one.
-    done : sequence of Epoch, default none
-        The epochs that brought `model` to its present weights; training goes on after them.
+    model : nn.Module
+        Changed in place.
+    losses : function of the step, from 0
+        Its batch's loss for each member, (R,), or one loss, (). It draws from the step alone, so that a
+        resumed run sees what an unbroken one sees.
+    optimizer : AdamW
+    n_steps : int
+        Updates in all, those of a resumed run included.
+    snapshot_every : int
+        Updates between two snapshots. The first is taken before any, the last after all.
+    measure : function of the step, optional
+        Metrics of a snapshot; numbers, or lists of R numbers.
+    weights : function, optional
+        What a snapshot keeps; by default the model's parameters and persistent buffers.
+    names : sequence of str
+        What the members are called, for error messages.
+    run : Run, optional
+        Where snapshots are stored as they are taken. A run that was stopped goes on from its last state
+        and, on one machine with the same number of threads, ends with the bits of an unbroken one.
 
     Yields
     ------
-    Epoch
+    Snapshot
+        Those that `run` does not hold yet.
 
     Raises
     ------
-    ValueError
-        If an id lies outside the model's vocabulary, or a text is too short for its batch size.
     FloatingPointError
-        If loss or gradient stops being finite; names the step and the seed.
-    """
-    device = model.embedding.device
-    _keep_freed_memory()
-    sizes = {"train": config.batch_size, "valid": config.eval_batch_size, "test": config.eval_batch_size}
-    train, valid_text, test_text = (
-        _load_columns(name, getattr(data, name), size, model.config.vocab_size).to(device)
-        for name, size in sizes.items()
-    )
-    records = list(done)
-    test = records[-1].test_perplexity if records else math.nan  # the first epoch always measures it
-    for epoch in range(len(records) + 1, config.n_epochs + 1):
-        start = time.perf_counter()
-        rate = _learning_rate(records, config)
-        train_loss = _train_epoch(model, train, config, rate, seed=seed, epoch=epoch)
-        valid = evaluate_perplexity(model, valid_text, config.n_steps_back)
-        if valid < min((record.valid_perplexity for record in records), default=math.inf):
-            test = evaluate_perplexity(model, test_text, config.n_steps_back)
-        records.append(Epoch(epoch, rate, train_loss, valid, test, time.perf_counter() - start))
-        yield records[-1]
-
-
-def arrange_columns(ids: Tensor, batch_size: int) -> Tensor:
-    """Cut ids (N,) into `batch_size` equal runs, side by side: (N // B, B); a rest is left out.
-
-    Raises
-    ------
+        If a loss stops being finite: names the step and the member. Stored snapshots are kept.
     ValueError
-        If a column would hold fewer than two words, which leaves nothing to predict.
+        If `snapshot_every` is below 1, or the run is already longer than `n_steps`.
     """
-    length = len(ids) // batch_size
-    if length < 2:
-        raise ValueError(
-            f"{len(ids)} words in {batch_size} columns leave nothing to predict: "
-            f"give at least {2 * batch_size} words or a smaller batch size"
-        )
-    return ids[: length * batch_size].view(batch_size, length).t().contiguous()
-
-
-def evaluate_perplexity(model: LSTMLanguageModel, columns: Tensor, n_steps: int) -> float:
-    """Perplexity of columns (T, B) under the model, in float32 and without dropout.
-
-    The state runs through a column; its first word is given, not predicted. Columns are read
-    `n_steps` rows at a time, which changes memory and not the result.
-    """
-    was_training = model.training
-    model.eval()
-    total, state = 0.0, model.initial_state(columns.shape[1])
-    with torch.no_grad():
-        for tokens, targets in _segments(columns, n_steps):
-            logits, state = model(tokens, state)  # (T, B, V)
-            total += nn.functional.cross_entropy(
-                logits.flatten(0, 1), targets.flatten(), reduction="sum"
-            ).item()
-    model.train(was_training)
-    return math.exp(total / ((len(columns) - 1) * columns.shape[1]))
-
-
-def _train_epoch(
-    model: LSTMLanguageModel,
-    columns: Tensor,
-    config: LanguageModelTraining,
-    learning_rate: float,
-    *,
-    seed: int,
-    epoch: int,
-) -> float:
-    """One pass over columns (T, B) by clipped gradient descent; the mean loss in nats."""
-    model.train()
-    total, state = 0.0, model.initial_state(columns.shape[1])
-    device = columns.device
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        # torch's dropout takes no generator of its own
-        torch.manual_seed(int(np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint64)[0]))
-        for step, (tokens, targets) in enumerate(_segments(columns, config.n_steps_back)):
-            state = (state[0].detach(), state[1].detach())
-            loss, state, norm = _descend(model, tokens, targets, state, config, learning_rate)
-            if not (math.isfinite(loss) and math.isfinite(norm)):
-                raise FloatingPointError(
-                    f"loss {loss}, gradient norm {norm} at step {step} of epoch {epoch}, seed {seed}: "
-                    f"lower the learning rate (now {learning_rate:g}) or max_grad_norm"
-                )
-            total += loss * len(tokens)
-    return total / (len(columns) - 1)
-
-
-def _descend(
-    model: LSTMLanguageModel,
-    tokens: Tensor,
-    targets: Tensor,
-    state: State,
-    config: LanguageModelTraining,
-    learning_rate: float,
-) -> tuple[float, State, float]:
-    """One clipped gradient step; loss in nats, new state, gradient norm before clipping."""
-    with torch.autocast(tokens.device.type, torch.bfloat16, enabled=config.precision == "bfloat16"):
-        loss, state = model.loss(tokens, targets, state)
+    if snapshot_every < 1:
+        raise ValueError(f"snapshot_every must be at least 1, got {snapshot_every}")
+    keep_freed_memory()
     parameters = list(model.parameters())
-    gradients = torch.autograd.grad(loss, parameters)
-    norm = nn.utils.get_total_norm(gradients).item()
-    # clipping scales every gradient alike, so it goes into the step and saves a pass over them
-    step_size = learning_rate * min(1.0, config.max_grad_norm / (norm + 1e-6))
+    adam = torch.optim.AdamW(
+        parameters,
+        betas=(optimizer.beta1, optimizer.beta2),
+        eps=optimizer.eps,
+        weight_decay=optimizer.weight_decay,
+        fused=True,  # one call for all parameters
+    )
+    step = _resume(run, model, adam)
+    if step > n_steps:
+        raise ValueError(
+            f"{run.folder if run else 'the run'} has {step} steps, more than n_steps = {n_steps}"
+        )
+    taken = set(run.steps) if run else set()
+    while True:
+        if (step % snapshot_every == 0 or step == n_steps) and step not in taken:
+            yield _take_snapshot(step, model, adam, measure, weights, run)
+        if step == n_steps:
+            return
+        for group in adam.param_groups:
+            group["lr"] = optimizer.rate(step)
+        adam.zero_grad(set_to_none=True)
+        loss = losses(step)
+        total = loss.sum()
+        if not math.isfinite(total.item()):
+            raise FloatingPointError(_not_finite(loss.detach(), step, names))
+        total.backward()
+        adam.step()
+        step += 1
+
+
+def _take_snapshot(
+    step: int,
+    model: nn.Module,
+    adam: torch.optim.AdamW,
+    measure: Callable[[int], Metrics] | None,
+    weights: Callable[[], Mapping[str, Tensor]] | None,
+    run: Run | None,
+) -> Snapshot:
     with torch.no_grad():
-        for parameter, gradient in zip(parameters, gradients, strict=True):
-            parameter.add_(gradient, alpha=-step_size)
-    return loss.item(), state, norm
+        metrics = dict(measure(step)) if measure else {}
+        kept = weights() if weights else model.state_dict()
+        # clones of tied tensors would come apart: one clone for each storage
+        clones: dict[tuple[int, torch.Size], Tensor] = {}
+        copies = {
+            name: clones.setdefault((tensor.data_ptr(), tensor.shape), tensor.detach().clone())
+            for name, tensor in kept.items()
+        }
+    if run is not None:
+        run.append(step, metrics, copies)
+        run.save_state(step, _state(model, adam))
+    return Snapshot(step, metrics, copies)
 
 
-def _segments(columns: Tensor, n_steps: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Consecutive (tokens, targets) of at most `n_steps` rows of columns (T, B), targets a row later."""
-    for start in range(0, len(columns) - 1, n_steps):
-        stop = min(start + n_steps, len(columns) - 1)
-        yield columns[start:stop], columns[start + 1 : stop + 1]
+def _state(model: nn.Module, adam: torch.optim.AdamW) -> dict[str, Tensor]:
+    """All that the next update depends on, apart from the step."""
+    state = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+    for index, moments in adam.state_dict()["state"].items():
+        state |= {f"optimizer.{index}.{name}": tensor for name, tensor in moments.items()}
+    return state
 
 
-def _learning_rate(records: Sequence[Epoch], config: LanguageModelTraining) -> float:
-    """Rate of the epoch after `records`, by the plateau or by the fixed plan."""
-    if config.n_flat_epochs is not None:
-        return config.learning_rate / config.annealing ** max(0, len(records) - config.n_flat_epochs + 1)
-    rate, best = config.learning_rate, math.inf
-    for record in records:
-        if record.valid_perplexity < best:
-            best = record.valid_perplexity
-        else:
-            rate /= config.annealing
-    return rate
+def _resume(run: Run | None, model: nn.Module, adam: torch.optim.AdamW) -> int:
+    """Bring model and optimizer to the run's last state; its step, 0 for a new run."""
+    stored = run.load_state() if run else None
+    if run is None or stored is None:
+        if run is not None:
+            run.truncate(-1)
+        return 0
+    step, state = stored
+    model.load_state_dict({name[6:]: value for name, value in state.items() if name.startswith("model.")})
+    moments: dict[int, dict[str, Tensor]] = {}
+    for name, value in state.items():
+        if name.startswith("optimizer."):
+            _, index, moment = name.split(".", 2)
+            moments.setdefault(int(index), {})[moment] = value
+    adam.load_state_dict({**adam.state_dict(), "state": moments})
+    run.truncate(step)
+    return step
 
 
-def _describe_run(
-    data: LanguageModelData, model_config: LSTMConfig, training_config: LanguageModelTraining, seed: int
-) -> dict[str, object]:
-    """What makes a run the same run, as plain JSON."""
-    digest = hashlib.sha256()
-    for ids in (data.train, data.valid, data.test):
-        digest.update(len(ids).to_bytes(8, "little") + ids.astype("<i8").tobytes())
-    training = asdict(training_config)
-    return {"model": asdict(model_config), "training": training, "seed": seed, "data": digest.hexdigest()}
+def _not_finite(loss: Tensor, step: int, names: Sequence[str]) -> str:
+    """Which members lost their way at `step`."""
+    wrong = [index for index, value in enumerate(loss.reshape(-1).tolist()) if not math.isfinite(value)]
+    who = ", ".join(names[index] if index < len(names) else f"member {index}" for index in wrong)
+    return (
+        f"the loss is no longer finite at step {step} for {who}: lower the learning rate. "
+        "What was stored before is kept"
+    )
 
 
-def _save_checkpoint(
-    path: Path, model: LSTMLanguageModel, run: dict[str, object], records: Sequence[Epoch]
-) -> None:
-    """Weights, and in the header the run and its epochs: one file, so they cannot disagree."""
-    header = {"run": json.dumps(run), "epochs": json.dumps([asdict(record) for record in records])}
-    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
-    with whole_file(path) as temporary:
-        save_file(weights, temporary, metadata=header)
-
-
-def _load_checkpoint(path: Path, model: LSTMLanguageModel, run: dict[str, object]) -> list[Epoch]:
-    """Give `model` the weights of `path`; the epochs that made them."""
-    try:
-        with safetensors.safe_open(path, framework="pt") as file:
-            header = file.metadata() or {}
-            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-        stored_run, epochs = json.loads(header["run"]), json.loads(header["epochs"])
-    except (safetensors.SafetensorError, KeyError) as error:
-        raise ValueError(f"{path} is not a whole checkpoint ({error}): move it away to start anew") from error
-    if stored_run != run:
-        differing = ", ".join(key for key in run if stored_run.get(key) != run[key])
-        raise ValueError(f"{path} belongs to a run with other {differing}: name another file or move it away")
-    model.load_state_dict(weights)
-    return [Epoch(**epoch) for epoch in epochs]
-
-
-def _keep_freed_memory() -> None:
-    """Let glibc keep what a step frees for the next step, instead of faulting it in anew (a tenth faster).
+def keep_freed_memory() -> None:
+    """Let glibc keep what a step frees for the next step, instead of faulting it in anew.
 
     Freeing one large block raises its thresholds for good, to twice the block's size: 64 MB.
     """
     torch.empty(32_000_000, dtype=torch.uint8)
-
-
-def _load_columns(name: str, ids: np.ndarray, batch_size: int, vocab_size: int) -> Tensor:
-    """The text `name` as columns (T, B), or a refusal that names it."""
-    if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < vocab_size:
-        raise ValueError(
-            f"{name} holds ids from {int(ids.min())} to {int(ids.max())}, the model's vocabulary ends at "
-            f"{vocab_size - 1}: make both from the same vocabulary"
-        )
-    try:
-        return arrange_columns(torch.from_numpy(ids.astype(np.int64)), batch_size)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from error

@@ -15,9 +15,9 @@ from embviz import corpora, findings
 from embviz.cells import Cell, experiment, load
 from embviz.findings import Finding
 from embviz.models.recurrent import LSTMConfig
+from embviz.recurrent_training import LanguageModelTraining, language_model_perplexity
 from embviz.storage import cache_folder
 from embviz.studies import Study
-from embviz.training import LanguageModelTraining, language_model_perplexity
 
 DROPOUT = {50: 0.2, 200: 0.2, 650: 0.5}  # by embedding dimension, as the paper's reference code does
 PAPER_CORPORA = ("ptb", "wikitext2")

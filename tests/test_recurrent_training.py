@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from embviz.models.recurrent import LSTMConfig, LSTMLanguageModel
-from embviz.training import (
+from embviz.recurrent_training import (
     LanguageModelTraining,
     arrange_columns,
     evaluate_perplexity,
