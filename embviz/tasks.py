@@ -93,7 +93,8 @@ class EXor:
             raise ValueError(f"tokens must be (n, {self.n_bits + 1}), got {tokens.shape}")
         masked = tokens == MASK
         bits, parity = tokens[:, :-1], tokens[:, -1]
-        whole = np.isin(parity, (EVEN, ODD)) & (np.where(masked[:, :-1], 0, bits) <= ONE_B).all(1)
+        spelled = np.isin(bits, (ZERO_A, ZERO_B, ONE_A, ONE_B)) | masked[:, :-1]
+        whole = np.isin(parity, (EVEN, ODD)) & spelled.all(1)
         if not ((masked.sum(1) == 1) & whole).all():
             raise ValueError(
                 "each row needs one mask ?, other bits spelled 0A, 0B, 1A or 1B, and E or D last"
@@ -178,7 +179,7 @@ class EXor:
         bits = np.asarray(bits)
         if bits.shape[-1:] != (self.n_bits,) or not np.isin(bits, (0, 1)).all():
             raise ValueError(f"bits must be 0 or 1, {self.n_bits} to a string, got shape {bits.shape}")
-        return bits
+        return bits.astype(np.uint8)  # True and 1.0 index nothing
 
 
 def hide(tokens: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
