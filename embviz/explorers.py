@@ -13,7 +13,7 @@ import json
 import math
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -272,9 +272,7 @@ class Explorer:
         digits: int = 4,
         n_jobs: int = 1,
     ) -> None:
-        for name in controls:
-            if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) or name in RESERVED:
-                raise ValueError(f"a control can't be called {name!r}: use another plain identifier")
+        check_names(controls)
         if measure is None and grid is None:
             raise ValueError("an explorer needs a measuring function, or a grid of stored results, or both")
         self.measure, self.controls, self.draw = measure, dict(controls), draw
@@ -322,9 +320,8 @@ class Explorer:
         for values in self._combinations():
             frame = by_combination[tuple(values.values())]
             rows.append({**values, **compact_row(frame[columns], digits=self.digits)})
-        chosen = " && ".join(control.matches(name) for name, control in self.controls.items())
-        spec = self._spec(rows, columns, before=[{"filter": chosen}], live=False)
-        self._weigh(spec)
+        spec = self._spec(rows, columns, before=[{"filter": is_chosen(self.controls)}], live=False)
+        weigh(spec, repr(self), "take fewer values, bin the curves, or keep fewer digits")
         return spec
 
     def live_spec(self) -> dict[str, Any]:
@@ -343,10 +340,7 @@ class Explorer:
         ValueError
             If a control is missing or its value is none of its own, or the measurement isn't finite.
         """
-        missing = [name for name in self.controls if name not in sent]
-        if missing:
-            raise ValueError(f"the page sent no value for {', '.join(missing)}")
-        values = {name: control.read(sent[name]) for name, control in self.controls.items()}
+        values = read_values(self.controls, sent)
         frame = self._measured(values)
         columns = [column for column in frame.columns if column not in self.controls]
         return [{**values, **compact_row(frame[columns], digits=self.digits)}]
@@ -371,8 +365,7 @@ class Explorer:
                 f"{GRID_LIMIT:,}: take coarser steps (a Range keeps finer ones live with live_step) or fewer "
                 "controls"
             )
-        every = itertools.product(*(control.values for control in self.controls.values()))
-        return [dict(zip(self.controls, values, strict=True)) for values in every]
+        return combinations(self.controls)
 
     def _measured(self, values: Mapping[str, Any]) -> pd.DataFrame:
         if self.measure is None:
@@ -391,20 +384,8 @@ class Explorer:
         return _finite(frame, f"measured at {dict(values)}")
 
     def _checked_grid(self, grid: pd.DataFrame) -> pd.DataFrame:
-        absent = [name for name in self.controls if name not in grid.columns]
-        if absent:
-            raise ValueError(f"the grid has no column {', '.join(absent)}: it needs one for each control")
-        grid = grid.copy()
-        for name, control in self.controls.items():
-            # the control's own value, so that 0.30000000000000004 in a stored table still is 0.3
-            own = [_own_value(control, value) for value in grid[name]]
-            grid = grid.assign(**{name: pd.Series(own, index=grid.index, dtype=object)})
-            grid = grid[grid[name].isin(list(control.values))]
-        present = set(grid[list(self.controls)].itertuples(index=False, name=None))
-        for values in self._combinations():
-            if tuple(values.values()) not in present:
-                raise ValueError(f"the grid has no row for {values}: compute it, or leave the value out")
-        return _finite(grid, "in the given grid")
+        self._combinations()  # refuses too many
+        return _finite(keyed(grid, self.controls, "the grid"), "in the given grid")
 
     def _spec(
         self, rows: list[dict[str, Any]], columns: list[str], *, before: list[dict[str, Any]], live: bool
@@ -414,23 +395,9 @@ class Explorer:
         _inherit_data(spec)
         spec["data"] = {"name": MEASURED, "values": rows}
         spec["transform"] = [*before, {"flatten": columns}, *spec.get("transform", [])]
-        params = [
-            {"name": name, "value": control.initial, "bind": control.binding(live=live)}
-            for name, control in self.controls.items()
-        ]
-        spec["params"] = [*params, *spec.get("params", [])]
+        spec["params"] = [*bound_params(self.controls, live=live), *spec.get("params", [])]
         spec["usermeta"]["embviz"]["controls"] = list(self.controls)
         return theme.portable(spec)
-
-    def _weigh(self, spec: dict[str, Any]) -> None:
-        size = len(json.dumps(spec))
-        advice = "take fewer values, bin the curves, or keep fewer digits"
-        if size > TWIN_LIMIT:
-            raise ValueError(
-                f"{self!r} would put {size:,} bytes into the page, more than {TWIN_LIMIT:,}: {advice}"
-            )
-        if size > TWIN_WARNING:
-            warnings.warn(f"{self!r} puts {size:,} bytes into the page: {advice}", stacklevel=4)
 
 
 class LiveFace(anywidget.AnyWidget):
@@ -454,6 +421,99 @@ class LiveFace(anywidget.AnyWidget):
             except Exception as error:  # whatever the measuring function raises is the reader's to see
                 reply["error"] = f"{type(error).__name__}: {error}"
             self.send(reply)
+
+
+# What an explorer and a player share: their controls, and what they may weigh.
+
+
+def check_names(controls: Iterable[str]) -> None:
+    """Refuse a control's name that is no identifier, or that Vega keeps for itself."""
+    for name in controls:
+        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) or name in RESERVED:
+            raise ValueError(f"a control can't be called {name!r}: use another plain identifier")
+
+
+def combinations(controls: Mapping[str, Control]) -> list[dict[str, Any]]:
+    """Every combination of the controls' values, the last control's moving fastest."""
+    every = itertools.product(*(control.values for control in controls.values()))
+    return [dict(zip(controls, values, strict=True)) for values in every]
+
+
+def is_chosen(controls: Mapping[str, Control]) -> str:
+    """Vega expression that is true for rows at the chosen values of all controls."""
+    return " && ".join(control.matches(name) for name, control in controls.items()) or "true"
+
+
+def bound_params(controls: Mapping[str, Control], *, live: bool) -> list[dict[str, Any]]:
+    """Vega-Lite parameters, each bound to its input element."""
+    return [
+        {"name": name, "value": control.initial, "bind": control.binding(live=live)}
+        for name, control in controls.items()
+    ]
+
+
+def read_values(controls: Mapping[str, Control], sent: Mapping[str, object]) -> dict[str, Value]:
+    """The controls' values that the page sent.
+
+    Raises
+    ------
+    ValueError
+        If one is missing or none of its control's own.
+    """
+    missing = [name for name in controls if name not in sent]
+    if missing:
+        raise ValueError(f"the page sent no value for {', '.join(missing)}")
+    return {name: control.read(sent[name]) for name, control in controls.items()}
+
+
+def keyed(table: pd.DataFrame, controls: Mapping[str, Control], what: str) -> pd.DataFrame:
+    """A stored table's rows at the controls' values, each written as its control writes it.
+
+    Parameters
+    ----------
+    table : DataFrame
+        With a column for each control.
+    controls : mapping of name to Choice, Range or Toggle
+    what : str
+        What the table is called in a message, such as ``"the grid"``.
+
+    Raises
+    ------
+    ValueError
+        If a control has no column, or a combination of values no row.
+    """
+    absent = [name for name in controls if name not in table.columns]
+    if absent:
+        raise ValueError(f"{what} has no column {', '.join(absent)}: it needs one for each control")
+    table = table.copy()
+    for name, control in controls.items():
+        # the control's own value, so that 0.30000000000000004 in a stored table still is 0.3
+        own = [_own_value(control, value) for value in table[name]]
+        table = table.assign(**{name: pd.Series(own, index=table.index, dtype=object)})
+        table = table[table[name].isin(list(control.values))]
+    present = set(table[list(controls)].itertuples(index=False, name=None))
+    for values in combinations(controls) if controls else []:
+        if tuple(values.values()) not in present:
+            raise ValueError(f"{what} has no row for {values}: compute it, or leave the value out")
+    return table
+
+
+def weigh(spec: dict[str, Any], name: str, advice: str) -> None:
+    """Warn of a specification beyond 1 MB of JSON, refuse one beyond 4 MB."""
+    size = len(json.dumps(spec))
+    if size > TWIN_LIMIT:
+        raise ValueError(f"{name} would put {size:,} bytes into the page, more than {TWIN_LIMIT:,}: {advice}")
+    if size > TWIN_WARNING:
+        warnings.warn(f"{name} puts {size:,} bytes into the page: {advice}", stacklevel=4)
+
+
+def drawing_code() -> str:
+    """``explorer.js`` without its last line, for a script that adds a start-up or a player of its own."""
+    code, export, _ = (
+        Path(__file__).with_name("explorer.js").read_text(encoding="utf-8").rpartition("export default")
+    )
+    assert export, "explorer.js ends with its export"
+    return code
 
 
 def _measure_on_one_thread(measure: Measure, values: Mapping[str, Any]) -> pd.DataFrame:
