@@ -1,0 +1,286 @@
+"""Small encoders: sizes, tying, seeds, and each architecture against its equations written out in numpy."""
+
+import dataclasses
+import math
+import random
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import special
+
+from embviz.models.encoders import Encoder, EncoderConfig, kept_coordinates
+
+SMALL = EncoderConfig()
+CONFIGS = [
+    EncoderConfig(architecture, n_layers, *dims, positions=positions)
+    for architecture in ("transformer", "lstm", "mixer")
+    for n_layers, *dims in ((1, 4, 4, 4), (2, 6, 5, 3))
+    for positions in (False, True)
+]
+EVERY_CONFIG = pytest.mark.parametrize(
+    "config", CONFIGS, ids=lambda c: f"{c.architecture}-{c.n_layers}{'-positions' * c.positions}"
+)
+
+
+def made_tokens(config: EncoderConfig, n: int = 5, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(config.vocab_size, (n, config.length), generator=generator)
+
+
+def n_parameters(model: Encoder) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+# --- sizes and tying --------------------------------------------------------------------------------
+
+
+def test_the_papers_small_transformer_has_192_parameters_untied_and_164_tied():
+    assert n_parameters(Encoder(SMALL, tied=False, seed=0)) == 192
+    assert n_parameters(Encoder(SMALL, tied=True, seed=0)) == 164
+
+
+@EVERY_CONFIG
+def test_parameters_are_those_of_the_equations(config):
+    L, D, H, M = config.n_layers, config.embedding_dim, config.hidden_dim, config.token_dim
+    T = config.length
+    # a direction's gates read D or 2 H inputs and H states, and have two biases in PyTorch
+    gates = [4 * H * (width + H + 2) for width in (D, *[2 * H] * (L - 1))]
+    body = {
+        "transformer": L * (4 * D * (D + 1) + 4 * D + H * (D + 1) + D * (H + 1)),
+        "lstm": 2 * sum(gates) + D * (2 * H + 1),
+        "mixer": L * (4 * D + M * (T + 1) + T * (M + 1) + H * (D + 1) + D * (H + 1)),
+    }[config.architecture]
+    tables = 7 * D + config.positions * T * D
+    assert n_parameters(Encoder(config, tied=True, seed=0)) == body + tables
+    assert n_parameters(Encoder(config, tied=False, seed=0)) == body + tables + 7 * D
+
+
+@EVERY_CONFIG
+def test_tied_stores_one_table_and_both_uses_pull_on_it(config):
+    tied, untied = (Encoder(config, tied=tied, seed=0) for tied in (True, False))
+    assert tied.output_embedding is tied.input_embedding
+    assert untied.output_embedding is not untied.input_embedding
+    assert "free_output" not in tied.state_dict()
+    assert set(untied.state_dict()) - set(tied.state_dict()) == {"free_output"}
+    with torch.no_grad():
+        untied.output_embedding.copy_(untied.input_embedding)
+    tokens = made_tokens(config)
+    for model in (tied, untied):
+        model(tokens).logsumexp(-1).sum().backward()
+    both = untied.input_embedding.grad + untied.output_embedding.grad
+    # float32 sums in another order
+    torch.testing.assert_close(tied.input_embedding.grad, both, rtol=1e-4, atol=1e-5)
+
+
+# --- seeds ------------------------------------------------------------------------------------------
+
+
+@EVERY_CONFIG
+def test_tied_and_untied_models_of_one_seed_share_all_weights_that_both_have(config):
+    tied, untied, other = (
+        Encoder(config, tied=tied, seed=seed).state_dict()
+        for tied, seed in ((True, 3), (False, 3), (True, 4))
+    )
+    for name, weights in tied.items():
+        assert torch.equal(weights, untied[name]), name
+    assert not torch.equal(tied["input_embedding"], other["input_embedding"])
+    assert not torch.equal(untied["input_embedding"], untied["free_output"])
+
+
+def test_positions_and_rank_leave_the_other_initial_weights_alone():
+    plain = Encoder(SMALL, tied=False, seed=3).state_dict()
+    for change in ({"positions": True}, {"rank": 2}):
+        other = Encoder(dataclasses.replace(SMALL, **change), tied=False, seed=3).state_dict()
+        assert all(torch.equal(weights, other[name]) for name, weights in plain.items())
+
+
+def test_initial_embeddings_are_standard_normal():
+    large = EncoderConfig(embedding_dim=64, vocab_size=1000)
+    model = Encoder(large, tied=False, seed=0)
+    for table in (model.input_embedding.detach(), model.output_embedding.detach()):
+        # 64,000 numbers: standard errors 0.004 of the mean and 0.003 of the deviation
+        assert abs(float(table.mean())) < 0.016
+        assert float(table.std()) == pytest.approx(1, abs=0.012)
+
+
+@EVERY_CONFIG
+def test_making_a_model_leaves_the_global_random_states_alone(config):
+    states = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()  # noqa: NPY002
+    Encoder(config, tied=False, seed=0)
+    assert torch.equal(states[0], torch.get_rng_state())
+    assert states[1:] == (np.random.get_state()[1].tolist(), random.getstate())  # noqa: NPY002
+
+
+# --- the equations in numpy -------------------------------------------------------------------------
+
+
+class Written:
+    """One string at a time, float64, from the equations."""
+
+    def __init__(self, model: Encoder) -> None:
+        self.config = model.config
+        self.weights = {name: array.double().numpy() for name, array in model.state_dict().items()}
+
+    def encode(self, tokens: np.ndarray) -> np.ndarray:
+        """Encodings (T, D) of one string (T,)."""
+        x = self.weights["input_embedding"][tokens]
+        if self.config.positions:
+            x = x + self.weights["position"]
+        x = {"transformer": self.transformer, "lstm": self.lstm, "mixer": self.mixer}[
+            self.config.architecture
+        ](x)
+        return x
+
+    def linear(self, name: str, x: np.ndarray) -> np.ndarray:
+        return x @ self.weights[f"{name}.weight"].T + self.weights[f"{name}.bias"]
+
+    def norm(self, name: str, x: np.ndarray) -> np.ndarray:
+        centred = x - x.mean(-1, keepdims=True)
+        scaled = centred / np.sqrt(centred.var(-1, keepdims=True) + 1e-5)
+        return scaled * self.weights[f"{name}.weight"] + self.weights[f"{name}.bias"]
+
+    def transformer(self, x: np.ndarray) -> np.ndarray:
+        for layer in range(self.config.n_layers):
+            name = f"body.layers.{layer}"
+            weight = self.weights[f"{name}.self_attn.in_proj_weight"]
+            bias = self.weights[f"{name}.self_attn.in_proj_bias"]
+            query, key, value = np.split(x @ weight.T + bias, 3, axis=1)
+            attention = special.softmax(query @ key.T / math.sqrt(x.shape[1]), axis=1)
+            x = self.norm(f"{name}.norm1", x + self.linear(f"{name}.self_attn.out_proj", attention @ value))
+            up = self.linear(f"{name}.linear1", x)
+            gelu = up * (1 + special.erf(up / math.sqrt(2))) / 2
+            x = self.norm(f"{name}.norm2", x + self.linear(f"{name}.linear2", gelu))
+        return x
+
+    def lstm(self, x: np.ndarray) -> np.ndarray:
+        for layer in range(self.config.n_layers):
+            forward = self.lstm_direction(f"l{layer}", x)
+            backward = self.lstm_direction(f"l{layer}_reverse", x[::-1])[::-1]
+            x = np.concatenate([forward, backward], axis=1)
+        return self.linear("body.project", x)
+
+    def lstm_direction(self, name: str, x: np.ndarray) -> np.ndarray:
+        w_in, w_state, b_in, b_state = (
+            self.weights[f"body.lstm.{kind}_{name}"]
+            for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        )
+        hidden = cell = np.zeros(self.config.hidden_dim)
+        states = []
+        for row in x:
+            i, f, g, o = np.split(w_in @ row + b_in + w_state @ hidden + b_state, 4)
+            cell = special.expit(f) * cell + special.expit(i) * np.tanh(g)
+            hidden = special.expit(o) * np.tanh(cell)
+            states.append(hidden)
+        return np.array(states)
+
+    def mixer(self, x: np.ndarray) -> np.ndarray:
+        for layer in range(self.config.n_layers):
+            name = f"body.{layer}"
+            mixed = self.linear(f"{name}.token_in", self.norm(f"{name}.token_norm", x).T)
+            x = x + self.linear(f"{name}.token_out", np.maximum(mixed, 0)).T
+            mixed = self.linear(f"{name}.channel_in", self.norm(f"{name}.channel_norm", x))
+            x = x + self.linear(f"{name}.channel_out", np.maximum(mixed, 0))
+        return x
+
+
+@EVERY_CONFIG
+def test_encodings_and_logits_are_what_the_equations_give(config):
+    model = Encoder(config, tied=False, seed=1).double()
+    written, tokens = Written(model), made_tokens(config)
+    expected = np.array([written.encode(row) for row in tokens.numpy()])
+    np.testing.assert_allclose(model.encode(tokens).detach(), expected, rtol=1e-9, atol=1e-11)  # float64
+    logits = expected @ written.weights["free_output"].T  # no bias
+    np.testing.assert_allclose(model(tokens).detach(), logits, rtol=1e-9, atol=1e-11)
+
+
+# --- symmetries -------------------------------------------------------------------------------------
+
+
+@settings(max_examples=20)
+@given(st.permutations(range(8)))
+def test_a_transformer_without_positions_permutes_its_encodings_with_its_tokens(order):
+    tokens = made_tokens(SMALL)
+    for n_layers in (1, 2):
+        model = Encoder(dataclasses.replace(SMALL, n_layers=n_layers), tied=True, seed=0).double()
+        torch.testing.assert_close(model.encode(tokens[:, order]), model.encode(tokens)[:, order])
+
+
+@pytest.mark.parametrize(
+    "config", [dataclasses.replace(SMALL, positions=True), EncoderConfig("lstm"), EncoderConfig("mixer")]
+)
+def test_with_positions_and_in_the_other_architectures_order_matters(config):
+    tokens = torch.tensor([[0, 1, 2, 3, 4, 5, 6, 0]])
+    model = Encoder(config, tied=True, seed=0)
+    there, back = model.encode(tokens.flip(1))[:, 3], model.encode(tokens)[:, 4]  # the same symbol
+    assert float((there - back).abs().max()) > 0.01
+
+
+@EVERY_CONFIG
+def test_strings_of_a_batch_do_not_influence_each_other(config):
+    tokens = made_tokens(config)
+    model = Encoder(config, tied=True, seed=0).double()
+    together = model.encode(tokens)
+    for row, one in zip(tokens, together, strict=True):
+        torch.testing.assert_close(model.encode(row[None])[0], one)
+
+
+# --- rank -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("architecture", ["transformer", "lstm", "mixer"])
+@pytest.mark.parametrize("rank", [1, 3])
+def test_rank_puts_the_other_coordinates_of_the_encodings_to_zero_and_keeps_the_first(architecture, rank):
+    full, limited = (EncoderConfig(architecture, rank=r) for r in (0, rank))
+    tokens = made_tokens(full, n=20)
+    whole, cut = (Encoder(config, tied=False, seed=0).encode(tokens) for config in (full, limited))
+    assert torch.equal(cut[..., :rank], whole[..., :rank])
+    assert (cut[..., rank:] == 0).all()
+    assert torch.linalg.matrix_rank(cut.flatten(0, 1)) == rank
+
+
+def test_encodings_of_a_fresh_transformer_have_rank_3_since_its_last_norm_takes_their_mean_away():
+    for architecture, rank in (("transformer", 3), ("lstm", 4), ("mixer", 4)):
+        config = EncoderConfig(architecture)
+        encodings = Encoder(config, tied=False, seed=0).encode(made_tokens(config, n=20)).flatten(0, 1)
+        assert torch.linalg.matrix_rank(encodings) == rank
+        sums = encodings.sum(1).abs().max()
+        assert (float(sums.detach()) < 1e-5) == (architecture == "transformer")  # float32
+
+
+def test_full_rank_is_no_limit():
+    assert kept_coordinates(SMALL) is None
+    assert kept_coordinates(EncoderConfig(rank=4)) is None
+    assert kept_coordinates(EncoderConfig(rank=2)).tolist() == [1, 1, 0, 0]
+
+
+def test_what_is_cut_off_gets_no_gradient_in_the_output_embedding():
+    model = Encoder(EncoderConfig(rank=3), tied=False, seed=0)
+    model(made_tokens(SMALL)).logsumexp(-1).sum().backward()
+    assert (model.output_embedding.grad[:, 3] == 0).all()
+    assert (model.output_embedding.grad[:, :3] != 0).all()
+
+
+# --- refusals ---------------------------------------------------------------------------------------
+
+
+def test_an_unknown_architecture_is_refused_with_those_there_are():
+    with pytest.raises(ValueError, match="architecture is 'gru': choose one of transformer, lstm, mixer"):
+        EncoderConfig("gru")
+
+
+@pytest.mark.parametrize(
+    "name", ["n_layers", "embedding_dim", "hidden_dim", "token_dim", "vocab_size", "length"]
+)
+@pytest.mark.parametrize("value", [0, -2])
+def test_a_size_below_one_is_refused(name, value):
+    with pytest.raises(ValueError, match=f"every size must be at least 1, got .*{name}={value}"):
+        EncoderConfig(**{name: value})
+
+
+@pytest.mark.parametrize("rank", [-1, 5])
+def test_a_rank_outside_the_embedding_is_refused(rank):
+    with pytest.raises(ValueError, match=f"rank must lie between 0 and embedding_dim, got .*rank={rank}"):
+        EncoderConfig(rank=rank)
