@@ -27,7 +27,6 @@ import errno
 import fcntl
 import functools
 import hashlib
-import importlib.metadata
 import json
 import math
 import operator
@@ -42,8 +41,8 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import pandas as pd
+import safetensors
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
@@ -52,7 +51,12 @@ from embviz.storage import file_checksum, whole_file
 
 FORMAT = 1
 RUN, LOG, WEIGHTS, STATE, LOCK = "run.json", "log.jsonl", "weights", "state.safetensors", "writer.lock"
-PACKAGES = ("torch", "numpy", "safetensors")  # those that decide the bits
+VERSIONS = {  # of what decides the bits
+    "embviz": __version__,
+    "torch": str(torch.__version__),
+    "numpy": np.__version__,
+    "safetensors": safetensors.__version__,
+}
 
 T = TypeVar("T")
 Metric = float | Sequence[float]  # of one model, or of R models side by side
@@ -426,8 +430,7 @@ def create_run(folder: str | os.PathLike[str], description: Any) -> Run:
             (path / WEIGHTS).mkdir(exist_ok=True)
             (path / LOG).touch()
             _sync(path.parent)
-        versions = {"embviz": __version__, **{name: importlib.metadata.version(name) for name in PACKAGES}}
-        content = {"format": FORMAT, "description": description, "versions": versions}
+        content = {"format": FORMAT, "description": description, "versions": VERSIONS}
         sealed = {**content, "sha256": _digest(_canonical(content))}
         _store(path / RUN, [json.dumps(sealed, indent=1).encode() + b"\n"])  # from here on it is a run
         return Run(path, lock)
@@ -758,7 +761,7 @@ def _unpack(blob: bytes, path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]
     try:
         stored = load(blob)
         return header, {name: stored[first] for name, first in header["names"].items()}
-    except (SafetensorError, KeyError) as error:
+    except (safetensors.SafetensorError, KeyError) as error:
         raise DamagedRunError(f"{path} is not whole ({error}): {_RESTORE}") from error
 
 
