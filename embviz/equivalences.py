@@ -102,7 +102,7 @@ class FiniteLanguage:
 
 
 def make_language(
-    strings: Mapping[String, float] | Sequence[tuple[String, float]],
+    strings: Mapping[str, float] | Mapping[tuple[str, ...], float] | Sequence[tuple[String, float]],
     *,
     normalize: bool = False,
     maskable: Sequence[int] = (),

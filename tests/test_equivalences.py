@@ -372,6 +372,12 @@ def test_an_epsilon_admits_pairs_up_to_itself():
     assert verdicts == [SEMANTIC_ONLY, BOTH]
 
 
+def test_strings_and_symbols_keep_the_order_in_which_they_were_given():
+    language = make_language([("b a", 1), ("a b", 1), ("b a", 2), ("c c", 0)], normalize=True)
+    assert (language.texts, language.symbols) == (["b a", "a b"], ("b", "a"))
+    assert language.probability.tolist() == [0.75, 0.25]
+
+
 # --- refusals ---------------------------------------------------------------------------------------
 
 
