@@ -1,6 +1,7 @@
 """Draw stored Vega-Lite outputs in the static pages, with the explorers' own drawing code and no network.
 
-A page with charts gets one script: Vega from the installed vl-convert, ``embviz/explorer.js``, a start-up.
+A page with charts gets one script: Vega from the installed vl-convert, the code of explorers and players, a
+start-up.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ import myst_nb.core.render as render
 from docutils import nodes
 from sphinx.application import Sphinx
 
-import embviz.explorers
+from embviz import explorers, player
 from embviz.theme import MIME
 
-SOURCES = Path(embviz.explorers.__file__).parent
 SCRIPT, STYLE = "embviz.js", "embviz.css"
 
 START = """
 const start = () => document.querySelectorAll(".embviz-output").forEach((element) => {
   const spec = JSON.parse(element.querySelector("script").textContent);
-  mount(element, spec, globalThis.embvizVegaEmbed).catch((error) => console.error(error));
+  const draw = spec.usermeta?.embviz?.player ? play : mount;
+  draw(element, spec, globalThis.embvizVegaEmbed).catch((error) => console.error(error));
 });
 document.readyState === "loading" ? document.addEventListener("DOMContentLoaded", start) : start();
 """
@@ -47,10 +48,8 @@ class VegaOutput:
 
 def page_script() -> str:
     """Vega, the drawing code and the start-up, wrapped so that none of their names leaks."""
-    drawing = (SOURCES / "explorer.js").read_text(encoding="utf-8")
-    drawing, export, _ = drawing.rpartition("export default")
-    assert export, "explorer.js ends with its export, which a plain script can't have"
-    return f"(() => {{{embviz.explorers.vega_runtime()}\n}})();\n(() => {{\n{drawing}\n{START}}})();\n"
+    drawing = player.page_code()
+    return f"(() => {{{explorers.vega_runtime()}\n}})();\n(() => {{\n{drawing}\n{START}}})();\n"
 
 
 def write_assets(app: Sphinx) -> None:
@@ -58,7 +57,7 @@ def write_assets(app: Sphinx) -> None:
     folder = Path(app.outdir, "_static")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / SCRIPT).write_text(page_script(), encoding="utf-8")
-    (folder / STYLE).write_text((SOURCES / "explorer.css").read_text(encoding="utf-8"), encoding="utf-8")
+    (folder / STYLE).write_text(player.page_style(), encoding="utf-8")
 
 
 def add_assets(app: Sphinx, _page: str, _template: str, _context: dict[str, Any], doctree: Any) -> None:

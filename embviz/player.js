@@ -1,0 +1,338 @@
+// A run as a moving picture: the explorers' chart with play, pause, step and a slider over its frames.
+// Stands behind explorer.js, whose functions it uses; the book's extension takes both without their exports.
+
+const SPEEDS = [2, 5, 10, 20, 40]; // frames a second
+const WHOLE_RUN = 12; // seconds that a recording takes at the speed chosen at first
+const ICONS = {
+  restart: "M5 5h2.5v14H5zM19 5v14L8.5 12z",
+  play: "M7 4.5v15L19.5 12z",
+  pause: "M6.5 5h4v14h-4zM13.5 5h4v14h-4z",
+  step: "M5 5v14l9-7zM15.5 5H18v14h-2.5z",
+};
+const NAMES = { restart: "Back to the start", play: "Play", pause: "Pause", step: "One frame on" };
+const UNANSWERED = "no answer yet: if the kernel was restarted, run the cell again";
+
+const sleep = (milliseconds) => new Promise((resolve) => setTimeout(resolve, Math.max(0, milliseconds)));
+
+// Panels in a row stand below each other where the row doesn't fit, none wider than the page.
+const ROOM_FOR_AXIS = 70; // pixels
+function arranged(spec, room) {
+  const panels = spec.hconcat;
+  if (!panels || !room) return spec;
+  const width = panels.reduce((sum, panel) => sum + (panel.width ?? 200) + ROOM_FOR_AXIS, 0);
+  if (width <= room) return spec;
+  const { hconcat, ...rest } = spec;
+  return { ...rest, vconcat: panels.map((panel) => fitted(panel, room - ROOM_FOR_AXIS)) };
+}
+
+function fitted(panel, room) {
+  if (!(panel.width > room)) return panel;
+  const height = panel.height === panel.width ? room : panel.height; // a square stays one
+  return { ...panel, width: room, ...(height && { height }) };
+}
+
+function show(button, act) {
+  button.dataset.act = act;
+  button.setAttribute("aria-label", NAMES[act]);
+  button.title = NAMES[act];
+  button.innerHTML = `<svg viewBox="0 0 24 24" aria-hidden="true"><path d="${ICONS[act]}"/></svg>`;
+}
+
+function choose(parent, label, values, say) {
+  const select = child(parent, "select", "");
+  select.setAttribute("aria-label", label);
+  select.title = label;
+  for (const value of values) {
+    const option = child(select, "option", "");
+    option.value = value;
+    option.textContent = say(value);
+  }
+  return select;
+}
+
+/** The row of buttons under a chart; nothing in it does anything yet. */
+function playerBar(figure, label, withKernel, nFrames) {
+  const row = document.createElement("div");
+  row.className = "embviz-player";
+  row.setAttribute("role", "group");
+  row.setAttribute("aria-label", "player");
+  figure.querySelector(".embviz-chart").after(row);
+  const parts = { row };
+  for (const act of ["restart", "play", "step"]) {
+    parts[act] = child(row, "button", "");
+    parts[act].type = "button";
+    show(parts[act], act);
+  }
+  parts.slider = child(row, "input", "");
+  Object.assign(parts.slider, { type: "range", min: 0, step: 1 });
+  parts.slider.setAttribute("aria-label", label);
+  parts.number = child(row, "span", "embviz-step");
+  parts.speed = choose(row, "frames a second", SPEEDS, (speed) => `${speed}/s`);
+  const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  const quick = SPEEDS.find((speed) => nFrames / speed <= WHOLE_RUN) ?? SPEEDS.at(-2);
+  parts.speed.value = still ? SPEEDS[0] : quick;
+  if (withKernel) {
+    const words = { live: "computed here", recorded: "recorded" };
+    parts.source = choose(row, "which frames", ["live", "recorded"], (value) => words[value]);
+  }
+  // JupyterLab would take the arrow keys and the space bar; it asks the focused element first
+  for (const part of row.querySelectorAll("button, input, select")) part.dataset.lmSuppressShortcuts = "true";
+  return parts;
+}
+
+const stepsOf = (rows) => [...new Set(rows.map((row) => row.frame))];
+
+/** Plays the frames of a recording, or those that a kernel computed so far. */
+class Playback {
+  constructor(view, say, bar, meta, recorded, ask) {
+    Object.assign(this, { view, say, bar, meta, recorded, ask });
+    this.steps = stepsOf(recorded);
+    this.place = 0; // of the frame that is shown, or is about to be
+    this.drawing = null;
+    this.turn = 0; // a later press makes an earlier loop leave
+    this.playing = false;
+    this.run = 0;
+    this.forget();
+    if (this.isLive) this.load(this.rows());
+    else this.paint();
+    this.listen();
+  }
+
+  get last() {
+    return this.steps.length - 1;
+  }
+
+  get isLive() {
+    return this.bar.source?.value === "live";
+  }
+
+  get isBorrowed() {
+    return this.isLive && this.kept.length === 0; // before the first frame the recording's stands there
+  }
+
+  get computes() {
+    return this.isLive && !this.over;
+  }
+
+  rows() {
+    if (!this.isLive) return this.recorded;
+    return this.isBorrowed ? this.recorded.filter((row) => row.frame === this.recorded[0].frame) : this.kept;
+  }
+
+  listen() {
+    const { bar } = this;
+    bar.play.addEventListener("click", () => this.toggle());
+    bar.restart.addEventListener("click", () => this.restart());
+    bar.step.addEventListener("click", () => {
+      this.pause();
+      this.told(this.forward());
+    });
+    bar.slider.addEventListener("input", () => {
+      this.pause();
+      this.told(this.go(Number(bar.slider.value)));
+    });
+    bar.slider.addEventListener("keydown", (event) => {
+      if (event.key !== " ") return;
+      event.preventDefault(); // the page would scroll
+      this.toggle();
+    });
+    bar.source?.addEventListener("change", () => {
+      this.pause();
+      this.say("");
+      this.told(this.load(this.rows()));
+    });
+    for (const name of this.meta.controls) {
+      // Vega is in the midst of its own redrawing
+      this.view.addSignalListener(name, () => this.isLive && sleep(0).then(() => this.anew(this.playing)));
+    }
+  }
+
+  /** A failure that nobody awaits is told in the page. */
+  told(promise) {
+    promise.catch((error) => this.say(error.message, true));
+  }
+
+  paint() {
+    const { slider, number, restart } = this.bar;
+    const step = `${this.meta.player.label} ${this.steps[this.place].toLocaleString("en")}`;
+    slider.max = this.last; // before the value, which it cuts
+    slider.value = this.place;
+    slider.disabled = this.last === 0;
+    slider.setAttribute("aria-valuetext", step);
+    number.textContent = this.isBorrowed ? `${step}, recorded` : step;
+    restart.title = this.isLive ? "Begin anew" : NAMES.restart;
+    restart.setAttribute("aria-label", restart.title);
+  }
+
+  /** Show the frame at a place; resolves when it's drawn. Of many wanted meanwhile only the last is. */
+  go(place) {
+    this.place = Math.min(Math.max(place, 0), this.last);
+    this.paint();
+    this.drawing ??= this.draw().finally(() => (this.drawing = null));
+    return this.drawing;
+  }
+
+  async draw() {
+    let step;
+    do {
+      step = this.steps[this.place];
+      await this.view.signal("frame", step).runAsync();
+    } while (step !== this.steps[this.place]);
+  }
+
+  load(rows) {
+    this.steps = stepsOf(rows);
+    this.view.data("measured", structuredClone(rows)); // Vega marks the rows it's given
+    return this.go(0);
+  }
+
+  /** One frame on, computed if need be; resolves to whether there was one, and nobody pressed anything. */
+  async forward() {
+    const { turn, run, isBorrowed } = this;
+    if (this.place === this.last) {
+      if (!this.computes) return false;
+      const seen = this.kept.length;
+      await this.compute();
+      if (turn !== this.turn || run !== this.run || seen === this.kept.length) return false;
+    }
+    await this.go(isBorrowed ? 0 : this.place + 1);
+    return true;
+  }
+
+  toggle() {
+    if (this.playing) this.pause();
+    else this.start();
+  }
+
+  pause() {
+    this.turn += 1;
+    this.playing = false;
+    show(this.bar.play, "play");
+  }
+
+  async start() {
+    const turn = (this.turn += 1);
+    this.playing = true;
+    show(this.bar.play, "pause");
+    const wait = (since) => sleep(since + 1000 / Number(this.bar.speed.value) - performance.now());
+    try {
+      if (this.place === this.last && !this.computes) {
+        await this.go(0);
+        await wait(performance.now());
+      }
+      while (turn === this.turn && this.bar.row.isConnected) {
+        const since = performance.now();
+        if (!(await this.forward())) break;
+        await wait(since);
+      }
+    } catch (error) {
+      this.say(error.message, true);
+    }
+    if (turn === this.turn) this.pause();
+  }
+
+  restart() {
+    const { playing } = this;
+    if (this.isLive) {
+      this.anew(playing);
+      if (!playing) this.told(this.forward());
+      return;
+    }
+    this.pause();
+    this.told(this.go(0));
+    if (playing) this.start();
+  }
+
+  /** Leave the live run for another, at the controls' values. */
+  anew(playing) {
+    this.pause();
+    this.forget();
+    this.say("");
+    this.told(this.load(this.rows()));
+    if (playing) this.start();
+  }
+
+  forget() {
+    Object.assign(this, { run: this.run + 1, kept: [], over: false, asked: null });
+    delete this.bar.number.dataset.waiting;
+  }
+
+  /** Ask the kernel for one frame and keep it; several who wait, wait for the same. */
+  compute() {
+    this.asked ??= this.question(this.run);
+    return this.asked;
+  }
+
+  async question(run) {
+    const { number } = this.bar;
+    const timers = [
+      setTimeout(() => (number.dataset.waiting = "true"), 400),
+      setTimeout(() => this.say(UNANSWERED), 20_000),
+    ];
+    const values = Object.fromEntries(this.meta.controls.map((name) => [name, this.view.signal(name)]));
+    const reply = await this.ask({ run, seen: this.kept.length, values });
+    timers.forEach(clearTimeout);
+    if (run !== this.run) return; // begun anew meanwhile
+    delete number.dataset.waiting;
+    this.asked = null;
+    if (reply.row) this.keep(reply.row);
+    else this.over = true;
+    const ended = reply.end ? `The run has ended; all its frames (${this.kept.length}) are kept.` : "";
+    this.say(reply.error ?? ended, Boolean(reply.error));
+  }
+
+  keep(row) {
+    this.kept.push(row);
+    if (!this.isLive) return; // the recording was chosen meanwhile
+    if (this.kept.length === 1) {
+      this.told(this.load(this.kept));
+      return;
+    }
+    this.steps.push(row.frame);
+    this.view.insert("measured", [structuredClone(row)]);
+    this.paint();
+  }
+}
+
+/** Draw a run and its buttons inside `element`; with `ask`, a kernel computes frames. */
+async function play(element, spec, vegaEmbed, ask = null) {
+  const meta = spec.usermeta.embviz;
+  const recorded = ask ? structuredClone(spec.datasets.measured) : spec.datasets.measured;
+  const params = spec.params.map(({ bind, ...rest }) => (rest.name === "frame" || !bind ? rest : { ...rest, bind }));
+  const drawn = { ...arranged(spec, element.clientWidth), params };
+  const { view, say } = await mount(element, drawn, vegaEmbed);
+  const figure = element.querySelector("figure");
+  const bar = playerBar(figure, meta.player.label, ask !== null, stepsOf(recorded).length);
+  return new Playback(view, say, bar, meta, recorded, ask);
+}
+
+/** Questions to a kernel, each answered by one message; several views of one model share its messages. */
+function correspondence(model) {
+  const reader = Math.random().toString(36).slice(2);
+  const waiting = new Map();
+  const hear = (message) => {
+    if (message.kind !== "frame" || message.reader !== reader) return;
+    waiting.get(message.run)?.(message);
+    waiting.delete(message.run);
+  };
+  model.on("msg:custom", hear);
+  const ask = (question) =>
+    new Promise((resolve) => {
+      waiting.set(question.run, resolve);
+      model.send({ kind: "frame", reader, ...question });
+    });
+  return { ask, leave: () => model.off("msg:custom", hear) };
+}
+
+async function renderPlayer({ model, el }) {
+  const { ask, leave } = correspondence(model);
+  const spec = structuredClone(model.get("spec"));
+  const playback = await play(el, spec, await runtime(model), model.get("live") ? ask : null);
+  return () => {
+    playback.pause();
+    leave();
+    playback.view.finalize();
+  };
+}
+
+export default { render: renderPlayer };
