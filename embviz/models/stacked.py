@@ -260,7 +260,8 @@ class _LSTMScan(torch.autograd.Function):
     def forward(ctx: Any, steps: Tensor, w_state: Tensor) -> Tensor:  # type: ignore[override]
         """Gate inputs (R, 4 H, T, B), state weights (R, 4 H, H): hidden states (T, R, H, B)."""
         width = w_state.shape[-1]
-        gates = steps.permute(2, 0, 1, 3).contiguous()  # (T, R, 4 H, B), in PyTorch's order i, f, g, o
+        # (T, R, 4 H, B), gates in PyTorch's order i, f, g, o; overwritten, so a copy even of one step
+        gates = steps.permute(2, 0, 1, 3).clone(memory_format=torch.contiguous_format)
         n_steps, n_members, _, batch = gates.shape
         hidden, cell, squashed = (gates.new_empty(n_steps, n_members, width, batch) for _ in range(3))
         for t in range(n_steps):
