@@ -212,7 +212,10 @@ def _crowded(table: pd.DataFrame) -> list[bool]:
 def plot_dots(data: charts.Data) -> alt.LayerChart:
     """Dots of :func:`dots`: to the right they differ in meaning, upwards in how likely they are."""
     side, height = (alt.Scale(domain=[-0.04, end], nice=False) for end in (1.04, 1.1))
-    across, up = theme.axis("semantic", tick_count=5), theme.axis("conditional", tick_count=5)
+    across, up = (
+        theme.axis("semantic_distance", tick_count=5),
+        theme.axis("conditional_distance", tick_count=5),
+    )
     across.grid = up.grid = False
     base = alt.Chart(data).encode(
         x=alt.X("semantic:Q", scale=side, axis=across), y=alt.Y("conditional:Q", scale=height, axis=up)
