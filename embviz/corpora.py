@@ -270,12 +270,12 @@ def load_corpus(name: str, *, part: str | None = None, n_tokens: int | None = No
 
 def _load_embedded() -> Corpus:
     checksum = docstrings.fingerprint()
-    path = _tokens_path(checksum)
-    corpus = _read_tokens(path, registry.EMBEDDED)
+    path = tokens_path(checksum)
+    corpus = read_tokens(path, registry.EMBEDDED)
     if corpus is None:
         text = docstrings.load_docstrings(separator=DOCUMENT_SEPARATOR)
         corpus = replace(make_corpus(text, name=registry.EMBEDDED), checksum=checksum)
-        _write_tokens(path, corpus)
+        write_tokens(path, corpus)
     return corpus
 
 
@@ -287,8 +287,8 @@ def _load_registered(name: str, part: str | None) -> Corpus:
         )
     file = entry.files[0] if part is None else entry.file(part)
     registry.find_form(name, file)  # verified before the cached tokens are used, too
-    path = _tokens_path(file.identity.partition(":")[2])
-    corpus = _read_tokens(path, name)
+    path = tokens_path(file.identity.partition(":")[2])
+    corpus = read_tokens(path, name)
     if corpus is None:
         if file.text_size is not None:
             require_memory(
@@ -303,7 +303,7 @@ def _load_registered(name: str, part: str | None) -> Corpus:
             documents = wikifil(content) if entry.format == "wikipedia xml" else [content.strip()]
             checksum = hashlib.sha256(content).hexdigest()
             corpus = _corpus_of_documents(documents, name=name, checksum=checksum)
-        _write_tokens(path, corpus)
+        write_tokens(path, corpus)
     return corpus
 
 
@@ -347,11 +347,11 @@ def load_bytes(name: str, *, part: str | None = None, n_bytes: int | None = None
     return np.frombuffer(content, dtype=np.uint8)[:n_bytes]
 
 
-def _tokens_path(key: str) -> Path:
+def tokens_path(key: str) -> Path:
     return storage.cache_folder() / "tokens" / f"{key[:32]}-v{TOKENS_FORMAT}.safetensors"
 
 
-def _write_tokens(path: Path, corpus: Corpus) -> None:
+def write_tokens(path: Path, corpus: Corpus) -> None:
     arrays = {
         "ids": corpus.ids,
         "counts": corpus.counts,
@@ -363,7 +363,7 @@ def _write_tokens(path: Path, corpus: Corpus) -> None:
         safetensors.numpy.save_file(arrays, temporary, metadata=metadata)
 
 
-def _read_tokens(path: Path, name: str) -> Corpus | None:
+def read_tokens(path: Path, name: str) -> Corpus | None:
     """A corpus from the cache, or None if it is not there or its digest is wrong (it is made anew)."""
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
