@@ -7,12 +7,14 @@ nothing. Encodings name their types, since an explorer's data has no values to g
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import altair as alt
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+from scipy import stats
 
 from embviz import theme
 from embviz.experiments.reflections import theory
@@ -276,3 +278,102 @@ def nonzero_eigenvalues(matrix: ArrayLike, rank: int) -> NDArray[np.float64]:
     eigenvalues = np.linalg.eigvalsh(np.asarray(matrix, dtype=np.float64))  # (n,), ascending
     order = np.argsort(np.abs(eigenvalues), kind="stable")
     return eigenvalues[np.sort(order[max(len(eigenvalues) - rank, 0) :])]
+
+
+# --- curves over seeds, with Student's band --------------------------------------------------------------
+
+# Student's 97.5% quantile by the number of seeds, for expressions of Vega. One seed has no interval; more
+# than 40 get 40's, which is 3% too wide at most.
+_QUANTILES = [0.0, 0.0, *(round(float(stats.t.ppf(0.975, n - 1)), 4) for n in range(2, 41))]
+
+
+def plot_seed_curves(
+    data: Data,
+    y: str,
+    *,
+    by: str,
+    names: Sequence[str] | None = None,
+    x: str = "step",
+    reference: Mapping[str, float] | None = None,
+    limits: tuple[float, float] | None = None,
+    height: int = theme.HEIGHT,
+) -> alt.LayerChart:
+    """Every seed as a thin line, their mean as a thick one, Student's 95% interval of the mean as a band.
+
+    Mean and band are computed by the chart, so that an explorer's data need only hold the seeds' values.
+
+    Parameters
+    ----------
+    data : DataFrame, or the data of an explorer
+        Columns `x`, `y`, `by` and `seed`, one row a measurement.
+    y : str
+        Column, and a key of ``theme.LABELS``.
+    by : str
+        Column of kinds, at most five; a key of ``theme.LABELS``.
+    names : sequence of str, optional
+        The kinds in the order of their colours and dashes; by default as they come in a DataFrame.
+    x : str, default "step"
+        Column, and a key of ``theme.LABELS``.
+    reference : mapping of str to float, optional
+        Named levels, drawn as dashed lines across, in the unit of `y`.
+    limits : pair of float, optional
+        Ends of the vertical axis; what lies outside is cut off. By default all is shown.
+
+    Raises
+    ------
+    ValueError
+        If an explorer's data comes without `names`, or there are more than five kinds.
+    """
+    if names is None:
+        if not isinstance(data, pd.DataFrame):
+            raise ValueError("name the kinds (names=...): an explorer's data can't be looked into")
+        names = list(dict.fromkeys(data[by].astype(str)))
+    # lines in the legend, which else has the band's faint areas
+    key = alt.Legend(title=theme.title(by), symbolType="stroke", symbolOpacity=1, symbolStrokeWidth=2.5)
+    colour, dash = (style.legend(key) for style in theme.line_styles(by, list(names)))
+    scale = alt.Scale(zero=False) if limits is None else alt.Scale(domain=list(limits), nice=False)
+    across = alt.X(f"{x}:Q", axis=theme.axis(x, tick_count=6), scale=alt.Scale(nice=False))
+    up = alt.Y(f"{y}:Q", axis=theme.axis(y), scale=scale)
+    thin = (
+        alt.Chart(data)
+        .mark_line(strokeWidth=0.8, opacity=0.35, clip=True)
+        .encode(x=across, y=up, color=colour, strokeDash=dash, detail="seed:N")
+    )
+    over_seeds = (
+        alt.Chart(data)
+        .transform_aggregate(
+            centre=f"mean({y})", spread=f"stdev({y})", n_seeds=f"count({y})", groupby=[x, by]
+        )
+        .transform_calculate(
+            half=f"datum.n_seeds < 2 ? 0 : {_QUANTILES}[min(datum.n_seeds, {len(_QUANTILES) - 1})]"
+            " * datum.spread / sqrt(datum.n_seeds)",
+            low="datum.centre - datum.half",
+            high="datum.centre + datum.half",
+        )
+    )
+    band = over_seeds.mark_area(opacity=0.18, clip=True).encode(
+        x=across, y=alt.Y("low:Q", scale=scale), y2="high:Q", color=colour
+    )
+    shown = {x: f"{x}:Q", by: f"{by}:N", "mean": "centre:Q", "low": "low:Q", "high": "high:Q"}
+    tooltip = [
+        alt.Tooltip(field, title=title, format=",.4~g") if field.endswith(":Q") else alt.Tooltip(field)
+        for title, field in shown.items()
+    ]
+    thick = over_seeds.mark_line(strokeWidth=2.5, clip=True).encode(
+        x=across, y="centre:Q", color=colour, strokeDash=dash, tooltip=tooltip
+    )
+    layers = [band, thin, thick, *_levels(reference or {})]
+    return alt.LayerChart(layer=layers).properties(width="container", height=height)
+
+
+def _levels(reference: Mapping[str, float]) -> list[alt.Chart]:
+    """A dashed line across at each named level, its name at the right end."""
+    if not reference:
+        return []
+    rows = [{"level": level, "name": name} for name, level in reference.items()]
+    base = alt.Chart(alt.Data(values=rows)).encode(y="level:Q")
+    names = base.mark_text(align="right", baseline="bottom", dx=-3, dy=-2, fontSize=11)
+    return [
+        base.mark_rule(strokeDash=list(theme.DASHES[1]), opacity=0.8),
+        names.encode(x=alt.value("width"), text="name:N"),
+    ]

@@ -2,6 +2,7 @@
 
 import warnings
 
+import altair as alt
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,7 +10,7 @@ import vl_convert
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from embviz import charts, theme
+from embviz import charts, findings, theme
 
 finite = st.floats(-1e6, 1e6, allow_nan=False)
 
@@ -137,3 +138,65 @@ def test_the_largest_eigenvalue_is_that_of_the_matrix_built_by_loops():
 def test_a_share_of_signs_beyond_one_is_refused():
     with pytest.raises(ValueError, match=r"share 1\.5: d must be at least 1"):
         charts.simulated_pmi_spectrum(10, 1.5)
+
+
+def seed_table(n_seeds: int) -> pd.DataFrame:
+    rng = np.random.default_rng(n_seeds)
+    rows = [
+        {"step": step, "accuracy": rng.random(), "seed": seed, "pair": pair}
+        for step in (0, 10)
+        for seed in range(n_seeds)
+        for pair in ("x", "y")
+    ]
+    return pd.DataFrame(rows)
+
+
+def drawn(chart, marktype: str) -> list[dict]:
+    """Everything of one mark type that Vega draws in a plot 100 pixels high, in drawing order."""
+    sized = chart.properties(width=100, height=100)
+    found, waiting = [], [vl_convert.vegalite_to_scenegraph(sized.to_dict(), vl_version="6.4")]
+    while waiting:
+        node = waiting.pop(0)
+        if isinstance(node, dict):
+            if node.get("marktype") == marktype and "mark" in str(node.get("role")):
+                found += node["items"]
+            waiting += [value for value in node.values() if isinstance(value, dict | list)]
+        else:
+            waiting += [value for value in node if isinstance(value, dict | list)]
+    return found
+
+
+@pytest.mark.parametrize("n_seeds", [2, 5, 40])
+def test_the_band_over_seeds_is_students_interval(n_seeds):
+    table = seed_table(n_seeds)
+    corners = drawn(charts.plot_seed_curves(table, "accuracy", by="pair", limits=(0, 1)), "area")
+    expected = [
+        findings.over_seeds(part["accuracy"].to_numpy()) for _, part in table.groupby(["pair", "step"])
+    ]
+    # a pixel is 1/100; quantiles are kept to four digits, and reach 12.7
+    assert [1 - corner["y"] / 100 for corner in corners] == pytest.approx([f.low for f in expected], abs=1e-4)
+    assert [1 - corner["y2"] / 100 for corner in corners] == pytest.approx(
+        [f.high for f in expected], abs=1e-4
+    )
+
+
+def test_a_single_seed_has_no_band():
+    corners = drawn(charts.plot_seed_curves(seed_table(1), "accuracy", by="pair", limits=(0, 1)), "area")
+    assert [corner["y"] for corner in corners] == [corner["y2"] for corner in corners]
+
+
+def test_seed_curves_draw_each_seed_and_the_mean_and_name_their_levels():
+    chart = charts.plot_seed_curves(seed_table(3), "accuracy", by="pair", reference={"best possible": 0.7})
+    widths = [point["strokeWidth"] for point in drawn(chart, "line")]
+    assert sorted(set(widths)) == [0.8, 2.5]
+    assert widths.count(0.8) == 3 * widths.count(2.5)
+    assert "best possible" in [item["text"] for item in drawn(chart, "text")]
+    assert axis_titles(chart) == {theme.title("step"), theme.title("accuracy")}
+
+
+def test_seed_curves_of_an_explorer_need_the_names_of_their_kinds():
+    named = alt.NamedData(name="measured")
+    with pytest.raises(ValueError, match=r"name the kinds \(names=...\)"):
+        charts.plot_seed_curves(named, "accuracy", by="pair")
+    chart = charts.plot_seed_curves(named, "accuracy", by="pair", names=["x", "y"])
+    assert chart.to_dict()["layer"][1]["encoding"]["color"]["scale"]["domain"] == ["x", "y"]
