@@ -72,10 +72,11 @@ def embeddings(
     table, _ = read(cell_of(run, preset))
     rows = table[table["quantity"].str.match("(input|output)/")]
     rows = rows[rows["step"] == (rows["step"].max() if step is None else step)]
-    matrix = rows["quantity"].str.split("/").str[0]
+    rows = rows.assign(matrix=rows["quantity"].str.split("/").str[0])
     found = {}
-    # a cell stores coordinates symbol by symbol, axis by axis
-    for (seed, tied, name), part in rows.groupby(["seed", "tied", matrix], sort=False):
+    for seed, tied, name in rows[["seed", "tied", "matrix"]].drop_duplicates().itertuples(index=False):
+        part = rows[(rows["seed"] == seed) & (rows["tied"] == tied) & (rows["matrix"] == name)]
+        # a cell stores coordinates symbol by symbol, axis by axis
         found[int(seed), bool(tied), str(name)] = part["value"].to_numpy(float).reshape(7, -1)
     return found
 
@@ -327,7 +328,7 @@ def _study(measure: Callable[[str], dict[str, Finding]], *runs: EXorRun) -> Stud
     return Study(lambda preset: [cell_of(run, preset) for run in runs], measure)
 
 
-STUDIES = {
+STUDIES: dict[str, Study] = {
     "tying.exor_distribution": Study(_distribution_cells, _distribution_findings),
     "tying.untied_input": _study(_input_findings, MAIN),
     "tying.untied_output": _study(_output_findings, MAIN),

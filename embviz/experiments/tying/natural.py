@@ -334,6 +334,12 @@ def stored_rows(run: NaturalRun) -> dict[str, np.ndarray]:
     return found
 
 
+def _gains(table: pd.DataFrame) -> pd.DataFrame:
+    """Validation accuracy, tied minus untied, in points: a row a step, a column a seed."""
+    accuracy = table.pivot(index="step", columns=["tied", "seed"], values="accuracy")
+    return 100 * (accuracy[True] - accuracy[False])
+
+
 def _natural_findings(preset: str) -> dict[str, Finding]:
     table = natural_curves(preset)
     corpus = str(table["corpus"].iloc[0])
@@ -346,17 +352,14 @@ def _natural_findings(preset: str) -> dict[str, Finding]:
         twins, matched = rows[f"{matrix}_twins"] / unrelated, rows[f"{matrix}_matched"] / unrelated
         nulls = {"matched": float(matched["mixed"].mean()), "fixed": float(twins["fixed"].mean())}
         found[f"ratio_{matrix}"] = findings.over_seeds(twins["mixed"].to_numpy(), nulls=nulls, corpus=corpus)
-    mixed = table[table["spelling"] == "mixed"].pivot(
-        index="step", columns=["seed", "tied"], values="accuracy"
-    )
-    gain = 100 * (mixed.xs(True, axis=1, level="tied") - mixed.xs(False, axis=1, level="tied"))
-    early = gain.iloc[np.abs(gain.index.to_numpy() - n_steps / 10).argmin()]
-    found["early_gain"] = findings.over_seeds(early.to_numpy(), corpus=corpus)
+    gain = _gains(table[table["spelling"] == "mixed"])
+    early = np.abs(gain.index.to_numpy() - n_steps / 10).argmin()
+    found["early_gain"] = findings.over_seeds(gain.iloc[early].to_numpy(), corpus=corpus)
     found["final_gain"] = findings.over_seeds(gain.iloc[-1].to_numpy(), corpus=corpus)
-    ahead = gain.mean(axis=1) <= 0  # untied ahead, to the end
-    since = ahead[::-1].cummin()[::-1]
-    if since.any():
-        found["crossing"] = findings.exact(since.idxmax() / n_steps, corpus=corpus)
+    behind = gain.index[gain.mean(axis="columns") > 0]  # steps at which untied is behind
+    if gain.index[-1] not in behind:
+        since = gain.index[gain.index > behind.max()][0] if len(behind) else 0
+        found["crossing"] = findings.exact(since / n_steps, corpus=corpus)
     return found
 
 
@@ -400,7 +403,7 @@ def shared_neighbours(x: np.ndarray, y: np.ndarray, *, k: int = N_NEIGHBOURS) ->
     return float(np.mean([len(np.intersect1d(a, b)) for a, b in zip(*nearest, strict=True)]))
 
 
-STUDIES = {
+STUDIES: dict[str, Study] = {
     "tying.natural": Study(
         natural_cells,
         _natural_findings,

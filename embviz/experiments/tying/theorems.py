@@ -128,7 +128,7 @@ def _gains(table: pd.DataFrame) -> dict[str, pd.Series]:
     }
 
 
-STUDIES = {
+STUDIES: dict[str, Study] = {
     "tying.theorem_output": Study(_output_cells, _output_findings),
     "tying.theorem_input": Study(lambda preset: [cell_of(MAIN, preset)], _input_findings),
     "tying.tied_like_output": Study(_resemblance_cells, _resemblance_findings),
