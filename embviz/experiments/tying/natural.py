@@ -336,8 +336,11 @@ def stored_rows(run: NaturalRun) -> dict[str, np.ndarray]:
 
 def _gains(table: pd.DataFrame) -> pd.DataFrame:
     """Validation accuracy, tied minus untied, in points: a row a step, a column a seed."""
-    accuracy = table.pivot(index="step", columns=["tied", "seed"], values="accuracy")
-    return 100 * (accuracy[True] - accuracy[False])
+    tied, untied = (
+        table[table["tied"] == tied].pivot(index="step", columns="seed", values="accuracy")
+        for tied in (True, False)
+    )
+    return 100 * (tied - untied)
 
 
 def _natural_findings(preset: str) -> dict[str, Finding]:
