@@ -7,6 +7,7 @@ import hashlib
 import inspect
 import json
 import os
+import pathlib
 import re
 import resource
 import shutil
@@ -548,6 +549,22 @@ def test_truncating_below_the_state_drops_it_too(folder):
     assert sorted(contents(folder)) == ["log.jsonl", "run.json"]
 
 
+def test_the_state_goes_before_the_snapshots_it_came_after(folder, monkeypatch):
+    run = make_run(folder)
+    before = contents(folder)
+
+    def refuse(path, **how):
+        raise OSError(errno.EACCES, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pathlib.Path, "unlink", refuse)
+        with pytest.raises(OSError, match=r"no permission.*state\.safetensors"):
+            run.truncate(5)
+    assert contents(folder) == before
+    run.truncate(5)
+    assert_intact(folder, [0])
+
+
 def test_what_a_kill_left_behind_is_overwritten_removed_or_told(folder):
     run = make_run(folder)
     orphan = folder / "weights" / "0000000030.safetensors"
@@ -776,9 +793,9 @@ def live(work, delay):
     return status == signal.SIGKILL
 
 parent, rng, n_kills = Path(sys.argv[1]), random.Random(0), 0
-train(parent / "unbroken", 40)
+train(parent / "unbroken", 30)
 folder = parent / "killed"
-while live(lambda: train(folder, 40), rng.uniform(0, 0.01 + 0.002 * n_kills)):  # ever longer, to end
+while live(lambda: train(folder, 30), rng.uniform(0, 0.01 + 0.002 * n_kills)):  # ever longer, to end
     n_kills += 1
     if (folder / RUN).exists():
         table = open_run(folder).verify()
@@ -794,9 +811,11 @@ if (child := os.fork()) == 0:
 while not refusal.exists():
     time.sleep(0.005)
 run.close()
-open_or_create_run(folder, {{"seed": 0}}).close()  # while the child lives
-os.kill(child, signal.SIGKILL)
-os.waitpid(child, 0)
+try:
+    open_or_create_run(folder, {{"seed": 0}}).close()  # while the child lives
+finally:
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
 print(json.dumps({{"n": n_kills, "refusal": refusal.read_text()}}))
 """
 
