@@ -14,21 +14,23 @@ const UNANSWERED = "no answer yet: if the kernel was restarted, run the cell aga
 
 const sleep = (milliseconds) => new Promise((resolve) => setTimeout(resolve, Math.max(0, milliseconds)));
 
-// Panels in a row stand below each other where the row doesn't fit, none wider than the page.
-const ROOM_FOR_AXIS = 70; // pixels
+// Panels in a row shrink a little to fit the page, or else stand below each other, none wider than it.
+const ROOM_FOR_AXIS = 62; // pixels beside each panel
+const LEAST = 0.8; // of its width, before a row is given up
 function arranged(spec, room) {
-  const panels = spec.hconcat;
-  if (!panels || !room) return spec;
-  const width = panels.reduce((sum, panel) => sum + (panel.width ?? 200) + ROOM_FOR_AXIS, 0);
-  if (width <= room) return spec;
   const { hconcat, ...rest } = spec;
-  return { ...rest, vconcat: panels.map((panel) => fitted(panel, room - ROOM_FOR_AXIS)) };
+  if (!hconcat || !room || !hconcat.every((panel) => panel.width > 0)) return spec;
+  const wanted = hconcat.reduce((sum, panel) => sum + panel.width, 0);
+  const share = (room - ROOM_FOR_AXIS * hconcat.length) / wanted;
+  if (share >= LEAST) return { ...rest, hconcat: hconcat.map((panel) => shrunk(panel, share)) };
+  const alone = room - ROOM_FOR_AXIS;
+  return { ...rest, vconcat: hconcat.map((panel) => shrunk(panel, alone / panel.width)) };
 }
 
-function fitted(panel, room) {
-  if (!(panel.width > room)) return panel;
-  const height = panel.height === panel.width ? room : panel.height; // a square stays one
-  return { ...panel, width: room, ...(height && { height }) };
+function shrunk(panel, share) {
+  if (share >= 1) return panel;
+  const width = Math.floor(share * panel.width);
+  return panel.height === panel.width ? { ...panel, width, height: width } : { ...panel, width }; // a square stays one
 }
 
 function show(button, act) {
@@ -50,13 +52,13 @@ function choose(parent, label, values, say) {
   return select;
 }
 
-/** The row of buttons under a chart; nothing in it does anything yet. */
+/** The row of buttons over a chart; nothing in it does anything yet. */
 function playerBar(figure, label, withKernel, nFrames) {
   const row = document.createElement("div");
   row.className = "embviz-player";
   row.setAttribute("role", "group");
   row.setAttribute("aria-label", "player");
-  figure.querySelector(".embviz-chart").after(row);
+  figure.querySelector(".embviz-chart").before(row);
   const parts = { row };
   for (const act of ["restart", "play", "step"]) {
     parts[act] = child(row, "button", "");
@@ -87,7 +89,7 @@ class Playback {
   constructor(view, say, bar, meta, recorded, ask) {
     Object.assign(this, { view, say, bar, meta, recorded, ask });
     this.steps = stepsOf(recorded);
-    this.place = 0; // of the frame that is shown, or is about to be
+    this.place = this.steps.indexOf(view.signal("frame")); // of the frame that is shown, or is about to be
     this.drawing = null;
     this.turn = 0; // a later press makes an earlier loop leave
     this.playing = false;
@@ -100,6 +102,10 @@ class Playback {
 
   get last() {
     return this.steps.length - 1;
+  }
+
+  get widest() {
+    return `${this.meta.player.label} ${this.steps.at(-1).toLocaleString("en")}`.length;
   }
 
   get isLive() {
@@ -155,6 +161,7 @@ class Playback {
   paint() {
     const { slider, number, restart } = this.bar;
     const step = `${this.meta.player.label} ${this.steps[this.place].toLocaleString("en")}`;
+    number.style.minWidth = `${this.widest}ch`; // or the slider would change its length while it plays
     slider.max = this.last; // before the value, which it cuts
     slider.value = this.place;
     slider.disabled = this.last === 0;
@@ -168,16 +175,20 @@ class Playback {
   go(place) {
     this.place = Math.min(Math.max(place, 0), this.last);
     this.paint();
-    this.drawing ??= this.draw().finally(() => (this.drawing = null));
+    this.drawing ??= this.draw();
     return this.drawing;
   }
 
   async draw() {
-    let step;
-    do {
-      step = this.steps[this.place];
-      await this.view.signal("frame", step).runAsync();
-    } while (step !== this.steps[this.place]);
+    try {
+      let step;
+      do {
+        step = this.steps[this.place];
+        await this.view.signal("frame", step).runAsync();
+      } while (step !== this.steps[this.place]);
+    } finally {
+      this.drawing = null; // in the same breath as the last look at the place
+    }
   }
 
   load(rows) {

@@ -68,14 +68,17 @@ class Player:
         Takes the data of one frame (give each encoding its type: ``"x:Q"``) and returns a chart of any
         kind. It may draw three things more: :data:`HISTORY`, one row a frame with `frame` and the
         `curves`; :data:`BACKGROUND`, the table below; and expressions may use ``frame``, the step shown,
-        as in ``"datum.frame <= frame"``. Fix the scales' domains, or the axes jump. Panels in a row of
-        ``alt.hconcat`` stand below each other where the page is narrow.
+        as in ``"datum.frame <= frame"``. Fix the scales' domains, or the axes jump. The panels of an
+        ``alt.hconcat`` with widths in pixels (290 each fits the book) stand below each other where the page
+        is narrow; make their colours and shapes independent with ``resolve_scale``, or legends mix.
     title : str
         The finding, in one sentence.
     caption : str
         Data, seeds and interval.
     step_label : str, default ``"step"``
         What a frame's number counts.
+    initial : int, optional
+        The frame shown at first, such as the last, which shows the finding; by default the first.
     live : function of the controls' names, optional
         Returns an iterator of frames with the recording's columns (but for the controls'), such as a
         generator that trains; the page asks for each.
@@ -116,6 +119,7 @@ class Player:
         title: str,
         caption: str,
         step_label: str = "step",
+        initial: int | None = None,
         live: Live | None = None,
         controls: Mapping[str, Control] | None = None,
         curves: Sequence[str] = (),
@@ -135,6 +139,12 @@ class Player:
         self.columns = [name for name in self._frames.columns if name not in self.controls]
         self._lists = [name for name in self.columns if name not in (FRAME, *self.curves)]
         self.steps: list[int] = sorted({int(step) for step in self._frames[FRAME]})
+        self.initial = self.steps[0] if initial is None else initial
+        if self.initial not in self.steps:
+            raise ValueError(
+                f"frame {initial}, to be shown at first, is none of the {len(self.steps)} frames from "
+                f"{self.steps[0]} to {self.steps[-1]}"
+            )
         self._background = background
 
     def __repr__(self) -> str:
@@ -229,7 +239,7 @@ class Player:
         spec["datasets"] = {**spec.get("datasets", {}), **datasets}
         own = [
             {"name": FIXED, "value": fixed},
-            {"name": FRAME, "value": self.steps[0], "bind": self._slider()},
+            {"name": FRAME, "value": self.initial, "bind": self._slider()},
         ]
         bound = explorers.bound_params(self.controls, live=False)
         spec["params"] = [*bound, *own, *spec.get("params", [])]
@@ -356,28 +366,37 @@ class PlayerFace(anywidget.AnyWidget):
     def _hear(self, _: object, message: dict[str, Any], buffers: object) -> None:
         if message.get("kind") != "frame":
             return
-        reply = {"kind": "frame", "reader": message.get("reader"), "run": message.get("run")}
+        whose = (message.get("reader"), message.get("run"))
+        reply = {"kind": "frame", "reader": whose[0], "run": whose[1]}
         try:
-            row = self._asked(message).next_row()
-            reply |= {"end": True} if row is None else {"row": row}
+            self._turn_to(whose, message)
+            reply |= self._next()
         except KeyboardInterrupt:
             reply["error"] = "interrupted"
         except Exception as error:  # whatever the run raises is the reader's to see
             reply["error"] = f"{type(error).__name__}: {error}"
-        if "row" not in reply:
-            self._run = None
         self.send(reply)
 
-    def _asked(self, message: Mapping[str, Any]) -> LiveRun:
-        whose = (message.get("reader"), message.get("run"))
+    def _turn_to(self, whose: tuple[object, object], message: Mapping[str, Any]) -> None:
+        """Begin the run that a page asks for, unless it's the one under way."""
         if self._run is not None and whose == self._whose:
-            return self._run
+            return
         if message.get("seen"):
             raise ValueError("this run is no longer here: another view of the player began its own")
-        if self._run is not None:
-            self._run.close()
+        old, self._run = self._run, None
+        if old is not None:
+            old.close()
         self._run, self._whose = self._player.begin(message.get("values", {})), whose
-        return self._run
+
+    def _next(self) -> dict[str, Any]:
+        assert self._run is not None  # turned to
+        row = None
+        try:
+            row = self._run.next_row()
+        finally:
+            if row is None:  # it ended, or failed
+                self._run = None
+        return {"end": True} if row is None else {"row": row}
 
 
 def check_frame(frames: pd.DataFrame, curves: Sequence[str] = ()) -> None:

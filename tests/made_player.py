@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
 
@@ -40,6 +41,7 @@ def frame_of(place: int, tied: bool, n_frames: int = N_FRAMES) -> pd.DataFrame:
     return pd.DataFrame({**table, "loss": loss, "accuracy": 1 - 0.8 * loss})
 
 
+@functools.cache
 def recording(n_frames: int = N_FRAMES) -> pd.DataFrame:
     """Two runs, tied and not, of some frames each."""
     frames = [
@@ -74,15 +76,19 @@ def draw(data: alt.NamedData) -> alt.HConcatChart:
     history = alt.Chart(HISTORY).transform_filter("datum.frame <= frame")
     over = alt.X("frame:Q", axis=step).scale(domain=span)
     share = alt.Y("value:Q", title=None).scale(domain=[0, 1])
-    curve = history.transform_fold(["loss", "accuracy"], as_=["curve", "value"]).mark_line()
+    color, dash = theme.line_styles("quantity", ["loss", "accuracy"])
+    curve = history.transform_fold(["loss", "accuracy"], as_=["quantity", "value"]).mark_line()
     curve = curve.encode(
         x=over,
         y=share,
-        color=alt.Color("curve:N").scale(domain=["loss", "accuracy"]).legend(title=None),
-        strokeDash=alt.StrokeDash("curve:N").scale(domain=["loss", "accuracy"], range=[[1, 0], [6, 3]]),
+        color=color,
+        strokeDash=dash,
     )
     rule = alt.Chart(data).mark_rule(opacity=0.5).encode(x="min(frame):Q")
-    return alt.hconcat(embedding, alt.layer(curve, rule).properties(width=290, height=290))
+    curves = alt.layer(curve, rule).properties(width=290, height=290)
+    return alt.hconcat(embedding, curves).resolve_scale(
+        color="independent", shape="independent", strokeDash="independent"
+    )
 
 
 def make_player(n_frames: int = N_FRAMES, **changes) -> Player:

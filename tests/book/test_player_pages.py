@@ -1,0 +1,173 @@
+"""A player in a static page: played, paused, stepped and scrubbed as a reader would, with no network."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Locator, Page
+
+from embviz.explorers import WIDGET
+from tests.book.browser import Watch
+from tests.book.conftest import BOOK, build
+from tests.book.test_pages import FAINT_WORDS, STUCK_CONTROLS, settle
+from tests.made_player import EVERY, make_player
+
+pytestmark = pytest.mark.browser
+
+STEP = "document.querySelector('.embviz-output').view.signal('frame')"
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory, vendored: None) -> Path:
+    """A book of one page with two players, with the real book's settings."""
+    source = tmp_path_factory.mktemp("players")
+    shutil.copytree(BOOK / "ext", source / "ext", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(BOOK / "assets", source / "assets")
+    for name in ("_config.yml", "references.bib"):
+        shutil.copy(BOOK / name, source)
+    (source / "_toc.yml").write_text("format: jb-book\nroot: index\n")
+    cells = [nbformat.v4.new_markdown_cell("# A run")]
+    for player in (make_player(), make_player(n_frames=3, title="Another run", initial=2 * EVERY)):
+        bundle = {key: value for key, value in player._repr_mimebundle_().items() if key != WIDGET}
+        output = nbformat.v4.new_output("display_data", data=bundle)
+        cells.append(nbformat.v4.new_code_cell("shown", outputs=[output]))
+    notebook = nbformat.v4.new_notebook(cells=cells, metadata={"language_info": {"name": "python"}})
+    nbformat.write(notebook, source / "index.ipynb")
+    return build(source, tmp_path_factory.mktemp("built"))
+
+
+def opened(context: BrowserContext, watch: Watch, pages: Path) -> Page:
+    """The page from the file system, its players drawn."""
+    watch.stop_strangers(context, "file://")
+    page = context.new_page()
+    watch.follow(page)
+    page.goto(f"{pages.as_uri()}/index.html")
+    settle(page)
+    return page
+
+
+@pytest.fixture
+def page(chromium: Browser, pages: Path, watch: Watch) -> Iterator[Page]:
+    context = chromium.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
+    yield opened(context, watch, pages)
+    assert watch.errors == []
+    assert watch.strangers == []
+    context.close()
+
+
+def part(page: Page, name: str) -> Locator:
+    """One part of the first player's bar."""
+    return page.locator(f".embviz-player {name}").first
+
+
+def step(page: Page) -> int:
+    return int(page.evaluate(STEP))
+
+
+def test_play_goes_on_and_pause_stops(page):
+    page.wait_for_timeout(300)
+    assert step(page) == 0  # nothing plays by itself
+    part(page, "[aria-label=Play]").click()
+    page.wait_for_function(f"{STEP} >= {3 * EVERY}")
+    part(page, "[aria-label=Pause]").click()
+    at = step(page)
+    page.wait_for_timeout(400)  # several frames at the speed chosen at first
+    assert step(page) == at
+    assert part(page, "[type=range]").input_value() == str(at // EVERY)
+
+
+def test_step_shows_one_frame_more_and_the_picture_changes(page):
+    before = page.locator(".embviz-chart").first.inner_html()
+    for place in (1, 2):
+        part(page, "[data-act=step]").click()
+        page.wait_for_function(f"{STEP} === {place * EVERY}")
+    assert part(page, ".embviz-step").inner_text() == "step 40"
+    assert page.locator(".embviz-chart").first.inner_html() != before
+
+
+def test_the_slider_scrubs_and_tells_the_step(page):
+    slider = part(page, "[type=range]")
+    slider.fill("149")
+    page.wait_for_function(f"{STEP} === {149 * EVERY}")
+    assert slider.get_attribute("aria-valuetext") == "step 2,980"
+
+
+def test_the_keyboard_alone_plays_and_scrubs(page):
+    slider = part(page, "[type=range]")
+    slider.evaluate("(one) => one.scrollIntoView({behavior: 'instant', block: 'center'})")
+    slider.focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function(f"{STEP} === {EVERY}")
+    top = page.evaluate("scrollY")
+    page.keyboard.press("Space")
+    page.wait_for_function(f"{STEP} >= {3 * EVERY}")
+    page.keyboard.press("Space")
+    assert part(page, "[data-act=play]").get_attribute("aria-label") == "Play"
+    page.keyboard.press("End")
+    page.wait_for_function(f"{STEP} === {149 * EVERY}")
+    assert page.evaluate("scrollY") == top
+
+
+def test_at_the_end_it_stops_and_play_begins_again(page):
+    part(page, "[aria-label='frames a second']").select_option("2")  # time to look on a busy machine
+    part(page, "[type=range]").fill("148")
+    part(page, "[data-act=play]").click()
+    page.wait_for_function(f"{STEP} === {149 * EVERY}")
+    part(page, "[aria-label=Play]").wait_for()
+    part(page, "[aria-label=Play]").click()
+    page.wait_for_function(f"{STEP} > 0 && {STEP} < {100 * EVERY}")
+    part(page, "[aria-label=Pause]").click()
+    part(page, "[aria-label='Back to the start']").click()
+    page.wait_for_function(f"{STEP} === 0")
+
+
+def test_a_control_changes_the_run_and_not_the_time(page):
+    part(page, "[type=range]").fill("100")
+    page.wait_for_function(f"{STEP} === {100 * EVERY}")
+    before = page.locator(".embviz-chart").first.inner_html()
+    page.locator(".embviz-controls input").first.uncheck()
+    page.wait_for_function(
+        "(before) => document.querySelector('.embviz-chart').innerHTML !== before", arg=before
+    )
+    assert step(page) == 100 * EVERY
+    page.locator(".embviz-player [type=range]").nth(1).fill("1")
+    assert page.evaluate(STUCK_CONTROLS) == []
+
+
+def test_two_players_of_one_page_play_apart_each_from_its_own_frame(page):
+    second = "document.querySelectorAll('.embviz-output')[1].view.signal('frame')"
+    slider = page.locator(".embviz-player [type=range]").nth(1)
+    assert [page.evaluate(second), slider.input_value()] == [2 * EVERY, "2"]
+    page.locator(".embviz-player").nth(1).locator("[data-act=restart]").click()
+    page.wait_for_function(f"{second} === 0")
+    page.locator(".embviz-player").nth(1).locator("[data-act=step]").click()
+    page.wait_for_function(f"{second} === {EVERY}")
+    assert step(page) == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_words_and_buttons_stand_out_from_the_page(page, scheme):
+    page.emulate_media(color_scheme=scheme)
+    page.wait_for_function(f"document.documentElement.dataset.theme === '{scheme}'")
+    assert page.evaluate(FAINT_WORDS) == []
+
+
+def test_who_wants_little_motion_gets_the_slowest_speed(chromium, pages, watch):
+    context = chromium.new_context(reduced_motion="reduce")
+    page = opened(context, watch, pages)
+    assert part(page, "[aria-label='frames a second']").input_value() == "2"
+    context.close()
+
+
+def test_nothing_is_cut_on_a_phone(chromium, pages, watch):
+    context = chromium.new_context(viewport={"width": 390, "height": 800}, is_mobile=True, has_touch=True)
+    page = opened(context, watch, pages)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    cut = "(all) => all.filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.className)"
+    assert page.locator(".embviz-chart, .embviz-controls, .embviz-player").evaluate_all(cut) == []
+    assert watch.errors == []
+    context.close()
