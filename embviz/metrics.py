@@ -497,3 +497,44 @@ def bootstrap_interval(
         raise ValueError("the statistic of some resample is not finite: give more, or more varied, values")
     low, high = np.quantile(replicates, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
+
+
+# --- planes -----------------------------------------------------------------------------------------
+
+
+def principal_plane(weights: ArrayLike) -> np.ndarray:
+    """Coordinates of a matrix's rows over time, in the plane that shows the last step best.
+
+    The plane is one for all steps, so that a picture of one step after the other doesn't turn: the first
+    two principal components of the last step's rows, about their mean. Their signs make the coordinate
+    largest in magnitude positive.
+
+    Parameters
+    ----------
+    weights : array, shape (S, V, D)
+        V rows at each of S steps, D at least 2.
+
+    Returns
+    -------
+    array, shape (S, V, 2), in units of the weights; the last step's rows have mean 0
+
+    Raises
+    ------
+    ValueError
+        If a value is not finite, there are fewer than two dimensions, or all rows of the last step are equal.
+
+    Examples
+    --------
+    >>> principal_plane([[[0, 0, 1], [4, 0, 1], [2, 1, 1], [2, -1, 1]]])[0, 1].tolist()
+    [2.0, 0.0]
+    """
+    weights = _finite(weights, "weights", 3)
+    if weights.shape[2] < 2:
+        raise ValueError(f"weights has shape {weights.shape}: a plane needs rows of at least two dimensions")
+    mean = weights[-1].mean(axis=0)
+    _, singular_values, axes = np.linalg.svd(weights[-1] - mean, full_matrices=True)
+    if singular_values[0] == 0:
+        raise ValueError("all rows of the last step are equal: they lie in no plane of their own")
+    last = (weights[-1] - mean) @ axes[:2].T  # (V, 2)
+    extreme = last[np.abs(last).argmax(axis=0), [0, 1]]
+    return (weights - mean) @ (axes[:2] * np.where(extreme < 0, -1, 1)[:, None]).T

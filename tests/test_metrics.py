@@ -311,3 +311,46 @@ def test_other_senseless_questions_are_refused():
         metrics.bootstrap_interval([1.0, 2.0], seed=0, level=95)
     with pytest.raises(ValueError, match='use "euclidean" or "cosine"'):
         metrics.pairwise_distances(made_rows(3), metric="manhattan")
+
+
+# --- planes -----------------------------------------------------------------------------------------
+
+
+def made_run(S: int = 5, V: int = 7, D: int = 4, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(S, V, D))
+
+
+def test_the_principal_plane_keeps_as_much_of_the_last_step_as_any_plane_can():
+    weights = made_run()
+    plane = metrics.principal_plane(weights)
+    scatter = np.cov(weights[-1].T, bias=True)
+    assert (plane[-1] ** 2).sum() / 7 == pytest.approx(np.sort(np.linalg.eigvalsh(scatter))[-2:].sum())
+    assert plane[-1].mean(axis=0) == pytest.approx(0, abs=1e-12)
+    assert plane[-1, :, 0] @ plane[-1, :, 1] == pytest.approx(0, abs=1e-12)
+
+
+def test_rows_of_two_dimensions_keep_their_distances_in_the_principal_plane_at_every_step():
+    weights = made_run(D=2)
+    for before, after in zip(weights, metrics.principal_plane(weights), strict=True):
+        np.testing.assert_allclose(metrics.pairwise_distances(after), metrics.pairwise_distances(before))
+
+
+@pytest.mark.parametrize("D", [2, 4])
+def test_turning_or_moving_all_rows_does_not_change_the_principal_plane(D):
+    weights = made_run(D=D)
+    moved = weights @ made_rotation(D, seed=3) + 5.0
+    np.testing.assert_allclose(metrics.principal_plane(moved), metrics.principal_plane(weights), atol=1e-9)
+
+
+def test_the_principal_plane_does_not_depend_on_the_steps_before_the_last():
+    weights = made_run()
+    np.testing.assert_array_equal(metrics.principal_plane(weights[2:]), metrics.principal_plane(weights)[2:])
+
+
+def test_rows_without_a_plane_are_refused():
+    with pytest.raises(ValueError, match="at least two dimensions"):
+        metrics.principal_plane(np.ones((2, 3, 1)))
+    with pytest.raises(ValueError, match="all rows of the last step are equal"):
+        metrics.principal_plane(np.ones((2, 3, 4)))
+    with pytest.raises(ValueError, match="weights has 1 NaN"):
+        metrics.principal_plane(np.where(np.arange(24).reshape(2, 3, 4) == 5, np.nan, 1.0))
