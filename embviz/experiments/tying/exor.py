@@ -116,7 +116,12 @@ def _over_seeds(values: pd.Series, nulls: Mapping[str, float] | None = None) -> 
 
 def _ratio(table: pd.DataFrame, column: str) -> Finding:
     """Relative distance at the end, with the same before training as its null."""
-    return _over_seeds(last(table)[column], {"start": float(first(table)[column].mean())})
+    return not_negative(_over_seeds(last(table)[column], {"start": float(first(table)[column].mean())}))
+
+
+def not_negative(finding: Finding) -> Finding:
+    """A finding about distances: the part of Student's interval below 0, which none can reach, is cut off."""
+    return dataclasses.replace(finding, low=max(finding.low, 0.0))
 
 
 # --- section 5 ------------------------------------------------------------------------------------------

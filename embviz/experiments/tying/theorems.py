@@ -14,7 +14,7 @@ from scipy import stats
 from embviz import findings, metrics
 from embviz.cells import Cell
 from embviz.experiments.tying import natural
-from embviz.experiments.tying.exor import MAIN, cell_of, curves, embeddings, first, last
+from embviz.experiments.tying.exor import MAIN, cell_of, curves, embeddings, first, last, not_negative
 from embviz.experiments.tying.exor_runs import EXorRun
 from embviz.findings import Finding
 from embviz.studies import Study
@@ -42,8 +42,10 @@ def _output_findings(preset: str) -> dict[str, Finding]:
     tracking = [_rank_correlation(rows[column], rows["loss_gap"]) for _, rows in untied.groupby("seed")]
     unrelated = [_rank_correlation(rows["output_01"], rows["loss_gap"]) for _, rows in untied.groupby("seed")]
     return {
-        "final_ratio": findings.over_seeds(last(untied)[column].to_numpy(), nulls=start),
-        "no_decay_ratio": findings.over_seeds(ends["no_decay"][column].to_numpy(), nulls=rank_3),
+        "final_ratio": not_negative(findings.over_seeds(last(untied)[column].to_numpy(), nulls=start)),
+        "no_decay_ratio": not_negative(
+            findings.over_seeds(ends["no_decay"][column].to_numpy(), nulls=rank_3)
+        ),
         "tracking": findings.over_seeds(tracking, nulls={"unrelated": float(np.mean(unrelated))}),
         "span": findings.over_seeds(last(untied)["span"].to_numpy()),
     }
