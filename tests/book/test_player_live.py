@@ -1,0 +1,275 @@
+"""A live player: a page that asks a real player for frames, first without JupyterLab, then in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import nbformat
+import pandas as pd
+import pytest
+from playwright.sync_api import Browser, Locator, Page
+
+from embviz.explorers import vega_runtime
+from embviz.player import Player, PlayerFace
+from tests.book.browser import Watch
+from tests.book.jupyterlab import open_notebook, run_all, running_lab
+from tests.made_player import EVERY, frame_of, make_player, train
+
+pytestmark = pytest.mark.browser
+
+# In the page: what anywidget gives a view, over a function of the test's.
+RENDER = """
+async ([code, spec, live]) => {
+  const hearers = new Set();
+  const state = {spec, live};
+  const model = {
+    get: (name) => state[name],
+    on: (_, hear) => hearers.add(hear),
+    off: (_, hear) => hearers.delete(hear),
+    send: async (message) => {
+      const reply = await askKernel(message);
+      for (const hear of hearers) hear(reply);
+    },
+  };
+  globalThis.embvizRuntime = Promise.resolve(globalThis.embvizVegaEmbed);
+  const {default: widget} = await import(URL.createObjectURL(new Blob([code], {type: "text/javascript"})));
+  globalThis.leave = await widget.render({model, el: document.querySelector("#el")});
+}
+"""
+STEP = "document.querySelector('#el').view.signal('frame')"
+
+
+@pytest.fixture
+def watch() -> Watch:
+    return Watch()
+
+
+@pytest.fixture
+def shown(chromium: Browser, watch: Watch) -> Iterator[Callable[[Player], Page]]:
+    """Shows a player's widget on an empty page; what the page asks is written into a list."""
+    context = chromium.new_context(viewport={"width": 900, "height": 700})
+    watch.stop_strangers(context, "about:")
+
+    def show(made: Player, asked: list[dict] | None = None) -> Page:
+        page = context.new_page()
+        watch.follow(page)
+        heard: list[dict] = []
+        made.widget.send = heard.append
+
+        def answer(message: dict) -> dict:
+            if asked is not None:
+                asked.append(message)
+            made.widget._hear(made.widget, message, [])
+            return heard.pop()
+
+        page.expose_function("askKernel", answer)
+        page.set_content("<div id=el></div>")
+        page.add_script_tag(content=f"(() => {{{vega_runtime()}\n}})()")
+        page.evaluate(RENDER, [str(PlayerFace._esm), made.static_spec(), made.live is not None])
+        return page
+
+    yield show
+    assert watch.errors == []
+    assert watch.strangers == []
+    context.close()
+
+
+def part(page: Page, name: str) -> Locator:
+    return page.locator(f".embviz-player {name}")
+
+
+def press(page: Page, act: str) -> None:
+    part(page, f"[data-act={act}]").click()
+
+
+def status(page: Page) -> Locator:
+    return page.locator(".embviz-status")
+
+
+def kept(page: Page) -> list[int]:
+    """Steps of the frames that the chart holds."""
+    return page.evaluate("document.querySelector('#el').view.data('measured').map((row) => row.frame)")
+
+
+def test_nothing_is_asked_until_play_and_the_run_s_end_is_told(shown):
+    asked: list[dict] = []
+    page = shown(make_player(5, live=train), asked)
+    assert part(page, ".embviz-step").inner_text() == "step 0, recorded"
+    assert asked == []
+    press(page, "play")
+    status(page).filter(has_text="The run has ended; all its frames (5) are kept.").wait_for()
+    part(page, "[aria-label=Play]").wait_for()
+    assert kept(page) == [EVERY * place for place in range(5)]
+    assert len(asked) == 6
+    assert page.evaluate(STEP) == 4 * EVERY
+    part(page, "[type=range]").fill("1")
+    page.wait_for_function(f"{STEP} === {EVERY}")
+    assert len(asked) == 6
+
+
+def endless(tied: bool) -> Iterator[pd.DataFrame]:
+    for place in range(10_000):
+        yield frame_of(place, tied)
+
+
+def test_step_asks_for_one_frame_and_pause_stops_asking(shown):
+    asked: list[dict] = []
+    page = shown(make_player(5, live=endless), asked)
+    for place in range(3):
+        press(page, "step")
+        part(page, f".embviz-step:text-is('step {place * EVERY}')").wait_for()
+    assert len(asked) == 3
+    press(page, "play")
+    page.wait_for_function(f"{STEP} >= {6 * EVERY}")
+    press(page, "pause")
+    page.wait_for_timeout(200)  # one may have been under way
+    n_asked = len(asked)
+    page.wait_for_timeout(400)
+    assert len(asked) == n_asked
+    assert kept(page) == [EVERY * place for place in range(n_asked)]
+
+
+def test_played_from_an_earlier_frame_it_shows_what_it_has_and_then_asks(shown):
+    asked: list[dict] = []
+    page = shown(make_player(5, live=endless), asked)
+    for place in range(3):
+        press(page, "step")
+        part(page, f".embviz-step:text-is('step {place * EVERY}')").wait_for()
+    part(page, "[type=range]").fill("0")
+    press(page, "step")
+    page.wait_for_function(f"{STEP} === {EVERY}")
+    assert len(asked) == 3
+    press(page, "play")
+    page.wait_for_function(f"{STEP} >= {4 * EVERY}")
+    assert len(asked) > 3
+
+
+def test_begun_anew_the_run_starts_at_its_first_frame(shown):
+    asked: list[dict] = []
+    page = shown(make_player(5, live=endless), asked)
+    press(page, "step")
+    part(page, ".embviz-step:text-is('step 0')").wait_for()
+    press(page, "step")
+    page.wait_for_function(f"{STEP} === {EVERY}")
+    part(page, "[aria-label='Begin anew']").click()
+    page.wait_for_function(f"{STEP} === 0")
+    part(page, ".embviz-step:text-is('step 0')").wait_for()
+    assert kept(page) == [0]
+    assert [(message["run"], message["seen"]) for message in asked] == [(1, 0), (1, 1), (2, 0)]
+
+
+def test_a_moved_control_begins_another_run_when_played(shown):
+    asked: list[dict] = []
+    page = shown(make_player(5, live=endless), asked)
+    press(page, "step")
+    part(page, ".embviz-step:text-is('step 0')").wait_for()
+    page.locator(".embviz-controls input").uncheck()
+    part(page, ".embviz-step:text-is('step 0, recorded')").wait_for()
+    assert len(asked) == 1
+    press(page, "step")
+    part(page, ".embviz-step:text-is('step 0')").wait_for()
+    assert [message["values"] for message in asked] == [{"tied": True}, {"tied": False}]
+    assert page.evaluate("document.querySelector('#el').view.data('measured')[0].tied") is False
+
+
+def test_an_error_is_told_as_text_and_the_last_frame_stays(shown):
+    def fails(tied: bool) -> Iterator[pd.DataFrame]:
+        yield frame_of(0, tied)
+        yield frame_of(1, tied)
+        raise MemoryError("step 40 needs 9 TB: <b>choose</b> fewer")
+
+    page = shown(make_player(5, live=fails))
+    press(page, "play")
+    page.locator(".embviz-status.embviz-wrong").wait_for()
+    assert status(page).text_content() == "MemoryError: step 40 needs 9 TB: <b>choose</b> fewer"
+    part(page, "[aria-label=Play]").wait_for()
+    assert page.evaluate(STEP) == EVERY
+    assert kept(page) == [0, EVERY]
+    part(page, "[type=range]").fill("0")
+    page.wait_for_function(f"{STEP} === 0")
+    part(page, "[aria-label='Begin anew']").click()
+    part(page, ".embviz-step:text-is('step 0')").wait_for()
+    assert status(page).text_content() == ""
+
+
+def test_the_recording_can_be_played_and_the_live_frames_are_still_there(shown):
+    asked: list[dict] = []
+    page = shown(make_player(5, live=endless), asked)
+    press(page, "step")
+    part(page, ".embviz-step:text-is('step 0')").wait_for()
+    part(page, "[aria-label='which frames']").select_option("recorded")
+    part(page, "[type=range]").fill("4")
+    page.wait_for_function(f"{STEP} === {4 * EVERY}")
+    part(page, "[aria-label='which frames']").select_option("live")
+    page.wait_for_function("document.querySelector('#el').view.data('measured').length === 1")
+    assert page.evaluate(STEP) == 0
+    assert len(asked) == 1
+
+
+def test_a_widget_of_a_recording_alone_plays_it(shown):
+    page = shown(make_player(5))
+    assert part(page, "[aria-label='which frames']").count() == 0
+    press(page, "play")
+    page.wait_for_function(f"{STEP} === {4 * EVERY}")
+    part(page, "[aria-label=Play]").wait_for()
+
+
+def test_a_view_that_is_left_stops_asking(shown):
+    asked: list[dict] = []
+    page = shown(make_player(5, live=endless), asked)
+    press(page, "play")
+    page.wait_for_function(f"{STEP} >= {EVERY}")
+    page.evaluate("leave()")
+    page.wait_for_timeout(200)  # one may have been under way
+    n_asked = len(asked)
+    page.wait_for_timeout(300)
+    assert len(asked) == n_asked
+
+
+CELL = """
+import altair as alt
+import pandas as pd
+from embviz.player import HISTORY, Player
+
+def run():
+    for step in range(0, 1000, 10):
+        yield pd.DataFrame({"frame": step, "x": [step, -step], "loss": 1 / (step + 1)})
+        if step == 200:
+            raise MemoryError("more than 200 steps: <b>choose</b> fewer")
+
+def draw(data):
+    point = alt.Chart(data).mark_point().encode(x=alt.X("x:Q").scale(domain=[-300, 300]))
+    return point & alt.Chart(HISTORY).mark_line().encode(x="frame:Q", y="loss:Q")
+
+Player(
+    pd.concat([frame for frame, _ in zip(run(), range(3))]), draw,
+    title="It computes", caption="Made.", live=run, curves=["loss"],
+)
+"""
+
+
+def test_in_jupyterlab_play_computes_in_the_kernel_and_a_failure_is_told(tmp_path_factory, chromium, watch):
+    folder, state = tmp_path_factory.mktemp("chapters"), tmp_path_factory.mktemp("state")
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CELL)])
+    notebook.metadata["kernelspec"] = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    nbformat.write(notebook, folder / "run.ipynb")
+    with running_lab(folder, state) as address:
+        context = chromium.new_context(viewport={"width": 1280, "height": 900})
+        watch.stop_strangers(context, address)
+        page = context.new_page()
+        page.set_default_timeout(90_000)  # a kernel imports for a while on a busy machine
+        open_notebook(page, address, "run.ipynb")
+        run_all(page)
+        slider = part(page, "[type=range]")
+        slider.wait_for()
+        press(page, "play")
+        wrong = page.locator(".embviz-status.embviz-wrong")
+        wrong.wait_for()
+        assert wrong.text_content() == "MemoryError: more than 200 steps: <b>choose</b> fewer"
+        assert part(page, ".embviz-step").inner_text() == "step 200"
+        assert slider.get_attribute("max") == "20"
+        slider.focus()
+        page.keyboard.press("ArrowLeft")  # JupyterLab would take it
+        part(page, ".embviz-step:text-is('step 190')").wait_for()
+        assert watch.strangers == []
+        context.close()
