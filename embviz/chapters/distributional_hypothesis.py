@@ -415,12 +415,12 @@ def measured_exor(p_0a: float, p_1a: float) -> pd.DataFrame:
 
 
 def plot_exor(data: charts.Data) -> alt.LayerChart:
-    """Dots of :func:`measured_exor` with the best accuracy in the middle."""
+    """Dots of :func:`measured_exor` with the best accuracy above them."""
     note = (
         alt.Chart(data)
         .transform_filter("datum.note !== ''")
         .mark_text(align="center")
-        .encode(x=alt.XDatum(0.5), y=alt.YDatum(0.96), text="note:N")
+        .encode(x=alt.XDatum(0.5), y=alt.YDatum(1.05), text="note:N")
     )
     return alt.LayerChart(layer=[plot_dots(data), note]).properties(width="container", height=300)
 
