@@ -148,15 +148,19 @@ def _take_snapshot(
         metrics = dict(measure(step)) if measure else {}
         kept = weights() if weights else model.state_dict()
         # clones of tied tensors would come apart: one clone for each storage
-        clones: dict[tuple[int, torch.Size], Tensor] = {}
+        clones: dict[tuple[object, ...], Tensor] = {}
         copies = {
-            name: clones.setdefault((tensor.data_ptr(), tensor.shape), tensor.detach().clone())
-            for name, tensor in kept.items()
+            name: clones.setdefault(_view(tensor), tensor.detach().clone()) for name, tensor in kept.items()
         }
     if run is not None:
         run.append(step, metrics, copies)
         run.save_state(step, _state(model, adam))
     return Snapshot(step, metrics, copies)
+
+
+def _view(tensor: Tensor) -> tuple[object, ...]:
+    """What two names of one tensor share, and a matrix and its transpose don't."""
+    return tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride()
 
 
 def _state(model: nn.Module, adam: torch.optim.AdamW) -> dict[str, Tensor]:
