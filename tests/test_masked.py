@@ -1,0 +1,180 @@
+"""The masked language model: sizes, tying, seeds, its equations written out in numpy, refusals."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from scipy import special
+
+from embviz.models.masked import MaskedConfig, MaskedLanguageModel
+
+SMALL = MaskedConfig(
+    vocab_size=11, n_layers=2, embedding_dim=8, n_heads=2, hidden_dim=12, positions=True, length=6
+)
+TYINGS = pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+
+
+def made_tokens(config: MaskedConfig, n: int = 4, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(config.vocab_size, (n, config.length), generator=generator)
+
+
+def made_asked(config: MaskedConfig, n: int = 4, seed: int = 1) -> torch.Tensor:
+    return torch.rand((n, config.length), generator=torch.Generator().manual_seed(seed)) < 0.4
+
+
+def all_logits(model: MaskedLanguageModel, tokens: torch.Tensor) -> np.ndarray:
+    """Logits (B, T, V) from the equations of a post-norm transformer, in float64."""
+    weights = {name: tensor.detach().double().numpy() for name, tensor in model.state_dict().items()}
+    config = model.config
+    x = weights["input_embedding"][tokens.numpy()]
+    if config.positions:
+        x = x + weights["position"][: tokens.shape[1]]
+    for layer in range(config.n_layers):
+        w = {
+            name.removeprefix(f"body.layers.{layer}."): value
+            for name, value in weights.items()
+            if name.startswith(f"body.layers.{layer}.")
+        }
+        x = norm(x + attention(x, w, config.n_heads), w, "norm1")
+        hidden = x @ w["linear1.weight"].T + w["linear1.bias"]
+        hidden = hidden * special.ndtr(hidden)  # GELU
+        x = norm(x + hidden @ w["linear2.weight"].T + w["linear2.bias"], w, "norm2")
+    return x @ weights.get("free_output", weights["input_embedding"]).T
+
+
+def norm(x: np.ndarray, w: dict[str, np.ndarray], name: str) -> np.ndarray:
+    centred = x - x.mean(-1, keepdims=True)
+    return centred / np.sqrt(x.var(-1, keepdims=True) + 1e-5) * w[f"{name}.weight"] + w[f"{name}.bias"]
+
+
+def attention(x: np.ndarray, w: dict[str, np.ndarray], n_heads: int) -> np.ndarray:
+    """Every token looks at every token, itself and the masked ones included."""
+    queries, keys, values = np.split(
+        x @ w["self_attn.in_proj_weight"].T + w["self_attn.in_proj_bias"], 3, axis=-1
+    )
+    heads = []
+    for q, k, v in zip(*(np.split(part, n_heads, axis=-1) for part in (queries, keys, values)), strict=True):
+        scores = q @ k.transpose(0, 2, 1) / np.sqrt(q.shape[-1])
+        heads.append(special.softmax(scores, axis=-1) @ v)
+    return np.concatenate(heads, -1) @ w["self_attn.out_proj.weight"].T + w["self_attn.out_proj.bias"]
+
+
+# --- sizes, tying, seeds ----------------------------------------------------------------------------
+
+
+def test_the_defaults_are_the_papers_sizes_and_parameters_those_of_the_equations():
+    config = MaskedConfig(vocab_size=1_000)
+    assert (config.n_layers, config.embedding_dim, config.n_heads, config.hidden_dim) == (3, 128, 4, 512)
+    assert (config.init_sd, config.positions) == (0.3, False)
+    D, M = 128, 512
+    body = 3 * (4 * D * (D + 1) + 4 * D + M * (D + 1) + D * (M + 1))
+    for tied, n_tables in ((True, 1), (False, 2)):
+        model = MaskedLanguageModel(config, tied=tied, seed=0)
+        assert sum(p.numel() for p in model.parameters()) == body + n_tables * 1_000 * D
+
+
+def test_tied_means_one_parameter_and_untied_two_that_differ():
+    tied = MaskedLanguageModel(SMALL, tied=True, seed=0)
+    assert tied.output_embedding is tied.input_embedding
+    assert tied.free_output is None
+    untied = MaskedLanguageModel(SMALL, tied=False, seed=0)
+    assert untied.output_embedding.shape == untied.input_embedding.shape
+    assert not torch.equal(untied.output_embedding, untied.input_embedding)
+
+
+def test_tied_and_untied_models_of_a_seed_share_all_weights_that_both_have():
+    tied, untied = (MaskedLanguageModel(SMALL, tied=tied, seed=3).state_dict() for tied in (True, False))
+    assert set(untied) - set(tied) == {"free_output"}
+    assert all(torch.equal(untied[name], tied[name]) for name in tied)
+
+
+@TYINGS
+def test_a_seed_gives_the_same_weights_again_another_seed_others_and_the_global_state_stays(tied):
+    before = torch.random.get_rng_state()
+    first, again, other = (
+        MaskedLanguageModel(SMALL, tied=tied, seed=seed).state_dict() for seed in (0, 0, 1)
+    )
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not torch.equal(first["input_embedding"], other["input_embedding"])
+
+
+def test_embeddings_start_with_the_standard_deviation_asked_for():
+    model = MaskedLanguageModel(MaskedConfig(vocab_size=2_000), tied=False, seed=0)
+    for matrix in (model.input_embedding, model.output_embedding):
+        entries = matrix.detach().numpy()
+        # 256,000 draws: standard errors are 0.0004 (of the s.d.) and 0.0006 (of the mean)
+        assert entries.std() == pytest.approx(0.3, abs=0.002)
+        assert entries.mean() == pytest.approx(0, abs=0.003)
+
+
+# --- what it computes -------------------------------------------------------------------------------
+
+
+@TYINGS
+@pytest.mark.parametrize("positions", [True, False], ids=["positions", "no positions"])
+def test_logits_at_the_asked_places_are_those_of_the_equations_row_by_row(tied, positions):
+    config = dataclasses.replace(SMALL, positions=positions)
+    model = MaskedLanguageModel(config, tied=tied, seed=5)
+    tokens, asked = made_tokens(config), made_asked(config)
+    found = model(tokens, asked).detach().numpy()
+    assert found.shape == (int(asked.sum()), config.vocab_size)
+    # float32 against float64: logits are about 1
+    np.testing.assert_allclose(found, all_logits(model, tokens)[asked.numpy()], rtol=1e-4, atol=2e-5)
+
+
+def test_training_and_evaluation_mode_agree_since_there_is_no_dropout():
+    model = MaskedLanguageModel(SMALL, tied=False, seed=0)
+    tokens, asked = made_tokens(SMALL), made_asked(SMALL)
+    with torch.no_grad():
+        trained, evaluated = model.train()(tokens, asked), model.eval()(tokens, asked)
+    torch.testing.assert_close(trained, evaluated, rtol=1e-5, atol=1e-5)  # two kernels of PyTorch
+
+
+def test_without_positions_the_order_of_the_tokens_does_not_matter():
+    order = torch.tensor([3, 0, 5, 1, 4, 2])
+    tokens = made_tokens(SMALL)
+    for positions in (False, True):
+        model = MaskedLanguageModel(
+            dataclasses.replace(SMALL, positions=positions), tied=True, seed=0
+        ).double()
+        moved = model.encode(tokens[:, order])
+        same = torch.allclose(moved, model.encode(tokens)[:, order], rtol=0, atol=1e-12)
+        assert same is (not positions)
+
+
+def test_two_tokens_with_one_input_row_are_the_same_to_the_model():
+    model = MaskedLanguageModel(SMALL, tied=False, seed=0).double()
+    with torch.no_grad():
+        model.input_embedding[7] = model.input_embedding[2]
+    tokens = made_tokens(SMALL)
+    swapped = torch.where(tokens == 2, 7, tokens)
+    assert not torch.equal(swapped, tokens)
+    assert torch.equal(model.encode(swapped), model.encode(tokens))
+
+
+@TYINGS
+def test_only_tokens_that_stand_in_the_text_move_the_input_rows_and_tying_moves_them_all(tied):
+    model = MaskedLanguageModel(SMALL, tied=tied, seed=0)
+    tokens = made_tokens(SMALL) % 5
+    model(tokens, made_asked(SMALL)).logsumexp(1).sum().backward()
+    moved = model.input_embedding.grad.abs().sum(1) > 0
+    assert moved.tolist() == [tied or token < 5 for token in range(SMALL.vocab_size)]
+
+
+# --- refusals ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"vocab_size": 0}, {"n_layers": 0}, {"n_heads": 3}, {"hidden_dim": 0}, {"length": 0}]
+)
+def test_sizes_that_no_model_can_have_are_refused(wrong):
+    with pytest.raises(ValueError, match="every size must be at least 1, and embedding_dim a multiple"):
+        dataclasses.replace(SMALL, **wrong)
+
+
+def test_embeddings_without_spread_are_refused():
+    with pytest.raises(ValueError, match=r"init_sd must be above 0, got 0\.0"):
+        dataclasses.replace(SMALL, init_sd=0.0)
