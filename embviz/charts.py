@@ -345,8 +345,7 @@ def plot_seed_curves(
             centre=f"mean({y})", spread=f"stdev({y})", n_seeds=f"count({y})", groupby=[x, by]
         )
         .transform_calculate(
-            half=f"datum.n_seeds < 2 ? 0 : {_QUANTILES}[min(datum.n_seeds, {len(_QUANTILES) - 1})]"
-            " * datum.spread / sqrt(datum.n_seeds)",
+            half=student_half("n_seeds", "spread"),
             low="datum.centre - datum.half",
             high="datum.centre + datum.half",
         )
@@ -364,6 +363,12 @@ def plot_seed_curves(
     )
     layers = [band, thin, thick, *_levels(reference or {})]
     return alt.LayerChart(layer=layers).properties(width="container", height=height)
+
+
+def student_half(n_seeds: str, spread: str) -> str:
+    """Vega expression: half of Student's 95% interval of a mean, from fields with seeds and their s.d."""
+    quantile = f"{_QUANTILES}[min(datum.{n_seeds}, {len(_QUANTILES) - 1})]"
+    return f"datum.{n_seeds} < 2 ? 0 : {quantile} * datum.{spread} / sqrt(datum.{n_seeds})"
 
 
 def _levels(reference: Mapping[str, float]) -> list[alt.Chart]:
