@@ -534,23 +534,23 @@ def vega_runtime() -> str:
     return vl_convert.javascript_bundle(snippet)
 
 
-def compact_row(frame: pd.DataFrame, *, digits: int) -> dict[str, list[Any]]:
+def compact_row(frame: pd.DataFrame, *, digits: int, noise: float = 1e-10) -> dict[str, list[Any]]:
     """Columns of a tidy table as lists of plain JSON values, floats rounded to significant digits.
 
-    Values below 1e-10 of their column's largest are written as 0, so that stored outputs compare equal on
-    another processor.
+    Values below `noise` of their column's largest are written as 0, so that stored outputs compare equal on
+    another processor; with 0 all are kept, as for a loss that falls by many orders.
 
     >>> compact_row(pd.DataFrame({"word": ["a", "b"], "x": [1 / 3, 200000.0]}), digits=4)
     {'word': ['a', 'b'], 'x': [0.3333, 200000.0]}
     """
-    return {str(column): _rounded(frame[column], digits) for column in frame.columns}
+    return {str(column): _rounded(frame[column], digits, noise) for column in frame.columns}
 
 
-def _rounded(column: pd.Series, digits: int) -> list[Any]:
+def _rounded(column: pd.Series, digits: int, noise: float) -> list[Any]:
     if pd.api.types.is_float_dtype(column.dtype):
         # what is 0 but for the order of a sum comes out as 1e-16 or -4e-16, by machine: write 0
-        noise = 1e-10 * float(column.abs().max()) if len(column) else 0.0
-        return [float(f"{value:.{digits}g}") if abs(value) > noise else 0.0 for value in column]
+        least = noise * float(column.abs().max()) if len(column) else 0.0
+        return [float(f"{value:.{digits}g}") if abs(value) > least else 0.0 for value in column]
     return [_plain(value) for value in column]
 
 

@@ -185,11 +185,11 @@ class Player:
         nexts = [*steps[starts[1:]].tolist(), int(steps[-1]) + 1]
         lists = compact_row(run[self._lists], digits=self.digits)
         # a loss may fall by twelve orders, so nothing small is taken for noise
-        kept = {name: run[name].iloc[starts].astype(float).tolist() for name in self.curves}
+        curves = compact_row(run[self.curves].iloc[starts], digits=self.digits, noise=0)
         rows = []
         for place, (start, until) in enumerate(zip(starts, [*starts[1:], len(steps)], strict=True)):
             row = {**values, FRAME: int(steps[start]), NEXT: nexts[place]}
-            row |= {name: float(f"{column[place]:.{self.digits}g}") for name, column in kept.items()}
+            row |= {name: column[place] for name, column in curves.items()}
             rows.append(row | {name: column[start:until] for name, column in lists.items()})
         return rows
 
@@ -270,10 +270,10 @@ class Player:
         _refuse_gaps(table, "the background")
         own = [name for name in table.columns if name not in self.controls]
         if len(own) == len(table.columns):
-            return [compact_row(table, digits=self.digits)]
+            return [compact_row(table, digits=self.digits, noise=0)]
         table = explorers.keyed(table, self.controls, "the background")
         parts = _by_controls(table, self.controls)
-        return [{**values, **compact_row(part[own], digits=self.digits)} for values, part in parts]
+        return [{**values, **compact_row(part[own], digits=self.digits, noise=0)} for values, part in parts]
 
     def _background_transform(self, table: pd.DataFrame) -> list[dict[str, Any]]:
         own = [str(name) for name in table.columns if name not in self.controls]

@@ -115,8 +115,10 @@ def test_an_expression_may_ask_for_the_frame_shown():
 
 
 def test_a_loss_that_falls_by_twelve_orders_stays_a_number():
-    made = small(points(loss=[5.0, 5, 1e-3, 1e-3, 1e-12, 1e-12]), curves=["loss"])
+    fallen = pd.DataFrame({"loss": [5.0, 1e-3, 1e-12]})
+    made = small(points(loss=fallen["loss"].repeat(2).tolist()), curves=["loss"], background=fallen)
     assert [row["loss"] for row in rows(made)] == [5.0, 1e-3, 1e-12]
+    assert made.static_spec()["datasets"]["background"] == [{"loss": [5.0, 1e-3, 1e-12]}]
 
 
 def test_the_background_is_stored_once_and_drawn_in_every_frame():
