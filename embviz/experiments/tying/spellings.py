@@ -7,6 +7,7 @@ hypothesis holds for both pairs, to 1/50.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pandas as pd
@@ -109,11 +110,12 @@ def sweep_pictures(preset: str) -> dict[tuple[float, bool, str], tuple[list[int]
     """Steps, and embeddings (S, V, D) of seed 0 at each, by coin, tied, and "input" or "output"."""
     wide = _wide(preset, pictures=True)
     found = {}
-    for (coin, tied), rows in wide[wide["seed"] == 0].groupby(["p_0a", "tied"]):
+    for coin, tied in itertools.product(sorted(set(wide["p_0a"])), (False, True)):
+        rows = wide[(wide["seed"] == 0) & (wide["p_0a"] == coin) & (wide["tied"] == tied)]
         for matrix in MATRICES:
             own = [[f"{matrix}/{symbol}/{axis}" for axis in range(4)] for symbol in SYMBOLS]
             arrays = rows[np.ravel(own)].to_numpy().reshape(len(rows), len(SYMBOLS), 4)
-            found[float(coin), bool(tied), matrix] = rows["step"].tolist(), arrays
+            found[coin, tied, matrix] = rows["step"].tolist(), arrays
     return found
 
 
