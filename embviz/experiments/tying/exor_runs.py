@@ -10,6 +10,7 @@ import functools
 import itertools
 import shutil
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -87,25 +88,33 @@ def exor(config: EXorRun) -> pd.DataFrame:
 
     session = prepare(config)
     folder = cache_folder() / "runs" / exor.cell(config).key
-    run = open_or_create_run(folder, dataclasses.asdict(config))
-    for _ in session.snapshots(snapshot_every=max(1, config.n_steps // 150), run=run):
-        pass
-    rows = [run.metrics().melt(["step", "member"], var_name="quantity")]
-    every = 1 if session.model.config.embedding_dim <= 8 else 5
-    for step in run.steps[::every]:
-        rows += [_arrays(run.weights(step), index, step) for index in range(2 * N_SHOWN)]
-    weights = run.weights(config.n_steps)
-    rows += [_arrays(weights, i, config.n_steps) for i in range(2 * N_SHOWN, len(session.members))]
+    shown = range(len(session.members))[: 2 * N_SHOWN]
+    with open_or_create_run(folder, dataclasses.asdict(config)) as run:
+        for _ in session.snapshots(snapshot_every=max(1, config.n_steps // 150), run=run):
+            pass
+        rows = [run.metrics().melt(["step", "member"], var_name="quantity")]
+        every = 1 if session.model.config.embedding_dim <= 8 else 5
+        for step in run.steps[::every]:
+            rows += [_arrays(run.weights(step), index, step) for index in shown]
+        weights = run.weights(config.n_steps)
+        rows += [_arrays(weights, index, config.n_steps) for index in range(len(session.members))]
     if config.size == "small":
-        rows += [_whole_model(session.model, index, config.n_steps) for index in range(2 * N_SHOWN)]
-    run.close()
-    shutil.rmtree(folder)
+        rows += [_whole_model(session.model, index, config.n_steps) for index in shown]
+    _remove(folder)
     table = pd.concat(rows, ignore_index=True).drop_duplicates(["step", "member", "quantity"])
     members = pd.DataFrame([dataclasses.asdict(member) for member in session.members])
     table = (
         members.loc[table["member"]].reset_index(drop=True).join(table.drop(columns="member").reset_index())
     )
     return table.drop(columns="index").astype({"value": np.float32, "seed": np.int16, "step": np.int32})
+
+
+def _remove(run: Path) -> None:
+    """Delete a run's folder so that a kill leaves it whole or not there, never damaged."""
+    done = run.with_name(f"{run.name}.done")
+    shutil.rmtree(done, ignore_errors=True)  # left by such a kill
+    run.rename(done)
+    shutil.rmtree(done)
 
 
 def _arrays(weights: Mapping[str, Tensor], member: int, step: int) -> pd.DataFrame:
