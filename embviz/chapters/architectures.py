@@ -41,7 +41,7 @@ N_SEEDS = 5  # of the figures; the smallest transformer was run with more
 # Panels lie one below the other in one drawing, PANEL apart and 1 high, so that it fills the page's width.
 PANEL = 1.25
 PANEL_HEIGHT = 135  # pixels
-RELATIVE_TOP = 1.5  # end of a panel's axis; what lies higher is drawn there
+RELATIVE_TOP = 2.0  # end of a panel's axis; what lies higher is drawn there
 
 
 # --- the models ---------------------------------------------------------------------------------------
@@ -318,7 +318,7 @@ def plot_distances(model: str) -> alt.LayerChart:
 
 def raw_top(model: str) -> float:
     """End of the axis for raw distances: what holds nearly all of them, by the embedding's width."""
-    return 4.0 if MODELS[model].size == "small" else 10.0
+    return 4.0 if MODELS[model].size == "small" else 12.0
 
 
 def _shown() -> alt.Parameter:
@@ -383,11 +383,14 @@ def _curve_layers(by: str, names: Sequence[str], offsets: Mapping[str, float], t
     """Band, seeds and mean; `level` is a share of the panel's height, cut off only where it's drawn."""
     key = alt.Legend(title=theme.title(by), symbolType="stroke", symbolOpacity=1, symbolStrokeWidth=2.5)
     colour, dash = (style.legend(key) for style in theme.line_styles(by, list(names)))
-    ticks = [offset + part / 3 for offset in sorted(offsets.values()) for part in range(4)]
+    ticks = [offset + part / 4 for offset in sorted(offsets.values()) for part in range(5)]
     labels = f"format((datum.value % {PANEL}) * {top}, '.2~f')"
     # the upper gap has room for the axis' title
     scale = alt.Scale(domain=[0, PANEL * len(offsets) + 0.2], nice=False)
-    axis = alt.Axis(title=None, values=ticks, labelExpr=labels, labelOverlap=False, grid=False)
+    # without a count of its own, Vega would thin the ticks out
+    axis = alt.Axis(
+        title=None, values=ticks, tickCount=len(ticks), labelExpr=labels, labelOverlap=False, grid=False
+    )
     x = alt.X("step:Q", axis=theme.axis("step", tick_count=6), scale=alt.Scale(nice=False))
     looks = {"color": colour, "strokeDash": dash}
     thin = (
@@ -510,35 +513,49 @@ def plot_architectures(data: charts.Data) -> alt.LayerChart:
 # --- how soon -------------------------------------------------------------------------------------------
 
 
-def closing_table(pairs: Sequence[str] = ("11", "00")) -> pd.DataFrame:
-    """Steps until a pair is close, for every model, matrix and seed that is stored.
+def closing_table() -> pd.DataFrame:
+    """Steps until a pair is close, for every model, matrix and seed that is stored, measured in two ways.
 
     Returns
     -------
     DataFrame
-        `model`, `matrix`, `pair`, `seed`, `steps_until` (updates) and `reached`: False where the pair was
-        never close by the run's end, `steps_until` then being all its steps, a lower bound.
+        `model`, `matrix`, `pair`, `measure`, `seed`, `steps_until` (updates) and `reached`. Measured as
+        "relative", a pair is close at a fifth of the distance of the unrelated pair; as "raw", at a fifth of
+        its own distance before training. `reached` is False where it was never close by the run's end;
+        `steps_until` then is all its steps, a lower bound.
     """
     parts = []
     for model in MODELS:
         table = distance_table(model, n_points=None, n_seeds=None)
-        for pair in pairs:
-            relative = table.assign(relative=table[pair] / table["01"])
-            for matrix, rows in relative.groupby("matrix", sort=False):
-                steps = exor.steps_until(rows, ["relative"])
-                last = rows[rows["step"] == rows["step"].max()].set_index("seed")["relative"]
-                reached = (steps < rows["step"].max()) | (last.reindex(steps.index) <= CLOSE)
-                part = pd.DataFrame({"seed": steps.index, "steps_until": steps, "reached": reached})
-                parts.append(part.assign(model=model, matrix=matrix, pair=PAIRS[pair]))
-    columns = ["model", "matrix", "pair", "seed", "steps_until", "reached"]
+        start = table.groupby(["matrix", "seed"])[list(PAIRS)].transform("first")  # at step 0
+        for pair, name in PAIRS.items():
+            shares = {"relative": table[pair] / table["01"], "raw": table[pair] / start[pair]}
+            for measure, share in shares.items():
+                for matrix, rows in table.assign(share=share).groupby("matrix", sort=False):
+                    part = _closing_steps(rows)
+                    parts.append(part.assign(model=model, matrix=matrix, pair=name, measure=measure))
+    columns = ["model", "matrix", "pair", "measure", "seed", "steps_until", "reached"]
     return pd.concat(parts, ignore_index=True)[columns]
 
 
-def closing_summary(table: pd.DataFrame) -> pd.DataFrame:
+def _closing_steps(rows: pd.DataFrame) -> pd.DataFrame:
+    """Seed, steps until `share` is close, and whether it ever was."""
+    steps = exor.steps_until(rows, ["share"])
+    end = rows["step"].max()
+    last = rows[rows["step"] == end].set_index("seed")["share"].reindex(steps.index)
+    reached = (steps < end) | (last <= CLOSE)
+    return pd.DataFrame({"seed": steps.index, "steps_until": steps, "reached": reached})
+
+
+def closing_summary(table: pd.DataFrame, *, measure: str = "relative") -> pd.DataFrame:
     """Of :func:`closing_table`: how many seeds became close, and the median of their steps.
 
-    A median is written with a > where half the seeds or more never became close.
+    A median is written with a > where half the seeds or more never became close. The unrelated pair is
+    left out of the relative measure, which is 1 for it by definition.
     """
+    table = table[table["measure"] == measure]
+    if measure == "relative":
+        table = table[table["pair"] != PAIRS["01"]]
     rows: dict[str, dict[tuple[str, str], str]] = {}
     for (model, pair, matrix), part in table.groupby(["model", "pair", "matrix"], sort=False):
         reached, n_seeds = int(part["reached"].sum()), len(part)
@@ -556,10 +573,13 @@ def closing_summary(table: pd.DataFrame) -> pd.DataFrame:
 def plot_closing_steps(table: pd.DataFrame) -> alt.LayerChart:
     """A dot for every seed of :func:`closing_table`, open where the pair was not close by the end.
 
-    The pair is chosen in the page; the tick is the median over seeds.
+    Pair and measure are chosen in the page; the tick is the median over seeds.
     """
     names = list(dict.fromkeys(table["pair"]))
     pair = alt.param(name="pair", value=names[0], bind=alt.binding_radio(options=names, name="pair "))
+    labels = ["at a fifth of the unrelated pair's distance", "at a fifth of its own distance before training"]
+    options = alt.binding_radio(options=["relative", "raw"], labels=labels, name="close ")
+    measure = alt.param(name="measure", value="relative", bind=options)
     colour, shape = theme.point_styles("matrix", list(MATRICES))
     axis = alt.Axis(title=None, ticks=False, labelLimit=140)
     place = {
@@ -570,7 +590,7 @@ def plot_closing_steps(table: pd.DataFrame) -> alt.LayerChart:
     axis_of_steps.values = [round(head * 10**power) for power in range(1, 6) for head in (1, 3)]
     steps = alt.X("steps_until:Q", axis=axis_of_steps, scale=alt.Scale(type="log", nice=False, padding=12))
     shown = alt.Chart(table.assign(end=np.where(table["reached"], "close", "not close by the end")))
-    shown = shown.transform_filter("datum.pair === pair")
+    shown = shown.transform_filter("datum.pair === pair && datum.measure === measure")
     median = shown.mark_tick(thickness=2, size=14, opacity=0.8).encode(
         x=alt.X("median(steps_until):Q"), color=alt.value(theme.INK), **place
     )
@@ -583,12 +603,17 @@ def plot_closing_steps(table: pd.DataFrame) -> alt.LayerChart:
         tooltip=["model:N", "matrix:N", "seed:N", alt.Tooltip("steps_until:Q", format=","), "end:N"],
         **place,
     )
-    return alt.LayerChart(layer=[median, dots]).add_params(pair).properties(width="container", height=360)
+    return (
+        alt.LayerChart(layer=[median, dots])
+        .add_params(pair, measure)
+        .properties(width="container", height=360)
+    )
 
 
 def closing_finding(table: pd.DataFrame) -> str:
     """One sentence: who is first to bring 1A-1B close in the untied input, true of the drawn data."""
-    drawn = table[(table["pair"] == PAIRS["11"]) & (table["matrix"] == "untied input")]
+    drawn = table[(table["measure"] == "relative") & (table["pair"] == PAIRS["11"])]
+    drawn = drawn[drawn["matrix"] == "untied input"]
     drawn = drawn[drawn["model"].isin(models_of("small"))]
     medians = drawn.groupby("model")["steps_until"].median().sort_values()
     late = [model for model in medians.index if not drawn.loc[drawn["model"] == model, "reached"].any()]
