@@ -370,7 +370,8 @@ def test_beginning_anew_ends_the_earlier_run_and_hands_over_the_controls():
         finally:
             closed.append(tied)
 
-    page = Page(make_player(3, live=run))
+    runs = {tied: run(tied) for tied in (True, False)}  # held here, or Python would close what is dropped
+    page = Page(make_player(3, live=lambda tied: runs[tied]))
     page.values = {"tied": True}
     page.ask()
     page.restart(tied=False)
