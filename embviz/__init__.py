@@ -9,6 +9,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submodules=[
         "storage", "registry", "texts", "docstrings", "corpora", "bytepairs", "metrics", "cooccurrence",
         "models", "wordvectors", "wordtests", "skipgram", "training", "spectra", "cells", "findings",
-        "studies", "experiments", "ledger", "theme", "charts", "ledger_view", "explorers",
+        "studies", "experiments", "ledger", "theme", "charts", "ledger_view", "explorers", "player",
+        "tasks", "equivalences", "wordpieces", "snapshots", "recurrent_training",
     ],
 )  # fmt: skip
