@@ -769,7 +769,7 @@ def test_a_run_killed_at_any_line_and_again_while_it_resumes_ends_as_an_unbroken
 
 
 KILLS = """
-import json, os, random, signal, sys, time
+import json, os, random, signal, sys, time, traceback
 from pathlib import Path
 import torch
 from embviz.snapshots import RUN, open_or_create_run, open_run
@@ -780,43 +780,51 @@ def live(work, delay):
     ready, started = os.pipe()
     child = os.fork()
     if child == 0:
-        os.write(started, b"!")
-        work()
-        os._exit(0)
+        try:
+            os.write(started, b"!")
+            work()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+        os._exit(1)
     os.read(ready, 1)  # a fork takes longer than a snapshot
     os.close(ready)
     os.close(started)
     time.sleep(delay)
     os.kill(child, signal.SIGKILL)
     status = os.waitpid(child, 0)[1]
-    assert status in (0, signal.SIGKILL), status
+    assert status in (0, signal.SIGKILL), f"the child failed: {{status}}"
     return status == signal.SIGKILL
 
+os.fsync = lambda descriptor: None  # a kill, unlike a power cut, loses nothing that was written
 parent, rng, n_kills = Path(sys.argv[1]), random.Random(0), 0
-train(parent / "unbroken", 30)
+train(parent / "unbroken", 60)
 folder = parent / "killed"
-while live(lambda: train(folder, 30), rng.uniform(0, 0.01 + 0.002 * n_kills)):  # ever longer, to end
-    n_kills += 1
+for _ in range(15):
+    n_kills += live(lambda: train(folder, 60), rng.uniform(0, 0.03))
     if (folder / RUN).exists():
         table = open_run(folder).verify()
         assert table["ok"].all(), table.query("not ok")["problem"].tolist()
+train(folder, 60)
 
-run, refusal = open_or_create_run(folder, {{"seed": 0}}), parent / "refusal"
+run = open_or_create_run(folder, {{"seed": 0}})
+hear, tell = os.pipe()
 if (child := os.fork()) == 0:
     try:
         run.append(1000, {{"norm": 1.0}}, {{}})
-    except ValueError as error:
-        refusal.write_text(str(error))
+        os.write(tell, b"nothing was refused")
+    except BaseException as error:
+        os.write(tell, str(error).encode())
     time.sleep(60)
-while not refusal.exists():
-    time.sleep(0.005)
+    os._exit(0)
+refusal = os.read(hear, 10_000).decode()
 run.close()
 try:
     open_or_create_run(folder, {{"seed": 0}}).close()  # while the child lives
 finally:
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-print(json.dumps({{"n": n_kills, "refusal": refusal.read_text()}}))
+print(json.dumps({{"n": n_kills, "refusal": refusal}}))
 """
 
 
