@@ -12,6 +12,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 import torch
+from scipy import special
 
 from embviz import charts, explorers, findings, metrics, theme
 from embviz.cells import Cell, read
@@ -451,6 +452,30 @@ def plot_alignment(table: pd.DataFrame) -> alt.LayerChart:
     return alt.LayerChart(layer=[diagonal, marks]).properties(width="container", height=300)
 
 
+def plot_torn(task: str = "both pairs") -> alt.Chart:
+    """A mark a seed: its loss above the optimum at the end, and how far apart 0A and 0B are."""
+    last = exor.last(curves(task))
+    parts = []
+    for matrix in MATRICES[1:]:
+        rows, name = _of_matrix(last, matrix)
+        value = rows[f"relative_{name}_00"]
+        part = {"seed": rows["seed"], "loss_gap": rows["loss_gap"], "relative_distance": value}
+        parts.append(pd.DataFrame({**part, "matrix": matrix}))
+    colour, shape = theme.point_styles("matrix", list(MATRICES[1:]))
+    return (
+        alt.Chart(pd.concat(parts).round(4))
+        .mark_point(size=55, opacity=0.75)
+        .encode(
+            x=alt.X("loss_gap:Q", axis=theme.axis("loss_gap")),
+            y=alt.Y("relative_distance:Q", axis=theme.axis("relative_distance")),
+            color=colour,
+            shape=shape,
+            tooltip=["seed:N", "matrix:N", "loss_gap:Q", "relative_distance:Q"],
+        )
+        .properties(width="container", height=240)
+    )
+
+
 # --- which strings --------------------------------------------------------------------------------------
 
 
@@ -497,6 +522,55 @@ def right_bits() -> pd.DataFrame:
         probability = (sums["weighted"] / sums["weight"]).rename("probability").reset_index()
         parts.append(probability.assign(model=f"{TYINGS[tied]}, seed {seed}", seed=seed))
     return pd.concat(parts, ignore_index=True)
+
+
+def count_levels() -> pd.DataFrame:
+    """Accuracy of a model that answers by the number of ones it sees, for every set of counts gone wrong.
+
+    D is counted as one. Of the 127 strings' contexts, binomial(7, m) in 127 show m ones, 0 to 6; the
+    answer is a one where m is odd. Elsewhere the model gives the likelier spelling of the right bit.
+
+    Returns
+    -------
+    DataFrame
+        `accuracy`, from the best down, and `wrong`: the counts; "or" between sets of equal cost.
+    """
+    share = special.comb(7, np.arange(7)) / 127
+    right = share * np.where(np.arange(7) % 2, EXor().spellings[1].max(), EXor().spellings[0].max())
+    sets: dict[float, list[str]] = {}
+    for n_wrong in range(8):
+        for wrong in itertools.combinations(range(7), n_wrong):
+            accuracy = round(float(right.sum() - right[list(wrong)].sum()), 9)
+            sets.setdefault(accuracy, []).append(", ".join(map(str, wrong)) or "none")
+    rows = [(accuracy, " or ".join(sets[accuracy])) for accuracy in sorted(sets, reverse=True)]
+    return pd.DataFrame(rows, columns=["accuracy", "wrong"])
+
+
+def levels_table() -> pd.DataFrame:
+    """On which level of :func:`count_levels` each run of the main task stands after its last step.
+
+    Returns
+    -------
+    DataFrame
+        Indexed by accuracy, best first: counts that are wrong, and runs untied and tied. Runs that stand
+        between levels, where a count is right in some spellings alone, share the last row.
+    """
+    levels, last = count_levels(), exor.last(curves())
+    gaps = np.abs(last["accuracy"].to_numpy()[:, None] - levels["accuracy"].to_numpy())
+    # accuracies are stored in single precision; levels lie farther apart than this
+    nearest, on_level = gaps.argmin(axis=1), gaps.min(axis=1) < 1e-4
+    text = levels["accuracy"].map("{:.4f}".format)
+    found = pd.DataFrame(
+        {
+            "accuracy": np.where(on_level, text.to_numpy()[nearest], "between levels"),
+            "wrong": np.where(on_level, levels["wrong"].to_numpy()[nearest], ""),
+            "tying": _named(last["tied"]),
+        }
+    )
+    counted = found.groupby(["accuracy", "wrong"])["tying"].value_counts().unstack(fill_value=0)
+    counted = counted.reindex(columns=list(TYINGS), fill_value=0).reset_index("wrong")
+    order = sorted(counted.index, key=lambda name: (name[0] != "b", name), reverse=True)
+    return counted.rename_axis(columns=None).rename(columns={"wrong": "counts gone wrong"}).loc[order]
 
 
 def plot_right_bits(table: pd.DataFrame) -> alt.LayerChart:
@@ -636,6 +710,15 @@ def coins_at_the_end(quantity: str, pair: str = "00") -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
+def plot_at_the_end(table: pd.DataFrame, *, by: str) -> alt.LayerChart:
+    """Where each coin led, of :func:`coins_at_the_end`: every seed, mean and band over the coins."""
+    quantity = "accuracy_gap" if by == "tying" else "relative_distance"
+    names = TYINGS if by == "tying" else MATRICES
+    reference = {} if by == "tying" else {**CLOSE, **UNRELATED}
+    chart = plot_curves(table, quantity, by=by, names=names, x="p_0a", reference=reference)
+    return chart.properties(height=220)
+
+
 def coin_curves() -> pd.DataFrame:
     """Relative distances under every stored coin, for the explorer.
 
@@ -770,7 +853,7 @@ def live_frames(p_0a: float, tied: bool, *, every: int = 100) -> Iterator[pd.Dat
 
 def turned_to(plane: np.ndarray, before: np.ndarray) -> np.ndarray:
     """Points (..., V, 2) turned or mirrored about 0 to lie as near as they can to those of `before`."""
-    left, _, right = np.linalg.svd(np.einsum("...vi,...vj->ij", plane, before))
+    left, _, right = np.linalg.svd(plane.reshape(-1, 2).T @ before.reshape(-1, 2))
     turned: np.ndarray = plane @ (left @ right)
     return turned
 
