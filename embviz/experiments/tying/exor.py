@@ -29,14 +29,14 @@ BIGGER_LSTM, BIGGER_MIXER = EXorRun("lstm", "medium"), EXorRun("mixer", "medium"
 def at_preset(run: EXorRun, preset: str) -> EXorRun:
     """A paper-sized run as far as a preset takes it.
 
-    The schedule doesn't depend on the number of steps: a `laptop` run is the beginning of the paper's.
+    What the claims say of the end is not yet to be seen in shorter runs: of a difference that the loss does
+    not see, weight decay leaves 2% after the paper's 150,000 steps and 47% after 30,000. So `laptop` makes
+    all the steps, of two seeds.
     """
     if preset == "paper":
         return run
     if preset == "laptop":
-        if (run.architecture, run.size) == ("lstm", "medium"):
-            return dataclasses.replace(run, n_steps=15_000, n_seeds=2)
-        return dataclasses.replace(run, n_steps=30_000, n_seeds=5)
+        return dataclasses.replace(run, n_seeds=2)
     n_steps = 1_500 if run.size == "small" else 60
     return dataclasses.replace(run, n_steps=n_steps, n_seeds=2, learning_rate=5e-3)
 
@@ -310,9 +310,19 @@ def _mixer_findings(preset: str) -> dict[str, Finding]:
     return {**ratios, "slower": _slower(MIXER, MAIN, preset), "faster": _slower(MIXER, LSTM, preset)}
 
 
+def _bigger_runs(preset: str) -> dict[str, EXorRun]:
+    # 150,000 steps of the LSTM take hours on two cores, of two seeds even
+    lstm = {} if preset == "laptop" else {"lstm": BIGGER_LSTM}
+    return {**lstm, "mixer": BIGGER_MIXER}
+
+
+def _bigger_cells(preset: str) -> list[Cell]:
+    return [cell_of(run, preset) for run in _bigger_runs(preset).values()]
+
+
 def _bigger_findings(preset: str) -> dict[str, Finding]:
     found = {}
-    for name, run in (("lstm", BIGGER_LSTM), ("mixer", BIGGER_MIXER)):
+    for name, run in _bigger_runs(preset).items():
         ratios = _six_ratios(run, preset)
         for matrix in ("input", "tied", "output"):
             ratio = ratios[f"ratio_11_{matrix}"]
@@ -345,5 +355,5 @@ STUDIES: dict[str, Study] = {
     "tying.larger": _study(_larger_findings, LARGER),
     "tying.lstm": _study(_lstm_findings, LSTM, MAIN),
     "tying.mixer": _study(_mixer_findings, MIXER, LSTM, MAIN),
-    "tying.bigger": _study(_bigger_findings, BIGGER_LSTM, BIGGER_MIXER),
+    "tying.bigger": Study(_bigger_cells, _bigger_findings),
 }

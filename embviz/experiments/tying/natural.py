@@ -126,18 +126,8 @@ def load_twinned_text(name: str) -> TwinnedText:
     The paper curated a list of 100 common tokens that it does not print; here they are the most frequent
     ones that are whole alphabetic words.
     """
-    setting = SETTINGS[name]
-    corpus = (
-        corpora.load_corpus("embedded")
-        if setting.source == "embedded"
-        else wordpieces.load_pieces(setting.source)
-    )
-    if setting.max_vocab is not None:
-        corpus = _keep_frequent(corpus, setting.max_vocab)
-    vocabulary = corpus.vocabulary
-    if wordpieces.MASK not in vocabulary:
-        vocabulary = [*vocabulary, wordpieces.MASK]
-    ids = corpus.ids.astype(np.int32)
+    setting, corpus = SETTINGS[name], _load_tokens(name)
+    ids, vocabulary = corpus.ids.astype(np.int32), corpus.vocabulary
     cut = int(corpus.document_starts[-setting.n_held])
     document = np.repeat(np.arange(len(corpus.document_starts)), np.diff([*corpus.document_starts, len(ids)]))
     vocab_size = len(vocabulary) + setting.n_twins
@@ -152,6 +142,23 @@ def load_twinned_text(name: str) -> TwinnedText:
         np.array(words[: setting.n_twins]),
         counts,
         corpus.checksum,
+    )
+
+
+def _load_tokens(name: str) -> corpora.Corpus:
+    """The text of a setting in its vocabulary, the mask among it; no twins yet."""
+    setting = SETTINGS[name]
+    corpus = (
+        corpora.load_corpus("embedded")
+        if setting.source == "embedded"
+        else wordpieces.load_pieces(setting.source)
+    )
+    if setting.max_vocab is not None:
+        corpus = _keep_frequent(corpus, setting.max_vocab)
+    if wordpieces.MASK in corpus.vocabulary:
+        return corpus
+    return dataclasses.replace(
+        corpus, vocabulary=[*corpus.vocabulary, wordpieces.MASK], counts=np.append(corpus.counts, 0)
     )
 
 
@@ -337,6 +344,34 @@ class TextGauge:
         return pd.DataFrame(rows, columns=["step", "quantity", "value", "row"])
 
 
+@dataclasses.dataclass(frozen=True)
+class Words:
+    """The words of a text."""
+
+    corpus: str  # a key of SETTINGS
+
+
+@experiment("tying.natural_words", threads=1)
+def natural_words(config: Words) -> pd.DataFrame:
+    """The most frequent tokens as they are written, so that stored rows can be read without the text.
+
+    Returns
+    -------
+    DataFrame
+        token, word, count (in the training documents), twin (the id of its twin, -1 without one), by
+        falling count.
+    """
+    text, vocabulary = load_twinned_text(config.corpus), _load_tokens(config.corpus).vocabulary
+    frequent = np.argsort(-text.counts, kind="stable")[: min(N_KEPT, len(vocabulary))]
+    twin = np.full(text.vocab_size, -1)
+    twin[text.common] = np.arange(text.first_twin, text.vocab_size)
+    table = pd.DataFrame({"token": frequent, "count": text.counts[frequent], "twin": twin[frequent]})
+    table = table.astype(np.int32)
+    table.insert(1, "word", [vocabulary[token] for token in frequent])
+    table.attrs["data"] = {SETTINGS[config.corpus].source: text.checksum}
+    return table
+
+
 # --- from stored cells to findings ------------------------------------------------------------------------
 
 
@@ -362,13 +397,14 @@ def natural_runs(preset: str) -> list[NaturalRun]:
 
 
 def natural_cells(preset: str) -> list[Cell]:
-    """Cells of a preset."""
-    return [natural_text.cell(run) for run in natural_runs(preset)]
+    """Cells of a preset: its runs, and the words of their text."""
+    runs = natural_runs(preset)
+    return [*(natural_text.cell(run) for run in runs), natural_words.cell(Words(runs[0].corpus))]
 
 
 def natural_curves(preset: str) -> pd.DataFrame:
     """Scores and mean distances along the way: a row a run and step, a column a quantity."""
-    table = load(natural_cells(preset))
+    table = load([natural_text.cell(run) for run in natural_runs(preset)])
     scalar = table[~table["quantity"].str.contains("/")]
     keys = ["corpus", "spelling", "tied", "seed", "step"]
     return (
@@ -384,6 +420,33 @@ def stored_rows(run: NaturalRun) -> dict[str, np.ndarray]:
         rows = [np.frombuffer(base64.b64decode(text), dtype="<f2") for text in part["row"]]
         found[str(name).removeprefix("row/")] = np.stack(rows).astype(float)
     return found
+
+
+def stored_tokens(run: NaturalRun) -> np.ndarray:
+    """Tokens whose rows :func:`stored_rows` returns, in the same order, (2,000 + twins,)."""
+    table, _ = read(natural_text.cell(run))
+    quantity = "row/tied" if run.tied else "row/input"
+    return table.loc[table["quantity"] == quantity, "value"].to_numpy(dtype=np.int64)
+
+
+def stored_pairs(run: NaturalRun) -> pd.DataFrame:
+    """Distance of each pair at the end.
+
+    Returns
+    -------
+    DataFrame
+        matrix, kind ("twins", "matched" or "unrelated"), index (as in :func:`twin_pairs`), distance.
+    """
+    table, _ = read(natural_text.cell(run))
+    pairs = table[table["quantity"].str.startswith("pair/")]
+    parts = pairs["quantity"].str.split("/", expand=True)
+    columns = {
+        "matrix": parts[1],
+        "kind": parts[2],
+        "index": parts[3].astype(int),
+        "distance": pairs["value"].astype(float),
+    }
+    return pd.DataFrame(columns).reset_index(drop=True)
 
 
 def _gains(table: pd.DataFrame) -> pd.DataFrame:
