@@ -47,6 +47,8 @@ def made(monkeypatch, tmp_path):
     monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path / "results"))
     monkeypatch.setitem(natural.SETTINGS, "made", MADE)
     monkeypatch.setattr(natural, "load_twinned_text", lambda name: TEXT)
+    words = corpora.Corpus("made", TEXT.train, list("abcdefgh?"), TEXT.counts[:9], np.array([0]), "made")
+    monkeypatch.setattr(natural, "_load_tokens", lambda name: words)
 
 
 def made_gauge(tied: bool, run: NaturalRun = RUN) -> TextGauge:
@@ -288,18 +290,28 @@ def test_the_rows_that_a_cell_keeps_are_those_of_the_trained_model_and_lie_as_it
     rows = natural.stored_rows(run)
     assert list(rows) == ["tied"]
     table, _ = cells.read(natural_text.cell(run))
-    tokens = table.loc[table["quantity"] == "row/tied", "value"].astype(int).tolist()
+    tokens = natural.stored_tokens(run).tolist()
+    kept = natural.stored_pairs(run).set_index(["matrix", "kind", "index"])["distance"].sort_index()
     frequent = np.argsort(-TEXT.counts, kind="stable").tolist()
     assert tokens == [*frequent, 9, 10, 11]
     place = {token: i for i, token in enumerate(tokens)}
     for name, pairs in twin_pairs(TEXT).items():
         for i, (u, v) in enumerate(pairs):
-            stored = table.loc[table["quantity"] == f"pair/tied/{name}/{i}", "value"].item()
             apart = np.linalg.norm(rows["tied"][place[u]] - rows["tied"][place[v]])
-            assert apart == pytest.approx(stored, rel=2e-3)  # rows are kept as float16
-    last = natural_text.function(run).query("step == 6").set_index("quantity")["value"]
-    twins = [last[f"pair/tied/twins/{i}"] for i in range(3)]
-    assert last["tied_twins"] == pytest.approx(np.mean(twins), rel=1e-5)
+            assert apart == pytest.approx(kept["tied", name, i], rel=2e-3)  # rows are kept as float16
+        mean = table.query(f"step == 6 and quantity == 'tied_{name}'")["value"].item()
+        assert mean == pytest.approx(kept["tied", name].mean(), rel=1e-5)
+    assert len(kept) == 3 + 2 + 3
+
+
+def test_the_stored_words_name_the_stored_rows_and_say_which_have_a_twin(made):
+    table = natural.natural_words.function(natural.Words("made"))
+    assert table["token"].tolist() == np.argsort(-TEXT.counts, kind="stable")[:9].tolist()
+    assert table["count"].is_monotonic_decreasing
+    assert table["count"].sum() == 600
+    named = table.set_index("token")
+    assert named.loc[[2, 0, 5, 1, 8], "word"].tolist() == ["c", "a", "f", "b", "?"]
+    assert named.loc[[2, 0, 5, 1, 8], "twin"].tolist() == [9, 10, 11, -1, -1]
 
 
 def test_training_moves_the_model_and_tied_starts_where_untied_input_starts(made):
