@@ -9,6 +9,7 @@ import base64
 import dataclasses
 import functools
 import shutil
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -43,6 +44,7 @@ class Setting:
     n_heads: int = 4
     hidden_dim: int = 512
     last_rate: float = 0.1  # over the first, by a cosine; the text names no schedule: 1
+    weight_decay: float = 0.01
 
     def shape(self, vocab_size: int, *, positions: bool, length: int) -> MaskedConfig:
         return MaskedConfig(
@@ -64,6 +66,10 @@ SETTINGS = {
     "novels": Setting("novels", None, 100, 4),
     "novels in 2,000 pieces": Setting("novels", 2_000, 100, 4, 2, 32, 4, 128, last_rate=1.0),
     "embedded": Setting("embedded", 1_000, 20, 200, 1, 32, 2, 64),
+}
+UNDECAYED = ", no weight decay"
+SETTINGS |= {
+    name + UNDECAYED: dataclasses.replace(setting, weight_decay=0.0) for name, setting in SETTINGS.items()
 }
 
 
@@ -251,7 +257,8 @@ def natural_text(config: NaturalRun) -> pd.DataFrame:
     folder = cache_folder() / "runs" / natural_text.cell(config).key
     run = open_or_create_run(folder, {**dataclasses.asdict(config), "data": text.checksum})
     rate, last_rate = config.learning_rate, config.setting.last_rate * config.learning_rate
-    optimizer = AdamW(rate, last_rate, half_period=config.n_steps, weight_decay=0.01, eps=1e-8)
+    decay = config.setting.weight_decay
+    optimizer = AdamW(rate, last_rate, half_period=config.n_steps, weight_decay=decay, eps=1e-8)
 
     def losses(step: int) -> Tensor:
         rng = np.random.default_rng([config.seed, step])
@@ -286,7 +293,7 @@ class TextGauge:
 
     def __init__(self, model: MaskedLanguageModel, text: TwinnedText, config: NaturalRun) -> None:
         self.model, self.text, self.pairs = model, text, twin_pairs(text)
-        n = 16 if config.corpus == "embedded" else 256
+        n = 16 if config.setting.source == "embedded" else 256
         rng = np.random.default_rng([7, 0])  # the same questions for every run of a spelling
         self.valid = [draw_batch(text, config, rng, n=16, held_out=True) for _ in range(n // 16)]
 
@@ -396,15 +403,29 @@ def natural_runs(preset: str) -> list[NaturalRun]:
     ]
 
 
+def undecayed_runs(preset: str) -> list[NaturalRun]:
+    """The first runs of a preset without weight decay, for their first 25,000 steps at most."""
+    return [
+        dataclasses.replace(run, corpus=run.corpus + UNDECAYED, n_steps=min(run.n_steps, 25_000))
+        for run in natural_runs(preset)
+        if run.seed == 0 and run.spelling == "mixed"
+    ]
+
+
 def natural_cells(preset: str) -> list[Cell]:
-    """Cells of a preset: its runs, and the words of their text."""
-    runs = natural_runs(preset)
+    """Cells of a preset: its runs, those without weight decay, and the words of their text."""
+    runs = [*natural_runs(preset), *undecayed_runs(preset)]
     return [*(natural_text.cell(run) for run in runs), natural_words.cell(Words(runs[0].corpus))]
 
 
 def natural_curves(preset: str) -> pd.DataFrame:
     """Scores and mean distances along the way: a row a run and step, a column a quantity."""
-    table = load([natural_text.cell(run) for run in natural_runs(preset)])
+    return curves_of(natural_runs(preset))
+
+
+def curves_of(runs: Sequence[NaturalRun]) -> pd.DataFrame:
+    """As :func:`natural_curves`, of the stored runs that are given."""
+    table = load([natural_text.cell(run) for run in runs])
     scalar = table[~table["quantity"].str.contains("/")]
     keys = ["corpus", "spelling", "tied", "seed", "step"]
     return (
