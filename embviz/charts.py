@@ -8,7 +8,7 @@ nothing. Encodings name their types, since an explorer's data has no values to g
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import altair as alt
 import numpy as np
@@ -335,12 +335,12 @@ def plot_seed_curves(
     across = alt.X(f"{x}:Q", axis=theme.axis(x, tick_count=6), scale=alt.Scale(nice=False))
     up = alt.Y(f"{y}:Q", axis=theme.axis(y), scale=scale)
     thin = (
-        alt.Chart(data)
+        alt.Chart()
         .mark_line(strokeWidth=0.8, opacity=0.35, clip=True)
         .encode(x=across, y=up, color=colour, strokeDash=dash, detail="seed:N")
     )
     over_seeds = (
-        alt.Chart(data)
+        alt.Chart()
         .transform_aggregate(
             centre=f"mean({y})", spread=f"stdev({y})", n_seeds=f"count({y})", groupby=[x, by]
         )
@@ -362,7 +362,39 @@ def plot_seed_curves(
         x=across, y="centre:Q", color=colour, strokeDash=dash, tooltip=tooltip
     )
     layers = [band, thin, thick, *_levels(reference or {})]
-    return alt.LayerChart(layer=layers).properties(width="container", height=height)
+    return layered(data, layers).properties(width="container", height=height)
+
+
+def layered(
+    data: Data, layers: Sequence[alt.Chart], *, transforms: Sequence[Mapping[str, Any]] = (), digits: int = 4
+) -> alt.LayerChart:
+    """Layers over one data set, of which a page holds the columns as lists: a quarter of rows' size.
+
+    Parameters
+    ----------
+    data : DataFrame, or the data of an explorer
+    layers : sequence of charts
+        Those without data of their own draw `data`.
+    transforms : sequence of Vega-Lite transforms, optional
+        Of `data`, before those of the layers.
+    digits : int, default 4
+        Significant digits kept of a DataFrame's floats.
+    """
+    before = list(transforms)
+    source: alt.Data | alt.NamedData
+    if isinstance(data, pd.DataFrame):
+        source = alt.Data(values=[{str(name): _listed(data[name], digits) for name in data}])
+        before.insert(0, {"flatten": [str(name) for name in data]})
+    else:
+        source = data
+    return alt.LayerChart(data=source, transform=before or alt.Undefined, layer=list(layers))
+
+
+def _listed(column: pd.Series, digits: int) -> list[Any]:
+    """Plain values for JSON, floats rounded to significant digits, None for NaN."""
+    if pd.api.types.is_float_dtype(column.dtype):
+        return [None if np.isnan(value) else float(f"{value:.{digits}g}") for value in column]
+    return column.tolist()
 
 
 def student_half(n_seeds: str, spread: str) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from embviz import charts, explorers, findings, ledger_view, theme
+from embviz import charts, findings, ledger_view, theme
 from embviz.cells import read
 from embviz.experiments.tying import exor
 from embviz.experiments.tying.exor_runs import SIZES, EXorRun, load_model
@@ -34,6 +34,7 @@ MODELS = {
 ARCHITECTURES = ("transformer", "LSTM", "Mixer")
 MATRICES = ("untied input", "untied output", "tied")
 PAIRS = {"11": "1A-1B", "00": "0A-0B", "01": "0A-1B, unrelated"}
+JUDGED = (PAIRS["11"], PAIRS["00"])
 CLOSE, APART = exor.CLOSE, 0.5  # of the distance of the unrelated pair
 PAPER_STEPS = 150_000  # of the text, for every model
 N_SEEDS = 5  # of the figures; the smallest transformer was run with more
@@ -229,20 +230,27 @@ def ratios_table() -> pd.DataFrame:
     for model in MODELS:
         ratios = final_ratios(model)
         steps = int(curves(model)["step"].max())
-        row = {(pair, matrix): ratios.loc[matrix, pair] for pair in ratios for matrix in MATRICES}
+        row = {(pair, matrix): ratios[pair][matrix] for pair in JUDGED for matrix in MATRICES}
         rows[model] = {("", "steps"): f"{steps:,}", **row}
-    table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("model")
-    table.columns = pd.MultiIndex.from_tuples(table.columns)
-    return table.round(2)
+    return _two_headed(rows).round(2)
+
+
+def _two_headed(rows: Mapping[str, Mapping[tuple[str, str], object]]) -> pd.DataFrame:
+    """A row a model, under columns named by two words."""
+    table = pd.DataFrame(
+        [list(row.values()) for row in rows.values()], index=pd.Index(list(rows), name="model")
+    )
+    table.columns = pd.MultiIndex.from_tuples(list(next(iter(rows.values()))))
+    return table
 
 
 def distances_finding(model: str) -> str:
     """One sentence that says in which matrices each pair ended close or apart, true of the drawn data."""
     ratios = final_ratios(model)
     parts = []
-    for pair in ratios:
-        close = [matrix for matrix in MATRICES if ratios.loc[matrix, pair] <= CLOSE]
-        apart = [matrix for matrix in MATRICES if ratios.loc[matrix, pair] >= APART]
+    for pair in JUDGED:
+        close = [matrix for matrix in MATRICES if ratios[pair][matrix] <= CLOSE]
+        apart = [matrix for matrix in MATRICES if ratios[pair][matrix] >= APART]
         said = [f"close in {_listed(close)}"] if close else []
         said += [f"apart in {_listed(apart)}"] if apart else []
         parts.append(f"{pair} {' and '.join(said) or 'neither close nor apart anywhere'}")
@@ -366,15 +374,8 @@ def plot_panels(
         },
         {"calculate": f"{json.dumps(offsets)}[datum.matrix]", "as": "base"},
     ]
-    if isinstance(data, pd.DataFrame):
-        packed = explorers.compact_row(data, digits=4)
-        before.insert(0, {"flatten": list(packed)})
-        data = alt.Data(values=[packed])
-    chart = alt.LayerChart(
-        data=data,
-        transform=before,
-        layer=[*_curve_layers(by, names, offsets, top), *_guide_layers(offsets, top)],
-    )
+    layers = [*_curve_layers(by, names, offsets, top), *_guide_layers(offsets, top)]
+    chart = charts.layered(data, layers, transforms=before)
     height = round(PANEL_HEIGHT * (len(MATRICES) * PANEL + 0.2) / PANEL)
     return chart.properties(width="container", height=height)
 
@@ -565,9 +566,7 @@ def closing_summary(table: pd.DataFrame, *, measure: str = "relative") -> pd.Dat
         sign = "" if middle["reached"] else ">"
         words = f"{sign}{middle['steps_until']:,.0f} ({reached}/{n_seeds})"
         rows.setdefault(str(model), {})[str(pair), str(matrix)] = words
-    summary = pd.DataFrame.from_dict(rows, orient="index").rename_axis("model")
-    summary.columns = pd.MultiIndex.from_tuples(summary.columns)
-    return summary[[(pair, matrix) for pair in dict.fromkeys(table["pair"]) for matrix in MATRICES]]
+    return _two_headed(rows)[[(pair, matrix) for pair in dict.fromkeys(table["pair"]) for matrix in MATRICES]]
 
 
 def plot_closing_steps(table: pd.DataFrame) -> alt.LayerChart:
@@ -581,33 +580,32 @@ def plot_closing_steps(table: pd.DataFrame) -> alt.LayerChart:
     options = alt.binding_radio(options=["relative", "raw"], labels=labels, name="close ")
     measure = alt.param(name="measure", value="relative", bind=options)
     colour, shape = theme.point_styles("matrix", list(MATRICES))
+    outline = alt.Scale(domain=list(MATRICES), range=list(theme.CATEGORIES[: len(MATRICES)]))
     axis = alt.Axis(title=None, ticks=False, labelLimit=140)
     place = {
         "y": alt.Y("model:N", sort=list(MODELS), axis=axis),
         "yOffset": alt.YOffset("matrix:N", sort=list(MATRICES)),
     }
-    axis_of_steps = theme.axis("steps_until")
-    axis_of_steps.values = [round(head * 10**power) for power in range(1, 6) for head in (1, 3)]
+    ticks = [head * 10**power for power in range(1, 6) for head in (1, 3)]
+    axis_of_steps = alt.Axis(title=theme.title("steps_until"), values=ticks)
     steps = alt.X("steps_until:Q", axis=axis_of_steps, scale=alt.Scale(type="log", nice=False, padding=12))
-    shown = alt.Chart(table.assign(end=np.where(table["reached"], "close", "not close by the end")))
-    shown = shown.transform_filter("datum.pair === pair && datum.measure === measure")
+    end = "datum.reached ? 'close' : 'not close by the end'"
+    chosen = [{"filter": "datum.pair === pair && datum.measure === measure"}, {"calculate": end, "as": "end"}]
+    shown = alt.Chart()
     median = shown.mark_tick(thickness=2, size=14, opacity=0.8).encode(
         x=alt.X("median(steps_until):Q"), color=alt.value(theme.INK), **place
     )
     dots = shown.mark_point(size=40, filled=True, strokeWidth=1.2).encode(
         x=steps,
         color=colour,
-        stroke=alt.Stroke("matrix:N", scale=colour.to_dict()["scale"], legend=None),
+        stroke=alt.Stroke("matrix:N", scale=outline, legend=None),
         shape=shape,
         fillOpacity=alt.condition("datum.reached", alt.value(0.75), alt.value(0.0)),
         tooltip=["model:N", "matrix:N", "seed:N", alt.Tooltip("steps_until:Q", format=","), "end:N"],
         **place,
     )
-    return (
-        alt.LayerChart(layer=[median, dots])
-        .add_params(pair, measure)
-        .properties(width="container", height=360)
-    )
+    chart = charts.layered(table, [median, dots], transforms=chosen)
+    return chart.add_params(pair, measure).properties(width="container", height=360)
 
 
 def closing_finding(table: pd.DataFrame) -> str:
@@ -723,12 +721,13 @@ def plot_orders(table: pd.DataFrame) -> alt.LayerChart:
         "yOffset": alt.YOffset("model:N", sort=names),
     }
     x = alt.X("probability:Q", axis=theme.axis("probability", tick_count=5), scale=alt.Scale(domain=[0, 1]))
-    shown = alt.Chart(table).transform_filter("datum.state === state")
+    shown = alt.Chart()
     spans = shown.mark_rule(strokeWidth=1.5).encode(
         x="min(probability):Q", x2="max(probability):Q", color=colour, **place
     )
     dots = shown.mark_point(size=22, opacity=0.7).encode(x=x, color=colour, shape=shape, **place)
-    return alt.LayerChart(layer=[spans, dots]).add_params(state).properties(width="container", height=300)
+    chart = charts.layered(table, [spans, dots], transforms=[{"filter": "datum.state === state"}])
+    return chart.add_params(state).properties(width="container", height=300)
 
 
 # --- side by side ---------------------------------------------------------------------------------------
