@@ -40,12 +40,19 @@ def made_text() -> TwinnedText:
 TEXT = made_text()
 
 
+@pytest.fixture(autouse=True)
+def made_settings(monkeypatch):
+    """The made text's sizes among the settings."""
+    monkeypatch.setitem(natural.SETTINGS, "made", MADE)
+    undecayed = dataclasses.replace(MADE, weight_decay=0.0)
+    monkeypatch.setitem(natural.SETTINGS, f"made{natural.UNDECAYED}", undecayed)
+
+
 @pytest.fixture
 def made(monkeypatch, tmp_path):
-    """The made text as a setting; empty folders for runs and results."""
+    """The made text for every setting; empty folders for runs and results."""
     monkeypatch.setenv("EMBVIZ_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path / "results"))
-    monkeypatch.setitem(natural.SETTINGS, "made", MADE)
     monkeypatch.setattr(natural, "load_twinned_text", lambda name: TEXT)
     words = corpora.Corpus("made", TEXT.train, list("abcdefgh?"), TEXT.counts[:9], np.array([0]), "made")
     monkeypatch.setattr(natural, "_load_tokens", lambda name: words)
@@ -327,6 +334,28 @@ def test_training_moves_the_model_and_tied_starts_where_untied_input_starts(made
     loss = untied[untied["quantity"] == "loss"].set_index("step")["value"]
     assert loss.index.tolist() == [0, 1, 2, 3, 4, 5, 6]
     assert loss[6] < loss[0]
+
+
+def test_without_weight_decay_only_the_decay_is_missing(made):
+    name = f"made{natural.UNDECAYED}"
+    assert dataclasses.replace(natural.SETTINGS[name], weight_decay=0.01) == MADE
+    decayed, undecayed = (
+        natural_text.function(dataclasses.replace(RUN, corpus=corpus, n_steps=1)).query("step <= 1")
+        for corpus in ("made", name)
+    )
+    before, after = (decayed["step"] == step for step in (0, 1))
+    pd.testing.assert_frame_equal(decayed[before], undecayed[before])
+    # a first step moves by the rate, whatever the loss; the decay then takes 1% of the rate off: 1e-4
+    norms = [
+        table[after & (table["quantity"] == "input_unrelated")]["value"].item()
+        for table in (decayed, undecayed)
+    ]
+    assert norms[0] / norms[1] == pytest.approx(1 - 1e-4, abs=2e-5)
+    controls = natural.undecayed_runs("laptop")
+    assert [(run.tied, run.seed, run.setting.weight_decay) for run in controls] == [
+        (False, 0, 0.0),
+        (True, 0, 0.0),
+    ]
 
 
 def test_every_run_of_a_spelling_is_asked_the_same_questions():
