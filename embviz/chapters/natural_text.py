@@ -63,7 +63,7 @@ def settings_table(preset: str) -> pd.DataFrame:
         "batch, length": "not given",
         "rate": "1e-4",
         "steps": "10 passes",
-        "tokens read": "7 to 10 billion words",
+        "tokens read": "10 billion words",
         "decay x sum of rates": "not given",
         "seeds": "not given",
     }
@@ -307,9 +307,23 @@ def twinned_share(preset: str) -> float:
     return float(table.loc[table["twin"] >= 0, "count"].sum() / table["count"].sum())
 
 
-def coin_cost(preset: str) -> float:
-    """Nats a masked token that nobody can save: log 2 for every twinned word, whose spelling is a coin."""
-    return twinned_share(preset) * math.log(2)
+def coin_table(preset: str) -> pd.DataFrame:
+    """What the coins cost a model that knows everything else: a fair coin can't be predicted.
+
+    Returns
+    -------
+    DataFrame
+        One row: share of the training tokens that have a twin, in percent; the accuracy that nobody can
+        exceed, half of those lost, in percent; and the loss nobody can save, log 2 for each of them, in
+        nats a masked token.
+    """
+    share = twinned_share(preset)
+    row = {
+        "tokens with a twin, %": 100 * share,
+        "highest accuracy, %": 100 * (1 - share / 2),
+        "cost of the coins, nats": share * math.log(2),
+    }
+    return pd.DataFrame(row, index=[natural.natural_runs(preset)[0].corpus]).round(2)
 
 
 def _run_of(preset: str, matrix: str, spelling: str, seed: int) -> NaturalRun:
