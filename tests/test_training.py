@@ -303,6 +303,16 @@ def test_a_run_broken_while_it_stores_resumes_to_the_same_bits(tmp_path, unbroke
     assert_same_bits(finished(tmp_path / "run"), unbroken)
 
 
+def test_a_snapshot_later_than_the_state_is_made_anew(tmp_path, monkeypatch):
+    with open_or_create_run(tmp_path / "run", DESCRIPTION) as run:
+        list(training(run, n_steps=5))
+        with monkeypatch.context() as patch:
+            patch.setattr(Run, "save_state", lambda *arguments: None)
+            list(training(run, n_steps=10))
+        assert run.steps == [0, 5, 10]
+        assert [snapshot.step for snapshot in training(run, n_steps=15)] == [10, 15]
+
+
 def test_a_resumed_run_yields_only_what_the_run_lacks(tmp_path):
     with open_or_create_run(tmp_path / "run", DESCRIPTION) as run:
         assert [snapshot.step for snapshot in training(run, n_steps=10)] == [0, 5, 10]
