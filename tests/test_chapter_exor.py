@@ -3,13 +3,15 @@
 import dataclasses
 import itertools
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 import vl_convert
 
-from embviz import cells
+from embviz import cells, metrics
 from embviz.cells import Cell, Experiment
 from embviz.chapters import exor as chapter
 from embviz.experiments.tying import exor, exor_runs, spellings
@@ -209,14 +211,23 @@ def test_the_sentence_on_accuracy_says_what_the_seeds_say(monkeypatch, shift, sa
     assert sentence.startswith("Of 4 seeds 4 end within 0.01")
 
 
-def test_the_sample_has_twelve_strings_and_an_optimal_model_scores_what_counting_says():
-    gauge = exor_runs.prepare(dataclasses.replace(exor.MAIN, n_seeds=1)).gauge
-    answers = [SYMBOLS[token] for token in gauge.answers.tolist()]
+def test_an_optimal_model_scores_what_counting_says(monkeypatch):
+    answers = ["0A", "0B", "0B", "0B", "1A", "1A", "1B"]
+    gauge = SimpleNamespace(answers=torch.tensor([SYMBOLS.index(symbol) for symbol in answers]))
+    monkeypatch.setattr(chapter, "prepare", lambda run: SimpleNamespace(gauge=gauge))
     table = chapter.sample_scores()
-    assert table["strings"].tolist() == [12, 12, 12]
-    for one in ("1A", "1B"):
-        assert table.loc[one, "right"] == answers.count("0B") + answers.count(one)
-    assert table["right"].iloc[2] == 12 - answers.count("0A")
+    assert table["right"].tolist() == [5, 4, 6]
+    assert table["strings"].tolist() == [7, 7, 7]
+
+
+def test_the_authors_sample_has_twelve_strings():
+    assert set(chapter.sample_scores()["strings"]) == {12}
+
+
+def test_sampled_accuracies_are_the_stored_ones():
+    table = chapter.accuracies(sampled=True)
+    assert (np.round(table["accuracy"] * 12, 4) % 1 == 0).all()
+    assert (table["accuracy"] != chapter.accuracies()["accuracy"]).any()
 
 
 # --- strings --------------------------------------------------------------------------------------------
@@ -318,9 +329,13 @@ def test_sweep_pictures_are_the_embeddings_whose_distances_the_curves_hold():
 def test_coins_at_the_end_are_the_last_rows_of_the_curves():
     table = spellings.sweep_curves("quick")
     last = table[(table["step"] == N_STEPS) & (table["p_0a"] == 0.5) & table["tied"]].iloc[0]
+    untied = table[(table["step"] == N_STEPS) & (table["p_0a"] == 0.5) & ~table["tied"]].iloc[0]
     ends = chapter.coins_at_the_end("relative_distance", "11")
-    tied = ends[(ends["p_0a"] == 0.5) & (ends["matrix"] == "tied")]
-    assert tied["relative_distance"].tolist() == [last["relative_input_11"]]
+    for matrix, row, name in (
+        ("tied", last, "input"), ("untied input", untied, "input"), ("untied output", untied, "output")
+    ):  # fmt: skip
+        own = ends[(ends["p_0a"] == 0.5) & (ends["matrix"] == matrix)]
+        assert own["relative_distance"].tolist() == [row[f"relative_{name}_11"]]
     gaps = chapter.coins_at_the_end("accuracy_gap")
     tied = gaps[(gaps["p_0a"] == 0.5) & (gaps["tying"] == "tied")]
     # with two fair coins the best accuracy is one half, whatever the strings
@@ -386,6 +401,12 @@ def test_recorded_frames_hold_each_run_s_own_curves():
     expected = expected[expected["step"].isin([1, 4, 7, 10])]  # every third, counted from the last
     assert own["frame"].tolist() == expected["step"].tolist() == [1, 4, 7, 10]
     assert own["accuracy"].tolist() == expected["accuracy"].tolist()
+    E = exor.embeddings(chapter.TASKS["both pairs"], "quick")[1, True, "input"]  # (V, 4), last step
+    plane = metrics.principal_plane(E[None])[0]
+    bits = plane[:4] - plane[:4].mean(axis=0)
+    shown = frames[(frames["frame"] == 10) & (frames["seed"] == 1) & frames["tied"]]
+    expected_x = np.clip(bits[:, 0] / np.sqrt((bits**2).sum(axis=1).mean()), -chapter.EDGE, chapter.EDGE)
+    np.testing.assert_allclose(shown["x_input"].to_numpy()[:4], expected_x, atol=1e-9)
 
 
 def test_players_and_explorers_can_be_drawn():
