@@ -44,6 +44,7 @@ def stored(monkeypatch):
 
     def put(table: pd.DataFrame) -> None:
         monkeypatch.setattr(chapter, "stored_preset", lambda model: "paper")
+        monkeypatch.setattr(chapter, "stored_models", lambda: list(chapter.MODELS))
         monkeypatch.setattr(chapter, "_curves", lambda model, preset: table)
 
     return put
@@ -121,13 +122,23 @@ def test_a_model_without_stored_runs_is_refused_with_the_command_that_makes_them
         chapter.stored_preset("GRU")
 
 
+def test_what_is_not_stored_is_called_so_and_left_out(monkeypatch, tmp_path):
+    monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path))
+    assert chapter.stored_models() == []
+    assert set(chapter.settings_table()["steps, ours"]) == {"not run"}
+    for chart in (chapter.plot_accuracy("LSTM"), chapter.plot_distances("larger LSTM")):
+        compiled(chart)
+        assert chart.to_dict()["usermeta"]["embviz"]["title"].endswith(": not measured")
+
+
 def test_a_caption_says_where_a_run_stops_short(monkeypatch):
+    monkeypatch.setattr(chapter, "stored_models", lambda: list(chapter.MODELS))
     monkeypatch.setattr(chapter, "stored_preset", lambda model: "paper")
     assert chapter.scale_note("transformer") == "EXor, 5 seeds, the paper's 150,000 steps"
     assert set(chapter.settings_table()["steps, ours"]) == {"150,000"}
     short = EXorRun("lstm", "medium", n_steps=15_000, n_seeds=2)
     monkeypatch.setattr(exor, "at_preset", lambda run, preset: short)
-    note = "EXor, 2 seeds, the first 15,000 of the paper's 150,000 steps"
+    note = "EXor, 2 of the paper's 5 seeds, the first 15,000 of the paper's 150,000 steps"
     assert chapter.scale_note("larger LSTM") == note
 
 
@@ -167,8 +178,8 @@ def test_the_finding_names_the_matrices_that_are_close_and_those_that_are_apart(
 @pytest.mark.parametrize(
     ("spread", "shift", "said"),
     [
-        (0.0001, 0.05, "tied ends ahead of untied; the better mean reaches"),
-        (0.0001, -0.05, "tied ends behind untied; neither mean reaches"),
+        (0.0001, 0.05, "tied ends ahead of untied; the better mean comes within 0.01"),
+        (0.0001, -0.05, "tied ends behind untied; neither mean comes within"),
         (0.1, 0.001, "the seeds do not tell tied from untied"),
     ],
 )
@@ -177,6 +188,12 @@ def test_accuracies_are_told_apart_only_where_their_seeds_are(stored, spread, sh
     table["accuracy"] = 0.65 + table["tied"] * (shift + spread * (table["seed"] - 2))
     stored(table)
     assert said in chapter.accuracy_finding("Mixer")
+
+
+def test_the_best_accuracy_is_the_mean_over_all_masked_strings():
+    strings = EXor().strings()[:-1]
+    best = [0.5 if bit else 0.9 for string in strings for bit in string]
+    assert chapter.best_accuracy() == pytest.approx(np.mean(best))
 
 
 # --- how soon -------------------------------------------------------------------------------------------
@@ -354,6 +371,7 @@ def test_the_finding_on_order_says_for_whom_it_matters():
     table = pd.DataFrame(rows)
     assert chapter.order_summary(table)["untrained"].tolist() == [0.0, 0.2, 0.3]
     assert chapter.order_finding(table).startswith("No order of the bits changes the transformer's answer")
+    assert chapter.order_finding(table).endswith("it does change the LSTM's and the Mixer's")
     compiled(chapter.plot_orders(table))
 
 
