@@ -209,8 +209,8 @@ def final_ratios(preset: str) -> pd.DataFrame:
     end = table[table["step"] == table["step"].max()]
     wanted = {
         "twins": (end["pair"] == "twins") & (end["spelling"] == MIXED),
-        "null: matched in count": (end["pair"] == "matched in count") & (end["spelling"] == MIXED),
-        "null: twins never mixed": (end["pair"] == "twins") & (end["spelling"] == FIXED),
+        "matched": (end["pair"] == "matched in count") & (end["spelling"] == MIXED),
+        "never mixed": (end["pair"] == "twins") & (end["spelling"] == FIXED),
     }
     parts = [end[rows].assign(comparison=name) for name, rows in wanted.items()]
     columns = ["matrix", "comparison", "seed", "twin_ratio", "cosine_ratio"]
@@ -221,6 +221,8 @@ def plot_final_ratios(table: pd.DataFrame) -> alt.LayerChart:
     """A point a matrix, comparison and seed; shaded: what the ledger accepts for twins."""
     names = list(dict.fromkeys(table["comparison"]))
     colour, shape = theme.point_styles("comparison", names)
+    across = theme.axis("matrix")
+    across.labelAngle = 0
     scale = alt.Scale(domain=[0, max(1.2, float(table["twin_ratio"].max()) * 1.05)], nice=False)
     accepted = (
         alt.Chart(alt.Data(values=[{"low": 0, "high": ACCEPTED}]))
@@ -234,7 +236,7 @@ def plot_final_ratios(table: pd.DataFrame) -> alt.LayerChart:
         alt.Chart(table)
         .mark_point(size=75, opacity=0.85)
         .encode(
-            x=alt.X("matrix:N", sort=list(MATRICES), axis=theme.axis("matrix", tick_count=3)),
+            x=alt.X("matrix:N", sort=list(MATRICES), axis=across),
             xOffset=alt.XOffset("comparison:N", sort=names),
             y=alt.Y("twin_ratio:Q", scale=scale, axis=theme.axis("twin_ratio")),
             color=colour,
@@ -242,7 +244,6 @@ def plot_final_ratios(table: pd.DataFrame) -> alt.LayerChart:
             tooltip=["matrix:N", "comparison:N", "seed:N", alt.Tooltip("twin_ratio:Q", format=".3f")],
         )
     )
-    points.encoding.x.axis.labelAngle = 0
     return alt.LayerChart(layer=[accepted, start, points]).properties(width="container", height=theme.HEIGHT)
 
 
@@ -255,8 +256,8 @@ def decay_table(preset: str) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        Indexed by matrix and weight decay: step, distance of twins and of unrelated pairs, their ratio, and
-        the ratio of the cosine distances.
+        Indexed by matrix and weight decay: distance of twins and of unrelated pairs, their ratio, and the
+        ratio of the cosine distances.
     """
     undecayed = natural.undecayed_runs(preset)
     decayed = [run for run in natural.natural_runs(preset) if _is_paired(run)]
@@ -270,11 +271,10 @@ def decay_table(preset: str) -> pd.DataFrame:
         ratios = table[table["pair"] == "twins"].set_index("matrix")
         columns = {
             "weight decay": runs[0].setting.weight_decay,
-            "after step": ratios["step"],
             "twins": means["twins"],
             "unrelated": means["unrelated"],
             "ratio": ratios["twin_ratio"],
-            "ratio of cosine distances": ratios["cosine_ratio"],
+            "cosine ratio": ratios["cosine_ratio"],
         }
         parts.append(pd.DataFrame(columns).reset_index())
     order = [(matrix, float(part["weight decay"].iloc[0])) for matrix in MATRICES for part in parts]
