@@ -95,8 +95,8 @@ def test_one_pair_holds_what_the_three_matrices_hold():
         assert table.loc[table["matrix"] == matrix, "relative_distance"].tolist() == expected.tolist()
 
 
-def test_thin_curves_keep_every_fourth_snapshot_and_both_ends():
-    assert chapter.curves()["step"].unique().tolist() == [0, 4, 8, 10]
+def test_thin_curves_keep_every_fifth_snapshot_and_both_ends():
+    assert chapter.curves()["step"].unique().tolist() == [0, 5, 10]
     assert len(chapter.curves(thin=False)["step"].unique()) == N_STEPS + 1
 
 
@@ -294,17 +294,24 @@ def test_exchanging_zeros_and_ones_turns_the_text_s_task_of_c2_into_the_program_
 # --- coins ----------------------------------------------------------------------------------------------
 
 
-def test_a_sweep_of_the_paper_s_coin_is_the_paper_s_run_at_another_rate():
+def test_a_sweep_of_the_paper_s_coin_is_the_paper_s_run_at_another_rate(monkeypatch):
     sweep = spellings.Sweep(0.1, n_steps=20, n_seeds=1, learning_rate=5e-3)
     run = exor_runs.EXorRun(n_steps=20, n_seeds=1, learning_rate=5e-3)
-    swept, stored = (
-        experiment.function(config)
-        for experiment, config in ((spellings.exor_sweep, sweep), (exor_runs.exor, run))
-    )
+    session = exor_runs.prepare(run)
+    session.optimizer = dataclasses.replace(session.optimizer, half_period=20)
+    monkeypatch.setattr(exor_runs, "prepare", lambda config: session)
+    swept, stored = spellings.exor_sweep.function(sweep), exor_runs.exor.function(run)
     keys = ["seed", "tied", "step", "quantity"]
     both = swept.merge(stored, on=keys, suffixes=("", "_stored"))
     assert len(both) == len(swept)
     np.testing.assert_array_equal(both["value"], both["value_stored"])
+
+
+def test_the_rate_of_a_sweep_only_falls():
+    optimizer = spellings.sweep_session(spellings.Sweep(n_steps=100, n_seeds=1)).optimizer
+    rates = [optimizer.rate(step) for step in range(101)]
+    assert rates == sorted(rates, reverse=True)
+    assert rates[0] == pytest.approx(50 * rates[-1])  # as far as the paper's falls
 
 
 def test_sweep_pictures_are_the_embeddings_whose_distances_the_curves_hold():
@@ -376,7 +383,7 @@ def test_turning_a_plane_back_finds_the_frame_before():
 
 @pytest.mark.parametrize("tied", [False, True])
 def test_live_frames_fit_the_recording_and_show_the_runs_start(tied):
-    recording = chapter.coin_frames()
+    recording = chapter.coin_frames([0.5, 0.1])
     live = chapter.live_frames(0.3, tied, every=5)
     first, second = next(live), next(live)
     live.close()
@@ -388,10 +395,11 @@ def test_live_frames_fit_the_recording_and_show_the_runs_start(tied):
 
 
 def test_recorded_frames_hold_each_run_s_own_curves():
-    frames, table = chapter.recorded_frames(), chapter.curves(thin=False)
+    frames, table = chapter.recorded_frames(every=3), chapter.curves(thin=False)
     own = frames[(frames["seed"] == 1) & frames["tied"] & (frames["symbol"] == "E")]
     expected = table[(table["seed"] == 1) & table["tied"]]
-    assert own["frame"].tolist() == expected["step"].tolist()
+    expected = expected[expected["step"].isin([1, 4, 7, 10])]  # every third, counted from the last
+    assert own["frame"].tolist() == expected["step"].tolist() == [1, 4, 7, 10]
     assert own["accuracy"].tolist() == expected["accuracy"].tolist()
     E = exor.embeddings(chapter.TASKS["both pairs"], "quick")[1, True, "input"]  # (V, 4), last step
     plane = metrics.principal_plane(E[None])[0]
@@ -405,7 +413,7 @@ def test_players_and_explorers_can_be_drawn():
     tied = Toggle("tied")
     for frames, control, live in (
         (chapter.recorded_frames(), {"seed": Choice([1, 0], "seed")}, None),
-        (chapter.coin_frames(), {"p_0a": Choice(chapter.coins(), "coin")}, chapter.live_frames),
+        (chapter.coin_frames([0.5, 0.1]), {"p_0a": Choice(chapter.coins(), "coin")}, chapter.live_frames),
     ):
         player = Player(
             frames, chapter.plot_frames(N_STEPS), title="t", caption="c", controls={**control, "tied": tied},

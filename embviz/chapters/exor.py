@@ -18,7 +18,7 @@ from embviz import charts, explorers, findings, metrics, theme
 from embviz.cells import Cell, read
 from embviz.chapters import architectures
 from embviz.experiments.tying import exor, spellings
-from embviz.experiments.tying.exor_runs import READINGS, SYMBOL_SETS, EXorRun, load_model, prepare
+from embviz.experiments.tying.exor_runs import READINGS, SYMBOL_SETS, load_model, prepare
 from embviz.player import HISTORY
 from embviz.studies import PRESETS
 from embviz.tasks import EVEN, MASK, ODD, ONE_A, ONE_B, SYMBOLS, ZERO_A, ZERO_B, EXor
@@ -29,8 +29,9 @@ MATRICES = architectures.MATRICES  # in the order of Figures 1a, 1b, 1c
 TYINGS = ("untied", "tied")
 PAIRS = {"11": "1A and 1B", "00": "0A and 0B", "01": "a 0 and a 1"}
 CLOSE, UNRELATED = {"close": exor.CLOSE}, {"a 0 and a 1": 1.0}
+READING_SEEDS = 5  # as many as the paper has; the main task was run with more
 APART = 0.5  # of the distance of unrelated symbols
-EVERY = 4  # snapshots, of which one is drawn
+EVERY = 5  # snapshots, of which one is drawn in a curve
 PACKED = alt.NamedData(name="packed")
 
 
@@ -74,7 +75,7 @@ def curves(task: str = "both pairs", *, thin: bool = True) -> pd.DataFrame:
     task : str
         A key of TASKS.
     thin : bool, default True
-        Keep every fourth snapshot, and the last.
+        Keep every fifth snapshot, and the last.
     """
     table = _curves(task, stored_preset(task))
     steps = np.unique(table["step"])
@@ -192,9 +193,11 @@ def accuracies(task: str = "both pairs", *, sampled: bool = False) -> pd.DataFra
 
 def plot_accuracy(table: pd.DataFrame, *, best: float) -> alt.LayerChart:
     """Accuracy over the steps, tied and untied, with the best possible one dashed."""
-    return plot_curves(
-        table, "accuracy", by="tying", names=TYINGS, reference={"best possible": best}, limits=(0.0, 1.0)
+    top = round(1.1 * best, 1)
+    chart = plot_curves(
+        table, "accuracy", by="tying", names=TYINGS, reference={"best possible": best}, limits=(0.0, top)
     )
+    return chart.properties(height=300)
 
 
 def best_accuracy(task: str = "both pairs") -> float:
@@ -329,15 +332,14 @@ def final_accuracies(task: str = "both pairs") -> pd.DataFrame:
 
 
 def plot_final_accuracies(task: str = "both pairs") -> alt.LayerChart:
-    """A mark for each seed at its final accuracy, tied and untied, with the best possible one dashed."""
-    table = final_accuracies(task).rename_axis("seed").reset_index()
-    table = table.melt("seed", var_name="tying", value_name="accuracy").round(4)
-    table = table.sort_values(["tying", "accuracy"])
+    """A mark for each seed at its accuracy after the last step, with the best possible one dashed."""
+    last = exor.last(curves(task))
+    table = last[["seed", "accuracy"]].assign(tying=_named(last["tied"])).round(4)
     table["rank"] = table.groupby("tying")["accuracy"].rank(method="first")
     colour, shape = theme.point_styles("tying", list(TYINGS))
     marks = (
-        alt.Chart(table)
-        .mark_point(size=50)
+        alt.Chart(table.sort_values(["tying", "rank"]))
+        .mark_point(size=50, opacity=0.75)
         .encode(
             x=alt.X("rank:Q", axis=theme.axis("rank", tick_count=5), scale=alt.Scale(nice=False, padding=8)),
             y=alt.Y("accuracy:Q", axis=theme.axis("accuracy"), scale=alt.Scale(zero=False)),
@@ -346,9 +348,9 @@ def plot_final_accuracies(task: str = "both pairs") -> alt.LayerChart:
             tooltip=["seed:N", "tying:N", "accuracy:Q"],
         )
     )
-    best = alt.Chart(alt.Data(values=[{"best": best_accuracy(task)}]))
+    best = alt.Chart(alt.Data(values=[{"best": round(best_accuracy(task), 4)}]))
     rule = best.mark_rule(strokeDash=list(theme.DASHES[1])).encode(y="best:Q")
-    return alt.LayerChart(layer=[rule, marks]).properties(width="container", height=220)
+    return alt.LayerChart(layer=[rule, marks]).properties(width="container", height=240)
 
 
 def near_best(task: str = "both pairs", *, within: float = 0.01) -> pd.DataFrame:
@@ -576,19 +578,21 @@ def levels_table() -> pd.DataFrame:
 def plot_right_bits(table: pd.DataFrame) -> alt.LayerChart:
     """Lines of :func:`right_bits`, with a point for each parity, and a rule at one half, a coin's throw."""
     names = list(dict.fromkeys(table["model"]))
+    key = alt.Legend(title=theme.title("model"), symbolType="stroke", symbolStrokeWidth=2.5, columns=2)
     colour, dash = theme.line_styles("model", names)
     base = alt.Chart(table.round(4)).encode(
         x=alt.X("ones:Q", axis=alt.Axis(title="ones seen, D counted as one", tickMinStep=1)),
-        color=colour,
+        color=colour.legend(key),
         tooltip=["model:N", "ones:Q", "parity:N", alt.Tooltip("probability:Q", format=".2f")],
     )
     y = alt.Y("probability:Q", axis=theme.axis("probability"), scale=alt.Scale(domain=[0, 1]))
-    lines = base.mark_line().encode(y=alt.Y("mean(probability):Q"), strokeDash=dash)
-    points = base.mark_point().encode(y=y, shape=alt.Shape("parity:N", legend=alt.Legend(title="parity")))
-    rule = (
-        alt.Chart(alt.Data(values=[{}])).mark_rule(strokeDash=list(theme.DASHES[2])).encode(y=alt.YDatum(0.5))
-    )
-    return alt.LayerChart(layer=[rule, lines, points]).properties(width="container", height=theme.HEIGHT)
+    lines = base.mark_line().encode(y=alt.Y("mean(probability):Q"), strokeDash=dash.legend(key))
+    # one within the other, since they often coincide
+    dots = base.transform_filter("datum.parity === 'D'").mark_point(size=25).encode(y=y)
+    squares = base.transform_filter("datum.parity === 'E'").mark_point(size=110, filled=False, shape="square")
+    half = alt.Chart(alt.Data(values=[{}])).mark_rule(strokeDash=list(theme.DASHES[2]))
+    layers = [half.encode(y=alt.YDatum(0.5)), lines, dots, squares.encode(y=y)]
+    return alt.LayerChart(layer=layers).properties(width="container", height=280)
 
 
 # --- the context editor ---------------------------------------------------------------------------------
@@ -674,9 +678,8 @@ def coins_note() -> str:
     """Data, seeds and steps of the stored sweep over coins, for a caption."""
     sweep = spellings.sweep_cells(spellings.stored_preset())[0].config
     return (
-        f"EXor, both pairs; {sweep.n_seeds} seeds a coin, {sweep.n_steps:,} steps at a rate of "
-        f"{sweep.learning_rate:g} (the paper: 150,000 at 0.0005). Thin: a seed; thick: their mean; band: its "
-        "95% interval (Student)."
+        f"EXor, both pairs; {sweep.n_seeds} seeds a coin, {sweep.n_steps:,} steps, the schedule of the paper "
+        f"from {sweep.learning_rate:g}. Thin: a seed; thick: their mean; band: its 95% interval (Student)."
     )
 
 
@@ -712,11 +715,20 @@ def coins_at_the_end(quantity: str, pair: str = "00") -> pd.DataFrame:
 
 def plot_at_the_end(table: pd.DataFrame, *, by: str) -> alt.LayerChart:
     """Where each coin led, of :func:`coins_at_the_end`: every seed, mean and band over the coins."""
-    quantity = "accuracy_gap" if by == "tying" else "relative_distance"
-    names = TYINGS if by == "tying" else MATRICES
-    reference = {} if by == "tying" else {**CLOSE, **UNRELATED}
-    chart = plot_curves(table, quantity, by=by, names=names, x="p_0a", reference=reference)
-    return chart.properties(height=220)
+    if by == "tying":
+        chart = plot_curves(table, "accuracy_gap", by=by, names=TYINGS, x="p_0a", limits=(-0.01, 0.4))
+    else:
+        reference = {**CLOSE, **UNRELATED}
+        chart = plot_curves(
+            table,
+            "relative_distance",
+            by=by,
+            names=MATRICES,
+            x="p_0a",
+            reference=reference,
+            limits=(0.0, 2.0),
+        )
+    return chart.properties(height=240)
 
 
 def coin_curves() -> pd.DataFrame:
@@ -729,7 +741,7 @@ def coin_curves() -> pd.DataFrame:
     """
     table = _sweep(spellings.stored_preset())
     steps = np.unique(table["step"])
-    table = table[table["step"].isin(steps[::2])]
+    table = table[table["step"].isin(steps[::3])]
     parts = []
     for matrix, code in itertools.product(MATRICES, (0, 1)):
         rows, name = _of_matrix(table, matrix)
@@ -757,6 +769,11 @@ def plot_coin(data: charts.Data) -> alt.LayerChart:
 
 EDGE = 2.2  # of the square that shows an embedding, in root mean square distances of the four bit symbols
 KINDS = ("0", "0", "1", "1", "E", "D", "?")  # a line joins symbols of one kind
+# Where a symbol's name stands, pixels right and down, so that symbols in one place can be read.
+BESIDE = {
+    **{"0A": (-12, -10), "0B": (12, -10), "1A": (-12, -10), "1B": (12, -10)},
+    **{"E": (-9, 13), "D": (9, 13), "?": (0, -12)},
+}
 CURVES = {"accuracy": "accuracy", "loss_gap": "loss above the optimum"}
 
 
@@ -796,8 +813,14 @@ def plane_frames(
     return pd.DataFrame(columns)
 
 
-def recorded_frames() -> pd.DataFrame:
-    """The stored runs of the main task's first two seeds, each in its own planes, by `seed` and `tied`."""
+def recorded_frames(*, every: int = 2) -> pd.DataFrame:
+    """The stored runs of the main task's first two seeds, each in its own planes, by `seed` and `tied`.
+
+    Parameters
+    ----------
+    every : int, default 2
+        Snapshots, of which one is a frame; the last always is.
+    """
     preset = stored_preset()
     table, _ = read(exor.cell_of(exor.MAIN, preset))
     table = table[table["quantity"].str.match("(input|output)/") & (table["seed"] < 2)]
@@ -810,19 +833,20 @@ def recorded_frames() -> pd.DataFrame:
             # a cell stores coordinates symbol by symbol, axis by axis
             own = rows[rows["quantity"].str.startswith(matrix)].sort_values("step", kind="stable")
             arrays = own["value"].to_numpy(float).reshape(-1, len(SYMBOLS), 4)
-            planes[matrix] = metrics.principal_plane(arrays)
+            planes[matrix] = metrics.principal_plane(arrays[::-1][::every][::-1])
         part = measured[(measured["seed"] == seed) & (measured["tied"] == tied)]
+        part = part.iloc[::-1].iloc[::every].iloc[::-1]
         parts.append(plane_frames(planes, part["step"].tolist(), part).assign(seed=seed, tied=tied))
     return pd.concat(parts, ignore_index=True)
 
 
-def coin_frames() -> pd.DataFrame:
-    """The stored sweep's first seed under each coin: controls `p_0a` and `tied`."""
+def coin_frames(coins: Sequence[float]) -> pd.DataFrame:
+    """The stored sweep's first seed under some of its coins, by `p_0a` and `tied`."""
     preset = spellings.stored_preset()
     measured = _sweep(preset)
     pictures = spellings.sweep_pictures(preset)
     parts = []
-    for coin, tied in itertools.product(coins(), (False, True)):
+    for coin, tied in itertools.product(coins, (False, True)):
         planes = {
             name: metrics.principal_plane(pictures[coin, tied, name][1]) for name in ("input", "output")
         }
@@ -837,9 +861,7 @@ def live_frames(p_0a: float, tied: bool, *, every: int = 100) -> Iterator[pd.Dat
 
     The end isn't known yet, so each frame has its own principal plane, turned to match the frame before.
     """
-    sweep = spellings.Sweep()
-    run = EXorRun(n_steps=sweep.n_steps, n_seeds=1, learning_rate=sweep.learning_rate)
-    live = prepare(run, task=EXor(p_0a=p_0a))
+    live = spellings.sweep_session(spellings.Sweep(p_0a, n_seeds=1))
     before: dict[str, np.ndarray] = {}
     for snapshot in live.snapshots(snapshot_every=every):
         planes = {}
@@ -876,9 +898,14 @@ def _draw_frames(data: alt.NamedData, *, n_steps: int) -> alt.HConcatChart:
         )
         lines = base.mark_line(strokeWidth=3, opacity=0.5).encode(detail="kind:N", color=colour)
         points = base.mark_point(size=60).encode(color=colour, tooltip=["symbol:N"])
-        names = base.mark_text(dx=9, dy=-8, fontSize=11).encode(text="symbol:N")
+        names = [
+            base.transform_filter(f"datum.symbol === '{symbol}'")
+            .mark_text(dx=dx, dy=dy, fontSize=11)
+            .encode(text="symbol:N")
+            for symbol, (dx, dy) in BESIDE.items()
+        ]
         heading = alt.Title(f"{name} embedding", fontSize=12, offset=4)
-        layers = alt.LayerChart(layer=[lines, points, names])
+        layers = alt.LayerChart(layer=[lines, points, *names])
         panels.append(layers.properties(width=215, height=215, title=heading))
     return alt.hconcat(*panels, _history(n_steps)).resolve_scale(
         color="independent", strokeDash="independent"
@@ -976,19 +1003,9 @@ def sample_scores() -> pd.DataFrame:
 
 
 def reading_cell(reading: str, preset: str) -> Cell | None:
-    """The stored cell of a reading: the main task at a preset, or as quick as the sweep over coins is.
-
-    The last resort is a run of the sweep's rate and length.
-    """
-    fast = spellings.Sweep()
-    runs = [
-        exor.at_preset(dataclasses.replace(exor.MAIN, reading=reading, n_seeds=n_seeds), preset)
-        for n_seeds in (exor.MAIN.n_seeds, fast.n_seeds)
-    ]
-    runs.append(
-        EXorRun(n_steps=fast.n_steps, n_seeds=fast.n_seeds, learning_rate=fast.learning_rate, reading=reading)
-    )
-    cells = [exor.exor.cell(run) for run in runs]
+    """The stored cell of a reading: the main task at a preset, with as many seeds as were run."""
+    run = exor.at_preset(dataclasses.replace(exor.MAIN, reading=reading), preset)
+    cells = [exor.exor.cell(dataclasses.replace(run, n_seeds=n)) for n in (run.n_seeds, READING_SEEDS)]
     return next((cell for cell in cells if cell.stored()), None)
 
 

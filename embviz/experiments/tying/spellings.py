@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from embviz.cells import Cell, experiment, missing, read
-from embviz.experiments.tying.exor_runs import N_SHOWN, EXorRun, prepare
+from embviz.experiments.tying.exor_runs import N_SHOWN, EXorRun, Session, prepare
 from embviz.studies import PRESETS
 from embviz.tasks import SYMBOLS, EXor
 from embviz.training import Snapshot
@@ -34,6 +34,12 @@ class Sweep:
     learning_rate: float = 3e-3  # six times the paper's, so that a fifth of the steps do; same schedule
 
 
+def sweep_session(config: Sweep) -> Session:
+    """Runs under one coin made ready, nothing trained yet."""
+    run = EXorRun(n_steps=config.n_steps, n_seeds=config.n_seeds, learning_rate=config.learning_rate)
+    return prepare(run, task=EXor(p_0a=config.p_0a))
+
+
 @experiment("tying.exor_sweep")
 def exor_sweep(config: Sweep) -> pd.DataFrame:
     """Train under one coin, and tabulate about thirty snapshots.
@@ -44,8 +50,7 @@ def exor_sweep(config: Sweep) -> pd.DataFrame:
         seed, tied, step, quantity, value: accuracy and loss above the optimum as the paper's runs measure
         them, Euclidean distances of pairs, and the embeddings of the first two seeds (``input/0A/0``).
     """
-    run = EXorRun(n_steps=config.n_steps, n_seeds=config.n_seeds, learning_rate=config.learning_rate)
-    session = prepare(run, task=EXor(p_0a=config.p_0a))
+    session = sweep_session(config)
     members = pd.DataFrame([dataclasses.asdict(member) for member in session.members])
     parts = []
     for snapshot in session.snapshots(snapshot_every=max(1, config.n_steps // N_KEPT)):
