@@ -180,7 +180,7 @@ def plot_lines(
         Kinds in `by`, in the order of their colours.
     """
     colour, dash = theme.line_styles(by, list(names))
-    across = alt.X("step:Q", axis=theme.axis("step", tick_count=5), scale=alt.Scale(nice=False))
+    across = alt.X("step:Q", axis=theme.axis("step", tick_count=3), scale=alt.Scale(nice=False))
     scale, axis = alt.Scale(zero=zero), theme.axis(y)
     thin = (
         alt.Chart(data)
