@@ -120,6 +120,10 @@ class Playback {
     return this.isLive && !this.over;
   }
 
+  get isOver() {
+    return this.place === this.last && !this.computes;
+  }
+
   rows() {
     if (!this.isLive) return this.recorded;
     return this.isBorrowed ? this.recorded.filter((row) => row.frame === this.recorded[0].frame) : this.kept;
@@ -227,13 +231,13 @@ class Playback {
     show(this.bar.play, "pause");
     const wait = (since) => sleep(since + 1000 / Number(this.bar.speed.value) - performance.now());
     try {
-      if (this.place === this.last && !this.computes) {
+      if (this.isOver) {
         await this.go(0);
         await wait(performance.now());
       }
       while (turn === this.turn && this.bar.row.isConnected) {
         const since = performance.now();
-        if (!(await this.forward())) break;
+        if (!(await this.forward()) || this.isOver) break;
         await wait(since);
       }
     } catch (error) {

@@ -61,7 +61,7 @@ def page(chromium: Browser, pages: Path, watch: Watch) -> Iterator[Page]:
 
 def part(page: Page, name: str) -> Locator:
     """One part of the first player's bar."""
-    return page.locator(f".embviz-player {name}").first
+    return page.locator(".embviz-player").first.locator(name)
 
 
 def step(page: Page) -> int:
