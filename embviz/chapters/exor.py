@@ -678,7 +678,7 @@ def coins_note() -> str:
     """Data, seeds and steps of the stored sweep over coins, for a caption."""
     sweep = spellings.sweep_cells(spellings.stored_preset())[0].config
     return (
-        f"EXor, both pairs; {sweep.n_seeds} seeds a coin, {sweep.n_steps:,} steps, the schedule of the paper "
+        f"EXor, both pairs; {sweep.n_seeds} seeds a coin, {sweep.n_steps:,} steps, the rate falling once "
         f"from {sweep.learning_rate:g}. Thin: a seed; thick: their mean; band: its 95% interval (Student)."
     )
 
