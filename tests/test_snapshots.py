@@ -798,10 +798,12 @@ def live(work, delay):
 
 os.fsync = lambda descriptor: None  # a kill, unlike a power cut, loses nothing that was written
 parent, rng, n_kills = Path(sys.argv[1]), random.Random(0), 0
+began = time.perf_counter()
 train(parent / "unbroken", 60)
+whole = time.perf_counter() - began
 folder = parent / "killed"
 for _ in range(15):
-    n_kills += live(lambda: train(folder, 60), rng.uniform(0, 0.03))
+    n_kills += live(lambda: train(folder, 60), rng.uniform(0, whole / 8))
     if (folder / RUN).exists():
         table = open_run(folder).verify()
         assert table["ok"].all(), table.query("not ok")["problem"].tolist()
