@@ -354,9 +354,7 @@ def _not_measured(model: str) -> alt.LayerChart:
     text = alt.Chart(alt.Data(values=[{"text": "not measured"}])).mark_text().encode(text="text:N")
     chart = alt.LayerChart(layer=[text]).properties(width="container", height=60)
     finding = f"{model[0].upper()}{model[1:]}: not measured"
-    return theme.captioned(
-        chart, finding=finding, caption="`embviz run` of this section's claim measures it."
-    )
+    return theme.captioned(chart, finding=finding, caption="No run of it is stored.")
 
 
 def raw_top(model: str) -> float:
@@ -622,9 +620,11 @@ def plot_closing_steps(table: pd.DataFrame) -> alt.LayerChart:
         "y": alt.Y("model:N", sort=list(MODELS), axis=axis),
         "yOffset": alt.YOffset("matrix:N", sort=list(MATRICES)),
     }
-    ticks = [head * 10**power for power in range(1, 6) for head in (1, 3)]
-    axis_of_steps = alt.Axis(title=theme.title("steps_until"), values=ticks)
-    steps = alt.X("steps_until:Q", axis=axis_of_steps, scale=alt.Scale(type="log", nice=False, padding=12))
+    steps = alt.X(
+        "steps_until:Q",
+        axis=theme.axis("steps_until", tick_count=6),
+        scale=alt.Scale(domain=[0, int(table["steps_until"].max())], nice=False, padding=8),
+    )
     end = "datum.reached ? 'close' : 'not close by the end'"
     chosen = [{"filter": "datum.pair === pair && datum.measure === measure"}, {"calculate": end, "as": "end"}]
     shown = alt.Chart()
@@ -654,7 +654,9 @@ def closing_finding(table: pd.DataFrame) -> str:
     order = [model for model in medians.index if model not in late]
     if not order:
         return "No small model brings 1A-1B close in its untied input within its steps"
-    said = f"Of the small models the {order[0]} is first to bring 1A-1B close in its untied input"
+    said = (
+        f"Of the small models the {order[0]} is first to bring 1A-1B close in its untied input (median seed)"
+    )
     said += "".join(f", then the {model}" for model in order[1:])
     return said + (f"; never: {' and '.join(f'the {model}' for model in late)}" if late else "")
 

@@ -244,7 +244,9 @@ def _run_styles() -> tuple[alt.Color, alt.Shape, alt.StrokeDash]:
     names = list(RUNS)
     colour, shape = theme.point_styles("run", names)
     key = alt.Legend(title=theme.title("run"), symbolStrokeWidth=0, symbolOpacity=1)
-    return colour.legend(key), shape.legend(key), theme.line_styles("run", names)[1].legend(None)
+    # dashes by a field of another name: Vega-Lite warns of two legends for one field, of which one is none
+    dash = alt.StrokeDash("path:N", scale=theme.line_styles("run", names)[1]["scale"], legend=None)
+    return colour.legend(key), shape.legend(key), dash
 
 
 def plot_paths(table: pd.DataFrame) -> alt.LayerChart:
@@ -255,6 +257,7 @@ def plot_paths(table: pd.DataFrame) -> alt.LayerChart:
     y = alt.Y("relative_distance:Q", axis=log_axis("relative_distance", 1e-3, 4), scale=_log_scale(1e-3, 4))
     line = (
         alt.Chart()
+        .transform_calculate(path="datum.run")
         .mark_line(strokeWidth=1.2, opacity=0.6, clip=True)
         .encode(x=x, y=y, color=colour, strokeDash=dash, detail="seed:N", order="step:Q")
     )
