@@ -240,13 +240,17 @@ def paths(preset: str) -> pd.DataFrame:
     return pd.concat(parts).sort_values(["run", "seed", "step"], ignore_index=True)
 
 
-def _run_styles() -> tuple[alt.Color, alt.Shape, alt.StrokeDash]:
+def _run_styles() -> tuple[alt.Color, alt.Shape, dict]:
+    """Colour and shape, which share a legend, and dashes, which have none: a point has no dash to show."""
     names = list(RUNS)
     colour, shape = theme.point_styles("run", names)
     key = alt.Legend(title=theme.title("run"), symbolStrokeWidth=0, symbolOpacity=1)
-    # dashes by a field of another name: Vega-Lite warns of two legends for one field, of which one is none
-    dash = alt.StrokeDash("path:N", scale=theme.line_styles("run", names)[1]["scale"], legend=None)
-    return colour.legend(key), shape.legend(key), dash
+    # values instead of a scale: Vega-Lite joins legends of one domain, and warns if one of them is none
+    dashes = [
+        {"test": f"datum.run === {json.dumps(name)}", "value": list(dash)}
+        for name, dash in zip(names, theme.DASHES, strict=False)
+    ]
+    return colour.legend(key), shape.legend(key), {"condition": dashes, "value": [1, 0]}
 
 
 def plot_paths(table: pd.DataFrame) -> alt.LayerChart:
@@ -257,7 +261,6 @@ def plot_paths(table: pd.DataFrame) -> alt.LayerChart:
     y = alt.Y("relative_distance:Q", axis=log_axis("relative_distance", 1e-3, 4), scale=_log_scale(1e-3, 4))
     line = (
         alt.Chart()
-        .transform_calculate(path="datum.run")
         .mark_line(strokeWidth=1.2, opacity=0.6, clip=True)
         .encode(x=x, y=y, color=colour, strokeDash=dash, detail="seed:N", order="step:Q")
     )
