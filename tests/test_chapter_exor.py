@@ -343,6 +343,20 @@ def test_coins_at_the_end_are_the_last_rows_of_the_curves():
     assert chapter.coins() == [0.5, 0.1]
 
 
+def test_the_sentence_on_coins_pairs_each_seed_and_averages_over_coins(monkeypatch):
+    tied = {0.5: [0.1, 0.3], 0.1: [0.2, 0.6]}  # by coin, a number a seed; untied models miss nothing
+    made = [
+        {"p_0a": coin, "seed": seed, "tying": tying, "accuracy_gap": gap if tying == "tied" else 0.0}
+        for coin, gaps in tied.items() for seed, gap in enumerate(gaps) for tying in ("tied", "untied")
+    ]  # fmt: skip
+    monkeypatch.setattr(chapter, "coins_at_the_end", lambda quantity: pd.DataFrame(made))
+    # seeds: (0.1 + 0.2) / 2 and (0.3 + 0.6) / 2, of mean 0.3; half the interval is 12.706 times 0.15
+    assert chapter.coins_finding() == (
+        "Over all coins the tied model is 0.30 farther from the best accuracy (-1.61 to 2.21), "
+        "under the fair one 0.20 (-1.07 to 1.47)"
+    )
+
+
 # --- players --------------------------------------------------------------------------------------------
 
 
