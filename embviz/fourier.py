@@ -27,6 +27,7 @@ from scipy import special
 from torch import Tensor, nn
 
 Memory = dict[str, Tensor]  # modes chosen earlier, by parameter name; stored beside the optimizer's state
+Loss = Callable[[nn.Module, Any], Tensor]  # of a module and a batch: one number
 ROUNDING = 1e-6  # regularities of one spectrum, transformed in float32 in another order, differ by less
 
 
@@ -221,9 +222,7 @@ def _rows(tensor: Tensor, dim: int, n_rows: int | None, stacked: bool) -> Tensor
     rows = tensor.movedim(dim, 1) if stacked else tensor.movedim(dim, 0)[None]
     n = rows.shape[1] if n_rows is None else n_rows
     if not 2 <= n <= rows.shape[1]:
-        raise ValueError(
-            f"{n} rows along dim {dim} of shape {tuple(tensor.shape)}: take 2 to {rows.shape[1]}"
-        )
+        raise ValueError(f"{n} rows along dim {dim} of {tuple(tensor.shape)}: take 2 to {rows.shape[1]}")
     return rows[:, :n]
 
 
@@ -344,17 +343,11 @@ def attach(
     ----------
     parameter : Tensor that requires a gradient
     projection, dim, n_rows, stacked, match_norm
-        As in :meth:`Projection.apply`.
+        As in :meth:`Projection.apply`. What doesn't fit is refused at once, not in the backward pass.
 
     Returns
     -------
-    Attachment
-        With ``remove()``.
-
-    Raises
-    ------
-    ValueError
-        If the parameter is frozen or the projection doesn't fit: at once, not in the backward pass.
+    Attachment, with ``remove()``
     """
     if not parameter.requires_grad:
         raise ValueError("the parameter requires no gradient: there is nothing to project")
@@ -494,7 +487,7 @@ def _noise_share(bins: int, width: int, top: int) -> float:
 
 def strike(
     module: nn.Module,
-    loss: Callable[[nn.Module, Any], Tensor],
+    loss: Loss,
     batches: Iterable[Any],
     *,
     tensors: Sequence[str] | None = None,
@@ -510,9 +503,9 @@ def strike(
     ----------
     module : nn.Module
         Used in the mode it is in (``eval()`` for no dropout); its gradients stay as they are.
-    loss : function of the module and a batch
-        One number. Gradients are averaged over batches, each with the same weight.
+    loss : function of the module and a batch, one number
     batches : iterable
+        Their gradients are averaged with equal weights.
     tensors : sequence of str, optional
         Parameter names, any of a tied tensor's. By default every learning parameter that has two axes or
         more, more than `top` modes along `dim`, and a gradient.
@@ -529,15 +522,13 @@ def strike(
         If a name is unknown, the loss reaches no tensor, or not one that was named, or there is no batch.
     """
     struck = _struck(module, tensors, dim, n_rows, top)
-    means = _mean_gradients(module, loss, batches, struck)
-    silent = [name for name in struck if not means[name].any()]
+    means = _mean_gradients(module, loss, batches, list(struck.values()))
+    silent = [name for name, mean in zip(struck, means, strict=True) if not mean.any()]
     if silent and (tensors is not None or len(silent) == len(struck)):
-        raise ValueError(
-            f"the loss gives no gradient to {', '.join(silent)}: leave out what it doesn't reach"
-        )
+        raise ValueError(f"the loss gives no gradient to {', '.join(silent)}: leave out what it misses")
     return {
-        name: sound(means[name], dim=dim, n_rows=n_rows, top=top, n_permutations=n_permutations, seed=seed)
-        for name in struck
+        name: sound(mean, dim=dim, n_rows=n_rows, top=top, n_permutations=n_permutations, seed=seed)
+        for name, mean in zip(struck, means, strict=True)
         if name not in silent
     }
 
@@ -546,37 +537,28 @@ def _struck(
     module: nn.Module, tensors: Sequence[str] | None, dim: int, n_rows: int | None, top: int
 ) -> dict[str, Tensor]:
     """Parameters to strike; a tied one once, under the first of its names that was asked for."""
-    learning = _named(module)
-    if tensors is None:
-        chosen = {
-            name: tensor
-            for name, tensor in learning.items()
-            if -tensor.ndim <= dim < tensor.ndim > 1 and (n_rows or tensor.shape[dim]) // 2 + 1 > top
-        }
-    else:
-        names = dict(module.named_parameters(remove_duplicate=False))
-        if unknown := [name for name in tensors if name not in names or not names[name].requires_grad]:
-            raise ValueError(
-                f"no learning parameter is called {', '.join(unknown)}; there are {sorted(names)}"
-            )
-        chosen = dict({id(names[name]): (name, names[name]) for name in reversed(tensors)}.values())
+    chosen = {
+        name: tensor
+        for name, tensor in _named(module).items()
+        if -tensor.ndim <= dim < tensor.ndim > 1 and (n_rows or tensor.shape[dim]) // 2 + 1 > top
+    }
+    if tensors is not None:
+        every = {name: t for name, t in module.named_parameters(remove_duplicate=False) if t.requires_grad}
+        if unknown := [name for name in tensors if name not in every]:
+            raise ValueError(f"no learning parameter is called {', '.join(unknown)}; there are {list(every)}")
+        chosen = {}
+        for name in tensors:
+            if all(every[name] is not tensor for tensor in chosen.values()):
+                chosen[name] = every[name]
     if not chosen:
-        raise ValueError(
-            f"no parameter with more than {top} modes along dim {dim}: name tensors, or lower top"
-        )
+        raise ValueError(f"no parameter has over {top} modes along dim {dim}: name tensors, or lower top")
     return chosen
 
 
 def _mean_gradients(
-    module: nn.Module,
-    loss: Callable[[nn.Module, Any], Tensor],
-    batches: Iterable[Any],
-    struck: Mapping[str, Tensor],
-) -> dict[str, Tensor]:
-    sums = {
-        name: torch.zeros_like(tensor, dtype=torch.promote_types(tensor.dtype, torch.float32))
-        for name, tensor in struck.items()
-    }
+    module: nn.Module, loss: Loss, batches: Iterable[Any], tensors: Sequence[Tensor]
+) -> list[Tensor]:
+    sums = [torch.zeros_like(t, dtype=torch.promote_types(t.dtype, torch.float32)) for t in tensors]
     n_batches = 0
     for batch in batches:
         value = loss(module, batch)
@@ -585,14 +567,14 @@ def _mean_gradients(
                 f"the loss must be one number that depends on parameters: it has shape {tuple(value.shape)}, "
                 f"requires_grad {value.requires_grad}"
             )
-        gradients = torch.autograd.grad(value.sum(), list(struck.values()), allow_unused=True)
-        for total, gradient in zip(sums.values(), gradients, strict=True):
+        gradients = torch.autograd.grad(value.sum(), tensors, allow_unused=True)
+        for total, gradient in zip(sums, gradients, strict=True):
             if gradient is not None:
                 total += gradient
         n_batches += 1
     if n_batches == 0:
         raise ValueError("there is no batch: an iterator may have been used up")
-    return {name: total / n_batches for name, total in sums.items()}
+    return [total / n_batches for total in sums]
 
 
 def tabulate(soundings: Mapping[str, Sounding]) -> pd.DataFrame:

@@ -402,10 +402,10 @@ def test_adam_steps_leave_the_subspace():
     for _ in range(5):
         rule.zero_grad()
         cross_entropy(module, TOKENS).backward()
-        project_gradients(module.embedding, Prescribed((2, 6)))
+        project_gradients(module.embedding, Prescribed((1, 4)))
         rule.step()
     moved = fourier.power_spectrum(module.embedding.weight - start)
-    assert moved[[2, 6]].sum() < 0.9 * moved.sum()
+    assert moved[[1, 4]].sum() < 0.9 * moved.sum()
 
 
 def test_a_refused_projection_changes_no_gradient():
@@ -626,6 +626,12 @@ def test_by_default_every_matrix_is_struck_once_and_any_name_of_a_tied_one_will_
     )
 
 
+def test_soundings_come_in_the_order_that_was_asked_for():
+    names = ["middle.weight", "embedding.weight", "middle.weight"]
+    soundings = fourier.strike(Tied(), cross_entropy, [TOKENS], tensors=names, top=2, n_permutations=2)
+    assert list(soundings) == names[:2]
+
+
 def test_what_was_heard_does_not_depend_on_what_else_was_struck():
     options = {"top": 2, "n_permutations": 4, "seed": 3}
     both = fourier.strike(Tied(), cross_entropy, [TOKENS], **options)
@@ -646,10 +652,10 @@ def test_the_table_has_a_row_for_each_tensor():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tensors": ["matrx"]}, r"no learning parameter is called matrx; there are \['bias', 'matrix'\]"),
+        ({"tensors": ["matrx"]}, r"no learning parameter is called matrx; there are \['matrix', 'bias'\]"),
         ({"tensors": ["bias"]}, "the loss gives no gradient to bias"),
-        ({"tensors": []}, "no parameter with more than 3 modes"),
-        ({"top": 5}, "no parameter with more than 5 modes along dim 0"),
+        ({"tensors": []}, "no parameter has over 3 modes"),
+        ({"top": 5}, "no parameter has over 5 modes along dim 0"),
         ({"tensors": ["matrix"], "top": 5}, "an axis of 9 rows has 5 modes"),
         ({"n_permutations": 1}, "two permutations are the least"),
         ({"batches": []}, "there is no batch"),
