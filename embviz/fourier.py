@@ -78,8 +78,8 @@ class Projection(ABC):
             Whether axis 0 holds members side by side, as (R, V, D) with `dim` 1: each chooses its own modes,
             and keeps its own norm. Needs saying only where that matters and `dim` isn't 0.
         match_norm : bool
-            Rescale what is kept to the norm of the full gradient, a control. Adam's steps hardly depend on a
-            gradient's scale: there it changes little.
+            Rescale what is kept to the norm of the full gradient: a control for plain gradient descent.
+            Adam's steps hardly depend on a gradient's scale.
         step, memory, name
             For ``Adaptive(k, every)`` with `every` above 1: the update's number, counted from 0; the
             dictionary that remembers the modes; the key in it.
@@ -240,7 +240,6 @@ def _keep_modes(rows: Tensor, modes: Tensor) -> Tensor:
     """Rows (R, n, rest) without modes other than `modes`, (R, k) or (1, k)."""
     spectrum = torch.fft.rfft(rows, dim=1)
     mask = spectrum.real.new_zeros(len(modes), spectrum.shape[1]).scatter_(1, modes, 1.0)
-    # a product, not a selection: NaN stays visible
     return torch.fft.irfft(spectrum * mask[:, :, None], n=rows.shape[1], dim=1)
 
 
@@ -273,7 +272,7 @@ def project_gradients(
     """Project gradients in place: after ``loss.backward()``, before the optimizer's step.
 
     Plain gradient descent then moves in the subspace alone. Adam doesn't: it divides each coordinate by its
-    own size, and its steps leave the subspace.
+    own size, so that its steps leave the subspace in part and are as long as without a projection.
 
     Parameters
     ----------
