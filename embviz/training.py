@@ -65,6 +65,7 @@ def train(
     weights: Callable[[], Mapping[str, Tensor]] | None = None,
     names: Sequence[str] = ("model",),
     run: Run | None = None,
+    after_backward: Callable[[int], None] | None = None,
 ) -> Iterator[Snapshot]:
     """Train, and stop at each snapshot: the caller's ``for`` loop goes on when it likes.
 
@@ -89,6 +90,10 @@ def train(
     run : Run, optional
         Where snapshots are stored as they are taken. A run that was stopped goes on from its last state
         and, on one machine with the same number of threads, ends with the bits of an unbroken one.
+    after_backward : function of the step, optional
+        Called between the backward pass and the update; it may change the parameters' gradients in place,
+        as :func:`embviz.fourier.project_gradients` does. The run doesn't store what it remembers from one
+        step to the next.
 
     Yields
     ------
@@ -132,6 +137,8 @@ def train(
         if not math.isfinite(total.item()):
             raise FloatingPointError(_not_finite(loss.detach(), step, names))
         total.backward()
+        if after_backward is not None:
+            after_backward(step)
         adam.step()
         step += 1
 

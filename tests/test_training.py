@@ -151,6 +151,42 @@ def test_the_defaults_are_those_of_the_papers_runs():
     assert AdamW() == AdamW(5e-4, 1e-5, 10_000, 0.1, 0.9, 0.999, 1e-12)
 
 
+def test_what_is_called_after_the_backward_pass_sees_the_gradient_and_changes_the_update():
+    model, seen = Point(), []
+
+    def keep_first(step: int) -> None:
+        seen.append((step, model.place.grad.tolist()))
+        model.place.grad[1:] = 0
+
+    undecayed = AdamW(weight_decay=0.0)
+    projected = list(
+        train(model, model.losses, undecayed, n_steps=5, snapshot_every=1, after_backward=keep_first)
+    )
+    assert [step for step, _ in seen] == list(range(5))
+    np.testing.assert_allclose(seen[0][1], [6.0, -6.0, 3.0])  # 2 (place - goal) at step 0
+    plain = Point()
+    whole = list(train(plain, plain.losses, undecayed, n_steps=5, snapshot_every=1))
+    for one, other in zip(projected, whole, strict=True):
+        assert one.weights["place"][0] == other.weights["place"][0]  # Adam treats each number by itself
+        assert one.weights["place"][1:].tolist() == [-2.0, 0.5]
+
+
+def test_a_frozen_parameter_stays_and_its_run_resumes_to_the_same_bits(tmp_path):
+    def half_frozen(folder: Path, n_steps: int) -> Run:
+        model = Shared()
+        model.inner.weight.requires_grad_(False)  # the outer one's too: first among the parameters
+        with open_or_create_run(folder, {}) as run:
+            list(train(model, model.losses, OPTIMIZER, n_steps=n_steps, snapshot_every=2, run=run))
+        return open_run(folder)
+
+    unbroken = half_frozen(tmp_path / "unbroken", 6)
+    half_frozen(tmp_path / "broken", 4)
+    assert_same_bits(half_frozen(tmp_path / "broken", 6), unbroken)
+    first, last = (unbroken.weights(step) for step in (0, 6))
+    assert torch.equal(first["inner.weight"], last["inner.weight"])
+    assert not torch.equal(first["square"], last["square"])
+
+
 # --- what is yielded --------------------------------------------------------------------------------
 
 
