@@ -28,6 +28,7 @@ FLOORS = [
     "snapshots",
     "training",
     "recurrent_training",
+    "fourier",
     "cells studies",
     "experiments",
     "ledger",
