@@ -1,0 +1,1 @@
+"""The geometry paper: grokking under projected gradients, and attention without queries."""
