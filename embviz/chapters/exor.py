@@ -717,7 +717,8 @@ def coins_finding() -> str:
     """One sentence on the accuracy of :func:`coins_at_the_end`, paired by seed, true of the drawn data."""
     gaps = coins_at_the_end("accuracy_gap").set_index(["p_0a", "seed", "tying"])["accuracy_gap"].unstack()
     behind = (gaps["tied"] - gaps["untied"]).unstack("p_0a")  # (seeds, coins)
-    every, fair = findings.over_seeds(behind.mean(axis=1)), findings.over_seeds(behind[0.5])
+    every = findings.over_seeds(behind.mean(axis=1).to_numpy())
+    fair = findings.over_seeds(behind[0.5].to_numpy())
     return (
         f"Over all coins the tied model is {every.value:.2f} farther from the best accuracy "
         f"({every.low:.2f} to {every.high:.2f}), under the fair one {fair.value:.2f} "
