@@ -10,7 +10,7 @@ import importlib
 
 from embviz.studies import Study
 
-PAPERS = ("reflections", "tying")
+PAPERS = ("reflections", "tying", "geometry")
 
 
 def find_study(claim_id: str) -> Study:
