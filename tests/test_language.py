@@ -36,6 +36,14 @@ OPTIMIZER = AdamW(1e-2, 1e-3, 30, eps=1e-8)
 
 
 @pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)  # more threads: other bits, and slower on models this small
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(autouse=True)
 def made_text(monkeypatch):
     """A corpus "made" without parts, and "parted", whose own validation part is held out."""
     texts = {
