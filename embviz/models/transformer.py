@@ -292,7 +292,8 @@ class StackedTransformers(nn.Module):
             return result
 
         weights = {f"model.{name}": array for name, array in self.weights.items()}
-        on_cpu = next(self.parameters()).device.type == "cpu"  # whose fused attention vmap would call member by member
+        # the fused attention of the CPU is one that vmap would call member by member
+        on_cpu = next(self.parameters()).device.type == "cpu"
         with sdpa_kernel(SDPBackend.MATH) if on_cpu else nullcontext():
             return vmap(one)(weights, *tensors)
 
