@@ -190,12 +190,13 @@ def steering_runs(preset: str) -> list[SteeringRun]:
 
 
 def control_runs(preset: str) -> list[SteeringRun]:
-    """Beside the claim: embeddings that start small, and a tied model of byte pairs, two seeds each."""
+    """Beside the claim: embeddings that start small, with a head of their own and tied; two seeds each."""
     pairs, whole = _texts(preset)
     kinds: list[tuple[tuple[TextConfig, Setting], bool, Sequence[str]]] = [
         (pairs, False, (BASELINE, NEAR_NYQUIST)),
         (whole, False, (BASELINE, NEAR_NYQUIST)),
         (pairs, True, (BASELINE, NEAR_NYQUIST, TOP_5)),
+        (whole, True, (BASELINE, NEAR_NYQUIST, TOP_5)),
     ]
     return [
         SteeringRun(text, variant, seed, tied, "small", setting)
@@ -213,7 +214,7 @@ def _texts(preset: str) -> list[tuple[TextConfig, Setting]]:
     """Byte pairs, then bytes, of one text and one size of model."""
     if preset == "quick":
         text = TextConfig("embedded", n_documents=600, n_held_out=10)
-        size, n_pairs = Setting(16, 1, 2, 32, 32, 8, 60, 1e-2), 512
+        size, n_pairs = Setting(32, 1, 2, 64, 32, 8, 150, 1e-2), 512
     elif preset == "laptop":
         text, size, n_pairs = TextConfig("tinystories_5mb", n_held_out=100), Setting(), 4_096
     else:
