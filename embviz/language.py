@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from embviz.snapshots import Run
 
 Tokens = Literal["bytes", "byte pairs", "gpt2"]
-Encode = Callable[[Sequence[str]], list[np.ndarray]]  # documents to their ids
 _BATCH = 1 << 10  # documents encoded at a time
 END_OF_BYTES = 0
 
@@ -115,11 +114,13 @@ def load_streams(config: TextConfig) -> Streams:
     registry.RegistryError, registry.DataMissingError, registry.ChecksumError
         As :func:`embviz.corpora.load_corpus`.
     """
-    train_documents, held_out, checksum = _split(config)
-    encode, vocab_size, end = _encoding(config, train_documents)
-    dtype = np.min_scalar_type(vocab_size - 1)
-    learned, kept = (make_stream(documents, encode, end, dtype) for documents in (train_documents, held_out))
-    return Streams(learned, kept, vocab_size, checksum)
+    documents, held_out, checksum = _split(config)
+    tokenizer = None
+    if config.tokens != "bytes":
+        learn = functools.partial(bytepairs.train_byte_pairs, "\n".join(documents))
+        tokenizer = bytepairs.load_gpt2() if config.tokens == "gpt2" else learn(vocab_size=config.vocab_size)
+    vocab_size = tokenizer.get_vocab_size() if tokenizer else 256
+    return Streams(make_stream(documents, tokenizer), make_stream(held_out, tokenizer), vocab_size, checksum)
 
 
 def _split(config: TextConfig) -> tuple[list[str], list[str], str]:
@@ -157,38 +158,26 @@ def split_documents(text: str) -> list[str]:
     return [document for part in text.split(DOCUMENT_SEPARATOR) if (document := part.strip())]
 
 
-def _encoding(config: TextConfig, documents: list[str]) -> tuple[Encode, int, int]:
-    """How documents become ids, the number of different ids, and the one that ends a document."""
-    if config.tokens == "bytes":
-        return _encode_bytes, 256, END_OF_BYTES
-    if config.tokens == "gpt2":
-        tokenizer = bytepairs.load_gpt2()
-    else:
-        tokenizer = bytepairs.train_byte_pairs("\n".join(documents), vocab_size=config.vocab_size)
-    end = tokenizer.get_vocab()[DOCUMENT_SEPARATOR]
-    return functools.partial(_encode_pairs, tokenizer), tokenizer.get_vocab_size(), end
-
-
-def _encode_bytes(documents: Sequence[str]) -> list[np.ndarray]:
-    return [np.frombuffer(document.encode(), dtype=np.uint8) for document in documents]
-
-
-def _encode_pairs(tokenizer: Tokenizer, documents: Sequence[str]) -> list[np.ndarray]:
-    return [np.array(encoded.ids) for encoded in tokenizer.encode_batch_fast(list(documents))]
-
-
-def make_stream(documents: Sequence[str], encode: Encode, end: int, dtype: np.dtype) -> Stream:
-    """A stream of documents in the tokens of `encode`."""
+def make_stream(documents: Sequence[str], tokenizer: Tokenizer | None = None) -> Stream:
+    """A stream of documents: of byte pairs with ``<|endoftext|>`` at their ends, or by default of bytes."""
+    end = tokenizer.get_vocab()[DOCUMENT_SEPARATOR] if tokenizer else END_OF_BYTES
+    dtype = np.min_scalar_type(tokenizer.get_vocab_size() - 1 if tokenizer else 255)
     closing = np.array([end], dtype=dtype)
     parts, lengths = [closing], []
     for first in range(0, len(documents), _BATCH):
-        for ids in encode(documents[first : first + _BATCH]):
+        for ids in _encode(documents[first : first + _BATCH], tokenizer):
             parts += [ids.astype(dtype), closing]
             lengths.append(len(ids) + 1)
     starts = 1 + np.concatenate([[0], np.cumsum(lengths[:-1])]).astype(np.int64)
     n_characters = np.array([len(document) + 1 for document in documents])
     n_bytes = np.array([len(document.encode()) + 1 for document in documents])
     return Stream(np.concatenate(parts), starts, n_characters, n_bytes)
+
+
+def _encode(documents: Sequence[str], tokenizer: Tokenizer | None) -> list[np.ndarray]:
+    if tokenizer is None:
+        return [np.frombuffer(document.encode(), dtype=np.uint8) for document in documents]
+    return [np.array(encoded.ids) for encoded in tokenizer.encode_batch_fast(list(documents))]
 
 
 def draw_batch(stream: Stream, *, seed: int, step: int, batch_size: int, length: int) -> Tensor:
@@ -236,7 +225,7 @@ class Score:
         }
 
 
-def next_token_losses(model: nn.Module, tokens: Tensor) -> Tensor:
+def next_token_losses(model: Callable[[Tensor], Tensor], tokens: Tensor) -> Tensor:
     """Cross entropy of each prediction (B, T), nats, for tokens (B, T + 1); the model gives (B, T, V)."""
     logits = model(tokens[:, :-1]).float()
     losses = nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten(), reduction="none")
