@@ -247,6 +247,17 @@ def test_weights_start_with_the_spread_that_is_documented(start, name, spread):
     assert abs(array.mean()) < 0.1 * spread
 
 
+def test_the_embeddings_spread_can_be_chosen_and_changes_no_other_array():
+    plain, chosen = (
+        Transformer(dataclasses.replace(SMALL, embedding_sd=sd), seed=0).state_dict() for sd in (0.0, 0.1)
+    )
+    for name, array in plain.items():
+        scale = 0.1 if name in ("embedding", "position") else 1.0  # "pytorch" starts those at N(0, 1)
+        torch.testing.assert_close(chosen[name], scale * array, **FLOAT32)
+    with pytest.raises(ValueError, match="embedding_sd must not be negative"):
+        dataclasses.replace(SMALL, embedding_sd=-1.0)
+
+
 def test_norms_start_as_the_identity_and_biases_at_zero():
     for name, array in Transformer(dataclasses.replace(SMALL, biases=True), seed=0).state_dict().items():
         if name.endswith("bias"):

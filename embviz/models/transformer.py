@@ -46,6 +46,7 @@ class TransformerConfig:
     biases: bool = False  # of the linear maps but the last; layer norms have theirs in any case
     activation: Activation = "gelu"
     start: Start = "pytorch"  # of the weights, see initial_value
+    embedding_sd: float = 0.0  # of embedding and positions at the start; 0: as `start` has it
 
     def __post_init__(self) -> None:
         sizes = (self.n_symbols, self.length, self.embedding_dim, self.n_layers, self.n_heads, self.mlp_dim)
@@ -53,6 +54,8 @@ class TransformerConfig:
             raise ValueError(
                 f"every size must be at least 1, and embedding_dim a multiple of n_heads, got {self}"
             )
+        if self.embedding_sd < 0:
+            raise ValueError(f"embedding_sd must not be negative, got {self.embedding_sd}")
         for name, known in (
             ("attention", Attending),
             ("norm", Norm),
@@ -213,10 +216,13 @@ def initial_value(config: TransformerConfig, name: str, shape: tuple[int, ...], 
     "pytorch": embeddings N(0, 1), linear maps uniform in +-1/sqrt(inputs), as PyTorch's layers start.
     "scaled": N(0, 1/D), the MLP's way down included, and N(0, 1/V) for a free head, as in the work on
     progress measures. "small": N(0, 0.02^2), maps into the residual stream divided by sqrt(2 L), as GPT-2.
+    `embedding_sd`, where it is not 0, replaces the spread of the embedding and the positions.
     """
     if config.attention == "identity_q" and name.endswith("query.weight"):
         return torch.eye(config.embedding_dim)
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
+    if config.embedding_sd and name in ("embedding", "position"):
+        return torch.from_numpy(config.embedding_sd * rng.standard_normal(shape)).float()
     is_map = name.startswith("blocks")
     if config.start == "pytorch":
         values = rng.uniform(-1, 1, shape) / math.sqrt(shape[1]) if is_map else rng.standard_normal(shape)

@@ -63,7 +63,8 @@ class Setting:
     equals: bool = True  # strings end with "="
     biases: bool = False
     activation: Activation = "gelu"
-    start: Start = "small"  # as pytorch, near-Nyquist modes grok late, not soon
+    start: Start = "small"
+    embedding_sd: float = 0.0  # of embedding and positions at the start; 0: as `start` has it
     learning_rate: float = 1e-3
     warm_up: int = 0  # updates
     weight_decay: float = 1.0
@@ -103,8 +104,9 @@ class GrokkingRun:
             raise ValueError(f"{self.control!r} changes a projection: give modes, top_k or subspace too")
         if min(self.n_epochs, self.n_seeds) < 1 or self.setting.batch_size < 0:
             raise ValueError(f"n_epochs and n_seeds must be at least 1, batch_size at least 0: {self}")
+        _ = self.shape  # refuses options and shares that there are not
         if self.modes:
-            Prescribed(self.modes).n_directions(self.task.p)  # refuses modes outside 0..p//2
+            Prescribed(self.modes).n_directions(self.p)  # refuses modes outside 0..p//2
 
     @property
     def task(self) -> ModularArithmetic:
@@ -125,6 +127,7 @@ class GrokkingRun:
             biases=chosen.biases,
             activation=chosen.activation,
             start=chosen.start,
+            embedding_sd=chosen.embedding_sd,
         )
 
     @property

@@ -30,11 +30,13 @@ class Place:
         x = x[self.rows]
         if self.index is None:
             return x
-        if not x.is_cuda:
-            return x.index_select(0, self.index)
-        # whose gradient adds up in any order on a GPU, with other bits each time; a product's doesn't
-        chosen = (self.index[:, None] == torch.arange(len(x), device=x.device)).to(x.dtype)  # (B, p)
-        return (chosen @ x.flatten(1)).view(-1, *x.shape[1:])
+        return pick_by_product(x, self.index) if x.is_cuda else x.index_select(0, self.index)
+
+
+def pick_by_product(x: Tensor, index: Tensor) -> Tensor:
+    """``x[index]`` whose gradient has the same bits each time on a GPU too, where sums in any order don't."""
+    chosen = (index[:, None] == torch.arange(len(x), device=x.device)).to(x.dtype)  # (B, N)
+    return (chosen @ x.flatten(1)).view(-1, *x.shape[1:])
 
 
 def read_pairs(model: Transformer, a: Tensor, b: Tensor) -> Tensor:
