@@ -164,7 +164,7 @@ def test_the_embedding_of_a_tied_model_is_projected_with_its_head():
 def test_every_preset_has_runs_of_every_variant_and_each_cell_once():
     for preset, n_seeds in (("quick", 2), ("laptop", 3), ("paper", 3)):
         runs = steering.steering_runs(preset)
-        assert len(runs) == n_seeds * (5 + 4)
+        assert len(runs) == n_seeds * (5 + 3)
         assert {run.kind for run in runs} == {"own head"}
         assert {run.kind for run in steering.control_runs(preset)} == {"tied", "own head, small start"}
         keys = [cell.key for cell in steering.steering_cells(preset)]
