@@ -11,6 +11,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "models", "wordvectors", "wordtests", "skipgram", "training", "spectra", "cells", "findings",
         "studies", "experiments", "ledger", "theme", "charts", "ledger_view", "explorers", "player",
         "tasks", "equivalences", "wordpieces", "snapshots", "recurrent_training",
-        "fourier",
+        "fourier", "language",
     ],
 )  # fmt: skip

@@ -29,6 +29,7 @@ FLOORS = [
     "training",
     "recurrent_training",
     "fourier",
+    "language",
     "cells studies",
     "experiments",
     "ledger",
