@@ -5,6 +5,7 @@ Source: geometry paper, sections 2.2, 2.3 and 6.5.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -230,7 +231,6 @@ class Members:
         self.step = 0
         singles = [Transformer(config.shape, seed=seed) for seed in seeds]
         self.model = (singles[0] if len(singles) == 1 else StackedTransformers(singles)).to(device)
-        self.adam = self._make_optimizer()
         self.projections = [config.projection(seed) for seed in seeds]
         self.memories: list[Memory] = [{} for _ in seeds]
         self._n_solved = dict.fromkeys(seeds, 0)  # epochs in a row
@@ -242,7 +242,9 @@ class Members:
         self.strings = torch.from_numpy(task.strings()).to(device)
         self.answers = torch.from_numpy(task.answers()).to(device)
 
-    def _make_optimizer(self) -> torch.optim.AdamW:
+    @functools.cached_property
+    def adam(self) -> torch.optim.AdamW:
+        """Made at the first update: PyTorch takes a second to load its optimizers, after the first frame."""
         chosen = self.config.optimizer
         groups: list[list[Tensor]] = [[], []]  # the embedding, all others
         for name, parameter in self.model.named_parameters():
