@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -78,7 +80,8 @@ def survival(table: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        epoch, share, low, high: steps of the curve, the first at epoch 0 with share 1.
+        epoch, share, low, high: steps of the curve, the first at epoch 0 with share 1. The interval is that
+        of log(-log share), which is undefined where all runs or none are left; there both ends are the share.
     """
     curve = stats.ecdf(censored(table)).sf
     ends = np.column_stack([curve.quantiles, curve.probabilities, *_interval(curve)])
@@ -87,7 +90,8 @@ def survival(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _interval(curve: stats._distribution_infrastructure) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[name-defined]
-    with np.errstate(divide="ignore", invalid="ignore"):  # where all runs or none are left
+    with np.errstate(divide="ignore", invalid="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # where all runs or none are left
         found = curve.confidence_interval(method="log-log")
     low, high = found.low.probabilities, found.high.probabilities
     share = curve.probabilities
@@ -103,8 +107,13 @@ def censored(table: pd.DataFrame) -> stats.CensoredData:
 
 
 def logrank_p(first: pd.DataFrame, second: pd.DataFrame) -> float:
-    """P-value of the log-rank test that two kinds of run take equally long to grok."""
-    return float(stats.logrank(censored(first), censored(second)).pvalue)
+    """P-value of the log-rank test that two kinds of run take equally long to grok.
+
+    It is 1 where the test has nothing to go by: no run ever grokked, or all at one epoch.
+    """
+    with np.errstate(invalid="ignore"):
+        p = float(stats.logrank(censored(first), censored(second)).pvalue)
+    return 1.0 if math.isnan(p) else p
 
 
 # --- both together --------------------------------------------------------------------------------------

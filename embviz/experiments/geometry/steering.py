@@ -127,8 +127,17 @@ def _first(table: pd.DataFrame, threshold: float, quantity: str, cell: Cell) -> 
 
 
 def speedups(run: pd.DataFrame, base: pd.DataFrame, column: str = "grok") -> np.ndarray:
-    """Epochs saved, in percent of the same seed's baseline; a censored time counts as its limit."""
+    """Epochs saved, in percent of the same seed's baseline; a censored time counts as its limit.
+
+    Raises
+    ------
+    ValueError
+        If a run's seed has no baseline.
+    """
     own = run["seed"].map(base.set_index("seed")[column])
+    if own.isna().any():
+        alone = ", ".join(map(str, run.loc[own.isna(), "seed"].unique()))
+        raise ValueError(f"no baseline of seed {alone}: speed-ups are paired, so leave those runs out")
     return (100 * (1 - run[column].to_numpy() / own.to_numpy())).astype(float)
 
 
