@@ -118,8 +118,8 @@ def test_variants_of_a_seed_start_from_the_same_weights():
 
 
 def test_the_papers_byte_model_has_its_number_of_parameters():
-    (_, size), _ = steering._texts("paper")
-    model = Transformer(size.shape(256, tied=False, start="pytorch"), seed=0)
+    *_, setting = steering._texts("paper")
+    model = Transformer(setting.shape(256, tied=False, start="pytorch"), seed=0)
     assert n_parameters(model) == 3_346_944
     assert isinstance(model.config, TransformerConfig)
 
@@ -132,9 +132,8 @@ def test_an_unknown_variant_is_refused():
 def test_adam_may_move_a_number_as_far_in_every_preset_of_stories():
     reach = {}
     for preset in ("laptop", "paper"):
-        for _, setting in steering._texts(preset):
-            optimizer = setting.training.optimizer
-            reach[preset] = sum(optimizer.rate(step) for step in range(setting.n_steps))
+        *_, setting = steering._texts(preset)
+        reach[preset] = sum(map(setting.training.optimizer.rate, range(setting.n_steps)))
     assert reach["laptop"] == pytest.approx(reach["paper"], rel=0.01)
     assert reach["paper"] == pytest.approx(1.65, rel=0.01)  # the cosine ends at a tenth
 
@@ -162,9 +161,9 @@ def test_the_embedding_of_a_tied_model_is_projected_with_its_head():
 
 
 def test_every_preset_has_runs_of_every_variant_and_each_cell_once():
-    for preset, n_seeds in (("quick", 2), ("laptop", 3), ("paper", 3)):
+    for preset, (n_pairs, n_bytes) in steering.N_SEEDS.items():
         runs = steering.steering_runs(preset)
-        assert len(runs) == n_seeds * (5 + 3)
+        assert len(runs) == 5 * n_pairs + 3 * n_bytes
         assert {run.kind for run in runs} == {"own head"}
         assert {run.kind for run in steering.control_runs(preset)} == {"tied", "own head, small start"}
         keys = [cell.key for cell in steering.steering_cells(preset)]
@@ -218,8 +217,8 @@ def test_findings_are_differences_to_the_baseline_of_the_seed(monkeypatch):
     for name, value in wanted.items():
         # the baselines' 0.1 cancels in pairs: what is left is a spread of 0.01 or twice that
         assert found[name].value == pytest.approx(value, abs=0.03)
-        assert found[name].high - found[name].low < 0.15
-        assert found[name].n_seeds == 3
+        assert found[name].high - found[name].low < 0.4  # of two seeds 13 standard errors each way
+        assert found[name].n_seeds == (3 if name.startswith("byte") else 2)
         assert found[name].corpus == "tinystories_5mb"
     assert found["byte_near_nyquist"].nulls == {"frozen": pytest.approx(0.3, abs=0.03)}
     runs = steering.steering_runs("laptop")
@@ -227,7 +226,7 @@ def test_findings_are_differences_to_the_baseline_of_the_seed(monkeypatch):
     differences = losses_to_baseline(table).query("tokens == 'byte pairs' and variant == 'top 5'")[
         "difference"
     ]
-    half = stats.t.ppf(0.975, 2) * differences.std(ddof=1) / np.sqrt(3)
+    half = stats.t.ppf(0.975, 1) * differences.std(ddof=1) / np.sqrt(2)
     assert found["bpe_top5"].high - found["bpe_top5"].value == pytest.approx(half)
 
 

@@ -38,7 +38,7 @@ from embviz.studies import Study
 
 POSITIONS, MLP, TOKENS = ROLES = "positions", "MLP output", "tokens"
 START, TRAINED = MOMENTS = "start", "trained"
-SIZE = Setting(mlp_dim=512, length=512, batch_size=2)
+SIZE = Setting(mlp_dim=512, length=512, batch_size=2, n_steps=600, learning_rate=5e-3)
 N_PERMUTATIONS = 100
 GPT2_TEXT = TextConfig("tinystories_5mb", "gpt2", n_held_out=200)
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 import torch
 from torch import nn
@@ -44,6 +43,8 @@ BASELINE, NEAR_NYQUIST, TOP_5, SUBSPACE, FROZEN = VARIANTS = (
     "frozen",  # the embedding is not trained
 )
 N_POINTS = 10  # scores of a run
+N_SEEDS = {"quick": (2, 2), "laptop": (2, 3), "paper": (3, 3)}  # of byte pairs, and of bytes
+N_CONTROL_SEEDS = 1
 ON_BYTES = (BASELINE, NEAR_NYQUIST, FROZEN)
 
 
@@ -180,52 +181,45 @@ def steering_language(config: SteeringRun) -> pd.DataFrame:
 
 def steering_runs(preset: str) -> list[SteeringRun]:
     """What the claim quotes: untied models of byte pairs and of bytes, each variant and seed."""
-    pairs, whole = _texts(preset)
+    pairs, whole, setting = _texts(preset)
     return [
         SteeringRun(text, variant, seed, setting=setting)
-        for (text, setting), variants in ((pairs, VARIANTS), (whole, ON_BYTES))
-        for seed in range(_n_seeds(preset))
+        for text, variants, n_seeds in zip((pairs, whole), (VARIANTS, ON_BYTES), N_SEEDS[preset], strict=True)
+        for seed in range(n_seeds)
         for variant in variants
     ]
 
 
 def control_runs(preset: str) -> list[SteeringRun]:
-    """Beside the claim: embeddings that start small, with a head of their own and tied; two seeds each."""
-    pairs, whole = _texts(preset)
-    kinds: list[tuple[tuple[TextConfig, Setting], bool, Sequence[str]]] = [
-        (pairs, False, (BASELINE, NEAR_NYQUIST)),
-        (whole, False, (BASELINE, NEAR_NYQUIST)),
-        (pairs, True, (BASELINE, NEAR_NYQUIST, TOP_5)),
-        (whole, True, (BASELINE, NEAR_NYQUIST, TOP_5)),
-    ]
+    """Beside the claim: embeddings that start small, with a head of their own and tied."""
+    pairs, whole, setting = _texts(preset)
+    few = (BASELINE, NEAR_NYQUIST)
+    kinds = (
+        (pairs, True, (*few, TOP_5)),
+        (pairs, False, few),
+        (whole, False, few),
+        (whole, True, few),
+    )
     return [
         SteeringRun(text, variant, seed, tied, "small", setting)
-        for (text, setting), tied, variants in kinds
-        for seed in range(2)
+        for seed in range(N_CONTROL_SEEDS)
+        for text, tied, variants in kinds
         for variant in variants
     ]
 
 
-def _n_seeds(preset: str) -> int:
-    return 2 if preset == "quick" else 3
-
-
-def _texts(preset: str) -> list[tuple[TextConfig, Setting]]:
-    """Byte pairs, then bytes, of one text and one size of model."""
+def _texts(preset: str) -> tuple[TextConfig, TextConfig, Setting]:
+    """One text in byte pairs and in bytes, and the size of model for both."""
     if preset == "quick":
-        text = TextConfig("embedded", n_documents=600, n_held_out=10)
-        size, n_pairs = Setting(32, 1, 2, 64, 32, 8, 150, 1e-2), 512
+        text, n_pairs = TextConfig("embedded", n_documents=600, n_held_out=10), 512
+        setting = Setting(32, 1, 2, 64, 32, 8, 150, 1e-2)
     elif preset == "laptop":
-        text, size, n_pairs = TextConfig("tinystories_5mb", n_held_out=100), Setting(), 4_096
+        text, n_pairs, setting = TextConfig("tinystories_5mb", n_held_out=100), 4_096, Setting()
     else:
         text = TextConfig("tinystories", n_held_out=500)
-        size, n_pairs = Setting(256, 4, 4, 1_024, 256, 64, 10_000, 3e-4, bfloat16=True), 0
-    learned = {"tokens": "byte pairs", "vocab_size": n_pairs} if n_pairs else {"tokens": "gpt2"}
-    # a character is a token of bytes and a quarter of a byte pair: twice the length, a like time a step
-    return [
-        (dataclasses.replace(text, **learned), size),
-        (text, size if preset == "paper" else dataclasses.replace(size, length=2 * size.length)),
-    ]
+        setting = Setting(256, 4, 4, 1_024, 256, 64, 10_000, 3e-4, bfloat16=True)
+        return dataclasses.replace(text, tokens="gpt2"), text, setting
+    return dataclasses.replace(text, tokens="byte pairs", vocab_size=n_pairs), text, setting
 
 
 def steering_cells(preset: str) -> list[Cell]:
@@ -285,22 +279,22 @@ def losses_to_baseline(table: pd.DataFrame, unit: str = "bits_per_character") ->
 def _steering_findings(preset: str) -> dict[str, Finding]:
     table = losses_to_baseline(steering_curves(preset, steering_runs(preset)))
     corpus = str(table["corpus"].iloc[0])
-    by_seed = table.assign(on_bytes=table["tokens"] == "bytes").pivot(
-        index="seed", columns=["on_bytes", "variant"], values="difference"
+    pairs, whole = (
+        part.pivot(index="seed", columns="variant", values="difference")
+        for part in (table[table["tokens"] != "bytes"], table[table["tokens"] == "bytes"])
     )
-    pairs, whole = by_seed[False], by_seed[True]
     frozen = {"frozen": float(whole[FROZEN].mean())}
-    differences: dict[str, np.ndarray] = {
-        "bpe_near_nyquist": pairs[NEAR_NYQUIST].to_numpy(),
-        "bpe_top5": pairs[TOP_5].to_numpy(),
-        "bpe_order": (pairs[NEAR_NYQUIST] - pairs[TOP_5]).to_numpy(),
-        "byte_near_nyquist": whole[NEAR_NYQUIST].to_numpy(),
-        "bpe_frozen": pairs[FROZEN].to_numpy(),
-        "bpe_subspace": pairs[SUBSPACE].to_numpy(),
+    differences = {
+        "bpe_near_nyquist": pairs[NEAR_NYQUIST],
+        "bpe_top5": pairs[TOP_5],
+        "bpe_order": pairs[NEAR_NYQUIST] - pairs[TOP_5],
+        "byte_near_nyquist": whole[NEAR_NYQUIST],
+        "bpe_frozen": pairs[FROZEN],
+        "bpe_subspace": pairs[SUBSPACE],
     }
     return {
         name: findings.over_seeds(
-            values, nulls=frozen if name == "byte_near_nyquist" else None, corpus=corpus
+            values.to_numpy(), nulls=frozen if name == "byte_near_nyquist" else None, corpus=corpus
         )
         for name, values in differences.items()
     }
