@@ -75,12 +75,14 @@ def picture_table(table: pd.DataFrame, *, chapter_suffix: str = ".html") -> pd.D
     """Rows of :func:`embviz.ledger.table` that are judged, with texts, links and places in the range."""
     judged = table[table["accept_low"].notna()].copy()
     for column in ("measured", "low", "high", "published", "null"):
-        judged[f"{column}_place"] = [
+        places = [
             place_in_range(value, low, high)
             for value, low, high in zip(
                 judged[column].astype(float), judged["accept_low"], judged["accept_high"], strict=True
             )
         ]
+        # the last digits of a float depend on the number of threads, and pages are compared
+        judged[f"{column}_place"] = [None if place is None else round(place, 6) for place in places]
     ends = zip(judged["accept_low"], judged["accept_high"], strict=True)
     judged["accepted_text"] = [interval(*pair) for pair in ends]
     units = judged["unit"]
