@@ -44,10 +44,13 @@ class Label(NamedTuple):
 
 # Every field that any chart draws. A new field gets its words here, once.
 LABELS: dict[str, Label] = {
+    "a": Label("a"),
     "accuracy": Label("accuracy"),
     "accuracy_gap": Label("best possible accuracy - accuracy"),
     "angle": Label("angle", "degrees"),
+    "answer": Label("answer"),
     "architecture": Label("architecture"),
+    "b": Label("b"),
     "bound": Label("bound"),
     "bound_ratio": Label("bound / distance"),
     "case": Label("word"),
@@ -58,6 +61,7 @@ LABELS: dict[str, Label] = {
     "control": Label("control"),
     "correlation": Label("correlation"),
     "cosine_distance": Label("cosine distance"),
+    "cosine_part": Label("cosine component"),
     "count": Label("number of pairs"),
     "density": Label("density"),
     "deviation": Label("deviation", "standard errors"),
@@ -137,9 +141,11 @@ LABELS: dict[str, Label] = {
     "shared_neighbours": Label("shared neighbours", "of 10"),
     "shift": Label("shift", "nats"),
     "similarity": Label("cosine similarity"),
+    "sine_part": Label("sine component"),
     "smoothing": Label("added to every count", "pairs"),
     "span": Label("smallest / largest singular value"),
     "speed_ratio": Label("steps, tied / untied"),
+    "split": Label("pairs"),
     "square_entry": Label("entry of the squared map"),
     "step": Label("step", "updates"),
     "steps_until": Label("steps until close", "updates"),
