@@ -76,6 +76,7 @@ LABELS: dict[str, Label] = {
     "eigenvalues": Label("number of eigenvalues"),
     "entries": Label("entries"),
     "epoch": Label("epoch", "passes over the data"),
+    "epochs": Label("epochs"),
     "equivalent": Label("equivalent"),
     "frequency": Label("word count", "tokens"),
     "gap": Label("perplexity gap", "%"),
