@@ -32,6 +32,7 @@ from embviz import theme
 WIDGET = "application/vnd.jupyter.widget-view+json"
 MEASURED = "measured"  # the data set that a drawing function draws
 GRID_LIMIT = 2_000  # combinations: more can't be told apart with sliders, nor measured while waiting
+TYPING = 600  # milliseconds without a key after which a typed value counts
 TWIN_WARNING, TWIN_LIMIT = 1_000_000, 4_000_000  # bytes of JSON in a page
 
 # Names that Vega keeps for itself: a control so called would change the chart's size or not compile.
@@ -213,6 +214,106 @@ class Toggle:
         if not isinstance(sent, bool):
             raise ValueError(f"{self.label}: {sent!r} is neither true nor false")
         return sent
+
+
+@dataclass(frozen=True)
+class Number:
+    """A whole number that is typed; for live runs, which have no grid.
+
+    Parameters
+    ----------
+    start, stop : int
+        Least and largest value, both included.
+    label : str
+        Words before the field, with the unit if there is one.
+    initial : int
+        There at first.
+    """
+
+    start: int
+    stop: int
+    label: str
+    initial: int
+
+    def __post_init__(self) -> None:
+        if not self.start <= self.initial <= self.stop:
+            raise ValueError(
+                f"the number {self.label!r} starts at {self.initial}, outside {self.start} to {self.stop}"
+            )
+
+    @property
+    def values(self) -> range:
+        """All of them."""
+        return range(self.start, self.stop + 1)
+
+    def binding(self, *, live: bool) -> dict[str, Any]:
+        """Vega's description of the input element."""
+        ends = {"min": self.start, "max": self.stop, "step": 1}
+        return {"input": "number", **ends, "name": self.label, "debounce": TYPING}
+
+    def matches(self, name: str) -> str:
+        """Vega expression that is true for rows at the number."""
+        return f"datum.{name} == {name}"
+
+    def read(self, sent: object) -> Value:
+        """The number that the page sent, as a number or as it was typed."""
+        text = str(sent).strip()
+        if isinstance(sent, bool) or not re.fullmatch(r"[+-]?\d{1,9}", text, re.ASCII):
+            raise ValueError(f"{self.label}: {text or 'nothing'} is not a whole number")
+        if not self.start <= int(text) <= self.stop:
+            raise ValueError(f"{self.label}: {int(text)} is outside {self.start} to {self.stop}")
+        return int(text)
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A set of whole numbers, typed or picked by clicks on a player's chart; for live runs.
+
+    The page, and the function that computes, have it as text: numbers in order with blanks between them.
+
+    Parameters
+    ----------
+    label : str
+        Words before the field.
+    initial : str
+        There at first; may be empty.
+    click : str, optional
+        A click on a mark whose data have this field puts its number into the set, or takes it out.
+    recorded : str, optional
+        The curve of a player's recordings that holds such a set as text: where nothing is computed, a click
+        shows the first recording with the number in it.
+    """
+
+    label: str
+    initial: str = ""
+    click: str = ""
+    recorded: str = ""
+
+    def __post_init__(self) -> None:
+        self.read(self.initial)
+
+    @property
+    def values(self) -> list[str]:
+        """The set there at first; the others are too many to list."""
+        return [self.initial]
+
+    def binding(self, *, live: bool) -> dict[str, Any]:
+        """Vega's description of the input element."""
+        return {"input": "text", "name": self.label, "debounce": TYPING}
+
+    def matches(self, name: str) -> str:
+        """Vega expression that is true for rows at the set."""
+        return f"datum.{name} === {name}"
+
+    def read(self, sent: object) -> Value:
+        """The set that the page sent, in order."""
+        words = re.split(r"[\s,;]+", str(sent).strip(" \t,;{}"))
+        wrong = [word for word in words if word and not re.fullmatch(r"\d{1,9}", word, re.ASCII)]
+        if wrong:
+            raise ValueError(
+                f"{self.label}: {wrong[0]!r} is not a whole number; write such as 30 35 40 45 48, or nothing"
+            )
+        return " ".join(map(str, sorted({int(word) for word in words if word})))
 
 
 class Explorer:

@@ -19,6 +19,11 @@ const ROOM_FOR_AXIS = 62; // pixels beside each panel
 const LEAST = 0.8; // of its width, before a row is given up
 function arranged(spec, room) {
   const { hconcat, ...rest } = spec;
+  if (spec.vconcat && room) {
+    const alone = room - ROOM_FOR_AXIS;
+    const fit = (row) => (row.width > 0 ? shrunk(row, alone / row.width) : arranged(row, room));
+    return { ...spec, vconcat: spec.vconcat.map(fit) };
+  }
   if (!hconcat || !room || !hconcat.every((panel) => panel.width > 0)) return spec;
   const wanted = hconcat.reduce((sum, panel) => sum + panel.width, 0);
   const share = (room - ROOM_FOR_AXIS * hconcat.length) / wanted;
@@ -82,6 +87,7 @@ function playerBar(figure, label, withKernel, nFrames) {
   return parts;
 }
 
+const numbersIn = (text) => (String(text ?? "").match(/\d+/g) ?? []).map(Number);
 const stepsOf = (rows) => [...new Set(rows.map((row) => row.frame))];
 
 /** Plays the frames of a recording, or those that a kernel computed so far. */
@@ -94,7 +100,9 @@ class Playback {
     this.turn = 0; // a later press makes an earlier loop leave
     this.playing = false;
     this.run = 0;
+    this.asks = meta.player.asks?.map(({ name }) => name) ?? meta.controls; // the controls of a live run
     this.forget();
+    this.showControls();
     if (this.isLive) this.load(this.rows());
     else this.paint();
     this.listen();
@@ -148,13 +156,53 @@ class Playback {
     });
     bar.source?.addEventListener("change", () => {
       this.pause();
-      this.say("");
+      this.say(this.isLive ? this.note : "");
+      this.showControls();
       this.told(this.load(this.rows()));
     });
-    for (const name of this.meta.controls) {
+    for (const { control, field, recorded } of this.meta.player.clicks ?? []) {
+      this.view.addEventListener("click", (_, item) => {
+        const number = item?.datum?.[field];
+        if (number === undefined) return;
+        if (this.isLive) this.pick(control, number);
+        else this.told(this.findRecording(recorded, number));
+      });
+    }
+    for (const name of this.asks) {
       // Vega is in the midst of its own redrawing
       this.view.addSignalListener(name, () => this.isLive && sleep(0).then(() => this.anew(this.playing)));
     }
+  }
+
+  /** Where live runs have controls of their own, only those of the frames that are shown stand there. */
+  showControls() {
+    if (!this.meta.player.asks) return;
+    const form = this.bar.row.closest("figure").querySelector(".embviz-controls");
+    for (const [names, shown] of [[this.asks, this.isLive], [this.meta.controls, !this.isLive]]) {
+      for (const name of names) {
+        const input = form.querySelector(`[name="${name}"]`);
+        if (input) input.closest(".vega-bind").style.display = shown ? "" : "none";
+      }
+    }
+  }
+
+  /** Put a number into a set of numbers, or take it out; that begins another run. */
+  pick(control, number) {
+    const picked = numbersIn(this.view.signal(control));
+    const changed = picked.includes(number) ? picked.filter((one) => one !== number) : [...picked, number];
+    this.told(this.view.signal(control, changed.sort((a, b) => a - b).join(" ")).runAsync());
+  }
+
+  /** Turn to the first recording whose set has the number, unless the one shown has it. */
+  async findRecording(curve, number) {
+    const has = this.recorded.filter((row) => numbersIn(row[curve]).includes(number));
+    const { controls } = this.meta;
+    if (has.some((row) => controls.every((name) => row[name] === this.view.signal(name)))) return;
+    const among = has.length ? "" : `No recording with ${number}: with a kernel, any can be computed.`;
+    this.say(among);
+    if (!has.length) return;
+    for (const name of controls) this.view.signal(name, has[0][name]);
+    await this.view.runAsync();
   }
 
   /** A failure that nobody awaits is told in the page. */
@@ -268,7 +316,7 @@ class Playback {
   }
 
   forget() {
-    Object.assign(this, { run: this.run + 1, kept: [], over: false, asked: null });
+    Object.assign(this, { run: this.run + 1, kept: [], over: false, asked: null, note: "" });
     delete this.bar.number.dataset.waiting;
   }
 
@@ -284,7 +332,7 @@ class Playback {
       setTimeout(() => (number.dataset.waiting = "true"), 400),
       setTimeout(() => this.say(UNANSWERED), 20_000),
     ];
-    const values = Object.fromEntries(this.meta.controls.map((name) => [name, this.view.signal(name)]));
+    const values = Object.fromEntries(this.asks.map((name) => [name, this.view.signal(name)]));
     const reply = await this.ask({ run, seen: this.kept.length, values });
     timers.forEach(clearTimeout);
     if (run !== this.run) return; // begun anew meanwhile
@@ -292,8 +340,9 @@ class Playback {
     this.asked = null;
     if (reply.row) this.keep(reply.row);
     else this.over = true;
+    this.note = reply.row?.note ?? this.note;
     const ended = reply.end ? `The run has ended; all its frames (${this.kept.length}) are kept.` : "";
-    this.say(reply.error ?? ended, Boolean(reply.error));
+    this.say(reply.error ?? [this.note, ended].filter(Boolean).join(" "), Boolean(reply.error));
   }
 
   keep(row) {
@@ -313,7 +362,10 @@ class Playback {
 async function play(element, spec, vegaEmbed, ask = null) {
   const meta = spec.usermeta.embviz;
   const recorded = ask ? structuredClone(spec.datasets.measured) : spec.datasets.measured;
-  const params = spec.params.map(({ bind, ...rest }) => (rest.name === "frame" || !bind ? rest : { ...rest, bind }));
+  const own = new Map(ask ? meta.player.asks?.map((param) => [param.name, param]) : []);
+  const params = spec.params.map(({ bind, ...rest }) => {
+    return own.get(rest.name) ?? (rest.name === "frame" || !bind ? rest : { ...rest, bind });
+  });
   const drawn = { ...arranged(spec, element.clientWidth), params };
   const { view, say } = await mount(element, drawn, vegaEmbed);
   const figure = element.querySelector("figure");

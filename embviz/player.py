@@ -21,11 +21,13 @@ import traitlets
 from threadpoolctl import threadpool_limits
 
 from embviz import explorers, theme
-from embviz.explorers import MEASURED, Control, Draw, Value, compact_row
+from embviz.explorers import MEASURED, Control, Draw, Numbers, Value, compact_row
 
 FRAME = "frame"  # the column of step numbers, and the Vega parameter with the step shown
 NEXT = "next_frame"  # the step at which a row's successor takes over
 FIXED = "fixed"  # the Vega parameter with the columns that are the same in every frame
+COMPUTED = "computed"  # in the rows of a live run that has controls of its own
+NOTE = "note"  # in a live frame's `attrs`: words that the page shows below the chart from then on
 FRAME_LIMIT = 2_000  # a slider has no more places than that on a wide screen
 
 # What a drawing function may draw beside the frame it's given.
@@ -81,9 +83,14 @@ class Player:
         The frame shown at first, such as the last, which shows the finding; by default the first.
     live : function of the controls' names, optional
         Returns an iterator of frames with the recording's columns (but for the controls'), such as a
-        generator that trains; the page asks for each.
+        generator that trains; the page asks for each. What a frame's ``attrs["note"]`` says is shown below
+        the chart.
     controls : mapping of name to Choice, Range or Toggle, optional
         Choose among recordings, and are handed to `live`.
+    live_controls : mapping of name to a control, optional
+        Handed to `live` instead of `controls`, and shown instead of them where frames are computed: what can
+        be computed may be more than what can be recorded. Expressions of the drawing may use them; without
+        a kernel they are empty texts.
     curves : sequence of str, optional
         Columns with one value a frame, such as a loss.
     background : DataFrame, optional
@@ -122,17 +129,14 @@ class Player:
         initial: int | None = None,
         live: Live | None = None,
         controls: Mapping[str, Control] | None = None,
+        live_controls: Mapping[str, Control] | None = None,
         curves: Sequence[str] = (),
         background: pd.DataFrame | None = None,
         digits: int = 4,
     ) -> None:
-        self.controls = dict(controls or {})
-        explorers.check_names(self.controls)
-        if FRAME in self.controls or NEXT in self.controls or FIXED in self.controls:
-            raise ValueError(
-                f"a control can't be called {FRAME!r}, {NEXT!r} or {FIXED!r}: the player uses it"
-            )
+        self.controls, self.live_controls = dict(controls or {}), dict(live_controls or {})
         self.draw, self.live = draw, live
+        self._check_controls()
         self.title, self.caption, self.step_label = title, caption, step_label
         self.curves, self.digits = list(curves), digits
         self._frames = self._checked_recording(frames)
@@ -175,8 +179,9 @@ class Player:
         """
         if self.live is None:
             raise ValueError(f"{self!r} has a recording alone: give it a `live` function to compute frames")
-        values = explorers.read_values(self.controls, sent)
-        return LiveRun(self, iter(self.live(**values)), values)
+        values = explorers.read_values(self.live_controls or self.controls, sent)
+        written: Mapping[str, Value] = {COMPUTED: True} if self.live_controls else values
+        return LiveRun(self, iter(self.live(**values)), written)
 
     def packed(self, run: pd.DataFrame, values: Mapping[str, Value]) -> list[dict[str, Any]]:
         """A run's frames as rows, one each: the controls' values, the step, the curves, lists of all else."""
@@ -196,6 +201,17 @@ class Player:
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         view = {"version_major": 2, "version_minor": 0, "model_id": self.widget.model_id}
         return {theme.MIME: self.static_spec(), explorers.WIDGET: view, "text/plain": repr(self)}
+
+    def _check_controls(self) -> None:
+        explorers.check_names([*self.controls, *self.live_controls])
+        both = set(self.controls) & set(self.live_controls)
+        if both:
+            raise ValueError(f"{sorted(both)[0]!r} is a control and a live control: give one another name")
+        taken = {FRAME, NEXT, FIXED, COMPUTED, NOTE} & {*self.controls, *self.live_controls}
+        if taken:
+            raise ValueError(f"a control can't be called {sorted(taken)[0]!r}: the player uses it")
+        if self.live_controls and self.live is None:
+            raise ValueError("live controls need a `live` function to compute frames")
 
     def _checked_recording(self, frames: pd.DataFrame) -> pd.DataFrame:
         if FRAME not in frames.columns:
@@ -223,7 +239,7 @@ class Player:
         spec = _drawn(self)
         rows, fixed = self._rows()
         datasets = {MEASURED: rows}
-        chosen = [{"filter": explorers.is_chosen(self.controls)}] if self.controls else []
+        chosen = [{"filter": self._chosen()}] if self.controls else []
         shown = {"filter": f"datum.{FRAME} <= {FRAME} && {FRAME} < datum.{NEXT}"}
         feeds = {
             MEASURED: Feed(
@@ -242,14 +258,31 @@ class Player:
             {"name": FRAME, "value": self.initial, "bind": self._slider()},
         ]
         bound = explorers.bound_params(self.controls, live=False)
-        spec["params"] = [*bound, *own, *spec.get("params", [])]
+        free = [{"name": name, "value": ""} for name in self.live_controls]
+        spec["params"] = [*bound, *free, *own, *spec.get("params", [])]
         meta = spec["usermeta"]["embviz"]
-        meta |= {"controls": list(self.controls), "player": {"label": self.step_label}}
+        meta |= {"controls": list(self.controls), "player": {"label": self.step_label, **self._asking()}}
         spec = theme.portable(spec)
         explorers.weigh(
             spec, repr(self), "thin the frames (every second one), draw fewer points, or keep fewer digits"
         )
         return spec
+
+    def _chosen(self) -> str:
+        """Vega expression that is true for the rows of the recording chosen, and for those computed."""
+        chosen = explorers.is_chosen(self.controls)
+        return f"datum.{COMPUTED} === true || ({chosen})" if self.live_controls else chosen
+
+    def _asking(self) -> dict[str, Any]:
+        """For the page: the controls of live runs, and what a click on the chart means."""
+        if not self.live_controls:
+            return {}
+        clicks = [
+            {"control": name, "field": control.click, "recorded": control.recorded}
+            for name, control in self.live_controls.items()
+            if isinstance(control, Numbers) and control.click
+        ]
+        return {"asks": explorers.bound_params(self.live_controls, live=True), "clicks": clicks}
 
     def _rows(self) -> tuple[list[dict[str, Any]], dict[str, list[Any]]]:
         """A row for each frame of each recording, and the columns that are the same in all of them."""
@@ -317,7 +350,8 @@ class LiveRun:
             )
         step = self._checked(frame)
         self.n_frames, self._last = self.n_frames + 1, step
-        return self._player.packed(frame, self._values)[0]
+        (row,) = self._player.packed(frame, self._values)
+        return {**row, NOTE: str(frame.attrs[NOTE])} if NOTE in frame.attrs else row
 
     def close(self) -> None:
         """Let a generator clean up behind itself."""

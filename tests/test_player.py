@@ -11,8 +11,8 @@ import pytest
 import vl_convert
 
 from embviz import explorers, player, theme
-from embviz.explorers import Choice, Range
-from embviz.player import BACKGROUND, HISTORY, MEASURED, LiveRun, Player
+from embviz.explorers import Choice, Number, Numbers, Range
+from embviz.player import BACKGROUND, HISTORY, MEASURED, NOTE, LiveRun, Player
 from tests.made_player import N_FRAMES, SYMBOLS, frame_of, make_player, recording, train
 
 
@@ -481,3 +481,99 @@ def test_seeds_may_be_chosen_among_many_recordings():
     made = small(frames, controls={"seed": Choice(range(5), "seed", initial=3)})
     assert len(rows(made)) == 15
     assert made.static_spec()["params"][0]["bind"]["input"] == "select"
+
+
+# live runs with controls of their own
+
+
+def shifted(by: int, modes: str):
+    """Frames of points moved by `by`, with a note in the second and the set of numbers in `kept`."""
+    for step in (0, 10):
+        frame = pd.DataFrame({"frame": step, "x": [by + step, by], "kept": modes})
+        if step:
+            frame.attrs[NOTE] = "half of it"
+        yield frame
+
+
+def wide_live(**changes) -> Player:
+    frames = pd.concat([points(kept="1 2").assign(run="low"), points(kept="7").assign(run="high")])
+    own = {"by": Number(0, 99, "by", initial=3), "modes": Numbers("modes", "5", click="x", recorded="kept")}
+    arguments = {"controls": {"run": Choice(["low", "high"], "run")}, "live_controls": own, "live": shifted}
+    return small(frames, curves=["kept"], **{**arguments, **changes})
+
+
+def test_a_live_run_may_have_controls_of_its_own_and_its_rows_say_that_they_were_computed():
+    run = wide_live().begin({"by": "40", "modes": "9,7 7"})
+    first, second = run.next_row(), run.next_row()
+    assert first == {
+        "computed": True, "frame": 0, "next_frame": 1, "kept": "7 9", "x": [40, 40]
+    }  # fmt: skip
+    assert second["x"] == [50, 40]
+    assert second["note"] == "half of it"
+    with pytest.raises(ValueError, match="the page sent no value for by, modes"):
+        wide_live().begin({"run": "low"})
+
+
+def test_without_a_kernel_live_controls_are_empty_and_the_recording_is_drawn_as_without_them():
+    spec = wide_live().static_spec()
+    params = {param["name"]: param for param in spec["params"]}
+    assert [params[name] for name in ("by", "modes")] == [
+        {"name": name, "value": ""} for name in ("by", "modes")
+    ]
+    asked = spec["usermeta"]["embviz"]["player"]
+    assert [(param["name"], param["value"]) for param in asked["asks"]] == [("by", 3), ("modes", "5")]
+    assert asked["clicks"] == [{"control": "modes", "field": "x", "recorded": "kept"}]
+    plain = wide_live(live_controls=None, live=None).static_spec()
+    assert drawing(at(spec, run="high", frame=10)) == drawing(at(plain, run="high", frame=10))
+
+
+def test_a_computed_row_is_drawn_whatever_recording_is_chosen():
+    made = wide_live()
+    row = made.begin({"by": 3, "modes": ""}).next_row()
+    spec = made.static_spec()
+    spec["datasets"][MEASURED] = [row]
+    pictures = {drawing(at(spec, run=run, frame=0)) for run in ("low", "high")}
+    assert len(pictures) == 1
+    spec["datasets"][MEASURED] = [{**row, "computed": False}]
+    assert drawing(at(spec, run="low", frame=0)) not in pictures
+
+
+def test_live_controls_that_can_t_be_told_apart_or_need_a_kernel_are_refused():
+    number = Number(0, 9, "n", initial=0)
+    with pytest.raises(ValueError, match="'run' is a control and a live control"):
+        wide_live(live_controls={"run": number})
+    with pytest.raises(ValueError, match="live controls need a `live` function"):
+        wide_live(live=None)
+    with pytest.raises(ValueError, match="a control can't be called 'note'"):
+        wide_live(live_controls={"note": number})
+
+
+@pytest.mark.parametrize("typed", ["113", 113, " 113 ", "+113"])
+def test_a_typed_number_is_read_as_one(typed):
+    assert Number(2, 199, "p", initial=97).read(typed) == 113
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [("", "p: nothing is not a whole number"), ("9.5", "p: 9.5 is not"), (True, "p: True is not"),
+     ("1e2", "p: 1e2 is not"), ("٣", "is not a whole number"), ("200", "p: 200 is outside 2 to 199")],
+)  # fmt: skip
+def test_what_is_no_such_number_is_refused(typed, message):
+    with pytest.raises(ValueError, match=message):
+        Number(2, 199, "p", initial=97).read(typed)
+    with pytest.raises(ValueError, match="starts at 1, outside 2 to 199"):
+        Number(2, 199, "p", initial=1)
+
+
+@pytest.mark.parametrize(
+    ("typed", "read"),
+    [("48 30", "30 48"), ("{1, 14, 41}", "1 14 41"), ("5;5,5", "5"), ("", ""), (" , ", ""), (7, "7")],
+)
+def test_a_typed_set_is_read_in_order_each_number_once(typed, read):
+    assert Numbers("modes").read(typed) == read
+
+
+@pytest.mark.parametrize("typed", ["one", "1 -2", "1.5", "<b>"])
+def test_what_is_no_set_of_whole_numbers_is_refused(typed):
+    with pytest.raises(ValueError, match="is not a whole number; write such as 30 35"):
+        Numbers("modes").read(typed)

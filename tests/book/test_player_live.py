@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import altair as alt
 import nbformat
 import pandas as pd
 import pytest
 from playwright.sync_api import Browser, Locator, Page
 
-from embviz.explorers import vega_runtime
-from embviz.player import Player, PlayerFace
+from embviz.explorers import Choice, Number, Numbers, vega_runtime
+from embviz.player import NOTE, Player, PlayerFace
 from tests.book.browser import Watch
 from tests.book.jupyterlab import open_notebook, run_all, running_lab
 from tests.made_player import EVERY, frame_of, make_player, train
@@ -224,6 +225,74 @@ def test_a_view_that_is_left_stops_asking(shown):
     n_asked = len(asked)
     page.wait_for_timeout(300)
     assert len(asked) == n_asked
+
+
+def bars(start: int, picked: str) -> Iterator[pd.DataFrame]:
+    """Frames of five bars, the second with a note; they end after three."""
+    for step in range(3):
+        frame = pd.DataFrame({"frame": step, "number": range(5), "high": start + step, "kept": picked})
+        if step == 1:
+            frame.attrs[NOTE] = "<b>half</b>"
+        yield frame
+
+
+def bar_player() -> Player:
+    """Two recordings of bars to click at; live, a number and a set of numbers are chosen."""
+    recorded = [pd.concat(list(bars(1, kept))[:2]).assign(run=kept) for kept in ("1", "3")]
+
+    def draw(data: alt.NamedData) -> alt.Chart:
+        x, y = alt.X("number:O"), alt.Y("high:Q").scale(domain=[0, 9])
+        return alt.Chart(data).mark_bar().encode(x=x, y=y).properties(width=300, height=120)
+
+    return Player(
+        pd.concat(recorded), draw, title="Bars", caption="Made.", curves=["kept"], live=bars,
+        controls={"run": Choice(["1", "3"], "recording")},
+        live_controls={
+            "start": Number(1, 5, "start", initial=2),
+            "picked": Numbers("picked", "4", click="number", recorded="kept"),
+        },
+    )  # fmt: skip
+
+
+def press_bar(page: Page, number: int) -> None:
+    page.locator(".mark-rect.role-mark path").nth(number).click()
+
+
+def shown_controls(page: Page) -> list[str]:
+    return [box.get_attribute("name") for box in page.locator(".embviz-controls input:visible").all()]
+
+
+def test_live_runs_have_their_own_controls_and_a_click_picks_a_number(shown):
+    asked: list[dict] = []
+    page = shown(bar_player(), asked)
+    assert shown_controls(page) == ["start", "picked"]
+    press_bar(page, 2)
+    page.wait_for_function("document.querySelector('[name=picked]').value === '2 4'")
+    press_bar(page, 4)
+    page.wait_for_function("document.querySelector('[name=picked]').value === '2'")
+    page.locator("[name=start]").fill("5")
+    page.wait_for_function("document.querySelector('#el').view.signal('start') == 5")
+    press(page, "play")
+    status(page).filter(has_text="<b>half</b> The run has ended; all its frames (3) are kept.").wait_for()
+    assert asked[0]["values"] == {"start": "5", "picked": "2"}
+    assert page.evaluate("document.querySelector('#el').view.data('measured')[0].high") == [5] * 5
+    page.locator("[name=start]").fill("17")
+    page.wait_for_function("document.querySelector('#el').view.signal('start') == 17")
+    press(page, "step")
+    status(page).filter(has_text="start: 17 is outside 1 to 5").wait_for()
+
+
+def test_where_nothing_is_computed_a_click_finds_the_recording_with_a_number(shown):
+    page = shown(bar_player())
+    part(page, "[aria-label='which frames']").select_option("recorded")
+    page.locator("[name=run]").first.wait_for(state="visible")
+    assert shown_controls(page) == ["run", "run"]
+    press_bar(page, 3)
+    page.wait_for_function("document.querySelector('#el').view.signal('run') === '3'")
+    assert page.locator("[name=run]").nth(1).is_checked()
+    press_bar(page, 2)
+    status(page).filter(has_text="No recording with 2").wait_for()
+    assert page.evaluate("document.querySelector('#el').view.signal('run')") == "3"
 
 
 CELL = """
