@@ -118,7 +118,7 @@ def test_kinds_follow_from_the_modes():
     for name in ("near-Nyquist", "{48}", "{44, ..., 48}", "p = 113, near-Nyquist"):
         assert kinds[name] == "high modes"
     for name in ("{1}", "{1, 14, 41}", "{8, 16, ..., 40}", "{22, ..., 26}"):
-        assert kinds[name] == "lower or spread modes"
+        assert kinds[name] == "other modes"
 
 
 # --- tables ---------------------------------------------------------------------------------------------
@@ -192,10 +192,10 @@ def test_censored_runs_are_drawn_as_such_and_in_the_data():
 
 
 def test_survival_curves_are_those_of_each_run():
-    table = chapter.survival_table(chapter.MAIN)
+    table = chapter.survival_table(chapter.times(chapter.MAIN))
     for name in MADE:
         own = chapter.times([name])
-        slow = queries.survival(own.assign(grokked=own["grokked"].astype(bool)))
+        slow = queries.survival(own)
         assert table.loc[table["run"] == name, "waiting"].tolist() == slow["share"].tolist()
     compiled(chapter.plot_survival(table, list(chapter.MAIN)))
 
@@ -204,12 +204,13 @@ def test_all_charts_compile_with_runs_missing():
     compiled(chapter.plot_memorization([*chapter.VARIANTS, chapter.RANDOM]))
     compiled(chapter.plot_kept_shares(chapter.kept_shares()))
     compiled(chapter.plot_times([chapter.RANDOM, "random subspace"]))  # not one stored
-    assert chapter.survival_table(["random subspace"]).empty
-    compiled(chapter.plot_survival(chapter.survival_table(["random subspace"]), ["random subspace"]))
+    none = chapter.survival_table(chapter.times(["random subspace"]))
+    assert none.empty
+    compiled(chapter.plot_survival(none, ["random subspace"]))
 
 
 def test_accuracy_curves_end_at_the_last_epoch_and_hold_stored_values():
-    table = chapter.accuracy_curves(list(MADE))
+    table = chapter.accuracy_curves(chapter.found(MADE))
     for (name, seed, which), rows in table.groupby(["run", "seed", "which"]):
         assert rows["epoch"].max() == LIMIT
         assert rows["epoch"].is_unique

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import altair as alt
 import numpy as np
@@ -50,7 +50,7 @@ PAPER = {
     "p = 113, baseline": (321, None),
     "{48}": (None, None),
 }
-KINDS = ("no projection", "high modes", "lower or spread modes", "adaptive", "control")
+KINDS = ("no projection", "high modes", "other modes", "adaptive", "control")
 HIGH = 2 / 3  # mean mode over p/2, from which a set counts as high
 SCORES = {"train_accuracy": "training", "validation_accuracy": "validation"}
 
@@ -121,13 +121,22 @@ def kind_of(name: str) -> str:
     return KINDS[1] if np.mean(run.modes) > HIGH * (run.p // 2) else KINDS[2]
 
 
+def found(names: Iterable[str]) -> dict[str, list[Cell]]:
+    """Stored cells of each run, those of which none is stored left out."""
+    return {name: cells for name in dict.fromkeys(names) if (cells := stored(name))}
+
+
+def times_of(found: Mapping[str, Sequence[Cell]], threshold: float = GROKKED) -> pd.DataFrame:
+    """Times of stored cells: run, and the columns of :func:`~.geometry.steering.times`, a row a seed."""
+    parts = [steering.times(cells, threshold).assign(run=name) for name, cells in found.items()]
+    table = pd.concat(parts or [steering.times([]).assign(run="")], ignore_index=True)
+    return table.astype({"grokked": bool, "memorized": bool})
+
+
 def times(names: Iterable[str], threshold: float = GROKKED) -> pd.DataFrame:
-    """Times of all stored seeds: run, kind, and the columns of :func:`~.geometry.steering.times`."""
-    parts = [steering.times([]).assign(run="", kind="")]
-    for name in dict.fromkeys(names):
-        if found := stored(name):
-            parts.append(steering.times(found, threshold).assign(run=name, kind=kind_of(name)))
-    return pd.concat(parts[1:] or parts, ignore_index=True)
+    """Times of all stored seeds of runs, by name, with the `kind` of run."""
+    table = times_of(found(names), threshold)
+    return table.assign(kind=table["run"].map(kind_of))
 
 
 def seeds_note(names: Iterable[str]) -> str:
@@ -241,7 +250,7 @@ def order_finding() -> str:
 def strict_finding() -> str:
     """How many epochs lie between the two thresholds, median over the stored runs of Table 1."""
     loose, strict = (times(MAIN, threshold) for threshold in (GROKKED, STRICT))
-    both = (loose["grokked"] & strict["grokked"]).astype(bool)
+    both = loose["grokked"] & strict["grokked"]
     if not both.any():
         return "No run reached both thresholds"
     gap = (strict["grok"] - loose["grok"])[both]
@@ -287,16 +296,34 @@ def rank_finding() -> str:
 
 
 def plot_times(names: Sequence[str], threshold: float = GROKKED) -> alt.LayerChart:
-    """Figure 1a: a mark for each seed at its epochs to grok; open triangles at the limit are censored.
+    """Figure 1a: :func:`plot_time_marks` of runs by name; those that aren't stored have an empty row."""
+    published = {name: float(known) for name in names if (known := PAPER.get(name, (None, None))[0])}
+    return plot_time_marks(times(names, threshold), names, by="kind", kinds=KINDS, published=published)
+
+
+def plot_time_marks(
+    table: pd.DataFrame,
+    names: Sequence[str],
+    *,
+    by: str,
+    kinds: Sequence[str],
+    published: Mapping[str, float],
+) -> alt.LayerChart:
+    """A mark for each seed at its epochs to grok; open triangles at the limit are censored.
 
     Parameters
     ----------
+    table : DataFrame
+        Of :func:`times_of`, with a column `by`.
     names : sequence of str
-        Keys of RUNS or RANDOM, in the order shown; those that aren't stored have an empty row.
+        Runs in the order of their rows.
+    by : str
+        Column told apart by colour and shape, a key of ``theme.LABELS``; `kinds` are its values.
+    published : mapping of str to float
+        The paper's epochs by run, drawn as crosses.
     """
-    table = times(names, threshold).assign(grokked=lambda rows: rows["grokked"].astype(bool))
-    table["label"] = np.where(table["grokked"], table["grok"].astype(str), f"> {limit()}")
-    colour, shape = theme.point_styles("kind", list(KINDS))
+    table = table.assign(label=np.where(table["grokked"], table["grok"].astype(str), f"> {limit()}"))
+    colour, shape = theme.point_styles(by, list(kinds))
     ends = alt.Scale(type="log", domain=[_floor(table["grok"]), 1.4 * limit()], nice=False)
     rows = alt.Y("run:N", scale=alt.Scale(domain=list(names)), axis=alt.Axis(title=None, labelLimit=200))
     across = alt.X("grok:Q", scale=ends, axis=theme.axis("grok", tick_count=6))
@@ -314,17 +341,16 @@ def plot_times(names: Sequence[str], threshold: float = GROKKED) -> alt.LayerCha
     )
     medians = (
         alt.Chart(table)
-        .transform_aggregate(middle="median(grok)", groupby=["run", "kind"])
+        .transform_aggregate(middle="median(grok)", groupby=list(dict.fromkeys(["run", by])))
         .mark_tick(thickness=3, size=16)
         .encode(x="middle:Q", y=rows, color=colour)
     )
-    paper = [{"run": name, "grok": PAPER[name][0]} for name in names if PAPER.get(name, (None,))[0]]
-    published = (
-        alt.Chart(alt.Data(values=paper))
+    theirs = (
+        alt.Chart(alt.Data(values=[{"run": name, "grok": epochs} for name, epochs in published.items()]))
         .mark_point(shape="cross", angle=45, size=55, filled=True)
         .encode(x=across, y=rows, color=alt.value(theme.INK))
     )
-    return alt.LayerChart(layer=[medians, reached, censored, published]).properties(
+    return alt.LayerChart(layer=[medians, reached, censored, theirs]).properties(
         width="container", height=24 * len(names)
     )
 
@@ -336,7 +362,7 @@ def _floor(values: pd.Series) -> float:
 
 def plot_memorization(names: Sequence[str]) -> alt.LayerChart:
     """Figure 1b: epochs to memorize against epochs to grok, every seed; on the diagonal both come at once."""
-    table = times(names).assign(grokked=lambda rows: rows["grokked"].astype(bool))
+    table = times(names)
     low, high = _floor(table[["grok", "memorize"]].min(axis=1)), 1.4 * limit()
     ends = alt.Scale(type="log", domain=[low, high], nice=False)
     colour, shape = theme.point_styles("kind", list(KINDS))
@@ -357,16 +383,12 @@ def plot_memorization(names: Sequence[str]) -> alt.LayerChart:
     return alt.LayerChart(layer=[line, reached, censored]).properties(width="container", height=320)
 
 
-def survival_table(names: Sequence[str], threshold: float = GROKKED) -> pd.DataFrame:
-    """Kaplan-Meier curves of stored runs, as :func:`~.geometry.queries.survival`, by `run`."""
-    table = times(names, threshold)
-    parts = []
-    for name, own in table.groupby("run", sort=False):
-        curve = queries.survival(own.assign(grokked=own["grokked"].astype(bool)))
-        parts.append(curve.assign(run=name))
-    if not parts:
-        return pd.DataFrame(columns=["epoch", "share", "low", "high", "run"])
-    return pd.concat(parts, ignore_index=True).rename(columns={"share": "waiting"})
+def survival_table(table: pd.DataFrame) -> pd.DataFrame:
+    """Kaplan-Meier curves of :func:`times`, as :func:`~.geometry.queries.survival` has them, by `run`."""
+    curves = [queries.survival(own).assign(run=name) for name, own in table.groupby("run", sort=False)]
+    if not curves:
+        return pd.DataFrame(columns=["epoch", "waiting", "low", "high", "run"])
+    return pd.concat(curves, ignore_index=True).rename(columns={"share": "waiting"})
 
 
 def plot_survival(table: pd.DataFrame, names: Sequence[str]) -> alt.LayerChart:
@@ -401,8 +423,8 @@ def plot_survival(table: pd.DataFrame, names: Sequence[str]) -> alt.LayerChart:
 # --- accuracy over the epochs ---------------------------------------------------------------------------
 
 
-def accuracy_curves(names: Sequence[str], *, n_points: int = 70) -> pd.DataFrame:
-    """Training and validation accuracy of every stored seed, at epochs in about equal ratios.
+def accuracy_curves(found: Mapping[str, Sequence[Cell]], *, n_points: int = 70) -> pd.DataFrame:
+    """Training and validation accuracy of stored cells, at epochs in about equal ratios.
 
     Returns
     -------
@@ -411,15 +433,14 @@ def accuracy_curves(names: Sequence[str], *, n_points: int = 70) -> pd.DataFrame
     """
     grid = np.geomspace(1, limit(), n_points)
     parts = []
-    for name in names:
-        for cell in stored(name):
-            table = _table(cell)
-            for quantity, which in SCORES.items():
-                rows = table[(table["quantity"] == quantity) & (table["epoch"] > 0)].sort_values("epoch")
-                bins = np.searchsorted(grid, rows["epoch"])
-                kept = rows[~pd.Series(bins, index=rows.index).duplicated(keep="last")]
-                part = {"run": name, "seed": kept["seed"], "epoch": kept["epoch"], "which": which}
-                parts.append(pd.DataFrame(part | {"accuracy": kept["value"].astype(float)}))
+    for name, cell in ((name, cell) for name, cells in found.items() for cell in cells):
+        table = _table(cell)
+        for quantity, which in SCORES.items():
+            rows = table[(table["quantity"] == quantity) & (table["epoch"] > 0)].sort_values("epoch")
+            bins = pd.Series(np.searchsorted(grid, rows["epoch"]), index=rows.index)
+            kept = rows[~bins.duplicated(keep="last")]
+            part = {"run": name, "seed": kept["seed"], "epoch": kept["epoch"], "which": which}
+            parts.append(pd.DataFrame(part | {"accuracy": kept["value"].astype(float)}))
     return pd.concat(parts, ignore_index=True)
 
 
