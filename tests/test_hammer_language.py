@@ -219,7 +219,7 @@ def test_only_the_paper_preset_asks_for_gpt2():
 
 
 def made_cells(monkeypatch) -> None:
-    """Trained and tied: positions 0.8, MLPs 0.4 and 0.6, tokens 0.3; permuted 0.2, 0.3, 0.25; others less."""
+    """Once trained: positions 0.8, MLPs 0.4 and 0.6, tokens 0.3; permuted 0.2, 0.3, 0.25."""
     rows = {
         "role": [POSITIONS, MLP, MLP, TOKENS, TOKENS],
         "rows": [16, 16, 16, 16, 10_000],
@@ -231,14 +231,14 @@ def made_cells(monkeypatch) -> None:
     def stored(cell: cells.Cell) -> tuple[pd.DataFrame, dict]:
         if cell.experiment is hammer_gpt2:
             return trained.drop(columns="moment"), {}
-        off = 0.01 * cell.config.seed if cell.config.tied else -0.2
+        off = 0.01 * cell.config.seed
         shift = trained.assign(regularity=trained["regularity"] + off * (trained["role"] == POSITIONS))
         return pd.concat([trained.assign(regularity=0.1, moment="start"), shift], ignore_index=True), {}
 
     monkeypatch.setattr(hammering, "read", stored)
 
 
-def test_findings_compare_the_first_rows_of_trained_tied_models(monkeypatch):
+def test_findings_compare_the_first_rows_of_trained_models(monkeypatch):
     made_cells(monkeypatch)
     found = hammering._hammer_findings("laptop")
     assert found["positions_minus_mlp"].value == pytest.approx(0.8 + 0.01 - 0.5)
@@ -257,4 +257,4 @@ def test_the_table_of_regularities_tells_readings_apart(monkeypatch):
     made_cells(monkeypatch)
     table = regularities("laptop")
     assert table.groupby("reading")["rows"].unique().to_dict() == {"first rows": [16], "whole axis": [10_000]}
-    assert table.groupby("tied")["seed"].nunique().to_dict() == {True: 3, False: 3}
+    assert table.groupby("seed").size().to_dict() == {0: 10, 1: 10, 2: 10}
