@@ -82,7 +82,7 @@ def pairs(threshold: float = STRICT, names: tuple[str, str] = PAIR) -> pd.DataFr
         Keys of RUNS; by default with and without queries.
     """
     first, second = (times([name], threshold).set_index("seed").drop(columns="run") for name in names)
-    return first.join(second, how="inner", lsuffix="_with", rsuffix="_without").sort_index()
+    return first.add_suffix("_with").join(second.add_suffix("_without"), how="inner").sort_index()
 
 
 # --- numbers --------------------------------------------------------------------------------------------
