@@ -109,6 +109,19 @@ def test_a_renamed_model_trains_alike_and_not_with_the_old_modes():
     assert (table["renamed, old modes"] - table["as it is"]).abs().max() > 2e-3
 
 
+def test_a_margin_is_the_gap_that_a_slow_loop_finds_and_new_names_keep_it():
+    p, modes = 23, (3, 7, 8)
+    for a, b in ((0, 0), (5, 21)):
+        scores = [sum(np.cos(2 * np.pi * k * (a + b - c) / p) for k in modes) / len(modes) for c in range(p)]
+        best, second = sorted(scores)[:-3:-1]
+        assert scores[(a + b) % p] == best
+        assert chapter.margin(modes, p) == pytest.approx(best - second)
+    assert chapter.margin(chapter.renamed(modes, 5, p), p) == pytest.approx(chapter.margin(modes, p))
+    assert chapter.margin((48,)) == pytest.approx(1 - np.cos(2 * np.pi / 97))
+    table = chapter.margin_table(n_draws=50)
+    assert len(set(table["margin"].iloc[:2])) == len(set(table["margin"].iloc[-2:])) == 1  # renamed
+
+
 # --- pictures -------------------------------------------------------------------------------------------
 
 

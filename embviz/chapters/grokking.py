@@ -127,7 +127,48 @@ def renaming(modes: Sequence[int], goal: Sequence[int], p: int = 97) -> int | No
     return next((factor for factor in factors if renamed(modes, factor, p) == tuple(sorted(goal))), None)
 
 
-def renamed_losses(factor: int = 5, *, n_epochs: int = 8) -> pd.DataFrame:
+def margin(modes: Sequence[int], p: int = 97) -> float:
+    """How far the right answer stands above the next best, if answers are told by circles of equal weight.
+
+    The score of the answer c to a + b is the mean over `modes` of cos(2 pi k (a + b - c) / p); it is 1 where
+    c is right. A set of modes under new names has the same margin.
+    """
+    wrong = np.arange(1, p)[:, None]
+    scores = np.cos(2 * np.pi * wrong * np.asarray(modes) / p).mean(axis=1)
+    return float(1 - scores.max())
+
+
+def margin_table(*, n_draws: int = 2000) -> pd.DataFrame:
+    """Margins of sets of modes at p = 97, beside those of random sets.
+
+    Returns
+    -------
+    DataFrame
+        Indexed by the set: its margin, and how many random sets of as many modes out of 1 to 48 have a
+        smaller one.
+    """
+    rng = np.random.default_rng(97)
+    sets = [NEAR, films.LOW, (1, 2, 3, 4, 5), (44, 45, 46, 47, 48), (1, 14, 41), (48,), (1,)]
+    drawn = {
+        size: np.array([margin(_drawn_set(rng, size)) for _ in range(n_draws)])
+        for size in {len(modes) for modes in sets if len(modes) > 1}
+    }
+    rows = {}
+    for modes in sets:
+        name, own = f"{{{', '.join(map(str, modes))}}}", margin(modes)
+        below = "all alike"
+        if len(modes) > 1:
+            below = f"{(drawn[len(modes)] < own - 1e-9).mean():.0%}"  # but for the order of a sum
+        rows[name] = {"margin": f"{own:.3f}", "random sets below": below}
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("modes")
+
+
+def _drawn_set(rng: np.random.Generator, size: int) -> list[int]:
+    modes: list[int] = rng.choice(np.arange(1, 49), size, replace=False).tolist()
+    return modes
+
+
+def renamed_losses(factor: int = 5, *, n_epochs: int = 10) -> pd.DataFrame:
     """Train a model mod 23, and the same model with renamed residues and modes, side by side.
 
     Returns
@@ -442,11 +483,13 @@ def _spectrum(data: alt.NamedData) -> alt.LayerChart:
         )
     )
     across = alt.Scale(nice=False, zero=False, padding=4)
-    wide = rows.encode(x=alt.X("left:Q", axis=theme.axis("mode"), scale=across), x2="right:Q")
+    wide = rows.encode(
+        x=alt.X("left:Q", axis=alt.Axis(title=theme.title("mode"), grid=False), scale=across), x2="right:Q"
+    )
     power = alt.Y(
         "power_share:Q",
-        axis=theme.axis("power_share", number_format=".0%", tick_count=3),
-        scale=alt.Scale(domain=[0, 0.4], nice=False),
+        axis=alt.Axis(title=theme.title("power_share"), format=".0%", values=[0.02, 0.1, 0.3, 0.6, 1]),
+        scale=alt.Scale(type="sqrt", domain=[0, 1], nice=False),
     )
     names = alt.Scale(domain=[OTHER, KEPT], range=list(theme.CATEGORIES[:2]))
     role = alt.Color("role:N", scale=names, legend=alt.Legend(title=None, orient="top"))
