@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 import vl_convert
 
 from embviz import cells
@@ -13,6 +14,7 @@ from embviz.cells import Cell, Experiment
 from embviz.chapters import no_query as chapter
 from embviz.experiments.geometry import queries, steering
 from embviz.explorers import Choice, Explorer, Range
+from embviz.models.transformer import Transformer
 
 LIMIT = steering.LIMITS["quick"]
 # epochs to 99%, to 95%, to memorize by seed; None where it never happens
@@ -153,6 +155,15 @@ def test_a_missing_query_projection_is_a_square_matrix_less_in_each_layer():
     for name in ("without queries", "without keys", "frozen queries"):
         assert whole - learned[name] == 2 * 128**2
     assert learned["queries start as identity"] == whole
+
+
+def test_both_runs_of_a_pair_start_from_the_same_weights_but_for_the_projection_that_is_gone():
+    whole = dict(Transformer(chapter.RUNS["with queries"].shape, seed=3).named_parameters())
+    for name in ("without queries", "without keys"):
+        weights = dict(Transformer(chapter.RUNS[name].shape, seed=3).named_parameters())
+        gone = {key.split(".")[-2] for key in whole.keys() - weights.keys()}
+        assert gone == {"query" if name == "without queries" else "key"}
+        assert all(torch.equal(weight, whole[key]) for key, weight in weights.items())
 
 
 def test_all_charts_and_explorers_compile():

@@ -264,8 +264,10 @@ def test_what_updates_added_inside_the_modes_is_found_to_lie_inside():
 def test_strongest_modes_of_a_steered_run_are_those_that_were_prescribed():
     table = chapter.strongest_modes(["near-Nyquist"], top=3)
     modes = set(chapter.stored("near-Nyquist")[0].config.modes)
-    for text in table["strongest modes"]:
-        assert {int(mode) for mode in text.split(", ")} <= modes
+    assert table.columns.tolist() == ["seed 0", "seed 1"]
+    for text in table.loc["near-Nyquist"]:
+        assert {int(mode) for mode in text.split()} <= modes
+    assert chapter.strongest_modes(chapter.MAIN).loc["adaptive 5", "seed 1"] == ""
 
 
 def test_frames_are_the_same_for_every_run_and_make_a_player():

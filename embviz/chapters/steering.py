@@ -485,16 +485,15 @@ def power_shares(name: str, seed: int = 0) -> pd.DataFrame:
 
 
 def strongest_modes(names: Sequence[str], *, top: int = 5) -> pd.DataFrame:
-    """The strongest modes of trained embeddings and their share of the power: a row a run and seed."""
-    rows = []
-    for name in stored_names(names):
-        for cell in stored(name):
-            table = power_shares(name, cell.config.first_seed)
+    """The strongest modes of trained embeddings, strongest first: a row a run, a column a seed."""
+    columns = {}
+    for name, cells in found(names).items():
+        for seed in (cell.config.first_seed for cell in cells):
+            table = power_shares(name, seed)
             end = table[table["epoch"] == table["epoch"].max()].nlargest(top, "power_share")
-            modes = ", ".join(map(str, end["mode"]))
-            rows.append((name, cell.config.first_seed, modes, round(float(end["power_share"].sum()), 2)))
-    columns = ["run", "seed", "strongest modes", "their share"]
-    return pd.DataFrame(rows, columns=columns).set_index(["run", "seed"])
+            columns[name, f"seed {seed}"] = " ".join(map(str, end["mode"]))
+    table = pd.Series(columns).unstack().reindex(list(dict.fromkeys(name for name, _ in columns)))
+    return table.fillna("").rename_axis("run")
 
 
 def names_with_seed(names: Iterable[str], seed: int = 0) -> list[str]:
