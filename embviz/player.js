@@ -14,14 +14,17 @@ const UNANSWERED = "no answer yet: if the kernel was restarted, run the cell aga
 
 const sleep = (milliseconds) => new Promise((resolve) => setTimeout(resolve, Math.max(0, milliseconds)));
 
-// Panels in a row shrink a little to fit the page, or else stand below each other, none wider than it.
+// Panels in a row shrink a little to fit the page, or else stand below each other, none wider than it. Rows
+// below each other are each arranged so.
 const ROOM_FOR_AXIS = 62; // pixels beside each panel
+const EDGE = 16; // beside rows that stand below each other, whose axes are lined up
 const LEAST = 0.8; // of its width, before a row is given up
 function arranged(spec, room) {
   const { hconcat, ...rest } = spec;
   if (spec.vconcat && room) {
-    const alone = room - ROOM_FOR_AXIS;
-    const fit = (row) => (row.width > 0 ? shrunk(row, alone / row.width) : arranged(row, room));
+    const inside = room - EDGE;
+    const alone = inside - ROOM_FOR_AXIS;
+    const fit = (row) => (row.width > 0 ? shrunk(row, alone / row.width) : arranged(row, inside));
     return { ...spec, vconcat: spec.vconcat.map(fit) };
   }
   if (!hconcat || !room || !hconcat.every((panel) => panel.width > 0)) return spec;

@@ -30,8 +30,9 @@ OPERATIONS = {"+": "a + b", "-": "a - b", "*": "a · b"}
 ORDERS = ("0, 1, 2, ...", "1, g, g², ...")
 CURVES = ["train_accuracy", "train_loss", "validation_accuracy", "validation_loss"]
 CURVES += ["kept", "n_places", "mode_0", "mode_1", "mode_2"]
-KEPT, OTHER = "kept in the gradient of the embedding", "other modes"
-ROW, HIGH = 640, 110  # pixels: width of a player, height of its spectrum
+KEPT, OTHER = "kept in the gradient", "other modes"
+SIDE, BESIDE = 290, 1.13  # pixels of a square; how far out on a clock the names stand
+ROW, HIGH = 580, 110  # pixels: width of a player, height of its spectrum
 
 
 # --- the task -------------------------------------------------------------------------------------------
@@ -55,15 +56,16 @@ def answer_table(op: str, share: float) -> pd.DataFrame:
 
 def plot_answers(data: charts.Data) -> alt.LayerChart:
     """The table as coloured squares: filled where the pair is trained on, else only a dot."""
+    ticks = list(range(0, SMALL_P, 2))
     base = alt.Chart(data).encode(
-        x=alt.X("a:O", axis=theme.axis("a").to_dict() | {"labelAngle": 0, "labelOverlap": True}),
-        y=alt.Y("b:O", axis=theme.axis("b").to_dict() | {"labelOverlap": True}),
+        x=alt.X("a:O", axis=alt.Axis(title=theme.title("a"), values=ticks, labelAngle=0)),
+        y=alt.Y("b:O", axis=alt.Axis(title=theme.title("b"), values=ticks, labelAngle=0)),
         color=alt.Color("answer:Q", scale=theme.sequential_scale(), legend=theme.legend("answer")),
         tooltip=["a:O", "b:O", "answer:Q"],
     )
     known = base.transform_filter("datum.known === 1").mark_rect()
     hidden = base.transform_filter("datum.known === 0").mark_point(size=9, opacity=0.6)
-    return alt.LayerChart(layer=[known, hidden]).properties(width=330, height=330)
+    return alt.LayerChart(layer=[known, hidden]).properties(width=SIDE, height=SIDE)
 
 
 # --- waves ----------------------------------------------------------------------------------------------
@@ -86,25 +88,24 @@ def wave(mode: int, step: int) -> pd.DataFrame:
 
 def plot_wave(data: charts.Data) -> alt.LayerChart:
     """A clock of residues with a chord from each to its sum, the first one thick."""
-    scale = alt.Scale(domain=[-1.2, 1.2], nice=False)
+    scale = alt.Scale(domain=[-1.25, 1.25], nice=False)
     base = alt.Chart(data).encode(
-        x=alt.X("x:Q", scale=scale, axis=theme.layout_axis("cosine_part")),
-        y=alt.Y("y:Q", scale=scale, axis=theme.layout_axis("sine_part")),
+        x=alt.X("x:Q", scale=scale, axis=theme.layout_axis("sine_part")),
+        y=alt.Y("y:Q", scale=scale, axis=theme.layout_axis("cosine_part")),
     )
     chords = base.mark_rule(opacity=0.25).encode(x2="to_x:Q", y2="to_y:Q")
     first = base.transform_filter("datum.residue === 0").mark_rule(
         strokeWidth=3, color=theme.CATEGORIES[1]
     ).encode(x2="to_x:Q", y2="to_y:Q")  # fmt: skip
-    points = base.mark_point(size=300, opacity=1).encode(
+    points = base.mark_point(size=90, opacity=1).encode(
         color=alt.Color("residue:Q", scale=theme.sequential_scale(), legend=None)
     )
-    bright = f"datum.residue > {SMALL_P * 0.6} ? '#000' : '#fff'"
     names = (
-        base.transform_calculate(ink=bright)
-        .mark_text(fontSize=10)
-        .encode(text="residue:Q", color=alt.Color("ink:N", scale=None))
+        base.transform_calculate(x=f"{BESIDE} * datum.x", y=f"{BESIDE} * datum.y")
+        .mark_text(fontSize=11)
+        .encode(text="residue:Q")
     )
-    return alt.LayerChart(layer=[chords, first, points, names]).properties(width=330, height=330)
+    return alt.LayerChart(layer=[chords, first, points, names]).properties(width=SIDE, height=SIDE)
 
 
 def renamed(modes: Sequence[int], factor: int, p: int = 97) -> tuple[int, ...]:
