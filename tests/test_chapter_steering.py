@@ -266,7 +266,7 @@ def test_strongest_modes_of_a_steered_run_are_those_that_were_prescribed():
     modes = set(chapter.stored("near-Nyquist")[0].config.modes)
     assert table.columns.tolist() == ["seed 0", "seed 1"]
     for text in table.loc["near-Nyquist"]:
-        assert {int(mode) for mode in text.split()} <= modes
+        assert {int(mode) for mode in text.split(", ")} <= modes
     assert chapter.strongest_modes(chapter.MAIN).loc["adaptive 5", "seed 1"] == ""
 
 

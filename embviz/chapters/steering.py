@@ -491,7 +491,7 @@ def strongest_modes(names: Sequence[str], *, top: int = 5) -> pd.DataFrame:
         for seed in (cell.config.first_seed for cell in cells):
             table = power_shares(name, seed)
             end = table[table["epoch"] == table["epoch"].max()].nlargest(top, "power_share")
-            columns[name, f"seed {seed}"] = " ".join(map(str, end["mode"]))
+            columns[name, f"seed {seed}"] = ", ".join(map(str, end["mode"]))
     table = pd.Series(columns).unstack().reindex(list(dict.fromkeys(name for name, _ in columns)))
     return table.fillna("").rename_axis("run")
 
