@@ -101,7 +101,12 @@ def test_a_run_without_a_baseline_of_its_seed_is_refused():
 
 
 def test_each_preset_scales_a_run_and_changes_nothing_else():
-    for name, run in {**steering.VARIANTS, **steering.CONTROLS, **queries.CONTROLS}.items():
+    for name, run in {
+        **steering.VARIANTS,
+        **steering.CONTROLS,
+        **steering.MORE_CONTROLS,
+        **queries.CONTROLS,
+    }.items():
         for preset in ("laptop", "paper"):
             sized = steering.at_preset(run, preset, 3)
             assert (sized.n_epochs, sized.setting) == (steering.LIMITS[preset], steering.SETTINGS[preset])

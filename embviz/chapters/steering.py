@@ -35,6 +35,8 @@ CONTROLS = {
     "random subspace": steering.CONTROLS["subspace"],
     "shuffled axis": steering.CONTROLS["shuffled"],
     "matched norm": steering.CONTROLS["matched_norm"],
+    "switched off": steering.MORE_CONTROLS["switched_off"],
+    "decay on embedding": steering.MORE_CONTROLS["decay_on_embedding"],
 }
 RANDOM = "random modes"  # 20 sets, a seed each
 OTHER_P = {"p = 113, near-Nyquist": steering.NEAR_113, "p = 113, baseline": steering.BASE_113}

@@ -11,9 +11,11 @@ from scipy import stats
 
 from embviz.cells import Cell, read
 from embviz.experiments.geometry.grokking import (
+    DECAY,
     MATCHED,
     MEMORIZED,
     SHUFFLED,
+    SWITCHED,
     GrokkingRun,
     Setting,
     first_epoch,
@@ -63,6 +65,11 @@ CONTROLS = {
     "subspace": GrokkingRun(subspace=10),
     "shuffled": dataclasses.replace(NEAR, control=SHUFFLED),
     "matched_norm": dataclasses.replace(NEAR, control=MATCHED),
+}
+
+MORE_CONTROLS = {  # of no claim; shown where they are stored
+    "switched_off": dataclasses.replace(NEAR, control=SWITCHED),
+    "decay_on_embedding": dataclasses.replace(BASE, control=DECAY),
 }
 
 
