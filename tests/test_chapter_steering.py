@@ -176,6 +176,9 @@ def test_other_sentences_are_true_of_the_stored_runs():
     assert "training pairs are right at epoch 2" in said  # of 2 and 3, to even
     assert "validation pairs at epoch 4" in said
     assert chapter.rank_finding() == ("Of 4 variants near-Nyquist groks first, adaptive 5 memorizes first")
+    assert chapter.slower_finding() == (
+        "Slower than the baseline of its own seed: near-Nyquist 0 of 2, adaptive 5 0 of 1, {1, 14, 41} 0 of 2"
+    )
     assert chapter.strict_finding() == "No run reached both thresholds"
 
 

@@ -249,6 +249,20 @@ def order_finding() -> str:
     return f"Median epochs to grok: {said}; {same}"
 
 
+def slower_finding() -> str:
+    """In how many pairs of one seed each projection of Table 1 was slower than none, as far as stored."""
+    table = times(MAIN)
+    base = table[table["run"] == BASELINE].set_index("seed")["grok"]
+    said = []
+    for name, own in table[table["run"] != BASELINE].groupby("run", sort=False):
+        pairs = own.set_index("seed")["grok"].to_frame().join(base.rename("base"), how="inner")
+        if len(pairs):
+            said.append(f"{name} {int((pairs['grok'] > pairs['base']).sum())} of {len(pairs)}")
+    if not said:
+        return f"Pairs with a baseline are {NOT_MEASURED} yet"
+    return f"Slower than the baseline of its own seed: {', '.join(said)}"
+
+
 def strict_finding() -> str:
     """How many epochs lie between the two thresholds, median over the stored runs of Table 1."""
     loose, strict = (times(MAIN, threshold) for threshold in (GROKKED, STRICT))
