@@ -880,23 +880,32 @@ def test_a_power_cut_finds_no_line_whose_weights_are_not_on_disk(folder, monkeyp
 # --- speed ------------------------------------------------------------------------------------------
 
 
-def test_a_snapshot_of_a_megabyte_costs_under_five_milliseconds_beside_the_disk(folder):
+@pytest.fixture
+def one_thread():
+    """Threads that wait for work spin, and their time isn't that of the code."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_a_snapshot_of_a_megabyte_costs_under_five_milliseconds_beside_the_disk(folder, one_thread):
     run, weights = create_run(folder, {}), {"w": torch.rand(512, 512)}
     seconds = []
     for step in range(20):
-        start = time.process_time()
+        start = time.thread_time()
         run.append(step, {"loss": 1.0}, weights)
-        seconds.append(time.process_time() - start)
+        seconds.append(time.thread_time() - start)
     assert min(seconds) < 0.005  # of the processor, the best of many: a busy machine says nothing of the code
 
 
-def test_a_thousand_snapshots_open_in_a_fifth_of_a_second(folder):
+def test_a_thousand_snapshots_open_in_a_fifth_of_a_second(folder, one_thread):
     run = create_run(folder, {})
     for step in range(1000):
         run.append(step, {"loss": [step / 7] * 10, "accuracy": [step / 1000] * 10}, {"w": torch.ones(2)})
     seconds = []
     for _ in range(5):
-        start = time.process_time()
+        start = time.thread_time()
         assert len(open_run(folder).metrics()) == 10_000
-        seconds.append(time.process_time() - start)
+        seconds.append(time.thread_time() - start)
     assert min(seconds) < 0.2  # the best of five, as above
