@@ -1,14 +1,12 @@
 """The chapter on other architectures: parameters, arrivals of pairs, order of bits, side by side."""
 
 import json
-import warnings
 
 import altair as alt
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-import vl_convert
 
 from embviz import findings
 from embviz.chapters import architectures as chapter
@@ -17,6 +15,7 @@ from embviz.experiments.tying.exor_runs import SIZES, EXorRun
 from embviz.explorers import Choice, Explorer
 from embviz.models.stacked import StackedEncoder
 from embviz.tasks import MASK, EXor
+from tests.drawing import compiled, drawn
 
 STEPS = np.arange(0, 1010, 10)
 
@@ -54,28 +53,6 @@ def stored(monkeypatch):
 def one_model(monkeypatch):
     """The Mixer alone, since six models take six times as long."""
     monkeypatch.setattr(chapter, "MODELS", {"Mixer": exor.MIXER})
-
-
-def compiled(chart) -> dict:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        return vl_convert.vegalite_to_vega(
-            chart if isinstance(chart, dict) else chart.to_dict(), vl_version="6.4"
-        )
-
-
-def drawn(spec: dict, marktype: str) -> list[dict]:
-    """Everything of one mark type that Vega draws, in drawing order."""
-    found, waiting = [], [vl_convert.vegalite_to_scenegraph(spec, vl_version="6.4")]
-    while waiting:
-        node = waiting.pop(0)
-        if isinstance(node, dict):
-            if node.get("marktype") == marktype and "mark" in str(node.get("role")):
-                found += node["items"]
-            waiting += [value for value in node.values() if isinstance(value, dict | list)]
-        else:
-            waiting += [value for value in node if isinstance(value, dict | list)]
-    return found
 
 
 # --- the models ---------------------------------------------------------------------------------------

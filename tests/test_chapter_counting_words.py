@@ -1,7 +1,5 @@
 """The chapter on counting words: what its figures measure, on made counts and on the embedded corpus."""
 
-import warnings
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,14 +8,9 @@ import vl_convert
 from embviz.chapters import counting_words as chapter
 from embviz.cooccurrence import count_pairs, pmi
 from embviz.corpora import make_corpus
+from tests.drawing import compiled
 
 ODD = ["<script>alert(1)</script>", 'quo"te', "new\nline", "שלום", "🙂", "datum.x", "{{x}}"]
-
-
-def compiled(chart) -> dict:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        return vl_convert.vegalite_to_vega(chart.to_dict(), vl_version="6.4")
 
 
 @pytest.fixture

@@ -1,12 +1,10 @@
 """The chapter on the distributional hypothesis: its language, its tables, its dots, EXor's closed forms."""
 
 import itertools
-import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
-import vl_convert
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,12 +24,7 @@ from embviz.equivalences import (
 )
 from embviz.explorers import Choice, Explorer, Range
 from embviz.tasks import EXor
-
-
-def compiled(chart) -> dict:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        return vl_convert.vegalite_to_vega(chart.to_dict(), vl_version="6.4")
+from tests.drawing import compiled
 
 
 def verdicts(**weights) -> dict[str, str]:

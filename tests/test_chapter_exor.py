@@ -2,14 +2,12 @@
 
 import dataclasses
 import itertools
-import warnings
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-import vl_convert
 
 from embviz import cells, metrics
 from embviz.cells import Cell, Experiment
@@ -18,6 +16,7 @@ from embviz.experiments.tying import exor, exor_runs, spellings
 from embviz.explorers import Choice, Explorer, Toggle
 from embviz.player import Player
 from embviz.tasks import ONE_A, SYMBOLS, ZERO_A, ZERO_B, EXor
+from tests.drawing import compiled
 
 N_STEPS = 10
 CACHED = (chapter._curves, chapter._sweep, chapter.stored_model)
@@ -46,13 +45,6 @@ def store_short(cell: Cell) -> None:
     table = cell.experiment.function(dataclasses.replace(cell.config, n_steps=N_STEPS))
     short = Experiment(cell.experiment.name, cell.experiment.version, lambda config: table)
     cells.compute(Cell(short, cell.config))
-
-
-def compiled(chart) -> dict:
-    spec = chart.to_dict() if hasattr(chart, "to_dict") else chart.static_spec()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        return vl_convert.vegalite_to_vega(spec, vl_version="6.4")
 
 
 def unpacked(chart) -> pd.DataFrame:
@@ -341,6 +333,23 @@ def test_coins_at_the_end_are_the_last_rows_of_the_curves():
     # with two fair coins the best accuracy is one half, whatever the strings
     assert tied["accuracy_gap"].tolist() == pytest.approx([0.5 - last["accuracy"]])
     assert chapter.coins() == [0.5, 0.1]
+
+
+def test_the_sentence_on_close_pairs_counts_them_by_coin_and_matrix(monkeypatch):
+    distances = {
+        0.5: {"untied input": [0.1, 0.1], "untied output": [0.2, 0.9], "tied": [0.3, 0.9]},
+        0.1: {"untied input": [0.1, 0.3], "untied output": [0.9, 0.9], "tied": [0.0, 0.9]},
+    }
+    made = [
+        {"p_0a": coin, "matrix": matrix, "seed": seed, "relative_distance": distance}
+        for coin, by_matrix in distances.items() for matrix, row in by_matrix.items()
+        for seed, distance in enumerate(row)
+    ]  # fmt: skip
+    monkeypatch.setattr(chapter, "coins_at_the_end", lambda quantity: pd.DataFrame(made))
+    assert chapter.coins_closed_finding() == (
+        "Seeds of 2 that end with 0A and 0B close: under p(0A) = 0.5 input 2, output 1, tied 0; "
+        "under p(0A) = 0.1 input 1, output 0, tied 1"
+    )
 
 
 def test_the_sentence_on_coins_pairs_each_seed_and_averages_over_coins(monkeypatch):

@@ -1,12 +1,10 @@
 """The chapter on grokking: its table, its waves and new names, stored runs, films, and the live player."""
 
 import dataclasses
-import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
-import vl_convert
 
 from embviz import cells
 from embviz.cells import Cell, Experiment
@@ -15,6 +13,7 @@ from embviz.experiments.geometry import films, steering
 from embviz.experiments.geometry.grokking import Frame, GrokkingRun, Setting, circle, grok, grokking
 from embviz.explorers import Choice, Explorer, Range
 from embviz.player import NOTE, Player
+from tests.drawing import compiled
 
 N_EPOCHS = 4
 
@@ -36,13 +35,6 @@ def store_as(cell: Cell, table: pd.DataFrame) -> None:
     cells.compute(
         Cell(Experiment(cell.experiment.name, cell.experiment.version, lambda _: table), cell.config)
     )
-
-
-def compiled(chart) -> dict:
-    spec = chart.to_dict() if hasattr(chart, "to_dict") else chart.static_spec()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        return vl_convert.vegalite_to_vega(spec, vl_version="6.4")
 
 
 def make_player() -> Player:

@@ -6,15 +6,11 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-import vl_convert
 
 from embviz import theme
 from embviz.chapters import half_the_dimensions as chapter
 from embviz.experiments.reflections import theory, vectors
-
-
-def compiled(chart) -> dict:
-    return vl_convert.vegalite_to_vega(chart.to_dict(), vl_version="6.4")
+from tests.drawing import compiled
 
 
 @pytest.fixture

@@ -1,22 +1,15 @@
 """Language models tied by signs: reflection is exact, stored tables are paired, logits follow the signs."""
 
 import itertools
-import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-import vl_convert
 
 from embviz.chapters import language_models as lm
 from embviz.models.recurrent import LSTMConfig, LSTMLanguageModel
-
-
-def compiled(chart) -> dict:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        return vl_convert.vegalite_to_vega(chart.to_dict(), vl_version="6.4")
+from tests.drawing import compiled
 
 
 def plain_model(*, width=6, n_layers=2, seed=0) -> LSTMLanguageModel:

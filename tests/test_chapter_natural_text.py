@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import warnings
 
 import numpy as np
 import pandas as pd
@@ -14,6 +13,7 @@ from embviz.chapters import natural_text as chapter
 from embviz.experiments.tying import natural
 from embviz.experiments.tying.natural import UNDECAYED, NaturalRun
 from embviz.explorers import Choice, Explorer, Toggle
+from tests.drawing import compiled
 
 STEPS = (0, 10, 20, 30, 40)
 WORDS = ("the", "and", "of")  # with twins, tokens 1, 2, 4
@@ -87,12 +87,6 @@ def made(monkeypatch):
     chapter._all_distances.cache_clear()
     yield
     chapter._all_distances.cache_clear()
-
-
-def compiled(chart) -> dict:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        return vl_convert.vegalite_to_vega(chart.to_dict(), vl_version="6.4")
 
 
 # --- tables -----------------------------------------------------------------------------------------

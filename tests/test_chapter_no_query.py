@@ -1,13 +1,11 @@
 """The chapter on attention without queries: pairs, restricted means, sentences, charts of what is stored."""
 
 import statistics
-import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-import vl_convert
 
 from embviz import cells
 from embviz.cells import Cell, Experiment
@@ -15,6 +13,7 @@ from embviz.chapters import no_query as chapter
 from embviz.experiments.geometry import queries, steering
 from embviz.explorers import Choice, Explorer, Range
 from embviz.models.transformer import Transformer
+from tests.drawing import compiled
 
 LIMIT = steering.LIMITS["quick"]
 # epochs to 99%, to 95%, to memorize by seed; None where it never happens
@@ -56,13 +55,6 @@ def store(cell: Cell, strict: int | None, grok: int | None, memorize: int | None
     table = pd.DataFrame(rows, columns=["seed", "epoch", "quantity", "value"])
     made = Experiment(cell.experiment.name, cell.experiment.version, lambda config: table)
     cells.compute(Cell(made, cell.config))
-
-
-def compiled(chart) -> dict:
-    spec = chart.to_dict() if hasattr(chart, "to_dict") else chart.static_spec()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        return vl_convert.vegalite_to_vega(spec, vl_version="6.4")
 
 
 def test_only_stored_runs_are_found_and_each_is_counted():

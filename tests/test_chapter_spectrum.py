@@ -1,12 +1,9 @@
 """The chapter on the spectrum: binning, the mean's bound, the explorer's measurement, the densities."""
 
-import warnings
-
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
-import vl_convert
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,14 +11,9 @@ from embviz import charts, metrics
 from embviz.chapters import spectrum as chapter
 from embviz.cooccurrence import count_pairs, shifted_pmi
 from embviz.corpora import make_corpus
+from tests.drawing import compiled
 
 values_of = st.lists(st.floats(-50, 50).filter(lambda x: abs(x) > 1e-6), min_size=3, max_size=40)
-
-
-def compiled(chart) -> dict:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        return vl_convert.vegalite_to_vega(chart.to_dict(), vl_version="6.4")
 
 
 def made_counts(n_words=30, n_tokens=3000, seed=0) -> scipy.sparse.csr_array:

@@ -3,13 +3,11 @@
 import dataclasses
 import math
 import statistics
-import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-import vl_convert
 
 from embviz import cells
 from embviz.cells import Cell, Experiment
@@ -20,6 +18,7 @@ from embviz.explorers import Choice, Explorer, Range
 from embviz.fourier import Prescribed, power_spectrum
 from embviz.models.transformer import Transformer
 from embviz.player import Player
+from tests.drawing import compiled
 
 LIMIT = steering.LIMITS["quick"]
 # epochs to grok and to memorize by seed, None where it never happens
@@ -76,13 +75,6 @@ def embedding_of(config, rng) -> np.ndarray:
 def store(cell: Cell, table: pd.DataFrame) -> None:
     made = Experiment(cell.experiment.name, cell.experiment.version, lambda config: table)
     cells.compute(Cell(made, cell.config))
-
-
-def compiled(chart) -> dict:
-    spec = chart.to_dict() if hasattr(chart, "to_dict") else chart.static_spec()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        return vl_convert.vegalite_to_vega(spec, vl_version="6.4")
 
 
 # --- what is stored -------------------------------------------------------------------------------------

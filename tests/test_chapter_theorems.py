@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 import math
-import warnings
 
 import numpy as np
 import pandas as pd
@@ -24,14 +23,9 @@ from embviz.explorers import Choice, Explorer, Range
 from embviz.studies import Study
 from embviz.tasks import EVEN, MASK, ODD, ONE_A, ONE_B, ZERO_A, ZERO_B, EXor
 from embviz.training import AdamW
+from tests.drawing import compiled
 
 BITS = range(4)
-
-
-def compiled(chart) -> dict:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        return vl_convert.vegalite_to_vega(chart.to_dict(), vl_version="6.4")
 
 
 @pytest.fixture(scope="module")

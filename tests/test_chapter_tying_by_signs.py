@@ -1,6 +1,5 @@
 """Tying by signs: what signs can reproduce against slow definitions, and tables of made results."""
 
-import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,6 +10,7 @@ import vl_convert
 from embviz import theme
 from embviz.chapters import tying_by_signs as signs
 from embviz.explorers import Choice, Explorer, Range
+from tests.drawing import compiled
 
 N_WORDS = 40
 
@@ -27,12 +27,6 @@ def made_pmi(monkeypatch):
     yield matrix
     for cached in caches:
         cached.cache_clear()
-
-
-def compiled(chart) -> dict:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        return vl_convert.vegalite_to_vega(chart.to_dict(), vl_version="6.4")
 
 
 def made_results(signature="free", seeds=(0, 1), score=0.5) -> pd.DataFrame:

@@ -1,25 +1,17 @@
 """Charts: tables in, valid charts with titled axes out; and the measuring functions behind explorers."""
 
-import warnings
-
 import altair as alt
 import numpy as np
 import pandas as pd
 import pytest
-import vl_convert
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from embviz import charts, findings, theme
+from tests import drawing
+from tests.drawing import compiled
 
 finite = st.floats(-1e6, 1e6, allow_nan=False)
-
-
-def compiled(chart) -> dict:
-    """The Vega that a page draws; vl-convert raises where Vega-Lite can't compile."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        return vl_convert.vegalite_to_vega(chart.to_dict(), vl_version="6.4")
 
 
 def axis_titles(chart) -> set[str]:
@@ -152,18 +144,8 @@ def seed_table(n_seeds: int) -> pd.DataFrame:
 
 
 def drawn(chart, marktype: str) -> list[dict]:
-    """Everything of one mark type that Vega draws in a plot 100 pixels high, in drawing order."""
-    sized = chart.properties(width=100, height=100)
-    found, waiting = [], [vl_convert.vegalite_to_scenegraph(sized.to_dict(), vl_version="6.4")]
-    while waiting:
-        node = waiting.pop(0)
-        if isinstance(node, dict):
-            if node.get("marktype") == marktype and "mark" in str(node.get("role")):
-                found += node["items"]
-            waiting += [value for value in node.values() if isinstance(value, dict | list)]
-        else:
-            waiting += [value for value in node if isinstance(value, dict | list)]
-    return found
+    """Marks in a plot 100 pixels high."""
+    return drawing.drawn(chart.properties(width=100, height=100).to_dict(), marktype)
 
 
 @pytest.mark.parametrize("n_seeds", [2, 5, 40])

@@ -126,7 +126,6 @@ def test_data_that_is_not_at_hand_is_told_and_does_not_stop_other_claims(
 
 
 def test_a_reader_who_has_seen_enough_gets_no_error():
-    command = f"{sys.executable} -m embviz.cli ledger | head -1"
+    command = f"{sys.executable} -m embviz.cli ledger reflections.lemma1 | true"  # gone before the first word
     done = subprocess.run(command, shell=True, capture_output=True, text=True)
-    assert done.stdout.startswith("claim")
     assert done.stderr == ""

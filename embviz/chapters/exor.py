@@ -713,6 +713,19 @@ def coins_at_the_end(quantity: str, pair: str = "00") -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
+def coins_closed_finding() -> str:
+    """How many seeds end with 0A and 0B close, under the fairest and the least fair stored coin."""
+    ends = coins_at_the_end("relative_distance")
+    close = (ends["relative_distance"] <= exor.CLOSE).groupby([ends["p_0a"], ends["matrix"]]).sum()
+    n_seeds = ends["seed"].nunique()
+    parts = [
+        f"under p(0A) = {coin:g} "
+        + ", ".join(f"{matrix.removeprefix('untied ')} {close[coin, matrix]}" for matrix in MATRICES)
+        for coin in (max(coins()), min(coins()))
+    ]
+    return f"Seeds of {n_seeds} that end with 0A and 0B close: {'; '.join(parts)}"
+
+
 def coins_finding() -> str:
     """One sentence on the accuracy of :func:`coins_at_the_end`, paired by seed, true of the drawn data."""
     gaps = coins_at_the_end("accuracy_gap").set_index(["p_0a", "seed", "tying"])["accuracy_gap"].unstack()

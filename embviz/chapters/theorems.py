@@ -641,16 +641,21 @@ def random_bounds(dimension: int, moved: float, size: float, *, n_draws: int = 5
     return pd.DataFrame(rows, columns=["pair", "distance", "bound"])
 
 
+def _line_of_equals(ends: list[float], scale: alt.Scale) -> alt.Chart:
+    """Where both axes say the same, dashed."""
+    return (
+        alt.Chart(alt.Data(values=[{"at": end} for end in ends]))
+        .mark_line(strokeDash=list(theme.DASHES[1]), color=theme.INK)
+        .encode(x=alt.X("at:Q", scale=scale), y=alt.Y("at:Q", scale=scale))
+    )
+
+
 def plot_random_bounds(data: charts.Data) -> alt.LayerChart:
     """Bound against distance, both logarithmic, over the line where they are equal."""
     colour, shape = theme.point_styles("pair", ["1A-1B", "other pairs"])
     ends = [1e-2, 1e2]
     scale = _log_scale(*ends)
-    line = (
-        alt.Chart(alt.Data(values=[{"at": end} for end in ends]))
-        .mark_line(strokeDash=list(theme.DASHES[1]), color=theme.INK)
-        .encode(x=alt.X("at:Q", scale=scale), y=alt.Y("at:Q", scale=scale))
-    )
+    line = _line_of_equals(ends, scale)
     points = (
         alt.Chart(data)
         .mark_point(size=60, opacity=0.8, clip=True)
@@ -830,11 +835,7 @@ def plot_resemblance(table: pd.DataFrame) -> alt.LayerChart:
     colour, shape = theme.point_styles("comparison", names)
     ends = [0.01, 1.0]
     scale = _log_scale(*ends)
-    line = (
-        alt.Chart(alt.Data(values=[{"at": end} for end in ends]))
-        .mark_line(strokeDash=list(theme.DASHES[1]), color=theme.INK)
-        .encode(x=alt.X("at:Q", scale=scale), y=alt.Y("at:Q", scale=scale))
-    )
+    line = _line_of_equals(ends, scale)
     marks = (
         alt.Chart(table)
         .mark_point(size=70, opacity=0.85, clip=True)
