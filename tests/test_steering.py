@@ -114,12 +114,19 @@ def test_each_preset_scales_a_run_and_changes_nothing_else():
             assert back == run, name
 
 
-def test_quick_modes_keep_their_places_between_0_and_half_of_p():
-    quick = steering.at_preset(steering.NEAR, "quick", 0)
-    assert quick.p == steering.SMALL_P
-    shares = [mode / (steering.SMALL_P // 2) for mode in quick.modes]
-    # rounding to a mode moves a share by at most half a mode
-    np.testing.assert_allclose(shares, np.array(steering.NEAR.modes) / 48, atol=0.5 / 11)
+@pytest.mark.parametrize("run", [steering.NEAR, steering.NEAR_113], ids=["97", "113"])
+def test_quick_modes_keep_their_places_between_0_and_half_of_p(run):
+    quick = steering.at_preset(run, "quick", 0)
+    assert quick.p == steering.SMALL_P[run.p]
+    shares = [mode / (quick.p // 2) for mode in quick.modes]
+    expected = [mode / (run.p // 2) for mode in run.modes]
+    assert shares == pytest.approx(expected, abs=0.5 / (quick.p // 2))  # to the nearest mode
+
+
+def test_quick_runs_keep_mode_1_and_tell_the_two_primes_apart():
+    lowest = steering.at_preset(steering.VARIANTS["{1}"], "quick", 0)
+    assert lowest.modes == (1,)  # mode 0, the mean, is no mode of a circle
+    assert steering.at_preset(steering.BASE, "quick", 0) != steering.at_preset(steering.BASE_113, "quick", 0)
 
 
 def test_random_sets_are_of_five_different_modes_each_and_the_same_each_time():
