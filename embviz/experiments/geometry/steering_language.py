@@ -42,6 +42,7 @@ BASELINE, NEAR_NYQUIST, TOP_5, SUBSPACE, FROZEN = VARIANTS = (
     "subspace of 10",  # a random one
     "frozen",  # the embedding is not trained
 )
+ON_HEAD = "near-Nyquist, head alone"  # the embedding is trained as ever
 N_POINTS = 10  # scores of a run
 N_SEEDS = {"quick": (2, 2), "laptop": (2, 3), "paper": (3, 3)}  # of byte pairs, and of bytes
 N_CONTROL_SEEDS = 1
@@ -100,8 +101,9 @@ class SteeringRun:
     setting: Setting = Setting()
 
     def __post_init__(self) -> None:
-        if self.variant not in VARIANTS:
-            raise ValueError(f"variant is {self.variant!r}: choose one of {', '.join(VARIANTS)}")
+        known = (*VARIANTS, ON_HEAD)
+        if self.variant not in known:
+            raise ValueError(f"variant is {self.variant!r}: choose one of {', '.join(known)}")
 
     @property
     def kind(self) -> str:
@@ -111,10 +113,12 @@ class SteeringRun:
         return "own head" if self.start == "pytorch" else "own head, small start"
 
     def projection(self, n_symbols: int) -> Projection | None:
-        """What the embedding's gradient is projected onto."""
+        """What the gradient of the embedding, or of the head, is projected onto."""
         highest = n_symbols // 2
+        near_nyquist = Prescribed(tuple(range(highest - 4, highest + 1)))
         projections: dict[str, Projection] = {
-            NEAR_NYQUIST: Prescribed(tuple(range(highest - 4, highest + 1))),
+            NEAR_NYQUIST: near_nyquist,
+            ON_HEAD: near_nyquist,
             TOP_5: Adaptive(5),
             SUBSPACE: RandomSubspace(10, self.seed),
         }
@@ -131,11 +135,20 @@ def make_model(run: SteeringRun, streams: Streams) -> tuple[Transformer, Callabl
     if run.variant == FROZEN:
         model.embedding.requires_grad_(False)
     projection = run.projection(streams.vocab_size)
-    return model, None if projection is None else functools.partial(_project, model.embedding, projection)
+    if projection is None:
+        return model, None
+    return model, functools.partial(_project, projected_weights(run, model), projection)
 
 
-def _project(embedding: nn.Parameter, projection: Projection, step: int) -> None:
-    project_gradients(embedding, projection, step=step)
+def projected_weights(run: SteeringRun, model: Transformer) -> nn.Parameter:
+    """Whose gradient a run projects: the embedding's, or the head's."""
+    if run.variant == ON_HEAD and model.free_head is not None:
+        return model.free_head
+    return model.embedding
+
+
+def _project(weights: nn.Parameter, projection: Projection, step: int) -> None:
+    project_gradients(weights, projection, step=step)
 
 
 @experiment("geometry.steering_language")
