@@ -1,0 +1,124 @@
+"""Libraries that import torchvision, beside a torch that it doesn't fit.
+
+PyMDE, Lightning and Transformers import torchvision, of which embviz uses nothing. Its published wheel wants
+CUDA; next to a torch for CPUs alone it can't be imported, and neither can they. Here they can.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.machinery import ModuleSpec
+
+TORCHVISION = "torchvision"
+INSTALL = "embviz can do without it, but not this: pip install {}"
+
+
+def import_pymde() -> types.ModuleType:
+    """PyMDE, whose data sets alone need torchvision."""
+    return _import("pymde", _StandIn(TORCHVISION))
+
+
+def import_lightning() -> types.ModuleType:
+    """Lightning, whose metrics of images alone need torchvision.
+
+    Raises
+    ------
+    ImportError
+        If it isn't installed.
+    """
+    return _import("lightning", _StandIn(TORCHVISION))
+
+
+def import_transformers() -> types.ModuleType:
+    """Transformers, for which torchvision counts as not installed where it doesn't work.
+
+    Raises
+    ------
+    ImportError
+        If it isn't installed.
+    """
+    transformers = _import("transformers", None)
+    if not works(TORCHVISION):
+        with _as_module(TORCHVISION, None):
+            transformers.utils.import_utils.is_torchvision_available()  # it asks once, and remembers
+    return transformers
+
+
+@functools.cache
+def works(name: str) -> bool:
+    """Whether a module can be imported; it is tried once."""
+    try:
+        importlib.import_module(name)
+    except (ImportError, OSError, RuntimeError):  # RuntimeError: its operators aren't there
+        return False
+    return True
+
+
+def _import(name: str, instead: types.ModuleType | None) -> types.ModuleType:
+    if (module := sys.modules.get(name)) is not None:
+        return module
+    try:
+        if works(TORCHVISION):
+            return importlib.import_module(name)
+        with _as_module(TORCHVISION, instead):
+            return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        raise ImportError(f"{name} is not installed; {INSTALL.format(name)}", name=name) from error
+
+
+@contextmanager
+def _as_module(name: str, instead: types.ModuleType | None) -> Iterator[None]:
+    """Let `name` import as `instead`; as None it can't be imported."""
+    before = {key: module for key, module in sys.modules.items() if key.partition(".")[0] == name}
+    for key in before:
+        del sys.modules[key]
+    sys.modules[name] = instead  # type: ignore[assignment]
+    finders = [] if instead is None else [_StandInFinder(name)]
+    sys.meta_path[:0] = finders
+    try:
+        yield
+    finally:
+        for finder in finders:
+            sys.meta_path.remove(finder)
+        for key in [key for key in sys.modules if key.partition(".")[0] == name]:
+            del sys.modules[key]
+        sys.modules.update(before)
+
+
+class _StandIn(types.ModuleType):
+    """A module that has every name, of nothing that can be used."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.__path__: list[str] = []
+        self.__spec__ = ModuleSpec(name, None, is_package=True)
+
+    def __getattr__(self, name: str) -> type:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return type(name, (), {})
+
+
+class _StandInFinder:
+    """Finds a stand-in for every module below one that is stood in for."""
+
+    def __init__(self, name: str) -> None:
+        self.prefix = f"{name}."
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        if not name.startswith(self.prefix):
+            return None
+        return ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
+
+    def create_module(self, spec: ModuleSpec) -> types.ModuleType:
+        return _StandIn(spec.name)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        """Nothing is in it."""
