@@ -12,8 +12,8 @@ from __future__ import annotations
 import hashlib
 import importlib
 import itertools
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -27,6 +27,7 @@ from embviz.findings import Finding
 from embviz.fourier import sound
 from embviz.language import (
     Stream,
+    Streams,
     TextConfig,
     load_streams,
     make_stream,
@@ -35,6 +36,7 @@ from embviz.language import (
 )
 from embviz.models.transformer import Transformer
 from embviz.studies import Study
+from embviz.training import Snapshot
 
 POSITIONS, MLP, TOKENS = ROLES = "positions", "MLP output", "tokens"
 START, TRAINED = MOMENTS = "start", "trained"
@@ -82,7 +84,7 @@ class Hammer:
         """
         device = next(module.parameters()).device
         rows = []
-        means = mean_gradients(module, self._losses(predict, stream, device), [part.tensor for part in parts])
+        means = mean_gradients(module, self.losses(predict, stream, device), [part.tensor for part in parts])
         for part, mean in zip(parts, means, strict=True):
             whole = mean.shape[part.dim]
             for n_rows in sorted({min(self.n_rows, whole), whole}):
@@ -104,9 +106,10 @@ class Hammer:
                 )
         return pd.DataFrame(rows)
 
-    def _losses(
+    def losses(
         self, predict: Callable[[Tensor], Tensor], stream: Stream, device: torch.device
-    ) -> Iterable[Tensor]:
+    ) -> Iterator[Tensor]:
+        """Mean cross entropy of each document, nats a token, to be averaged by :func:`mean_gradients`."""
         for ids in itertools.islice(stream.documents(), self.n_documents):
             tokens = torch.from_numpy(ids[None, : self.n_rows + 1].astype(np.int64)).to(device)
             yield next_token_losses(predict, tokens).mean()
@@ -154,6 +157,18 @@ def parts_of(model: Transformer) -> list[Part]:
     return [Part(POSITIONS, "position"), *down, Part(TOKENS, "embedding")]
 
 
+def train_and_visit(run: HammerRun) -> Iterator[tuple[str, Transformer, Streams, Snapshot]]:
+    """Train the run's model, and stop before and after: moment, model, text, and the scores then."""
+    streams, setting = load_streams(run.text), run.setting
+    shape = setting.shape(streams.vocab_size, tied=run.tied, start="small")
+    model = Transformer(shape, seed=run.seed).to("cuda" if torch.cuda.is_available() else "cpu")
+    steps = train_language_model(
+        model, streams, setting.training, seed=run.seed, snapshot_every=setting.n_steps
+    )
+    for moment, snapshot in zip(MOMENTS, steps, strict=True):
+        yield moment, model, streams, snapshot
+
+
 @experiment("geometry.hammer_language")
 def hammer_language(config: HammerRun) -> pd.DataFrame:
     """Train a model, and strike it with held-out documents before and after.
@@ -164,14 +179,8 @@ def hammer_language(config: HammerRun) -> pd.DataFrame:
         moment ("start" or "trained"), bits_per_character of the held-out text then, and the columns of
         :meth:`Hammer.strike`.
     """
-    streams, setting = load_streams(config.text), config.setting
-    shape = setting.shape(streams.vocab_size, tied=config.tied, start="small")
-    model = Transformer(shape, seed=config.seed).to("cuda" if torch.cuda.is_available() else "cpu")
     tables = []
-    steps = train_language_model(
-        model, streams, setting.training, seed=config.seed, snapshot_every=setting.n_steps
-    )
-    for moment, snapshot in zip(MOMENTS, steps, strict=True):
+    for moment, model, streams, snapshot in train_and_visit(config):
         table = config.hammer.strike(model, model, streams.held_out, parts_of(model))
         table.insert(0, "bits_per_character", snapshot.metrics["bits_per_character"])
         table.insert(0, "moment", moment)
@@ -277,14 +286,26 @@ def hammer_runs(preset: str) -> list[HammerRun]:
     return [HammerRun(text, seed, True, setting, hammer) for seed in range(seeds)]
 
 
+def byte_runs(preset: str) -> list[HammerRun]:
+    """The same models of the same text in bytes: of no claim, beside those of byte pairs."""
+    runs = hammer_runs(preset)
+    return [replace(run, text=replace(run.text, tokens="bytes", vocab_size=256)) for run in runs]
+
+
 def hammer_cells(preset: str) -> list[Cell]:
-    """Cells of our models; the preset "paper" has GPT-2's too."""
-    cells = [hammer_language.cell(run) for run in hammer_runs(preset)]
+    """Cells of our models, of byte pairs and of bytes; the preset "paper" has GPT-2's too."""
+    cells = [hammer_language.cell(run) for run in [*hammer_runs(preset), *byte_runs(preset)]]
     return [*cells, hammer_gpt2.cell(Gpt2Run())] if preset == "paper" else cells
 
 
-def regularities(preset: str) -> pd.DataFrame:
+def regularities(preset: str, runs: Sequence[HammerRun] | None = None) -> pd.DataFrame:
     """Stored regularities of our models.
+
+    Parameters
+    ----------
+    preset : str
+    runs : sequence of HammerRun, optional
+        By default those of byte pairs.
 
     Returns
     -------
@@ -292,7 +313,7 @@ def regularities(preset: str) -> pd.DataFrame:
         seed, reading ("first rows" or "whole axis"), then the columns of the cells.
     """
     tables = []
-    for run in hammer_runs(preset):
+    for run in hammer_runs(preset) if runs is None else runs:
         table, _ = read(hammer_language.cell(run))
         reading = np.where(table["rows"] <= run.hammer.n_rows, "first rows", "whole axis")
         table.insert(0, "reading", reading)
