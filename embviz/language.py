@@ -101,6 +101,18 @@ class Streams:
     held_out: Stream
     vocab_size: int
     checksum: str  # SHA-256 of the raw text; of the embedded corpus its fingerprint
+    tokenizer: Tokenizer | None = None  # None: bytes
+
+    def text(self, token: int) -> str:
+        """What a reader is shown of a token: quoted, so that blanks are seen; "end" for a document's."""
+        if self.tokenizer is None:
+            shown = "end" if token == END_OF_BYTES else repr(chr(token)) if token < 128 else f"byte {token}"
+        elif token == self.tokenizer.get_vocab()[DOCUMENT_SEPARATOR]:
+            shown = "end"
+        else:
+            piece = self.tokenizer.decode([token], skip_special_tokens=False)
+            shown = f"token {token}" if "\N{REPLACEMENT CHARACTER}" in piece else repr(piece)
+        return shown
 
 
 @functools.lru_cache(maxsize=2)
@@ -120,7 +132,8 @@ def load_streams(config: TextConfig) -> Streams:
         learn = functools.partial(bytepairs.train_byte_pairs, "\n".join(documents))
         tokenizer = bytepairs.load_gpt2() if config.tokens == "gpt2" else learn(vocab_size=config.vocab_size)
     vocab_size = tokenizer.get_vocab_size() if tokenizer else 256
-    return Streams(make_stream(documents, tokenizer), make_stream(held_out, tokenizer), vocab_size, checksum)
+    train, held = make_stream(documents, tokenizer), make_stream(held_out, tokenizer)
+    return Streams(train, held, vocab_size, checksum, tokenizer)
 
 
 def _split(config: TextConfig) -> tuple[list[str], list[str], str]:

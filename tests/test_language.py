@@ -327,3 +327,13 @@ def test_gradients_can_be_changed_before_the_update():
     ):
         pass
     assert torch.equal(model.embedding.detach(), start)
+
+
+def test_a_token_is_shown_so_that_blanks_are_seen_and_pieces_of_characters_are_named():
+    on_bytes, pairs = load_streams(BYTES), load_streams(PAIRS)
+    assert [on_bytes.text(token) for token in (0, 32, 97, 200)] == ["end", "' '", "'a'", "byte 200"]
+    vocabulary = pairs.tokenizer.get_vocab()
+    assert pairs.text(vocabulary["<|endoftext|>"]) == "end"
+    assert pairs.text(vocabulary["Ġcat"]) == "' cat'"
+    first_half = vocabulary["Ã"]  # byte 195, with which Ü begins
+    assert pairs.text(first_half) == f"token {first_half}"
