@@ -14,6 +14,7 @@ from embviz.experiments.geometry.steering_language import (
     BASELINE,
     FROZEN,
     NEAR_NYQUIST,
+    ON_HEAD,
     SUBSPACE,
     TOP_5,
     VARIANTS,
@@ -30,6 +31,7 @@ from embviz.models.transformer import Transformer, TransformerConfig, n_paramete
 TEXT = TextConfig("embedded", "byte pairs", 290, held_out_every=4)
 TINY = Setting(8, 1, 2, 16, 8, 4, 20, 1e-2)
 RUN = SteeringRun(TEXT, setting=TINY)
+KNOWN = (*VARIANTS, ON_HEAD)
 STORIES = "<|endoftext|>".join(f"The cat number {n} sat on mat {n * n}. Then it slept." for n in range(12))
 
 
@@ -102,6 +104,22 @@ def test_a_random_subspace_has_ten_dimensions_and_follows_the_seed():
     assert not torch.allclose(one.apply(eye), other.apply(eye))
 
 
+def test_on_the_head_alone_the_embedding_s_gradient_is_left_whole():
+    streams = load_streams(TEXT)
+    kept = {}
+    for variant in (NEAR_NYQUIST, ON_HEAD):
+        model, after_backward = make_model(run_of(variant), streams)
+        batch = draw_batch(streams.train, seed=0, step=0, batch_size=4, length=8)
+        next_token_losses(model, batch).mean().backward()
+        whole = {name: getattr(model, name).grad.clone() for name in ("embedding", "free_head")}
+        after_backward(0)
+        kept[variant] = {name: torch.equal(getattr(model, name).grad, whole[name]) for name in whole}
+    assert kept == {
+        NEAR_NYQUIST: {"embedding": False, "free_head": True},
+        ON_HEAD: {"embedding": True, "free_head": False},
+    }
+
+
 @pytest.mark.parametrize("variant", [BASELINE, FROZEN])
 def test_without_a_projection_nothing_happens_between_gradient_and_update(variant):
     model, after_backward = make_model(run_of(variant), load_streams(TEXT))
@@ -158,14 +176,22 @@ def test_the_embedding_of_a_tied_model_is_projected_with_its_head():
     model, after_backward = make_model(run_of(NEAR_NYQUIST, tied=True, start="small"), load_streams(TEXT))
     assert model.head is model.embedding
     assert after_backward is not None
+    streams = load_streams(TEXT)
+    batch = draw_batch(streams.train, seed=0, step=0, batch_size=4, length=8)
+    next_token_losses(model, batch).mean().backward()
+    after_backward(0)
+    power = power_spectrum(model.head.grad)
+    assert power[:-5].max() < 1e-9 * power.max()  # float32
 
 
 def test_every_preset_has_runs_of_every_variant_and_each_cell_once():
     for preset, (n_pairs, n_bytes) in steering.N_SEEDS.items():
         runs = steering.steering_runs(preset)
         assert len(runs) == 5 * n_pairs + 3 * n_bytes
+        assert len(steering.tied_runs(preset)) == 7 * steering.N_TIED_SEEDS[preset]
         assert {run.kind for run in runs} == {"own head"}
-        assert {run.kind for run in steering.control_runs(preset)} == {"tied", "own head, small start"}
+        assert {run.kind for run in steering.tied_runs(preset)} == {"tied"}
+        assert {run.kind for run in steering.small_runs(preset)} == {"own head, small start"}
         keys = [cell.key for cell in steering.steering_cells(preset)]
         assert len(set(keys)) == len(keys)
     texts = {
@@ -180,15 +206,17 @@ def test_every_preset_has_runs_of_every_variant_and_each_cell_once():
 def made_scores(monkeypatch, extra: dict[tuple[str, str], float]) -> None:
     """Scores of 2 bits plus a seed's own, plus what a variant costs; larger while training."""
     noise = np.random.default_rng(0).normal(0, 0.1, (2, 3))
-    cost = np.random.default_rng(1).normal(0, 0.01, (2, 3, len(VARIANTS)))
+    cost = np.random.default_rng(1).normal(0, 0.01, (2, 3, len(KNOWN)))
 
     def scores(cell: cells.Cell) -> tuple[pd.DataFrame, dict]:
         run = cell.config
         on_bytes = int(run.text.tokens == "bytes")
         key = ("bytes" if on_bytes else "pairs", run.variant)
-        own = cost[on_bytes, run.seed, VARIANTS.index(run.variant)] * (run.variant != BASELINE)
+        own = cost[on_bytes, run.seed, KNOWN.index(run.variant)] * (run.variant != BASELINE)
         last = 2 + noise[on_bytes, run.seed] + extra.get(key, 0.0) + own
-        return pd.DataFrame({"step": [0, 9], "bits_per_character": [8.0, last], "bits_per_token": 1.0}), {}
+        return pd.DataFrame(
+            {"step": [0, 9], "bits_per_character": [8.0, last], "bits_per_token": [32.0, 4 * last]}
+        ), {}
 
     monkeypatch.setattr(steering, "read", scores)
 
@@ -210,33 +238,39 @@ def test_findings_are_differences_to_the_baseline_of_the_seed(monkeypatch):
         "byte_near_nyquist": 0.0,
         "bpe_frozen": 0.1,
         "bpe_subspace": 0.2,
+        "tied_bpe_near_nyquist": 12.0,  # four characters a token, in the scores made up
+        "tied_bpe_top5": 2.0,
+        "tied_bpe_frozen": 0.4,
+        "tied_byte_near_nyquist": 0.0,
     }
     assert (
         found.keys() == wanted.keys() == {f.name for f in ledger.find_claim("geometry.fgp_language").figures}
     )
+    n_pairs, n_bytes = steering.N_SEEDS["laptop"]
     for name, value in wanted.items():
-        # the baselines' 0.1 cancels in pairs: what is left is a spread of 0.01 or twice that
-        assert found[name].value == pytest.approx(value, abs=0.03)
-        assert found[name].high - found[name].low < 0.4  # of two seeds 13 standard errors each way
-        assert found[name].n_seeds == (3 if name.startswith("byte") else 2)
+        # the baselines' 0.1 cancels in pairs: what is left is a spread of 0.01 or twice that, a token's 0.04
+        assert found[name].value == pytest.approx(value, abs=0.12 if name.startswith("tied") else 0.03)
+        n_seeds = n_bytes if name.startswith("byte") else n_pairs
+        assert found[name].n_seeds == (steering.N_TIED_SEEDS["laptop"] if "tied" in name else n_seeds)
         assert found[name].corpus == "tinystories_5mb"
     assert found["byte_near_nyquist"].nulls == {"frozen": pytest.approx(0.3, abs=0.03)}
     runs = steering.steering_runs("laptop")
-    table = steering.steering_curves("laptop", runs)
+    table = steering.steering_curves(runs)
     differences = losses_to_baseline(table).query("tokens == 'byte pairs' and variant == 'top 5'")[
         "difference"
     ]
-    half = stats.t.ppf(0.975, 1) * differences.std(ddof=1) / np.sqrt(2)
+    half = stats.t.ppf(0.975, n_pairs - 1) * differences.std(ddof=1) / np.sqrt(n_pairs)
     assert found["bpe_top5"].high - found["bpe_top5"].value == pytest.approx(half)
 
 
 def test_each_kind_is_compared_with_its_own_baseline(monkeypatch):
     made_scores(monkeypatch, {("pairs", TOP_5): 0.5})
-    table = steering.steering_curves("laptop")
+    table = steering.steering_curves(steering.all_runs("laptop"))
     assert set(table["kind"]) == {"own head", "own head, small start", "tied"}
     shifted = table.assign(
         bits_per_character=table["bits_per_character"] + 5.0 * (table["kind"] == "tied"),
     )
     pd.testing.assert_frame_equal(losses_to_baseline(table), losses_to_baseline(shifted))
     assert BASELINE not in set(losses_to_baseline(table)["variant"])
-    assert (losses_to_baseline(table, "bits_per_token")["difference"] == 0).all()
+    a_token = losses_to_baseline(table, "bits_per_token")["difference"]
+    np.testing.assert_allclose(a_token, 4 * losses_to_baseline(table)["difference"])

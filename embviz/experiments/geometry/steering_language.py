@@ -45,8 +45,11 @@ BASELINE, NEAR_NYQUIST, TOP_5, SUBSPACE, FROZEN = VARIANTS = (
 ON_HEAD = "near-Nyquist, head alone"  # the embedding is trained as ever
 N_POINTS = 10  # scores of a run
 N_SEEDS = {"quick": (2, 2), "laptop": (2, 3), "paper": (3, 3)}  # of byte pairs, and of bytes
-N_CONTROL_SEEDS = 1
+N_TIED_SEEDS = {"quick": 1, "laptop": 1, "paper": 3}
+N_SMALL_SEEDS = {"quick": 1, "laptop": 1, "paper": 1}
 ON_BYTES = (BASELINE, NEAR_NYQUIST, FROZEN)
+TIED = (BASELINE, NEAR_NYQUIST, TOP_5, FROZEN)
+SMALL = (BASELINE, NEAR_NYQUIST, ON_HEAD)
 
 
 @dataclass(frozen=True)
@@ -203,22 +206,31 @@ def steering_runs(preset: str) -> list[SteeringRun]:
     ]
 
 
-def control_runs(preset: str) -> list[SteeringRun]:
-    """Beside the claim: embeddings that start small, with a head of their own and tied."""
+def tied_runs(preset: str) -> list[SteeringRun]:
+    """Beside the claim: models whose head is the embedding, so that one gradient holds what both learn."""
     pairs, whole, setting = _texts(preset)
-    few = (BASELINE, NEAR_NYQUIST)
-    kinds = (
-        (pairs, True, (*few, TOP_5)),
-        (pairs, False, few),
-        (whole, False, few),
-        (whole, True, few),
-    )
     return [
-        SteeringRun(text, variant, seed, tied, "small", setting)
-        for seed in range(N_CONTROL_SEEDS)
-        for text, tied, variants in kinds
+        SteeringRun(text, variant, seed, True, "small", setting)
+        for seed in range(N_TIED_SEEDS[preset])
+        for text, variants in ((pairs, TIED), (whole, ON_BYTES))
         for variant in variants
     ]
+
+
+def small_runs(preset: str) -> list[SteeringRun]:
+    """Beside the tied ones: embeddings that start as small, with a head of their own."""
+    pairs, whole, setting = _texts(preset)
+    return [
+        SteeringRun(text, variant, seed, False, "small", setting)
+        for seed in range(N_SMALL_SEEDS[preset])
+        for text in (pairs, whole)
+        for variant in SMALL
+    ]
+
+
+def all_runs(preset: str) -> list[SteeringRun]:
+    """Those of the claim, and those beside it."""
+    return steering_runs(preset) + tied_runs(preset) + small_runs(preset)
 
 
 def _texts(preset: str) -> tuple[TextConfig, TextConfig, Setting]:
@@ -237,14 +249,14 @@ def _texts(preset: str) -> tuple[TextConfig, TextConfig, Setting]:
 
 def steering_cells(preset: str) -> list[Cell]:
     """Cells of the claim and of the runs beside it."""
-    return [steering_language.cell(run) for run in steering_runs(preset) + control_runs(preset)]
+    return [steering_language.cell(run) for run in all_runs(preset)]
 
 
 # --- findings ---------------------------------------------------------------------------------------
 
 
-def steering_curves(preset: str, runs: Iterable[SteeringRun] | None = None) -> pd.DataFrame:
-    """Stored scores of all runs of a preset, or of `runs`.
+def steering_curves(runs: Iterable[SteeringRun]) -> pd.DataFrame:
+    """Stored scores of runs, such as :func:`all_runs`.
 
     Returns
     -------
@@ -253,7 +265,7 @@ def steering_curves(preset: str, runs: Iterable[SteeringRun] | None = None) -> p
         then the columns of the cells.
     """
     tables = []
-    for run in runs or steering_runs(preset) + control_runs(preset):
+    for run in runs:
         table, _ = read(steering_language.cell(run))
         fields = {
             "corpus": run.text.corpus,
@@ -290,12 +302,8 @@ def losses_to_baseline(table: pd.DataFrame, unit: str = "bits_per_character") ->
 
 
 def _steering_findings(preset: str) -> dict[str, Finding]:
-    table = losses_to_baseline(steering_curves(preset, steering_runs(preset)))
-    corpus = str(table["corpus"].iloc[0])
-    pairs, whole = (
-        part.pivot(index="seed", columns="variant", values="difference")
-        for part in (table[table["tokens"] != "bytes"], table[table["tokens"] == "bytes"])
-    )
+    pairs, whole = _differences(steering_runs(preset), "bits_per_character")
+    tied_pairs, tied_whole = _differences(tied_runs(preset), "bits_per_token")
     frozen = {"frozen": float(whole[FROZEN].mean())}
     differences = {
         "bpe_near_nyquist": pairs[NEAR_NYQUIST],
@@ -304,13 +312,28 @@ def _steering_findings(preset: str) -> dict[str, Finding]:
         "byte_near_nyquist": whole[NEAR_NYQUIST],
         "bpe_frozen": pairs[FROZEN],
         "bpe_subspace": pairs[SUBSPACE],
+        "tied_bpe_near_nyquist": tied_pairs[NEAR_NYQUIST],
+        "tied_bpe_top5": tied_pairs[TOP_5],
+        "tied_bpe_frozen": tied_pairs[FROZEN],
+        "tied_byte_near_nyquist": tied_whole[NEAR_NYQUIST],
     }
+    corpus = _texts(preset)[0].corpus
     return {
         name: findings.over_seeds(
             values.to_numpy(), nulls=frozen if name == "byte_near_nyquist" else None, corpus=corpus
         )
         for name, values in differences.items()
     }
+
+
+def _differences(runs: list[SteeringRun], unit: str) -> list[pd.DataFrame]:
+    """Of byte pairs and of bytes: differences to the baseline, a row a seed, a column a variant."""
+    table = losses_to_baseline(steering_curves(runs), unit)
+    on_bytes = table["tokens"] == "bytes"
+    return [
+        part.pivot(index="seed", columns="variant", values="difference")
+        for part in (table[~on_bytes], table[on_bytes])
+    ]
 
 
 STUDIES = {
