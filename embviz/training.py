@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -26,10 +26,11 @@ class AdamW:
     learning_rate: float = 5e-4  # at step 0
     min_learning_rate: float = 1e-5  # half a period later; equal to learning_rate for a constant rate
     half_period: int = 10_000  # steps: down for as many, up for as many, without a restart
-    weight_decay: float = 0.1  # of every parameter
+    weight_decay: float = 0.1
     beta1: float = 0.9
     beta2: float = 0.999
     eps: float = 1e-12  # the authors' program; PyTorch's default is 1e-8
+    undecayed: tuple[str, ...] = ()  # ends of the names of parameters that don't decay
 
     def __post_init__(self) -> None:
         if not 0 < self.min_learning_rate <= self.learning_rate or self.half_period < 1:
@@ -110,9 +111,8 @@ def train(
     if snapshot_every < 1:
         raise ValueError(f"snapshot_every must be at least 1, got {snapshot_every}")
     keep_freed_memory()
-    parameters = list(model.parameters())
     adam = torch.optim.AdamW(
-        parameters,
+        _groups(model, optimizer),
         betas=(optimizer.beta1, optimizer.beta2),
         eps=optimizer.eps,
         weight_decay=optimizer.weight_decay,
@@ -141,6 +141,17 @@ def train(
             after_backward(step)
         adam.step()
         step += 1
+
+
+def _groups(model: nn.Module, optimizer: AdamW) -> list[dict[str, Any]]:
+    """Parameters that decay, and those that don't; ValueError if none has such a name."""
+    named = dict(model.named_parameters())
+    for end in optimizer.undecayed:
+        if not any(name.endswith(end) for name in named):
+            raise ValueError(f"no parameter's name ends in {end!r}; there are {', '.join(named)}")
+    kept = [tensor for name, tensor in named.items() if name.endswith(optimizer.undecayed)]
+    others = [tensor for name, tensor in named.items() if not name.endswith(optimizer.undecayed)]
+    return [{"params": others}, *([{"params": kept, "weight_decay": 0.0}] if kept else [])]
 
 
 def _take_snapshot(

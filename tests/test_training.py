@@ -151,6 +151,31 @@ def test_the_defaults_are_those_of_the_papers_runs():
     assert AdamW() == AdamW(5e-4, 1e-5, 10_000, 0.1, 0.9, 0.999, 1e-12)
 
 
+def test_what_does_not_decay_moves_by_its_gradient_alone():
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    before = {name: tensor.detach().clone() for name, tensor in model.named_parameters()}
+    optimizer = AdamW(0.1, 0.1, weight_decay=0.5, undecayed=("1.weight",))
+    for _ in train(
+        model, lambda step: 0.0 * model(torch.ones(3)).sum(), optimizer, n_steps=2, snapshot_every=2
+    ):
+        pass
+    for name, tensor in model.named_parameters():
+        factor = 1.0 if name == "1.weight" else 0.95**2
+        torch.testing.assert_close(tensor.detach(), factor * before[name])
+
+
+def test_a_name_that_no_parameter_has_cannot_be_kept_from_decay():
+    steps = train(
+        nn.Linear(2, 2),
+        lambda step: torch.zeros(()),
+        AdamW(undecayed=("query",)),
+        n_steps=1,
+        snapshot_every=1,
+    )
+    with pytest.raises(ValueError, match=r"ends in 'query'; there are weight, bias"):
+        next(steps)
+
+
 def test_what_is_called_after_the_backward_pass_sees_the_gradient_and_changes_the_update():
     model, seen = Point(), []
 

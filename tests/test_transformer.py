@@ -189,6 +189,37 @@ def test_identity_queries_start_as_no_queries_and_then_learn():
 # --- the start --------------------------------------------------------------------------------------
 
 
+def test_keys_of_low_rank_start_as_the_hidden_state_and_stay_that_near():
+    config = dataclasses.replace(SMALL, attention="no_q", key_rank=2)
+    model = Transformer(config, seed=0)
+    key = model.blocks[0].attention.key
+    x = torch.randn(2, 3, SMALL.embedding_dim, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(key(x), x)
+    tokens = torch.arange(SMALL.length)[None] % SMALL.n_symbols
+    for _ in range(3):  # the first update leaves the narrow map alone: the wide one is zero
+        model(tokens).square().mean().backward()
+        with torch.no_grad():
+            for parameter in key.parameters():
+                parameter -= parameter.grad
+    change = key(torch.eye(SMALL.embedding_dim)).detach() - torch.eye(SMALL.embedding_dim)
+    singular = torch.linalg.svdvals(change)
+    assert singular[1] > 1e-4 * singular[0]
+    assert singular[2] < 1e-5 * singular[0]  # rounding of the identity, added and taken away
+
+
+def test_low_rank_keys_have_two_narrow_maps_a_layer():
+    full = Transformer(dataclasses.replace(SMALL, attention="no_q"), seed=0)
+    few = Transformer(dataclasses.replace(SMALL, attention="no_q", key_rank=3), seed=0)
+    dim = SMALL.embedding_dim
+    assert n_parameters(full) - n_parameters(few) == SMALL.n_layers * (dim * dim - 2 * 3 * dim)
+
+
+@pytest.mark.parametrize("change", [{"key_rank": -1}, {"key_rank": 13}, {"key_rank": 1, "attention": "no_k"}])
+def test_a_key_rank_that_no_projection_has_is_refused(change):
+    with pytest.raises(ValueError, match=r"key_rank must lie in 0..12"):
+        dataclasses.replace(SMALL, **change)
+
+
 def test_models_of_one_seed_share_every_weight_that_both_have():
     states = [
         Transformer(

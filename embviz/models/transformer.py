@@ -30,7 +30,8 @@ class TransformerConfig:
 
     `attention` is "standard"; "no_q", whose queries are the normalized hidden state itself; or a control:
     "no_k", whose keys are; "frozen_q", a random query projection that is never trained; "identity_q", one
-    that starts as the identity.
+    that starts as the identity. With a `key_rank` the keys are the hidden state and a change of that rank,
+    which starts at zero.
     """
 
     n_symbols: int
@@ -40,6 +41,7 @@ class TransformerConfig:
     n_heads: int = 4
     mlp_dim: int = 512
     attention: Attending = "standard"
+    key_rank: int = 0  # 0: a full key projection
     norm: Norm = "pre"  # "pre": before each part and at the end; "post": after each residual sum
     positions: Positions = "learned"
     tied: bool = False  # whether the output embedding is the input embedding
@@ -53,6 +55,11 @@ class TransformerConfig:
         if min(sizes) < 1 or self.embedding_dim % self.n_heads:
             raise ValueError(
                 f"every size must be at least 1, and embedding_dim a multiple of n_heads, got {self}"
+            )
+        if not 0 <= self.key_rank <= self.embedding_dim or (self.key_rank and self.attention == "no_k"):
+            raise ValueError(
+                f"key_rank must lie in 0..{self.embedding_dim}, embedding_dim, and be 0 where there is no key "
+                f"projection, got {self}"
             )
         if self.embedding_sd < 0:
             raise ValueError(f"embedding_sd must not be negative, got {self.embedding_sd}")
@@ -89,6 +96,18 @@ class FrozenLinear(nn.Module):
         return linear(x, self.weight)
 
 
+class NearIdentity(nn.Module):
+    """x plus a linear map of it that has a low rank."""
+
+    def __init__(self, dim: int, rank: int) -> None:
+        super().__init__()
+        self.narrow, self.widen = Linear(dim, rank, False), Linear(rank, dim, False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        widened: Tensor = self.widen(self.narrow(x))
+        return x + widened
+
+
 class Attention(nn.Module):
     """Causal attention; where `query` or `key` is the identity, the hidden state stands in for it."""
 
@@ -100,7 +119,10 @@ class Attention(nn.Module):
             "frozen_q": lambda: FrozenLinear(dim),
         }
         self.query = make_query.get(config.attention, lambda: Linear(dim, dim, config.biases))()
-        self.key = nn.Identity() if config.attention == "no_k" else Linear(dim, dim, config.biases)
+        if config.key_rank:
+            self.key: nn.Module = NearIdentity(dim, config.key_rank)
+        else:
+            self.key = nn.Identity() if config.attention == "no_k" else Linear(dim, dim, config.biases)
         self.value = Linear(dim, dim, config.biases)
         self.out = Linear(dim, dim, config.biases)
 
@@ -220,6 +242,8 @@ def initial_value(config: TransformerConfig, name: str, shape: tuple[int, ...], 
     """
     if config.attention == "identity_q" and name.endswith("query.weight"):
         return torch.eye(config.embedding_dim)
+    if name.endswith("key.widen.weight"):
+        return torch.zeros(shape)
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
     if config.embedding_sd and name in ("embedding", "position"):
         return torch.from_numpy(config.embedding_sd * rng.standard_normal(shape)).float()
