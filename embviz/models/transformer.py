@@ -58,8 +58,8 @@ class TransformerConfig:
             )
         if not 0 <= self.key_rank <= self.embedding_dim or (self.key_rank and self.attention == "no_k"):
             raise ValueError(
-                f"key_rank must lie in 0..{self.embedding_dim}, embedding_dim, and be 0 where there is no key "
-                f"projection, got {self}"
+                f"key_rank must lie in 0..{self.embedding_dim}, embedding_dim, and be 0 where there are no "
+                f"keys to project, got {self}"
             )
         if self.embedding_sd < 0:
             raise ValueError(f"embedding_sd must not be negative, got {self.embedding_sd}")
