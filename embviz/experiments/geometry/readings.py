@@ -25,7 +25,8 @@ READINGS = {
     "positions as sines": Setting(positions="sines"),
     "no =": Setting(equals=False),
 }
-RUNS = {"baseline": BASE, "near-Nyquist": NEAR, "baseline, p = 113": BASE_113}
+P_113 = "baseline, p = 113"
+RUNS = {"baseline": BASE, "near-Nyquist": NEAR, P_113: BASE_113}
 
 
 def reading_cell(reading: str, run: GrokkingRun) -> Cell:

@@ -70,6 +70,7 @@ CONTROLS = {
 MORE_CONTROLS = {  # of no claim; shown where they are stored
     "switched_off": dataclasses.replace(NEAR, control=SWITCHED),
     "decay_on_embedding": dataclasses.replace(BASE, control=DECAY),
+    "renamed": GrokkingRun(modes=(6, 7, 11, 19, 20)),  # near-Nyquist, with residue a called 22 a
 }
 
 
