@@ -13,6 +13,7 @@ from embviz.experiments.geometry import steering_language as steering
 from embviz.experiments.geometry.steering_language import (
     BASELINE,
     FROZEN,
+    LOWEST,
     NEAR_NYQUIST,
     ON_HEAD,
     SUBSPACE,
@@ -78,6 +79,7 @@ def test_near_nyquist_modes_are_the_five_highest_as_in_the_paper():
     assert run_of(NEAR_NYQUIST).projection(50_257) == Prescribed((25_124, 25_125, 25_126, 25_127, 25_128))
     assert run_of(NEAR_NYQUIST).projection(256) == Prescribed((124, 125, 126, 127, 128))
     assert run_of(TOP_5).projection(256) == Adaptive(5)
+    assert run_of(LOWEST).projection(256) == Prescribed((1, 2, 3, 4, 5))
 
 
 def test_only_the_highest_modes_of_the_embeddings_gradient_are_kept():

@@ -17,6 +17,7 @@ from embviz.cells import Cell, experiment
 from embviz.experiments.geometry.steering_language import (
     BASELINE,
     FROZEN,
+    LOWEST,
     NEAR_NYQUIST,
     TOP_5,
     Setting,
@@ -31,7 +32,7 @@ EVERY = 30  # steps between two pictures
 SETTING = Setting(32, 1, 2, 128, 32, 16, 600, 5e-3)
 PAIRS = TextConfig("embedded", "byte pairs", 512, n_documents=600, n_held_out=10)
 BYTES = TextConfig("embedded", n_documents=600, n_held_out=10)
-SHOWN = (BASELINE, NEAR_NYQUIST, TOP_5, FROZEN)
+SHOWN = (BASELINE, NEAR_NYQUIST, LOWEST, TOP_5, FROZEN)
 
 
 def film_run(variant: str, *, tied: bool, n_steps: int = SETTING.n_steps) -> SteeringRun:

@@ -43,6 +43,7 @@ BASELINE, NEAR_NYQUIST, TOP_5, SUBSPACE, FROZEN = VARIANTS = (
     "frozen",  # the embedding is not trained
 )
 ON_HEAD = "near-Nyquist, head alone"  # the embedding is trained as ever
+LOWEST = "lowest modes"  # five, without the mean; byte pairs are numbered by how often they were merged
 N_POINTS = 10  # scores of a run
 N_SEEDS = {"quick": (2, 2), "laptop": (2, 3), "paper": (3, 3)}  # of byte pairs, and of bytes
 N_TIED_SEEDS = {"quick": 1, "laptop": 1, "paper": 3}
@@ -104,7 +105,7 @@ class SteeringRun:
     setting: Setting = Setting()
 
     def __post_init__(self) -> None:
-        known = (*VARIANTS, ON_HEAD)
+        known = (*VARIANTS, ON_HEAD, LOWEST)
         if self.variant not in known:
             raise ValueError(f"variant is {self.variant!r}: choose one of {', '.join(known)}")
 
@@ -122,6 +123,7 @@ class SteeringRun:
         projections: dict[str, Projection] = {
             NEAR_NYQUIST: near_nyquist,
             ON_HEAD: near_nyquist,
+            LOWEST: Prescribed((1, 2, 3, 4, 5)),
             TOP_5: Adaptive(5),
             SUBSPACE: RandomSubspace(10, self.seed),
         }
