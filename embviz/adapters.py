@@ -7,15 +7,14 @@ when it begins at a later step, from a checkpoint. The libraries are loaded when
 from __future__ import annotations
 
 import functools
-import importlib
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from types import ModuleType
 from typing import Any
 
 from torch import Tensor, nn
 
+from embviz import imports
 from embviz.recorder import Recorder, Sketch
 
 
@@ -55,7 +54,7 @@ def trainer_callback(
     ImportError
         If `transformers` is not installed.
     """
-    base: Any = _import("transformers", "transformers accelerate").TrainerCallback
+    base: Any = imports.import_transformers().TrainerCallback
     recording = _Recording(_maker(folder, every, tensors, sketch, about))
 
     class RecorderCallback(base):
@@ -109,7 +108,7 @@ def lightning_callback(
     ImportError
         If `lightning` is not installed.
     """
-    base: Any = _import("lightning.pytorch", "lightning").Callback
+    base: Any = imports.import_lightning().pytorch.Callback
     recording = _Recording(_maker(folder, every, tensors, sketch, about))
 
     class RecorderCallback(base):
@@ -151,12 +150,3 @@ def _maker(
     return functools.partial(
         Recorder, folder=folder, every=every, tensors=tensors, sketch=sketch, about=about
     )
-
-
-def _import(module: str, packages: str) -> ModuleType:
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise ImportError(
-            f"this callback needs {module.split('.')[0]}, which embviz lacks: pip install {packages}"
-        ) from error
