@@ -19,6 +19,7 @@ from embviz.experiments.geometry import steering_language as steering
 from embviz.experiments.geometry.steering_language import (
     BASELINE,
     FROZEN,
+    LOWEST,
     NEAR_NYQUIST,
     ON_HEAD,
     SUBSPACE,
@@ -147,7 +148,7 @@ def table_4(unit: str = "token") -> pd.DataFrame:
     shown = means.reindex(pd.MultiIndex.from_tuples(order, names=["tokens", "variant"]), columns=list(KINDS))
     shown = shown.map(lambda bits: "" if np.isnan(bits) else f"{bits:.2f}")
     shown.insert(0, "paper", [PUBLISHED.get(key, "") for key in order])
-    return shown
+    return shown.rename_axis(None, axis="columns")
 
 
 def difference_grid() -> pd.DataFrame:
@@ -513,6 +514,46 @@ def film_note() -> str:
     )
 
 
+def film_table() -> pd.DataFrame:
+    """Where each film's cloud ends: a row a variant, for each head the cost and the slope of the cloud.
+
+    The slope is that of a straight line through the points of all tokens, by least squares: 1 where the model
+    knows their frequencies, 0 where it expects all alike. Costs are in bits a token.
+    """
+    frames = recorded_frames()
+    rows: dict[str, dict[tuple[str, str], str]] = {}
+    for (head, variant), end in frames[frames["frame"] == frames["frame"].max()].groupby(["head", "variant"]):
+        slope = np.polyfit(end["frequency"], end["expected"], 1)[0]
+        own = rows.setdefault(str(variant), {})
+        own[str(head), "cost"] = f"{end['bits_per_token'].iloc[0]:.2f}"
+        own[str(head), "slope"] = f"{slope:.2f}"
+    table = pd.DataFrame.from_dict(rows, orient="index").loc[list(films.SHOWN)]
+    return table[[(head, name) for head in (OWN, TIED) for name in ("cost", "slope")]]
+
+
+def frequency_shares() -> pd.DataFrame:
+    """How much of the tokens' log frequencies lies in what a projection keeps, of the films' byte pairs.
+
+    Returns
+    -------
+    DataFrame
+        A row a projection: the share of the variance over tokens, in percent; beside it the share of the
+        tokens' dimensions, which is what noise would have.
+    """
+    run = films.film_run(BASELINE, tied=True)
+    streams = load_streams(run.text)
+    counts = 1.0 + np.bincount(streams.train.ids[1:], minlength=streams.vocab_size)
+    centred = torch.from_numpy(np.log(counts) - np.log(counts).mean())[:, None]
+    rows = {}
+    for variant in (NEAR_NYQUIST, LOWEST, SUBSPACE):
+        projection = replace(run, variant=variant).projection(streams.vocab_size)
+        assert projection is not None
+        share = float(projection.apply(centred).square().sum() / centred.square().sum())
+        dimensions = torch.linalg.matrix_rank(projection.apply(torch.eye(streams.vocab_size).double()))
+        rows[variant] = {"frequencies kept": share, "noise kept": int(dimensions) / streams.vocab_size}
+    return pd.DataFrame.from_dict(rows, orient="index").map("{:.1%}".format).rename_axis("projection")
+
+
 def film_finding() -> str:
     """What each film's run pays at its end, beside what token frequencies alone cost."""
     frames = recorded_frames()
@@ -532,7 +573,7 @@ def live_controls() -> dict[str, Control]:
     return {
         "text": Choice(list(LIVE_TOKENS), "tokens"),
         "output": Choice(list(KINDS), "output layer", initial=TIED),
-        "projection": Choice([*VARIANTS, ON_HEAD], "variant", initial=NEAR_NYQUIST),
+        "projection": Choice([*VARIANTS, LOWEST, ON_HEAD], "variant", initial=NEAR_NYQUIST),
         "n_steps": Number(30, 3_000, "steps", initial=LAST),
         "seed": Number(0, 999, "seed", initial=0),
     }
@@ -591,7 +632,7 @@ def plot_frames(data: alt.NamedData) -> alt.HConcatChart:
 
 
 def _history() -> alt.LayerChart:
-    names = {"bits_per_token": "this run", "unigram": "frequencies alone", "uniform": "all tokens alike"}
+    names = {"bits_per_token": "this run", "unigram": "frequencies", "uniform": "all alike"}
     colour, dash = theme.line_styles("which", list(names.values()))
     key = alt.Legend(title=None, orient="top", symbolType="stroke", symbolStrokeWidth=2.5)
     said = " : ".join(f"datum.of === '{column}' ? '{name}'" for column, name in names.items()) + " : ''"
