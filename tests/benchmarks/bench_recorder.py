@@ -1,0 +1,138 @@
+"""Recording every weight matrix beside training without it; our sketch beside a dense one; reading back."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from embviz.models.transformer import Transformer, TransformerConfig
+from embviz.recorder import Recorder, Sketch, read_recording
+
+FULL = os.environ.get("EMBVIZ_BENCH") == "full"
+N_STEPS = 20  # of a round: both full snapshots of ten steps count
+N_ROUNDS = 12 if FULL else 4
+# 0.4 million parameters in 14 matrices: embedding, positions, 2 x (query, key, value, out, up, down)
+SHAPE = TransformerConfig(n_symbols=256, length=128, embedding_dim=128, n_layers=2, n_heads=4, tied=True)
+WAYS = {
+    "every step, 256 numbers a matrix": {"every": 1, "sketch": 256},
+    "every 10 steps, in full": {"every": 10, "sketch": None},
+}
+
+
+@pytest.fixture(autouse=True)
+def keep_thread_count():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+class Loop:
+    """A plain loop of a user's own, that goes on where it stopped."""
+
+    def __init__(self) -> None:
+        self.model = Transformer(SHAPE, seed=0)
+        self.adam = torch.optim.AdamW(self.model.parameters(), lr=1e-3, fused=True)
+        self.tokens = torch.randint(256, (16, 129), generator=torch.Generator().manual_seed(0))
+
+    def run(self, recorder: Recorder | None) -> float:
+        """Seconds of the processor for N_STEPS steps."""
+        start = time.thread_time()
+        for _ in range(N_STEPS):
+            logits = self.model(self.tokens[:, :-1])
+            loss = nn.functional.cross_entropy(logits.flatten(0, 1), self.tokens[:, 1:].flatten())
+            self.adam.zero_grad(set_to_none=True)
+            loss.backward()
+            self.adam.step()
+            if recorder:
+                recorder.step(loss=loss)
+        return time.thread_time() - start
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_recording_beside_training_alone(speed_table, tmp_path: Path, way: str):
+    loop = Loop()
+    with Recorder(loop.model, tmp_path / "recording", **WAYS[way]) as recorder:
+        loop.run(recorder)
+        # in turns, since a machine's pace changes; the least of each, since others disturb
+        rounds = [(loop.run(recorder), loop.run(None)) for _ in range(N_ROUNDS)]
+    ours, alone = np.min(rounds, axis=0) / N_STEPS
+    assert read_recording(tmp_path / "recording").steps.size == recorder.n_snapshots > 0
+    n_weights = sum(parameter.numel() for parameter in loop.model.parameters())
+    speed_table(
+        job=f"a training step of {n_weights:,} parameters, recorded {way}",
+        ours=float(ours),
+        peer=float(alone),
+        unit="s",
+        bar="below 1.05 times the peer",
+        peer_name="the same training, not recorded; 16 x 128 tokens, 1 thread",
+    )
+
+
+def fastest(way: Callable[[], object]) -> float:
+    """Least seconds of the processor for one call."""
+    took = []
+    for _ in range(40):
+        start = time.thread_time()
+        way()
+        took.append(time.thread_time() - start)
+    return min(took)
+
+
+def hadamard(x: torch.Tensor) -> torch.Tensor:
+    """Fast Walsh-Hadamard transform of 2^k numbers, in k passes."""
+    n_passes = x.numel().bit_length() - 1
+    for width in (1 << k for k in range(n_passes)):
+        halves = x.view(-1, 2, width)
+        x = torch.cat([halves[:, :1] + halves[:, 1:], halves[:, :1] - halves[:, 1:]], 1)
+    return x.flatten()
+
+
+def test_a_sketch_beside_a_dense_one_and_a_hadamard_transform(speed_table):
+    generator = torch.Generator().manual_seed(0)
+    weights = torch.randn(512, 128, generator=generator)
+    project = Sketch(256).projection("up", weights.shape)
+    gaussian = torch.randn(256, weights.numel(), generator=generator) / 16
+    signs = torch.randint(0, 2, (weights.numel(),), generator=generator) * 2.0 - 1
+    kept = torch.randperm(weights.numel(), generator=generator)[:256]
+    ours = fastest(lambda: project(weights))
+    peers = {
+        "a dense Gaussian matrix": lambda: gaussian @ weights.flatten(),
+        "a subsampled Hadamard transform": lambda: hadamard(weights.flatten() * signs)[kept] / 16,
+    }
+    for name, peer in peers.items():
+        length = float(peer().norm() / weights.norm())
+        assert length == pytest.approx(1, abs=0.3)  # five standard errors of 256 numbers: it is a sketch
+        speed_table(
+            job=f"sketch of 512 x 128 weights to 256 numbers, beside {name.split()[-2]}",
+            ours=ours,
+            peer=fastest(peer),
+            unit="s",
+            bar="below the peer",
+            peer_name=name,
+        )
+
+
+def test_reading_thousands_of_snapshots(speed_table, tmp_path: Path):
+    model = Transformer(SHAPE, seed=0)
+    with Recorder(model, tmp_path / "recording", sketch=256) as recorder:
+        for _ in range(1000):
+            recorder.step(loss=1.0)
+    start = time.perf_counter()
+    recording = read_recording(tmp_path / "recording")
+    total = sum(float(rows.sum()) for rows in recording.tensors.values())
+    took = time.perf_counter() - start
+    assert np.isfinite(total)
+    speed_table(
+        job=f"reading 1,000 snapshots of {len(recording.tensors)} sketched matrices, verified",
+        ours=took,
+        peer=None,
+        unit="s",
+        bar="below 0.2 s",
+        peer_name="none",
+    )
