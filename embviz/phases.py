@@ -67,7 +67,8 @@ class Phases:
     condensed_tree: pd.DataFrame  # parent, child, lambda_val (1 / distance), child_size
     reachability: np.ndarray  # (S - 1,) mutual reachability distances of the spanning tree, increasing
     largest_split: int  # snapshots on the smaller side of the most even split of all
-    dbcv: float | None  # density-based validity, -1..1, noise counted against it; None below two phases
+    dbcv: float | None  # density-based validity, -1..1, noise counted against it; None below two
+    # phases, or where its powers of distances overflow (hundreds of dimensions)
     clustering: Clustering
 
     @property

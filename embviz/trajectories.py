@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -15,6 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.neighbors import NearestNeighbors
 
 from embviz.autoencoders import Autoencoder, Behaviour, encode
+from embviz.imports import import_pymde
 from embviz.phases import Clustering, Phases, find_phases, finite_rows, load_optional, require_enough
 from embviz.weight_paths import WeightPath, rotate
 
@@ -138,17 +136,6 @@ def _minimum_distortion(points: np.ndarray, layout: Layout, seed: int) -> np.nda
     )
     placed = problem.embed(X=torch.tensor(start, dtype=torch.float32), max_iter=layout.max_iter)
     return placed.detach().numpy().astype(float)
-
-
-def import_pymde() -> Any:
-    """PyMDE, without the torchvision that only its data sets need and that fails beside a CPU torch."""
-    if "pymde" in sys.modules or "torchvision" in sys.modules:
-        return importlib.import_module("pymde")
-    sys.modules["torchvision"] = types.ModuleType("torchvision")
-    try:
-        return importlib.import_module("pymde")
-    finally:
-        del sys.modules["torchvision"]
 
 
 # --- the pipeline -----------------------------------------------------------------------------------

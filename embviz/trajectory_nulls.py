@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,7 +14,7 @@ from scipy import linalg
 from embviz.metrics import procrustes_disparity
 from embviz.phases import couple, path_steps, sharpness, transitions
 from embviz.trajectories import Recipe, Trace, trace
-from embviz.weight_paths import WeightPath, cosine_share
+from embviz.weight_paths import WeightPath, cosine_share, rotate
 
 # --- random walks -----------------------------------------------------------------------------------
 
@@ -133,6 +134,7 @@ def measure(
         ``n_transitions``, ``sharpness`` of weights and ``layout_sharpness``, ``cosine_share`` of the layout
         and ``weight_cosine_share``, ``loss_correlation`` at its ``loss_lag`` with ``loss_p`` (of layout steps
         with drops of the loss; None where the loss is constant), and ``notes``.
+        A random walk's ``sharpness`` is its path's by construction; its ``layout_sharpness`` is not.
     """
     path, found = traced.path, traced.phases
     errors = None if traced.behaviour is None else traced.behaviour.errors
@@ -167,6 +169,15 @@ def measure(
     }
 
 
+@dataclass(frozen=True)
+class Left:
+    """What is left of a figure after a null, and over the null's draws."""
+
+    value: float  # after the mean draw
+    low: float  # after the draw that leaves least
+    high: float  # after the draw that leaves most
+
+
 @dataclass(frozen=True, eq=False)
 class NullComparison:
     """A path and its nulls through one pipeline."""
@@ -174,35 +185,70 @@ class NullComparison:
     table: pd.DataFrame  # a row a path: kind, draw, the columns of `measure`, disparity to the path's layout
     traces: dict[str, Trace]  # by kind and draw, as "random walk 0"
 
-    def left(self, column: str = "cosine_share", kind: str = "random walk") -> float:
-        """What is left of a figure after a null, :func:`share_left`."""
-        values = self.table.set_index("kind")[column]
-        return share_left(float(values["data"]), np.atleast_1d(values[kind]).tolist())
+    def share_left(self, column: str = "cosine_share", kind: str = "random walk") -> Left:
+        """Of a share in the table, :func:`share_left`."""
+        return share_left(float(self._of("data", column)[0]), self._of(kind, column))
+
+    def shape_left(self, kind: str = "random walk") -> Left:
+        """Of the layout's shape: the share of its variance that no turned and scaled layout of a null has.
+
+        Its Procrustes disparity to the null's draws. Hold it against :meth:`shape_among`: a path that is as
+        near to the draws as they are to each other has no shape of its own.
+        """
+        found = self._of(kind, "disparity")
+        return Left(float(np.mean(found)), min(found), max(found))
+
+    def shape_among(self, kind: str = "random walk") -> Left | None:
+        """Disparity between the layouts of a null's draws; None of a single draw."""
+        layouts = [one.layout for name, one in self.traces.items() if name.rpartition(" ")[0] == kind]
+        if len(layouts) < 2:
+            return None
+        pairs = itertools.combinations(layouts, 2)
+        found = [procrustes_disparity(one, other) for one, other in pairs]
+        return Left(float(np.mean(found)), min(found), max(found))
+
+    def _of(self, kind: str, column: str) -> list[float]:
+        chosen = self.table.loc[self.table["kind"] == kind, column]
+        if chosen.empty or chosen.isna().any():
+            raise ValueError(
+                f"{column} of {kind!r} isn't known; there are {list(self.table['kind'].unique())}"
+            )
+        return [float(value) for value in chosen]
 
 
-def share_left(share: float, null_shares: Sequence[float]) -> float:
-    """What is left of a share after its null: (share - null) / (1 - null), null the mean of its draws.
+def share_left(share: float, null_shares: Sequence[float]) -> Left:
+    """What is left of a share after its null: (share - null) / (1 - null).
 
     Of the two-arm figure (:func:`embviz.weight_paths.cosine_share`): 1 where the null has none of the shape
     and the path all; 0 where the path has as much as its walks, so that the shape tells nothing about
-    training; below 0 where it has less, and what training adds bends the path away from two arms.
+    training; below 0 where it has less, and what training adds bends the path away from two arms. Where the
+    null's share is near 1, as of most layouts, little could be left: `low` and `high` then lie far apart.
+
+    Parameters
+    ----------
+    share : float, at most 1
+    null_shares : sequence of float, below 1
+        Of the null's draws.
 
     Raises
     ------
     ValueError
-        If the null's share is 1 already: nothing could be left; or there is no draw.
+        If a draw's share is 1 already: nothing could be left; or there is no draw.
 
     Examples
     --------
-    >>> share_left(0.75, [0.4, 0.6])
-    0.5
+    >>> share_left(0.75, [0.5, 0.5])
+    Left(value=0.5, low=0.5, high=0.5)
     """
     if not len(null_shares):
         raise ValueError("there is no draw of the null")
-    null = float(np.mean(null_shares))
-    if not null < 1 - 1e-12:
+    if not max(null_shares) < 1 - 1e-12:
         raise ValueError("the null holds the whole share: nothing could be left")
-    return (share - null) / (1 - null)
+    mean, least, most = (
+        (share - null) / (1 - null)
+        for null in (float(np.mean(null_shares)), max(null_shares), min(null_shares))
+    )
+    return Left(mean, least, most)
 
 
 def through_nulls(
@@ -241,6 +287,7 @@ def through_nulls(
     """
     if n_draws < 1:
         raise ValueError(f"n_draws is {n_draws}: one at least")
+    path = rotate(path, device=device)
     drawn = [("data", 0, path)]
     drawn += [("random walk", i, random_walk(path, seed=seed + i, n_lags=n_lags)) for i in range(n_draws)]
     if np.ptp(path.losses) > 0:

@@ -72,6 +72,8 @@ def weight_path(
     (4, 6)
     """
     steps, losses = np.asarray(steps), np.asarray(losses, dtype=float)
+    if isinstance(snapshots, np.ndarray | Tensor):
+        snapshots = _as_array(snapshots)  # once, and not copied
     arrays = [_as_array(snapshot) for snapshot in snapshots]
     if not (len(arrays) == len(steps) == len(losses) and steps.ndim == losses.ndim == 1):
         raise ValueError(
@@ -96,7 +98,10 @@ def weight_path(
             raise ValueError(f"{name}: the loss at step {step} is {loss}: take the snapshots before it")
     if arrays[0].size == 0:
         raise ValueError(f"{name} has no weights: its shape is {arrays[0].shape}")
-    weights = np.stack([array.reshape(-1) for array in arrays])
+    if isinstance(snapshots, np.ndarray):
+        weights = snapshots.reshape(len(steps), -1)
+    else:
+        weights = np.stack([array.reshape(-1) for array in arrays])
     return WeightPath(name, steps, losses, weights, weights.shape[1])
 
 

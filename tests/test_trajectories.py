@@ -10,11 +10,11 @@ import torch
 from scipy.spatial.distance import cdist
 
 from embviz.autoencoders import Autoencoder
+from embviz.imports import import_pymde
 from embviz.phases import Clustering, transitions
 from embviz.trajectories import (
     Layout,
     Recipe,
-    import_pymde,
     lay_out,
     layouts_of,
     neighbor_pairs,
@@ -80,8 +80,8 @@ def test_neighbours_and_repulsion_are_those_of_pymdes_own_recipe():
     assert isinstance(problem.constraint, type(pymde.Centered()))
 
 
-def test_a_layout_has_lower_distortion_than_its_start():
-    points = noise(60, 5)
+def test_a_layout_is_nearly_as_good_as_pymdes_own_on_pairs_it_did_not_push():
+    points = noise(40, 5)
     pymde = import_pymde()
     torch.manual_seed(0)
     problem = pymde.preserve_neighbors(torch.tensor(points), n_neighbors=8, init="random")
@@ -90,7 +90,8 @@ def test_a_layout_has_lower_distortion_than_its_start():
         problem.average_distortion(torch.tensor(each, dtype=torch.float32)).item()
         for each in (start / start.std(), lay_out(points, Layout(n_neighbors=8), seed=0))
     )
-    assert after < before
+    own = problem.average_distortion(problem.embed()).item()
+    assert after < own + 0.25 * (before - own)
 
 
 def test_a_layout_depends_on_its_seed_alone_and_leaves_global_generators_alone():
@@ -149,12 +150,6 @@ def test_a_layout_that_cannot_be_made_is_refused():
         Layout("tsne")
     with pytest.raises(ValueError, match="must be above 0"):
         Layout(n_neighbors=0)
-
-
-def test_pymde_comes_without_torchvision():
-    import_pymde()
-    assert "pymde" in sys.modules
-    assert getattr(sys.modules.get("torchvision"), "__file__", "real") is not None  # no empty stand-in left
 
 
 def test_nothing_imports_pymde_or_hdbscan_when_it_is_loaded():

@@ -13,6 +13,7 @@ from embviz.autoencoders import Autoencoder
 from embviz.phases import Clustering, path_steps
 from embviz.trajectories import Layout, Recipe, trace
 from embviz.trajectory_nulls import (
+    Left,
     disparities,
     measure,
     random_walk,
@@ -160,9 +161,11 @@ def test_shuffled_losses_are_the_same_losses_on_the_same_weights():
 
 
 def test_what_is_left_of_a_share():
-    assert share_left(0.8, [0.8]) == 0
-    assert share_left(1.0, [0.3, 0.5]) == 1
-    assert share_left(0.2, [0.6]) < 0
+    assert share_left(0.8, [0.8]) == Left(0, 0, 0)
+    assert share_left(1.0, [0.3, 0.5]) == Left(1, 1, 1)
+    found = share_left(0.6, [0.2, 0.5, 0.7])
+    assert (found.low, found.high) == pytest.approx((-1 / 3, 0.5))
+    assert found.value == pytest.approx((0.6 - 1.4 / 3) / (1 - 1.4 / 3))
     with pytest.raises(ValueError, match="nothing could be left"):
         share_left(0.5, [1.0])
     with pytest.raises(ValueError, match="no draw"):
@@ -184,15 +187,34 @@ def test_a_path_and_its_nulls_go_through_one_pipeline():
     assert table["disparity"][0] < 1e-12
     assert (table["disparity"][[1, 2, 5]] > 1e-3).all()
     walks = table.loc[table["kind"] == "random walk", "cosine_share"]
-    assert np.isclose(compared.left(), share_left(table["cosine_share"][0], walks))
+    assert compared.share_left() == share_left(table["cosine_share"][0], walks)
+    shape = compared.shape_left()
+    assert (shape.low, shape.high) == (table["disparity"][1:3].min(), table["disparity"][1:3].max())
+    layouts = [compared.traces[f"random walk {i}"].layout for i in range(2)]
+    assert np.isclose(compared.shape_among().value, spatial.procrustes(*layouts)[2])
+    assert compared.shape_among("independent run") is None
+    with pytest.raises(ValueError, match="cosine_share of 'decay' isn't known; there are"):
+        compared.share_left(kind="decay")
     np.testing.assert_array_equal(compared.traces["data 0"].layout, trace(path, QUICK, seed=0).layout)
 
 
 def test_a_walks_two_arms_leave_nothing_after_its_own_null():
     walk = random_walk(momentum_path(), seed=9)
     compared = through_nulls(walk, Recipe(None, Layout("pca"), QUICK.clustering), seed=0, n_draws=5)
-    # of 300 weights: shares of planes of walks differ by some hundredths, and are all near 1
-    assert abs(compared.left("weight_cosine_share")) < 0.1
+    left = compared.share_left("weight_cosine_share")
+    assert left.low < 0 < left.high
+    assert abs(left.value) < 0.1  # of 300 weights: shares of walks differ by some hundredths
+    assert compared.shape_left().value < 2 * compared.shape_among().value
+
+
+def test_a_path_that_turns_back_keeps_its_shape_after_the_null():
+    there = np.linspace(0, 20, 40)
+    ring = np.stack([np.cos(2 * np.pi * there / 20), np.sin(2 * np.pi * there / 20)], axis=1)  # one round
+    weights = np.pad(5 * ring, ((0, 0), (0, 98))) + 0.05 * noise(40, 100)
+    path = weight_path("ring", weights, range(40), range(40))
+    compared = through_nulls(path, Recipe(None, Layout("pca"), QUICK.clustering), seed=0, n_lags=0)
+    assert compared.share_left().value < -0.5  # far fewer arms than a walk without momentum
+    assert compared.shape_left().low > 3 * compared.shape_among().high
 
 
 def test_a_path_of_another_length_has_no_disparity_and_a_constant_loss_no_shuffle():
