@@ -410,6 +410,9 @@ def test_only_the_tensor_with_a_circle_stands_out():
     said = chapter.z_finding(table, "bytes")
     assert said.startswith("Of 7 spectra of bytes, 1 stands out of permuted rows: ")
     assert "embedding, rows (z = " in said
+    assert chapter.ring_finding(table).startswith(
+        "Out of permuted rows stand 1 of 9 spectra of (a + b) mod 23, 1 of 7 spectra of byte pairs"
+    )
     quiet = table[table["tensor"] != "embedding, rows"].assign(z=0.0)
     assert chapter.z_finding(quiet, "bytes") == "Not one of 6 spectra of bytes stands out of permuted rows"
 

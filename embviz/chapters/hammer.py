@@ -242,6 +242,7 @@ def plot_modes(data: charts.Data) -> alt.LayerChart:
                 axis=alt.Axis(
                     title="trained embedding  |  gradient", labelExpr="format(abs(datum.value), '.0%')"
                 ),
+                scale=alt.Scale(nice=False, padding=16),
             )
         )
     )
@@ -756,7 +757,7 @@ def plot_regularities(data: charts.Data) -> alt.LayerChart:
     tooltip = ["part:N", "kind:N", "seed:N", alt.Tooltip("regularity:Q", format=".3f")]
     marks = (
         base.transform_filter("datum.kind === 'gradient' || datum.kind === 'rows permuted'")
-        .mark_point(size=60, opacity=0.75)
+        .mark_point(size=60, opacity=0.65)
         .encode(color=colour.legend(key), shape=shape.legend(key), tooltip=tooltip)
     )
     baselines = (
@@ -983,7 +984,7 @@ def z_scores(top: int) -> pd.DataFrame:
 def plot_z_scores(data: charts.Data) -> alt.LayerChart:
     """A mark for each tensor, axis and moment; the band has what permuted rows give."""
     colour, shape = theme.point_styles("when", [START, MEMORY, END, TRAINED])
-    ends = alt.Scale(type="symlog", constant=3, nice=False)
+    ends = alt.Scale(type="symlog", constant=3, nice=False, padding=10)
     ticks = alt.Axis(title=theme.title("z"), values=[-10, -3, 0, 3, 10, 30, 100, 300])
     marks = (
         alt.Chart(data)
@@ -1007,7 +1008,16 @@ def plot_z_scores(data: charts.Data) -> alt.LayerChart:
         .mark_rect(opacity=0.15, color=theme.INK)
         .encode(x=alt.X("low:Q", scale=ends), x2="high:Q")
     )
-    return alt.LayerChart(layer=[band, marks]).properties(width="container", height=alt.Step(15))
+    return alt.LayerChart(layer=[band, marks]).properties(width="container", height=430)
+
+
+def ring_finding(table: pd.DataFrame) -> str:
+    """How many spectra of each model stand out of the band at any moment."""
+    said = []
+    for model, own in table.groupby("model", sort=False):
+        highest = own.groupby("tensor")["z"].max()
+        said.append(f"{(highest > NULL_Z).sum()} of {len(highest)} spectra of {model}")
+    return f"Out of permuted rows stand {', '.join(said)}"
 
 
 def z_finding(table: pd.DataFrame, model: str) -> str:
@@ -1024,7 +1034,7 @@ def z_finding(table: pd.DataFrame, model: str) -> str:
 
 
 def mean_mode_table(*, top: int = 16) -> pd.DataFrame:
-    """What mode 0, the mean of all rows, has of the regularity: positions, MLP outputs, tokens.
+    """What mode 0, the mean of all rows, has of the regularity in language models.
 
     Returns
     -------
@@ -1034,8 +1044,9 @@ def mean_mode_table(*, top: int = 16) -> pd.DataFrame:
     """
     axes = {"positions": "rows", "layer 1, MLP's way out": "columns", "layer 2, MLP's way out": "columns"}
     rows = {}
-    for name, table in sounded().items():
-        own = _named(table, name)
+    language = (name for name in sounded() if name.startswith((soundings.PAIRS, soundings.BYTES)))
+    for name in language:
+        own = _named(sounded()[name], name)
         for tensor, axis in {**axes, "embedding": "rows"}.items():
             shares = own.loc[(own["tensor"] == tensor) & (own["axis"] == axis)].sort_values("mode")
             if len(shares) <= top:
