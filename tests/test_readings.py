@@ -10,7 +10,7 @@ from embviz.experiments.geometry.grokking import Setting
 
 def test_every_reading_is_a_run_of_its_own_and_the_first_is_the_paper_preset():
     keys = [cell.key for cell in readings.reading_cells()]
-    assert len(set(keys)) == len(keys) == 3 * len(readings.READINGS)
+    assert len(set(keys)) == len(keys) == len(readings.RUNS) * len(readings.READINGS)
     assert readings.READINGS["as used"] == Setting()
     for setting in readings.READINGS.values():
         changed = [

@@ -26,7 +26,13 @@ READINGS = {
     "no =": Setting(equals=False),
 }
 P_113 = "baseline, p = 113"
-RUNS = {"baseline": BASE, "near-Nyquist": NEAR, P_113: BASE_113}
+WITHOUT_QUERIES = "without queries"
+RUNS = {
+    "baseline": BASE,
+    "near-Nyquist": NEAR,
+    P_113: BASE_113,
+    WITHOUT_QUERIES: GrokkingRun(attention="no_q"),
+}
 
 
 def reading_cell(reading: str, run: GrokkingRun) -> Cell:
