@@ -133,20 +133,20 @@ def measure(
         ``name``, ``reconstruction`` and ``prediction`` errors, ``n_phases``, ``noise``, ``dbcv``,
         ``n_transitions``, ``sharpness`` of weights and ``layout_sharpness``, ``cosine_share`` of the layout
         and ``weight_cosine_share``, ``loss_correlation`` at its ``loss_lag`` with ``loss_p`` (of layout steps
-        with drops of the loss; None where the loss is constant), and ``notes``.
+        with drops of the loss; None where all drops are equal), and ``notes``.
         A random walk's ``sharpness`` is its path's by construction; its ``layout_sharpness`` is not.
     """
     path, found = traced.path, traced.phases
     errors = None if traced.behaviour is None else traced.behaviour.errors
-    n = len(path.steps) - 1
+    moves, drops = path_steps(traced.layout), -np.diff(path.losses)
     coupling = None
-    if np.ptp(path.losses) > 0:
+    if np.ptp(moves) > 0 and np.ptp(drops) > 0:
         coupling = couple(
-            path_steps(traced.layout),
+            moves,
             path.losses,
             seed=seed,
-            max_lag=min(10, (n - 1) // 2),
-            block=min(20, n // 4),
+            max_lag=min(10, (len(moves) - 1) // 2),
+            block=min(20, len(moves) // 4),
             trend=trend,
             n_permutations=n_permutations,
         )
