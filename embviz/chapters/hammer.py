@@ -76,7 +76,7 @@ def plot_noise(data: charts.Data) -> alt.LayerChart:
         scale=alt.Scale(type="log", base=2, nice=False, padding=8),
         axis=alt.Axis(title=theme.title("columns"), values=list(WIDTHS), format="d"),
     )
-    up = alt.Y("regularity:Q", axis=theme.axis("regularity"), scale=alt.Scale(domain=[0, 1], nice=False))
+    up = alt.Y("regularity:Q", axis=theme.axis("regularity"))
     key = alt.Legend(title=None, symbolType="stroke", symbolStrokeWidth=2.5)
     names = ["expected", "flat"]
     colour, dash = (style.legend(key) for style in theme.line_styles("kind", names))
