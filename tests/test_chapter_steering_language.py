@@ -172,7 +172,7 @@ def test_the_papers_marks_stay_where_they_are_in_every_unit():
     assert len(paper) == 3 * len(chapter.PAPER)
     assert (paper.groupby("row")["cost_difference"].nunique() == 1).all()
     assert set(paper["cost_difference"].round(3)) == {6.57, 1.1, -0.002}
-    tied = grid[(grid["kind"] == "tied") & (grid["row"] == "byte pairs: near-Nyquist")]
+    tied = grid[(grid["kind"] == "tied") & (grid["row"] == "BPE: near-Nyquist")]
     assert tied.set_index("per")["cost_difference"].to_dict() == pytest.approx(
         {"character": 2.0, "token": 8.0, "byte": 2.0}
     )
@@ -183,13 +183,13 @@ def test_the_papers_marks_stay_where_they_are_in_every_unit():
     assert len(marks) == len(grid[grid["per"] == "character"])
 
 
-def test_curves_are_of_one_unit_and_levels_are_drawn_only_beside_costs():
+def test_curves_are_of_one_unit_and_levels_are_named():
     grid = chapter.curve_grid()
     whole = grid[(grid["tokens"] == "byte pairs") & (grid["kind"] == "tied") & (grid["per"] == "token")]
     own = whole[(whole["shown"] == "cost") & (whole["level"] == "")]
     assert own.groupby("variant")["cost"].last()[NEAR_NYQUIST] == pytest.approx(PER_TOKEN * 4)
     less = whole[whole["shown"] != "cost"]
-    assert (less["level"] == "").all()
+    assert less.loc[less["level"] != "", "level"].tolist() == ["the baseline"]
     assert (less.loc[less["variant"] == BASELINE, "cost"] == 0).all()
     assert less.loc[less["variant"] == FROZEN, "cost"].tolist() == pytest.approx([0, 3, 6])
     assert set(grid["variant"]) <= set(chapter.CURVES)

@@ -190,7 +190,8 @@ def test_every_preset_has_runs_of_every_variant_and_each_cell_once():
     for preset, (n_pairs, n_bytes) in steering.N_SEEDS.items():
         runs = steering.steering_runs(preset)
         assert len(runs) == 5 * n_pairs + 3 * n_bytes
-        assert len(steering.tied_runs(preset)) == 7 * steering.N_TIED_SEEDS[preset]
+        tied_pairs, tied_bytes = steering.N_TIED_SEEDS[preset]
+        assert len(steering.tied_runs(preset)) == 4 * tied_pairs + 3 * tied_bytes
         assert {run.kind for run in runs} == {"own head"}
         assert {run.kind for run in steering.tied_runs(preset)} == {"tied"}
         assert {run.kind for run in steering.small_runs(preset)} == {"own head, small start"}
@@ -248,12 +249,12 @@ def test_findings_are_differences_to_the_baseline_of_the_seed(monkeypatch):
     assert (
         found.keys() == wanted.keys() == {f.name for f in ledger.find_claim("geometry.fgp_language").figures}
     )
-    n_pairs, n_bytes = steering.N_SEEDS["laptop"]
+    n_pairs, _ = steering.N_SEEDS["laptop"]
     for name, value in wanted.items():
         # the baselines' 0.1 cancels in pairs: what is left is a spread of 0.01 or twice that, a token's 0.04
         assert found[name].value == pytest.approx(value, abs=0.12 if name.startswith("tied") else 0.03)
-        n_seeds = n_bytes if name.startswith("byte") else n_pairs
-        assert found[name].n_seeds == (steering.N_TIED_SEEDS["laptop"] if "tied" in name else n_seeds)
+        seeds = steering.N_TIED_SEEDS if name.startswith("tied") else steering.N_SEEDS
+        assert found[name].n_seeds == seeds["laptop"]["byte" in name]
         assert found[name].corpus == "tinystories_5mb"
     assert found["byte_near_nyquist"].nulls == {"frozen": pytest.approx(0.3, abs=0.03)}
     runs = steering.steering_runs("laptop")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import replace
 
 import altair as alt
@@ -151,6 +151,17 @@ def table_4(unit: str = "token") -> pd.DataFrame:
     return shown.rename_axis(None, axis="columns")
 
 
+def row_name(tokens: str, variant: str) -> str:
+    """What a row of the chart of differences is called, short enough for a telephone."""
+    short = "BPE" if tokens == "byte pairs" else tokens
+    return f"{short}: {'head alone' if variant == ON_HEAD else variant}"
+
+
+def row_names(table: pd.DataFrame) -> list[str]:
+    """Of every row of a table with `tokens` and `variant`."""
+    return [row_name(*key) for key in zip(table["tokens"], table["variant"], strict=True)]
+
+
 def difference_grid() -> pd.DataFrame:
     """Rows of an explorer over units: every run's difference to its baseline, and the paper's numbers.
 
@@ -163,23 +174,18 @@ def difference_grid() -> pd.DataFrame:
     parts = []
     for unit in UNITS:
         table = differences(unit)
-        table["row"] = table["tokens"] + ": " + table["variant"]
+        table["row"] = row_names(table)
         table = table[["row", "kind", "seed", "difference"]].rename(columns={"difference": "cost_difference"})
-        theirs = [(f"{tokens}: {variant}", "paper", -1, extra) for (tokens, variant), extra in PAPER.items()]
+        theirs = [(row_name(*key), "paper", -1, extra) for key, extra in PAPER.items()]
         parts.append(pd.concat([table, pd.DataFrame(theirs, columns=table.columns)]).assign(per=unit))
     return pd.concat(parts, ignore_index=True)
 
 
 def plot_differences(data: charts.Data) -> alt.LayerChart:
     """Marks of :func:`difference_grid`: a row a variant, a mark a seed, ticks at means, intervals across."""
-    table = differences()
-    names = set(table["tokens"] + ": " + table["variant"])
-    rows = [
-        f"{tokens}: {variant}"
-        for tokens in ("byte pairs", "bytes")
-        for variant in PROJECTED
-        if f"{tokens}: {variant}" in names
-    ]
+    names = set(row_names(differences()))
+    rows = [row_name(tokens, variant) for tokens in ("byte pairs", "bytes") for variant in PROJECTED]
+    rows = [name for name in rows if name in names]
     colour, shape = theme.point_styles("kind", [*KINDS, "paper"])
     colour, shape = colour.legend(alt.Legend(title=None)), shape.legend(alt.Legend(title=None))
     ends = alt.Scale(type="symlog", constant=LINEAR, domain=[-0.15, 12], nice=False)
@@ -240,15 +246,17 @@ def curve_grid() -> pd.DataFrame:
         for unit, column in BITS.items():
             part = runs[["step", "variant", "seed"]].assign(cost=runs[column], level="")
             less = part.assign(cost=runs[column] - baseline[column].reindex(places).to_numpy())
-            whole = pd.concat([part, _levels(str(tokens), unit)]).assign(shown=SHOWN[0])
-            both = pd.concat([whole, less.assign(shown=SHOWN[1])])
+            known = _rules(rules_of_thumb(str(tokens))[unit].to_dict())
+            whole = pd.concat([part, known]).assign(shown=SHOWN[0])
+            zero = _rules({"the baseline": 0.0})
+            both = pd.concat([whole, pd.concat([less, zero]).assign(shown=SHOWN[1])])
             parts.append(both.assign(tokens=str(tokens), kind=str(kind), per=unit))
     return pd.concat(parts, ignore_index=True)
 
 
-def _levels(tokens: str, unit: str) -> pd.DataFrame:
-    levels = rules_of_thumb(tokens)
-    rows = [(0, BASELINE, -1, float(cost), name) for name, cost in levels[unit].items()]
+def _rules(levels: Mapping[Hashable, float]) -> pd.DataFrame:
+    """Rows of a chart that draws each of these costs across, and no run."""
+    rows = [(0, BASELINE, -1, float(cost), name) for name, cost in levels.items()]
     return pd.DataFrame(rows, columns=["step", "variant", "seed", "cost", "level"])
 
 
@@ -282,7 +290,8 @@ def plot_curves(data: charts.Data) -> alt.LayerChart:
     key = alt.Legend(title=None, symbolType="stroke", symbolOpacity=1, symbolStrokeWidth=2.5)
     colour, dash = colour.legend(key), dash.legend(key)
     scale = alt.Scale(zero=False)
-    up = alt.Y("cost:Q", axis=theme.axis("cost"), scale=scale)
+    # room for the widest numbers: the page lays a chart out once, whatever is chosen
+    up = alt.Y("cost:Q", axis=alt.Axis(title=theme.title("cost"), minExtent=32), scale=scale)
     across = alt.X("step:Q", axis=theme.axis("step", tick_count=6), scale=alt.Scale(nice=False))
     runs = alt.Chart().transform_filter("datum.level === ''")
     thin = runs.mark_line(strokeWidth=0.8, opacity=0.4).encode(

@@ -45,9 +45,10 @@ BASELINE, NEAR_NYQUIST, TOP_5, SUBSPACE, FROZEN = VARIANTS = (
 ON_HEAD = "near-Nyquist, head alone"  # the embedding is trained as ever
 LOWEST = "lowest modes"  # five, without the mean; byte pairs are numbered by how often they were merged
 N_POINTS = 10  # scores of a run
-N_SEEDS = {"quick": (2, 2), "laptop": (2, 3), "paper": (3, 3)}  # of byte pairs, and of bytes
-N_TIED_SEEDS = {"quick": 1, "laptop": 1, "paper": 3}
-N_SMALL_SEEDS = {"quick": 1, "laptop": 1, "paper": 1}
+# of byte pairs, and of bytes: heads of their own, tied, and heads of their own beside a small start
+N_SEEDS = {"quick": (2, 2), "laptop": (2, 3), "paper": (3, 3)}
+N_TIED_SEEDS = {"quick": (1, 1), "laptop": (2, 2), "paper": (3, 3)}
+N_SMALL_SEEDS = {"quick": (1, 1), "laptop": (1, 1), "paper": (1, 1)}
 ON_BYTES = (BASELINE, NEAR_NYQUIST, FROZEN)
 TIED = (BASELINE, NEAR_NYQUIST, TOP_5, FROZEN)
 SMALL = (BASELINE, NEAR_NYQUIST, ON_HEAD)
@@ -199,34 +200,31 @@ def steering_language(config: SteeringRun) -> pd.DataFrame:
 
 def steering_runs(preset: str) -> list[SteeringRun]:
     """What the claim quotes: untied models of byte pairs and of bytes, each variant and seed."""
-    pairs, whole, setting = _texts(preset)
-    return [
-        SteeringRun(text, variant, seed, setting=setting)
-        for text, variants, n_seeds in zip((pairs, whole), (VARIANTS, ON_BYTES), N_SEEDS[preset], strict=True)
-        for seed in range(n_seeds)
-        for variant in variants
-    ]
+    return _runs(preset, N_SEEDS[preset], (VARIANTS, ON_BYTES), SteeringRun(_texts(preset)[0]))
 
 
 def tied_runs(preset: str) -> list[SteeringRun]:
     """Beside the claim: models whose head is the embedding, so that one gradient holds what both learn."""
-    pairs, whole, setting = _texts(preset)
-    return [
-        SteeringRun(text, variant, seed, True, "small", setting)
-        for seed in range(N_TIED_SEEDS[preset])
-        for text, variants in ((pairs, TIED), (whole, ON_BYTES))
-        for variant in variants
-    ]
+    like = SteeringRun(_texts(preset)[0], tied=True, start="small")
+    return _runs(preset, N_TIED_SEEDS[preset], (TIED, ON_BYTES), like)
 
 
 def small_runs(preset: str) -> list[SteeringRun]:
     """Beside the tied ones: embeddings that start as small, with a head of their own."""
-    pairs, whole, setting = _texts(preset)
+    like = SteeringRun(_texts(preset)[0], start="small")
+    return _runs(preset, N_SMALL_SEEDS[preset], (SMALL, SMALL), like)
+
+
+def _runs(
+    preset: str, n_seeds: tuple[int, int], variants: tuple[tuple[str, ...], ...], like: SteeringRun
+) -> list[SteeringRun]:
+    """Runs on byte pairs, then on bytes, with so many seeds of these variants."""
+    *texts, setting = _texts(preset)
     return [
-        SteeringRun(text, variant, seed, False, "small", setting)
-        for seed in range(N_SMALL_SEEDS[preset])
-        for text in (pairs, whole)
-        for variant in SMALL
+        dataclasses.replace(like, text=text, variant=variant, seed=seed, setting=setting)
+        for text, n, own in zip(texts, n_seeds, variants, strict=True)
+        for seed in range(n)
+        for variant in own
     ]
 
 
