@@ -180,7 +180,7 @@ LABELS: dict[str, Label] = {
     "window": Label("window", "words on each side"),
     "word": Label("word"),
     "words_per_second": Label("speed", "words/s"),
-    "z": Label("regularity above permuted rows", "their standard deviations"),
+    "z": Label("z-score against permuted rows"),
 }
 
 
