@@ -68,7 +68,7 @@ class Sketch:
     added up. So every weight counts once, and two of them meet in one number with probability 1 / size at
     most: the squared length comes out right on average, with a relative variance of 2 / size at most, and
     a distance is off by about 1 / sqrt(2 size). Measured on one core: 0.7 ns a weight, where a dense
-    Gaussian matrix takes 30 to 120, and a subsampled Hadamard transform 20 to 27.
+    Gaussian matrix takes 33, and a subsampled Hadamard transform 9 (tests/benchmarks/bench_recorder.py).
 
     >>> Sketch(size=4).projection("embedding", (10, 3))(torch.ones(10, 3)).shape
     torch.Size([4])
