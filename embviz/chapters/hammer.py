@@ -37,7 +37,7 @@ LIMIT = 300  # epochs of a live run
 ROW = 580  # pixels: width of the player
 SIDES = ("gradient", "embedding")  # of a film
 STRONG, OTHER = "K strongest", "other modes"
-STRONGEST, REST = "5 strongest", "other modes"
+REST = "other modes"
 KINDS = {
     "gradient": "gradient",
     "embedding": "embedding itself",
