@@ -559,6 +559,18 @@ def test_a_recording_that_goes_on_after_stops_is_that_of_an_unbroken_run(tmp_pat
     assert contents(stopped) == contents(unbroken)
 
 
+def test_full_snapshots_are_dropped_with_their_records(folder):
+    model = record(folder, range(1, 21), sketch=20)
+    assert open_run(folder).steps == [1, 2, 4, 5, 16, 17]
+    move(model, 3)
+    with Recorder(model, folder, sketch=20, resume_at=3) as recorder:
+        for step in (9, 11):
+            recorder.step(step=step)
+    assert open_run(folder).steps == [1, 2, 9, 11]
+    assert read_recording(folder).steps.tolist() == [1, 2, 3, 9, 11]
+    assert read_recording(folder).distortion["n_pairs"].tolist()[0] == 5  # 9 and 11 are alike
+
+
 def test_a_recording_may_start_where_a_checkpoint_is(folder):
     record(folder, range(1001, 1012), every=5, resume_at=1000)
     assert_whole(folder, [1005, 1010])
