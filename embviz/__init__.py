@@ -11,6 +11,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "models", "wordvectors", "wordtests", "skipgram", "training", "spectra", "cells", "findings",
         "studies", "experiments", "ledger", "theme", "charts", "ledger_view", "explorers", "player",
         "tasks", "equivalences", "wordpieces", "snapshots", "recurrent_training",
-        "fourier", "language",
+        "fourier", "language", "imports", "memory", "phases", "weight_paths", "autoencoders", "trajectories",
+        "trajectory_nulls", "recorder", "adapters",
     ],
 )  # fmt: skip

@@ -372,8 +372,8 @@ class Sounding:
 
     :attr:`regularity` has three baselines, each usually above the one before. `flat` is the few modes' share
     of all. `noise` is what white noise gives: the strongest are picked after looking, and sums of few squares
-    differ by chance. `permuted` is what the same rows give in random orders: rows of unlike length, columns
-    that move together and a common mean (mode 0, which no order changes) concentrate power too.
+    differ by chance. `permuted` is what the same rows give in random orders: columns that move together
+    and a common mean (mode 0, which no order changes) concentrate power too.
     """
 
     power: np.ndarray  # (n//2 + 1,), as power_spectrum
@@ -471,15 +471,24 @@ def sound(
     orders = (torch.from_numpy(rng.permutation(n)).to(rows.device) for _ in range(n_permutations))
     permuted = [_top_share(power_spectrum(rows[0, order]), top) for order in orders]
     power = power_spectrum(rows[0]).astype(float) * scale**2
-    return Sounding(power, top, top / bins, _noise_share(bins, width, top), np.array(permuted))
+    return Sounding(power, top, top / bins, noise_share(bins, width, top), np.array(permuted))
 
 
 def _top_share(power: np.ndarray, top: int) -> float:
     return float(np.sort(power)[-top:].sum(dtype=float) / power.sum(dtype=float))
 
 
-def _noise_share(bins: int, width: int, top: int) -> float:
-    """Share of the `top` strongest of many bins of white noise, each a sum of `width` exponentials."""
+def noise_share(bins: int, width: int, top: int) -> float:
+    """Share of all power in the `top` strongest modes of white noise: an order statistic, above top / bins.
+
+    Parameters
+    ----------
+    bins : int
+        Modes, taken as many: the strongest are those above a quantile.
+    width : int
+        Columns: a mode's power is a sum of so many exponentials.
+    top : int
+    """
     threshold = special.gammainccinv(width, top / bins)
     return float(special.gammaincc(width + 1, threshold))
 

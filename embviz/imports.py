@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
 
 TORCHVISION = "torchvision"
-INSTALL = "embviz can do without it, but not this: pip install {}"
+INSTALL = "embviz asks for it as an extra: pip install 'embviz[more]', or pip install {}"
 
 
 def import_pymde() -> types.ModuleType:
@@ -42,8 +42,9 @@ def import_transformers() -> types.ModuleType:
     ImportError
         If it isn't installed.
     """
+    first = "transformers" not in sys.modules
     transformers = _import("transformers", None)
-    if not works(TORCHVISION):
+    if first and not works(TORCHVISION):
         with _as_module(TORCHVISION, None):
             transformers.utils.import_utils.is_torchvision_available()  # it asks once, and remembers
     return transformers

@@ -182,8 +182,8 @@ def renamed_losses(factor: int = 5, *, n_epochs: int = 10) -> pd.DataFrame:
     new = replace(run, modes=renamed(run.modes, factor, run.p))
     models = {
         "as it is": Members(run, [0]),
-        "renamed": _with_new_names(Members(new, [0]), factor),
-        "renamed, old modes": _with_new_names(Members(run, [0]), factor),
+        "renamed": with_new_names(Members(new, [0]), factor),
+        "renamed, old modes": with_new_names(Members(run, [0]), factor),
     }
     losses = {
         name: [round(model.train_epoch(epoch)[0].item(), 3) for epoch in range(1, n_epochs + 1)]
@@ -193,7 +193,8 @@ def renamed_losses(factor: int = 5, *, n_epochs: int = 10) -> pd.DataFrame:
 
 
 @torch.no_grad()
-def _with_new_names(members: Members, factor: int) -> Members:
+def with_new_names(members: Members, factor: int) -> Members:
+    """The same members with residue a called `factor` a mod p: in place, and returned."""
     p = members.config.p
     goal = torch.arange(p) * factor % p
     for matrix in (members.model.embedding, members.model.head):

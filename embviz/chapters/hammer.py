@@ -15,7 +15,7 @@ from scipy import stats
 
 from embviz import charts, theme
 from embviz.cells import Cell, missing, read
-from embviz.chapters.grokking import _with_new_names, about, renamed
+from embviz.chapters.grokking import about, renamed, with_new_names
 from embviz.experiments.geometry import hammer_language, hammer_modular, soundings
 from embviz.experiments.geometry.films import SETTING
 from embviz.experiments.geometry.grokking import GrokkingRun, Members
@@ -461,7 +461,7 @@ def _start_gradient(factor: int, p: int, seed: int) -> np.ndarray:
     """Power shares before training of a model whose residue a is called `factor` a."""
     members = Members(replace(BASE, p=p), [seed])
     if factor != 1:
-        members = _with_new_names(members, factor)
+        members = with_new_names(members, factor)
     power = sound(soundings.gradients_now(members)["embedding"], top=1, n_permutations=2).power
     shares: np.ndarray = power[1:] / power[1:].sum()
     return shares

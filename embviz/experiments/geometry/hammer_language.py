@@ -10,7 +10,6 @@ units, rows of GPT-2's `c_proj.weight` and columns of a PyTorch linear map.
 from __future__ import annotations
 
 import hashlib
-import importlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +24,7 @@ from embviz.cells import Cell, experiment, read
 from embviz.experiments.geometry.steering_language import Setting
 from embviz.findings import Finding
 from embviz.fourier import sound
+from embviz.imports import import_transformers
 from embviz.language import (
     Stream,
     Streams,
@@ -220,15 +220,9 @@ def load_gpt2_model(folder_or_name: str) -> nn.Module:
     Raises
     ------
     ImportError
-        If `transformers` is not installed, which embviz does not ask for.
+        If `transformers` is not installed; it is one of embviz's extras.
     """
-    try:
-        transformers = importlib.import_module("transformers")
-    except ImportError as error:
-        raise ImportError(
-            "GPT-2 needs the package transformers, which embviz does not install: pip install transformers"
-        ) from error
-    model: nn.Module = transformers.GPT2LMHeadModel.from_pretrained(folder_or_name)
+    model: nn.Module = import_transformers().GPT2LMHeadModel.from_pretrained(folder_or_name)
     return model.eval()
 
 

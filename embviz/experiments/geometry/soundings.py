@@ -25,7 +25,7 @@ from embviz.experiments.geometry.hammer_language import (
 )
 from embviz.experiments.geometry.hammer_modular import END, MEMORY, START
 from embviz.experiments.geometry.steering import BASE, NEAR, at_preset
-from embviz.fourier import _noise_share, power_spectrum
+from embviz.fourier import noise_share, power_spectrum
 
 N_ROWS = 512  # of each axis, the first ones
 N_PERMUTATIONS = 100
@@ -103,7 +103,7 @@ def _spectrum(rows: Tensor, n_permutations: int) -> pd.DataFrame:
     permuted = np.stack([_shares(rows[order]) for order in orders])  # (orders, modes)
     strongest = np.cumsum(-np.sort(-permuted, axis=1), axis=1)
     power = _shares(rows)
-    noise = [_noise_share(len(power), rows.shape[1], top + 1) for top in range(len(power))]
+    noise = [noise_share(len(power), rows.shape[1], top + 1) for top in range(len(power))]
     columns = {
         "power": power,
         "permuted": permuted[0],
