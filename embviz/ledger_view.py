@@ -71,6 +71,9 @@ def _beyond(distance: float) -> float:
     return 1 - math.exp(-distance) if distance > 0 else distance
 
 
+ROW_SEPARATOR = ": "  # no claim's id has it
+
+
 def picture_table(table: pd.DataFrame, *, chapter_suffix: str = ".html") -> pd.DataFrame:
     """Rows of :func:`embviz.ledger.table` that are judged, with texts, links and places in the range."""
     judged = table[table["accept_low"].notna()].copy()
@@ -92,7 +95,7 @@ def picture_table(table: pd.DataFrame, *, chapter_suffix: str = ".html") -> pd.D
         interval(low, high) if n else "–"
         for low, high, n in zip(judged["low"], judged["high"], judged["n_seeds"], strict=True)
     ]
-    judged["row"] = judged["label"]
+    judged["row"] = judged["claim"] + ROW_SEPARATOR + judged["label"]  # labels repeat from claim to claim
     pairs = zip(judged["chapter"], judged["claim"], strict=True)
     judged["link"] = [f"{chapter}{chapter_suffix}#{claim}" for chapter, claim in pairs]
     return judged.reset_index(drop=True)
@@ -123,13 +126,14 @@ def plot_ledger(table: pd.DataFrame, *, chapter_suffix: str = ".html") -> alt.La
         name="claim_shown", value="all", bind=alt.binding_select(options=claims, name="claim ")
     )
     rows = list(shown["row"])  # a filter empties rows and moves none
+    own_label = f"slice(datum.label, indexof(datum.label, '{ROW_SEPARATOR}') + {len(ROW_SEPARATOR)})"
     base = (
         alt.Chart(shown[columns])
         .encode(
             y=alt.Y(
                 "row:N",
                 scale=alt.Scale(domain=rows),
-                axis=alt.Axis(title=None, labelLimit=300, ticks=False),
+                axis=alt.Axis(title=None, labelExpr=own_label, labelLimit=300, ticks=False),
             )
         )
         .transform_filter("verdict_shown == 'all' || datum.verdict == verdict_shown")

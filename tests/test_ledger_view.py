@@ -1,6 +1,8 @@
+import dataclasses
 import math
 
 import pytest
+import vl_convert
 
 from embviz import ledger, ledger_view
 from embviz.findings import Finding
@@ -65,7 +67,7 @@ def test_a_null_that_passes_shows_as_unclear():
 
 def test_the_picture_has_a_row_a_judged_figure_and_leads_to_the_claims_box():
     table = ledger_view.picture_table(ledger.table([entry()]))
-    assert table["row"].tolist() == ["a figure"]
+    assert table["row"].tolist() == ["p.c: a figure"]
     assert table["link"].tolist() == ["p/chapter.html#p.c"]
     assert table["measured_place"].tolist() == [0.25]
 
@@ -74,6 +76,14 @@ def test_the_picture_of_the_stored_ledger_compiles_and_filters():
     chart = ledger_view.plot_ledger(ledger.table()).to_dict()
     names = {param["name"] for param in chart["params"]}
     assert {"verdict_shown", "claim_shown"} <= names
+
+
+def test_figures_of_one_label_keep_a_row_each_and_show_the_label_alone():
+    other = dataclasses.replace(entry(), claim=dataclasses.replace(entry().claim, id="p.d"))
+    chart = ledger_view.plot_ledger(ledger.table([entry(), other])).properties(width=600)
+    svg = vl_convert.vegalite_to_svg(chart.to_dict(), vl_version="6.4")
+    assert svg.count(">a figure</text>") == 2
+    assert ">p.c: " not in svg
 
 
 def test_quoted_numbers_come_from_the_ledger(monkeypatch):
