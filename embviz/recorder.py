@@ -44,7 +44,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from embviz.snapshots import DamagedRunError, Run, _explaining_failures, _sync, open_or_create_run, open_run
+from embviz.snapshots import DamagedRunError, Run, explaining_failures, open_or_create_run, open_run, sync
 from embviz.storage import whole_file
 
 FORMAT = 1
@@ -332,7 +332,7 @@ class Recorder:
 
     def flush(self) -> None:
         """Flush what was recorded to disk, where it survives a power cut too."""
-        with _explaining_failures(self._records.path):
+        with explaining_failures(self._records.path):
             os.fdatasync(self._descriptor)
         self._flushed = time.monotonic()
 
@@ -381,15 +381,15 @@ class Recorder:
         self._run.truncate(-1 if resume_at is None else resume_at)
         self.n_snapshots = n_kept
         self._checksum = int(kept["checksum"][-1]) if n_kept else self._records.start
-        with _explaining_failures(path):
+        with explaining_failures(path):
             self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
             self._release = weakref.finalize(self, os.close, self._descriptor)
-            _sync(self.folder)  # the file's name
+            sync(self.folder)  # the file's name
 
     def _cut(self, n_kept: int, *, drops: bool, n_torn: int) -> None:
         """Shorten the file to `n_kept` records."""
         path, end = self._records.path, n_kept * self._records.dtype.itemsize
-        with _explaining_failures(path, end):
+        with explaining_failures(path, end):
             if drops:  # a copy, since readers may have mapped what is dropped
                 with whole_file(path) as temporary, open(path, "rb") as old, open(temporary, "wb") as new:
                     shutil.copyfileobj(old, new, 1 << 20)
@@ -444,7 +444,7 @@ class Recorder:
     def _write(self, record: np.ndarray) -> None:
         end, data = self.n_snapshots * record.itemsize, record.view(np.uint8).data
         try:
-            with _explaining_failures(self._records.path, record.itemsize):
+            with explaining_failures(self._records.path, record.itemsize):
                 done = 0
                 while done < len(data):  # a disk nearly full takes a part, and refuses the rest
                     done += os.pwrite(self._descriptor, data[done:], end + done)

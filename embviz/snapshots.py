@@ -281,9 +281,9 @@ class Run:
         if state.exists() and self._state_step is None:
             self._state_step = self._read_state()[0]["step"]
         if state.exists() and self._state_step is not None and self._state_step > after_step:
-            with _explaining_failures(state):
+            with explaining_failures(state):
                 state.unlink()  # first: a state must never be later than its log
-                _sync(self.folder)
+                sync(self.folder)
             self._state_step = None
         kept = [snapshot for snapshot in self._snapshots if snapshot.step <= after_step]
         dropped = self._snapshots[len(kept) :]
@@ -291,7 +291,7 @@ class Run:
             self._cut_log(kept[-1].end if kept else 0)
             self._snapshots = kept
         for snapshot in dropped:
-            with _explaining_failures(self._weights_path(snapshot.step)):
+            with explaining_failures(self._weights_path(snapshot.step)):
                 self._weights_path(snapshot.step).unlink(missing_ok=True)
 
     def verify(self) -> pd.DataFrame:
@@ -377,7 +377,7 @@ class Run:
 
     def _write_line(self, line: bytes) -> None:
         path, end = self.folder / LOG, self._log_end
-        with _explaining_failures(path, len(line)):
+        with explaining_failures(path, len(line)):
             descriptor = os.open(path, os.O_WRONLY)
             try:
                 os.ftruncate(descriptor, end)
@@ -391,9 +391,9 @@ class Run:
 
     def _cut_log(self, end: int) -> None:
         path = self.folder / LOG
-        with _explaining_failures(path):
+        with explaining_failures(path):
             os.truncate(path, end)
-            _sync(path)
+            sync(path)
 
 
 # --- opening ----------------------------------------------------------------------------------------
@@ -420,16 +420,16 @@ def create_run(folder: str | os.PathLike[str], description: Any) -> Run:
         raise ValueError(f"{path} holds a run: resume it with open_or_create_run, or choose another folder")
     if path.exists() and not path.is_dir():
         raise ValueError(f"{path} is a file: choose a new or empty folder for the run")
-    with _explaining_failures(path):
+    with explaining_failures(path):
         path.mkdir(parents=True, exist_ok=True)
     _require_unborn(path)
     lock = _WriterLock(path / LOCK)
     try:
         _require_unborn(path)  # two processes may have come this far
-        with _explaining_failures(path):
+        with explaining_failures(path):
             (path / WEIGHTS).mkdir(exist_ok=True)
             (path / LOG).touch()
-            _sync(path.parent)
+            sync(path.parent)
         content = {"format": FORMAT, "description": description, "versions": VERSIONS}
         sealed = {**content, "sha256": _digest(_canonical(content))}
         _store(path / RUN, [json.dumps(sealed, indent=1).encode() + b"\n"])  # from here on it is a run
@@ -492,7 +492,7 @@ class _WriterLock:
     _all: ClassVar[weakref.WeakSet[_WriterLock]] = weakref.WeakSet()
 
     def __init__(self, path: Path) -> None:
-        with _explaining_failures(path):
+        with explaining_failures(path):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -548,7 +548,7 @@ def _remove_temporaries(folder: Path) -> None:
     """What a kill left half-written; only the holder of the lock may, lest another is still writing."""
     for path in [*folder.glob(".*"), *(folder / WEIGHTS).glob(".*")]:
         if _TEMPORARY.fullmatch(path.name):
-            with _explaining_failures(path):
+            with explaining_failures(path):
                 path.unlink()
 
 
@@ -822,13 +822,13 @@ def _attempt(check: Callable[[], T]) -> tuple[T | None, str]:
 def _store(path: Path, parts: list[bytes | memoryview]) -> None:
     """Write a file whole, and flush it and its name to disk."""
     n_bytes = sum(len(part) for part in parts)
-    with _explaining_failures(path, n_bytes):
+    with explaining_failures(path, n_bytes):
         with whole_file(path) as temporary, open(temporary, "wb") as file:
             file.writelines(parts)
-        _sync(path.parent)
+        sync(path.parent)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
     """Flush a folder's names to disk (or a file's content): a rename is not durable before."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -838,7 +838,7 @@ def _sync(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _explaining_failures(path: Path, n_bytes: int = 0) -> Iterator[None]:
+def explaining_failures(path: Path, n_bytes: int = 0) -> Iterator[None]:
     """Turn an OSError while `n_bytes` are written to `path` into one that says what to do."""
     try:
         yield

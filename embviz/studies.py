@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from embviz.cells import Cell, missing
 from embviz.findings import Finding
@@ -51,7 +51,7 @@ class Study:
 
     def largest_stored(self) -> str | None:
         """The largest preset whose cells are all stored, or None."""
-        return next((preset for preset in reversed(PRESETS) if self.complete(preset)), None)
+        return largest_stored(self.cells)
 
     def why_not_measured(self, preset: str | None = None) -> str:
         """Why there is no measurement at `preset`, or at any."""
@@ -61,6 +61,11 @@ class Study:
             if cells:
                 parts.append(f"{name}: {len(cells) - len(missing(cells))} of {len(cells)} cells stored")
         return "; ".join([*([self.needs] if self.needs else []), *parts]) or "no preset measures it"
+
+
+def largest_stored(cells: Callable[[str], list[Cell]], presets: Sequence[str] = PRESETS) -> str | None:
+    """The last of `presets` that has cells, all of them stored; or None."""
+    return next((name for name in reversed(presets) if (own := cells(name)) and not missing(own)), None)
 
 
 def _known(preset: str) -> str:

@@ -17,12 +17,7 @@ from embviz.recorder import Sketch, read_recording
 N_ROWS, N_SYMBOLS = 24, 11
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def require(library):

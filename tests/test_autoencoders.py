@@ -14,12 +14,7 @@ UNTRAINED = Autoencoder(bottleneck=3, hidden=16, n_epochs=1, learning_rate=1e-12
 FLOAT = 1e-5  # of shares of variance, summed in float32 over 60 snapshots
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def bent_path(n=60, dim=100, losses=None):

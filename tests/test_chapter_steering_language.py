@@ -119,7 +119,7 @@ def test_a_difference_is_said_with_its_interval_or_its_one_seed():
 def test_rules_without_a_model_cost_logarithms_and_stored_unigrams():
     whole, pairs = chapter.rules_of_thumb("bytes"), chapter.rules_of_thumb("byte pairs")
     assert whole.loc["all tokens alike"].tolist() == pytest.approx([8, 8, 8])
-    vocab_size = steering._texts("quick")[0].vocab_size
+    vocab_size = steering.texts_and_setting("quick")[0].vocab_size
     assert pairs.loc["all tokens alike", "token"] == pytest.approx(math.log2(vocab_size))
     assert pairs.loc["all tokens alike", "character"] == pytest.approx(math.log2(vocab_size) / PER_TOKEN)
     assert pairs.loc["frequencies alone"].tolist() == pytest.approx([2.5, 2.5 * PER_TOKEN, 2.5])

@@ -35,12 +35,7 @@ HAMMER = Hammer(n_documents=3, n_rows=16, top=3)
 RUN = HammerRun(TEXT, setting=Setting(8, 2, 2, 24, 16, 4, 6, 1e-2), hammer=HAMMER)
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(autouse=True)

@@ -35,12 +35,7 @@ BYTES, PAIRS = TextConfig("made"), TextConfig("made", "byte pairs", 300)
 OPTIMIZER = AdamW(1e-2, 1e-3, 30, eps=1e-8)
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)  # more threads: other bits, and slower on models this small
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(autouse=True)

@@ -24,13 +24,7 @@ from embviz import recorder as recording_module
 from embviz.recorder import ALL, RECORDS, Recorder, Sketch, read_recording
 from embviz.snapshots import DamagedRunError, create_run, open_run
 
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(autouse=True)

@@ -11,13 +11,7 @@ from hypothesis import strategies as st
 
 from embviz.models.recurrent import LSTMConfig, LSTMLanguageModel, linear_cross_entropy
 
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)  # tiny products are slower on two
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def small_model(tying="plain", *, seed=0, dropout=0.0, dtype=torch.float64, **config):

@@ -49,12 +49,7 @@ def make_text(vocab_size=12, n_train=600, seed=0):
     return Text(chain(n_train), chain(200), chain(200), [f"w{i}" for i in range(vocab_size)])
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)  # tiny products are slower on two
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def without_seconds(table):

@@ -880,15 +880,6 @@ def test_a_power_cut_finds_no_line_whose_weights_are_not_on_disk(folder, monkeyp
 # --- speed ------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def one_thread():
-    """Threads that wait for work spin, and their time isn't that of the code."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def test_a_snapshot_of_a_megabyte_costs_under_five_milliseconds_beside_the_disk(folder, one_thread):
     run, weights = create_run(folder, {}), {"w": torch.rand(512, 512)}
     seconds = []

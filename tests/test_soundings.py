@@ -31,13 +31,7 @@ from embviz.models.transformer import Transformer
 RUN = GrokkingRun(p=11, train_share=0.6, n_epochs=3, setting=Setting(n_layers=1, batch_size=32))
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 # --- spectra ----------------------------------------------------------------------------------------
 

@@ -36,12 +36,7 @@ KNOWN = (*VARIANTS, ON_HEAD)
 STORIES = "<|endoftext|>".join(f"The cat number {n} sat on mat {n * n}. Then it slept." for n in range(12))
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(autouse=True)
@@ -138,7 +133,7 @@ def test_variants_of_a_seed_start_from_the_same_weights():
 
 
 def test_the_papers_byte_model_has_its_number_of_parameters():
-    *_, setting = steering._texts("paper")
+    *_, setting = steering.texts_and_setting("paper")
     model = Transformer(setting.shape(256, tied=False, start="pytorch"), seed=0)
     assert n_parameters(model) == 3_346_944
     assert isinstance(model.config, TransformerConfig)
@@ -152,7 +147,7 @@ def test_an_unknown_variant_is_refused():
 def test_adam_may_move_a_number_as_far_in_every_preset_of_stories():
     reach = {}
     for preset in ("laptop", "paper"):
-        *_, setting = steering._texts(preset)
+        *_, setting = steering.texts_and_setting(preset)
         reach[preset] = sum(map(setting.training.optimizer.rate, range(setting.n_steps)))
     assert reach["laptop"] == pytest.approx(reach["paper"], rel=0.01)
     assert reach["paper"] == pytest.approx(1.65, rel=0.01)  # the cosine ends at a tenth

@@ -30,12 +30,7 @@ DESCRIPTION = {"task": {"n_bits": 7}, "learning_rate": 5e-3, "seeds": [0]}
 N_STEPS, EVERY = 20, 5
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)  # more threads: other bits
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def training(

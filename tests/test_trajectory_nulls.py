@@ -5,7 +5,6 @@ import doctest
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from scipy import spatial
 
 from embviz import trajectory_nulls
@@ -31,12 +30,7 @@ QUICK = Recipe(
 )
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def noise(*shape, seed=0):

@@ -13,14 +13,14 @@ import pandas as pd
 import torch
 
 from embviz import charts, theme
-from embviz.cells import Cell, missing, read
+from embviz.cells import Cell, read
 from embviz.experiments.geometry import films, steering
 from embviz.experiments.geometry.films import NEAR, NOT_MEASURED, RMS, SETTING, SHARES
 from embviz.experiments.geometry.grokking import MEMORIZED, GrokkingRun, Members, Setting, grok
 from embviz.experiments.geometry.steering import GROKKED
 from embviz.explorers import Choice, Control, Number, Numbers, Range
 from embviz.player import HISTORY, NOTE
-from embviz.studies import PRESETS
+from embviz.studies import PRESETS, largest_stored
 from embviz.tasks import ModularArithmetic
 
 LIMIT = 400  # epochs of a live run
@@ -297,9 +297,8 @@ def film_preset() -> str:
     FileNotFoundError
         If there is none; the message says how to get one.
     """
-    for preset in ("laptop", "quick"):
-        if not missing(films.film_cells(preset)):
-            return preset
+    if preset := largest_stored(films.film_cells, ("quick", "laptop")):
+        return preset
     raise FileNotFoundError(
         "no films are stored: run embviz.cells.run(films.film_cells('quick')), or 'laptop' in some minutes"
     )

@@ -25,7 +25,7 @@ from embviz.experiments.geometry.steering import BASE
 from embviz.explorers import Choice, Control, Number, Range
 from embviz.fourier import Sounding, sound, tabulate
 from embviz.player import HISTORY, NOTE
-from embviz.studies import PRESETS
+from embviz.studies import PRESETS, largest_stored
 
 NOT_MEASURED = "not measured"
 CLAIM = "geometry.hammer_modular"
@@ -520,9 +520,8 @@ def sounding_preset() -> str:
     FileNotFoundError
         If there is none; the message says how to get one.
     """
-    for preset in ("laptop", "quick"):
-        if not missing(soundings.all_cells(preset)):
-            return preset
+    if preset := largest_stored(soundings.all_cells, ("quick", "laptop")):
+        return preset
     raise FileNotFoundError(
         "no soundings are stored: run embviz.cells.run(soundings.all_cells('quick')), or 'laptop' in minutes"
     )

@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 
 from embviz import charts, findings, theme
-from embviz.cells import missing, read
+from embviz.cells import read
 from embviz.experiments import find_study
 from embviz.experiments.geometry import language_films as films
 from embviz.experiments.geometry import steering_language as steering
@@ -33,6 +33,7 @@ from embviz.fourier import project_gradients
 from embviz.language import draw_batch, load_streams, next_token_losses
 from embviz.models.transformer import Start
 from embviz.player import HISTORY, NOTE
+from embviz.studies import largest_stored
 
 CLAIM = "geometry.fgp_language"
 OWN, TIED, SMALL = KINDS = ("own head", "tied", "own head, small start")
@@ -118,7 +119,7 @@ def said(finding: findings.Finding | None) -> str:
 def note() -> str:
     """Data, sizes and seeds of the stored runs, for a caption."""
     preset = stored_preset()
-    pairs, _, setting = steering._texts(preset)
+    pairs, _, setting = steering.texts_and_setting(preset)
     table = ends()
     seeds = table.groupby(["kind", "tokens"])["seed"].nunique()
     counts = "; ".join(
@@ -495,9 +496,8 @@ def film_preset() -> str:
     FileNotFoundError
         If there is none; the message says how to get one.
     """
-    for preset in ("laptop", "quick"):
-        if not missing(films.film_cells(preset)):
-            return preset
+    if preset := largest_stored(films.film_cells, ("quick", "laptop")):
+        return preset
     raise FileNotFoundError(
         "no films are stored: run embviz.cells.run(language_films.film_cells('laptop')), a minute or two"
     )

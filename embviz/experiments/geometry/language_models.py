@@ -7,7 +7,6 @@ are those of :mod:`embviz.language`; the training text is scored by the same pro
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -106,14 +105,15 @@ def language_models(config: LanguageRun) -> pd.DataFrame:
     """
     streams = load_streams(config.text)
     table = pd.DataFrame(config.steps(streams))
-    with torch.device("meta"):
-        table["n_parameters"] = n_parameters(_on_meta(config.shape(streams.vocab_size)))
+    table["n_parameters"] = count_parameters(config.shape(streams.vocab_size))
     table.attrs["data"] = {config.text.corpus: streams.checksum}
     return table
 
 
-def _on_meta(shape: TransformerConfig) -> Transformer:
-    return Transformer(shape, seed=0)
+def count_parameters(shape: TransformerConfig) -> int:
+    """Numbers that training changes in a model of that shape, without making it."""
+    with torch.device("meta"):
+        return n_parameters(Transformer(shape, seed=0))
 
 
 # --- what attention looks like ----------------------------------------------------------------------
@@ -159,8 +159,8 @@ def _of_layer(attention: Attention) -> dict[str, float]:
 
 def _matrix(projection: torch.nn.Module, dim: int) -> Tensor:
     """A linear map (D, D) as a matrix, its rows the outputs."""
-    weight = next(projection.parameters(), next(projection.buffers(), None))
-    result: Tensor = projection(torch.eye(dim, device=weight.device if weight is not None else None))
+    (weight, *_) = projection.state_dict().values()
+    result: Tensor = projection(torch.eye(dim, device=weight.device))
     return result.T
 
 
@@ -270,7 +270,6 @@ def curves(runs: Iterable[LanguageRun]) -> pd.DataFrame:
     return pd.concat([_stored(run) for run in runs], ignore_index=True)
 
 
-@functools.lru_cache(maxsize=256)
 def _stored(run: LanguageRun) -> pd.DataFrame:
     table, _ = read(language_models.cell(run))
     fields = {
@@ -303,8 +302,7 @@ def published_counts(n_layers: int, length: int) -> dict[str, Finding]:
     counts = {}
     for name, variant in (("n_baseline", BASELINE), ("n_no_q", NO_Q)):
         run = LanguageRun(TextConfig("tinystories"), variant, setting=setting)
-        with torch.device("meta"):
-            counts[name] = findings.exact(n_parameters(_on_meta(run.shape(256))) / 1e6)
+        counts[name] = findings.exact(count_parameters(run.shape(256)) / 1e6)
     return counts
 
 

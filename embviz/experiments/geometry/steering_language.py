@@ -200,18 +200,18 @@ def steering_language(config: SteeringRun) -> pd.DataFrame:
 
 def steering_runs(preset: str) -> list[SteeringRun]:
     """What the claim quotes: untied models of byte pairs and of bytes, each variant and seed."""
-    return _runs(preset, N_SEEDS[preset], (VARIANTS, ON_BYTES), SteeringRun(_texts(preset)[0]))
+    return _runs(preset, N_SEEDS[preset], (VARIANTS, ON_BYTES), SteeringRun(texts_and_setting(preset)[0]))
 
 
 def tied_runs(preset: str) -> list[SteeringRun]:
     """Beside the claim: models whose head is the embedding, so that one gradient holds what both learn."""
-    like = SteeringRun(_texts(preset)[0], tied=True, start="small")
+    like = SteeringRun(texts_and_setting(preset)[0], tied=True, start="small")
     return _runs(preset, N_TIED_SEEDS[preset], (TIED, ON_BYTES), like)
 
 
 def small_runs(preset: str) -> list[SteeringRun]:
     """Beside the tied ones: embeddings that start as small, with a head of their own."""
-    like = SteeringRun(_texts(preset)[0], start="small")
+    like = SteeringRun(texts_and_setting(preset)[0], start="small")
     return _runs(preset, N_SMALL_SEEDS[preset], (SMALL, SMALL), like)
 
 
@@ -219,7 +219,7 @@ def _runs(
     preset: str, n_seeds: tuple[int, int], variants: tuple[tuple[str, ...], ...], like: SteeringRun
 ) -> list[SteeringRun]:
     """Runs on byte pairs, then on bytes, with so many seeds of these variants."""
-    *texts, setting = _texts(preset)
+    *texts, setting = texts_and_setting(preset)
     return [
         dataclasses.replace(like, text=text, variant=variant, seed=seed, setting=setting)
         for text, n, own in zip(texts, n_seeds, variants, strict=True)
@@ -233,7 +233,7 @@ def all_runs(preset: str) -> list[SteeringRun]:
     return steering_runs(preset) + tied_runs(preset) + small_runs(preset)
 
 
-def _texts(preset: str) -> tuple[TextConfig, TextConfig, Setting]:
+def texts_and_setting(preset: str) -> tuple[TextConfig, TextConfig, Setting]:
     """One text in byte pairs and in bytes, and the size of model for both."""
     if preset == "quick":
         text, n_pairs = TextConfig("embedded", n_documents=600, n_held_out=10), 512
@@ -317,7 +317,7 @@ def _steering_findings(preset: str) -> dict[str, Finding]:
         "tied_bpe_frozen": tied_pairs[FROZEN],
         "tied_byte_near_nyquist": tied_whole[NEAR_NYQUIST],
     }
-    corpus = _texts(preset)[0].corpus
+    corpus = texts_and_setting(preset)[0].corpus
     return {
         name: findings.over_seeds(
             values.to_numpy(), nulls=frozen if name == "byte_near_nyquist" else None, corpus=corpus
