@@ -10,7 +10,7 @@ import torch
 from embviz import cells
 from embviz.cells import Cell, Experiment
 from embviz.chapters import no_query as chapter
-from embviz.experiments.geometry import queries, readings, steering
+from embviz.experiments.geometry import queries, steering
 from embviz.explorers import Choice, Explorer, Range
 from embviz.models.transformer import Transformer
 from tests.drawing import compiled
@@ -122,25 +122,6 @@ def test_a_chapter_without_its_runs_says_so(monkeypatch, tmp_path):
     assert set(chapter.accuracies()["run"]) == {"with queries"}
     assert chapter.given_up(LIMIT, 0.99)["run"].unique().tolist() == ["with queries"]
     compiled(chapter.plot_runs(chapter.TOGETHER))
-
-
-def test_pairs_under_other_readings_are_compared_and_gaps_named(monkeypatch):
-    def made(threshold):
-        assert threshold == 0.99
-        times = {("as used", "baseline"): 400, ("as used", "without queries"): 300, ("ReLU", "baseline"): 200}
-        rows = [
-            {"reading": reading, "run": run, "stored": (reading, run) in times, "grokked": True}
-            | {"grok": times.get((reading, run), 0)}
-            for run in readings.RUNS
-            for reading in ("as used", "ReLU")
-        ]
-        return pd.DataFrame(rows)
-
-    monkeypatch.setattr(readings, "readings_table", made)
-    table = chapter.readings_table()
-    assert table.loc["as used"].tolist() == ["400", "300", "25.0"]
-    assert table.loc["ReLU"].tolist() == ["200", "not measured", "not measured"]
-    assert "sooner under 1 of 1 readings" in chapter.readings_finding()
 
 
 def test_the_restricted_mean_is_the_area_under_the_curve():

@@ -12,7 +12,7 @@ import torch
 from embviz import cells
 from embviz.cells import Cell, Experiment
 from embviz.chapters import steering as chapter
-from embviz.experiments.geometry import queries, readings, steering
+from embviz.experiments.geometry import queries, steering
 from embviz.experiments.geometry.grokking import spectrum_epochs
 from embviz.explorers import Choice, Explorer, Range
 from embviz.fourier import Prescribed, power_spectrum
@@ -111,49 +111,6 @@ def test_kinds_follow_from_the_modes():
         assert kinds[name] == "high modes"
     for name in ("{1}", "{1, 14, 41}", "{8, 16, ..., 40}", "{22, ..., 26}"):
         assert kinds[name] == "other modes"
-
-
-# --- readings of the setting ----------------------------------------------------------------------------
-
-
-def made_readings(known: dict[tuple[str, str], tuple[int, bool]]) -> pd.DataFrame:
-    rows = []
-    for run in readings.RUNS:
-        for reading in ("as used", "ReLU", "biases"):
-            row = {"reading": reading, "run": run, "stored": (reading, run) in known}
-            if row["stored"]:
-                grok, grokked = known[reading, run]
-                row |= {"seed": 0, "grok": grok, "grokked": grokked, "memorize": 50, "memorized": True}
-            rows.append(row)
-    return pd.DataFrame(rows)
-
-
-def test_readings_stand_beside_the_paper_with_gaps_and_censored_runs_by_name(monkeypatch):
-    known = {
-        ("as used", "baseline"): (400, True),
-        ("as used", "near-Nyquist"): (100, True),
-        ("ReLU", "baseline"): (1500, False),
-    }
-    monkeypatch.setattr(readings, "readings_table", lambda: made_readings(known))
-    table = chapter.readings_table()
-    assert table.loc["as used", "speed-up %"] == "75.0"
-    assert table.loc["ReLU", ["baseline: to grok", "speed-up %"]].tolist() == ["> 1,500", "not measured"]
-    assert table.loc["the paper", "baseline, p = 113: to grok"] == "321"
-    assert "not measured yet" in chapter.readings_finding()
-
-
-def test_the_closest_reading_is_that_of_the_least_sum_of_log_ratios(monkeypatch):
-    # 782 and 321 are the paper's; the last run is of another chapter
-    epochs = {"as used": (400, 40, 300, 9), "ReLU": (800, 400, 300, 9)}
-    known = {
-        (reading, run): (value, True)
-        for reading, values in epochs.items()
-        for run, value in zip(readings.RUNS, values, strict=True)
-    }
-    monkeypatch.setattr(readings, "readings_table", lambda: made_readings(known))
-    finding = chapter.readings_finding()
-    assert finding.startswith("Of 2 readings “ReLU” comes closest")
-    assert finding.endswith("save 50% to 90% of the epochs")
 
 
 # --- tables ---------------------------------------------------------------------------------------------

@@ -32,3 +32,18 @@ def test_readings_not_stored_are_said_to_be_and_stored_ones_hold_their_times(mon
     table = readings.readings_table()
     (found,) = table[table["stored"]].to_dict("records")
     assert found == {"reading": "biases", "run": "baseline", "stored": True, **row}
+
+
+def test_five_seeds_are_kept_of_three_readings_and_one_of_them_is_the_first_of_the_others(
+    monkeypatch, tmp_path
+):
+    found = readings.seeded_cells()
+    keys = [cell.key for cells in found.values() for cell in cells]
+    assert len(set(keys)) == len(keys) == 3 * 6 * 5
+    singles = {cell.key for cell in readings.reading_cells()}
+    for (_, run), cells in found.items():
+        assert (cells[0].key in singles) == (run in readings.RUNS)
+    monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path))
+    table = readings.seeded_times()
+    assert table.empty
+    assert {"reading", "run", "grok", "grokked"} <= {*table}

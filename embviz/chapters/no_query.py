@@ -13,7 +13,7 @@ from embviz import charts, findings, theme
 from embviz.cells import Cell
 from embviz.chapters import steering as steered
 from embviz.chapters.steering import NOT_MEASURED, limit, median_time, stored_preset
-from embviz.experiments.geometry import queries, readings, steering
+from embviz.experiments.geometry import queries, steering
 from embviz.experiments.geometry.steering import GROKKED, STRICT
 
 WITH, WITHOUT = PAIR = ("with queries", "without queries")
@@ -141,39 +141,6 @@ def control_finding(names: Sequence[str], threshold: float = STRICT) -> str:
     order = table.groupby("run", sort=False)["grok"].median().sort_values(kind="stable").index
     said = ", ".join(f"{name} {median_time(table[table['run'] == name])}" for name in order)
     return f"Median epochs to grok: {said}"
-
-
-def readings_table() -> pd.DataFrame:
-    """Pairs with and without queries under other readings of the paper's setting, seed 0, threshold 0.99.
-
-    Returns
-    -------
-    DataFrame
-        Index reading; epochs to grok with queries and without, as text; speed-up in percent.
-    """
-    rows = {}
-    for reading, runs in readings.readings_table(STRICT).groupby("reading", sort=False):
-        own = {str(row["run"]): row for row in runs.to_dict("records") if row["stored"]}
-        base, without = own.get("baseline"), own.get(readings.WITHOUT_QUERIES)
-        speedup = f"{100 * (1 - without['grok'] / base['grok']):.1f}" if base and without else NOT_MEASURED
-        rows[reading] = {
-            WITH: steered.moment(base, "grok"),
-            WITHOUT: steered.moment(without, "grok"),
-            "speed-up %": speedup,
-        }
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("reading")
-
-
-def readings_finding() -> str:
-    """Under how many readings the run without queries is sooner, as far as pairs are stored."""
-    speedups = pd.to_numeric(readings_table()["speed-up %"], errors="coerce").dropna()
-    if speedups.empty:
-        return f"Pairs under other readings are {NOT_MEASURED} yet"
-    sooner = int((speedups > 0).sum())
-    return (
-        f"Without queries the run groks sooner under {sooner} of {len(speedups)} readings; speed-ups lie "
-        f"between {speedups.min():.0f}% and {speedups.max():.0f}%, their median is {speedups.median():.0f}%"
-    )
 
 
 def logrank_finding(threshold: float = STRICT) -> str:

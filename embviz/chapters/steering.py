@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import altair as alt
 import numpy as np
@@ -13,7 +12,7 @@ import torch
 
 from embviz import charts, theme
 from embviz.cells import Cell, read
-from embviz.experiments.geometry import queries, readings, steering
+from embviz.experiments.geometry import queries, steering
 from embviz.experiments.geometry.grokking import (
     N_KEPT,
     GrokkingRun,
@@ -169,7 +168,7 @@ def median_time(table: pd.DataFrame, column: str = "grok") -> str:
     return f"> {limit():,}" if median >= limit() else f"{median:,.0f}"
 
 
-def _spread(table: pd.DataFrame, column: str) -> str:
+def spread(table: pd.DataFrame, column: str) -> str:
     if table.empty:
         return ""
     ends = [
@@ -205,7 +204,7 @@ def table_of_times(names: Sequence[str], *, base: str = BASELINE) -> pd.DataFram
             "seeds": len(own),
             "to grok, paper": published[0] or ("never" if name == "{48}" else ""),
             "to grok": median_time(own),
-            "all seeds": _spread(own, "grok"),
+            "all seeds": spread(own, "grok"),
             "to grok, 0.99": median_time(hard),
             "to memorize, paper": published[1] or "",
             "to memorize": median_time(own, "memorize"),
@@ -234,65 +233,6 @@ def updates_table(names: Sequence[str] = tuple(MAIN)) -> pd.DataFrame:
                 rows.append(row)
     columns = ["batch", "run", "seeds", "updates an epoch", "epochs to grok", "updates to grok"]
     return pd.DataFrame(rows, columns=columns).set_index(["batch", "run"])
-
-
-def readings_table() -> pd.DataFrame:
-    """Table 1's two main rows and Table 2's baseline under other readings of the text, seed 0.
-
-    Returns
-    -------
-    DataFrame
-        Index reading; epochs to grok (0.95) of the three runs and to memorize of the first two, as text;
-        speed-up of near-Nyquist modes in percent.
-    """
-    table = readings.readings_table()
-    rows = {}
-    for reading, runs in table.groupby("reading", sort=False):
-        own = {str(row["run"]): row for row in runs.to_dict("records") if row["stored"]}
-        base, near = own.get(BASELINE), own.get(NEAR)
-        speedup = NOT_MEASURED if not (base and near) else f"{100 * (1 - near['grok'] / base['grok']):.1f}"
-        rows[reading] = {
-            **{
-                f"{name}: to grok": moment(own.get(name), "grok") for name in (BASELINE, NEAR, readings.P_113)
-            },
-            **{f"{name}: to memorize": moment(own.get(name), "memorize") for name in (BASELINE, NEAR)},
-            "speed-up %": speedup,
-        }
-    paper = {name: str(PAPER[name][0]) for name in (BASELINE, NEAR)}
-    rows["the paper"] = {
-        **{f"{name}: to grok": epochs for name, epochs in paper.items()},
-        f"{readings.P_113}: to grok": str(PAPER["p = 113, baseline"][0]),
-        **{f"{name}: to memorize": str(PAPER[name][1]) for name in (BASELINE, NEAR)},
-        "speed-up %": "",
-    }
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("reading")
-
-
-def moment(row: Mapping[Hashable, Any] | None, column: str) -> str:
-    """Epochs of one run of :func:`~.geometry.readings.readings_table` to grok or to memorize, as text."""
-    if row is None:
-        return NOT_MEASURED
-    reached = row["grokked" if column == "grok" else "memorized"]
-    return f"{row[column]:,.0f}" if reached else f"> {readings.N_EPOCHS:,}"
-
-
-def readings_finding() -> str:
-    """Which reading comes closest to both of the paper's baselines, and how steering fares over all."""
-    table = readings.readings_table()
-    known = table[table["stored"]].pivot(index="reading", columns="run", values="grok")
-    if (
-        not {BASELINE, NEAR, readings.P_113} <= {*known}
-        or known[[BASELINE, NEAR, readings.P_113]].dropna().empty
-    ):
-        return f"The readings are {NOT_MEASURED} yet"
-    known = known[[BASELINE, NEAR, readings.P_113]].dropna()
-    published = {BASELINE: PAPER[BASELINE][0], readings.P_113: PAPER["p = 113, baseline"][0]}
-    off = known[list(published)].div(pd.Series(published, dtype=float)).apply(np.log).abs().sum(axis=1)
-    speedups = 100 * (1 - known[NEAR] / known[BASELINE])
-    return (
-        f"Of {len(known)} readings “{off.idxmin()}” comes closest to both of the paper's baselines; over all "
-        f"of them near-Nyquist modes save {speedups.min():.0f}% to {speedups.max():.0f}% of the epochs"
-    )
 
 
 # --- sentences true of the drawn data -------------------------------------------------------------------
