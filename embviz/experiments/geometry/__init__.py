@@ -1,4 +1,4 @@
-"""The geometry paper: grokking under projected gradients, and attention without queries."""
+"""The geometry paper: grokking under projected gradients, attention without queries, weight trajectories."""
 
 from embviz.experiments.geometry import (
     hammer_language,
@@ -7,6 +7,7 @@ from embviz.experiments.geometry import (
     queries,
     steering,
     steering_language,
+    trajectory_findings,
 )
 
 STUDIES = {
@@ -16,4 +17,5 @@ STUDIES = {
     **steering_language.STUDIES,
     **queries.STUDIES,
     **language_models.STUDIES,
+    **trajectory_findings.STUDIES,
 }

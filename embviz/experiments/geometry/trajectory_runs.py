@@ -1,0 +1,262 @@
+"""Runs whose weights are drawn, at each preset, and what is stored of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+
+from embviz import studies
+from embviz.cells import Cell, read
+from embviz.experiments.geometry.steering_language import Setting
+from embviz.experiments.geometry.trajectory_drawings import (
+    ABSENT,
+    DATA,
+    OF_TENSOR,
+    TensorGroup,
+    drawings_of_kind,
+)
+from embviz.experiments.geometry.trajectory_recordings import (
+    DECAY,
+    NO_Q,
+    PAPER,
+    WEB,
+    Pipeline,
+    TrajectoryRun,
+    recordings,
+    without_pipeline,
+)
+from embviz.language import TextConfig
+
+WHERE = ["tensor", "kind", "layer", "path", "method", "n_neighbors"]  # what names a drawing
+
+N_SEEDS = {"quick": 2, "laptop": 3, "paper": 3}
+N_NO_Q_SEEDS = {"quick": 2, "laptop": 2, "paper": 3}
+QUICK = Setting(16, 2, 2, 32, 16, 2, 160, 1e-2)
+QUICK_PIPELINE = Pipeline((10, 6), (10, 6, 15), n_walks=2, n_epochs=30, max_iter=30, alternatives=False)
+
+
+def stories(preset: str) -> TrajectoryRun:
+    """A model of short stories."""
+    if preset == "quick":
+        source = TextConfig("embedded", n_documents=200, n_held_out=2)
+        return TrajectoryRun(source, setting=QUICK, sketch=64, pipeline=QUICK_PIPELINE)
+    if preset == "laptop":
+        return TrajectoryRun(TextConfig("tinystories_5mb", n_held_out=50))
+    return TrajectoryRun(TextConfig("tinystories", n_held_out=200), setting=PAPER, every=5)
+
+
+def web(preset: str) -> TrajectoryRun:
+    """The same of English Wikipedia, which stands in for FineWeb, without the alternatives."""
+    run = stories(preset)
+    if preset == "quick":
+        source = TextConfig("embedded", n_documents=300, n_held_out=2)
+    else:
+        source = TextConfig("enwiki2018_raw", n_held_out=10 if preset == "laptop" else 100)
+    return dataclasses.replace(run, source=source, text=WEB, pipeline=_lean(run))
+
+
+def _lean(run: TrajectoryRun) -> Pipeline:
+    return dataclasses.replace(run.pipeline, neighbors=run.pipeline.neighbors[:1], alternatives=False)
+
+
+def _of_seeds(run: TrajectoryRun, n_seeds: int) -> list[TrajectoryRun]:
+    return [dataclasses.replace(run, seed=seed) for seed in range(n_seeds)]
+
+
+def story_runs(preset: str) -> list[TrajectoryRun]:
+    """Figures 2 and 6 to 9, seed by seed."""
+    return _of_seeds(stories(preset), N_SEEDS[preset])
+
+
+def no_query_runs(preset: str) -> list[TrajectoryRun]:
+    """The same without a query projection."""
+    run = stories(preset)
+    run = dataclasses.replace(run, variant=NO_Q, pipeline=_lean(run))
+    return _of_seeds(run, N_NO_Q_SEEDS[preset])
+
+
+def web_runs(preset: str) -> list[TrajectoryRun]:
+    """The same on web text. Two seeds would leave an interval a single degree of freedom."""
+    return _of_seeds(web(preset), N_SEEDS[preset])
+
+
+def decay_run(preset: str) -> TrajectoryRun:
+    """A run whose optimizer has nothing to learn from."""
+    run = stories(preset)
+    return dataclasses.replace(run, variant=DECAY, pipeline=_lean(run))
+
+
+def cells_of(run: TrajectoryRun) -> list[Cell]:
+    """The recording first, and then its drawings, kind by kind."""
+    groups = [drawings_of_kind.cell(TensorGroup(run, kind)) for kind in run.kinds]
+    return [recordings.cell(without_pipeline(run)), *groups]
+
+
+def largest(runs_of: Callable[[str], list[TrajectoryRun]] = story_runs) -> str | None:
+    """The largest preset whose runs are all stored, or None."""
+    return studies.largest_stored(lambda preset: [cell for run in runs_of(preset) for cell in cells_of(run)])
+
+
+def stored_runs() -> dict[str, TrajectoryRun]:
+    """Runs by name, of each sort those of the largest preset that has them all stored."""
+    found: list[TrajectoryRun] = []
+    for runs_of in (story_runs, no_query_runs, web_runs, lambda preset: [decay_run(preset)]):
+        if preset := largest(runs_of):
+            found += runs_of(preset)
+    return {run.name: run for run in found}
+
+
+# --- reading ----------------------------------------------------------------------------------------
+
+
+def losses(run: TrajectoryRun) -> pd.DataFrame:
+    """The loss at every snapshot: step, loss (nats a token, of the same training sequences throughout).
+
+    Raises
+    ------
+    FileNotFoundError
+        If it is not stored.
+    """
+    return _read(recordings.cell(without_pipeline(run)))[["step", "loss"]]
+
+
+def bits(run: TrajectoryRun) -> float:
+    """Bits per byte of the held-out text at the end."""
+    return float(_read(recordings.cell(without_pipeline(run)))["bits_per_byte"].iloc[0])
+
+
+def drawings(run: TrajectoryRun) -> pd.DataFrame:
+    """All drawings of a run, a row a kept snapshot.
+
+    Returns
+    -------
+    DataFrame
+        tensor ("Q 1", ..., "embedding", "all"), kind, layer (0: embedding, all), path ("data", "random walk
+        0", ..., "shuffled losses"), method ("pymde" and "umap" of the bottleneck, "pca" of the weights),
+        n_neighbors (0: none); step, x and y (centred, RMS radius 1), phase (judged; -1 is noise), and
+        phase_15 and so on, by the smallest size of a phase.
+    """
+    table = _table(run)
+    sizes = [f"phase_{size}" for size in run.pipeline.sizes]
+    return table[[*WHERE, "step", "x", "y", *sizes]].assign(phase=table[sizes[0]])
+
+
+def layout(
+    run: TrajectoryRun,
+    tensor: str,
+    *,
+    path: str = DATA,
+    method: str = "pymde",
+    n_neighbors: int | None = None,
+) -> pd.DataFrame:
+    """One drawing: step, loss, x, y and labels; the judged one by default.
+
+    Raises
+    ------
+    ValueError
+        If there is no such drawing: names those of the tensor, or the tensors.
+    """
+    table = drawings(run)
+    if n_neighbors is None:
+        n_neighbors = 0 if method == "pca" else run.pipeline.neighbors[0]
+    own = table[table["tensor"] == tensor]
+    if own.empty:
+        raise ValueError(f"{run.name} has no {tensor!r}: there are {', '.join(table['tensor'].unique())}")
+    chosen = own[(own["path"] == path) & (own["method"] == method) & (own["n_neighbors"] == n_neighbors)]
+    if chosen.empty:
+        known = [" ".join(map(str, row)) for row in own[WHERE[3:]].drop_duplicates().itertuples(index=False)]
+        asked = f"{path} {method} {n_neighbors}"
+        raise ValueError(f"{run.name}: {tensor} has no drawing {asked!r}: there are {', '.join(known)}")
+    return chosen.drop(columns=WHERE).merge(losses(run), on="step")
+
+
+def labels(
+    run: TrajectoryRun,
+    *,
+    path: str = DATA,
+    method: str = "pymde",
+    n_neighbors: int | None = None,
+    size: int = 0,
+) -> pd.DataFrame:
+    """Phases of all tensors side by side: a row a step, a column a tensor; `size` 0: the judged one."""
+    table = drawings(run)
+    if n_neighbors is None:
+        n_neighbors = 0 if method == "pca" else run.pipeline.neighbors[0]
+    same = (table["path"] == path) & (table["method"] == method) & (table["n_neighbors"] == n_neighbors)
+    column = f"phase_{size}" if size else "phase"
+    return table[same].pivot(index="step", columns="tensor", values=column)[table["tensor"].unique()]
+
+
+def measures(run: TrajectoryRun) -> pd.DataFrame:
+    """Numbers of every drawing, of all snapshots of it.
+
+    Returns
+    -------
+    DataFrame
+        What names the drawing, as in :func:`drawings`, and the columns of
+        :func:`embviz.trajectory_nulls.measure`; dbcv is -1 where there are fewer than two phases. Besides
+        loss_correlation, lag and p of the layout's steps with drops of the loss there are `detrended_`
+        ones, a running median of 51 snapshots taken off both, and `transition_` ones, of transitions
+        between phases with the same drops: 0, 0 and 1 where there is no transition.
+    """
+    table = _first_rows(run)
+    return table.drop(columns=[*OF_TENSOR, "step", "x", "y", *_label_columns(table)])
+
+
+def tensor_measures(run: TrajectoryRun) -> pd.DataFrame:
+    """Numbers of a path that none of its drawings has alone; NaN where it was not measured.
+
+    Returns
+    -------
+    DataFrame
+        tensor, kind, layer, path; held_out_reconstruction and held_out_prediction, of an autoencoder that
+        every fifth block of 20 snapshots was held out from; stability, the mean adjusted Rand index over
+        settings of PyMDE and HDBSCAN, and in how many of them all was noise; hmm_states, hmm_agreement and
+        umap_agreement, adjusted Rand indices with the judged phases; the sketch's distortion.
+    """
+    table = _first_rows(run)
+    judged = table[(table["method"] == "pymde") & (table["n_neighbors"] == run.pipeline.neighbors[0])]
+    values = judged[OF_TENSOR].where(judged[OF_TENSOR] != ABSENT)
+    return pd.concat([judged[WHERE[:4]], values], axis=1).reset_index(drop=True)
+
+
+def nulls(run: TrajectoryRun) -> pd.DataFrame:
+    """:func:`measures` of what is not the data, under the judged setting."""
+    table = measures(run)
+    return table[(table["path"] != DATA) & (table["n_neighbors"] == run.pipeline.neighbors[0])]
+
+
+def _label_columns(table: pd.DataFrame) -> list[str]:
+    return [column for column in table.columns if column.startswith("phase_")]
+
+
+def _first_rows(run: TrajectoryRun) -> pd.DataFrame:
+    """A row a drawing."""
+    table = _table(run)
+    return table[table["step"] == table["step"].iloc[0]].reset_index(drop=True)
+
+
+def _table(run: TrajectoryRun) -> pd.DataFrame:
+    """All that is stored of a run's drawings."""
+    parts = [(kind, _read(drawings_of_kind.cell(TensorGroup(run, kind)))) for kind in run.kinds]
+    return pd.concat([_named(table, kind) for kind, table in parts], ignore_index=True)
+
+
+def _named(table: pd.DataFrame, kind: str) -> pd.DataFrame:
+    alone = (table["layer"] == 0).all()
+    tensor = kind if alone else kind + " " + table["layer"].astype(str)
+    return table.assign(tensor=tensor, kind=kind)
+
+
+def _read(cell: Cell) -> pd.DataFrame:
+    return _read_once(cell, cell.path)
+
+
+@functools.lru_cache(maxsize=256)
+def _read_once(cell: Cell, path: Path) -> pd.DataFrame:
+    table, _ = read(cell)
+    return table
