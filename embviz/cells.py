@@ -11,6 +11,7 @@ experiment's name before its first dot.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import functools
@@ -21,11 +22,12 @@ import json
 import os
 import platform
 import resource
+import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import joblib
 import numpy as np
@@ -36,7 +38,11 @@ import threadpoolctl
 from tqdm.auto import tqdm
 
 from embviz import __version__
-from embviz.storage import results_folder, whole_file
+from embviz.pausing import Paused, pausing_at, time_is_over
+from embviz.storage import cache_folder, results_folder, whole_file
+
+if TYPE_CHECKING:
+    from embviz.snapshots import Run
 
 PROVENANCE_KEY, CHECKSUM_KEY = b"embviz", b"embviz.sha256"  # of the schema's metadata
 PACKAGES = ("numpy", "scipy", "torch", "numba", "pandas", "pyarrow", "scikit-learn")
@@ -171,10 +177,61 @@ def _provenance(cell: Cell, table: pd.DataFrame, seconds: float) -> dict[str, An
         "python": platform.python_version(),
         "packages": {name: importlib.metadata.version(name) for name in PACKAGES},
         "device": device(),
-        "wall_seconds": round(seconds, 3),
+        "wall_seconds": round(seconds, 3),  # of the last slice, if there were several
+        "slices": table.attrs.get("slices", []),
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "date": _now(),
     }
+
+
+@contextlib.contextmanager
+def training_run(cell: Cell, data: Mapping[str, str]) -> Iterator[tuple[Run, list[dict[str, Any]]]]:
+    """A run on disk for a cell that trains for long: kept when the block is left early, deleted at its end.
+
+    Parameters
+    ----------
+    cell : Cell
+    data : mapping from corpus to checksum
+        What the cell reads: a run on other data is refused.
+
+    Yields
+    ------
+    Run
+        In the cache folder, new or left by a slice before.
+    list of dict
+        A slice each, this one last: date, device, torch, and seconds unless it was killed; for the table's
+        ``attrs["slices"]``, from where they go into the cell's provenance.
+    """
+    import torch
+
+    from embviz.snapshots import open_or_create_run
+
+    folder = cache_folder() / "runs" / cell.key
+    start = time.perf_counter()
+    with open_or_create_run(folder, {**dataclasses.asdict(cell.config), "data": dict(data)}) as run:
+        file = folder / "slices.json"
+        slices = json.loads(file.read_text()) if file.is_file() else []
+        this: dict[str, Any] = {"date": _now(), "device": device(), "torch": str(torch.__version__)}
+        slices.append(this)
+        _write_json(file, slices)
+        try:
+            yield run, slices
+        finally:
+            this["seconds"] = round(time.perf_counter() - start, 3)
+            _write_json(file, slices)
+    done = folder.with_name(f"{folder.name}.done")  # so that a kill leaves the run whole or not there
+    shutil.rmtree(done, ignore_errors=True)
+    folder.rename(done)
+    shutil.rmtree(done)
+
+
+def _write_json(path: Path, content: Any) -> None:
+    with whole_file(path) as temporary:
+        temporary.write_text(json.dumps(content))
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
 def compute(cell: Cell, path: Path | None = None) -> Path:
@@ -248,15 +305,29 @@ def missing(cells: Sequence[Cell]) -> list[Cell]:
     return [cell for cell in unique.values() if not cell.stored()]
 
 
-def _compute_in_worker(cell: Cell, path: Path) -> Path:
+def _compute_in_worker(cell: Cell, path: Path, until: float | None) -> Path | None:
+    """The file written; None if the time is over, or another process has done it or is about to."""
     import torch
 
+    from embviz.snapshots import BusyRunError
+
     torch.set_num_threads(cell.experiment.threads)
-    with threadpoolctl.threadpool_limits(cell.experiment.threads):  # more threads: other bits, and crowding
-        return compute(cell, path)  # the path is the caller's: a reused worker has an older environment
+    with threadpoolctl.threadpool_limits(cell.experiment.threads), pausing_at(until):  # more: other bits
+        if time_is_over() or path.is_file():
+            return None
+        try:
+            return compute(cell, path)  # the path is the caller's: a reused worker's environment is older
+        except (Paused, BusyRunError):
+            return None
 
 
-def run(cells: Sequence[Cell], *, n_jobs: int | None = None, progress: bool = True) -> list[Path]:
+def run(
+    cells: Sequence[Cell],
+    *,
+    n_jobs: int | None = None,
+    until: float | None = None,
+    progress: bool = True,
+) -> list[Path]:
     """Compute and store whichever of `cells` are missing.
 
     Parameters
@@ -265,6 +336,9 @@ def run(cells: Sequence[Cell], *, n_jobs: int | None = None, progress: bool = Tr
         Worker processes of joblib's current backend (loky by default; a dask or ray backend chosen with
         ``joblib.parallel_config`` spreads over a cluster). None: as many as the machine has cores, fewer
         for experiments whose cells use several threads.
+    until : float, optional
+        Moment, in seconds as ``time.time()``, from which no cell is begun, and those that train in a
+        :func:`training_run` pause; the next call goes on with them. Other cells run to their ends.
     progress : bool
         Show a progress bar on standard error.
 
@@ -281,18 +355,21 @@ def run(cells: Sequence[Cell], *, n_jobs: int | None = None, progress: bool = Tr
         for threads in sorted({cell.experiment.threads for cell in todo}):
             group = [cell for cell in todo if cell.experiment.threads == threads]
             workers = min(len(group), n_jobs or max(1, cores // threads))
-            for path in _compute_all(group, workers, threads):
-                written.append(path)
-                bar.update()
+            for path in _compute_all(group, workers, threads, until):
+                if path is not None:
+                    written.append(path)
+                    bar.update()
     return written
 
 
-def _compute_all(group: Sequence[Cell], workers: int, threads: int) -> Iterator[Path]:
+def _compute_all(
+    group: Sequence[Cell], workers: int, threads: int, until: float | None
+) -> Iterator[Path | None]:
     if workers == 1:
-        yield from (_compute_in_worker(cell, cell.path) for cell in group)
+        yield from (_compute_in_worker(cell, cell.path, until) for cell in group)
         return
     backend, _ = joblib.parallel.get_active_backend()
-    jobs = (joblib.delayed(_compute_in_worker)(cell, cell.path) for cell in group)
+    jobs = (joblib.delayed(_compute_in_worker)(cell, cell.path, until) for cell in group)
     if type(backend).__name__ != "LokyBackend":  # the user's own cluster: its workers share the folder
         yield from joblib.Parallel(n_jobs=workers)(jobs)
         return

@@ -76,6 +76,9 @@ def _add_run(commands: Any) -> None:
     run.add_argument("id", metavar="ID", help='a claim such as reflections.lemma1, a paper, or "all"')
     run.add_argument("--preset", default="quick", help="quick (seconds; default), laptop or paper")
     run.add_argument("--jobs", type=int, help="worker processes; default as many as cores")
+    run.add_argument(
+        "--minutes", type=float, help="pause after so long; the same command goes on (exit code 3 until done)"
+    )
     run.add_argument("--dry-run", action="store_true", help="only count the cells")
     run.set_defaults(command=run_cells)
 
@@ -128,10 +131,18 @@ def _claim_ids(wanted: str | None) -> list[str]:
 
 
 def run_cells(arguments: argparse.Namespace) -> int:
-    """``embviz run ID --preset P``: compute what is missing, one claim after the other."""
+    """``embviz run ID --preset P``: compute what is missing, one claim after the other.
+
+    Exit code 1 if data are not at hand; 3 if ``--minutes`` were over before all was done.
+    """
+    import time
+
     from embviz import cells, experiments
 
-    failed = False
+    if arguments.minutes is not None and not arguments.minutes > 0:
+        raise ValueError(f"--minutes must be above 0, got {arguments.minutes:g}")
+    until = None if arguments.minutes is None else time.time() + 60 * arguments.minutes
+    failed, left = False, set()
     for claim_id in _claim_ids(arguments.id):
         wanted = experiments.find_study(claim_id).preset_cells(arguments.preset)
         todo = cells.missing(wanted)
@@ -139,11 +150,14 @@ def run_cells(arguments: argparse.Namespace) -> int:
         if arguments.dry_run:
             continue
         try:
-            cells.run(todo, n_jobs=arguments.jobs)
+            cells.run(todo, n_jobs=arguments.jobs, until=until)
+            left |= {cell.path for cell in cells.missing(todo)}  # claims share cells
         except FileNotFoundError as error:  # data that is not at hand must not stop the other claims
             print(f"embviz: {claim_id}: {error}", file=sys.stderr)
             failed = True
-    return int(failed)
+    if left:
+        print(f"{len(left)} cells are left, what was begun is kept: the same command goes on")
+    return 1 if failed else 3 if left else 0
 
 
 def show_ledger(arguments: argparse.Namespace) -> int:

@@ -326,6 +326,7 @@ def train_language_model(
     seed: int,
     snapshot_every: int,
     train_sample: Stream | None = None,
+    also: Callable[[], Mapping[str, float]] | None = None,
     after_backward: Callable[[int], None] | None = None,
     weights: Callable[[], Mapping[str, Tensor]] | None = None,
     run: Run | None = None,
@@ -344,13 +345,16 @@ def train_language_model(
         Steps.
     train_sample : Stream, optional
         A part of the training text to be scored too: ``streams.train.head(n)``.
+    also : function, optional
+        More metrics of a snapshot.
     after_backward, weights, run
         As in :func:`embviz.training.train`.
 
     Yields
     ------
     Snapshot
-        Metrics: bits_per_token, bits_per_character, bits_per_byte; those of the sample with "train_" before.
+        Metrics: bits_per_token, bits_per_character, bits_per_byte; those of the sample with "train_" before;
+        those of `also`.
     """
     device, pieces = next(model.parameters()).device, (training.batch_size, training.length)
 
@@ -363,7 +367,7 @@ def train_language_model(
         measured = score(model, streams.held_out, length=training.length).as_metrics()
         if train_sample is not None:
             measured |= score(model, train_sample, length=training.length).as_metrics("train_")
-        return measured
+        return measured | dict(also() if also else {})
 
     return train(
         model,

@@ -72,6 +72,10 @@ class DamagedRunError(ValueError):
     """A file of a run that is missing, cut short, altered or another run's; the message says which."""
 
 
+class BusyRunError(ValueError):
+    """A run that another process, or another part of this one, is writing."""
+
+
 class Run:
     """A training run on disk. Made by :func:`open_or_create_run`, :func:`create_run`, :func:`open_run`.
 
@@ -462,7 +466,9 @@ def open_or_create_run(folder: str | os.PathLike[str], description: Any) -> Run:
     ------
     ValueError
         If the folder holds a run of another description (the message lists what differs) or other
-        files, or another process is writing it.
+        files.
+    BusyRunError
+        If another process is writing it.
     DamagedRunError, OSError
         As :func:`open_run` and :func:`create_run`.
     """
@@ -504,7 +510,7 @@ class _WriterLock:
                 raise OSError(error.errno, text, str(path)) from error
             own = holder == str(os.getpid())
             who = "this process: close() that Run" if own else f"process {holder}: end it"
-            raise ValueError(
+            raise BusyRunError(
                 f"{path.parent} is being written by {who}, or open_run it for reading"
             ) from error
         with contextlib.suppress(OSError):  # for the message above only

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,10 +11,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from embviz.pausing import Paused, time_is_over
+
 if TYPE_CHECKING:
     from embviz.snapshots import Run
 
 Metrics = Mapping[str, float | Sequence[float]]
+STATE_SECONDS = 60.0  # at most between two states of a run, so that a kill costs no more than that
 
 
 @dataclass(frozen=True)
@@ -89,8 +93,9 @@ def train(
     names : sequence of str
         What the members are called, for error messages.
     run : Run, optional
-        Where snapshots are stored as they are taken. A run that was stopped goes on from its last state
-        and, on one machine with the same number of threads, ends with the bits of an unbroken one.
+        Where snapshots are stored as they are taken, and a state every minute. A run that was stopped goes
+        on from its last state and, on one machine with the same number of threads, ends with the bits of
+        an unbroken one.
     after_backward : function of the step, optional
         Called between the backward pass and the update; it may change the parameters' gradients in place,
         as :func:`embviz.fourier.project_gradients` does. The run doesn't store what it remembers from one
@@ -107,6 +112,8 @@ def train(
         If a loss stops being finite: names the step and the member. Stored snapshots are kept.
     ValueError
         If `snapshot_every` is below 1, or the run is already longer than `n_steps`.
+    Paused
+        If there is a `run` and the time is over, see :mod:`embviz.pausing`: after an update at least.
     """
     if snapshot_every < 1:
         raise ValueError(f"snapshot_every must be at least 1, got {snapshot_every}")
@@ -123,10 +130,11 @@ def train(
         raise ValueError(
             f"{run.folder if run else 'the run'} has {step} steps, more than n_steps = {n_steps}"
         )
-    taken = set(run.steps) if run else set()
+    taken, saved = set(run.steps) if run else set(), time.monotonic()
     while True:
         if (step % snapshot_every == 0 or step == n_steps) and step not in taken:
             yield _take_snapshot(step, model, adam, measure, weights, run)
+            saved = time.monotonic()
         if step == n_steps:
             return
         for group in adam.param_groups:
@@ -141,6 +149,19 @@ def train(
             after_backward(step)
         adam.step()
         step += 1
+        if run is not None:
+            saved = _save_at_times(run, step, model, adam, saved)
+
+
+def _save_at_times(run: Run, step: int, model: nn.Module, adam: torch.optim.AdamW, saved: float) -> float:
+    """Save the state if the last one is old or the time is over; when the last one was saved."""
+    over = time_is_over()
+    if not over and time.monotonic() - saved < STATE_SECONDS:
+        return saved
+    run.save_state(step, _state(model, adam))
+    if over:
+        raise Paused(f"{run.folder} has paused after {step} steps: the same call goes on from there")
+    return time.monotonic()
 
 
 def _groups(model: nn.Module, optimizer: AdamW) -> list[dict[str, Any]]:

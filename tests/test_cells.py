@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+import torch
 
-from embviz import cells
+from embviz import cells, pausing, snapshots
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,9 +37,26 @@ def broken(config):
     return pd.DataFrame({"value": [float("nan")]})
 
 
+@cells.experiment("testing.counting")
+def counting(config):
+    """Counts to n, a state a step, and pauses when the time is over."""
+    with cells.training_run(counting.cell(config), {"digits": "0123"}) as (run, slices):
+        step, tensors = run.load_state() or (0, {"sum": torch.zeros(1)})
+        while step < config.n:
+            step += 1
+            tensors = {"sum": tensors["sum"] + step}
+            run.save_state(step, tensors)
+            if pausing.time_is_over() or os.environ.get("STOP_AT") == str(step):
+                raise pausing.Paused
+    table = pd.DataFrame({"sum": tensors["sum"].numpy()})
+    table.attrs |= {"data": {"digits": "0123"}, "slices": slices}
+    return table
+
+
 @pytest.fixture(autouse=True)
 def results(tmp_path, monkeypatch):
     monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path))
+    monkeypatch.setenv("EMBVIZ_CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path
 
 
@@ -190,3 +208,43 @@ def test_a_sweep_killed_at_random_moments_resumes_to_the_same_results(results):
     for cell in sweep:
         table, _ = cells.read(cell)
         pd.testing.assert_frame_equal(table, squares.function(cell.config))
+
+
+# --- slices of time -----------------------------------------------------------------------------------
+
+
+def test_a_cell_that_pauses_goes_on_and_its_provenance_lists_the_slices(results, monkeypatch):
+    cell = counting.cell(Squares(6))
+    for stop in ("2", "5"):
+        monkeypatch.setenv("STOP_AT", stop)
+        assert cells.run([cell], n_jobs=1, progress=False) == []
+    monkeypatch.delenv("STOP_AT")
+    assert cells.run([cell], n_jobs=1, progress=False) == [cell.path]
+    table, provenance = cells.read(cell)
+    assert table["sum"].tolist() == [21.0]
+    assert len(provenance["slices"]) == 3
+    assert all({"date", "device", "torch", "seconds"} == set(one) for one in provenance["slices"])
+    assert list((results / "cache" / "runs").iterdir()) == []
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_when_the_time_is_over_no_cell_is_begun(n_jobs):
+    sweep = [squares.cell(Squares(n)) for n in (1, 2)]
+    assert cells.run(sweep, n_jobs=n_jobs, until=time.time(), progress=False) == []
+    assert len(cells.run(sweep, n_jobs=n_jobs, until=time.time() + 3600, progress=False)) == 2
+
+
+def test_a_cell_that_another_process_is_computing_is_left_to_it(results):
+    cell = counting.cell(Squares(3))
+    with cells.training_run(cell, {"digits": "0123"}):
+        assert cells.run([cell], n_jobs=1, progress=False) == []
+        with pytest.raises(snapshots.BusyRunError, match="being written"):
+            cells.compute(cell)
+
+
+def test_a_run_on_other_data_is_refused(monkeypatch):
+    cell = counting.cell(Squares(3))
+    monkeypatch.setenv("STOP_AT", "1")
+    cells.run([cell], n_jobs=1, progress=False)
+    with pytest.raises(ValueError, match="another description"), cells.training_run(cell, {"digits": "9"}):
+        pass

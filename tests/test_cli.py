@@ -107,6 +107,16 @@ def test_a_dry_run_computes_nothing(results, capsys):
     assert not results.exists()
 
 
+def test_minutes_that_are_over_leave_cells_and_say_so(results, capsys):
+    command = ["run", "reflections.pmi_random", "--jobs", "1", "--minutes"]
+    assert cli.main([*command, "1e-9"]) == 3
+    assert "3 cells are left" in capsys.readouterr().out
+    assert cli.main([*command, "60"]) == 0
+    assert "left" not in capsys.readouterr().out
+    assert cli.main([*command, "0"]) == 1
+    assert "--minutes must be above 0, got 0" in capsys.readouterr().err
+
+
 def test_an_unknown_claim_preset_or_paper_is_told_with_the_choices(results, capsys):
     assert cli.main(["run", "reflections.lemma9"]) == 1
     assert "reflections.lemma1" in capsys.readouterr().err

@@ -2,12 +2,17 @@
 
 import dataclasses
 import math
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from embviz import cells, ledger
+from embviz import cells, ledger, pausing
 from embviz.experiments.geometry import language_models as models
 from embviz.experiments.geometry.language_models import (
     BASELINE,
@@ -30,6 +35,7 @@ from embviz.experiments.geometry.language_models import (
 from embviz.experiments.geometry.steering_language import Setting
 from embviz.language import TextConfig
 from embviz.models.transformer import Transformer, n_parameters
+from embviz.snapshots import open_run
 
 TINY = LanguageRun(
     TextConfig("embedded", n_documents=40, n_held_out=1),
@@ -43,9 +49,12 @@ def model_of(run: LanguageRun) -> Transformer:
 
 
 @pytest.fixture(scope="module")
-def tables() -> dict[str, pd.DataFrame]:
+def tables(tmp_path_factory) -> dict[str, pd.DataFrame]:
     """Every variant of one seed, trained for four steps."""
-    return {name: language_models.function(dataclasses.replace(TINY, variant=name)) for name in VARIANTS}
+    with pytest.MonkeyPatch.context() as patch:
+        begun = tmp_path_factory.mktemp("begun")
+        patch.setattr(cells, "cache_folder", lambda: begun)  # of runs alone: the text stays where it is
+        return {name: language_models.function(dataclasses.replace(TINY, variant=name)) for name in VARIANTS}
 
 
 # --- models -------------------------------------------------------------------------------------------
@@ -214,3 +223,66 @@ def test_stored_scores_come_with_what_was_run(monkeypatch, tmp_path):
         ["embedded", "bytes", BASELINE, 0]
     ]
     assert table["n_parameters"].unique() == [n_parameters(model_of(TINY))]
+
+
+# --- slices of time -----------------------------------------------------------------------------------
+
+SLICED = dataclasses.replace(TINY, setting=Setting(16, 2, 2, 32, 16, 2, 24, 1e-2), n_scores=4)
+KILLED = """
+    import sys
+    sys.path.insert(0, {root!r})
+    from embviz import cells, training
+    from tests import test_language_models as here
+    training.STATE_SECONDS, cells.cache_folder = 0.0, lambda: here.Path({folder!r})
+    cells.run([here.language_models.cell(here.SLICED)], n_jobs=1, progress=False)
+"""
+
+
+@pytest.fixture
+def folders(monkeypatch, tmp_path):
+    """Own folders for results and for what is begun."""
+    monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path / "results"))
+    monkeypatch.setattr(cells, "cache_folder", lambda: tmp_path)  # of runs alone: the text stays where it is
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> pd.DataFrame:
+    """The same cell in one go."""
+    with pytest.MonkeyPatch.context() as patch:
+        begun = tmp_path_factory.mktemp("begun")
+        patch.setattr(cells, "cache_folder", lambda: begun)  # of runs alone: the text stays where it is
+        return language_models.function(SLICED)
+
+
+def test_slices_of_one_update_give_what_one_run_gives(folders, whole):
+    cell, n_slices = language_models.cell(SLICED), 0
+    with pausing.pausing_at(0.0):  # of every slice, after its first update
+        while True:
+            n_slices += 1
+            try:
+                cells.compute(cell)
+                break
+            except pausing.Paused:
+                pass
+    assert n_slices == SLICED.setting.n_steps + 1  # the last one scores
+    table, provenance = cells.read(cell)
+    pd.testing.assert_frame_equal(table, whole, check_exact=True)
+    assert len(provenance["slices"]) == n_slices
+
+
+def test_a_slice_that_is_killed_and_its_continuation_give_what_one_run_gives(folders, whole):
+    cell = language_models.cell(SLICED)
+    script = textwrap.dedent(KILLED.format(root=str(Path(__file__).parent.parent), folder=str(folders)))
+    state = folders / "runs" / cell.key / "state.safetensors"
+    slice_ = subprocess.Popen([sys.executable, "-c", script])
+    while slice_.poll() is None and not (state.exists() and open_run(state.parent).steps[-1:] >= [6]):
+        time.sleep(0.005)
+    slice_.kill()  # after a quarter of its steps
+    slice_.wait()
+    assert slice_.returncode < 0, "it was done before it was killed"
+    assert not cell.stored()
+    cells.run([cell], n_jobs=1, progress=False)
+    table, provenance = cells.read(cell)
+    pd.testing.assert_frame_equal(table, whole, check_exact=True)
+    assert ["seconds" in one for one in provenance["slices"]] == [False, True]

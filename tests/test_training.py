@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from embviz import pausing
 from embviz.experiments.tying.exor_runs import StackedBatches
 from embviz.models.encoders import EncoderConfig
 from embviz.models.stacked import Member, StackedEncoder
@@ -340,6 +341,41 @@ def test_a_run_broken_by_an_error_at_any_step_resumes_to_the_same_bits(tmp_path,
         list(training(run, spoil=fail))
     assert open_run(tmp_path / "run").steps == list(range(0, at + 1, EVERY))
     assert_same_bits(finished(tmp_path / "run"), unbroken)
+
+
+def test_a_run_whose_time_is_over_pauses_after_an_update_and_goes_on_to_the_same_bits(tmp_path, unbroken):
+    steps = []
+    with pausing.pausing_at(0.0):
+        while not steps or steps[-1] < N_STEPS:
+            with open_or_create_run(tmp_path / "run", DESCRIPTION) as run, pytest.raises(pausing.Paused):
+                list(training(run))
+            state = open_run(tmp_path / "run").load_state()
+            assert state is not None
+            steps.append(state[0])
+    assert steps == list(range(1, N_STEPS + 1))
+    assert_same_bits(finished(tmp_path / "run"), unbroken)
+
+
+def test_training_that_keeps_nothing_does_not_pause():
+    with pausing.pausing_at(0.0):
+        assert [snapshot.step for snapshot in training()][-1] == N_STEPS
+
+
+def test_an_old_state_is_replaced_between_snapshots(tmp_path, monkeypatch, unbroken):
+    def fail(step: int, losses: Tensor) -> Tensor:
+        if step == EVERY + 2:
+            raise KeyboardInterrupt
+        return losses
+
+    for seconds, reached in ((3600.0, EVERY), (0.0, EVERY + 2)):
+        monkeypatch.setattr("embviz.training.STATE_SECONDS", seconds)
+        folder = tmp_path / str(seconds)
+        with open_or_create_run(folder, DESCRIPTION) as run, pytest.raises(KeyboardInterrupt):
+            list(training(run, spoil=fail))
+        state = open_run(folder).load_state()
+        assert state is not None
+        assert state[0] == reached
+        assert_same_bits(finished(folder), unbroken)
 
 
 @pytest.mark.parametrize("lost", ["append", "save_state"])

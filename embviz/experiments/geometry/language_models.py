@@ -7,9 +7,11 @@ are those of :mod:`embviz.language`; the training text is scored by the same pro
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -17,12 +19,16 @@ import torch
 from torch import Tensor
 
 from embviz import findings
-from embviz.cells import Cell, experiment, read
+from embviz.cells import Cell, experiment, read, training_run
 from embviz.experiments.geometry.steering_language import Setting
 from embviz.findings import Finding
 from embviz.language import LanguageTraining, Streams, TextConfig, load_streams, train_language_model
 from embviz.models.transformer import Attending, Attention, Transformer, TransformerConfig, n_parameters
 from embviz.studies import Study
+from embviz.training import Snapshot
+
+if TYPE_CHECKING:
+    from embviz.snapshots import Run
 
 BASELINE, NO_Q, NO_K, FROZEN_Q, IDENTITY_Q, THIN, UNDECAYED_Q = VARIANTS = (
     "baseline",
@@ -78,18 +84,22 @@ class LanguageRun:
         optimizer = dataclasses.replace(training.optimizer, undecayed=("query.weight",))
         return dataclasses.replace(training, optimizer=optimizer)
 
-    def steps(self, streams: Streams) -> Iterator[dict[str, float]]:
-        """Train, and yield the step and its scores."""
+    def train(self, streams: Streams, run: Run | None = None) -> Iterator[Snapshot]:
+        """Train, scored before the first update and so many times more; `run` keeps what was reached."""
         setting = self.setting
         model = Transformer(self.shape(streams.vocab_size), seed=self.seed)
         model.to("cuda" if torch.cuda.is_available() else "cpu")
-        sample = streams.train.head(len(streams.held_out.starts))
-        every = max(1, math.ceil(setting.n_steps / self.n_scores))
-        snapshots = train_language_model(
-            model, streams, self.training, seed=self.seed, snapshot_every=every, train_sample=sample
+        return train_language_model(
+            model,
+            streams,
+            self.training,
+            seed=self.seed,
+            snapshot_every=max(1, math.ceil(setting.n_steps / self.n_scores)),
+            train_sample=streams.train.head(len(streams.held_out.starts)),
+            also=functools.partial(attention_measures, model),
+            weights=lambda: {},
+            run=run,
         )
-        for snapshot in snapshots:
-            yield {"step": snapshot.step, **snapshot.metrics, **attention_measures(model)}  # type: ignore[dict-item]
 
 
 @experiment("geometry.language_models")
@@ -104,9 +114,13 @@ def language_models(config: LanguageRun) -> pd.DataFrame:
         :func:`attention_measures`; n_parameters.
     """
     streams = load_streams(config.text)
-    table = pd.DataFrame(config.steps(streams))
+    data = {config.text.corpus: streams.checksum}
+    with training_run(language_models.cell(config), data) as (run, slices):
+        for _ in config.train(streams, run):
+            pass
+        table = run.metrics()
     table["n_parameters"] = count_parameters(config.shape(streams.vocab_size))
-    table.attrs["data"] = {config.text.corpus: streams.checksum}
+    table.attrs |= {"data": data, "slices": slices}
     return table
 
 
@@ -167,7 +181,7 @@ def _matrix(projection: torch.nn.Module, dim: int) -> Tensor:
 # --- cells ------------------------------------------------------------------------------------------
 
 N_SEEDS = {"quick": 2, "laptop": 5, "paper": 3}
-N_CONTROL_SEEDS = {"quick": 1, "laptop": 3, "paper": 1}
+N_CONTROL_SEEDS = {"quick": 1, "laptop": 3, "paper": 3}
 CONTROLS = (THIN, NO_K, FROZEN_Q, IDENTITY_Q, UNDECAYED_Q)
 KEY_RANKS = {"quick": (4,), "laptop": (4, 16, 64), "paper": (8, 32, 128)}
 SMALL_VOCABULARY = 1_024
@@ -185,7 +199,8 @@ def stories(preset: str) -> LanguageRun:
         return LanguageRun(text, setting=Setting(32, 2, 2, 64, 32, 8, 60, 1e-2), n_scores=2)
     if preset == "laptop":
         return LanguageRun(TextConfig("tinystories_5mb", n_held_out=100))
-    return LanguageRun(TextConfig("tinystories", n_held_out=500), setting=PAPER)
+    # of 2 million; 180 MB, of which 5,000 steps read less than half
+    return LanguageRun(TextConfig("tinystories", n_documents=200_000, n_held_out=500), setting=PAPER)
 
 
 def web(preset: str) -> LanguageRun:

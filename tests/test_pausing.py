@@ -1,0 +1,30 @@
+"""Work that pauses: moments, and blocks within blocks."""
+
+import math
+import time
+
+import pytest
+
+from embviz.pausing import pausing_at, time_is_over
+
+
+def test_time_is_over_from_the_moment_on():
+    with pausing_at(time.time() + 3600):
+        assert not time_is_over()
+    with pausing_at(time.time()):
+        assert time_is_over()
+    assert not time_is_over()
+
+
+def test_the_earlier_of_two_moments_counts_and_none_changes_nothing():
+    for outer, inner in ((0.0, math.inf), (math.inf, 0.0), (0.0, None)):
+        with pausing_at(outer), pausing_at(inner):
+            assert time_is_over()
+    with pausing_at(None):
+        assert not time_is_over()
+
+
+def test_an_error_ends_the_block_too():
+    with pytest.raises(KeyError), pausing_at(0.0):
+        raise KeyError
+    assert not time_is_over()
