@@ -130,6 +130,19 @@ def count_parameters(shape: TransformerConfig) -> int:
         return n_parameters(Transformer(shape, seed=0))
 
 
+def products_a_token(shape: TransformerConfig) -> int:
+    """Multiplications for one token on its way through a model: its maps, and scores and sums over T places.
+
+    Causal attention is counted in full. Training takes about three times as many.
+    """
+    dim, rank = shape.embedding_dim, shape.key_rank
+    projections = {"no_q": 3, "no_k": 3}.get(shape.attention, 4) * dim**2
+    if rank:
+        projections += 2 * dim * rank - dim**2
+    a_layer = projections + 2 * dim * shape.mlp_dim + 2 * shape.length * dim
+    return shape.n_layers * a_layer + dim * shape.n_symbols
+
+
 # --- what attention looks like ----------------------------------------------------------------------
 
 
@@ -287,6 +300,11 @@ def curves(runs: Iterable[LanguageRun]) -> pd.DataFrame:
 
 def _stored(run: LanguageRun) -> pd.DataFrame:
     table, _ = read(language_models.cell(run))
+    return with_fields(run, table)
+
+
+def with_fields(run: LanguageRun, table: pd.DataFrame) -> pd.DataFrame:
+    """A run's table with what was run before it: the first columns of :func:`curves`."""
     fields = {
         "corpus": run.text.corpus,
         "tokens": run.text.tokens,
