@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from scipy import ndimage
 from sklearn.metrics import adjusted_rand_score
 
 from embviz.autoencoders import held_out_errors
@@ -36,7 +37,7 @@ from embviz.trajectory_nulls import measure, random_walk, shuffled_losses
 from embviz.weight_paths import WeightPath, join, rotate, weight_path
 
 DATA, SHUFFLED = "data", "shuffled losses"
-TREND = 51  # snapshots of the running median that is taken off steps and drops
+TREND = 51  # snapshots of the running median that is taken off movement and drops of the loss
 KEPT = 500  # snapshots of a drawing that are stored, about
 GRAIN = 512  # a layout of RMS radius 1 is stored in multiples of 1 / 512
 ABSENT = -9.0  # in a cell, whose numbers are finite, of what was not measured
@@ -203,32 +204,39 @@ def _stability(drawings: list[_Drawing], pipeline: Pipeline) -> dict[str, float]
     return {"stability": grid.stability or 0.0, "n_settings_without": float(grid.n_without)}
 
 
-def _numbers(traced: Trace) -> dict[str, float]:
+def _numbers(traced: Trace, n_permutations: int) -> dict[str, float]:
     """Measures of one drawing, all of them numbers: the conventions are those of :func:`measures`."""
-    found = measure(traced, seed=traced.seed)
+    found = measure(traced, seed=traced.seed, n_permutations=n_permutations)
     missing = {"prediction": 1.0, "dbcv": -1.0, "loss_correlation": 0.0, "loss_lag": 0.0, "loss_p": 1.0}
     numbers: dict[str, float] = {
         name: missing[name] if value is None else float(value)  # type: ignore[arg-type]
         for name, value in found.items()
         if name not in ("name", "notes")
     }
+    moves = path_steps(traced.layout)
     activity = {
-        "detrended": path_steps(traced.layout),
+        "detrended": moves - ndimage.median_filter(moves, TREND, mode="nearest"),
         "transition": transition_activity(traced.phases.labels, traced.path.steps),
     }
-    for name, moves in activity.items():
-        numbers |= _coupled(name, moves, traced)
+    for name, one in activity.items():
+        numbers |= _coupled(name, one, traced, n_permutations)
     return numbers
 
 
-def _coupled(name: str, moves: np.ndarray, traced: Trace) -> dict[str, float]:
-    """Movement, free of its slow trend where it has one, beside drops of the loss that are free of theirs."""
-    losses, n = traced.path.losses, len(moves)
-    if np.ptp(moves) == 0 or np.ptp(np.diff(losses)) == 0:
+def _coupled(name: str, activity: np.ndarray, traced: Trace, n_permutations: int) -> dict[str, float]:
+    """Activity beside drops of the loss that are free of their slow trend."""
+    drops, n = -np.diff(traced.path.losses), len(activity)
+    drops = drops - ndimage.median_filter(drops, TREND, mode="nearest")
+    if np.ptp(activity) == 0 or np.ptp(drops) == 0:
         return {f"{name}_correlation": 0.0, f"{name}_lag": 0.0, f"{name}_p": 1.0}
-    blocks = {"max_lag": min(10, (n - 1) // 2), "block": min(20, n // 4)}
-    # a running median of rare transitions is 0: they stay what they are
-    found = couple(moves, losses, seed=traced.seed, trend=TREND, **blocks)
+    found = couple(
+        activity,
+        np.concatenate([[0.0], -drops.cumsum()]),
+        seed=traced.seed,
+        max_lag=min(10, (n - 1) // 2),
+        block=min(20, n // 4),
+        n_permutations=n_permutations,
+    )
     return {f"{name}_correlation": found.correlation, f"{name}_lag": float(found.lag), f"{name}_p": found.p}
 
 
@@ -244,5 +252,5 @@ def _as_table(drawing: _Drawing, pipeline: Pipeline, of_tensor: dict[str, float]
         same = size == traced.recipe.clustering.min_cluster_size
         phases = traced.phases if same else find_phases(traced.layout, Clustering(size))
         table[f"phase_{size}"] = phases.labels[kept].astype(np.int16)
-    values = {**_numbers(traced), **of_tensor}
+    values = {**_numbers(traced, pipeline.n_permutations), **of_tensor}
     return table.assign(**{name: np.float32(value) for name, value in values.items()})

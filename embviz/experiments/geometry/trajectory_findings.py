@@ -110,9 +110,7 @@ def _q_findings(preset: str) -> dict[str, Finding]:
     found["order"] = over(order_agreement(runs, "layout_sharpness"), nulls={"random_walk": float(walk)})
     for name, column in (("separation_walks", "dbcv"), ("sharp_walks", "layout_sharpness")):
         found[name] = over((of_kinds(runs, column) - of_kinds(runs, column, WALK))["Q"].to_numpy())
-    stable = of_kinds(runs, "stability", WALK)["Q"].mean()
-    found["stable"] = over(of_kinds(runs, "stability")["Q"].to_numpy(), nulls={"random_walk": float(stable)})
-    return found | _drop_findings(runs, over) | _reported(runs, over)
+    return found | _drop_findings(runs, over) | _alternative_findings(runs, over) | _reported(runs, over)
 
 
 def _drop_findings(runs: Sequence[TrajectoryRun], over: Callable[..., Finding]) -> dict[str, Finding]:
@@ -123,9 +121,8 @@ def _drop_findings(runs: Sequence[TrajectoryRun], over: Callable[..., Finding]) 
         walks = of_kinds(runs, column, WALK)["Q"]
         excess = (of_kinds(runs, column) - of_kinds(runs, column, WALK))[[*OTHERS, "Q"]]
         nulls = {"others": float(excess[list(OTHERS)].to_numpy().mean())}
-        if not (shuffled := kinds_table(runs, column, SHUFFLED)).empty:
-            of_q = shuffled[shuffled["kind"] == "Q"].groupby("seed")["value"].mean()
-            nulls["shuffled"] = float((of_q - walks).mean())
+        if len(shuffled := _of_q(runs, column, SHUFFLED)):
+            nulls["shuffled"] = float((shuffled - walks.to_numpy()).mean())
         found[name] = over(excess["Q"].to_numpy(), nulls=nulls)
     significant = {}
     for path in (DATA, WALK):
@@ -145,15 +142,30 @@ def _significant(run: TrajectoryRun, path: str) -> pd.DataFrame:
     return pd.DataFrame({"seed": run.seed, "low": own["transition_p"] < 0.05})
 
 
+def _alternative_findings(runs: Sequence[TrajectoryRun], over: Callable[..., Finding]) -> dict[str, Finding]:
+    """Agreement of Q's phases over settings and methods, where they were tried."""
+    found = {}
+    for name, column in (
+        ("stable", "stability"),
+        *[(one, one) for one in ("umap_agreement", "hmm_agreement")],
+    ):
+        if len(values := _of_q(runs, column, DATA)):
+            walks = _of_q(runs, column, WALK)
+            found[name] = over(values, nulls={"random_walk": float(walks.mean())} if len(walks) else None)
+    return found
+
+
+def _of_q(runs: Sequence[TrajectoryRun], column: str, path: str) -> np.ndarray:
+    """Mean over layers of Q, a number a seed; empty where it was not measured."""
+    table = kinds_table(runs, column, path)
+    means: np.ndarray = table[table["kind"] == "Q"].groupby("seed")["value"].mean().to_numpy()
+    return means
+
+
 def _reported(runs: Sequence[TrajectoryRun], over: Callable[..., Finding]) -> dict[str, Finding]:
     phases, separation = of_kinds(runs, "n_phases"), of_kinds(runs, "dbcv")
     found = {f"phases_{short}": over(phases[kind].to_numpy()) for kind, short in NAMES.items()}
     found["separation_q"] = over(separation["Q"].to_numpy())
-    for name in ("umap_agreement", "hmm_agreement"):
-        measured = kinds_table(runs, name)
-        values = measured[measured["kind"] == "Q"].groupby("seed")["value"].mean()
-        if len(values):
-            found[name] = over(values.to_numpy())
     return found
 
 

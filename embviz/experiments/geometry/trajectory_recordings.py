@@ -54,6 +54,7 @@ class Pipeline:
     n_walks: int = 3
     n_epochs: int = 300  # of the autoencoder
     max_iter: int = 300  # of PyMDE
+    n_permutations: int = 999  # behind each p-value
     alternatives: bool = True  # UMAP, a hidden Markov model, held-out snapshots, shuffled losses
 
     @property

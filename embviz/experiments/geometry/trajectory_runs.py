@@ -36,7 +36,9 @@ WHERE = ["tensor", "kind", "layer", "path", "method", "n_neighbors"]  # what nam
 N_SEEDS = {"quick": 2, "laptop": 3, "paper": 3}
 N_NO_Q_SEEDS = {"quick": 2, "laptop": 2, "paper": 3}
 QUICK = Setting(16, 2, 2, 32, 16, 2, 160, 1e-2)
-QUICK_PIPELINE = Pipeline((10, 6), (10, 6, 15), n_walks=2, n_epochs=30, max_iter=30, alternatives=False)
+QUICK_PIPELINE = Pipeline(
+    (10,), (10, 6), n_walks=2, n_epochs=30, max_iter=30, n_permutations=99, alternatives=False
+)
 
 
 def stories(preset: str) -> TrajectoryRun:

@@ -1,0 +1,318 @@
+"""Recorded runs, their drawings and what is said of them: against the pipeline, definitions, and refusals."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from embviz import cells, ledger
+from embviz.experiments.geometry import (
+    trajectory_drawings,
+    trajectory_findings,
+    trajectory_recordings,
+    trajectory_runs,
+)
+from embviz.experiments.geometry.steering_language import Setting
+from embviz.experiments.geometry.trajectory_drawings import ABSENT, DATA, TensorGroup, drawings_of_kind
+from embviz.experiments.geometry.trajectory_findings import STUDIES
+from embviz.experiments.geometry.trajectory_recordings import (
+    DECAY,
+    NO_Q,
+    WEB,
+    Pipeline,
+    TrajectoryRun,
+    recorded,
+)
+from embviz.language import TextConfig, draw_batch, load_streams, next_token_losses
+from embviz.metrics import procrustes_disparity
+from embviz.models.transformer import Transformer
+from embviz.phases import Clustering, find_phases
+from embviz.trajectories import trace
+from embviz.trajectory_nulls import measure
+from embviz.weight_paths import rotate, weight_path
+
+SETTING = Setting(8, 1, 2, 16, 8, 2, 80, 1e-2)
+PIPELINE = Pipeline((8,), (8, 5), n_walks=2, n_epochs=3, max_iter=5, n_permutations=5, alternatives=False)
+SOURCE = TextConfig("embedded", n_documents=40, n_held_out=1)
+TINY = TrajectoryRun(SOURCE, setting=SETTING, sketch=32, pipeline=PIPELINE)
+JUDGED = {"method": "pymde", "n_neighbors": 8}
+
+
+STORIES_AT, WEB_AT = trajectory_runs.stories, trajectory_runs.web
+
+
+def tiny(preset: str) -> TrajectoryRun:
+    return TINY if preset == "quick" else STORIES_AT(preset)
+
+
+def tiny_web(preset: str) -> TrajectoryRun:
+    return dataclasses.replace(TINY, text=WEB) if preset == "quick" else WEB_AT(preset)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def folders(tmp_path_factory):
+    """Results and recordings in folders of their own, one thread, and tiny runs for the quick preset."""
+    folder, threads = tmp_path_factory.mktemp("trajectories"), torch.get_num_threads()
+    torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EMBVIZ_RESULTS_DIR", str(folder / "results"))
+        patch.setattr(trajectory_recordings, "cache_folder", lambda: folder / "cache")
+        patch.setattr(trajectory_runs, "stories", tiny)
+        patch.setattr(trajectory_runs, "web", tiny_web)
+        yield folder
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def stored(folders):
+    """All cells of the three studies."""
+    for study in STUDIES.values():
+        cells.run(study.preset_cells("quick"), n_jobs=1, progress=False)
+
+
+# --- recordings ---------------------------------------------------------------------------------------
+
+
+def test_a_run_that_is_unknown_or_misses_its_end_is_refused():
+    with pytest.raises(ValueError, match="choose one of standard, no Q, decay only"):
+        dataclasses.replace(TINY, variant="no V")
+    with pytest.raises(ValueError, match="choose one of short stories, web text"):
+        dataclasses.replace(TINY, text="tweets")
+    with pytest.raises(ValueError, match="would miss the last of 80"):
+        dataclasses.replace(TINY, every=3)
+
+
+@pytest.mark.parametrize("preset", ["quick", "laptop"])
+def test_the_tensors_of_a_kind_are_the_models_and_the_joint_path_has_them_all(preset):
+    run = TINY if preset == "quick" else TrajectoryRun(SOURCE)
+    with torch.device("meta"):
+        known = dict(Transformer(run.shape(256), seed=0).named_parameters())
+    every = run.parameters("all")
+    assert set(every.values()) <= set(known)
+    assert len(every) == 5 * run.setting.n_layers + 1
+    assert {name: known for kind in run.kinds[:-1] for name, known in run.parameters(kind).items()} == every
+
+
+def test_a_run_without_q_has_no_q_and_one_that_decays_a_single_path():
+    without = dataclasses.replace(TINY, variant=NO_Q)
+    assert "Q" not in without.kinds
+    assert not any("query" in name for name in without.parameters("all").values())
+    assert dataclasses.replace(TINY, variant=DECAY).kinds == ("all",)
+
+
+def test_a_recording_has_the_weights_and_the_loss_of_the_same_sequences_from_before_the_first_update():
+    recording = recorded(TINY)
+    assert recording.steps.tolist() == list(range(0, 81, 2))
+    model, streams = Transformer(TINY.shape(256), seed=0), load_streams(SOURCE)
+    sample = draw_batch(streams.train, seed=1_000_003, step=0, batch_size=2, length=8)
+    with torch.no_grad():
+        loss = next_token_losses(model, sample).mean().item()
+    assert recording.losses[0] == pytest.approx(loss, rel=1e-6)  # float32
+    assert recording.losses[-1] < recording.losses[0]
+    project = recording.sketch.projection("embedding", (256, 8))
+    assert recording.tensors["embedding"][0] == pytest.approx(project(model.embedding).detach().numpy())
+
+
+def test_a_recording_is_made_once_for_all_pipelines_and_again_where_it_is_missing(folders, monkeypatch):
+    first = recorded(TINY)
+    with monkeypatch.context() as patch:
+        patch.setattr(trajectory_recordings, "_record", None)  # a call would fail
+        same = recorded(dataclasses.replace(TINY, pipeline=Pipeline()))
+    assert same.folder == first.folder
+    first.folder.rename(folders / "moved")
+    again = recorded(TINY)
+    assert again.folder == first.folder
+    for name, numbers in first.tensors.items():
+        np.testing.assert_array_equal(again.tensors[name], numbers)  # the same bits on one machine
+
+
+def test_a_recording_that_broke_off_leaves_nothing_to_be_taken_for_a_whole_one(monkeypatch):
+    run = dataclasses.replace(TINY, seed=7)
+    with monkeypatch.context() as patch:
+        patch.setattr(trajectory_recordings, "score", None)  # fails after all snapshots
+        with pytest.raises(TypeError):
+            recorded(run)
+    folder = trajectory_recordings._folder(run)
+    assert not list(folder.parent.glob(f"{folder.name}*"))
+
+
+def test_an_optimizer_with_nothing_to_learn_from_shrinks_all_tensors_alike():
+    recording = recorded(dataclasses.replace(TINY, variant=DECAY))
+    rates = [SETTING.training.optimizer.rate(step) for step in range(80)]
+    shrunk = np.cumprod([1.0, *(1 - 0.1 * np.array(rates))])[::2]
+    for numbers in recording.tensors.values():
+        # float32 adds up 80 roundings
+        np.testing.assert_allclose(numbers, shrunk[:, None] * numbers[0], rtol=1e-4, atol=1e-6)
+    assert np.ptp(recording.losses) > 0
+
+
+# --- drawings -----------------------------------------------------------------------------------------
+
+
+def test_a_cell_holds_what_the_pipeline_makes_of_the_recording(stored):
+    recording = recorded(TINY)
+    path = weight_path(
+        "K 1", recording.tensors["blocks.0.attention.key.weight"], recording.steps, recording.losses
+    )
+    traced = trace(rotate(path), PIPELINE.recipe, seed=0)
+    drawn = trajectory_runs.layout(TINY, "K 1")
+    plane = traced.layout - traced.layout.mean(axis=0)
+    plane /= np.sqrt((plane**2).sum(axis=1).mean())
+    np.testing.assert_allclose(drawn[["x", "y"]], plane, atol=1 / 1024)  # half a grain
+    assert drawn["phase"].tolist() == drawn["phase_8"].tolist() == traced.phases.labels.tolist()
+    assert drawn["phase_5"].tolist() == find_phases(traced.layout, Clustering(5)).labels.tolist()
+    assert drawn["loss"].tolist() == pytest.approx(recording.losses.tolist(), rel=1e-6)
+    measures = trajectory_runs.measures(TINY)
+    row = measures[(measures[["tensor", "path", "method"]] == ["K 1", DATA, "pymde"]).all(axis=1)].iloc[0]
+    expected = measure(traced, n_permutations=5)
+    for name in ("n_phases", "noise", "sharpness", "layout_sharpness", "cosine_share", "reconstruction"):
+        assert row[name] == pytest.approx(expected[name], rel=1e-5), name  # stored as float32
+
+
+def test_walks_have_their_tensors_step_lengths_and_no_two_tensors_share_one(stored):
+    measures = trajectory_runs.measures(TINY)
+    for _, own in measures[measures["method"] == "pymde"].groupby("tensor"):
+        assert own["sharpness"].max() == pytest.approx(own["sharpness"].min(), rel=1e-3)  # float32
+    walks = [trajectory_runs.layout(TINY, name, path="random walk 0") for name in ("Q 1", "K 1", "embedding")]
+    walks += [trajectory_runs.layout(TINY, "Q 1", path="random walk 1")]
+    for one, other in itertools.combinations(walks, 2):
+        assert procrustes_disparity(one[["x", "y"]], other[["x", "y"]]) > 0.01
+
+
+def test_a_long_recording_is_thinned_evenly_and_its_measures_are_not(monkeypatch):
+    whole = drawings_of_kind.function(TensorGroup(TINY, "embedding"))
+    monkeypatch.setattr(trajectory_drawings, "KEPT", 20)
+    thin = drawings_of_kind.function(TensorGroup(TINY, "embedding"))
+    assert thin["step"].unique().tolist() == list(range(0, 81, 4))
+    own = ["path", "method", "n_phases", "cosine_share", "loss_correlation"]
+    numbers, all_numbers = (table[own].drop_duplicates().reset_index(drop=True) for table in (thin, whole))
+    pd.testing.assert_frame_equal(numbers, all_numbers)
+
+
+def test_alternatives_are_measured_of_data_and_a_walk_and_without_extras_left_out(monkeypatch):
+    def missing(*names):
+        raise ImportError
+
+    monkeypatch.setattr("embviz.trajectories.load_optional", missing)  # UMAP
+    pipeline = dataclasses.replace(PIPELINE, neighbors=(8, 5), n_walks=1, alternatives=True)
+    run = dataclasses.replace(TINY, pipeline=pipeline)
+    table = drawings_of_kind.function(TensorGroup(run, "embedding"))
+    judged = table[(table["method"] == "pymde") & (table["n_neighbors"] == 8) & (table["step"] == 0)]
+    judged = judged.set_index("path")
+    assert judged.index.tolist() == [DATA, "random walk 0", "shuffled losses"]
+    for name in ("stability", "held_out_prediction", "hmm_states"):
+        assert (judged.loc[[DATA, "random walk 0"], name] > ABSENT).all()
+        assert judged.loc["shuffled losses", name] == ABSENT
+    assert (table["umap_agreement"] == ABSENT).all()
+    assert "umap" not in set(table["method"])
+    assert (table[(table["n_neighbors"] == 5)]["stability"] == ABSENT).all()  # of the judged drawing alone
+
+
+# --- reading ------------------------------------------------------------------------------------------
+
+
+def test_nothing_stored_gives_no_runs(tmp_path, monkeypatch):
+    monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path))
+    assert trajectory_runs.largest() is None
+    assert trajectory_runs.stored_runs() == {}
+
+
+def test_what_is_asked_for_and_not_there_is_refused_with_what_is(stored):
+    with pytest.raises(ValueError, match=r"seed 0 has no 'Q 2': there are Q 1, K 1"):
+        trajectory_runs.layout(TINY, "Q 2")
+    with pytest.raises(ValueError, match=r"no drawing 'data umap 8': there are data pymde 8, data pca 0"):
+        trajectory_runs.layout(TINY, "Q 1", method="umap")
+
+
+def test_tables_side_by_side_agree_with_single_drawings(stored):
+    wide = trajectory_runs.labels(TINY, size=5)
+    assert wide.columns.tolist() == ["Q 1", "K 1", "V 1", "MLP-up 1", "MLP-down 1", "embedding", "all"]
+    assert wide["V 1"].tolist() == trajectory_runs.layout(TINY, "V 1")["phase_5"].tolist()
+    table = trajectory_runs.tensor_measures(TINY)
+    assert len(table) == 7 * 3  # tensors; data and two walks
+    assert table["stability"].isna().all()
+    assert table.loc[table["path"] == DATA, "distortion_median"].between(0, 1).all()
+    assert set(trajectory_runs.nulls(TINY)["path"]) == {"random walk 0", "random walk 1"}
+
+
+# --- findings -----------------------------------------------------------------------------------------
+
+
+def made_measures(values: dict[tuple[str, int, str], float]) -> pd.DataFrame:
+    rows = [
+        {"kind": kind, "layer": layer, "path": path, "n_phases": value, **JUDGED}
+        for (kind, layer, path), value in values.items()
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_q_is_held_against_the_mean_of_the_others_over_layers(monkeypatch):
+    values = {("Q", 1, DATA): 5, ("Q", 2, DATA): 3, ("K", 1, DATA): 3, ("K", 2, DATA): 3}
+    values |= {(kind, 1, DATA): value for kind, value in (("V", 2), ("MLP-up", 2), ("MLP-down", 1))}
+    values |= {("Q", 1, "random walk 0"): 1, ("Q", 1, "random walk 1"): 2}
+    monkeypatch.setattr(trajectory_runs, "measures", lambda run: made_measures(values))
+    assert trajectory_findings.q_minus_others([TINY], "n_phases") == pytest.approx([4 - 2])
+    assert trajectory_findings.order_agreement([TINY], "n_phases") == pytest.approx([1.0])
+    walks = trajectory_findings.kinds_table([TINY], "n_phases", "random walk")
+    assert walks["value"].tolist() == [1.5]
+
+
+def test_kinds_that_are_all_equal_agree_with_no_order(monkeypatch):
+    values = {(kind, 1, DATA): 2.0 for kind in trajectory_recordings.PARAMETERS}
+    monkeypatch.setattr(trajectory_runs, "measures", lambda run: made_measures(values))
+    assert trajectory_findings.order_agreement([TINY], "n_phases") == pytest.approx([0.0])
+
+
+def test_a_shape_is_held_against_independent_embeddings_and_walks(stored):
+    runs = trajectory_runs.story_runs("quick")
+    table = trajectory_findings.shape_table(runs).set_index(["seed", "tensor"])
+    planes = {
+        (run.seed, path, name): trajectory_runs.layout(run, name, path=path)[["x", "y"]].to_numpy(float)
+        for run in runs
+        for name in ("V 1", "embedding")
+        for path in (DATA, "random walk 0", "random walk 1")
+    }
+    row = table.loc[(0, "V 1")]
+    assert row["disparity"] == procrustes_disparity(planes[0, DATA, "V 1"], planes[0, DATA, "embedding"])
+    assert row["between_runs"] == procrustes_disparity(planes[0, DATA, "V 1"], planes[1, DATA, "embedding"])
+    draws = [f"random walk {i}" for i in range(2)]
+    walks = [procrustes_disparity(planes[0, walk, "V 1"], planes[0, walk, "embedding"]) for walk in draws]
+    assert row["walks"] == pytest.approx(np.mean(walks))
+    own = [procrustes_disparity(planes[0, DATA, "V 1"], planes[0, walk, "V 1"]) for walk in draws]
+    assert row["own_walks"] == pytest.approx(np.mean(own))
+    assert row["among_walks"] == procrustes_disparity(*(planes[0, walk, "V 1"] for walk in draws))
+    left = (row["two_arms"] - row["two_arms_walks"]) / (1 - row["two_arms_walks"])
+    assert row["two_arms_left"] == pytest.approx(left)
+    matrix = trajectory_findings.disparity_matrix(runs[0])
+    assert matrix.loc["V 1", "embedding"] == pytest.approx(row["disparity"])
+    assert table.loc[(0, "embedding"), "disparity"] == pytest.approx(0, abs=1e-12)
+
+
+def test_a_single_run_has_nothing_independent_beside_it(stored):
+    with pytest.raises(ValueError, match="two seeds at least"):
+        trajectory_findings.shape_table([TINY])
+
+
+def test_every_figure_of_the_claims_is_found_but_those_of_alternatives(stored):
+    missing = {}
+    for claim_id in STUDIES:
+        entry = ledger.entry(ledger.find_claim(claim_id), scale="quick")
+        assert entry.scale == "quick"
+        missing[claim_id] = {row.figure.name for row in entry.rows if row.finding is None}
+    assert missing == {
+        "geometry.trajectories_q": {"stable", "umap_agreement", "hmm_agreement"},
+        "geometry.trajectories_shape": set(),
+        "geometry.trajectories_fineweb": set(),
+    }
+
+
+def test_runs_of_all_sorts_are_found_by_name(stored):
+    names = list(trajectory_runs.stored_runs())
+    assert "short stories, seed 1" in names
+    assert "short stories, no Q, seed 0" in names
+    assert "web text, seed 1" in names
+    assert names[-1] == "short stories, decay only, seed 0"
+    assert trajectory_runs.bits(trajectory_runs.stored_runs()[names[0]]) > 0
