@@ -1,0 +1,784 @@
+"""What the chapter on phases measures and draws: clusters of snapshots, trees, settings, alternatives."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import altair as alt
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.metrics import adjusted_rand_score
+
+from embviz import cells, charts, theme
+from embviz.experiments.geometry import trajectory_findings as found
+from embviz.experiments.geometry import trajectory_runs as runs
+from embviz.experiments.geometry.trajectory_recordings import (
+    KINDS,
+    PARAMETERS,
+    STANDARD,
+    STORIES,
+    TrajectoryRun,
+)
+from embviz.explorers import Choice, Range, Value
+from embviz.phases import NOISE, Clustering, find_phases
+
+Read = TypeVar("Read")
+RESULTS_VARIABLE = "EMBVIZ_RESULTS_DIR"
+PATHS = {"data": "training", "random walk 0": "random walk"}
+N_POINTS = 120  # of a drawing that a page holds
+SIDE = 260  # pixels
+NOT_MEASURED = "not measured"
+
+
+# --- what is at hand ------------------------------------------------------------------------------------
+
+
+@functools.cache
+def shown_runs() -> dict[str, TrajectoryRun]:
+    """Models with queries whose paths are shown, by name: all that are stored, or a quick one made here."""
+    stored = {name: run for name, run in runs.stored_runs().items() if run.variant == STANDARD}
+    return stored or {(quick := runs.story_runs("quick")[0]).name: quick}
+
+
+def is_stored() -> bool:
+    """Whether the runs shown are stored ones; else nothing is judged by them."""
+    return first_run() != runs.story_runs("quick")[0]
+
+
+@functools.cache
+def _folder_of_quick_results() -> tempfile.TemporaryDirectory[str]:
+    """A folder of this process with the quick run's cells, computed on first use."""
+    folder: tempfile.TemporaryDirectory[str] = tempfile.TemporaryDirectory()
+    threads = torch.get_num_threads()
+    with _results_in(folder.name):
+        own = [cell for run in shown_runs().values() for cell in runs.cells_of(run)]
+        cells.run(own, n_jobs=1, progress=False)
+    torch.set_num_threads(threads)
+    return folder
+
+
+@contextlib.contextmanager
+def _results_in(folder: str) -> Iterator[None]:
+    before = os.environ.get(RESULTS_VARIABLE)
+    os.environ[RESULTS_VARIABLE] = folder
+    try:
+        yield
+    finally:
+        os.environ.pop(RESULTS_VARIABLE)
+        if before is not None:
+            os.environ[RESULTS_VARIABLE] = before
+
+
+def _reading(function: Callable[..., Read], *arguments: Any, **named: Any) -> Read:
+    """What a function reads of stored results, or of the quick run's."""
+    if is_stored():
+        return function(*arguments, **named)
+    with _results_in(_folder_of_quick_results().name):
+        return function(*arguments, **named)
+
+
+def first_run() -> TrajectoryRun:
+    """The run of the large explorer."""
+    return next(iter(shown_runs().values()))
+
+
+def of_stories() -> list[TrajectoryRun]:
+    """All runs of short stories that are shown."""
+    return [run for run in shown_runs().values() if run.text == STORIES]
+
+
+def note(run: TrajectoryRun | None = None) -> str:
+    """Data, sizes and seeds of a run, or of all, for a caption."""
+    one = run or first_run()
+    setting = one.setting
+    n_seeds = f"seed {one.seed}"
+    if run is None and len(of_stories()) > 1:
+        n_seeds = f"{len(of_stories())} seeds"
+    quick = "" if is_stored() else " A quick run made in this chapter, on which nothing is judged."
+    return (
+        f"{one.source.corpus}, {setting.n_layers} layers of width {setting.embedding_dim}, "
+        f"{setting.n_steps:,} steps, a snapshot every {one.every}; {n_seeds}.{quick}"
+    )
+
+
+def tensors(run: TrajectoryRun | None = None) -> list[str]:
+    """Matrices of a run, as they are called."""
+    return list(dict.fromkeys(_drawings(run or first_run())["tensor"]))
+
+
+def _drawings(run: TrajectoryRun) -> pd.DataFrame:
+    return _reading(runs.drawings, run)
+
+
+def _losses(run: TrajectoryRun) -> pd.DataFrame:
+    return _reading(runs.losses, run)
+
+
+def thinned(table: pd.DataFrame, n: int = N_POINTS) -> pd.DataFrame:
+    """Evenly spaced rows of one drawing, about n of them."""
+    return table.iloc[:: max(1, len(table) // n)]
+
+
+# --- the large explorer ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OfDrawing:
+    """A control that the drawing alone looks at: an explorer's rows are the same for all of its values."""
+
+    control: Choice | Range
+
+    @property
+    def label(self) -> str:
+        """The control's."""
+        return self.control.label
+
+    @property
+    def values(self) -> Sequence[Any]:
+        """One: more would be other rows."""
+        return [self.initial]
+
+    @property
+    def initial(self) -> Any:
+        """The control's."""
+        return self.control.initial
+
+    def binding(self, *, live: bool) -> dict[str, Any]:
+        """The control's."""
+        return self.control.binding(live=live)
+
+    def matches(self, name: str) -> str:
+        """True for every row."""
+        return "true"
+
+    def read(self, sent: object) -> Value:
+        """The value there at first, whatever was sent: rows don't depend on it."""
+        self.control.read(sent)
+        first: Value = self.initial
+        return first
+
+
+def sizes() -> list[int]:
+    """Least sizes of a phase, the judged one first."""
+    return list(first_run().pipeline.sizes)
+
+
+def neighbors() -> list[int]:
+    """Neighbours of PyMDE, the judged number first."""
+    return list(first_run().pipeline.neighbors)
+
+
+def steps_shown() -> Range:
+    """A slider over the steps that a page holds."""
+    steps = thinned(_losses_of_drawing(first_run()))["step"].to_numpy()
+    gap = int(steps[1] - steps[0])
+    last = int(steps[0] + gap * ((steps[-1] - steps[0]) // gap))
+    return Range(int(steps[0]), last, gap, "step", initial=int(steps[len(steps) // 4]))
+
+
+def _losses_of_drawing(run: TrajectoryRun) -> pd.DataFrame:
+    """Losses at the snapshots that drawings keep."""
+    table = _drawings(run)
+    steps = np.sort(table["step"].unique())
+    losses = _losses(run)
+    return losses[losses["step"].isin(steps)].reset_index(drop=True)
+
+
+def explorer_grid() -> pd.DataFrame:
+    """Drawings of the first run by `tensor`, `neighbors` and `path`, for controls over what else they hold.
+
+    Returns
+    -------
+    DataFrame
+        `x`, `y`, `step`, `loss`, and a column of phases for each least size: `phase_25` and so on.
+    """
+    run = first_run()
+    table = _drawings(run)
+    table = table[(table["method"] == "pymde") & table["path"].isin(list(PATHS))]
+    losses = _losses(run).set_index("step")["loss"].round(3)
+    parts = []
+    for _, own in table.groupby(["tensor", "n_neighbors", "path"], sort=False):
+        part = thinned(own)
+        parts.append(part.assign(loss=losses.loc[part["step"]].to_numpy()))
+    whole = pd.concat(parts, ignore_index=True).rename(columns={"n_neighbors": "neighbors"})
+    kept = ["x", "y", "step", "loss", *(f"phase_{size}" for size in sizes())]
+    whole = whole.assign(
+        path=whole["path"].map(PATHS),
+        x=whole["x"].astype(float).round(2),
+        y=whole["y"].astype(float).round(2),
+    )
+    return whole[["tensor", "neighbors", "path", *kept]].assign(
+        size=sizes()[0], at=int(steps_shown().initial or 0)
+    )
+
+
+def plot_explorer(data: charts.Data) -> alt.HConcatChart:
+    """A drawing and the loss, coloured by phase; a ring at the step chosen; a brush marks both."""
+    gap = steps_shown().step
+    named = (
+        alt.Chart(data)
+        .transform_calculate(phase="datum['phase_' + size]")
+        .transform_calculate(look="datum.phase % 5", here=f"abs(datum.step - at) < {gap / 2}")
+    )
+    brush = alt.selection_interval(name="marked", encodings=["x"])
+    plane = _phase_layers(named, _plane_place(), brush)
+    curve = {
+        "x": alt.X("step:Q", axis=theme.axis("step", tick_count=4)),
+        "y": alt.Y("loss:Q", axis=theme.axis("loss", tick_count=4), scale=alt.Scale(zero=False)),
+    }
+    loss = _phase_layers(named, curve, brush)
+    loss[0] = loss[0].add_params(brush)
+    rule = (
+        named.transform_filter("datum.here")
+        .mark_rule(strokeDash=list(theme.DASHES[2]))
+        .encode(x=alt.X("step:Q"))
+    )
+    chart: alt.HConcatChart = alt.hconcat(
+        alt.LayerChart(layer=plane).properties(width=SIDE, height=SIDE),
+        alt.LayerChart(layer=[*loss, rule]).properties(width=SIDE, height=SIDE),
+    )
+    return chart
+
+
+def _plane_place() -> dict[str, Any]:
+    scale = alt.Scale(domain=[-2.6, 2.6], nice=False)
+    return {
+        "x": alt.X("x:Q", axis=theme.layout_axis("layout_x"), scale=scale),
+        "y": alt.Y("y:Q", axis=theme.layout_axis("layout_y"), scale=scale),
+    }
+
+
+def _phase_layers(named: alt.Chart, place: dict[str, Any], brush: alt.Parameter) -> list[alt.Chart]:
+    """Noise as small crosses, phases by colour in the order of time and by shape, a ring where `here`."""
+    on = alt.when(brush).then(alt.value(1)).otherwise(alt.value(0.12))
+    tooltip = ["step:Q", "phase:Q", alt.Tooltip("loss:Q", format=".3f")]
+    noise = named.transform_filter(f"datum.phase === {NOISE}").mark_point(
+        shape="cross", size=14, filled=False, color=theme.INK, strokeWidth=0.8, clip=True
+    )
+    inside = named.transform_filter(f"datum.phase !== {NOISE}").mark_point(size=34, clip=True)
+    looks = alt.Scale(domain=list(range(5)), range=list(theme.SHAPES))
+    ring = named.transform_filter("datum.here").mark_point(
+        shape="circle", size=190, filled=False, color=theme.CATEGORIES[1], strokeWidth=2.5, clip=True
+    )
+    return [
+        noise.encode(**place, opacity=on, tooltip=tooltip),
+        inside.encode(
+            **place,
+            color=alt.Color("phase:Q", scale=theme.sequential_scale(), legend=None),
+            shape=alt.Shape("look:N", scale=looks, legend=None),
+            opacity=on,
+            tooltip=tooltip,
+        ),
+        ring.encode(**place),
+    ]
+
+
+# --- the twins of Figures 2 and 6 to 9 ------------------------------------------------------------------
+
+
+def figure_runs() -> list[str]:
+    """Names of the runs in the figure of layers: the first of each text, and a second of stories."""
+    by_text: dict[str, list[str]] = {}
+    for name, run in shown_runs().items():
+        by_text.setdefault(run.text, []).append(name)
+    return [name for text, names in by_text.items() for name in names[: 2 if text == STORIES else 1]]
+
+
+def layer_grid() -> pd.DataFrame:
+    """Drawings of all layers under the judged setting, by `run`, `kind` and `path`: layer, x, y, phase."""
+    parts = []
+    for name in figure_runs():
+        run = shown_runs()[name]
+        table = _drawings(run)
+        judged = (table["method"] == "pymde") & (table["n_neighbors"] == run.pipeline.neighbors[0])
+        chosen = table[judged & table["kind"].isin(list(PARAMETERS)) & table["path"].isin(list(PATHS))]
+        for _, own in chosen.groupby(["tensor", "path"], sort=False):
+            parts.append(thinned(own, 80).assign(run=name))
+    whole = pd.concat(parts, ignore_index=True)
+    whole = whole.assign(path=whole["path"].map(PATHS), x=whole["x"].round(2), y=whole["y"].round(2))
+    return whole[["run", "kind", "path", "layer", "x", "y", "phase"]].astype({"x": float, "y": float})
+
+
+def plot_layers(data: charts.Data) -> alt.VConcatChart:
+    """A panel a layer, each drawing coloured by phase, in rows of three."""
+    layers = list(range(1, max(run.setting.n_layers for run in shown_runs().values()) + 1))
+    parts = [layers[first : first + 3] for first in range(0, len(layers), 3)]
+    rows = [alt.hconcat(*(_layer(data, layer) for layer in part)) for part in parts]
+    chart: alt.VConcatChart = alt.vconcat(*rows, spacing=8)
+    return chart
+
+
+def _layer(data: charts.Data, layer: int) -> alt.LayerChart:
+    base = (
+        alt.Chart(data)
+        .transform_filter(f"datum.layer === {layer}")
+        .transform_calculate(look="datum.phase % 5")
+    )
+    place = _plane_place()
+    place = {name: encoding.axis(None) for name, encoding in place.items()}
+    noise = (
+        base.transform_filter(f"datum.phase === {NOISE}")
+        .mark_point(shape="cross", size=10, filled=False, color=theme.INK, strokeWidth=0.8, clip=True)
+        .encode(**place)
+    )
+    points = (
+        base.transform_filter(f"datum.phase !== {NOISE}")
+        .mark_point(size=22, clip=True)
+        .encode(
+            **place,
+            color=alt.Color("phase:Q", scale=theme.sequential_scale(), legend=None),
+            shape=alt.Shape(
+                "look:N",
+                scale=alt.Scale(domain=list(range(5)), range=list(theme.SHAPES)),
+                legend=None,
+            ),
+        )
+    )
+    words = (
+        base.transform_aggregate(layer="min(layer)", last="max(phase)")
+        .transform_calculate(words="'layer ' + datum.layer + ': ' + (datum.last + 1) + ' phases'")
+        .mark_text(align="left", fontSize=11)
+        .encode(x=alt.value(4), y=alt.value(9), text="words:N")
+    )
+    return alt.LayerChart(layer=[noise, points, words]).properties(width=175, height=150)
+
+
+# --- kinds beside each other ----------------------------------------------------------------------------
+
+MEASURES = {
+    "n_phases": "phases",
+    "dbcv": "separation (DBCV)",
+    "layout_sharpness": "sharpness of the drawing",
+    "noise": "share in no phase",
+    "stability": "stability over settings",
+}
+
+
+def kinds_grid() -> pd.DataFrame:
+    """Measures of every matrix of the runs of stories, and of its walks' mean, by `measure`.
+
+    Returns
+    -------
+    DataFrame
+        `measure` (in words), `kind`, `path`, `seed`, `layer`, `value`.
+    """
+    parts = []
+    for column, words in MEASURES.items():
+        for path in ("data", "random walk"):
+            table = _reading(found.kinds_table, of_stories(), column, path)
+            parts.append(table.assign(measure=words, path="training" if path == "data" else path))
+    whole = pd.concat(parts, ignore_index=True)
+    return whole[["measure", "kind", "path", "seed", "layer", "value"]]
+
+
+def measures_shown() -> list[str]:
+    """Measures that are known of every path shown."""
+    return list(dict.fromkeys(kinds_grid()["measure"]))
+
+
+def plot_kinds(data: charts.Data) -> alt.LayerChart:
+    """A column a kind, a mark a seed and layer, training beside its walks; bars at the means."""
+    names = list(PATHS.values())
+    colour, shape = theme.point_styles("path_kind", names)
+    key = alt.Legend(title=None)
+    place = {
+        "x": alt.X("kind:N", sort=list(KINDS), axis=alt.Axis(title=None, labelAngle=0)),
+        "xOffset": alt.XOffset("path_kind:N", sort=names),
+    }
+    base = alt.Chart(data).transform_calculate(path_kind="datum.path")
+    points = base.mark_point(size=30, opacity=0.7).encode(
+        y=alt.Y("value:Q", axis=theme.axis("measured"), scale=alt.Scale(zero=False)),
+        color=colour.legend(key),
+        shape=shape.legend(key),
+        tooltip=["kind:N", "path_kind:N", "seed:N", "layer:N", alt.Tooltip("value:Q", format=".2f")],
+        **place,
+    )
+    means = base.mark_tick(thickness=3, size=16).encode(y="mean(value):Q", color=colour.legend(key), **place)
+    return alt.LayerChart(layer=[points, means]).properties(width="container", height=240)
+
+
+def kinds_table() -> pd.DataFrame:
+    """Means over layers and seeds, kind by kind, each with the mean of its walks in brackets."""
+    grid = kinds_grid()
+    means = grid.groupby(["measure", "path", "kind"])["value"].mean()
+    rows: dict[str, dict[str, str]] = {}
+    for kind in dict.fromkeys(grid["kind"]):
+        rows[str(kind)] = {}
+        for words in MEASURES.values():
+            own = means.get((words, "training", kind))
+            null = means.get((words, "random walk", kind))
+            text = NOT_MEASURED if own is None else f"{own:.2f}"
+            rows[str(kind)][words] = text if null is None else f"{text} ({null:.2f})"
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("kind")
+
+
+def q_finding() -> str:
+    """Phases, separation and sharpness of Q less the others', and the same of their walks, in words."""
+    parts = []
+    for column, words, spec in (
+        ("n_phases", "phases", "+.1f"),
+        ("dbcv", "separation", "+.2f"),
+        ("layout_sharpness", "sharpness", "+.2f"),
+    ):
+        own, null = (
+            float(_reading(found.q_minus_others, of_stories(), column, path).mean())
+            for path in ("data", "random walk")
+        )
+        parts.append(f"{words} {own:{spec}}, of random walks {null:{spec}}")
+    return f"Q less K, V and MLPs: {'; '.join(parts)}"
+
+
+def drops_table() -> pd.DataFrame:
+    """Do movement and transitions go with drops of the loss? Means by kind; walks in brackets."""
+    columns = {
+        "movement, as it is": "loss_correlation",
+        "movement, slow trend taken off": "detrended_correlation",
+        "transitions, slow trend taken off": "transition_correlation",
+    }
+    rows: dict[str, dict[str, str]] = {}
+    for words, column in columns.items():
+        by_path = [
+            _reading(found.kinds_table, of_stories(), column, path).groupby("kind")["value"].mean()
+            for path in ("data", "random walk")
+        ]
+        for kind in KINDS:
+            own, null = (float(values[kind]) for values in by_path)
+            rows.setdefault(kind, {})[words] = f"{own:.2f} ({null:.2f})"
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("kind")
+
+
+# --- the tree -------------------------------------------------------------------------------------------
+
+TREE_TENSORS = ("Q 1", "embedding")
+
+
+def tree_sizes() -> Range:
+    """A slider over the least size of a phase, as far as the kept snapshots allow."""
+    n = len(_losses_of_drawing(first_run()))
+    stop = min(60, n // 2 // 5 * 5)
+    return Range(5, stop, 5, "least phase (snapshots kept)", initial=10, live_step=1)
+
+
+def tree(tensor: str, path: str, size: int) -> pd.DataFrame:
+    """HDBSCAN of a stored drawing: the condensed tree, and the soft membership of its phases.
+
+    Returns
+    -------
+    DataFrame
+        `shown` "tree": a cluster that was found on the way, `left` and `right` (as wide as its snapshots),
+        `low` and `high` (1 / distance at which it appears, and is gone), `phase` (-1 unless chosen).
+        "member": at step `left`, of `phase`, from `low` to `high` of the memberships stacked. And of all:
+        `n_phases`, `noise`, and `dbcv`, -1 below two phases.
+    """
+    table = _drawings(first_run())
+    key = next(known for known, words in PATHS.items() if words == path)
+    judged = (table["method"] == "pymde") & (table["n_neighbors"] == neighbors()[0])
+    own = table[judged & (table["tensor"] == tensor) & (table["path"] == key)]
+    phases = find_phases(own[["x", "y"]].to_numpy(dtype=float), Clustering(size))
+    places = np.arange(len(own))[:: max(1, len(own) // 40)]
+    parts = [
+        _tree_rows(phases.condensed_tree, phases.labels),
+        _member_rows(phases.membership, own["step"], places),
+    ]
+    told = {
+        "n_phases": phases.n_phases,
+        "noise_share": round(phases.noise, 3),
+        "validity": round(-1.0 if phases.dbcv is None else phases.dbcv, 2),
+    }
+    return pd.concat(parts, ignore_index=True).assign(**told)
+
+
+def _tree_rows(condensed: pd.DataFrame, labels: np.ndarray) -> pd.DataFrame:
+    """Rectangles of the condensed tree: children beside each other inside their parent's width."""
+    rows: list[tuple[str, float, float, float, float, int]] = []
+    n = len(labels)
+    clusters = condensed[condensed["child_size"] > 1]
+    waiting = [(int(condensed["parent"].min()), 0.0, float(n), 0.0)]
+    while waiting:
+        cluster, left, width, born = waiting.pop()
+        own = condensed[condensed["parent"] == cluster]
+        gone = float(own["lambda_val"].max()) if len(own) else born
+        rows.append(("tree", left, left + width, born, min(gone, 1e6), _chosen(condensed, cluster, labels)))
+        place = left
+        own_clusters = clusters.loc[clusters["parent"] == cluster, ["child", "child_size", "lambda_val"]]
+        for child, size, level in own_clusters.to_numpy(dtype=float).tolist():
+            waiting.append((int(child), place, size, level))
+            place += size
+    return pd.DataFrame(rows, columns=["shown", "left", "right", "low", "high", "phase"])
+
+
+def _chosen(condensed: pd.DataFrame, cluster: int, labels: np.ndarray) -> int:
+    """The phase that a cluster of the tree became, that of all snapshots below it; -1 where it is none."""
+    below, members = [cluster], set[int]()
+    while below:
+        own = condensed[condensed["parent"] == below.pop()]
+        members |= set(own.loc[own["child_size"] == 1, "child"].astype(int))
+        below += own.loc[own["child_size"] > 1, "child"].astype(int).tolist()
+    phase = int(labels[min(members)]) if members else NOISE
+    return phase if phase != NOISE and set(np.flatnonzero(labels == phase)) == members else NOISE
+
+
+def _member_rows(membership: np.ndarray, steps: pd.Series, places: np.ndarray) -> pd.DataFrame:
+    stacked = np.cumsum(membership[places], axis=1)
+    kept = steps.to_numpy()
+    gap = float(kept[places[1]] - kept[places[0]])
+    rows = []
+    for row, place in enumerate(places):
+        below = 0.0
+        for phase in range(membership.shape[1]):
+            above = float(stacked[row, phase])
+            if above - below > 0.01:
+                step = float(kept[place])
+                rows.append(("member", step, step + gap, round(below, 3), round(above, 3), phase))
+            below = above
+    return pd.DataFrame(rows, columns=["shown", "left", "right", "low", "high", "phase"])
+
+
+def plot_tree(data: charts.Data) -> alt.HConcatChart:
+    """The condensed tree, chosen clusters coloured; and memberships over the steps, stacked."""
+    base = alt.Chart(data)
+    shown = base.transform_filter("datum.shown === 'tree'")
+    colour = alt.Color("phase:Q", scale=theme.sequential_scale(), legend=None)
+    place = {
+        "x": alt.X("left:Q", axis=theme.axis("snapshots"), scale=alt.Scale(nice=False)),
+        "x2": "right:Q",
+        "y": alt.Y(
+            "low:Q",
+            axis=theme.axis("density_level", tick_count=4),
+            scale=alt.Scale(type="symlog", reverse=True),
+        ),
+        "y2": "high:Q",
+    }
+    others = shown.transform_filter(f"datum.phase === {NOISE}").mark_rect(
+        fillOpacity=0.08, fill=theme.INK, stroke=theme.INK, strokeWidth=0.8
+    )
+    chosen = shown.transform_filter(f"datum.phase !== {NOISE}").mark_rect(stroke=theme.INK, strokeWidth=0.8)
+    words = (
+        base.transform_aggregate(
+            n_phases="min(n_phases)", noise_share="min(noise_share)", validity="min(validity)"
+        )
+        .transform_calculate(
+            words="datum.n_phases + ' phases, ' + format(datum.noise_share, '.0%') + ' in none; DBCV '"
+            " + (datum.n_phases < 2 ? 'needs two' : format(datum.validity, '.2f'))"
+        )
+        .mark_text(align="left", fontSize=11)
+        .encode(x=alt.value(4), y=alt.value(-8), text="words:N")
+    )
+    members = (
+        base.transform_filter("datum.shown === 'member'")
+        .mark_rect()
+        .encode(
+            x=alt.X("left:Q", axis=theme.axis("step", tick_count=4), scale=alt.Scale(nice=False)),
+            x2="right:Q",
+            y=alt.Y("low:Q", axis=theme.axis("membership"), scale=alt.Scale(domain=[0, 1])),
+            y2="high:Q",
+            color=colour,
+        )
+    )
+    left = alt.LayerChart(layer=[others.encode(**place), chosen.encode(**place, color=colour), words])
+    chart: alt.HConcatChart = alt.hconcat(
+        left.properties(width=SIDE, height=200), members.properties(width=SIDE, height=200)
+    )
+    return chart
+
+
+# --- settings -------------------------------------------------------------------------------------------
+
+
+def settings_of(tensor: str, path: str) -> dict[str, np.ndarray]:
+    """Labels of a path's kept snapshots under every setting that is stored, by the setting's name."""
+    table = _drawings(first_run())
+    key = next(known for known, words in PATHS.items() if words == path)
+    own = table[(table["tensor"] == tensor) & (table["path"] == key) & (table["method"] == "pymde")]
+    return {
+        f"{n_neighbors}, {size}": part[f"phase_{size}"].to_numpy()
+        for n_neighbors, part in own.groupby("n_neighbors")
+        for size in sorted(sizes())
+    }
+
+
+def settings_grid() -> pd.DataFrame:
+    """Adjusted Rand indices between all settings, by `tensor` and `path`.
+
+    Returns
+    -------
+    DataFrame
+        `one`, `other` (neighbours, least phase), `rand`, `n_phases` of the first, and `stability`, the mean
+        over pairs of different settings.
+    """
+    parts = []
+    for tensor, path in itertools.product(tensors(), PATHS.values()):
+        labels = settings_of(tensor, path)
+        rows = [
+            (
+                one,
+                other,
+                round(float(adjusted_rand_score(labels[one], labels[other])), 2),
+                labels[one].max() + 1,
+            )
+            for one, other in itertools.product(labels, labels)
+        ]
+        table = pd.DataFrame(rows, columns=["one", "other", "rand", "n_phases"])
+        others = table.loc[table["one"] != table["other"], "rand"]
+        mean = float(others.mean()) if len(others) else 1.0  # one setting agrees with itself
+        parts.append(table.assign(tensor=tensor, path=path, stability=round(mean, 3)))
+    return pd.concat(parts, ignore_index=True)
+
+
+def plot_settings(data: charts.Data) -> alt.LayerChart:
+    """The agreement of settings as a square, the number of phases in its diagonal."""
+    place = {
+        "x": alt.X("one:N", sort=None, axis=alt.Axis(title=theme.title("setting"), labelAngle=-60)),
+        "y": alt.Y("other:N", sort=None, axis=alt.Axis(title=None)),
+    }
+    scale = alt.Scale(scheme="viridis", domain=[0, 1], clamp=True)
+    squares = (
+        alt.Chart(data)
+        .mark_rect()
+        .encode(
+            **place,
+            color=alt.Color("rand:Q", scale=scale, legend=theme.legend("rand")),
+            tooltip=["one:N", "other:N", "rand:Q", "n_phases:Q"],
+        )
+    )
+    counts = (
+        alt.Chart(data)
+        .transform_filter("datum.one === datum.other")
+        .mark_text(fontSize=12, color="black")
+        .encode(**place, text="n_phases:Q")
+    )
+    words = (
+        alt.Chart(data)
+        .transform_aggregate(stability="min(stability)")
+        .transform_calculate(words="'mean agreement ' + format(datum.stability, '.2f')")
+        .mark_text(align="left", fontSize=12)
+        .encode(x=alt.value(0), y=alt.value(-8), text="words:N")
+    )
+    return alt.LayerChart(layer=[squares, counts, words]).properties(width=300, height=300)
+
+
+def range_finding() -> str:
+    """Least and most phases of one path over the stored settings, of the path where they differ most."""
+    grid = settings_grid()
+    own = grid[(grid["path"] == "training") & (grid["one"] == grid["other"])]
+    ends = own.groupby("tensor", sort=False)["n_phases"].agg(["min", "max", "count"])
+    if ends["count"].max() < 2:
+        return "One setting is at hand: how many phases another would find is not known here"
+    tensor = str((ends["max"] - ends["min"]).idxmax())
+    least, most = ends.loc[tensor, ["min", "max"]]
+    return f"The same path of {tensor} has {least} phases or {most}, as the setting has it"
+
+
+def settings_finding() -> str:
+    """Mean agreement over settings of training's phases and of walks', over all matrices of the run."""
+    means = settings_grid().drop_duplicates(["tensor", "path"]).groupby("path")["stability"].mean()
+    return (
+        f"Mean adjusted Rand index between settings: {means['training']:.2f} for training, "
+        f"{means['random walk']:.2f} for random walks"
+    )
+
+
+# --- alternatives ---------------------------------------------------------------------------------------
+
+
+def methods() -> dict[str, str]:
+    """Ways to draw that every matrix of the first run has, by name."""
+    table = _drawings(first_run()).query("path == 'data'")
+    names = {
+        "pymde": "PyMDE of the bottleneck",
+        "pca": "PCA of the weights",
+        "umap": "UMAP of the bottleneck",
+    }
+    n_tensors = table["tensor"].nunique()
+    have = table.groupby("method")["tensor"].nunique()
+    return {method: words for method, words in names.items() if have.get(method, 0) == n_tensors}
+
+
+def method_grid() -> pd.DataFrame:
+    """Drawings of the first run by `drawn` and `tensor`: x, y, phases found in it, and the judged ones."""
+    run = first_run()
+    table = _drawings(run).query("path == 'data'")
+    judged = _reading(runs.labels, run)
+    parts = []
+    for (tensor, method), own in table.groupby(["tensor", "method"], sort=False):
+        if method not in methods():
+            continue
+        first = own[own["n_neighbors"] == own["n_neighbors"].iloc[0]]
+        part = thinned(first, 80)
+        names = judged[str(tensor)].loc[part["step"]].to_numpy()
+        parts.append(part.assign(judged=names, drawn=methods()[str(method)]))
+    whole = pd.concat(parts, ignore_index=True)
+    whole = whole.assign(x=whole["x"].astype(float).round(2), y=whole["y"].astype(float).round(2))
+    return whole[["drawn", "tensor", "x", "y", "phase", "judged"]]
+
+
+def plot_methods(data: charts.Data) -> alt.HConcatChart:
+    """One drawing twice: coloured by the phases found in it, and by those of the judged one."""
+    chart: alt.HConcatChart = alt.hconcat(
+        _coloured(data, "phase", "its own phases"), _coloured(data, "judged", "phases of PyMDE")
+    )
+    return chart
+
+
+def _coloured(data: charts.Data, column: str, words: str) -> alt.LayerChart:
+    base = alt.Chart(data).transform_calculate(shown_phase=f"datum.{column}", look=f"datum.{column} % 5")
+    place = _plane_place()
+    noise = (
+        base.transform_filter(f"datum.shown_phase === {NOISE}")
+        .mark_point(shape="cross", size=14, filled=False, color=theme.INK, strokeWidth=0.8, clip=True)
+        .encode(**place)
+    )
+    looks = alt.Scale(domain=list(range(5)), range=list(theme.SHAPES))
+    points = (
+        base.transform_filter(f"datum.shown_phase !== {NOISE}")
+        .mark_point(size=30, clip=True)
+        .encode(
+            **place,
+            color=alt.Color("shown_phase:Q", scale=theme.sequential_scale(), legend=None),
+            shape=alt.Shape("look:N", scale=looks, legend=None),
+        )
+    )
+    name = (
+        alt.Chart(alt.Data(values=[{"words": words}]))
+        .mark_text(align="left", fontSize=12)
+        .encode(x=alt.value(5), y=alt.value(11), text="words:N")
+    )
+    return alt.LayerChart(layer=[noise, points, name]).properties(width=SIDE, height=220)
+
+
+def alternatives_table() -> pd.DataFrame:
+    """How far other methods find the judged phases: means over layers and seeds, by kind."""
+    rows: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}
+    flat = pd.concat([_pca_agreement(run) for run in of_stories()])
+    for kind in KINDS:
+        own = flat.loc[flat["kind"] == kind, "rand"]
+        rows[kind]["PCA, agreement"] = f"{own.mean():.2f}" if len(own) else NOT_MEASURED
+    for words, column, spec in (
+        ("UMAP, agreement", "umap_agreement", ".2f"),
+        ("hidden Markov model, agreement", "hmm_agreement", ".2f"),
+        ("its states", "hmm_states", ".1f"),
+    ):
+        table = _reading(found.kinds_table, of_stories(), column)
+        for kind in KINDS:
+            values = table.loc[table["kind"] == kind, "value"]
+            rows[kind][words] = f"{values.mean():{spec}}" if len(values) else NOT_MEASURED
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("kind")
+
+
+def _pca_agreement(run: TrajectoryRun) -> pd.DataFrame:
+    """Adjusted Rand index of PCA's phases with the judged ones: a row a tensor, with its kind."""
+    judged = _reading(runs.labels, run)
+    flat = _reading(runs.labels, run, method="pca")
+    kinds = _drawings(run).drop_duplicates("tensor").set_index("tensor")["kind"]
+    rows = [
+        (kinds[str(tensor)], adjusted_rand_score(judged[tensor], flat[tensor])) for tensor in judged.columns
+    ]
+    return pd.DataFrame(rows, columns=["kind", "rand"])
