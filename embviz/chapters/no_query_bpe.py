@@ -7,7 +7,6 @@ import itertools
 from collections.abc import Sequence
 
 import altair as alt
-import numpy as np
 import pandas as pd
 
 from embviz import charts, findings, theme
@@ -90,12 +89,11 @@ def vocabulary_finding() -> str:
 
 def plot_vocabularies() -> alt.LayerChart:
     """Gain over vocabulary: a mark a seed, their mean's interval, zero."""
-    rows = [
-        (n_tokens, int(seed), gain)
+    parts = [
+        gains(n_tokens).rename("gain").rename_axis("seed").reset_index().assign(n_tokens=n_tokens)
         for n_tokens in vocabularies()
-        for seed, gain in gains(n_tokens).items()  # type: ignore[arg-type]
     ]
-    data = pd.DataFrame(rows, columns=["n_tokens", "seed", "gain"])
+    data = pd.concat(parts, ignore_index=True)
     return plot_marks(data, "n_tokens", "gain", list(vocabularies()))
 
 
@@ -147,8 +145,8 @@ def measure_curves(n_tokens: int, quantity: str, per: str) -> pd.DataFrame:
     table, column = of_vocabulary(n_tokens), f"bits_per_{per}"
     if quantity == GAIN:
         both = table.pivot(index=["seed", "step"], columns="variant", values=column)
-        saved = 100 * (1 - both.get(NO_Q, np.nan) / both.get(BASELINE, np.nan))
-        found = saved.rename("value").reset_index().assign(variant=NO_Q)
+        both = both.reindex(columns=[BASELINE, NO_Q])
+        found = both.assign(value=100 * (1 - both[NO_Q] / both[BASELINE])).reset_index().assign(variant=NO_Q)
     else:
         found = table.assign(value=table["key_share" if quantity == SHARE else column])
     found = found[["variant", "seed", "step", "value"]].dropna()

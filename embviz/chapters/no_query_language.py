@@ -347,7 +347,7 @@ def plot_gains() -> alt.LayerChart:
 def plot_rows(data: pd.DataFrame, x: str, names: Sequence[str], row: str = "variant") -> alt.LayerChart:
     """A row a name: marks of seeds, their mean's interval, what the paper has, and zero."""
     colour, shape = theme.point_styles("kind", ["measured", "paper"])
-    colour, shape = (style.legend(alt.Legend(title=None)) for style in (colour, shape))
+    colour, shape = colour.legend(alt.Legend(title=None)), shape.legend(alt.Legend(title=None))
     across = alt.X(f"{x}:Q", axis=theme.axis(x, tick_count=6))
     up = alt.Y(f"{row}:N", scale=alt.Scale(domain=list(names)), axis=alt.Axis(title=None, labelLimit=200))
     marks = alt.Chart().mark_point(size=60, opacity=0.8).encode(
