@@ -175,7 +175,8 @@ def _alternatives(drawings: list[_Drawing], pipeline: Pipeline) -> dict[str, flo
     found = _stability(drawings, pipeline) if len(pipeline.neighbors) > 1 else {}
     if not pipeline.alternatives:
         return found
-    errors = held_out_errors(judged.path, judged.recipe.autoencoder, seed=judged.seed, block=20)
+    block = max(1, min(20, len(judged.path.steps) // 10))
+    errors = held_out_errors(judged.path, judged.recipe.autoencoder, seed=judged.seed, block=block)
     found |= {
         "held_out_reconstruction": errors.reconstruction,
         "held_out_prediction": 1.0 if errors.prediction is None else errors.prediction,
