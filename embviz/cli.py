@@ -67,6 +67,10 @@ def _add_data(commands: Any) -> None:
     verify = verbs.add_parser("verify", help="compare the files at hand with their checksums")
     verify.add_argument("names", nargs="*", metavar="NAME", help="a data set; default all")
     verify.set_defaults(command=data_verify)
+    pack = verbs.add_parser("pack", help="put what a claim's models read into small files that travel")
+    pack.add_argument("id", metavar="ID", help="a claim or a paper")
+    pack.add_argument("--preset", default="paper", help="quick, laptop or paper (default)")
+    pack.set_defaults(command=data_pack)
     for verb in (listing, fetch, verify):
         verb.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
@@ -117,6 +121,29 @@ def data_verify(arguments: argparse.Namespace) -> int:
 
     table = registry.verify_data(arguments.names or None)
     return _print_states(table, arguments, failures={"wrong", "absent"} if arguments.names else {"wrong"})
+
+
+def data_pack(arguments: argparse.Namespace) -> int:
+    """``embviz data pack ID``: the texts of cells that are not stored yet; exit code 1 if one is absent."""
+    from embviz import cells, experiments, language
+
+    todo = [
+        cell
+        for claim_id in _claim_ids(arguments.id)
+        for cell in cells.missing(experiments.find_study(claim_id).preset_cells(arguments.preset))
+    ]
+    texts = [getattr(cell.config, "text", None) for cell in todo]
+    wanted = {language.pack_path(text): text for text in texts if isinstance(text, language.TextConfig)}
+    failed = False
+    for config in wanted.values():
+        count = f"{config.n_documents:,} documents" if config.n_documents else "all documents"
+        try:
+            path = language.pack_text(config)
+            print(f"{config.corpus}, {count}: {_megabytes(path.stat().st_size)}, {path}")
+        except OSError as error:
+            print(f"embviz: {config.corpus}, {count}: {error}", file=sys.stderr)
+            failed = True
+    return int(failed)
 
 
 def _claim_ids(wanted: str | None) -> list[str]:

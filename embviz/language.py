@@ -22,6 +22,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
@@ -30,6 +31,8 @@ from torch import Tensor, nn
 
 from embviz import bytepairs, corpora, docstrings, registry
 from embviz.corpora import DOCUMENT_SEPARATOR
+from embviz.packed_texts import Split, pack_name, read_pack, write_pack
+from embviz.storage import cache_folder
 from embviz.training import AdamW, Snapshot, train
 
 if TYPE_CHECKING:
@@ -137,7 +140,36 @@ def load_streams(config: TextConfig) -> Streams:
 
 
 def _split(config: TextConfig) -> tuple[list[str], list[str], str]:
-    """Training documents, held-out ones, and the checksum of the text they come from."""
+    """Training documents, held-out ones, and the checksum of the text they come from; packed ones first."""
+    packed = read_pack(_chosen(config))
+    if packed is not None:
+        return packed.documents, packed.held_out, packed.checksum
+    return _split_whole(config)
+
+
+def pack_text(config: TextConfig) -> Path:
+    """Pack the documents of a configuration, whatever its tokens, into a file of their own; returns it.
+
+    Raises
+    ------
+    ValueError, registry.RegistryError, registry.DataMissingError, registry.ChecksumError
+        As :func:`load_streams`.
+    """
+    return write_pack(Split(*_split_whole(config)), _chosen(config))
+
+
+def pack_path(config: TextConfig) -> Path:
+    """Where :func:`pack_text` puts a configuration's documents."""
+    return cache_folder() / "texts" / pack_name(_chosen(config))
+
+
+def _chosen(config: TextConfig) -> dict[str, str | int]:
+    """Which documents a configuration reads."""
+    fields = ("corpus", "n_documents", "n_held_out", "held_out_every")
+    return {name: getattr(config, name) for name in fields}
+
+
+def _split_whole(config: TextConfig) -> tuple[list[str], list[str], str]:
     name, embedded = config.corpus, config.corpus == registry.EMBEDDED
     parts = set() if embedded else {file.part for file in registry.data_set(name).files}
     text = corpora.load_text(name, part="train" if "valid" in parts else None)

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from embviz import cli, storage
+from embviz import cli, language, storage
 from tests.made_registry import TEXT, stored, toml_entry, whole, write
 
 
@@ -133,6 +133,25 @@ def test_data_that_is_not_at_hand_is_told_and_does_not_stop_other_claims(
     error = capsys.readouterr().err
     assert "text8" in error
     assert "embedded" in error
+
+
+def test_packing_a_claim_packs_each_text_once_and_names_what_is_absent(
+    results, capsys, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(
+        language,
+        "pack_text",
+        lambda config: write(tmp_path, "pack", b"12345678") if config.n_documents == 700 else absent(),
+    )
+    assert cli.main(["data", "pack", "geometry.train_above_val", "--preset", "laptop"]) == 1
+    said = capsys.readouterr()
+    assert said.out.startswith("tinystories_5mb, 700 documents: 0.00 MB, ")
+    assert said.out.count("\n") == 1
+    assert said.err == "embviz: tinystories_5mb, all documents: not at hand\n"
+
+
+def absent():
+    raise FileNotFoundError("not at hand")
 
 
 def test_a_reader_who_has_seen_enough_gets_no_error():

@@ -15,7 +15,7 @@ PACKAGE = ROOT / "embviz"
 # Top to bottom as in the README's map: a file imports only from lines above its own, or from its own line.
 FLOORS = [
     "storage memory imports pausing",
-    "registry texts docstrings",
+    "registry texts docstrings packed_texts",
     "corpora bytepairs wordpieces",
     "tasks",
     "equivalences",
