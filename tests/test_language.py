@@ -292,7 +292,9 @@ def test_one_pack_serves_all_tokens_and_no_other_documents(cache, monkeypatch):
         load_streams(dataclasses.replace(BYTES, n_documents=20))
 
 
-@pytest.mark.parametrize("harm", [lambda blob: blob[: len(blob) // 2], lambda blob: blob[:60], lambda blob: b"no pack"])
+@pytest.mark.parametrize(
+    "harm", [lambda blob: blob[: len(blob) // 2], lambda blob: blob[:60], lambda blob: b"no pack"]
+)
 def test_a_pack_that_was_cut_or_altered_is_refused(cache, harm):
     path = language.pack_text(BYTES)
     path.write_bytes(harm(path.read_bytes()))
