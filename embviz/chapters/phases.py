@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import itertools
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -54,11 +56,12 @@ def is_stored() -> bool:
 
 
 @functools.cache
-def _folder_of_quick_results() -> tempfile.TemporaryDirectory[str]:
+def _folder_of_quick_results() -> str:
     """A folder of this process with the quick run's cells, computed on first use."""
-    folder: tempfile.TemporaryDirectory[str] = tempfile.TemporaryDirectory()
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     threads = torch.get_num_threads()
-    with _results_in(folder.name):
+    with _results_in(folder):
         own = [cell for run in shown_runs().values() for cell in runs.cells_of(run)]
         cells.run(own, n_jobs=1, progress=False)
     torch.set_num_threads(threads)
@@ -81,7 +84,7 @@ def _reading(function: Callable[..., Read], *arguments: Any, **named: Any) -> Re
     """What a function reads of stored results, or of the quick run's."""
     if is_stored():
         return function(*arguments, **named)
-    with _results_in(_folder_of_quick_results().name):
+    with _results_in(_folder_of_quick_results()):
         return function(*arguments, **named)
 
 
@@ -104,7 +107,7 @@ def note(run: TrajectoryRun | None = None) -> str:
         n_seeds = f"{len(of_stories())} seeds"
     quick = "" if is_stored() else " A quick run made in this chapter, on which nothing is judged."
     return (
-        f"{one.source.corpus}, {setting.n_layers} layers of width {setting.embedding_dim}, "
+        f"Bytes of {one.source.corpus}, {setting.n_layers} layers of width {setting.embedding_dim}, "
         f"{setting.n_steps:,} steps, a snapshot every {one.every}; {n_seeds}.{quick}"
     )
 
@@ -249,7 +252,7 @@ def plot_explorer(data: charts.Data) -> alt.HConcatChart:
 
 
 def _plane_place() -> dict[str, Any]:
-    scale = alt.Scale(domain=[-2.6, 2.6], nice=False)
+    scale = alt.Scale(domain=[-2.1, 2.1], nice=False)
     return {
         "x": alt.X("x:Q", axis=theme.layout_axis("layout_x"), scale=scale),
         "y": alt.Y("y:Q", axis=theme.layout_axis("layout_y"), scale=scale),
@@ -261,7 +264,7 @@ def _phase_layers(named: alt.Chart, place: dict[str, Any], brush: alt.Parameter)
     on = alt.when(brush).then(alt.value(1)).otherwise(alt.value(0.12))
     tooltip = ["step:Q", "phase:Q", alt.Tooltip("loss:Q", format=".3f")]
     noise = named.transform_filter(f"datum.phase === {NOISE}").mark_point(
-        shape="cross", size=14, filled=False, color=theme.INK, strokeWidth=0.8, clip=True
+        shape="cross", size=40, filled=False, color=theme.INK, strokeWidth=0.8, clip=True
     )
     inside = named.transform_filter(f"datum.phase !== {NOISE}").mark_point(size=34, clip=True)
     looks = alt.Scale(domain=list(range(5)), range=list(theme.SHAPES))
@@ -326,7 +329,7 @@ def _layer(data: charts.Data, layer: int) -> alt.LayerChart:
     place = {name: encoding.axis(None) for name, encoding in place.items()}
     noise = (
         base.transform_filter(f"datum.phase === {NOISE}")
-        .mark_point(shape="cross", size=10, filled=False, color=theme.INK, strokeWidth=0.8, clip=True)
+        .mark_point(shape="cross", size=30, filled=False, color=theme.INK, strokeWidth=0.8, clip=True)
         .encode(**place)
     )
     points = (
@@ -733,7 +736,7 @@ def _coloured(data: charts.Data, column: str, words: str) -> alt.LayerChart:
     place = _plane_place()
     noise = (
         base.transform_filter(f"datum.shown_phase === {NOISE}")
-        .mark_point(shape="cross", size=14, filled=False, color=theme.INK, strokeWidth=0.8, clip=True)
+        .mark_point(shape="cross", size=40, filled=False, color=theme.INK, strokeWidth=0.8, clip=True)
         .encode(**place)
     )
     looks = alt.Scale(domain=list(range(5)), range=list(theme.SHAPES))

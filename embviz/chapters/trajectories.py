@@ -108,13 +108,13 @@ def _component(data: charts.Data, k: int) -> alt.LayerChart:
     words = (
         base.transform_aggregate(explained="mean(explained)", expected="mean(expected)")
         .transform_calculate(
-            words=f"'component {k}: ' + format(datum.explained, '.0%') + ' of the variance (closed form '"
+            words=f"'k = {k}: ' + format(datum.explained, '.0%') + ' of variance (closed form '"
             " + format(datum.expected, '.0%') + ')'"
         )
         .mark_text(align="left", fontSize=11)
         .encode(x=alt.value(4), y=alt.value(8), text="words:N")
     )
-    return alt.LayerChart(layer=[lines, words]).properties(width=SIDE, height=110)
+    return alt.LayerChart(layer=[lines, words]).properties(width=SIDE, height=120)
 
 
 def plane_of_a_walk(dimension: int, axes: str, seed: int) -> pd.DataFrame:
@@ -143,7 +143,7 @@ def plane_of_a_walk(dimension: int, axes: str, seed: int) -> pd.DataFrame:
 
 def plot_plane(data: charts.Data) -> alt.LayerChart:
     """The walk as points coloured by time, the curve of cosines as a line."""
-    scale = alt.Scale(domain=[-2.6, 2.6], nice=False)
+    scale = alt.Scale(domain=[-2, 2], nice=False)
     base = alt.Chart(data).encode(
         x=alt.X("x:Q", axis=theme.layout_axis("layout_x"), scale=scale),
         y=alt.Y("y:Q", axis=theme.layout_axis("layout_y"), scale=scale),
@@ -222,7 +222,7 @@ def run_note() -> str:
     return (
         f"Bytes of the embedded text, {setting.n_layers} layers of width {setting.embedding_dim}, "
         f"{setting.n_steps} steps, {table['step'].nunique()} snapshots, seed {config.film.run.seed}. "
-        "Walks have the matrix' step lengths, its number of weights and the momentum of successive steps."
+        "Walks have a matrix's step lengths, its number of weights and the momentum of successive steps."
     )
 
 
@@ -250,7 +250,7 @@ def plot_stage(data: charts.Data) -> alt.HConcatChart:
     """The path in the plane and the loss over the steps, both coloured by step; a brush in one marks both."""
     brush = alt.selection_interval(name="marked", encodings=["x"])
     colour = alt.Color("step:Q", scale=theme.sequential_scale(), legend=alt.Legend(title=theme.title("step")))
-    scale = alt.Scale(domain=[-2.4, 2.4], nice=False)
+    scale = alt.Scale(domain=[-2.1, 2.1], nice=False)
     on = alt.when(brush).then(alt.value(1)).otherwise(alt.value(0.12))
     plane = alt.Chart(data).encode(
         x=alt.X("x:Q", axis=theme.layout_axis("layout_x"), scale=scale),
@@ -317,10 +317,10 @@ def larger_chance(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def shape_finding() -> str:
-    """How far a walk's layout is from its matrix', on average over matrices."""
+    """How far a walk's layout is from its matrix's, on average over matrices."""
     far = numbers().query("kind == @WALK")["disparity"]
     return (
-        f"A random walk's layout is the matrix' own but for {far.mean():.1%} of its variance "
+        f"A random walk's layout is its matrix's own but for {far.mean():.1%} of its variance "
         f"({far.min():.1%} to {far.max():.1%} over {len(far)} matrices)"
     )
 
@@ -389,7 +389,7 @@ def plot_dealt(data: charts.Data) -> alt.VConcatChart:
 
 
 def _panel(data: charts.Data, name: str) -> alt.LayerChart:
-    scale = alt.Scale(domain=[-2.5, 2.5], nice=False)
+    scale = alt.Scale(domain=[-2.1, 2.1], nice=False)
     base = alt.Chart(data).transform_filter(f"datum.panel === '{name}'")
     place = {
         "x": alt.X("x:Q", axis=theme.layout_axis("layout_x"), scale=scale),

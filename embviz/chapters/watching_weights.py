@@ -259,7 +259,9 @@ def plot_sketch(data: charts.Data) -> alt.LayerChart:
         alt.Chart(data)
         .mark_rect()
         .encode(
-            x=alt.X("left:Q", axis=theme.axis("distance_error", number_format="+.0%"), scale=across),
+            x=alt.X(
+                "left:Q", axis=theme.axis("distance_error", number_format="+.0%", tick_count=5), scale=across
+            ),
             x2="right:Q",
             y=alt.Y("share:Q", axis=theme.axis("share_of_pairs", number_format=".0%"), scale=up),
             y2=alt.datum(0),
@@ -333,7 +335,7 @@ def cost_table() -> pd.DataFrame:
 # --- films ----------------------------------------------------------------------------------------------
 
 CURVES = ["loss", "bits_per_character", "key_share", *(f"walked_{name}" for name in WALKERS)]
-ROW, HIGH = 580, 130  # pixels
+ROW, HIGH = 580, 150  # pixels
 
 
 def recorded_frames() -> pd.DataFrame:
@@ -503,8 +505,12 @@ def _way(data: alt.NamedData) -> alt.LayerChart:
         .transform_filter("datum.shown === 'moved'")
         .mark_point(size=45, clip=True)
         .encode(
-            x=alt.X("x:Q", axis=alt.Axis(title=theme.title("away"), values=values), scale=limits),
-            y=alt.Y("y:Q", axis=alt.Axis(title=theme.title("walked"), values=values), scale=limits),
+            x=alt.X(
+                "x:Q", axis=alt.Axis(title=theme.title("away"), values=values, format="~g"), scale=limits
+            ),
+            y=alt.Y(
+                "y:Q", axis=alt.Axis(title=theme.title("walked"), values=values, format="~g"), scale=limits
+            ),
             tooltip=[
                 alt.Tooltip("name:N", title="matrix"),
                 alt.Tooltip("x:Q", title="away", format=".2f"),

@@ -69,7 +69,7 @@ def path_panels(config: PanelRun) -> pd.DataFrame:
         Rows of two kinds. Of drawings, `shown` is one of :data:`VIEWS`: `tensor`, `kind` (of :data:`KINDS`),
         `step`, `loss` (nats, of the updates that led there), `x` and `y`, of mean 0 and root mean square 1.
         Of numbers, it is a name of :func:`embviz.trajectory_nulls.measure`, or "disparity", from the walk's
-        layout to the matrix', and the number is in `x`; `step` is -1, `loss` and `y` 0.
+        layout to the matrix's, and the number is in `x`; `step` is -1, `loss` and `y` 0.
     """
     film = replace(config.film, sketch=0)
     with tempfile.TemporaryDirectory() as folder:

@@ -183,7 +183,7 @@ def pictures(film: WeightFilm) -> Iterator[pd.DataFrame]:
         `bits_per_character` of held-out text; `key_share`, the leading singular value of W_K over the sum of
         all, mean of the layers; `walked_*` by :data:`WALKERS`, mean over its matrices, -1 where there is
         none. Rows of two kinds: `shown` "singular values" has `name`, the layer, `x` the rank and `y` the
-        value; "moved" has a matrix' `name`, `x` its distance from the start and `y` the length of its path,
+        value; "moved" has a matrix's `name`, `x` its distance from the start and `y` the length of its path,
         both over its norm at the start.
     """
     streams, walked = load_streams(film.run.text), Walked()

@@ -1,0 +1,238 @@
+"""The chapter on phases: what it shows where nothing is stored, its tree, its settings, and every drawing."""
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.metrics import adjusted_rand_score
+
+from embviz import cells
+from embviz.chapters import phases as chapter
+from embviz.experiments.geometry import trajectory_recordings
+from embviz.experiments.geometry import trajectory_runs as runs
+from embviz.experiments.geometry.steering_language import Setting
+from embviz.experiments.geometry.trajectory_recordings import KINDS, Pipeline, TrajectoryRun
+from embviz.explorers import Choice, Explorer, Range
+from embviz.language import TextConfig
+from embviz.phases import NOISE, Clustering, find_phases
+from tests.drawing import compiled, drawn
+
+PIPELINE = Pipeline((8,), (8, 5), n_walks=2, n_epochs=3, max_iter=5, n_permutations=5, alternatives=False)
+TINY = TrajectoryRun(
+    TextConfig("embedded", n_documents=40, n_held_out=1),
+    setting=Setting(8, 1, 2, 16, 8, 2, 80, 1e-2),
+    sketch=32,
+    pipeline=PIPELINE,
+)
+CACHED = (chapter.shown_runs, chapter._folder_of_quick_results)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_stored(tmp_path_factory):
+    """An empty folder of results, and a tiny run in the quick one's place."""
+    threads, of_preset = torch.get_num_threads(), runs.stories
+    torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "stories", lambda preset: TINY if preset == "quick" else of_preset(preset))
+        patch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path_factory.mktemp("results")))
+        cache = tmp_path_factory.mktemp("cache")
+        patch.setattr(trajectory_recordings, "cache_folder", lambda: cache)
+        for function in CACHED:
+            function.cache_clear()
+        yield
+    for function in CACHED:
+        function.cache_clear()
+    torch.set_num_threads(threads)
+
+
+def main_explorer() -> Explorer:
+    return Explorer(
+        None,
+        {
+            "tensor": Choice(chapter.tensors(), "matrix"),
+            "path": Choice(list(chapter.PATHS.values()), "path"),
+            "neighbors": Choice(chapter.neighbors(), "neighbours"),
+            "size": chapter.OfDrawing(Choice(chapter.sizes(), "least phase")),
+            "at": chapter.OfDrawing(chapter.steps_shown()),
+        },
+        chapter.plot_explorer,
+        title=chapter.range_finding(),
+        caption=chapter.note(chapter.first_run()),
+        grid=chapter.explorer_grid(),
+    )
+
+
+# --- what is at hand ------------------------------------------------------------------------------------
+
+
+def test_where_nothing_is_stored_a_quick_run_is_shown_and_says_so():
+    assert list(chapter.shown_runs()) == ["short stories, seed 0"]
+    assert not chapter.is_stored()
+    assert "quick run made in this chapter" in chapter.note()
+    assert chapter.tensors() == ["Q 1", "K 1", "V 1", "MLP-up 1", "MLP-down 1", "embedding", "all"]
+    assert not list(cells.results_folder().iterdir())  # nothing was left where results belong
+
+
+def test_stored_runs_are_preferred(monkeypatch):
+    stored = dataclasses.replace(TINY, seed=3)
+    without = dataclasses.replace(TINY, variant="no Q")
+    monkeypatch.setattr(runs, "stored_runs", lambda: {run.name: run for run in (without, stored)})
+    chapter.shown_runs.cache_clear()
+    try:
+        assert list(chapter.shown_runs()) == ["short stories, seed 3"]
+        assert chapter.is_stored()
+        assert "quick" not in chapter.note()
+    finally:
+        chapter.shown_runs.cache_clear()
+
+
+def test_tables_have_a_row_a_kind_and_say_what_is_not_measured():
+    for table in (chapter.kinds_table(), chapter.drops_table(), chapter.alternatives_table()):
+        assert set(table.index) == set(KINDS)
+    assert (chapter.alternatives_table()["UMAP, agreement"] == "not measured").all()
+    assert (chapter.kinds_table()["stability over settings"] == "not measured").all()
+
+
+def test_sentences_quote_means_of_the_runs():
+    counts = chapter.kinds_grid().query("measure == 'phases' and path == 'training'")
+    means = counts.groupby("kind")["value"].mean()
+    gap = means["Q"] - means[["K", "V", "MLP-up", "MLP-down"]].mean()
+    assert f"phases {gap:+.1f}, of random walks" in chapter.q_finding()
+
+
+# --- the large explorer ---------------------------------------------------------------------------------
+
+
+def test_controls_of_the_drawing_multiply_no_rows():
+    spec = main_explorer().static_spec()
+    compiled(spec)
+    assert len(spec["data"]["values"]) == 7 * 2  # matrices and paths
+    bound = {param["name"]: param.get("bind") for param in spec["params"]}
+    assert bound["size"]["options"] == [8, 5]
+    assert bound["at"]["input"] == "range"
+
+
+def test_the_ring_is_at_the_step_chosen_in_both_pictures():
+    spec = main_explorer().static_spec()
+    grid = chapter.explorer_grid()
+    first = grid[(grid["tensor"] == "Q 1") & (grid["path"] == "training")]
+    for step in (first["step"].iloc[0], first["step"].iloc[-1]):
+        for param in spec["params"]:
+            if param["name"] == "at":
+                param["value"] = int(step)
+        rings = [item for item in drawn(spec, "symbol") if item.get("size") == 190]
+        assert len(rings) == 2
+    steps = chapter.steps_shown().values
+    assert set(steps) <= set(first["step"])
+
+
+def test_a_control_of_the_drawing_refuses_what_its_control_refuses():
+    control = chapter.OfDrawing(Choice([8, 5], "least phase"))
+    assert control.read(5) == 8  # rows are the same
+    with pytest.raises(ValueError, match="least phase"):
+        control.read(6)
+
+
+# --- the tree -------------------------------------------------------------------------------------------
+
+
+def points_of(tensor: str) -> np.ndarray:
+    table = chapter._drawings(chapter.first_run())
+    judged = (table["method"] == "pymde") & (table["path"] == "data") & (table["tensor"] == tensor)
+    return table.loc[judged, ["x", "y"]].to_numpy(float)
+
+
+def test_boxes_of_the_tree_are_the_phases_and_hold_their_snapshots():
+    table = chapter.tree("Q 1", "training", 5)
+    phases = find_phases(points_of("Q 1"), Clustering(5))
+    boxes = table[(table["shown"] == "tree") & (table["phase"] != NOISE)]
+    assert sorted(boxes["phase"]) == list(range(phases.n_phases))
+    for box in boxes.itertuples():
+        assert box.right - box.left == (phases.labels == box.phase).sum()
+    root = table[table["shown"] == "tree"].iloc[0]
+    assert (root["left"], root["right"]) == (0, len(phases.labels))
+
+
+def test_children_lie_inside_their_parents_and_begin_where_these_end():
+    boxes = chapter.tree("embedding", "training", 5).query("shown == 'tree'").iloc[1:]
+    whole = chapter.tree("embedding", "training", 5).query("shown == 'tree'")
+    for box in boxes.itertuples():
+        around = whole[(whole["left"] <= box.left) & (whole["right"] >= box.right) & (whole["low"] < box.low)]
+        assert (np.abs(around["high"] - box.low) < 1e-6).any()
+
+
+def test_memberships_are_stacked_and_at_most_one():
+    member = chapter.tree("Q 1", "random walk", 5).query("shown == 'member'")
+    assert member["high"].max() <= 1.001  # three digits
+    assert (member["high"] >= member["low"]).all()
+
+
+# --- settings and methods -------------------------------------------------------------------------------
+
+
+def test_settings_are_compared_by_the_adjusted_rand_index_of_their_labels():
+    grid = chapter.settings_grid()
+    labels = chapter.settings_of("V 1", "training")
+    row = grid.query("tensor == 'V 1' and path == 'training' and one == '8, 5' and other == '8, 8'").iloc[0]
+    assert row["rand"] == pytest.approx(adjusted_rand_score(labels["8, 5"], labels["8, 8"]), abs=0.005)
+    assert row["n_phases"] == labels["8, 5"].max() + 1
+    means = grid.drop_duplicates(["tensor", "path"]).groupby("path")["stability"].mean()
+    assert f"{means['training']:.2f} for training" in chapter.settings_finding()
+
+
+def test_the_range_of_phases_is_that_of_the_settings(monkeypatch):
+    made = pd.DataFrame(
+        {
+            "tensor": ["Q 1", "Q 1", "V 1", "V 1"], "path": "training", "one": ["a", "b"] * 2,
+            "other": ["a", "b"] * 2, "n_phases": [2, 2, 1, 9],
+        }
+    )  # fmt: skip
+    monkeypatch.setattr(chapter, "settings_grid", lambda: made)
+    assert "V 1 has 1 phases or 9" in chapter.range_finding()
+    monkeypatch.setattr(chapter, "settings_grid", lambda: made.iloc[:1])
+    assert "not known" in chapter.range_finding()
+
+
+def test_every_explorer_draws():
+    paths, matrices = Choice(list(chapter.PATHS.values()), "path"), Choice(chapter.tensors(), "matrix")
+    kinds = Choice(["Q", "K", "V", "MLP-up", "MLP-down"], "kind")
+    some = {"title": "t", "caption": "c"}
+    for explorer in (
+        Explorer(
+            None,
+            {"run": Choice(chapter.figure_runs(), "run"), "kind": kinds, "path": paths},
+            chapter.plot_layers,
+            grid=chapter.layer_grid(),
+            **some,
+        ),
+        Explorer(
+            None,
+            {"measure": Choice(chapter.measures_shown(), "m")},
+            chapter.plot_kinds,
+            grid=chapter.kinds_grid(),
+            **some,
+        ),
+        Explorer(
+            None,
+            {"tensor": matrices, "path": paths},
+            chapter.plot_settings,
+            grid=chapter.settings_grid(),
+            **some,
+        ),
+        Explorer(
+            None,
+            {"drawn": Choice(list(chapter.methods().values()), "d"), "tensor": matrices},
+            chapter.plot_methods,
+            grid=chapter.method_grid(),
+            **some,
+        ),
+        Explorer(
+            chapter.tree,
+            {"tensor": Choice(["Q 1"], "m"), "path": paths, "size": Range(5, 10, 5, "least phase")},
+            chapter.plot_tree,
+            **some,
+        ),
+    ):
+        compiled(explorer)
