@@ -98,6 +98,12 @@ def test_savings_do_not_depend_on_the_unit_and_bits_do():
     np.testing.assert_allclose(tokens, 3 * characters)
 
 
+def test_the_sentence_on_units_has_the_baselines_last_bits():
+    assert chapter.unit_finding() == (
+        "From 256 to 4,096 tokens the baseline pays 2.05 to 6.15 bits a token, 2.05 to 2.05 a character"
+    )
+
+
 def test_costs_of_low_rank_are_paired_by_seed():
     costs = chapter.rank_costs()
     assert chapter.ranks() == [4, 16, 64]

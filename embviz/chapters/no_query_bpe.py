@@ -77,13 +77,31 @@ def vocabulary_finding() -> str:
     if not len(growth):
         return f"How the gain changes with the vocabulary is {NOT_MEASURED} yet"
     found = findings.over_seeds(growth)
-    if found.n_seeds > 1 and found.low <= 0 <= found.high:
+    if found.n_seeds < 2:
+        judged = "changes"
+    elif found.low <= 0 <= found.high:
         judged = "neither grows nor shrinks beyond the spread of seeds"
     else:
         judged = "grows" if found.value > 0 else "shrinks"
     return (
         f"From bytes to {last:,} tokens the gain {judged}: {said(found)} percentage points "
         f"to {said(_gain(last), unit='%')}"
+    )
+
+
+def unit_finding() -> str:
+    """What the baseline pays at the end with the least and the largest vocabulary, by token and character."""
+    ends = {}
+    for size in (min(vocabularies()), max(vocabularies())):
+        table = of_vocabulary(size)
+        last = table[(table["step"] == table["step"].max()) & (table["variant"] == BASELINE)]
+        if last.empty:
+            return f"What tokens of all kinds cost is {NOT_MEASURED} yet"
+        ends[size] = last[["bits_per_token", "bits_per_character"]].mean()
+    (small, few), (large, many) = ends.items()
+    return (
+        f"From {small:,} to {large:,} tokens the baseline pays {few.iloc[0]:.2f} to {many.iloc[0]:.2f} bits a "
+        f"token, {few.iloc[1]:.2f} to {many.iloc[1]:.2f} a character"
     )
 
 

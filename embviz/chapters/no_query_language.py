@@ -174,7 +174,9 @@ def gain_finding(runs: Runs, what: str = "Without queries") -> str:
     gain = gain_of(scores(runs))
     if gain is None:
         return f"{what}: {NOT_MEASURED} yet"
-    if gain.n_seeds > 1 and gain.low <= 0 <= gain.high:
+    if gain.n_seeds < 2:
+        return f"{what}, against the baseline: gain {said(gain, unit='%')}"
+    if gain.low <= 0 <= gain.high:
         judged = "no difference that the seeds could tell"
     else:
         judged = "fewer bits" if gain.value > 0 else "more bits"
@@ -381,9 +383,14 @@ def plot_key_shares() -> alt.LayerChart:
     table = table[table["variant"].isin([BASELINE, NO_Q])].dropna(subset=["key_share"])
     least = 1 / example(story_runs).setting.embedding_dim
     reference = {"paper, without queries": PAPER_SHARE, "all directions alike": least}
-    columns = ["step", "seed", "variant", "key_share"]
     return charts.plot_seed_curves(
-        table[columns], "key_share", by="variant", names=[BASELINE, NO_Q], reference=reference, height=280
+        table[["step", "seed", "variant", "key_share"]],
+        "key_share",
+        by="variant",
+        names=[BASELINE, NO_Q],
+        reference=reference,
+        limits=(0.0, 1.2 * max(PAPER_SHARE, table["key_share"].max())),
+        height=280,
     )
 
 

@@ -462,10 +462,13 @@ def _rank_findings(preset: str) -> dict[str, Finding]:
     }
 
 
-NEEDS = "the paper's setting needs all of TinyStories and a GPU"
+NEEDS = "the paper's setting needs 200,000 stories of TinyStories and a GPU"
+WEB_NEEDS = "the paper's setting needs a GPU"
 STUDIES: dict[str, Study] = {
     "geometry.noq_tinystories": Study(lambda preset: _cells(story_runs(preset)), _story_findings, NEEDS),
-    "geometry.noq_fineweb": Study(lambda preset: _cells(_pairs(web(preset), preset)), _web_findings, NEEDS),
+    "geometry.noq_fineweb": Study(
+        lambda preset: _cells(_pairs(web(preset), preset)), _web_findings, WEB_NEEDS
+    ),
     "geometry.k_alignment": Study(
         lambda preset: _cells(of_seeds(stories(preset), (BASELINE, NO_Q), N_SEEDS[preset])),
         _alignment_findings,
