@@ -1,7 +1,7 @@
 """What the geometry paper's text leaves open: grokking under one other reading at a time.
 
-Of most readings one seed is run. Three have five seeds of every row of Table 1: the setting used elsewhere,
-the one whose baselines come closest to the paper's, and small batches, under which everything is quicker.
+Of most readings one seed is run. Three have up to five seeds of every row of Table 1: the setting used
+elsewhere, the one whose baselines come closest to the paper's, and small batches, where all is quicker.
 """
 
 from __future__ import annotations
