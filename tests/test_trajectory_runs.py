@@ -2,6 +2,8 @@
 
 import dataclasses
 import itertools
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -129,14 +131,29 @@ def test_a_recording_is_made_once_for_all_pipelines_and_again_where_it_is_missin
         np.testing.assert_array_equal(again.tensors[name], numbers)  # the same bits on one machine
 
 
-def test_a_recording_that_broke_off_leaves_nothing_to_be_taken_for_a_whole_one(monkeypatch):
+def test_a_recording_that_broke_off_is_not_taken_for_a_whole_one(monkeypatch):
     run = dataclasses.replace(TINY, seed=7)
     with monkeypatch.context() as patch:
         patch.setattr(trajectory_recordings, "score", None)  # fails after all snapshots
         with pytest.raises(TypeError):
             recorded(run)
-    folder = trajectory_recordings._folder(run)
-    assert not list(folder.parent.glob(f"{folder.name}*"))
+    assert not trajectory_recordings._folder(run).is_dir()
+    assert len(recorded(run).steps) == 41  # over what was left
+
+
+def test_several_workers_make_a_recording_once(monkeypatch):
+    run, record, made = dataclasses.replace(TINY, seed=8), trajectory_recordings._record, []
+
+    def counted(run, folder):
+        made.append(folder)
+        time.sleep(0.2)  # the others come meanwhile
+        record(run, folder)
+
+    monkeypatch.setattr(trajectory_recordings, "_record", counted)
+    with ThreadPoolExecutor(3) as pool:
+        recordings = list(pool.map(recorded, [run] * 3))
+    assert len(made) == 1
+    assert len({recording.folder for recording in recordings}) == 1
 
 
 def test_an_optimizer_with_nothing_to_learn_from_shrinks_all_tensors_alike():

@@ -42,7 +42,7 @@ TO_EMBEDDING, FLAT, ARMS, TO_WALKS = MEASURES = (
     "two-arm share",
     "disparity to its own random walks",
 )
-N_POINTS = 50  # of a drawing that a page holds
+N_POINTS = 40  # of a drawing that a page holds, at most
 SIDE = 175  # pixels of a panel
 INDEPENDENT = "another seed"
 
@@ -107,13 +107,15 @@ def note(group: list[TrajectoryRun] | None = None) -> str:
     """Data, sizes and seeds, for a caption."""
     own = group or first_group()
     setting = own[0].setting
+    seeds = f"{len(own)} seeds" if len(own) > 1 else f"seed {own[0].seed}"
     quick = "" if is_stored() else " Quick runs made in this chapter, on which nothing is judged."
     return (
         f"{own[0].source.corpus}, {setting.n_layers} layers of width {setting.embedding_dim}, "
-        f"{setting.n_steps:,} steps; {len(own)} seeds.{quick}"
+        f"{setting.n_steps:,} steps; {seeds}.{quick}"
     )
 
 
+@functools.cache
 def plane(run: TrajectoryRun, tensor: str, shown: str = "PyMDE") -> np.ndarray:
     """A drawing of one tensor, (S, 2); `shown` is a key of SHOWN."""
     path, method = SHOWN[shown]
@@ -121,6 +123,7 @@ def plane(run: TrajectoryRun, tensor: str, shown: str = "PyMDE") -> np.ndarray:
     return table[["x", "y"]].to_numpy(dtype=float)
 
 
+@functools.cache
 def steps(run: TrajectoryRun) -> np.ndarray:
     """Steps of a drawing's snapshots, (S,)."""
     table: pd.DataFrame = reading(runs.layout, run, EMBEDDING)
@@ -145,8 +148,8 @@ def laid_on(points: ArrayLike, target: ArrayLike) -> np.ndarray:
 
 
 def thinned(n: int, most: int = N_POINTS) -> slice:
-    """Of n snapshots evenly spaced ones, about `most`."""
-    return slice(None, None, max(1, n // most))
+    """Of n snapshots evenly spaced ones, at most so many."""
+    return slice(None, None, -(-n // most))
 
 
 def overlay(points: np.ndarray, target: np.ndarray, when: np.ndarray) -> pd.DataFrame:
@@ -207,7 +210,7 @@ def plot_panels(data: charts.Data) -> alt.VConcatChart:
 def _panel(data: charts.Data, chosen: str, called: str, side: int = SIDE) -> alt.LayerChart:
     """Two drawings upon each other, and their disparity."""
     base = alt.Chart(data).transform_filter(chosen)
-    ends = alt.Scale(domain=[-2.6, 2.6], nice=False)
+    ends = alt.Scale(domain=[-2.4, 2.4], nice=False)
     place = {
         "x": alt.X("x:Q", axis=None, scale=ends),
         "y": alt.Y("y:Q", axis=None, scale=ends),
@@ -224,7 +227,9 @@ def _panel(data: charts.Data, chosen: str, called: str, side: int = SIDE) -> alt
     )
     layers = [
         fixed.mark_line(strokeWidth=1, opacity=0.6, color=theme.INK, clip=True).encode(**place),
-        fixed.mark_point(shape="cross", size=16, filled=False, color=theme.INK, clip=True).encode(**place),
+        fixed.mark_point(
+            shape="cross", size=14, filled=False, color=theme.INK, strokeWidth=0.8, clip=True
+        ).encode(**place),
         moved.mark_line(strokeWidth=1, opacity=0.6, color=theme.CATEGORIES[0], clip=True).encode(**place),
         moved.mark_point(size=22, clip=True).encode(
             color=alt.Color("step:Q", scale=theme.sequential_scale(), legend=None), **place
@@ -256,6 +261,12 @@ def matrix_grid() -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True).round({"disparity": 3})
 
 
+@functools.cache
+def largest_disparity() -> float:
+    """Upper end of the colours, the same for all choices."""
+    return float(matrix_grid()["disparity"].max())
+
+
 def plot_matrix(data: charts.Data) -> alt.Chart:
     """Disparity of every tensor's drawing to every other's; dark is near."""
     names = tensors()
@@ -268,7 +279,7 @@ def plot_matrix(data: charts.Data) -> alt.Chart:
             y=alt.Y("row:N", sort=names, axis=side),
             color=alt.Color(
                 "disparity:Q",
-                scale=alt.Scale(scheme="viridis", domain=[0, 1]),
+                scale=alt.Scale(**theme.sequential_scale().to_dict(), domain=[0, largest_disparity()]),
                 legend=theme.legend("disparity"),
             ),
             tooltip=["row:N", "column:N", alt.Tooltip("disparity:Q", format=".3f")],
@@ -328,9 +339,8 @@ def plot_compared(data: charts.Data) -> alt.LayerChart:
         "xOffset": alt.XOffset("which:N", sort=list(WHICH)),
     }
     base = alt.Chart(data)
-    whole = alt.Scale(domain=[0, 1], nice=False)
     points = base.mark_point(size=30, opacity=0.7).encode(
-        y=alt.Y("value:Q", axis=theme.axis("measured"), scale=whole),
+        y=alt.Y("value:Q", axis=theme.axis("measured")),
         color=colour.legend(key),
         shape=shape.legend(key),
         tooltip=["tensor:N", "seed:N", "which:N", alt.Tooltip("value:Q", format=".3f")],
@@ -380,14 +390,18 @@ def arms_finding() -> str:
 def verdict_finding() -> str:
     """Where the matrices stand between the nulls, in words, true of the runs shown."""
     means = shapes(next(iter(groups())))[["disparity", "between_runs", "walks"]].mean()
-    near = [
-        name
-        for name, column in (("another run", "between_runs"), ("walks", "walks"))
-        if means[column] <= means["disparity"]
+    beaten = {
+        "to another run's": means["between_runs"] > means["disparity"],
+        "random walks are to each other": means["walks"] > means["disparity"],
+    }
+    nearer = [name for name, beats in beaten.items() if beats]
+    no_nearer = [name for name, beats in beaten.items() if not beats]
+    said = [
+        f"{word} than {', and than '.join(names)}"
+        for word, names in (("nearer", nearer), ("no nearer", no_nearer))
+        if names
     ]
-    if not near:
-        return "A matrix is nearer to its own embedding than to another run's, and nearer than walks are"
-    return f"A matrix is no nearer to its own embedding than {' and '.join(near)} would make it"
+    return f"To the embedding of their own run matrices are {', but '.join(said)}"
 
 
 def group_table() -> pd.DataFrame:

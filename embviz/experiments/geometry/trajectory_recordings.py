@@ -6,12 +6,13 @@ in the cache folder, and is made again where it is missing.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import fcntl
 import functools
 import json
-import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -131,14 +132,22 @@ def recorded(run: TrajectoryRun) -> Recording:
     """
     folder = _folder(run)
     if not folder.is_dir():  # it is there whole or not at all
-        partial = folder.with_name(f"{folder.name}.{secrets.token_hex(4)}")
-        try:
-            _record(run, partial)
+        with _alone(folder):
             if not folder.is_dir():
+                partial = folder.with_name(f"{folder.name}.partial")
+                shutil.rmtree(partial, ignore_errors=True)  # a kill left it
+                _record(run, partial)
                 partial.rename(folder)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
     return read_recording(folder, load=True)
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One process makes a recording; others wait for it."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with open(folder.with_name(f"{folder.name}.lock"), "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # until the file is closed, however that comes about
+        yield
 
 
 def _folder(run: TrajectoryRun) -> Path:

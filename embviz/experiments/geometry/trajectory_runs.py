@@ -30,6 +30,7 @@ from embviz.experiments.geometry.trajectory_recordings import (
     without_pipeline,
 )
 from embviz.language import TextConfig
+from embviz.storage import results_folder
 
 WHERE = ["tensor", "kind", "layer", "path", "method", "n_neighbors"]  # what names a drawing
 
@@ -132,7 +133,7 @@ def bits(run: TrajectoryRun) -> float:
 
 
 def drawings(run: TrajectoryRun) -> pd.DataFrame:
-    """All drawings of a run, a row a kept snapshot.
+    """All drawings of a run, a row a kept snapshot; read once, not to be changed in place.
 
     Returns
     -------
@@ -142,9 +143,7 @@ def drawings(run: TrajectoryRun) -> pd.DataFrame:
         n_neighbors (0: none); step, x and y (centred, RMS radius 1), phase (judged; -1 is noise), and
         phase_15 and so on, by the smallest size of a phase.
     """
-    table = _table(run)
-    sizes = [f"phase_{size}" for size in run.pipeline.sizes]
-    return table[[*WHERE, "step", "x", "y", *sizes]].assign(phase=table[sizes[0]])
+    return _drawings_once(run, results_folder())
 
 
 def layout(
@@ -232,14 +231,26 @@ def nulls(run: TrajectoryRun) -> pd.DataFrame:
     return table[(table["path"] != DATA) & (table["n_neighbors"] == run.pipeline.neighbors[0])]
 
 
+@functools.lru_cache(maxsize=16)
+def _drawings_once(run: TrajectoryRun, folder: Path) -> pd.DataFrame:
+    table = _table(run)
+    sizes = [f"phase_{size}" for size in run.pipeline.sizes]
+    return table[[*WHERE, "step", "x", "y", *sizes]].assign(phase=table[sizes[0]])
+
+
+@functools.lru_cache(maxsize=16)
+def _first_rows_once(run: TrajectoryRun, folder: Path) -> pd.DataFrame:
+    table = _table(run)
+    return table[table["step"] == table["step"].iloc[0]].reset_index(drop=True)
+
+
 def _label_columns(table: pd.DataFrame) -> list[str]:
     return [column for column in table.columns if column.startswith("phase_")]
 
 
 def _first_rows(run: TrajectoryRun) -> pd.DataFrame:
     """A row a drawing."""
-    table = _table(run)
-    return table[table["step"] == table["step"].iloc[0]].reset_index(drop=True)
+    return _first_rows_once(run, results_folder())
 
 
 def _table(run: TrajectoryRun) -> pd.DataFrame:
