@@ -99,9 +99,9 @@ def unit_finding() -> str:
             return f"What tokens of all kinds cost is {NOT_MEASURED} yet"
         ends[size] = last[["bits_per_token", "bits_per_character"]].mean()
     (small, few), (large, many) = ends.items()
+    pays = [f"{few[f'bits_per_{per}']:.2f} to {many[f'bits_per_{per}']:.2f}" for per in UNITS[:2]]
     return (
-        f"From {small:,} to {large:,} tokens the baseline pays {few.iloc[0]:.2f} to {many.iloc[0]:.2f} bits a "
-        f"token, {few.iloc[1]:.2f} to {many.iloc[1]:.2f} a character"
+        f"From {small:,} to {large:,} tokens the baseline pays {pays[1]} bits a token, {pays[0]} a character"
     )
 
 
