@@ -85,7 +85,10 @@ def components_of_a_walk(dimension: int, momentum: float, seed: int) -> pd.DataF
 def plot_components(data: charts.Data) -> alt.VConcatChart:
     """A panel a component: the walk's over time, the cosine dashed, the shares of variance above."""
     rows = [alt.hconcat(*(_component(data, k) for k in pair)) for pair in ((1, 2), (3, 4))]
-    chart: alt.VConcatChart = alt.vconcat(*rows, spacing=10)
+    apart = [row.resolve_scale(color="independent", strokeDash="independent") for row in rows]
+    chart: alt.VConcatChart = alt.vconcat(*apart, spacing=10).resolve_scale(
+        color="independent", strokeDash="independent"
+    )
     return chart
 
 
@@ -350,7 +353,7 @@ def deal(number: int) -> list[tuple[str, str]]:
 
 def in_words(tensor: str, kind: str) -> str:
     """What a path is, for the answer."""
-    return f"{kind}, {tensor}" if kind == TRAINING else f"{kind} with the steps of {tensor}"
+    return f"{kind}, {tensor}" if kind == TRAINING else f"{kind} like {tensor}"
 
 
 def answers_in_words() -> list[str]:

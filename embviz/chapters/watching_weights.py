@@ -506,10 +506,14 @@ def _way(data: alt.NamedData) -> alt.LayerChart:
         .mark_point(size=45, clip=True)
         .encode(
             x=alt.X(
-                "x:Q", axis=alt.Axis(title=theme.title("away"), values=values, format="~g"), scale=limits
+                "x:Q",
+                axis=alt.Axis(title=theme.title("away"), values=values, labelExpr="datum.value"),
+                scale=limits,
             ),
             y=alt.Y(
-                "y:Q", axis=alt.Axis(title=theme.title("walked"), values=values, format="~g"), scale=limits
+                "y:Q",
+                axis=alt.Axis(title=theme.title("walked"), values=values, labelExpr="datum.value"),
+                scale=limits,
             ),
             tooltip=[
                 alt.Tooltip("name:N", title="matrix"),
