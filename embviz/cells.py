@@ -255,8 +255,22 @@ def compute(cell: Cell, path: Path | None = None) -> Path:
     arrow = arrow.replace_schema_metadata(metadata)
     path = path or cell.path
     with whole_file(path) as temporary:
-        pq.write_table(arrow, temporary, compression="zstd", write_page_checksum=True)
+        _write_table(arrow, temporary)
     return path
+
+
+def _write_table(arrow: pa.Table, path: Path) -> None:
+    """Parquet, a third smaller than by default: of measured numbers, bytes of equal weight stand together."""
+    measured = [field.name for field in arrow.schema if field.type in (pa.float32(), pa.float64())]
+    pq.write_table(
+        arrow,
+        path,
+        compression="zstd",
+        compression_level=9,
+        use_dictionary=[name for name in arrow.schema.names if name not in measured],
+        column_encoding=dict.fromkeys(measured, "BYTE_STREAM_SPLIT") or None,
+        write_page_checksum=True,
+    )
 
 
 def read(cell: Cell) -> tuple[pd.DataFrame, dict[str, Any]]:
