@@ -82,7 +82,7 @@ def test_no_turn_and_no_scale_lies_nearer():
 def test_runs_are_grouped_by_text_and_variant_and_said_in_the_caption():
     assert {name: len(group) for name, group in chapter.groups().items()} == {STORIES: 2, WITHOUT: 2}
     assert chapter.is_stored()
-    assert chapter.note() == "embedded, 1 layers of width 8, 80 steps; 2 seeds."
+    assert chapter.note() == "Text: embedded; 1 layers of width 8, 80 steps; 2 seeds."
     assert chapter.panel_runs() == ["short stories, seed 0"]  # every kind of matrix is drawn: W_Q too
 
 

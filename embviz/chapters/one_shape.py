@@ -110,7 +110,7 @@ def note(group: list[TrajectoryRun] | None = None) -> str:
     seeds = f"{len(own)} seeds" if len(own) > 1 else f"seed {own[0].seed}"
     quick = "" if is_stored() else " Quick runs made in this chapter, on which nothing is judged."
     return (
-        f"{own[0].source.corpus}, {setting.n_layers} layers of width {setting.embedding_dim}, "
+        f"Text: {own[0].source.corpus}; {setting.n_layers} layers of width {setting.embedding_dim}, "
         f"{setting.n_steps:,} steps; {seeds}.{quick}"
     )
 
@@ -197,7 +197,7 @@ def panel_grid() -> pd.DataFrame:
 
 
 def plot_panels(data: charts.Data) -> alt.VConcatChart:
-    """A panel a layer: the matrix coloured from dark to light in time, the embedding's as crosses."""
+    """A panel a layer: the matrix coloured from dark to light in time, the embedding's as open circles."""
     n_layers = max(run.setting.n_layers for group in groups().values() for run in group)
     panels = [
         _panel(data, f"datum.layer === {layer}", f"'layer {layer}'") for layer in range(1, n_layers + 1)
@@ -227,9 +227,7 @@ def _panel(data: charts.Data, chosen: str, called: str, side: int = SIDE) -> alt
     )
     layers = [
         fixed.mark_line(strokeWidth=1, opacity=0.6, color=theme.INK, clip=True).encode(**place),
-        fixed.mark_point(
-            shape="cross", size=14, filled=False, color=theme.INK, strokeWidth=0.8, clip=True
-        ).encode(**place),
+        fixed.mark_point(size=14, filled=False, color=theme.INK, strokeWidth=0.8, clip=True).encode(**place),
         moved.mark_line(strokeWidth=1, opacity=0.6, color=theme.CATEGORIES[0], clip=True).encode(**place),
         moved.mark_point(size=22, clip=True).encode(
             color=alt.Color("step:Q", scale=theme.sequential_scale(), legend=None), **place
