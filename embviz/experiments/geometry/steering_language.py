@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -18,7 +17,7 @@ import torch
 from torch import nn
 
 from embviz import findings
-from embviz.cells import Cell, experiment, read
+from embviz.cells import Cell, experiment, read, training_run
 from embviz.findings import Finding
 from embviz.fourier import Adaptive, Prescribed, Projection, RandomSubspace, project_gradients
 from embviz.language import (
@@ -30,8 +29,6 @@ from embviz.language import (
     train_language_model,
 )
 from embviz.models.transformer import Start, Transformer, TransformerConfig
-from embviz.snapshots import open_or_create_run
-from embviz.storage import cache_folder
 from embviz.studies import Study
 from embviz.training import AdamW
 
@@ -171,27 +168,25 @@ def steering_language(config: SteeringRun) -> pd.DataFrame:
     streams, setting = load_streams(config.text), config.setting
     model, after_backward = make_model(config, streams)
     start = model.embedding.detach().clone()
-    folder = cache_folder() / "runs" / steering_language.cell(config).key
-    run = open_or_create_run(folder, {**dataclasses.asdict(config), "data": streams.checksum})
-    steps = train_language_model(
-        model,
-        streams,
-        setting.training,
-        seed=config.seed,
-        snapshot_every=max(1, setting.n_steps // N_POINTS),
-        after_backward=after_backward,
-        weights=lambda: {"embedding": model.embedding},
-        run=run,
-    )
-    for _ in steps:
-        pass
-    table = run.metrics()
-    weights = [run.weights(step)["embedding"].to(start) for step in run.steps]
+    data = {config.text.corpus: streams.checksum}
+    with training_run(steering_language.cell(config), data) as (run, slices):
+        steps = train_language_model(
+            model,
+            streams,
+            setting.training,
+            seed=config.seed,
+            snapshot_every=max(1, setting.n_steps // N_POINTS),
+            after_backward=after_backward,
+            weights=lambda: {"embedding": model.embedding},
+            run=run,
+        )
+        for _ in steps:
+            pass
+        table = run.metrics()
+        weights = [run.weights(step)["embedding"].to(start) for step in run.steps]
     table["moved"] = [float((embedding - start).norm() / start.norm()) for embedding in weights]
     table["unigram"] = score_unigrams(streams).bits_per_character
-    run.close()
-    shutil.rmtree(folder)
-    table.attrs["data"] = {config.text.corpus: streams.checksum}
+    table.attrs |= {"data": data, "slices": slices}
     return table
 
 
