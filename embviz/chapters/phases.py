@@ -36,7 +36,7 @@ Read = TypeVar("Read")
 RESULTS_VARIABLE = "EMBVIZ_RESULTS_DIR"
 PATHS = {"data": "training", "random walk 0": "random walk"}
 N_POINTS = 120  # of a drawing that a page holds
-SIDE = 260  # pixels
+SIDE, NARROW = 290, 250  # pixels: panels one above another, and side by side
 NOT_MEASURED = "not measured"
 
 
@@ -223,7 +223,7 @@ def explorer_grid() -> pd.DataFrame:
     )
 
 
-def plot_explorer(data: charts.Data) -> alt.HConcatChart:
+def plot_explorer(data: charts.Data) -> alt.VConcatChart:
     """A drawing and the loss, coloured by phase; a ring at the step chosen; a brush marks both."""
     gap = steps_shown().step
     named = (
@@ -244,9 +244,10 @@ def plot_explorer(data: charts.Data) -> alt.HConcatChart:
         .mark_rule(strokeDash=list(theme.DASHES[2]))
         .encode(x=alt.X("step:Q"))
     )
-    chart: alt.HConcatChart = alt.hconcat(
+    chart: alt.VConcatChart = alt.vconcat(
         alt.LayerChart(layer=plane).properties(width=SIDE, height=SIDE),
-        alt.LayerChart(layer=[*loss, rule]).properties(width=SIDE, height=SIDE),
+        alt.LayerChart(layer=[*loss, rule]).properties(width=SIDE, height=120),
+        spacing=12,
     )
     return chart
 
@@ -588,7 +589,7 @@ def plot_tree(data: charts.Data) -> alt.HConcatChart:
     )
     left = alt.LayerChart(layer=[others.encode(**place), chosen.encode(**place, color=colour), words])
     chart: alt.HConcatChart = alt.hconcat(
-        left.properties(width=SIDE, height=200), members.properties(width=SIDE, height=200)
+        left.properties(width=NARROW, height=200), members.properties(width=NARROW, height=200)
     )
     return chart
 
@@ -754,7 +755,7 @@ def _coloured(data: charts.Data, column: str, words: str) -> alt.LayerChart:
         .mark_text(align="left", fontSize=12)
         .encode(x=alt.value(5), y=alt.value(11), text="words:N")
     )
-    return alt.LayerChart(layer=[noise, points, name]).properties(width=SIDE, height=220)
+    return alt.LayerChart(layer=[noise, points, name]).properties(width=NARROW, height=220)
 
 
 def alternatives_table() -> pd.DataFrame:

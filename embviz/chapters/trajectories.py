@@ -22,7 +22,7 @@ N_COMPONENTS = 4
 N_DEALS, N_PANELS = 10, 4
 HIDDEN = -1  # the answer that isn't shown
 DEALT = (VIEWS[0], VIEWS[2])
-SIDE = 250  # pixels of a panel
+SIDE, TALL, CARD = 250, 290, 150  # pixels: panels side by side, one above another, and of the game
 
 
 # --- walks ----------------------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ def _turned(part: pd.DataFrame, reference: pd.DataFrame) -> pd.DataFrame:
     return part.assign(x=x, y=y)
 
 
-def plot_stage(data: charts.Data) -> alt.HConcatChart:
+def plot_stage(data: charts.Data) -> alt.VConcatChart:
     """The path in the plane and the loss over the steps, both coloured by step; a brush in one marks both."""
     brush = alt.selection_interval(name="marked", encodings=["x"])
     colour = alt.Color("step:Q", scale=theme.sequential_scale(), legend=alt.Legend(title=theme.title("step")))
@@ -274,8 +274,8 @@ def plot_stage(data: charts.Data) -> alt.HConcatChart:
         )
         .add_params(brush)
     )
-    layout = alt.LayerChart(layer=[line, points]).properties(width=SIDE, height=SIDE)
-    chart: alt.HConcatChart = alt.hconcat(layout, loss.properties(width=SIDE, height=SIDE))
+    layout = alt.LayerChart(layer=[line, points]).properties(width=TALL, height=TALL)
+    chart: alt.VConcatChart = alt.vconcat(layout, loss.properties(width=TALL, height=110), spacing=12)
     return chart
 
 
@@ -353,7 +353,7 @@ def deal(number: int) -> list[tuple[str, str]]:
 
 def in_words(tensor: str, kind: str) -> str:
     """What a path is, for the answer."""
-    return f"{kind}, {tensor}" if kind == TRAINING else f"{kind} like {tensor}"
+    return f"{kind}, {tensor}" if kind == TRAINING else f"walk like {tensor}"
 
 
 def answers_in_words() -> list[str]:
@@ -395,8 +395,8 @@ def _panel(data: charts.Data, name: str) -> alt.LayerChart:
     scale = alt.Scale(domain=[-2.1, 2.1], nice=False)
     base = alt.Chart(data).transform_filter(f"datum.panel === '{name}'")
     place = {
-        "x": alt.X("x:Q", axis=theme.layout_axis("layout_x"), scale=scale),
-        "y": alt.Y("y:Q", axis=theme.layout_axis("layout_y"), scale=scale),
+        "x": alt.X("x:Q", axis=None, scale=scale),
+        "y": alt.Y("y:Q", axis=None, scale=scale),
     }
     line = base.mark_line(strokeWidth=0.8, opacity=0.4, color=theme.INK, clip=True).encode(
         order="time:Q", **place
@@ -409,10 +409,10 @@ def _panel(data: charts.Data, name: str) -> alt.LayerChart:
         .transform_calculate(
             words=f"'{name}: ' + (datum.answer < 0 ? '?' : {json.dumps(answers_in_words())}[datum.answer])"
         )
-        .mark_text(align="left", fontSize=12)
+        .mark_text(align="left", fontSize=11)
         .encode(x=alt.value(5), y=alt.value(11), text="words:N")
     )
-    return alt.LayerChart(layer=[line, points, words]).properties(width=SIDE, height=180)
+    return alt.LayerChart(layer=[line, points, words]).properties(width=CARD, height=CARD)
 
 
 def rule_table() -> pd.DataFrame:
