@@ -230,8 +230,8 @@ def size_table() -> pd.DataFrame:
 def gain_curves(table: pd.DataFrame, variant: str, equal: str) -> pd.DataFrame:
     """Gain of a variant after so many steps, or products: `seed`, `step`, `spent`, `value` in percent.
 
-    At equal products the reference is read between its scores, where it has used as many as the variant; a
-    variant that needs more of them a step runs out of reference before its end.
+    At equal products the reference is read between its scores, where it has used as many as the variant, on
+    a logarithmic axis and from its first score after training began.
     """
     against = THIN if equal == PARAMETERS else BASELINE
     parts = [pd.DataFrame(columns=["seed", "step", "spent", "value"], dtype=float)]
@@ -239,9 +239,15 @@ def gain_curves(table: pd.DataFrame, variant: str, equal: str) -> pd.DataFrame:
         one, other = (own[own["variant"] == name].sort_values("step") for name in (variant, against))
         if one.empty or other.empty:
             continue
+        if equal == PRODUCTS:  # curves are steep at first, and nearly straight over the logarithm later
+            one, other = one[one["step"] > 0], other[other["step"] > 0]
+            known = np.log(other["products"].to_numpy())
+            reference = np.interp(
+                np.log(one["products"].to_numpy()), known, other[BITS], left=np.nan, right=np.nan
+            )
+        else:
+            reference = one["step"].map(other.set_index("step")[BITS]).to_numpy()
         where = one[spent(equal)].to_numpy(float)
-        there = other[spent(equal)].to_numpy(float)
-        reference = np.interp(where, there, other[BITS].to_numpy(), right=np.nan)
         gain = 100 * (1 - one[BITS].to_numpy() / reference)
         part = pd.DataFrame({"seed": seed, "step": one["step"], "spent": where, "value": gain})
         parts.append(part.dropna())
