@@ -34,12 +34,12 @@ def test_readings_not_stored_are_said_to_be_and_stored_ones_hold_their_times(mon
     assert found == {"reading": "biases", "run": "baseline", "stored": True, **row}
 
 
-def test_five_seeds_are_kept_of_three_readings_and_one_of_them_is_the_first_of_the_others(
+def test_five_seeds_are_kept_of_four_readings_and_one_of_them_is_the_first_of_the_others(
     monkeypatch, tmp_path
 ):
     found = readings.seeded_cells()
     keys = [cell.key for cells in found.values() for cell in cells]
-    assert len(set(keys)) == len(keys) == 3 * 6 * 5
+    assert len(set(keys)) == len(keys) == 4 * 6 * 5
     singles = {cell.key for cell in readings.reading_cells()}
     for (_, run), cells in found.items():
         assert (cells[0].key in singles) == (run in readings.RUNS)

@@ -118,7 +118,7 @@ def query_readings_finding() -> str:
     )
 
 
-# --- five seeds of three readings -----------------------------------------------------------------------
+# --- several seeds of four readings ---------------------------------------------------------------------
 
 
 def savings(run: str, threshold: float = GROKKED) -> dict[str, Finding]:
@@ -141,21 +141,23 @@ def savings(run: str, threshold: float = GROKKED) -> dict[str, Finding]:
 
 
 def seeded_table(runs: Sequence[str] = tuple(SEEDED_RUNS), threshold: float = GROKKED) -> pd.DataFrame:
-    """Epochs to grok and what is saved, with 95% intervals over seeds: a row a run, columns by reading."""
+    """Epochs to grok and what is saved, with 95% intervals over seeds: a row a reading and run."""
     table = readings.seeded_times(threshold)
-    rows: dict[str, dict[str, str]] = {}
-    for name in runs:
-        saved = savings(name, threshold)
-        row = {}
-        for reading in SEEDED:
+    saved = {name: savings(name, threshold) for name in runs if name != BASELINE}
+    rows = {}
+    for reading in SEEDED:
+        for name in runs:
             own = table[(table["run"] == name) & (table["reading"] == reading)]
-            ends = f" ({spread(own, 'grok')})" if len(own) else ""
-            row[f"{reading}: to grok"] = median_time(own) + ends
-            if name != BASELINE:
-                row[f"{reading}: saved %"] = said(saved[reading]) if reading in saved else NOT_MEASURED
-        rows[name] = row
-    columns = [f"{reading}: {what}" for what in ("to grok", "saved %") for reading in SEEDED]
-    return pd.DataFrame.from_dict(rows, orient="index").reindex(columns=columns).fillna("").rename_axis("run")
+            saving = saved.get(name, {}).get(reading)
+            nothing = "" if name == BASELINE else NOT_MEASURED
+            rows[reading, name] = {
+                "seeds": len(own),
+                "to grok": median_time(own),
+                "all seeds": spread(own, "grok"),
+                "to memorize": median_time(own, "memorize"),
+                "saved %": said(saving) if saving else nothing,
+            }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis(["reading", "run"])
 
 
 def said(saving: Finding) -> str:
