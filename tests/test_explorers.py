@@ -375,3 +375,18 @@ def test_showing_an_explorer_warns_of_nothing():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         make_explorer()._repr_mimebundle_()
+
+
+def test_a_choice_of_one_is_fixed_and_has_no_control():
+    grid = pd.DataFrame({"run": ["only"] * 4, "k": [1, 1, 2, 2], "x": [0, 1, 0, 1], "y": [0, 1, 1, 0]})
+    explorer = Explorer(
+        None,
+        {"run": Choice(["only"], "run"), "k": Choice([1, 2], "k")},
+        lambda data: alt.Chart(data).mark_point().encode(x="x:Q", y="y:Q"),
+        title="t",
+        caption="c",
+        grid=grid,
+    )
+    run, k = explorer.static_spec()["params"][:2]
+    assert run == {"name": "run", "value": "only"}
+    assert k["bind"]["options"] == [1, 2]

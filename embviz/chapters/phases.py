@@ -646,6 +646,7 @@ def plot_settings(data: charts.Data) -> alt.LayerChart:
     scale = alt.Scale(scheme="viridis", domain=[0, 1], clamp=True)
     squares = (
         alt.Chart(data)
+        .transform_filter("datum.one !== datum.other")
         .mark_rect()
         .encode(
             **place,
@@ -656,7 +657,7 @@ def plot_settings(data: charts.Data) -> alt.LayerChart:
     counts = (
         alt.Chart(data)
         .transform_filter("datum.one === datum.other")
-        .mark_text(fontSize=12, color="black")
+        .mark_text(fontSize=12, color=theme.INK)
         .encode(**place, text="n_phases:Q")
     )
     words = (

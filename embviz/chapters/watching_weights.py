@@ -452,14 +452,20 @@ def _curve(field: str, limits: list[float]) -> alt.Chart:
 
 def _walked() -> alt.Chart:
     """Lengths of paths so far, by kind of matrix; a kind that the model hasn't is left out."""
-    colour, dash = theme.line_styles("matrix", list(WALKERS))
-    key = alt.Legend(title=None, orient="top", columns=3, symbolType="stroke", symbolStrokeWidth=2.5)
+    folded = [f"walked_{name}" for name in WALKERS]
+    colour, dash = theme.line_styles("matrix", folded)
+    key = alt.Legend(
+        title=None,
+        orient="top",
+        columns=3,
+        symbolType="stroke",
+        symbolStrokeWidth=2.5,
+        labelExpr=f"slice(datum.label, {len('walked_')})",
+    )
     return (
         alt.Chart(HISTORY)
-        .transform_filter("datum.frame <= frame")
-        .transform_fold([f"walked_{name}" for name in WALKERS], as_=["matrix", "walked"])
-        .transform_filter(f"datum.walked > {ABSENT / 2}")
-        .transform_calculate(matrix="slice(datum.matrix, 7)")
+        .transform_fold(folded, as_=["matrix", "walked"])
+        .transform_filter(f"datum.frame <= frame && datum.walked > {ABSENT / 2}")
         .mark_line(clip=True)
         .encode(
             x=_across(),
