@@ -464,7 +464,7 @@ def _walked() -> alt.Chart:
     )
     return (
         alt.Chart(HISTORY)
-        .transform_fold(folded, as_=["matrix", "walked"])
+        .transform_fold([*folded], as_=["matrix", "walked"])
         .transform_filter(f"datum.frame <= frame && datum.walked > {ABSENT / 2}")
         .mark_line(clip=True)
         .encode(
