@@ -306,6 +306,24 @@ def read(cell: Cell) -> tuple[pd.DataFrame, dict[str, Any]]:
     return table, provenance
 
 
+def table_of(cell: Cell) -> pd.DataFrame:
+    """A cell's table: as it is stored, or else computed here with its threads, and kept while this runs."""
+    return read(cell)[0] if cell.stored() else _computed(cell)
+
+
+@functools.cache
+def _computed(cell: Cell) -> pd.DataFrame:
+    import torch
+
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(cell.experiment.threads)
+        with threadpoolctl.threadpool_limits(cell.experiment.threads):
+            return cell.experiment.function(cell.config).reset_index(drop=True)
+    finally:
+        torch.set_num_threads(before)
+
+
 def _as_json(value: Any) -> Any:
     return json.loads(json.dumps(value))
 

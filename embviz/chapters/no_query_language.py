@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from embviz import charts, findings, theme
-from embviz.cells import Cell, read
+from embviz.cells import Cell, table_of
 from embviz.experiments.geometry import language_models as models
 from embviz.experiments.geometry.language_models import (
     BASELINE,
@@ -91,8 +91,7 @@ def scores(runs: Runs) -> pd.DataFrame:
 @functools.lru_cache(maxsize=256)
 def _scored(cell: Cell, path: str) -> pd.DataFrame:
     """A run's scores from its cell, whose file's path is part of the key; a quick one may be made now."""
-    table = read(cell)[0] if cell.stored() else language_models.function(cell.config)
-    run, table = cell.config, models.with_fields(cell.config, table)
+    run, table = cell.config, models.with_fields(cell.config, table_of(cell))
     shape = run.shape(256 if run.text.tokens == "bytes" else run.text.vocab_size)
     tokens = run.setting.batch_size * run.setting.length
     return table.assign(products=table["step"] * (3 * models.products_a_token(shape) * tokens / 1e12))

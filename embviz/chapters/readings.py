@@ -162,8 +162,8 @@ def seeded_table(runs: Sequence[str] = tuple(SEEDED_RUNS), threshold: float = GR
 
 def said(saving: Finding) -> str:
     """A saving with its interval, as text."""
-    ends = f" [{saving.low:.0f}, {saving.high:.0f}]" if saving.n_seeds > 1 else ""
-    return f"{saving.value:.0f}{ends}"
+    value, low, high = (round(end) for end in (saving.value, saving.low, saving.high))  # no -0
+    return f"{value} [{low}, {high}]" if saving.n_seeds > 1 else f"{value}"
 
 
 def seeded_finding() -> str:

@@ -10,9 +10,9 @@ import pandas as pd
 from scipy.stats import rankdata
 
 from embviz import charts, theme
+from embviz.cells import table_of
 from embviz.experiments.geometry import path_panels as panels
 from embviz.experiments.geometry.path_panels import KINDS, TRAINING, VIEWS, WALK, PanelRun
-from embviz.experiments.geometry.weight_films import table_of
 from embviz.trajectories import principal_coordinates
 from embviz.weight_paths import cosine_share
 

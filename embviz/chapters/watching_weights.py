@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from embviz import charts, theme
+from embviz.cells import table_of
 from embviz.experiments.geometry import language_models as language
 from embviz.experiments.geometry import weight_films as films
 from embviz.experiments.geometry.language_models import BASELINE, NO_Q, PAPER, LanguageRun, count_parameters
@@ -169,7 +170,7 @@ def plot_windows(data: charts.Data) -> alt.LayerChart:
 
 def stride_table() -> pd.DataFrame:
     """What the last model of the baseline's film pays, by how far windows move: a row a stride."""
-    table = films.table_of(films.sketched_cell(PRESET)).query("quantity == 'bits'")
+    table = table_of(films.sketched_cell(PRESET)).query("quantity == 'bits'")
     rows = {
         f"{int(stride)} of {SETTING.length}": {"bits a character": f"{bits:.2f}"}
         for stride, bits in zip(table["place"], table["value"], strict=True)
@@ -179,7 +180,7 @@ def stride_table() -> pd.DataFrame:
 
 def stride_finding() -> str:
     """How much a score falls by moving windows in small steps, of one model and text."""
-    table = films.table_of(films.sketched_cell(PRESET)).query("quantity == 'bits'")
+    table = table_of(films.sketched_cell(PRESET)).query("quantity == 'bits'")
     bits = table.set_index("place")["value"]
     extra = 100 * (bits[bits.index.max()] / bits[bits.index.min()] - 1)
     if extra <= 0:
@@ -239,7 +240,7 @@ def sketch_grid() -> pd.DataFrame:
         `size`; `left`, `right`, `share` of the pairs; `expected`, the spread 1 / sqrt(2 n) for one matrix
         with a sketch of that size, and `measured`, the spread of the pairs.
     """
-    table = films.table_of(films.sketched_cell(PRESET)).query("quantity == 'error'")
+    table = table_of(films.sketched_cell(PRESET)).query("quantity == 'error'")
     edges = np.linspace(-0.3, 0.3, 61)
     parts = []
     for size in films.SIZES:
@@ -341,7 +342,7 @@ ROW, HIGH = 580, 150  # pixels
 def recorded_frames() -> pd.DataFrame:
     """The films for a player, by `variant`."""
     cells = films.film_cells(PRESET)
-    parts = [films.table_of(cell).assign(variant=cell.config.run.variant) for cell in cells]
+    parts = [table_of(cell).assign(variant=cell.config.run.variant) for cell in cells]
     return pd.concat(parts, ignore_index=True)
 
 

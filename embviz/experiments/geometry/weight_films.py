@@ -5,7 +5,6 @@ The same pictures are drawn from a model that trains while the reader watches.
 
 from __future__ import annotations
 
-import functools
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,12 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import threadpoolctl
 import torch
 from scipy.spatial.distance import pdist
 from torch import Tensor
 
-from embviz.cells import Cell, experiment, read
+from embviz.cells import Cell, experiment
 from embviz.experiments.geometry.language_models import BASELINE, NO_Q, LanguageRun
 from embviz.experiments.geometry.steering_language import Setting
 from embviz.language import TextConfig, draw_batch, load_streams, next_token_losses, score
@@ -261,22 +259,6 @@ def film_cells(preset: str) -> list[Cell]:
     """A cell for each variant shown; `quick` ones are 60 updates long."""
     n_steps = 60 if preset == "quick" else SETTING.n_steps
     return [weight_film.cell(film_of(variant, n_steps=n_steps)) for variant in SHOWN]
-
-
-def table_of(cell: Cell) -> pd.DataFrame:
-    """A cell's table: as it is stored, or else computed here, on one thread, and kept while this runs."""
-    return read(cell)[0] if cell.stored() else _computed(cell)
-
-
-@functools.cache
-def _computed(cell: Cell) -> pd.DataFrame:
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(cell.experiment.threads)
-        with threadpoolctl.threadpool_limits(cell.experiment.threads):
-            return cell.experiment.function(cell.config).reset_index(drop=True)
-    finally:
-        torch.set_num_threads(before)
 
 
 # --- one run in full --------------------------------------------------------------------------------
