@@ -10,7 +10,6 @@ from embviz.chapters import no_query_language as language
 from embviz.experiments.geometry import language_models as models
 from embviz.experiments.geometry.language_models import BASELINE, NO_Q, LanguageRun, language_models
 from embviz.explorers import Choice, Explorer
-from embviz.language import Stream, Streams
 from embviz.models.transformer import Transformer
 from tests.drawing import compiled
 
@@ -45,13 +44,6 @@ def results(tmp_path, monkeypatch):
     language._scored.cache_clear()
 
 
-@pytest.fixture
-def text(monkeypatch):
-    """A text of 1,000 tokens that spell 3,000 characters."""
-    stream = Stream(np.zeros(1_001, np.uint8), np.array([1]), np.array([3_000]), np.array([3_000]))
-    monkeypatch.setattr(chapter, "load_streams", lambda config: Streams(stream, stream, 256, ""))
-
-
 def test_models_are_equal_but_for_embedding_and_head_whatever_the_vocabulary():
     sizes = set()
     for n_tokens, run in chapter.vocabularies().items():
@@ -63,14 +55,15 @@ def test_models_are_equal_but_for_embedding_and_head_whatever_the_vocabulary():
     assert len(sizes) == 1
 
 
-def test_the_table_of_vocabularies_counts_parameters_and_text(text):
+def test_the_table_of_vocabularies_counts_parameters_and_text():
     table = chapter.vocabulary_table()
     assert table.index.tolist() == ["256 bytes", "1,024 byte pairs", "4,096 byte pairs"]
     assert table["the rest"].nunique() == table["the rest, no Q"].nunique() == 1
     rest, without = (int(table[name].iloc[0].replace(",", "")) for name in ("the rest", "the rest, no Q"))
     assert rest - without == 4 * 128**2
     assert table.loc["4,096 byte pairs", "embedding and head"] == f"{2 * 4_096 * 128:,}"
-    assert table["characters a token"].tolist() == ["3.00"] * 3
+    assert table["characters a token"].tolist() == ["1.00", "3.00", "3.00"]
+    assert table["characters read"].tolist() == ["5.1 M", "15 M", "15 M"]
 
 
 def test_gains_grow_as_they_were_made_to_and_the_sentence_says_so():
@@ -116,14 +109,22 @@ def test_costs_of_low_rank_are_paired_by_seed():
 
 def test_what_is_not_stored_is_called_so(tmp_path, monkeypatch):
     monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path / "none"))
-    bare, low = models.vocabulary_runs("laptop")[0], models.rank_runs("laptop")[1]
-    assert bare.variant == BASELINE
-    store([bare, low])
+    vocabularies, ranks = models.vocabulary_runs("laptop"), models.rank_runs("laptop")
+    assert {run.variant for run in ranks} == {NO_Q}  # full keys are the other study's, too
+    store([run for run in vocabularies if run.variant == BASELINE])
+    store([run for run in ranks if bool(run.key_rank) == (run.seed == 0)])  # no pair of one seed
     assert "not measured" in chapter.vocabulary_finding()
     assert "not measured" in chapter.rank_finding()
     compiled(chapter.plot_vocabularies())
     compiled(chapter.plot_ranks())
     assert set(chapter.grid()["n_tokens"]) == set(SIZES)
+
+
+def test_a_run_that_studies_share_does_not_begin_one_of_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path / "none"))
+    store(models.story_runs("laptop")[:2])
+    assert language.shown_preset(models.story_runs) == "laptop"
+    assert language.shown_preset(models.vocabulary_runs) == language.shown_preset(models.rank_runs) == "quick"
 
 
 def test_charts_and_explorer_compile():

@@ -14,7 +14,6 @@ from embviz.chapters.no_query_language import NOT_MEASURED, example, note, said,
 from embviz.experiments.geometry import language_models as models
 from embviz.experiments.geometry.language_models import BASELINE, NO_Q, LanguageRun
 from embviz.findings import Finding
-from embviz.language import load_streams
 
 UNITS = ("character", "token", "byte")
 BITS, GAIN, SHARE = QUANTITIES = ("held-out bits", "bits saved (%)", "leading share of W_K")
@@ -50,21 +49,22 @@ def _gain(n_tokens: int) -> Finding | None:
 
 
 def vocabulary_table() -> pd.DataFrame:
-    """A row a vocabulary: parameters in and outside of embedding and head, text a token, gains."""
+    """A row a vocabulary: parameters in and outside of embedding and head, text a token and read, gains."""
     rows = {}
     for n_tokens, run in vocabularies().items():
-        streams, setting = load_streams(run.text), run.setting
+        setting = run.setting
         without = dataclasses.replace(run, variant=NO_Q)
         in_embeddings = 2 * n_tokens * setting.embedding_dim
         inside = [models.count_parameters(one.shape(n_tokens)) - in_embeddings for one in (run, without)]
-        a_token = streams.train.n_characters.sum() / streams.train.n_predicted
-        read = setting.n_steps * setting.batch_size * setting.length / streams.train.n_predicted
+        n_read = setting.n_steps * setting.batch_size * setting.length
+        scored = of_vocabulary(n_tokens).tail(1)
+        spelled = float((scored["bits_per_token"] / scored["bits_per_character"]).sum())  # held-out text
         rows[f"{n_tokens:,} {'bytes' if run.text.tokens == 'bytes' else 'byte pairs'}"] = {
             "embedding and head": f"{in_embeddings:,}",
             "the rest": f"{inside[0]:,}",
             "the rest, no Q": f"{inside[1]:,}",
-            "characters a token": f"{a_token:.2f}",
-            "readings of the text": f"{read:.1f}",
+            "characters a token": f"{spelled:.2f}" if spelled else NOT_MEASURED,
+            "characters read": f"{n_read * spelled / 1e6:.2g} M" if spelled else NOT_MEASURED,
             "gain %": said(_gain(n_tokens)),
         }
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("vocabulary")

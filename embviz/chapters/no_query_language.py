@@ -24,7 +24,6 @@ from embviz.experiments.geometry.language_models import (
     language_models,
 )
 from embviz.findings import Finding
-from embviz.language import load_streams
 from embviz.studies import PRESETS
 
 NOT_MEASURED = "not measured"
@@ -65,13 +64,18 @@ Runs = Callable[[str], list[LanguageRun]]
 
 
 def shown_preset(runs: Runs) -> str:
-    """The largest preset that is stored as a whole, else in part; ``quick`` where nothing larger is."""
-    stored = {
-        name: [language_models.cell(run).stored() for run in runs(name)] for name in reversed(PRESETS[1:])
-    }
-    whole = (name for name, there in stored.items() if all(there))
-    part = (name for name, there in stored.items() if any(there))
-    return next(whole, next(part, PRESETS[0]))
+    """The largest preset stored as a whole, else in part; ``quick`` where nothing larger is.
+
+    In part: a run of every text and rank of keys, since presets share cells.
+    """
+    parts = []
+    for preset in reversed(PRESETS[1:]):
+        stored = [run for run in runs(preset) if language_models.cell(run).stored()]
+        if len(stored) == len(runs(preset)):
+            return preset
+        if {(run.text, run.key_rank) for run in stored} == {(run.text, run.key_rank) for run in runs(preset)}:
+            parts.append(preset)
+    return parts[0] if parts else PRESETS[0]
 
 
 def scores(runs: Runs) -> pd.DataFrame:
@@ -449,9 +453,9 @@ def gap_finding() -> str:
     return f"Scores at which training text needs fewer bits than held-out text: {'; '.join(texts)}"
 
 
-def times_read(runs: Runs) -> str:
-    """How many times training reads its text, about."""
+def reading_of(runs: Runs) -> str:
+    """How many tokens training reads, and of how many documents: above them, some come more than once."""
     run = example(runs)
-    n_tokens = load_streams(run.text).train.n_predicted
-    setting = run.setting
-    return f"{setting.n_steps * setting.batch_size * setting.length / n_tokens:.1f}"
+    n_tokens = run.setting.n_steps * run.setting.batch_size * run.setting.length
+    documents = f"{run.text.n_documents:,} documents" if run.text.n_documents else "the whole text"
+    return f"{n_tokens:,} bytes of {documents}"
