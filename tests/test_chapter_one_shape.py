@@ -23,7 +23,6 @@ def clear() -> None:
         chapter.shapes,
         chapter.plane,
         chapter.steps,
-        chapter._folder_of_quick_results,
     ):
         function.cache_clear()
 
@@ -193,5 +192,4 @@ def test_without_stored_runs_quick_ones_are_made_and_nothing_is_judged_by_them(m
     assert "nothing is judged" in chapter.note()
     assert chapter.shape_finding().startswith("Disparity to the embedding")
     assert not list(tmp_path.iterdir())  # nothing is stored among results
-    chapter._folder_of_quick_results().cleanup()
     clear()

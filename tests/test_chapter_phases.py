@@ -26,7 +26,7 @@ TINY = TrajectoryRun(
     sketch=32,
     pipeline=PIPELINE,
 )
-CACHED = (chapter.shown_runs, chapter._folder_of_quick_results)
+CACHED = (chapter.shown_runs,)
 
 
 @pytest.fixture(scope="module", autouse=True)

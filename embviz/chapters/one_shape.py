@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import os
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import altair as alt
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import ArrayLike
 
-from embviz import cells, charts, theme
+from embviz import charts, theme
+from embviz.chapters.made_here import made_here
 from embviz.experiments.geometry import trajectory_findings as found
 from embviz.experiments.geometry import trajectory_runs as runs
 from embviz.experiments.geometry.trajectory_recordings import (
@@ -29,7 +26,6 @@ from embviz.experiments.geometry.trajectory_recordings import (
 from embviz.metrics import procrustes_disparity
 
 Read = TypeVar("Read")
-RESULTS_VARIABLE = "EMBVIZ_RESULTS_DIR"
 SHOWN = {
     "PyMDE": ("data", "pymde"),
     "principal components": ("data", "pca"),
@@ -66,35 +62,11 @@ def is_stored() -> bool:
     return bool(runs.stored_runs())
 
 
-@functools.cache
-def _folder_of_quick_results() -> tempfile.TemporaryDirectory[str]:
-    """A folder of this process with the quick runs' cells, computed on first use."""
-    folder: tempfile.TemporaryDirectory[str] = tempfile.TemporaryDirectory()
-    threads = torch.get_num_threads()
-    own = [cell for group in groups().values() for run in group for cell in runs.cells_of(run)]
-    with _results_in(folder.name):
-        cells.run(own, n_jobs=1, progress=False)
-    torch.set_num_threads(threads)
-    return folder
-
-
-@contextlib.contextmanager
-def _results_in(folder: str) -> Iterator[None]:
-    before = os.environ.get(RESULTS_VARIABLE)
-    os.environ[RESULTS_VARIABLE] = folder
-    try:
-        yield
-    finally:
-        os.environ.pop(RESULTS_VARIABLE)
-        if before is not None:
-            os.environ[RESULTS_VARIABLE] = before
-
-
 def reading(function: Callable[..., Read], *arguments: Any, **named: Any) -> Read:
     """What a function reads of stored results, or of the quick runs'."""
     if is_stored():
         return function(*arguments, **named)
-    with _results_in(_folder_of_quick_results().name):
+    with made_here(cell for group in groups().values() for run in group for cell in runs.cells_of(run)):
         return function(*arguments, **named)
 
 

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import atexit
-import contextlib
 import functools
 import itertools
-import os
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import altair as alt
 import numpy as np
 import pandas as pd
-import torch
 from sklearn.metrics import adjusted_rand_score
 
-from embviz import cells, charts, theme
+from embviz import charts, theme
+from embviz.chapters.made_here import made_here
 from embviz.experiments.geometry import trajectory_findings as found
 from embviz.experiments.geometry import trajectory_runs as runs
 from embviz.experiments.geometry.trajectory_recordings import (
@@ -33,7 +28,6 @@ from embviz.explorers import Choice, Range, Value
 from embviz.phases import NOISE, Clustering, find_phases
 
 Read = TypeVar("Read")
-RESULTS_VARIABLE = "EMBVIZ_RESULTS_DIR"
 PATHS = {"data": "training", "random walk 0": "random walk"}
 N_POINTS = 120  # of a drawing that a page holds
 SIDE, NARROW = 290, 250  # pixels: panels one above another, and side by side
@@ -55,36 +49,11 @@ def is_stored() -> bool:
     return first_run() != runs.story_runs("quick")[0]
 
 
-@functools.cache
-def _folder_of_quick_results() -> str:
-    """A folder of this process with the quick run's cells, computed on first use."""
-    folder = tempfile.mkdtemp()
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    threads = torch.get_num_threads()
-    with _results_in(folder):
-        own = [cell for run in shown_runs().values() for cell in runs.cells_of(run)]
-        cells.run(own, n_jobs=1, progress=False)
-    torch.set_num_threads(threads)
-    return folder
-
-
-@contextlib.contextmanager
-def _results_in(folder: str) -> Iterator[None]:
-    before = os.environ.get(RESULTS_VARIABLE)
-    os.environ[RESULTS_VARIABLE] = folder
-    try:
-        yield
-    finally:
-        os.environ.pop(RESULTS_VARIABLE)
-        if before is not None:
-            os.environ[RESULTS_VARIABLE] = before
-
-
 def _reading(function: Callable[..., Read], *arguments: Any, **named: Any) -> Read:
     """What a function reads of stored results, or of the quick run's."""
     if is_stored():
         return function(*arguments, **named)
-    with _results_in(_folder_of_quick_results()):
+    with made_here(cell for run in shown_runs().values() for cell in runs.cells_of(run)):
         return function(*arguments, **named)
 
 
