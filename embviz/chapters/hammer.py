@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -981,8 +982,12 @@ def z_scores(top: int) -> pd.DataFrame:
 
 
 def plot_z_scores(data: charts.Data) -> alt.LayerChart:
-    """A mark for each tensor, axis and moment; the band has what permuted rows give."""
+    """A mark for each tensor, axis and moment of the chosen model; the band has what permuted rows give."""
     colour, shape = theme.point_styles("when", [START, MEMORY, END, TRAINED])
+    own: dict[str, list[str]] = {}
+    for model, when in (name.rsplit(", ", 1) for name in sounded()):
+        own.setdefault(model, []).append(when)
+    key = alt.Legend(title=theme.title("when"), values=alt.ExprRef(f"({json.dumps(own)})[model]"))
     ends = alt.Scale(type="symlog", constant=3, nice=False, padding=10)
     ticks = alt.Axis(title=theme.title("z"), values=[-10, -3, 0, 3, 10, 30, 100, 300])
     marks = (
@@ -991,8 +996,8 @@ def plot_z_scores(data: charts.Data) -> alt.LayerChart:
         .encode(
             x=alt.X("z:Q", axis=ticks, scale=ends),
             y=alt.Y("tensor:N", sort=None, axis=alt.Axis(title=None, labelLimit=220)),
-            color=colour,
-            shape=shape,
+            color=colour.legend(key),
+            shape=shape.legend(key),
             tooltip=[
                 "tensor:N",
                 "when:N",
