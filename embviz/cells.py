@@ -22,10 +22,10 @@ import json
 import os
 import platform
 import resource
-import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 PROVENANCE_KEY, CHECKSUM_KEY = b"embviz", b"embviz.sha256"  # of the schema's metadata
 PACKAGES = ("numpy", "scipy", "torch", "numba", "pandas", "pyarrow", "scikit-learn")
+
+_storing: ContextVar[str] = ContextVar("storing", default="")  # key of the cell that compute() will keep
 
 
 class DamagedResultError(ValueError):
@@ -188,6 +190,9 @@ def _provenance(cell: Cell, table: pd.DataFrame, seconds: float) -> dict[str, An
 def training_run(cell: Cell, data: Mapping[str, str]) -> Iterator[tuple[Run, list[dict[str, Any]]]]:
     """A run on disk for a cell that trains for long: kept when the block is left early, deleted at its end.
 
+    Within :func:`compute` it is kept until the table is stored: what comes between takes time, and a kill
+    then would lose all of the work.
+
     Parameters
     ----------
     cell : Cell
@@ -206,7 +211,7 @@ def training_run(cell: Cell, data: Mapping[str, str]) -> Iterator[tuple[Run, lis
 
     from embviz.snapshots import open_or_create_run
 
-    folder = cache_folder() / "runs" / cell.key
+    folder = _run_folder(cell)
     start = time.perf_counter()
     with open_or_create_run(folder, {**dataclasses.asdict(cell.config), "data": dict(data)}) as run:
         file = folder / "slices.json"
@@ -219,10 +224,21 @@ def training_run(cell: Cell, data: Mapping[str, str]) -> Iterator[tuple[Run, lis
         finally:
             this["seconds"] = round(time.perf_counter() - start, 3)
             _write_json(file, slices)
-    done = folder.with_name(f"{folder.name}.done")  # so that a kill leaves the run whole or not there
-    shutil.rmtree(done, ignore_errors=True)
-    folder.rename(done)
-    shutil.rmtree(done)
+    if _storing.get() != cell.key:
+        _delete_run(cell)
+
+
+def _run_folder(cell: Cell) -> Path:
+    return cache_folder() / "runs" / cell.key
+
+
+def _delete_run(cell: Cell) -> None:
+    """What a cell's training left behind, unless another process is at it."""
+    folder = _run_folder(cell)
+    if any(folder.parent.glob(f"{folder.name}*")):
+        from embviz.snapshots import delete_run
+
+        delete_run(folder)
 
 
 def _write_json(path: Path, content: Any) -> None:
@@ -242,8 +258,11 @@ def compute(cell: Cell, path: Path | None = None) -> Path:
     ValueError
         If the table holds a NaN or an infinity: a result must be a number or absent.
     """
-    start = time.perf_counter()
-    table = cell.experiment.function(cell.config).reset_index(drop=True)
+    start, token = time.perf_counter(), _storing.set(cell.key)
+    try:
+        table = cell.experiment.function(cell.config).reset_index(drop=True)
+    finally:
+        _storing.reset(token)
     seconds = time.perf_counter() - start
     numbers = table.select_dtypes("number").to_numpy(dtype=float)
     if not np.isfinite(numbers).all():
@@ -256,6 +275,7 @@ def compute(cell: Cell, path: Path | None = None) -> Path:
     path = path or cell.path
     with whole_file(path) as temporary:
         _write_table(arrow, temporary)
+    _delete_run(cell)
     return path
 
 
@@ -380,6 +400,9 @@ def run(
         The files written, as they finished.
     """
     todo = missing(cells)
+    for cell in cells:
+        if cell.stored():
+            _delete_run(cell)  # a kill came between storing and deleting
     bar = tqdm(total=len(todo), desc="cells", disable=not progress or not todo)
     written: list[Path] = []
     cores = joblib.cpu_count()

@@ -492,6 +492,25 @@ def open_or_create_run(folder: str | os.PathLike[str], description: Any) -> Run:
         raise
 
 
+def delete_run(folder: str | os.PathLike[str]) -> bool:
+    """Delete a run, which a kill leaves whole or not there; False if there is none, or somebody writes it."""
+    path = Path(folder).absolute()
+    done = path.with_name(f"{path.name}.done")
+    shutil.rmtree(done, ignore_errors=True)  # a kill left it
+    if not (path / RUN).exists():
+        return False
+    try:
+        lock = _WriterLock(path / LOCK)
+    except BusyRunError:
+        return False
+    try:
+        path.rename(done)
+        shutil.rmtree(done, ignore_errors=True)  # another process may be at it too
+    finally:
+        lock.release()
+    return True
+
+
 class _WriterLock:
     """The right to write a run: an advisory lock that ends with its process, however that ends."""
 

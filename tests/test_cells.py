@@ -242,6 +242,39 @@ def test_a_cell_that_another_process_is_computing_is_left_to_it(results):
             cells.compute(cell)
 
 
+KILLED = """
+import os, signal, sys
+from embviz import cells
+from tests.test_cells import Squares, counting
+moment = sys.argv[1]
+if moment == "before":
+    cells._write_table = lambda *arguments: os.kill(os.getpid(), signal.SIGKILL)
+else:
+    cells._delete_run = lambda cell: os.kill(os.getpid(), signal.SIGKILL)
+cells.compute(counting.cell(Squares(6)))
+"""
+
+
+@pytest.mark.parametrize(("moment", "n_slices"), [("before", 2), ("after", 1)])
+def test_a_kill_around_storing_loses_no_step_and_leaves_no_run(results, moment, n_slices):
+    cell, runs = counting.cell(Squares(6)), results / "cache" / "runs"
+    killed = subprocess.run([sys.executable, "-c", KILLED, moment])
+    assert killed.returncode == -signal.SIGKILL
+    assert cell.stored() == (moment == "after")
+    with snapshots.open_run(runs / cell.key) as run:
+        assert run.load_state()[0] == 6  # all that was counted
+    cells.run([cell], n_jobs=1, progress=False)
+    table, provenance = cells.read(cell)
+    assert table["sum"].tolist() == [21.0]
+    assert len(provenance["slices"]) == n_slices
+    assert list(runs.iterdir()) == []
+
+
+def test_a_table_that_is_not_stored_leaves_no_run_either(results):
+    assert cells.table_of(counting.cell(Squares(4)))["sum"].tolist() == [10.0]
+    assert list((results / "cache" / "runs").iterdir()) == []
+
+
 def test_a_run_on_other_data_is_refused(monkeypatch):
     cell = counting.cell(Squares(3))
     monkeypatch.setenv("STOP_AT", "1")

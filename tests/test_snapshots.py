@@ -359,6 +359,16 @@ def test_a_second_writer_is_refused_until_the_first_ends_and_readers_never(folde
     assert open_or_create_run(folder, DESCRIPTION).steps == [0, 10, 20]
 
 
+def test_a_run_is_deleted_unless_somebody_writes_it(folder):
+    with make_run(folder):
+        assert not snapshots.delete_run(folder)
+        assert open_run(folder).steps == [0, 10, 20]
+    folder.with_name(f"{folder.name}.done").mkdir()  # a kill left it
+    assert snapshots.delete_run(folder)
+    assert not snapshots.delete_run(folder)
+    assert list(folder.parent.iterdir()) == []
+
+
 def test_a_process_that_writes_a_run_is_told_so_when_it_opens_it_again(folder):
     run = make_run(folder)
     with pytest.raises(ValueError, match=r"by this process: close\(\) that Run"):
