@@ -1,0 +1,106 @@
+"""The kernel between log co-occurrence D and a Gram matrix W of tied embeddings, and formulas for its row.
+
+K = ifft2(fft2(W) / fft2(D)), word ids on both axes; fft2(D)[a, b] sums D[i, j] exp(-2 pi i (a i + b j) / V).
+What follows for every W and D, and is tested:
+
+- K exists and reconstructs W for every W, if fft2(D) has no zero; nothing about W follows from that.
+- K is circulant, K[i, j] = k0[j - i], just if fft2(K) vanishes off a + b = 0 mod V, just if W is circulant.
+- For W = c I, K is circulant, and k0 = c ifft(1 / fft(s)), s(m) = sum of D along the m-th cyclic diagonal.
+- D convolved with a circulant is a circulant: embeddings made from one row know of a word its id alone.
+- Where D is circulant itself, the matrix power D^(eps - 1) is V times the deconvolution of D^eps by D.
+"""
+
+from embviz.kernels.embeddings import TrainingFree, training_free_embeddings
+from embviz.kernels.extraction import (
+    Extraction,
+    circulant,
+    circulant_scores,
+    circulant_share,
+    cyclic_diagonals,
+    extract_kernel,
+    reconstruct,
+    reconstruct_from_row,
+)
+from embviz.kernels.formulas import TABLE_2, Candidate, candidates
+from embviz.kernels.rows import (
+    EPS,
+    SAFE,
+    ClampedShare,
+    Estimate,
+    Form,
+    TaylorTerms,
+    Unit,
+    alpha_scan,
+    clamped_share,
+    deconvolve,
+    deconvolved_row,
+    estimate,
+    impulse_row,
+    k0_eigen,
+    k0_fft,
+    responses,
+    row_identity,
+    taylor_terms,
+)
+from embviz.kernels.spectrum import (
+    FLOOR,
+    Logarithm,
+    Negative,
+    Spectrum,
+    conventions,
+    decompose,
+    log_counts,
+    log_matrix,
+    matrix_power,
+    negative_projector,
+    permute,
+    spectral_power,
+)
+from embviz.kernels.symmetries import invariances
+
+__all__ = [
+    "EPS",
+    "FLOOR",
+    "SAFE",
+    "TABLE_2",
+    "Candidate",
+    "ClampedShare",
+    "Estimate",
+    "Extraction",
+    "Form",
+    "Logarithm",
+    "Negative",
+    "Spectrum",
+    "TaylorTerms",
+    "TrainingFree",
+    "Unit",
+    "alpha_scan",
+    "candidates",
+    "circulant",
+    "circulant_scores",
+    "circulant_share",
+    "clamped_share",
+    "conventions",
+    "cyclic_diagonals",
+    "decompose",
+    "deconvolve",
+    "deconvolved_row",
+    "estimate",
+    "extract_kernel",
+    "impulse_row",
+    "invariances",
+    "k0_eigen",
+    "k0_fft",
+    "log_counts",
+    "log_matrix",
+    "matrix_power",
+    "negative_projector",
+    "permute",
+    "reconstruct",
+    "reconstruct_from_row",
+    "responses",
+    "row_identity",
+    "spectral_power",
+    "taylor_terms",
+    "training_free_embeddings",
+]

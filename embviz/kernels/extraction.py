@@ -1,0 +1,161 @@
+"""Kernels of trained models, and what a kernel or its first row gives back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import scipy.fft
+from numpy.typing import ArrayLike
+
+from embviz.kernels.spectrum import ASYMMETRY, Given, Spectrum, check_symmetric
+
+
+@dataclass(frozen=True, eq=False)
+class Extraction:
+    """A kernel, or a stack of them, and how well the division that gave it was posed."""
+
+    kernel: np.ndarray  # (..., V, V)
+    condition: float  # max / min of |fft2(D)| over the frequencies that were divided
+    n_zeros: int  # frequencies where fft2(D) is exactly 0
+    n_near_zeros: int  # where it is not, but below rounding: V times machine epsilon of the largest
+    imaginary: float  # largest imaginary part left out, relative to the largest entry
+
+    @property
+    def k0(self) -> np.ndarray:
+        """The first row, shape (..., V)."""
+        return self.kernel[..., 0, :]
+
+
+def extract_kernel(W: np.ndarray, D: Given, *, zeros: Literal["refuse", "drop"] = "refuse") -> Extraction:
+    """K = ifft2(fft2(W) / fft2(D)).
+
+    Parameters
+    ----------
+    W : array, shape (..., V, V)
+        Gram matrices E E' of tied embeddings, or a stack of them: seeds, snapshots.
+    D : array (V, V), symmetric, or Spectrum
+    zeros : "refuse" or "drop"
+        What to do where fft2(D) is 0, or below rounding. "drop" puts the kernel's own transform to 0 there
+        and tells how often; it no longer reconstructs W. Nothing is ever replaced.
+
+    Raises
+    ------
+    ValueError
+        If a frequency can't be divided and `zeros` is "refuse", shapes don't fit, W is not finite, or D not
+        symmetric.
+
+    Source
+    ------
+    The kernel paper, section 3.3, step 3.
+    """
+    D = D.matrix if isinstance(D, Spectrum) else np.asarray(D, dtype=float)
+    check_symmetric(D, "D", tolerance=ASYMMETRY)
+    W = _checked_stack(W, len(D), "W")
+    if zeros not in ("refuse", "drop"):
+        raise ValueError(f'zeros is {zeros!r}: use "refuse" or "drop"')
+    transform = scipy.fft.fft2(D)
+    size = np.abs(transform)
+    exact = size == 0
+    near = ~exact & (size <= np.finfo(float).eps * len(D) * size.max())
+    lost = exact | near
+    if lost.all():
+        raise ValueError("fft2(D) is 0 everywhere: D holds no counts")
+    if zeros == "refuse" and lost.any():
+        raise ValueError(
+            f"fft2(D) is exactly 0 at {exact.sum()} of {lost.size} frequencies and below rounding at "
+            f'{near.sum()}: the kernel is not defined there. zeros="drop" leaves them out of it'
+        )
+    quotient = np.divide(scipy.fft.fft2(W), transform, out=np.zeros(W.shape, complex), where=~lost)
+    kernel = scipy.fft.ifft2(quotient, overwrite_x=True)
+    largest = float(np.abs(kernel.real).max())
+    return Extraction(
+        kernel=kernel.real.copy(),
+        condition=float(size.max() / size[~lost].min()),
+        n_zeros=int(exact.sum()),
+        n_near_zeros=int(near.sum()),
+        imaginary=float(np.abs(kernel.imag).max()) / largest if largest else 0.0,
+    )
+
+
+def _checked_stack(matrices: np.ndarray, V: int, name: str) -> np.ndarray:
+    matrices = np.asarray(matrices, dtype=float)
+    if matrices.ndim < 2 or matrices.shape[-2:] != (V, V):
+        raise ValueError(
+            f"{name} has shape {matrices.shape}, and D is {V} x {V}: give one of (..., {V}, {V})"
+        )
+    if not np.isfinite(matrices).all():
+        n_bad = int((~np.isfinite(matrices)).sum())
+        raise ValueError(f"{name} has {n_bad} NaN or infinite value(s): find where they come from")
+    return matrices
+
+
+def reconstruct(D: Given, kernel: np.ndarray) -> np.ndarray:
+    """W = ifft2(fft2(D) fft2(K)), the cyclic convolution of D with kernels (..., V, V)."""
+    D = D.matrix if isinstance(D, Spectrum) else np.asarray(D, dtype=float)
+    kernel = _checked_stack(kernel, len(D), "the kernel")
+    return scipy.fft.irfft2(scipy.fft.rfft2(D) * scipy.fft.rfft2(kernel), s=D.shape)
+
+
+def circulant(first_row: ArrayLike, *, direction: Literal[1, -1] = 1) -> np.ndarray:
+    """Row i is the first row rolled by i places: to the right (an entry depends on j - i) or left (i + j).
+
+    Examples
+    --------
+    >>> circulant([1, 2, 3])
+    array([[1, 2, 3],
+           [3, 1, 2],
+           [2, 3, 1]])
+    >>> circulant([1, 2, 3], direction=-1)
+    array([[1, 2, 3],
+           [2, 3, 1],
+           [3, 1, 2]])
+    """
+    first_row = np.asarray(first_row)
+    return first_row[_rolled_places(len(first_row), direction)]
+
+
+def _rolled_places(V: int, direction: int) -> np.ndarray:
+    if direction not in (1, -1):
+        raise ValueError(f"direction is {direction!r}: use 1 (to the right) or -1 (to the left)")
+    places = np.arange(V)
+    return (places - direction * places[:, None]) % V
+
+
+def reconstruct_from_row(D: Given, k0: ArrayLike, *, direction: Literal[1, -1] = 1) -> np.ndarray:
+    """W from one row: D convolved with the circulant of k0.
+
+    With direction 1 it is a circulant again, V times the cyclic convolution of k0 with the mean of D along
+    each cyclic diagonal, whatever the words are.
+    """
+    return reconstruct(D, circulant(k0, direction=direction))
+
+
+def circulant_scores(kernels: np.ndarray, *, direction: Literal[1, -1] = 1) -> np.ndarray:
+    """:func:`embviz.metrics.circulant_score` of each matrix of a stack (..., V, V) at once."""
+    kernels = np.asarray(kernels, dtype=float)
+    rolled = kernels[..., 0, :][..., _rolled_places(kernels.shape[-1], direction)]
+    inner = np.einsum("...ij,...ij->...i", kernels, rolled)
+    lengths = np.linalg.norm(kernels, axis=-1) * np.linalg.norm(rolled, axis=-1)
+    return np.median(np.divide(inner, lengths, out=np.zeros_like(inner), where=lengths > 0), axis=-1)
+
+
+def circulant_share(matrices: np.ndarray) -> np.ndarray:
+    """Share of \\|M\\|_F^2 that the nearest circulant keeps, for a stack (..., V, V): 1 just for circulants.
+
+    About 1 / V for independent entries. The nearest circulant has the mean of each cyclic diagonal.
+    """
+    matrices = np.asarray(matrices, dtype=float)
+    V = matrices.shape[-1]
+    means = cyclic_diagonals(matrices) / V
+    total = np.einsum("...ij,...ij->...", matrices, matrices)
+    return V * (means**2).sum(-1) / total
+
+
+def cyclic_diagonals(matrices: np.ndarray) -> np.ndarray:
+    """Sums s(m) of M[i, i + m mod V] over i, for a stack (..., V, V): shape (..., V)."""
+    matrices = np.asarray(matrices, dtype=float)
+    V = matrices.shape[-1]
+    places = np.arange(V)
+    return matrices[..., places[:, None], (places + places[:, None]) % V].sum(axis=-2)

@@ -1,0 +1,339 @@
+"""Log co-occurrence D, its eigenpairs, and functions of eigenvalues of both signs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+import scipy.fft
+from numpy.typing import ArrayLike
+from scipy import sparse
+
+from embviz.cooccurrence import count_pairs
+from embviz.memory import require_memory
+
+Matrix: TypeAlias = np.ndarray | sparse.sparray
+Negative = Literal["clamp", "magnitude", "signed", "shift", "positive"]
+Logarithm = Literal["clamp", "magnitude", "complex"]
+
+FLOOR = 1e-15  # the listings' clamp of eigenvalues
+ASYMMETRY = 1e-10  # of the largest entry: far above rounding in float64, far below a count
+BLOCK = 512  # rows at a time, where another V x V array isn't needed
+
+
+# --- D ----------------------------------------------------------------------------------------------
+
+
+def log_counts(counts: Matrix) -> np.ndarray:
+    """D = log(1 + C).
+
+    Parameters
+    ----------
+    counts : sparse or dense array, shape (V, V)
+        Symmetric, non-negative pair counts.
+
+    Returns
+    -------
+    array, shape (V, V), float64, in nats
+
+    Raises
+    ------
+    ValueError
+        If the counts are not square, finite, non-negative and symmetric, or a word has no pair at all.
+
+    Source
+    ------
+    The kernel paper, section 3.3, step 2.
+
+    Examples
+    --------
+    >>> log_counts(np.array([[0, 1], [1, 0]])).round(3)
+    array([[0.   , 0.693],
+           [0.693, 0.   ]])
+    """
+    dense = dense_counts(counts)
+    check_symmetric(dense, "counts", tolerance=0.0)
+    if dense.min() < 0:
+        raise ValueError(f"counts go down to {dense.min():g}: no pair meets less than 0 times")
+    if (silent := np.flatnonzero(~dense.any(axis=1))).size:
+        first = ", ".join(map(str, silent[:5])) + (", ..." if silent.size > 5 else "")
+        raise ValueError(
+            f"{silent.size} word(s) have no pair at all (ids {first}): their rows of D are all 0. Drop them: "
+            "keep = counts.sum(axis=1) > 0, then counts[keep][:, keep], and number the text's words anew"
+        )
+    return np.log1p(dense, out=dense)
+
+
+def dense_counts(counts: Matrix) -> np.ndarray:
+    """A float64 copy that is not sparse, (V, V)."""
+    return np.array(counts if isinstance(counts, np.ndarray) else counts.toarray(), dtype=float)
+
+
+def check_symmetric(matrix: np.ndarray, name: str, *, tolerance: float) -> None:
+    """Refuse what is not square, finite and symmetric, naming the worst pair."""
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.size == 0:
+        raise ValueError(f"{name} has shape {matrix.shape}: it must be square, a row and column a word")
+    if not np.isfinite(matrix).all():
+        n_bad = int((~np.isfinite(matrix)).sum())
+        raise ValueError(f"{name} has {n_bad} NaN or infinite value(s): find where they come from")
+    largest, worst, place = max(matrix.max(), -matrix.min()), 0.0, (0, 0)
+    for first in range(0, len(matrix), BLOCK):
+        rows = np.abs(matrix[first : first + BLOCK] - matrix[:, first : first + BLOCK].T)
+        if rows.max() > worst:
+            i, j = divmod(int(rows.argmax()), len(matrix))
+            worst, place = float(rows.max()), (first + i, j)
+    if worst > tolerance * largest:
+        i, j = place
+        raise ValueError(
+            f"{name} is not symmetric: entries ({i}, {j}) and ({j}, {i}), which differ most, differ by "
+            f"{worst:.3g}; count both directions, M + M.T, or take the mean of both if it is rounding"
+        )
+
+
+def permute(matrix: Matrix, order: ArrayLike) -> Matrix:
+    """Rows and columns in another order: entry (i, j) is that of the words order[i] and order[j]."""
+    order = checked_order(order, matrix.shape[0])
+    if sparse.issparse(matrix):
+        return sparse.csr_array(matrix)[order][:, order]
+    return np.asarray(matrix)[np.ix_(order, order)]
+
+
+def checked_order(order: ArrayLike, V: int) -> np.ndarray:
+    order = np.asarray(order)
+    if order.shape != (V,) or not np.array_equal(np.sort(order), np.arange(V)):
+        raise ValueError(f"the order must name each of the {V} words once, from 0 to {V - 1}")
+    return order
+
+
+def conventions(
+    ids: np.ndarray,
+    vocab_size: int,
+    *,
+    document_starts: np.ndarray | None = None,
+    windows: Sequence[int] = (2, 5, 10),
+) -> dict[str, np.ndarray]:
+    """D under every way of counting that the text leaves open.
+
+    Parameters
+    ----------
+    ids : integer array, shape (N,)
+        The text; V and above is a hole.
+    vocab_size : int
+        V.
+    document_starts : integer array, optional
+        Without it, "borders kept" is left out.
+    windows : of integers, in places to each side
+        The first 5 among them, or else the first, is combined with the other conventions.
+
+    Returns
+    -------
+    dict of arrays (V, V), in nats
+        "window 5": as the paper's loop, over borders of documents, 2 on the diagonal for two neighbouring
+        places of one word. "halved": each pair once, C / 2. "diagonal once": its diagonal alone halved.
+        "no diagonal". "borders kept": no pair over one.
+
+    Raises
+    ------
+    ValueError
+        As :func:`embviz.cooccurrence.count_pairs` and :func:`log_counts`.
+    """
+    counted = {f"window {w}": count_pairs(ids, vocab_size, window=w).toarray().astype(float) for w in windows}
+    chosen = 5 if 5 in windows else windows[0]
+    plain = counted[f"window {chosen}"]
+    diagonal = np.diag(plain.diagonal())
+    counted["halved"] = plain / 2
+    counted["diagonal once"] = plain - diagonal / 2
+    counted["no diagonal"] = plain - diagonal
+    if document_starts is not None:
+        within = count_pairs(ids, vocab_size, window=chosen, document_starts=document_starts)
+        counted["borders kept"] = within.toarray().astype(float)
+    return {name: log_counts(counts) for name, counts in counted.items()}
+
+
+# --- eigenpairs -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """A symmetric matrix with its eigenpairs, computed once for all that a slider moves."""
+
+    matrix: np.ndarray  # (V, V)
+    values: np.ndarray  # (V,), ascending
+    vectors: np.ndarray  # (V, V), a column an eigenvector
+
+    @property
+    def vocab_size(self) -> int:
+        """V."""
+        return len(self.values)
+
+    @property
+    def n_negative(self) -> int:
+        """Number of eigenvalues below 0."""
+        return int((self.values < 0).sum())
+
+    @functools.cached_property
+    def transform(self) -> np.ndarray:
+        """fft2 of the matrix, its columns 0..V//2: (V, V//2 + 1); the others are conjugates of these."""
+        return scipy.fft.rfft2(self.matrix)
+
+    def permuted(self, order: ArrayLike) -> Spectrum:
+        """The spectrum of the reordered matrix, without computing eigenpairs again."""
+        order = checked_order(order, self.vocab_size)
+        return Spectrum(self.matrix[np.ix_(order, order)], self.values, self.vectors[order])
+
+
+Given: TypeAlias = Spectrum | np.ndarray  # D, with or without its eigenpairs
+
+
+def n_bytes_for(V: int) -> int:
+    # D, eigenvectors, D^eps, the half planes of both transforms and their quotient, |fft2(D)|: float64 each;
+    # the eigenvalue solver's peak (D, its copy, twice that for work) stays below
+    return 7 * 8 * V * V
+
+
+def require_for(V: int, max_memory: int | None, what: str) -> None:
+    """Refuse V words whose arrays would not fit."""
+    require_memory(
+        n_bytes_for(V),
+        what=f"{what} of a vocabulary of {V:,} words, V x V numbers several times,",
+        instead="keep the most frequent words only, Corpus.restrict(max_vocab=...): memory grows as V^2",
+        max_memory=max_memory,
+    )
+
+
+def decompose(D: np.ndarray, *, max_memory: int | None = None) -> Spectrum:
+    """All eigenpairs of D.
+
+    Parameters
+    ----------
+    D : array, shape (V, V), symmetric
+    max_memory : int, optional, in bytes
+        By default what is available.
+
+    Raises
+    ------
+    ValueError
+        If D is not square, finite and symmetric.
+    MemoryError
+        If the work on V words would not fit, before it starts.
+
+    Examples
+    --------
+    >>> decompose(np.array([[1.0, 2.0], [2.0, 1.0]])).values.round(3)
+    array([-1.,  3.])
+    """
+    D = np.asarray(D, dtype=float)
+    require_for(len(D), max_memory, "the spectrum")
+    check_symmetric(D, "D", tolerance=ASYMMETRY)
+    values, vectors = np.linalg.eigh(D)
+    return Spectrum(D, values, vectors)
+
+
+def spectrum_of(D: Given) -> Spectrum:
+    """D with its eigenpairs, computed if need be."""
+    return D if isinstance(D, Spectrum) else decompose(D)
+
+
+def spectral_power(
+    values: np.ndarray, power: ArrayLike, *, negative: Negative = "clamp", floor: ArrayLike = FLOOR
+) -> np.ndarray:
+    """Powers of eigenvalues, some of them negative.
+
+    Parameters
+    ----------
+    values : array, shape (V,)
+    power, floor : numbers or arrays that broadcast to a shape (...)
+    negative : what stands for l**power
+        "clamp", max(l, floor)**power, the listings'; "magnitude", max(\\|l\\|, floor)**power; "signed", that
+        times the sign of l; "shift", (l - min + floor)**power; "positive", 0 unless l is above 0.
+
+    Returns
+    -------
+    array, shape (..., V)
+
+    Raises
+    ------
+    ValueError
+        If `negative` is none of these, or a floor is not above 0.
+    """
+    power, floor = np.asarray(power, float)[..., None], np.asarray(floor, float)[..., None]
+    if not (floor > 0).all():
+        raise ValueError(f"the floor is {floor.min():g}: it must be above 0, for powers below 0")
+    if negative == "clamp":
+        return np.maximum(values, floor) ** power
+    if negative == "magnitude":
+        return np.maximum(np.abs(values), floor) ** power
+    if negative == "signed":
+        return np.sign(values) * np.maximum(np.abs(values), floor) ** power
+    if negative == "shift":
+        return (values - values.min() + floor) ** power
+    if negative == "positive":
+        return np.where(values > 0, np.where(values > 0, values, 1.0) ** (power + 0 * floor), 0.0)
+    raise ValueError(f"negative is {negative!r}: use one of {', '.join(get_args(Negative))}")
+
+
+def checked_eps(eps: ArrayLike) -> np.ndarray:
+    """Powers in (0, 1], or a refusal."""
+    eps = np.asarray(eps, dtype=float)
+    if not ((eps > 0) & (eps <= 1)).all():
+        outside = eps[~((eps > 0) & (eps <= 1))].ravel()[0]
+        raise ValueError(f"eps is {outside:g}: D^eps is defined here above 0 and up to 1 (the paper: 0.003)")
+    return eps
+
+
+def matrix_power(D: Given, eps: float, *, negative: Negative = "clamp", floor: float = FLOOR) -> np.ndarray:
+    """D^eps = Q f(l) Q' of a symmetric matrix, shape (V, V); `negative` as in :func:`spectral_power`.
+
+    Raises
+    ------
+    ValueError
+        If eps is not above 0 and at most 1.
+    """
+    spectrum = spectrum_of(D)
+    return of_values(
+        spectrum, spectral_power(spectrum.values, checked_eps(eps), negative=negative, floor=floor)
+    )
+
+
+def of_values(spectrum: Spectrum, values: np.ndarray) -> np.ndarray:
+    return (spectrum.vectors * values) @ spectrum.vectors.T
+
+
+def negative_projector(D: Given) -> np.ndarray:
+    """P, the orthogonal projector on the eigenvectors with negative eigenvalues, shape (V, V)."""
+    spectrum = spectrum_of(D)
+    chosen = spectrum.vectors[:, spectrum.values < 0]
+    return chosen @ chosen.T
+
+
+def log_matrix(D: Given, kind: Logarithm = "clamp", *, floor: float = FLOOR) -> np.ndarray:
+    """The logarithm of a symmetric matrix with eigenvalues of both signs.
+
+    Parameters
+    ----------
+    D : array or Spectrum
+    kind : of an eigenvalue l
+        "clamp", log max(l, floor); "magnitude", log max(\\|l\\|, floor); "complex", that plus i pi where l is
+        negative: the principal matrix logarithm, its real part "magnitude", its imaginary part pi P.
+
+    Returns
+    -------
+    array, shape (V, V), complex for "complex"
+    """
+    spectrum = spectrum_of(D)
+    return of_values(spectrum, log_values(spectrum.values, kind, floor))
+
+
+def log_values(values: np.ndarray, kind: Logarithm, floor: float) -> np.ndarray:
+    """Logarithms of eigenvalues, as :func:`log_matrix` takes them."""
+    if kind == "clamp":
+        return np.log(np.maximum(values, floor))
+    magnitude = np.log(np.maximum(np.abs(values), floor))
+    if kind == "magnitude":
+        return magnitude
+    if kind == "complex":
+        return magnitude + 1j * np.pi * (values < 0)
+    raise ValueError(f"kind is {kind!r}: use one of {', '.join(get_args(Logarithm))}")
