@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 
 from embviz import cells
 from embviz.chapters import one_shape as chapter
@@ -11,7 +10,7 @@ from embviz.experiments.geometry.trajectory_findings import STUDIES
 from embviz.explorers import Choice, Explorer
 from embviz.metrics import procrustes_disparity
 from tests.drawing import compiled
-from tests.test_trajectory_runs import tiny
+from tests.tiny_runs import tiny_runs
 
 STORIES, WITHOUT = "short stories", "short stories, no Q"
 
@@ -30,17 +29,12 @@ def clear() -> None:
 @pytest.fixture(scope="module", autouse=True)
 def folder(tmp_path_factory):
     """Tiny runs, stored where the quick ones belong."""
-    folder, threads = tmp_path_factory.mktemp("shapes"), torch.get_num_threads()
-    torch.set_num_threads(1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("EMBVIZ_RESULTS_DIR", str(folder / "results"))
-        patch.setattr(trajectory_recordings, "cache_folder", lambda: folder / "cache")
-        patch.setattr(trajectory_runs, "stories", tiny)
+    folder = tmp_path_factory.mktemp("shapes")
+    with tiny_runs(folder):
         cells.run(STUDIES["geometry.trajectories_shape"].preset_cells("quick"), n_jobs=1, progress=False)
         clear()
         yield folder
     clear()
-    torch.set_num_threads(threads)
 
 
 # --- one drawing laid on another ------------------------------------------------------------------------

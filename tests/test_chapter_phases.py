@@ -5,46 +5,28 @@ import dataclasses
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from sklearn.metrics import adjusted_rand_score
 
 from embviz import cells
 from embviz.chapters import phases as chapter
-from embviz.experiments.geometry import trajectory_recordings
 from embviz.experiments.geometry import trajectory_runs as runs
-from embviz.experiments.geometry.steering_language import Setting
-from embviz.experiments.geometry.trajectory_recordings import KINDS, Pipeline, TrajectoryRun
+from embviz.experiments.geometry.trajectory_recordings import KINDS
 from embviz.explorers import Choice, Explorer, Range
-from embviz.language import TextConfig
 from embviz.phases import NOISE, Clustering, find_phases
 from tests.drawing import compiled, drawn
+from tests.tiny_runs import TINY, tiny_runs
 
-PIPELINE = Pipeline((8,), (8, 5), n_walks=2, n_epochs=3, max_iter=5, n_permutations=5, alternatives=False)
-TINY = TrajectoryRun(
-    TextConfig("embedded", n_documents=40, n_held_out=1),
-    setting=Setting(8, 1, 2, 16, 8, 2, 80, 1e-2),
-    sketch=32,
-    pipeline=PIPELINE,
-)
 CACHED = (chapter.shown_runs,)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def nothing_stored(tmp_path_factory):
-    """An empty folder of results, and a tiny run in the quick one's place."""
-    threads, of_preset = torch.get_num_threads(), runs.stories
-    torch.set_num_threads(1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runs, "stories", lambda preset: TINY if preset == "quick" else of_preset(preset))
-        patch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path_factory.mktemp("results")))
-        cache = tmp_path_factory.mktemp("cache")
-        patch.setattr(trajectory_recordings, "cache_folder", lambda: cache)
+    with tiny_runs(tmp_path_factory.mktemp("phases")):
         for function in CACHED:
             function.cache_clear()
         yield
     for function in CACHED:
         function.cache_clear()
-    torch.set_num_threads(threads)
 
 
 def main_explorer() -> Explorer:
@@ -72,7 +54,7 @@ def test_where_nothing_is_stored_a_quick_run_is_shown_and_says_so():
     assert not chapter.is_stored()
     assert "quick run made in this chapter" in chapter.note()
     assert chapter.tensors() == ["Q 1", "K 1", "V 1", "MLP-up 1", "MLP-down 1", "embedding", "all"]
-    assert not list(cells.results_folder().iterdir())  # nothing was left where results belong
+    assert not cells.results_folder().exists()  # nothing was left where results belong
 
 
 def test_stored_runs_are_preferred(monkeypatch):

@@ -17,55 +17,32 @@ from embviz.experiments.geometry import (
     trajectory_recordings,
     trajectory_runs,
 )
-from embviz.experiments.geometry.steering_language import Setting
 from embviz.experiments.geometry.trajectory_drawings import ABSENT, DATA, TensorGroup, drawings_of_kind
 from embviz.experiments.geometry.trajectory_findings import STUDIES
 from embviz.experiments.geometry.trajectory_recordings import (
     DECAY,
     NO_Q,
-    WEB,
     Pipeline,
     TrajectoryRun,
     recorded,
 )
-from embviz.language import TextConfig, draw_batch, load_streams, next_token_losses
+from embviz.language import draw_batch, load_streams, next_token_losses
 from embviz.metrics import procrustes_disparity
 from embviz.models.transformer import Transformer
 from embviz.phases import Clustering, find_phases
 from embviz.trajectories import trace
 from embviz.trajectory_nulls import measure
 from embviz.weight_paths import rotate, weight_path
+from tests.tiny_runs import PIPELINE, SETTING, SOURCE, TINY, tiny_runs
 
-SETTING = Setting(8, 1, 2, 16, 8, 2, 80, 1e-2)
-PIPELINE = Pipeline((8,), (8, 5), n_walks=2, n_epochs=3, max_iter=5, n_permutations=5, alternatives=False)
-SOURCE = TextConfig("embedded", n_documents=40, n_held_out=1)
-TINY = TrajectoryRun(SOURCE, setting=SETTING, sketch=32, pipeline=PIPELINE)
 JUDGED = {"method": "pymde", "n_neighbors": 8}
-
-
-STORIES_AT, WEB_AT = trajectory_runs.stories, trajectory_runs.web
-
-
-def tiny(preset: str) -> TrajectoryRun:
-    return TINY if preset == "quick" else STORIES_AT(preset)
-
-
-def tiny_web(preset: str) -> TrajectoryRun:
-    return dataclasses.replace(TINY, text=WEB) if preset == "quick" else WEB_AT(preset)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def folders(tmp_path_factory):
-    """Results and recordings in folders of their own, one thread, and tiny runs for the quick preset."""
-    folder, threads = tmp_path_factory.mktemp("trajectories"), torch.get_num_threads()
-    torch.set_num_threads(1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("EMBVIZ_RESULTS_DIR", str(folder / "results"))
-        patch.setattr(trajectory_recordings, "cache_folder", lambda: folder / "cache")
-        patch.setattr(trajectory_runs, "stories", tiny)
-        patch.setattr(trajectory_runs, "web", tiny_web)
+    folder = tmp_path_factory.mktemp("trajectories")
+    with tiny_runs(folder):
         yield folder
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
