@@ -171,7 +171,8 @@ def run_cells(arguments: argparse.Namespace) -> int:
     until = None if arguments.minutes is None else time.time() + 60 * arguments.minutes
     failed, left = False, set()
     for claim_id in _claim_ids(arguments.id):
-        wanted = experiments.find_study(claim_id).preset_cells(arguments.preset)
+        study = experiments.find_study(claim_id)
+        wanted = study.preset_cells(arguments.preset) + study.beside(arguments.preset)
         todo = cells.missing(wanted)
         print(f"{claim_id}: {len(todo)} of {len(wanted)} cells to compute at preset {arguments.preset}")
         if arguments.dry_run:

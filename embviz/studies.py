@@ -24,11 +24,15 @@ class Study:
         From a preset whose cells are all stored to findings by figure name.
     needs : str
         What a larger preset needs that may not be at hand, for the reason of a claim not measured.
+    beside : callable
+        From a preset to cells that a chapter shows beside the claim, such as other readings of the paper's
+        setting: they are run with the others, and no verdict waits for them.
     """
 
     cells: Callable[[str], list[Cell]]
     measure: Callable[[str], Mapping[str, Finding]]
     needs: str = ""
+    beside: Callable[[str], list[Cell]] = lambda preset: []
 
     def preset_cells(self, preset: str) -> list[Cell]:
         """Cells of `preset`; empty where it measures nothing.

@@ -1,10 +1,11 @@
+import dataclasses
 import json
 import subprocess
 import sys
 
 import pytest
 
-from embviz import cli, language, storage
+from embviz import cli, experiments, language, storage
 from tests.made_registry import TEXT, stored, toml_entry, whole, write
 
 
@@ -92,6 +93,16 @@ def test_run_computes_what_is_missing_and_the_ledger_judges_it(results, capsys):
     (record,) = json.loads(capsys.readouterr().out)
     assert record["scale"] == "quick"
     assert record["verdict"] in ("holds", "fails", "unclear")
+
+
+def test_run_computes_what_a_chapter_shows_beside_a_claim_too(results, capsys, monkeypatch):
+    study = experiments.find_study("reflections.pmi_random")
+    (more, *_) = experiments.find_study("reflections.lemma1").preset_cells("quick")
+    beside = dataclasses.replace(study, beside=lambda preset: [more])
+    monkeypatch.setattr(experiments, "find_study", lambda claim: beside)
+    assert cli.main(["run", "reflections.pmi_random", "--jobs", "1"]) == 0
+    assert "4 of 4 cells" in capsys.readouterr().out
+    assert more.stored()
 
 
 def test_the_ledger_of_a_whole_paper_is_a_table_with_a_row_a_claim(results, capsys):

@@ -1,14 +1,29 @@
 """The geometry paper: grokking under projected gradients, attention without queries, weight trajectories."""
 
+import dataclasses
+
+from embviz.cells import Cell
 from embviz.experiments.geometry import (
     hammer_language,
     hammer_modular,
     language_models,
+    language_readings,
     queries,
+    readings,
     steering,
     steering_language,
     trajectory_findings,
 )
+
+
+def _grokking_readings(preset: str) -> list[Cell]:
+    seeded = [cell for row in readings.seeded_cells().values() for cell in row]
+    return [*readings.reading_cells(), *seeded] if preset == "paper" else []
+
+
+def _language_readings(preset: str) -> list[Cell]:
+    return [] if preset == "paper" else language_readings.cells(language_models.stories(preset))
+
 
 STUDIES = {
     **steering.STUDIES,
@@ -19,3 +34,8 @@ STUDIES = {
     **language_models.STUDIES,
     **trajectory_findings.STUDIES,
 }
+for claim, beside in (
+    ("geometry.pfft_speed", _grokking_readings),
+    ("geometry.noq_tinystories", _language_readings),
+):
+    STUDIES[claim] = dataclasses.replace(STUDIES[claim], beside=beside)

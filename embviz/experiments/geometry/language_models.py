@@ -84,10 +84,15 @@ class LanguageRun:
         optimizer = dataclasses.replace(training.optimizer, undecayed=("query.weight",))
         return dataclasses.replace(training, optimizer=optimizer)
 
-    def train(self, streams: Streams, run: Run | None = None) -> Iterator[Snapshot]:
-        """Train, scored before the first update and so many times more; `run` keeps what was reached."""
+    def train(
+        self, streams: Streams, run: Run | None = None, *, shape: TransformerConfig | None = None
+    ) -> Iterator[Snapshot]:
+        """Train, scored before the first update and so many times more; `run` keeps what was reached.
+
+        `shape`, if given, replaces the model's own.
+        """
         setting = self.setting
-        model = Transformer(self.shape(streams.vocab_size), seed=self.seed)
+        model = Transformer(shape or self.shape(streams.vocab_size), seed=self.seed)
         model.to("cuda" if torch.cuda.is_available() else "cpu")
         return train_language_model(
             model,

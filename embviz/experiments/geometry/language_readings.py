@@ -1,0 +1,115 @@
+"""What the geometry paper leaves open about its language models: the same pair under one other reading each.
+
+The text gives widths, layers, steps and the learning rate, not how weights start, how the rate runs, how long
+the model that it calls converged was trained for its width, or whether bytes come with positions as sines.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from embviz.cells import Cell, experiment, missing, read, training_run
+from embviz.experiments.geometry.language_models import BASELINE, NO_Q, LanguageRun, language_models
+from embviz.language import load_streams
+from embviz.models.transformer import Positions, Start, TransformerConfig
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One way to read what the text leaves open; the defaults are those of all other runs here."""
+
+    start: Start = "small"
+    positions: Positions = "learned"
+    learning_rate: float = 0.0  # 0: the preset's
+    longer: int = 1  # times as many steps
+
+
+AS_USED = "as used"
+READINGS = {
+    AS_USED: Reading(),
+    "learning rate 3e-4, the paper's": Reading(learning_rate=3e-4),
+    "learning rate 3e-3": Reading(learning_rate=3e-3),
+    "weights start as PyTorch's": Reading(start="pytorch"),
+    "positions as sines": Reading(positions="sines"),
+    "three times as many steps": Reading(longer=3),
+}
+
+
+@dataclass(frozen=True)
+class ReadingRun:
+    """A language model under a reading."""
+
+    run: LanguageRun
+    reading: Reading
+
+    def shape(self, n_symbols: int) -> TransformerConfig:
+        """The model's shape for so many tokens."""
+        start, positions = self.reading.start, self.reading.positions
+        return dataclasses.replace(self.run.shape(n_symbols), start=start, positions=positions)
+
+    @property
+    def trained(self) -> LanguageRun:
+        """The run with the reading's rate and steps."""
+        setting, reading = self.run.setting, self.reading
+        rate = reading.learning_rate or setting.learning_rate
+        setting = dataclasses.replace(setting, learning_rate=rate, n_steps=reading.longer * setting.n_steps)
+        return dataclasses.replace(self.run, setting=setting)
+
+
+@experiment("geometry.language_readings")
+def language_readings(config: ReadingRun) -> pd.DataFrame:
+    """Train one model under a reading and score it on the way.
+
+    Returns
+    -------
+    DataFrame
+        As :func:`embviz.experiments.geometry.language_models.language_models`, without n_parameters.
+    """
+    streams = load_streams(config.run.text)
+    data = {config.run.text.corpus: streams.checksum}
+    with training_run(language_readings.cell(config), data) as (run, slices):
+        for _ in config.trained.train(streams, run, shape=config.shape(streams.vocab_size)):
+            pass
+        table = run.metrics()
+    table.attrs |= {"data": data, "slices": slices}
+    return table
+
+
+def pair(run: LanguageRun, reading: Reading) -> dict[str, Cell]:
+    """The cells of a pair of one seed under a reading, by variant."""
+    runs = {variant: dataclasses.replace(run, variant=variant) for variant in (BASELINE, NO_Q)}
+    if reading == Reading():  # the claim's own cells
+        return {variant: language_models.cell(run) for variant, run in runs.items()}
+    return {variant: language_readings.cell(ReadingRun(run, reading)) for variant, run in runs.items()}
+
+
+def cells(run: LanguageRun) -> list[Cell]:
+    """Pairs under all readings, cheapest first."""
+    order = sorted(READINGS.values(), key=lambda reading: reading.longer)
+    return [cell for reading in order for cell in pair(run, reading).values()]
+
+
+def gains(run: LanguageRun) -> pd.DataFrame:
+    """What a stored pair saves without queries, under each reading.
+
+    Returns
+    -------
+    DataFrame
+        reading, baseline and no_q (bits a byte at the end), gain (percent); readings that aren't stored are
+        left out.
+    """
+    rows = []
+    for name, reading in READINGS.items():
+        of = pair(run, reading)
+        if missing(list(of.values())):
+            continue
+        last = {variant: float(read(cell)[0]["bits_per_byte"].iloc[-1]) for variant, cell in of.items()}
+        gain = 100 * (1 - last[NO_Q] / last[BASELINE])
+        rows.append({"reading": name, "baseline": last[BASELINE], "no_q": last[NO_Q], "gain": gain})
+    return pd.DataFrame(rows, columns=["reading", "baseline", "no_q", "gain"]).astype(
+        {name: np.float64 for name in ("baseline", "no_q", "gain")}
+    )

@@ -1,0 +1,44 @@
+"""Other readings of the language models' setting: one change each, and the claim's own cells for none."""
+
+import dataclasses
+
+import pytest
+
+from embviz import cells
+from embviz.experiments.geometry import language_models, language_readings
+from embviz.experiments.geometry.language_models import BASELINE, NO_Q
+from embviz.experiments.geometry.language_readings import AS_USED, READINGS, Reading, ReadingRun, pair
+from tests.test_language_models import TINY
+
+
+def test_the_reading_as_used_is_read_from_the_claims_own_cells():
+    own = {
+        name: language_models.language_models.cell(dataclasses.replace(TINY, variant=name))
+        for name in (BASELINE, NO_Q)
+    }
+    assert {name: cell.key for name, cell in pair(TINY, READINGS[AS_USED]).items()} == {
+        name: cell.key for name, cell in own.items()
+    }
+
+
+@pytest.mark.parametrize("name", [name for name in READINGS if name != AS_USED])
+def test_every_other_reading_changes_one_thing_alone(name):
+    under = ReadingRun(TINY, READINGS[name])
+    shape, setting = dataclasses.asdict(under.shape(256)), dataclasses.asdict(under.trained.setting)
+    plain = dataclasses.asdict(TINY.shape(256)), dataclasses.asdict(TINY.setting)
+    changed = [field for field in shape if shape[field] != plain[0][field]]
+    changed += [field for field in setting if setting[field] != plain[1][field]]
+    assert len(changed) == 1
+
+
+def test_gains_are_those_of_stored_pairs_and_a_pair_that_is_half_stored_is_left_out(tmp_path, monkeypatch):
+    monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path))
+    monkeypatch.setattr(cells, "cache_folder", lambda: tmp_path / "begun")
+    assert language_readings.gains(TINY).empty
+    sines = pair(TINY, Reading(positions="sines"))
+    started = pair(TINY, Reading(start="pytorch"))
+    cells.run([*sines.values(), started[BASELINE]], n_jobs=1, progress=False)
+    table = language_readings.gains(TINY)
+    assert list(table["reading"]) == ["positions as sines"]
+    bits = {name: cells.read(cell)[0]["bits_per_byte"].iloc[-1] for name, cell in sines.items()}
+    assert table["gain"].item() == pytest.approx(100 * (1 - bits[NO_Q] / bits[BASELINE]))
