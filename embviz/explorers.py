@@ -547,16 +547,12 @@ def is_chosen(controls: Mapping[str, Control]) -> str:
 
 def bound_params(controls: Mapping[str, Control], *, live: bool) -> list[dict[str, Any]]:
     """Vega-Lite parameters, each bound to its input element."""
-    return [
-        {"name": name, "value": control.initial}
-        | ({} if _is_fixed(control) else {"bind": control.binding(live=live)})
-        for name, control in controls.items()
-    ]
-
-
-def _is_fixed(control: Control) -> bool:
-    """Whether there is nothing to choose, as where one run is stored so far: then no control is drawn."""
-    return isinstance(control, Choice) and len(control.values) == 1
+    parts = []
+    for name, control in controls.items():
+        bind = control.binding(live=live)
+        fixed = len(bind.get("options", "ab")) == 1  # nothing to choose, as where one run is stored so far
+        parts.append({"name": name, "value": control.initial} | ({} if fixed else {"bind": bind}))
+    return parts
 
 
 def read_values(controls: Mapping[str, Control], sent: Mapping[str, object]) -> dict[str, Value]:

@@ -30,7 +30,7 @@ from embviz.language import draw_batch, load_streams, next_token_losses
 from embviz.metrics import procrustes_disparity
 from embviz.models.transformer import Transformer
 from embviz.phases import Clustering, find_phases
-from embviz.trajectories import trace
+from embviz.trajectories import lay_out, trace
 from embviz.trajectory_nulls import measure
 from embviz.weight_paths import rotate, weight_path
 from tests.tiny_runs import PIPELINE, SETTING, SOURCE, TINY, tiny_runs
@@ -203,6 +203,27 @@ def test_alternatives_are_measured_of_data_and_a_walk_and_without_extras_left_ou
     assert (table["umap_agreement"] == ABSENT).all()
     assert "umap" not in set(table["method"])
     assert (table[(table["n_neighbors"] == 5)]["stability"] == ABSENT).all()  # of the judged drawing alone
+
+
+def test_a_stored_bottleneck_is_the_pipelines_and_draws_its_layout(stored):
+    cells.run(trajectory_runs.code_cells(TINY), n_jobs=1, progress=False)
+    recording = recorded(TINY)
+    known = weight_path(
+        "V 1", recording.tensors["blocks.0.attention.value.weight"], recording.steps, recording.losses
+    )
+    traced = trace(rotate(known), PIPELINE.recipe, seed=0)
+    code = traced.encoded - traced.encoded.mean(axis=0)
+    code /= np.sqrt((code**2).sum(axis=1).mean())
+    steps, places = trajectory_runs.code(TINY, "V 1")
+    assert steps.tolist() == recording.steps.tolist()
+    np.testing.assert_allclose(places, code, atol=1 / 131_072)  # half a grain
+    np.testing.assert_allclose(lay_out(places, PIPELINE.recipe.layout, seed=0), traced.layout, atol=1e-3)
+    walk, again = (trajectory_runs.code(TINY, "V 1", path=f"random walk {i}")[1] for i in (0, 1))
+    assert walk.shape == places.shape
+    assert not len(again)  # the first walk alone
+    assert trajectory_runs.code(TINY, "all")[1].shape == places.shape
+    with pytest.raises(FileNotFoundError, match="not stored"):
+        trajectory_runs.code(dataclasses.replace(TINY, seed=1), "embedding")
 
 
 # --- reading ------------------------------------------------------------------------------------------

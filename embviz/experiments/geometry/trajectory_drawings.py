@@ -7,6 +7,7 @@ has. A cell is a kind of matrix in one run; it stores what a reader looks at.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import zlib
 from collections.abc import Hashable, Iterator, Mapping
@@ -17,7 +18,7 @@ import pandas as pd
 from scipy import ndimage
 from sklearn.metrics import adjusted_rand_score
 
-from embviz.autoencoders import held_out_errors
+from embviz.autoencoders import encode, held_out_errors
 from embviz.cells import experiment
 from embviz.experiments.geometry.trajectory_recordings import JOINT, Pipeline, TrajectoryRun, recorded
 from embviz.language import load_streams
@@ -40,6 +41,7 @@ DATA, SHUFFLED = "data", "shuffled losses"
 TREND = 51  # snapshots of the running median that is taken off movement and drops of the loss
 KEPT = 500  # snapshots of a drawing that are stored, about
 GRAIN = 512  # a layout of RMS radius 1 is stored in multiples of 1 / 512
+FINE = 65_536  # and a bottleneck, whose nearest snapshots are to be told apart, in these
 ABSENT = -9.0  # in a cell, whose numbers are finite, of what was not measured
 
 OF_TENSOR = [  # measures of a path, not of one of its drawings
@@ -255,3 +257,38 @@ def _as_table(drawing: _Drawing, pipeline: Pipeline, of_tensor: dict[str, float]
         table[f"phase_{size}"] = phases.labels[kept].astype(np.int16)
     values = {**_numbers(traced, pipeline.n_permutations), **of_tensor}
     return table.assign(**{name: np.float32(value) for name, value in values.items()})
+
+
+# --- codes ------------------------------------------------------------------------------------------
+
+
+@experiment("geometry.trajectory_codes")
+def codes_of_kind(config: TensorGroup) -> pd.DataFrame:
+    """Bottlenecks of the tensors of one kind, and of a walk like each: what a reader can lay out anew.
+
+    Returns
+    -------
+    DataFrame
+        A row a snapshot, all of them: layer and path, as in :func:`drawings_of_kind`, step, and for each
+        coordinate of the bottleneck, centred, of RMS radius 1, how far it moved since the snapshot before,
+        in multiples of 1 / 65536: `moved_0` and so on. In the first row that is its place.
+    """
+    run, recording, parts = config.run, recorded(config.run), []
+    for layer, (name, path) in enumerate(_paths(run, config.kind, recording), start=1):
+        for null, one in itertools.islice(_with_nulls(rotate(path), run), 2):  # data, the first walk
+            code = encode(one, run.pipeline.recipe.autoencoder, seed=run.seed).bottleneck.astype(float)
+            code -= code.mean(axis=0)
+            places = np.round(FINE * code / math.sqrt((code**2).sum(axis=1).mean())).astype(np.int32)
+            moved = np.diff(places, axis=0, prepend=0)  # half as large, packed, as places
+            table = pd.DataFrame(moved, columns=[f"moved_{i}" for i in range(moved.shape[1])])
+            own_layer = 0 if name == config.kind else layer
+            parts.append(table.assign(layer=own_layer, path=null, step=one.steps))
+    table = pd.concat(parts, ignore_index=True)
+    table.attrs["data"] = {run.source.corpus: load_streams(run.source).checksum}
+    return table.astype({"layer": np.int8, "step": np.int32})
+
+
+def places_of(moved: pd.DataFrame) -> np.ndarray:
+    """Bottleneck (S, E) of one path, of RMS radius 1, from its rows of :func:`codes_of_kind`."""
+    columns = [column for column in moved.columns if column.startswith("moved_")]
+    return moved[columns].to_numpy(dtype=np.int64).cumsum(axis=0) / FINE

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from embviz import studies
@@ -17,7 +18,9 @@ from embviz.experiments.geometry.trajectory_drawings import (
     DATA,
     OF_TENSOR,
     TensorGroup,
+    codes_of_kind,
     drawings_of_kind,
+    places_of,
 )
 from embviz.experiments.geometry.trajectory_recordings import (
     DECAY,
@@ -99,6 +102,11 @@ def cells_of(run: TrajectoryRun) -> list[Cell]:
     return [recordings.cell(without_pipeline(run)), *groups]
 
 
+def code_cells(run: TrajectoryRun) -> list[Cell]:
+    """Bottlenecks of a run, kind by kind, for whoever wants to lay them out anew."""
+    return [codes_of_kind.cell(TensorGroup(run, kind)) for kind in run.kinds]
+
+
 def largest(runs_of: Callable[[str], list[TrajectoryRun]] = story_runs) -> str | None:
     """The largest preset whose runs are all stored, or None."""
     return studies.largest_stored(lambda preset: [cell for run in runs_of(preset) for cell in cells_of(run)])
@@ -173,6 +181,20 @@ def layout(
         asked = f"{path} {method} {n_neighbors}"
         raise ValueError(f"{run.name}: {tensor} has no drawing {asked!r}: there are {', '.join(known)}")
     return chosen.drop(columns=WHERE).merge(losses(run), on="step")
+
+
+def code(run: TrajectoryRun, tensor: str, *, path: str = DATA) -> tuple[np.ndarray, np.ndarray]:
+    """Steps (S,) and bottleneck (S, E) of one tensor, or of its first walk, all snapshots; RMS radius 1.
+
+    Raises
+    ------
+    FileNotFoundError
+        If it is not stored: ``embviz.cells.run(trajectory_runs.code_cells(run))`` computes it.
+    """
+    kind, _, layer = tensor.rpartition(" ") if " " in tensor else (tensor, "", "0")
+    table = _read(codes_of_kind.cell(TensorGroup(run, kind)))
+    own = table[(table["layer"] == int(layer)) & (table["path"] == path)]
+    return own["step"].to_numpy(), places_of(own)
 
 
 def labels(
