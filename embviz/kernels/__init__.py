@@ -6,6 +6,8 @@ What follows for every W and D, and is tested:
 - K exists and reconstructs W for every W, if fft2(D) has no zero; nothing about W follows from that.
 - K is circulant, K[i, j] = k0[j - i], just if fft2(K) vanishes off a + b = 0 mod V, just if W is circulant.
 - For W = c I, K is circulant, and k0 = c ifft(1 / fft(s)), s(m) = sum of D along the m-th cyclic diagonal.
+- Renumber the words i -> u i + s mod V, u prime to V: the circulant score stays, and so does k0 for u = 1,
+  whichever word is then the first. Other orders change both.
 - D convolved with a circulant is a circulant: embeddings made from one row know of a word its id alone.
 - Where D is circulant itself, the matrix power D^(eps - 1) is V times the deconvolution of D^eps by D.
 """

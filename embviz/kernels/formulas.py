@@ -84,8 +84,8 @@ def candidates(
 ) -> dict[str, Candidate]:
     """All fourteen formulas of Table 1, each in every reading that we could think of.
 
-    Where the text fixes a formula its reading is "as written". A cosine doesn't see an added scale, so that
-    readings differ in direction alone. "deconvolved" is the row of ifft2(fft2(.) / fft2(D)).
+    Where the text fixes a formula its reading is "as written". A cosine doesn't see a factor: the d of H_cI
+    is left out. "deconvolved" is the row of ifft2(fft2(.) / fft2(D)), divided as in the second listing.
 
     ====== ======================================================================================
     id     what the text leaves open
