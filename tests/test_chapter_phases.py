@@ -31,12 +31,12 @@ def nothing_stored(tmp_path_factory):
 
 def main_explorer() -> Explorer:
     return Explorer(
-        None,
+        chapter.live_drawing(),
         {
             "tensor": Choice(chapter.tensors(), "matrix"),
             "path": Choice(list(chapter.PATHS.values()), "path"),
-            "neighbors": Choice(chapter.neighbors(), "neighbours"),
-            "size": chapter.OfDrawing(Choice(chapter.sizes(), "least phase")),
+            "neighbors": chapter.neighbors_shown(),
+            "size": chapter.sizes_shown(),
             "at": chapter.OfDrawing(chapter.steps_shown()),
         },
         chapter.plot_explorer,
@@ -115,6 +115,67 @@ def test_a_control_of_the_drawing_refuses_what_its_control_refuses():
     assert control.read(5) == 8  # rows are the same
     with pytest.raises(ValueError, match="least phase"):
         control.read(6)
+
+
+def test_live_the_judged_setting_draws_what_is_stored():
+    grid = chapter.explorer_grid()
+    for tensor, path in (("Q 1", "training"), ("all", "random walk")):
+        stored = grid[(grid["tensor"] == tensor) & (grid["path"] == path)].reset_index(drop=True)
+        for size in (8, 5):
+            anew = chapter.draw_anew(tensor, path, 8, size)
+            # the bottleneck is stored to 1 / 65536, and layouts are rounded to a hundredth
+            np.testing.assert_allclose(anew[["x", "y"]], stored[["x", "y"]], atol=0.021)
+            assert anew["step"].tolist() == stored["step"].tolist()
+            assert anew["loss"].tolist() == stored["loss"].tolist()
+            assert anew["phase"].tolist() == stored[f"phase_{size}"].tolist()
+
+
+def test_live_any_neighbours_and_sizes_are_measured_and_a_step_measures_nothing(monkeypatch):
+    chapter._laid_out.cache_clear()
+    explorer, laid_out = main_explorer(), []
+    counted = chapter.lay_out
+    monkeypatch.setattr(chapter, "lay_out", lambda *a, **k: laid_out.append(a) or counted(*a, **k))
+    start = {"tensor": "K 1", "path": "training", "neighbors": 5, "size": 6, "at": 0}
+    for moved in ({}, {"at": 16}, {"size": 11}, {"neighbors": 9}):
+        (row,) = explorer.answer(start | moved)
+        values = start | moved
+        steps, plane = chapter._laid_out("K 1", "training", values["neighbors"])
+        phases = find_phases(plane, Clustering(values["size"]))
+        assert row["phase"] == phases.labels[np.isin(steps, row["step"])].tolist()
+        assert set(row["n_phases"]) == {phases.n_phases}
+    assert len(laid_out) == 2  # of 5 neighbours, and of 9
+    with pytest.raises(ValueError, match="least phase"):
+        explorer.answer(start | {"size": 1})
+
+
+def test_live_and_in_the_book_one_drawing_serves_other_controls():
+    explorer = main_explorer()
+    bound = [
+        {param["name"]: param.get("bind") for param in spec["params"]}
+        for spec in (explorer.static_spec(), explorer.live_spec())
+    ]
+    assert bound[0]["neighbors"] is None  # one is stored
+    assert bound[0]["size"]["options"] == [8, 5]
+    assert (bound[1]["neighbors"]["min"], bound[1]["neighbors"]["max"]) == (3, 10)
+    assert (bound[1]["size"]["min"], bound[1]["size"]["max"]) == (4, 20)
+    for spec in (explorer.static_spec(), explorer.live_spec()):
+        compiled(spec)
+        assert any(" phases" in item["text"] for item in drawn(spec, "text"))
+
+
+def test_live_all_noise_is_said_with_the_reason():
+    explorer = main_explorer()
+    spec, values = explorer.live_spec(), {"tensor": "Q 1", "path": "training", "neighbors": 8, "size": 20}
+    spec["data"]["values"] = explorer.answer(values | {"at": 0})
+    spec["data"]["values"][0]["n_phases"] = [0] * len(spec["data"]["values"][0]["x"])
+    split = spec["data"]["values"][0]["largest_split"][0]
+    words = [item["text"] for item in drawn(spec, "text")]
+    assert f"all noise: no cut takes off more than {split} snapshots" in words
+
+
+def test_without_stored_bottlenecks_nothing_is_measured_live(monkeypatch):
+    monkeypatch.setattr(chapter, "is_stored", lambda: True)
+    assert chapter.live_drawing() is None
 
 
 # --- the tree -------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ import pandas as pd
 from sklearn.metrics import adjusted_rand_score
 
 from embviz import charts, theme
+from embviz.cells import missing
 from embviz.chapters.made_here import made_here
 from embviz.experiments.geometry import trajectory_findings as found
 from embviz.experiments.geometry import trajectory_runs as runs
@@ -24,8 +26,9 @@ from embviz.experiments.geometry.trajectory_recordings import (
     STORIES,
     TrajectoryRun,
 )
-from embviz.explorers import Choice, Range, Value
+from embviz.explorers import Choice, Measure, Range, Value
 from embviz.phases import NOISE, Clustering, find_phases
+from embviz.trajectories import lay_out
 
 Read = TypeVar("Read")
 PATHS = {"data": "training", "random walk 0": "random walk"}
@@ -53,7 +56,8 @@ def _reading(function: Callable[..., Read], *arguments: Any, **named: Any) -> Re
     """What a function reads of stored results, or of the quick run's."""
     if is_stored():
         return function(*arguments, **named)
-    with made_here(cell for run in shown_runs().values() for cell in runs.cells_of(run)):
+    quick = shown_runs().values()
+    with made_here(cell for run in quick for cell in [*runs.cells_of(run), *runs.code_cells(run)]):
         return function(*arguments, **named)
 
 
@@ -138,6 +142,59 @@ class OfDrawing:
         return first
 
 
+@dataclass(frozen=True)
+class Finer:
+    """A control over stored values in the book, and a slider over all where a kernel measures."""
+
+    stored: Choice | OfDrawing
+    slider: Range
+
+    @property
+    def label(self) -> str:
+        """That of the stored values."""
+        return self.stored.label
+
+    @property
+    def values(self) -> Sequence[Any]:
+        """The stored ones."""
+        return self.stored.values
+
+    @property
+    def initial(self) -> Any:
+        """Of the stored ones, live as well."""
+        return self.stored.initial
+
+    def binding(self, *, live: bool) -> dict[str, Any]:
+        """The slider's where it is live."""
+        return self.slider.binding(live=True) if live else self.stored.binding(live=False)
+
+    def matches(self, name: str) -> str:
+        """As for the stored values."""
+        return self.stored.matches(name)
+
+    def read(self, sent: object) -> Value:
+        """The slider's."""
+        return self.slider.read(sent)
+
+
+def neighbors_shown() -> Finer:
+    """Neighbours of PyMDE: stored layouts in the book, any number live."""
+    stop = min(60, _n_snapshots() // 4)
+    label = "neighbours in the layout"
+    return Finer(Choice(neighbors(), label), Range(3, stop, 1, label, initial=neighbors()[0]))
+
+
+def sizes_shown() -> Finer:
+    """Least sizes of a phase: stored ones in the book, any number live."""
+    stop, label = min(100, _n_snapshots() // 2), "least phase (snapshots)"
+    return Finer(OfDrawing(Choice(sizes(), label)), Range(4, stop, 1, label, initial=sizes()[0]))
+
+
+def _n_snapshots() -> int:
+    """Of the first run, all of them; drawings keep fewer."""
+    return len(_losses(first_run()))
+
+
 def sizes() -> list[int]:
     """Least sizes of a phase, the judged one first."""
     return list(first_run().pipeline.sizes)
@@ -192,21 +249,91 @@ def explorer_grid() -> pd.DataFrame:
     )
 
 
+def live_drawing() -> Measure | None:
+    """What measures the large explorer where there is a kernel; None while no bottlenecks are stored."""
+    run = first_run()
+    return draw_anew if not is_stored() or not missing(runs.code_cells(run)) else None
+
+
+def draw_anew(tensor: str, path: str, neighbors: int, size: int, at: int = 0) -> pd.DataFrame:
+    """Lay a stored bottleneck of the first run out, and look for its phases: all snapshots, now.
+
+    Returns
+    -------
+    DataFrame
+        `x`, `y`, `step`, `loss` and `phase` of the snapshots that a page draws; and of all: `n_phases`,
+        `noise_share`, `validity` (DBCV, -1 below two phases), and `largest_split`, the most snapshots that
+        any cut of the tree takes off.
+    """
+    steps, plane = _laid_out(tensor, path, neighbors)
+    phases = find_phases(plane, Clustering(size))
+    drawn = thinned(_losses_of_drawing(first_run()))
+    kept = np.isin(steps, drawn["step"])
+    x, y = plane[kept].round(2).T
+    return pd.DataFrame(
+        {
+            "x": x,
+            "y": y,
+            "step": steps[kept],
+            "loss": drawn["loss"].round(3).to_numpy(),
+            "phase": phases.labels[kept],
+            "n_phases": phases.n_phases,
+            "noise_share": round(phases.noise, 3),
+            "validity": round(-1.0 if phases.dbcv is None else phases.dbcv, 2),
+            "largest_split": phases.largest_split,
+        }
+    )
+
+
+@functools.lru_cache(maxsize=64)  # what looks at a drawing, and asks for no other, needs no second layout
+def _laid_out(tensor: str, path: str, n_neighbors: int) -> tuple[np.ndarray, np.ndarray]:
+    """Steps (S,) and layout (S, 2) of RMS radius 1."""
+    run = first_run()
+    key = next(known for known, words in PATHS.items() if words == path)
+    steps, code = _reading(runs.code, run, tensor, path=key)
+    layout = dataclasses.replace(run.pipeline.recipe.layout, n_neighbors=n_neighbors)
+    plane = lay_out(code, layout, seed=run.seed)
+    plane -= plane.mean(axis=0)
+    return steps, plane / np.sqrt((plane**2).sum(axis=1).mean())
+
+
+FOUND = (  # in the book phases are counted among the snapshots drawn; a kernel tells more
+    "!isValid(datum.n_phases) ? datum.last + 1 + ' phases' : "
+    "datum.n_phases === 0 ? 'all noise: no cut takes off more than ' + datum.largest_split + ' snapshots' : "
+    "datum.n_phases + ' phases, ' + format(datum.noise_share, '.0%') + ' in none; DBCV '"
+    " + (datum.n_phases < 2 ? 'needs two' : format(datum.validity, '.2f'))"
+)
+
+
 def plot_explorer(data: charts.Data) -> alt.VConcatChart:
-    """A drawing and the loss, coloured by phase; a ring at the step chosen; a brush marks both."""
+    """A drawing and the loss, coloured by phase; a ring at the step chosen; either marks part of both."""
     gap = steps_shown().step
     named = (
         alt.Chart(data)
-        .transform_calculate(phase="datum['phase_' + size]")
+        .transform_calculate(phase="isValid(datum.phase) ? datum.phase : datum['phase_' + size]")
         .transform_calculate(look="datum.phase % 5", here=f"abs(datum.step - at) < {gap / 2}")
     )
     brush = alt.selection_interval(name="marked", encodings=["x"])
-    plane = _phase_layers(named, _plane_place(), brush)
+    region = alt.selection_interval(name="region", encodings=["x", "y"])
+    plane = _phase_layers(named, _plane_place(), brush & region)
+    plane[0] = plane[0].add_params(region)
+    words = (
+        named.transform_aggregate(
+            last="max(phase)",
+            n_phases="min(n_phases)",
+            noise_share="min(noise_share)",
+            validity="min(validity)",
+            largest_split="min(largest_split)",
+        )
+        .transform_calculate(words=FOUND)
+        .mark_text(align="left", fontSize=12)
+        .encode(x=alt.value(4), y=alt.value(11), text="words:N")
+    )
     curve = {
         "x": alt.X("step:Q", axis=theme.axis("step", tick_count=4)),
         "y": alt.Y("loss:Q", axis=theme.axis("loss", tick_count=4), scale=alt.Scale(zero=False)),
     }
-    loss = _phase_layers(named, curve, brush)
+    loss = _phase_layers(named, curve, brush & region)
     loss[0] = loss[0].add_params(brush)
     rule = (
         named.transform_filter("datum.here")
@@ -214,7 +341,7 @@ def plot_explorer(data: charts.Data) -> alt.VConcatChart:
         .encode(x=alt.X("step:Q"))
     )
     chart: alt.VConcatChart = alt.vconcat(
-        alt.LayerChart(layer=plane).properties(width=SIDE, height=SIDE),
+        alt.LayerChart(layer=[*plane, words]).properties(width=SIDE, height=SIDE),
         alt.LayerChart(layer=[*loss, rule]).properties(width=SIDE, height=120),
         spacing=12,
     )
@@ -229,9 +356,9 @@ def _plane_place() -> dict[str, Any]:
     }
 
 
-def _phase_layers(named: alt.Chart, place: dict[str, Any], brush: alt.Parameter) -> list[alt.Chart]:
+def _phase_layers(named: alt.Chart, place: dict[str, Any], marked: Any) -> list[alt.Chart]:
     """Noise as small crosses, phases by colour in the order of time and by shape, a ring where `here`."""
-    on = alt.when(brush).then(alt.value(1)).otherwise(alt.value(0.12))
+    on = alt.when(marked).then(alt.value(1)).otherwise(alt.value(0.12))
     tooltip = ["step:Q", "phase:Q", alt.Tooltip("loss:Q", format=".3f")]
     noise = named.transform_filter(f"datum.phase === {NOISE}").mark_point(
         shape="cross", size=40, filled=False, color=theme.INK, strokeWidth=0.8, clip=True
