@@ -22,6 +22,7 @@ FLOORS = [
     "metrics findings",
     "cooccurrence_numba cooccurrence",
     "spectra_numba spectra",
+    "kernels",
     "phases",
     "weight_paths",
     "autoencoders",
