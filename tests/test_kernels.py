@@ -1,5 +1,7 @@
 """Kernels against the paper's formulas in slow loops, cases solved by hand, symmetries, refusals."""
 
+import doctest
+
 import numpy as np
 import pytest
 import scipy.linalg
@@ -801,3 +803,9 @@ def test_what_changes_an_answer_and_what_does_not(invariances, change, quantity,
 def test_the_table_of_invariances_names_every_change_once(invariances):
     assert invariances.index.is_unique
     assert len(invariances) > 60
+
+
+def test_the_examples_in_docstrings_hold():
+    for module in (kernels.spectrum, kernels.extraction):
+        found = doctest.testmod(module)
+        assert found.failed == 0 < found.attempted
