@@ -20,6 +20,8 @@ from embviz.chapters.made_here import made_here
 from embviz.experiments.geometry import trajectory_findings as found
 from embviz.experiments.geometry import trajectory_runs as runs
 from embviz.experiments.geometry.trajectory_recordings import (
+    DECAY,
+    JOINT,
     KINDS,
     PARAMETERS,
     STANDARD,
@@ -56,8 +58,9 @@ def _reading(function: Callable[..., Read], *arguments: Any, **named: Any) -> Re
     """What a function reads of stored results, or of the quick run's."""
     if is_stored():
         return function(*arguments, **named)
-    quick = shown_runs().values()
-    with made_here(cell for run in quick for cell in [*runs.cells_of(run), *runs.code_cells(run)]):
+    quick = first_run()
+    wanted = [*runs.cells_of(quick), *runs.code_cells(quick), *runs.cells_of(runs.decay_run("quick"))]
+    with made_here(wanted):
         return function(*arguments, **named)
 
 
@@ -356,9 +359,9 @@ def _plane_place() -> dict[str, Any]:
     }
 
 
-def _phase_layers(named: alt.Chart, place: dict[str, Any], marked: Any) -> list[alt.Chart]:
+def _phase_layers(named: alt.Chart, place: dict[str, Any], marked: Any = None) -> list[alt.Chart]:
     """Noise as small crosses, phases by colour in the order of time and by shape, a ring where `here`."""
-    on = alt.when(marked).then(alt.value(1)).otherwise(alt.value(0.12))
+    on = alt.value(1) if marked is None else alt.when(marked).then(alt.value(1)).otherwise(alt.value(0.12))
     tooltip = ["step:Q", "phase:Q", alt.Tooltip("loss:Q", format=".3f")]
     noise = named.transform_filter(f"datum.phase === {NOISE}").mark_point(
         shape="cross", size=40, filled=False, color=theme.INK, strokeWidth=0.8, clip=True
@@ -379,6 +382,86 @@ def _phase_layers(named: alt.Chart, place: dict[str, Any], marked: Any) -> list[
         ),
         ring.encode(**place),
     ]
+
+
+# --- an optimizer with nothing to learn from ------------------------------------------------------------
+
+DECAYING = "weight decay alone"
+
+
+def _decay_run() -> TrajectoryRun | None:
+    """The run without gradients, None where stored runs have none beside them."""
+    if not is_stored():
+        return runs.decay_run("quick")
+    stored = (run for run in runs.stored_runs().values() if run.variant == DECAY)
+    return next((run for run in stored if run.setting == first_run().setting), None)
+
+
+def _beside() -> dict[str, tuple[TrajectoryRun, str]]:
+    """What is drawn side by side, all matrices as one path: the run and the path, by words."""
+    shown = {words: (first_run(), path) for path, words in PATHS.items()}
+    decaying = _decay_run()
+    return shown if decaying is None else {**shown, DECAYING: (decaying, "data")}
+
+
+def beside_grid() -> pd.DataFrame:
+    """Judged drawings of all matrices as one path: shown, step, loss, x, y, phase."""
+    parts = []
+    for words, (run, path) in _beside().items():
+        part = thinned(_reading(runs.layout, run, JOINT, path=path), 80)
+        parts.append(part.assign(shown=words, loss=part["loss"].round(3)))
+    return pd.concat(parts, ignore_index=True)[["shown", "step", "loss", "x", "y", "phase"]]
+
+
+def plot_beside() -> alt.HConcatChart:
+    """A drawing each, and the loss at its snapshots below, coloured by phase."""
+    grid, panels = beside_grid(), []
+    for words, own in grid.groupby("shown", sort=False):
+        base = alt.Chart(own).transform_calculate(look="datum.phase % 5", here="false")
+        place = {name: one.axis(None) for name, one in _plane_place().items()}
+        curve = {
+            "x": alt.X("step:Q", axis=theme.axis("step", tick_count=3)),
+            "y": alt.Y("loss:Q", axis=theme.axis("loss", tick_count=3), scale=alt.Scale(zero=False)),
+        }
+        name = (
+            alt.Chart(alt.Data(values=[{"words": f"{words}: {own['phase'].max() + 1} phases"}]))
+            .mark_text(align="left", fontSize=11)
+            .encode(x=alt.value(4), y=alt.value(9), text="words:N")
+        )
+        drawing = alt.LayerChart(layer=[*_phase_layers(base, place), name])
+        panels.append(
+            alt.vconcat(
+                drawing.properties(width=175, height=150),
+                alt.LayerChart(layer=_phase_layers(base, curve)).properties(width=150, height=80),
+            )
+        )
+    chart: alt.HConcatChart = alt.hconcat(*panels)
+    return chart
+
+
+def beside_table() -> pd.DataFrame:
+    """Numbers of the judged drawings of all matrices as one path: a row each."""
+    columns = {
+        "n_phases": ("phases", ".0f"),
+        "dbcv": ("separation (DBCV)", ".2f"),
+        "layout_sharpness": ("sharpness of the drawing", ".2f"),
+        "weight_cosine_share": ("two cosines in the weights", ".2f"),
+        "loss_correlation": ("movement with drops of the loss", ".2f"),
+    }
+    rows = {}
+    for words, (run, path) in _beside().items():
+        table = _reading(runs.measures, run)
+        judged = (table["method"] == "pymde") & (table["n_neighbors"] == run.pipeline.neighbors[0])
+        own = table[judged & (table["tensor"] == JOINT) & (table["path"] == path)].iloc[0]
+        rows[words] = {name: f"{own[column]:{spec}}" for column, (name, spec) in columns.items()}
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("all matrices as one path")
+
+
+def beside_finding() -> str:
+    """How many phases each has, and which of them learned anything."""
+    counts = beside_table()["phases"]
+    told = ", ".join(f"{count} in {words}" for words, count in counts.items())
+    return f"Phases found: {told}; only the first has learned anything"
 
 
 # --- the twins of Figures 2 and 6 to 9 ------------------------------------------------------------------
