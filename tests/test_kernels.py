@@ -303,6 +303,8 @@ def test_a_vocabulary_that_does_not_fit_is_refused_before_any_work():
     message = r"vocabulary of 11 words.* needs about .* GB.*most frequent words only"
     with pytest.raises(MemoryError, match=message):
         kernels.decompose(made_log_counts(), max_memory=1000)
+    with pytest.raises(MemoryError, match=r"a kernel of shape \(11, 11\) needs .* most frequent words only"):
+        kernels.extract_kernel(np.eye(11), made_log_counts(), max_memory=1000)
     with pytest.raises(MemoryError, match=r"vocabulary of 1,000,000 words"):
         kernels.training_free_embeddings(np.array([0, 1]), 1_000_000, 64)
 

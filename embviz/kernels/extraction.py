@@ -10,6 +10,7 @@ import scipy.fft
 from numpy.typing import ArrayLike
 
 from embviz.kernels.spectrum import ASYMMETRY, Given, Spectrum, check_symmetric
+from embviz.memory import require_memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +29,9 @@ class Extraction:
         return self.kernel[..., 0, :]
 
 
-def extract_kernel(W: np.ndarray, D: Given, *, zeros: Literal["refuse", "drop"] = "refuse") -> Extraction:
+def extract_kernel(
+    W: np.ndarray, D: Given, *, zeros: Literal["refuse", "drop"] = "refuse", max_memory: int | None = None
+) -> Extraction:
     """K = ifft2(fft2(W) / fft2(D)).
 
     Parameters
@@ -39,12 +42,16 @@ def extract_kernel(W: np.ndarray, D: Given, *, zeros: Literal["refuse", "drop"] 
     zeros : "refuse" or "drop"
         What to do where fft2(D) is 0, or below rounding. "drop" puts the kernel's own transform to 0 there
         and tells how often; it no longer reconstructs W. Nothing is ever replaced.
+    max_memory : int, optional, in bytes
+        By default what is available.
 
     Raises
     ------
     ValueError
         If a frequency can't be divided and `zeros` is "refuse", shapes don't fit, W is not finite, or D not
         symmetric.
+    MemoryError
+        If the transforms would not fit, before they are made.
 
     Source
     ------
@@ -55,6 +62,12 @@ def extract_kernel(W: np.ndarray, D: Given, *, zeros: Literal["refuse", "drop"] 
     W = _checked_stack(W, len(D), "W")
     if zeros not in ("refuse", "drop"):
         raise ValueError(f'zeros is {zeros!r}: use "refuse" or "drop"')
+    require_memory(
+        40 * W.size + 32 * D.size,  # transforms, their inverse, |fft2(D)|, the kernel; peaks as measured
+        what=f"a kernel of shape {W.shape}",
+        instead="keep the most frequent words only, or extract fewer kernels at once",
+        max_memory=max_memory,
+    )
     transform = scipy.fft.fft2(D)
     size = np.abs(transform)
     exact = size == 0
@@ -67,7 +80,9 @@ def extract_kernel(W: np.ndarray, D: Given, *, zeros: Literal["refuse", "drop"] 
             f"fft2(D) is exactly 0 at {exact.sum()} of {lost.size} frequencies and below rounding at "
             f'{near.sum()}: the kernel is not defined there. zeros="drop" leaves them out of it'
         )
-    quotient = np.divide(scipy.fft.fft2(W), transform, out=np.zeros(W.shape, complex), where=~lost)
+    quotient = scipy.fft.fft2(W)
+    np.divide(quotient, transform, out=quotient, where=~lost)
+    quotient[..., lost] = 0
     kernel = scipy.fft.ifft2(quotient, overwrite_x=True)
     largest = float(np.abs(kernel.real).max())
     return Extraction(

@@ -189,9 +189,9 @@ Given: TypeAlias = Spectrum | np.ndarray  # D, with or without its eigenpairs
 
 
 def n_bytes_for(V: int) -> int:
-    # D, eigenvectors, D^eps, the half planes of both transforms and their quotient, |fft2(D)|: float64 each;
-    # the eigenvalue solver's peak (D, its copy, twice that for work) stays below
-    return 7 * 8 * V * V
+    # D, eigenvectors, D^eps, the half planes of both transforms, |fft2(D)|: float64 each; the eigenvalue
+    # solver's peak (D, its copy, the vectors, twice that for work) stays below
+    return 6 * 8 * V * V
 
 
 def require_for(V: int, max_memory: int | None, what: str) -> None:
