@@ -409,6 +409,8 @@ def test_frequencies_that_cannot_be_divided_are_counted_and_refused_or_left_out(
     assert (found.n_zeros, found.n_near_zeros) == (2, 0)
     assert found.condition == pytest.approx(3)
     np.testing.assert_allclose(np.fft.fft2(found.kernel), [[1 / 3, 0], [0, 1]], atol=1e-15)
+    unequal = kernels.extract_kernel(np.diag([2.0, 1.0]), D, zeros="drop")  # fft2(W) is 3, 1, 1, 3
+    np.testing.assert_allclose(np.fft.fft2(unequal.kernel), [[1 / 2, 0], [0, 3 / 2]], atol=1e-15)
 
 
 def test_a_frequency_below_rounding_counts_as_lost_though_it_is_not_exactly_zero():
@@ -431,8 +433,23 @@ def test_matrices_that_do_not_fit_are_refused():
         kernels.extract_kernel(np.eye(7), D, zeros="replace")
     with pytest.raises(ValueError, match="0 everywhere"):
         kernels.extract_kernel(np.eye(7), np.zeros((7, 7)), zeros="drop")
+    with pytest.raises(ValueError, match="form is 'listing'"):
+        kernels.alpha_scan(D, [0.5], form="listing")
+    with pytest.raises(ValueError, match="form is 'listing'"):
+        kernels.training_free_embeddings(made_text(), 11, 3, form="listing")
     with pytest.raises(ValueError, match="direction is 2"):
         kernels.circulant([1, 2, 3], direction=2)
+
+
+def test_a_gram_matrix_is_taken_of_tied_embeddings_alone():
+    E = np.random.default_rng(0).normal(size=(7, 3))
+    np.testing.assert_allclose(kernels.tied_gram(E, E.copy()), E @ E.T)
+    other = E.copy()
+    other[[2, 5]] += 1e-7
+    with pytest.raises(ValueError, match=r"not tied: 2 of 7 words have another output vector"):
+        kernels.tied_gram(E, other)
+    with pytest.raises(ValueError, match=r"not tied: its embedding has shape \(7, 3\), its output \(6, 3\)"):
+        kernels.tied_gram(E, E[1:])
 
 
 @pytest.mark.parametrize("direction", [1, -1])
@@ -482,6 +499,16 @@ def test_the_second_listing_replaces_small_frequencies_as_the_paper_does():
     D = kernels.circulant([3.0, 1.0, 0.5, 1.0])
     found, expected = kernels.k0_fft(D, 0.5), slow_second_listing(D, 0.5)
     np.testing.assert_allclose(found, expected, atol=1e-4)  # rounding, 1e-15, over the listing's 1e-10
+
+
+def test_what_stands_for_small_frequencies_is_the_callers_number():
+    D = made_log_counts(8)
+    safe = float(np.median(np.abs(slow_fft2(D))))
+    below = np.where(np.abs(slow_fft2(D)) > safe, slow_fft2(D), safe)
+    expected = slow_fft2(slow_fft2(slow_power(D, 0.5)) / below, sign=1).real[0]
+    np.testing.assert_allclose(kernels.k0_fft(D, 0.5, safe=safe), expected, **CLOSE)
+    found = kernels.alpha_scan(D, [0.5], safe=safe)[0]
+    np.testing.assert_allclose(found, expected, **CLOSE)
 
 
 @pytest.mark.parametrize("form", ["eigen", "fft"])

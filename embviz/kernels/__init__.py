@@ -22,6 +22,7 @@ from embviz.kernels.extraction import (
     extract_kernel,
     reconstruct,
     reconstruct_from_row,
+    tied_gram,
 )
 from embviz.kernels.formulas import TABLE_2, Candidate, candidates
 from embviz.kernels.rows import (
@@ -104,5 +105,6 @@ __all__ = [
     "row_identity",
     "spectral_power",
     "taylor_terms",
+    "tied_gram",
     "training_free_embeddings",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import get_args
 
 import numpy as np
 
@@ -69,15 +70,18 @@ def training_free_embeddings(
     """
     if not 1 <= embedding_dim <= vocab_size:
         raise ValueError(f"embedding_dim is {embedding_dim}: {vocab_size} words span 1 to {vocab_size}")
+    if form not in get_args(Form):
+        raise ValueError(f'form is {form!r}: use "eigen" or "fft"')
     require_for(vocab_size, max_memory, "training-free embeddings")
     counts = count_pairs(
         ids, vocab_size, window=window, document_starts=document_starts, max_memory=max_memory
     )
-    spectrum = decompose(log_counts(counts), max_memory=max_memory)
+    D = log_counts(counts)
     derive = k0_eigen if form == "eigen" else k0_fft
-    k0 = derive(spectrum, eps, negative=negative)
-    W = reconstruct_from_row(spectrum, k0)
-    values, vectors = np.linalg.eigh((W + W.T) / 2)
+    k0 = derive(decompose(D, max_memory=max_memory), eps, negative=negative)
+    W = reconstruct_from_row(D, k0)
+    W = (W + W.T) / 2
+    values, vectors = np.linalg.eigh(W)
     values, vectors = values[::-1], vectors[:, ::-1]
     kept = np.maximum(values[:embedding_dim], 0)
     total = np.abs(values).sum()
@@ -85,7 +89,7 @@ def training_free_embeddings(
     return TrainingFree(
         E=vectors[:, :embedding_dim] * np.sqrt(kept),
         k0=k0,
-        D=spectrum.matrix,
+        D=D,
         kept_share=float(kept.sum() / total),
         negative_share=float(-values[values < 0].sum() / total),
         gap=float(1 - max(following, 0.0) / kept[-1]) if kept[-1] > 0 else math.inf,

@@ -94,6 +94,33 @@ def extract_kernel(
     )
 
 
+def tied_gram(embedding: np.ndarray, output: np.ndarray) -> np.ndarray:
+    """W = E E' of a tied model, shape (V, V), whose input and output matrices are one.
+
+    Raises
+    ------
+    ValueError
+        If the two differ: W is not defined then.
+
+    Source
+    ------
+    The kernel paper, section 3.3, step 1, and section 8, limitation 2.
+    """
+    embedding, output = np.asarray(embedding, dtype=float), np.asarray(output, dtype=float)
+    if embedding.ndim != 2 or embedding.shape != output.shape:
+        raise ValueError(
+            f"the model is not tied: its embedding has shape {embedding.shape}, its output {output.shape}"
+        )
+    if not np.array_equal(embedding, output):
+        n_rows = int((embedding != output).any(axis=1).sum())
+        raise ValueError(
+            f"the model is not tied: {n_rows} of {len(embedding)} words have another output vector than "
+            "embedding, and W = E E' is defined for one matrix. As a null take embedding @ embedding.T, or "
+            "the output's, and say which"
+        )
+    return embedding @ embedding.T
+
+
 def _checked_stack(matrices: np.ndarray, V: int, name: str) -> np.ndarray:
     matrices = np.asarray(matrices, dtype=float)
     if matrices.ndim < 2 or matrices.shape[-2:] != (V, V):

@@ -189,6 +189,7 @@ Given: TypeAlias = Spectrum | np.ndarray  # D, with or without its eigenpairs
 
 
 def n_bytes_for(V: int) -> int:
+    """Peak memory of the work on V words, D included."""
     # D, eigenvectors, D^eps, the half planes of both transforms, |fft2(D)|: float64 each; the eigenvalue
     # solver's peak (D, its copy, the vectors, twice that for work) stays below
     return 6 * 8 * V * V
