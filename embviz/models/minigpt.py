@@ -7,9 +7,10 @@ dropout and tying; the rest is GPT-2's.
 
 from __future__ import annotations
 
+import functools
 import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -17,6 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, gelu, layer_norm
+
+from embviz.models.linear import linear
 
 Start = Literal["pytorch", "small"]
 ROTARY_BASE = 10_000.0
@@ -82,6 +85,11 @@ class Masks:
     embedding: Tensor  # (R, B, T, D)
     attention: Tensor  # (L, R, B H, T, T)
     branches: Tensor  # (L, 2, R, B, T, D), of attention and MLP
+
+    def member(self, index: int) -> Masks:
+        """Those of one member, R = 1."""
+        own = slice(index, index + 1)
+        return Masks(self.embedding[own], self.attention[:, own], self.branches[:, :, own])
 
 
 class StackedMiniGPT(nn.Module):
@@ -172,17 +180,52 @@ class StackedMiniGPT(nn.Module):
         n_tokens, limit = tokens.shape[2], self.config.length
         if n_tokens > limit:
             raise ValueError(f"sequences of {n_tokens} tokens: this model reads {limit} at most")
-        x = self._embed(tokens)
+        arrays = {**self.weights, "head": self.head}  # every array a row a member
+        arrays.pop("free_head", None)
+        if tokens.device.type != "cpu":
+            return self._read(arrays, tokens, masks)
+        # on a CPU members take turns: what one of them computes stays in the cache
+        own = {name: array.split(1) for name, array in arrays.items()}
+        logits = [
+            self._read(
+                {name: rows[r] for name, rows in own.items()},
+                tokens[r : r + 1],
+                None if masks is None else masks.member(r),
+            )
+            for r in range(len(self.members))
+        ]
+        return torch.cat(logits)
+
+    def _read(self, arrays: Mapping[str, Tensor], tokens: Tensor, masks: Masks | None) -> Tensor:
+        """Logits of all the members, or of one, whose arrays are given."""
+        x = _embed(arrays["embedding"], tokens)
         x = x if masks is None else x * masks.embedding
         for layer in range(self.config.n_layers):
-            name = f"blocks.{layer}."
-            branch = self._attend(layer, _norm(x, *self._pair(name + "norm1")), masks)
+            part = functools.partial(_pair, arrays, f"blocks.{layer}.")
+            read = self._attend(
+                part, _norm(x, *part("norm1")), None if masks is None else masks.attention[layer]
+            )
+            branch = _linear(read, *part("out"))
             x = x + (branch if masks is None else branch * masks.branches[layer, 0])
-            wide = gelu(_linear(_norm(x, *self._pair(name + "norm2")), *self._pair(name + "up")))
-            branch = _linear(wide, *self._pair(name + "down"))
+            branch = _linear(gelu(_linear(_norm(x, *part("norm2")), *part("up"))), *part("down"))
             x = x + (branch if masks is None else branch * masks.branches[layer, 1])
-        x = _norm(x, *self._pair("norm"))
-        return (x.flatten(1, 2) @ self.head.mT).view(*tokens.shape, -1)
+        x = _norm(x, *_pair(arrays, "", "norm"))
+        return _linear(x, arrays["head"])
+
+    def _attend(self, part: Callable[[str], tuple[Tensor, Tensor]], x: Tensor, mask: Tensor | None) -> Tensor:
+        """What the heads of a block read: normed x (R, B, T, D) to (R, B, T, D)."""
+        n_members, n_rows, n_tokens, _ = x.shape
+        heads = _linear(x, *part("attention")).view(n_members, n_rows, n_tokens, 3, self.config.n_heads, -1)
+        # (R, B, T, 2, H, D / H): queries and keys turn together
+        turned = rotate(heads[..., :2, :, :], self.angles[:n_tokens, None, None])
+        query, key = (turned[..., i, :, :].transpose(2, 3).flatten(0, 2) for i in range(2))
+        value = heads[..., 2, :, :].transpose(2, 3).flatten(0, 2)  # (R B H, T, D / H)
+        future = self.future[:n_tokens, :n_tokens]
+        weights = torch.baddbmm(future, query, key.mT, alpha=query.shape[-1] ** -0.5).softmax(-1)
+        if mask is not None:
+            weights = (weights.view(mask.shape) * mask).flatten(0, 1)
+        read = (weights @ value).view(n_members, n_rows, -1, n_tokens, value.shape[-1])
+        return read.transpose(2, 3).flatten(3)
 
     def losses(self, tokens: Tensor, step: int | None = None) -> Tensor:
         """Mean cross entropy, nats, (R,), of all tokens (R, B, T + 1) but each sequence's first.
@@ -197,33 +240,6 @@ class StackedMiniGPT(nn.Module):
         logits = self(inputs, masks=masks)
         flat = cross_entropy(logits.flatten(0, 2), targets.flatten(), reduction="none")
         return flat.view(len(tokens), -1).mean(1)
-
-    def _embed(self, tokens: Tensor) -> Tensor:
-        """Input embeddings (R, B, T, D)."""
-        n_members, vocab_size, dim = self.embedding.shape
-        offset = torch.arange(n_members, device=tokens.device)[:, None, None] * vocab_size
-        return nn.functional.embedding(tokens + offset, self.embedding.reshape(-1, dim))
-
-    def _pair(self, name: str) -> tuple[Tensor, Tensor]:
-        return self.arrays[_inner(name + ".weight")], self.arrays[_inner(name + ".bias")]
-
-    def _attend(self, layer: int, x: Tensor, masks: Masks | None) -> Tensor:
-        """The attention branch of a block: normed x (R, B, T, D) to (R, B, T, D)."""
-        name = f"blocks.{layer}."
-        n_members, n_rows, n_tokens, _ = x.shape
-        heads = _linear(x, *self._pair(name + "attention"))
-        parts = heads.view(n_members, n_rows, n_tokens, 3, self.config.n_heads, -1)
-        # (R, B, T, 2, H, D / H): queries and keys turn together
-        turned = rotate(parts[..., :2, :, :], self.angles[:n_tokens, None, None])
-        query, key = (turned[..., i, :, :].transpose(2, 3).flatten(0, 2) for i in range(2))
-        value = parts[..., 2, :, :].transpose(2, 3).flatten(0, 2)  # (R B H, T, D / H)
-        future = self.future[:n_tokens, :n_tokens]
-        weights = torch.baddbmm(future, query, key.mT, alpha=query.shape[-1] ** -0.5).softmax(-1)
-        if masks is not None:
-            kept = weights.view(n_members, -1, n_tokens, n_tokens) * masks.attention[layer]
-            weights = kept.flatten(0, 1)
-        read = (weights @ value).view(n_members, n_rows, -1, n_tokens, value.shape[-1])
-        return _linear(read.transpose(2, 3).flatten(3), *self._pair(name + "out"))
 
 
 # --- weights ----------------------------------------------------------------------------------------
@@ -320,10 +336,24 @@ def _inner(name: str) -> str:
     return name.replace(".", "/")  # a module's own parameters may not be called with dots
 
 
-def _linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+def _pair(arrays: Mapping[str, Tensor], block: str, name: str) -> tuple[Tensor, Tensor]:
+    return arrays[f"{block}{name}.weight"], arrays[f"{block}{name}.bias"]
+
+
+def _embed(embedding: Tensor, tokens: Tensor) -> Tensor:
+    """Rows of each member's own table (R, V, D) for its tokens (R, B, T): (R, B, T, D)."""
+    n_members, vocab_size, dim = embedding.shape
+    offset = torch.arange(n_members, device=tokens.device)[:, None, None] * vocab_size
+    return nn.functional.embedding(tokens + offset, embedding.reshape(-1, dim))
+
+
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Each member's own affine map: x (R, ..., I), weight (R, O, I), bias (R, O)."""
+    if len(weight) == 1:
+        return linear(x, weight[0], None if bias is None else bias[0])
     flat = x.reshape(len(x), -1, x.shape[-1])
-    return torch.baddbmm(bias[:, None], flat, weight.mT).view(*x.shape[:-1], -1)
+    product = flat @ weight.mT if bias is None else torch.baddbmm(bias[:, None], flat, weight.mT)
+    return product.view(*x.shape[:-1], -1)
 
 
 def _norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
