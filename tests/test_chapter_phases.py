@@ -170,7 +170,7 @@ def test_live_all_noise_is_said_with_the_reason():
     spec["data"]["values"][0]["n_phases"] = [0] * len(spec["data"]["values"][0]["x"])
     split = spec["data"]["values"][0]["largest_split"][0]
     words = [item["text"] for item in drawn(spec, "text")]
-    assert f"all noise: no cut takes off more than {split} snapshots" in words
+    assert f"all noise: any cut takes off {split} at most" in words
 
 
 def test_without_stored_bottlenecks_nothing_is_measured_live(monkeypatch):
@@ -236,6 +236,23 @@ def test_memberships_are_stacked_and_at_most_one():
     assert (member["high"] >= member["low"]).all()
 
 
+def test_a_tree_without_a_phase_says_so_and_is_drawn():
+    table = chapter.tree("Q 1", "training", 20)
+    assert set(table["shown"]) == {"tree"}
+    assert (table[["n_phases", "noise_share", "validity", "phase"]] == [0, 1, -1, NOISE]).all(axis=None)
+    explorer = Explorer(
+        chapter.tree,
+        {"tensor": Choice(["Q 1"], "m"), "path": Choice(["training"], "p"), "size": Choice([20, 5], "s")},
+        chapter.plot_tree,
+        title="t",
+        caption="c",
+    )
+    words = [item["text"] for item in drawn(explorer.static_spec(), "text")]
+    split = table["largest_split"].iloc[0]
+    assert 0 < split < 20
+    assert f"all noise: any cut takes off {split} at most" in words
+
+
 # --- settings and methods -------------------------------------------------------------------------------
 
 
@@ -260,6 +277,14 @@ def test_the_range_of_phases_is_that_of_the_settings(monkeypatch):
     assert "V 1 has 1 phases or 9" in chapter.range_finding()
     monkeypatch.setattr(chapter, "settings_grid", lambda: made.iloc[:1])
     assert "not known" in chapter.range_finding()
+
+
+def test_phases_that_come_back_are_no_intervals(monkeypatch):
+    labels = {"data": [0, 0, NOISE, 0, 1, 1], "random walk 0": [0, 1, 1, 0, 2, 2]}
+    monkeypatch.setattr(
+        runs, "labels", lambda run, path: pd.DataFrame({"Q 1": labels[path]}, index=range(0, 12, 2))
+    )
+    assert "2 of 2 phases in training and 2 of 3 phases in random walk" in chapter.intervals_finding()
 
 
 def test_every_explorer_draws():

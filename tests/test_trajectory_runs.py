@@ -1,5 +1,6 @@
 """Recorded runs, their drawings and what is said of them: against the pipeline, definitions, and refusals."""
 
+import copy
 import dataclasses
 import itertools
 import time
@@ -203,6 +204,25 @@ def test_alternatives_are_measured_of_data_and_a_walk_and_without_extras_left_ou
     assert (table["umap_agreement"] == ABSENT).all()
     assert "umap" not in set(table["method"])
     assert (table[(table["n_neighbors"] == 5)]["stability"] == ABSENT).all()  # of the judged drawing alone
+
+
+def test_a_constant_loss_and_noise_alone_give_a_cell_of_numbers(monkeypatch):
+    def missing(*names):
+        raise ImportError
+
+    monkeypatch.setattr("embviz.trajectories.load_optional", missing)  # UMAP
+    still = copy.copy(recorded(TINY))
+    still.__dict__["losses"] = np.ones(len(still.steps))
+    monkeypatch.setattr(trajectory_drawings, "recorded", lambda run: still)
+    pipeline = dataclasses.replace(PIPELINE, neighbors=(8, 5), sizes=(20,), n_walks=1, alternatives=True)
+    table = drawings_of_kind.function(TensorGroup(dataclasses.replace(TINY, pipeline=pipeline), "K"))
+    assert np.isfinite(table.select_dtypes("number").to_numpy()).all()
+    assert (table["prediction"] == 1).all()  # a loss without variance has none to predict
+    for name in ("loss", "detrended", "transition"):
+        assert (table[[f"{name}_correlation", f"{name}_lag", f"{name}_p"]] == [0, 0, 1]).all(axis=None)
+    alone = table[table["n_phases"] == 0]
+    assert len(alone)
+    assert (alone[["phase_20", "dbcv", "noise", "n_transitions"]] == [-1, -1, 1, 0]).all(axis=None)
 
 
 def test_a_stored_bottleneck_is_the_pipelines_and_draws_its_layout(stored):

@@ -29,7 +29,7 @@ from embviz.experiments.geometry.trajectory_recordings import (
     TrajectoryRun,
 )
 from embviz.explorers import Choice, Measure, Range, Value
-from embviz.phases import NOISE, Clustering, find_phases
+from embviz.phases import NOISE, Clustering, find_phases, visits
 from embviz.trajectories import lay_out
 
 Read = TypeVar("Read")
@@ -302,7 +302,7 @@ def _laid_out(tensor: str, path: str, n_neighbors: int) -> tuple[np.ndarray, np.
 
 FOUND = (  # in the book phases are counted among the snapshots drawn; a kernel tells more
     "!isValid(datum.n_phases) ? datum.last + 1 + ' phases' : "
-    "datum.n_phases === 0 ? 'all noise: no cut takes off more than ' + datum.largest_split + ' snapshots' : "
+    "datum.n_phases === 0 ? 'all noise: any cut takes off ' + datum.largest_split + ' at most' : "
     "datum.n_phases + ' phases, ' + format(datum.noise_share, '.0%') + ' in none; DBCV '"
     " + (datum.n_phases < 2 ? 'needs two' : format(datum.validity, '.2f'))"
 )
@@ -659,7 +659,7 @@ def tree(tensor: str, path: str, size: int) -> pd.DataFrame:
         `shown` "tree": a cluster that was found on the way, `left` and `right` (as wide as its snapshots),
         `low` and `high` (1 / distance at which it appears, and is gone), `phase` (-1 unless chosen).
         "member": at step `left`, of `phase`, from `low` to `high` of the memberships stacked. And of all:
-        `n_phases`, `noise`, and `dbcv`, -1 below two phases.
+        `n_phases`, `noise_share`, `validity` and `largest_split`, as in :func:`draw_anew`.
     """
     table = _drawings(first_run())
     key = next(known for known, words in PATHS.items() if words == path)
@@ -675,6 +675,7 @@ def tree(tensor: str, path: str, size: int) -> pd.DataFrame:
         "n_phases": phases.n_phases,
         "noise_share": round(phases.noise, 3),
         "validity": round(-1.0 if phases.dbcv is None else phases.dbcv, 2),
+        "largest_split": phases.largest_split,
     }
     return pd.concat(parts, ignore_index=True).assign(**told)
 
@@ -746,12 +747,12 @@ def plot_tree(data: charts.Data) -> alt.HConcatChart:
     chosen = shown.transform_filter(f"datum.phase !== {NOISE}").mark_rect(stroke=theme.INK, strokeWidth=0.8)
     words = (
         base.transform_aggregate(
-            n_phases="min(n_phases)", noise_share="min(noise_share)", validity="min(validity)"
+            n_phases="min(n_phases)",
+            noise_share="min(noise_share)",
+            validity="min(validity)",
+            largest_split="min(largest_split)",
         )
-        .transform_calculate(
-            words="datum.n_phases + ' phases, ' + format(datum.noise_share, '.0%') + ' in none; DBCV '"
-            " + (datum.n_phases < 2 ? 'needs two' : format(datum.validity, '.2f'))"
-        )
+        .transform_calculate(words=FOUND)
         .mark_text(align="left", fontSize=11)
         .encode(x=alt.value(4), y=alt.value(-8), text="words:N")
     )
@@ -868,6 +869,19 @@ def settings_finding() -> str:
         f"Mean adjusted Rand index between settings: {means['training']:.2f} for training, "
         f"{means['random walk']:.2f} for random walks"
     )
+
+
+def intervals_finding() -> str:
+    """How many phases of the judged drawings, of all runs shown, are one interval of time, noise left out."""
+    told = []
+    for path, words in PATHS.items():
+        n_phases = n_intervals = 0
+        for run in shown_runs().values():
+            for _, own in _reading(runs.labels, run, path=path).items():
+                stays = visits(own, own.index).groupby("phase").size()
+                n_phases, n_intervals = n_phases + len(stays), n_intervals + int((stays == 1).sum())
+        told.append(f"{n_intervals:,} of {n_phases:,} phases in {words}")
+    return f"One interval of time, but for noise: {' and '.join(told)}"
 
 
 # --- alternatives ---------------------------------------------------------------------------------------
