@@ -23,7 +23,7 @@ from embviz.models.minigpt import (
 
 CONFIG = MiniGPTConfig(vocab_size=11, embedding_dim=16, n_layers=2, n_heads=2, length=6, dropout=0.25)
 MEMBERS = [Member(3), Member(0, tied=False), Member(0), Member(5, tied=False)]  # mixed on purpose
-MIXED = MEMBERS[:3]
+MIXED = MEMBERS[:2]  # for what takes long
 FLOAT64 = {"rtol": 1e-9, "atol": 1e-11}  # sums of some hundred terms in another order
 FLOAT32 = {"rtol": 1e-4, "atol": 2e-5}  # the same, 9 digits fewer
 
@@ -147,7 +147,7 @@ def test_a_member_and_its_gradients_are_those_of_a_slow_model_of_pytorchs_layers
     assert_equals_the_slow_model(dataclasses.replace(CONFIG, start=start), MIXED, step)
 
 
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(
     st.integers(1, 2),
     st.integers(1, 3),
@@ -173,6 +173,15 @@ def test_a_member_is_the_same_alone_and_in_company():
         assert torch.equal(alone.embedding[0], together.embedding[index])
         assert torch.equal(alone.head[0], together.head[index])
         torch.testing.assert_close(alone.losses(tokens[index : index + 1], 5)[0], losses[index], **FLOAT32)
+
+
+def test_members_that_take_turns_compute_what_they_compute_at_once():
+    """A GPU reads all members at once, a CPU one after the other."""
+    stack, tokens = StackedMiniGPT(CONFIG, MEMBERS).double(), made_tokens(CONFIG, len(MEMBERS), extra=0)
+    masks = dropout_masks(CONFIG, MEMBERS, 5, 2, 6)
+    arrays = {**stack.weights, "head": stack.head}
+    for some in (None, masks):
+        torch.testing.assert_close(stack._read(arrays, tokens, some), stack(tokens, masks=some), **FLOAT64)
 
 
 def test_a_tied_member_shares_all_it_has_with_its_untied_twin_and_seeds_share_nothing():
