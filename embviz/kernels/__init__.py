@@ -6,6 +6,8 @@ What follows for every W and D, and is tested:
 - K exists and reconstructs W for every W, if fft2(D) has no zero; nothing about W follows from that.
 - K is circulant, K[i, j] = k0[j - i], just if fft2(K) vanishes off a + b = 0 mod V, just if W is circulant.
 - For W = c I, K is circulant, and k0 = c ifft(1 / fft(s)), s(m) = sum of D along the m-th cyclic diagonal.
+- For W = I + noise the circulant score is near 1 / (1 + spread^2 gain), :func:`expected_score`, and the
+  cosine of k0 with the identity's near its root: where the gain is small, random embeddings score high.
 - Renumber the words i -> u i + s mod V, u prime to V: the circulant score stays, and so does k0 for u = 1,
   whichever word is then the first. Other orders change both.
 - D convolved with a circulant is a circulant: embeddings made from one row know of a word its id alone.
@@ -19,7 +21,9 @@ from embviz.kernels.extraction import (
     circulant_scores,
     circulant_share,
     cyclic_diagonals,
+    expected_score,
     extract_kernel,
+    noise_gain,
     reconstruct,
     reconstruct_from_row,
     tied_gram,
@@ -89,6 +93,7 @@ __all__ = [
     "deconvolve",
     "deconvolved_row",
     "estimate",
+    "expected_score",
     "extract_kernel",
     "impulse_row",
     "invariances",
@@ -98,6 +103,7 @@ __all__ = [
     "log_matrix",
     "matrix_power",
     "negative_projector",
+    "noise_gain",
     "permute",
     "reconstruct",
     "reconstruct_from_row",

@@ -201,3 +201,50 @@ def cyclic_diagonals(matrices: np.ndarray) -> np.ndarray:
     V = matrices.shape[-1]
     places = np.arange(V)
     return matrices[..., places[:, None], (places + places[:, None]) % V].sum(axis=-2)
+
+
+# --- what nearly orthogonal embeddings give ---------------------------------------------------------
+
+
+def noise_gain(D: Given) -> float:
+    """How much louder noise in W leaves the division by fft2(D) than the identity does.
+
+    The sum of 1 / |fft2(D)|^2 over all frequencies, those with a = b twice as noise is symmetric, over that
+    of a + b = 0, where the identity lives. It is V + 1 where all frequencies of D are alike, less where the
+    smallest happen to lie on that line, and more where they don't: the order of the vocabulary decides.
+
+    Raises
+    ------
+    ValueError
+        If fft2(D) is 0 somewhere: the kernel is not defined there.
+    """
+    D = D.matrix if isinstance(D, Spectrum) else np.asarray(D, dtype=float)
+    check_symmetric(D, "D", tolerance=ASYMMETRY)
+    size = np.abs(scipy.fft.fft2(D))
+    if not size.all():
+        raise ValueError(f"fft2(D) is exactly 0 at {(size == 0).sum()} frequencies: the noise has no bound")
+    let_through = 1 / size**2
+    places = np.arange(len(D))
+    line = let_through[places, -places].sum()
+    return float((let_through.sum() + let_through.diagonal().sum()) / line)
+
+
+def expected_score(D: Given, spread: ArrayLike) -> np.ndarray:
+    """The circulant score to expect of W = I + noise, whatever was or was not learned.
+
+    Rows of such a kernel are one row, the identity's, and noise; two of them have in common what the first
+    gives to their squared length, 1 / (1 + spread^2 gain). The cosine of one of them with the identity's row
+    is the root of that. An approximation: lengths are taken by their means.
+
+    Parameters
+    ----------
+    D : array or Spectrum
+    spread : numbers
+        Standard deviation of the entries of W off the diagonal, in units of the mean diagonal entry:
+        1 / sqrt(d) of random embeddings in d dimensions.
+
+    Returns
+    -------
+    array of the shape of `spread`, in 0..1
+    """
+    return 1 / (1 + np.asarray(spread, dtype=float) ** 2 * noise_gain(D))
