@@ -1,12 +1,18 @@
 """The chapter on watching weights: parameters, windows, units, sketches, films and the live player."""
 
+import ast
 import dataclasses
+import inspect
+import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from embviz import adapters
 from embviz.chapters import watching_weights as chapter
 from embviz.experiments.geometry import weight_films as films
 from embviz.explorers import Choice, Explorer
@@ -226,3 +232,19 @@ def test_matrices_are_named_by_part_and_layer():
     labels = [films.label_of(name) for name, tensor in model.named_parameters() if tensor.ndim > 1]
     assert len(set(labels)) == len(labels)
     assert {"embedding", "head", "positions", "query 1", "MLP down 2"} <= set(labels)
+
+
+def test_the_lines_for_trainer_and_lightning_call_what_there_is():
+    """As text: tests/test_adapters.py runs them, where the libraries are."""
+    chapter_file = Path(__file__).parent.parent / "book/geometry/watching_weights.ipynb"
+    cells = json.loads(chapter_file.read_text(encoding="utf-8"))["cells"]
+    prose = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    called = set()
+    for fence in re.findall(r"```python\n(.*?)```", prose, re.DOTALL):
+        for call in (node for node in ast.walk(ast.parse(fence)) if isinstance(node, ast.Call)):
+            if isinstance(call.func, ast.Name) and call.func.id.endswith("_callback"):
+                named = {one.arg: ast.literal_eval(one.value) for one in call.keywords}
+                adapter = getattr(adapters, call.func.id)
+                inspect.signature(adapter).bind(*map(ast.literal_eval, call.args), **named)
+                called.add(call.func.id)
+    assert called == {"trainer_callback", "lightning_callback"}

@@ -415,13 +415,16 @@ def beside_grid() -> pd.DataFrame:
 
 def plot_beside() -> alt.HConcatChart:
     """A drawing each, and the loss at its snapshots below, coloured by phase."""
-    grid, panels = beside_grid(), []
+    grid = beside_grid()
+    scale = alt.Scale(domain=[float(grid["loss"].min()), float(grid["loss"].max())])
+    panels: list[alt.VConcatChart] = []
     for words, own in grid.groupby("shown", sort=False):
         base = alt.Chart(own).transform_calculate(look="datum.phase % 5", here="false")
         place = {name: one.axis(None) for name, one in _plane_place().items()}
+        height = None if panels else theme.axis("loss", tick_count=3)
         curve = {
             "x": alt.X("step:Q", axis=theme.axis("step", tick_count=3)),
-            "y": alt.Y("loss:Q", axis=theme.axis("loss", tick_count=3), scale=alt.Scale(zero=False)),
+            "y": alt.Y("loss:Q", axis=height, scale=scale),
         }
         name = (
             alt.Chart(alt.Data(values=[{"words": f"{words}: {own['phase'].max() + 1} phases"}]))
@@ -429,11 +432,9 @@ def plot_beside() -> alt.HConcatChart:
             .encode(x=alt.value(4), y=alt.value(9), text="words:N")
         )
         drawing = alt.LayerChart(layer=[*_phase_layers(base, place), name])
+        loss = alt.LayerChart(layer=_phase_layers(base, curve))
         panels.append(
-            alt.vconcat(
-                drawing.properties(width=175, height=150),
-                alt.LayerChart(layer=_phase_layers(base, curve)).properties(width=150, height=80),
-            )
+            alt.vconcat(drawing.properties(width=165, height=140), loss.properties(width=165, height=80))
         )
     chart: alt.HConcatChart = alt.hconcat(*panels)
     return chart
