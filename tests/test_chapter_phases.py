@@ -16,7 +16,7 @@ from embviz.phases import NOISE, Clustering, find_phases
 from tests.drawing import compiled, drawn
 from tests.tiny_runs import TINY, tiny_runs
 
-CACHED = (chapter.shown_runs,)
+CACHED = (chapter.shown_runs, chapter._laid_out, chapter._found)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -131,7 +131,8 @@ def test_live_the_judged_setting_draws_what_is_stored():
 
 
 def test_live_any_neighbours_and_sizes_are_measured_and_a_step_measures_nothing(monkeypatch):
-    chapter._laid_out.cache_clear()
+    for function in (chapter._laid_out, chapter._found):
+        function.cache_clear()
     explorer, laid_out = main_explorer(), []
     counted = chapter.lay_out
     monkeypatch.setattr(chapter, "lay_out", lambda *a, **k: laid_out.append(a) or counted(*a, **k))
@@ -144,6 +145,7 @@ def test_live_any_neighbours_and_sizes_are_measured_and_a_step_measures_nothing(
         assert row["phase"] == phases.labels[np.isin(steps, row["step"])].tolist()
         assert set(row["n_phases"]) == {phases.n_phases}
     assert len(laid_out) == 2  # of 5 neighbours, and of 9
+    assert chapter._found.cache_info().misses == 3  # and of 5 with another size
     with pytest.raises(ValueError, match="least phase"):
         explorer.answer(start | {"size": 1})
 

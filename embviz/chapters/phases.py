@@ -29,7 +29,7 @@ from embviz.experiments.geometry.trajectory_recordings import (
     TrajectoryRun,
 )
 from embviz.explorers import Choice, Measure, Range, Value
-from embviz.phases import NOISE, Clustering, find_phases, visits
+from embviz.phases import NOISE, Clustering, Phases, find_phases, visits
 from embviz.trajectories import lay_out
 
 Read = TypeVar("Read")
@@ -269,7 +269,7 @@ def draw_anew(tensor: str, path: str, neighbors: int, size: int, at: int = 0) ->
         any cut of the tree takes off.
     """
     steps, plane = _laid_out(tensor, path, neighbors)
-    phases = find_phases(plane, Clustering(size))
+    phases = _found(tensor, path, neighbors, size)
     drawn = thinned(_losses_of_drawing(first_run()))
     kept = np.isin(steps, drawn["step"])
     x, y = plane[kept].round(2).T
@@ -288,7 +288,12 @@ def draw_anew(tensor: str, path: str, neighbors: int, size: int, at: int = 0) ->
     )
 
 
-@functools.lru_cache(maxsize=64)  # what looks at a drawing, and asks for no other, needs no second layout
+@functools.lru_cache(maxsize=64)  # a control that only looks at a drawing needs neither a second time
+def _found(tensor: str, path: str, n_neighbors: int, size: int) -> Phases:
+    return find_phases(_laid_out(tensor, path, n_neighbors)[1], Clustering(size))
+
+
+@functools.lru_cache(maxsize=64)
 def _laid_out(tensor: str, path: str, n_neighbors: int) -> tuple[np.ndarray, np.ndarray]:
     """Steps (S,) and layout (S, 2) of RMS radius 1."""
     run = first_run()
