@@ -53,7 +53,11 @@ def exact(value: float, *, nulls: Mapping[str, float] | None = None, corpus: str
 
 
 def over_seeds(
-    values: Sequence[float] | np.ndarray, *, nulls: Mapping[str, float] | None = None, corpus: str = ""
+    values: Sequence[float] | np.ndarray,
+    *,
+    nulls: Mapping[str, float] | None = None,
+    corpus: str = "",
+    within: tuple[float, float] = (-math.inf, math.inf),
 ) -> Finding:
     """Mean over independent seeds with Student's 95% interval; a single seed gives no interval.
 
@@ -61,6 +65,8 @@ def over_seeds(
     ----------
     values : sequence of float, shape (R,)
         One measurement a seed.
+    within : tuple of two floats
+        What such a number can be, -1 to 1 for a cosine: an interval that reaches further is cut there.
 
     Returns
     -------
@@ -82,4 +88,5 @@ def over_seeds(
     half = 0.0
     if values.size > 1:
         half = float(stats.t.ppf(0.975, values.size - 1) * values.std(ddof=1) / math.sqrt(values.size))
-    return Finding(mean, mean - half, mean + half, values.size, nulls or {}, corpus)
+    low, high = max(mean - half, min(within[0], mean)), min(mean + half, max(within[1], mean))
+    return Finding(mean, low, high, values.size, nulls or {}, corpus)

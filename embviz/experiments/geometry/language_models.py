@@ -407,11 +407,11 @@ def _generalization_findings(preset: str) -> dict[str, Finding]:
         ends = gaps.groupby(level="seed").last()
         nulls = {"with_q": float(shares[BASELINE].mean())}
         corpus = run.text.corpus
-        below = findings.over_seeds(shares[NO_Q].to_numpy(), nulls=nulls, corpus=corpus)
-        below_with = findings.over_seeds(shares[BASELINE].to_numpy(), corpus=corpus)
+        below = findings.over_seeds(shares[NO_Q].to_numpy(), nulls=nulls, corpus=corpus, within=(0, 1))
+        below_with = findings.over_seeds(shares[BASELINE].to_numpy(), corpus=corpus, within=(0, 1))
         found |= {
-            f"below{suffix}": _as_share(below),
-            f"below_with_q{suffix}": _as_share(below_with),
+            f"below{suffix}": below,
+            f"below_with_q{suffix}": below_with,
             f"gap{suffix}": findings.over_seeds((ends[NO_Q] - ends[BASELINE]).to_numpy(), corpus=corpus),
         }
     return found
@@ -431,11 +431,6 @@ def score_gaps(table: pd.DataFrame) -> pd.DataFrame:
     trained = table[table["step"] > 0]
     gap = trained["train_bits_per_byte"] - trained["bits_per_byte"]
     return trained.assign(gap=gap).pivot(index=["seed", "step"], columns="variant", values="gap")
-
-
-def _as_share(finding: Finding) -> Finding:
-    """A share whose interval stays within 0..1."""
-    return dataclasses.replace(finding, low=max(finding.low, 0.0), high=min(finding.high, 1.0))
 
 
 def _vocabulary_findings(preset: str) -> dict[str, Finding]:

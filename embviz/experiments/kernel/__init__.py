@@ -1,10 +1,12 @@
 """The kernel paper: what the Gram matrix of tied embeddings converges to."""
 
-from embviz.studies import Study
+from embviz.experiments.kernel import extracted, fits, hyperparameters, orthogonality, scale, starts
 
-CLAIMS = (
-    *("exact", "circulant", "data_determined", "table1", "table2", "identity", "table3", "eigen_table"),
-    *("table4", "table5", "listings", "pmi_fit", "orthogonal", "diagnostic", "initialization"),
-    *("open_scale", "open_eps"),
-)
-STUDIES = {f"kernel.{name}": Study(lambda preset: [], lambda preset: {}) for name in CLAIMS}
+STUDIES = {
+    **extracted.STUDIES,
+    **fits.STUDIES,
+    **orthogonality.STUDIES,
+    **starts.STUDIES,
+    **scale.STUDIES,
+    **hyperparameters.STUDIES,
+}

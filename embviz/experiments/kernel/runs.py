@@ -198,9 +198,14 @@ class Session:
         return {
             "train_loss": self._score(sample),
             "dropout_loss": self._score(sample, dropout=True),
-            "held_out_loss": self._score(self.held_out),
+            "held_out_loss": self.held_out_losses(),
             "weight_norm": torch.stack(squares).sum(0).sqrt().cpu(),
         }
+
+    @torch.no_grad()
+    def held_out_losses(self) -> Tensor:
+        """Of the members as they are now, without dropout, (R,), nats."""
+        return self._score(self.held_out)
 
     def _score(self, blocks: Tensor, *, dropout: bool = False) -> Tensor:
         """Mean loss of each member on blocks (n, T + 1), a batch at a time, (R,)."""

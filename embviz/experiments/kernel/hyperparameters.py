@@ -1,0 +1,108 @@
+"""Whether the best epsilon follows from learning rate, weight decay and initial spread (an open question)."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pandas as pd
+
+from embviz import findings, kernels
+from embviz.cells import Cell
+from embviz.experiments.kernel import models
+from embviz.experiments.kernel.fits import cosines
+from embviz.experiments.kernel.models import STARTS, KernelRun
+from embviz.findings import Finding
+from embviz.studies import Study
+
+RATES = (1e-4, 3e-4, 1e-3)
+DECAYS = (0.0, 0.1)
+N_SEEDS = 3
+EPS = np.geomspace(1e-4, 0.5, 200)
+N_DEALS = 1_000
+
+
+def settings(preset: str) -> list[KernelRun]:
+    """Every combination of the three, with the main reading's text."""
+    run = models.main(preset)
+    n_seeds = run.n_seeds if preset == "quick" else N_SEEDS
+    rates = RATES[1:] if preset == "quick" else RATES
+    return [
+        dataclasses.replace(
+            run,
+            shape=dataclasses.replace(run.shape, start=start),
+            learning_rate=rate,
+            weight_decay=decay,
+            n_seeds=n_seeds,
+            keep_all=False,
+        )
+        for rate, decay, start in itertools.product(rates, DECAYS, STARTS)
+    ]
+
+
+def best_eps(preset: str) -> pd.DataFrame:
+    """Where the FFT form fits best.
+
+    Returns
+    -------
+    DataFrame
+        setting (a number), learning_rate, weight_decay, start, seed, eps, cosine (at it), range (largest less
+        smallest cosine over all epsilons), at_end (whether it is the first or the last that was tried).
+    """
+    rows = []
+    for number, run in enumerate(settings(preset)):
+        trained = models.load(run)
+        scan = kernels.alpha_scan(trained.spectrum, EPS)  # (n, V)
+        found = cosines(scan[:, None], trained.k0[None])  # (n, R)
+        where = found.argmax(axis=0)
+        for index, member in enumerate(run.members):
+            rows.append(
+                {
+                    "setting": number,
+                    "learning_rate": run.learning_rate,
+                    "weight_decay": run.weight_decay,
+                    "start": run.shape.start,
+                    "seed": member.seed,
+                    "eps": EPS[where[index]],
+                    "cosine": found[where[index], index],
+                    "range": float(np.ptp(found[:, index])),
+                    "at_end": bool(where[index] in (0, len(EPS) - 1)),
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def explained(values: np.ndarray, groups: np.ndarray) -> float:
+    """Share of the variance of values (n,) that lies between groups (n,); 0 if there is none at all."""
+    deviations = values - values.mean()
+    total = float((deviations**2).sum())
+    if total == 0:
+        return 0.0
+    sums, sizes = np.bincount(groups, deviations), np.bincount(groups)
+    return float((sums**2 / np.maximum(sizes, 1)).sum() / total)
+
+
+def dealt(values: np.ndarray, groups: np.ndarray, *, seed: int = 0) -> float:
+    """95th percentile of the share when values are dealt to groups at random."""
+    rng = np.random.default_rng(seed)
+    return float(np.quantile([explained(rng.permutation(values), groups) for _ in range(N_DEALS)], 0.95))
+
+
+def _open_eps(preset: str) -> dict[str, Finding]:
+    table = best_eps(preset)
+    corpus = models.main(preset).text.corpus
+    logs, groups = np.log(table["eps"].to_numpy()), table["setting"].to_numpy()
+    share = explained(logs, groups)
+    return {
+        "explained": findings.exact(share, nulls={"dealt": dealt(logs, groups)}, corpus=corpus),
+        "flat": findings.exact(float(table["range"].median()), corpus=corpus),
+        "bound": findings.exact(float(table["at_end"].mean()), corpus=corpus),
+    }
+
+
+def _cells(preset: str) -> list[Cell]:
+    return models.cells_of(*settings(preset))
+
+
+STUDIES: dict[str, Study] = {"kernel.open_eps": Study(_cells, _open_eps)}
