@@ -139,6 +139,9 @@ def test_training_is_plain_adamw_on_those_batches():
     session = prepare(dataclasses.replace(TINY, n_seeds=1))
     model = StackedMiniGPT(TINY.shape, [Member(0)])
     adam = torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=0.01)
+    ours = TINY.optimizer
+    assert (ours.beta1, ours.beta2, ours.eps) == (*adam.defaults["betas"], adam.defaults["eps"])
+    assert {ours.rate(step) for step in (0, 1, 10_000)} == {3e-4}
     for step in range(15):
         adam.zero_grad()
         model.losses(session.batches(step), step).sum().backward()
@@ -202,7 +205,7 @@ def test_a_kill_between_a_snapshot_and_its_state_loses_nothing(tmp_path, monkeyp
     save_state = Run.save_state
 
     def killed(run, step, tensors):
-        if step == 4:
+        if step == 2:
             raise KeyboardInterrupt
         save_state(run, step, tensors)
 
@@ -210,7 +213,7 @@ def test_a_kill_between_a_snapshot_and_its_state_loses_nothing(tmp_path, monkeyp
         monkeypatch.setattr(Run, "save_state", killed)
         with pytest.raises(KeyboardInterrupt):
             prepare(config).train(run)
-        assert run.steps[-1] == 4
+        assert run.steps[-1] == 2
         monkeypatch.undo()
     with open_or_create_run(tmp_path / "killed", {}) as run:
         session = prepare(config)
