@@ -101,6 +101,14 @@ def test_a_finding_refuses_nan_and_a_value_outside_its_interval():
         over_seeds([])
 
 
+def test_an_interval_is_cut_at_what_its_number_can_be_and_never_past_its_mean():
+    free, cut = over_seeds([0.9, 1.0]), over_seeds([0.9, 1.0], within=(-1.0, 1.0))
+    assert free.high > 1
+    assert (cut.low, cut.value, cut.high) == (free.low, free.value, 1.0)
+    rounded = over_seeds([1.0000001, 1.0000001], within=(-1.0, 1.0))
+    assert rounded.low <= rounded.value <= rounded.high
+
+
 def test_every_claim_has_a_study_a_range_and_a_chapter():
     for claim in ledger.load_claims():
         experiments.find_study(claim.id)
