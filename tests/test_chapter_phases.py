@@ -281,6 +281,17 @@ def test_the_range_of_phases_is_that_of_the_settings(monkeypatch):
     assert "not known" in chapter.range_finding()
 
 
+def test_rounding_that_changes_nothing_agrees_and_unknown_bottlenecks_are_told(monkeypatch):
+    with monkeypatch.context() as patch:
+        plane = chapter._laid_out("Q 1", "training", 8)[1]
+        patch.setattr(chapter, "_plane_of", lambda code, n: plane)
+        patch.setattr(chapter, "_found", lambda *setting: find_phases(plane, Clustering(setting[3])))
+        assert chapter.rounding_finding().endswith("radius: 1.00 for training, 1.00 for random walk")
+    assert "for random walk" in chapter.rounding_finding()
+    monkeypatch.setattr(chapter, "live_drawing", lambda: None)
+    assert "not known" in chapter.rounding_finding()
+
+
 def test_phases_that_come_back_are_no_intervals(monkeypatch):
     labels = {"data": [0, 0, NOISE, 0, 1, 1], "random walk 0": [0, 1, 1, 0, 2, 2]}
     monkeypatch.setattr(

@@ -271,16 +271,18 @@ def codes_of_kind(config: TensorGroup) -> pd.DataFrame:
     DataFrame
         A row a snapshot, all of them: layer and path, as in :func:`drawings_of_kind`, step, and for each
         coordinate of the bottleneck, centred, of RMS radius 1, how far it moved since the snapshot before,
-        in multiples of 1 / 65536: `moved_0` and so on. In the first row that is its place.
+        in multiples of 1 / 65536: `moved_0` and so on. In the first row that is its place. A layout of the
+        rounded bottleneck is near that of the exact one, and not the same.
     """
     run, recording, parts = config.run, recorded(config.run), []
     for layer, (name, path) in enumerate(_paths(run, config.kind, recording), start=1):
         for null, one in itertools.islice(_with_nulls(rotate(path), run), 2):  # data, the first walk
             code = encode(one, run.pipeline.recipe.autoencoder, seed=run.seed).bottleneck.astype(float)
             code -= code.mean(axis=0)
-            places = np.round(FINE * code / math.sqrt((code**2).sum(axis=1).mean())).astype(np.int32)
-            moved = np.diff(places, axis=0, prepend=0)  # half as large, packed, as places
-            table = pd.DataFrame(moved, columns=[f"moved_{i}" for i in range(moved.shape[1])])
+            places = np.round(FINE * code / math.sqrt((code**2).sum(axis=1).mean()))
+            moved = np.diff(places, axis=0, prepend=0)  # packed as float32, which holds them, 28 kB a tensor
+            names = [f"moved_{i}" for i in range(moved.shape[1])]
+            table = pd.DataFrame(moved.astype(np.float32), columns=names)
             own_layer = 0 if name == config.kind else layer
             parts.append(table.assign(layer=own_layer, path=null, step=one.steps))
     table = pd.concat(parts, ignore_index=True)
@@ -291,4 +293,4 @@ def codes_of_kind(config: TensorGroup) -> pd.DataFrame:
 def places_of(moved: pd.DataFrame) -> np.ndarray:
     """Bottleneck (S, E) of one path, of RMS radius 1, from its rows of :func:`codes_of_kind`."""
     columns = [column for column in moved.columns if column.startswith("moved_")]
-    return moved[columns].to_numpy(dtype=np.int64).cumsum(axis=0) / FINE
+    return moved[columns].to_numpy(dtype=float).cumsum(axis=0) / FINE
