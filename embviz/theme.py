@@ -53,6 +53,7 @@ LABELS: dict[str, Label] = {
     "architecture": Label("architecture"),
     "away": Label("away", "starting norms"),
     "b": Label("b"),
+    "beginning": Label("beginning"),
     "bits_gap": Label("training minus held-out text", "bits a byte"),
     "bits_per_character": Label("held-out text", "bits a character"),
     "bits_per_token": Label("held-out text", "bits a token"),
