@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import math
 from collections.abc import Sequence
 
@@ -157,7 +158,7 @@ def plot_square(data: charts.Data, n: int, *, tooltip: Sequence[str] = ()) -> al
     tooltip : sequence of str, optional
         What row and column stand for, by id; by default the ids themselves.
     """
-    names = list(tooltip) or list(range(n))
+    names = json.dumps(list(tooltip) or [str(place) for place in range(n)])
     legend = alt.Legend(
         title=theme.title("entry_share"),
         values=[-100, -50, 0, 50, 100],
@@ -262,10 +263,10 @@ def share_finding(table: pd.DataFrame) -> str:
             f"{int((of_w != of_k).sum())} of {len(table)} kernels are circulant where W is not, or reversed"
         )
     rest = table[~of_w]
-    best = rest.loc[(rest["share_k"] - rest["share_w"]).idxmax()]
+    best = rest.iloc[int((rest["share_k"] - rest["share_w"]).argmax())]
     return (
-        f"{int(of_k.sum())} of {len(table)} kernels are circulant, those whose W is; but a W that a circulant "
-        f"keeps {best['share_w']:.0%} of can have a kernel that one keeps {best['share_k']:.0%} of"
+        f"{int(of_k.sum())} of {len(table)} kernels are circulant, those whose W is; but a W that a "
+        f"circulant keeps {best['share_w']:.0%} of can have a kernel that one keeps {best['share_k']:.0%} of"
     )
 
 
@@ -338,14 +339,17 @@ def plot_by_dimension(table: pd.DataFrame) -> alt.LayerChart:
     """Score against dimension: curves the closed form, marks random embeddings, the paper's mean a cross."""
     orders = list(dict.fromkeys(table["order"]))
     key = alt.Legend(title=theme.title("order"), columns=3)
-    colour, shape = (style.legend(key) for style in theme.point_styles("order", orders))
+    colour, shape = theme.point_styles("order", orders)
     ends = alt.Scale(type="log", domain=[DIMENSIONS[0] * 0.9, DIMENSIONS[-1] * 1.1], nice=False)
     axis = alt.Axis(title=theme.title("dimension"), values=list(DIMENSIONS), format="d")
-    base = alt.Chart(table.round(4)).encode(x=alt.X("dimension:Q", scale=ends, axis=axis), color=colour)
-    up = alt.Y("score:Q", axis=theme.axis("circulant_score"), scale=alt.Scale(domain=[0, 1], nice=False))
-    lines = base.mark_line(strokeWidth=1.5, opacity=0.8).encode(y=alt.Y("expected:Q", scale=up.scale))
+    base = alt.Chart(table.round(4)).encode(
+        x=alt.X("dimension:Q", scale=ends, axis=axis), color=colour.legend(key)
+    )
+    whole = alt.Scale(domain=[0, 1], nice=False)
+    up = alt.Y("score:Q", axis=theme.axis("circulant_score"), scale=whole)
+    lines = base.mark_line(strokeWidth=1.5, opacity=0.8).encode(y=alt.Y("expected:Q", scale=whole))
     tooltip = ["order:N", "dimension:Q", "score:Q", "expected:Q"]
-    marks = base.mark_point(size=55).encode(y=up, shape=shape, tooltip=tooltip)
+    marks = base.mark_point(size=55).encode(y=up, shape=shape.legend(key), tooltip=tooltip)
     paper = [{"dimension": PAPER_DIM, "score": round(float(np.mean(PAPER_SCORES)), 3), "text": "paper"}]
     of_paper = alt.Chart(alt.Data(values=paper)).encode(x=alt.X("dimension:Q", scale=ends), y="score:Q")
     cross = of_paper.mark_point(shape="cross", size=130, angle=45, color=theme.INK)
@@ -398,15 +402,28 @@ def plot_orders(preset: str) -> alt.LayerChart:
             tooltip=["left:Q", "right:Q", alt.Tooltip("share:Q", format=".1%")],
         )
     )
-    rows = [{"score": round(value, 4), "name": name} for name, value in named_scores(preset).items()]
-    rows.sort(key=lambda row: float(row["score"]))
-    marked = [{**row, "high": 12 + 16 * place} for place, row in enumerate(rows)]
+    named = sorted(named_scores(preset).items(), key=lambda item: item[1])
+    marked = [
+        {"score": round(value, 4), "name": name, "high": 12 + 16 * place}
+        for place, (name, value) in enumerate(named)
+    ]
     base = alt.Chart(alt.Data(values=marked)).encode(x=alt.X("score:Q", scale=whole))
     rules = base.mark_rule(strokeWidth=2)
     names = base.mark_text(align="right", dx=-5).encode(
         y=alt.Y("high:Q", scale=None, axis=None), text="name:N"
     )
     return alt.LayerChart(layer=[bars, rules, names]).properties(width="container", height=theme.HEIGHT)
+
+
+def gain_note(preset: str) -> str:
+    """Noise gains of two orders of the text, and the one that the paper's mean score would take."""
+    own = {name: kernels.noise_gain(in_order(preset, name)) for name in (FREQUENCY, ALPHABET)}
+    mean = float(np.mean(PAPER_SCORES))
+    return (
+        f"Noise gain of this text: {own[FREQUENCY]:.1f} with its words in order of frequency, "
+        f"{own[ALPHABET]:.1f} in alphabetical order. At d = {PAPER_DIM} a gain of "
+        f"{PAPER_DIM * (1 / mean - 1):.1f} gives random embeddings the paper's mean score, {mean:.3f}."
+    )
 
 
 def drawn(preset: str, order: str, dim: int) -> pd.DataFrame:
@@ -421,7 +438,8 @@ def plot_drawn(data: charts.Data) -> alt.LayerChart:
     """Cosine with the identity against score: draws, their expectation, the root, and the paper's seeds."""
     names = ["random embeddings", "expected", "paper, Table 4"]
     key = alt.Legend(title=None)
-    colour, shape = (style.legend(key) for style in theme.point_styles("what", names))
+    styles = theme.point_styles("what", names)
+    colour, shape = styles[0].legend(key), styles[1].legend(key)
     across = alt.X(
         "score:Q", axis=theme.axis("circulant_score"), scale=alt.Scale(domain=[-0.1, 1], nice=False)
     )
