@@ -429,8 +429,8 @@ def gain_note(preset: str) -> str:
 def drawn(preset: str, order: str, dim: int) -> pd.DataFrame:
     """Random embeddings for the explorer: score and cosine, and what the closed form expects of both."""
     expected = float(kernels.expected_score(in_order(preset, order), dim**-0.5))
-    cloud = random_rows(preset, order, dim).assign(what="random embeddings")
-    mean = pd.DataFrame({"score": [expected], "cosine": [math.sqrt(expected)], "what": ["expected"]})
+    cloud = random_rows(preset, order, dim).assign(kind="random embeddings")
+    mean = pd.DataFrame({"score": [expected], "cosine": [math.sqrt(expected)], "kind": ["expected"]})
     return pd.concat([cloud, mean], ignore_index=True)
 
 
@@ -438,7 +438,7 @@ def plot_drawn(data: charts.Data) -> alt.LayerChart:
     """Cosine with the identity against score: draws, their expectation, the root, and the paper's seeds."""
     names = ["random embeddings", "expected", "paper, Table 4"]
     key = alt.Legend(title=None)
-    styles = theme.point_styles("what", names)
+    styles = theme.point_styles("kind", names)
     colour, shape = styles[0].legend(key), styles[1].legend(key)
     across = alt.X(
         "score:Q", axis=theme.axis("circulant_score"), scale=alt.Scale(domain=[-0.1, 1], nice=False)
@@ -447,11 +447,11 @@ def plot_drawn(data: charts.Data) -> alt.LayerChart:
     at = np.linspace(0, 1, 51)
     curve = pd.DataFrame({"score": at, "cosine": np.sqrt(at)}).round(4)
     root = alt.Chart(curve).mark_line(strokeDash=list(theme.DASHES[1]), strokeWidth=1.5, color=theme.INK)
-    paper = pd.DataFrame({"score": PAPER_SCORES, "cosine": PAPER_COSINES, "what": names[-1]})
+    paper = pd.DataFrame({"score": PAPER_SCORES, "cosine": PAPER_COSINES, "kind": names[-1]})
     place = {"x": across, "y": up, "color": colour, "shape": shape}
-    tooltip = ["what:N", alt.Tooltip("score:Q", format=".3f"), alt.Tooltip("cosine:Q", format=".3f")]
-    own = alt.Chart(data).transform_filter(f"datum.what === '{names[0]}'")
-    mean = alt.Chart(data).transform_filter(f"datum.what === '{names[1]}'")
+    tooltip = ["kind:N", alt.Tooltip("score:Q", format=".3f"), alt.Tooltip("cosine:Q", format=".3f")]
+    own = alt.Chart(data).transform_filter(f"datum.kind === '{names[0]}'")
+    mean = alt.Chart(data).transform_filter(f"datum.kind === '{names[1]}'")
     layers = [
         root.encode(x=across, y=up),
         own.mark_point(size=35, opacity=0.6, clip=True).encode(**place, tooltip=tooltip),
