@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import math
-import shutil
 
 import numpy as np
 import pandas as pd
@@ -158,29 +157,6 @@ def test_a_run_broken_in_the_middle_and_resumed_gives_the_same_table(monkeypatch
     resumed = exor.function(TINY)
     assert table_digest(resumed) == table_digest(table_of(TINY))
     assert not list(run_folder(TINY).parent.iterdir())
-
-
-@pytest.mark.parametrize("broken", ["rename", "rmtree"])
-def test_a_run_broken_while_it_is_deleted_is_made_again(monkeypatch, broken):
-    config = dataclasses.replace(TINY, n_seeds=1, n_steps=1)
-
-    def half(folder, ignore_errors=False):
-        if not ignore_errors:
-            next(folder.glob("weights/*")).unlink()
-            raise KeyboardInterrupt
-
-    def none(folder, target):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        if broken == "rmtree":
-            patch.setattr(shutil, "rmtree", half)
-        else:
-            patch.setattr("pathlib.Path.rename", none)
-        with pytest.raises(KeyboardInterrupt):
-            exor.function(config)
-    assert table_digest(exor.function(config)) == table_digest(table_of(config))
-    assert not list(run_folder(config).parent.iterdir())
 
 
 # --- a stored model ---------------------------------------------------------------------------------

@@ -8,9 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-import shutil
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -18,10 +16,9 @@ import torch
 from torch import Tensor
 
 from embviz import tasks
-from embviz.cells import experiment
+from embviz.cells import experiment, training_run
 from embviz.models.encoders import Encoder, EncoderConfig
 from embviz.models.stacked import Member, StackedEncoder
-from embviz.storage import cache_folder
 from embviz.tasks import MASK, ONE_A, ONE_B, SYMBOLS, ZERO_A, ZERO_B, EXor, EXorStream
 from embviz.training import AdamW, train
 
@@ -84,12 +81,9 @@ def exor(config: EXorRun) -> pd.DataFrame:
         seed, tied, step, quantity, value: what :class:`Gauge` measures; coordinates of the embeddings,
         those of seeds 2 and up at the last step alone; every weight of the first small models at the end.
     """
-    from embviz.snapshots import open_or_create_run
-
     session = prepare(config)
-    folder = cache_folder() / "runs" / exor.cell(config).key
     shown = range(len(session.members))[: 2 * N_SHOWN]
-    with open_or_create_run(folder, dataclasses.asdict(config)) as run:
+    with training_run(exor.cell(config), {}) as (run, slices):
         for _ in session.snapshots(snapshot_every=max(1, config.n_steps // 150), run=run):
             pass
         rows = [run.metrics().melt(["step", "member"], var_name="quantity")]
@@ -100,21 +94,14 @@ def exor(config: EXorRun) -> pd.DataFrame:
         rows += [_arrays(weights, index, config.n_steps) for index in range(len(session.members))]
     if config.size == "small":
         rows += [_whole_model(session.model, index, config.n_steps) for index in shown]
-    _remove(folder)
     table = pd.concat(rows, ignore_index=True).drop_duplicates(["step", "member", "quantity"])
     members = pd.DataFrame([dataclasses.asdict(member) for member in session.members])
     table = (
         members.loc[table["member"]].reset_index(drop=True).join(table.drop(columns="member").reset_index())
     )
-    return table.drop(columns="index").astype({"value": np.float32, "seed": np.int16, "step": np.int32})
-
-
-def _remove(run: Path) -> None:
-    """Delete a run's folder so that a kill leaves it whole or not there, never damaged."""
-    done = run.with_name(f"{run.name}.done")
-    shutil.rmtree(done, ignore_errors=True)  # left by such a kill
-    run.rename(done)
-    shutil.rmtree(done)
+    table = table.drop(columns="index").astype({"value": np.float32, "seed": np.int16, "step": np.int32})
+    table.attrs["slices"] = slices
+    return table
 
 
 def _arrays(weights: Mapping[str, Tensor], member: int, step: int) -> pd.DataFrame:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import dataclasses
 import functools
-import shutil
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,11 +16,9 @@ import torch
 from torch import Tensor
 
 from embviz import corpora, findings, metrics, wordpieces
-from embviz.cells import Cell, experiment, load, read
+from embviz.cells import Cell, experiment, load, read, training_run
 from embviz.findings import Finding
 from embviz.models.masked import MaskedConfig, MaskedLanguageModel
-from embviz.snapshots import open_or_create_run
-from embviz.storage import cache_folder
 from embviz.studies import Study
 from embviz.training import AdamW, train
 
@@ -254,8 +251,6 @@ def natural_text(config: NaturalRun) -> pd.DataFrame:
     shape = config.setting.shape(text.vocab_size, positions=config.positions, length=config.length)
     model = MaskedLanguageModel(shape, tied=config.tied, seed=config.seed)
     gauge = TextGauge(model, text, config)
-    folder = cache_folder() / "runs" / natural_text.cell(config).key
-    run = open_or_create_run(folder, {**dataclasses.asdict(config), "data": text.checksum})
     rate, last_rate = config.learning_rate, config.setting.last_rate * config.learning_rate
     decay = config.setting.weight_decay
     optimizer = AdamW(rate, last_rate, half_period=config.n_steps, weight_decay=decay, eps=1e-8)
@@ -267,25 +262,24 @@ def natural_text(config: NaturalRun) -> pd.DataFrame:
             return gauge.loss(batch)
 
     every = max(1, config.n_steps // N_POINTS)
-    steps = train(
-        model,
-        losses,
-        optimizer,
-        n_steps=config.n_steps,
-        snapshot_every=every,
-        measure=lambda step: gauge.measure(),
-        weights=dict,  # the rows of interest are read off at the end
-        names=[f"seed {config.seed}, {'tied' if config.tied else 'untied'}"],
-        run=run,
-    )
-    for _ in steps:
-        pass
-    table = run.metrics().melt("step", var_name="quantity").assign(row="")
+    with training_run(natural_text.cell(config), {config.setting.source: text.checksum}) as (run, slices):
+        for _ in train(
+            model,
+            losses,
+            optimizer,
+            n_steps=config.n_steps,
+            snapshot_every=every,
+            measure=lambda step: gauge.measure(),
+            weights=dict,  # the rows of interest are read off at the end
+            names=[f"seed {config.seed}, {'tied' if config.tied else 'untied'}"],
+            run=run,
+        ):
+            pass
+        table = run.metrics().melt("step", var_name="quantity").assign(row="")
     table = pd.concat([table, gauge.final_rows(config.n_steps)], ignore_index=True)
-    run.close()
-    shutil.rmtree(folder)
-    table.attrs["data"] = {config.setting.source: text.checksum}
-    return table.astype({"value": np.float32, "step": np.int32})
+    table = table.astype({"value": np.float32, "step": np.int32})
+    table.attrs |= {"data": {config.setting.source: text.checksum}, "slices": slices}
+    return table
 
 
 class TextGauge:
