@@ -1,4 +1,4 @@
-"""What the chapter on derived beginnings measures and draws: curves, steps saved, what such a beginning is."""
+"""What the chapter on derived beginnings measures and draws: curves, steps saved, what such a start is."""
 
 from __future__ import annotations
 
@@ -85,6 +85,11 @@ def savings_at(table: pd.DataFrame, kind: str, parts: int) -> np.ndarray:
     return np.array(saved)
 
 
+def saving(table: pd.DataFrame, kind: str, parts: int = starts.TARGET) -> Finding:
+    """Their mean with Student's interval, cut where no saving can be: all steps needed, or none."""
+    return findings.over_seeds(savings_at(table, kind, parts), within=(100 * (1 - parts), 100))
+
+
 def shown_curves(preset: str, kind: str, parts: int) -> pd.DataFrame:
     """Curves of the random start, of `kind` and of the permuted null, with the target and what is saved.
 
@@ -102,16 +107,16 @@ def shown_curves(preset: str, kind: str, parts: int) -> pd.DataFrame:
     shown = shown.assign(
         beginning=shown["beginning"].map(NAMES),
         target=target,
-        text=f"{NAMES[kind]} saves {said(findings.over_seeds(savings_at(table, kind, parts)))}; "
-        f"permuted {said(findings.over_seeds(savings_at(table, 'permuted', parts)))}",
+        text=f"{NAMES[kind]} saves {said(saving(table, kind, parts))}; "
+        f"permuted {said(saving(table, 'permuted', parts))}",
     )
     return shown[["beginning", "seed", "step", "held_out_loss", "target", "text"]].reset_index(drop=True)
 
 
-def said(saving: Finding) -> str:
+def said(found: Finding) -> str:
     """A saving with its interval, such as "12% [8, 16]"."""
-    value, low, high = (round(end) for end in (saving.value, saving.low, saving.high))  # no -0
-    return f"{value}% [{low}, {high}]" if saving.n_seeds > 1 else f"{value}%"
+    value, low, high = (round(end) for end in (found.value, found.low, found.high))  # no -0
+    return f"{value}% [{low}, {high}]" if found.n_seeds > 1 else f"{value}%"
 
 
 def plot_curves(data: charts.Data) -> alt.LayerChart:
@@ -156,7 +161,7 @@ def savings_grid(preset: str) -> pd.DataFrame:
     for parts in PARTS:
         for kind in kinds(preset)[1:]:
             saved = savings_at(table, kind, parts)
-            found = findings.over_seeds(saved)
+            found = saving(table, kind, parts)
             ends = {"mean": found.value, "low": found.low, "high": found.high}
             rows.append(
                 pd.DataFrame(
@@ -188,9 +193,9 @@ def plot_savings(data: charts.Data) -> alt.LayerChart:
 
 
 def savings_finding(preset: str) -> str:
-    """What the derived beginning and its permuted null save at the study's own target, and which saves most."""
+    """What the derived beginning and its null save at the study's own target, and which saves most."""
     table = curves(preset)
-    found = {kind: findings.over_seeds(savings_at(table, kind, starts.TARGET)) for kind in kinds(preset)[1:]}
+    found = {kind: saving(table, kind) for kind in kinds(preset)[1:]}
     most = max(found, key=lambda kind: found[kind].value)
     first = f"The derived beginning saves {said(found['derived'])} of the steps, with its rows permuted "
     best = f"most is saved by {NAMES[most]}, {said(found[most])}"
@@ -205,7 +210,7 @@ def plot_large() -> alt.TopLevelMixin | ledger_view.Quotation:
     run = starts.large(preset)
     table = starts.curves(run, starts.LARGE_BEGINNINGS)
     names = [NAMES[kind] for kind in starts.LARGE_BEGINNINGS]
-    saved = {kind: findings.over_seeds(starts.savings(table, kind)) for kind in starts.LARGE_BEGINNINGS[1:]}
+    saved = {kind: saving(table, kind) for kind in starts.LARGE_BEGINNINGS[1:]}
     return theme.captioned(
         charts.plot_seed_curves(
             table.assign(beginning=table["beginning"].map(NAMES)),
@@ -213,10 +218,9 @@ def plot_large() -> alt.TopLevelMixin | ledger_view.Quotation:
             by="beginning",
             names=names,
         ),
-        finding="Steps saved: "
-        + ", ".join(f"{NAMES[kind]} {said(finding)}" for kind, finding in saved.items()),
-        caption=f"V = {run.text.vocab_size:,}, d = {run.shape.embedding_dim}, {run.text.n_tokens:,} tokens of "
-        f"English Wikipedia, {run.n_epochs} epochs, {run.n_seeds} seeds; a line a seed, thick their mean.",
+        finding="Steps saved: " + ", ".join(f"{NAMES[kind]} {said(found)}" for kind, found in saved.items()),
+        caption=f"V = {run.text.vocab_size:,}, d = {run.shape.embedding_dim}, {run.text.n_tokens:,} tokens "
+        f"of English Wikipedia, {run.n_epochs} epochs, {run.n_seeds} seeds; a line a seed, thick their mean.",
     )
 
 
@@ -276,7 +280,7 @@ def plot_two_starts() -> alt.LayerChart:
 
 
 def two_starts_finding() -> str:
-    """The losses of both random starts before the first update, and the updates that one needs to the other."""
+    """The losses of both random starts before the first update, and how long one needs to the other's."""
     table = two_starts()
     means = table.groupby(["beginning", "step"], sort=False)["held_out_loss"].mean()
     wide, small = (means[name] for name in dict.fromkeys(table["beginning"]))
@@ -291,8 +295,8 @@ def two_starts_finding() -> str:
         f"takes {needed:,.0f} updates to get there" if reached else f"isn't there after {last:,.0f} updates"
     )
     return (
-        f"Before the first update the {names[1]} start has a held-out loss of {target:.2f} nats, the {names[0]} "
-        f"start one of {wide.iloc[0]:.2f}, and {when}"
+        f"Before the first update the {names[1]} start has a held-out loss of {target:.2f} nats, "
+        f"the {names[0]} start one of {wide.iloc[0]:.2f}, and {when}"
     )
 
 
@@ -314,22 +318,20 @@ def first_losses(*, n_orders: int = 5, run: KernelRun | None = None) -> pd.DataF
     DataFrame
         Index beginning; in place, permuted (nats, mean over seeds), gained (their difference).
     """
-    run = run or starts.small("quick")
-    plain, rows = prepare(run), {}
-    for kind in QUICK_KINDS:
-        if kind == "permuted":
-            continue
-        made = starts.beginnings(plain, kind)
+    session, rows = prepare(run or starts.small("quick")), {}
+    made = {kind: starts.beginnings(session, kind) for kind in QUICK_KINDS if kind != "permuted"}
+    for kind, embeddings in made.items():
         rng = np.random.default_rng(0)
-        drawn = [made[:, torch.from_numpy(rng.permutation(made.shape[1]))] for _ in range(n_orders)]
-        found = [_held_out(run, embeddings) for embeddings in (made, *drawn)]
+        drawn = [
+            embeddings[:, torch.from_numpy(rng.permutation(embeddings.shape[1]))] for _ in range(n_orders)
+        ]
+        found = []
+        for rows_of_words in (embeddings, *drawn):
+            session.model.set_embeddings(rows_of_words)
+            found.append(float(session.held_out_losses().mean()))
         rows[NAMES[kind]] = {"in place": found[0], "permuted": float(np.mean(found[1:]))}
     table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("beginning")
-    return table.assign(gained=table["permuted"] - table["in place"])
-
-
-def _held_out(run: KernelRun, embeddings: torch.Tensor) -> float:
-    return float(prepare(run, embeddings=embeddings).held_out_losses().mean())
+    return table.assign(gained=table["permuted"] - table["in place"]).round(2)
 
 
 # --- what a derived embedding is ------------------------------------------------------------------------
@@ -399,7 +401,7 @@ def two_columns(method: str, pair: int) -> pd.DataFrame:
     if method != FACTORS:
         own = waves(spectrum, 2 * pair, "fft" if method == DERIVED_FFT else "eigen")
         turns = sorted(set(own.frequencies[2 * pair - 2 :]))
-        text = " and ".join(f"{k} turns" for k in turns) + " around the vocabulary"
+        text = " and ".join(f"{k} turn{'s' * (k != 1)}" for k in turns) + " around the vocabulary"
     parts = [
         pd.DataFrame(
             {
@@ -441,11 +443,11 @@ def similar(E: np.ndarray) -> np.ndarray:
     return found
 
 
-def neighbours(method: str, word: int) -> pd.DataFrame:
+def neighbours(method: str, chosen: int) -> pd.DataFrame:
     """Cosines of a word with all others: word_id, word, similarity, rank (1 is nearest), own (its own id)."""
     names = tokens()
-    found = np.round(similar(embedding(method))[word], 6)  # cosines that are alike but for rounding tie
-    others = np.delete(np.arange(len(found)), word)
+    found = np.round(similar(embedding(method))[chosen], 6)  # cosines that are alike but for rounding tie
+    others = np.delete(np.arange(len(found)), chosen)
     ranks = pd.Series(-found[others]).rank(method="first").astype(int)
     return pd.DataFrame(
         {
@@ -453,8 +455,8 @@ def neighbours(method: str, word: int) -> pd.DataFrame:
             "word": [names[index] for index in others],
             "similarity": found[others],
             "rank": ranks.to_numpy(),
-            "own": word,
-            "name": names[word],
+            "own": chosen,
+            "name": names[chosen],
         }
     )
 
@@ -484,24 +486,18 @@ def plot_neighbours(data: charts.Data) -> alt.LayerChart:
 
 
 def neighbour_table(words: int = 6) -> pd.DataFrame:
-    """Nearest words of the most frequent ones, by the derived embedding (with ids) and by log counts."""
-    names = tokens()
+    """Nearest words of the most frequent ones by each method, with the distances of ids of the derived."""
+    names, V = tokens(), len(tokens())
     rows = []
-    for word in range(min(words, len(names))):
+    for word in range(min(words, V)):
         near = {
             method: neighbours(method, word).sort_values("rank")["word_id"].head(4).tolist()
             for method in METHODS
         }
+        away = sorted({min((index - word) % V, (word - index) % V) for index in near[DERIVED]})
         rows.append(
-            {
-                "word": names[word],
-                "id": word,
-                **{
-                    method: ", ".join(f"{names[index]} ({index})" for index in sorted(ids))
-                    if method != FACTORS
-                    else ", ".join(f"{names[index]} ({index})" for index in ids)
-                    for method, ids in near.items()
-                },
-            }
+            {"word": names[word], "id": word}
+            | {method: " ".join(names[index] for index in ids) for method, ids in near.items()}
+            | {"derived: ids away": ", ".join(map(str, away))}
         )
     return pd.DataFrame(rows).set_index("word")

@@ -39,6 +39,7 @@ N_SHOWN = 30  # words of the film
 N_BINS = 60
 N_UNTRAINED = 200
 N_ORDERS = 4
+N_RANDOM = 10
 PANEL = 290  # pixels
 
 
@@ -189,16 +190,18 @@ def ends(preset: str) -> pd.DataFrame:
     DataFrame
         quantity, kind, seed, before, after: an untied model's input and output are kinds of their own.
     """
-    pairs, counts = {}, main(preset).counts.pairs
+    counts = main(preset).counts.pairs
+    pairs: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     for name, run in runs(preset).items():
         found = load(name, preset)
         kind = name if run.tied else f"{name}, input"
         pairs[kind] = (found.first, found.last)
         if not run.tied:
             table, met = table_of(minigpt.cell(run)), found.met
-            first = [embedding(table, member.seed, "first", output=True)[met] for member in run.members]
-            pairs[f"{name}, output"] = (np.stack(first), found.output)
-    made = random_embeddings(*pairs[kind][0].shape[1:], n=10, seed=1)
+            heads = [embedding(table, member.seed, "first", output=True)[met] for member in run.members]
+            pairs[f"{name}, output"] = (np.stack(heads), found.output)
+    V, dim = main(preset).last.shape[1:]
+    made = random_embeddings(V, dim, N_RANDOM, seed=1)
     pairs[RANDOM] = (made, made)
     rows = []
     for kind, (first, last) in pairs.items():
@@ -283,13 +286,12 @@ def film_background(preset: str) -> pd.DataFrame:
 
 def draw_film(data: charts.Data) -> alt.VConcatChart:
     """Cosines, their change, their histogram over random vectors', and the held-out loss with the ratio."""
-    side = {"axis": None}
-    place = {"x": alt.X("column:O", **side), "y": alt.Y("row:O", **side)}
     matrices = [
         alt.Chart(data)
         .mark_rect()
         .encode(
-            **place,
+            x=alt.X("column:O", axis=None),
+            y=alt.Y("row:O", axis=None),
             color=alt.Color(f"{name}:Q", scale=theme.signed_scale(limit), legend=alt.Legend(title=title)),
             tooltip=["pair:N", alt.Tooltip(f"{name}:Q", format=".3f")],
         )
@@ -352,8 +354,9 @@ def film_finding(preset: str, *, seed: int = 0) -> str:
     first, last = (table[table[FRAME] == step] for step in (table[FRAME].min(), table[FRAME].max()))
     moved = float(last.loc[last["row"] < last["column"], "change"].abs().mean())
     return (
-        f"Over training, cosines of two frequent words move by {moved:.3f} on average; the mean |cosine| of all "
-        f"goes from {first['ratio'].iloc[0]:.3f} to {last['ratio'].iloc[0]:.3f} times that of random vectors"
+        f"Over training, cosines of two frequent words move by {moved:.3f} on average; the mean |cosine| "
+        f"of all goes from {first['ratio'].iloc[0]:.3f} to {last['ratio'].iloc[0]:.3f} times that of random "
+        "vectors"
     )
 
 

@@ -1,0 +1,339 @@
+"""What the last chapter on the kernel paper shows: larger vocabularies, and what would change our mind."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from embviz import charts, kernels, ledger, ledger_view, theme
+from embviz.chapters.kernel_orthogonal import main, shown_preset
+from embviz.cooccurrence import count_pairs
+from embviz.experiments.kernel import models, scale
+from embviz.experiments.kernel.fits import better_form, cosines
+from embviz.experiments.kernel.texts import TextReading, load
+from embviz.findings import Finding
+from embviz.ledger_view import ClaimsTable, number
+
+PAPER = "kernel"
+FIT, NO_FORMULA, SCORE = SERIES = ("the formula, better form", "the identity", "circulant score")
+SIZES = (25, 50, 100, 200, 300)  # of the explorer, words of the bundled text
+LENGTHS = (5_000, 10_000, 20_000)  # its tokens
+N_RANDOM = 20
+
+
+# --- the ledger -----------------------------------------------------------------------------------------
+
+
+@functools.cache
+def entries() -> tuple[ledger.Entry, ...]:
+    """Every claim of the paper, judged on what is stored."""
+    return tuple(ledger.entries(PAPER))
+
+
+def claims_table() -> ClaimsTable:
+    """A row a claim, leading to its box."""
+    return ClaimsTable(entries())
+
+
+def tally() -> str:
+    """How many claims have each verdict, in words."""
+    counts = {name: sum(entry.verdict == name for entry in entries()) for name in ledger.VERDICTS}
+    said = ", ".join(f"{n} {name}" for name, n in counts.items() if n)
+    return f"Of {len(entries())} claims: {said}"
+
+
+def plot_figures() -> alt.LayerChart:
+    """Every judged figure of the paper against its accepted range."""
+    return ledger_view.plot_ledger(ledger.table(list(entries())))
+
+
+# --- what would change our mind -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Change:
+    """Something that would speak for the paper, as a number of the ledger."""
+
+    claim: str
+    figure: str
+    words: str  # what is compared
+    threshold: str  # what would change our mind
+    margin: Callable[[Finding], float]  # above 0: met
+    shown: Callable[[Finding], float]  # the number that is compared
+
+
+def _over(null: str, least: float) -> tuple[Callable[[Finding], float], Callable[[Finding], float]]:
+    """How far the interval lies above a null and a margin; and the difference of the two."""
+    return (
+        lambda found: found.low - found.nulls[null] - least,
+        lambda found: found.value - found.nulls[null],
+    )
+
+
+def _at_least(least: float) -> tuple[Callable[[Finding], float], Callable[[Finding], float]]:
+    return lambda found: found.low - least, lambda found: found.value
+
+
+CHANGES = (
+    Change(
+        "circulant",
+        "score",
+        "circulant score, trained less untrained",
+        "at least 0.05, the interval above it",
+        *_over("untrained", 0.05),
+    ),
+    Change(
+        "circulant",
+        "score",
+        "circulant score, the words as they are less in random order",
+        "at least 0.05, the interval above it",
+        *_over("permuted", 0.05),
+    ),
+    Change(
+        "data_determined",
+        "cosine",
+        "agreement of k0 between seeds, trained less untrained",
+        "at least 0.02, the interval above it",
+        *_over("untrained", 0.02),
+    ),
+    Change(
+        "table4",
+        "cosine",
+        "fit of the formula less that of the identity",
+        "at least 0.02, the interval above it",
+        *_over("identity", 0.02),
+    ),
+    Change(
+        "listings",
+        "cosine",
+        "cosine of the two listings",
+        "at least 0.99",
+        *_at_least(0.99),
+    ),
+    Change(
+        "orthogonal",
+        "change",
+        "mean |cosine|, after over before",
+        "at most 0.9, the interval below it",
+        lambda found: 0.9 - found.high,
+        lambda found: found.value,
+    ),
+    Change(
+        "diagnostic",
+        "advantage",
+        "advantage of the diagnostic over the best plain one",
+        "the interval above 0",
+        *_at_least(0.0),
+    ),
+    Change(
+        "initialization",
+        "saving",
+        "steps saved (%), words in place less permuted",
+        "at least 5, the interval above it",
+        *_over("permuted", 5.0),
+    ),
+    Change(
+        "open_scale",
+        "cosine_5000",
+        "fit at V = 5,000, the formula less the identity",
+        "at least 0.02, the interval above it",
+        *_over("identity", 0.02),
+    ),
+)
+
+
+def outcome(test: Change, entry: ledger.Entry) -> dict[str, str]:
+    """A test beside what is measured: test, threshold, measured, met (with a mark, not a colour alone)."""
+    found = {row.figure.name: row.finding for row in entry.rows}[test.figure]
+    row = {"what": test.words, "would change our mind": test.threshold}
+    if found is None:
+        return row | {"measured": "–", "": f"{ledger_view.MARKS[ledger.NOT_MEASURED]} not measured"}
+    met = test.margin(found) >= 0
+    mark = ledger_view.MARKS[ledger.HOLDS if met else ledger.FAILS]
+    return row | {
+        "measured": number(test.shown(found)),
+        "": f"{mark} {'met' if met else 'not met'}, {entry.scale}",
+    }
+
+
+def changes_table(judged: Mapping[str, ledger.Entry] | None = None) -> pd.DataFrame:
+    """All CHANGES, held against the ledger's entries by claim (without the paper's name)."""
+    own = judged or {entry.claim.id.split(".")[1]: entry for entry in entries()}
+    return pd.DataFrame([outcome(test, own[test.claim]) for test in CHANGES]).set_index("what")
+
+
+def changes_finding(judged: Mapping[str, ledger.Entry] | None = None) -> str:
+    """How many of the tests are met."""
+    said = changes_table(judged)[""]
+    n_met, n_open = (int(said.str.contains(words).sum()) for words in (" met,", "not measured"))
+    n_met -= int(said.str.contains("not met,").sum())
+    return f"{n_met} of {len(said)} tests are met, {n_open} not measured"
+
+
+# --- larger vocabularies --------------------------------------------------------------------------------
+
+
+@functools.cache
+def sizes() -> pd.DataFrame:
+    """Fit, the identity's fit and the circulant score by vocabulary, before and after training.
+
+    Returns
+    -------
+    DataFrame
+        vocab_size, when ("before training", "after training"), series (one of SERIES), seed, value.
+    """
+    preset = shown_preset("kernel.open_scale")
+    rows: list[dict[str, object]] = []
+    trained = main(shown_preset())
+    for when, embeddings in (("before training", trained.first), ("after training", trained.last)):
+        k0 = trained.k0_of(embeddings)
+        values = (
+            better_form(trained.spectrum, k0),
+            cosines(trained.identity, k0),
+            trained.scores(embeddings),
+        )
+        rows += _rows(trained.spectrum.vocab_size, when, values)
+    table = scale.table(preset)
+    runs = scale.runs(preset)
+    for name, run in runs.items():
+        for when in ("before training", "after training"):
+            own = table[(table["name"] == name) & ((table["step"] == 0) == (when == "before training"))]
+            found = own.assign(better=own[["eigen", "fft"]].max(axis=1))
+            values = (found["better"].to_numpy(), found["identity"].to_numpy(), found["score"].to_numpy())
+            rows += _rows(run.text.vocab_size, when, values)
+    return pd.DataFrame(rows)
+
+
+def _rows(vocab_size: int, when: str, values: tuple[np.ndarray, ...]) -> list[dict[str, object]]:
+    return [
+        {"vocab_size": vocab_size, "when": when, "series": series, "seed": seed, "value": float(value)}
+        for series, own in zip(SERIES, values, strict=True)
+        for seed, value in enumerate(own)
+    ]
+
+
+def plot_sizes() -> alt.LayerChart:
+    """The three over the vocabulary, a mark a seed, lines through means; open before training."""
+    table = sizes().round(4)
+    colour, shape = theme.point_styles("series", list(SERIES))
+    key = alt.Legend(title=None)
+    places = sorted(table["vocab_size"].unique().tolist())
+    x = alt.X(
+        "vocab_size:Q",
+        axis=alt.Axis(title=theme.title("vocab_size"), values=places, format=",d"),
+        scale=alt.Scale(type="log", nice=False, padding=20),
+    )
+    y = alt.Y("value:Q", axis=theme.axis("cosine_or_score"))
+    base = alt.Chart(table).encode(color=colour.legend(key))
+    when = alt.StrokeDash(
+        "when:N",
+        scale=alt.Scale(domain=["after training", "before training"], range=[[1, 0], [4, 3]]),
+        legend=alt.Legend(title=None, symbolType="stroke"),
+    )
+    line = base.mark_line(strokeWidth=1.5).encode(x=x, y=alt.Y("mean(value):Q"), strokeDash=when)
+    tooltip = ["vocab_size:Q", "series:N", "when:N", "seed:N", "value:Q"]
+    place = {"shape": shape.legend(key), "tooltip": tooltip}
+    after = base.transform_filter("datum.when === 'after training'").mark_point(size=60)
+    before = base.transform_filter("datum.when !== 'after training'").mark_point(size=50, filled=False)
+    return alt.LayerChart(
+        layer=[line, before.encode(x=x, y=y, **place), after.encode(x=x, y=y, **place)]
+    ).properties(width="container", height=theme.HEIGHT)
+
+
+def sizes_finding() -> str:
+    """What the formula has over the identity at each vocabulary, after training."""
+    after = sizes()[sizes()["when"] == "after training"]
+    means = after.pivot_table(index="vocab_size", columns="series", values="value", aggfunc="mean")
+    said = "; ".join(f"V = {V:,}: {own[FIT]:.2f} and {own[NO_FORMULA]:.2f}" for V, own in means.iterrows())
+    return f"Cosine of the formula and of the identity with trained kernels: {said}"
+
+
+def sizes_note() -> str:
+    """Data, sizes and seeds, for a caption."""
+    run, first = main(shown_preset()), models.main(shown_preset())
+    of = "bundled documentation" if run.corpus == "embedded" else "English Wikipedia"
+    others = list(scale.runs(shown_preset("kernel.open_scale")).values())
+    seeds = ", ".join(f"V = {own.text.vocab_size:,}: {own.n_seeds}" for own in others)
+    dim = {own.shape.embedding_dim for own in others} | {first.shape.embedding_dim}
+    return (
+        f"Models of {of}; seeds: V = {run.spectrum.vocab_size}: {first.n_seeds}, {seeds}; d = "
+        f"{', '.join(map(str, sorted(dim)))}; each mark a seed"
+    )
+
+
+# --- the formula alone, live ----------------------------------------------------------------------------
+
+PARTS = {
+    "fft_identity": "FFT form with the identity",
+    "eigen_identity": "eigen form with the identity",
+    "listings": "eigen form with FFT form",
+    "expected": "score expected of random E",
+    "random": "score of random E",
+    "clamped": "share of clamped eigenvalues",
+}
+
+
+def formula_alone(n_words: int, n_tokens: int, dim: int) -> pd.DataFrame:
+    """What the formula does on the bundled text, with no model: name, value, and note with the condition.
+
+    Parameters
+    ----------
+    n_words : int
+        V.
+    n_tokens : int
+        Of the text, after the vocabulary's cut.
+    dim : int
+        d of the random embeddings.
+    """
+    spectrum = _spectrum(n_words, n_tokens)
+    found = scale.formula_measures(spectrum)
+    rng = np.random.default_rng(0)
+    made = rng.standard_normal((4, spectrum.vocab_size, dim))
+    extraction = kernels.extract_kernel(models.gram(made), spectrum, zeros="drop")
+    found |= {
+        "expected": float(kernels.expected_score(spectrum, dim**-0.5)),
+        "random": float(kernels.circulant_scores(extraction.kernel).mean()),
+    }
+    condition, n_negative = number(found["condition"]), spectrum.n_negative
+    note = f"largest / smallest |fft2(D)|: {condition}; {n_negative} negative eigenvalues"
+    return pd.DataFrame(
+        {"name": list(PARTS.values()), "value": [found[name] for name in PARTS], "note": note}
+    )
+
+
+@functools.lru_cache(maxsize=32)
+def _spectrum(n_words: int, n_tokens: int) -> kernels.Spectrum:
+    text = load(TextReading("embedded", vocab_size=n_words, n_tokens=n_tokens))
+    counts = count_pairs(text.ids, len(text.vocabulary), window=scale.WINDOW).toarray()
+    met = counts.sum(axis=1) > 0
+    return kernels.decompose(kernels.log_counts(counts[np.ix_(met, met)]))
+
+
+def plot_formula(data: charts.Data) -> alt.LayerChart:
+    """Bars from 0, the values at their ends, the note above."""
+    scale_of = alt.Scale(domain=[-1, 1.25], nice=False)
+    base = alt.Chart(data).encode(
+        y=alt.Y("name:N", sort=None, axis=alt.Axis(title=None, labelLimit=190)),
+        x=alt.X(
+            "value:Q",
+            axis=alt.Axis(title=theme.title("cosine_or_score"), values=[-1, -0.5, 0, 0.5, 1]),
+            scale=scale_of,
+        ),
+    )
+    bars = base.mark_bar(size=16)
+    texts = base.mark_text(align="left", dx=4).encode(
+        x=alt.X("place:Q"), text=alt.Text("value:Q", format=".2f")
+    )
+    texts = texts.transform_calculate(place="max(datum.value, 0)")
+    note = (
+        alt.Chart(data)
+        .transform_aggregate(n="count()", groupby=["note"])
+        .mark_text(align="left", fontSize=12)
+        .encode(x=alt.value(2), y=alt.value(-8), text="note:N")
+    )
+    return alt.LayerChart(layer=[bars, texts, note]).properties(width="container", height=190)
