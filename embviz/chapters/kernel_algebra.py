@@ -427,7 +427,7 @@ def gain_note(preset: str) -> str:
 
 
 def drawn(preset: str, order: str, dim: int) -> pd.DataFrame:
-    """Random embeddings for the explorer: score and cosine, and what the closed form expects of both."""
+    """Random embeddings for the explorer: score, cosine and kind; "expected" is the closed form of both."""
     expected = float(kernels.expected_score(in_order(preset, order), dim**-0.5))
     cloud = random_rows(preset, order, dim).assign(kind="random embeddings")
     mean = pd.DataFrame({"score": [expected], "cosine": [math.sqrt(expected)], "kind": ["expected"]})
@@ -492,7 +492,7 @@ def eigenvalues(eps: float) -> pd.DataFrame:
     -------
     DataFrame
         eigenvalue (as text), printed, computed; off, low and high: printed over computed less 1, in percent,
-        and the same for half a unit of the last digit to either side; verdict, AGREES or DIFFERS.
+        and the same for half a unit of the last digit to either side; kind, AGREES or DIFFERS.
     """
     values, printed = fits.eigenvalue_table(eps), np.array(fits.PRINTED)
     half = np.array(HALF_UNITS)
@@ -507,14 +507,14 @@ def eigenvalues(eps: float) -> pd.DataFrame:
             "printed": [f"{value:g}" for value in printed],
             "computed": [f"{value:.5g}" for value in values],
             **ends,
-            "verdict": np.where(agrees, AGREES, DIFFERS),
+            "kind": np.where(agrees, AGREES, DIFFERS),
         }
     )
 
 
 def plot_eigenvalues(data: charts.Data) -> alt.LayerChart:
     """How far each printed value is off, with half a unit of its last digit."""
-    colour, shape = theme.point_styles("verdict", [AGREES, DIFFERS])
+    colour, shape = theme.point_styles("kind", [AGREES, DIFFERS])
     key = alt.Legend(title=None)
     names = [f"{value:g}" for value in fits.EIGENVALUES.values()]
     up = alt.Y("eigenvalue:N", sort=names, axis=alt.Axis(title=theme.title("eigenvalue_of_d")))
@@ -522,7 +522,7 @@ def plot_eigenvalues(data: charts.Data) -> alt.LayerChart:
     zero = alt.Chart(alt.Data(values=[{}])).mark_rule(strokeDash=list(theme.DASHES[1])).encode(x=alt.datum(0))
     base = alt.Chart(data).encode(y=up, color=colour.legend(key))
     spans = base.mark_rule(strokeWidth=5, opacity=0.35, clip=True).encode(x=alt.X("low:Q"), x2="high:Q")
-    tooltip = ["eigenvalue:N", "printed:N", "computed:N", alt.Tooltip("off:Q", format="+.2f"), "verdict:N"]
+    tooltip = ["eigenvalue:N", "printed:N", "computed:N", alt.Tooltip("off:Q", format="+.2f"), "kind:N"]
     marks = base.mark_point(size=90, clip=True).encode(x=across, shape=shape.legend(key), tooltip=tooltip)
     texts = (
         alt.Chart(data)
