@@ -210,3 +210,19 @@ def test_all_other_charts_compile():
     grid = chapter.web_grid()
     web = {name: Choice(list(grid[name].unique()), name) for name in ("quantity", "equal")}
     compiled(Explorer(None, web, chapter.plot_curves, title="t", caption="c", grid=grid))
+
+
+# --- other readings -----------------------------------------------------------------------------------
+
+
+def test_readings_are_quick_until_pairs_are_stored_and_then_those_alone(monkeypatch):
+    quick = pd.DataFrame({"reading": ["as used", "b"], "baseline": [4.0, 4.0], "no_q": [4.1, 3.9]})
+    quick["gain"] = 100 * (1 - quick["no_q"] / quick["baseline"])
+    monkeypatch.setattr(
+        chapter.language_readings, "gains", lambda run, make=False: quick if make else quick[:1]
+    )
+    assert "quick preset" in chapter.reading_note()
+    assert chapter.reading_table()["gain (%)"].tolist() == [-2.5, 2.5]
+    assert "1 with fewer bits" in chapter.reading_finding()
+    monkeypatch.setattr(chapter.language_readings, "gains", lambda run, make=False: quick)
+    assert "tinystories_5mb" in chapter.reading_note()

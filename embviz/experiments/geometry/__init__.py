@@ -13,6 +13,7 @@ from embviz.experiments.geometry import (
     steering,
     steering_language,
     trajectory_findings,
+    trajectory_runs,
 )
 
 
@@ -23,6 +24,11 @@ def _grokking_readings(preset: str) -> list[Cell]:
 
 def _language_readings(preset: str) -> list[Cell]:
     return [] if preset == "paper" else language_readings.cells(language_models.stories(preset))
+
+
+def _bottlenecks(preset: str) -> list[Cell]:
+    first = trajectory_runs.story_runs(preset)[0]
+    return [] if preset == "quick" else trajectory_runs.code_cells(first)
 
 
 STUDIES = {
@@ -37,5 +43,6 @@ STUDIES = {
 for claim, beside in (
     ("geometry.pfft_speed", _grokking_readings),
     ("geometry.noq_tinystories", _language_readings),
+    ("geometry.trajectories_q", _bottlenecks),
 ):
     STUDIES[claim] = dataclasses.replace(STUDIES[claim], beside=beside)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from embviz.cells import Cell, experiment, missing, read, training_run
+from embviz.cells import Cell, experiment, missing, table_of, training_run
 from embviz.experiments.geometry.language_models import BASELINE, NO_Q, LanguageRun, language_models
 from embviz.language import load_streams
 from embviz.models.transformer import Positions, Start, TransformerConfig
@@ -93,21 +93,27 @@ def cells(run: LanguageRun) -> list[Cell]:
     return [cell for reading in order for cell in pair(run, reading).values()]
 
 
-def gains(run: LanguageRun) -> pd.DataFrame:
-    """What a stored pair saves without queries, under each reading.
+def gains(run: LanguageRun, *, make: bool = False) -> pd.DataFrame:
+    """What a pair saves without queries, under each reading.
+
+    Parameters
+    ----------
+    run : LanguageRun
+        Of a seed; its variant doesn't matter.
+    make : bool
+        Compute what isn't stored, and store nothing; by default such readings are left out.
 
     Returns
     -------
     DataFrame
-        reading, baseline and no_q (bits a byte at the end), gain (percent); readings that aren't stored are
-        left out.
+        reading, baseline and no_q (bits a byte at the end), gain (percent).
     """
     rows = []
     for name, reading in READINGS.items():
         of = pair(run, reading)
-        if missing(list(of.values())):
+        if missing(list(of.values())) and not make:
             continue
-        last = {variant: float(read(cell)[0]["bits_per_byte"].iloc[-1]) for variant, cell in of.items()}
+        last = {variant: float(table_of(cell)["bits_per_byte"].iloc[-1]) for variant, cell in of.items()}
         gain = 100 * (1 - last[NO_Q] / last[BASELINE])
         rows.append({"reading": name, "baseline": last[BASELINE], "no_q": last[NO_Q], "gain": gain})
     return pd.DataFrame(rows, columns=["reading", "baseline", "no_q", "gain"]).astype(
