@@ -36,7 +36,8 @@ NAMES = {
     "H_cI": "H_cI identity",
     "H_logD": "H_logD log matrix",
 }
-PAPER, AFTER, BEFORE, OTHER = "paper", "after training, a seed", "before training", "other readings"
+PAPER, AFTER, BEFORE, OTHER = "paper", "trained", "untrained", "other readings"
+SHUFFLED = "trained on shuffled text"
 TABLE_1_KINDS = (AFTER, BEFORE, PAPER, OTHER)
 PAPER_TABLE_2 = dict(
     zip(kernels.TABLE_2, (0.189, 0.412, 0.801, 0.831, 0.965, 0.966, 0.967, 0.966), strict=True)
@@ -225,8 +226,9 @@ def plot_strips(
     """
     colour, shape = theme.point_styles("kind", list(kinds))
     key = alt.Legend(title=None, symbolOpacity=1, columns=2)
+    left = min(0.0, math.floor(5 * float(table["k0_cosine"].min())) / 5)
     base = alt.Chart(table).encode(
-        x=alt.X("k0_cosine:Q", axis=theme.axis("k0_cosine"), scale=alt.Scale(domain=[-1, 1])),
+        x=alt.X("k0_cosine:Q", axis=theme.axis("k0_cosine"), scale=alt.Scale(domain=[left, 1], nice=False)),
         y=alt.Y("formula:N", sort=list(rows), axis=alt.Axis(title=None, labelLimit=170)),
         color=colour.legend(key),
         shape=shape.legend(key),
@@ -236,11 +238,16 @@ def plot_strips(
     if band:
         ends = alt.Chart(alt.Data(values=[{"low": -band, "high": band}]))
         layers.append(ends.mark_rect(color=theme.FAINT, opacity=0.5).encode(x="low:Q", x2="high:Q"))
-    if faint:
-        own = base.transform_filter(f"datum.kind === '{faint}'")
-        layers.append(own.mark_point(size=22, opacity=0.65))
-    layers.append(base.transform_filter(f"datum.kind !== '{faint}'").mark_point(size=65, opacity=0.9))
-    return alt.LayerChart(layer=layers).properties(width="container", height=24 * len(rows))
+    special = (faint, BEFORE)  # the latter drawn open, around what it coincides with
+    layers += [
+        base.transform_filter(f"datum.kind === '{faint}'").mark_point(size=22, opacity=0.65),
+        base.transform_filter(f"indexof({list(special)}, datum.kind) < 0").mark_point(size=60, opacity=0.9),
+        base.transform_filter(f"datum.kind === '{BEFORE}'").mark_point(
+            size=130, filled=False, strokeWidth=1.6
+        ),
+    ]
+    height = 24 * len(rows) if len(rows) > 5 else 36 * len(rows)
+    return alt.LayerChart(layer=layers).properties(width="container", height=height)
 
 
 # --- rows, formula by formula ---------------------------------------------------------------------------
@@ -420,7 +427,7 @@ def identity_finding(preset: str) -> str:
     return f"The power law has a cosine of {parts[0]}, and of {parts[1]}"
 
 
-def plot_identities(preset: str) -> alt.Chart:
+def plot_identities(preset: str) -> alt.LayerChart:
     """The three rows over word ids, each of length 1."""
     rows = identity_rows(preset)
     tokens = [shown(token) for token in trained(preset).counts.tokens]
@@ -434,18 +441,17 @@ def plot_identities(preset: str) -> alt.Chart:
     ).round({"row_entry": 4})
     colour, dash = theme.line_styles("kind", [MATRIX, WRITTEN, POWER])
     key = alt.Legend(title=None, symbolType="stroke", symbolStrokeWidth=2.5)
-    return (
-        alt.Chart(table)
-        .mark_line(strokeWidth=1.8)
-        .encode(
-            x=alt.X("word_id:Q", axis=theme.axis("word_id", tick_count=6), scale=alt.Scale(nice=False)),
-            y=alt.Y("row_entry:Q", axis=theme.axis("row_entry")),
-            color=colour.legend(key),
-            strokeDash=dash.legend(key),
-            tooltip=["kind:N", "word_id:Q", "token:N", "row_entry:Q"],
-        )
-        .properties(width="container", height=theme.HEIGHT)
+    base = alt.Chart(table).encode(
+        x=alt.X("word_id:Q", axis=theme.axis("word_id", tick_count=6), scale=alt.Scale(nice=False)),
+        y=alt.Y("row_entry:Q", axis=theme.axis("row_entry")),
+        color=colour.legend(key),
+        strokeDash=dash.legend(key),
+        tooltip=["kind:N", "word_id:Q", "token:N", "row_entry:Q"],
     )
+    # the identity broad and pale, so that what lies on it stays in sight
+    broad = base.transform_filter(f"datum.kind === '{MATRIX}'").mark_line(strokeWidth=6, opacity=0.4)
+    thin = base.transform_filter(f"datum.kind !== '{MATRIX}'").mark_line(strokeWidth=1.8)
+    return alt.LayerChart(layer=[broad, thin]).properties(width="container", height=theme.HEIGHT)
 
 
 # --- Table 3: which cosines go together -----------------------------------------------------------------
@@ -553,7 +559,7 @@ def table_4_strips(preset: str) -> pd.DataFrame:
     groups = (
         (AFTER, found, found.k0),
         (BEFORE, found, found.k0_of(found.first)),
-        ("after training on shuffled text", other, other.k0),
+        (SHUFFLED, other, other.k0),
     )
     for kind, model, k0 in groups:
         for name, values in _table_4_rows(model, k0):
@@ -565,7 +571,7 @@ def table_4_strips(preset: str) -> pd.DataFrame:
 
 
 TABLE_4_ROWS = ("power law, best epsilon", "FFT form, 0.003", "eigen form, 0.003", "identity matrix")
-TABLE_4_KINDS = (AFTER, BEFORE, "after training on shuffled text", PAPER)
+TABLE_4_KINDS = (AFTER, BEFORE, SHUFFLED, PAPER)
 
 
 def _table_4_rows(model: Trained, k0: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
