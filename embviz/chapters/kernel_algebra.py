@@ -191,10 +191,9 @@ def plot_square(data: charts.Data, n: int, *, tooltip: Sequence[str] = ()) -> al
 
 
 def plot_pictured(data: charts.Data, *, n: int) -> alt.LayerChart:
-    """The square of :func:`pictured`, and below it scores and error in words."""
+    """The square of :func:`pictured`, and above it scores and error in words."""
     side = n * max(1, SIDE // n)
-    square = plot_square(data, n)
-    said = (
+    numbers = (
         alt.Chart(data)
         .transform_window(place="row_number()")
         .transform_filter(f"datum.place > {n * n}")
@@ -204,15 +203,19 @@ def plot_pictured(data: charts.Data, *, n: int) -> alt.LayerChart:
             bound=f"datum.place === {n * n + 3} ? datum.shade : null",
         )
         .transform_aggregate(right="max(right)", left="max(left)", bound="max(bound)")
-        .transform_calculate(
-            text="'K: circulant score ' + format(datum.right, '.3f') + ' to the right, '"
-            " + format(datum.left, '.3f') + ' to the left'"
-            " + '\\n' + 'W from K: relative error below 1e' + datum.bound"
-        )
-        .mark_text(align="left", baseline="top", lineBreak="\n", lineHeight=17, fontSize=12)
-        .encode(x=alt.value(0), y=alt.value(side + 10), text="text:N")
     )
-    return alt.LayerChart(layer=[square, said]).properties(width=side, height=side)
+    said = (
+        "'circulant score of K: ' + format(datum.right, '.3f') + ' right, '"
+        " + format(datum.left, '.3f') + ' left'",
+        "'W from K: relative error below 1e' + datum.bound",
+    )
+    lines = [
+        numbers.transform_calculate(text=text)
+        .mark_text(align="left", baseline="bottom", fontSize=12)
+        .encode(x=alt.value(0), y=alt.value(17 * place - 23), text="text:N")
+        for place, text in enumerate(said)
+    ]
+    return alt.LayerChart(layer=[plot_square(data, n), *lines]).properties(width=side, height=side)
 
 
 # --- circulant in, circulant out ------------------------------------------------------------------------
@@ -392,6 +395,7 @@ def plot_orders(preset: str) -> alt.LayerChart:
     bins = charts.bin_counts(order_scores(preset), n_bins=40, limits=(0.0, 1.0))
     whole = alt.Scale(domain=[0, 1], nice=False)
     share = alt.Y("share:Q", axis=alt.Axis(title=theme.title("share_of_orders"), format="%"), stack=None)
+    share = share.scale(domainMax=round(1.35 * float(bins["share"].max()), 3))  # room for names
     bars = (
         alt.Chart(bins[["left", "right", "share"]].round(4))
         .mark_bar(binSpacing=0, opacity=0.7)
@@ -440,11 +444,11 @@ def plot_drawn(data: charts.Data) -> alt.LayerChart:
     key = alt.Legend(title=None)
     styles = theme.point_styles("kind", names)
     colour, shape = styles[0].legend(key), styles[1].legend(key)
-    across = alt.X(
-        "score:Q", axis=theme.axis("circulant_score"), scale=alt.Scale(domain=[-0.1, 1], nice=False)
-    )
-    up = alt.Y("cosine:Q", axis=theme.axis("cosine_identity"), scale=alt.Scale(domain=[-0.1, 1], nice=False))
-    at = np.linspace(0, 1, 51)
+    whole = alt.Scale(domain=[-0.1, 1.02], nice=False)
+    fifths = [0, 0.2, 0.4, 0.6, 0.8, 1]
+    across = alt.X("score:Q", axis=alt.Axis(title=theme.title("circulant_score"), values=fifths), scale=whole)
+    up = alt.Y("cosine:Q", axis=alt.Axis(title=theme.title("cosine_identity"), values=fifths), scale=whole)
+    at = np.linspace(0, 1, 26) ** 2
     curve = pd.DataFrame({"score": at, "cosine": np.sqrt(at)}).round(4)
     root = alt.Chart(curve).mark_line(strokeDash=list(theme.DASHES[1]), strokeWidth=1.5, color=theme.INK)
     paper = pd.DataFrame({"score": PAPER_SCORES, "cosine": PAPER_COSINES, "kind": names[-1]})
