@@ -50,7 +50,7 @@ def untied(preset: str) -> Trained:
 
 
 def row_cosines(K: np.ndarray, direction: int = 1) -> np.ndarray:
-    """Cosine of each row of K (V, V) with the first one rolled to its place, (V,); the score is the median."""
+    """Cosines of the rows of K (V, V) with the first one, rolled to their places; their median is the score."""
     return fits.cosines(kernels.circulant(K[0], direction=1 if direction == 1 else -1), K)
 
 
@@ -123,7 +123,7 @@ def _plot_row_cosines(data: charts.Data, n: int, V: int) -> alt.LayerChart:
     )
     up = alt.Y(
         "cosine:Q",
-        axis=alt.Axis(title=theme.title("row_cosine"), values=[-1, -0.5, 0, 0.5, 1]),
+        axis=alt.Axis(title=theme.title("rolled_cosine"), values=[-1, -0.5, 0, 0.5, 1]),
         scale=alt.Scale(domain=[-1.05, 1.05], nice=False),
     )
     across = alt.X("row_number:Q", axis=theme.axis("row_number"), scale=alt.Scale(domain=[0, V], nice=False))
