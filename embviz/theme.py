@@ -208,6 +208,7 @@ LABELS: dict[str, Label] = {
     "share": Label("share of eigenvalues"),
     "share_k": Label("share of K that the nearest circulant keeps"),
     "share_of_orders": Label("share of orders"),
+    "share_of_models": Label("share of models"),
     "share_of_pairs": Label("share of pairs"),
     "share_plus": Label("share of plus signs l/d"),
     "share_w": Label("share of W that the nearest circulant keeps"),
