@@ -50,7 +50,7 @@ def untied(preset: str) -> Trained:
 
 
 def row_cosines(K: np.ndarray, direction: int = 1) -> np.ndarray:
-    """Cosines of the rows of K (V, V) with the first one, rolled to their places; their median is the score."""
+    """Cosines of rows of K (V, V) with the first one rolled to their places; their median is the score."""
     return fits.cosines(kernels.circulant(K[0], direction=1 if direction == 1 else -1), K)
 
 
@@ -171,7 +171,7 @@ def score_table(preset: str) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        control, group (what a row is: LEARNED, NOT_LEARNED, RENUMBERED), score; a row a seed, a draw or an
+        control, kind (what a row is: LEARNED, NOT_LEARNED, RENUMBERED), score; a row a seed, a draw or an
         order of the words.
     """
     found = trained(preset)
@@ -187,7 +187,7 @@ def score_table(preset: str) -> pd.DataFrame:
         "identity": (NOT_LEARNED, np.atleast_1d(found.scores(np.eye(V)))),
         "trained, words in random order": (RENUMBERED, extracted.permuted_scores(found, 20).ravel()),
     }
-    parts = [pd.DataFrame({"control": n, "group": g, "score": scores}) for n, (g, scores) in made.items()]
+    parts = [pd.DataFrame({"control": n, "kind": g, "score": scores}) for n, (g, scores) in made.items()]
     return pd.concat(parts, ignore_index=True)
 
 
@@ -213,7 +213,7 @@ def plot_strips(
     Parameters
     ----------
     table : DataFrame
-        Columns control, group and `value`.
+        Columns control, kind and `value`.
     value : str
         Column drawn.
     title : str
@@ -223,8 +223,8 @@ def plot_strips(
     low : float
         Left end of the axis, lowered where a value lies below.
     """
-    names, groups = list(dict.fromkeys(table["control"])), list(dict.fromkeys(table["group"]))
-    colour, shape = theme.point_styles("group", groups)
+    names, groups = list(dict.fromkeys(table["control"])), list(dict.fromkeys(table["kind"]))
+    colour, shape = theme.point_styles("kind", groups)
     key = alt.Legend(title=None)
     least = math.floor(10 * min(low, float(table[value].min()))) / 10
     scale = alt.Scale(domain=[least, 1.02], nice=False)
@@ -316,7 +316,7 @@ def training_path(preset: str) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        start, seed, step, held_out_loss, score.
+        run, seed, step, held_out_loss, score.
     """
     runs = [models.main(preset), models.other_start(preset)]
     parts = []
@@ -331,7 +331,7 @@ def training_path(preset: str) -> pd.DataFrame:
             parts.append(
                 pd.DataFrame(
                     {
-                        "start": f"start {STARTS[run.shape.start]}",
+                        "run": f"start {STARTS[run.shape.start]}",
                         "seed": seeds,
                         "step": step,
                         "held_out_loss": own.loc[seeds].to_numpy(float),
@@ -345,7 +345,7 @@ def training_path(preset: str) -> pd.DataFrame:
 def path_finding(table: pd.DataFrame) -> str:
     """How far loss and score move from the first snapshot to the last, by start."""
     said = []
-    for start, own in table.groupby("start", sort=False):
+    for start, own in table.groupby("run", sort=False):
         first, last = (own[own["step"] == step] for step in (own["step"].min(), own["step"].max()))
         said.append(
             f"{start}: loss {first['held_out_loss'].mean():.2f} to {last['held_out_loss'].mean():.2f} nats, "
@@ -356,8 +356,8 @@ def path_finding(table: pd.DataFrame) -> str:
 
 def plot_path(table: pd.DataFrame) -> alt.LayerChart:
     """Score against held-out loss, a line a seed through its snapshots; a ring where training begins."""
-    names = list(dict.fromkeys(table["start"]))
-    colour, dash = theme.line_styles("start", names)
+    names = list(dict.fromkeys(table["run"]))
+    colour, dash = theme.line_styles("run", names)
     key = alt.Legend(title=None, symbolType="stroke", symbolStrokeWidth=2.5)
     low = min(0.8, math.floor(20 * float(table["score"].min())) / 20)
     base = alt.Chart(table.round(4)).encode(
@@ -371,7 +371,7 @@ def plot_path(table: pd.DataFrame) -> alt.LayerChart:
         ),
         color=colour.legend(key),
     )
-    tooltip = ["start:N", "seed:N", "step:Q", alt.Tooltip("held_out_loss:Q", format=".3f"), "score:Q"]
+    tooltip = ["run:N", "seed:N", "step:Q", alt.Tooltip("held_out_loss:Q", format=".3f"), "score:Q"]
     lines = base.mark_line(strokeWidth=1.5, opacity=0.8).encode(
         strokeDash=dash.legend(key), detail="seed:N", order="step:Q"
     )
@@ -392,7 +392,7 @@ def agreement_table(preset: str) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        control, group ("k0" or "W off the diagonal"), cosine; a row a pair of seeds, or of draws.
+        control, kind ("k0" or "W off the diagonal"), cosine; a row a pair of seeds, or of draws.
     """
     found, other = trained(preset), shuffled(preset)
     n_seeds, V, dim = found.last.shape
@@ -409,7 +409,7 @@ def agreement_table(preset: str) -> pd.DataFrame:
     for control, (group, of_seeds) in rows.items():
         table = extracted.between_seeds(of_seeds)
         pairs = table[np.triu_indices(len(table), 1)]
-        parts.append(pd.DataFrame({"control": control, "group": group, "cosine": pairs}))
+        parts.append(pd.DataFrame({"control": control, "kind": group, "cosine": pairs}))
     return pd.concat(parts, ignore_index=True)
 
 
