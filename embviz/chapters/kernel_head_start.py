@@ -39,6 +39,7 @@ NAMES: dict[str, str] = {
     "PMI": "PMI",
     "skip-gram": "skip-gram",
 }
+SHOWN = ("random", "as chosen", NAMES["permuted"])
 PARTS = (10, 5, 3, 2, 1)  # the target: the random start's loss after one of so many parts of its steps
 DERIVED, DERIVED_FFT, FACTORS = METHODS = ("derived", "derived, FFT form", "log counts")
 N_PAIRS_DRAWN = 8
@@ -63,7 +64,7 @@ def curves(preset: str) -> pd.DataFrame:
 def data_note(preset: str) -> str:
     """Text, sizes and seeds, for a caption."""
     run = starts.small(preset)
-    source = "bundled documentation" if run.text.corpus == "embedded" else "English Wikipedia"
+    source = "Bundled documentation" if run.text.corpus == "embedded" else "English Wikipedia"
     return (
         f"{source}, {models.SYMBOLS[run.text.symbols]}, {run.text.n_tokens:,} tokens; V = "
         f"{run.text.vocab_size}, d = {run.shape.embedding_dim}, {curves(preset)['step'].max():,} updates, "
@@ -96,8 +97,8 @@ def shown_curves(preset: str, kind: str, parts: int) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        beginning (as NAMES has it), seed, step, held_out_loss; and in every row target (mean over seeds,
-        nats) and text, the saving of `kind` in words.
+        beginning (one of SHOWN), seed, step, held_out_loss; and in every row target (mean over seeds, nats)
+        and text, the saving of `kind` in words.
     """
     table = curves(preset)
     random = table[table["beginning"] == "random"]
@@ -105,7 +106,7 @@ def shown_curves(preset: str, kind: str, parts: int) -> pd.DataFrame:
     target = float(np.interp(means.index.max() / parts, means.index, means))
     shown = table[table["beginning"].isin(["random", kind, "permuted"])]
     shown = shown.assign(
-        beginning=shown["beginning"].map(NAMES),
+        beginning=shown["beginning"].map({"random": SHOWN[0], kind: SHOWN[1], "permuted": SHOWN[2]}),
         target=target,
         text=f"{NAMES[kind]} saves {said(saving(table, kind, parts))}; "
         f"permuted {said(saving(table, 'permuted', parts))}",
@@ -121,23 +122,17 @@ def said(found: Finding) -> str:
 
 def plot_curves(data: charts.Data) -> alt.LayerChart:
     """A line a seed; the target dashed across, the saving written above."""
-    order = ["random", *(name for key, name in NAMES.items() if key not in ("random", "permuted"))]
-    order.append(NAMES["permuted"])
-    colours = {name: theme.CATEGORIES[0] for name in order}
-    colours |= {"random": theme.INK, NAMES["permuted"]: theme.CATEGORIES[1]}
-    dashes = {name: list(theme.DASHES[0]) for name in order}
-    dashes |= {"random": list(theme.DASHES[1]), NAMES["permuted"]: list(theme.DASHES[2])}
     key = alt.Legend(title=None, symbolType="stroke", symbolOpacity=1, symbolStrokeWidth=2.5)
+    colour = alt.Scale(domain=list(SHOWN), range=[theme.INK, theme.CATEGORIES[0], theme.CATEGORIES[1]])
+    dash = alt.Scale(domain=list(SHOWN), range=[list(theme.DASHES[place]) for place in (1, 0, 2)])
     line = (
         alt.Chart(data)
         .mark_line(strokeWidth=1.8, opacity=0.8)
         .encode(
             x=alt.X("step:Q", axis=theme.axis("step", tick_count=6), scale=alt.Scale(nice=False)),
             y=alt.Y("held_out_loss:Q", axis=theme.axis("held_out_loss"), scale=alt.Scale(zero=False)),
-            color=alt.Color("beginning:N", legend=key).scale(range=list(colours.values()), domain=order),
-            strokeDash=alt.StrokeDash("beginning:N", legend=key).scale(
-                range=list(dashes.values()), domain=order
-            ),
+            color=alt.Color("beginning:N", scale=colour, legend=key),
+            strokeDash=alt.StrokeDash("beginning:N", scale=dash, legend=key),
             detail="seed:N",
             tooltip=["beginning:N", "seed:N", "step:Q", alt.Tooltip("held_out_loss:Q", format=".3f")],
         )
@@ -270,13 +265,17 @@ def plot_two_starts() -> alt.LayerChart:
             tooltip=["beginning:N", "seed:N", "step:Q", "held_out_loss:Q"],
         )
     )
-    rows = [{"level": round(level, 4), "name": name} for name, level in levels().items()]
+    known = levels()
+    rows = [{"level": level, "name": name} for name, level in known.items()]
     base = alt.Chart(alt.Data(values=rows)).encode(y="level:Q")
     rule = base.mark_rule(strokeDash=list(theme.DASHES[2]), opacity=0.8)
-    text = base.mark_text(align="right", baseline="bottom", dx=-3, dy=-2, fontSize=11).encode(
-        x=alt.value("width"), text="name:N"
-    )
-    return alt.LayerChart(layer=[rule, line, text]).properties(width="container", height=theme.HEIGHT)
+    texts = [
+        base.transform_filter(f"datum.name === '{name}'")
+        .mark_text(align="right", dx=-3, dy=8 if level == min(known.values()) else -7, fontSize=11)
+        .encode(x=alt.value("width"), text="name:N")
+        for name, level in known.items()
+    ]
+    return alt.LayerChart(layer=[rule, line, *texts]).properties(width="container", height=theme.HEIGHT)
 
 
 def two_starts_finding() -> str:
@@ -421,9 +420,10 @@ def plot_two_columns(data: charts.Data) -> alt.LayerChart:
     across = alt.X("word_id:Q", axis=theme.axis("word_id", tick_count=6), scale=alt.Scale(nice=False))
     up = alt.Y("value:Q", axis=theme.axis("coordinate", tick_count=5))
     key = alt.Legend(title=None)
-    base = alt.Chart(data).encode(x=across, y=up, color=alt.Color("column:N", legend=key))
-    line = base.mark_line(strokeWidth=1)
-    points = base.mark_point(size=28).encode(
+    base = alt.Chart(data).encode(x=across, y=up)
+    line = base.mark_line(strokeWidth=1, color=theme.INK, opacity=0.4).encode(detail="column:N")
+    points = base.mark_point(size=36).encode(
+        color=alt.Color("column:N", legend=key),
         shape=alt.Shape("column:N", legend=key),
         tooltip=["word:N", "word_id:Q", alt.Tooltip("value:Q", format=".3f")],
     )

@@ -74,7 +74,7 @@ def main(preset: str) -> Trained:
 def data_note(preset: str) -> str:
     """Text, sizes and seeds, for a caption."""
     run = models.main(preset)
-    source = "bundled documentation" if run.text.corpus == "embedded" else "English Wikipedia"
+    source = "Bundled documentation" if run.text.corpus == "embedded" else "English Wikipedia"
     shape = f"V = {main(preset).spectrum.vocab_size}, d = {run.shape.embedding_dim}"
     return (
         f"{source}, {models.SYMBOLS[run.text.symbols]}, {run.text.n_tokens:,} tokens, {run.n_epochs} epochs; "
@@ -114,15 +114,15 @@ def random_cosines(dim: int, shared: float, *, n_words: int = 100, seed: int = 0
     Returns
     -------
     DataFrame
-        left, right, share; density, that of random directions in the same bin; and in every row measured,
-        expected, approximate: the mean |cosine| of these rows, that of random directions, sqrt(2 / (pi d)).
+        left, right, share_of_pairs; density, that of random directions in the same bin; and in every row
+        measured, expected, approximate: the mean |cosine| of these rows, that of random directions, sqrt(2 / (pi d)).
     """
     rows = random_embeddings(n_words, dim, 1, seed=seed)[0] + shared
     unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     found = np.clip(off_diagonal(models.gram(unit)), -1, 1)
     edges = np.linspace(-1, 1, N_BINS + 1)
     table = charts.bin_counts(found, n_bins=N_BINS, limits=(-1, 1)).drop(columns="count")
-    return table.assign(
+    return table.rename(columns={"share": "share_of_pairs"}).assign(
         density=random_density(dim, edges),
         measured=float(np.abs(found).mean()),
         expected=mean_random_cosine(dim),
@@ -132,7 +132,7 @@ def random_cosines(dim: int, shared: float, *, n_words: int = 100, seed: int = 0
 
 def plot_random_cosines(data: charts.Data) -> alt.LayerChart:
     """Bars of :func:`random_cosines`, the density stepped over them, both means written above."""
-    bars = charts.plot_histogram(data, "similarity")
+    bars = charts.plot_histogram(data, "similarity", value="share_of_pairs")
     step = (
         alt.Chart(data)
         .mark_line(interpolate="step-after", color=theme.CATEGORIES[1], strokeDash=list(theme.DASHES[1]))
@@ -490,6 +490,11 @@ def orders(preset: str) -> dict[str, np.ndarray]:
     }
 
 
+def dimensions(preset: str) -> list[int]:
+    """Dimensions of random embeddings to choose from, the models' own among them."""
+    return sorted({4, 16, 64, 256, main(preset).embedding_dim})
+
+
 def untrained(preset: str, order: str, dim: int, *, n_models: int = N_UNTRAINED) -> pd.DataFrame:
     """The diagnostic of embeddings drawn from N(0, 1), their D the text's in some order of its words.
 
@@ -498,7 +503,7 @@ def untrained(preset: str, order: str, dim: int, *, n_models: int = N_UNTRAINED)
     Returns
     -------
     DataFrame
-        left, right, share (of models, by their cosine with the derived k0); and in every row mean, expected
+        left, right, share_of_models, by their cosine with the derived k0; and in every row mean, expected
         (the root of kernels.expected_score) and trained (the mean of the trained models).
     """
     trained, arranged = main(preset), orders(preset)[order]
@@ -512,6 +517,7 @@ def untrained(preset: str, order: str, dim: int, *, n_models: int = N_UNTRAINED)
     return (
         charts.bin_counts(np.clip(found, -1, 1), n_bins=50, limits=(-1, 1))
         .drop(columns="count")
+        .rename(columns={"share": "share_of_models"})
         .assign(mean=float(found.mean()), expected=expected, trained=float(after.mean()))
     )
 
@@ -528,7 +534,7 @@ def _first_rows(embeddings: np.ndarray, spectrum: kernels.Spectrum) -> np.ndarra
 
 def plot_untrained(data: charts.Data) -> alt.LayerChart:
     """Bars of :func:`untrained`; dashed where the paper has early training, solid where training ended."""
-    bars = charts.plot_histogram(data, "similarity")
+    bars = charts.plot_histogram(data, "similarity", value="share_of_models")
     early = alt.Chart(alt.Data(values=[{"at": EARLY}])).mark_rule(
         strokeDash=list(theme.DASHES[1]), strokeWidth=2
     )
@@ -537,18 +543,18 @@ def plot_untrained(data: charts.Data) -> alt.LayerChart:
         .transform_aggregate(at="mean(trained)")
         .mark_rule(strokeWidth=2, color=theme.CATEGORIES[1])
     )
-    said = {
-        "mean": "untrained, mean: ",
-        "expected": "expected from D: ",
-        "trained": "trained (solid line): ",
-    }
+    said = (
+        "'untrained: ' + format(datum.mean, '.2f') + ', expected from D: ' + format(datum.expected, '.2f')",
+        "'trained (solid line): ' + format(datum.trained, '.2f')",
+    )
+    names = ("mean", "expected", "trained")
     texts = [
         alt.Chart(data)
-        .transform_aggregate(one=f"mean({name})")
-        .transform_calculate(text=f"'{words}' + format(datum.one, '.2f')")
-        .mark_text(align="left", dx=6, fontSize=12)
-        .encode(x=alt.value(0), y=alt.value(14 + 16 * place), text="text:N")
-        for place, (name, words) in enumerate(said.items())
+        .transform_aggregate([alt.AggregatedFieldDef(op="mean", field=f, **{"as": f}) for f in names])
+        .transform_calculate(text=words)
+        .mark_text(align="left", fontSize=12)
+        .encode(x=alt.value(2), y=alt.value(-24 + 16 * place), text="text:N")
+        for place, words in enumerate(said)
     ]
     rules = [early.encode(x="at:Q"), after.encode(x="at:Q")]
     return alt.LayerChart(layer=[bars, *rules, *texts]).properties(width="container", height=theme.HEIGHT)
