@@ -239,10 +239,8 @@ def levels() -> dict[str, float]:
     """Losses that need no model: every word alike, and each word by its own frequency (nats)."""
     counts, _ = models.met_counts(models.main(shown_preset("kernel.orthogonal")))
     share = counts.pairs.sum(axis=1) / counts.pairs.sum()
-    return {
-        "every word alike": float(np.log(len(share))),
-        "frequencies": float(-(share * np.log(share)).sum()),
-    }
+    found = {"every word alike": np.log(len(share)), "frequencies": -(share * np.log(share)).sum()}
+    return {name: round(float(level), 4) for name, level in found.items()}
 
 
 def plot_two_starts() -> alt.LayerChart:

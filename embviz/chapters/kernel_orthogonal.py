@@ -25,8 +25,8 @@ RATIO, DIAGONAL, MEANING = QUANTITIES = (
     "share on the diagonal",
     "rank correlation with PMI",
 )
-RANDOM = "random vectors"
-N_KINDS = 5  # two tied starts, an untied model's input and output, random vectors
+RANDOM, MOST = "random vectors", "most that is possible"
+N_KINDS = 6  # two tied starts, an untied model's input and output, random vectors, a bound
 DIAGNOSTICS = {
     "k0_fft": "cosine with the derived k0",
     "identity": "cosine with the identity's k0",
@@ -115,7 +115,8 @@ def random_cosines(dim: int, shared: float, *, n_words: int = 100, seed: int = 0
     -------
     DataFrame
         left, right, share_of_pairs; density, that of random directions in the same bin; and in every row
-        measured, expected, approximate: the mean |cosine| of these rows, that of random directions, sqrt(2 / (pi d)).
+        measured, expected, approximate: the mean |cosine| of these rows, that of random directions, and
+        sqrt(2 / (pi d)).
     """
     rows = random_embeddings(n_words, dim, 1, seed=seed)[0] + shared
     unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
@@ -183,7 +184,7 @@ def quantities(embeddings: np.ndarray, counts: np.ndarray) -> dict[str, np.ndarr
 
 @functools.cache
 def ends(preset: str) -> pd.DataFrame:
-    """Every model before and after training, and random vectors of its size.
+    """Every model before and after training, random vectors of its size, the largest share on a diagonal.
 
     Returns
     -------
@@ -197,9 +198,7 @@ def ends(preset: str) -> pd.DataFrame:
         kind = name if run.tied else f"{name}, input"
         pairs[kind] = (found.first, found.last)
         if not run.tied:
-            table, met = table_of(minigpt.cell(run)), found.met
-            heads = [embedding(table, member.seed, "first", output=True)[met] for member in run.members]
-            pairs[f"{name}, output"] = (np.stack(heads), found.output)
+            pairs[f"{name}, output"] = (first_heads(run, found.met), found.output)
     V, dim = main(preset).last.shape[1:]
     made = random_embeddings(V, dim, N_RANDOM, seed=1)
     pairs[RANDOM] = (made, made)
@@ -209,7 +208,15 @@ def ends(preset: str) -> pd.DataFrame:
         for quantity in QUANTITIES:
             own = {"before": before[quantity], "after": after[quantity]}
             rows.append(pd.DataFrame({"quantity": quantity, "kind": kind, "seed": range(len(first)), **own}))
-    return pd.concat(rows, ignore_index=True)
+    most = most_diagonal(V, dim)
+    bound = {"quantity": DIAGONAL, "kind": MOST, "seed": 0, "before": most, "after": most}
+    return pd.concat([*rows, pd.DataFrame([bound])], ignore_index=True)
+
+
+def first_heads(run: KernelRun, met: np.ndarray) -> np.ndarray:
+    """Output embeddings of an untied run's models before training, (R, V, D), of the words that are met."""
+    table = table_of(minigpt.cell(run))
+    return np.stack([embedding(table, member.seed, "first", output=True)[met] for member in run.members])
 
 
 def ends_finding(preset: str) -> str:
