@@ -121,7 +121,7 @@ def test_scores_are_those_of_slow_loops_and_each_control_has_its_marks():
         assert table.loc[table["control"] == name, "score"].tolist() == pytest.approx(scores)
     sizes = table.groupby("control").size()
     assert sizes["random embeddings"] == 20
-    assert sizes["trained, words in random order"] == 20 * N_SEEDS
+    assert sizes["trained, random orders"] == 20 * N_SEEDS
     assert f"{np.mean(slow['before training']):.3f} before" in chapter.score_finding(table)
 
 

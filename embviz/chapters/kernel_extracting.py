@@ -130,13 +130,18 @@ def _plot_row_cosines(data: charts.Data, n: int, V: int) -> alt.LayerChart:
     marks = rows.mark_point(size=22, opacity=0.75).encode(
         x=across, y=up, color=colour.legend(key), shape=shape.legend(key)
     )
-    rules = rows.transform_aggregate(score="median(cosine)", groupby=["rolled"]).encode(y="score:Q")
-    lines = rules.mark_rule(strokeWidth=1.5).encode(color=colour.legend(key))
-    texts = rules.transform_calculate(text="format(datum.score, '.3f')").mark_text(
+    medians = rows.transform_aggregate(score="median(cosine)", groupby=["rolled"])
+    lines = [  # by plain colours: a legend of lines wouldn't merge with that of marks
+        medians.transform_filter(f"datum.rolled === '{name}'")
+        .mark_rule(strokeWidth=1.5, color=theme.CATEGORIES[place])
+        .encode(y="score:Q")
+        for place, name in enumerate(names)
+    ]
+    texts = medians.transform_calculate(text="format(datum.score, '.3f')").mark_text(
         align="right", baseline="bottom", dx=-2, dy=-2, fontWeight="bold"
     )
     said = _said_of_training(data, first + 2 * V)
-    layers = [lines, marks, texts.encode(x=alt.value("width"), text="text:N"), said]
+    layers = [*lines, marks, texts.encode(y="score:Q", x=alt.value("width"), text="text:N"), said]
     return alt.LayerChart(layer=layers).properties(width=n * max(1, algebra.SIDE // n), height=150)
 
 
@@ -156,7 +161,7 @@ def _said_of_training(data: charts.Data, before: int) -> alt.Chart:
             " + format(datum.loss, '.3f') + ' nats'"
         )
         .mark_text(align="left", baseline="bottom")
-        .encode(x=alt.value(0), y=alt.value(-5), text="text:N")
+        .encode(x=alt.value(0), y=alt.value(-18), text="text:N")
     )
 
 
@@ -185,7 +190,7 @@ def score_table(preset: str) -> pd.DataFrame:
         "before training": (NOT_LEARNED, found.scores(found.first)),
         "random embeddings": (NOT_LEARNED, found.scores(extracted.random_embeddings(V, dim, 20))),
         "identity": (NOT_LEARNED, np.atleast_1d(found.scores(np.eye(V)))),
-        "trained, words in random order": (RENUMBERED, extracted.permuted_scores(found, 20).ravel()),
+        "trained, random orders": (RENUMBERED, extracted.permuted_scores(found, 20).ravel()),
     }
     parts = [pd.DataFrame({"control": n, "kind": g, "score": scores}) for n, (g, scores) in made.items()]
     return pd.concat(parts, ignore_index=True)
@@ -201,7 +206,7 @@ def score_finding(table: pd.DataFrame) -> str:
     return (
         f"Mean circulant score {means['trained']:.3f} after training, {means['before training']:.3f} before, "
         f"{means['random embeddings']:.3f} of random embeddings, and "
-        f"{means['trained, words in random order']:.2f} after training with the words renumbered"
+        f"{means['trained, random orders']:.2f} after training with the words renumbered"
     )
 
 
@@ -225,7 +230,7 @@ def plot_strips(
     """
     names, groups = list(dict.fromkeys(table["control"])), list(dict.fromkeys(table["kind"]))
     colour, shape = theme.point_styles("kind", groups)
-    key = alt.Legend(title=None)
+    key = alt.Legend(title=None, columns=1)
     least = math.floor(10 * min(low, float(table[value].min()))) / 10
     scale = alt.Scale(domain=[least, 1.02], nice=False)
     up = alt.Y("control:N", sort=names, axis=alt.Axis(title=None, labelLimit=200, ticks=False, domain=False))
@@ -238,11 +243,14 @@ def plot_strips(
         tooltip=["control:N", alt.Tooltip(f"{value}:Q", format=".3f")],
     )
     means = base.mark_tick(thickness=3, size=18, color=theme.INK).encode(x=f"mean({value}):Q")
-    levels = [{"level": level, "name": name} for name, level in rules.items()]
+    levels = [
+        {"level": round(level, 4), "name": name, "above": -7 - 13 * place}
+        for place, (name, level) in enumerate(rules.items())
+    ]
     of_levels = alt.Chart(alt.Data(values=levels)).encode(x=alt.X("level:Q", scale=scale))
     lines = of_levels.mark_rule(strokeDash=list(theme.DASHES[1]), opacity=0.8)
-    labels = of_levels.mark_text(align="right", dx=-3, dy=-7, fontSize=11).encode(
-        y=alt.value(0), text="name:N"
+    labels = of_levels.mark_text(align="right", dx=3, fontSize=11).encode(
+        y=alt.Y("above:Q", scale=None, axis=None), text="name:N"
     )
     return alt.LayerChart(layer=[lines, marks, means, labels]).properties(
         width="container", height=27 * len(names)
