@@ -181,7 +181,7 @@ LABELS: dict[str, Label] = {
     "quantity": Label("quantity"),
     "rand": Label("adjusted Rand index"),
     "rank": Label("rank"),
-    "rank_correlation": Label("rank correlation with the held-out loss"),
+    "rank_correlation": Label("rank correlation"),
     "rare_weight": Label("weight of each rare sentence"),
     "reading": Label("reading"),
     "real": Label("real part"),
