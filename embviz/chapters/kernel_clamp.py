@@ -304,8 +304,8 @@ def share_finding(preset: str) -> str:
     rest = [unclamped_share(spectrum, clamp) for clamp in CLAMPS]
     best = int(np.argmax(rest))
     return (
-        f"In the eigen form the eigenvalues that are not clamped give {rest[0]:.0e} of |k0|² at the listing's "
-        f"clamp, and {rest[best]:.0%} at the clamp that leaves them most, {CLAMPS[best]:.1g}"
+        f"In the eigen form the eigenvalues that are not clamped give {rest[0]:.0e} of |k0|² at the "
+        f"listing's clamp, and {rest[best]:.0%} at the clamp that leaves them most, {CLAMPS[best]:.1g}"
     )
 
 
@@ -494,7 +494,7 @@ def table_5_shown(preset: str) -> pd.DataFrame:
 
 
 def table_5_scales(preset: str) -> pd.DataFrame:
-    """Distances over the squared difference of epsilons: one number wherever k0 moves steadily with epsilon."""
+    """Distances over squared differences of epsilons: one number wherever k0 moves steadily with epsilon."""
     squares = np.array([(b - a) ** 2 for a, b in fits.PAIRS_OF_EPS])
     spectrum = trained(preset).spectrum
     table = {"paper": (1 - np.array(PAPER_TABLE_5)) / squares}
