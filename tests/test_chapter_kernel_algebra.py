@@ -145,6 +145,16 @@ def test_the_papers_table_is_printed_and_its_roots_are_roots():
     assert f"{table['cosine - root'].abs().max():.3f} at most" in chapter.table_4_finding()
 
 
+def test_the_formula_is_held_against_the_identity_matrix(models_made):
+    D = models_made.spectrum.matrix
+    row = np.fft.ifft2(np.fft.fft2(np.eye(V)) / np.fft.fft2(D)).real[0]
+    values, vectors = np.linalg.eigh(D)
+    power = (vectors * np.maximum(values, 1e-15) ** 0.003) @ vectors.T
+    k0 = np.fft.ifft2(np.fft.fft2(power) / np.fft.fft2(D)).real[0]
+    cosine = k0 @ row / np.linalg.norm(k0) / np.linalg.norm(row)
+    assert f"a cosine of {cosine:.4f} with" in chapter.formula_note("quick")
+
+
 def test_printed_eigenvalues_agree_where_they_were_made_and_nowhere_at_the_papers_epsilon(monkeypatch):
     at_paper = chapter.eigenvalues(0.003).set_index("eigenvalue")["kind"]
     assert at_paper["1"] == chapter.AGREES

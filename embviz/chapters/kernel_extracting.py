@@ -86,7 +86,8 @@ def plot_seen(data: charts.Data, *, preset: str) -> alt.VConcatChart:
     V = trained(preset).spectrum.vocab_size
     n = min(CORNER, V)
     square = _with_words(algebra.plot_square(data, n), words_by_order(preset))
-    return alt.VConcatChart(vconcat=[square, _plot_row_cosines(data, n, V)], spacing=26)
+    both = alt.VConcatChart(vconcat=[square, _plot_row_cosines(data, n, V)], spacing=26)
+    return both.resolve_scale(color="independent", shape="independent")
 
 
 def _with_words(square: alt.Chart, words: dict[str, list[str]]) -> alt.Chart:
