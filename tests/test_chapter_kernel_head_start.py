@@ -91,7 +91,8 @@ def test_a_chosen_curve_is_shown_beside_the_random_one_and_the_null():
     own = shown[(shown["beginning"] == "as chosen") & (shown["seed"] == 0)]
     assert own["held_out_loss"].iloc[0] == pytest.approx(9 - 0.3)
     assert shown["target"].iloc[0] == pytest.approx(9.5 - 1.0)
-    assert shown["text"].iloc[0].startswith("PMI saves 30% [30, 30]; permuted -30%")
+    assert shown["text"].iloc[0].startswith("PMI saves 30% [30, 30]")
+    assert shown["null"].iloc[0] == "derived, rows permuted: -30% [-30, -30]"
 
 
 def test_every_beginning_and_target_has_its_savings_and_the_sentence_names_the_largest():

@@ -97,8 +97,8 @@ def shown_curves(preset: str, kind: str, parts: int) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        beginning (one of SHOWN), seed, step, held_out_loss; and in every row target (mean over seeds, nats)
-        and text, the saving of `kind` in words.
+        beginning (one of SHOWN), seed, step, held_out_loss; and in every row target (mean over seeds, nats),
+        text and null, the savings of `kind` and of the permuted rows in words.
     """
     table = curves(preset)
     random = table[table["beginning"] == "random"]
@@ -108,10 +108,12 @@ def shown_curves(preset: str, kind: str, parts: int) -> pd.DataFrame:
     shown = shown.assign(
         beginning=shown["beginning"].map({"random": SHOWN[0], kind: SHOWN[1], "permuted": SHOWN[2]}),
         target=target,
-        text=f"{NAMES[kind]} saves {said(saving(table, kind, parts))}; "
-        f"permuted {said(saving(table, 'permuted', parts))}",
+        text=f"{NAMES[kind]} saves {said(saving(table, kind, parts))}",
+        null=f"{NAMES['permuted']}: {said(saving(table, 'permuted', parts))}",
     )
-    return shown[["beginning", "seed", "step", "held_out_loss", "target", "text"]].reset_index(drop=True)
+    return shown[["beginning", "seed", "step", "held_out_loss", "target", "text", "null"]].reset_index(
+        drop=True
+    )
 
 
 def said(found: Finding) -> str:
@@ -140,13 +142,14 @@ def plot_curves(data: charts.Data) -> alt.LayerChart:
     level = (
         alt.Chart(data).transform_aggregate(level="mean(target)").mark_rule(opacity=0.5).encode(y="level:Q")
     )
-    text = (
+    texts = [
         alt.Chart(data)
-        .transform_aggregate(n="count()", groupby=["text"])
-        .mark_text(align="right", dx=-6, fontSize=12)
-        .encode(x=alt.value("width"), y=alt.value(14), text="text:N")
-    )
-    return alt.LayerChart(layer=[level, line, text]).properties(width="container", height=theme.HEIGHT)
+        .transform_aggregate(n="count()", groupby=[name])
+        .mark_text(align="left", fontSize=12)
+        .encode(x=alt.value(2), y=alt.value(-24 + 16 * place), text=f"{name}:N")
+        for place, name in enumerate(("text", "null"))
+    ]
+    return alt.LayerChart(layer=[level, line, *texts]).properties(width="container", height=theme.HEIGHT)
 
 
 @functools.cache
@@ -263,17 +266,11 @@ def plot_two_starts() -> alt.LayerChart:
             tooltip=["beginning:N", "seed:N", "step:Q", "held_out_loss:Q"],
         )
     )
-    known = levels()
-    rows = [{"level": level, "name": name} for name, level in known.items()]
-    base = alt.Chart(alt.Data(values=rows)).encode(y="level:Q")
-    rule = base.mark_rule(strokeDash=list(theme.DASHES[2]), opacity=0.8)
-    texts = [
-        base.transform_filter(f"datum.name === '{name}'")
-        .mark_text(align="right", dx=-3, dy=8 if level == min(known.values()) else -7, fontSize=11)
-        .encode(x=alt.value("width"), text="name:N")
-        for name, level in known.items()
-    ]
-    return alt.LayerChart(layer=[rule, line, *texts]).properties(width="container", height=theme.HEIGHT)
+    rows = [{"level": level} for level in levels().values()]
+    rule = alt.Chart(alt.Data(values=rows)).mark_rule(strokeDash=list(theme.DASHES[2]), opacity=0.8)
+    return alt.LayerChart(layer=[rule.encode(y="level:Q"), line]).properties(
+        width="container", height=theme.HEIGHT
+    )
 
 
 def two_starts_finding() -> str:

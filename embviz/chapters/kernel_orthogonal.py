@@ -140,16 +140,16 @@ def plot_random_cosines(data: charts.Data) -> alt.LayerChart:
         .encode(x="left:Q", y="density:Q")
     )
     said = {
-        "measured": "mean |cosine| of these vectors: ",
-        "expected": "of random directions (dashed): ",
+        "measured": "mean |cosine|, these vectors: ",
+        "expected": "random directions (dashed): ",
         "approximate": "√(2/πd): ",
     }
     texts = [
         alt.Chart(data)
         .transform_aggregate(mean=f"mean({name})")
         .transform_calculate(text=f"'{words}' + format(datum.mean, '.3f')")
-        .mark_text(align="right", dx=-6, fontSize=12)
-        .encode(x=alt.value("width"), y=alt.value(14 + 16 * place), text="text:N")
+        .mark_text(align="left", fontSize=12)
+        .encode(x=alt.value(2), y=alt.value(-40 + 16 * place), text="text:N")
         for place, (name, words) in enumerate(said.items())
     ]
     return alt.LayerChart(layer=[bars, step, *texts]).properties(width="container", height=theme.HEIGHT)

@@ -20,7 +20,7 @@ from embviz.findings import Finding
 from embviz.ledger_view import ClaimsTable, number
 
 PAPER = "kernel"
-FIT, NO_FORMULA, SCORE = SERIES = ("the formula, better form", "the identity", "circulant score")
+FIT, NO_FORMULA, SCORE = SERIES = ("the formula", "the identity", "circulant score")
 SIZES = (25, 50, 100, 200, 300)  # of the explorer, words of the bundled text
 LENGTHS = (5_000, 10_000, 20_000)  # its tokens
 PAPER_SCORES = (0.928, 0.937, 0.922, 0.947, 0.948)  # Table 4, by seed
@@ -245,11 +245,8 @@ def plot_sizes() -> alt.LayerChart:
     )
     y = alt.Y("value:Q", axis=theme.axis("cosine_or_score"))
     base = alt.Chart(table).encode(color=colour.legend(key))
-    when = alt.StrokeDash(
-        "when:N",
-        scale=alt.Scale(domain=["after training", "before training"], range=[[1, 0], [4, 3]]),
-        legend=alt.Legend(title=None, symbolType="stroke"),
-    )
+    looks = alt.Scale(domain=["after training", "before training"], range=[[1, 0], [4, 3]])
+    when = alt.StrokeDash("when:N", scale=looks, legend=None)
     line = base.mark_line(strokeWidth=1.5).encode(x=x, y=alt.Y("mean(value):Q"), strokeDash=when)
     tooltip = ["vocab_size:Q", "series:N", "when:N", "seed:N", "value:Q"]
     place = {"shape": shape.legend(key), "tooltip": tooltip}
@@ -294,7 +291,7 @@ PARTS = {
 
 
 def formula_alone(n_words: int, n_tokens: int, dim: int) -> pd.DataFrame:
-    """What the formula does on the bundled text, with no model: name, value, and note with the condition.
+    """What the formula does on the bundled text, with no model: name, value; condition, negative (in words).
 
     Parameters
     ----------
@@ -314,10 +311,13 @@ def formula_alone(n_words: int, n_tokens: int, dim: int) -> pd.DataFrame:
         "expected": float(kernels.expected_score(spectrum, dim**-0.5)),
         "random": float(kernels.circulant_scores(extraction.kernel).mean()),
     }
-    condition, n_negative = number(found["condition"]), spectrum.n_negative
-    note = f"largest / smallest |fft2(D)|: {condition}; {n_negative} negative eigenvalues"
     return pd.DataFrame(
-        {"name": list(PARTS.values()), "value": [found[name] for name in PARTS], "note": note}
+        {
+            "name": list(PARTS.values()),
+            "value": [found[name] for name in PARTS],
+            "condition": f"largest / smallest |fft2(D)|: {number(round(found['condition']))}",
+            "negative": f"{spectrum.n_negative} of {spectrum.vocab_size} eigenvalues below 0",
+        }
     )
 
 
@@ -330,7 +330,7 @@ def _spectrum(n_words: int, n_tokens: int) -> kernels.Spectrum:
 
 
 def plot_formula(data: charts.Data) -> alt.LayerChart:
-    """Bars from 0, the values at their ends, the note above."""
+    """Bars from 0, the values at their ends, what they come from above."""
     scale_of = alt.Scale(domain=[-1, 1.25], nice=False)
     base = alt.Chart(data).encode(
         y=alt.Y("name:N", sort=None, axis=alt.Axis(title=None, labelLimit=190)),
@@ -345,10 +345,11 @@ def plot_formula(data: charts.Data) -> alt.LayerChart:
         x=alt.X("place:Q"), text=alt.Text("value:Q", format=".2f")
     )
     texts = texts.transform_calculate(place="max(datum.value, 0)")
-    note = (
+    notes = [
         alt.Chart(data)
-        .transform_aggregate(n="count()", groupby=["note"])
-        .mark_text(align="left", fontSize=12)
-        .encode(x=alt.value(2), y=alt.value(-8), text="note:N")
-    )
-    return alt.LayerChart(layer=[bars, texts, note]).properties(width="container", height=190)
+        .transform_aggregate(n="count()", groupby=[name])
+        .mark_text(align="right", fontSize=12)
+        .encode(x=alt.value("width"), y=alt.value(-24 + 16 * place), text=f"{name}:N")
+        for place, name in enumerate(("condition", "negative"))
+    ]
+    return alt.LayerChart(layer=[bars, texts, *notes]).properties(width="container", height=190)
