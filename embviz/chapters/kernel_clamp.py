@@ -46,11 +46,12 @@ MORE_ORDERS = tuple(f"random {k}" for k in range(2, 10))
 LENGTHS = {500: 10, 4_500: 3}  # of texts beside the quick one, tokens: epochs, for about as many updates
 N_ORDERS = 100
 LEAST_SCORE = 0.85  # the paper's filter
-CLAMPS = np.geomspace(1e-15, 10.0, 33)
+LOG_CLAMPS = np.linspace(-15.0, 1.0, 33)
+CLAMPS = 10.0**LOG_CLAMPS
 FEWER_CLAMPS = np.geomspace(1e-15, 1.0, 16)
 EPSILONS = (0.001, 0.003, 0.02, 0.1, 0.5)
 PAPER_TABLE_5 = (0.9998, 0.9955, 0.9802, 0.9973, 0.9841)  # of fits.PAIRS_OF_EPS
-LEAST_DISTANCE = 1e-16  # end of a logarithmic axis; what is nearer is drawn there
+LEAST_LOG_DISTANCE = -16  # end of an axis; what is nearer is drawn there
 
 
 # --- texts of several lengths ---------------------------------------------------------------------------
@@ -283,7 +284,7 @@ SHARES = {"eigen": "eigen form: share of |k0|²", "fft": "FFT form: distance fro
 
 
 def clamped_shares(preset: str) -> pd.DataFrame:
-    """What the clamped eigenvalues make of k0: `form`, `epsilon`, `clamp`, `value`.
+    """What the clamped eigenvalues make of k0: `form`, `epsilon`, `log_clamp` (power of ten), `value`.
 
     Of the eigen form the share of |k0|^2 that they contribute; of the FFT form the distance of k0 from the
     identity's row, in units of that row's length.
@@ -291,7 +292,7 @@ def clamped_shares(preset: str) -> pd.DataFrame:
     eps, floor = np.array(EPSILONS)[:, None], CLAMPS[None]
     found = kernels.clamped_share(trained(preset).spectrum, eps, floor=floor)
     parts = [
-        pd.DataFrame({"form": form, "epsilon": f"{own:g}", "clamp": CLAMPS, "value": values})
+        pd.DataFrame({"form": form, "epsilon": f"{own:g}", "log_clamp": LOG_CLAMPS, "value": values})
         for form, table in (("eigen", found.eigen), ("fft", found.departure))
         for own, values in zip(EPSILONS, table, strict=True)
     ]
@@ -323,23 +324,28 @@ def plot_shares(data: charts.Data) -> alt.Chart:
         alt.Chart(data)
         .mark_line(strokeWidth=2)
         .encode(
-            x=alt.X("clamp:Q", scale=alt.Scale(type="log", nice=False), axis=_power_axis("clamp")),
+            x=decades("log_clamp", -15, 1, 3),
             y=alt.Y("value:Q", axis=theme.axis("value")),
             color=colour.legend(key),
             strokeDash=dash.legend(key),
-            tooltip=["epsilon:N", "clamp:Q", "value:Q"],
+            tooltip=["epsilon:N", "log_clamp:Q", "value:Q"],
         )
         .properties(width="container", height=theme.HEIGHT)
     )
 
 
-def _power_axis(field: str) -> alt.Axis:
-    """An axis of many orders of magnitude, labelled by every fifth."""
-    return alt.Axis(title=theme.title(field), values=[10.0**k for k in range(-15, 3, 3)], format=".0e")
+def decades(field: str, low: int, high: int, every: int) -> alt.X:
+    """A power of ten along x, labelled as a number: beside 1, explorers write 1e-15 itself as 0."""
+    axis = alt.Axis(
+        title=theme.title(field),
+        values=list(range(low, high + 1, every)),
+        labelExpr="datum.value === 0 ? '1' : '1e' + datum.value",
+    )
+    return alt.X(f"{field}:Q", scale=alt.Scale(domain=[low, high], clamp=True, nice=False), axis=axis)
 
 
 def clamp_curves(preset: str, order: str, eps: float) -> pd.DataFrame:
-    """Cosines with the extracted rows against the clamp: `clamp`, `seed`, `kind` (a form), `k0_cosine`."""
+    """Cosines with the extracted rows against the clamp: `log_clamp`, `seed`, `kind`, `k0_cosine`."""
     found = trained(preset)
     place = order_for(order, found.counts.tokens)
     spectrum = found.spectrum.permuted(place)
@@ -351,11 +357,13 @@ def clamp_curves(preset: str, order: str, eps: float) -> pd.DataFrame:
         weights = kernels.spectral_power(spectrum.values, power, floor=CLAMPS)  # (n, V)
         rows = weights @ kernels.responses(spectrum, form).T
         for seed, values in enumerate(fits.cosines(rows[:, None], k0[None]).T):
-            parts.append(pd.DataFrame({"clamp": CLAMPS, "seed": seed, "kind": name, "k0_cosine": values}))
+            parts.append(
+                pd.DataFrame({"log_clamp": LOG_CLAMPS, "seed": seed, "kind": name, "k0_cosine": values})
+            )
     level = fits.cosines(kernels.row_identity(spectrum), k0)
     for seed, value in enumerate(level):
-        ends = CLAMPS[[0, -1]]
-        parts.append(pd.DataFrame({"clamp": ends, "seed": seed, "kind": IDENTITY, "k0_cosine": value}))
+        ends = LOG_CLAMPS[[0, -1]]
+        parts.append(pd.DataFrame({"log_clamp": ends, "seed": seed, "kind": IDENTITY, "k0_cosine": value}))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -372,12 +380,12 @@ def plot_clamp_curves(data: charts.Data) -> alt.Chart:
         alt.Chart(data)
         .mark_line(strokeWidth=1.6, opacity=0.8)
         .encode(
-            x=alt.X("clamp:Q", scale=alt.Scale(type="log", nice=False), axis=_power_axis("clamp")),
+            x=decades("log_clamp", -15, 1, 3),
             y=alt.Y("k0_cosine:Q", axis=theme.axis("k0_cosine"), scale=alt.Scale(domain=[-1, 1])),
             color=colour.legend(key),
             strokeDash=dash.legend(key),
             detail="seed:N",
-            tooltip=["kind:N", "seed:N", "clamp:Q", "k0_cosine:Q"],
+            tooltip=["kind:N", "seed:N", "log_clamp:Q", "k0_cosine:Q"],
         )
         .properties(width="container", height=theme.HEIGHT)
     )
@@ -386,12 +394,13 @@ def plot_clamp_curves(data: charts.Data) -> alt.Chart:
 def clamp_finding(preset: str) -> str:
     """Both forms at the listing's clamp and where they are largest, the identity beside; means over seeds."""
     curves = clamp_curves(preset, "frequency", kernels.EPS)
-    means = curves.groupby(["kind", "clamp"])["k0_cosine"].mean()
+    means = curves.groupby(["kind", "log_clamp"])["k0_cosine"].mean()
     parts = []
     for name in FORMS.values():
         own = means[name]
-        parts.append(f"{name} {own.iloc[0]:.2f} at 1e-15, at most {own.max():.2f} (at {own.idxmax():.1g})")
-    return f"{'; '.join(parts)}; identity matrix {means[IDENTITY].iloc[0]:.2f}"
+        best = f"{own.max():.2f} (at {10.0 ** own.idxmax():.0e})"
+        parts.append(f"{name} {own.iloc[0]:.2f} at 1e-15, at most {best}")
+    return f"Cosines: {'; '.join(parts)}; identity matrix {means[IDENTITY].iloc[0]:.2f}"
 
 
 # --- Table 5 --------------------------------------------------------------------------------------------
@@ -410,20 +419,13 @@ def mutual_distances(spectrum: Spectrum, form: Form, negative: Negative, floor: 
 
 
 def table_5(preset: str, log_clamp: float, negative: Negative) -> pd.DataFrame:
-    """Distances of Table 5 in both forms: `pair`, `kind`, `mutual_distance` (at least 1e-16)."""
+    """Distances of Table 5 in both forms: `pair`, `kind`, `log_distance` (power of ten, at least -16)."""
     spectrum = trained(preset).spectrum
-    parts = [
-        pd.DataFrame(
-            {
-                "pair": PAIR_NAMES,
-                "kind": name,
-                "mutual_distance": np.maximum(
-                    mutual_distances(spectrum, form, negative, 10.0**log_clamp), LEAST_DISTANCE
-                ),
-            }
-        )
-        for form, name in FORMS.items()
-    ]
+    parts = []
+    for form, name in FORMS.items():
+        own = mutual_distances(spectrum, form, negative, 10.0**log_clamp)
+        logs = np.log10(np.maximum(own, 10.0**LEAST_LOG_DISTANCE))
+        parts.append(pd.DataFrame({"pair": PAIR_NAMES, "kind": name, "log_distance": logs}))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -437,22 +439,16 @@ def plot_table_5(data: charts.Data) -> alt.LayerChart:
     kinds = [*FORMS.values(), "paper"]
     colour, shape = theme.point_styles("kind", kinds)
     key = alt.Legend(title=None)
-    ends = alt.Scale(type="log", domain=[LEAST_DISTANCE, 1], clamp=True, nice=False)
-    values = [10.0**k for k in range(-16, 1, 4)]
     place = {
-        "x": alt.X(
-            "mutual_distance:Q",
-            scale=ends,
-            axis=alt.Axis(title=theme.title("mutual_distance"), values=values, format=".0e"),
-        ),
+        "x": decades("log_distance", LEAST_LOG_DISTANCE, 0, 4),
         "y": alt.Y("pair:N", sort=PAIR_NAMES, axis=alt.Axis(title="epsilons")),
         "color": colour.legend(key),
         "shape": shape.legend(key),
     }
     published = pd.DataFrame(
-        {"pair": PAIR_NAMES, "kind": "paper", "mutual_distance": 1 - np.array(PAPER_TABLE_5)}
-    ).round(6)
-    tooltip = ["kind:N", "pair:N", alt.Tooltip("mutual_distance:Q", format=".2e")]
+        {"pair": PAIR_NAMES, "kind": "paper", "log_distance": np.log10(1 - np.array(PAPER_TABLE_5))}
+    ).round(4)
+    tooltip = ["kind:N", "pair:N", "log_distance:Q"]
     marks = [
         alt.Chart(source).mark_point(size=75).encode(tooltip=tooltip, **place) for source in (data, published)
     ]
@@ -630,7 +626,7 @@ def row_finding(preset: str) -> str:
         if name != IDENTITY:
             first, low, high = own.iloc[0], own.min(), own.max()
             parts.append(f"{name}: {first:.2f} in the first row, {low:.2f} to {high:.2f} over all")
-    return "; ".join(parts)
+    return f"Cosines: {'; '.join(parts)}"
 
 
 def plot_row_cosines(preset: str) -> alt.Chart:
@@ -790,15 +786,10 @@ def convention_table(preset: str) -> pd.DataFrame:
 
 @functools.cache
 def best_eps(preset: str) -> pd.DataFrame:
-    """Best epsilons of every setting and seed, with a name for each setting."""
+    """Best epsilons of every setting and seed, with a name for each rate and decay."""
     table = hyperparameters.best_eps(preset)
-    starts = {str(start): name for start, name in STARTS.items()}
-    names = [
-        f"rate {rate:g}, decay {decay:g}, {starts[start]}"
-        for rate, decay, start in zip(
-            table["learning_rate"], table["weight_decay"], table["start"], strict=True
-        )
-    ]
+    pairs = zip(table["learning_rate"], table["weight_decay"], strict=True)
+    names = [f"rate {rate:g}, decay {decay:g}" for rate, decay in pairs]
     return table.assign(name=names)
 
 
@@ -827,14 +818,14 @@ def plot_best_eps(preset: str) -> alt.LayerChart:
             scale=alt.Scale(type="log", domain=ends, nice=False),
             axis=alt.Axis(title=theme.title("eps"), values=[1e-4, 1e-3, 1e-2, 1e-1], format=".0e"),
         ),
-        y=alt.Y("name:N", sort=list(dict.fromkeys(table["name"])), axis=alt.Axis(title=None, labelLimit=230)),
+        y=alt.Y("name:N", sort=list(dict.fromkeys(table["name"])), axis=alt.Axis(title=None, labelLimit=170)),
         color=colour.legend(key),
         shape=shape.legend(key),
         tooltip=["name:N", "seed:N", "eps:Q", "cosine:Q", "range:Q"],
     )
     inside = base.transform_filter("!datum.at_end").mark_point(size=70)
     outside = base.transform_filter("datum.at_end").mark_point(size=70, filled=False, strokeWidth=1.6)
-    height = 24 * table["name"].nunique()
+    height = 36 * table["name"].nunique()
     return alt.LayerChart(layer=[inside, outside]).properties(width="container", height=height)
 
 

@@ -209,16 +209,27 @@ def plot_table_1(preset: str) -> alt.LayerChart:
 
 
 def plot_strips(
-    table: pd.DataFrame, rows: Sequence[str], kinds: Sequence[str], *, faint: str = "", band: float = 0.0
+    table: charts.Data,
+    rows: Sequence[str],
+    kinds: Sequence[str],
+    *,
+    field: str = "k0_cosine",
+    left: float | None = None,
+    faint: str = "",
+    band: float = 0.0,
 ) -> alt.LayerChart:
     """Cosines as marks, a row a `formula`, kinds told apart by colour and shape.
 
     Parameters
     ----------
-    table : DataFrame
-        `formula`, `label`, `kind`, `k0_cosine`.
+    table : DataFrame, or the data of an explorer
+        `formula`, `label`, `kind` and `field`.
     rows, kinds : sequence of str
         In the order drawn.
+    field : str
+        The cosine: a column, and a key of ``theme.LABELS``.
+    left : float, optional
+        Where the axis begins; by default 0, or below the least cosine of a DataFrame.
     faint : str
         A kind that is drawn small, below the others.
     band : float
@@ -226,13 +237,15 @@ def plot_strips(
     """
     colour, shape = theme.point_styles("kind", list(kinds))
     key = alt.Legend(title=None, symbolOpacity=1, columns=2)
-    left = min(0.0, math.floor(5 * float(table["k0_cosine"].min())) / 5)
+    if left is None:
+        assert isinstance(table, pd.DataFrame)  # an explorer's data has no least value to read
+        left = min(0.0, math.floor(5 * float(table[field].min())) / 5)
     base = alt.Chart(table).encode(
-        x=alt.X("k0_cosine:Q", axis=theme.axis("k0_cosine"), scale=alt.Scale(domain=[left, 1], nice=False)),
+        x=alt.X(f"{field}:Q", axis=theme.axis(field), scale=alt.Scale(domain=[left, 1], nice=False)),
         y=alt.Y("formula:N", sort=list(rows), axis=alt.Axis(title=None, labelLimit=170)),
         color=colour.legend(key),
         shape=shape.legend(key),
-        tooltip=["formula:N", "label:N", "kind:N", alt.Tooltip("k0_cosine:Q", format=".3f")],
+        tooltip=["formula:N", "label:N", "kind:N", alt.Tooltip(f"{field}:Q", format=".3f")],
     )
     layers: list[alt.Chart] = []
     if band:
@@ -770,4 +783,4 @@ def pmi_fit_finding(preset: str) -> str:
         f"{kind}: " + ", ".join(f"{row} {means[kind, row]:.2f}" for row in PMI_ROWS)
         for kind in (TRANSFORMER, VECTORS)
     ]
-    return "; ".join(parts)
+    return f"Cosines, {'; '.join(parts)}"
