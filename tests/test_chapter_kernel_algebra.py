@@ -127,6 +127,9 @@ def test_scores_of_orders_are_shares_and_the_finding_counts_them():
     scores = chapter.order_scores("quick", n=50)
     assert scores.shape == (50,)
     assert ((scores > 0) & (scores < 1)).all()
+    order = np.random.default_rng(0).permutation(V)  # the first of them
+    gain = kernels.noise_gain(models.trained("quick").spectrum.matrix[np.ix_(order, order)])
+    assert scores[0] == pytest.approx(1 / (1 + gain / 64))
     every = chapter.order_scores("quick")
     share = np.mean(every >= np.mean(chapter.PAPER_SCORES))
     assert f"{share:.0%} reach the paper's mean" in chapter.order_finding("quick")

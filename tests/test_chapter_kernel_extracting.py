@@ -136,6 +136,10 @@ def test_orders_are_paired_and_without_training_nothing_changes(monkeypatch, mod
     found = chapter.trained("quick")
     assert table["trained"][0] == pytest.approx(found.scores(found.last).mean())
     assert table["untrained"][0] == pytest.approx(found.scores(found.first).mean())
+    order = np.random.default_rng(0).permutation(V)  # the first of the random ones
+    D = found.spectrum.matrix[np.ix_(order, order)]
+    slow = [score_by_loops((E @ E.T)[np.ix_(order, order)], D) for E in found.last]
+    assert table["trained"][1] == pytest.approx(np.mean(slow))
     still = dataclasses.replace(found, path=np.stack([found.first, found.first]), steps=[0, 1])
     monkeypatch.setattr(chapter, "trained", lambda preset: still)
     table = chapter.paired_orders("quick", 5)

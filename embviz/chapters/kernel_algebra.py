@@ -268,8 +268,8 @@ def share_finding(table: pd.DataFrame) -> str:
     rest = table[~of_w]
     best = rest.iloc[int((rest["share_k"] - rest["share_w"]).argmax())]
     return (
-        f"{int(of_k.sum())} of {len(table)} kernels are circulant, those whose W is; but a W that a "
-        f"circulant keeps {best['share_w']:.0%} of can have a kernel that one keeps {best['share_k']:.0%} of"
+        f"{int(of_k.sum())} of {len(table)} kernels are circulant, those whose W is; of the others, a W "
+        f"that is so to {best['share_w']:.0%} has a kernel that is so to {best['share_k']:.0%}"
     )
 
 
