@@ -16,7 +16,7 @@ from embviz.experiments.kernel.counts import Counts
 from embviz.experiments.kernel.models import Trained
 from embviz.explorers import Choice, Explorer
 from embviz.player import Player
-from tests.drawing import compiled
+from tests.drawing import compiled, drawn
 
 V, D, R = 12, 8, 2
 STEPS = [0, 5, 40]
@@ -201,6 +201,32 @@ def test_an_order_of_the_words_renumbers_models_and_counts_alike(trained):
     other = dataclasses.replace(trained, path=trained.path[:, :, order], counts=Counts([], mixed))
     expected = chapter.cosines(kernels.k0_fft(other.spectrum), other.k0).mean()
     assert chapter.untrained("quick", "random 1", 4)["trained"].iloc[0] == pytest.approx(expected)
+
+
+def test_the_means_that_are_written_are_those_of_the_table():
+    controls = {"dim": Choice([8], "d"), "shared": Choice([0.5], "s")}
+    explorer = Explorer(chapter.random_cosines, controls, chapter.plot_random_cosines, title="t", caption="c")
+    row = chapter.random_cosines(8, 0.5).iloc[0]
+    written = [item["text"] for item in drawn(explorer.static_spec(), "text")]
+    assert written[-3:] == [
+        f"mean |cosine|, these vectors: {row['measured']:.3f}",
+        f"random directions (dashed): {row['expected']:.3f}",
+        f"√(2/πd): {row['approximate']:.3f}",
+    ]
+    orders = {"order": Choice(["random 1"], "o"), "dim": Choice([4], "d")}
+    explorer = Explorer(
+        lambda order, dim: chapter.untrained("quick", order, dim),
+        orders,
+        chapter.plot_untrained,
+        title="t",
+        caption="c",
+    )
+    row = chapter.untrained("quick", "random 1", 4).iloc[0]
+    written = [item["text"] for item in drawn(explorer.static_spec(), "text")]
+    assert written[-2:] == [
+        f"untrained: {row['mean']:.2f}, expected from D: {row['expected']:.2f}",
+        f"trained (solid line): {row['trained']:.2f}",
+    ]
 
 
 def test_all_charts_explorers_and_the_film_compile():

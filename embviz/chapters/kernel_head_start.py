@@ -242,7 +242,10 @@ def levels() -> dict[str, float]:
     """Losses that need no model: every word alike, and each word by its own frequency (nats)."""
     counts, _ = models.met_counts(models.main(shown_preset("kernel.orthogonal")))
     share = counts.pairs.sum(axis=1) / counts.pairs.sum()
-    found = {"every word alike": np.log(len(share)), "frequencies": -(share * np.log(share)).sum()}
+    found = {
+        "equal probabilities": np.log(len(share)),
+        "the words' frequencies": -(share * np.log(share)).sum(),
+    }
     return {name: round(float(level), 4) for name, level in found.items()}
 
 
@@ -401,7 +404,7 @@ def two_columns(method: str, pair: int) -> pd.DataFrame:
             {
                 "word_id": range(len(E)),
                 "word": tokens(),
-                "column": f"column {2 * pair - 1 + place}",
+                "column": f"{('first', 'second')[place]} column",
                 "value": E[:, place],
             }
         )

@@ -146,13 +146,18 @@ def plot_random_cosines(data: charts.Data) -> alt.LayerChart:
     }
     texts = [
         alt.Chart(data)
-        .transform_aggregate(mean=f"mean({name})")
-        .transform_calculate(text=f"'{words}' + format(datum.mean, '.3f')")
+        .transform_aggregate(_means(*said))
+        .transform_calculate(text=f"'{words}' + format(datum.{name}, '.3f')")
         .mark_text(align="left", fontSize=12)
         .encode(x=alt.value(2), y=alt.value(-40 + 16 * place), text="text:N")
         for place, (name, words) in enumerate(said.items())
     ]
     return alt.LayerChart(layer=[bars, step, *texts]).properties(width="container", height=theme.HEIGHT)
+
+
+def _means(*fields: str) -> list[alt.AggregatedFieldDef]:
+    """Means of columns under their own names: siblings that share a name would be merged into one."""
+    return [alt.AggregatedFieldDef(op="mean", field=field, **{"as": field}) for field in fields]
 
 
 def most_diagonal(vocab_size: int, dim: int) -> float:
@@ -557,7 +562,7 @@ def plot_untrained(data: charts.Data) -> alt.LayerChart:
     names = ("mean", "expected", "trained")
     texts = [
         alt.Chart(data)
-        .transform_aggregate([alt.AggregatedFieldDef(op="mean", field=f, **{"as": f}) for f in names])
+        .transform_aggregate(_means(*names))
         .transform_calculate(text=words)
         .mark_text(align="left", fontSize=12)
         .encode(x=alt.value(2), y=alt.value(-24 + 16 * place), text="text:N")
