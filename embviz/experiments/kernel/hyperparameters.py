@@ -19,6 +19,7 @@ from embviz.studies import Study
 RATES = (1e-4, 3e-4, 1e-3)
 DECAYS = (0.0, 0.1)
 N_SEEDS = 3
+N_EPOCHS = 100
 EPS = np.geomspace(1e-4, 0.5, 200)
 N_DEALS = 1_000
 
@@ -34,6 +35,7 @@ def settings(preset: str) -> list[KernelRun]:
             shape=dataclasses.replace(run.shape, start=start),
             learning_rate=rate,
             weight_decay=decay,
+            n_epochs=min(run.n_epochs, N_EPOCHS),
             n_seeds=n_seeds,
             keep_all=False,
         )
