@@ -43,6 +43,7 @@ SHOWN = ("random", "as chosen", NAMES["permuted"])
 PARTS = (10, 5, 3, 2, 1)  # the target: the random start's loss after one of so many parts of its steps
 DERIVED, DERIVED_FFT, FACTORS = METHODS = ("derived", "derived, FFT form", "log counts")
 N_PAIRS_DRAWN = 8
+N_POINTS = 21  # of a curve that an explorer draws
 N_WORDS = 30  # of the explorer of neighbours
 N_NEIGHBOURS = 5
 
@@ -97,23 +98,28 @@ def shown_curves(preset: str, kind: str, parts: int) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        beginning (one of SHOWN), seed, step, held_out_loss; and in every row target (mean over seeds, nats),
-        text and null, the savings of `kind` and of the permuted rows in words.
+        beginning (one of SHOWN), seed, step (some of them), held_out_loss; target (mean over seeds, nats); in
+        the first row text and null, the savings of `kind` and of the permuted rows in words.
     """
     table = curves(preset)
     random = table[table["beginning"] == "random"]
     means = random.groupby("step")["held_out_loss"].mean()
     target = float(np.interp(means.index.max() / parts, means.index, means))
     shown = table[table["beginning"].isin(["random", kind, "permuted"])]
+    kept = np.unique(np.linspace(0, len(means) - 1, N_POINTS).round().astype(int))
+    shown = shown[shown["step"].isin(means.index[kept])].reset_index(drop=True)
     shown = shown.assign(
         beginning=shown["beginning"].map({"random": SHOWN[0], kind: SHOWN[1], "permuted": SHOWN[2]}),
         target=target,
-        text=f"{NAMES[kind]} saves {said(saving(table, kind, parts))}",
-        null=f"{NAMES['permuted']}: {said(saving(table, 'permuted', parts))}",
+        text=_once(f"{NAMES[kind]} saves {said(saving(table, kind, parts))}", len(shown)),
+        null=_once(f"{NAMES['permuted']}: {said(saving(table, 'permuted', parts))}", len(shown)),
     )
-    return shown[["beginning", "seed", "step", "held_out_loss", "target", "text", "null"]].reset_index(
-        drop=True
-    )
+    return shown[["beginning", "seed", "step", "held_out_loss", "target", "text", "null"]]
+
+
+def _once(text: str, n_rows: int) -> list[str]:
+    """A text in the first row and nothing in the others: with it in all a page would weigh twice as much."""
+    return [text, *[""] * (n_rows - 1)]
 
 
 def said(found: Finding) -> str:
@@ -144,7 +150,7 @@ def plot_curves(data: charts.Data) -> alt.LayerChart:
     )
     texts = [
         alt.Chart(data)
-        .transform_aggregate(n="count()", groupby=[name])
+        .transform_filter(f"datum.{name} !== ''")
         .mark_text(align="left", fontSize=12)
         .encode(x=alt.value(2), y=alt.value(-24 + 16 * place), text=f"{name}:N")
         for place, name in enumerate(("text", "null"))
@@ -410,7 +416,7 @@ def two_columns(method: str, pair: int) -> pd.DataFrame:
         )
         for place in range(E.shape[1])
     ]
-    return pd.concat(parts, ignore_index=True).assign(text=text)
+    return pd.concat(parts, ignore_index=True).assign(text=_once(text, sum(map(len, parts))))
 
 
 def plot_two_columns(data: charts.Data) -> alt.LayerChart:
@@ -427,7 +433,7 @@ def plot_two_columns(data: charts.Data) -> alt.LayerChart:
     )
     text = (
         alt.Chart(data)
-        .transform_aggregate(n="count()", groupby=["text"])
+        .transform_filter("datum.text !== ''")
         .mark_text(align="right", dx=-6, fontSize=12)
         .encode(x=alt.value("width"), y=alt.value(10), text="text:N")
     )
@@ -442,7 +448,13 @@ def similar(E: np.ndarray) -> np.ndarray:
 
 
 def neighbours(method: str, chosen: int) -> pd.DataFrame:
-    """Cosines of a word with all others: word_id, word, similarity, rank (1 is nearest), own (its own id)."""
+    """Cosines of a word with all others.
+
+    Returns
+    -------
+    DataFrame
+        word_id, word, similarity, rank (1 is nearest), own (the chosen id); in the first row its name.
+    """
     names = tokens()
     found = np.round(similar(embedding(method))[chosen], 6)  # cosines that are alike but for rounding tie
     others = np.delete(np.arange(len(found)), chosen)
@@ -454,7 +466,7 @@ def neighbours(method: str, chosen: int) -> pd.DataFrame:
             "similarity": found[others],
             "rank": ranks.to_numpy(),
             "own": chosen,
-            "name": names[chosen],
+            "name": _once(names[chosen], len(others)),
         }
     )
 
@@ -473,7 +485,7 @@ def plot_neighbours(data: charts.Data) -> alt.LayerChart:
     near = base.transform_filter(f"datum.rank <= {N_NEIGHBOURS}")
     marks = near.mark_point(size=70, shape="square", color=theme.CATEGORIES[1])
     words = near.mark_text(dy=-12, fontSize=12).encode(text="word:N")
-    own = alt.Chart(data).transform_aggregate(n="count()", groupby=["own", "name"])
+    own = alt.Chart(data).transform_filter("datum.name !== ''")
     rule = own.mark_rule(strokeDash=list(theme.DASHES[1])).encode(x="own:Q")
     name = own.mark_text(dx=5, align="left", baseline="bottom", fontWeight="bold").encode(
         x="own:Q", y=alt.value(theme.HEIGHT - 4), text="name:N"
