@@ -194,7 +194,9 @@ def test_readings_come_nearest_loss_first(models_made):
     distance = table["from the paper's"].abs()
     assert distance.is_monotonic_increasing
     assert (table["final loss"] - models.PAPER_LOSS).round(3).tolist() == table["from the paper's"].tolist()
-    assert f"{len(table)} of {len(table)} readings measured" in chapter.reading_note("quick")
+    note = chapter.reading_note("quick")
+    assert f"{len(table)} of {len(table)} readings measured" in note
+    assert note.endswith("The claims judge: quick, start N(0, 1).")
 
 
 def test_sizes_have_both_moments_of_every_setting_and_the_filter_counts_settings():

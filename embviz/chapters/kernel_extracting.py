@@ -284,9 +284,10 @@ def paired_finding(table: pd.DataFrame) -> str:
     """By how much training changes the score, over orders, true of the table."""
     own = table[table["kind"] == "random order"]
     change = own["trained"] - own["untrained"]
+    middle = round(float(change.median()), 3) + 0.0  # no minus before a zero
     spread = own["untrained"].quantile([0.05, 0.95])
     return (
-        f"Over {len(own)} orders of the words training changes the score by {change.median():+.3f} in the "
+        f"Over {len(own)} orders of the words training changes the score by {middle:+.3f} in the "
         f"median; the orders themselves spread it from {spread.iloc[0]:.2f} to {spread.iloc[1]:.2f}"
     )
 
@@ -464,11 +465,12 @@ def reading_table(preset: str) -> pd.DataFrame:
 
 
 def reading_note(preset: str) -> str:
-    """Which reading lies nearest to the paper's losses, and how many are stored."""
-    table, n_all = reading_table(preset), len(models.readings(preset))
+    """Which reading lies nearest to the paper's losses, which one is judged, and how many are measured."""
+    table, runs = reading_table(preset), models.readings(preset)
+    judged = next(label for label, run in runs.items() if run == models.main(preset))
     return (
-        f"{len(table)} of {n_all} readings measured. Nearest to the paper's {models.PAPER_LOSS} nats: "
-        f"{table.index[0]}, {table['final loss'].iloc[0]:.3f}."
+        f"{len(table)} of {len(runs)} readings measured. Nearest to the paper's {models.PAPER_LOSS} nats: "
+        f"{table.index[0]}, {table['final loss'].iloc[0]:.3f}. The claims judge: {judged}."
     )
 
 
