@@ -18,6 +18,17 @@ from tests.drawing import compiled, drawn
 V, DIM, SEEDS = 14, 20, 2
 CACHED = ("grounds", "_turned", "_columns", "table_5_readings", "order_table", "row_table", "best_eps")
 TEXT = "1,500 tokens"
+BEST_EPS = {
+    "setting": [0, 0, 1, 1],
+    "learning_rate": 3e-4,
+    "weight_decay": 0.01,
+    "start": ["pytorch", "pytorch", "small", "small"],
+    "seed": [0, 1, 0, 1],
+    "eps": [0.003, 0.004, 0.5, 0.4],
+    "cosine": 0.9,
+    "range": 0.1,
+    "at_end": [False, False, True, False],
+}
 
 
 @pytest.fixture(autouse=True)
@@ -32,6 +43,7 @@ def found(monkeypatch):
     monkeypatch.setattr(models, "trained", lambda preset: made)
     monkeypatch.setattr(models, "load", lambda run: made)
     monkeypatch.setattr(hyperparameters, "settings", lambda preset: [QUICK, models.other_start("quick")])
+    monkeypatch.setattr(hyperparameters, "best_eps", lambda preset: pd.DataFrame(BEST_EPS))
     clear()
     yield made
     clear()
@@ -233,7 +245,11 @@ def test_best_epsilons_have_their_setting_and_the_sentence_its_null():
     table = chapter.best_eps("quick")
     assert table["name"].unique().tolist() == ["rate 0.0003, decay 0.01"]
     assert table["setting"].nunique() == 2
-    assert "95th percentile of random deals" in chapter.eps_finding("quick")
+    logs = np.log(BEST_EPS["eps"])
+    within = ((logs[:2] - logs[:2].mean()) ** 2).sum() + ((logs[2:] - logs[2:].mean()) ** 2).sum()
+    share = 1 - within / ((logs - logs.mean()) ** 2).sum()
+    assert chapter.eps_finding("quick").startswith(f"{share:.0%} of the variance of log epsilon")
+    assert "; 25% of the best epsilons lie at an end" in chapter.eps_finding("quick")
     assert chapter.eps_note("quick").startswith("1,500 tokens of the package's own docstrings in 30 words;")
     assert len(drawn(chapter.plot_best_eps("quick").to_dict(), "symbol")) == len(table)
 
