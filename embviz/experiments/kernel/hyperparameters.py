@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from embviz import findings, kernels
-from embviz.cells import Cell
+from embviz.cells import Cell, experiment, table_of
+from embviz.cooccurrence import count_pairs
 from embviz.experiments.kernel import models
 from embviz.experiments.kernel.fits import cosines
 from embviz.experiments.kernel.models import STARTS, KernelRun
+from embviz.experiments.kernel.runs import prepare
 from embviz.findings import Finding
 from embviz.studies import Study
+from embviz.training import train
 
 RATES = (1e-4, 3e-4, 1e-3)
 DECAYS = (0.0, 0.1)
@@ -43,36 +47,69 @@ def settings(preset: str) -> list[KernelRun]:
     ]
 
 
-def best_eps(preset: str) -> pd.DataFrame:
-    """Where the FFT form fits best.
+@dataclass(frozen=True)
+class EpsRun:
+    """Models of which the best epsilon alone is kept."""
+
+    run: KernelRun
+
+
+@experiment("kernel.best_eps")
+def fitted(config: EpsRun) -> pd.DataFrame:
+    """Train, and scan the FFT form over epsilon.
 
     Returns
     -------
     DataFrame
-        setting (a number), learning_rate, weight_decay, start, seed, eps, cosine (at it), range (largest less
-        smallest cosine over all epsilons), at_end (whether it is the first or the last that was tried).
+        A row a seed: seed, eps (of the largest cosine), cosine (at it), range (largest less smallest cosine
+        over all epsilons), at_end (whether it is the first or the last that was tried).
     """
-    rows = []
+    session = prepare(config.run)
+    for _ in train(
+        session.model,
+        session.losses,
+        config.run.optimizer,
+        n_steps=session.n_steps,
+        snapshot_every=session.n_steps,
+        weights=lambda: {},
+        names=[f"seed {member.seed}" for member in config.run.members],
+    ):
+        pass
+    text = session.text
+    counts = count_pairs(text.ids, len(text.vocabulary), window=5).toarray()
+    met = counts.any(axis=1)  # a symbol that the text doesn't have has no row in D
+    spectrum = kernels.decompose(kernels.log_counts(counts[np.ix_(met, met)]))
+    embeddings = session.model.embedding.detach().double().cpu().numpy()[:, met]
+    k0 = kernels.extract_kernel(models.gram(embeddings), spectrum, zeros="drop").k0
+    found = cosines(kernels.alpha_scan(spectrum, EPS)[:, None], k0[None])  # (n, R)
+    where = found.argmax(axis=0)
+    table = pd.DataFrame(
+        {
+            "seed": [member.seed for member in config.run.members],
+            "eps": EPS[where],
+            "cosine": found.max(axis=0),
+            "range": np.ptp(found, axis=0),
+            "at_end": np.isin(where, (0, len(EPS) - 1)),
+        }
+    )
+    table.attrs["data"] = {config.run.text.corpus: text.checksum}
+    return table
+
+
+def best_eps(preset: str) -> pd.DataFrame:
+    """Where the FFT form fits best, stored or computed here.
+
+    Returns
+    -------
+    DataFrame
+        setting (a number), learning_rate, weight_decay, start; the columns of :func:`fitted`.
+    """
+    parts = []
     for number, run in enumerate(settings(preset)):
-        trained = models.load(run)
-        scan = kernels.alpha_scan(trained.spectrum, EPS)  # (n, V)
-        found = cosines(scan[:, None], trained.k0[None])  # (n, R)
-        where = found.argmax(axis=0)
-        for index, member in enumerate(run.members):
-            rows.append(
-                {
-                    "setting": number,
-                    "learning_rate": run.learning_rate,
-                    "weight_decay": run.weight_decay,
-                    "start": run.shape.start,
-                    "seed": member.seed,
-                    "eps": EPS[where[index]],
-                    "cosine": found[where[index], index],
-                    "range": float(np.ptp(found[:, index])),
-                    "at_end": bool(where[index] in (0, len(EPS) - 1)),
-                }
-            )
-    return pd.DataFrame(rows)
+        fields = {"setting": number, "learning_rate": run.learning_rate, "weight_decay": run.weight_decay}
+        own = table_of(fitted.cell(EpsRun(run))).assign(**fields, start=run.shape.start)
+        parts.append(own[[*fields, "start", "seed", "eps", "cosine", "range", "at_end"]])
+    return pd.concat(parts, ignore_index=True)
 
 
 def explained(values: np.ndarray, groups: np.ndarray) -> float:
@@ -104,7 +141,7 @@ def _open_eps(preset: str) -> dict[str, Finding]:
 
 
 def _cells(preset: str) -> list[Cell]:
-    return models.cells_of(*settings(preset))
+    return [fitted.cell(EpsRun(run)) for run in settings(preset)]
 
 
 STUDIES: dict[str, Study] = {"kernel.open_eps": Study(_cells, _open_eps)}
