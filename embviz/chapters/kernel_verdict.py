@@ -281,12 +281,12 @@ def sizes_note() -> str:
 # --- the formula alone, live ----------------------------------------------------------------------------
 
 PARTS = {
-    "fft_identity": "FFT form with the identity",
-    "eigen_identity": "eigen form with the identity",
-    "listings": "eigen form with FFT form",
-    "expected": "score expected of random E",
-    "random": "score of random E",
-    "clamped": "share of clamped eigenvalues",
+    "fft_identity": "FFT form, identity",
+    "eigen_identity": "eigen form, identity",
+    "listings": "eigen form, FFT form",
+    "expected": "random E, expected",
+    "random": "random E, measured",
+    "clamped": "clamped share",
 }
 
 
@@ -331,7 +331,7 @@ def _spectrum(n_words: int, n_tokens: int) -> kernels.Spectrum:
 
 def plot_formula(data: charts.Data) -> alt.LayerChart:
     """Bars from 0, the values at their ends, what they come from above."""
-    scale_of = alt.Scale(domain=[-1, 1.25], nice=False)
+    scale_of = alt.Scale(domain=[-1, 1.5], nice=False)
     base = alt.Chart(data).encode(
         y=alt.Y("name:N", sort=None, axis=alt.Axis(title=None, labelLimit=190)),
         x=alt.X(
