@@ -11,6 +11,7 @@ import functools
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -222,6 +223,13 @@ def spectrum_of(run: KernelRun) -> Spectrum:
 
 def load(run: KernelRun) -> Trained:
     """A run's models and its text's counts: stored, or else computed here."""
+    paths = [cell.path for cell in cells_of(run)]
+    return _loaded(run, tuple((path, path.stat().st_mtime_ns if path.is_file() else 0) for path in paths))
+
+
+@functools.lru_cache(maxsize=32)  # most claims read the same models
+def _loaded(run: KernelRun, files: tuple[tuple[Path, int], ...]) -> Trained:
+    """The same, read once as long as its files stay what they are."""
     counts, met = met_counts(run)
     table = table_of(minigpt.cell(run))
     steps = sorted(set(table.loc[table["quantity"] == "embedding", "step"].tolist()))
