@@ -199,7 +199,7 @@ def test_all_charts_and_explorers_compile(orthogonal):
         chapter.plot_strips(chapter.table_4_strips("quick"), chapter.TABLE_4_ROWS, chapter.TABLE_4_KINDS)
     )
     kinds = (chapter.TRANSFORMER, chapter.VECTORS, chapter.PAPER)
-    compiled(chapter.plot_strips(chapter.pmi_strips("quick"), chapter.PMI_ROWS, kinds))
+    compiled(chapter.plot_strips(chapter.pmi_strips("quick"), list(chapter.PMI_ROWS), kinds))
     labels = list(chapter.candidates("quick"))[:3]
     explorers = [
         (
