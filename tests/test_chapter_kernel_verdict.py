@@ -53,7 +53,11 @@ def test_each_change_of_mind_can_be_met_and_missed(change):
     good, bad = (20.0, 0.5) if change.figure != "change" else (0.3, 0.905)
     if change.claim == "diagnostic":
         good, bad = 0.1, -0.1
-    met, missed = (Finding(value, value - 0.01, value + 0.01, 5, NULLS) for value in (good, bad))
+    nulls = [{**NULLS, "permuted": 0.9 if "in random order" in change.words else 0.5}, NULLS]
+    met, missed = (
+        Finding(value, value - 0.01, value + 0.01, 5, known)
+        for value, known in zip((good, bad), nulls, strict=True)
+    )
     assert chapter.outcome(change, judged(change, met))[""].startswith("✓ met, quick")
     assert chapter.outcome(change, judged(change, missed))[""].startswith("✗ not met, quick")
     absent = chapter.outcome(change, judged(change, None))
