@@ -18,8 +18,11 @@ MARKS = {HOLDS: "✓", FAILS: "✗", UNCLEAR: "?", NOT_MEASURED: "–", ledger.R
 # --- numbers as text ----------------------------------------------------------------------------------
 
 
-def number(value: float | None, unit: str = "") -> str:
-    """A number at three significant digits, whole counts in full; a dash when there is none.
+MOST_DIGITS = 7  # of a number in a table
+
+
+def number(value: float | None, unit: str = "", *, digits: int = 3) -> str:
+    """A number at so many significant digits, whole counts in full; a dash when there is none.
 
     >>> number(0.123456), number(17005207.0, "tokens"), number(None), number(float("inf"))
     ('0.123', '17,005,207 tokens', '–', '∞')
@@ -29,17 +32,29 @@ def number(value: float | None, unit: str = "") -> str:
     if math.isinf(value):
         return "∞" if value > 0 else "-∞"
     whole = float(value).is_integer() and abs(value) >= 1000
-    text = f"{value:,.0f}" if whole else f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.3g}"
+    text = f"{value:,.0f}" if whole else f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.{digits}g}"
     return f"{text} {unit}".strip()
+
+
+def digits_for(low: float, high: float) -> int:
+    """Significant digits of an interval's ends: three, or more until rounding is small beside its width."""
+    digits, width = 3, high - low
+    if not 0 < width < math.inf or number(low) != number(high):
+        return digits
+    while digits < MOST_DIGITS and any(abs(float(f"{x:.{digits}g}") - x) > width / 20 for x in (low, high)):
+        digits += 1
+    return digits
 
 
 def interval(low: float, high: float) -> str:
     """An interval as text; one number when both ends agree.
 
-    >>> interval(0.1, 0.25), interval(2.0, 2.0)
-    ('0.1 to 0.25', '2')
+    >>> interval(0.1, 0.25), interval(2.0, 2.0), interval(0.10255, 0.10265)
+    ('0.1 to 0.25', '2', '0.10255 to 0.10265')
     """
-    return number(low) if low == high else f"{number(low)} to {number(high)}"
+    digits = digits_for(low, high)
+    texts = [number(end, digits=digits) for end in (low, high)]
+    return texts[0] if low == high else " to ".join(texts)
 
 
 # --- the picture of the whole ledger -----------------------------------------------------------------
@@ -235,13 +250,16 @@ def _figure_cells(row: Row) -> list[str]:
     if finding and finding.nulls:
         name = figure.null or next(iter(finding.nulls))
         null = f"{number(finding.nulls[name])} ({name.replace('_', ' ')})"
+    digits = digits_for(*figure.accept) if figure.accept else 3  # as fine as what decides
     ours, span = (
-        ("–", "–") if finding is None else (number(finding.value), interval(finding.low, finding.high))
+        ("–", "–")
+        if finding is None
+        else (number(finding.value, digits=digits), interval(finding.low, finding.high))
     )
     accepted = interval(*figure.accept) if figure.accept else "–"
     label = f"{figure.label}{f' ({figure.unit})' if figure.unit else ''}"
     mark = f"{MARKS[row.verdict]}&nbsp;{html.escape(row.verdict)}"
-    texts = [label, number(figure.paper), ours, span, accepted, null]
+    texts = [label, number(figure.paper, digits=digits), ours, span, accepted, null]
     return [*(html.escape(text) for text in texts), mark]
 
 
