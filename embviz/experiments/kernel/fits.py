@@ -254,8 +254,7 @@ def off_diagonal_correlations(W: np.ndarray, matrix: np.ndarray) -> np.ndarray:
 def _pmi_fit(preset: str) -> dict[str, Finding]:
     trained = models.trained(preset)
     spectrum, corpus = trained.spectrum, trained.corpus
-    label = nearest_readings(table_1(trained))["H5"]
-    pmi_row = kernels.candidates(trained.counts.pairs, spectrum)[label].values
+    pmi_row = kernels.candidates(trained.counts.pairs, spectrum)["H5 (as written)"].values
     power = kernels.k0_fft(spectrum)
     products = vector_products(preset, trained)
     of_vectors = kernels.extract_kernel(products, spectrum, zeros="drop").k0
