@@ -146,7 +146,7 @@ def test_vocabularies_stand_beside_each_other_before_and_after(monkeypatch):
     assert table.loc[(V, "after training", chapter.NO_FORMULA)].to_numpy() == pytest.approx([1, 1])
     assert table.loc[(V, "after training", chapter.SCORE)].to_numpy() == pytest.approx([1, 1])
     assert "V = 40: 0.80 and 0.10; V = 60: 0.80 and 0.10" in chapter.sizes_finding()
-    assert chapter.sizes_note().startswith(f"Models of bundled documentation; seeds: V = {V}: 2, V = 40: 2")
+    assert chapter.sizes_note().startswith(f"V = {V}: d = 16, 2 seeds, bundled documentation; V = 40: d = 16")
     compiled(chapter.plot_sizes())
 
 

@@ -585,5 +585,6 @@ def untrained_finding(preset: str) -> str:
         f"The cosine with the derived k0 is {first.value:.2f} before the first update and {last.value:.2f} "
         f"after the last, and nowhere below {least:.2f}, which it has at update {where:,}; over the same "
         f"training the mean |cosine| of two words goes from {means['ratio'].iloc[0]:.2f} to "
-        f"{means['ratio'].iloc[-1]:.2f} times that of random vectors"
+        f"{means['ratio'].iloc[-1]:.2f} times that of random vectors, and up to {means['ratio'].max():.2f} "
+        "on the way"
     )

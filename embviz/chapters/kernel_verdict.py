@@ -269,15 +269,15 @@ def sizes_finding() -> str:
 
 def sizes_note() -> str:
     """Data, sizes and seeds, for a caption."""
-    run, first = main(shown_preset()), models.main(shown_preset())
-    of = "bundled documentation" if run.corpus == "embedded" else "English Wikipedia"
-    others = list(scale.runs(shown_preset("kernel.open_scale")).values())
-    seeds = ", ".join(f"V = {own.text.vocab_size:,}: {own.n_seeds}" for own in others)
-    dim = {own.shape.embedding_dim for own in others} | {first.shape.embedding_dim}
-    return (
-        f"Models of {of}; seeds: V = {run.spectrum.vocab_size}: {first.n_seeds}, {seeds}; d = "
-        f"{', '.join(map(str, sorted(dim)))}; each mark a seed"
-    )
+    first = models.main(shown_preset())
+    sizes = [(main(shown_preset()).spectrum.vocab_size, first)]
+    sizes += [(own.text.vocab_size, own) for own in scale.runs(shown_preset("kernel.open_scale")).values()]
+    said = [
+        f"V = {V:,}: d = {run.shape.embedding_dim}, {run.n_seeds} seeds, "
+        f"{'bundled documentation' if run.text.corpus == 'embedded' else 'English Wikipedia'}"
+        for V, run in sizes
+    ]
+    return f"{'; '.join(said)}; each mark a seed"
 
 
 # --- the formula alone, live ----------------------------------------------------------------------------
