@@ -138,7 +138,8 @@ def test_an_unknown_beginning_is_refused_with_those_there_are():
         starts.StartRun(QUICK, "svd")  # type: ignore[arg-type]
 
 
-def test_the_main_reading_is_the_one_whose_loss_lies_nearest_to_the_papers():
+def test_the_main_reading_is_the_one_whose_loss_lies_nearest_to_the_papers(monkeypatch):
+    monkeypatch.delenv("EMBVIZ_RESULTS_DIR", raising=False)
     runs = models.readings("paper")
     stored = {label: run for label, run in runs.items() if not missing(models.cells_of(run))}
     if len(stored) < len(runs):

@@ -339,7 +339,7 @@ def plot_explorer(data: charts.Data) -> alt.VConcatChart:
             validity="min(validity)",
             largest_split="min(largest_split)",
         )
-        .transform_calculate(words=FOUND)
+        .transform_calculate(words=f"({FOUND}) + '; least ' + size")
         .mark_text(align="left", fontSize=12)
         .encode(x=alt.value(4), y=alt.value(11), text="words:N")
     )
@@ -428,13 +428,14 @@ def plot_beside() -> alt.HConcatChart:
     """A drawing each, and the loss at its snapshots below, coloured by phase."""
     grid = beside_grid()
     scale = alt.Scale(domain=[float(grid["loss"].min()), float(grid["loss"].max())])
+    steps = alt.Scale(domain=[0, int(grid["step"].max())])
     panels: list[alt.VConcatChart] = []
     for words, own in grid.groupby("shown", sort=False):
-        base = alt.Chart(own).transform_calculate(look="datum.phase % 5", here="false")
+        base = alt.Chart(own).transform_calculate(look="datum.phase % 5")
         place = {name: one.axis(None) for name, one in _plane_place().items()}
         height = None if panels else theme.axis("loss", tick_count=3)
         curve = {
-            "x": alt.X("step:Q", axis=theme.axis("step", tick_count=3)),
+            "x": alt.X("step:Q", axis=theme.axis("step", tick_count=3), scale=steps),
             "y": alt.Y("loss:Q", axis=height, scale=scale),
         }
         name = (
@@ -442,8 +443,8 @@ def plot_beside() -> alt.HConcatChart:
             .mark_text(align="left", fontSize=11)
             .encode(x=alt.value(4), y=alt.value(9), text="words:N")
         )
-        drawing = alt.LayerChart(layer=[*_phase_layers(base, place), name])
-        loss = alt.LayerChart(layer=_phase_layers(base, curve))
+        drawing = alt.LayerChart(layer=[*_phase_layers(base, place)[:2], name])  # no ring
+        loss = alt.LayerChart(layer=_phase_layers(base, curve)[:2])
         panels.append(
             alt.vconcat(drawing.properties(width=165, height=140), loss.properties(width=165, height=80))
         )
