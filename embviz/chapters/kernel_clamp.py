@@ -497,7 +497,7 @@ def table_5_scales(preset: str) -> pd.DataFrame:
     for form, name in FORMS.items():
         table[name] = mutual_distances(spectrum, form, "clamp", kernels.FLOOR) / squares
     shown_table = pd.DataFrame(table, index=pd.Index(PAIR_NAMES, name="epsilons"))
-    return shown_table.map(lambda x: f"{x:.1f}" if x > 0.05 else f"{x:.0e}")
+    return shown_table.map(lambda x: f"{x:.1f}" if x > 0.05 else f"{x:.0e}" if x > 1e-10 else "below 1e-10")
 
 
 def table_5_finding(preset: str) -> str:
@@ -506,7 +506,8 @@ def table_5_finding(preset: str) -> str:
     parts = []
     for form, name in FORMS.items():
         largest = float(mutual_distances(spectrum, form, "clamp", kernels.FLOOR).max())
-        parts.append(f"{name} {1 - largest:.4f}" if largest > 5e-5 else f"{name} 1 - {largest:.0e}")
+        tiny = f"1 - {largest:.0e}" if largest > 1e-16 else "1, to rounding"
+        parts.append(f"{name} {1 - largest:.4f}" if largest > 5e-5 else f"{name} {tiny}")
     return (
         f"The least cosine of Table 5 is {min(PAPER_TABLE_5)}; the listings give: {', '.join(parts)}. "
         f"Nearest of all readings: {FORMS[nearest['form']]}, {nearest['negative']}, off by a factor of "
