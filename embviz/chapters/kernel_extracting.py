@@ -292,6 +292,14 @@ def paired_finding(table: pd.DataFrame) -> str:
     )
 
 
+def _line_of_equals(least: float, scale: alt.Scale) -> alt.Chart:
+    """Where what lies along both axes is the same."""
+    ends = alt.Chart(alt.Data(values=[{"at": least}, {"at": 1}]))
+    return ends.mark_line(strokeDash=list(theme.DASHES[1]), strokeWidth=1.5, color=theme.INK).encode(
+        x=alt.X("at:Q", scale=scale), y=alt.Y("at:Q", scale=scale)
+    )
+
+
 def plot_paired(table: pd.DataFrame) -> alt.LayerChart:
     """Score after training against score before, a mark an order, over the line of equals."""
     names = ["random order", "by frequency"]
@@ -299,10 +307,7 @@ def plot_paired(table: pd.DataFrame) -> alt.LayerChart:
     key = alt.Legend(title=theme.title("order"))
     least = min(-0.05, float(table[["untrained", "trained"]].min().min()))
     scale = alt.Scale(domain=[least, 1.02], nice=False)
-    ends = alt.Chart(alt.Data(values=[{"at": least}, {"at": 1}]))
-    line = ends.mark_line(strokeDash=list(theme.DASHES[1]), strokeWidth=1.5, color=theme.INK).encode(
-        x=alt.X("at:Q", scale=scale), y=alt.Y("at:Q", scale=scale)
-    )
+    line = _line_of_equals(least, scale)
     marks = (
         alt.Chart(table.round(4))
         .mark_point(size=60, opacity=0.75)
@@ -525,10 +530,7 @@ def plot_sizes(table: pd.DataFrame) -> alt.LayerChart:
     key = alt.Legend(title=None)
     least = min(0.0, float(table["score"].min()) - 0.05)
     scale = alt.Scale(domain=[least, 1.02], nice=False)
-    ends = alt.Chart(alt.Data(values=[{"at": least}, {"at": 1}]))
-    line = ends.mark_line(strokeDash=list(theme.DASHES[1]), strokeWidth=1.5, color=theme.INK).encode(
-        x=alt.X("at:Q", scale=scale), y=alt.Y("at:Q", scale=scale)
-    )
+    line = _line_of_equals(least, scale)
     level = alt.Chart(alt.Data(values=[{"at": extracted.LEAST_SCORE}]))
     rule = level.mark_rule(strokeDash=list(theme.DASHES[2])).encode(y=alt.Y("at:Q", scale=scale))
     marks = (

@@ -18,7 +18,6 @@ from embviz.experiments.kernel.models import STARTS, KernelRun
 from embviz.experiments.kernel.runs import prepare
 from embviz.findings import Finding
 from embviz.studies import Study
-from embviz.training import train
 
 RATES = (1e-4, 3e-4, 1e-3)
 DECAYS = (0.0, 0.1)
@@ -65,15 +64,7 @@ def fitted(config: EpsRun) -> pd.DataFrame:
         over all epsilons), at_end (whether it is the first or the last that was tried).
     """
     session = prepare(config.run)
-    for _ in train(
-        session.model,
-        session.losses,
-        config.run.optimizer,
-        n_steps=session.n_steps,
-        snapshot_every=session.n_steps,
-        weights=lambda: {},
-        names=[f"seed {member.seed}" for member in config.run.members],
-    ):
+    for _ in session.snapshots(session.n_steps):
         pass
     text = session.text
     counts = count_pairs(text.ids, len(text.vocabulary), window=5).toarray()

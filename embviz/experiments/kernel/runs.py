@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import zlib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -20,7 +21,7 @@ from torch import Tensor
 from embviz.cells import experiment, training_run
 from embviz.experiments.kernel.texts import Text, TextReading, load
 from embviz.models.minigpt import Member, MiniGPTConfig, StackedMiniGPT
-from embviz.training import AdamW, train
+from embviz.training import AdamW, Metrics, Snapshot, train
 
 if TYPE_CHECKING:
     from embviz.snapshots import Run
@@ -170,6 +171,26 @@ class Session:
                 run=run,
             ):
                 pass
+
+    def snapshots(
+        self,
+        every: int,
+        *,
+        measure: Callable[[int], Metrics] | None = None,
+        weights: Callable[[], Mapping[str, Tensor]] = dict,
+    ) -> Iterator[Snapshot]:
+        """Train from the beginning and keep nothing but what the caller takes, every so many updates."""
+        names = [f"seed {member.seed}" for member in self.config.members]
+        yield from train(
+            self.model,
+            self.losses,
+            self.config.optimizer,
+            n_steps=self.n_steps,
+            snapshot_every=every,
+            measure=measure,
+            weights=weights,
+            names=names,
+        )
 
     def table(self, run: Run) -> pd.DataFrame:
         """The cell's table of a finished run."""

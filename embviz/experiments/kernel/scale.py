@@ -21,7 +21,6 @@ from embviz.findings import Finding
 from embviz.kernels import Spectrum
 from embviz.models.minigpt import MiniGPTConfig
 from embviz.studies import Study
-from embviz.training import train
 
 WINDOW = 5
 SIZES = {"quick": (40, 60, 80), "full": (1_000, 5_000, 15_000)}  # two with models, one without
@@ -96,17 +95,11 @@ def models_at_scale(config: ScaledRun) -> pd.DataFrame:
     """
     session = prepare(config.run)
     spectrum = _spectrum(session.text.ids, len(session.text.vocabulary))
-    formula, names = formula_measures(spectrum), [f"seed {m.seed}" for m in config.run.members]
-    rows = []
-    for snapshot in train(
-        session.model,
-        session.losses,
-        config.run.optimizer,
-        n_steps=session.n_steps,
-        snapshot_every=session.n_steps,
+    formula, rows = formula_measures(spectrum), []
+    for snapshot in session.snapshots(
+        session.n_steps,
         measure=lambda step: {"held_out_loss": session.held_out_losses().tolist()},
         weights=lambda: {"embedding": session.model.embedding},
-        names=names,
     ):
         embeddings = snapshot.weights["embedding"].double().cpu()
         for index, member in enumerate(config.run.members):

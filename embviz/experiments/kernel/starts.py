@@ -20,7 +20,6 @@ from embviz.experiments.kernel.word_vectors import VectorsRun, word_vectors
 from embviz.findings import Finding
 from embviz.models.minigpt import MiniGPTConfig
 from embviz.studies import Study
-from embviz.training import train
 from embviz.wordvectors import factorize_pmi
 
 Beginning = Literal["random", "derived", "derived, FFT form", "permuted", "log counts", "PMI", "skip-gram"]
@@ -55,21 +54,11 @@ def started(config: StartRun) -> pd.DataFrame:
     plain = prepare(config.run)
     session = prepare(config.run, embeddings=beginnings(plain, config.beginning))
     every = max(1, session.n_steps // config.n_scores)
-    names = [f"seed {member.seed}" for member in config.run.members]
+    seeds = [member.seed for member in config.run.members]
     rows = [
-        pd.DataFrame({"step": snapshot.step, **snapshot.metrics})
-        for snapshot in train(
-            session.model,
-            session.losses,
-            config.run.optimizer,
-            n_steps=session.n_steps,
-            snapshot_every=every,
-            measure=lambda step: {
-                "seed": [member.seed for member in config.run.members],
-                "held_out_loss": session.held_out_losses().tolist(),
-            },
-            weights=lambda: {},
-            names=names,
+        pd.DataFrame({"step": snapshot.step, "seed": seeds, **snapshot.metrics})
+        for snapshot in session.snapshots(
+            every, measure=lambda step: {"held_out_loss": session.held_out_losses().tolist()}
         )
     ]
     table = pd.concat(rows, ignore_index=True)[["seed", "step", "held_out_loss"]]
