@@ -12,6 +12,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "studies", "experiments", "ledger", "theme", "charts", "ledger_view", "explorers", "player",
         "tasks", "equivalences", "wordpieces", "snapshots", "recurrent_training",
         "fourier", "language", "imports", "memory", "phases", "weight_paths", "autoencoders", "trajectories",
-        "trajectory_nulls", "recorder", "adapters", "kernels",
+        "trajectory_nulls", "recorder", "adapters", "kernels", "projections", "resizing",
+        "quantization",
     ],
 )  # fmt: skip

@@ -10,7 +10,7 @@ import importlib
 
 from embviz.studies import Study
 
-PAPERS = ("reflections", "tying", "geometry", "kernel")
+PAPERS = ("reflections", "tying", "geometry", "kernel", "resizing")
 
 
 def find_study(claim_id: str) -> Study:

@@ -1,0 +1,7 @@
+"""The resizing paper: a trained transformer carried through a random projection."""
+
+from __future__ import annotations
+
+from embviz.studies import Study
+
+STUDIES: dict[str, Study] = {}
