@@ -58,7 +58,7 @@ def made_table(config, grok, memorize) -> pd.DataFrame:
             embedding = embedding_of(config, rng)
             powers = power_spectrum(torch.from_numpy(embedding))
             rows += [(seed, epoch, f"power/{mode}", float(power)) for mode, power in enumerate(powers)]
-    rows += [(seed, LIMIT, f"embedding/{i}/{j}", float(x)) for (i, j), x in np.ndenumerate(embedding)]
+    rows += [(seed, LIMIT, f"embedding/{i}", float(x)) for (i, _), x in np.ndenumerate(embedding)]
     return pd.DataFrame(rows, columns=["seed", "epoch", "quantity", "value"])
 
 

@@ -291,7 +291,7 @@ def test_a_table_has_the_same_bits_each_time_and_in_whatever_range_a_seed_stands
 
 
 def test_a_table_tells_what_the_frames_do():
-    config = dataclasses.replace(TINY, n_epochs=7, first_seed=1, n_seeds=2)
+    config = dataclasses.replace(NEAR, n_epochs=7, first_seed=1, n_seeds=2)
     table, frames = grokking.function(config), list(grok(config, device="cpu"))
     for frame in frames:
         rows = table[(table["seed"] == frame.seed) & (table["epoch"] == frame.epoch)]
@@ -305,8 +305,10 @@ def test_a_table_tells_what_the_frames_do():
     own = shown[(shown["seed"] == 1) & (shown["epoch"] == 7)].sort_values("mode")
     np.testing.assert_allclose(own["power"], slow.sum(1), rtol=1e-5)
     assert sorted(shown["epoch"].unique()) == [0, *range(1, 8)]
-    with pytest.raises(ValueError, match="embeddings are kept of seeds 0 to 1 that are in the run, not of 2"):
+    with pytest.raises(ValueError, match="of seeds 0 to 1 of runs with prescribed modes, not of seed 2"):
         last_embedding(table, 2)
+    free = grokking.function(dataclasses.replace(TINY, n_epochs=1))
+    assert not free["quantity"].str.startswith("embedding").any()
 
 
 def test_spectra_are_kept_at_some_thirty_epochs_the_last_among_them():

@@ -377,7 +377,7 @@ class Members:
 # --- tables -----------------------------------------------------------------------------------------
 
 
-@experiment("geometry.grokking")
+@experiment("geometry.grokking", version=2)
 def grokking(config: GrokkingRun) -> pd.DataFrame:
     """Train, and tabulate.
 
@@ -386,7 +386,8 @@ def grokking(config: GrokkingRun) -> pd.DataFrame:
     DataFrame
         seed, epoch, quantity, value. Quantities: train_accuracy and train_loss of every epoch,
         validation_accuracy and validation_loss where measured, power/MODE of the embedding at some 30
-        epochs and at a seed's last, embedding/RESIDUE/AXIS of seeds 0 and 1 at the last.
+        epochs and at a seed's last; where modes are prescribed, embedding/RESIDUE of seeds 0 and 1 at the
+        last, a row a coordinate in their order.
     """
     shown = set(spectrum_epochs(config.n_epochs))
     rows: list[tuple[int, int, str, float]] = []
@@ -399,12 +400,13 @@ def grokking(config: GrokkingRun) -> pd.DataFrame:
     for seed, frame in last.items():
         if frame.epoch not in shown:
             rows += _spectrum_rows(frame)
-        if seed < N_KEPT:
+        if config.modes and seed < N_KEPT:
             rows += [
-                (seed, frame.epoch, f"embedding/{residue}/{axis}", float(value))
-                for (residue, axis), value in np.ndenumerate(frame.embedding)
+                (seed, frame.epoch, f"embedding/{residue}", float(value))
+                for (residue, _), value in np.ndenumerate(frame.embedding)
             ]
     table = pd.DataFrame(rows, columns=["seed", "epoch", "quantity", "value"])
+    table = table.sort_values(["quantity", "seed", "epoch"], kind="stable", ignore_index=True)  # a small file
     return table.astype({"seed": np.int16, "epoch": np.int32, "value": np.float32})
 
 
@@ -462,11 +464,13 @@ def last_embedding(table: pd.DataFrame, seed: int) -> np.ndarray:
     """
     rows = table[(table["seed"] == seed) & table["quantity"].str.startswith("embedding/")]
     if rows.empty:
-        raise ValueError(f"embeddings are kept of seeds 0 to {N_KEPT - 1} that are in the run, not of {seed}")
-    places = rows["quantity"].str.extract(r"^embedding/(\d+)/(\d+)$").astype(int)
-    result = np.zeros(tuple(places.max() + 1), dtype=np.float32)
-    result[tuple(places.to_numpy().T)] = rows["value"]
-    return result
+        raise ValueError(
+            f"embeddings are kept of seeds 0 to {N_KEPT - 1} of runs with prescribed modes, not of seed {seed}"
+            " of this one"
+        )
+    residues = rows["quantity"].str.removeprefix("embedding/").astype(int)
+    by_residue = rows["value"].groupby(residues).agg(list).sort_index()
+    return np.array(by_residue.tolist(), dtype=np.float32)
 
 
 def circle(embedding: np.ndarray, mode: int) -> np.ndarray:
