@@ -1,0 +1,510 @@
+"""Johnson-Lindenstrauss maps: families, pseudo-inverses, the lemma's bound and the constant that holds.
+
+A map T takes d coordinates to m. In `isometric` scaling the mean of |Tx|^2 over draws is |x|^2; in `unit`
+scaling its rows (its columns where m > d) have length 1 on average, and exactly orthonormal ones T T' = I.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import ArrayLike
+from scipy.spatial.distance import pdist
+
+FAMILIES = ("gaussian", "rademacher", "sparse", "hadamard", "orthonormal")
+Scaling = Literal["isometric", "unit"]
+Seed = int | Sequence[int] | np.random.Generator
+BLOCK = 16  # of the fast transform: small enough to stay near d log d, large enough for matrix products
+ROUNDING = 1e-9  # by which the products of orthonormal rows may miss 0 and 1
+
+
+@dataclass(frozen=True, eq=False)
+class Projection:
+    """A linear map from d coordinates to m.
+
+    Parameters
+    ----------
+    family : str
+        Its name: one of :data:`FAMILIES`, or "pca", "coordinates", "permutation", "given".
+    operator : array, shape (m, d), or SubsampledHadamard
+    scale : float
+        Length of a row, of a column where m > d, on average over draws; 1 in unit scaling.
+    """
+
+    family: str
+    operator: np.ndarray | SubsampledHadamard = field(repr=False)
+    scale: float = 1.0
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(m, d)."""
+        m, d = self.operator.shape
+        return m, d
+
+    @property
+    def m(self) -> int:
+        """New width."""
+        return self.shape[0]
+
+    @property
+    def d(self) -> int:
+        """Old width."""
+        return self.shape[1]
+
+    @functools.cached_property
+    def matrix(self) -> np.ndarray:
+        """T, shape (m, d), float64; of a Hadamard map formed when it is asked for, and not before."""
+        if isinstance(self.operator, SubsampledHadamard):
+            return np.ascontiguousarray(self.operator.apply(np.eye(self.d)).T)
+        return self.operator
+
+    def apply(self, x: ArrayLike) -> np.ndarray:
+        """Map vectors (..., d) to (..., m), float64.
+
+        Raises
+        ------
+        ValueError
+            If the last axis of `x` is not d long.
+        """
+        x = np.asarray(x, dtype=float)
+        if x.ndim == 0 or x.shape[-1] != self.d:
+            raise ValueError(f"vectors of shape {x.shape} for a map of {self.d} coordinates to {self.m}")
+        if isinstance(self.operator, SubsampledHadamard):
+            return self.operator.apply(x)
+        return x @ self.operator.T
+
+    @functools.cached_property
+    def is_orthonormal(self) -> bool:
+        """Whether T T' = I, or T'T = I where m > d: T+ is T' then."""
+        gram = self._gram()
+        return bool(np.abs(gram - np.eye(len(gram))).max() < ROUNDING)
+
+    def pseudo_inverse(self) -> np.ndarray:
+        """T+ = T'(T T')^-1, or (T'T)^-1 T' where m > d, by Cholesky's factors.
+
+        Returns
+        -------
+        array, shape (d, m); T T+ = I where m <= d, T+ T = I where m >= d
+
+        Raises
+        ------
+        ValueError
+            If T has not full rank; the message gives the rank.
+
+        Source
+        ------
+        The resizing paper, eq. 3 and Algorithm 1, lines 3 and 4, which know m < d only.
+        """
+        gram, k = self._gram(), min(self.shape)
+        values = np.linalg.eigvalsh(gram)  # squared singular values
+        rank = int((values > values[-1] * max(self.shape) * np.finfo(float).eps).sum())
+        if rank < k:
+            raise ValueError(
+                f"a map of {self.d} coordinates to {self.m} has rank {rank}, not {k}: T+ does not exist; draw "
+                "another map, or choose a smaller m"
+            )
+        factors = scipy.linalg.cho_factor(gram, lower=True)
+        if self.m <= self.d:
+            return scipy.linalg.cho_solve(factors, self.matrix).T
+        return scipy.linalg.cho_solve(factors, self.matrix.T)
+
+    def _gram(self) -> np.ndarray:
+        """T T', or T'T where m > d."""
+        T = self.matrix
+        return T @ T.T if self.m <= self.d else T.T @ T
+
+
+# --- families ---------------------------------------------------------------------------------------
+
+
+def draw(family: str, m: int, d: int, *, seed: Seed, scaling: Scaling = "isometric") -> Projection:
+    """A random map from d coordinates to m.
+
+    Parameters
+    ----------
+    family : str
+        "gaussian": independent normal entries; "rademacher": +-1; "sparse": two thirds of the entries 0, the
+        others +-1; "hadamard": random signs, a Walsh-Hadamard transform of d padded to a power of two, m of
+        its coordinates at random; "orthonormal": m rows of a random rotation, or d columns where m > d.
+    m, d : int
+        New and old width, at least 1.
+    seed : int, sequence of int, or Generator
+    scaling : "isometric" or "unit"
+        See the head of this file. Where m >= d they agree.
+
+    Returns
+    -------
+    Projection
+
+    Raises
+    ------
+    ValueError
+        If there is no such family or scaling, m or d is not positive, or m is more than a Hadamard map has
+        coordinates.
+
+    Source
+    ------
+    The resizing paper, section 4.2 (Gaussian, variance 1/m), names the others; Achlioptas (2003) for signs
+    and sparse signs; Ailon & Chazelle (2009) for the Hadamard map, here with sampled coordinates in place of
+    their sparse Gaussian matrix.
+
+    Examples
+    --------
+    >>> draw("orthonormal", 3, 8, seed=0, scaling="unit").is_orthonormal
+    True
+    """
+    _require_widths(m, d)
+    if scaling not in get_args(Scaling):
+        raise ValueError(f"scaling is {scaling!r}: use " + " or ".join(map(repr, get_args(Scaling))))
+    rng = np.random.default_rng(seed)
+    factor = 1.0 if scaling == "isometric" else math.sqrt(min(m, d) / d)
+    scale = factor * math.sqrt(max(m, d) / m)
+    if family == "gaussian":
+        return Projection(family, rng.normal(size=(m, d)) * factor / math.sqrt(m), scale)
+    if family == "rademacher":
+        return Projection(family, _signs(rng, (m, d)) * factor / math.sqrt(m), scale)
+    if family == "sparse":
+        entries = np.array([1.0, -1.0, 0.0, 0.0, 0.0, 0.0])[rng.integers(6, size=(m, d))]
+        return Projection(family, entries * factor * math.sqrt(3 / m), scale)
+    if family == "hadamard":
+        return Projection(family, _draw_hadamard(rng, m, d, factor / math.sqrt(m)), scale)
+    if family == "orthonormal":
+        return Projection(family, _orthonormal(rng, m, d) * scale, scale)
+    raise ValueError(f"no family {family!r}: choose one of {', '.join(FAMILIES)}")
+
+
+def largest_width(family: str, d: int) -> float:
+    """The largest m that a family allows: inf, or for a Hadamard map the power of two that d is padded to."""
+    return padded_width(d) if family == "hadamard" else math.inf
+
+
+def pca(x: ArrayLike, m: int, *, center: bool = False) -> Projection:
+    """The map that has seen its vectors: their m leading principal directions, orthonormal rows.
+
+    Of all linear maps with orthonormal rows it keeps most of the vectors' mean square. Directions in which
+    the vectors have no length complete the basis where m asks for more.
+
+    Parameters
+    ----------
+    x : array, shape (n, d)
+        The calibration set.
+    m : int, 1 to d
+    center : bool
+        Take the vectors' mean off first; the map itself stays linear.
+
+    Raises
+    ------
+    ValueError
+        If m is not 1 to d, or `x` is no finite table of vectors.
+    """
+    vectors = np.asarray(x, dtype=float)
+    if vectors.ndim != 2 or vectors.size == 0 or not np.isfinite(vectors).all():
+        raise ValueError(f"calibration vectors of shape {vectors.shape}: give a finite array (n, d)")
+    d = vectors.shape[1]
+    _require_widths(m, d)
+    if m > d:
+        raise ValueError(f"{m} principal directions of {d} coordinates: m can be {d} at most")
+    if center:
+        vectors = vectors - vectors.mean(axis=0)
+    _, directions = np.linalg.eigh(vectors.T @ vectors)
+    rows = directions.T[::-1][:m]  # largest variance first
+    largest = rows[np.arange(m), np.abs(rows).argmax(axis=1)]
+    return Projection("pca", np.ascontiguousarray(rows * np.sign(largest)[:, None]))
+
+
+def coordinates(m: int, d: int, seed: Seed, *, scaling: Scaling = "isometric") -> Projection:
+    """A null: m of d coordinates at random, nothing mixed; with replacement where m > d."""
+    _require_widths(m, d)
+    rng = np.random.default_rng(seed)
+    taken = rng.choice(d, size=m, replace=m > d)
+    scale = math.sqrt(d / m) if scaling == "isometric" else 1.0
+    return Projection("coordinates", np.eye(d)[taken] * scale, scale)
+
+
+def signed_permutation(d: int, seed: Seed) -> Projection:
+    """A null: coordinates in another order, some with the other sign; a rotation that mixes nothing."""
+    _require_widths(d, d)
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(d)
+    return Projection("permutation", np.eye(d)[order] * _signs(rng, (d, 1)))
+
+
+def given(matrix: ArrayLike) -> Projection:
+    """A map of one's own, T (m, d).
+
+    Raises
+    ------
+    ValueError
+        If it is not a finite matrix.
+    """
+    T = np.array(matrix, dtype=float)
+    if T.ndim != 2 or T.size == 0 or not np.isfinite(T).all():
+        raise ValueError(f"a map of shape {T.shape}: give a finite matrix (m, d)")
+    lengths = np.linalg.norm(T, axis=1 if T.shape[0] <= T.shape[1] else 0)
+    return Projection("given", T, float(np.sqrt(np.mean(lengths**2))))
+
+
+def _require_widths(m: int, d: int) -> None:
+    if m < 1 or d < 1:
+        raise ValueError(f"a map of {d} coordinates to {m}: both must be at least 1")
+
+
+def _signs(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    return rng.integers(2, size=shape) * 2.0 - 1.0
+
+
+def _orthonormal(rng: np.random.Generator, m: int, d: int) -> np.ndarray:
+    """Rows, or columns where m > d, of a rotation drawn uniformly: (m, d)."""
+    basis, triangle = np.linalg.qr(rng.normal(size=(max(m, d), min(m, d))))
+    basis = basis * np.where(np.diag(triangle) < 0, -1.0, 1.0)  # without this not uniform
+    return np.ascontiguousarray(basis.T if m <= d else basis)
+
+
+# --- the fast transform -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class SubsampledHadamard:
+    """Signs, a Walsh-Hadamard transform, some of its coordinates: applied in d log d, never formed."""
+
+    signs: np.ndarray  # (d,), +-1
+    rows: np.ndarray  # (m,), which coordinates are kept
+    factor: float  # size of every entry
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(m, d)."""
+        return len(self.rows), len(self.signs)
+
+    def apply(self, x: np.ndarray) -> np.ndarray:
+        """Map vectors (..., d) to (..., m)."""
+        padded = np.zeros((*x.shape[:-1], padded_width(len(self.signs))))
+        padded[..., : len(self.signs)] = x * (self.signs * self.factor)
+        return walsh_hadamard(padded)[..., self.rows]
+
+
+def _draw_hadamard(rng: np.random.Generator, m: int, d: int, factor: float) -> SubsampledHadamard:
+    width = padded_width(d)
+    if m > width:
+        raise ValueError(
+            f"a Hadamard map of {d} coordinates has {width} (d padded to a power of two), fewer than {m}: "
+            "use another family, or a smaller m"
+        )
+    return SubsampledHadamard(_signs(rng, (d,)), rng.choice(width, size=m, replace=False), factor)
+
+
+def padded_width(d: int) -> int:
+    """The least power of two that is at least d.
+
+    >>> padded_width(100), padded_width(128)
+    (128, 128)
+    """
+    return 1 << (d - 1).bit_length()
+
+
+def walsh_hadamard(x: ArrayLike) -> np.ndarray:
+    """Walsh-Hadamard transform of the last axis, entries +-1 in Sylvester's order.
+
+    A transform of 16 x 16 x ... coordinates is one of 16 along each of those axes, done as a matrix product.
+
+    Parameters
+    ----------
+    x : array, shape (..., 2^k)
+
+    Returns
+    -------
+    array of the same shape, float64; sqrt(2^k) times as long
+
+    Raises
+    ------
+    ValueError
+        If the last axis is not a power of two.
+
+    Examples
+    --------
+    >>> walsh_hadamard([1.0, 2.0, 3.0, 4.0]).tolist()
+    [10.0, -2.0, -4.0, 0.0]
+    """
+    x = np.asarray(x, dtype=float)
+    width = x.shape[-1]
+    if width != padded_width(width):
+        raise ValueError(f"a transform of {width} coordinates: their number must be a power of two")
+    done = 1
+    out = x
+    while done < width:
+        block = min(BLOCK, width // done)
+        out = _sylvester(block) @ out.reshape(-1, block, done)
+        done *= block
+    return out.reshape(x.shape)
+
+
+@functools.cache
+def _sylvester(n: int) -> np.ndarray:
+    matrix = scipy.linalg.hadamard(n, dtype=float)
+    matrix.flags.writeable = False
+    return matrix
+
+
+# --- the lemma --------------------------------------------------------------------------------------
+
+
+def bound(eps: float, n_vectors: int, delta: float, C: float = 8.0) -> int:
+    """The width that the lemma asks for, ceil(C (log N + log 1/delta) / eps^2).
+
+    Parameters
+    ----------
+    eps : float, in 0..1
+        By what share a squared distance may change.
+    n_vectors : int, at least 2
+    delta : float, in 0..1
+        Share of draws that may fail.
+    C : float
+        The constant, which the paper leaves open.
+
+    Raises
+    ------
+    ValueError
+        If a number is outside its range.
+
+    Source
+    ------
+    The resizing paper, Algorithm 1, line 1.
+
+    Examples
+    --------
+    >>> bound(0.5, 256, 0.05)
+    274
+    """
+    if not C > 0:
+        raise ValueError(f"C is {C}: it must be above 0")
+    return math.ceil(C * _unscaled_width(eps, n_vectors, delta))
+
+
+def constant(m: int, eps: float, n_vectors: int, delta: float) -> float:
+    """The C at which the bound is m, before it is rounded up."""
+    return m / _unscaled_width(eps, n_vectors, delta)
+
+
+def _unscaled_width(eps: float, n_vectors: int, delta: float) -> float:
+    if not (0 < eps < 1 and 0 < delta < 1):
+        raise ValueError(f"eps is {eps} and delta {delta}: both must lie between 0 and 1")
+    if n_vectors < 2:
+        raise ValueError(f"{n_vectors} vector(s) have no distance: give two at least")
+    return (math.log(n_vectors) + math.log(1 / delta)) / eps**2
+
+
+def distortions(x: ArrayLike, projection: Projection) -> np.ndarray:
+    """Squared distance after the map over that before, of all pairs of rows that differ.
+
+    Parameters
+    ----------
+    x : array, shape (n, d)
+
+    Returns
+    -------
+    array, shape (n (n - 1) / 2,) less the pairs of equal rows, whose distance every linear map keeps at 0
+
+    Raises
+    ------
+    ValueError
+        If no two rows differ, or `x` is not finite.
+    """
+    x = np.asarray(x, dtype=float)
+    if x.ndim != 2 or not np.isfinite(x).all():
+        raise ValueError(f"vectors of shape {x.shape}: give a finite array (n, d)")
+    return _Pairs(x).distortions(projection)
+
+
+def within(x: ArrayLike, projection: Projection, eps: float) -> float:
+    """Share of the pairs of rows whose squared distance stays within 1 +- eps, as :func:`distortions`."""
+    return float(np.mean(np.abs(distortions(x, projection) - 1) <= eps))
+
+
+def n_kept(
+    x: ArrayLike, family: str, m: int, eps: float, *, n_draws: int, seed: int, until_lost: int | None = None
+) -> int:
+    """How many of `n_draws` isometric maps keep every pair of rows within 1 +- eps.
+
+    Draw i has the seed (seed, i). Counting stops where `until_lost` draws have failed: those not drawn count
+    as lost.
+    """
+    return _Pairs(np.asarray(x, dtype=float)).n_kept(family, m, eps, n_draws, seed, until_lost or n_draws)
+
+
+def smallest_width(
+    x: ArrayLike, family: str, *, eps: float, delta: float, n_draws: int = 200, seed: int = 0
+) -> int:
+    """The least m at which a share of 1 - delta of the draws keeps every pair of rows.
+
+    Found by halving, as if the share only grew with m; the same seeds at each m.
+
+    Parameters
+    ----------
+    x : array, shape (n, d)
+    family : str
+        One of :data:`FAMILIES`.
+    eps, delta : float, in 0..1
+        As in :func:`bound`.
+
+    Raises
+    ------
+    ValueError
+        If a number is outside its range, or no two rows differ.
+    """
+    pairs = _Pairs(np.asarray(x, dtype=float))
+    _unscaled_width(eps, len(pairs.x), delta)  # its refusals
+    limit = largest_width(family, pairs.x.shape[1])
+    too_many = math.floor(delta * n_draws) + 1
+
+    def holds(m: int) -> bool:
+        return pairs.n_kept(family, m, eps, n_draws, seed, too_many) > n_draws - too_many
+
+    high = 1
+    while high < limit and not holds(high):
+        high *= 2  # reaches a Hadamard map's limit too, a power of two, where it is an isometry
+    low = high // 2  # the last that failed
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+def smallest_constant(
+    x: ArrayLike, family: str, *, eps: float, delta: float, n_draws: int = 200, seed: int = 0
+) -> float:
+    """The least C of :func:`bound` at which a share of 1 - delta of the draws keeps every pair of rows."""
+    width = smallest_width(x, family, eps=eps, delta=delta, n_draws=n_draws, seed=seed)
+    return constant(width, eps, len(np.asarray(x)), delta)
+
+
+class _Pairs:
+    """Vectors and the squared distances of those pairs that differ, measured once for many maps."""
+
+    def __init__(self, x: np.ndarray) -> None:
+        self.x = x
+        before = pdist(x, "sqeuclidean")
+        self.differ = before > 0
+        self.before = before[self.differ]
+        if not self.before.size:
+            raise ValueError(f"no two of the {len(x)} vectors differ: there is no distance to keep")
+
+    def distortions(self, projection: Projection) -> np.ndarray:
+        """After over before, (n,)."""
+        return pdist(projection.apply(self.x), "sqeuclidean")[self.differ] / self.before
+
+    def n_kept(self, family: str, m: int, eps: float, n_draws: int, seed: int, until_lost: int) -> int:
+        """See the function of that name."""
+        kept = lost = 0
+        for i in range(n_draws):
+            found = self.distortions(draw(family, m, self.x.shape[1], seed=[seed, i]))
+            all_near = bool((np.abs(found - 1) <= eps).all())
+            kept, lost = kept + all_near, lost + (not all_near)
+            if lost >= until_lost:
+                break
+        return kept
