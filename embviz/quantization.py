@@ -1,0 +1,322 @@
+"""Weights rounded to integers: a symmetric grid of 2^bits - 1 levels, one scale a tensor or a channel.
+
+Arrays are numpy, computed in float64; :func:`quantize` does the same to the matrices of a torch module.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from dataclasses import dataclass
+from typing import Literal, TypeVar, get_args
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import ArrayLike
+from scipy import stats
+from torch import Tensor, nn
+
+from embviz import metrics
+
+Per = Literal["tensor", "channel"]
+Model = TypeVar("Model", bound=nn.Module)
+MOST_BITS = 24  # a float32 has no more
+
+
+@dataclass(frozen=True, eq=False)
+class Quantized:
+    """An array as integers times a scale.
+
+    `codes` lie in -L..L with L = 2^(bits - 1) - 1: the grid is symmetric, and 0 is on it.
+    """
+
+    codes: np.ndarray  # (...), integers
+    scale: np.ndarray  # (), or (n, 1, ...) with a scale for each entry of the first axis
+    bits: int
+
+    @property
+    def values(self) -> np.ndarray:
+        """What the integers stand for, float64."""
+        return self.codes * self.scale
+
+    @property
+    def n_bytes(self) -> float:
+        """Bytes of the integers, packed, and of their scales in float32."""
+        return self.codes.size * self.bits / 8 + 4 * self.scale.size
+
+
+def n_levels(bits: int) -> int:
+    """L = 2^(bits - 1) - 1, the largest integer of the symmetric grid.
+
+    >>> n_levels(8), n_levels(4)
+    (127, 7)
+
+    Raises
+    ------
+    ValueError
+        If `bits` is no whole number from 2 to 24: one bit has no level beside 0 on a symmetric grid.
+    """
+    if isinstance(bits, bool) or not isinstance(bits, int | np.integer) or not 2 <= bits <= MOST_BITS:
+        raise ValueError(
+            f"bits is {bits!r}: give a whole number from 2 to {MOST_BITS} (1 leaves nothing but 0 on a grid "
+            "that is symmetric around it; a float32 has no more than 24)"
+        )
+    return int(2 ** (bits - 1) - 1)
+
+
+def round_to_grid(values: ArrayLike, bits: int, per: Per = "tensor", *, clip: float = 1.0) -> Quantized:
+    """Round to the nearest level; a half goes to the even one.
+
+    Parameters
+    ----------
+    values : array, shape (n, ...)
+        With ``per="channel"`` each entry of the first axis, an output of a linear map as PyTorch keeps it,
+        has a scale of its own.
+    bits : int, 2 to 24
+    per : {"tensor", "channel"}
+    clip : float, in (0, 1], default 1
+        The largest level stands for so much of the largest absolute value; what lies beyond is cut to it.
+
+    Returns
+    -------
+    Quantized
+        Of an array, or a channel, of zeros the scale is 0.
+
+    Raises
+    ------
+    ValueError
+        If the array is empty or holds a NaN or an infinity, if it has too few axes for channels, or for an
+        unknown `per`, `bits` or `clip`.
+
+    Examples
+    --------
+    >>> round_to_grid([0.1, -0.5, 0.7], bits=4).values.round(6).tolist()
+    [0.1, -0.5, 0.7]
+    """
+    largest_code, array = n_levels(bits), _checked(values, per)
+    if not 0 < clip <= 1:
+        raise ValueError(f"clip is {clip}: give a share of the largest absolute value, above 0, at most 1")
+    axes = tuple(range(array.ndim)) if per == "tensor" else tuple(range(1, array.ndim))
+    largest = np.abs(array).max(axis=axes, keepdims=per == "channel")
+    scale = clip * largest / largest_code
+    ratios = np.divide(array, scale, out=np.zeros_like(array), where=scale > 0)
+    codes = np.clip(np.rint(ratios), -largest_code, largest_code).astype(np.int32)
+    return Quantized(codes, np.asarray(scale), int(bits))
+
+
+def _checked(values: ArrayLike, per: Per) -> np.ndarray:
+    array = np.asarray(values, dtype=float)
+    if per not in get_args(Per):
+        raise ValueError(f"per is {per!r}: choose one of {', '.join(get_args(Per))}")
+    if array.size == 0:
+        raise ValueError("there is nothing to quantize: the array is empty")
+    if array.ndim < (2 if per == "channel" else 1):
+        raise ValueError(
+            f"the array has shape {array.shape}: a scale a channel needs two axes, outputs first; use "
+            "per='tensor'"
+        )
+    if not np.isfinite(array).all():
+        n_bad = int((~np.isfinite(array)).sum())
+        raise ValueError(f"{n_bad} value(s) are NaN or infinite: no scale covers them")
+    return array
+
+
+# --- errors in closed form --------------------------------------------------------------------------
+
+
+def uniform_error(bits: int) -> float:
+    """Expected squared error over the mean square of values spread evenly between -max and max: 1 / 4 L^2.
+
+    A step is max / L, the error evenly spread in half a step to either side, so its square is step^2 / 12
+    on average; the values' is max^2 / 3.
+
+    >>> round(uniform_error(4) * 4 * 7**2, 12)
+    1.0
+    """
+    return 1 / (4 * n_levels(bits) ** 2)
+
+
+def normal_error(bits: int, crest: float) -> float:
+    """Expected squared error over the mean square of normal values, the largest level at `crest` sd.
+
+    Parameters
+    ----------
+    bits : int
+    crest : float
+        Where the last level lies, in standard deviations; what lies beyond is cut to it.
+
+    Raises
+    ------
+    ValueError
+        If `crest` is not above 0.
+    """
+    if not crest > 0:
+        raise ValueError(f"crest is {crest}: the largest level must lie above 0")
+    largest = n_levels(bits)
+    levels = np.arange(-largest, largest + 1) * crest / largest
+    edges = np.concatenate([[-np.inf], (levels[1:] + levels[:-1]) / 2, [np.inf]])
+    mass, density = stats.norm.cdf(edges), stats.norm.pdf(edges)
+    moment = np.where(np.isfinite(edges), edges, 0.0) * density  # x times density, 0 at infinity
+    inside = np.diff(mass) * (1 + levels**2) - np.diff(moment) + 2 * levels * np.diff(density)
+    return float(inside.sum())
+
+
+# --- what decides the error -------------------------------------------------------------------------
+
+
+def relative_error(values: ArrayLike, bits: int, per: Per = "tensor", *, clip: float = 1.0) -> float:
+    """Squared error of :func:`round_to_grid` over the squared values, both summed.
+
+    Raises
+    ------
+    ValueError
+        As :func:`round_to_grid`, and if all values are 0.
+    """
+    array = np.asarray(values, dtype=float)
+    rounded = round_to_grid(array, bits, per, clip=clip).values
+    power = float((array**2).sum())
+    if power == 0:
+        raise ValueError("all values are 0: an error relative to them means nothing")
+    return float(((array - rounded) ** 2).sum()) / power
+
+
+def crest_factor(values: ArrayLike, per: Per = "tensor") -> float:
+    """Largest absolute value over the root mean square: what a scale that covers all values pays for.
+
+    With a scale a channel, the root of the mean of squared largest values over the root mean square of all:
+    as long as a step is small against the values, the relative squared error is crest^2 / 12 L^2 either way.
+
+    Raises
+    ------
+    ValueError
+        As :func:`round_to_grid`, and if all values are 0.
+    """
+    array = _checked(values, per)
+    largest = np.abs(array).reshape(1 if per == "tensor" else len(array), -1).max(axis=1)
+    if not largest.any():
+        raise ValueError("all values are 0: a crest factor relative to them means nothing")
+    return float(np.sqrt(np.mean(largest**2) / np.mean(array**2)))
+
+
+def excess_kurtosis(values: ArrayLike) -> float:
+    """Of all entries together, about their mean: 0 for the normal, -1.2 for an even spread.
+
+    Raises
+    ------
+    ValueError
+        If there is no value, one is not finite, or all are equal.
+    """
+    return metrics.kurtosis(np.ravel(np.asarray(values, dtype=float))) - 3
+
+
+# --- a model ----------------------------------------------------------------------------------------
+
+
+def matrices(model: nn.Module) -> dict[str, Tensor]:
+    """What :func:`quantize` rounds: parameters with two axes or more, each storage once, by name.
+
+    Gains, biases and scalars are left out, and so are buffers.
+
+    Raises
+    ------
+    ValueError
+        If there is none, or a layer keeps its weight with the inputs first (Hugging Face's ``Conv1D``).
+    """
+    turned = [name for name, part in model.named_modules() if type(part).__name__ == "Conv1D"]
+    if turned:
+        raise ValueError(
+            f"{turned[0]} is a Conv1D, whose weight has its inputs first: make the model a Decoder first "
+            "(embviz.models.decoder.from_gpt2)"
+        )
+    found = {name: array.detach() for name, array in model.named_parameters() if array.dim() >= 2}
+    if not found:
+        raise ValueError(f"{type(model).__name__} has no parameter with two axes: there is nothing to round")
+    return found
+
+
+def quantize(
+    model: Model,
+    bits: int,
+    per: Per = "tensor",
+    *,
+    clip: float = 1.0,
+    kept: tuple[str, ...] = (),
+) -> Model:
+    """A copy whose matrices hold rounded values, in their own type; tied weights stay tied.
+
+    Parameters
+    ----------
+    model : nn.Module
+    bits, per, clip
+        As in :func:`round_to_grid`.
+    kept : tuple of str
+        Ends of the names of matrices that are left as they are.
+
+    Raises
+    ------
+    ValueError
+        As :func:`round_to_grid`, with the matrix's name, and :func:`matrices`; if nothing ends in one of
+        `kept`.
+    """
+    n_levels(bits)  # a wrong number of bits is no matter of one matrix
+    rounded = copy.deepcopy(model)
+    found = matrices(rounded)
+    for end in kept:
+        if not any(name.endswith(end) for name in found):
+            raise ValueError(f"no matrix's name ends in {end!r}; there are {', '.join(found)}")
+    with torch.no_grad():
+        for name, array in found.items():
+            if not name.endswith(kept or ("\0",)):
+                try:
+                    own = round_to_grid(_numpy(array), bits, per, clip=clip)
+                except ValueError as error:
+                    raise ValueError(f"{name}: {error}") from error
+                array.copy_(torch.from_numpy(own.values).to(array.dtype))
+    return rounded
+
+
+def weight_table(model: nn.Module) -> pd.DataFrame:
+    """How the entries of each matrix are spread.
+
+    Returns
+    -------
+    DataFrame
+        A row a matrix: name, n_weights, excess_kurtosis, crest_tensor and crest_channel (see
+        :func:`crest_factor`). Matrices whose entries are all equal, such as zeros, are left out.
+    """
+    rows = []
+    for name, array in matrices(model).items():
+        values = _numpy(array)
+        if np.ptp(values) > 0:
+            rows.append(
+                {
+                    "name": name,
+                    "n_weights": values.size,
+                    "excess_kurtosis": excess_kurtosis(values),
+                    "crest_tensor": crest_factor(values),
+                    "crest_channel": crest_factor(values, "channel"),
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def error_table(model: nn.Module, bits: int, per: Per = "tensor", *, clip: float = 1.0) -> pd.DataFrame:
+    """Relative squared error of each matrix that is not all zeros: name, relative_error."""
+    error = functools.partial(relative_error, bits=bits, per=per, clip=clip)
+    values = {name: _numpy(array) for name, array in matrices(model).items()}
+    rows = [{"name": name, "relative_error": error(own)} for name, own in values.items() if own.any()]
+    return pd.DataFrame(rows)
+
+
+def n_bytes(model: nn.Module, bits: int, per: Per = "tensor") -> float:
+    """Bytes of a quantized model: its matrices packed, with their scales, and all else in its own type."""
+    packed = matrices(model)
+    rest = [array for name, array in model.named_parameters() if name not in packed]
+    own = sum(round_to_grid(_numpy(array), bits, per).n_bytes for array in packed.values())
+    return own + sum(array.numel() * array.element_size() for array in rest)
+
+
+def _numpy(array: Tensor) -> np.ndarray:
+    values: np.ndarray = array.detach().double().cpu().numpy()
+    return values
