@@ -465,8 +465,8 @@ def last_embedding(table: pd.DataFrame, seed: int) -> np.ndarray:
     rows = table[(table["seed"] == seed) & table["quantity"].str.startswith("embedding/")]
     if rows.empty:
         raise ValueError(
-            f"embeddings are kept of seeds 0 to {N_KEPT - 1} of runs with prescribed modes, not of seed {seed}"
-            " of this one"
+            f"embeddings are kept of seeds 0 to {N_KEPT - 1} of runs with prescribed modes, not of seed "
+            f"{seed} of this one"
         )
     residues = rows["quantity"].str.removeprefix("embedding/").astype(int)
     by_residue = rows["value"].groupby(residues).agg(list).sort_index()
