@@ -1,0 +1,337 @@
+"""The decoder against slow loops, against the transformer and GPT-2 that it stands for, and its refusals."""
+
+import dataclasses
+import importlib.util
+import math
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from embviz.models.decoder import (
+    Decoder,
+    DecoderConfig,
+    alibi,
+    from_gpt2,
+    from_transformer,
+    rotate,
+)
+from embviz.models.transformer import Transformer, TransformerConfig
+
+SMALL = DecoderConfig(n_symbols=11, length=5, embedding_dim=12, n_layers=2, n_heads=3, mlp_dim=20)
+FLOAT64 = {"rtol": 1e-10, "atol": 1e-11}  # sums of some dozen terms in another order
+CONFIGS = {
+    "GPT-2": dataclasses.replace(SMALL, biases=True, norm_biases=True, activation="gelu_tanh"),
+    "Llama": dataclasses.replace(
+        SMALL, norm="rms", gated=True, activation="silu", positions="rotary", tied=False, rotary_base=100.0
+    ),
+    "ALiBi, wide heads": dataclasses.replace(SMALL, norm="rms", gains="none", positions="alibi", head_dim=6),
+    "peri": dataclasses.replace(SMALL, placement="peri", norm="rms", norm_biases=True, activation="relu"),
+    "dense": dataclasses.replace(SMALL, placement="peri", gains="one", after_gains="dense", head_bias=True),
+    "options": dataclasses.replace(SMALL, attention_scale=0.7, norm_eps=0.1, norm_width=7, positions="none"),
+    "sphere": dataclasses.replace(SMALL, placement="sphere", norm="rms", gains="each"),
+    "gated sphere": dataclasses.replace(
+        SMALL, placement="sphere", norm="rms", gains="one", gated=True, positions="rotary", head_bias=True
+    ),
+}
+EVERY_CONFIG = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
+
+
+def made_tokens(config: DecoderConfig, n_strings: int = 2) -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(config.n_symbols, (n_strings, config.length), generator=generator)
+
+
+def livened(model: torch.nn.Module) -> torch.nn.Module:
+    """With biases, gains and scales that aren't at their start, in float64."""
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator), alpha=0.3)
+    return model.double().eval()
+
+
+# --- the definition ---------------------------------------------------------------------------------
+
+
+class Slow:
+    """Logits of one string, a position, a head and a vector at a time."""
+
+    def __init__(self, model: Decoder) -> None:
+        self.config, self.weights = model.config, model.state_dict()
+
+    @property
+    def on_sphere(self) -> bool:
+        return self.config.placement == "sphere"
+
+    def one(self, x: Tensor) -> Tensor:
+        return x / math.sqrt(float((x * x).sum()))
+
+    def mapped(self, name: str, x: Tensor) -> Tensor:
+        weight = self.weights[f"{name}.weight"]
+        if self.on_sphere and name.endswith(("out", "down")):
+            weight = torch.stack([self.one(column) for column in weight.T]).T
+        elif self.on_sphere:
+            weight = torch.stack([self.one(row) for row in weight])
+        return weight @ x + self.weights.get(f"{name}.bias", torch.zeros(()))
+
+    def gained(self, name: str, x: Tensor) -> Tensor:
+        gain = self.weights.get(f"{name}.weight", torch.ones(()))
+        return gain @ x if gain.dim() == 2 else gain * x
+
+    def normed(self, name: str, x: Tensor) -> Tensor:
+        if self.config.norm == "layer":
+            x = x - x.sum() / len(x)
+        divisor = self.config.norm_width or len(x)
+        x = x / math.sqrt(float((x * x).sum()) / divisor + self.config.norm_eps)
+        return self.gained(name, x) + self.weights.get(f"{name}.bias", torch.zeros(()))
+
+    def placed(self, x: Tensor, place: int) -> Tensor:
+        """A query or key (W,) of some place, turned if positions are rotary."""
+        if self.config.positions != "rotary":
+            return x
+        half = len(x) // 2
+        pairs = [torch.complex(x[i], x[i + half]) for i in range(half)]
+        turned = [
+            pair * complex(math.cos(angle), math.sin(angle))
+            for i, pair in enumerate(pairs)
+            for angle in [place * self.config.rotary_base ** (-i / half)]
+        ]
+        return torch.stack([z.real for z in turned] + [z.imag for z in turned])
+
+    def attended(self, block: str, hidden: list[Tensor], here: int) -> Tensor:
+        config, width = self.config, self.config.head_width
+        read = torch.zeros(config.n_heads * width, dtype=torch.float64)
+        for head in range(config.n_heads):
+            part = slice(head * width, (head + 1) * width)
+
+            def vector(kind: str, place: int, part: slice = part) -> Tensor:
+                x = self.placed(self.mapped(f"{block}.attention.{kind}", hidden[place])[part], place)
+                if not self.on_sphere:
+                    return x
+                return self.one(x) * 10 * self.weights[f"{block}.attention.scales"][part]
+
+            scale = config.attention_scale or (math.sqrt(width) if self.on_sphere else 1 / math.sqrt(width))
+            scores = [vector("query", here) @ vector("key", s) * scale for s in range(here + 1)]
+            if config.positions == "alibi":
+                slope = 2.0 ** (-8 * (head + 1) / config.n_heads)
+                scores = [score - slope * (here - s) for s, score in enumerate(scores)]
+            for s, share in enumerate(torch.stack(scores).softmax(0)):
+                read[part] += share * self.mapped(f"{block}.attention.value", hidden[s])[part]
+        return self.mapped(f"{block}.attention.out", read)
+
+    def mlp(self, block: str, x: Tensor) -> Tensor:
+        act = {
+            "gelu": functional.gelu,
+            "gelu_tanh": lambda z: functional.gelu(z, approximate="tanh"),
+            "relu": torch.relu,
+            "silu": functional.silu,
+        }[self.config.activation]
+        stretch = math.sqrt(len(x)) if self.on_sphere else 1.0
+        up = self.mapped(f"{block}.up", x) * stretch
+        if self.on_sphere:
+            up = up * self.weights[f"{block}.scales"]
+        if self.config.gated:
+            return self.mapped(f"{block}.down", act(self.mapped(f"{block}.gate", x) * stretch) * up)
+        return self.mapped(f"{block}.down", act(up))
+
+    def added(self, block: str, index: int, x: Tensor, answer: Tensor) -> Tensor:
+        if self.on_sphere:
+            step = self.gained(f"{block}.steps.{index}", self.one(answer) - x)
+            return self.one(x + step * 10 / self.config.n_layers)
+        if self.config.placement == "peri":
+            answer = self.normed(f"{block}.after.{index}", answer)
+        return x + answer
+
+    def before(self, block: str, index: int, x: Tensor) -> Tensor:
+        return x if self.on_sphere else self.normed(f"{block}.before.{index}", x)
+
+    def logits(self, tokens: list[int]) -> Tensor:
+        weights = self.weights
+        maybe = self.one if self.on_sphere else lambda x: x
+        stream = [maybe(weights["embedding"][token]) for token in tokens]
+        if "position" in weights:
+            stream = [maybe(x + weights["position"][place]) for place, x in enumerate(stream)]
+        for layer in range(self.config.n_layers):
+            block = f"blocks.{layer}"
+            hidden = [self.before(block, 0, x) for x in stream]
+            stream = [
+                self.added(block, 0, x, self.attended(block, hidden, here)) for here, x in enumerate(stream)
+            ]
+            stream = [self.added(block, 1, x, self.mlp(block, self.before(block, 1, x))) for x in stream]
+        head = weights.get("free_head", weights["embedding"])
+        bias = weights.get("head_bias", torch.zeros(()))
+        if self.on_sphere:
+            cosines = [torch.stack([self.one(row) @ x for row in head]) for x in stream]
+            return torch.stack([100 * weights["scales"] * row + bias for row in cosines])
+        return torch.stack([head @ self.normed("norm", x) + bias for x in stream])
+
+
+@EVERY_CONFIG
+def test_logits_are_those_of_slow_loops_over_positions_and_heads(config):
+    model, tokens = livened(Decoder(config, seed=3)), made_tokens(config)
+    slow = torch.stack([Slow(model).logits(string.tolist()) for string in tokens])
+    torch.testing.assert_close(model(tokens), slow, **FLOAT64)
+
+
+@EVERY_CONFIG
+def test_logits_follow_from_the_residual_stream_at_any_layer(config):
+    model, tokens = livened(Decoder(config, seed=3)), made_tokens(config)
+    states = model.states(tokens)
+    assert len(states) == config.n_layers + 1
+    for layer, state in enumerate(states):
+        assert torch.equal(model.hidden(tokens, layer), state)
+    assert torch.equal(model.read_out(states[-1]), model(tokens))
+
+
+@EVERY_CONFIG
+def test_a_symbol_does_not_change_the_logits_before_it(config):
+    model, tokens = livened(Decoder(config, seed=3)), made_tokens(config)
+    other = tokens.clone()
+    other[:, -1] = (other[:, -1] + 1) % config.n_symbols
+    before = model(tokens)[:, :-1], model(other)[:, :-1]
+    torch.testing.assert_close(*before, **FLOAT64)
+    assert not torch.equal(model(tokens)[:, -1], model(other)[:, -1])
+
+
+@pytest.mark.parametrize("config", [CONFIGS["sphere"], CONFIGS["gated sphere"]])
+def test_on_the_sphere_the_stream_has_unit_length_and_no_weight_has_a_length_that_matters(config):
+    model, tokens = livened(Decoder(config, seed=3)), made_tokens(config)
+    logits = model(tokens)
+    for state in model.states(tokens):
+        torch.testing.assert_close(state.norm(dim=-1), torch.ones(2, config.length).double(), **FLOAT64)
+    with torch.no_grad():
+        for name, array in model.named_parameters():
+            if name.endswith(("query.weight", "up.weight", "embedding")):
+                array *= torch.rand(len(array), 1, generator=torch.Generator().manual_seed(2)) + 0.5
+            elif name.endswith(("out.weight", "down.weight")):
+                array *= torch.rand(array.shape[1], generator=torch.Generator().manual_seed(2)) + 0.5
+    torch.testing.assert_close(model(tokens), logits, **FLOAT64)
+
+
+# --- positions --------------------------------------------------------------------------------------
+
+
+def test_products_of_rotated_vectors_depend_on_the_distance_alone():
+    x, y = torch.randn(2, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    turned, others = (rotate(z.expand(6, 8), 100.0) for z in (x, y))
+    for distance in range(4):
+        products = [turned[place + distance] @ others[place] for place in range(2)]
+        torch.testing.assert_close(products[0], products[1], **FLOAT64)
+
+
+def test_alibi_of_eight_heads_has_the_slopes_of_the_publication():
+    added = alibi(8, 3)
+    assert added[:, 1, 0].tolist() == [-(2.0**-h) for h in range(1, 9)]
+    assert added[0, 2].tolist() == [-1.0, -0.5, 0.0]
+    assert added[0, 0, 1] == -math.inf
+
+
+# --- other programs' models -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("tied", "biases", "positions"), [(True, False, "learned"), (False, True, "none")])
+def test_a_transformer_becomes_a_decoder_with_its_logits(tied, biases, positions):
+    config = TransformerConfig(11, 5, 12, 2, 3, 20, tied=tied, biases=biases, positions=positions)
+    model, tokens = livened(Transformer(config, seed=3)), made_tokens(SMALL)
+    torch.testing.assert_close(from_transformer(model)(tokens), model(tokens), **FLOAT64)
+
+
+@pytest.mark.parametrize("start", ["pytorch", "small"])
+def test_transformer_and_decoder_of_one_seed_start_with_the_same_weights(start):
+    theirs = Transformer(TransformerConfig(11, 5, 12, 2, 3, 20, tied=True, start=start), seed=4).state_dict()
+    config = dataclasses.replace(SMALL, norm_biases=True, start=start)
+    own = Decoder(config, seed=4).state_dict()
+    assert own.keys() == theirs.keys()
+    assert all(torch.equal(own[name], theirs[name]) for name in own)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"attention": "no_q"}, "attention='standard'.*'no_q'"),
+        ({"key_rank": 3}, "key_rank=0"),
+        ({"norm": "post"}, "norm='pre'.*'post'"),
+        ({"positions": "sines"}, "sines"),
+    ],
+)
+def test_a_transformer_with_another_part_is_refused_by_its_name(changes, message):
+    model = Transformer(TransformerConfig(11, 5, 12, 2, 3, 20, **changes), seed=0)
+    with pytest.raises(ValueError, match=message):
+        from_transformer(model)
+
+
+def made_gpt2(**options):
+    if importlib.util.find_spec("transformers") is None:
+        pytest.skip("transformers is an extra")
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(0)
+    config = GPT2Config(vocab_size=11, n_positions=5, n_embd=12, n_layer=2, n_head=3, **options)
+    return GPT2LMHeadModel(config).eval()
+
+
+@pytest.mark.parametrize("activation", ["gelu_new", "relu", "silu", "gelu"])
+def test_gpt2_becomes_a_decoder_with_its_logits(activation):
+    model, tokens = livened(made_gpt2(activation_function=activation)), made_tokens(SMALL)
+    torch.testing.assert_close(from_gpt2(model)(tokens), model(tokens).logits, **FLOAT64)
+
+
+def test_gpt2_with_a_free_head_and_unscaled_products_becomes_a_decoder_too():
+    theirs = made_gpt2(tie_word_embeddings=False, scale_attn_weights=False, n_inner=7)
+    model, tokens = livened(theirs), made_tokens(SMALL)
+    own = from_gpt2(model)
+    assert not own.config.tied
+    torch.testing.assert_close(own(tokens), model(tokens).logits, **FLOAT64)
+
+
+def test_gpt2_keeps_its_type_of_numbers():
+    model = from_gpt2(made_gpt2().bfloat16())
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
+
+
+def test_a_gpt2_with_a_layer_of_another_kind_is_refused_by_that_layer():
+    class Adapter(torch.nn.Module):
+        pass
+
+    model = made_gpt2()
+    model.transformer.h[1].mlp.adapter = Adapter()
+    with pytest.raises(ValueError, match=r"transformer\.h\.1\.mlp\.adapter is a Adapter"):
+        from_gpt2(model)
+    with pytest.raises(ValueError, match="not a GPT2LMHeadModel but a Linear"):
+        from_gpt2(torch.nn.Linear(1, 1))
+    with pytest.raises(ValueError, match="scale_attn_by_inverse_layer_idx"):
+        from_gpt2(made_gpt2(scale_attn_by_inverse_layer_idx=True))
+
+
+# --- refusals ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"embedding_dim": 13}, "no multiple of the 3 heads: take 12 or 15, or name a head_dim"),
+        ({"n_layers": 0}, "every size must be at least 1"),
+        ({"norm": "batch"}, "norm is 'batch': choose one of layer, rms"),
+        ({"gains": "two"}, "gains is 'two'"),
+        ({"positions": "rotary", "head_dim": 5}, "width 5 must be even"),
+        ({"placement": "sphere"}, "on the sphere norm is 'rms'"),
+        ({"rotary_base": 0.0}, "must be above 0"),
+    ],
+)
+def test_a_shape_that_makes_no_model_is_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(SMALL, **changes)
+
+
+def test_a_layer_that_is_not_there_is_refused():
+    with pytest.raises(ValueError, match=r"layer 3 is outside 0\.\.2"):
+        Decoder(SMALL, seed=0).hidden(made_tokens(SMALL), 3)
+
+
+def test_half_precision_and_gradients_work():
+    model = Decoder(CONFIGS["GPT-2"], seed=0).bfloat16()
+    loss = model(made_tokens(SMALL)).float().square().mean()
+    loss.backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
