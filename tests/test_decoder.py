@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from embviz import imports
 from embviz.models.decoder import (
     Decoder,
     DecoderConfig,
@@ -265,11 +266,18 @@ def test_a_transformer_with_another_part_is_refused_by_its_name(changes, message
 def made_gpt2(**options):
     if importlib.util.find_spec("transformers") is None:
         pytest.skip("transformers is an extra")
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    torch.manual_seed(0)
-    config = GPT2Config(vocab_size=11, n_positions=5, n_embd=12, n_layer=2, n_head=3, **options)
-    return GPT2LMHeadModel(config).eval()
+    theirs = imports.import_transformers()
+    config = theirs.GPT2Config(
+        vocab_size=11,
+        n_positions=5,
+        n_embd=12,
+        n_layer=2,
+        n_head=3,
+        bos_token_id=0,
+        eos_token_id=0,
+        **options,
+    )
+    return theirs.GPT2LMHeadModel(config).eval()  # its weights are random, and livened() adds seeded ones
 
 
 @pytest.mark.parametrize("activation", ["gelu_new", "relu", "silu", "gelu"])

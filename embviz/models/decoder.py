@@ -556,9 +556,9 @@ def _gpt2_weights(theirs: dict[str, Tensor], n_layers: int, tied: bool) -> dict[
         for kind in ("weight", "bias"):
             found[f"{here}.before.0.{kind}"] = theirs[f"{there}.ln_1.{kind}"].clone()
             found[f"{here}.before.1.{kind}"] = theirs[f"{there}.ln_2.{kind}"].clone()
-            three = theirs[f"{there}.attn.c_attn.{kind}"].T.chunk(3, dim=0)
+            three = theirs[f"{there}.attn.c_attn.{kind}"].t().chunk(3, dim=0)
             for name, part in zip(("query", "key", "value"), three, strict=True):
                 found[f"{here}.attention.{name}.{kind}"] = part.clone()
             for name, their in (("attention.out", "attn.c_proj"), ("up", "mlp.c_fc"), ("down", "mlp.c_proj")):
-                found[f"{here}.{name}.{kind}"] = theirs[f"{there}.{their}.{kind}"].T.clone()
+                found[f"{here}.{name}.{kind}"] = theirs[f"{there}.{their}.{kind}"].t().clone()
     return found
