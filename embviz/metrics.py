@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
+from scipy import integrate, special, stats
 from scipy.spatial.distance import pdist, squareform
 
 
@@ -204,6 +204,171 @@ def concordance(x: ArrayLike, y: ArrayLike) -> float:
                 f"all pairs of rows of {name} have the same cosine: there is nothing to correlate"
             )
     return float(np.corrcoef(before, after)[0, 1])
+
+
+def feature_alignment(x: ArrayLike, y: ArrayLike) -> float:
+    """Mean cosine between each vector and its image, which must have as many coordinates.
+
+    It compares coordinates, not angles: near 0 for a random rotation, which keeps every angle.
+
+    Parameters
+    ----------
+    x, y : arrays, shape (n, D)
+        Feature directions before and after a map, none all zeros.
+
+    Returns
+    -------
+    float in -1..1; 1 for the identity or a change of scale, -1 for a reflection through the origin, the trace
+    of a rotation over D on average for random features
+
+    Raises
+    ------
+    ValueError
+        If the widths differ (the product of vectors of two spaces is undefined), a value is not finite, or
+        a row is all zeros.
+
+    Source
+    ------
+    The resizing paper, section 5, feature alignment.
+
+    Examples
+    --------
+    >>> feature_alignment([[1, 0], [0, 1]], [[0, 1], [-1, 0]])
+    0.0
+    """
+    x, y = _finite(x, "x", 2), _finite(y, "y", 2)
+    if x.shape[1] != y.shape[1]:
+        raise ValueError(
+            f"directions of {x.shape[1]} coordinates, images of {y.shape[1]}: their cosine is undefined, "
+            "compare angles within each side, as angular_error and concordance do"
+        )
+    for name, rows in (("x", x), ("y", y)):
+        _require_directions(rows, name)
+    return float(np.mean(cosines(x, y)))
+
+
+def random_angular_error(dim: int, other_dim: int) -> float:
+    """Angular error that vectors of independent random directions have against each other, in radians.
+
+    The mean of |a - b| for the angle a of two random directions in `dim` dimensions and b of two in
+    `other_dim`: what is left when nothing is kept.
+
+    Parameters
+    ----------
+    dim, other_dim : int, at least 2
+
+    Returns
+    -------
+    float; about sqrt(2 / pi) sqrt(1 / dim + 1 / other_dim) where both are large
+
+    Raises
+    ------
+    ValueError
+        If a dimension is below 2.
+
+    Examples
+    --------
+    >>> round(random_angular_error(2, 2) / np.pi, 6), round(random_angular_error(3, 3) / np.pi, 6)
+    (0.333333, 0.25)
+    """
+    if min(dim, other_dim) < 2:
+        raise ValueError(f"directions in {min(dim, other_dim)} dimension(s): give 2 at least")
+
+    def below(angle: float, n: int) -> float:
+        """Probability that two directions lie closer: (1 + cosine) / 2 of their angle is beta-distributed."""
+        return float(special.betainc((n - 1) / 2, (n - 1) / 2, (1 - np.cos(angle)) / 2))
+
+    def apart(angle: float) -> float:
+        """Probability that one angle lies below `angle` and the other above: |a - b| is its integral."""
+        a, b = below(angle, dim), below(angle, other_dim)
+        return a + b - 2 * a * b
+
+    half, _ = integrate.quad(apart, 0, np.pi / 2, epsabs=1e-12, limit=200)
+    return 2 * half  # both angles are as likely to lie as far on the other side of a right angle
+
+
+def concordance_null(x: ArrayLike, dim: int, *, n_draws: int, seed: int | np.random.Generator) -> np.ndarray:
+    """Concordance of `x` with as many random directions in `dim` dimensions, which have nothing of it.
+
+    Parameters
+    ----------
+    x : array, shape (n, D)
+        As for :func:`concordance`.
+    dim : int, at least 2
+    n_draws : int
+    seed : int or Generator
+
+    Returns
+    -------
+    array, shape (n_draws,); mean near 0, standard deviation near 1 / sqrt(n (n - 1) / 2) in every dimension:
+    cosines of pairs of random directions are uncorrelated
+
+    Raises
+    ------
+    ValueError
+        If `dim` is below 2, or as :func:`concordance`.
+    """
+    if dim < 2:
+        raise ValueError(f"directions in {dim} dimension(s): give 2 at least")
+    rng = np.random.default_rng(seed)
+    n = len(np.asarray(x))
+    return np.array([concordance(x, rng.normal(size=(n, dim))) for _ in range(n_draws)])
+
+
+def expected_angular_error(x: ArrayLike, dim: int) -> float:
+    """Angular error of the rows of `x` under a Gaussian map to `dim` dimensions, to first order.
+
+    The angle a of a pair is moved by a normal amount of standard deviation sin(a) / sqrt(dim), whatever the
+    pair's own dimension: the mean of its size is sqrt(2 / (pi dim)) sin(a).
+
+    Parameters
+    ----------
+    x : array, shape (n, D)
+    dim : int, at least 1
+
+    Returns
+    -------
+    float, in radians
+
+    Raises
+    ------
+    ValueError
+        If `dim` is below 1, or as :func:`angular_error`.
+    """
+    sines = np.sin(_pair_angles(x, x, "x"))
+    return float(np.sqrt(2 / (np.pi * _positive_dim(dim))) * sines.mean())
+
+
+def expected_concordance(x: ArrayLike, dim: int) -> float:
+    """Concordance of the rows of `x` under a Gaussian map to `dim` dimensions, to first order.
+
+    The cosine of a pair at angle a is blurred by a standard deviation of sin(a)^2 / sqrt(dim), apart from
+    what it was: the correlation is the root of the share of the variance that was there before.
+
+    Parameters
+    ----------
+    x : array, shape (n, D)
+    dim : int, at least 1
+
+    Returns
+    -------
+    float in 0..1
+
+    Raises
+    ------
+    ValueError
+        If `dim` is below 1, or as :func:`angular_error`.
+    """
+    angles_before = _pair_angles(x, x, "x")
+    own = np.cos(angles_before).var()
+    blur = np.mean(np.sin(angles_before) ** 4) / _positive_dim(dim)
+    return float(np.sqrt(own / (own + blur))) if own > 0 else 0.0
+
+
+def _positive_dim(dim: int) -> int:
+    if dim < 1:
+        raise ValueError(f"a map to {dim} dimensions: give 1 at least")
+    return dim
 
 
 def _pair_angles(x: ArrayLike, other: ArrayLike, name: str) -> np.ndarray:
@@ -404,6 +569,35 @@ def kurtosis(values: ArrayLike) -> float:
     1.0
     """
     return float(stats.kurtosis(_spread_sample(values), fisher=False))
+
+
+def kurtosis_shift(before: ArrayLike, after: ArrayLike) -> float:
+    """By how much the kurtosis of a tensor's entries changes: below 0 where a map evens them out.
+
+    Parameters
+    ----------
+    before, after : arrays of any shape
+        The same weights or activations before and after a map; their sizes may differ.
+
+    Returns
+    -------
+    float; the same for kurtosis and for excess kurtosis; 0 for a change of scale
+
+    Raises
+    ------
+    ValueError
+        If one is empty, has a value that is not finite, or all its values are equal.
+
+    Source
+    ------
+    The resizing paper, section 5, kurtosis shift.
+
+    Examples
+    --------
+    >>> round(kurtosis_shift([0, 0, 0, 1], [[0.5, 0.5], [-0.5, 0.5]]), 6)
+    0.0
+    """
+    return kurtosis(np.ravel(after)) - kurtosis(np.ravel(before))
 
 
 def mirror_distance(values: ArrayLike) -> float:

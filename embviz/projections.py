@@ -106,8 +106,8 @@ class Projection:
         rank = int((values > values[-1] * max(self.shape) * np.finfo(float).eps).sum())
         if rank < k:
             raise ValueError(
-                f"a map of {self.d} coordinates to {self.m} has rank {rank}, not {k}: T+ does not exist; draw "
-                "another map, or choose a smaller m"
+                f"a map of {self.d} coordinates to {self.m} has rank {rank}, not {k}: T+ does not exist; "
+                "draw another map, or choose a smaller m"
             )
         factors = scipy.linalg.cho_factor(gram, lower=True)
         if self.m <= self.d:

@@ -354,3 +354,101 @@ def test_rows_without_a_plane_are_refused():
         metrics.principal_plane(np.ones((2, 3, 4)))
     with pytest.raises(ValueError, match="weights has 1 NaN"):
         metrics.principal_plane(np.where(np.arange(24).reshape(2, 3, 4) == 5, np.nan, 1.0))
+
+
+# --- before and after a map -------------------------------------------------------------------------
+
+
+def rotation(dim, seed=0):
+    basis, _ = np.linalg.qr(np.random.default_rng(seed).normal(size=(dim, dim)))
+    return basis
+
+
+def test_feature_alignment_is_the_mean_cosine_of_a_vector_with_its_image():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(7, 5)), rng.normal(size=(7, 5))
+    slow = [a @ b / math.sqrt((a @ a) * (b @ b)) for a, b in zip(x, y, strict=True)]
+    assert metrics.feature_alignment(x, y) == pytest.approx(np.mean(slow), abs=1e-14)
+
+
+def test_feature_alignment_of_a_reflection_is_minus_one_and_of_a_rotation_its_mean_eigenvalue():
+    x, turn = np.eye(6), rotation(6)
+    assert metrics.feature_alignment(x, -x) == -1
+    # over all unit vectors the mean of w'Rw is trace(R) / D, and over any orthonormal basis too
+    assert metrics.feature_alignment(x, x @ turn.T) == pytest.approx(np.trace(turn) / 6, abs=1e-14)
+
+
+def test_feature_alignment_falls_under_a_rotation_that_keeps_every_angle():
+    x, turn = np.random.default_rng(1).normal(size=(40, 64)), rotation(64)
+    assert metrics.angular_error(x, x @ turn.T) < 1e-12
+    assert abs(metrics.feature_alignment(x, x @ turn.T)) < 0.1  # trace / D has a deviation of 1 / D
+
+
+def test_feature_alignment_between_two_widths_is_refused():
+    with pytest.raises(ValueError, match="of 4 coordinates, images of 3: their cosine is undefined"):
+        metrics.feature_alignment(np.ones((2, 4)), np.ones((2, 3)))
+
+
+def test_kurtosis_shift_of_one_hot_entries_spread_evenly_is_that_of_their_closed_forms():
+    n = 64
+    p = 1 / n
+    one_hot, even = np.eye(n)[0], np.resize([1.0, -1.0], n)
+    closed = (1 - 3 * p * (1 - p)) / (p * (1 - p))  # of a coin with probability p, whatever its values
+    assert metrics.kurtosis_shift(one_hot, even) == pytest.approx(1 - closed, rel=1e-12)
+
+
+def test_kurtosis_shift_does_not_change_with_scale_shape_or_order():
+    rng = np.random.default_rng(2)
+    x = rng.standard_t(5, size=(6, 8))
+    assert metrics.kurtosis_shift(x, -3 * x.T) == pytest.approx(0, abs=1e-12)
+    assert metrics.kurtosis_shift(x, rng.permutation(x.ravel())) == pytest.approx(0, abs=1e-12)
+
+
+def test_the_angular_error_of_independent_directions_is_a_third_of_a_half_turn_in_the_plane():
+    assert metrics.random_angular_error(2, 2) == pytest.approx(math.pi / 3, abs=1e-10)
+    assert metrics.random_angular_error(3, 3) == pytest.approx(math.pi / 4, abs=1e-10)
+    # in many dimensions both angles are normal around a right angle
+    expected = math.sqrt(2 / math.pi * (1 / 2000 + 1 / 5000))
+    assert metrics.random_angular_error(2000, 5000) == pytest.approx(expected, rel=1e-3)
+    assert metrics.random_angular_error(7, 30) == pytest.approx(
+        metrics.random_angular_error(30, 7), abs=1e-12
+    )
+
+
+def test_the_angular_error_of_independent_directions_agrees_with_drawn_ones():
+    rng = np.random.default_rng(3)
+    x, y = rng.normal(size=(600, 5)), rng.normal(size=(600, 9))
+    # 179,700 pairs, hardly dependent: a standard error of 0.1%
+    assert metrics.angular_error(x, y) == pytest.approx(metrics.random_angular_error(5, 9), rel=0.006)
+
+
+@pytest.mark.parametrize("dim", [2, 5, 40])
+def test_concordance_with_random_directions_has_the_spread_of_uncorrelated_pairs_in_every_dimension(dim):
+    x = np.random.default_rng(4).normal(size=(30, 10))
+    drawn = metrics.concordance_null(x, dim, n_draws=300, seed=5)
+    spread = 1 / math.sqrt(30 * 29 / 2)
+    assert abs(drawn.mean()) < 4 * spread / math.sqrt(300)
+    assert drawn.std() == pytest.approx(spread, rel=0.17)  # four standard errors of a standard deviation
+
+
+def test_expected_error_and_concordance_of_a_gaussian_map_are_what_maps_give():
+    rng = np.random.default_rng(6)
+    x = rng.normal(size=(60, 50)) * np.geomspace(3, 0.3, 50)  # directions of unequal weight: cosines spread
+    for dim in (100, 400):
+        maps = [rng.normal(size=(50, dim)) for _ in range(30)]
+        errors = [metrics.angular_error(x, x @ T) for T in maps]
+        concordances = [metrics.concordance(x, x @ T) for T in maps]
+        # first order in 1 / sqrt(dim): what is left out is of the order of 1 / dim of it
+        assert np.mean(errors) == pytest.approx(metrics.expected_angular_error(x, dim), rel=0.02)
+        assert np.mean(concordances) == pytest.approx(metrics.expected_concordance(x, dim), abs=0.01)
+
+
+def test_measures_of_maps_to_no_dimension_are_refused():
+    x = np.eye(4)
+    with pytest.raises(ValueError, match=r"1 dimension\(s\): give 2 at least"):
+        metrics.random_angular_error(5, 1)
+    with pytest.raises(ValueError, match=r"1 dimension\(s\): give 2 at least"):
+        metrics.concordance_null(x, 1, n_draws=2, seed=0)
+    for expected in (metrics.expected_angular_error, metrics.expected_concordance):
+        with pytest.raises(ValueError, match="a map to 0 dimensions: give 1 at least"):
+            expected(x, 0)

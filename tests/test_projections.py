@@ -1,0 +1,319 @@
+"""Johnson-Lindenstrauss maps: entries and moments, inverses, the bound, what each family may not be asked."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import scipy.linalg
+from scipy import stats
+
+from embviz import projections
+from embviz.projections import FAMILIES, draw
+
+SIZES = [(6, 16), (16, 16), (24, 16)]  # m below, at and above d
+D = 16
+
+
+def vectors(n, d, seed=0):
+    return np.random.default_rng(seed).normal(size=(n, d))
+
+
+def allowed(sizes):
+    """Families with the sizes that they allow."""
+    return [(f, m, d) for f in FAMILIES for m, d in sizes if m <= projections.largest_width(f, d)]
+
+
+# --- the definition ---------------------------------------------------------------------------------
+
+
+def test_a_map_applies_its_matrix_to_every_vector():
+    x = vectors(12, D).reshape(3, 4, D)
+    for family in FAMILIES:
+        found = draw(family, 6, D, seed=1)
+        assert found.matrix.shape == found.shape == (6, D)
+        slow = [[found.matrix @ v for v in row] for row in x]
+        np.testing.assert_allclose(found.apply(x), slow, atol=1e-13)  # sums of 16 in another order
+
+
+@pytest.mark.parametrize("width", [1, 2, 8, 16, 32, 512])
+def test_the_fast_transform_is_the_matrix_of_sylvester(width):
+    x = vectors(3, width)
+    slow = x @ scipy.linalg.hadamard(width)
+    np.testing.assert_allclose(projections.walsh_hadamard(x), slow, atol=1e-12)  # sums of up to 512
+
+
+def test_a_hadamard_map_is_rows_of_the_transform_with_signed_columns():
+    found = draw("hadamard", 5, 12, seed=3)
+    operator = found.operator
+    for i, j in itertools.product(range(5), range(12)):
+        common_bits = int(operator.rows[i] & j).bit_count()
+        sign = operator.signs[j] * (-1) ** common_bits
+        assert found.matrix[i, j] == pytest.approx(sign / math.sqrt(5), abs=1e-15)
+    assert len(set(operator.rows.tolist())) == 5
+
+
+def test_entries_have_the_values_and_shares_of_their_family():
+    m, d = 200, 300
+    normal = draw("gaussian", m, d, seed=0).matrix * math.sqrt(m)
+    assert stats.kstest(normal.ravel(), "norm").pvalue > 0.001
+    signs = draw("rademacher", m, d, seed=0).matrix * math.sqrt(m)
+    np.testing.assert_allclose(np.abs(signs), 1, rtol=1e-14)
+    assert abs(signs.mean()) < 4 / math.sqrt(m * d)
+    sparse = draw("sparse", m, d, seed=0).matrix
+    share = np.mean(sparse != 0)
+    assert share == pytest.approx(1 / 3, abs=4 * math.sqrt(2 / 9 / (m * d)))
+    np.testing.assert_allclose(np.abs(sparse[sparse != 0]), math.sqrt(3 / m), rtol=1e-14)
+
+
+def test_distortions_are_ratios_of_squared_distances_over_all_pairs():
+    x, found = vectors(6, D), draw("gaussian", 4, D, seed=2)
+    slow = [
+        ((found.matrix @ (a - b)) ** 2).sum() / ((a - b) ** 2).sum() for a, b in itertools.combinations(x, 2)
+    ]
+    np.testing.assert_allclose(projections.distortions(x, found), slow, rtol=1e-12)
+    assert projections.within(x, found, 0.4) == np.mean(np.abs(np.array(slow) - 1) <= 0.4)
+
+
+def test_the_bound_is_the_papers_line():
+    for eps, n, delta in ((0.1, 1000, 0.01), (0.5, 256, 0.05)):
+        assert projections.bound(eps, n, delta, C=3) == math.ceil(3 / eps**2 * math.log(n / delta))
+        m = projections.bound(eps, n, delta)
+        assert (
+            8 - 8 / m
+            < projections.constant(m - 1, eps, n, delta)
+            < 8
+            <= projections.constant(m, eps, n, delta)
+        )
+
+
+@pytest.mark.parametrize(("family", "m", "d"), allowed(SIZES))
+def test_the_pseudo_inverse_is_moores_and_penroses(family, m, d):
+    found = draw(family, m, d, seed=4)
+    inverse = found.pseudo_inverse()
+    assert inverse.shape == (d, m)
+    # relative to the pseudo-inverse's own size; square random maps are badly conditioned, squared by the Gram
+    np.testing.assert_allclose(inverse, np.linalg.pinv(found.matrix), atol=1e-9 * np.abs(inverse).max())
+    own = found.matrix @ inverse if m <= d else inverse @ found.matrix
+    np.testing.assert_allclose(own, np.eye(min(m, d)), atol=1e-9)
+
+
+def test_the_kept_draws_are_those_whose_every_pair_is_near():
+    x = vectors(8, D)
+    slow = 0
+    for i in range(40):
+        found = draw("gaussian", 12, D, seed=[7, i])
+        slow += all(abs(ratio - 1) <= 0.9 for ratio in projections.distortions(x, found))
+    assert 0 < slow < 40
+    assert projections.n_kept(x, "gaussian", 12, 0.9, n_draws=40, seed=7) == slow
+
+
+# --- known cases ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("family", "m", "d"), allowed([*SIZES, (5, 12)]))  # 12: a Hadamard map pads
+def test_lengths_are_kept_on_average_in_isometric_scaling(family, m, d):
+    dense, sparse = vectors(1, d, seed=8)[0], np.eye(d)[2]
+    x = np.stack([dense / np.linalg.norm(dense), sparse])
+    squares = np.array([(draw(family, m, d, seed=[9, i]).apply(x) ** 2).sum(1) for i in range(1500)])
+    error = squares.std(axis=0) / math.sqrt(len(squares))
+    assert (np.abs(squares.mean(axis=0) - 1) <= 4 * error + 1e-12).all()
+
+
+@pytest.mark.parametrize(("family", "m", "d"), allowed(SIZES))
+def test_unit_scaling_is_the_isometric_map_with_rows_of_length_one_on_average(family, m, d):
+    isometric, unit = draw(family, m, d, seed=5), draw(family, m, d, seed=5, scaling="unit")
+    assert unit.scale == pytest.approx(1)
+    assert isometric.scale == pytest.approx(math.sqrt(max(m, d) / m))
+    np.testing.assert_allclose(isometric.matrix, unit.matrix * isometric.scale, rtol=1e-12)
+    draws = [draw(family, m, d, seed=[6, i], scaling="unit").matrix for i in range(300)]
+    lengths = np.array([(T**2).sum(axis=1 if m <= d else 0).mean() for T in draws])
+    assert abs(lengths.mean() - 1) <= 4 * lengths.std() / math.sqrt(300) + 1e-12
+
+
+def test_squared_lengths_spread_as_each_familys_closed_form_has_it():
+    m, d, n_draws = 6, D, 4000
+    x = np.zeros(d)
+    x[:3] = (0.6, 0.64, 0.48)  # length 1, fourth powers matter
+    fourth = (x**4).sum()
+    expected = {
+        "gaussian": 2 / m,
+        "rademacher": 2 / m * (1 - fourth),
+        "sparse": 2 / m,  # entries of kurtosis 3, as a normal's
+        "orthonormal": 2 * (d - m) / (m * (d + 2)),  # d / m times a beta(m / 2, (d - m) / 2)
+        "hadamard": 2 / m * (1 - fourth) * (d - m) / (d - 1),  # sampled without replacement
+    }
+    for family, variance in expected.items():
+        squares = [(draw(family, m, d, seed=[1, i]).apply(x) ** 2).sum() for i in range(n_draws)]
+        # a variance of 4,000 draws has a standard error of 2 to 4%, more for heavy tails
+        assert np.var(squares) == pytest.approx(variance, rel=0.16), family
+
+
+def test_orthonormal_maps_are_orthonormal_and_their_pseudo_inverse_is_the_transpose():
+    for m, d in SIZES:
+        found = draw("orthonormal", m, d, seed=0, scaling="unit")
+        assert found.is_orthonormal
+        np.testing.assert_allclose(found.pseudo_inverse(), found.matrix.T, atol=1e-12)
+    assert draw("hadamard", 6, 16, seed=0, scaling="unit").is_orthonormal
+    assert not draw("hadamard", 6, 12, seed=0, scaling="unit").is_orthonormal  # cut columns
+    assert not draw("orthonormal", 6, 16, seed=0).is_orthonormal  # scaled
+    assert not draw("gaussian", 6, 16, seed=0, scaling="unit").is_orthonormal
+
+
+def test_a_full_rotation_and_a_full_hadamard_map_keep_every_distance():
+    x = vectors(9, D)
+    for found in (
+        draw("orthonormal", D, D, seed=1),
+        draw("orthonormal", 20, D, seed=1),
+        draw("hadamard", D, D, seed=1),
+        projections.signed_permutation(D, 1),
+    ):
+        np.testing.assert_allclose(projections.distortions(x, found), 1, rtol=1e-12)
+
+
+def test_random_rotations_are_uniform_not_those_of_one_sign():
+    first = np.array([draw("orthonormal", 3, 3, seed=[2, i]).matrix for i in range(2000)])
+    # without the correction of signs the diagonal would be biased
+    assert np.abs(first.mean(axis=0)).max() < 4 / math.sqrt(3 * 2000)
+
+
+def test_principal_directions_keep_what_the_singular_values_say():
+    x = vectors(30, 8) * np.geomspace(4, 0.1, 8)
+    values = np.linalg.svd(x, compute_uv=False)
+    for m in (1, 3, 8):
+        found = projections.pca(x, m)
+        assert found.is_orthonormal
+        assert (found.apply(x) ** 2).sum() == pytest.approx((values[:m] ** 2).sum(), rel=1e-12)
+    centred = x - x.mean(axis=0)
+    kept = (projections.pca(x, 2, center=True).apply(centred) ** 2).sum()
+    assert kept == pytest.approx((np.linalg.svd(centred, compute_uv=False)[:2] ** 2).sum(), rel=1e-12)
+
+
+def test_principal_directions_of_few_vectors_are_completed_to_a_basis():
+    x = vectors(3, 8)
+    full = projections.pca(x, 8)
+    assert full.is_orthonormal
+    np.testing.assert_allclose(full.apply(x)[:, 3:], 0, atol=1e-12)
+
+
+def test_coordinates_are_chosen_once_below_d_and_scaled():
+    found = projections.coordinates(5, D, 3)
+    assert found.scale == pytest.approx(math.sqrt(D / 5))
+    assert sorted(np.count_nonzero(found.matrix, axis=0), reverse=True)[:6] == [1, 1, 1, 1, 1, 0]
+    assert (np.count_nonzero(projections.coordinates(40, D, 3).matrix, axis=1) == 1).all()
+    means = np.mean([(projections.coordinates(40, D, i).apply(np.arange(D)) ** 2).sum() for i in range(400)])
+    assert means == pytest.approx((np.arange(D) ** 2).sum(), rel=0.03)  # a standard error of 0.7%
+
+
+def test_the_smallest_width_of_one_gaussian_pair_is_that_of_chi_squared():
+    eps, delta = 0.5, 0.2
+    x = np.stack([np.zeros(D), vectors(1, D)[0]])
+
+    def kept(m):
+        low, high = stats.chi2.cdf([m * (1 - eps), m * (1 + eps)], m)
+        return high - low
+
+    exact = next(m for m in range(1, 100) if kept(m) >= 1 - delta)
+    found = projections.smallest_width(x, "gaussian", eps=eps, delta=delta, n_draws=400, seed=0)
+    # 400 draws know the share to 2%, and near there a step of m changes it by 1.6%
+    assert abs(found - exact) <= 4
+    constant = projections.smallest_constant(x, "gaussian", eps=eps, delta=delta, n_draws=400, seed=0)
+    assert constant == pytest.approx(found * eps**2 / math.log(2 / delta), rel=1e-12)
+
+
+def test_one_hot_differences_need_a_single_sign():
+    x = np.stack([np.zeros(D), np.eye(D)[4]])  # every entry has the same size
+    for family in ("rademacher", "hadamard"):
+        assert projections.smallest_width(x, family, eps=0.1, delta=0.1, n_draws=20) == 1
+
+
+# --- symmetries -------------------------------------------------------------------------------------
+
+
+def test_the_same_seed_gives_the_same_map_and_another_seed_another():
+    for family in FAMILIES:
+        first = draw(family, 6, D, seed=3).matrix
+        np.testing.assert_array_equal(first, draw(family, 6, D, seed=np.random.default_rng(3)).matrix)
+        assert not np.array_equal(first, draw(family, 6, D, seed=4).matrix)
+
+
+def test_distortions_do_not_change_with_shift_or_scale():
+    x, found = vectors(7, D), draw("sparse", 8, D, seed=1)
+    moved = 3 * x + vectors(1, D, seed=5)
+    np.testing.assert_allclose(
+        projections.distortions(moved, found), projections.distortions(x, found), rtol=1e-10
+    )
+
+
+def test_equal_vectors_have_no_distance_to_lose():
+    x = vectors(4, D)
+    found = draw("gaussian", 5, D, seed=0)
+    twice = projections.distortions(np.concatenate([x, x[:1]]), found)
+    assert len(twice) == 9  # ten pairs, one of them of equals
+
+
+def test_a_map_of_ones_own_has_its_root_mean_square_row_as_scale():
+    found = projections.given([[3.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    assert found.scale == pytest.approx(math.sqrt(5))
+    np.testing.assert_allclose(found.pseudo_inverse(), [[1 / 3, 0], [0, 0], [0, 1]], atol=1e-15)
+
+
+# --- refusals ---------------------------------------------------------------------------------------
+
+
+def test_maps_that_no_family_has_are_refused():
+    with pytest.raises(ValueError, match="no family 'cauchy': choose one of gaussian"):
+        draw("cauchy", 2, 4, seed=0)
+    with pytest.raises(ValueError, match="scaling is 'natural': use 'isometric' or 'unit'"):
+        draw("gaussian", 2, 4, seed=0, scaling="natural")
+    with pytest.raises(ValueError, match="4 coordinates to 0: both must be at least 1"):
+        draw("gaussian", 0, 4, seed=0)
+    with pytest.raises(
+        ValueError, match=r"12 coordinates has 16 \(d padded to a power of two\), fewer than 17"
+    ):
+        draw("hadamard", 17, 12, seed=0)
+    with pytest.raises(ValueError, match="5 principal directions of 4 coordinates: m can be 4 at most"):
+        projections.pca(vectors(9, 4), 5)
+    with pytest.raises(ValueError, match="number must be a power of two"):
+        projections.walsh_hadamard(np.ones((2, 12)))
+
+
+def test_a_map_without_full_rank_has_no_inverse_and_says_its_rank():
+    T = np.ones((3, 5))
+    T[0] = 2.0
+    for matrix in (T, T.T):
+        with pytest.raises(ValueError, match="has rank 1, not 3"):
+            projections.given(matrix).pseudo_inverse()
+    empty_row = next(
+        found
+        for i in itertools.count()
+        if not (found := draw("sparse", 3, 3, seed=i)).matrix.any(axis=1).all()
+    )
+    with pytest.raises(ValueError, match=r"has rank [12], not 3: T\+ does not exist"):
+        empty_row.pseudo_inverse()
+
+
+def test_numbers_outside_their_range_are_refused():
+    for eps, delta in ((0.0, 0.1), (1.0, 0.1), (0.5, 0.0), (0.5, 1.0)):
+        with pytest.raises(ValueError, match="both must lie between 0 and 1"):
+            projections.bound(eps, 10, delta)
+    with pytest.raises(ValueError, match=r"1 vector\(s\) have no distance"):
+        projections.bound(0.5, 1, 0.1)
+    with pytest.raises(ValueError, match="C is 0: it must be above 0"):
+        projections.bound(0.5, 10, 0.1, C=0)
+
+
+def test_vectors_that_do_not_fit_a_map_are_refused():
+    found = draw("gaussian", 2, 4, seed=0)
+    for bad in (np.ones((3, 5)), np.array(1.0)):
+        with pytest.raises(ValueError, match="for a map of 4 coordinates to 2"):
+            found.apply(bad)
+    with pytest.raises(ValueError, match="no two of the 3 vectors differ"):
+        projections.distortions(np.ones((3, 4)), found)
+    for make in (
+        lambda x: projections.distortions(x, found),
+        lambda x: projections.pca(x, 2),
+        projections.given,
+    ):
+        with pytest.raises(ValueError, match="give a finite"):
+            make(np.full((3, 4), np.nan))
