@@ -210,6 +210,31 @@ def excess_kurtosis(values: ArrayLike) -> float:
     return metrics.kurtosis(np.ravel(np.asarray(values, dtype=float))) - 3
 
 
+def rotated_kurtosis(rows: ArrayLike) -> float:
+    """Excess kurtosis, about 0, of all coordinates of rows (n, D) that a random rotation is to expect.
+
+    A coordinate of a randomly rotated row has a mean square of |row|^2 / D and a mean fourth power of
+    3 |row|^4 / D (D + 2). What is left depends on the rows' lengths alone: slightly below 0 where all are
+    equal, above 0 where they differ much. A rotation lowers a kurtosis that is above, and raises one below.
+
+    Raises
+    ------
+    ValueError
+        If there are no two axes, a value is not finite, or all are 0.
+
+    Examples
+    --------
+    >>> round(rotated_kurtosis([[3.0, 4.0], [0.0, 5.0]]), 6)  # 3 d / (d + 2) - 3
+    -1.5
+    """
+    array = _checked(rows, "channel")
+    squares = (array**2).sum(axis=tuple(range(1, array.ndim)))
+    if not squares.any():
+        raise ValueError("all values are 0: they have no kurtosis")
+    dim = array[0].size
+    return float(3 * dim / (dim + 2) * np.mean(squares**2) / np.mean(squares) ** 2 - 3)
+
+
 # --- a model ----------------------------------------------------------------------------------------
 
 

@@ -107,6 +107,19 @@ def test_values_on_the_grid_come_back_exactly():
     assert quantization.relative_error(x, 4) == 0.0
 
 
+def test_rotated_rows_have_the_expected_kurtosis_on_average():
+    rng = np.random.default_rng(0)
+    rows = rng.standard_t(3, size=(50, 12)) * np.exp(rng.normal(size=(50, 1)))
+    found = []
+    for _ in range(400):
+        q, r = np.linalg.qr(rng.normal(size=(12, 12)))
+        x = rows @ (q * np.sign(np.diag(r)))
+        found.append((x**4).mean() / (x**2).mean() ** 2 - 3)
+    error = np.std(found) / np.sqrt(len(found))
+    assert np.mean(found) == pytest.approx(quantization.rotated_kurtosis(rows), abs=4 * error)
+    assert abs(np.mean(found)) > 20 * error  # so that 0 would not pass
+
+
 # --- symmetries -------------------------------------------------------------------------------------
 
 
@@ -226,6 +239,8 @@ def test_arrays_that_no_scale_covers_are_refused():
         quantization.relative_error(np.zeros(3), 4)
     with pytest.raises(ValueError, match="crest is 0"):
         quantization.normal_error(4, 0)
+    with pytest.raises(ValueError, match="no kurtosis"):
+        quantization.rotated_kurtosis(np.zeros((2, 2)))
 
 
 def test_models_that_cannot_be_rounded_are_refused_by_name():
