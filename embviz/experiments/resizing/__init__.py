@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from embviz.experiments.resizing import geometry
 from embviz.studies import Study
 
-STUDIES: dict[str, Study] = {}
+STUDIES: dict[str, Study] = {**geometry.STUDIES}
