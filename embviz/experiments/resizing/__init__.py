@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from embviz.experiments.resizing import geometry
+from embviz.experiments.resizing import geometry, recovery
 from embviz.studies import Study
 
-STUDIES: dict[str, Study] = {**geometry.STUDIES}
+STUDIES: dict[str, Study] = {**geometry.STUDIES, **recovery.STUDIES}
