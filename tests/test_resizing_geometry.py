@@ -1,4 +1,4 @@
-"""What random maps do to a model's vectors, in miniature: definitions, planted cases, every claim's figures."""
+"""What random maps do to a model's vectors, in miniature: definitions, planted cases, every claim."""
 
 import dataclasses
 import itertools
