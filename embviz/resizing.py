@@ -375,6 +375,7 @@ def resize(
     reading: Reading = "inverse",
     mlp: MLPRule = "kept",
     n_heads: int | None = None,
+    energy: float | None = None,
     untie: bool = True,
 ) -> Resized:
     """Carry a model to a residual stream of m dimensions.
@@ -405,6 +406,9 @@ def resize(
         "plain": hidden units are mapped too, to m / D of their number, by a map of their own.
     n_heads : int, optional
         Another number of heads, for "plain".
+    energy : float, optional
+        |T x|^2 / |x|^2 of the stream: norms divide by so much less, to give T x the length that x had. By
+        default what a random map keeps on average, m / D for rows of unit length.
     untie : bool
         Whether a tied head may come apart from the embedding where the rules ask for it.
 
@@ -447,7 +451,7 @@ def resize(
     _carry_heads(parts, maps, shape, attention, seed)
     _carry_hidden(parts, m, mlp, seed)
     _carry_stream(parts, maps)
-    energy = projection.scale**2 * min(m, d) / d  # of T x over that of x, on average
+    energy = energy or projection.scale**2 * min(m, d) / d
     _set_width(parts, m, energy, shape)
     return Resized(parts.model(), projection, tuple(parts.notes))
 
@@ -671,8 +675,10 @@ def pca_slice(
     if own.config.norm == "layer":
         states = states - states.mean(axis=1, keepdims=True)
     lengths = np.linalg.norm(states, axis=1, keepdims=True)
-    projection = projections.pca(states / np.where(lengths > 0, lengths, 1.0), m)
-    return resize(own, m, projection=projection, attention=attention, untie=untie)
+    states = states / np.where(lengths > 0, lengths, 1.0)
+    projection = projections.pca(states, m)
+    energy = float((projection.apply(states) ** 2).sum() / (states**2).sum())
+    return resize(own, m, projection=projection, attention=attention, energy=energy, untie=untie)
 
 
 def grow(
