@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from embviz.experiments.resizing import geometry, recovery
+from embviz.experiments.resizing import geometry, growing, quantized, recovery
 from embviz.studies import Study
 
-STUDIES: dict[str, Study] = {**geometry.STUDIES, **recovery.STUDIES}
+STUDIES: dict[str, Study] = {
+    **geometry.STUDIES,
+    **recovery.STUDIES,
+    **growing.STUDIES,
+    **quantized.STUDIES,
+}
