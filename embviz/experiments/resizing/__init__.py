@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from embviz.experiments.resizing import geometry, growing, quantized, recovery
+from embviz.experiments.resizing import geometry, growing, quantized, recovery, throughput
 from embviz.studies import Study
 
 STUDIES: dict[str, Study] = {
     **geometry.STUDIES,
     **recovery.STUDIES,
+    **throughput.STUDIES,
     **growing.STUDIES,
     **quantized.STUDIES,
 }

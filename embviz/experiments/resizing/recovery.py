@@ -157,8 +157,9 @@ class OtherBase:
 
     base: BaseRun
     ratios: tuple[float, ...]
-    treatments: tuple[str, ...] = (PROJECTION, SCRATCH)
+    treatments: tuple[str, ...] = (PROJECTION, SCRATCH, PCA)
     n_steps: int = 400
+    learning_rate: float = 1e-3
 
 
 @experiment("resizing.other_bases")
@@ -172,7 +173,7 @@ def other_bases(config: OtherBase) -> pd.DataFrame:
     """
     parts = []
     for ratio, treatment in itertools.product(config.ratios, config.treatments):
-        run = RecoveryRun(config.base, (ratio,), treatment, n_steps=config.n_steps)
+        run = RecoveryRun(config.base, (ratio,), treatment, 0, config.n_steps, config.learning_rate)
         part = recovery.function(run)
         parts.append(pd.DataFrame({"ratio": ratio, "treatment": treatment}, index=part.index).join(part))
     table = pd.concat(parts, ignore_index=True)
