@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from embviz.experiments.resizing import geometry, growing, quantized, recovery, throughput
+from embviz.experiments.resizing import geometry, growing, porting, quantized, recovery, throughput
 from embviz.studies import Study
 
 STUDIES: dict[str, Study] = {
