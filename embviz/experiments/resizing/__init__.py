@@ -7,6 +7,7 @@ from embviz.studies import Study
 
 STUDIES: dict[str, Study] = {
     **geometry.STUDIES,
+    **porting.STUDIES,
     **recovery.STUDIES,
     **throughput.STUDIES,
     **growing.STUDIES,
