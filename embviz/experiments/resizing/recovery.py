@@ -290,7 +290,7 @@ class Recovered:
     reached: bool
 
 
-def when_recovered(table: pd.DataFrame) -> Recovered:
+def when_recovered(table: pd.DataFrame, within: float = WITHIN) -> Recovered:
     """Updates until held-out perplexity first lies within 2% of the original's.
 
     Between two scores log perplexity is taken to be linear in the number of updates.
@@ -298,10 +298,12 @@ def when_recovered(table: pd.DataFrame) -> Recovered:
     Parameters
     ----------
     table : DataFrame
-        Of :func:`recovery`, one stage.
+        Of :func:`recovery`, of one run.
+    within : float
+        Another distance of log perplexities, nats.
     """
     steps = table["step"].to_numpy(dtype=float)
-    above = (table["log_perplexity"] - table["original"]).to_numpy(dtype=float) - WITHIN
+    above = (table["log_perplexity"] - table["original"]).to_numpy(dtype=float) - within
     inside = np.flatnonzero(above <= 0)
     if not inside.size:
         return Recovered(float(steps[-1]), False)
