@@ -20,7 +20,7 @@ from scipy.spatial.distance import pdist
 FAMILIES = ("gaussian", "rademacher", "sparse", "hadamard", "orthonormal")
 Scaling = Literal["isometric", "unit"]
 Seed = int | Sequence[int] | np.random.Generator
-BLOCK = 16  # of the fast transform: small enough to stay near d log d, large enough for matrix products
+BLOCK_BITS = 4  # of the fast transform: blocks of 16 at most, near d log d and yet matrix products
 ROUNDING = 1e-9  # by which the products of orthonormal rows may miss 0 and 1
 
 
@@ -284,9 +284,11 @@ class SubsampledHadamard:
 
     def apply(self, x: np.ndarray) -> np.ndarray:
         """Map vectors (..., d) to (..., m)."""
-        padded = np.zeros((*x.shape[:-1], padded_width(len(self.signs))))
-        padded[..., : len(self.signs)] = x * (self.signs * self.factor)
-        return walsh_hadamard(padded)[..., self.rows]
+        signed = x * (self.signs * self.factor)
+        missing = padded_width(len(self.signs)) - len(self.signs)
+        if missing:
+            signed = np.concatenate([signed, np.zeros((*x.shape[:-1], missing))], axis=-1)
+        return walsh_hadamard(signed).take(self.rows, axis=-1)
 
 
 def _draw_hadamard(rng: np.random.Generator, m: int, d: int, factor: float) -> SubsampledHadamard:
@@ -311,7 +313,8 @@ def padded_width(d: int) -> int:
 def walsh_hadamard(x: ArrayLike) -> np.ndarray:
     """Walsh-Hadamard transform of the last axis, entries +-1 in Sylvester's order.
 
-    A transform of 16 x 16 x ... coordinates is one of 16 along each of those axes, done as a matrix product.
+    A transform of 16 x 8 coordinates is one of 16 along one axis and of 8 along the other, each done as a
+    matrix product, and so on.
 
     Parameters
     ----------
@@ -335,10 +338,11 @@ def walsh_hadamard(x: ArrayLike) -> np.ndarray:
     width = x.shape[-1]
     if width != padded_width(width):
         raise ValueError(f"a transform of {width} coordinates: their number must be a power of two")
-    done = 1
-    out = x
-    while done < width:
-        block = min(BLOCK, width // done)
+    n_bits = width.bit_length() - 1
+    n_axes = max(1, -(-n_bits // BLOCK_BITS))
+    blocks = [1 << (n_bits * (axis + 1) // n_axes - n_bits * axis // n_axes) for axis in range(n_axes)]
+    out, done = x.reshape(-1, blocks[0]) @ _sylvester(blocks[0]), blocks[0]
+    for block in blocks[1:]:
         out = _sylvester(block) @ out.reshape(-1, block, done)
         done *= block
     return out.reshape(x.shape)
