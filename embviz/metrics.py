@@ -343,7 +343,8 @@ def expected_concordance(x: ArrayLike, dim: int) -> float:
     """Concordance of the rows of `x` under a Gaussian map to `dim` dimensions, to first order.
 
     The cosine of a pair at angle a is blurred by a standard deviation of sin(a)^2 / sqrt(dim), apart from
-    what it was: the correlation is the root of the share of the variance that was there before.
+    what it was: the correlation is the root of the share of the variance that was there before. Vectors that
+    share a long common part share its error, which no correlation sees: for them this is too low.
 
     Parameters
     ----------
