@@ -1,0 +1,380 @@
+"""What the chapter on rounding weights measures and draws: grids, kurtosis, rotations, planted outliers."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from embviz import charts, experiments, projections, quantization, theme
+from embviz.cells import table_of
+from embviz.experiments.resizing import bases, quantized
+from embviz.experiments.resizing.quantized import BITS, FLOAT, NONE, PERMUTATION, ROTATION, Treatment
+from embviz.models.decoder import Decoder
+from embviz.quantization import Per
+
+CLAIM = "resizing.quantization"
+TREATED: Mapping[Treatment, str] = {
+    NONE: "as trained",
+    ROTATION: "rotated",
+    PERMUTATION: "permuted, signs changed",
+}
+PERS: Mapping[Per, str] = {"tensor": "a scale a matrix", "channel": "a scale a row"}
+MATRICES = {  # shown one by one
+    "embedding": "token embeddings",
+    "blocks.0.attention.query.weight": "queries, layer 1",
+    "blocks.1.up.weight": "MLP in, layer 2",
+    "blocks.1.down.weight": "MLP out, layer 2",
+    "free_head": "output embedding",
+}
+N_BINS = 41
+PLANTED_SIZE = (256, 64)  # outputs, inputs
+FACTORS = (1, 2, 4, 8, 16, 32)
+FOUND_PLAIN, FOUND_ROTATED = PLANTED = ("as planted", "rotated")
+
+
+def shown_preset() -> str:
+    """The largest stored preset of the claim, or the quick one, which is computed where it is asked for."""
+    return experiments.find_study(CLAIM).largest_stored() or "quick"
+
+
+def data_note(preset: str) -> str:
+    """Model, text and seeds, for a caption."""
+    run = bases.base(preset)
+    source = "bundled documentation" if run.text.corpus == "embedded" else "short stories"
+    n_seeds = len(quantized.runs(preset, ROTATION))
+    shape = run.shape
+    return (
+        f"Base model with LayerNorm, {shape.n_layers} layers, {shape.embedding_dim} dimensions, trained on "
+        f"{source} in bytes, folded; {n_seeds} rotations and {n_seeds} permutations"
+    )
+
+
+# --- one matrix and its grid ----------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=6)
+def model(preset: str, treatment: Treatment) -> Decoder:
+    """The base model, folded, after a treatment of seed 0."""
+    return quantized.treated(quantized.folded(bases.base(preset)), treatment, 0)
+
+
+def on_the_grid(preset: str, matrix: str, basis: str, per: str, bits: int) -> pd.DataFrame:
+    """Weights of a matrix as bins, in steps of the grid they are rounded to, and what the rounding costs.
+
+    Parameters
+    ----------
+    preset : str
+    matrix : str
+        A key of MATRICES.
+    basis : str
+        A key of TREATED.
+    per : str
+        "tensor" or "channel": then each row is divided by its own step.
+    bits : int
+        2 or more.
+
+    Returns
+    -------
+    DataFrame
+        left, right (1: the last level), share_of_weights; and in the first row kurtosis, error and cost, in
+        words.
+    """
+    kind, scale = _treatment(basis), _per(per)
+    weights = quantization.matrices(model(preset, kind))[matrix].double().numpy()
+    rounded = quantization.round_to_grid(weights, bits, scale)
+    step = np.where(rounded.scale > 0, rounded.scale, 1.0)
+    places = (weights / step / quantization.n_levels(bits)).ravel()  # 1: the last level
+    bins = charts.bin_counts(places, n_bins=N_BINS, limits=(-1, 1)).drop(columns="count")
+    error = quantization.relative_error(weights, bits, scale)
+    crest = quantization.crest_factor(weights, scale)
+    return _noted(
+        bins.rename(columns={"share": "share_of_weights"}),
+        kurtosis=f"excess kurtosis {quantization.excess_kurtosis(weights):+.2f}, "
+        f"largest over root mean square {crest:.1f}",
+        error=f"squared error {error:.2%} of the squared weights "
+        f"({error / quantization.uniform_error(bits):.1f} times that of evenly spread ones)",
+        cost=cost_words(preset, kind, bits, scale),
+    )
+
+
+def _noted(table: pd.DataFrame, **notes: str) -> pd.DataFrame:
+    """Words as columns: in the first row alone, since a page holds every row."""
+    first = np.arange(len(table)) == 0
+    return table.assign(**{name: np.where(first, text, "") for name, text in notes.items()})
+
+
+def _treatment(name: str) -> Treatment:
+    return next(kind for kind in TREATED if kind == name)
+
+
+def _per(name: str) -> Per:
+    return next(per for per in PERS if per == name)
+
+
+def cost_words(preset: str, treatment: Treatment, bits: int, per: Per) -> str:
+    """What it costs to round the whole model so; the mean over seeds, where it is stored."""
+    if bits not in BITS:
+        return f"the whole model with {bits} bits: not measured"
+    found = costs(preset)
+    own = found[
+        (found["basis"] == TREATED[treatment]) & (found["bits"] == bits) & (found["per"] == PERS[per])
+    ]
+    return f"the whole model with {bits} bits costs {own['rounding_cost'].mean():+.4f} nats a token"
+
+
+def plot_grid(data: charts.Data) -> alt.LayerChart:
+    """Bars over the grid's extent, its levels as ticks below as long as they can be told apart."""
+    bars = (
+        alt.Chart(data)
+        .mark_bar(binSpacing=0)
+        .encode(
+            x=alt.X(
+                "left:Q",
+                axis=alt.Axis(title="weight over the last level", tickCount=5),
+                scale=alt.Scale(domain=[-1, 1], nice=False),
+            ),
+            x2="right:Q",
+            y=alt.Y("share_of_weights:Q", axis=theme.axis("share_of_weights")),
+            tooltip=[
+                alt.Tooltip(f"{name}:Q", format=".3f") for name in ("left", "right", "share_of_weights")
+            ],
+        )
+    )
+    levels = (
+        alt.Chart(alt.sequence(-127, 128, as_="level"))
+        .transform_filter("abs(datum.level) <= pow(2, bits - 1) - 1")
+        .transform_calculate(place="datum.level / (pow(2, bits - 1) - 1)")
+        .mark_tick(thickness=1.5, size=14, color=theme.CATEGORIES[1])
+        .encode(x="place:Q", y=alt.value(theme.HEIGHT - 7))
+    )
+    notes = [
+        alt.Chart(data)
+        .transform_filter(f"datum.{name} !== ''")
+        .mark_text(align="left", fontSize=12)
+        .encode(x=alt.value(0), y=alt.value(-46 + 17 * line), text=f"{name}:N")
+        for line, name in enumerate(("kurtosis", "error", "cost"))
+    ]
+    return alt.LayerChart(layer=[bars, levels, *notes]).properties(width="container", height=theme.HEIGHT)
+
+
+# --- the whole model ------------------------------------------------------------------------------------
+
+
+@functools.cache
+def costs(preset: str) -> pd.DataFrame:
+    """Log perplexity after rounding less before: basis, seed, per, bits, rounding_cost (nats a token)."""
+    rows = []
+    for kind, name in TREATED.items():
+        for run in quantized.runs(preset, kind):
+            table = table_of(quantized.quantized.cell(run))
+            losses = table[table["quantity"] == "log_perplexity"]
+            exact = float(losses.loc[losses["bits"] == FLOAT, "value"].iloc[0])
+            for row in losses[losses["bits"] != FLOAT].itertuples():
+                cost = float(row.value) - exact  # type: ignore[arg-type]
+                rows.append(
+                    {
+                        "basis": name,
+                        "seed": run.seed,
+                        "per": PERS[_per(str(row.per))],
+                        "bits": row.bits,
+                        "rounding_cost": cost,
+                    }
+                )
+    return pd.DataFrame(rows)
+
+
+def plot_costs(preset: str) -> alt.FacetChart:
+    """Costs over bits, a mark a seed, lines through means; logarithmic but for costs below a thousandth."""
+    table = costs(preset)
+    colour, shape = theme.point_styles("basis", list(TREATED.values()))
+    x = alt.X("bits:Q", axis=alt.Axis(title=theme.title("bits"), values=list(BITS), format="d"))
+    y = alt.Y(
+        "rounding_cost:Q",
+        axis=alt.Axis(title=theme.title("rounding_cost"), format="~g", values=[0, 0.001, 0.01, 0.1, 1]),
+        scale=alt.Scale(type="symlog", constant=0.001, nice=False),
+    )
+    line = alt.Chart().mark_line(strokeWidth=1.5).encode(x=x, y=alt.Y("mean(rounding_cost):Q"), color=colour)
+    tooltip = ["basis:N", "bits:Q", "seed:N", alt.Tooltip("rounding_cost:Q", format=".4g")]
+    marks = alt.Chart().mark_point(size=50).encode(x=x, y=y, color=colour, shape=shape, tooltip=tooltip)
+    return (
+        alt.LayerChart(data=table.round(7), layer=[line, marks])
+        .properties(width=270, height=theme.HEIGHT)
+        .facet(column=alt.Column("per:N", title=None, sort=list(PERS.values())))
+    )
+
+
+def costs_finding(preset: str, bits: int = 4) -> str:
+    """Mean costs with and without a rotation."""
+    own = costs(preset)
+    mean = own[own["bits"] == bits].groupby(["per", "basis"])["rounding_cost"].mean()
+    said = [
+        f"{mean[per, TREATED[NONE]]:.4f} as trained and {mean[per, TREATED[ROTATION]]:.4f} rotated ({per})"
+        for per in PERS.values()
+    ]
+    return f"{bits} bits cost, in nats a token: {'; '.join(said)}"
+
+
+def rescue_table(preset: str) -> pd.DataFrame:
+    """Mean costs, with a scale a matrix or a row, rotated or not: a row for each number of bits."""
+    mean = costs(preset).groupby(["bits", "per", "basis"])["rounding_cost"].mean()
+    rows = {}
+    for bits in BITS:
+        plain = mean[bits, PERS["tensor"], TREATED[NONE]]
+        rows[bits] = {
+            "a scale a matrix": f"{plain:.4f}",
+            "and rotated": f"{mean[bits, PERS['tensor'], TREATED[ROTATION]]:.4f}",
+            "a scale a row": f"{mean[bits, PERS['channel'], TREATED[NONE]]:.4f}",
+            "both": f"{mean[bits, PERS['channel'], TREATED[ROTATION]]:.4f}",
+        }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("bits")
+
+
+# --- kurtosis -------------------------------------------------------------------------------------------
+
+WEIGHTS, STATES = KINDS = ("weights", "hidden states")
+MEASURED, AFTER, EXPECT = POINTS = ("as trained", "rotated", "expected of a rotation")
+
+
+@functools.cache
+def kurtoses(preset: str) -> pd.DataFrame:
+    """Excess kurtosis of matrices and hidden states: kind, name, point (one of POINTS), seed, value."""
+    rows = []
+    names = {
+        WEIGHTS: ("excess_kurtosis", "expected_kurtosis"),
+        STATES: ("hidden_kurtosis", "hidden_expected"),
+    }
+    for treatment, point in ((NONE, MEASURED), (ROTATION, AFTER)):
+        for run in quantized.runs(preset, treatment):
+            table = table_of(quantized.quantized.cell(run))
+            for kind, (found, expected) in names.items():
+                wanted = ((found, point),) if treatment == ROTATION else ((found, point), (expected, EXPECT))
+                for quantity, label in wanted:
+                    own = table[table["quantity"] == quantity]
+                    rows += [
+                        {
+                            "kind": kind,
+                            "name": _name(str(row.part)),
+                            "point": label,
+                            "seed": run.seed,
+                            "excess_kurtosis": float(row.value),  # type: ignore[arg-type]
+                        }
+                        for row in own.itertuples()
+                    ]
+    return pd.DataFrame(rows)
+
+
+def _name(part: str) -> str:
+    """What a figure calls a matrix, or the number of a layer."""
+    if part.isdigit():
+        return "embedded tokens" if part == "0" else f"after layer {part}"
+    words = part.removesuffix(".weight").split(".")
+    if words[0] != "blocks":
+        return {"embedding": "token embeddings", "free_head": "output embedding", "position": "positions"}[
+            part
+        ]
+    names = {"query": "queries", "key": "keys", "value": "values", "out": "attention out"}
+    names |= {"up": "MLP in", "down": "MLP out"}
+    return f"{names[words[-1]]}, layer {int(words[1]) + 1}"
+
+
+def plot_kurtosis(data: charts.Data) -> alt.LayerChart:
+    """A row a matrix: as trained, rotated, and what a rotation is expected to leave."""
+    colour, shape = theme.point_styles("point", list(POINTS))
+    key = alt.Legend(title=None)
+    y = alt.Y("name:N", sort=None, axis=alt.Axis(title=None, labelLimit=170))
+    x = alt.X("excess_kurtosis:Q", axis=theme.axis("excess_kurtosis"), scale=alt.Scale(type="symlog"))
+    tooltip = ["name:N", "point:N", "seed:N", alt.Tooltip("excess_kurtosis:Q", format=".2f")]
+    marks = (
+        alt.Chart(data)
+        .mark_point(size=60, opacity=0.8)
+        .encode(x=x, y=y, color=colour.legend(key), shape=shape.legend(key), tooltip=tooltip)
+    )
+    zero = (
+        alt.Chart(alt.Data(values=[{}])).mark_rule(strokeDash=list(theme.DASHES[2])).encode(x=alt.XDatum(0))
+    )
+    return alt.LayerChart(layer=[zero, marks]).properties(width="container", height=alt.Step(22))
+
+
+def kurtosis_finding(preset: str) -> str:
+    """Means before, after and expected."""
+    mean = kurtoses(preset).groupby(["kind", "point"])["excess_kurtosis"].mean()
+    said = [
+        f"{kind} {mean[kind, MEASURED]:+.2f} as trained, {mean[kind, AFTER]:+.2f} rotated, "
+        f"{mean[kind, EXPECT]:+.2f} expected"
+        for kind in KINDS
+    ]
+    return f"Mean excess kurtosis: {'; '.join(said)}"
+
+
+# --- a planted outlier ----------------------------------------------------------------------------------
+
+
+def planted(factor: float, bits: int, per: str) -> pd.DataFrame:
+    """Squared errors of a random matrix one of whose input coordinates is `factor` times as large.
+
+    Returns
+    -------
+    DataFrame
+        series (one of PLANTED), column_factor, squared_error over all FACTORS and `factor`, which is
+        `chosen`; note, on kurtosis, in words.
+    """
+    scale, rows = _per(per), []
+    for each in sorted({*FACTORS, factor}):
+        x, turned = _planted(float(each))
+        values = {
+            FOUND_PLAIN: quantization.relative_error(x, bits, scale),
+            FOUND_ROTATED: quantization.relative_error(turned, bits, scale),
+        }
+        rows += [
+            {"series": name, "column_factor": each, "squared_error": value} for name, value in values.items()
+        ]
+    x, turned = _planted(float(factor))
+    kurtosis = [quantization.excess_kurtosis(array) for array in (x, turned)]
+    note = f"at {factor:g} times: excess kurtosis {kurtosis[0]:+.1f} as planted, {kurtosis[1]:+.1f} rotated"
+    return pd.DataFrame(rows).assign(chosen=float(factor), note=note)
+
+
+@functools.lru_cache(maxsize=64)
+def _planted(factor: float) -> tuple[np.ndarray, np.ndarray]:
+    n, d = PLANTED_SIZE
+    x = np.random.default_rng(0).normal(size=(n, d))
+    x[:, 0] *= factor
+    return x, projections.draw("orthonormal", d, d, seed=1).apply(x)
+
+
+def plot_planted(data: charts.Data) -> alt.LayerChart:
+    """Errors over the factor, both scales logarithmic, the chosen factor a line across."""
+    colour, dash = theme.line_styles("series", [FOUND_PLAIN, FOUND_ROTATED])
+    x = alt.X(
+        "column_factor:Q",
+        axis=alt.Axis(title=theme.title("column_factor"), values=list(FACTORS)),
+        scale=alt.Scale(type="log", domain=[1, FACTORS[-1]], nice=False),
+    )
+    y = alt.Y(
+        "squared_error:Q",
+        axis=theme.axis("squared_error", number_format=".1~%", tick_count=5),
+        scale=alt.Scale(type="log", domain=[1e-6, 1], nice=False),
+    )
+    tooltip = ["series:N", "column_factor:Q", alt.Tooltip("squared_error:Q", format=".3g")]
+    lines = (
+        alt.Chart(data)
+        .mark_line(strokeWidth=2.5, point=True)
+        .encode(x=x, y=y, color=colour, strokeDash=dash, tooltip=tooltip)
+    )
+    rule = (
+        alt.Chart(data)
+        .transform_aggregate(n="count()", groupby=["chosen"])
+        .mark_rule(strokeDash=list(theme.DASHES[2]))
+        .encode(x="chosen:Q")
+    )
+    note = (
+        alt.Chart(data)
+        .transform_aggregate(n="count()", groupby=["note"])
+        .mark_text(align="right", fontSize=12)
+        .encode(x=alt.value("width"), y=alt.value(-10), text="note:N")
+    )
+    return alt.LayerChart(layer=[lines, rule, note]).properties(width="container", height=theme.HEIGHT)
