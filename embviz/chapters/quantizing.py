@@ -241,7 +241,7 @@ MEASURED, AFTER, EXPECT = POINTS = ("as trained", "rotated", "expected of a rota
 
 @functools.cache
 def kurtoses(preset: str) -> pd.DataFrame:
-    """Excess kurtosis of matrices and hidden states: kind, name, point (one of POINTS), seed, value."""
+    """Excess kurtosis of matrices and hidden states: kind, name, series (one of POINTS), seed, value."""
     rows = []
     names = {
         WEIGHTS: ("excess_kurtosis", "expected_kurtosis"),
@@ -258,7 +258,7 @@ def kurtoses(preset: str) -> pd.DataFrame:
                         {
                             "kind": kind,
                             "name": _name(str(row.part)),
-                            "point": label,
+                            "series": label,
                             "seed": run.seed,
                             "excess_kurtosis": float(row.value),  # type: ignore[arg-type]
                         }
@@ -283,11 +283,11 @@ def _name(part: str) -> str:
 
 def plot_kurtosis(data: charts.Data) -> alt.LayerChart:
     """A row a matrix: as trained, rotated, and what a rotation is expected to leave."""
-    colour, shape = theme.point_styles("point", list(POINTS))
+    colour, shape = theme.point_styles("series", list(POINTS))
     key = alt.Legend(title=None)
     y = alt.Y("name:N", sort=None, axis=alt.Axis(title=None, labelLimit=170))
     x = alt.X("excess_kurtosis:Q", axis=theme.axis("excess_kurtosis"), scale=alt.Scale(type="symlog"))
-    tooltip = ["name:N", "point:N", "seed:N", alt.Tooltip("excess_kurtosis:Q", format=".2f")]
+    tooltip = ["name:N", "series:N", "seed:N", alt.Tooltip("excess_kurtosis:Q", format=".2f")]
     marks = (
         alt.Chart(data)
         .mark_point(size=60, opacity=0.8)
@@ -301,7 +301,7 @@ def plot_kurtosis(data: charts.Data) -> alt.LayerChart:
 
 def kurtosis_finding(preset: str) -> str:
     """Means before, after and expected."""
-    mean = kurtoses(preset).groupby(["kind", "point"])["excess_kurtosis"].mean()
+    mean = kurtoses(preset).groupby(["kind", "series"])["excess_kurtosis"].mean()
     said = [
         f"{kind} {mean[kind, MEASURED]:+.2f} as trained, {mean[kind, AFTER]:+.2f} rotated, "
         f"{mean[kind, EXPECT]:+.2f} expected"
@@ -314,36 +314,42 @@ def kurtosis_finding(preset: str) -> str:
 
 
 def planted(factor: float, bits: int, per: str) -> pd.DataFrame:
-    """Squared errors of a random matrix one of whose input coordinates is `factor` times as large.
+    """Errors of a random map with weights `factor` times larger at one coordinate, its inputs as much smaller.
+
+    Outputs are the same as without a factor; what is rounded is not.
 
     Returns
     -------
     DataFrame
-        series (one of PLANTED), column_factor, squared_error over all FACTORS and `factor`, which is
-        `chosen`; note, on kurtosis, in words.
+        series (one of PLANTED), column_factor, output_error over all FACTORS: squared error of outputs over
+        their squares, both expected over normal inputs; `chosen`, the factor; note, on kurtosis, in words.
     """
-    scale, rows = _per(per), []
+    rows = []
     for each in sorted({*FACTORS, factor}):
-        x, turned = _planted(float(each))
-        values = {
-            FOUND_PLAIN: quantization.relative_error(x, bits, scale),
-            FOUND_ROTATED: quantization.relative_error(turned, bits, scale),
-        }
-        rows += [
-            {"series": name, "column_factor": each, "squared_error": value} for name, value in values.items()
-        ]
-    x, turned = _planted(float(factor))
-    kurtosis = [quantization.excess_kurtosis(array) for array in (x, turned)]
+        for name, (weights, inputs) in zip(PLANTED, _planted(float(each)), strict=True):
+            error = output_error(weights, inputs, bits, _per(per))
+            rows.append({"series": name, "column_factor": each, "output_error": error})
+    kurtosis = [quantization.excess_kurtosis(weights) for weights, _ in _planted(float(factor))]
     note = f"at {factor:g} times: excess kurtosis {kurtosis[0]:+.1f} as planted, {kurtosis[1]:+.1f} rotated"
     return pd.DataFrame(rows).assign(chosen=float(factor), note=note)
 
 
+def output_error(weights: np.ndarray, inputs: np.ndarray, bits: int, per: Per) -> float:
+    """Squared error of W x over its square when W (n, d) is rounded, expected over x of covariance (d, d)."""
+    missed = weights - quantization.round_to_grid(weights, bits, per).values
+    lost, whole = (np.einsum("ij,jk,ik->", array, inputs, array) for array in (missed, weights))
+    return float(lost / whole)
+
+
 @functools.lru_cache(maxsize=64)
-def _planted(factor: float) -> tuple[np.ndarray, np.ndarray]:
+def _planted(factor: float) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+    """Weights and covariance of the inputs, as planted and rotated."""
     n, d = PLANTED_SIZE
-    x = np.random.default_rng(0).normal(size=(n, d))
-    x[:, 0] *= factor
-    return x, projections.draw("orthonormal", d, d, seed=1).apply(x)
+    weights = np.random.default_rng(0).normal(size=(n, d))
+    weights[:, 0] *= factor
+    inputs = np.diag(np.where(np.arange(d) == 0, 1 / factor**2, 1.0))
+    T = projections.draw("orthonormal", d, d, seed=1).matrix
+    return (weights, inputs), (weights @ T.T, T @ inputs @ T.T)
 
 
 def plot_planted(data: charts.Data) -> alt.LayerChart:
@@ -355,11 +361,11 @@ def plot_planted(data: charts.Data) -> alt.LayerChart:
         scale=alt.Scale(type="log", domain=[1, FACTORS[-1]], nice=False),
     )
     y = alt.Y(
-        "squared_error:Q",
-        axis=theme.axis("squared_error", number_format=".1~%", tick_count=5),
-        scale=alt.Scale(type="log", domain=[1e-6, 1], nice=False),
+        "output_error:Q",
+        axis=alt.Axis(title=theme.title("output_error"), format="~g", values=[1e-6, 1e-4, 0.01, 1]),
+        scale=alt.Scale(type="log", nice=True),
     )
-    tooltip = ["series:N", "column_factor:Q", alt.Tooltip("squared_error:Q", format=".3g")]
+    tooltip = ["series:N", "column_factor:Q", alt.Tooltip("output_error:Q", format=".3g")]
     lines = (
         alt.Chart(data)
         .mark_line(strokeWidth=2.5, point=True)
