@@ -187,6 +187,17 @@ def test_logits_follow_from_the_residual_stream_at_any_layer(config):
 
 
 @EVERY_CONFIG
+def test_what_attention_reads_follows_from_its_shares(config):
+    model, tokens = livened(Decoder(config, seed=3)), made_tokens(config)
+    for layer, block in enumerate(model.blocks):
+        shares, x = model.shares(tokens, layer), model.hidden(tokens, layer)
+        hidden = block.before[0](x) if len(block.before) else x
+        value = block.attention.by_head(block.attention.value(hidden))
+        read = block.attention.out((shares @ value).transpose(1, 2).flatten(2))
+        torch.testing.assert_close(block.attention(hidden), read, **FLOAT64)
+
+
+@EVERY_CONFIG
 def test_a_symbol_does_not_change_the_logits_before_it(config):
     model, tokens = livened(Decoder(config, seed=3)), made_tokens(config)
     other = tokens.clone()

@@ -204,16 +204,8 @@ class DecoderAttention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """What each of x (B, T, D) reads at its own place and before, (B, T, D)."""
-        config = self.config
-        query, key, value = (
-            part(x).unflatten(-1, (config.n_heads, -1)).transpose(1, 2)
-            for part in (self.query, self.key, self.value)
-        )  # (B, H, T, head's width)
-        if config.positions == "rotary":
-            query, key = (rotate(part, config.rotary_base) for part in (query, key))
-        if self.scales is not None:
-            scales = (self.scales / _SPHERE_UNIT).unflatten(-1, (config.n_heads, 1, -1))
-            query, key = unit(query) * scales, unit(key) * scales
+        query, key = self.matched(x)
+        config, value = self.config, self.by_head(self.value(x))
         if config.positions == "alibi":
             mask = alibi(config.n_heads, x.shape[1]).to(x)
             read = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=config.scale)
@@ -221,6 +213,29 @@ class DecoderAttention(nn.Module):
             read = scaled_dot_product_attention(query, key, value, is_causal=True, scale=config.scale)
         attended: Tensor = self.out(read.transpose(1, 2).flatten(2))
         return attended
+
+    def by_head(self, x: Tensor) -> Tensor:
+        """x (B, T, H W) as (B, H, T, W)."""
+        return x.unflatten(-1, (self.config.n_heads, -1)).transpose(1, 2)
+
+    def matched(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries and keys as their products are taken, (B, H, T, W) each."""
+        query, key = self.by_head(self.query(x)), self.by_head(self.key(x))
+        if self.config.positions == "rotary":
+            query, key = (rotate(part, self.config.rotary_base) for part in (query, key))
+        if self.scales is not None:
+            scales = (self.scales / _SPHERE_UNIT).unflatten(-1, (self.config.n_heads, 1, -1))
+            query, key = unit(query) * scales, unit(key) * scales
+        return query, key
+
+    def shares(self, x: Tensor) -> Tensor:
+        """How much each place of x (B, T, D) takes from those before it and from itself, (B, H, T, T)."""
+        query, key = self.matched(x)
+        products, length = query @ key.mT * self.config.scale, x.shape[1]
+        if self.config.positions == "alibi":
+            products = products + alibi(self.config.n_heads, length).to(x)
+        later = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
+        return products.masked_fill(later, -math.inf).softmax(-1)
 
 
 class DecoderBlock(nn.Module):
@@ -325,6 +340,13 @@ class Decoder(nn.Module):
             return x
         x = x + self.position[: tokens.shape[1]]
         return unit(x) if on_sphere else x
+
+    def shares(self, tokens: Tensor, layer: int) -> Tensor:
+        """How much each place takes from each in a layer's attention, (B, H, T, T)."""
+        block, x = self.blocks[layer], self.hidden(tokens, layer)
+        assert isinstance(block, DecoderBlock)
+        found: Tensor = block.attention.shares(block.before[0](x) if len(block.before) else x)
+        return found
 
     def states(self, tokens: Tensor) -> list[Tensor]:
         """Residual stream before each layer and after the last, L + 1 of (B, T, D)."""
