@@ -80,6 +80,17 @@ def curve_rows(preset: str, ratio: float) -> pd.DataFrame:
     return table[["treatment", "seed", "step", "lost"]].reset_index(drop=True)
 
 
+def _ticks(field: str, values: Sequence[float]) -> alt.Axis:
+    """An axis of a symlog scale, whose own ticks lie too close to each other."""
+    axis = theme.axis(field)
+    axis["values"] = list(values)
+    return axis
+
+
+STEP_TICKS = (0, 1, 2, 5, 10, 20, 40, 80, 160, 400)
+LOST_TICKS = (-0.1, -0.05, 0, 0.05, 0.1, 0.2, 0.5, 1, 2, 4)
+
+
 def _line_key() -> alt.Legend:
     return alt.Legend(title=None, symbolType="stroke", symbolOpacity=1, symbolStrokeWidth=2.5, columns=2)
 
@@ -95,11 +106,16 @@ def plot_curves(data: Data, kinds: Sequence[str], *, by: str = "treatment") -> a
     colour, dash = theme.line_styles(by, list(kinds))
     key = _line_key()
     place = {
-        "x": alt.X("step:Q", axis=theme.axis("step"), scale=alt.Scale(type="symlog", constant=4, nice=False)),
+        "x": alt.X(
+            "step:Q",
+            axis=_ticks("step", STEP_TICKS),
+            scale=alt.Scale(type="symlog", constant=4, nice=False),
+        ),
         "color": colour.legend(key),
         "strokeDash": dash.legend(key),
     }
-    y = alt.Y("lost:Q", axis=theme.axis("lost"), scale=alt.Scale(type="symlog", constant=0.1))
+    scale = alt.Scale(type="symlog", constant=0.1, nice=False)
+    y = alt.Y("lost:Q", axis=_ticks("lost", LOST_TICKS), scale=scale)
     base = alt.Chart(data)
     tooltip = [f"{by}:N", "seed:N", "step:Q", alt.Tooltip("lost:Q", format=".3f")]
     thin = base.mark_line(strokeWidth=1, opacity=0.4).encode(y=y, detail="seed:N", tooltip=tooltip, **place)
@@ -174,18 +190,18 @@ def plot_steps(data: Data, kinds: Sequence[str], n_steps: int) -> alt.LayerChart
     colour, shape = theme.point_styles("treatment", list(kinds))
     key = alt.Legend(title=None, columns=2, symbolOpacity=1)
     base = alt.Chart(data).encode(
-        x=alt.X("ratio:O", sort=None, axis=theme.axis("ratio").copy()),
+        x=alt.X("ratio:O", sort=None, axis=alt.Axis(title=theme.title("ratio"), labelAngle=0)),
         xOffset=alt.XOffset("treatment:N", sort=list(kinds)),
         y=alt.Y(
             "steps_back:Q",
-            axis=theme.axis("steps_back"),
+            axis=_ticks("steps_back", STEP_TICKS),
             scale=alt.Scale(type="symlog", constant=4, domain=[0, n_steps * 1.3]),
         ),
         shape=shape.legend(key),
         tooltip=["treatment:N", "ratio:O", "seed:N", "end:N", "steps_back:Q"],
     )
     back = base.transform_filter(f"datum.end === '{BACK}'").mark_point(filled=True, size=55, opacity=0.85)
-    lost = base.transform_filter(f"datum.end !== '{BACK}'").mark_point(size=45, opacity=0.6)
+    lost = base.transform_filter(f"datum.end !== '{BACK}'").mark_point(filled=False, size=45, opacity=0.8)
     drawn = [part.encode(color=colour.legend(key)) for part in (lost, back)]
     return alt.LayerChart(layer=[_rules([n_steps]), *drawn]).properties(
         width="container", height=theme.HEIGHT
@@ -232,10 +248,14 @@ def plot_widths(data: Data, kinds: Sequence[str]) -> alt.LayerChart:
     colour, dash = theme.line_styles("treatment", list(kinds))
     key = _line_key()
     y = alt.Y(
-        "perplexity_ratio:Q", axis=theme.axis("perplexity_ratio"), scale=alt.Scale(type="log", zero=False)
+        "perplexity_ratio:Q",
+        axis=theme.axis("perplexity_ratio"),
+        scale=alt.Scale(type="log", zero=False, nice=False),
     )
     place = {
-        "x": alt.X("ratio:Q", axis=theme.axis("ratio"), scale=alt.Scale(zero=False, nice=False)),
+        "x": alt.X(
+            "ratio:Q", axis=theme.axis("ratio", tick_count=6), scale=alt.Scale(zero=False, nice=False)
+        ),
         "color": colour.legend(key),
         "strokeDash": dash.legend(key),
     }
@@ -345,7 +365,7 @@ def plot_steps_by_tolerance(data: Data, n_steps: int) -> alt.LayerChart:
     base = alt.Chart(data).encode(
         x=alt.X(
             "steps_back:Q",
-            axis=theme.axis("steps_back", tick_count=6),
+            axis=_ticks("steps_back", STEP_TICKS),
             scale=alt.Scale(type="symlog", constant=4, domain=[0, n_steps * 1.3]),
         ),
         y=alt.Y("architecture:N", sort=None, axis=alt.Axis(title=None, labelLimit=160)),
@@ -353,7 +373,7 @@ def plot_steps_by_tolerance(data: Data, n_steps: int) -> alt.LayerChart:
         color=alt.value(theme.CATEGORIES[0]),
     )
     back = base.transform_filter(f"datum.end === '{BACK}'").mark_point(filled=True, size=70)
-    lost = base.transform_filter(f"datum.end !== '{BACK}'").mark_point(size=60)
+    lost = base.transform_filter(f"datum.end !== '{BACK}'").mark_point(filled=False, size=60)
     mean = (
         alt.Chart(data)
         .transform_aggregate(middle="mean(steps_back)", groupby=["architecture"])
@@ -391,7 +411,11 @@ def plot_stages(data: Data) -> alt.LayerChart:
         .mark_line(strokeWidth=1.6, opacity=0.8, point=alt.OverlayMarkDef(size=14))
         .encode(
             x=alt.X("step:Q", axis=theme.axis("step", tick_count=6), scale=alt.Scale(nice=False)),
-            y=alt.Y("lost:Q", axis=theme.axis("lost"), scale=alt.Scale(type="symlog", constant=0.1)),
+            y=alt.Y(
+                "lost:Q",
+                axis=_ticks("lost", LOST_TICKS),
+                scale=alt.Scale(type="symlog", constant=0.1, nice=False),
+            ),
             color=colour.legend(_line_key()),
             strokeDash=dash.legend(_line_key()),
             detail="line:N",
@@ -455,7 +479,7 @@ def plot_speed(data: Data) -> alt.LayerChart:
         alt.Chart(data)
         .mark_line(strokeWidth=2, point=True)
         .encode(
-            x=alt.X("ratio:Q", axis=theme.axis("ratio"), scale=alt.Scale(zero=False)),
+            x=alt.X("ratio:Q", axis=theme.axis("ratio", tick_count=6), scale=alt.Scale(zero=False)),
             y=alt.Y("over_original:Q", axis=theme.axis("over_original")),
             color=colour.legend(_line_key()),
             strokeDash=dash.legend(_line_key()),
