@@ -314,7 +314,7 @@ def kurtosis_finding(preset: str) -> str:
 
 
 def planted(factor: float, bits: int, per: str) -> pd.DataFrame:
-    """Errors of a random map with weights `factor` times larger at one coordinate, its inputs as much smaller.
+    """Errors of a random map with one coordinate's weights `factor` times larger, its inputs as much smaller.
 
     Outputs are the same as without a factor; what is rounded is not.
 
