@@ -175,6 +175,18 @@ def test_a_run_is_recovered_at_once_or_censored_at_its_last_step():
     assert when_recovered(made_table({0: 3.0, 400: 1.03})) == recovery.Recovered(400.0, False)
 
 
+def test_a_run_that_leaves_again_is_back_for_good_when_it_comes_to_stay():
+    table = made_table({0: 1.0, 10: 1 + WITHIN + 0.3, 40: 1 + WITHIN - 0.1, 80: 0.9})
+    assert when_recovered(table) == recovery.Recovered(0.0, True)
+    found = when_recovered(table, for_good=True)
+    assert found.reached
+    assert found.steps == pytest.approx(10 + 30 * 0.75)
+    assert when_recovered(table[:2], for_good=True) == recovery.Recovered(10.0, False)
+    assert when_recovered(table[:1], for_good=True) == recovery.Recovered(0.0, True)
+    falling = made_table({0: 3.0, 10: 1 + WITHIN + 0.3, 40: 1 + WITHIN - 0.1, 80: 0.9})
+    assert when_recovered(falling, for_good=True) == when_recovered(falling)  # one crossing
+
+
 # --- findings -----------------------------------------------------------------------------------------
 
 

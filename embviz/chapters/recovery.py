@@ -167,8 +167,8 @@ def runs_of(preset: str) -> dict[tuple[float, str, int], pd.DataFrame]:
     return {(ratio, treatment, seed): part for (ratio, treatment, seed), part in groups}  # type: ignore[misc]
 
 
-def steps_rows(preset: str, percent: float) -> pd.DataFrame:
-    """Updates until each run's perplexity is within so many percent of the original's.
+def steps_rows(preset: str, percent: float, for_good: bool = False) -> pd.DataFrame:
+    """Updates until each run's perplexity is within so many percent of the original's, first or for good.
 
     Returns
     -------
@@ -177,7 +177,7 @@ def steps_rows(preset: str, percent: float) -> pd.DataFrame:
     """
     rows = []
     for (ratio, treatment, seed), table in runs_of(preset).items():
-        found = when_recovered(table, math.log1p(percent / 100))
+        found = when_recovered(table, math.log1p(percent / 100), for_good=for_good)
         rows.append(
             (f"{ratio:g}", treatment, seed, round(found.steps, 1), BACK if found.reached else NOT_BACK)
         )
@@ -221,6 +221,26 @@ def steps_finding(preset: str) -> str:
         f"{own} of {all_own} random maps get back to within 2% in {recovery.N_STEPS[preset]} updates, "
         f"{(narrow['end'] == BACK).sum()} of the {len(narrow)} that shrink, and {null} of {all_null} models "
         "from random weights"
+    )
+
+
+def shock_finding(preset: str) -> str:
+    """What fine-tuning does to a model that lost nothing: the projection at m = d, or at the least above."""
+    found = [key for key in runs_of(preset) if key[0] >= 1 and key[1] == PROJECTION]
+    ratio = min(key[0] for key in found)
+    tables = [runs_of(preset)[key] for key in found if key[0] == ratio]
+    lost = [float(table["lost"].iloc[place]) for table in tables for place in (0, 1)]
+    before, after = (float(np.mean(lost[place::2])) for place in (0, 1))
+    back = [when_recovered(table, for_good=True) for table in tables]
+    steps = np.mean([one.steps for one in back])
+    when = (
+        f"it takes {steps:.0f} updates to be within 2% for good"
+        if all(one.reached for one in back)
+        else f"{sum(one.reached for one in back)} of {len(back)} runs are within 2% at the end"
+    )
+    return (
+        f"At {ratio:g} of the width the port costs {before:.3f} nats; the first update after it "
+        f"brings that to {after:.2f}, and {when}"
     )
 
 

@@ -290,8 +290,8 @@ class Recovered:
     reached: bool
 
 
-def when_recovered(table: pd.DataFrame, within: float = WITHIN) -> Recovered:
-    """Updates until held-out perplexity first lies within 2% of the original's.
+def when_recovered(table: pd.DataFrame, within: float = WITHIN, *, for_good: bool = False) -> Recovered:
+    """Updates until held-out perplexity lies within 2% of the original's.
 
     Between two scores log perplexity is taken to be linear in the number of updates.
 
@@ -301,17 +301,20 @@ def when_recovered(table: pd.DataFrame, within: float = WITHIN) -> Recovered:
         Of :func:`recovery`, of one run.
     within : float
         Another distance of log perplexities, nats.
+    for_good : bool
+        When it comes there to stay, instead of when it is there first: a fresh optimizer's first updates can
+        carry a model away from where its port left it.
     """
     steps = table["step"].to_numpy(dtype=float)
     above = (table["log_perplexity"] - table["original"]).to_numpy(dtype=float) - within
-    inside = np.flatnonzero(above <= 0)
-    if not inside.size:
+    inside = above <= 0
+    if not (inside[-1] if for_good else inside.any()):
         return Recovered(float(steps[-1]), False)
-    first = int(inside[0])
-    if first == 0:
+    place = len(inside) - int(inside[::-1].argmin()) if for_good else int(inside.argmax())
+    if inside.all() or place == 0:
         return Recovered(float(steps[0]), True)
-    share = above[first - 1] / (above[first - 1] - above[first])
-    return Recovered(float(steps[first - 1] + share * (steps[first] - steps[first - 1])), True)
+    share = above[place - 1] / (above[place - 1] - above[place])
+    return Recovered(float(steps[place - 1] + share * (steps[place] - steps[place - 1])), True)
 
 
 def curves(runs: Iterable[RecoveryRun], *, stored: bool = True) -> pd.DataFrame:
