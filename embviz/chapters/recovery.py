@@ -88,6 +88,7 @@ def _ticks(field: str, values: Sequence[float]) -> alt.Axis:
 
 
 STEP_TICKS = (0, 1, 2, 5, 10, 20, 40, 80, 160, 400)
+BACK_TICKS = (0, 10, 20, 30, 40, 80, 120, 200, 300, 400)
 LOST_TICKS = (-0.1, -0.05, 0, 0.05, 0.1, 0.2, 0.5, 1, 2, 4)
 
 
@@ -194,8 +195,8 @@ def plot_steps(data: Data, kinds: Sequence[str], n_steps: int) -> alt.LayerChart
         xOffset=alt.XOffset("treatment:N", sort=list(kinds)),
         y=alt.Y(
             "steps_back:Q",
-            axis=_ticks("steps_back", STEP_TICKS),
-            scale=alt.Scale(type="symlog", constant=4, domain=[0, n_steps * 1.3]),
+            axis=_ticks("steps_back", BACK_TICKS),
+            scale=alt.Scale(type="symlog", constant=n_steps / 8, domain=[0, n_steps * 1.15]),
         ),
         shape=shape.legend(key),
         tooltip=["treatment:N", "ratio:O", "seed:N", "end:N", "steps_back:Q"],
@@ -385,8 +386,8 @@ def plot_steps_by_tolerance(data: Data, n_steps: int) -> alt.LayerChart:
     base = alt.Chart(data).encode(
         x=alt.X(
             "steps_back:Q",
-            axis=_ticks("steps_back", STEP_TICKS),
-            scale=alt.Scale(type="symlog", constant=4, domain=[0, n_steps * 1.3]),
+            axis=_ticks("steps_back", BACK_TICKS),
+            scale=alt.Scale(type="symlog", constant=n_steps / 8, domain=[0, n_steps * 1.15]),
         ),
         y=alt.Y("architecture:N", sort=None, axis=alt.Axis(title=None, labelLimit=160)),
         tooltip=["architecture:N", "seed:N", "end:N", "steps_back:Q"],
