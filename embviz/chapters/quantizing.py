@@ -310,6 +310,84 @@ def kurtosis_finding(preset: str) -> str:
     return f"Mean excess kurtosis: {'; '.join(said)}"
 
 
+# --- error against crest factor -------------------------------------------------------------------------
+
+
+@functools.cache
+def errors(preset: str) -> pd.DataFrame:
+    """Squared error of every matrix, and what its crest factor predicts: bits, per, basis, name, and both.
+
+    Returns
+    -------
+    DataFrame
+        bits, per, basis, name, predicted_error, squared_error; of seed 0.
+    """
+    rows = []
+    for kind, name in TREATED.items():
+        table = table_of(quantized.quantized.cell(quantized.runs(preset, kind)[0]))
+        found = {(str(row.quantity), str(row.part)): float(row.value) for row in table.itertuples()}  # type: ignore[arg-type]
+        for row in table[table["quantity"] == "relative_error"].itertuples():
+            crest = found[f"crest_{row.per}", str(row.part)]
+            rows.append(
+                {
+                    "bits": row.bits,
+                    "per": PERS[_per(str(row.per))],
+                    "basis": name,
+                    "name": _name(str(row.part)),
+                    "predicted_error": crest**2 / 12 / quantization.n_levels(int(row.bits)) ** 2,  # type: ignore[arg-type]
+                    "squared_error": row.value,
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def plot_errors(data: charts.Data) -> alt.LayerChart:
+    """A mark a matrix and basis, the line of equals."""
+    colour, shape = theme.point_styles("basis", list(TREATED.values()))
+    scale = alt.Scale(type="log", domain=[1e-5, 1.5], nice=False, clamp=True)
+    places = [1e-5, 1e-4, 1e-3, 0.01, 0.1, 1]
+    x = alt.X(
+        "predicted_error:Q",
+        axis=alt.Axis(title=theme.title("predicted_error"), format="~g", values=places),
+        scale=scale,
+    )
+    y = alt.Y(
+        "squared_error:Q",
+        axis=alt.Axis(title=theme.title("squared_error"), format="~g", values=places),
+        scale=scale,
+    )
+    tooltip = [
+        "name:N",
+        "basis:N",
+        *(alt.Tooltip(f"{n}:Q", format=".3g") for n in ("predicted_error", "squared_error")),
+    ]
+    marks = (
+        alt.Chart(data)
+        .mark_point(size=60, opacity=0.8)
+        .encode(x=x, y=y, color=colour, shape=shape, tooltip=tooltip)
+    )
+    ends = alt.Data(values=[{"v": 1e-5}, {"v": 1.5}])
+    line = (
+        alt.Chart(ends)
+        .mark_line(strokeDash=list(theme.DASHES[2]), color=theme.INK, strokeWidth=1)
+        .encode(x="v:Q", y="v:Q")
+    )
+    return alt.LayerChart(layer=[line, marks]).properties(width="container", height=theme.HEIGHT)
+
+
+def errors_finding(preset: str) -> str:
+    """How far measured errors are from predicted ones at four bits, a scale a matrix."""
+    own = errors(preset)
+    own = own[(own["bits"] == 4) & (own["per"] == PERS["tensor"])]
+    ratio = own["squared_error"] / own["predicted_error"]
+    halved = own.pivot(index="name", columns="basis", values="squared_error")
+    lower = int((halved[TREATED[ROTATION]] < halved[TREATED[NONE]]).sum())
+    return (
+        f"Four bits, a scale a matrix: errors are {ratio.min():.2f} to {ratio.max():.2f} times what the "
+        f"crest factor predicts, and lower in {lower} of {len(halved)} matrices when rotated"
+    )
+
+
 # --- a planted outlier ----------------------------------------------------------------------------------
 
 
