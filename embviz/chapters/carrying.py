@@ -61,7 +61,7 @@ FAMILIES = {"orthonormal": "row-orthonormal", "gaussian": "Gaussian", "rademache
 NORMS = {"fold": "folded", "drop": "gains dropped", "project": "gains projected"}
 WIDTHS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0)  # m / d of the explorer
 BEFORE, AFTER = "before", "after"
-N_PLACES = 20  # characters whose attention and similarity are drawn
+N_PLACES = 14  # characters whose attention and similarity are drawn
 PANEL = 260  # pixels
 
 
@@ -295,7 +295,7 @@ def port(preset: str, family: str, ratio: float, norms: str, rule: str) -> pd.Da
     -------
     DataFrame
         i, j, pair, before, after: cosines of the streams after the last layer at two places of a string, i
-        below j; in every row error (relative, of logits) and concordance.
+        below j; in the first row error (relative, of logits) and concordance, 0 in the others.
     """
     keys = [
         {name: key for key, name in names.items()}[chosen]
@@ -314,8 +314,22 @@ def port(preset: str, family: str, ratio: float, norms: str, rule: str) -> pd.Da
     before, after = (_cosines(states.numpy())[i, j] for states in (x, z))
     table = pd.DataFrame({"i": i, "j": j, "before": before, "after": after})
     table["pair"] = [f"{1 + a} {names[a]}, {1 + b} {names[b]}" for a, b in zip(i, j, strict=True)]
-    concordance = float(metrics.concordance(x.numpy(), z.numpy()))
-    return table.assign(error=error if error > EXACT else 0.0, concordance=concordance)
+    table[["error", "concordance"]] = 0.0  # in each row they would weigh more than the cosines
+    table.loc[0, "error"] = error if error > EXACT else 0.0
+    table.loc[0, "concordance"] = metrics.concordance(x.numpy(), z.numpy())
+    return table
+
+
+def port_finding(preset: str) -> str:
+    """What a rotation and half the width leave of cosines and logits, of the draw that is shown."""
+    said = []
+    for ratio, width in ((1.0, "m = d"), (0.5, "m = d / 2")):
+        row = port(preset, "row-orthonormal", ratio, "folded", "heads kept").iloc[0]
+        said.append(
+            f"at {width} cosines of hidden states have a concordance of {row['concordance']:.2f}, "
+            f"logits an error of {row['error']:.2f}"
+        )
+    return f"Everything folded, heads kept: {said[0]}; {said[1]}"
 
 
 def _rule(key: str) -> AttentionRule:
@@ -373,13 +387,13 @@ def _port_points(data: charts.Data) -> alt.LayerChart:
 
 def _port_words(data: charts.Data) -> alt.Chart:
     """Logit error and concordance in words."""
-    means = [
-        alt.AggregatedFieldDef(op="mean", field=field, **{"as": field}) for field in ("error", "concordance")
+    sums = [
+        alt.AggregatedFieldDef(op="sum", field=field, **{"as": field}) for field in ("error", "concordance")
     ]
     error = "(datum.error == 0 ? '0 (rounding)' : format(datum.error, '.2f'))"
     return (
         alt.Chart(data)
-        .transform_aggregate(means)
+        .transform_aggregate(sums)
         .transform_calculate(
             text=f"'relative logit error ' + {error} + ', concordance of cosines ' + "
             "format(datum.concordance, '.2f')"
@@ -416,11 +430,16 @@ def gains_finding(preset: str) -> str:
         best = [rule for rule, lost in means.items() if lost < means.min() + 1e-4]
         words = " and ".join(f"{rule}" for rule in best)
         said.append(
-            f"at {width} the least is lost by gains {words} ({abs(means.min()):.2f} nats), "
-            f"the most by gains {means.idxmax()} ({means.max():.2f})"
+            f"at {width} the least is lost by gains {words} ({_two_digits(means.min())} nats), "
+            f"the most by gains {means.idxmax()} ({_two_digits(means.max())})"
         )
     text = "; ".join(said)
     return text[0].upper() + text[1:]
+
+
+def _two_digits(value: float) -> str:
+    """A loss as it is said, without the sign of a rounded 0."""
+    return f"{round(value, 2) + 0.0:.2f}"
 
 
 def plot_losses(table: pd.DataFrame, field: str) -> alt.LayerChart:
@@ -460,7 +479,7 @@ def heads_finding(preset: str) -> str:
     table = head_losses(preset)
     means = table.groupby(["ratio", "rule"], sort=False)["lost"].mean()
     said = [
-        "; ".join(f"{rule} {max(0.0, means[ratio, rule]):.2f}" for rule in RULES.values())
+        "; ".join(f"{rule} {_two_digits(means[ratio, rule])}" for rule in RULES.values())
         for ratio in (1.0, 0.5)
     ]
     return f"Nats lost at m = d: {said[0]}; at m = d / 2: {said[1]}"
@@ -471,8 +490,9 @@ def widths_note(preset: str) -> str:
     run = bases.base(preset)
     table = table_of(porting.head_widths.cell(porting.HeadWidths(run)))
     return (
-        f"Of {len(table)} widths from {table['m'].min()} to {table['m'].max()} that "
-        f"{run.shape.n_heads} heads don't divide, {int(table['works'].sum())} have a model whose heads are kept."
+        f"Of {len(table)} widths m from {table['m'].min()} to {table['m'].max()} that "
+        f"{run.shape.n_heads} heads don't divide, {int(table['works'].sum())} have a model "
+        "that keeps its heads."
     )
 
 
