@@ -88,6 +88,7 @@ def on_the_grid(preset: str, matrix: str, basis: str, per: str, bits: int) -> pd
     rounded = quantization.round_to_grid(weights, bits, scale)
     step = np.where(rounded.scale > 0, rounded.scale, 1.0)
     places = (weights / step / quantization.n_levels(bits)).ravel()  # 1: the last level
+    places = np.clip(places, -1, 1)  # the largest weight may come out a rounding above
     bins = charts.bin_counts(places, n_bins=N_BINS, limits=(-1, 1)).drop(columns="count")
     error = quantization.relative_error(weights, bits, scale)
     crest = quantization.crest_factor(weights, scale)
