@@ -240,6 +240,7 @@ LABELS: dict[str, Label] = {
     "share_of_models": Label("share of models"),
     "share_of_orders": Label("share of orders"),
     "share_of_pairs": Label("share of pairs"),
+    "share_of_variance": Label("share of the variance"),
     "share_of_weights": Label("share of weights"),
     "share_plus": Label("share of plus signs l/d"),
     "share_w": Label("share of W that the nearest circulant keeps"),
