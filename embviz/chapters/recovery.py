@@ -82,7 +82,7 @@ def curve_rows(preset: str, ratio: float) -> pd.DataFrame:
 
 def _ticks(field: str, values: Sequence[float]) -> alt.Axis:
     """An axis of a symlog scale, whose own ticks lie too close to each other."""
-    axis = theme.axis(field)
+    axis = theme.axis(field, number_format="~g")
     axis["values"] = list(values)
     return axis
 
