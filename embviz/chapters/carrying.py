@@ -560,22 +560,27 @@ def plot_rotary(table: pd.DataFrame) -> alt.LayerChart:
 # --- Gaussian and orthonormal, in one line --------------------------------------------------------------
 
 
-def projected_twice(m: int, d: int, *, seed: int = 0) -> pd.DataFrame:
-    """What T+ T and T'T leave of a unit vector, along it and beside it, for maps in isometric scaling.
+def projected_twice(m: int, d: int, *, n_draws: int = 200) -> pd.DataFrame:
+    """What T+ T and T'T leave of a unit vector, for maps in isometric scaling.
 
     Returns
     -------
     DataFrame
-        family, product, along (the part that points where the vector did), beside (length of the rest).
+        family, product, along (the part that points where the vector did) and its standard deviation over
+        draws, beside (root mean square of the length of the rest).
     """
-    x = np.random.default_rng(seed).standard_normal(d)
-    x /= np.linalg.norm(x)
     rows = []
     for family, name in FAMILIES.items():
-        T = projections.draw(family, m, d, seed=seed)
-        for product, back in (("T⁺T", T.pseudo_inverse()), ("TᵀT", T.matrix.T)):
-            y = back @ (T.matrix @ x)
-            along = float(x @ y)
-            beside = float(np.linalg.norm(y - along * x))
-            rows.append({"family": name, "product": product, "along": along, "beside": beside})
+        found: dict[str, list[tuple[float, float]]] = {"T⁺T": [], "TᵀT": []}
+        for draw in range(n_draws):
+            x = np.random.default_rng([draw, m, d]).standard_normal(d)  # not the numbers of the map itself
+            x /= np.linalg.norm(x)
+            T = projections.draw(family, m, d, seed=draw)
+            for product, back in (("T⁺T", T.pseudo_inverse()), ("TᵀT", T.matrix.T)):
+                y = back @ T.apply(x)
+                found[product].append((float(x @ y), float(y @ y - (x @ y) ** 2)))
+        for product, values in found.items():
+            along, beside = np.array(values).T
+            row = {"along": along.mean(), "sd": along.std(ddof=1), "beside": np.sqrt(beside.mean())}
+            rows.append({"family": name, "product": product, **row})
     return pd.DataFrame(rows)

@@ -169,7 +169,7 @@ class Component:
     architecture: str  # of bases.ARCHITECTURES
     treatment: Treatment = field(default_factory=Treatment)
     change: Change = ""
-    cause: str = ""  # why it does not commute with a rotation; empty where it does
+    cause: str = ""  # why it does not commute with a rotation; empty where it does; a table shows 50 letters
 
     def port(self, preset: str) -> Port:
         """Its cell's configuration."""
@@ -178,7 +178,7 @@ class Component:
 
 
 PLAIN = Treatment(attention="plain")
-MIXED = "products of queries and keys are summed over other groups of coordinates"
+MIXED = "products are summed over other coordinates"
 COMPONENTS: Mapping[str, Component] = {  # by the names of the claim's figures
     "commuting": Component(NO_GAINS),
     "one_head": Component(ONE_HEAD, PLAIN),
@@ -187,12 +187,12 @@ COMPONENTS: Mapping[str, Component] = {  # by the names of the claim's figures
     "plain_heads": Component(NO_GAINS, PLAIN, cause=MIXED),
     "folded_plain": Component(LAYER, PLAIN, cause=MIXED),
     "centering": Component(
-        LAYER, Treatment(centering="keep"), cause="the mean is along the direction of ones, which turns"
+        LAYER, Treatment(centering="keep"), cause="the mean is along (1, ..., 1), which turns"
     ),
     "gains_dropped": Component(RMS, Treatment(gains="drop"), cause="the trained gains are gone"),
-    "gains_one": Component(RMS, Treatment(gains="one"), cause="the gains differ among dimensions"),
+    "gains_one": Component(RMS, Treatment(gains="one"), cause="gains differ among dimensions"),
     "gains_projected": Component(
-        RMS, Treatment(gains="project"), cause="a diagonal matrix does not turn as a vector does"
+        RMS, Treatment(gains="project"), cause="a diagonal matrix does not turn like a vector"
     ),
     "gains_dense": Component(RMS, Treatment(gains="dense")),
     "rotary": Component(ROTARY, PLAIN, "one head", cause="positions turn other pairs of coordinates"),
@@ -201,9 +201,7 @@ COMPONENTS: Mapping[str, Component] = {  # by the names of the claim's figures
         ROTARY, Treatment(attention="within"), cause="positions turn other pairs of coordinates"
     ),
     "within": Component(NO_GAINS, Treatment(attention="within")),
-    "hidden": Component(
-        NO_GAINS, Treatment(mlp="plain"), cause="the activation acts on each hidden unit, which are mixed"
-    ),
+    "hidden": Component(NO_GAINS, Treatment(mlp="plain"), cause="the activation acts on single hidden units"),
     "as_written": Component(NO_GAINS, Treatment(reading="written")),
 }
 MORE_COMPONENTS: Mapping[str, Component] = {"peri": Component(PERI), "sphere": Component(SPHERE)}
