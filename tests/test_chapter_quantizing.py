@@ -84,8 +84,8 @@ def test_errors_are_held_against_crest_factors(stored):
     table = chapter.errors("quick")
     np.testing.assert_allclose(table["squared_error"] / table["predicted_error"], 1.1)
     assert chapter.errors_finding("quick") == (
-        "Four bits, a scale a matrix: errors are 1.10 to 1.10 times what the crest factor predicts, and lower "
-        "in 4 of 4 matrices when rotated"
+        "Four bits, a scale a matrix: errors are 1.10 to 1.10 times what the crest factor predicts, and "
+        "lower in 4 of 4 matrices when rotated"
     )
 
 

@@ -1,0 +1,308 @@
+"""What the last chapter on the resizing paper shows: its ledger, its rule by component, and what it mixes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from embviz import charts, ledger, ledger_view, projections, theme
+from embviz.findings import Finding
+from embviz.ledger_view import ClaimsTable, number
+
+PAPER = "resizing"
+WIDTH = 64  # D of the explorer of heads
+TWO_HEADS = "two heads"
+KINDS = {
+    "rotation": "rotation of all coordinates (the text's rule)",
+    "within": "a rotation within each head",
+    "permutation": "coordinates in random order",
+    "identity": "none",
+}
+
+
+# --- the ledger -----------------------------------------------------------------------------------------
+
+
+@functools.cache
+def entries() -> tuple[ledger.Entry, ...]:
+    """Every claim of the paper, judged on what is stored."""
+    return tuple(ledger.entries(PAPER))
+
+
+def claims_table() -> ClaimsTable:
+    """A row a claim, leading to its box."""
+    return ClaimsTable(entries())
+
+
+def tally() -> str:
+    """How many claims have each verdict, in words."""
+    counts = {name: sum(entry.verdict == name for entry in entries()) for name in ledger.VERDICTS}
+    said = ", ".join(f"{n} {name}" for name, n in counts.items() if n)
+    return f"Of {len(entries())} claims: {said}"
+
+
+def plot_figures() -> alt.LayerChart:
+    """Every judged figure of the paper against its accepted range."""
+    return ledger_view.plot_ledger(ledger.table(list(entries())))
+
+
+def _by_claim(judged: Mapping[str, ledger.Entry] | None) -> Mapping[str, ledger.Entry]:
+    """Entries by the claim's name without the paper's."""
+    return judged or {entry.claim.id.split(".")[1]: entry for entry in entries()}
+
+
+def _found(judged: Mapping[str, ledger.Entry], claim: str, figure: str) -> Finding | None:
+    return {row.figure.name: row.finding for row in judged[claim].rows}[figure]
+
+
+# --- the rule, a component at a time --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Component:
+    """What the text does with a part of the model, and when that commutes with a rotation, m = d."""
+
+    name: str
+    rule: str  # of the text
+    commutes: str  # when
+    figure: str = ""  # of the claim on porting, where it is measured
+
+
+COMPONENTS = (
+    Component("residual sums, embeddings", "T x; E T'", "always", "commuting"),
+    Component("RMSNorm without gains", "kept", "always, lengths being kept", "commuting"),
+    Component("one gain a norm", "the mean of the gains", "if it was one gain before", "gains_one"),
+    Component("a gain for each dimension", "dropped", "never, but folded into readers", "gains_dropped"),
+    Component("LayerNorm's centering", "kept", "never, but folded into writers", "centering"),
+    Component("attention, one head", "T W T+ four times", "always", "one_head"),
+    Component("attention, several heads", "T W T+ four times", "never, but with heads kept", "plain_heads"),
+    Component(
+        "MLP, its hidden units kept", "T W_in; W_out T+", "if T T' = I: else T, T+ are swapped", "as_written"
+    ),
+    Component("rotary positions", "T W T+ before the turn", "never, but with heads kept", "rotary"),
+    Component("ALiBi", "kept", "always, heads kept", "alibi"),
+    Component("learned positions", "not mentioned", "always, carried like embeddings", "commuting"),
+)
+
+
+def component_table(judged: Mapping[str, ledger.Entry] | None = None) -> pd.DataFrame:
+    """COMPONENTS with the measured relative logit errors."""
+    own, rows = _by_claim(judged), []
+    for part in COMPONENTS:
+        found = _found(own, "porting", part.figure)
+        rows.append(
+            {
+                "component": part.name,
+                "the text's rule": part.rule,
+                "commutes with a rotation": part.commutes,
+                "logit error": "not measured" if found is None else f"{found.value:.1e}",
+            }
+        )
+    return pd.DataFrame(rows).set_index("component")
+
+
+# --- heads ----------------------------------------------------------------------------------------------
+
+
+def mixing(kind: str, n_heads: int, ratio: float) -> pd.DataFrame:
+    """Where a new head's products of queries and keys come from, under the rule T W T+.
+
+    New head h has the coordinates T_h of q and k, so its product is q' T_h' T_h k: a sum over pairs of old
+    heads. With independent coordinates of equal variance, the block (i, j) of T_h' T_h contributes its
+    squared Frobenius norm to the product's variance.
+
+    Parameters
+    ----------
+    kind : str
+        A key of KINDS.
+    n_heads : int
+        H, of both models.
+    ratio : float
+        m / d.
+
+    Returns
+    -------
+    DataFrame
+        new_head, old_head (a number, or "two heads" for all pairs of different ones), share_of_variance;
+        note, in words.
+    """
+    m = round(WIDTH * ratio)
+    blocks = _map(kind, n_heads, m).reshape(n_heads, m // n_heads, n_heads, WIDTH // n_heads)
+    rows, within = [], []
+    for new, own in enumerate(blocks):
+        energy = np.array(
+            [[np.sum((own[:, i].T @ own[:, j]) ** 2) for j in range(n_heads)] for i in range(n_heads)]
+        )
+        same = np.diag(energy) / energy.sum()
+        within.append(same.sum())
+        shares = {str(old + 1): share for old, share in enumerate(same)} | {TWO_HEADS: 1 - same.sum()}
+        rows += [
+            {"new_head": str(new + 1), "old_head": old, "share_of_variance": max(0.0, share)}
+            for old, share in shares.items()
+        ]
+    note = f"{np.mean(within):.0%} of a product's variance comes from queries and keys of one old head"
+    return pd.DataFrame(rows).assign(note=note)
+
+
+def _map(kind: str, n_heads: int, m: int) -> np.ndarray:
+    """T (m, WIDTH) with orthonormal rows."""
+    wide, narrow = WIDTH // n_heads, m // n_heads
+    if kind == "rotation":
+        return projections.draw("orthonormal", m, WIDTH, seed=0, scaling="unit").matrix
+    T = np.zeros((m, WIDTH))
+    if kind == "permutation":
+        T[np.arange(m), np.random.default_rng(0).permutation(WIDTH)[:m]] = 1
+        return T
+    for head in range(n_heads):
+        drawn = projections.draw("orthonormal", narrow, wide, seed=head, scaling="unit").matrix
+        own = drawn if kind == "within" else np.eye(narrow, wide)
+        T[head * narrow : (head + 1) * narrow, head * wide : (head + 1) * wide] = own
+    return T
+
+
+def plot_mixing(data: charts.Data) -> alt.LayerChart:
+    """A row a new head, a column an old one and one for pairs of two; shares written in."""
+    base = alt.Chart(data).encode(
+        x=alt.X(
+            "old_head:N", sort=None, axis=alt.Axis(title=theme.title("old_head"), labelAngle=0, orient="top")
+        ),
+        y=alt.Y("new_head:N", sort=None, axis=theme.axis("new_head")),
+    )
+    colour = alt.Color(
+        "share_of_variance:Q",
+        scale=alt.Scale(scheme="viridis", domain=[0, 1]),
+        legend=alt.Legend(title=theme.title("share_of_variance"), format=".0%"),
+    )
+    cells = base.mark_rect().encode(color=colour)
+    texts = base.mark_text(fontSize=11).encode(
+        text=alt.Text("share_of_variance:Q", format=".0%"),
+        color=alt.condition("datum.share_of_variance > 0.6", alt.value("black"), alt.value("white")),
+    )
+    note = (
+        alt.Chart(data)
+        .transform_aggregate(n="count()", groupby=["note"])
+        .mark_text(align="left", fontSize=12)
+        .encode(x=alt.value(0), y=alt.value(-48), text="note:N")
+    )
+    return alt.LayerChart(layer=[cells, texts, note]).properties(width="container", height=theme.HEIGHT)
+
+
+# --- what would change our mind -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Change:
+    """Something that would speak for the paper's way, as a number of the ledger."""
+
+    claim: str
+    figure: str
+    words: str  # what is compared
+    threshold: str
+    margin: Callable[[Finding], float]  # above 0: met
+
+
+def _below(most: float) -> Callable[[Finding], float]:
+    return lambda found: most - found.high
+
+
+def _above(least: float) -> Callable[[Finding], float]:
+    return lambda found: found.low - least
+
+
+CHANGES = (
+    Change(
+        "jl_bound", "width", "m that the lemma asks for (C = 8, eps = 0.5), over d", "at most 1", _below(1.0)
+    ),
+    Change(
+        "out_of_support",
+        "ratio",
+        "distortion outside / inside the calibration set",
+        "at least 1.05",
+        _above(1.05),
+    ),
+    Change(
+        "heads",
+        "plain_kept_half",
+        "plain rule - heads kept, m = d / 2 (nats)",
+        "at most -0.01",
+        _below(-0.01),
+    ),
+    Change(
+        "gains",
+        "dropped_folded_half",
+        "gains dropped - folded, m = d / 2 (nats)",
+        "at most -0.01",
+        _below(-0.01),
+    ),
+    Change(
+        "perplexity",
+        "pca_half",
+        "PCA slice - random projection, m = d / 2 (nats)",
+        "at least 0.01",
+        _above(0.01),
+    ),
+    Change(
+        "perplexity",
+        "truncated_half",
+        "truncated dimensions - random projection, m = d / 2 (nats)",
+        "at least 0.01",
+        _above(0.01),
+    ),
+    Change(
+        "perplexity",
+        "steps_half",
+        "steps to recover, m = d / 2, over the original's",
+        "at most 0.1",
+        _below(0.1),
+    ),
+    Change("architecture", "normalized", "steps, normalized GPT / LayerNorm", "at most 0.95", _below(0.95)),
+    Change("staged", "staged", "staged - one step, m = d / 4 (nats)", "at most -0.001", _below(-0.001)),
+    Change(
+        "grow",
+        "saved_flops",
+        "multiplications saved by growing, the narrow model's counted",
+        "at least 0.01",
+        _above(0.01),
+    ),
+    Change(
+        "quantization", "int4_channel", "int4 a channel, rotated - not (nats)", "at most -0.01", _below(-0.01)
+    ),
+)
+
+
+def outcome(test: Change, entry: ledger.Entry) -> dict[str, str]:
+    """A test beside what is measured: what, threshold, measured, and whether it is met, with a mark."""
+    found = {row.figure.name: row.finding for row in entry.rows}[test.figure]
+    row = {"what": test.words, "would speak for it": test.threshold}
+    if found is None:
+        return row | {
+            "measured": "–",
+            "interval": "–",
+            "": f"{ledger_view.MARKS[ledger.NOT_MEASURED]} not measured",
+        }
+    met = test.margin(found) >= 0
+    mark = ledger_view.MARKS[ledger.HOLDS if met else ledger.FAILS]
+    return row | {
+        "measured": number(found.value),
+        "interval": ledger_view.interval(found.low, found.high),
+        "": f"{mark} {'met' if met else 'not met'}, {entry.scale}",
+    }
+
+
+def changes_table(judged: Mapping[str, ledger.Entry] | None = None) -> pd.DataFrame:
+    """All CHANGES, held against the ledger's entries by claim (without the paper's name)."""
+    own = _by_claim(judged)
+    return pd.DataFrame([outcome(test, own[test.claim]) for test in CHANGES]).set_index("what")
+
+
+def changes_finding(judged: Mapping[str, ledger.Entry] | None = None) -> str:
+    """How many of the tests are met."""
+    said = changes_table(judged)[""]
+    n_open = int(said.str.contains("not measured").sum())
+    n_met = len(said) - n_open - int(said.str.contains("not met,").sum())
+    return f"{n_met} of {len(said)} tests are met, {n_open} not measured"
