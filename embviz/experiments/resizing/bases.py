@@ -78,8 +78,9 @@ class BaseRun:
 
 # --- which models -----------------------------------------------------------------------------------
 
-# updates that bring all to the held-out loss of LayerNorm's 2,500, by trial: after as many, those without gains
-# end 0.015 nats above it, peri-norm 0.016 below and normalized GPT 0.100 below; RMSNorm's 0.005 is left
+# updates that bring all to the held-out loss of LayerNorm's 2,500, by trial: after as many, RMSNorm without
+# gains ends 0.015 nats above it, peri-norm 0.016 below and normalized GPT 0.100 below; RMSNorm, 0.005
+# above, is left as it is
 LAPTOP_STEPS: Mapping[str, int] = {NO_GAINS: 2_640, PERI: 2_360, SPHERE: 1_765}
 
 
