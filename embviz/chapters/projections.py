@@ -235,9 +235,9 @@ def constants(preset: str) -> pd.DataFrame:
     }
     asked = projections.bound(run.eps, n, run.delta, run.C)
     proved = proved_width(run.eps, n, run.delta)
-    for label, m in (("asked for with C = 8", asked), ("proved for Gaussian maps", proved)):
-        value = projections.constant(m, run.eps, n, run.delta)
-        rows[label] = {"least m": m, "m / d": round(m / d, 2), "C": round(value, 2)}
+    implied = round(projections.constant(proved, run.eps, n, run.delta), 2)
+    for label, m, value in (("asked for", asked, run.C), ("proved for Gaussian maps", proved, implied)):
+        rows[label] = {"least m": m, "m / d": round(m / d, 2), "C": value}
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("family")
 
 
@@ -333,7 +333,7 @@ def plot_errors(table: pd.DataFrame, ratio: float) -> alt.LayerChart:
     return alt.LayerChart(layer=layers).properties(width="container", height=34 * len(table))
 
 
-def conventions(preset: str, *, n_draws: int = 20) -> pd.DataFrame:
+def conventions(preset: str, *, n_draws: int = 200) -> pd.DataFrame:
     """What is left of a squared length after T, T+ T and T' T at half the width, a mean over embeddings."""
     x = model_vectors(preset).embeddings
     squares = (x**2).sum(axis=1)
@@ -448,10 +448,11 @@ def slope_note(preset: str) -> str:
     """The slopes that the ledger judges, for a title."""
     found = experiments.find_study("resizing.geometry_curves").findings(preset)
     of = {key: found[f"slope_{key}"].value for key in ("embeddings", "hidden")}
-    return (
+    said = (
         f"Under Gaussian maps angular errors fall as m to the power of {of['embeddings']:.2f} (embeddings) "
-        f"and {of['hidden']:.2f} (hidden states); one over the root is −0.5"
+        f"and {of['hidden']:.2f} (hidden states); one over the root is -0.5"
     )
+    return said.replace("-", "−")
 
 
 # --- out of support ---------------------------------------------------------------------------------
