@@ -288,7 +288,7 @@ LABELS: dict[str, Label] = {
     "walk_time": Label("time", "share of the path"),
     "walked": Label("walked", "starting norms"),
     "way": Label("way"),
-    "weight_place": Label("weight", "steps of its grid"),
+    "weight_place": Label("weight / last level"),
     "when": Label("struck"),
     "which": Label("pairs"),
     "width": Label("new width"),
