@@ -254,11 +254,11 @@ def plot_mixed(data: charts.Data) -> alt.HConcatChart:
     titles = {
         BEFORE: "attention before",
         AFTER: "attention after",
-        "heads": "new head (row) from old (column)",
+        "heads": "new head ← old",
     }
     panels = []
     for panel, title in titles.items():
-        size = PANEL * 2 // 3 if panel == "heads" else PANEL
+        size = PANEL // 2 if panel == "heads" else PANEL - 30
         scale = theme.sequential_scale()
         scale.domain = [0, 1]
         panels.append(
@@ -348,7 +348,8 @@ def _cosines(states: np.ndarray) -> np.ndarray:
 
 def plot_port(data: charts.Data) -> alt.VConcatChart:
     """Cosines before above the diagonal, after below it; and one over the other, with what both come to."""
-    scale = theme.signed_scale(1.0)
+    scale = theme.sequential_scale()
+    scale.zero = False
     legend = alt.Legend(title="cosine", orient="bottom")
     axes = {"x": alt.X("right:O", axis=None), "y": alt.Y("down:O", axis=None)}
     halves = [
@@ -369,19 +370,12 @@ def plot_port(data: charts.Data) -> alt.VConcatChart:
 
 def _port_points(data: charts.Data) -> alt.LayerChart:
     """Cosines after over those before, with the line of equals."""
-    across = alt.Scale(domain=[-1, 1], nice=False)
-    points = (
-        alt.Chart(data)
-        .mark_circle(size=18, opacity=0.6, clip=True)
-        .encode(
-            x=alt.X("before:Q", axis=theme.axis("cosine_before"), scale=across),
-            y=alt.Y("after:Q", axis=theme.axis("cosine_after"), scale=across),
-            tooltip=["pair:N", alt.Tooltip("before:Q", format=".3f"), alt.Tooltip("after:Q", format=".3f")],
-        )
-    )
-    ends = alt.Data(values=[{"x": -1, "y": -1}, {"x": 1, "y": 1}])
-    line = alt.Chart(ends).mark_line(strokeDash=list(theme.DASHES[1]), color=theme.INK)
-    equal = line.encode(x="x:Q", y="y:Q")
+    x = alt.X("before:Q", axis=theme.axis("cosine_before", tick_count=5), scale=alt.Scale(zero=False))
+    y = alt.Y("after:Q", axis=theme.axis("cosine_after", tick_count=5), scale=alt.Scale(zero=False))
+    tooltip = ["pair:N", alt.Tooltip("before:Q", format=".3f"), alt.Tooltip("after:Q", format=".3f")]
+    points = alt.Chart(data).mark_circle(size=22, opacity=0.6).encode(x=x, y=y, tooltip=tooltip)
+    line = alt.Chart(data).mark_line(strokeDash=list(theme.DASHES[1]), color=theme.INK, strokeWidth=1.2)
+    equal = line.encode(x="before:Q", y="before:Q")
     return alt.LayerChart(layer=[points, equal]).properties(width=PANEL, height=PANEL)
 
 
@@ -400,7 +394,7 @@ def _port_words(data: charts.Data) -> alt.Chart:
         )
         .mark_text(align="left", fontSize=14)
         .encode(x=alt.value(0), text="text:N")
-        .properties(width=2 * PANEL, height=20)
+        .properties(width=2 * PANEL, height=20, view=alt.ViewBackground(stroke=None))
     )
 
 
