@@ -23,7 +23,7 @@ NARROW = "narrow, before"
 WAYS: dict[How, str] = {
     ORTHOGONAL: "orthonormal columns",
     ZEROS: "zeros",
-    FRESH: "zeros, fresh readers",
+    FRESH: "fresh readers",
     SCRATCH: "from scratch",
 }
 UPDATES, PRODUCTS = AXES = ("updates at the new width", "all multiplications (10¹²)")
@@ -33,7 +33,7 @@ GROWN, ALONE, ON = SERIES = ("grown", "from scratch", "narrow, trained on")
 WIDTHS = (20, 32, 48)  # of the live explorer, from 16
 HERE: dict[str, str] = {
     "orthogonal": "orthonormal columns",
-    "fresh": "zeros, fresh readers",
+    "fresh": "fresh readers",
     "gaussian": "Gaussian columns",
 }
 HERE_STEPS, HERE_EVERY = 80, 8
@@ -125,9 +125,29 @@ def plot_curves(data: charts.Data, preset: str) -> alt.LayerChart:
     low, high = table["log_perplexity"].min(), late["log_perplexity"].max()
     names = [name for name in (NARROW, *WAYS.values()) if (table["way"] == name).any()]
     limits = (low - 0.05 * (high - low), high)
-    return charts.plot_seed_curves(
-        data, "log_perplexity", by="way", names=names, x="spent", limits=limits, height=320
+    return _seed_lines(
+        data, "spent", "log_perplexity", names, alt.Scale(domain=list(limits), nice=False), 320
     )
+
+
+def _seed_lines(
+    data: charts.Data, x: str, y: str, names: Sequence[str], scale: alt.Scale, height: int = theme.HEIGHT
+) -> alt.LayerChart:
+    """Every seed a thin line, their mean a thick one; three seeds' bands would hide one another."""
+    colour, dash = theme.line_styles("way", list(names))
+    across = alt.X(f"{x}:Q", axis=theme.axis(x, tick_count=6), scale=alt.Scale(nice=False))
+    up = alt.Y(f"{y}:Q", axis=theme.axis(y), scale=scale)
+    look = {"x": across, "color": colour, "strokeDash": dash}
+    thin = (
+        alt.Chart().mark_line(strokeWidth=0.8, opacity=0.4, clip=True).encode(y=up, detail="seed:N", **look)
+    )
+    thick = (
+        alt.Chart()
+        .transform_aggregate(centre=f"mean({y})", groupby=[x, "way"])
+        .mark_line(strokeWidth=2.5, clip=True)
+        .encode(y=alt.Y("centre:Q", scale=scale), tooltip=[f"{x}:Q", "way:N", "centre:Q"], **look)
+    )
+    return charts.layered(data, [thin, thick]).properties(width="container", height=height)
 
 
 def ends(preset: str) -> pd.DataFrame:
@@ -195,7 +215,9 @@ def outside(preset: str) -> pd.DataFrame:
 
 def plot_outside(preset: str) -> alt.LayerChart:
     """Every seed and the mean."""
-    return charts.plot_seed_curves(outside(preset), "outside_share", by="way")
+    table = outside(preset)
+    names = list(dict.fromkeys(table["way"]))
+    return _seed_lines(table, "step", "outside_share", names, alt.Scale(zero=True))
 
 
 def outside_finding(preset: str) -> str:

@@ -129,22 +129,7 @@ def cost_words(preset: str, treatment: Treatment, bits: int, per: Per) -> str:
 
 def plot_grid(data: charts.Data) -> alt.LayerChart:
     """Bars over the grid's extent, its levels as ticks below as long as they can be told apart."""
-    bars = (
-        alt.Chart(data)
-        .mark_bar(binSpacing=0)
-        .encode(
-            x=alt.X(
-                "left:Q",
-                axis=alt.Axis(title="weight over the last level", tickCount=5),
-                scale=alt.Scale(domain=[-1, 1], nice=False),
-            ),
-            x2="right:Q",
-            y=alt.Y("share_of_weights:Q", axis=theme.axis("share_of_weights")),
-            tooltip=[
-                alt.Tooltip(f"{name}:Q", format=".3f") for name in ("left", "right", "share_of_weights")
-            ],
-        )
-    )
+    bars = charts.plot_histogram(data, "weight_place", value="share_of_weights")
     levels = (
         alt.Chart(alt.sequence(-127, 128, as_="level"))
         .transform_filter("abs(datum.level) <= pow(2, bits - 1) - 1")
@@ -287,7 +272,12 @@ def plot_kurtosis(data: charts.Data) -> alt.LayerChart:
     colour, shape = theme.point_styles("series", list(POINTS))
     key = alt.Legend(title=None)
     y = alt.Y("name:N", sort=None, axis=alt.Axis(title=None, labelLimit=170))
-    x = alt.X("excess_kurtosis:Q", axis=theme.axis("excess_kurtosis"), scale=alt.Scale(type="symlog"))
+    places = [-2, -1, 0, 1, 2, 5, 10, 20, 50, 100]
+    x = alt.X(
+        "excess_kurtosis:Q",
+        axis=alt.Axis(title=theme.title("excess_kurtosis"), values=places),
+        scale=alt.Scale(type="symlog"),
+    )
     tooltip = ["name:N", "series:N", "seed:N", alt.Tooltip("excess_kurtosis:Q", format=".2f")]
     marks = (
         alt.Chart(data)
@@ -345,8 +335,8 @@ def errors(preset: str) -> pd.DataFrame:
 def plot_errors(data: charts.Data) -> alt.LayerChart:
     """A mark a matrix and basis, the line of equals."""
     colour, shape = theme.point_styles("basis", list(TREATED.values()))
-    scale = alt.Scale(type="log", domain=[1e-5, 1.5], nice=False, clamp=True)
-    places = [1e-5, 1e-4, 1e-3, 0.01, 0.1, 1]
+    scale = alt.Scale(type="log", nice=False, padding=12)
+    places = [a * b for b in (1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.1) for a in (1, 2, 5)] + [1]
     x = alt.X(
         "predicted_error:Q",
         axis=alt.Axis(title=theme.title("predicted_error"), format="~g", values=places),
@@ -367,11 +357,11 @@ def plot_errors(data: charts.Data) -> alt.LayerChart:
         .mark_point(size=60, opacity=0.8)
         .encode(x=x, y=y, color=colour, shape=shape, tooltip=tooltip)
     )
-    ends = alt.Data(values=[{"v": 1e-5}, {"v": 1.5}])
     line = (
-        alt.Chart(ends)
-        .mark_line(strokeDash=list(theme.DASHES[2]), color=theme.INK, strokeWidth=1)
-        .encode(x="v:Q", y="v:Q")
+        alt.Chart(data)
+        .transform_aggregate(least="min(predicted_error)", most="max(predicted_error)")
+        .mark_rule(strokeDash=list(theme.DASHES[2]))
+        .encode(x=alt.X("least:Q", scale=scale), y=alt.Y("least:Q", scale=scale), x2="most:Q", y2="most:Q")
     )
     return alt.LayerChart(layer=[line, marks]).properties(width="container", height=theme.HEIGHT)
 
@@ -441,7 +431,9 @@ def plot_planted(data: charts.Data) -> alt.LayerChart:
     )
     y = alt.Y(
         "output_error:Q",
-        axis=alt.Axis(title=theme.title("output_error"), format="~g", values=[1e-6, 1e-4, 0.01, 1]),
+        axis=alt.Axis(
+            title=theme.title("output_error"), format="~g", values=[1e-5, 1e-4, 0.001, 0.01, 0.1, 1]
+        ),
         scale=alt.Scale(type="log", nice=True),
     )
     tooltip = ["series:N", "column_factor:Q", alt.Tooltip("output_error:Q", format=".3g")]
