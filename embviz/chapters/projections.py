@@ -199,8 +199,10 @@ def plot_worst(preset: str) -> alt.LayerChart:
     lines = alt.Chart(table.round(4)).encode(x=across, y=up, color=colour.legend(key))
     allowed = pd.DataFrame({"new_width": widths, "worst": [lemma_eps(m, n) for m in widths]})
     of_lemma = alt.Chart(allowed.round(4)).encode(x=across, y=up)
-    ends = allowed.tail(1).assign(text="the lemma, C = 8")
-    word = alt.Chart(ends.round(4)).mark_text(align="right", dy=-8).encode(x=across, y=up, text="text:N")
+    place = allowed[allowed["new_width"] > d].head(1).assign(text="the lemma, C = 8")
+    word = (
+        alt.Chart(place.round(4)).mark_text(align="left", dx=4, dy=-8).encode(x=across, y=up, text="text:N")
+    )
     at_d = alt.Chart(alt.Data(values=[{"d": d, "text": "m = d"}]))
     layers = [
         at_d.mark_rule(strokeDash=list(theme.DASHES[2]), opacity=0.7).encode(x=alt.X("d:Q")),
@@ -424,7 +426,7 @@ def plot_angles(data: charts.Data, *, dim: int) -> alt.VConcatChart:
             "concordance",
             {
                 "axis": theme.axis("concordance", tick_count=5),
-                "scale": alt.Scale(domain=[0, 1.02], nice=False, clamp=True),
+                "scale": alt.Scale(zero=False),
             },
         ),
     ):
@@ -433,14 +435,17 @@ def plot_angles(data: charts.Data, *, dim: int) -> alt.VConcatChart:
         base = alt.Chart(data).encode(
             x=across, y=alt.Y(f"{field}:Q", **scale), color=colour.legend(key), shape=shape.legend(key)
         )
-        marks = base.mark_point(size=40, opacity=0.8)
+        marks = [
+            base.transform_filter(f"{sign}(datum.series === 'measured')").mark_point(size=size, opacity=0.85)
+            for sign, size in (("!", 26), ("", 45))
+        ]
         lines = [
             base.transform_filter(f"datum.series === '{series}'")
             .mark_line(strokeDash=list(dash), strokeWidth=1.8)
             .encode(shape=alt.Undefined)
             for series, dash in (("expected", theme.DASHES[1]), ("PCA", theme.DASHES[2]))
         ]
-        parts.append(alt.LayerChart(layer=[*lines, marks]).properties(width=320, height=210))
+        parts.append(alt.LayerChart(layer=[*lines, *marks]).properties(width=320, height=210))
     return alt.VConcatChart(vconcat=parts, spacing=22)
 
 
@@ -530,14 +535,15 @@ def _percents(label: str, ticks: list[float]) -> alt.Axis:
 
 
 def count_table(sizes: tuple[int, ...] = (3, 4, 8, 15, 16, 32, 64)) -> pd.DataFrame:
-    """The appendix's sum and its formula, what it leaves out, and lines through centred patterns; by n."""
+    """The appendix's sum, its formula's error, what it leaves out, and lines of centred patterns; by n."""
     table = table_of(geometry.capacity.cell(geometry.CountsRun())).set_index("n").loc[list(sizes)]
+    both = table["formula"], table["counted"]
     shown = {
         "sum of C(n, k)": table["counted"].map(_grouped),
-        "formula": table["formula"].map(_grouped),
+        "formula off by": [_grouped(str(int(a) - int(b))) for a, b in zip(*both, strict=True)],
         "patterns left out": table["left_out"].map(_grouped),
-        "lines of centred patterns": table["lines"].map(_grouped),
-        "C(n, n/2) over Stirling": table["stirling"].round(4).where(table.index % 2 == 0, "–"),
+        "lines": table["lines"].map(_grouped),
+        "middle / Stirling": table["stirling"].round(4).where(table.index % 2 == 0, "–"),
     }
     return pd.DataFrame(shown)
 
