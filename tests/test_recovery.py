@@ -133,6 +133,18 @@ def test_stages_share_the_steps_and_begin_with_the_score_of_their_port():
     assert table["log_perplexity"][3] != table["log_perplexity"][2]  # the second port
 
 
+def test_every_stage_reads_on_where_the_last_one_stopped(monkeypatch):
+    seen = []
+
+    def recorded(stream, *, seed, step, batch_size, length):
+        seen.append((seed, step))
+        return draw_batch(stream, seed=seed, step=step, batch_size=batch_size, length=length)
+
+    monkeypatch.setattr(recovery, "draw_batch", recorded)
+    recovery.recovery.function(dataclasses.replace(RUN, ratios=(0.5, 0.25), seed=7))
+    assert seen == [(1_007, step) for step in range(4)]
+
+
 def test_runs_that_lead_nowhere_are_refused():
     with pytest.raises(ValueError, match="treatment is 'prayer': choose one of projection"):
         dataclasses.replace(RUN, treatment="prayer")
