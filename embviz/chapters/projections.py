@@ -97,7 +97,8 @@ def cloud(n: int, d: int, m: int, family: str) -> pd.DataFrame:
     DataFrame
         part (PAIR: a pair, at most 90 of them, the two that change most among them; EQUAL, UPPER, LOWER: ends
         of the line of equals and of the lemma's, whose slopes are the roots of 1 + eps and 1 - eps at 95% and
-        C = 8; SAID: that eps, and the largest change of a squared distance), before, after.
+        C = 8, if it has any below 1; SAID: that eps, and the largest change of a squared distance), before,
+        after.
     """
     x = points(n, d)
     before, after = _squares(x), _squares(made_map(family, m, d).apply(x))
@@ -106,7 +107,9 @@ def cloud(n: int, d: int, m: int, family: str) -> pd.DataFrame:
     shown |= set(np.linspace(0, len(moved) - 1, min(len(moved), N_PAIRS)).astype(int).tolist())
     ids = sorted(shown)
     eps = lemma_eps(m, n)
-    slopes = {EQUAL: 1.0, UPPER: math.sqrt(1 + eps), LOWER: math.sqrt(max(0.0, 1 - eps))}
+    slopes = {EQUAL: 1.0}
+    if eps < 1:
+        slopes |= {UPPER: math.sqrt(1 + eps), LOWER: math.sqrt(1 - eps)}
     lines = [(part, at, at * slope) for part, slope in slopes.items() for at in (0.0, 3.0)]
     rows = [(PAIR, *pair) for pair in zip(np.sqrt(before[ids]), np.sqrt(after[ids]), strict=True)]
     return pd.DataFrame(
@@ -115,7 +118,7 @@ def cloud(n: int, d: int, m: int, family: str) -> pd.DataFrame:
 
 
 def lemma_eps(m: int, n_vectors: int, constant: float = C) -> float:
-    """The change of squared distances that the lemma allows at width m; from 1 on it says nothing below."""
+    """The change of squared distances that the lemma allows at width m; from 1 on it says nothing."""
     return math.sqrt(constant * (math.log(n_vectors) + math.log(1 / DELTA)) / m)
 
 
@@ -140,17 +143,20 @@ def plot_cloud(data: charts.Data) -> alt.LayerChart:
             (LOWER, theme.CATEGORIES[1], theme.DASHES[1]),
         )
     ]
-    said = (
-        alt.Chart(data)
-        .transform_filter(f"datum.part === {SAID}")
-        .transform_calculate(
-            text="'largest change of a squared distance ' + format(datum.after, '.0%')"
-            " + '; the lemma allows ' + format(datum.before, '.0%')"
-        )
-        .mark_text(align="left", baseline="bottom")
-        .encode(x=alt.value(0), y=alt.value(-8), text="text:N")
+    number = alt.Chart(data).transform_filter(f"datum.part === {SAID}")
+    allowed = (
+        "datum.before < 1 ? 'the lemma allows ' + format(datum.before, '.0%') : 'the lemma is silent here'"
     )
-    return alt.LayerChart(layer=[*layers, pairs, said]).properties(width=300, height=300)
+    said = [
+        number.transform_calculate(text=text)
+        .mark_text(align="left", baseline="bottom")
+        .encode(x=alt.value(0), y=alt.value(above), text="text:N")
+        for text, above in (
+            ("'largest change of a squared distance ' + format(datum.after, '.0%')", -22),
+            (allowed, -7),
+        )
+    ]
+    return alt.LayerChart(layer=[*layers, pairs, *said]).properties(width=300, height=300)
 
 
 # --- the worst pair ---------------------------------------------------------------------------------
@@ -197,12 +203,12 @@ def plot_worst(preset: str) -> alt.LayerChart:
     across = alt.X("new_width:Q", **_log(widths[::2], "new_width", ","))
     up = alt.Y("worst:Q", **_log([0.1, 0.2, 0.5, 1, 2, 5], "worst_change", "%"))
     lines = alt.Chart(table.round(4)).encode(x=across, y=up, color=colour.legend(key))
-    allowed = pd.DataFrame({"new_width": widths, "worst": [lemma_eps(m, n) for m in widths]})
+    least = math.floor(lemma_eps(1, n) ** 2) + 1  # where its tolerance falls below 1, and it begins to speak
+    spoken = [least, *(m for m in widths if m > least)]
+    allowed = pd.DataFrame({"new_width": spoken, "worst": [lemma_eps(m, n) for m in spoken]})
     of_lemma = alt.Chart(allowed.round(4)).encode(x=across, y=up)
     place = allowed[allowed["new_width"] > d].head(1).assign(text="the lemma, C = 8")
-    word = (
-        alt.Chart(place.round(4)).mark_text(align="left", dx=4, dy=-8).encode(x=across, y=up, text="text:N")
-    )
+    word = alt.Chart(place.round(4)).mark_text(dx=8, dy=-10).encode(x=across, y=up, text="text:N")
     at_d = alt.Chart(alt.Data(values=[{"d": d, "text": "m = d"}]))
     layers = [
         at_d.mark_rule(strokeDash=list(theme.DASHES[2]), opacity=0.7).encode(x=alt.X("d:Q")),
@@ -322,11 +328,14 @@ def plot_errors(table: pd.DataFrame, ratio: float) -> alt.LayerChart:
     across = alt.X("error_ratio:Q", axis=theme.axis("error_ratio", tick_count=6), scale=scale)
     up = alt.Y("family:N", sort=None, axis=alt.Axis(title=None, labelLimit=200, ticks=False, domain=False))
     base = alt.Chart(table.round(4)).encode(y=up)
-    levels = [{"at": 1.0, "text": "Gaussian"}, {"at": math.sqrt(1 - ratio), "text": "√(1 − m/d)"}]
+    levels = [
+        {"at": 1.0, "text": "Gaussian", "above": -7},
+        {"at": math.sqrt(1 - ratio), "text": "√(1 − m/d)", "above": -20},
+    ]
     of_levels = alt.Chart(alt.Data(values=levels)).encode(x=alt.X("at:Q", scale=scale))
     layers = [
         of_levels.mark_rule(strokeDash=list(theme.DASHES[1]), opacity=0.8),
-        of_levels.mark_text(fontSize=11).encode(y=alt.value(-7), text="text:N"),
+        of_levels.mark_text(fontSize=11).encode(y=alt.Y("above:Q", scale=None, axis=None), text="text:N"),
         base.mark_rule(strokeWidth=2.5, color=theme.CATEGORIES[0]).encode(
             x=alt.X("low:Q", scale=scale), x2="high:Q"
         ),
@@ -446,7 +455,8 @@ def plot_angles(data: charts.Data, *, dim: int) -> alt.VConcatChart:
             for series, dash in (("expected", theme.DASHES[1]), ("PCA", theme.DASHES[2]))
         ]
         parts.append(alt.LayerChart(layer=[*lines, *marks]).properties(width=320, height=210))
-    return alt.VConcatChart(vconcat=parts, spacing=22)
+    both = alt.VConcatChart(vconcat=parts, spacing=22)
+    return both.resolve_scale(color="independent", shape="independent")
 
 
 def slope_note(preset: str) -> str:
