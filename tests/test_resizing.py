@@ -119,8 +119,13 @@ def test_dimensions_in_another_order_are_the_same_model():
         assert error(truncate(model, [*range(5, D), *range(5)]).model, model) < EXACT, config
 
 
-def test_the_length_of_an_orthonormal_map_does_not_matter_where_the_head_is_free():
-    model = made(dataclasses.replace(PLAIN, tied=False))
+@pytest.mark.parametrize(
+    "config",
+    [dataclasses.replace(PLAIN, tied=False), CONFIGS["sphere"]],
+    ids=["RMSNorm, free head", "sphere"],
+)
+def test_the_length_of_an_orthonormal_map_does_not_matter_where_no_tied_head_shows_it(config):
+    model = made(config)
     short = projections.draw("orthonormal", 7, D, seed=1, scaling="unit")
     long = projections.draw("orthonormal", 7, D, seed=1, scaling="isometric")
     found = [resize(model, 7, projection=T).model for T in (short, long)]
@@ -208,6 +213,14 @@ def test_maps_within_heads_are_exact_at_the_same_width_but_not_with_rotary_posit
     assert error(resize(model, D, attention="within").model, model) < EXACT
     rotary = made(dataclasses.replace(PLAIN, positions="rotary"))
     assert error(resize(rotary, D, attention="within").model, rotary) > MOVED
+
+
+def test_the_scale_of_products_follows_the_width_of_a_head():
+    for scale in (0.0, 0.7):  # by default, and named
+        model = made(dataclasses.replace(PLAIN, attention_scale=scale))
+        for rule, ratio in (("kept", 1.0), ("within", 2.0), ("plain", 2.0)):  # heads of 4, then of 2
+            found = resize(model, 6, attention=rule).model.config
+            assert found.scale == pytest.approx(model.config.scale * ratio**0.5)
 
 
 def test_mapping_hidden_units_mixes_what_an_activation_keeps_apart():
