@@ -50,10 +50,7 @@ def test_costs_are_losses_less_the_unrounded_one(stored):
     table = chapter.costs("quick")
     own = table[(table["basis"] == "rotated") & (table["bits"] == 4) & (table["per"] == "a scale a matrix")]
     assert own.set_index("seed")["rounding_cost"].tolist() == pytest.approx([0.25, 0.26])
-    assert (
-        chapter.cost_words("quick", "none", 4, "tensor")
-        == "the whole model with 4 bits costs +0.5000 nats a token"
-    )
+    assert chapter.cost_words("quick", "none", 4, "tensor") == "whole model, 4 bits: +0.5000 nats a token"
     assert "not measured" in chapter.cost_words("quick", "none", 7, "tensor")
 
 

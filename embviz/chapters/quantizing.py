@@ -20,7 +20,7 @@ CLAIM = "resizing.quantization"
 TREATED: Mapping[Treatment, str] = {
     NONE: "as trained",
     ROTATION: "rotated",
-    PERMUTATION: "permuted, signs changed",
+    PERMUTATION: "permuted",
 }
 PERS: Mapping[Per, str] = {"tensor": "a scale a matrix", "channel": "a scale a row"}
 MATRICES = {  # shown one by one
@@ -80,8 +80,8 @@ def on_the_grid(preset: str, matrix: str, basis: str, per: str, bits: int) -> pd
     Returns
     -------
     DataFrame
-        left, right (1: the last level), share_of_weights; and in the first row kurtosis, error and cost, in
-        words.
+        left, right (1: the last level), share_of_weights; and in the first row kurtosis, error, times and
+        cost, in words.
     """
     kind, scale = _treatment(basis), _per(per)
     weights = quantization.matrices(model(preset, kind))[matrix].double().numpy()
@@ -94,10 +94,9 @@ def on_the_grid(preset: str, matrix: str, basis: str, per: str, bits: int) -> pd
     crest = quantization.crest_factor(weights, scale)
     return _noted(
         bins.rename(columns={"share": "share_of_weights"}),
-        kurtosis=f"excess kurtosis {quantization.excess_kurtosis(weights):+.2f}, "
-        f"largest over root mean square {crest:.1f}",
-        error=f"squared error {error:.2%} of the squared weights "
-        f"({error / quantization.uniform_error(bits):.1f} times that of evenly spread ones)",
+        kurtosis=f"excess kurtosis {quantization.excess_kurtosis(weights):+.2f}, crest factor {crest:.1f}",
+        error=f"squared error {error:.2%} of the squared weights,",
+        times=f"{error / quantization.uniform_error(bits):.1f} times that of evenly spread ones",
         cost=cost_words(preset, kind, bits, scale),
     )
 
@@ -119,12 +118,12 @@ def _per(name: str) -> Per:
 def cost_words(preset: str, treatment: Treatment, bits: int, per: Per) -> str:
     """What it costs to round the whole model so; the mean over seeds, where it is stored."""
     if bits not in BITS:
-        return f"the whole model with {bits} bits: not measured"
+        return f"whole model, {bits} bits: not measured"
     found = costs(preset)
     own = found[
         (found["basis"] == TREATED[treatment]) & (found["bits"] == bits) & (found["per"] == PERS[per])
     ]
-    return f"the whole model with {bits} bits costs {own['rounding_cost'].mean():+.4f} nats a token"
+    return f"whole model, {bits} bits: {own['rounding_cost'].mean():+.4f} nats a token"
 
 
 def plot_grid(data: charts.Data) -> alt.LayerChart:
@@ -141,8 +140,8 @@ def plot_grid(data: charts.Data) -> alt.LayerChart:
         alt.Chart(data)
         .transform_filter(f"datum.{name} !== ''")
         .mark_text(align="left", fontSize=12)
-        .encode(x=alt.value(0), y=alt.value(-46 + 17 * line), text=f"{name}:N")
-        for line, name in enumerate(("kurtosis", "error", "cost"))
+        .encode(x=alt.value(0), y=alt.value(-60 + 16 * line), text=f"{name}:N")
+        for line, name in enumerate(("kurtosis", "error", "times", "cost"))
     ]
     return alt.LayerChart(layer=[bars, levels, *notes]).properties(width="container", height=theme.HEIGHT)
 
@@ -399,7 +398,7 @@ def planted(factor: float, bits: int, per: str) -> pd.DataFrame:
             error = output_error(weights, inputs, bits, _per(per))
             rows.append({"series": name, "column_factor": each, "output_error": error})
     kurtosis = [quantization.excess_kurtosis(weights) for weights, _ in _planted(float(factor))]
-    note = f"at {factor:g} times: excess kurtosis {kurtosis[0]:+.1f} as planted, {kurtosis[1]:+.1f} rotated"
+    note = f"kurtosis at {factor:g}: {kurtosis[0]:+.1f} as planted, {kurtosis[1]:+.1f} rotated"
     return pd.DataFrame(rows).assign(chosen=float(factor), note=note)
 
 

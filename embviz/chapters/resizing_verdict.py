@@ -145,7 +145,7 @@ def mixing(kind: str, n_heads: int, ratio: float) -> pd.DataFrame:
             {"new_head": str(new + 1), "old_head": old, "share_of_variance": max(0.0, share)}
             for old, share in shares.items()
         ]
-    note = f"{np.mean(within):.0%} of a product's variance comes from queries and keys of one old head"
+    note = f"{np.mean(within):.0%} of the variance: within one old head"
     return pd.DataFrame(rows).assign(note=note)
 
 
