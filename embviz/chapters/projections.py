@@ -208,7 +208,7 @@ def plot_worst(preset: str) -> alt.LayerChart:
     allowed = pd.DataFrame({"new_width": spoken, "worst": [lemma_eps(m, n) for m in spoken]})
     of_lemma = alt.Chart(allowed.round(4)).encode(x=across, y=up)
     place = allowed[allowed["new_width"] > d].head(1).assign(text="the lemma, C = 8")
-    word = alt.Chart(place.round(4)).mark_text(dx=8, dy=-10).encode(x=across, y=up, text="text:N")
+    word = alt.Chart(place.round(4)).mark_text(dx=26, dy=-16).encode(x=across, y=up, text="text:N")
     at_d = alt.Chart(alt.Data(values=[{"d": d, "text": "m = d"}]))
     layers = [
         at_d.mark_rule(strokeDash=list(theme.DASHES[2]), opacity=0.7).encode(x=alt.X("d:Q")),
