@@ -26,7 +26,7 @@ def nothing_stored(monkeypatch, tmp_path):
     clear()
 
 
-CACHED = (chapter.entries, chapter.sizes)
+CACHED = (chapter.verdicts.entries, chapter.sizes)
 
 
 def clear() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from embviz import charts, kernels, ledger, ledger_view, theme
+from embviz.chapters import verdicts
 from embviz.chapters.kernel_orthogonal import main, shown_preset
 from embviz.cooccurrence import count_pairs
 from embviz.experiments.kernel import models, scale
@@ -18,7 +19,7 @@ from embviz.experiments.kernel.extracted import LEAST_SCORE
 from embviz.experiments.kernel.fits import better_form, cosines
 from embviz.experiments.kernel.texts import TextReading, load
 from embviz.findings import Finding
-from embviz.ledger_view import ClaimsTable, number
+from embviz.ledger_view import number
 
 PAPER = "kernel"
 FIT, NO_FORMULA, SCORE = SERIES = ("the formula", "the identity", "circulant score")
@@ -31,27 +32,10 @@ PAPER_COSINES = (0.953, 0.968, 0.955, 0.978, 0.973)
 # --- the ledger -----------------------------------------------------------------------------------------
 
 
-@functools.cache
-def entries() -> tuple[ledger.Entry, ...]:
-    """Every claim of the paper, judged on what is stored."""
-    return tuple(ledger.entries(PAPER))
-
-
-def claims_table() -> ClaimsTable:
-    """A row a claim, leading to its box."""
-    return ClaimsTable(entries())
-
-
-def tally() -> str:
-    """How many claims have each verdict, in words."""
-    counts = {name: sum(entry.verdict == name for entry in entries()) for name in ledger.VERDICTS}
-    said = ", ".join(f"{n} {name}" for name, n in counts.items() if n)
-    return f"Of {len(entries())} claims: {said}"
-
-
-def plot_figures() -> alt.LayerChart:
-    """Every judged figure of the paper against its accepted range."""
-    return ledger_view.plot_ledger(ledger.table(list(entries())))
+entries = functools.partial(verdicts.entries, PAPER)
+claims_table = functools.partial(verdicts.claims_table, PAPER)
+tally = functools.partial(verdicts.tally, PAPER)
+plot_figures = functools.partial(verdicts.plot_figures, PAPER)
 
 
 def table_4() -> pd.DataFrame:
@@ -180,16 +164,13 @@ def outcome(test: Change, entry: ledger.Entry) -> dict[str, str]:
 
 def changes_table(judged: Mapping[str, ledger.Entry] | None = None) -> pd.DataFrame:
     """All CHANGES, held against the ledger's entries by claim (without the paper's name)."""
-    own = judged or {entry.claim.id.split(".")[1]: entry for entry in entries()}
+    own = judged or verdicts.by_claim(PAPER)
     return pd.DataFrame([outcome(test, own[test.claim]) for test in CHANGES]).set_index("what")
 
 
 def changes_finding(judged: Mapping[str, ledger.Entry] | None = None) -> str:
     """How many of the tests are met."""
-    said = changes_table(judged)[""]
-    n_met, n_open = (int(said.str.contains(words).sum()) for words in (" met,", "not measured"))
-    n_met -= int(said.str.contains("not met,").sum())
-    return f"{n_met} of {len(said)} tests are met, {n_open} not measured"
+    return verdicts.tests_met(changes_table(judged)[""])
 
 
 # --- larger vocabularies --------------------------------------------------------------------------------

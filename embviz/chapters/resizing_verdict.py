@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 
 from embviz import charts, ledger, ledger_view, projections, theme
+from embviz.chapters import verdicts
 from embviz.findings import Finding
-from embviz.ledger_view import ClaimsTable, number
+from embviz.ledger_view import number
 
 PAPER = "resizing"
 WIDTH = 64  # D of the explorer of heads
@@ -28,32 +29,10 @@ KINDS = {
 # --- the ledger -----------------------------------------------------------------------------------------
 
 
-@functools.cache
-def entries() -> tuple[ledger.Entry, ...]:
-    """Every claim of the paper, judged on what is stored."""
-    return tuple(ledger.entries(PAPER))
-
-
-def claims_table() -> ClaimsTable:
-    """A row a claim, leading to its box."""
-    return ClaimsTable(entries())
-
-
-def tally() -> str:
-    """How many claims have each verdict, in words."""
-    counts = {name: sum(entry.verdict == name for entry in entries()) for name in ledger.VERDICTS}
-    said = ", ".join(f"{n} {name}" for name, n in counts.items() if n)
-    return f"Of {len(entries())} claims: {said}"
-
-
-def plot_figures() -> alt.LayerChart:
-    """Every judged figure of the paper against its accepted range."""
-    return ledger_view.plot_ledger(ledger.table(list(entries())))
-
-
-def _by_claim(judged: Mapping[str, ledger.Entry] | None) -> Mapping[str, ledger.Entry]:
-    """Entries by the claim's name without the paper's."""
-    return judged or {entry.claim.id.split(".")[1]: entry for entry in entries()}
+entries = functools.partial(verdicts.entries, PAPER)
+claims_table = functools.partial(verdicts.claims_table, PAPER)
+tally = functools.partial(verdicts.tally, PAPER)
+plot_figures = functools.partial(verdicts.plot_figures, PAPER)
 
 
 def _found(judged: Mapping[str, ledger.Entry], claim: str, figure: str) -> Finding | None:
@@ -92,7 +71,7 @@ COMPONENTS = (
 
 def component_table(judged: Mapping[str, ledger.Entry] | None = None) -> pd.DataFrame:
     """COMPONENTS with the measured relative logit errors."""
-    own, rows = _by_claim(judged), []
+    own, rows = judged or verdicts.by_claim(PAPER), []
     for part in COMPONENTS:
         found = _found(own, "porting", part.figure)
         rows.append(
@@ -296,13 +275,10 @@ def outcome(test: Change, entry: ledger.Entry) -> dict[str, str]:
 
 def changes_table(judged: Mapping[str, ledger.Entry] | None = None) -> pd.DataFrame:
     """All CHANGES, held against the ledger's entries by claim (without the paper's name)."""
-    own = _by_claim(judged)
+    own = judged or verdicts.by_claim(PAPER)
     return pd.DataFrame([outcome(test, own[test.claim]) for test in CHANGES]).set_index("what")
 
 
 def changes_finding(judged: Mapping[str, ledger.Entry] | None = None) -> str:
     """How many of the tests are met."""
-    said = changes_table(judged)[""]
-    n_open = int(said.str.contains("not measured").sum())
-    n_met = len(said) - n_open - int(said.str.contains("not met,").sum())
-    return f"{n_met} of {len(said)} tests are met, {n_open} not measured"
+    return verdicts.tests_met(changes_table(judged)[""])

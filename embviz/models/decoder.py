@@ -10,7 +10,7 @@ import math
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding, normalize, scaled_dot_product_attention
 
 from embviz.models.linear import linear
-from embviz.models.transformer import Linear, Transformer
+from embviz.models.transformer import Linear, Transformer, check_options
 
 Norm = Literal["layer", "rms"]
 Gains = Literal["each", "one", "none", "dense"]
@@ -75,18 +75,15 @@ class DecoderConfig:
             raise ValueError(f"every size must be at least 1, head_dim and norm_width at least 0, got {self}")
         if min(self.rotary_base, self.norm_eps) <= 0 or self.attention_scale < 0:
             raise ValueError(f"rotary_base and norm_eps must be above 0, attention_scale at least 0: {self}")
-        for name, known in (
-            ("norm", Norm),
-            ("gains", Gains),
-            ("placement", Placement),
-            ("positions", Positions),
-            ("activation", Activation),
-            ("start", Start),
-        ):
-            if getattr(self, name) not in get_args(known):
-                raise ValueError(
-                    f"{name} is {getattr(self, name)!r}: choose one of {', '.join(get_args(known))}"
-                )
+        check_options(
+            self,
+            norm=Norm,
+            gains=Gains,
+            placement=Placement,
+            positions=Positions,
+            activation=Activation,
+            start=Start,
+        )
         if not self.head_dim and self.embedding_dim % self.n_heads:
             raise ValueError(
                 f"embedding_dim {self.embedding_dim} is no multiple of the {self.n_heads} heads: "

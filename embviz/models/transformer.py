@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -63,17 +63,23 @@ class TransformerConfig:
             )
         if self.embedding_sd < 0:
             raise ValueError(f"embedding_sd must not be negative, got {self.embedding_sd}")
-        for name, known in (
-            ("attention", Attending),
-            ("norm", Norm),
-            ("positions", Positions),
-            ("activation", Activation),
-            ("start", Start),
-        ):
-            if getattr(self, name) not in get_args(known):
-                raise ValueError(
-                    f"{name} is {getattr(self, name)!r}: choose one of {', '.join(get_args(known))}"
-                )
+        check_options(
+            self,
+            attention=Attending,
+            norm=Norm,
+            positions=Positions,
+            activation=Activation,
+            start=Start,
+        )
+
+
+def check_options(config: object, **known: Any) -> None:
+    """Refuse a configuration with an option that its type, a Literal, does not list."""
+    for name, options in known.items():
+        if getattr(config, name) not in get_args(options):
+            raise ValueError(
+                f"{name} is {getattr(config, name)!r}: choose one of {', '.join(get_args(options))}"
+            )
 
 
 class Linear(nn.Linear):
