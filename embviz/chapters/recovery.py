@@ -45,8 +45,8 @@ def curves(preset: str) -> pd.DataFrame:
     return recovery.curves(recovery.sweep(preset), stored=preset != "quick")
 
 
-def data_note(preset: str) -> str:
-    """Text, sizes, steps and seeds, for a caption."""
+def data_note(preset: str, n_steps: int = 0) -> str:
+    """Text, sizes, steps (by default those of the sweep) and seeds, for a caption."""
     run = bases.base(preset)
     source = {"embedded": "Bundled documentation", "tinystories_5mb": "TinyStories"}.get(
         run.text.corpus, run.text.corpus
@@ -54,8 +54,8 @@ def data_note(preset: str) -> str:
     shape, rate = run.shape, recovery.run_of(preset, (0.5,)).learning_rate
     return (
         f"{source} in bytes; the original: d = {shape.embedding_dim}, {shape.n_layers} layers, "
-        f"{run.training.n_steps:,} updates; fine-tuning: {recovery.N_STEPS[preset]} updates, rate {rate:g}; "
-        f"{recovery.N_SEEDS[preset]} seeds of map and batches"
+        f"{run.training.n_steps:,} updates; fine-tuning: {n_steps or recovery.N_STEPS[preset]:,} updates, "
+        f"rate {rate:g}; {recovery.N_SEEDS[preset]} seeds of map and batches"
     )
 
 

@@ -35,7 +35,7 @@ PROJECTION, SCRATCH, PCA, TRUNCATED, ZEROS = TREATMENTS = (
     "truncated dimensions",  # chosen at random
     "zeros appended",  # growing alone
 )
-SCORED = (0, 1, 2, 5, 10, 20, 40, 80, 120, 160, 200, 300, 400)  # updates
+SCORED = (0, 1, 2, 5, 10, 20, 40, 80, 120, 160, 200, 300, 400, 600, 800, 1_000, 1_200, 1_400)  # updates
 WITHIN = math.log(1.02)  # nats: 2% of a perplexity
 N_CALIBRATION = 4_096  # hidden states that PCA sees
 OTHER_BATCHES = 1_000  # added to a seed: the base model's batches have seeds from 0
@@ -189,6 +189,11 @@ RATIOS = (0.25, 0.5, 0.75, 0.9, 1.0, 1.25, 1.5, 2.0)
 COMPARED = (bases.LAYER, bases.RMS, bases.NO_GAINS, bases.PERI, bases.SPHERE)
 N_SEEDS = {"quick": 2, "laptop": 3, "paper": 3}
 N_STEPS = {"quick": 40, "laptop": 400, "paper": 400}
+N_LONG = {
+    "quick": 40,
+    "laptop": 1_600,
+    "paper": 1_600,
+}  # where architectures are told apart by when they recover
 FEWER = {"quick": (0.5, 0.75, 2.0), "laptop": RATIOS, "paper": RATIOS}  # ratios of a preset
 TEXT_RATES = (1e-5, 5e-5)  # the paper's, at its ends
 OTHER_RATES = (3e-4, 3e-3)
@@ -203,11 +208,12 @@ def run_of(
     *,
     architecture: str = bases.LAYER,
     learning_rate: float = 0.0,
+    n_steps: int = 0,
 ) -> RecoveryRun:
-    """A run of a preset; the learning rate, where it is 0, is that of all runs but those beside."""
+    """A run of a preset; learning rate and steps, where they are 0, are those of all runs but few."""
     rate = learning_rate or (1e-2 if preset == "quick" else 1e-3)
     base = bases.base(preset, architecture)
-    return RecoveryRun(base, tuple(ratios), treatment, seed, N_STEPS[preset], rate)
+    return RecoveryRun(base, tuple(ratios), treatment, seed, n_steps or N_STEPS[preset], rate)
 
 
 def treatments_at(ratio: float) -> tuple[str, ...]:
@@ -230,7 +236,7 @@ def sweep(preset: str) -> list[RecoveryRun]:
 def architecture_runs(preset: str) -> list[RecoveryRun]:
     """Every architecture at half the width."""
     return [
-        run_of(preset, (0.5,), seed=seed, architecture=architecture)
+        run_of(preset, (0.5,), seed=seed, architecture=architecture, n_steps=N_LONG[preset])
         for seed in range(N_SEEDS[preset])
         for architecture in COMPARED
     ]
@@ -407,6 +413,21 @@ NAMES = {
 }
 
 
+def ratio_of_steps(ours: list[pd.DataFrame], theirs: list[pd.DataFrame], corpus: str) -> Finding:
+    """Updates until recovery over those of other runs, paired; the interval is open where runs are censored.
+
+    A censored run of ours makes the ratio the least that it can be, one of theirs the most.
+    """
+    steps, others = steps_of(ours), np.maximum(steps_of(theirs), 1.0)
+    found = findings.over_seeds(steps / others, corpus=corpus, within=(0, math.inf))
+    open_above, open_below = (
+        not all(when_recovered(table).reached for table in tables) for tables in (ours, theirs)
+    )
+    return dataclasses.replace(
+        found, high=math.inf if open_above else found.high, low=0.0 if open_below else found.low
+    )
+
+
 def _architecture(preset: str) -> dict[str, Finding]:
     corpus = bases.base(preset).text.corpus
     runs = architecture_runs(preset)
@@ -414,11 +435,8 @@ def _architecture(preset: str) -> dict[str, Finding]:
         architecture: _each(run for run in runs if run.base == bases.base(preset, architecture))
         for architecture in COMPARED
     }
-    steps = {architecture: steps_of(own) for architecture, own in tables.items()}
     found = {
-        NAMES[architecture]: findings.over_seeds(
-            steps[architecture] / np.maximum(steps[bases.LAYER], 1.0), corpus=corpus, within=(0, math.inf)
-        )
+        NAMES[architecture]: ratio_of_steps(tables[architecture], tables[bases.LAYER], corpus)
         for architecture in COMPARED
         if architecture != bases.LAYER
     }
