@@ -15,6 +15,7 @@ from torch import Tensor
 
 from embviz import charts, experiments, metrics, projections, theme
 from embviz.cells import missing, table_of
+from embviz.chapters import story
 from embviz.experiments.resizing import bases, porting
 from embviz.experiments.resizing.bases import NO_GAINS, Base
 from embviz.experiments.resizing.porting import (
@@ -175,10 +176,10 @@ def model_of(preset: str, architecture: str = bases.LAYER) -> Decoder:
 
 
 def places(preset: str) -> tuple[Tensor, list[str]]:
-    """A held-out string (1, T) cut after its first N_PLACES characters, and these as they are shown."""
-    own = base(preset)
-    tokens = porting.sample_tokens(own, 3)[1:2, :N_PLACES]
-    return tokens, [own.streams.text(int(token)).strip("'") for token in tokens[0]]
+    """The first N_PLACES characters (1, T) of a text that the model hasn't read, and as they are shown."""
+    streams = story.streams_for(base(preset))
+    ids = streams.held_out.ids[1 : 1 + N_PLACES].astype(np.int64)
+    return torch.from_numpy(ids)[None], [streams.text(int(token)).strip("'") for token in ids]
 
 
 def mixed(preset: str, rule: str, ratio: float, layer: int, head: int) -> pd.DataFrame:

@@ -16,6 +16,7 @@ import pandas as pd
 
 from embviz import charts, experiments, metrics, projections, theme
 from embviz.cells import table_of
+from embviz.chapters import story
 from embviz.experiments.resizing import bases, geometry
 from embviz.experiments.resizing.geometry import COORDINATES, DELTA, EMBEDDINGS, HIDDEN, PCA, C, Vectors
 from embviz.projections import FAMILIES, Projection, draw
@@ -43,8 +44,9 @@ def stored_preset(claim: str = "resizing.jl_bound") -> str:
 
 @functools.cache
 def model_vectors(preset: str) -> Vectors:
-    """Embeddings and hidden states of a preset's base model, loaded once."""
-    return geometry.vectors(bases.base(preset))
+    """Embeddings of a preset's base model, and hidden states on the bundled text; loaded once."""
+    run = bases.base(preset)
+    return geometry.vectors(run, streams=story.streams_for(bases.load(run)))
 
 
 def data_note(preset: str) -> str:

@@ -12,11 +12,12 @@ import numpy as np
 import pandas as pd
 import torch
 
-from embviz import experiments, findings, ledger_view, theme
+from embviz import experiments, findings, ledger_view, resizing, theme
 from embviz.cells import read, table_of
+from embviz.chapters import story
 from embviz.charts import Data
 from embviz.experiments.resizing import bases, recovery, throughput
-from embviz.experiments.resizing.recovery import PROJECTION, SCRATCH, TREATMENTS, when_recovered
+from embviz.experiments.resizing.recovery import PCA, PROJECTION, SCRATCH, TREATMENTS, when_recovered
 from embviz.models.decoder import Decoder
 
 CLAIM = "resizing.perplexity"
@@ -24,6 +25,7 @@ TOLERANCES = (1, 2, 5, 10, 20, 50)  # percent of a perplexity
 AFTER_PORT, AT_END = MOMENTS = ("right after the port", "after fine-tuning")
 BACK, NOT_BACK = "recovered", "not recovered: at least"
 OPENING = {"embedded": "Return ", "tinystories_5mb": "Once upon a time, there was a little girl named "}
+N_STATES = 1_024  # that PCA sees before a model writes
 N_WRITTEN, LINE = 120, 42  # characters that a model writes, and in a line
 ORIGINAL = "the original"
 ANY_SCALE = ("training", "scoring", "parameters", "memory")
@@ -604,7 +606,11 @@ def written(preset: str, ratio: float, treatment: str, seed: int = 0) -> pd.Data
     """
     base = text_base(preset)
     width = round(ratio * base.model.config.embedding_dim)
-    model = recovery.resized(base, base.model, width, treatment, seed).eval()
+    if treatment == PCA:  # of hidden states on the bundled text, so that no data set is needed
+        states = bases.calibration(base, N_STATES, seed, streams=story.streams_for(base))
+        model = resizing.pca_slice(base.model, width, states).model.eval()
+    else:
+        model = recovery.resized(base, base.model, width, treatment, seed).eval()
     text = write(model, OPENING.get(base.config.text.corpus, "The "))
     who = f"{treatment}, m = {width}"
     rows = []

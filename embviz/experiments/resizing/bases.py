@@ -188,10 +188,14 @@ class Base:
 
     config: BaseRun
     model: Decoder  # in evaluation, float32, on the CPU; not to be changed: it is shared
-    streams: Streams
     log_perplexity: float  # nats a token of held-out text
     steps: int  # updates that trained it
     scores: pd.DataFrame  # step and log_perplexity of the training, before rounding
+
+    @functools.cached_property
+    def streams(self) -> Streams:
+        """The text; read when it is asked for, so that a stored model needs no data set at hand."""
+        return load_streams(self.config.text)
 
     @property
     def length(self) -> int:
@@ -212,7 +216,6 @@ def _loaded(run: BaseRun, path: Path, time: int) -> Base:
     return Base(
         run,
         model_of(run.shape, table),
-        load_streams(run.text),
         float(table.loc[table["name"] == "rounded_log_perplexity", "value"].iloc[0]),
         int(table["step"].max()),
         table[table["name"] == "log_perplexity"][["step", "value"]].rename(

@@ -53,11 +53,11 @@ class Vectors:
         return (EMBEDDINGS, self.embeddings), (HIDDEN, self.hidden)
 
 
-def vectors(run: BaseRun, seed: int = 0) -> Vectors:
-    """Token embeddings of a base model and as many of its hidden states, float64."""
+def vectors(run: BaseRun, seed: int = 0, *, streams: Streams | None = None) -> Vectors:
+    """Token embeddings of a base model and as many of its hidden states, float64, on its own text or another."""
     base = bases.load(run)
     embeddings = base.model.embedding.detach().double().numpy()
-    return Vectors(embeddings, bases.calibration(base, len(embeddings), seed))
+    return Vectors(embeddings, bases.calibration(base, len(embeddings), seed, streams=streams))
 
 
 def widths(dim: int) -> list[int]:
