@@ -54,7 +54,7 @@ class Vectors:
 
 
 def vectors(run: BaseRun, seed: int = 0, *, streams: Streams | None = None) -> Vectors:
-    """Token embeddings of a base model and as many of its hidden states, float64, on its own text or another."""
+    """Token embeddings of a base model and as many of its hidden states, float64, on its text or another."""
     base = bases.load(run)
     embeddings = base.model.embedding.detach().double().numpy()
     return Vectors(embeddings, bases.calibration(base, len(embeddings), seed, streams=streams))
