@@ -367,9 +367,13 @@ def architecture_finding(preset: str) -> str:
     table = architecture_table(preset)
     lost, left = (dict(zip(table.index, table[name], strict=True)) for name in ("lost", "left"))
     least, nearest = (min(values, key=lambda name: values[name]) for values in (lost, left))
+    lost_there, left_there = (
+        "" if name == bases.LAYER else f"; LayerNorm {values[bases.LAYER]:.2f}"
+        for name, values in ((least, lost), (nearest, left))
+    )
     return (
-        f"Least is lost by the port of {least} ({lost[least]:.2f} nats; LayerNorm {lost[bases.LAYER]:.2f}), "
-        f"and {nearest} has least left at the end ({left[nearest]:.2f}; LayerNorm {left[bases.LAYER]:.2f})"
+        f"Least is lost by the port of {least} ({lost[least]:.2f} nats{lost_there}), and {nearest} has least "
+        f"left at the end ({left[nearest]:.2f}{left_there})"
     )
 
 
