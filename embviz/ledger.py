@@ -269,7 +269,7 @@ def as_record(item: Entry) -> dict[str, Any]:
         "published": {r.figure.name: r.figure.paper for r in item.rows if r.figure.paper is not None},
         "accepted": {r.figure.name: _finite(r.figure.accept) for r in item.rows if r.figure.accept},
         "measured": {name: finding.value for name, finding in found.items()} or None,
-        "interval": {name: [finding.low, finding.high] for name, finding in found.items()} or None,
+        "interval": {name: _finite((finding.low, finding.high)) for name, finding in found.items()} or None,
         "n_seeds": max((finding.n_seeds for finding in found.values()), default=0),
         "null": {name: dict(finding.nulls) for name, finding in found.items() if finding.nulls} or None,
         "corpus": sorted({finding.corpus for finding in found.values() if finding.corpus}),

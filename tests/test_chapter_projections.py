@@ -18,7 +18,7 @@ from tests.drawing import compiled, drawn
 N, D = 20, 16
 
 
-def made_vectors(*_, seed=0) -> geometry.Vectors:
+def made_vectors(*_, seed=0, streams=None) -> geometry.Vectors:
     rng = np.random.default_rng(seed)
     return geometry.Vectors(rng.normal(size=(N, D)), rng.normal(size=(N, D)) + 1)
 
@@ -33,6 +33,7 @@ def _made_model(monkeypatch):
     )
     monkeypatch.setattr(geometry, "vectors", made_vectors)
     monkeypatch.setattr(bases, "load", lambda run: loaded)
+    monkeypatch.setattr(chapter.story, "streams_for", lambda base: None)
     monkeypatch.setattr(bases, "calibration", _calibration)
     runs = {  # seeds that nobody else takes: tables are kept by configuration while tests run
         "lemma_run": geometry.LemmaRun(base, n_draws=20, n_curve=8, seed=901),

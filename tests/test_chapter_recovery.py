@@ -120,7 +120,7 @@ def test_a_model_writes_the_likeliest_bytes_one_after_the_other():
 def small_base(monkeypatch):
     model = Decoder(DecoderConfig(256, 16, 8, 1, 2, mlp_dim=8, start="pytorch"), seed=0)
     run = bases.base("quick")
-    base = bases.Base(run, model, None, 1.0, 1, pd.DataFrame())  # type: ignore[arg-type]
+    base = bases.Base(run, model, 1.0, 1, pd.DataFrame())
     monkeypatch.setattr(chapter, "text_base", lambda preset: base)
     chapter.written_by_original.cache_clear()
     yield base

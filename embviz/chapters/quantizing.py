@@ -286,7 +286,7 @@ def plot_kurtosis(data: charts.Data) -> alt.LayerChart:
     zero = (
         alt.Chart(alt.Data(values=[{}])).mark_rule(strokeDash=list(theme.DASHES[2])).encode(x=alt.XDatum(0))
     )
-    return alt.LayerChart(layer=[zero, marks]).properties(width="container", height=alt.Step(22))
+    return alt.LayerChart(layer=[zero, marks]).properties(width="container", height=330)
 
 
 def kurtosis_finding(preset: str) -> str:

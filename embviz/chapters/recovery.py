@@ -27,6 +27,7 @@ BACK, NOT_BACK = "recovered", "not recovered: at least"
 OPENING = {"embedded": "Return ", "tinystories_5mb": "Once upon a time, there was a little girl named "}
 N_STATES = 1_024  # that PCA sees before a model writes
 N_WRITTEN, LINE = 120, 42  # characters that a model writes, and in a line
+N_LINES = 14  # of two texts of that length, with headings
 ORIGINAL = "the original"
 ANY_SCALE = ("training", "scoring", "parameters", "memory")
 
@@ -273,7 +274,7 @@ def plot_widths(data: Data, kinds: Sequence[str]) -> alt.LayerChart:
     y = alt.Y(
         "perplexity_ratio:Q",
         axis=theme.axis("perplexity_ratio"),
-        scale=alt.Scale(type="log", zero=False, nice=False),
+        scale=alt.Scale(type="log", nice=False),
     )
     place = {
         "x": alt.X(
@@ -630,13 +631,12 @@ def written(preset: str, ratio: float, treatment: str, seed: int = 0) -> pd.Data
 
 def plot_written(data: Data) -> alt.LayerChart:
     """Lines of text, in letters of one width."""
-    base = alt.Chart(data).encode(
-        x=alt.value(0), y=alt.Y("place:O", axis=None, scale=alt.Scale(paddingInner=0)), text="line:N"
-    )
+    down = alt.Scale(domain=[-0.5, N_LINES - 0.5], reverse=True, nice=False)
+    base = alt.Chart(data).encode(x=alt.value(0), y=alt.Y("place:Q", axis=None, scale=down), text="line:N")
     body = base.transform_filter("!datum.heading").mark_text(
         align="left", fontSize=12, limit=600, font="monospace"
     )
     head = base.transform_filter("datum.heading").mark_text(
         align="left", fontSize=12, limit=600, fontWeight="bold"
     )
-    return alt.LayerChart(layer=[body, head]).properties(width="container", height=alt.Step(19))
+    return alt.LayerChart(layer=[body, head]).properties(width="container", height=19 * N_LINES)

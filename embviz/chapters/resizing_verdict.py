@@ -152,16 +152,13 @@ def plot_mixing(data: charts.Data) -> alt.LayerChart:
         ),
         y=alt.Y("new_head:N", sort=None, axis=theme.axis("new_head")),
     )
-    colour = alt.Color(
+    shade = alt.Opacity(  # so light that words on it are read in both schemes
         "share_of_variance:Q",
-        scale=alt.Scale(scheme="viridis", domain=[0, 1]),
+        scale=alt.Scale(domain=[0, 1], range=[0.03, 0.6]),
         legend=alt.Legend(title=theme.title("share_of_variance"), format=".0%"),
     )
-    cells = base.mark_rect().encode(color=colour)
-    texts = base.mark_text(fontSize=11).encode(
-        text=alt.Text("share_of_variance:Q", format=".0%"),
-        color=alt.condition("datum.share_of_variance > 0.6", alt.value("black"), alt.value("white")),
-    )
+    cells = base.mark_rect(color=theme.CATEGORIES[0]).encode(opacity=shade)
+    texts = base.mark_text(fontSize=11).encode(text=alt.Text("share_of_variance:Q", format=".0%"))
     note = (
         alt.Chart(data)
         .transform_aggregate(n="count()", groupby=["note"])
