@@ -84,14 +84,14 @@ def curve_rows(preset: str, ratio: float) -> pd.DataFrame:
 
 
 def _ticks(field: str, values: Sequence[float]) -> alt.Axis:
-    """An axis of a symlog scale, whose own ticks lie too close to each other."""
-    axis = theme.axis(field, number_format="~g")
+    """An axis of a symlog scale, whose own ticks lie too close to each other; those in its domain are drawn."""
+    axis = theme.axis(field, number_format="," if field.startswith("step") else "~g")
     axis["values"] = list(values)
     return axis
 
 
-STEP_TICKS = (0, 1, 2, 5, 10, 20, 40, 80, 160, 400)
-BACK_TICKS = (0, 10, 20, 30, 40, 80, 120, 200, 300, 400)
+STEP_TICKS = (0, 1, 2, 5, 10, 20, 40, 80, 160, 400, 1_600)
+BACK_TICKS = (0, 10, 20, 30, 40, 80, 120, 200, 300, 400, 600, 800, 1_200, 1_600)
 LOST_TICKS = (-0.1, -0.05, 0, 0.05, 0.1, 0.2, 0.5, 1, 2, 4)
 
 
