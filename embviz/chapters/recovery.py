@@ -84,7 +84,7 @@ def curve_rows(preset: str, ratio: float) -> pd.DataFrame:
 
 
 def _ticks(field: str, values: Sequence[float]) -> alt.Axis:
-    """An axis of a symlog scale, whose own ticks lie too close to each other; those in its domain are drawn."""
+    """An axis of a symlog scale, whose own ticks lie too close; those in its domain are drawn."""
     axis = theme.axis(field, number_format="," if field.startswith("step") else "~g")
     axis["values"] = list(values)
     return axis
