@@ -720,8 +720,8 @@ def principal_plane(weights: ArrayLike) -> np.ndarray:
 
     Examples
     --------
-    >>> principal_plane([[[0, 0, 1], [4, 0, 1], [2, 1, 1], [2, -1, 1]]])[0, 1].tolist()
-    [2.0, 0.0]
+    >>> principal_plane([[[0, 0, 1], [5, 0, 1], [1, 1, 1], [1, -1, 1]]])[0, 1].tolist()
+    [3.25, 0.0]
     """
     weights = _finite(weights, "weights", 3)
     if weights.shape[2] < 2:
