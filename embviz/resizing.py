@@ -197,7 +197,7 @@ class _Parts:
 def _take_apart(model: nn.Module, *, untie: bool = True) -> _Parts:
     own = as_decoder(model)
     dtype = own.embedding.dtype
-    # half precision is computed in float32, as the issue of rounding once asks; other types in float64
+    # half precision is computed in float32 and rounded once, at the end; other types in float64
     working = torch.float32 if torch.finfo(dtype).bits == 16 else torch.float64
     weights = {name: array.detach().to(working) for name, array in own.state_dict().items()}
     config = own.config
