@@ -405,15 +405,19 @@ def run(
             _delete_run(cell)  # a kill came between storing and deleting
     bar = tqdm(total=len(todo), desc="cells", disable=not progress or not todo)
     written: list[Path] = []
-    cores = joblib.cpu_count()
+    cores, before = joblib.cpu_count(), -1
     with bar:
-        for threads in sorted({cell.experiment.threads for cell in todo}):
-            group = [cell for cell in todo if cell.experiment.threads == threads]
-            workers = min(len(group), n_jobs or max(1, cores // threads))
-            for path in _compute_all(group, workers, threads, until):
-                if path is not None:
-                    written.append(path)
-                    bar.update()
+        # a cell that reads another one's model finds it busy while that is trained beside it: once more then
+        while todo and len(written) > before and (until is None or time.time() < until):
+            before = len(written)
+            for threads in sorted({cell.experiment.threads for cell in todo}):
+                group = [cell for cell in todo if cell.experiment.threads == threads]
+                workers = min(len(group), n_jobs or max(1, cores // threads))
+                for path in _compute_all(group, workers, threads, until):
+                    if path is not None:
+                        written.append(path)
+                        bar.update()
+            todo = missing(todo)
     return written
 
 

@@ -37,6 +37,14 @@ def broken(config):
     return pd.DataFrame({"value": [float("nan")]})
 
 
+@cells.experiment("testing.reader")
+def reader(config):
+    """Finds the model of seed 0 busy until it is stored, as when another process trains it."""
+    if config.seed and cells.missing([reader.cell(dataclasses.replace(config, seed=0))]):
+        raise snapshots.BusyRunError("being written")
+    return pd.DataFrame({"value": [float(config.seed)]})
+
+
 @cells.experiment("testing.counting")
 def counting(config):
     """Counts to n, a state a step, and pauses when the time is over."""
@@ -281,3 +289,14 @@ def test_a_run_on_other_data_is_refused(monkeypatch):
     cells.run([cell], n_jobs=1, progress=False)
     with pytest.raises(ValueError, match="another description"), cells.training_run(cell, {"digits": "9"}):
         pass
+
+
+def test_a_cell_that_finds_its_model_busy_is_run_once_more():
+    readers = [reader.cell(Squares(1, seed)) for seed in (1, 2, 0)]
+    assert len(cells.run(readers, n_jobs=1, progress=False)) == 3
+    assert not cells.missing(readers)
+
+
+def test_cells_that_stay_busy_are_left():
+    readers = [reader.cell(Squares(1, seed)) for seed in (1, 2)]  # nobody trains their model
+    assert cells.run(readers, n_jobs=1, progress=False) == []
