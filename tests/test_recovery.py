@@ -225,6 +225,7 @@ def test_findings_on_perplexity_follow_from_the_tables(made_cells):
     found = recovery.STUDIES["resizing.perplexity"].findings("quick")
     n_original = bases.base("quick").training.n_steps
     assert found["steps_half"].value == pytest.approx(40 / n_original)  # censored at the last step
+    assert (found["steps_half"].high, found["steps_double"].high) == (math.inf, 0.0)  # at least, and known
     assert found["steps_double"].value == 0.0
     assert found["steps_double"].nulls["scratch"] == pytest.approx(40 / n_original)
     assert found["steps_0.75"].value == pytest.approx(40 * (1 - WITHIN) / n_original)

@@ -369,6 +369,11 @@ def steps_of(tables: Iterable[pd.DataFrame]) -> np.ndarray:
     return np.array([when_recovered(table).steps for table in tables])
 
 
+def censored(tables: Iterable[pd.DataFrame]) -> bool:
+    """Whether a run of several had not recovered at its last update."""
+    return not all(when_recovered(table).reached for table in tables)
+
+
 # --- findings -----------------------------------------------------------------------------------------
 
 
@@ -383,11 +388,15 @@ def _perplexity(preset: str) -> dict[str, Finding]:
     for name, ratio in (("half", 0.5), ("0.75", 0.75), ("double", 2.0), ("quarter", 0.25)):
         if ratio not in FEWER[preset]:
             continue
-        steps = steps_of(_seeds(preset, (ratio,))) / n_original
+        tables = _seeds(preset, (ratio,))
         nulls = {"scratch": float(steps_of(_seeds(preset, (ratio,), SCRATCH)).mean()) / n_original}
-        found[f"steps_{name}"] = findings.over_seeds(
-            steps, nulls=nulls if name != "quarter" else None, corpus=corpus, within=(0, math.inf)
+        steps = findings.over_seeds(
+            steps_of(tables) / n_original,
+            nulls=nulls if name != "quarter" else None,
+            corpus=corpus,
+            within=(0, math.inf),
         )
+        found[f"steps_{name}"] = dataclasses.replace(steps, high=math.inf) if censored(tables) else steps
     half = {treatment: _seeds(preset, (0.5,), treatment) for treatment in treatments_at(0.5)}
     ends = {treatment: lost_at(tables, end=True) for treatment, tables in half.items()}
     differences = {
@@ -420,11 +429,10 @@ def ratio_of_steps(ours: list[pd.DataFrame], theirs: list[pd.DataFrame], corpus:
     """
     steps, others = steps_of(ours), np.maximum(steps_of(theirs), 1.0)
     found = findings.over_seeds(steps / others, corpus=corpus, within=(0, math.inf))
-    open_above, open_below = (
-        not all(when_recovered(table).reached for table in tables) for tables in (ours, theirs)
-    )
     return dataclasses.replace(
-        found, high=math.inf if open_above else found.high, low=0.0 if open_below else found.low
+        found,
+        high=math.inf if censored(ours) else found.high,
+        low=0.0 if censored(theirs) else found.low,
     )
 
 
