@@ -280,15 +280,19 @@ def compute(cell: Cell, path: Path | None = None) -> Path:
 
 
 def _write_table(arrow: pa.Table, path: Path) -> None:
-    """Parquet, a third smaller than by default: of measured numbers, bytes of equal weight stand together."""
-    measured = [field.name for field in arrow.schema if field.type in (pa.float32(), pa.float64())]
+    """Parquet, a third smaller than by default: measured numbers by bytes of equal weight, whole ones by steps."""
+    encodings = {
+        field.name: "BYTE_STREAM_SPLIT" if pa.types.is_floating(field.type) else "DELTA_BINARY_PACKED"
+        for field in arrow.schema
+        if pa.types.is_floating(field.type) or pa.types.is_integer(field.type)
+    }
     pq.write_table(
         arrow,
         path,
         compression="zstd",
-        compression_level=9,
-        use_dictionary=[name for name in arrow.schema.names if name not in measured],
-        column_encoding=dict.fromkeys(measured, "BYTE_STREAM_SPLIT") or None,
+        compression_level=19,
+        use_dictionary=[name for name in arrow.schema.names if name not in encodings],
+        column_encoding=encodings or None,
         write_page_checksum=True,
     )
 
