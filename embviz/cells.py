@@ -280,7 +280,7 @@ def compute(cell: Cell, path: Path | None = None) -> Path:
 
 
 def _write_table(arrow: pa.Table, path: Path) -> None:
-    """Parquet, a third smaller than by default: measured numbers by bytes of equal weight, whole ones by steps."""
+    """Parquet, a third smaller than by default: bytes of equal weight together, whole numbers by steps."""
     encodings = {
         field.name: "BYTE_STREAM_SPLIT" if pa.types.is_floating(field.type) else "DELTA_BINARY_PACKED"
         for field in arrow.schema
