@@ -8,6 +8,7 @@ import pytest
 
 from embviz import kernels, ledger
 from embviz.chapters import kernel_verdict as chapter
+from embviz.chapters import verdicts
 from embviz.experiments.kernel import scale
 from embviz.experiments.kernel.counts import Counts
 from embviz.experiments.kernel.models import Trained
@@ -58,9 +59,9 @@ def test_each_change_of_mind_can_be_met_and_missed(change):
         Finding(value, value - 0.01, value + 0.01, 5, known)
         for value, known in zip((good, bad), nulls, strict=True)
     )
-    assert chapter.outcome(change, judged(change, met))[""].startswith("✓ met, quick")
-    assert chapter.outcome(change, judged(change, missed))[""].startswith("✗ not met, quick")
-    absent = chapter.outcome(change, judged(change, None))
+    assert verdicts.outcome(change, judged(change, met))[""].startswith("✓ met, quick")
+    assert verdicts.outcome(change, judged(change, missed))[""].startswith("✗ not met, quick")
+    absent = verdicts.outcome(change, judged(change, None))
     assert absent["measured"] == "–"
     assert "not measured" in absent[""]
 
@@ -68,9 +69,9 @@ def test_each_change_of_mind_can_be_met_and_missed(change):
 def test_an_interval_that_reaches_the_threshold_is_not_enough():
     change = next(change for change in chapter.CHANGES if change.claim == "table4")
     wide, narrow = (Finding(0.6, 0.6 - half, 0.6 + half, 5, NULLS) for half in (0.09, 0.07))
-    assert "not met" in chapter.outcome(change, judged(change, wide))[""]
-    assert "not met" not in chapter.outcome(change, judged(change, narrow))[""]
-    assert chapter.outcome(change, judged(change, wide))["measured"] == "0.1"  # over the identity's 0.5
+    assert "not met" in verdicts.outcome(change, judged(change, wide))[""]
+    assert "not met" not in verdicts.outcome(change, judged(change, narrow))[""]
+    assert verdicts.outcome(change, judged(change, wide))["measured"] == "0.1"  # over the identity's 0.5
 
 
 def test_met_and_open_tests_are_counted():

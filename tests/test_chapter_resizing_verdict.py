@@ -7,6 +7,7 @@ import pytest
 
 from embviz import ledger
 from embviz.chapters import resizing_verdict as chapter
+from embviz.chapters import verdicts
 from embviz.findings import Finding
 
 
@@ -92,10 +93,10 @@ def test_a_component_shows_the_measured_error():
 def test_a_test_is_met_when_the_whole_interval_is_beyond_its_threshold(claim, figure, met, not_met):
     test = next(one for one in chapter.CHANGES if (one.claim, one.figure) == (claim, figure))
     for value, word in ((met, "✓ met, laptop"), (not_met, "✗ not met, laptop")):
-        assert chapter.outcome(test, judged(claim, figure, Finding(value, value, value)))[""] == word
+        assert verdicts.outcome(test, judged(claim, figure, Finding(value, value, value)))[""] == word
     straddling = Finding(met, met - 1, met + 1)
-    assert "not met" in chapter.outcome(test, judged(claim, figure, straddling))[""]
-    assert "not measured" in chapter.outcome(test, judged(claim, figure, None))[""]
+    assert "not met" in verdicts.outcome(test, judged(claim, figure, straddling))[""]
+    assert "not measured" in verdicts.outcome(test, judged(claim, figure, None))[""]
 
 
 def test_the_count_of_met_tests_tells_met_from_not_met():

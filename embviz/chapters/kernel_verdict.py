@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import altair as alt
 import numpy as np
 import pandas as pd
 
-from embviz import charts, kernels, ledger, ledger_view, theme
+from embviz import charts, kernels, theme
 from embviz.chapters import verdicts
 from embviz.chapters.kernel_orthogonal import main, shown_preset
+from embviz.chapters.verdicts import Change, of_null, over
 from embviz.cooccurrence import count_pairs
 from embviz.experiments.kernel import models, scale
 from embviz.experiments.kernel.extracted import LEAST_SCORE
 from embviz.experiments.kernel.fits import better_form, cosines
 from embviz.experiments.kernel.texts import TextReading, load
-from embviz.findings import Finding
 from embviz.ledger_view import number
 
 PAPER = "kernel"
@@ -55,122 +53,45 @@ def table_4() -> pd.DataFrame:
 # --- what would change our mind -------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Change:
-    """Something that would speak for the paper, as a number of the ledger."""
-
-    claim: str
-    figure: str
-    words: str  # what is compared
-    threshold: str  # what would change our mind
-    margin: Callable[[Finding], float]  # above 0: met
-    shown: Callable[[Finding], float]  # the number that is compared
-
-
-def _over(null: str, least: float) -> tuple[Callable[[Finding], float], Callable[[Finding], float]]:
-    """How far the interval lies above a null and a margin; and the difference of the two."""
-    return (
-        lambda found: found.low - found.nulls[null] - least,
-        lambda found: found.value - found.nulls[null],
-    )
-
-
-def _at_least(least: float) -> tuple[Callable[[Finding], float], Callable[[Finding], float]]:
-    return lambda found: found.low - least, lambda found: found.value
-
-
 CHANGES = (
-    Change(
-        "circulant",
-        "score",
-        "circulant score, trained less untrained",
-        "at least 0.05, the interval above it",
-        *_over("untrained", 0.05),
-    ),
+    Change("circulant", "score", "circulant score, trained less untrained", 0.05, of=over("untrained")),
     Change(
         "circulant",
         "score",
         "circulant score with the words in random order",
-        "at least 0.85, the paper's own filter",
-        lambda found: found.nulls["permuted"] - LEAST_SCORE,
-        lambda found: found.nulls["permuted"],
+        LEAST_SCORE,  # the paper's own filter
+        of=of_null("permuted"),
     ),
     Change(
         "data_determined",
         "cosine",
         "agreement of k0 between seeds, trained less untrained",
-        "at least 0.02, the interval above it",
-        *_over("untrained", 0.02),
+        0.02,
+        of=over("untrained"),
     ),
-    Change(
-        "table4",
-        "cosine",
-        "fit of the formula less that of the identity",
-        "at least 0.02, the interval above it",
-        *_over("identity", 0.02),
-    ),
-    Change(
-        "listings",
-        "cosine",
-        "cosine of the two listings",
-        "at least 0.99",
-        *_at_least(0.99),
-    ),
-    Change(
-        "orthogonal",
-        "change",
-        "mean |cosine|, after over before",
-        "at most 0.9, the interval below it",
-        lambda found: 0.9 - found.high,
-        lambda found: found.value,
-    ),
-    Change(
-        "diagnostic",
-        "advantage",
-        "advantage of the diagnostic over the best plain one",
-        "the interval above 0",
-        *_at_least(0.0),
-    ),
+    Change("table4", "cosine", "fit of the formula less that of the identity", 0.02, of=over("identity")),
+    Change("listings", "cosine", "cosine of the two listings", 0.99),
+    Change("orthogonal", "change", "mean |cosine|, after over before", most=0.9),
+    Change("diagnostic", "advantage", "advantage of the diagnostic over the best plain one", 0.0),
     Change(
         "initialization",
         "saving",
         "steps saved (%), words in place less permuted",
-        "at least 5, the interval above it",
-        *_over("permuted", 5.0),
+        5.0,
+        of=over("permuted"),
     ),
     Change(
         "open_scale",
         "cosine_5000",
         "fit at V = 5,000, the formula less the identity",
-        "at least 0.02, the interval above it",
-        *_over("identity", 0.02),
+        0.02,
+        of=over("identity"),
     ),
 )
 
 
-def outcome(test: Change, entry: ledger.Entry) -> dict[str, str]:
-    """A test beside what is measured: test, threshold, measured, met (with a mark, not a colour alone)."""
-    found = {row.figure.name: row.finding for row in entry.rows}[test.figure]
-    row = {"what": test.words, "would change our mind": test.threshold}
-    if found is None:
-        return row | {"measured": "–", "": f"{ledger_view.MARKS[ledger.NOT_MEASURED]} not measured"}
-    met = test.margin(found) >= 0
-    mark = ledger_view.MARKS[ledger.HOLDS if met else ledger.FAILS]
-    return row | {
-        "measured": number(test.shown(found)),
-        "": f"{mark} {'met' if met else 'not met'}, {entry.scale}",
-    }
-
-
-def changes_table(judged: Mapping[str, ledger.Entry] | None = None) -> pd.DataFrame:
-    """All CHANGES, held against the ledger's entries by claim (without the paper's name)."""
-    own = judged or verdicts.by_claim(PAPER)
-    return pd.DataFrame([outcome(test, own[test.claim]) for test in CHANGES]).set_index("what")
-
-
-def changes_finding(judged: Mapping[str, ledger.Entry] | None = None) -> str:
-    """How many of the tests are met."""
-    return verdicts.tests_met(changes_table(judged)[""])
+changes_table = functools.partial(verdicts.changes_table, CHANGES, PAPER)
+changes_finding = functools.partial(verdicts.changes_finding, CHANGES, PAPER)
 
 
 # --- larger vocabularies --------------------------------------------------------------------------------

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import altair as alt
 import numpy as np
 import pandas as pd
 
-from embviz import charts, ledger, ledger_view, projections, theme
+from embviz import charts, ledger, projections, theme
 from embviz.chapters import verdicts
+from embviz.chapters.verdicts import Change
 from embviz.findings import Finding
-from embviz.ledger_view import number
 
 PAPER = "resizing"
 WIDTH = 64  # D of the explorer of heads
@@ -171,111 +171,22 @@ def plot_mixing(data: charts.Data) -> alt.LayerChart:
 # --- what would change our mind -------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Change:
-    """Something that would speak for the paper's way, as a number of the ledger."""
-
-    claim: str
-    figure: str
-    words: str  # what is compared
-    threshold: str
-    margin: Callable[[Finding], float]  # above 0: met
-
-
-def _below(most: float) -> Callable[[Finding], float]:
-    return lambda found: most - found.high
-
-
-def _above(least: float) -> Callable[[Finding], float]:
-    return lambda found: found.low - least
-
-
 CHANGES = (
+    Change("jl_bound", "width", "m that the lemma asks for (C = 8, eps = 0.5), over d", most=1.0),
+    Change("out_of_support", "ratio", "distortion outside / inside the calibration set", 1.05),
+    Change("heads", "plain_kept_half", "plain rule - heads kept, m = d / 2 (nats)", most=-0.01),
+    Change("gains", "dropped_folded_half", "gains dropped - folded, m = d / 2 (nats)", most=-0.01),
+    Change("perplexity", "pca_half", "PCA slice - random projection, m = d / 2 (nats)", 0.01),
     Change(
-        "jl_bound", "width", "m that the lemma asks for (C = 8, eps = 0.5), over d", "at most 1", _below(1.0)
+        "perplexity", "truncated_half", "truncated dimensions - random projection, m = d / 2 (nats)", 0.01
     ),
-    Change(
-        "out_of_support",
-        "ratio",
-        "distortion outside / inside the calibration set",
-        "at least 1.05",
-        _above(1.05),
-    ),
-    Change(
-        "heads",
-        "plain_kept_half",
-        "plain rule - heads kept, m = d / 2 (nats)",
-        "at most -0.01",
-        _below(-0.01),
-    ),
-    Change(
-        "gains",
-        "dropped_folded_half",
-        "gains dropped - folded, m = d / 2 (nats)",
-        "at most -0.01",
-        _below(-0.01),
-    ),
-    Change(
-        "perplexity",
-        "pca_half",
-        "PCA slice - random projection, m = d / 2 (nats)",
-        "at least 0.01",
-        _above(0.01),
-    ),
-    Change(
-        "perplexity",
-        "truncated_half",
-        "truncated dimensions - random projection, m = d / 2 (nats)",
-        "at least 0.01",
-        _above(0.01),
-    ),
-    Change(
-        "perplexity",
-        "steps_half",
-        "steps to recover, m = d / 2, over the original's",
-        "at most 0.1",
-        _below(0.1),
-    ),
-    Change("architecture", "normalized", "steps, normalized GPT / LayerNorm", "at most 0.95", _below(0.95)),
-    Change("staged", "staged", "staged - one step, m = d / 4 (nats)", "at most -0.001", _below(-0.001)),
-    Change(
-        "grow",
-        "saved_flops",
-        "multiplications saved by growing, the narrow model's counted",
-        "at least 0.01",
-        _above(0.01),
-    ),
-    Change(
-        "quantization", "int4_channel", "int4 a channel, rotated - not (nats)", "at most -0.01", _below(-0.01)
-    ),
+    Change("perplexity", "steps_half", "steps to recover, m = d / 2, over the original's", most=0.1),
+    Change("architecture", "normalized", "steps, normalized GPT / LayerNorm", most=0.95),
+    Change("staged", "staged", "staged - one step, m = d / 4 (nats)", most=-0.001),
+    Change("grow", "saved_flops", "multiplications saved by growing, the narrow model's counted", 0.01),
+    Change("quantization", "int4_channel", "int4 a channel, rotated - not (nats)", most=-0.01),
 )
 
 
-def outcome(test: Change, entry: ledger.Entry) -> dict[str, str]:
-    """A test beside what is measured: what, threshold, measured, and whether it is met, with a mark."""
-    found = {row.figure.name: row.finding for row in entry.rows}[test.figure]
-    row = {"what": test.words, "would speak for it": test.threshold}
-    if found is None:
-        return row | {
-            "measured": "–",
-            "interval": "–",
-            "": f"{ledger_view.MARKS[ledger.NOT_MEASURED]} not measured",
-        }
-    met = test.margin(found) >= 0
-    mark = ledger_view.MARKS[ledger.HOLDS if met else ledger.FAILS]
-    return row | {
-        "measured": number(found.value),
-        "interval": ledger_view.interval(found.low, found.high),
-        "": f"{mark} {'met' if met else 'not met'}, {entry.scale}",
-    }
-
-
-def changes_table(judged: Mapping[str, ledger.Entry] | None = None) -> pd.DataFrame:
-    """All CHANGES, held against the ledger's entries by claim (without the paper's name)."""
-    own = judged or verdicts.by_claim(PAPER)
-    return pd.DataFrame([outcome(test, own[test.claim]) for test in CHANGES]).set_index("what")
-
-
-def changes_finding(judged: Mapping[str, ledger.Entry] | None = None) -> str:
-    """How many of the tests are met."""
-    return verdicts.tests_met(changes_table(judged)[""])
+changes_table = functools.partial(verdicts.changes_table, CHANGES, PAPER)
+changes_finding = functools.partial(verdicts.changes_finding, CHANGES, PAPER)
