@@ -28,7 +28,7 @@ from embviz.experiments.tying.exor_runs import (
     used_pairs,
 )
 from embviz.models.encoders import Encoder, EncoderConfig
-from embviz.models.stacked import Member
+from embviz.models.members import Member
 from embviz.storage import cache_folder
 from embviz.tasks import EVEN, MASK, ODD, SYMBOLS, EXor, EXorStream, split_strings
 

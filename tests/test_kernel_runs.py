@@ -23,7 +23,8 @@ from embviz.experiments.kernel.runs import (
     prepare,
 )
 from embviz.experiments.kernel.texts import TextReading
-from embviz.models.minigpt import Member, MiniGPTConfig, StackedMiniGPT, dropout_masks
+from embviz.models.members import Member
+from embviz.models.minigpt import MiniGPTConfig, StackedMiniGPT, dropout_masks
 from embviz.pausing import Paused, pausing_at
 from embviz.snapshots import Run, open_or_create_run
 

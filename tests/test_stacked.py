@@ -12,7 +12,8 @@ from torch import Tensor
 from embviz.experiments.tying.exor_runs import SIZES
 from embviz.models import stacked
 from embviz.models.encoders import Encoder, EncoderConfig
-from embviz.models.stacked import Member, StackedEncoder
+from embviz.models.members import Member
+from embviz.models.stacked import StackedEncoder
 from embviz.training import AdamW, train
 
 MEMBERS = [Member(3, True), Member(0, False), Member(0, True), Member(5, False)]  # tied first, then mixed

@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from embviz import pausing
 from embviz.experiments.tying.exor_runs import StackedBatches
 from embviz.models.encoders import EncoderConfig
-from embviz.models.stacked import Member, StackedEncoder
+from embviz.models.members import Member
+from embviz.models.stacked import StackedEncoder
 from embviz.snapshots import Run, open_or_create_run, open_run
 from embviz.tasks import EXor, EXorStream, split_strings
 from embviz.training import AdamW, Snapshot, train

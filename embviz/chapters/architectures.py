@@ -17,7 +17,8 @@ from embviz.cells import read
 from embviz.experiments.tying import exor
 from embviz.experiments.tying.exor_runs import SIZES, EXorRun, load_model
 from embviz.models.encoders import Encoder, EncoderConfig
-from embviz.models.stacked import Member, StackedEncoder
+from embviz.models.members import Member
+from embviz.models.stacked import StackedEncoder
 from embviz.storage import results_folder
 from embviz.studies import PRESETS
 from embviz.tasks import MASK, ONE_A, ONE_B, EXor

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, gelu, layer_norm
 
 from embviz.models.linear import linear
+from embviz.models.members import Member, named_once, output_rows
 
 Start = Literal["pytorch", "small"]
 ROTARY_BASE = 10_000.0
@@ -71,14 +72,6 @@ class MiniGPTConfig:
 
 
 @dataclass(frozen=True)
-class Member:
-    """One of the models that run side by side."""
-
-    seed: int  # of weights and dropout
-    tied: bool = True
-
-
-@dataclass(frozen=True)
 class Masks:
     """What dropout leaves: each number is 0, or 1 over the probability of staying."""
 
@@ -119,9 +112,7 @@ class StackedMiniGPT(nn.Module):
 
     def __init__(self, config: MiniGPTConfig, members: Sequence[Member]) -> None:
         super().__init__()
-        if not members or len(set(members)) < len(members):
-            raise ValueError(f"name at least one member, each once: {list(members)}")
-        self.config, self.members = config, tuple(members)
+        self.config, self.members = config, named_once(members)
         self.arrays = nn.ParameterDict()
         for name, shape in array_shapes(config).items():
             self._add(name, shape, [member.seed for member in members])
@@ -129,9 +120,7 @@ class StackedMiniGPT(nn.Module):
         if untied:
             shape = (config.vocab_size, config.embedding_dim)
             self._add("free_head", shape, [members[r].seed for r in untied])
-        # rows of the pool [all embeddings, all free heads]
-        rows = [r if m.tied else len(members) + untied.index(r) for r, m in enumerate(members)]
-        self.register_buffer("head_rows", torch.tensor(rows), persistent=False)
+        self.register_buffer("head_rows", output_rows(members), persistent=False)
         self.register_buffer("angles", rotary_angles(config), persistent=False)
         future = torch.full((config.length, config.length), -math.inf).triu(1)
         self.register_buffer("future", future, persistent=False)

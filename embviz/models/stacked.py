@@ -17,14 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, layer_norm
 
 from embviz.models.encoders import Encoder, EncoderConfig, kept_coordinates
-
-
-@dataclass(frozen=True)
-class Member:
-    """One of the models that run side by side."""
-
-    seed: int
-    tied: bool
+from embviz.models.members import Member, named_once, output_rows
 
 
 @dataclass(frozen=True)
@@ -61,9 +54,7 @@ class StackedEncoder(nn.Module):
 
     def __init__(self, config: EncoderConfig, members: Sequence[Member]) -> None:
         super().__init__()
-        if not members or len(set(members)) < len(members):
-            raise ValueError(f"name at least one member, each once: {list(members)}")
-        self.config, self.members = config, tuple(members)
+        self.config, self.members = config, named_once(members)
         self.arrays = nn.ParameterDict()
         singles = [Encoder(config, tied=member.tied, seed=member.seed) for member in members]
         self.stack(singles)
@@ -76,10 +67,7 @@ class StackedEncoder(nn.Module):
         for name in names:
             rows = [state[name].detach() for state in states if name in state]
             self.arrays[_inner(name)] = nn.Parameter(torch.stack(rows))
-        untied = [r for r, member in enumerate(self.members) if not member.tied]
-        # rows of the pool [all input embeddings, all free output embeddings]
-        rows = [r if m.tied else len(self.members) + untied.index(r) for r, m in enumerate(self.members)]
-        self.register_buffer("output_rows", torch.tensor(rows), persistent=False)
+        self.register_buffer("output_rows", output_rows(self.members), persistent=False)
 
     @property
     def weights(self) -> dict[str, Tensor]:

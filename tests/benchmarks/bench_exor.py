@@ -13,7 +13,8 @@ import torch
 
 from embviz.experiments.tying.exor_runs import SPLIT_SEED, StackedBatches
 from embviz.models.encoders import Encoder, EncoderConfig
-from embviz.models.stacked import Member, StackedEncoder
+from embviz.models.members import Member
+from embviz.models.stacked import StackedEncoder
 from embviz.snapshots import open_or_create_run
 from embviz.tasks import EXor, EXorStream, split_strings
 from embviz.training import AdamW, keep_freed_memory, train

@@ -20,7 +20,8 @@ from torch import Tensor
 
 from embviz.cells import experiment, training_run
 from embviz.experiments.kernel.texts import Text, TextReading, load
-from embviz.models.minigpt import Member, MiniGPTConfig, StackedMiniGPT
+from embviz.models.members import Member
+from embviz.models.minigpt import MiniGPTConfig, StackedMiniGPT
 from embviz.training import AdamW, Metrics, Snapshot, train
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ from torch import Tensor
 from embviz import tasks
 from embviz.cells import experiment, training_run
 from embviz.models.encoders import Encoder, EncoderConfig
-from embviz.models.stacked import Member, StackedEncoder
+from embviz.models.members import Member
+from embviz.models.stacked import StackedEncoder
 from embviz.tasks import MASK, ONE_A, ONE_B, SYMBOLS, ZERO_A, ZERO_B, EXor, EXorStream
 from embviz.training import AdamW, train
 
