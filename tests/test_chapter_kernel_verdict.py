@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from embviz import kernels, ledger
+from embviz import cells, kernels, ledger
 from embviz.chapters import kernel_verdict as chapter
 from embviz.chapters import verdicts
 from embviz.experiments.kernel import scale
@@ -45,7 +45,7 @@ def judged(change: chapter.Change, finding: Finding | None) -> ledger.Entry:
     return dataclasses.replace(entry, rows=rows, scale="quick")
 
 
-NULLS = {"untrained": 0.5, "permuted": 0.5, "identity": 0.5}
+NULLS = dict.fromkeys(("untrained", "permuted", "untrained permuted", "identity"), 0.5)
 BY_FIGURE = {(change.claim, change.figure, change.words): change for change in chapter.CHANGES}
 
 
@@ -147,8 +147,21 @@ def test_vocabularies_stand_beside_each_other_before_and_after(monkeypatch):
     assert table.loc[(V, "after training", chapter.NO_FORMULA)].to_numpy() == pytest.approx([1, 1])
     assert table.loc[(V, "after training", chapter.SCORE)].to_numpy() == pytest.approx([1, 1])
     assert "V = 40: 0.80 and 0.10; V = 60: 0.80 and 0.10" in chapter.sizes_finding()
-    assert chapter.sizes_note().startswith(f"V = {V}: d = 16, 2 seeds, bundled documentation; V = 40: d = 16")
+    assert chapter.sizes_note().startswith(
+        f"V = {V}: 1,500 words of bundled documentation, 10 epochs, 2 seeds;"
+    )
     compiled(chapter.plot_sizes())
+
+
+def test_costs_are_those_that_cells_were_stored_with():
+    before = chapter.costs()
+    assert before.index.tolist() == ["40", "60", "80"]
+    assert set(before["seconds"]) == {"–"}  # computed here: no run that could be quoted
+    cells.run(scale.formula_cells("quick"), n_jobs=1, progress=False)
+    after = chapter.costs()
+    assert float(after["memory (GB)"].iloc[0]) > 0
+    unchanged = [name for name in after if name not in ("seconds", "memory (GB)")]
+    assert after[unchanged].equals(before[unchanged])
 
 
 def test_the_explorer_of_the_formula_compiles():

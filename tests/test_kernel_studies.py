@@ -6,7 +6,16 @@ import pytest
 
 from embviz import cells, kernels, ledger
 from embviz.cells import missing
-from embviz.experiments.kernel import STUDIES, extracted, fits, hyperparameters, models, orthogonality, starts
+from embviz.experiments.kernel import (
+    STUDIES,
+    extracted,
+    fits,
+    hyperparameters,
+    models,
+    orthogonality,
+    scale,
+    starts,
+)
 from embviz.experiments.kernel.counts import Counts
 from embviz.experiments.kernel.models import MAIN, QUICK, Trained
 
@@ -80,12 +89,43 @@ def test_the_papers_five_eigenvalues_belong_to_another_epsilon():
 
 
 def test_a_reading_is_chosen_by_its_distance_to_the_papers_cosine():
-    labels = [f"{name} (a)" for name in fits.PAPER_TABLE_1] + ["H1 (b)", "H12 (alpha 0.003)"]
-    table = {label: np.array([0.0, 0.0]) for label in labels}
-    table["H1 (b)"] = np.array([0.2, 0.24])
+    table = table_of_readings({"H6 (b)": [0.15, 0.2], "H1 (b)": [0.2, 0.24]})
     chosen = fits.nearest_readings(table)
-    assert chosen["H1"] == "H1 (b)"
+    assert chosen["H6"] == "H6 (b)"
+    assert chosen["H1"] == "H1 (as written)"  # Table 1 prints its formula: nothing to choose
     assert chosen["H12"] == "H12 (alpha 0.003)"
+
+
+def table_of_readings(others: dict[str, list[float]]) -> dict[str, np.ndarray]:
+    """Two models' cosines of a reading of every formula, all 0, and of the given ones."""
+    labels = [f"{name} ({fits.AS_WRITTEN.get(name, 'a')})" for name in fits.PAPER_TABLE_1]
+    zeros = {label: np.zeros(2) for label in labels}
+    return zeros | {label: np.array(values) for label, values in others.items()}
+
+
+def test_readings_as_written_are_those_that_the_formulas_have():
+    trained = made()
+    labels = fits.table_1(trained)
+    assert {f"{name} ({reading})" for name, reading in fits.AS_WRITTEN.items()} <= set(labels)
+
+
+def test_the_papers_own_cosines_are_in_its_order_and_their_negatives_in_the_reverse():
+    chosen = fits.nearest_readings(table_of_readings({}))
+    table = {
+        label: np.array([fits.PAPER_TABLE_1[name], -fits.PAPER_TABLE_1[name]])
+        for name, label in chosen.items()
+    }
+    assert fits.order_agreement(table) == pytest.approx([1, -1])
+
+
+def test_the_formula_has_over_the_identity_what_was_planted():
+    spectrum = made().spectrum
+    planted = kernels.alpha_scan(spectrum, [0.01], form="eigen")
+    formula, over = fits.over_identity(spectrum, planted)
+    identity = kernels.row_identity(spectrum)
+    assert formula[0] == pytest.approx(1, abs=1e-4)  # the grid's nearest epsilon is 2% off
+    assert over[0] == pytest.approx(formula[0] - fits.cosines(identity, planted)[0])
+    assert fits.over_identity(spectrum, identity[None])[1][0] <= 0
 
 
 def test_variance_between_groups_is_all_none_or_a_known_share():
@@ -131,6 +171,62 @@ def test_permuted_beginnings_are_the_derived_ones_in_another_order():
     derived, permuted = (starts.beginnings(session, kind)[0] for kind in ("derived", "permuted"))
     assert not np.allclose(derived, permuted)
     assert np.allclose(np.sort(derived.norm(dim=1)), np.sort(permuted.norm(dim=1)), atol=1e-5)
+
+
+def fake_curves(run, kinds):
+    """A curve a seed and kind that falls alike, derived ones twice as fast."""
+    steps = np.arange(61) * 10
+    return pd.concat(
+        [
+            pd.DataFrame(
+                {
+                    "beginning": kind,
+                    "seed": member.seed,
+                    "step": steps,
+                    "held_out_loss": 1 + np.exp(-steps * (2 if kind.startswith("derived") else 1) / 100),
+                }
+            )
+            for kind in kinds
+            for member in run.members
+        ],
+        ignore_index=True,
+    )
+
+
+def test_claims_on_what_trains_longest_find_what_their_tables_hold(monkeypatch):
+    monkeypatch.setattr(starts, "curves", fake_curves)
+    found = starts._initialization("paper")
+    assert found["saving"].value == pytest.approx(50, abs=1)  # scores are 10 steps apart
+    assert found["saving"].nulls["permuted"] == pytest.approx(0, abs=1)
+    assert found["saving"].n_seeds == 5
+    assert found["saving_svd_large"].n_seeds == 2
+    assert_all_figures("kernel.initialization", found)
+
+    rows = [
+        {"name": size, "seed": seed, "step": step, "eigen": 0.1, "fft": 0.5 + 0.4 * (step > 0)}
+        for size, n_seeds in ((1_000, 5), (5_000, 2))
+        for seed in range(n_seeds)
+        for step in (0, 100)
+    ]
+    monkeypatch.setattr(scale, "table", lambda preset: pd.DataFrame(rows).assign(identity=0.4, score=0.3))
+    monkeypatch.setattr(scale, "table_of", lambda cell: pd.DataFrame([{"clamped": 1.0, "listings": 0.2}]))
+    found = scale._open_scale("paper")
+    assert (found["cosine_1000"].value, found["cosine_1000"].nulls) == (0.9, {"identity": 0.4})
+    assert [found[f"cosine_{size}"].n_seeds for size in (1_000, 5_000)] == [5, 2]
+    assert_all_figures("kernel.open_scale", found)
+
+    groups = np.repeat(np.arange(12), 3)
+    table = pd.DataFrame({"setting": groups, "eps": np.exp(groups), "range": 0.1, "at_end": groups == 0})
+    monkeypatch.setattr(hyperparameters, "best_eps", lambda preset: table)
+    found = hyperparameters._open_eps("paper")
+    assert found["explained"].value == pytest.approx(1)  # seeds of a setting agree
+    assert found["explained"].nulls["dealt"] < 0.8
+    assert found["bound"].value == pytest.approx(1 / 12)
+    assert_all_figures("kernel.open_eps", found)
+
+
+def assert_all_figures(claim: str, found) -> None:
+    assert set(found) == {figure.name for figure in ledger.find_claim(claim).figures}
 
 
 def test_an_unknown_beginning_is_refused_with_those_there_are():

@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 
 from embviz import charts, kernels, theme
+from embviz.cells import read, table_of
 from embviz.chapters import verdicts
 from embviz.chapters.kernel_orthogonal import main, shown_preset
-from embviz.chapters.verdicts import Change, of_null, over
+from embviz.chapters.verdicts import Change, between_nulls, over
 from embviz.cooccurrence import count_pairs
 from embviz.experiments.kernel import models, scale
-from embviz.experiments.kernel.extracted import LEAST_SCORE
 from embviz.experiments.kernel.fits import better_form, cosines
 from embviz.experiments.kernel.texts import TextReading, load
 from embviz.ledger_view import number
@@ -58,9 +58,9 @@ CHANGES = (
     Change(
         "circulant",
         "score",
-        "circulant score with the words in random order",
-        LEAST_SCORE,  # the paper's own filter
-        of=of_null("permuted"),
+        "circulant score with the words in random order, trained less untrained",
+        0.05,
+        of=between_nulls("permuted", "untrained permuted"),
     ),
     Change(
         "data_determined",
@@ -70,6 +70,20 @@ CHANGES = (
         of=over("untrained"),
     ),
     Change("table4", "cosine", "fit of the formula less that of the identity", 0.02, of=over("identity")),
+    Change(
+        "table4",
+        "over_dropped",
+        "words, others dropped: the same, trained less untrained",
+        0.02,
+        of=over("untrained"),
+    ),
+    Change(
+        "table4",
+        "over_one_symbol",
+        "words, others one symbol: the same, trained less untrained",
+        0.02,
+        of=over("untrained"),
+    ),
     Change("listings", "cosine", "cosine of the two listings", 0.99),
     Change("orthogonal", "change", "mean |cosine|, after over before", most=0.9),
     Change("diagnostic", "advantage", "advantage of the diagnostic over the best plain one", 0.0),
@@ -104,7 +118,8 @@ def sizes() -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        vocab_size, when ("before training", "after training"), series (one of SERIES), seed, value.
+        vocab_size, when ("before training", "after training"), series (one of SERIES), seed, value, words
+        (whether the text's symbols are words).
     """
     preset = shown_preset("kernel.open_scale")
     rows: list[dict[str, object]] = []
@@ -116,7 +131,7 @@ def sizes() -> pd.DataFrame:
             cosines(trained.identity, k0),
             trained.scores(embeddings),
         )
-        rows += _rows(trained.spectrum.vocab_size, when, values)
+        rows += _rows(trained.spectrum.vocab_size, when, values, models.main(shown_preset()))
     table = scale.table(preset)
     runs = scale.runs(preset)
     for name, run in runs.items():
@@ -124,20 +139,26 @@ def sizes() -> pd.DataFrame:
             own = table[(table["name"] == name) & ((table["step"] == 0) == (when == "before training"))]
             found = own.assign(better=own[["eigen", "fft"]].max(axis=1))
             values = (found["better"].to_numpy(), found["identity"].to_numpy(), found["score"].to_numpy())
-            rows += _rows(run.text.vocab_size, when, values)
+            rows += _rows(run.text.vocab_size, when, values, run)
     return pd.DataFrame(rows)
 
 
-def _rows(vocab_size: int, when: str, values: tuple[np.ndarray, ...]) -> list[dict[str, object]]:
+def _rows(
+    vocab_size: int, when: str, values: tuple[np.ndarray, ...], run: models.KernelRun
+) -> list[dict[str, object]]:
+    shared = {"vocab_size": vocab_size, "when": when, "words": not _of_characters(run)}
     return [
-        {"vocab_size": vocab_size, "when": when, "series": series, "seed": seed, "value": float(value)}
+        shared | {"series": series, "seed": seed, "value": float(value)}
         for series, own in zip(SERIES, values, strict=True)
         for seed, value in enumerate(own)
     ]
 
 
 def plot_sizes() -> alt.LayerChart:
-    """The three over the vocabulary, a mark a seed, lines through means; open before training."""
+    """The three over the vocabulary, a mark a seed, lines through means; open before training.
+
+    Texts of characters stand alone: lines join texts of words, which differ in their number.
+    """
     table = sizes().round(4)
     colour, shape = theme.point_styles("series", list(SERIES))
     key = alt.Legend(title=None)
@@ -151,7 +172,8 @@ def plot_sizes() -> alt.LayerChart:
     base = alt.Chart(table).encode(color=colour.legend(key))
     looks = alt.Scale(domain=["after training", "before training"], range=[[1, 0], [4, 3]])
     when = alt.StrokeDash("when:N", scale=looks, legend=None)
-    line = base.mark_line(strokeWidth=1.5).encode(x=x, y=alt.Y("mean(value):Q"), strokeDash=when)
+    words = base.transform_filter("datum.words")
+    line = words.mark_line(strokeWidth=1.5).encode(x=x, y=alt.Y("mean(value):Q"), strokeDash=when)
     tooltip = ["vocab_size:Q", "series:N", "when:N", "seed:N", "value:Q"]
     place = {"shape": shape.legend(key), "tooltip": tooltip}
     after = base.transform_filter("datum.when === 'after training'").mark_point(size=60)
@@ -172,14 +194,50 @@ def sizes_finding() -> str:
 def sizes_note() -> str:
     """Data, sizes and seeds, for a caption."""
     first = models.main(shown_preset())
-    sizes = [(main(shown_preset()).spectrum.vocab_size, first)]
-    sizes += [(own.text.vocab_size, own) for own in scale.runs(shown_preset("kernel.open_scale")).values()]
+    runs = [(main(shown_preset()).spectrum.vocab_size, first)]
+    runs += [(own.text.vocab_size, own) for own in scale.runs(shown_preset("kernel.open_scale")).values()]
     said = [
-        f"V = {V:,}: d = {run.shape.embedding_dim}, {run.n_seeds} seeds, "
-        f"{'bundled documentation' if run.text.corpus == 'embedded' else 'English Wikipedia'}"
-        for V, run in sizes
+        f"V = {V:,}: {run.text.n_tokens:,} {'characters' if _of_characters(run) else 'words'} of "
+        f"{'bundled documentation' if run.text.corpus == 'embedded' else 'English Wikipedia'}, "
+        f"{run.n_epochs} epochs, {run.n_seeds} seeds"
+        for V, run in runs
     ]
-    return f"{'; '.join(said)}; each mark a seed"
+    return f"{'; '.join(said)}; d = {first.shape.embedding_dim}; each mark a seed"
+
+
+def _of_characters(run: models.KernelRun) -> bool:
+    return run.text.symbols == "characters"
+
+
+def costs() -> pd.DataFrame:
+    """What the formula takes and what D is like, by vocabulary.
+
+    Returns
+    -------
+    DataFrame
+        Index "words"; tokens, seconds (from the tokens to both listings), memory (GB, the process's peak),
+        condition (largest / smallest |fft2(D)|), zeros (frequencies left out), negative (share of the
+        eigenvalues), clamped (their share of k0, eigen form), listings (cosine of the two).
+    """
+    rows = []
+    preset = shown_preset("kernel.open_scale")
+    for text, cell in zip(scale.formula_texts(preset), scale.formula_cells(preset), strict=True):
+        known = read(cell)[1] if cell.stored() else {}
+        own = table_of(cell).iloc[0]
+        rows.append(
+            {
+                "words": f"{text.vocab_size:,}",
+                "tokens": f"{text.n_tokens:,}",
+                "seconds": f"{known['wall_seconds']:.1f}" if known else "–",
+                "memory (GB)": f"{known['peak_memory_bytes'] / 1e9:.1f}" if known else "–",
+                "condition": f"{own['condition']:.1e}",
+                "zeros": f"{own['n_zeros']:.0f}",
+                "negative eigenvalues": f"{own['n_negative'] / own['vocab_size']:.0%}",
+                "clamped share of k0": f"{own['clamped']:.3f}",
+                "cosine of the listings": f"{own['listings']:.3f}",
+            }
+        )
+    return pd.DataFrame(rows).set_index("words")
 
 
 # --- the formula alone, live ----------------------------------------------------------------------------

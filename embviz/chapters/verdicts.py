@@ -62,14 +62,14 @@ def over(null: str) -> Callable[[Finding], Finding]:
     return less
 
 
-def of_null(null: str) -> Callable[[Finding], Finding]:
-    """A null in a finding's place."""
+def between_nulls(null: str, other: str) -> Callable[[Finding], Finding]:
+    """One null less another, in a finding's place."""
 
-    def alone(found: Finding) -> Finding:
-        value = found.nulls[null]
+    def difference(found: Finding) -> Finding:
+        value = found.nulls[null] - found.nulls[other]
         return dataclasses.replace(found, value=value, low=value, high=value)
 
-    return alone
+    return difference
 
 
 @dataclasses.dataclass(frozen=True)

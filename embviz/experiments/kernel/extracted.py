@@ -36,12 +36,18 @@ def random_embeddings(V: int, dim: int, n: int, *, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal((n, V, dim))
 
 
-def permuted_scores(trained: Trained, n: int = N_RANDOM, *, seed: int = 0) -> np.ndarray:
-    """Circulant scores with words, of W and D alike, in n random orders, (n, R)."""
+def permuted_scores(
+    trained: Trained, n: int = N_RANDOM, *, seed: int = 0, embeddings: np.ndarray | None = None
+) -> np.ndarray:
+    """Circulant scores with words, of W and D alike, in n random orders, (n, R).
+
+    Of the trained embeddings, or of others (R, V, D) if given.
+    """
     rng, scores = np.random.default_rng(seed), []
+    rows = trained.last if embeddings is None else embeddings
     for _ in range(n):
         order = rng.permutation(trained.spectrum.vocab_size)
-        W = models.gram(trained.last[:, order])
+        W = models.gram(rows[:, order])
         extraction = kernels.extract_kernel(W, trained.spectrum.permuted(order), zeros="drop")
         scores.append(kernels.circulant_scores(extraction.kernel))
     return np.array(scores)
@@ -111,7 +117,9 @@ def _circulant(preset: str) -> dict[str, Finding]:
         "identity": float(trained.scores(np.eye(V))),
         "random": float(trained.scores(random_embeddings(V, dim, N_RANDOM)).mean()),
         "permuted": float(permuted_scores(trained).mean()),
+        "untrained permuted": float(permuted_scores(trained, embeddings=trained.first).mean()),
     }
+    every = [other.scores(other.last).mean() for _, other in models.all_readings(preset)]
     others = {
         "score_left": trained.scores(trained.last, direction=-1),
         "score_untied": _scores_of(models.untied(preset)),
@@ -122,6 +130,8 @@ def _circulant(preset: str) -> dict[str, Finding]:
         "score": models.of_cosines(scores, nulls=nulls, corpus=corpus),
         "loss": findings.over_seeds(models.final_losses(trained), corpus=corpus),
         "kept": findings.exact(float((scores >= LEAST_SCORE).mean()), corpus=corpus),
+        "least_reading": findings.exact(float(min(every)), corpus=corpus),
+        "best_reading": findings.exact(float(max(every)), corpus=corpus),
     }
 
 
@@ -152,7 +162,9 @@ def _cells(preset: str) -> list[Cell]:
 STUDIES: dict[str, Study] = {
     "kernel.exact": Study(models.main_cells, _exact),
     "kernel.circulant": Study(
-        lambda preset: _cells(preset) + models.cells_of(models.untied(preset)),
+        lambda preset: (
+            _cells(preset) + models.cells_of(models.untied(preset), *models.readings(preset).values())
+        ),
         _circulant,
         beside=lambda preset: models.cells_of(*models.grid(preset)),
     ),

@@ -26,6 +26,11 @@ PAPER_TABLE_1 = {
     **{"H1": 0.220, "H2": 0.085, "H3": 0.102, "H5": 0.204, "H6": 0.171, "H7": 0.065, "H8": 0.143},
     **{"H9": 0.092, "H10": 0.078, "H11": 0.186, "H12": 0.967, "H_cI": 0.247, "H_logD": -0.845},
 }
+AS_WRITTEN = {  # what Table 1 prints a formula for; the others are judged in their nearest reading
+    **dict.fromkeys(("H1", "H2", "H5"), "as written"),
+    "H12": f"alpha {kernels.EPS:g}",
+    "H_cI": "as written: an impulse",
+}
 EIGENVALUES = {"l_100": 100.0, "l_10": 10.0, "l_1": 1.0, "l_0.1": 0.1, "l_0.01": 0.01}
 PRINTED = (0.0102, 0.1026, 1.0, 9.7412, 94.816)  # section 4.4, of the eigenvalues above
 PAIRS_OF_EPS = ((0.001, 0.003), (0.001, 0.010), (0.001, 0.020), (0.003, 0.010), (0.003, 0.020))
@@ -55,40 +60,46 @@ def better_form(spectrum: Spectrum, k0: np.ndarray) -> np.ndarray:
 # --- claims -----------------------------------------------------------------------------------------
 
 
-def table_1(trained: Trained) -> dict[str, np.ndarray]:
-    """Cosines of every reading of every formula, (R,) each, by label."""
+def table_1(trained: Trained, k0: np.ndarray | None = None) -> dict[str, np.ndarray]:
+    """Cosines of every reading of every formula, (R,) each, by label; with other rows k0 (R, V) if given."""
     found = kernels.candidates(trained.counts.pairs, trained.spectrum, embedding_dim=trained.embedding_dim)
-    return {label: cosines(candidate.values, trained.k0) for label, candidate in found.items()}
+    rows = trained.k0 if k0 is None else k0
+    return {label: cosines(candidate.values, rows) for label, candidate in found.items()}
 
 
 def nearest_readings(table: Mapping[str, np.ndarray]) -> dict[str, str]:
-    """The reading of each formula whose mean cosine lies nearest to the paper's, by formula."""
+    """The label of the reading that is judged, by formula.
+
+    That of :data:`AS_WRITTEN`, or else the one whose mean cosine lies nearest to the paper's.
+    """
     chosen = {}
     for name, paper in PAPER_TABLE_1.items():
-        own = {label: values for label, values in table.items() if label.startswith(f"{name} (")}
-        if name == "H12":  # the one that is fixed: the FFT form at the paper's epsilon
-            own = {f"H12 (alpha {kernels.EPS:g})": table[f"H12 (alpha {kernels.EPS:g})"]}
-        chosen[name] = min(own, key=lambda label: abs(float(own[label].mean()) - paper))
+        own = [label for label in table if label.startswith(f"{name} (")]
+        if name in AS_WRITTEN:
+            own = [f"{name} ({AS_WRITTEN[name]})"]
+        chosen[name] = min(own, key=lambda label: abs(float(table[label].mean()) - paper))
     return chosen
+
+
+def order_agreement(table: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Spearman's rho of each model's cosines with the thirteen of the paper, (R,)."""
+    own = np.stack([table[label] for label in nearest_readings(table).values()])  # (13, R)
+    return np.array([_rank_correlation(list(PAPER_TABLE_1.values()), column) for column in own.T])
 
 
 def _table_1(preset: str) -> dict[str, Finding]:
     trained = models.trained(preset)
-    table = table_1(trained)
+    table, corpus = table_1(trained), trained.corpus
     identity = float(cosines(trained.identity, trained.k0).mean())
-    chosen = nearest_readings(table)
     found = {
         name: models.of_cosines(
-            table[label], nulls={"identity": identity} if name == "H12" else None, corpus=trained.corpus
+            table[label], nulls={"identity": identity} if name == "H12" else None, corpus=corpus
         )
-        for name, label in chosen.items()
+        for name, label in nearest_readings(table).items()
     }
-    of_paper = list(PAPER_TABLE_1.values())
-    taus = [
-        stats.kendalltau([table[chosen[name]][seed] for name in PAPER_TABLE_1], of_paper).statistic
-        for seed in range(len(trained.k0))
-    ]
-    return found | {"order": models.of_cosines(taus, corpus=trained.corpus)}
+    of_untrained = order_agreement(table_1(trained, trained.k0_of(trained.first)))
+    nulls = {"untrained": float(of_untrained.mean())}
+    return found | {"order": models.of_cosines(order_agreement(table), nulls=nulls, corpus=corpus)}
 
 
 def _table_2(preset: str) -> dict[str, Finding]:
@@ -172,15 +183,39 @@ def _table_4(preset: str) -> dict[str, Finding]:
         "untrained": float(better_form(spectrum, trained.k0_of(trained.first)).mean()),
         "shuffled": _of_shuffled(preset),
     }
-    every = [better_form(other.spectrum, other.k0).mean() for _, other in models.all_readings(preset)]
-    return {
+    every = {label: better_form(other.spectrum, other.k0) for label, other in models.all_readings(preset)}
+    means = [own.mean() for own in every.values()]
+    return _with_words(preset) | {
         "cosine": models.of_cosines(better, nulls=nulls, corpus=corpus),
         "cosine_eigen": models.of_cosines(best_over_eps(spectrum, k0, "eigen")[0], corpus=corpus),
         "cosine_fft": models.of_cosines(fft, corpus=corpus),
         "sd": findings.exact(float(better.std(ddof=1)) if len(better) > 1 else 0.0, corpus=corpus),
         "best_epsilon": findings.exact(float(np.median(where)), corpus=corpus),
-        "best_reading": findings.exact(float(max(every)), corpus=corpus),
+        "best_reading": findings.exact(float(max(means)), corpus=corpus),
+        "least_reading": findings.exact(float(min(means)), corpus=corpus),
     }
+
+
+def _with_words(preset: str) -> dict[str, Finding]:
+    """The same for texts of words, and what the formula has over the identity there."""
+    found = {}
+    for name, run in zip(("dropped", "one_symbol"), models.words(preset).values(), strict=True):
+        own = models.load(run)
+        formula, over = over_identity(own.spectrum, own.k0)
+        first, over_first = over_identity(own.spectrum, own.k0_of(own.first))
+        found[f"cosine_{name}"] = models.of_cosines(
+            formula, nulls={"untrained": float(first.mean())}, corpus=own.corpus
+        )
+        found[f"over_{name}"] = findings.over_seeds(
+            over, nulls={"untrained": float(over_first.mean())}, corpus=own.corpus, within=(-2.0, 2.0)
+        )
+    return found
+
+
+def over_identity(spectrum: Spectrum, k0: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Cosines of the formula (better form, best epsilon) with rows k0 (R, V), and less the identity's."""
+    formula = better_form(spectrum, k0)
+    return formula, formula - cosines(kernels.row_identity(spectrum), k0)
 
 
 def _of_shuffled(preset: str) -> float:
@@ -260,15 +295,18 @@ def _pmi_fit(preset: str) -> dict[str, Finding]:
     of_vectors = kernels.extract_kernel(products, spectrum, zeros="drop").k0
     of_pmi = pmi(trained.counts.pairs)
     nulls = {"identity": float(cosines(trained.identity, trained.k0).mean())}
+    untrained = {"untrained": float(cosines(pmi_row, trained.k0_of(trained.first)).mean())}
     others = {
-        "pmi": cosines(pmi_row, trained.k0),
         "sgns_pmi": cosines(pmi_row, of_vectors),
         "sgns_power": cosines(power, of_vectors),
         "w_pmi": off_diagonal_correlations(models.gram(trained.last), of_pmi),
         "sgns_w_pmi": off_diagonal_correlations(products, of_pmi),
     }
     found = {name: models.of_cosines(values, corpus=corpus) for name, values in others.items()}
-    return found | {"power": models.of_cosines(cosines(power, trained.k0), nulls=nulls, corpus=corpus)}
+    return found | {
+        "pmi": models.of_cosines(cosines(pmi_row, trained.k0), nulls=untrained, corpus=corpus),
+        "power": models.of_cosines(cosines(power, trained.k0), nulls=nulls, corpus=corpus),
+    }
 
 
 def _table_4_cells(preset: str) -> list[Cell]:

@@ -25,7 +25,7 @@ from embviz.kernels import Spectrum
 from embviz.models.minigpt import MiniGPTConfig, Start
 
 PAPER_LOSS = 1.404  # nats, mean of Table 4
-N_READING_SEEDS = 1  # of a reading that is not the main one
+N_READING_SEEDS = 1  # of a reading that is neither the main one nor one of WORDS
 STARTS: dict[Start, str] = {"pytorch": "N(0, 1)", "small": "N(0, 0.02²)"}
 SYMBOLS: dict[Symbols, str] = {
     "drop": "words, others dropped",
@@ -67,6 +67,10 @@ READINGS = [
     for symbols, n_tokens, start in itertools.product(SYMBOLS, N_TOKENS, STARTS)
 ] + [Reading(symbols, 20_000, start, 8) for symbols, start in itertools.product(SYMBOLS, STARTS)]
 MAIN = Reading("characters", 50_000, "small")  # see tests: its loss lies nearest to the paper's
+WORDS = [  # of the word readings the one with the most text, and the one whose loss lies nearest
+    Reading("drop", 50_000, "small"),
+    Reading("unk", 20_000, "small", 8),
+]
 GRID = Reading("unk", 20_000, MAIN.start)  # a short text doesn't have 300 different characters
 QUICK = KernelRun(
     TextReading("embedded", vocab_size=30, n_tokens=1_500),
@@ -103,12 +107,19 @@ def other_start(preset: str) -> KernelRun:
     return dataclasses.replace(run, shape=dataclasses.replace(run.shape, start=start), keep_all=False)
 
 
+def words(preset: str) -> dict[str, KernelRun]:
+    """Readings whose tokens are words, by their labels, with as many seeds as the main one."""
+    if preset == "quick":
+        return readings("quick")
+    return {reading.label: dataclasses.replace(reading.run, n_seeds=5) for reading in WORDS}
+
+
 def readings(preset: str) -> dict[str, KernelRun]:
     """Every reading's run by its label; the main one's has the seeds of the main run."""
     if preset == "quick":
         return {f"quick, start {STARTS[run.shape.start]}": run for run in (QUICK, other_start("quick"))}
     runs = {reading.label: reading.run for reading in READINGS}
-    return runs | {MAIN.label: main(preset)}
+    return runs | words(preset) | {MAIN.label: main(preset)}
 
 
 def grid(preset: str) -> list[KernelRun]:

@@ -97,7 +97,7 @@ def _orthogonal(preset: str) -> dict[str, Finding]:
     shares = {
         name: diagonal_shares(rows) for name, rows in (("first", trained.first), ("last", trained.last))
     }
-    untied, small = (models.load(run(preset)) for run in (models.untied, models.other_start))
+    untied, other = (models.load(run(preset)) for run in (models.untied, models.other_start))
     ratio = findings.over_seeds(
         last / expected, nulls={"untrained": float(first.mean() / expected)}, corpus=corpus
     )
@@ -109,7 +109,7 @@ def _orthogonal(preset: str) -> dict[str, Finding]:
         "diagonal": diagonal,
         "change": findings.over_seeds(last / first, corpus=corpus),
         "ratio_untied": findings.over_seeds(mean_cosines(untied.output) / expected, corpus=corpus),
-        "ratio_small": findings.over_seeds(mean_cosines(small.last) / expected, corpus=corpus),
+        "ratio_other": findings.over_seeds(mean_cosines(other.last) / expected, corpus=corpus),
     }
 
 

@@ -141,30 +141,35 @@ def runs(preset: str) -> dict[int, KernelRun]:
             name: dataclasses.replace(run, text=dataclasses.replace(text, vocab_size=size), keep_all=False)
             for name, size in zip(full[:2], sizes, strict=False)
         }
-    lengths = {1_000: (200_000, 20), 5_000: (500_000, 8)}  # tokens, epochs
+    lengths = {1_000: (200_000, 20, 5), 5_000: (500_000, 8, 2)}  # tokens, epochs, seeds
     return {
         size: KernelRun(
             TextReading(vocab_size=size, n_tokens=n_tokens),
             MiniGPTConfig(size, start=run.shape.start),
             n_epochs=n_epochs,
-            n_seeds=2,
+            n_seeds=n_seeds,
         )
-        for size, (n_tokens, n_epochs) in lengths.items()
+        for size, (n_tokens, n_epochs, n_seeds) in lengths.items()
     }
 
 
-def formula_text(preset: str) -> TextReading:
-    """The largest, without a model."""
+def formula_texts(preset: str) -> list[TextReading]:
+    """Those of the models, and the largest, which has none."""
+    own = [run.text for run in runs(preset).values()]
     if preset == "quick":
-        return dataclasses.replace(models.main(preset).text, vocab_size=SIZES["quick"][-1], n_tokens=4_000)
-    return TextReading(vocab_size=SIZES["full"][-1], n_tokens=2_000_000)
+        return [*own, dataclasses.replace(own[0], vocab_size=SIZES["quick"][-1], n_tokens=4_000)]
+    return [*own, TextReading(vocab_size=SIZES["full"][-1], n_tokens=2_000_000)]
+
+
+def formula_cells(preset: str) -> list[Cell]:
+    """The formula on each of them."""
+    return [formula_at_scale.cell(ScaledText(text)) for text in formula_texts(preset)]
 
 
 def cells(preset: str) -> list[Cell]:
     """Models, then the formula alone."""
-    return [models_at_scale.cell(ScaledRun(run)) for run in runs(preset).values()] + [
-        formula_at_scale.cell(ScaledText(formula_text(preset)))
-    ]
+    models_of_it = [models_at_scale.cell(ScaledRun(run)) for run in runs(preset).values()]
+    return models_of_it + formula_cells(preset)
 
 
 def table(preset: str) -> pd.DataFrame:
@@ -183,7 +188,7 @@ def _open_scale(preset: str) -> dict[str, Finding]:
         better = own[["eigen", "fft"]].max(axis=1).to_numpy()
         found[f"cosine_{name}"] = models.of_cosines(better, nulls=nulls, corpus=corpus)
         found[f"score_{name}"] = models.of_cosines(own["score"].to_numpy(), corpus=corpus)
-    alone = table_of(formula_at_scale.cell(ScaledText(formula_text(preset)))).iloc[0]
+    alone = table_of(formula_cells(preset)[-1]).iloc[0]
     return found | {
         "clamped_15000": findings.exact(float(alone["clamped"]), corpus=corpus),
         "listings_15000": findings.exact(float(alone["listings"]), corpus=corpus),
