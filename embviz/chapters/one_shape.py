@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import altair as alt
@@ -11,8 +12,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from embviz import charts, theme
+from embviz import charts, findings, theme
 from embviz.chapters.made_here import made_here
+from embviz.chapters.text_titles import titled
 from embviz.experiments.geometry import trajectory_findings as found
 from embviz.experiments.geometry import trajectory_runs as runs
 from embviz.experiments.geometry.trajectory_recordings import (
@@ -23,6 +25,7 @@ from embviz.experiments.geometry.trajectory_recordings import (
     PARAMETERS,
     TrajectoryRun,
 )
+from embviz.findings import Finding
 from embviz.metrics import procrustes_disparity
 
 Read = TypeVar("Read")
@@ -47,19 +50,26 @@ INDEPENDENT = "another seed"
 
 
 @functools.cache
-def groups() -> dict[str, list[TrajectoryRun]]:
-    """Runs whose paths are shown, by text and variant, two seeds or more; stored, or quick ones made here."""
+def _stored_groups() -> dict[str, list[TrajectoryRun]]:
+    """Stored runs by text and variant, those with a W_Q first; empty where none has one."""
     stored: dict[str, list[TrajectoryRun]] = {}
     for run in runs.stored_runs().values():
         if run.variant != DECAY:
             stored.setdefault(run.name.rpartition(", ")[0], []).append(run)
+    with_q = {name: group for name, group in stored.items() if group[0].variant != NO_Q}
+    return with_q | stored if with_q else {}
+
+
+@functools.cache
+def groups() -> dict[str, list[TrajectoryRun]]:
+    """Runs whose paths are shown, by text and variant, two seeds or more; stored, or quick ones made here."""
     quick = runs.story_runs("quick")
-    return stored or {quick[0].name.rpartition(", ")[0]: quick}
+    return _stored_groups() or {quick[0].name.rpartition(", ")[0]: quick}
 
 
 def is_stored() -> bool:
     """Whether the runs shown are stored ones; else nothing is judged by them."""
-    return bool(runs.stored_runs())
+    return bool(_stored_groups())
 
 
 def reading(function: Callable[..., Read], *arguments: Any, **named: Any) -> Read:
@@ -82,8 +92,8 @@ def note(group: list[TrajectoryRun] | None = None) -> str:
     seeds = f"{len(own)} seeds" if len(own) > 1 else f"seed {own[0].seed}"
     quick = "" if is_stored() else " Quick runs made in this chapter, on which nothing is judged."
     return (
-        f"Text: {own[0].source.corpus}; {setting.n_layers} layers of width {setting.embedding_dim}, "
-        f"{setting.n_steps:,} steps; {seeds}.{quick}"
+        f"Text: {titled(own[0].source)}; {setting.n_layers} layers of width {setting.embedding_dim}, "
+        f"{setting.n_steps:,} steps, a sketch of {own[0].sketch} numbers a matrix; {seeds}.{quick}"
     )
 
 
@@ -357,37 +367,56 @@ def arms_finding() -> str:
     )
 
 
+def against(group: str, null: str, kinds: Sequence[str] = tuple(PARAMETERS)) -> Finding:
+    """Disparity to the embedding over that of a null, seed by seed as the ledger has it.
+
+    Parameters
+    ----------
+    group : str
+    null : "between_runs" or "walks"
+    kinds : sequence of str
+        Of the matrices whose mean is taken.
+    """
+    table = shapes(group)
+    means = table[table["kind"].isin(kinds)].groupby("seed")[["disparity", null]].mean()
+    return findings.over_seeds((means["disparity"] / means[null]).to_numpy(), within=(0, math.inf))
+
+
 def verdict_finding() -> str:
-    """Where the matrices stand between the nulls, in words, true of the runs shown."""
-    means = shapes(next(iter(groups())))[["disparity", "between_runs", "walks"]].mean()
-    beaten = {
-        "to another run's": means["between_runs"] > means["disparity"],
-        "random walks are to each other": means["walks"] > means["disparity"],
-    }
-    nearer = [name for name, beats in beaten.items() if beats]
-    no_nearer = [name for name, beats in beaten.items() if not beats]
-    said = [
-        f"{word} than {', and than '.join(names)}"
-        for word, names in (("nearer", nearer), ("no nearer", no_nearer))
-        if names
-    ]
-    return f"To the embedding of their own run matrices are {', but '.join(said)}"
+    """Where the matrices stand between the nulls, in words that the intervals bear."""
+    names = {"between_runs": "to another run's", "walks": "random walks are to each other"}
+    said: dict[str, list[str]] = {"nearer than": [], "as near as": [], "farther than": []}
+    for null, name in names.items():
+        ratio = against(next(iter(groups())), null)
+        words = "nearer than" if ratio.high < 1 else "farther than" if ratio.low > 1 else "as near as"
+        said[words].append(f"{name} (ratio {_with_interval(ratio)})")
+    told = [f"{words} {f' and {words} '.join(own)}" for words, own in said.items() if own]
+    return f"To the embedding of their own run matrices are {', but '.join(told)}"
+
+
+def _with_interval(ratio: Finding) -> str:
+    return f"{ratio.value:.2f}, {ratio.low:.2f} to {ratio.high:.2f}"
+
+
+def shared_kinds() -> list[str]:
+    """Kinds of matrices that the models of all groups have: without W_Q there is no Q."""
+    return [kind for kind in PARAMETERS if all(kind in group[0].kinds for group in groups().values())]
 
 
 def group_table() -> pd.DataFrame:
-    """A row a group of runs: mean disparity in the run, to other runs, between walks; ratios of the first."""
-    rows = {}
+    """A row a group of runs, over kinds that all have: disparity in the run, and its ratios to both nulls."""
+    rows, kinds = {}, shared_kinds()
     for name, group in groups().items():
-        means = shapes(name)[["disparity", "between_runs", "walks"]].mean()
-        flat = shapes(name, "pca")["disparity"].mean()
+        drawn, flat = (shapes(name, method) for method in ("pymde", "pca"))
+        means = [table.loc[table["kind"].isin(kinds), "disparity"].mean() for table in (drawn, flat)]
         rows[name] = {
             "seeds": str(len(group)),
-            "to the embedding": f"{means['disparity']:.3f}",
-            "/ another run's": f"{means['disparity'] / means['between_runs']:.2f}",
-            "/ between walks": f"{means['disparity'] / means['walks']:.2f}",
-            "principal components": f"{flat:.3f}",
+            "to the embedding": f"{means[0]:.3f}",
+            "/ another run's": _with_interval(against(name, "between_runs", kinds)),
+            "/ between walks": _with_interval(against(name, "walks", kinds)),
+            "principal components": f"{means[1]:.3f}",
         }
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("runs")
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis(f"means over {', '.join(kinds)}")
 
 
 # --- one clock --------------------------------------------------------------------------------------------
