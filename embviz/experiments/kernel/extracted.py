@@ -166,7 +166,9 @@ STUDIES: dict[str, Study] = {
             _cells(preset) + models.cells_of(models.untied(preset), *models.readings(preset).values())
         ),
         _circulant,
-        beside=lambda preset: models.cells_of(*models.grid(preset)),
+        beside=lambda preset: (
+            models.cells_of(*models.grid(preset)) + list(models.other_windows(preset).values())
+        ),
     ),
     "kernel.data_determined": Study(_cells, _data_determined),
 }

@@ -36,6 +36,7 @@ N_TOKENS = (5_000, 20_000, 50_000)
 VOCABULARIES = (50, 100, 150, 300)
 DIMENSIONS = (16, 32, 48, 64, 96)
 N_EPOCHS = (20, 50, 100, 500)  # beside 200
+WINDOWS = (2, 10)  # of the counts, beside 5
 
 
 @dataclass(frozen=True)
@@ -212,6 +213,11 @@ def gram(embeddings: np.ndarray) -> np.ndarray:
 def counts_cell(run: KernelRun) -> Cell:
     """The counts of the text that a run reads."""
     return counted.cell(CountedText(run.text))
+
+
+def other_windows(preset: str) -> dict[int, Cell]:
+    """The counts of the main reading's text by other windows than the paper's pipeline has."""
+    return {window: counted.cell(CountedText(main(preset).text, window)) for window in WINDOWS}
 
 
 def cells_of(*runs: KernelRun) -> list[Cell]:
