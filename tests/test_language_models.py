@@ -200,6 +200,13 @@ def test_findings_follow_from_the_scores_and_are_the_claims_figures(monkeypatch,
     assert found["geometry.open_lowrank_k"]["cost_low"].value == pytest.approx(100 * 0.001 * lowest / 0.9)
 
 
+def test_open_questions_have_as_many_pairs_as_controls_two_would_leave_one_degree_of_freedom(monkeypatch):
+    monkeypatch.setattr(models, "read", lambda cell: (fake(cell.config), {}))
+    for name in ("geometry.open_bpe", "geometry.open_lowrank_k"):
+        for finding in STUDIES[name].findings("laptop").values():
+            assert finding.n_seeds == models.N_CONTROL_SEEDS["laptop"] > 2
+
+
 def test_a_larger_preset_finds_every_figure_of_its_claims(monkeypatch):
     monkeypatch.setattr(models, "read", lambda cell: (fake(cell.config), {}))
     for name, study in STUDIES.items():

@@ -274,19 +274,17 @@ def story_runs(preset: str) -> list[LanguageRun]:
 def rank_runs(preset: str) -> list[LanguageRun]:
     """Keys of low rank beside full ones, without queries."""
     run = dataclasses.replace(stories(preset), variant=NO_Q)
-    seeds = range(min(2, N_CONTROL_SEEDS[preset]))
     return [
         dataclasses.replace(run, key_rank=rank, seed=seed)
-        for seed in seeds
+        for seed in range(N_CONTROL_SEEDS[preset])
         for rank in (0, *KEY_RANKS[preset])
     ]
 
 
 def vocabulary_runs(preset: str) -> list[LanguageRun]:
     """Pairs with and without queries, in byte pairs of several vocabularies and in bytes."""
-    n_seeds = min(2, N_CONTROL_SEEDS[preset])
     runs = [in_byte_pairs(preset, size) for size in VOCABULARIES[preset]]
-    return [pair for run in (stories(preset), *runs) for pair in _pairs(run, preset, n_seeds)]
+    return [pair for run in (stories(preset), *runs) for pair in _pairs(run, preset)]
 
 
 # --- findings ---------------------------------------------------------------------------------------
@@ -434,10 +432,9 @@ def score_gaps(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _vocabulary_findings(preset: str) -> dict[str, Finding]:
-    n_seeds, corpus = min(2, N_CONTROL_SEEDS[preset]), stories(preset).text.corpus
-    of_bytes = gains(curves(_pairs(stories(preset), preset, n_seeds)))
-    sizes = VOCABULARIES[preset]
-    of_pairs = [gains(curves(_pairs(in_byte_pairs(preset, size), preset, n_seeds))) for size in sizes]
+    corpus, sizes = stories(preset).text.corpus, VOCABULARIES[preset]
+    of_bytes = gains(curves(_pairs(stories(preset), preset)))
+    of_pairs = [gains(curves(_pairs(in_byte_pairs(preset, size), preset))) for size in sizes]
     found = {
         "gain_bytes": findings.over_seeds(of_bytes, corpus=corpus),
         "gain_largest": findings.over_seeds(of_pairs[-1], corpus=corpus),
