@@ -102,17 +102,22 @@ def test_gains_and_sentences_follow_from_the_scores():
     table = chapter.result_table(chapter.story_runs, "stories", VARIANTS)
     assert table.loc[NO_Q, "paper: gain %"] == "+3.18"
     assert table.loc[THIN, "gain %"] == "+2.97 (one seed)"  # baselines pay 1% more than the formula's 2
-    assert table.loc[NO_K, "bits a character"] == "2.000"
+    assert table.loc[NO_K, "bits a byte"] == "2.000"
     assert "fewer bits: gain +5.94%" in chapter.gain_finding(chapter.story_runs)
     assert chapter.control_finding().startswith("Gains on the baseline: no Q +5.94%, thin MLP +2.97%, no K")
     assert "without queries from 0.100 to 0.040" in chapter.share_finding()
 
 
 def test_a_gain_whose_interval_holds_zero_is_called_none(monkeypatch):
-    gains = {(0.0, 1.0): "no difference", (1.0, 1.1): "fewer bits", (-1.1, -1.0): "more bits"}
-    for values, words in gains.items():
+    said = {
+        (0.0, 1.0): "On web text: no difference that the seeds could tell, gain +0.50% (-5.85 to +6.85)",
+        (1.0, 1.0): "On web text a model needs fewer bits: gain +1.00% (+1.00 to +1.00)",
+        (-1.0, -1.0): "On web text a model needs more bits: gain -1.00% (-1.00 to -1.00)",
+        (1.0,): "On web text, against the baseline: gain +1.00% (one seed)",
+    }
+    for values, words in said.items():
         monkeypatch.setattr(models, "gains", lambda *_, values=values: np.array(values))
-        assert words in chapter.gain_finding(chapter.story_runs)
+        assert chapter.gain_finding(chapter.story_runs, "On web text") == words
 
 
 def test_without_a_pair_everything_says_so(tmp_path, monkeypatch):
@@ -122,7 +127,7 @@ def test_without_a_pair_everything_says_so(tmp_path, monkeypatch):
     assert "not measured" in chapter.gain_finding(chapter.story_runs)
     assert "not measured" in chapter.control_finding()
     assert (chapter.equality_table()["gain %"] == "not measured").all()
-    assert chapter.result_table(chapter.story_runs, "stories").loc[NO_Q, "bits a character"] == "not measured"
+    assert chapter.result_table(chapter.story_runs, "stories").loc[NO_Q, "bits a byte"] == "not measured"
     compiled(chapter.plot_gains())
     compiled(chapter.plot_key_shares())
 
@@ -171,7 +176,46 @@ def test_equal_steps_parameters_and_products_compare_with_the_right_reference():
 def test_gaps_are_training_minus_held_out_and_their_shares_are_told():
     grid = chapter.gap_grid()
     assert sorted(grid["bits_gap"].round(6).unique()) == [-0.2, 0.1]
-    assert "one reading 50% without queries, 50% with" in chapter.gap_finding()
+    assert "all documents 50% without queries, 50% with them; few" in chapter.gap_finding()
+
+
+def test_gaps_of_models_that_are_not_stored_are_left_out(tmp_path, monkeypatch):
+    monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path / "none"))
+    store([run for run in chapter.story_runs("laptop") if run.seed == 0])
+    store([run for run in chapter.few_runs("laptop") if run.seed == 0 and run.variant == BASELINE])
+    chapter._scored.cache_clear()
+    assert chapter.gap_finding().endswith("50% without queries, 50% with them; few documents 50% with them")
+
+
+def test_the_caption_of_gaps_says_what_both_texts_are_and_how_often_they_are_read():
+    note = chapter.gap_note()
+    whole, few = note.split("Few documents")
+    assert "5,120,000 bytes of all that aren't held out" in whole
+    assert "baseline 2, no Q 2." in whole
+    assert "thin" not in whole
+    assert "5,120,000 bytes of 665 documents" in few
+    assert "700 documents of 6,235 distinct TinyStories" in few
+
+
+def test_bits_are_those_that_the_ledger_has(monkeypatch):
+    table = chapter.scores(chapter.story_runs)
+    told = table.assign(bits_per_byte=2 * table["bits_per_byte"])  # what a character of two bytes would do
+    monkeypatch.setattr(chapter, "scores", lambda runs: told)
+    own = models.last_scores(told)[BASELINE].mean()
+    assert chapter.result_table(chapter.web_runs, "web").loc[BASELINE, "bits a byte"].startswith(f"{own:.3f}")
+    curves = chapter.measure_curves(NO_Q, "0", chapter.HELD_OUT, chapter.STEPS)
+    assert curves["value"].max() == 16
+
+
+def test_the_cosine_of_leading_directions_is_of_models_with_both_projections(monkeypatch):
+    assert "not measured" in chapter.alignment_finding()
+    table = chapter.scores(chapter.story_runs)
+    table["alignment"] = (0.1 + table["step"] / 20).where(~table["variant"].isin([NO_Q, NO_K]))
+    monkeypatch.setattr(chapter, "scores", lambda runs: table)
+    assert chapter.alignment_finding().endswith("of the model with queries: from 0.10 to 0.60")
+    curves = chapter.measure_curves(NO_Q, "all", chapter.ALIGNED, chapter.STEPS)
+    assert curves["model"].unique().tolist() == ["reference"]
+    assert set(curves["value"].round(6)) == {0.1, 0.35, 0.6}
 
 
 # --- charts -------------------------------------------------------------------------------------------
@@ -205,7 +249,7 @@ def test_keys_that_are_not_projected_have_no_share_and_a_seed_without_a_control_
 def test_all_other_charts_compile():
     compiled(chapter.plot_gains())
     compiled(chapter.plot_key_shares())
-    gaps = {"readings": Choice(list(chapter.READINGS), "r")}
+    gaps = {"trained_on": Choice(list(chapter.TRAINED_ON), "r")}
     compiled(Explorer(None, gaps, chapter.plot_gaps, title="t", caption="c", grid=chapter.gap_grid()))
     grid = chapter.web_grid()
     web = {name: Choice(list(grid[name].unique()), name) for name in ("quantity", "equal")}

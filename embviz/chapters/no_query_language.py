@@ -13,6 +13,7 @@ import pandas as pd
 
 from embviz import charts, findings, theme
 from embviz.cells import Cell, table_of
+from embviz.chapters.text_titles import n_read, titled
 from embviz.experiments.geometry import language_models as models
 from embviz.experiments.geometry import language_readings
 from embviz.experiments.geometry.language_models import (
@@ -28,19 +29,19 @@ from embviz.findings import Finding
 from embviz.studies import PRESETS
 
 NOT_MEASURED = "not measured"
-BITS = "bits_per_character"
-# Tables 5 and 6: bits a character
+BITS = "bits_per_byte"
+# Tables 5 and 6: loss over ln 2 of models that read bytes, there called bits per character
 PUBLISHED = {"stories": {BASELINE: 1.0819, NO_Q: 1.0475}, "web": {BASELINE: 1.8942, NO_Q: 1.8518}}
 PAPER_SHARE = 0.04  # of W_K's singular values, without queries; Figure 3, right
 STEPS, PARAMETERS, PRODUCTS = EQUAL = ("steps", "parameters", "products")
-HELD_OUT, TRAINING, GAP, SHARE, GAIN = QUANTITIES = (
-    "held-out bits a character",
-    "training bits a character",
+HELD_OUT, TRAINING, GAP, SHARE, ALIGNED, GAIN = QUANTITIES = (
+    "held-out bits a byte",
+    "training bits a byte",
     "training minus held-out bits",
     "leading share of W_K",
+    "|cosine| of W_Q's and W_K's leading directions",
     "gain in % of the reference",
 )
-ONE, MANY = READINGS = ("one reading", "many readings")
 
 
 # --- runs -----------------------------------------------------------------------------------------------
@@ -62,6 +63,7 @@ def few_runs(preset: str) -> list[LanguageRun]:
 
 
 Runs = Callable[[str], list[LanguageRun]]
+TRAINED_ON: dict[str, Runs] = {"all documents": story_runs, "few documents": few_runs}
 
 
 def shown_preset(runs: Runs) -> str:
@@ -107,15 +109,16 @@ def example(runs: Runs) -> LanguageRun:
     return runs(shown_preset(runs))[0]
 
 
-def note(runs: Runs) -> str:
-    """Data, length and seeds of what is shown, for a caption."""
+def note(runs: Runs, variants: Sequence[str] = VARIANTS) -> str:
+    """Data, length and seeds of what is shown of some variants, for a caption."""
     run, table = example(runs), scores(runs)
+    table = table[table["variant"].isin(variants)]
     seeds = table.groupby("variant", sort=False)["seed"].nunique()
     counts = ", ".join(f"{name} {n}" for name, n in seeds.items())
     small = " This is the quick preset, which shows how it is measured and no more." * (
         shown_preset(runs) == PRESETS[0]
     )
-    return f"{run.text.corpus}, {run.setting.n_steps:,} steps. Seeds: {counts}.{small}"
+    return f"{titled(run.text)}; {run.setting.n_steps:,} steps. Seeds: {counts}.{small}"
 
 
 # --- other readings of the setting ------------------------------------------------------------------------
@@ -132,7 +135,7 @@ def reading_note() -> str:
     quick = len(language_readings.gains(models.stories("laptop"))) < 2
     run = models.stories("quick" if quick else "laptop")
     small = " This is the quick preset, which shows how it is measured and no more." * quick
-    return f"{run.text.corpus}, {run.setting.n_steps:,} steps.{small}"
+    return f"{titled(run.text)}; {run.setting.n_steps:,} steps.{small}"
 
 
 def reading_table() -> pd.DataFrame:
@@ -189,7 +192,7 @@ def _bits(table: pd.DataFrame, variant: str) -> str:
 
 
 def result_table(runs: Runs, where: str, variants: Sequence[str] = (BASELINE, NO_Q)) -> pd.DataFrame:
-    """Bits a character at the end beside the paper's, and gains: a row a variant.
+    """Bits a byte at the end beside the paper's, and gains: a row a variant.
 
     Parameters
     ----------
@@ -208,7 +211,7 @@ def result_table(runs: Runs, where: str, variants: Sequence[str] = (BASELINE, NO
             "parameters": f"{count.iloc[0]:,}" if len(count) else "",
             "paper: bits": f"{theirs:.4f}" if theirs else "",
             "paper: gain %": "" if gain is None else f"{gain:+.2f}",
-            "bits a character": _bits(table, variant),
+            "bits a byte": _bits(table, variant),
             "gain %": "" if variant == BASELINE else said(gain_of(table, variant)),
         }
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("variant")
@@ -222,9 +225,8 @@ def gain_finding(runs: Runs, what: str = "Without queries") -> str:
     if gain.n_seeds < 2:
         return f"{what}, against the baseline: gain {said(gain, unit='%')}"
     if gain.low <= 0 <= gain.high:
-        judged = "no difference that the seeds could tell"
-    else:
-        judged = "fewer bits" if gain.value > 0 else "more bits"
+        return f"{what}: no difference that the seeds could tell, gain {said(gain, unit='%')}"
+    judged = "fewer bits" if gain.value > 0 else "more bits"
     return f"{what} a model needs {judged}: gain {said(gain, unit='%')}"
 
 
@@ -359,7 +361,8 @@ def measure_curves(
 def _quantity(table: pd.DataFrame, quantity: str) -> pd.Series:
     if quantity == GAP:
         return table[f"train_{BITS}"] - table[BITS]
-    column = {HELD_OUT: BITS, TRAINING: f"train_{BITS}", SHARE: "key_share"}[quantity]
+    columns = {HELD_OUT: BITS, TRAINING: f"train_{BITS}", SHARE: "key_share", ALIGNED: "alignment"}
+    column = columns[quantity]
     return table[column] if column in table else pd.Series(np.nan, index=table.index)
 
 
@@ -457,6 +460,16 @@ def share_finding() -> str:
     return f"Leading share of W_K: {', '.join(texts)}" if texts else f"Shares are {NOT_MEASURED} yet"
 
 
+def alignment_finding() -> str:
+    """What Figure 3 draws of the model with queries: how W_Q and W_K lie, at the start and the end."""
+    table = scores(story_runs)
+    own = table[table["variant"] == BASELINE]
+    if "alignment" not in own or own["alignment"].isna().all():
+        return f"Where W_Q points is {NOT_MEASURED} yet"
+    first, last = (own.loc[own["step"] == step, "alignment"].mean() for step in _ends(own))
+    return f"{ALIGNED}, of the model with queries: from {first:.2f} to {last:.2f}"
+
+
 def _ends(table: pd.DataFrame) -> tuple[int, int]:
     return int(table["step"].min()), int(table["step"].max())
 
@@ -465,14 +478,14 @@ def _ends(table: pd.DataFrame) -> tuple[int, int]:
 
 
 def gap_grid() -> pd.DataFrame:
-    """Training minus held-out bits after every score: `readings`, `variant`, `seed`, `step`, `bits_gap`."""
+    """Training minus held-out bits after every score: `trained_on`, `variant`, `seed`, `step`, `bits_gap`."""
     parts = []
-    for readings, runs in zip(READINGS, (story_runs, few_runs), strict=True):
+    for trained_on, runs in TRAINED_ON.items():
         table = scores(runs)
         own = table[table["variant"].isin([BASELINE, NO_Q])]
         gaps = models.score_gaps(own).reset_index().melt(["seed", "step"], value_name="bits_gap")
-        parts.append(gaps.dropna().assign(readings=readings))
-    return pd.concat(parts, ignore_index=True)[["readings", "variant", "seed", "step", "bits_gap"]]
+        parts.append(gaps.dropna().assign(trained_on=trained_on))
+    return pd.concat(parts, ignore_index=True)[["trained_on", "variant", "seed", "step", "bits_gap"]]
 
 
 def plot_gaps(data: charts.Data) -> alt.LayerChart:
@@ -483,21 +496,34 @@ def plot_gaps(data: charts.Data) -> alt.LayerChart:
 
 
 def gap_finding() -> str:
-    """Share of scores at which training documents need fewer bits, by readings and variant."""
+    """Share of scores at which training documents need fewer bits, by text and variant, where measured."""
     below = gap_grid().assign(below=lambda table: table["bits_gap"] < 0)
-    shares = below.groupby(["readings", "variant"])["below"].mean()
-    texts = [
-        f"{readings} {shares.get((readings, NO_Q), np.nan):.0%} without queries, "
-        f"{shares.get((readings, BASELINE), np.nan):.0%} with"
-        for readings in READINGS
-        if readings in shares.index.get_level_values(0)
+    shares = below.groupby(["trained_on", "variant"])["below"].mean()
+    told = []
+    for trained_on in TRAINED_ON:
+        names = {NO_Q: "without queries", BASELINE: "with them"}
+        known = [
+            f"{shares[trained_on, one]:.0%} {name}"
+            for one, name in names.items()
+            if (trained_on, one) in shares
+        ]
+        told += [f"{trained_on} {', '.join(known)}"] if known else []
+    return f"Scores at which training text needs fewer bits than held-out text: {'; '.join(told)}"
+
+
+def gap_note() -> str:
+    """Data, seeds and how much is read, of both texts."""
+    told = [
+        f"{trained_on.capitalize()}: training reads {reading_of(runs)}; {note(runs, (BASELINE, NO_Q))}"
+        for trained_on, runs in TRAINED_ON.items()
     ]
-    return f"Scores at which training text needs fewer bits than held-out text: {'; '.join(texts)}"
+    return " ".join(told)
 
 
 def reading_of(runs: Runs) -> str:
-    """How many tokens training reads, and of how many documents: above them, some come more than once."""
+    """How many bytes training reads, and of how many documents."""
     run = example(runs)
-    n_tokens = run.setting.n_steps * run.setting.batch_size * run.setting.length
-    documents = f"{run.text.n_documents:,} documents" if run.text.n_documents else "the whole text"
-    return f"{n_tokens:,} bytes of {documents}"
+    n_bytes = run.setting.n_steps * run.setting.batch_size * run.setting.length
+    n_documents = n_read(run.text)
+    documents = "all that aren't held out" if n_documents is None else f"{n_documents:,} documents"
+    return f"{n_bytes:,} bytes of {documents}"
