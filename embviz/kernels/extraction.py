@@ -9,7 +9,7 @@ import numpy as np
 import scipy.fft
 from numpy.typing import ArrayLike
 
-from embviz.kernels.spectrum import ASYMMETRY, Given, Spectrum, check_symmetric
+from embviz.kernels.spectrum import Given, check_finite, matrix_of, rounding
 from embviz.memory import require_memory
 
 
@@ -48,8 +48,8 @@ def extract_kernel(
     Raises
     ------
     ValueError
-        If a frequency can't be divided and `zeros` is "refuse", shapes don't fit, W is not finite, or D not
-        symmetric.
+        If a frequency can't be divided and `zeros` is "refuse", shapes don't fit, W is not finite, D is not
+        symmetric, or a row of it is all 0.
     MemoryError
         If the transforms would not fit, before they are made.
 
@@ -57,8 +57,7 @@ def extract_kernel(
     ------
     The kernel paper, section 3.3, step 3.
     """
-    D = D.matrix if isinstance(D, Spectrum) else np.asarray(D, dtype=float)
-    check_symmetric(D, "D", tolerance=ASYMMETRY)
+    D = matrix_of(D)
     W = _checked_stack(W, len(D), "W")
     if zeros not in ("refuse", "drop"):
         raise ValueError(f'zeros is {zeros!r}: use "refuse" or "drop"')
@@ -71,10 +70,8 @@ def extract_kernel(
     transform = scipy.fft.fft2(D)
     size = np.abs(transform)
     exact = size == 0
-    near = ~exact & (size <= np.finfo(float).eps * len(D) * size.max())
+    near = ~exact & (size <= rounding(len(D), size.max()))
     lost = exact | near
-    if lost.all():
-        raise ValueError("fft2(D) is 0 everywhere: D holds no counts")
     if zeros == "refuse" and lost.any():
         raise ValueError(
             f"fft2(D) is exactly 0 at {exact.sum()} of {lost.size} frequencies and below rounding at "
@@ -100,7 +97,7 @@ def tied_gram(embedding: np.ndarray, output: np.ndarray) -> np.ndarray:
     Raises
     ------
     ValueError
-        If the two differ: W is not defined then.
+        If the two differ: W is not defined then; or if they are not finite.
 
     Source
     ------
@@ -111,6 +108,8 @@ def tied_gram(embedding: np.ndarray, output: np.ndarray) -> np.ndarray:
         raise ValueError(
             f"the model is not tied: its embedding has shape {embedding.shape}, its output {output.shape}"
         )
+    check_finite(embedding, "the model's embedding")
+    check_finite(output, "the model's output matrix")
     if not np.array_equal(embedding, output):
         n_rows = int((embedding != output).any(axis=1).sum())
         raise ValueError(
@@ -127,15 +126,19 @@ def _checked_stack(matrices: np.ndarray, V: int, name: str) -> np.ndarray:
         raise ValueError(
             f"{name} has shape {matrices.shape}, and D is {V} x {V}: give one of (..., {V}, {V})"
         )
-    if not np.isfinite(matrices).all():
-        n_bad = int((~np.isfinite(matrices)).sum())
-        raise ValueError(f"{name} has {n_bad} NaN or infinite value(s): find where they come from")
+    check_finite(matrices, name)
     return matrices
 
 
 def reconstruct(D: Given, kernel: np.ndarray) -> np.ndarray:
-    """W = ifft2(fft2(D) fft2(K)), the cyclic convolution of D with kernels (..., V, V)."""
-    D = D.matrix if isinstance(D, Spectrum) else np.asarray(D, dtype=float)
+    """W = ifft2(fft2(D) fft2(K)), the cyclic convolution of D with kernels (..., V, V).
+
+    Raises
+    ------
+    ValueError
+        If shapes don't fit, a kernel is not finite, D is not symmetric, or a row of it is all 0.
+    """
+    D = matrix_of(D)
     kernel = _checked_stack(kernel, len(D), "the kernel")
     return scipy.fft.irfft2(scipy.fft.rfft2(D) * scipy.fft.rfft2(kernel), s=D.shape)
 
@@ -216,10 +219,9 @@ def noise_gain(D: Given) -> float:
     Raises
     ------
     ValueError
-        If fft2(D) is 0 somewhere: the kernel is not defined there.
+        If fft2(D) is 0 somewhere: the kernel is not defined there. If D is not symmetric, or a row all 0.
     """
-    D = D.matrix if isinstance(D, Spectrum) else np.asarray(D, dtype=float)
-    check_symmetric(D, "D", tolerance=ASYMMETRY)
+    D = matrix_of(D)
     size = np.abs(scipy.fft.fft2(D))
     if not size.all():
         raise ValueError(f"fft2(D) is exactly 0 at {(size == 0).sum()} frequencies: the noise has no bound")

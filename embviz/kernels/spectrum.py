@@ -27,13 +27,15 @@ BLOCK = 512  # rows at a time, where another V x V array isn't needed
 # --- D ----------------------------------------------------------------------------------------------
 
 
-def log_counts(counts: Matrix) -> np.ndarray:
+def log_counts(counts: Matrix, *, max_memory: int | None = None) -> np.ndarray:
     """D = log(1 + C).
 
     Parameters
     ----------
     counts : sparse or dense array, shape (V, V)
         Symmetric, non-negative pair counts.
+    max_memory : int, optional, in bytes
+        By default what is available.
 
     Returns
     -------
@@ -43,6 +45,8 @@ def log_counts(counts: Matrix) -> np.ndarray:
     ------
     ValueError
         If the counts are not square, finite, non-negative and symmetric, or a word has no pair at all.
+    MemoryError
+        If V x V numbers would not fit, before they are made.
 
     Source
     ------
@@ -54,42 +58,58 @@ def log_counts(counts: Matrix) -> np.ndarray:
     array([[0.   , 0.693],
            [0.693, 0.   ]])
     """
+    # D, and at most as much again: the rows that are compared with columns
+    require_for(counts.shape[0], max_memory, "log counts", n_arrays=2)
     dense = dense_counts(counts)
     check_symmetric(dense, "counts", tolerance=0.0)
     if dense.min() < 0:
         raise ValueError(f"counts go down to {dense.min():g}: no pair meets less than 0 times")
-    if (silent := np.flatnonzero(~dense.any(axis=1))).size:
-        first = ", ".join(map(str, silent[:5])) + (", ..." if silent.size > 5 else "")
-        raise ValueError(
-            f"{silent.size} word(s) have no pair at all (ids {first}): their rows of D are all 0. Drop them: "
-            "keep = counts.sum(axis=1) > 0, then counts[keep][:, keep], and number the text's words anew"
-        )
+    check_paired(dense, "counts")
     return np.log1p(dense, out=dense)
 
 
 def dense_counts(counts: Matrix) -> np.ndarray:
     """A float64 copy that is not sparse, (V, V)."""
-    return np.array(counts if isinstance(counts, np.ndarray) else counts.toarray(), dtype=float)
+    if isinstance(counts, np.ndarray):
+        return np.array(counts, dtype=float)
+    return counts.astype(float).toarray()
 
 
 def check_symmetric(matrix: np.ndarray, name: str, *, tolerance: float) -> None:
     """Refuse what is not square, finite and symmetric, naming the worst pair."""
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.size == 0:
         raise ValueError(f"{name} has shape {matrix.shape}: it must be square, a row and column a word")
-    if not np.isfinite(matrix).all():
-        n_bad = int((~np.isfinite(matrix)).sum())
-        raise ValueError(f"{name} has {n_bad} NaN or infinite value(s): find where they come from")
     largest, worst, place = max(matrix.max(), -matrix.min()), 0.0, (0, 0)
-    for first in range(0, len(matrix), BLOCK):
-        rows = np.abs(matrix[first : first + BLOCK] - matrix[:, first : first + BLOCK].T)
+    if not np.isfinite(largest):  # a NaN is the maximum of whatever it is in
+        check_finite(matrix, name)
+    for first in range(0, len(matrix), BLOCK):  # rows from the diagonal on, against columns
+        rows = matrix[first : first + BLOCK, first:] - matrix[first:, first : first + BLOCK].T
+        np.abs(rows, out=rows)
         if rows.max() > worst:
-            i, j = divmod(int(rows.argmax()), len(matrix))
-            worst, place = float(rows.max()), (first + i, j)
+            i, j = divmod(int(rows.argmax()), rows.shape[1])
+            worst, place = float(rows.max()), (first + i, first + j)
     if worst > tolerance * largest:
         i, j = place
         raise ValueError(
             f"{name} is not symmetric: entries ({i}, {j}) and ({j}, {i}), which differ most, differ by "
             f"{worst:.3g}; count both directions, M + M.T, or take the mean of both if it is rounding"
+        )
+
+
+def check_finite(values: np.ndarray, name: str) -> None:
+    """Refuse NaN and infinite values, telling how many."""
+    if n_bad := int((~np.isfinite(values)).sum()):
+        raise ValueError(f"{name} has {n_bad} NaN or infinite value(s): find where they come from")
+
+
+def check_paired(matrix: np.ndarray, name: str) -> None:
+    """Refuse words whose rows are all 0, naming them."""
+    if (silent := np.flatnonzero(~matrix.any(axis=1))).size:
+        first = ", ".join(map(str, silent[:5])) + (", ..." if silent.size > 5 else "")
+        raise ValueError(
+            f"{silent.size} word(s) have no pair at all (ids {first}): their rows of D are all 0. Drop them: "
+            f"keep = abs({name}).sum(axis=1) > 0, then {name}[keep][:, keep], and number the text's words "
+            "anew"
         )
 
 
@@ -114,6 +134,7 @@ def conventions(
     *,
     document_starts: np.ndarray | None = None,
     windows: Sequence[int] = (2, 5, 10),
+    max_memory: int | None = None,
 ) -> dict[str, np.ndarray]:
     """D under every way of counting that the text leaves open.
 
@@ -127,6 +148,8 @@ def conventions(
         Without it, "borders kept" is left out.
     windows : of integers, in places to each side
         The first 5 among them, or else the first, is combined with the other conventions.
+    max_memory : int, optional, in bytes
+        By default what is available.
 
     Returns
     -------
@@ -139,18 +162,32 @@ def conventions(
     ------
     ValueError
         As :func:`embviz.cooccurrence.count_pairs` and :func:`log_counts`.
+    MemoryError
+        If all these arrays would not fit, before anything is counted.
     """
-    counted = {f"window {w}": count_pairs(ids, vocab_size, window=w).toarray().astype(float) for w in windows}
+    n_counted = len(windows) + 3 + (document_starts is not None)
+    # all of them, the diagonal, and what log_counts takes
+    require_for(vocab_size, max_memory, f"{n_counted} ways of counting", n_arrays=n_counted + 3)
+    counted = {
+        f"window {w}": dense_counts(count_pairs(ids, vocab_size, window=w, max_memory=max_memory))
+        for w in windows
+    }
     chosen = 5 if 5 in windows else windows[0]
     plain = counted[f"window {chosen}"]
     diagonal = np.diag(plain.diagonal())
     counted["halved"] = plain / 2
     counted["diagonal once"] = plain - diagonal / 2
     counted["no diagonal"] = plain - diagonal
+    del plain, diagonal  # V x V each
     if document_starts is not None:
-        within = count_pairs(ids, vocab_size, window=chosen, document_starts=document_starts)
-        counted["borders kept"] = within.toarray().astype(float)
-    return {name: log_counts(counts) for name, counts in counted.items()}
+        counted["borders kept"] = dense_counts(
+            count_pairs(
+                ids, vocab_size, window=chosen, document_starts=document_starts, max_memory=max_memory
+            )
+        )
+    for name, counts in counted.items():
+        counted[name] = log_counts(counts, max_memory=max_memory)
+    return counted
 
 
 # --- eigenpairs -------------------------------------------------------------------------------------
@@ -188,17 +225,46 @@ class Spectrum:
 Given: TypeAlias = Spectrum | np.ndarray  # D, with or without its eigenpairs
 
 
-def n_bytes_for(V: int) -> int:
+def matrix_of(D: Given) -> np.ndarray:
+    """D itself, (V, V): a spectrum's is known to be one, an array is looked at.
+
+    Raises
+    ------
+    ValueError
+        If an array is not square, finite and symmetric, or a row of it is all 0.
+    """
+    if isinstance(D, Spectrum):
+        return D.matrix
+    D = np.asarray(D, dtype=float)
+    check_symmetric(D, "D", tolerance=ASYMMETRY)
+    check_paired(D, "D")
+    return D
+
+
+def transform_of(D: Given) -> np.ndarray:
+    """fft2(D), its columns 0..V//2: (V, V//2 + 1)."""
+    return D.transform if isinstance(D, Spectrum) else scipy.fft.rfft2(matrix_of(D))
+
+
+def rounding(V: int, largest: float) -> float:
+    """What a transform of V x V numbers can't tell from 0, where its largest magnitude is that."""
+    return float(np.finfo(float).eps * V * largest)
+
+
+N_ARRAYS = 6  # of V x V numbers, at the peak of a spectrum and one deconvolution
+
+
+def n_bytes_for(V: int, n_arrays: int = N_ARRAYS) -> int:
     """Peak memory of the work on V words, D included."""
-    # D, eigenvectors, D^eps, the half planes of both transforms, |fft2(D)|: float64 each; the eigenvalue
+    # six: D, eigenvectors, D^eps, the half planes of both transforms, |fft2(D)|: float64 each; the eigenvalue
     # solver's peak (D, its copy, the vectors, twice that for work) stays below
-    return 6 * 8 * V * V
+    return n_arrays * 8 * V * V
 
 
-def require_for(V: int, max_memory: int | None, what: str) -> None:
+def require_for(V: int, max_memory: int | None, what: str, n_arrays: int = N_ARRAYS) -> None:
     """Refuse V words whose arrays would not fit."""
     require_memory(
-        n_bytes_for(V),
+        n_bytes_for(V, n_arrays),
         what=f"{what} of a vocabulary of {V:,} words, V x V numbers several times,",
         instead="keep the most frequent words only, Corpus.restrict(max_vocab=...): memory grows as V^2",
         max_memory=max_memory,
@@ -217,7 +283,7 @@ def decompose(D: np.ndarray, *, max_memory: int | None = None) -> Spectrum:
     Raises
     ------
     ValueError
-        If D is not square, finite and symmetric.
+        If D is not square, finite and symmetric, or a row of it is all 0.
     MemoryError
         If the work on V words would not fit, before it starts.
 
@@ -228,9 +294,13 @@ def decompose(D: np.ndarray, *, max_memory: int | None = None) -> Spectrum:
     """
     D = np.asarray(D, dtype=float)
     require_for(len(D), max_memory, "the spectrum")
-    check_symmetric(D, "D", tolerance=ASYMMETRY)
-    values, vectors = np.linalg.eigh(D)
-    return Spectrum(D, values, vectors)
+    return eigenpairs(matrix_of(D))
+
+
+def eigenpairs(matrix: np.ndarray) -> Spectrum:
+    """Those of any symmetric matrix, such as PMI, that needn't be D; nothing is checked."""
+    values, vectors = np.linalg.eigh(matrix)
+    return Spectrum(matrix, values, vectors)
 
 
 def spectrum_of(D: Given) -> Spectrum:
@@ -285,18 +355,23 @@ def checked_eps(eps: ArrayLike) -> np.ndarray:
     return eps
 
 
+def one_eps(eps: float) -> float:
+    """One power in (0, 1], or a refusal."""
+    if np.ndim(eps):
+        raise ValueError(f"eps has shape {np.shape(eps)}: give one power here; alpha_scan takes many")
+    return float(checked_eps(eps))
+
+
 def matrix_power(D: Given, eps: float, *, negative: Negative = "clamp", floor: float = FLOOR) -> np.ndarray:
     """D^eps = Q f(l) Q' of a symmetric matrix, shape (V, V); `negative` as in :func:`spectral_power`.
 
     Raises
     ------
     ValueError
-        If eps is not above 0 and at most 1.
+        If eps is not one number above 0 and at most 1.
     """
-    spectrum = spectrum_of(D)
-    return of_values(
-        spectrum, spectral_power(spectrum.values, checked_eps(eps), negative=negative, floor=floor)
-    )
+    power, spectrum = one_eps(eps), spectrum_of(D)
+    return of_values(spectrum, spectral_power(spectrum.values, power, negative=negative, floor=floor))
 
 
 def of_values(spectrum: Spectrum, values: np.ndarray) -> np.ndarray:
