@@ -36,6 +36,7 @@ def training_free_embeddings(
     form: Form = "eigen",
     document_starts: np.ndarray | None = None,
     negative: Negative = "clamp",
+    safe: float | None = None,
     max_memory: int | None = None,
 ) -> TrainingFree:
     """From a text to embeddings: D, a row of the kernel, its circulant convolved with D, a square root.
@@ -50,8 +51,8 @@ def training_free_embeddings(
     vocab_size, embedding_dim : int
         V and D, at most V.
     window : int, in places to each side
-    eps, form, negative
-        As for :func:`alpha_scan`; the paper's pipeline takes the eigen form.
+    eps, form, negative, safe
+        As for :func:`alpha_scan`; the paper's pipeline takes the eigen form, which divides by no transform.
     document_starts : integer array, optional
         By default windows reach over borders of documents, as in the paper.
     max_memory : int, optional, in bytes
@@ -60,7 +61,8 @@ def training_free_embeddings(
     Raises
     ------
     ValueError
-        If a word has no pair, eps is outside (0, 1], or there are more dimensions than words.
+        If a word has no pair, eps is outside (0, 1], there are more dimensions than words, or the FFT form
+        finds zeros of fft2(D) and no `safe`.
     MemoryError
         If V x V numbers would not fit, before anything is counted.
 
@@ -76,10 +78,13 @@ def training_free_embeddings(
     counts = count_pairs(
         ids, vocab_size, window=window, document_starts=document_starts, max_memory=max_memory
     )
-    D = log_counts(counts)
-    derive = k0_eigen if form == "eigen" else k0_fft
-    k0 = derive(decompose(D, max_memory=max_memory), eps, negative=negative)
-    W = reconstruct_from_row(D, k0)
+    D = log_counts(counts, max_memory=max_memory)
+    spectrum = decompose(D, max_memory=max_memory)
+    if form == "eigen":
+        k0 = k0_eigen(spectrum, eps, negative=negative)
+    else:
+        k0 = k0_fft(spectrum, eps, negative=negative, safe=safe)
+    W = reconstruct_from_row(spectrum, k0)
     W = (W + W.T) / 2
     values, vectors = np.linalg.eigh(W)
     values, vectors = values[::-1], vectors[:, ::-1]

@@ -14,7 +14,9 @@ from embviz.kernels.extraction import cyclic_diagonals
 from embviz.kernels.rows import (
     SAFE,
     alpha_scan,
+    checked_row,
     deconvolved_row,
+    divisors,
     impulse_row,
     phases,
     responses,
@@ -25,8 +27,8 @@ from embviz.kernels.spectrum import (
     Given,
     Matrix,
     Spectrum,
-    decompose,
     dense_counts,
+    eigenpairs,
     log_counts,
     log_values,
     matrix_power,
@@ -59,9 +61,10 @@ class _Source:
     ranks: dict[str, int]  # by what they are called in labels
     row: int
     alphas: tuple[float, ...]
+    safe: float | None
 
     def deconvolved(self, M: np.ndarray) -> np.ndarray:
-        return deconvolved_row(M, self.spectrum, row=self.row)
+        return deconvolved_row(M, self.spectrum, row=self.row, safe=self.safe)
 
     def truncated(self, matrix: Spectrum, rank: int, power: float = 1.0) -> np.ndarray:
         """The eigenpairs largest in magnitude, as the SVD of a symmetric matrix keeps them."""
@@ -81,6 +84,7 @@ def candidates(
     embedding_dim: int = 64,
     alphas: Sequence[float] = TABLE_2,
     row: int = 0,
+    safe: float | None = None,
 ) -> dict[str, Candidate]:
     """All fourteen formulas of Table 1, each in every reading that we could think of.
 
@@ -116,7 +120,9 @@ def candidates(
         d, one of the ranks (the others: 10, V / 2, at the largest gap).
     alphas : powers of H4 and H12
     row : int
-        Which word's row is "the first".
+        Which word's row is "the first"; -1 is the last.
+    safe : float, optional
+        As for :func:`k0_fft`: what stands for zeros of transforms. Without it they are refused.
 
     Returns
     -------
@@ -125,7 +131,8 @@ def candidates(
     Raises
     ------
     ValueError
-        As :func:`log_counts`, or if D has another shape than the counts.
+        As :func:`log_counts` and :func:`k0_fft`; if D has another shape than the counts; or if the transform
+        of D's row, by which H1 divides, has zeros.
 
     Source
     ------
@@ -139,7 +146,7 @@ def candidates(
     dense = dense_counts(counts)
     ranks = {"10": 10, "d": embedding_dim, "V/2": V // 2, "at the largest gap": _gap_rank(spectrum)}
     ranks = {name: rank for name, rank in ranks.items() if 0 < rank < V}
-    source = _Source(dense, spectrum, ranks, row, tuple(alphas))
+    source = _Source(dense, spectrum, ranks, checked_row(row, V), tuple(alphas), safe)
     found: dict[str, Candidate] = {}
     for name, readings in _FORMULAS.items():
         for reading, values in readings(source):
@@ -160,11 +167,11 @@ def _standardized(values: np.ndarray) -> np.ndarray:
 
 
 def _whitened(s: _Source) -> Readings:
-    sizes = np.maximum(np.abs(scipy.fft.rfft(s.spectrum.matrix[s.row])), SAFE)
     V = s.spectrum.vocab_size
+    sizes = divisors(np.abs(scipy.fft.rfft(s.spectrum.matrix[s.row])), V, s.safe, "fft of D's row")
     yield "as written", scipy.fft.irfft(1 / np.sqrt(sizes), n=V)
     yield "1 / amplitude", scipy.fft.irfft(1 / sizes, n=V)
-    planes = np.maximum(np.abs(s.spectrum.transform), SAFE)
+    planes = divisors(np.abs(s.spectrum.transform), V, s.safe)
     yield "two-dimensional", scipy.fft.irfft(phases(V, s.row) @ (1 / np.sqrt(planes)) / V, n=V)
 
 
@@ -212,7 +219,7 @@ def _truncations(s: _Source) -> Readings:
 def _low_passes(s: _Source) -> Readings:
     V = s.spectrum.vocab_size
     own = scipy.fft.rfft(s.spectrum.matrix[s.row])
-    identity = scipy.fft.rfft(row_identity(s.spectrum, row=s.row))
+    identity = scipy.fft.rfft(row_identity(s.spectrum, row=s.row, safe=s.safe))
     for name, n_kept in (("quarter", len(own) // 4), ("half", len(own) // 2)):
         passed = np.arange(len(own)) < max(1, n_kept)
         yield f"{name} kept", scipy.fft.irfft(np.where(passed, own, 0), n=V)
@@ -245,7 +252,7 @@ def _autocorrelations(s: _Source) -> Readings:
 
 
 def _truncated_pmi(s: _Source) -> Readings:
-    own, D = decompose(ppmi(s.counts)), s.spectrum.matrix
+    own, D = eigenpairs(ppmi(s.counts)), s.spectrum.matrix
     for name, rank in s.ranks.items():
         if name != "at the largest gap":
             kept = s.truncated(own, rank)
@@ -255,19 +262,19 @@ def _truncated_pmi(s: _Source) -> Readings:
 
 
 def _powers(s: _Source) -> Readings:
-    rows = alpha_scan(s.spectrum, s.alphas, form="fft", row=s.row)
+    rows = alpha_scan(s.spectrum, s.alphas, form="fft", row=s.row, safe=s.safe)
     for alpha, values in zip(s.alphas, rows, strict=True):
         yield f"alpha {alpha:g}", values
         yield f"alpha {alpha:g}, not deconvolved", matrix_power(s.spectrum, alpha)[s.row]
 
 
 def _identities(s: _Source) -> Readings:
-    yield "identity matrix", row_identity(s.spectrum, row=s.row)
-    yield "as written: an impulse", impulse_row(s.spectrum, row=s.row)
+    yield "identity matrix", row_identity(s.spectrum, row=s.row, safe=s.safe)
+    yield "as written: an impulse", impulse_row(s.spectrum, row=s.row, safe=s.safe)
 
 
 def _logarithms(s: _Source) -> Readings:
-    columns = responses(s.spectrum, "fft", row=s.row)
+    columns = responses(s.spectrum, "fft", row=s.row, safe=s.safe)
     yield "clamped", columns @ log_values(s.spectrum.values, "clamp", FLOOR)
     logs = columns @ log_values(s.spectrum.values, "complex", FLOOR)
     yield "complex, real part", logs.real

@@ -2,6 +2,9 @@
 
 Both forms are linear in functions of D's eigenvalues, so that :func:`responses`, one column an eigenpair,
 turns a change of eps, of the clamp or of what stands for negative eigenvalues into one product.
+
+Where fft2(D) has zeros, no row of a quotient is defined. The listing divides by 1e-10 there, which makes its
+numbers some 1e10 times too large: here such a D is refused with their count, unless `safe` is given.
 """
 
 from __future__ import annotations
@@ -17,18 +20,22 @@ from numpy.typing import ArrayLike
 
 from embviz.kernels.extraction import cyclic_diagonals
 from embviz.kernels.spectrum import (
+    BLOCK,
     FLOOR,
     Given,
     Logarithm,
     Negative,
-    Spectrum,
     checked_eps,
     decompose,
     log_values,
+    matrix_of,
     matrix_power,
     n_bytes_for,
+    one_eps,
+    rounding,
     spectral_power,
     spectrum_of,
+    transform_of,
 )
 
 Form = Literal["eigen", "fft"]
@@ -51,19 +58,33 @@ def k0_eigen(
     negative, floor
         As for :func:`spectral_power`.
     row : int
-        Which word's row is "the first".
+        Which word's row is "the first"; -1 is the last.
 
     Returns
     -------
     array, shape (V,)
 
+    Raises
+    ------
+    ValueError
+        If D is not square, finite and symmetric, a row of it is all 0, eps is not one number above 0 and up
+        to 1, or there is no such row.
+
     Source
     ------
     The kernel paper, section 1 and Appendix B, first function.
     """
-    spectrum = spectrum_of(D)
-    weights = spectral_power(spectrum.values, checked_eps(eps) - 1, negative=negative, floor=floor)
+    power, spectrum = one_eps(eps) - 1, spectrum_of(D)
+    row = checked_row(row, spectrum.vocab_size)
+    weights = spectral_power(spectrum.values, power, negative=negative, floor=floor)
     return spectrum.vectors @ (weights * spectrum.vectors[row])
+
+
+def checked_row(row: int, V: int) -> int:
+    """Which of V rows, from 0 on, or a refusal."""
+    if not isinstance(row, (int, np.integer)) or not -V <= row < V:
+        raise ValueError(f"row is {row!r}: D has rows 0 to {V - 1}, and -1 is the last")
+    return int(row) % V
 
 
 def k0_fft(
@@ -73,7 +94,7 @@ def k0_fft(
     negative: Negative = "clamp",
     floor: float = FLOOR,
     row: int = 0,
-    safe: float = SAFE,
+    safe: float | None = None,
 ) -> np.ndarray:
     """A row of ifft2(fft2(D^eps) / fft2(D)): the second listing.
 
@@ -81,60 +102,100 @@ def k0_fft(
     ----------
     D, eps, negative, floor, row
         As for :func:`k0_eigen`.
-    safe : float
-        Stands for fft2(D) wherever that is no larger in magnitude, as in the listing.
+    safe : float, optional
+        Stands for fft2(D) wherever that is no larger in magnitude; ``kernels.SAFE`` is the listing's. Without
+        it the result is the listing's too, or a refusal where the listing would have replaced something.
 
     Returns
     -------
     array, shape (V,)
 
+    Raises
+    ------
+    ValueError
+        As :func:`k0_eigen`; or if fft2(D) is 0 somewhere, below rounding, or no larger than 1e-10, and
+        nothing was said to stand for it.
+
     Source
     ------
     The kernel paper, section 9 and Appendix B, second function.
     """
+    one_eps(eps)  # before a spectrum is computed
     spectrum = spectrum_of(D)
+    row = checked_row(row, spectrum.vocab_size)
     power = matrix_power(spectrum, eps, negative=negative, floor=floor)
     return deconvolved_row(power, spectrum, row=row, safe=safe)
 
 
-def safe_transform(transform: np.ndarray, safe: float) -> np.ndarray:
-    """fft2(D) with `safe` wherever it is no larger, as the second listing divides."""
+def divisors(transform: np.ndarray, V: int, safe: float | None, name: str = "fft2(D)") -> np.ndarray:
+    """A transform (..., V // 2 + 1) to divide by: with `safe` for its zeros, or refused if it has any."""
+    if safe is None:
+        _check_divisible(np.atleast_2d(transform), V, name)
+        return transform
+    if not safe > 0:
+        raise ValueError(
+            f"safe is {safe:g}: it stands for zeros, and must be above 0 (the listing: {SAFE:g})"
+        )
     small = np.abs(transform) <= safe
     return np.where(small, safe, transform) if small.any() else transform
 
 
-def deconvolve(M: np.ndarray, D: Given, *, safe: float = SAFE) -> np.ndarray:
-    """ifft2(fft2(M) / fft2(D)), shape (V, V), as the second listing divides; complex for complex M."""
-    if np.iscomplexobj(M):
-        return deconvolve(M.real, D, safe=safe) + 1j * deconvolve(M.imag, D, safe=safe)
-    transform = D.transform if isinstance(D, Spectrum) else scipy.fft.rfft2(D)
-    return scipy.fft.irfft2(scipy.fft.rfft2(M) / safe_transform(transform, safe), s=M.shape)
+def _check_divisible(transform: np.ndarray, V: int, name: str) -> None:
+    """Refuse zeros of a transform, counted over all V columns, whose others are conjugates of these."""
+    blocks = (np.abs(transform[first : first + BLOCK]) for first in range(0, len(transform), BLOCK))
+    ends = np.array([(size.min(), size.max()) for size in blocks])
+    limit = max(SAFE, rounding(V, ends[:, 1].max()))
+    if ends[:, 0].min() > limit:
+        return
+    size = np.abs(transform)
+    times = np.where((np.arange(size.shape[1]) * 2) % V == 0, 1, 2)  # 0 and V / 2 are their own conjugates
+    exact, small = (int((chosen * times).sum()) for chosen in (size == 0, size <= limit))
+    raise ValueError(
+        f"{name} is exactly 0 at {exact} of {len(size) * V} frequencies, and below rounding or the listing's "
+        f"{SAFE:g} at {small - exact}: nothing can be divided there. safe=kernels.SAFE puts that number in "
+        "their place, as the listing does"
+    )
 
 
-def deconvolved_row(M: np.ndarray, D: Given, *, row: int = 0, safe: float = SAFE) -> np.ndarray:
+def deconvolve(M: np.ndarray, D: Given, *, safe: float | None = None) -> np.ndarray:
+    """ifft2(fft2(M) / fft2(D)), shape (V, V), complex for complex M; `safe` as for :func:`k0_fft`."""
+    below = divisors(transform_of(D), len(M), safe)
+    real = scipy.fft.irfft2(scipy.fft.rfft2(M.real) / below, s=M.shape)
+    if not np.iscomplexobj(M):
+        return real
+    return real + 1j * scipy.fft.irfft2(scipy.fft.rfft2(M.imag) / below, s=M.shape)
+
+
+def deconvolved_row(M: np.ndarray, D: Given, *, row: int = 0, safe: float | None = None) -> np.ndarray:
     """One row of :func:`deconvolve` of a real M, at half its time and memory."""
-    transform = D.transform if isinstance(D, Spectrum) else scipy.fft.rfft2(D)
+    V = len(M)
+    row = checked_row(row, V)
+    below = divisors(transform_of(D), V, safe)
     quotient = scipy.fft.rfft2(M)
-    quotient /= safe_transform(transform, safe)
-    return scipy.fft.irfft(phases(len(M), row) @ quotient / len(M), n=len(M))
+    quotient /= below
+    return scipy.fft.irfft(phases(V, row) @ quotient / V, n=V)
 
 
 def phases(V: int, row: int) -> np.ndarray:
     """exp(2 pi i a row / V) over frequencies a: read row `row` of an inverse transform."""
-    return np.exp(2j * np.pi * ((np.arange(V) * (row % V)) % V) / V)
+    return np.exp(2j * np.pi * ((np.arange(V) * row) % V) / V)
 
 
-def row_identity(D: Given, *, row: int = 0, safe: float = SAFE) -> np.ndarray:
+def row_identity(D: Given, *, row: int = 0, safe: float | None = None) -> np.ndarray:
     """The same row of the identity's deconvolution by D, shape (V,), in V^2 steps.
 
-    fft2(I) is V where a + b = 0 mod V, and 0 elsewhere: of D only sums along cyclic diagonals enter.
+    fft2(I) is V where a + b = 0 mod V, and 0 elsewhere: of D only sums along cyclic diagonals enter, and of
+    the zeros of fft2(D) those on that line alone.
     """
-    matrix = D.matrix if isinstance(D, Spectrum) else np.asarray(D, dtype=float)
+    matrix = matrix_of(D)
+    V = len(matrix)
+    row = checked_row(row, V)
     along = scipy.fft.rfft(cyclic_diagonals(matrix)).real  # its imaginary part is rounding: s(m) = s(-m)
-    return np.roll(scipy.fft.irfft(1 / safe_transform(along, safe), n=len(matrix)), row)
+    along = divisors(along, V, safe, "fft2(D) on the line a + b = 0")
+    return np.roll(scipy.fft.irfft(1 / along, n=V), row)
 
 
-def responses(D: Given, form: Form, *, row: int = 0, safe: float = SAFE) -> np.ndarray:
+def responses(D: Given, form: Form, *, row: int = 0, safe: float | None = None) -> np.ndarray:
     """What each eigenvector q of D alone would give: column k is that row of qq', or of its deconvolution.
 
     k0 is ``responses @ weights``, with weights l^(eps - 1) in the eigen form and l^eps in the FFT form, and
@@ -152,14 +213,15 @@ def responses(D: Given, form: Form, *, row: int = 0, safe: float = SAFE) -> np.n
     array, shape (V, V)
     """
     spectrum = spectrum_of(D)
+    V = spectrum.vocab_size
+    row = checked_row(row, V)
     if form == "eigen":
         return spectrum.vectors * spectrum.vectors[row]
     if form != "fft":
         raise ValueError(f'form is {form!r}: use "eigen" or "fft"')
-    V = spectrum.vocab_size
     waves = scipy.fft.fft(spectrum.vectors, axis=0)  # (V, V): frequency, eigenvector
     # fft2(qq')[a, b] = waves[a] waves[b]; the row sums over a, for b = 0..V//2
-    summed = (1 / safe_transform(spectrum.transform, safe)).T @ (phases(V, row)[:, None] * waves)
+    summed = (1 / divisors(spectrum.transform, V, safe)).T @ (phases(V, row)[:, None] * waves)
     return scipy.fft.irfft(waves[: V // 2 + 1] * summed / V, n=V, axis=0)
 
 
@@ -171,7 +233,7 @@ def alpha_scan(
     form: Form = "fft",
     floor: float = FLOOR,
     row: int = 0,
-    safe: float = SAFE,
+    safe: float | None = None,
 ) -> np.ndarray:
     """k0 for many powers at once, shape (n_alphas, V); one transform of D serves all.
 
@@ -201,7 +263,7 @@ class ClampedShare:
 
 
 def clamped_share(
-    D: Given, eps: ArrayLike = EPS, *, floor: ArrayLike = FLOOR, row: int = 0, safe: float = SAFE
+    D: Given, eps: ArrayLike = EPS, *, floor: ArrayLike = FLOOR, row: int = 0, safe: float | None = None
 ) -> ClampedShare:
     """How much of k0 comes from eigenvalues that were below the floor and put onto it.
 
@@ -213,6 +275,7 @@ def clamped_share(
         As for :func:`k0_fft`.
     """
     spectrum = spectrum_of(D)
+    row = checked_row(row, spectrum.vocab_size)
     eps, floor = np.broadcast_arrays(checked_eps(eps), np.asarray(floor, float))
     clamped = spectrum.values < floor[..., None]  # (..., V)
     energy = (spectral_power(spectrum.values, eps - 1, floor=floor) * spectrum.vectors[row]) ** 2
@@ -253,7 +316,7 @@ def taylor_terms(
     unit: Unit = "matrix",
     floor: float = FLOOR,
     row: int = 0,
-    safe: float = SAFE,
+    safe: float | None = None,
 ) -> TaylorTerms:
     """The terms of the expansion D^eps = I + eps log D + ..., each made into a row of a kernel.
 
@@ -271,7 +334,7 @@ def taylor_terms(
     ------
     The kernel paper, sections 4.2 and 4.3, Table 3.
     """
-    spectrum = spectrum_of(D)
+    eps, spectrum = one_eps(eps), spectrum_of(D)
     columns = responses(spectrum, form, row=row, safe=safe)
     logs = log_values(spectrum.values, kind, floor)
     power = alpha_scan(spectrum, [eps], form=form, floor=floor, row=row, safe=safe)[0]
@@ -283,11 +346,12 @@ def taylor_terms(
     return TaylorTerms(identity, columns @ logs, power, eps)
 
 
-def impulse_row(D: Given, *, row: int = 0, safe: float = SAFE) -> np.ndarray:
+def impulse_row(D: Given, *, row: int = 0, safe: float | None = None) -> np.ndarray:
     """That row of ifft2(1 / fft2(D)), shape (V,): the deconvolution of a single 1 at (0, 0)."""
-    transform = D.transform if isinstance(D, Spectrum) else scipy.fft.rfft2(D)
+    transform = transform_of(D)
     V = len(transform)
-    return scipy.fft.irfft(phases(V, row) @ (1 / safe_transform(transform, safe)) / V, n=V)
+    row = checked_row(row, V)
+    return scipy.fft.irfft(phases(V, row) @ (1 / divisors(transform, V, safe)) / V, n=V)
 
 
 # --- what it takes ----------------------------------------------------------------------------------
