@@ -130,6 +130,7 @@ def test_vocabularies_stand_beside_each_other_before_and_after(monkeypatch):
             "name": name,
             "seed": 0,
             "step": step,
+            "order": 0,
             "eigen": 0.2,
             "fft": 0.3 + step,
             "identity": 0.1,

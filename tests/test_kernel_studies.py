@@ -118,6 +118,16 @@ def test_the_papers_own_cosines_are_in_its_order_and_their_negatives_in_the_reve
     assert fits.order_agreement(table) == pytest.approx([1, -1])
 
 
+def test_the_best_sum_of_rows_finds_a_gram_matrix_made_of_the_identity_and_the_counts():
+    spectrum, V = made().spectrum, 12
+    k0 = kernels.extract_kernel(2.0 * np.eye(V) - 0.3 * spectrum.matrix, spectrum, zeros="drop").k0[None]
+    identity, impulse = kernels.row_identity(spectrum), np.eye(V)[0]
+    assert fits.best_sum(np.stack([identity, impulse]), k0) == pytest.approx([1])
+    assert fits.best_sum(identity[None], k0) == pytest.approx(np.abs(fits.cosines(identity, k0)))
+    with_ones = kernels.extract_kernel(np.eye(V) + 0.5, spectrum, zeros="drop").k0[None]
+    assert fits.best_sum(np.stack([identity, np.ones(V)]), with_ones) == pytest.approx([1])
+
+
 def test_the_formula_has_over_the_identity_what_was_planted():
     spectrum = made().spectrum
     planted = kernels.alpha_scan(spectrum, [0.01], form="eigen")
@@ -203,15 +213,26 @@ def test_claims_on_what_trains_longest_find_what_their_tables_hold(monkeypatch):
     assert_all_figures("kernel.initialization", found)
 
     rows = [
-        {"name": size, "seed": seed, "step": step, "eigen": 0.1, "fft": 0.5 + 0.4 * (step > 0)}
+        {
+            "name": size,
+            "seed": seed,
+            "step": step,
+            "order": order,
+            "eigen": 0.1,
+            "fft": 0.5 + 0.4 * (step > 0) - 0.01 * order,
+        }
         for size, n_seeds in ((1_000, 5), (5_000, 2))
         for seed in range(n_seeds)
         for step in (0, 100)
+        for order in (0, 1, 2)
     ]
-    monkeypatch.setattr(scale, "table", lambda preset: pd.DataFrame(rows).assign(identity=0.4, score=0.3))
+    others = {"identity": 0.4, "score": 0.3, "with_counts": 0.95, "with_mean": 0.5}
+    monkeypatch.setattr(scale, "table", lambda preset: pd.DataFrame(rows).assign(**others))
     monkeypatch.setattr(scale, "table_of", lambda cell: pd.DataFrame([{"clamped": 1.0, "listings": 0.2}]))
     found = scale._open_scale("paper")
-    assert (found["cosine_1000"].value, found["cosine_1000"].nulls) == (0.9, {"identity": 0.4})
+    assert found["cosine_1000"].value == pytest.approx(0.9)
+    assert found["cosine_1000"].nulls == pytest.approx({"identity": 0.4, "untrained": 0.5})
+    assert found["orders_1000"].value == pytest.approx(0.885)
     assert [found[f"cosine_{size}"].n_seeds for size in (1_000, 5_000)] == [5, 2]
     assert_all_figures("kernel.open_scale", found)
 

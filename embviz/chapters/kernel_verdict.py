@@ -133,6 +133,7 @@ def sizes() -> pd.DataFrame:
         )
         rows += _rows(trained.spectrum.vocab_size, when, values, models.main(shown_preset()))
     table = scale.table(preset)
+    table = table[table["order"] == 0]
     runs = scale.runs(preset)
     for name, run in runs.items():
         for when in ("before training", "after training"):

@@ -57,6 +57,16 @@ def better_form(spectrum: Spectrum, k0: np.ndarray) -> np.ndarray:
     return np.maximum(*both)
 
 
+def best_sum(rows: np.ndarray, k0: np.ndarray) -> np.ndarray:
+    """Largest cosine that a weighted sum of rows (n, V) has with each of k0 (R, V), (R,).
+
+    With the identity's row and a 1 in the first place: W = aI + bD at its best, since D's own kernel is that
+    impulse. With the identity's row and ones: W = aI + b11'.
+    """
+    basis = np.linalg.qr(rows.T)[0]
+    return cosines(k0 @ basis @ basis.T, k0)
+
+
 # --- claims -----------------------------------------------------------------------------------------
 
 

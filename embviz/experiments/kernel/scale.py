@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-import torch
 
 from embviz import findings, kernels
 from embviz.cells import Cell, experiment, table_of
 from embviz.cooccurrence import count_pairs
 from embviz.experiments.kernel import models
-from embviz.experiments.kernel.fits import best_over_eps, cosines
+from embviz.experiments.kernel.fits import best_over_eps, best_sum, cosines
 from embviz.experiments.kernel.orthogonality import diagonal_shares, expected_cosine, mean_cosines
 from embviz.experiments.kernel.runs import KernelRun, prepare
 from embviz.experiments.kernel.texts import TextReading, load
@@ -80,51 +79,68 @@ class ScaledRun:
     """Models of a large vocabulary, of which measures alone are kept."""
 
     run: KernelRun
+    n_orders: int = 3  # random ones, beside the order by frequency
 
 
-@experiment("kernel.models_at_scale")
+@experiment("kernel.models_at_scale", version=2)
 def models_at_scale(config: ScaledRun) -> pd.DataFrame:
     """Train, and hold the kernels against the formula.
 
     Returns
     -------
     DataFrame
-        A row a seed, before and after training: seed, step, held_out_loss, score (circulant), eigen and fft
-        (best cosines over epsilons 0.001 to 0.02), identity, ratio (mean |cosine| of words to that of random
-        directions), diagonal (share of |W|_F); and the columns of :func:`formula_at_scale`.
+        A row a seed and order of the words (0: by frequency), before and after training: seed, step, order,
+        held_out_loss, ratio (mean |cosine| of words to that of random directions), diagonal (share of
+        |W|_F), score (circulant); cosines with k0: eigen and fft (best over epsilons 0.001 to 0.02),
+        identity, with_counts (best of aI + bD), with_mean (best of aI + b11'); and the columns of
+        :func:`formula_at_scale`, of the order by frequency.
     """
     session = prepare(config.run)
     spectrum = _spectrum(session.text.ids, len(session.text.vocabulary))
-    formula, rows = formula_measures(spectrum), []
+    formula, parts = formula_measures(spectrum), []
     for snapshot in session.snapshots(
         session.n_steps,
         measure=lambda step: {"held_out_loss": session.held_out_losses().tolist()},
         weights=lambda: {"embedding": session.model.embedding},
     ):
-        embeddings = snapshot.weights["embedding"].double().cpu()
-        for index, member in enumerate(config.run.members):
-            own = _fit(embeddings[index], spectrum)
-            losses = snapshot.metrics["held_out_loss"]
-            assert isinstance(losses, list)
-            own |= {"seed": member.seed, "step": snapshot.step, "held_out_loss": losses[index]}
-            rows.append(own | formula)
-    table = pd.DataFrame(rows)
+        embeddings = snapshot.weights["embedding"].double().cpu().numpy()
+        shared = {
+            "seed": [member.seed for member in config.run.members],
+            "step": snapshot.step,
+            "held_out_loss": snapshot.metrics["held_out_loss"],
+            "ratio": np.array([mean_cosines(E) for E in embeddings]) / expected_cosine(embeddings.shape[2]),
+            "diagonal": np.array([diagonal_shares(E) for E in embeddings]),
+        }
+        for number, order in enumerate(_orders(spectrum.vocab_size, config.n_orders)):
+            own = _fits(embeddings[:, order], spectrum.permuted(order))
+            parts.append(pd.DataFrame(shared | {"order": number} | own))
+    table = pd.concat(parts, ignore_index=True).assign(**formula)
     table.attrs["data"] = {config.run.text.corpus: session.text.checksum}
     return table
 
 
-def _fit(embeddings: torch.Tensor, spectrum: Spectrum) -> dict[str, float]:
-    """One model's kernel against the formula."""
-    E = embeddings.numpy()
-    extraction = kernels.extract_kernel(models.gram(E), spectrum, zeros="drop")
-    k0 = extraction.k0[None]
+def _orders(V: int, n: int) -> list[np.ndarray]:
+    """The words as they are, then n random orders of them."""
+    rng = np.random.default_rng(0)
+    return [np.arange(V), *(rng.permutation(V) for _ in range(n))]
+
+
+def _fits(embeddings: np.ndarray, spectrum: Spectrum) -> dict[str, np.ndarray]:
+    """Kernels of embeddings (R, V, D) against the formula, (R,) each."""
+    rows, scores = [], []
+    for E in embeddings:  # a kernel at a time: they are large
+        extraction = kernels.extract_kernel(models.gram(E), spectrum, zeros="drop")
+        rows.append(extraction.k0)
+        scores.append(float(kernels.circulant_scores(extraction.kernel)))
+    k0, identity = np.array(rows), kernels.row_identity(spectrum)
+    impulse = np.eye(1, spectrum.vocab_size)[0]
     return {
-        "score": float(kernels.circulant_scores(extraction.kernel)),
-        "eigen": float(best_over_eps(spectrum, k0, "eigen")[0][0]),
-        "fft": float(best_over_eps(spectrum, k0, "fft")[0][0]),
-        "identity": float(cosines(kernels.row_identity(spectrum), k0)[0]),
-        "ratio": float(mean_cosines(E)) / expected_cosine(E.shape[1]),
-        "diagonal": float(diagonal_shares(E)),
+        "score": np.array(scores),
+        "eigen": best_over_eps(spectrum, k0, "eigen")[0],
+        "fft": best_over_eps(spectrum, k0, "fft")[0],
+        "identity": cosines(identity, k0),
+        "with_counts": best_sum(np.stack([identity, impulse]), k0),
+        "with_mean": best_sum(np.stack([identity, np.ones_like(identity)]), k0),
     }
 
 
@@ -181,13 +197,30 @@ def table(preset: str) -> pd.DataFrame:
 
 
 def _open_scale(preset: str) -> dict[str, Finding]:
-    every, found = table(preset), {}
-    corpus = runs(preset)[1_000].text.corpus
-    for name, own in every[every["step"] > 0].groupby("name"):
-        nulls = {"identity": float(own["identity"].mean())}
-        better = own[["eigen", "fft"]].max(axis=1).to_numpy()
-        found[f"cosine_{name}"] = models.of_cosines(better, nulls=nulls, corpus=corpus)
-        found[f"score_{name}"] = models.of_cosines(own["score"].to_numpy(), corpus=corpus)
+    found: dict[str, Finding] = {}
+    every, corpus = table(preset), runs(preset)[1_000].text.corpus
+    better = every.assign(formula=every[["eigen", "fft"]].max(axis=1))
+    for name, rows in better.groupby("name"):
+        own, first = (rows[rows["step"] > 0], rows[rows["step"] == 0])
+        given, shuffled = own[own["order"] == 0], own[own["order"] > 0]
+        nulls = {
+            "identity": float(given["identity"].mean()),
+            "untrained": float(first.loc[first["order"] == 0, "formula"].mean()),
+        }
+        values = {
+            "cosine": given["formula"],
+            "score": given["score"],
+            "counts": given["with_counts"],
+            "mean": given["with_mean"],
+            "orders": shuffled.groupby("seed")["formula"].mean(),
+            "counts_orders": shuffled.groupby("seed")["with_counts"].mean(),
+        }
+        found |= {
+            f"{kind}_{name}": models.of_cosines(
+                series.to_numpy(), nulls=nulls if kind == "cosine" else None, corpus=corpus
+            )
+            for kind, series in values.items()
+        }
     alone = table_of(formula_cells(preset)[-1]).iloc[0]
     return found | {
         "clamped_15000": findings.exact(float(alone["clamped"]), corpus=corpus),
