@@ -157,7 +157,7 @@ def encode(
     return Behaviour(
         bottleneck.cpu().numpy().astype(float),
         None if constant else predicted_losses,
-        _errors(network, data, everyone, config),
+        _errors(*_missed(network, data, everyone), data, config),
         max(0.0, 1 - float(kept.double().square().sum() / len(kept))),
         data.left_out,
         (flat,) if constant else (),
@@ -184,12 +184,17 @@ def _fit(data: _Standardized, seen: Tensor, config: Autoencoder, seed: int) -> _
 
 
 @torch.no_grad()
-def _errors(network: _Network, data: _Standardized, which: Tensor, config: Autoencoder) -> Errors:
-    """Of the snapshots marked in `which`; shares of the whole path's variance."""
+def _missed(network: _Network, data: _Standardized, which: Tensor) -> tuple[float, float]:
+    """Squared errors of both terms, summed over the snapshots marked in `which`; 0 where there is no loss."""
     _, again, predicted = network(data.x)
-    missed = float((again - data.x)[which].square().sum(1).mean())
-    wrong = None if data.y is None else float((predicted - data.y)[which].square().mean())
-    return Errors(missed + data.left_out, wrong, config.loss_weight)
+    wrong = 0.0 if data.y is None else float((predicted - data.y)[which].square().sum())
+    return float((again - data.x)[which].square().sum()), wrong
+
+
+def _errors(missed: float, wrong: float, data: _Standardized, config: Autoencoder) -> Errors:
+    """Sums over all snapshots as shares of the path's variance."""
+    n = len(data.x)
+    return Errors(missed / n + data.left_out, None if data.y is None else wrong / n, config.loss_weight)
 
 
 def held_out_errors(
@@ -197,30 +202,45 @@ def held_out_errors(
     config: Autoencoder | None = None,
     *,
     seed: int,
-    every: int = 5,
+    n_folds: int = 2,
     block: int = 1,
     device: str = "cpu",
 ) -> Errors:
-    """Errors on snapshots that an autoencoder, trained anew on the others, has not seen.
+    """Errors on snapshots that an autoencoder has not seen: each is held out once, from one trained anew.
+
+    Squared errors are pooled over all snapshots, so that 1 is no better than the mean snapshot and the mean
+    loss here too. Of one part of a path they would be held against a variance that may lie elsewhere, as a
+    loss's does that falls at the start.
 
     A loss can be remembered snapshot by snapshot. With single ones held out, neighbours in time were seen:
     a small error then says that the loss is a smooth function of the bottleneck, as of anything that
-    changes slowly. With longer blocks, the gap must be bridged.
+    changes slowly. With longer blocks, the gap must be bridged; at a path's ends there is none to bridge,
+    only a way to guess on.
 
     Parameters
     ----------
     path, config, seed, device
         As of :func:`encode`.
-    every : int
-        Of so many blocks of snapshots, the last is held out.
+    n_folds : int
+        Autoencoders; the i-th doesn't see blocks i, i + n_folds, ... of snapshots. 2: even and odd ones.
     block : int, in snapshots
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two folds, or fewer blocks than folds.
     """
     config = config or Autoencoder()
     data = _standardize(path, config, device)
-    number = torch.arange(len(data.x), device=device) // block
-    seen = number % every != every - 1
-    if every < 2 or block < 1 or seen.all():
+    if n_folds < 2 or block < 1 or block * (n_folds - 1) >= len(data.x):
         raise ValueError(
-            f"every = {every}, block = {block} hold out none, or all, of {len(data.x)} snapshots"
+            f"n_folds = {n_folds}, block = {block} hold out none, or all, of {len(data.x)} snapshots: take "
+            "two folds at least, and as many blocks"
         )
-    return _errors(_fit(data, seen, config, seed), data, ~seen, config)
+    fold = torch.arange(len(data.x), device=device) // block % n_folds
+    missed, wrong = 0.0, 0.0
+    for i in range(n_folds):
+        network = _fit(data, fold != i, config, seed)
+        more = _missed(network, data, fold == i)
+        missed, wrong = missed + more[0], wrong + more[1]
+    return _errors(missed, wrong, data, config)

@@ -116,12 +116,32 @@ def test_held_out_losses_are_predicted_in_order_and_not_when_shuffled():
     assert held_out_errors(path, QUICK, seed=0).prediction < 0.1
     shuffled = [shuffled_losses(path, seed=draw) for draw in range(3)]
     missed = [held_out_errors(each, QUICK, seed=0).prediction for each in shuffled]
-    assert np.mean(missed) > 0.7  # 1 but for the variance of 3 x 30 skewed losses
+    assert np.mean(missed) > 0.7  # 1 but for the variance of 3 x 150 skewed losses
 
 
 def test_a_gap_is_harder_to_bridge_than_single_snapshots():
     single, gap = (held_out_errors(bent_path(), QUICK, seed=0, block=block) for block in (1, 10))
     assert gap.reconstruction > 2 * single.reconstruction
+
+
+def test_a_path_read_backwards_has_the_held_out_errors_it_has_forwards():
+    """The loss falls at the start: errors of one part alone depend on which part it is."""
+    t = np.linspace(0, 1, 80)
+    path = bent_path(n=80, losses=np.exp(-12 * t))
+    back = weight_path("query", path.weights[::-1], path.steps, path.losses[::-1])
+    forwards, backwards = (held_out_errors(each, QUICK, seed=0, block=10) for each in (path, back))
+    # even and odd blocks change places; what is left is the order of sums in float32
+    assert backwards.prediction == pytest.approx(forwards.prediction, rel=0.1)
+    assert backwards.reconstruction == pytest.approx(forwards.reconstruction, rel=0.1)
+    assert forwards.prediction > encode(path, QUICK, seed=0).errors.prediction
+
+
+def test_held_out_errors_are_pooled_over_all_snapshots_each_held_out_once():
+    path, untrained = bent_path(), UNTRAINED
+    found = held_out_errors(path, untrained, seed=0, n_folds=3, block=5)
+    # an untrained one predicts the mean whatever it has seen
+    assert found.prediction == pytest.approx(1, abs=FLOAT)
+    assert found.reconstruction == pytest.approx(principal_error(path.weights, 3), abs=FLOAT)
 
 
 def test_a_straight_path_has_fewer_coordinates_than_the_bottleneck():
@@ -136,5 +156,6 @@ def test_settings_that_make_no_sense_are_refused():
         Autoencoder(bottleneck=0)
     with pytest.raises(ValueError, match="must not be negative"):
         Autoencoder(loss_weight=-1)
-    with pytest.raises(ValueError, match="hold out none, or all, of 60"):
-        held_out_errors(bent_path(), QUICK, seed=0, every=61)
+    for n_folds, block in ((1, 1), (61, 1), (2, 60), (4, 20)):
+        with pytest.raises(ValueError, match="hold out none, or all, of 60"):
+            held_out_errors(bent_path(), QUICK, seed=0, n_folds=n_folds, block=block)
