@@ -63,7 +63,7 @@ class Phases:
     """Density clusters of S snapshots, and how sure they are."""
 
     labels: np.ndarray  # (S,) phases 0, 1, ... by their first snapshot; -1 is noise
-    membership: np.ndarray  # (S, n_phases) soft: a row adds up to at most 1
+    membership: np.ndarray  # (S, n_phases) soft: a row adds up to at most 1; of repeated points 0 or 1
     condensed_tree: pd.DataFrame  # parent, child, lambda_val (1 / distance), child_size
     reachability: np.ndarray  # (S - 1,) mutual reachability distances of the spanning tree, increasing
     largest_split: int  # snapshots on the smaller side of the most even split of all
@@ -130,8 +130,9 @@ def find_phases(points: ArrayLike, clustering: Clustering | None = None) -> Phas
     labels, order = _by_first_snapshot(fitted.labels_)
     membership = np.zeros((len(points), 0))
     if len(order):
-        membership = np.asarray(hdbscan.all_points_membership_vectors(fitted))
-        membership = membership.reshape(len(points), len(order))[:, order]
+        with np.errstate(all="ignore"):  # of repeated points; what isn't finite is mended below
+            membership = np.asarray(hdbscan.all_points_membership_vectors(fitted))
+        membership = _where_known(membership.reshape(len(points), len(order))[:, order], labels)
     tree = fitted.single_linkage_tree_.to_numpy()  # left, right, distance, size
     return Phases(
         labels,
@@ -144,13 +145,20 @@ def find_phases(points: ArrayLike, clustering: Clustering | None = None) -> Phas
     )
 
 
-def require_enough(n_snapshots: int, clustering: Clustering) -> None:
-    """ValueError if there are fewer snapshots than two clusters or a core distance need."""
+def _where_known(membership: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Soft membership, the label's own where points lie in one place, which leaves none: 1, or 0 of noise."""
+    hard = (labels[:, None] == np.arange(membership.shape[1])).astype(float)
+    known = np.isfinite(membership).all(axis=1)
+    return np.where(known[:, None], membership, hard)
+
+
+def require_enough(n_snapshots: int, clustering: Clustering, *, name: str = "") -> None:
+    """ValueError, led by `name`, if there are fewer snapshots than two clusters or a core distance need."""
     needed = max(2 * clustering.min_cluster_size, clustering.min_samples + 1)
     if n_snapshots < needed:
         raise ValueError(
-            f"{n_snapshots} snapshots are too few for {clustering}: take {needed} at least, or lower "
-            "min_cluster_size and min_samples"
+            f"{name}{': ' if name else ''}{n_snapshots} snapshots are too few for {clustering}: take "
+            f"{needed} at least, or lower min_cluster_size and min_samples"
         )
 
 

@@ -206,7 +206,7 @@ def trace(path: WeightPath, recipe: Recipe | None = None, *, seed: int, device: 
             f"{path.name}: {len(path.steps)} snapshots are too few for {recipe.layout.n_neighbors} "
             "neighbours of each: take snapshots more often, or fewer neighbours"
         )
-    require_enough(len(path.steps), recipe.clustering)
+    require_enough(len(path.steps), recipe.clustering, name=path.name)
     rotated = rotate(path, device=device)
     behaviour = None
     if recipe.autoencoder is not None:

@@ -64,6 +64,18 @@ def test_soft_membership_agrees_with_the_labels_and_shares_out_at_most_one():
     assert (found.membership.sum(axis=1) <= 1 + 1e-9).all()
 
 
+def test_points_in_one_place_belong_to_their_phase_and_warn_of_nothing():
+    """As in layouts that are stored in grains: a third of the points coincide."""
+    clouds = np.repeat([[4.0, 0.0], [0.0, 0.0], [0.0, 5.0]], 60, axis=0) + noise(180, 2)
+    found = find_phases(np.round(2 * clouds) / 2, Clustering(min_cluster_size=5))
+    assert found.n_phases >= 2
+    assert np.isfinite(found.membership).all()
+    assert (found.membership.sum(axis=1) <= 1 + 1e-9).all()
+    broken = np.array([[np.nan, 0.5], [0.25, 0.5], [0.5, np.inf]])
+    mended = phases._where_known(broken, np.array([0, 1, -1]))
+    assert mended.tolist() == [[1, 0], [0.25, 0.5], [0, 0]]
+
+
 def test_the_condensed_tree_starts_from_all_snapshots():
     tree = find_phases(two_clouds(), SMALL).condensed_tree
     assert list(tree.columns) == ["parent", "child", "lambda_val", "child_size"]

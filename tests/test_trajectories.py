@@ -204,7 +204,7 @@ def test_too_few_snapshots_are_refused_before_anything_is_trained(monkeypatch):
     short = weight_path("query", noise(12, 9), range(12), np.ones(12))
     with pytest.raises(ValueError, match="query: 12 snapshots are too few for 15 neighbours"):
         trace(short, seed=0)
-    with pytest.raises(ValueError, match="12 snapshots are too few for Clustering"):
+    with pytest.raises(ValueError, match="query: 12 snapshots are too few for Clustering"):
         trace(short, Recipe(layout=Layout("pca")), seed=0)
 
 
