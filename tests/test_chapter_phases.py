@@ -16,7 +16,7 @@ from embviz.phases import NOISE, Clustering, find_phases
 from tests.drawing import compiled, drawn
 from tests.tiny_runs import TINY, tiny_runs
 
-CACHED = (chapter.shown_runs, chapter._laid_out, chapter._found)
+CACHED = (chapter.shown_runs, chapter._laid_out, chapter._found, chapter.settings_grid)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -70,11 +70,57 @@ def test_stored_runs_are_preferred(monkeypatch):
         chapter.shown_runs.cache_clear()
 
 
+def test_where_no_stored_run_has_read_stories_the_quick_one_is_shown(monkeypatch):
+    web = dataclasses.replace(TINY, text="web text", seed=3)
+    stored = {web.name: web}
+    monkeypatch.setattr(runs, "stored_runs", lambda: stored)
+    chapter.shown_runs.cache_clear()
+    try:
+        assert list(chapter.shown_runs()) == ["short stories, seed 0"]
+        assert not chapter.is_stored()
+        story = dataclasses.replace(TINY, seed=3)
+        stored[story.name] = story
+        chapter.shown_runs.cache_clear()
+        assert list(chapter.shown_runs()) == ["short stories, seed 3", "web text, seed 3"]
+        assert chapter.of_stories() == [story]
+    finally:
+        chapter.shown_runs.cache_clear()
+
+
+def test_captions_say_what_was_read_and_that_drawings_are_of_sketches():
+    assert "docstrings of installed libraries (embedded)" in chapter.note()
+    assert f"a sketch of {TINY.sketch} numbers a matrix" in chapter.note()
+
+
 def test_tables_have_a_row_a_kind_and_say_what_is_not_measured():
     for table in (chapter.kinds_table(), chapter.drops_table(), chapter.alternatives_table()):
         assert set(table.index) == set(KINDS)
     assert (chapter.alternatives_table()["UMAP, agreement"] == "not measured").all()
     assert (chapter.kinds_table()["stability over settings"] == "not measured").all()
+    assert (chapter.bottleneck_table()["of held-out snapshots"] == "not measured").all()
+
+
+def test_the_bottleneck_is_told_with_its_walks_and_the_sketch_with_its_worst_error():
+    table = chapter.bottleneck_table()
+    assert table.index.tolist() == list(KINDS)
+    measures = chapter._reading(runs.measures, chapter.first_run())
+    judged = measures[(measures["method"] == "pymde") & (measures["n_neighbors"] == 8)]
+    own = judged[(judged["kind"] == "V") & (judged["path"] == "data")]["prediction"].mean()
+    null = judged[(judged["kind"] == "V") & (judged["path"] != "data")]["prediction"].mean()
+    assert table.loc["V", "loss not predicted"] == f"{own:.3f} ({null:.3f})"
+    distortion = chapter._reading(runs.tensor_measures, chapter.first_run()).query(
+        "path == 'data' and kind == 'V'"
+    )
+    assert table.loc["V", "at worst"] == f"{distortion['distortion_worst'].mean():.1%}"
+
+
+@pytest.mark.parametrize(("off", "done"), [("0.40 (0.50)", "raises"), ("0.10 (0.50)", "lowers")])
+def test_the_sentence_on_drops_follows_the_table(monkeypatch, off, done):
+    rows = {"movement, as it is": ["0.20 (0.30)"] * 2, "off": [off] * 2, "transitions": ["0.00 (0.00)"] * 2}
+    monkeypatch.setattr(chapter, "drops_table", lambda: pd.DataFrame(rows))
+    said = chapter.drops_finding()
+    assert "0.20 as they are (0.30 in random walks)" in said
+    assert said.endswith(f"{done} it to {off}")
 
 
 def test_sentences_quote_means_of_the_runs():

@@ -17,6 +17,7 @@ from sklearn.metrics import adjusted_rand_score
 from embviz import charts, theme
 from embviz.cells import missing
 from embviz.chapters.made_here import made_here
+from embviz.chapters.text_titles import titled
 from embviz.experiments.geometry import trajectory_findings as found
 from embviz.experiments.geometry import trajectory_runs as runs
 from embviz.experiments.geometry.trajectory_recordings import (
@@ -34,7 +35,8 @@ from embviz.trajectories import lay_out
 
 Read = TypeVar("Read")
 PATHS = {"data": "training", "random walk 0": "random walk"}
-N_POINTS = 120  # of a drawing that a page holds
+N_POINTS = 90  # of a drawing that a page holds, about: with 27 tensors a page weighs 1.5 MB
+N_MEMBERS = 24  # steps of which a page holds the memberships, about
 SIDE, NARROW = 290, 250  # pixels: panels one above another, and side by side
 NOT_MEASURED = "not measured"
 
@@ -44,9 +46,13 @@ NOT_MEASURED = "not measured"
 
 @functools.cache
 def shown_runs() -> dict[str, TrajectoryRun]:
-    """Models with queries whose paths are shown, by name: all that are stored, or a quick one made here."""
+    """Models with queries whose paths are shown, by name, stories first: all that are stored, or a quick one.
+
+    The quick one is made here, and shown too where of the stored ones none has read stories.
+    """
     stored = {name: run for name, run in runs.stored_runs().items() if run.variant == STANDARD}
-    return stored or {(quick := runs.story_runs("quick")[0]).name: quick}
+    of_stories = {name: run for name, run in stored.items() if run.text == STORIES}
+    return of_stories | stored if of_stories else {(quick := runs.story_runs("quick")[0]).name: quick}
 
 
 def is_stored() -> bool:
@@ -83,8 +89,9 @@ def note(run: TrajectoryRun | None = None) -> str:
         n_seeds = f"{len(of_stories())} seeds"
     quick = "" if is_stored() else " A quick run made in this chapter, on which nothing is judged."
     return (
-        f"Bytes of {one.source.corpus}, {setting.n_layers} layers of width {setting.embedding_dim}, "
-        f"{setting.n_steps:,} steps, a snapshot every {one.every}; {n_seeds}.{quick}"
+        f"Bytes of {titled(one.source)}; {setting.n_layers} layers of width {setting.embedding_dim}, "
+        f"{setting.n_steps:,} steps, a snapshot every {one.every}, a sketch of {one.sketch} numbers a "
+        f"matrix; {n_seeds}.{quick}"
     )
 
 
@@ -651,16 +658,66 @@ def drops_table() -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("kind")
 
 
+def drops_finding() -> str:
+    """What taking the trend off does to movement's correlation with drops: means over all paths' kinds."""
+    table = drops_table()
+    pairs = table.map(lambda text: [float(part.strip("()")) for part in text.split()])
+    (own, null), (own_off, null_off) = (
+        np.array(pairs[column].tolist()).mean(axis=0) for column in table.columns[:2]
+    )
+    done = "raises" if own_off > own else "lowers"
+    return (
+        f"Movement in the drawing and drops of the loss: {own:.2f} as they are ({null:.2f} in random walks); "
+        f"taking the slow trend off {done} it to {own_off:.2f} ({null_off:.2f})"
+    )
+
+
+# --- the bottleneck and the sketch ----------------------------------------------------------------------
+
+ERRORS = {
+    "weights not reconstructed": "reconstruction",
+    "of held-out snapshots": "held_out_reconstruction",
+    "loss not predicted": "prediction",
+    "of held-out ones": "held_out_prediction",
+}
+DISTORTIONS = {"distances off by (median)": "distortion_median", "at worst": "distortion_worst"}
+
+
+def bottleneck_table() -> pd.DataFrame:
+    """What a bottleneck loses, and how far sketched distances are off: means by kind, walks in brackets.
+
+    Shares of the variance of sketched weights and of the loss; relative errors of distances.
+    """
+    rows: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}
+    for words, column in ERRORS.items():
+        by_path = [_means(column, path) for path in ("data", "random walk")]
+        for kind in KINDS:
+            own, null = (values.get(kind) for values in by_path)
+            text = NOT_MEASURED if own is None else f"{own:.3f}"
+            rows[kind][words] = text if null is None else f"{text} ({null:.3f})"
+    for words, column in DISTORTIONS.items():
+        values = _means(column, "data")
+        for kind in KINDS:
+            rows[kind][words] = f"{values[kind]:.1%}" if kind in values else NOT_MEASURED
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("kind")
+
+
+def _means(column: str, path: str) -> pd.Series:
+    """Of the runs of stories, by kind; without those of which it isn't measured."""
+    table = _reading(found.kinds_table, of_stories(), column, path)
+    return table.groupby("kind")["value"].mean()
+
+
 # --- the tree -------------------------------------------------------------------------------------------
 
 TREE_TENSORS = ("Q 1", "embedding")
 
 
-def tree_sizes() -> Range:
-    """A slider over the least size of a phase, as far as the kept snapshots allow."""
-    n = len(_losses_of_drawing(first_run()))
-    stop = min(60, n // 2 // 5 * 5)
-    return Range(5, stop, 5, "least phase (snapshots kept)", initial=10, live_step=1)
+def tree_sizes() -> Finer:
+    """Least sizes of a phase, as far as the kept snapshots allow: some in the book, any number live."""
+    n, label = len(_losses_of_drawing(first_run())), "least phase (snapshots kept)"
+    sizes = [size for size in (5, 10, 20, 40, 60) if size <= n // 2]
+    return Finer(Choice(sizes, label, initial=10), Range(5, sizes[-1], 1, label, initial=10))
 
 
 def tree(tensor: str, path: str, size: int) -> pd.DataFrame:
@@ -679,7 +736,7 @@ def tree(tensor: str, path: str, size: int) -> pd.DataFrame:
     judged = (table["method"] == "pymde") & (table["n_neighbors"] == neighbors()[0])
     own = table[judged & (table["tensor"] == tensor) & (table["path"] == key)]
     phases = find_phases(own[["x", "y"]].to_numpy(dtype=float), Clustering(size))
-    places = np.arange(len(own))[:: max(1, len(own) // 40)]
+    places = np.arange(len(own))[:: max(1, len(own) // N_MEMBERS)]
     parts = [
         _tree_rows(phases.condensed_tree, phases.labels),
         _member_rows(phases.membership, own["step"], places),
@@ -709,7 +766,10 @@ def _tree_rows(condensed: pd.DataFrame, labels: np.ndarray) -> pd.DataFrame:
         for child, size, level in own_clusters.to_numpy(dtype=float).tolist():
             waiting.append((int(child), place, size, level))
             place += size
-    return pd.DataFrame(rows, columns=["shown", "left", "right", "low", "high", "phase"])
+    table = pd.DataFrame(rows, columns=["shown", "left", "right", "low", "high", "phase"])
+    return table.assign(
+        **{side: table[side].map(lambda level: float(f"{level:.3g}")) for side in ("low", "high")}
+    )
 
 
 def _chosen(condensed: pd.DataFrame, cluster: int, labels: np.ndarray) -> int:
@@ -802,8 +862,9 @@ def settings_of(tensor: str, path: str) -> dict[str, np.ndarray]:
     }
 
 
+@functools.cache
 def settings_grid() -> pd.DataFrame:
-    """Adjusted Rand indices between all settings, by `tensor` and `path`.
+    """Adjusted Rand indices between all settings, by `tensor` and `path`; not to be changed in place.
 
     Returns
     -------
