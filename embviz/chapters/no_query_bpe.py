@@ -49,7 +49,10 @@ def _gain(n_tokens: int) -> Finding | None:
 
 
 def vocabulary_table() -> pd.DataFrame:
-    """A row a vocabulary: parameters in and outside of embedding and head, text a token and read, gains."""
+    """A row a vocabulary: parameters in and outside of embedding and head, text a token and read, gains.
+
+    What is saved is the share of all parameters that a model without queries hasn't.
+    """
     rows = {}
     for n_tokens, run in vocabularies().items():
         setting = run.setting
@@ -63,6 +66,7 @@ def vocabulary_table() -> pd.DataFrame:
             "embedding and head": f"{in_embeddings:,}",
             "the rest": f"{inside[0]:,}",
             "the rest, no Q": f"{inside[1]:,}",
+            "saved without Q, %": f"{100 * (inside[0] - inside[1]) / (in_embeddings + inside[0]):.1f}",
             "characters a token": f"{spelled:.2f}" if spelled else NOT_MEASURED,
             "characters read": f"{n_read * spelled / 1e6:.2g} M" if spelled else NOT_MEASURED,
             "gain %": said(_gain(n_tokens)),
