@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     import pandas as pd
+
+Part = TypeVar("Part")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -127,13 +130,14 @@ def data_pack(arguments: argparse.Namespace) -> int:
     """``embviz data pack ID``: the texts of cells that are not stored yet; exit code 1 if one is absent."""
     from embviz import cells, experiments, language
 
+    studies = [experiments.find_study(claim_id) for claim_id in _claim_ids(arguments.id)]
     todo = [
         cell
-        for claim_id in _claim_ids(arguments.id)
-        for cell in cells.missing(experiments.find_study(claim_id).preset_cells(arguments.preset))
+        for study in studies
+        for cell in cells.missing(study.preset_cells(arguments.preset) + study.beside(arguments.preset))
     ]
-    texts = [getattr(cell.config, "text", None) for cell in todo]
-    wanted = {language.pack_path(text): text for text in texts if isinstance(text, language.TextConfig)}
+    texts = [text for cell in todo for text in _parts_of(cell.config, language.TextConfig)]
+    wanted = {language.pack_path(text): text for text in texts}
     failed = False
     for config in wanted.values():
         count = f"{config.n_documents:,} documents" if config.n_documents else "all documents"
@@ -144,6 +148,15 @@ def data_pack(arguments: argparse.Namespace) -> int:
             print(f"embviz: {config.corpus}, {count}: {error}", file=sys.stderr)
             failed = True
     return int(failed)
+
+
+def _parts_of(config: Any, kind: type[Part]) -> Iterator[Part]:
+    """The parts of a configuration, at any depth, that are configurations of that kind."""
+    if isinstance(config, kind):
+        yield config
+    elif dataclasses.is_dataclass(config):
+        for field in dataclasses.fields(config):
+            yield from _parts_of(getattr(config, field.name), kind)
 
 
 def _claim_ids(wanted: str | None) -> list[str]:

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from embviz import cli, experiments, language, storage
+from embviz.studies import Study
 from tests.made_registry import TEXT, stored, toml_entry, whole, write
 
 
@@ -159,6 +160,35 @@ def test_packing_a_claim_packs_each_text_once_and_names_what_is_absent(
     assert said.out.startswith("tinystories_5mb, 700 documents: 0.00 MB, ")
     assert said.out.count("\n") == 1
     assert said.err == "embviz: tinystories_5mb, all documents: not at hand\n"
+
+
+def test_packing_finds_a_text_at_any_depth_and_one_pack_serves_models_and_their_drawings(
+    results, capsys, monkeypatch, tmp_path
+):
+    packed = []
+    monkeypatch.setattr(
+        language, "pack_text", lambda config: packed.append(config) or write(tmp_path, "pack", b"12345678")
+    )
+    for claim_id in ("noq_fineweb", "trajectories_fineweb", "noq_tinystories", "trajectories_q"):
+        assert cli.main(["data", "pack", f"geometry.{claim_id}", "--preset", "paper"]) == 0
+    web, web_drawn, stories, stories_drawn = packed
+    assert web == web_drawn
+    assert stories == stories_drawn
+    assert "tinystories, 200,000 documents" in capsys.readouterr().out
+
+
+def test_packing_takes_the_texts_of_cells_beside_a_claim(results, monkeypatch, tmp_path):
+    beside = experiments.find_study("geometry.noq_tinystories").beside("quick")
+    cell = next(cell for cell in beside if not hasattr(cell.config, "text"))  # its run has one
+    study = Study(lambda preset: [], lambda preset: {}, beside=lambda preset: [cell])
+    monkeypatch.setattr(experiments, "find_study", lambda claim_id: study)
+    packed = []
+    monkeypatch.setattr(
+        language, "pack_text", lambda config: packed.append(config) or write(tmp_path, "pack", b"12345678")
+    )
+    assert cli.main(["data", "pack", "geometry.noq_tinystories", "--preset", "quick"]) == 0
+    (text,) = packed
+    assert text.corpus == "embedded"
 
 
 def absent():
