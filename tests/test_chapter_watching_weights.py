@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import nn
@@ -15,6 +16,7 @@ from torch import nn
 from embviz import adapters
 from embviz.chapters import watching_weights as chapter
 from embviz.experiments.geometry import weight_films as films
+from embviz.experiments.geometry.language_models import BASELINE
 from embviz.explorers import Choice, Explorer
 from embviz.language import load_streams, score_unigrams
 from embviz.models.transformer import Transformer, TransformerConfig, n_parameters
@@ -248,3 +250,25 @@ def test_the_lines_for_trainer_and_lightning_call_what_there_is():
                 inspect.signature(adapter).bind(*map(ast.literal_eval, call.args), **named)
                 called.add(call.func.id)
     assert called == {"trainer_callback", "lightning_callback"}
+
+
+def test_the_sentence_on_tempo_adds_up_what_the_frames_have(monkeypatch):
+    frames = pd.DataFrame({"frame": range(0, 90, 10), "variant": BASELINE, "shown": "moved"})
+    frames = frames.assign(loss=6 * 0.5 ** (frames["frame"] / 10), walked_query=np.sqrt(frames["frame"]))
+    monkeypatch.setattr(chapter, "recorded_frames", lambda: frames.sample(frac=1, random_state=0))
+    assert chapter.tempo_finding() == (
+        "Loss and length of the query paths: from step 0 to 10 -3.00 nats and +3.2, "
+        "from step 10 to 20 -1.50 nats and +1.3, from step 70 to 80 -0.02 nats and +0.6"
+    )
+
+
+def test_recording_is_told_in_processor_time_as_it_was_measured(tmp_path, monkeypatch):
+    monkeypatch.setattr(chapter, "results_folder", lambda: tmp_path)
+    (tmp_path / "bench").mkdir()
+    row = {
+        "job": "a training step of 9 parameters, recorded every step",
+        "ratio": 0.998,
+        "device": "a machine",
+    }
+    (tmp_path / "bench" / "a_training_step_of_9.json").write_text(json.dumps(row))
+    assert chapter.cost_table().loc["every step", "processor time of a step"] == "-0.2%"

@@ -329,7 +329,8 @@ def cost_table() -> pd.DataFrame:
     for path in sorted((results_folder() / "bench").glob("a_training_step_of_*.json")):
         row = json.loads(path.read_text())
         way = row["job"].partition("recorded ")[2]
-        rows[way] = {"time of a step": f"+{100 * (row['ratio'] - 1):.1f}%", "measured on": row["device"]}
+        more = f"{100 * (row['ratio'] - 1):+.1f}%"
+        rows[way] = {"processor time of a step": more, "measured on": row["device"]}
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("recorded")
 
 
@@ -368,6 +369,21 @@ def film_finding() -> str:
     end = frames[frames["frame"] == frames["frame"].max()]
     ratio = (end["y"] / end["x"]).agg(["min", "max"])
     return f"The baseline's matrices walk {ratio['min']:.1f} to {ratio['max']:.1f} times as far as they get"
+
+
+def tempo_finding() -> str:
+    """How fast the baseline's loss falls and its query paths grow: at first, just after, and at the end."""
+    frames = recorded_frames().query("variant == @BASELINE").drop_duplicates("frame").set_index("frame")
+    steps = frames.index.sort_values()
+    eighth = max(1, (len(steps) - 1) // 8)
+    told = []
+    for first, last in ((0, eighth), (eighth, 2 * eighth), (-1 - eighth, -1)):
+        start, end = (frames.loc[steps[place]] for place in (first, last))
+        changes = (
+            f"{end['loss'] - start['loss']:+.2f} nats and {end['walked_query'] - start['walked_query']:+.1f}"
+        )
+        told.append(f"from step {steps[first]} to {steps[last]} {changes}")
+    return f"Loss and length of the query paths: {', '.join(told)}"
 
 
 def film_table() -> pd.DataFrame:
