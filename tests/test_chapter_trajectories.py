@@ -1,5 +1,7 @@
 """The chapter on trajectories: walks against their closed form, the quick run's drawings, and the game."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -142,6 +144,30 @@ def test_a_rule_that_knows_is_always_right(monkeypatch):
     known = table.assign(cosine_share=table["kind"].eq(TRAINING) + 1e-3 * np.arange(len(table)))
     monkeypatch.setattr(chapter, "numbers", lambda: known)
     assert chapter.rule_table().loc["two cosines in the layout", "right"] == "100%"
+    assert "two cosines in the layout, is right in 100%" in chapter.rule_finding()
+
+
+@pytest.mark.parametrize("n", [6, 7])
+def test_chance_is_that_of_all_orders_of_the_paths(n):
+    is_training, beyond = np.arange(n) < 3, np.arange(n) % 2 == 1
+    found = []
+    for places in itertools.permutations(range(n)):
+        right = np.mean(is_training == beyond[list(places)])
+        found.append(max(right, 1 - right))
+    for right in set(found):
+        expected, as_many = chapter.by_chance(right, is_training, beyond)
+        assert expected == pytest.approx(np.mean(found))
+        assert as_many == pytest.approx(
+            np.mean(np.array(found) >= right - 1e-9)
+        )  # shares are of small counts
+
+
+def test_the_spread_of_chance_is_that_of_draws_that_do_not_differ():
+    rng = np.random.default_rng(0)
+    n, m = (int((chapter.numbers()["kind"] == kind).sum()) for kind in (TRAINING, WALK))
+    drawn = [chapter.larger_chance(rng.random(n), rng.random(m)) for _ in range(2_000)]
+    told = float(chapter.spread_finding().split()[-1].rstrip("%")) / 100
+    assert told == pytest.approx(2 * np.std(drawn), abs=0.03)  # 2,000 draws: 2% of it; two digits
 
 
 def test_every_explorer_draws():

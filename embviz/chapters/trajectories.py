@@ -7,7 +7,7 @@ import json
 import altair as alt
 import numpy as np
 import pandas as pd
-from scipy.stats import rankdata
+from scipy.stats import hypergeom, rankdata
 
 from embviz import charts, theme
 from embviz.cells import table_of
@@ -338,6 +338,13 @@ def phase_finding() -> str:
     )
 
 
+def spread_finding() -> str:
+    """What chance alone may make of the last column of :func:`numbers_table`, two standard deviations."""
+    n, m = (int((numbers()["kind"] == kind).sum()) for kind in KINDS)
+    spread = 2 * np.sqrt((n + m + 1) / (12 * n * m))  # of Mann and Whitney's statistic, over n m
+    return f"Of {n} matrices and {m} walks that don't differ, the last column has 50% ± {spread:.0%}"
+
+
 # --- guess which ----------------------------------------------------------------------------------------
 
 
@@ -419,6 +426,7 @@ def rule_table() -> pd.DataFrame:
     """How a program fares at the game, by rules that look at one number: shares of right guesses.
 
     A rule says "training" of the paths whose number is beyond the median of all; which side, it is told.
+    Beside it what it gets on average where the number means nothing, and how often as many as here.
     """
     table = numbers()
     is_training = (table["kind"] == TRAINING).to_numpy()
@@ -429,7 +437,41 @@ def rule_table() -> pd.DataFrame:
         ("longest steps of the layout", "layout_sharpness"),
         ("loss not predicted", "prediction"),
     ):
-        values = table[column].to_numpy()
-        right = float(np.mean((values > np.median(values)) == is_training))
-        rows[words] = {"right": f"{max(right, 1 - right):.0%}", "paths": len(table)}
+        beyond = table[column].to_numpy() > table[column].median()
+        right = float(np.mean(beyond == is_training))
+        expected, as_many = by_chance(max(right, 1 - right), is_training, beyond)
+        rows[words] = {
+            "right": f"{max(right, 1 - right):.0%}",
+            "by chance": f"{expected:.0%}",
+            "chance of as many": f"{as_many:.0%}",
+            "paths": len(table),
+        }
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("rule: beyond the median of")
+
+
+def by_chance(right: float, is_training: np.ndarray, beyond: np.ndarray) -> tuple[float, float]:
+    """Of a rule that may choose its side: the mean share of right guesses, and how often so many or more.
+
+    That is if as many paths as now are beyond the median, and which ones is drawn at random.
+
+    >>> expected, as_many = by_chance(1.0, np.array([True, False]), np.array([True, False]))
+    >>> round(expected, 2), round(as_many, 2)
+    (1.0, 1.0)
+    """
+    n, n_training, n_beyond = len(is_training), int(is_training.sum()), int(beyond.sum())
+    hits = np.arange(n_training + 1)  # matrices of training beyond the median
+    chances = hypergeom.pmf(hits, n, n_training, n_beyond)
+    shares = (hits + n - n_training - (n_beyond - hits)) / n
+    better = np.maximum(shares, 1 - shares)
+    return float(chances @ better), float(chances[better > right - 1e-9].sum())
+
+
+def rule_finding() -> str:
+    """The best rule beside chance."""
+    table = rule_table()
+    best = str(table["right"].str.rstrip("%").astype(int).idxmax())
+    row = table.loc[best]
+    return (
+        f"The best of {len(table)} rules, {best}, is right in {row['right']} of {row['paths']} paths; chance "
+        f"gets {row['by chance']} on average, and any one rule as many in {row['chance of as many']} of draws"
+    )
