@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -665,10 +666,11 @@ def drops_finding() -> str:
     (own, null), (own_off, null_off) = (
         np.array(pairs[column].tolist()).mean(axis=0) for column in table.columns[:2]
     )
-    done = "raises" if own_off > own else "lowers"
+    before, after = f"{own:.2f}", f"{own_off:.2f}"
+    done = "leaves it at" if before == after else "raises it to" if own_off > own else "lowers it to"
     return (
-        f"Movement in the drawing and drops of the loss: {own:.2f} as they are ({null:.2f} in random walks); "
-        f"taking the slow trend off {done} it to {own_off:.2f} ({null_off:.2f})"
+        f"Movement in the drawing and drops of the loss: {before} as they are ({null:.2f} in random walks); "
+        f"taking the slow trend off {done} {after} ({null_off:.2f})"
     )
 
 
@@ -711,6 +713,7 @@ def _means(column: str, path: str) -> pd.Series:
 # --- the tree -------------------------------------------------------------------------------------------
 
 TREE_TENSORS = ("Q 1", "embedding")
+TREE, MEMBER, TOLD = range(3)  # what a row shows: a page holds numbers in a third of the space of words
 
 
 def tree_sizes() -> Finer:
@@ -726,10 +729,11 @@ def tree(tensor: str, path: str, size: int) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        `shown` "tree": a cluster that was found on the way, `left` and `right` (as wide as its snapshots),
+        `shown` TREE: a cluster that was found on the way, `left` and `right` (as wide as its snapshots),
         `low` and `high` (1 / distance at which it appears, and is gone), `phase` (-1 unless chosen).
-        "member": at step `left`, of `phase`, from `low` to `high` of the memberships stacked. And of all:
-        `n_phases`, `noise_share`, `validity` and `largest_split`, as in :func:`draw_anew`.
+        MEMBER: at step `left`, of `phase`, from `low` to `high` of the memberships stacked. TOLD, once: how
+        many phases (`left`) and the largest split (`right`), the share of noise (`low`) and DBCV (`high`),
+        as in :func:`draw_anew`.
     """
     table = _drawings(first_run())
     key = next(known for known, words in PATHS.items() if words == path)
@@ -741,18 +745,23 @@ def tree(tensor: str, path: str, size: int) -> pd.DataFrame:
         _tree_rows(phases.condensed_tree, phases.labels),
         _member_rows(phases.membership, own["step"], places),
     ]
-    told = {
-        "n_phases": phases.n_phases,
-        "noise_share": round(phases.noise, 3),
-        "validity": round(-1.0 if phases.dbcv is None else phases.dbcv, 2),
-        "largest_split": phases.largest_split,
-    }
-    return pd.concat(parts, ignore_index=True).assign(**told)
+    told = pd.DataFrame(
+        {
+            "shown": TOLD,
+            "left": float(phases.n_phases),
+            "right": float(phases.largest_split),
+            "low": round(phases.noise, 3),
+            "high": round(-1.0 if phases.dbcv is None else phases.dbcv, 2),
+            "phase": NOISE,
+        },
+        index=[0],
+    )
+    return pd.concat([*parts, told], ignore_index=True)
 
 
 def _tree_rows(condensed: pd.DataFrame, labels: np.ndarray) -> pd.DataFrame:
     """Rectangles of the condensed tree: children beside each other inside their parent's width."""
-    rows: list[tuple[str, float, float, float, float, int]] = []
+    rows: list[tuple[int, float, float, float, float, int]] = []
     n = len(labels)
     clusters = condensed[condensed["child_size"] > 1]
     waiting = [(int(condensed["parent"].min()), 0.0, float(n), 0.0)]
@@ -760,7 +769,7 @@ def _tree_rows(condensed: pd.DataFrame, labels: np.ndarray) -> pd.DataFrame:
         cluster, left, width, born = waiting.pop()
         own = condensed[condensed["parent"] == cluster]
         gone = float(own["lambda_val"].max()) if len(own) else born
-        rows.append(("tree", left, left + width, born, min(gone, 1e6), _chosen(condensed, cluster, labels)))
+        rows.append((TREE, left, left + width, born, min(gone, 1e6), _chosen(condensed, cluster, labels)))
         place = left
         own_clusters = clusters.loc[clusters["parent"] == cluster, ["child", "child_size", "lambda_val"]]
         for child, size, level in own_clusters.to_numpy(dtype=float).tolist():
@@ -794,7 +803,7 @@ def _member_rows(membership: np.ndarray, steps: pd.Series, places: np.ndarray) -
             above = float(stacked[row, phase])
             if above - below > 0.01:
                 step = float(kept[place])
-                rows.append(("member", step, step + gap, round(below, 3), round(above, 3), phase))
+                rows.append((MEMBER, step, step + gap, round(below, 3), round(above, 3), phase))
             below = above
     return pd.DataFrame(rows, columns=["shown", "left", "right", "low", "high", "phase"])
 
@@ -802,7 +811,7 @@ def _member_rows(membership: np.ndarray, steps: pd.Series, places: np.ndarray) -
 def plot_tree(data: charts.Data) -> alt.HConcatChart:
     """The condensed tree, chosen clusters coloured; and memberships over the steps, stacked."""
     base = alt.Chart(data)
-    shown = base.transform_filter("datum.shown === 'tree'")
+    shown = base.transform_filter(f"datum.shown === {TREE}")
     colour = alt.Color("phase:Q", scale=theme.sequential_scale(), legend=None)
     place = {
         "x": alt.X("left:Q", axis=theme.axis("snapshots"), scale=alt.Scale(nice=False)),
@@ -819,18 +828,19 @@ def plot_tree(data: charts.Data) -> alt.HConcatChart:
     )
     chosen = shown.transform_filter(f"datum.phase !== {NOISE}").mark_rect(stroke=theme.INK, strokeWidth=0.8)
     words = (
-        base.transform_aggregate(
-            n_phases="min(n_phases)",
-            noise_share="min(noise_share)",
-            validity="min(validity)",
-            largest_split="min(largest_split)",
+        base.transform_filter(f"datum.shown === {TOLD}")
+        .transform_calculate(
+            n_phases="datum.left",
+            largest_split="datum.right",
+            noise_share="datum.low",
+            validity="datum.high",
         )
         .transform_calculate(words=FOUND)
         .mark_text(align="left", fontSize=11)
         .encode(x=alt.value(4), y=alt.value(-8), text="words:N")
     )
     members = (
-        base.transform_filter("datum.shown === 'member'")
+        base.transform_filter(f"datum.shown === {MEMBER}")
         .mark_rect()
         .encode(
             x=alt.X("left:Q", axis=theme.axis("step", tick_count=4), scale=alt.Scale(nice=False)),
@@ -862,6 +872,11 @@ def settings_of(tensor: str, path: str) -> dict[str, np.ndarray]:
     }
 
 
+def setting_names() -> list[str]:
+    """Settings that are stored: neighbours, least phase."""
+    return list(settings_of(tensors()[0], "training"))
+
+
 @functools.cache
 def settings_grid() -> pd.DataFrame:
     """Adjusted Rand indices between all settings, by `tensor` and `path`; not to be changed in place.
@@ -869,20 +884,15 @@ def settings_grid() -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        `one`, `other` (neighbours, least phase), `rand`, `n_phases` of the first, and `stability`, the mean
-        over pairs of different settings.
+        `one`, `other` (places in :func:`setting_names`), `rand`, `n_phases` of the first, and `stability`,
+        the mean over pairs of different settings.
     """
     parts = []
     for tensor, path in itertools.product(tensors(), PATHS.values()):
         labels = settings_of(tensor, path)
         rows = [
-            (
-                one,
-                other,
-                round(float(adjusted_rand_score(labels[one], labels[other])), 2),
-                labels[one].max() + 1,
-            )
-            for one, other in itertools.product(labels, labels)
+            (i, j, round(float(adjusted_rand_score(one, other)), 2), one.max() + 1)
+            for (i, one), (j, other) in itertools.product(enumerate(labels.values()), repeat=2)
         ]
         table = pd.DataFrame(rows, columns=["one", "other", "rand", "n_phases"])
         others = table.loc[table["one"] != table["other"], "rand"]
@@ -894,23 +904,23 @@ def settings_grid() -> pd.DataFrame:
 def plot_settings(data: charts.Data) -> alt.LayerChart:
     """The agreement of settings as a square, the number of phases in its diagonal."""
     place = {
-        "x": alt.X("one:N", sort=None, axis=alt.Axis(title=theme.title("setting"), labelAngle=-60)),
-        "y": alt.Y("other:N", sort=None, axis=alt.Axis(title=None)),
+        "x": alt.X("first:N", sort=None, axis=alt.Axis(title=theme.title("setting"), labelAngle=-60)),
+        "y": alt.Y("second:N", sort=None, axis=alt.Axis(title=None)),
     }
+    names = json.dumps(setting_names())
+    named = alt.Chart(data).transform_calculate(first=f"{names}[datum.one]", second=f"{names}[datum.other]")
     scale = alt.Scale(scheme="viridis", domain=[0, 1], clamp=True)
     squares = (
-        alt.Chart(data)
-        .transform_filter("datum.one !== datum.other")
+        named.transform_filter("datum.one !== datum.other")
         .mark_rect()
         .encode(
             **place,
             color=alt.Color("rand:Q", scale=scale, legend=theme.legend("rand")),
-            tooltip=["one:N", "other:N", "rand:Q", "n_phases:Q"],
+            tooltip=["first:N", "second:N", "rand:Q", "n_phases:Q"],
         )
     )
     counts = (
-        alt.Chart(data)
-        .transform_filter("datum.one === datum.other")
+        named.transform_filter("datum.one === datum.other")
         .mark_text(fontSize=12, color=theme.INK)
         .encode(**place, text="n_phases:Q")
     )
