@@ -56,5 +56,19 @@ def require_memory(n_bytes: int, *, what: str, instead: str, max_memory: int | N
     if n_bytes > limit:
         source = "are available" if max_memory is None else "are allowed (max_memory)"
         raise MemoryError(
-            f"{what} needs about {n_bytes / 1e9:.2f} GB, and {limit / 1e9:.2f} GB {source}: {instead}"
+            f"{what} needs about {_written(n_bytes)}, and {_written(limit)} {source}: {instead}"
         )
+
+
+def _written(n_bytes: int) -> str:
+    """A size in the largest unit of which there is a tenth at least.
+
+    Examples
+    --------
+    >>> _written(2_500_000_000), _written(48_000)
+    ('2.50 GB', '48.00 kB')
+    """
+    unit, size = next(
+        ((unit, size) for unit, size in (("GB", 1e9), ("MB", 1e6)) if n_bytes >= size / 10), ("kB", 1e3)
+    )
+    return f"{n_bytes / size:.2f} {unit}"

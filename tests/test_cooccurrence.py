@@ -345,9 +345,9 @@ def test_texts_that_cannot_be_counted_are_refused(change, message):
 
 def test_counts_too_large_for_memory_are_refused_with_their_size_and_a_way_out():
     ids = np.random.default_rng(0).integers(0, 1_000, 20_000)
-    with pytest.raises(MemoryError, match=r"needs about \d.*GB.*higher min_count.*smaller window"):
+    with pytest.raises(MemoryError, match=r"needs about \d.*MB.*higher min_count.*smaller window"):
         count_pairs(ids, 1_000, window=10, max_memory=2_000_000)
-    with pytest.raises(MemoryError, match=r"laying out the text needs about .* GB"):
+    with pytest.raises(MemoryError, match=r"laying out the text needs about .* MB"):
         count_pairs(ids, 1_000, window=10, max_memory=100_000)
 
 

@@ -1,5 +1,7 @@
 """How much memory there is, and refusals before it runs out."""
 
+import doctest
+
 import pytest
 
 from embviz import memory
@@ -33,3 +35,12 @@ def test_what_does_not_fit_is_refused_with_its_size_and_the_alternative():
     ):
         memory.require_memory(3 * 10**9, what="baking", instead="buy one", max_memory=2 * 10**9)
     memory.require_memory(3 * 10**9, what="baking", instead="buy one", max_memory=4 * 10**9)
+
+
+def test_a_small_size_is_not_written_as_zero_gigabytes():
+    message = r"^a toy needs about 0\.30 GB, and 3\.00 MB are allowed"
+    with pytest.raises(MemoryError, match=message):
+        memory.require_memory(3 * 10**8, what="a toy", instead="wait", max_memory=3 * 10**6)
+    with pytest.raises(MemoryError, match=r"^a toy needs about 6\.00 kB, and 1\.00 kB are allowed"):
+        memory.require_memory(6_000, what="a toy", instead="wait", max_memory=1_000)
+    assert doctest.testmod(memory).failed == 0
