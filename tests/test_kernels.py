@@ -1,6 +1,7 @@
 """Kernels against the paper's formulas in slow loops, cases solved by hand, symmetries, refusals."""
 
 import doctest
+import re
 import tracemalloc
 
 import numpy as np
@@ -301,7 +302,7 @@ def test_a_matrix_that_is_not_symmetric_has_no_spectrum_here(D, message):
 
 
 def test_a_vocabulary_that_does_not_fit_is_refused_before_any_work():
-    message = r"vocabulary of 11 words.* needs about .* GB.*most frequent words only"
+    message = r"vocabulary of 11 words.* needs about 5\.81 kB, and 1\.00 kB are .*most frequent words only"
     with pytest.raises(MemoryError, match=message):
         kernels.decompose(made_log_counts(), max_memory=1000)
     with pytest.raises(MemoryError, match=r"a kernel of shape \(11, 11\) needs .* most frequent words only"):
@@ -356,6 +357,7 @@ def with_silent_words() -> np.ndarray:
         (with_silent_words(), r"2 word\(s\) have no pair at all \(ids 3, 7\).* keep = abs\(D\)"),
         (np.where(np.eye(11), np.nan, 1.0), "D has 11 NaN or infinite"),
     ],
+    ids=["asymmetric", "empty rows", "NaN"],
 )
 @pytest.mark.parametrize(
     "function",
@@ -605,6 +607,134 @@ def test_the_second_listing_replaces_small_frequencies_as_the_paper_does():
     D = kernels.circulant([3.0, 1.0, 0.5, 1.0])
     found, expected = kernels.k0_fft(D, 0.5, safe=kernels.SAFE), slow_second_listing(D, 0.5)
     np.testing.assert_allclose(found, expected, atol=1e-4)  # rounding, 1e-15, over the listing's 1e-10
+
+
+def singular() -> np.ndarray:
+    """D of counts that are circulant: off the line a + b = 0 its transform is 0."""
+    return kernels.log_counts(kernels.circulant([20, 7, 3, 1, 3, 7]))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        kernels.k0_fft,
+        kernels.impulse_row,
+        kernels.clamped_share,
+        kernels.taylor_terms,
+        lambda D, **safe: kernels.alpha_scan(D, [0.5], **safe),
+        lambda D, **safe: kernels.responses(D, "fft", **safe),
+        lambda D, **safe: kernels.deconvolve(np.eye(len(D)), D, **safe),
+        lambda D, **safe: kernels.deconvolved_row(np.eye(len(D)), D, **safe),
+        lambda D, **safe: kernels.candidates(np.expm1(D).round(), D, embedding_dim=2, **safe),
+    ],
+)
+def test_zeros_of_the_transform_are_counted_and_refused_unless_the_listings_number_is_asked_for(function):
+    D = singular()
+    # 30 of 36 lie off the line; how many of them are exactly 0 is rounding's to say
+    with pytest.raises(
+        ValueError, match=r"exactly 0 at \d+ of 36 .*1e-10 at \d+: .*safe=kernels.SAFE"
+    ) as caught:
+        function(D)
+    told = [int(word) for word in re.findall(r" at (\d+)", str(caught.value))]
+    assert sum(told) == 30
+    function(D, safe=kernels.SAFE)
+
+
+@pytest.mark.parametrize("V", [3, 4])  # the half plane ends otherwise for even V; both are exact, unlike 5
+def test_zeros_are_counted_over_all_frequencies_as_extraction_counts_them(V):
+    D = np.ones((V, V))  # its transform is V^2 once, and 0
+    for function in (kernels.impulse_row, lambda D: kernels.extract_kernel(np.eye(V), D)):
+        with pytest.raises(ValueError, match=rf"exactly 0 at {V * V - 1} of {V * V} frequencies"):
+            function(D)
+    with pytest.raises(ValueError, match=rf"a \+ b = 0 is exactly 0 at {V - 1} of {V} frequencies"):
+        kernels.row_identity(D)
+
+
+def test_what_divides_by_no_zero_asks_for_nothing():
+    D = singular()
+    extracted = kernels.extract_kernel(np.eye(6), D, zeros="drop")
+    np.testing.assert_allclose(kernels.row_identity(D), extracted.k0, **CLOSE)  # its line alone has no zero
+    whole = kernels.k0_eigen(D, 0.5)
+    np.testing.assert_allclose(kernels.alpha_scan(D, [0.5], form="eigen")[0], whole, rtol=1e-12)
+    assert np.isfinite(kernels.taylor_terms(D, form="eigen").both).all()
+
+
+def test_without_zeros_the_listings_number_changes_nothing():
+    counts = made_counts(12)
+    plain, safe = (kernels.candidates(counts, embedding_dim=4, safe=safe) for safe in (None, kernels.SAFE))
+    for label, candidate in plain.items():
+        np.testing.assert_array_equal(candidate.values, safe[label].values, err_msg=label)
+
+
+def test_a_frequency_between_rounding_and_the_listings_number_is_refused_too():
+    transform = np.full((5, 5), 3.0)
+    transform[0, 0], transform[1, 1], transform[4, 4] = 9.0, 2e-11, 2e-11
+    D = np.fft.ifft2(transform).real  # 1e-15, rounding, is far below 2e-11
+    with pytest.raises(ValueError, match=r"exactly 0 at 0 of 25 .* 1e-10 at 2: "):
+        kernels.k0_fft(D)
+    assert kernels.extract_kernel(np.eye(5), D).n_near_zeros == 0  # it can be divided: the listing does not
+    large = 1e8 * kernels.circulant(1 + np.cos(2 * np.pi * np.arange(7) / 7))
+    with pytest.raises(ValueError, match=r"exactly 0 at \d+ of 49 frequencies, and below rounding"):
+        kernels.k0_fft(large)  # rounding, 1e-8 here, is above the listing's number: nothing else would see it
+    for nothing in (0.0, -1.0, np.nan):
+        with pytest.raises(ValueError, match=r"safe is .*must be above 0"):
+            kernels.k0_fft(D, safe=nothing)
+
+
+def test_zeros_in_the_transform_of_one_row_are_refused_in_the_formula_that_divides_by_it():
+    counts = made_counts(12)
+    counts[4] = counts[:, 4] = 2  # a row without any wave
+    with pytest.raises(ValueError, match=r"fft of D's row is exactly 0 at 11 of 12 frequencies"):
+        kernels.candidates(counts, row=4)
+    found = kernels.candidates(counts, row=4, safe=kernels.SAFE)
+    assert np.isfinite(found["H1 (as written)"].values).all()
+    assert np.isfinite(kernels.candidates(counts)["H1 (as written)"].values).all()
+
+
+def test_embeddings_in_the_fft_form_are_refused_for_a_text_whose_transform_has_zeros():
+    ids = np.arange(100) % 2  # either word meets itself and the other equally often
+    with pytest.raises(ValueError, match="exactly 0 at 2 of 4 frequencies"):
+        kernels.training_free_embeddings(ids, 2, 1, form="fft")
+    found = kernels.training_free_embeddings(ids, 2, 1, form="fft", safe=kernels.SAFE)
+    np.testing.assert_array_equal(found.k0, kernels.k0_fft(found.D, safe=kernels.SAFE))
+    assert np.isfinite(kernels.training_free_embeddings(ids, 2, 1).E).all()  # the eigen form divides by none
+
+
+@pytest.mark.parametrize("row", [11, -12, 2.0, "0"])
+def test_rows_that_d_has_not_are_refused(row):
+    D = made_log_counts()
+    for refused in (
+        lambda: kernels.k0_eigen(D, row=row),
+        lambda: kernels.k0_fft(D, row=row),
+        lambda: kernels.row_identity(D, row=row),
+        lambda: kernels.impulse_row(D, row=row),
+        lambda: kernels.deconvolved_row(D, D, row=row),
+        lambda: kernels.responses(D, "eigen", row=row),
+        lambda: kernels.alpha_scan(D, [0.5], row=row),
+        lambda: kernels.clamped_share(D, row=row),
+        lambda: kernels.taylor_terms(D, row=row),
+        lambda: kernels.candidates(made_counts(), row=row),
+    ):
+        with pytest.raises(ValueError, match=rf"row is {row!r}: D has rows 0 to 10, and -1 is the last"):
+            refused()
+
+
+def test_many_powers_are_refused_where_one_is_taken():
+    D = made_log_counts()
+    for function in (kernels.k0_eigen, kernels.k0_fft, kernels.matrix_power, kernels.taylor_terms):
+        with pytest.raises(ValueError, match=r"eps has shape \(2,\): .*alpha_scan takes many"):
+            function(D, [0.1, 0.2])
+
+
+def test_the_power_one_deconvolved_is_an_impulse_where_signs_are_kept_and_is_not_where_they_are_clamped():
+    spectrum = kernels.decompose(made_log_counts())
+    assert spectrum.n_negative > 0
+    impulse = np.eye(11)[0]
+    np.testing.assert_allclose(kernels.k0_fft(spectrum, 1.0, negative="signed"), impulse, **CLOSE)
+    clamped = kernels.k0_fft(spectrum, 1.0)
+    assert clamped @ impulse < 0.9 * np.linalg.norm(clamped)  # D without its negative half is another matrix
+    whole = kernels.decompose(positive_definite())
+    np.testing.assert_allclose(kernels.k0_fft(whole, 1.0), np.eye(9)[0], **CLOSE)
 
 
 def test_what_stands_for_small_frequencies_is_the_callers_number():

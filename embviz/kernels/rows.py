@@ -3,8 +3,8 @@
 Both forms are linear in functions of D's eigenvalues, so that :func:`responses`, one column an eigenpair,
 turns a change of eps, of the clamp or of what stands for negative eigenvalues into one product.
 
-Where fft2(D) has zeros, no row of a quotient is defined. The listing divides by 1e-10 there, which makes its
-numbers some 1e10 times too large: here such a D is refused with their count, unless `safe` is given.
+Where fft2(D) has zeros no quotient is defined. The listing divides by 1e-10 there, which makes rounding in
+the numerator 1e10 times as large. Such a D is refused, with the number of its zeros, unless `safe` is given.
 """
 
 from __future__ import annotations
