@@ -95,12 +95,39 @@ def test_rows_of_the_explorer_have_length_one_and_their_product_is_the_cosine(or
     assert chapter.unit(np.zeros(3)).tolist() == [0, 0, 0]
 
 
-def test_a_power_of_one_leaves_the_first_entrys_share(orthogonal):
+def test_a_power_of_one_with_signs_kept_leaves_the_first_entrys_share(orthogonal):
     curves = chapter.power_curves("quick", "fft", "signed")
     ends = curves[(curves["alpha"] == 1) & (curves["kind"] == chapter.AFTER)]["k0_cosine"]
     assert ends.tolist() == pytest.approx(
         (orthogonal.k0[:, 0] / np.linalg.norm(orthogonal.k0, axis=1)).tolist()
     )
+
+
+def test_a_power_of_one_as_listed_is_no_impulse_where_eigenvalues_are_negative(orthogonal):
+    assert orthogonal.spectrum.n_negative > 1
+    row = chapter.unit(chapter.candidates("quick")["H12 (alpha 1)"].values)
+    clamped = np.maximum(orthogonal.spectrum.values, 1e-15)
+    positive = (orthogonal.spectrum.vectors * clamped) @ orthogonal.spectrum.vectors.T
+    quotient = np.fft.fft2(positive) / np.fft.fft2(orthogonal.spectrum.matrix)
+    assert row == pytest.approx(chapter.unit(np.fft.ifft2(quotient).real[0]))
+    assert np.abs(row[1:]).max() > 0.1  # an impulse has zeros there
+    said = chapter.power_of_one_finding("quick")
+    share = (orthogonal.k0[:, 0] / np.linalg.norm(orthogonal.k0, axis=1)).mean()
+    assert f"is {share:.2f} with signs kept" in said
+    assert f"a cosine of {row[0]:.2f} with the impulse" in said
+
+
+def test_what_fits_section_6_has_the_names_of_its_figure():
+    means = chapter.pmi_strips("quick").groupby(["kind", "formula"])["k0_cosine"].mean()
+    assert f"PPMI kernel {means[chapter.VECTORS, 'PPMI kernel']:.2f}" in chapter.pmi_fit_finding("quick")
+
+
+def test_the_papers_slips_come_from_its_own_figures():
+    table = chapter.paper_slips()
+    assert table.loc["8.4", "arithmetic"] == "its square does: 93.5%"
+    assert table.loc["4.2", "arithmetic"].endswith("1,600")
+    assert table.loc["4.4", "arithmetic"].endswith("98.98%")
+    assert table.loc["Table 2", "arithmetic"] == "0.966 at 0.001, 0.967 at 0.003"
 
 
 def test_the_identity_as_written_is_an_impulse_and_not_the_identity_matrix(orthogonal):
@@ -170,7 +197,7 @@ def test_pairs_of_words_are_drawn_once_and_in_units_of_their_spread(orthogonal):
         for E in orthogonal.first
     ]
     assert f"{np.mean(before):.2f} before training" in chapter.pmi_finding("quick")
-    assert chapter.pmi_fit_finding("quick").startswith("Cosines, transformer: PMI kernel")
+    assert chapter.pmi_fit_finding("quick").startswith("Cosines, transformer: PPMI kernel")
 
 
 def test_notes_say_what_the_models_read():

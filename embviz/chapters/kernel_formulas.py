@@ -397,6 +397,20 @@ def power_finding(preset: str) -> str:
     )
 
 
+def power_of_one_finding(preset: str) -> str:
+    """A power of 1 with signs kept, which is an impulse, and clamped, which is not; means over seeds."""
+    found = trained(preset)
+    kinds: tuple[kernels.Negative, ...] = ("signed", "clamp")
+    rows = [kernels.alpha_scan(found.spectrum, [1.0], form="fft", negative=kind)[0] for kind in kinds]
+    signed, clamped = (float(fits.cosines(row, found.k0).mean()) for row in rows)
+    return (
+        f"At a power of 1 the cosine with extracted rows is {signed:.2f} with signs kept, where $k_0$ is an "
+        f"impulse, and {clamped:.2f} as listed: with {found.spectrum.n_negative} of "
+        f"{found.spectrum.vocab_size} eigenvalues clamped, $k_0$ has a cosine of {unit(rows[1])[0]:.2f} with "
+        "the impulse"
+    )
+
+
 # --- section 4.2: which identity ------------------------------------------------------------------------
 
 WRITTEN, MATRIX, POWER = "identity as written", "identity matrix", "D^0.003, FFT form"
@@ -699,6 +713,33 @@ def paper_roots() -> pd.DataFrame:
     return table.rename_axis("seed")
 
 
+def paper_slips() -> pd.DataFrame:
+    """Where the paper's figures disagree with each other, with the arithmetic."""
+    cosine, ratio = PAPER_TABLE_3["both"], 40
+    printed = fits.PRINTED[0]
+    powers = dict(reversed(PAPER_TABLE_2.items()))
+    falls = [(a, b) for (a, b) in zip(powers, list(powers)[1:], strict=False) if powers[b] > powers[a]]
+    low, high = falls[0]
+    rows = {
+        "8.4": (
+            f"a cosine of {cosine} explains {cosine:.1%} of the variance",
+            f"its square does: {cosine**2:.1%}",
+        ),
+        "4.2": (
+            f"{ratio} times the variance",
+            f"{ratio} is the ratio of standard deviations; of variances it is {ratio**2:,}",
+        ),
+        "4.4": (
+            "98.9% suppressed, beside a weight of " + f"{printed}",
+            f"1 - {printed} is {1 - printed:.2%}",
+        ),
+        "Table 2": ("the fit rises as the power falls", f"{powers[low]} at {low}, {powers[high]} at {high}"),
+    }
+    return pd.DataFrame.from_dict(rows, orient="index", columns=["the paper", "arithmetic"]).rename_axis(
+        "where"
+    )
+
+
 # --- section 6: PMI -------------------------------------------------------------------------------------
 
 PMI_ROWS = {  # and the candidate, where it is one of Table 1's
@@ -783,7 +824,7 @@ def pmi_finding(preset: str) -> str:
 def pmi_fit_finding(preset: str) -> str:
     """What fits the transformer and what fits the vectors, means over seeds."""
     means = pmi_strips(preset).groupby(["kind", "formula"])["k0_cosine"].mean()
-    shown_rows = ("PMI kernel", "power law", "identity matrix")
+    shown_rows = ("PPMI kernel", "power law", "identity matrix")
     parts = [
         f"{kind}: " + ", ".join(f"{row} {means[kind, row]:.2f}" for row in shown_rows)
         for kind in (TRANSFORMER, VECTORS)
