@@ -214,7 +214,8 @@ class Recorder:
         the same.
     resume_at : int, optional
         Updates that the model has had already. Of a recording in `folder` the snapshots up to there are
-        kept, and later ones are dropped, to be made again.
+        kept, and later ones are dropped, to be made again. The one of this very step, if it was due and a
+        stop came before it, can be made by ``step(step=resume_at)``.
 
     Attributes
     ----------
@@ -318,7 +319,7 @@ class Recorder:
         if self._closed or os.getpid() != self._process:
             raise ValueError(f"the recorder of {self.folder} is closed, or another process's: make a new one")
         step = self._done + 1 if step is None else operator.index(step)
-        starts = step == 0 and not self.n_snapshots and not self._last
+        starts = step == self._missing == self._last
         if step <= self._last and not starts:
             raise ValueError(
                 f"step {step} does not come after step {self._last}: steps count updates, and increase; "
@@ -377,6 +378,9 @@ class Recorder:
         self._rows = {name: torch.from_numpy(self._record["tensors"][name][0]) for name in self.names}
         if n_kept and kept["step"][-1] == resume_at:
             self._require_same_weights(chosen, kept[-1])
+        start = resume_at or 0
+        recorded = n_kept and kept["step"][-1] == start
+        self._missing = None if recorded or start % self._every else start  # due where it starts
         self._cut(n_kept, drops=n_kept < len(records), n_torn=n_torn)
         self._run.truncate(-1 if resume_at is None else resume_at)
         self.n_snapshots = n_kept
@@ -427,7 +431,7 @@ class Recorder:
         record["checksum"] = self._records.checksum(record, self._checksum)
         self._refer(step, chosen)
         self._write(record)
-        self._checksum, self._last = int(record["checksum"][0]), step
+        self._checksum, self._last, self._missing = int(record["checksum"][0]), step, None
         self.n_snapshots += 1
         if time.monotonic() - self._flushed > FLUSH_EVERY:
             self.flush()

@@ -553,6 +553,29 @@ def test_a_recording_that_goes_on_after_stops_is_that_of_an_unbroken_run(tmp_pat
     assert contents(stopped) == contents(unbroken)
 
 
+def test_a_snapshot_that_a_stop_came_before_is_made_where_the_recording_goes_on(tmp_path):
+    """A checkpoint may be saved between an update and its snapshot."""
+    unbroken, stopped = tmp_path / "unbroken", tmp_path / "stopped"
+    record(unbroken, range(1, 13), every=2)
+    model = record(stopped, range(1, 8), every=2)
+    move(model, 8)
+    with Recorder(model, stopped, every=2, resume_at=8) as recorder:
+        assert recorder.step(step=8, loss=1 / 8)
+        with pytest.raises(ValueError, match="does not come after step 8"):
+            recorder.step(step=8)
+        for step in range(9, 13):
+            move(model, step)
+            recorder.step(loss=1 / step)
+    assert contents(stopped) == contents(unbroken)
+    for start in (8, 9):  # there already; not due
+        move(model, start)
+        with (
+            Recorder(model, stopped, every=2, resume_at=start) as recorder,
+            pytest.raises(ValueError, match="does not come after"),
+        ):
+            recorder.step(step=start)
+
+
 def test_full_snapshots_are_dropped_with_their_records(folder):
     model = record(folder, range(1, 21), sketch=20)
     assert open_run(folder).steps == [1, 2, 4, 5, 16, 17]
