@@ -1,8 +1,10 @@
 """Recorded runs, their drawings and what is said of them: against the pipeline, definitions, and refusals."""
 
+import contextlib
 import copy
 import dataclasses
 import itertools
+import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,14 +13,21 @@ import pandas as pd
 import pytest
 import torch
 
-from embviz import cells, ledger
+from embviz import cells, findings, ledger, training
 from embviz.experiments.geometry import (
     trajectory_drawings,
     trajectory_findings,
     trajectory_recordings,
     trajectory_runs,
 )
-from embviz.experiments.geometry.trajectory_drawings import ABSENT, DATA, TensorGroup, drawings_of_kind
+from embviz.experiments.geometry.trajectory_drawings import (
+    DATA,
+    OF_TENSOR,
+    DrawnTensor,
+    drawings_of_tensor,
+    drawn,
+    numbers_of,
+)
 from embviz.experiments.geometry.trajectory_findings import STUDIES
 from embviz.experiments.geometry.trajectory_recordings import (
     DECAY,
@@ -30,6 +39,7 @@ from embviz.experiments.geometry.trajectory_recordings import (
 from embviz.language import draw_batch, load_streams, next_token_losses
 from embviz.metrics import procrustes_disparity
 from embviz.models.transformer import Transformer
+from embviz.pausing import Paused, pausing_at
 from embviz.phases import Clustering, find_phases
 from embviz.trajectories import lay_out, trace
 from embviz.trajectory_nulls import measure
@@ -144,6 +154,72 @@ def test_an_optimizer_with_nothing_to_learn_from_shrinks_all_tensors_alike():
     assert np.ptp(recording.losses) > 0
 
 
+@pytest.fixture
+def broken_off(monkeypatch):
+    """A function that records a run in slices, each stopped after so many updates; how many there were."""
+
+    def record(run, n_updates):
+        for n_slices in itertools.count(1):
+            calls = iter(range(1, 1_000))
+            with monkeypatch.context() as patch, contextlib.suppress(Paused):
+                patch.setattr(training, "time_is_over", lambda calls=calls: next(calls) >= n_updates)
+                return recorded(run), n_slices
+
+    return record
+
+
+def contents(recording):
+    return {file.name: file.read_bytes() for file in recording.folder.glob("*.bin")}
+
+
+@pytest.mark.parametrize("n_updates", [7, 20])  # stops between snapshots, and before one that is due
+def test_a_recording_in_slices_is_that_of_an_unbroken_run_to_the_bit(folders, broken_off, n_updates):
+    run = dataclasses.replace(TINY, seed=20 + n_updates)
+    whole = recorded(run)
+    expected = contents(whole)
+    distortion = whole.distortion
+    whole.folder.rename(folders / f"whole {n_updates}")
+    again, n_slices = broken_off(run, n_updates)
+    assert n_slices > 3
+    assert contents(again) == expected
+    pd.testing.assert_frame_equal(again.distortion, distortion)
+    slices = json.loads((again.folder / "score.json").read_text())["slices"]
+    assert len(slices) == n_slices
+    assert not list(cells.cache_folder().glob("runs/*"))  # states are gone with the last slice
+
+
+def test_a_state_whose_snapshots_were_lost_starts_anew(folders, broken_off, monkeypatch):
+    run = dataclasses.replace(TINY, seed=9)
+    whole = recorded(run)
+    expected = contents(whole)
+    whole.folder.rename(folders / "whole")
+    calls = itertools.count(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "time_is_over", lambda: next(calls) == 21)
+        with pytest.raises(Paused):
+            recorded(run)
+    file = whole.folder.with_name(f"{whole.folder.name}.partial") / "records.bin"
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])  # a power cut
+    assert contents(recorded(run)) == expected
+
+
+def test_who_waits_for_a_recording_pauses_when_the_time_is_over():
+    folder = trajectory_recordings._folder(dataclasses.replace(TINY, seed=11))
+    with (
+        trajectory_recordings._alone(folder),
+        pausing_at(0.0),
+        pytest.raises(Paused, match="is being made by another process"),
+        trajectory_recordings._alone(folder),
+    ):
+        pass
+
+
+def test_a_drawing_needs_its_recording_and_not_the_text(stored, monkeypatch):
+    monkeypatch.setattr(trajectory_recordings, "load_streams", None)  # a call would fail
+    table = drawings_of_tensor.function(DrawnTensor(TINY, "V 1"))
+    assert table.attrs["data"] == {"embedded": load_streams(SOURCE).checksum}
+
+
 # --- drawings -----------------------------------------------------------------------------------------
 
 
@@ -162,6 +238,7 @@ def test_a_cell_holds_what_the_pipeline_makes_of_the_recording(stored):
     assert drawn["loss"].tolist() == pytest.approx(recording.losses.tolist(), rel=1e-6)
     measures = trajectory_runs.measures(TINY)
     row = measures[(measures[["tensor", "path", "method"]] == ["K 1", DATA, "pymde"]).all(axis=1)].iloc[0]
+    assert set(OF_TENSOR).isdisjoint(measures.columns)
     expected = measure(traced, n_permutations=5)
     for name in ("n_phases", "noise", "sharpness", "layout_sharpness", "cosine_share", "reconstruction"):
         assert row[name] == pytest.approx(expected[name], rel=1e-5), name  # stored as float32
@@ -178,13 +255,14 @@ def test_walks_have_their_tensors_step_lengths_and_no_two_tensors_share_one(stor
 
 
 def test_a_long_recording_is_thinned_evenly_and_its_measures_are_not(monkeypatch):
-    whole = drawings_of_kind.function(TensorGroup(TINY, "embedding"))
+    whole = drawings_of_tensor.function(DrawnTensor(TINY, "embedding"))
     monkeypatch.setattr(trajectory_drawings, "KEPT", 20)
-    thin = drawings_of_kind.function(TensorGroup(TINY, "embedding"))
-    assert thin["step"].unique().tolist() == list(range(0, 81, 4))
-    own = ["path", "method", "n_phases", "cosine_share", "loss_correlation"]
-    numbers, all_numbers = (table[own].drop_duplicates().reset_index(drop=True) for table in (thin, whole))
-    pd.testing.assert_frame_equal(numbers, all_numbers)
+    thin = drawings_of_tensor.function(DrawnTensor(TINY, "embedding"))
+    assert drawn(thin)["step"].unique().tolist() == list(range(0, 81, 4))
+    pd.testing.assert_frame_equal(numbers_of(thin), numbers_of(whole))
+    every = drawn(whole)
+    kept = every[every["step"] % 4 == 0].reset_index(drop=True)
+    pd.testing.assert_frame_equal(drawn(thin).reset_index(drop=True), kept)
 
 
 def test_alternatives_are_measured_of_data_and_a_walk_and_without_extras_left_out(monkeypatch):
@@ -194,16 +272,15 @@ def test_alternatives_are_measured_of_data_and_a_walk_and_without_extras_left_ou
     monkeypatch.setattr("embviz.trajectories.load_optional", missing)  # UMAP
     pipeline = dataclasses.replace(PIPELINE, neighbors=(8, 5), n_walks=1, alternatives=True)
     run = dataclasses.replace(TINY, pipeline=pipeline)
-    table = drawings_of_kind.function(TensorGroup(run, "embedding"))
-    judged = table[(table["method"] == "pymde") & (table["n_neighbors"] == 8) & (table["step"] == 0)]
-    judged = judged.set_index("path")
+    table = numbers_of(drawings_of_tensor.function(DrawnTensor(run, "embedding")))
+    judged = table[(table["method"] == "pymde") & (table["n_neighbors"] == 8)].set_index("path")
     assert judged.index.tolist() == [DATA, "random walk 0", "shuffled losses"]
     for name in ("stability", "held_out_prediction", "hmm_states"):
-        assert (judged.loc[[DATA, "random walk 0"], name] > ABSENT).all()
-        assert judged.loc["shuffled losses", name] == ABSENT
-    assert (table["umap_agreement"] == ABSENT).all()
+        assert judged.loc[[DATA, "random walk 0"], name].notna().all()
+        assert np.isnan(judged.loc["shuffled losses", name])
+    assert table["umap_agreement"].isna().all()
     assert "umap" not in set(table["method"])
-    assert (table[(table["n_neighbors"] == 5)]["stability"] == ABSENT).all()  # of the judged drawing alone
+    assert table[table["n_neighbors"] == 5]["stability"].isna().all()  # of the judged drawing alone
 
 
 def test_a_constant_loss_and_noise_alone_give_a_cell_of_numbers(monkeypatch):
@@ -215,14 +292,17 @@ def test_a_constant_loss_and_noise_alone_give_a_cell_of_numbers(monkeypatch):
     still.__dict__["losses"] = np.ones(len(still.steps))
     monkeypatch.setattr(trajectory_drawings, "recorded", lambda run: still)
     pipeline = dataclasses.replace(PIPELINE, neighbors=(8, 5), sizes=(20,), n_walks=1, alternatives=True)
-    table = drawings_of_kind.function(TensorGroup(dataclasses.replace(TINY, pipeline=pipeline), "K"))
-    assert np.isfinite(table.select_dtypes("number").to_numpy()).all()
+    stored = drawings_of_tensor.function(DrawnTensor(dataclasses.replace(TINY, pipeline=pipeline), "K 1"))
+    assert np.isfinite(stored.select_dtypes("number").to_numpy()).all()
+    table = numbers_of(stored)
     assert (table["prediction"] == 1).all()  # a loss without variance has none to predict
     for name in ("loss", "detrended", "transition"):
         assert (table[[f"{name}_correlation", f"{name}_lag", f"{name}_p"]] == [0, 0, 1]).all(axis=None)
     alone = table[table["n_phases"] == 0]
     assert len(alone)
-    assert (alone[["phase_20", "dbcv", "noise", "n_transitions"]] == [-1, -1, 1, 0]).all(axis=None)
+    assert (alone[["dbcv", "noise", "n_transitions"]] == [-1, 1, 0]).all(axis=None)
+    names = ["path", "method", "n_neighbors"]
+    assert (drawn(stored).merge(alone[names], on=names)["phase_20"] == -1).all()
 
 
 def test_a_stored_bottleneck_is_the_pipelines_and_draws_its_layout(stored):
@@ -342,6 +422,46 @@ def test_every_figure_of_the_claims_is_found_but_those_of_alternatives(stored):
         "geometry.trajectories_shape": set(),
         "geometry.trajectories_fineweb": set(),
     }
+
+
+def test_intervals_end_where_a_number_can_go_no_further(monkeypatch):
+    """Student's interval of three shares, two of them 1, reaches beyond 1."""
+    runs = [dataclasses.replace(TINY, seed=seed) for seed in range(3)]
+    means = pd.DataFrame({"seed": [0, 1, 2], "tensor": "Q 1", "disparity": [0.001, 0.002, 0.09]})
+    means = means.assign(between_runs=0.2, walks=0.2, two_arms_left=[1.0, 1.0, 0.8])
+    monkeypatch.setattr(trajectory_findings, "shape_table", lambda runs: means)
+    found = trajectory_findings.shape_findings(runs)
+    for name in ("disparity", "against_runs", "against_walks"):
+        assert found[name].low == 0, name
+    assert found["two_arms_left"].high == 1
+    p_values = [[0.01] * 5, [0.01] * 5, [0.01] * 4 + [0.5]]
+    rows = [
+        {"kind": kind, "layer": layer, "path": path, "seed": seed, **JUDGED}
+        for seed, kind, layer, path in itertools.product(
+            range(3), trajectory_recordings.PARAMETERS, range(5), (DATA, "random walk 0")
+        )
+    ]
+    table = pd.DataFrame(rows)
+    table["transition_p"] = [p_values[row["seed"]][row["layer"]] for row in rows]
+    for name in ("detrended_correlation", "transition_correlation", "loss_correlation", "detrended_lag"):
+        table[name] = np.where(table["kind"] == "Q", 0.3, 0.1) * (table["path"] == DATA)
+    monkeypatch.setattr(trajectory_runs, "measures", lambda run: table[table["seed"] == run.seed])
+    found = trajectory_findings._drop_findings(runs, findings.over_seeds)
+    assert (found["significant"].value, found["significant"].high) == (pytest.approx(14 / 15), 1)
+    assert found["significant"].low > 0.5
+    assert found["drops_others"].value == pytest.approx(0.1)
+    assert found["drops"].value == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize("preset", ["laptop", "paper"])
+def test_a_study_records_first_and_draws_tensor_by_tensor(preset):
+    own = STUDIES["geometry.trajectories_shape"].preset_cells(preset)
+    names = [cell.experiment.name.partition("_")[2] for cell in own]
+    n_runs = len(trajectory_runs.story_runs(preset)) + len(trajectory_runs.no_query_runs(preset))
+    assert names == ["recordings"] * n_runs + ["drawings"] * (len(names) - n_runs)
+    drawings = [(cell.config.run.name, cell.config.tensor) for cell in own[n_runs:]]
+    assert len(set(drawings)) == len(drawings) == sum(len(cell.config.tensors) for cell in own[:n_runs])
+    assert {tensor for name, tensor in drawings if "no Q" in name and tensor.startswith("Q")} == set()
 
 
 def test_runs_of_all_sorts_are_found_by_name(stored):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from embviz import cells
 from embviz.experiments.geometry import trajectory_recordings, trajectory_runs
 from embviz.experiments.geometry.steering_language import Setting
 from embviz.experiments.geometry.trajectory_recordings import WEB, Pipeline, TrajectoryRun
@@ -36,6 +37,7 @@ def tiny_runs(folder: Path) -> Iterator[pytest.MonkeyPatch]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("EMBVIZ_RESULTS_DIR", str(folder / "results"))
         patch.setattr(trajectory_recordings, "cache_folder", lambda: folder / "cache")
+        patch.setattr(cells, "cache_folder", lambda: folder / "cache")  # of what is being trained
         patch.setattr(trajectory_runs, "stories", tiny)
         patch.setattr(trajectory_runs, "web", tiny_web)
         yield patch

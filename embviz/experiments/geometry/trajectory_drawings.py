@@ -1,7 +1,7 @@
 """Recorded weights drawn and measured: the pipeline of section 4.1 of the geometry paper, and its nulls.
 
 Weights are read through sketches, so a walk like a path takes its steps among as many numbers as a sketch
-has. A cell is a kind of matrix in one run; it stores what a reader looks at.
+has. A cell is a tensor in one run; it stores what a reader looks at.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import dataclasses
 import itertools
 import math
 import zlib
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,8 +20,14 @@ from sklearn.metrics import adjusted_rand_score
 
 from embviz.autoencoders import encode, held_out_errors
 from embviz.cells import experiment
-from embviz.experiments.geometry.trajectory_recordings import JOINT, Pipeline, TrajectoryRun, recorded
-from embviz.language import load_streams
+from embviz.experiments.geometry.trajectory_recordings import (
+    JOINT,
+    Pipeline,
+    TrajectoryRun,
+    data_of,
+    kind_of,
+    recorded,
+)
 from embviz.phases import (
     Clustering,
     couple,
@@ -42,7 +48,6 @@ TREND = 51  # snapshots of the running median that is taken off movement and dro
 KEPT = 500  # snapshots of a drawing that are stored, about
 GRAIN = 512  # a layout of RMS radius 1 is stored in multiples of 1 / 512
 FINE = 65_536  # and a bottleneck, whose nearest snapshots are to be told apart, in these
-ABSENT = -9.0  # in a cell, whose numbers are finite, of what was not measured
 
 OF_TENSOR = [  # measures of a path, not of one of its drawings
     "held_out_reconstruction",
@@ -59,11 +64,11 @@ OF_TENSOR = [  # measures of a path, not of one of its drawings
 
 
 @dataclass(frozen=True)
-class TensorGroup:
-    """All layers of one kind of matrix in one run."""
+class DrawnTensor:
+    """One tensor in one run: "Q 1", the embedding, or all of them as one path."""
 
     run: TrajectoryRun
-    kind: str
+    tensor: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,56 +79,49 @@ class _Drawing:
     traced: Trace
 
 
-@experiment("geometry.trajectory_drawings")
-def drawings_of_kind(config: TensorGroup) -> pd.DataFrame:
-    """Draw and measure the tensors of one kind, and their nulls.
+@experiment("geometry.trajectory_drawings", version=2)
+def drawings_of_tensor(config: DrawnTensor) -> pd.DataFrame:
+    """Draw and measure one tensor, and its nulls.
 
     Returns
     -------
     DataFrame
-        A row a kept snapshot of a drawing: layer (from 1; 0 for the embedding and for all tensors), path,
-        method, n_neighbors, step, x and y (centred, RMS radius 1), a column of labels for each smallest
-        phase; the drawing's measures, the same in all its rows, as in :func:`measures`; those of its tensor
-        in the rows of the judged drawing, -9 elsewhere.
+        Of each drawing, named by path, method and n_neighbors, rows of two kinds. A kept snapshot: its
+        `measure` is empty, step, x and y (centred, RMS radius 1, in multiples of 1 / 512), and a column of
+        labels for each smallest phase. A number: `measure` is its name, as in :func:`_numbers`, and of the
+        judged drawing one of :data:`OF_TENSOR`, as far as it was measured; the number is in `value`.
     """
     run, recording = config.run, recorded(config.run)
-    distortion = recording.distortion.set_index("tensor")[["median", "q95", "worst"]]
-    parts = []
-    for layer, (name, path) in enumerate(_paths(run, config.kind, recording), start=1):
-        known = ALL if config.kind == JOINT else run.parameters(config.kind)[name]
-        errors = distortion.loc[known].rename(index=lambda quantile: f"distortion_{quantile}").fillna(ABSENT)
-        table = _of_path(rotate(path), run, errors.astype(float).to_dict())
-        parts.append(table.assign(layer=0 if name == config.kind else layer))
-    table = pd.concat(parts, ignore_index=True)
-    table.attrs["data"] = {run.source.corpus: load_streams(run.source).checksum}
-    narrow = {"layer": np.int8, "n_neighbors": np.int16, "step": np.int32}
-    return table.astype(narrow)
+    path = rotate(_path(run, config.tensor, recording))
+    known = ALL if config.tensor == JOINT else run.parameters(kind_of(config.tensor))[config.tensor]
+    distortion = recording.distortion.set_index("tensor").loc[known, ["median", "q95", "worst"]]
+    errors = {f"distortion_{name}": float(value) for name, value in distortion.dropna().items()}
+    table = _of_path(path, run, errors)
+    table.attrs["data"] = data_of(run, recording)
+    return table
 
 
-def _paths(run: TrajectoryRun, kind: str, recording: Recording) -> Iterator[tuple[str, WeightPath]]:
+def _path(run: TrajectoryRun, tensor: str, recording: Recording) -> WeightPath:
+    kind = kind_of(tensor)
     paths = {
         name: weight_path(name, recording.tensors[known], recording.steps, recording.losses)
         for name, known in run.parameters(kind).items()
+        if tensor in (name, JOINT)
     }
-    if kind == JOINT:
-        yield JOINT, join([rotate(path) for path in paths.values()], JOINT)
-    else:
-        yield from paths.items()
+    return join([rotate(path) for path in paths.values()], JOINT) if kind == JOINT else paths[tensor]
 
 
-def _of_path(path: WeightPath, run: TrajectoryRun, known: Mapping[Hashable, float]) -> pd.DataFrame:
+def _of_path(path: WeightPath, run: TrajectoryRun, known: Mapping[str, float]) -> pd.DataFrame:
     """Drawings of a path and its nulls, as one table."""
     pipeline, parts = run.pipeline, []
     for name, one in _with_nulls(path, run):
         first = name in (DATA, _walk(0))
         traced = trace(one, pipeline.recipe, seed=run.seed)
         drawings = list(_drawings(name, traced, pipeline, varied=first))
-        found = _alternatives(drawings, pipeline) if first else {}
-        for i, drawing in enumerate(drawings):
-            of_tensor = dict.fromkeys(OF_TENSOR, ABSENT) | (found if i == 0 else {})
-            if i == 0 and name == DATA:
-                of_tensor |= {str(column): value for column, value in known.items()}
-            parts.append(_as_table(drawing, pipeline, of_tensor))
+        of_tensor = _alternatives(drawings, pipeline) if first else {}
+        if name == DATA:
+            of_tensor = {**of_tensor, **known}
+        parts += [_as_table(one, pipeline, {} if i else of_tensor) for i, one in enumerate(drawings)]
     return pd.concat(parts, ignore_index=True)
 
 
@@ -243,54 +241,72 @@ def _coupled(name: str, activity: np.ndarray, traced: Trace, n_permutations: int
     return {f"{name}_correlation": found.correlation, f"{name}_lag": float(found.lag), f"{name}_p": found.p}
 
 
-def _as_table(drawing: _Drawing, pipeline: Pipeline, of_tensor: dict[str, float]) -> pd.DataFrame:
+def _as_table(drawing: _Drawing, pipeline: Pipeline, of_tensor: Mapping[str, float]) -> pd.DataFrame:
+    """Snapshots, and then numbers: a column for each number would take more than all snapshots."""
     traced = drawing.traced
     kept = slice(None, None, max(1, len(traced.path.steps) // KEPT))
     plane = traced.layout - traced.layout.mean(axis=0)
-    plane = np.round(GRAIN * plane / math.sqrt((plane**2).sum(axis=1).mean())) / GRAIN
-    table = pd.DataFrame({"step": traced.path.steps[kept], "x": plane[kept, 0], "y": plane[kept, 1]})
-    table = table.astype({"x": np.float32, "y": np.float32})
-    table = table.assign(path=drawing.path, method=drawing.method, n_neighbors=drawing.n_neighbors)
+    plane = np.round(GRAIN * plane / math.sqrt((plane**2).sum(axis=1).mean()))[kept]
+    snapshots = pd.DataFrame({"step": traced.path.steps[kept], "x": plane[:, 0], "y": plane[:, 1]})
     for size in pipeline.sizes:
         same = size == traced.recipe.clustering.min_cluster_size
         phases = traced.phases if same else find_phases(traced.layout, Clustering(size))
-        table[f"phase_{size}"] = phases.labels[kept].astype(np.int16)
+        snapshots[f"phase_{size}"] = phases.labels[kept]
+    snapshots = snapshots.astype(np.int32).assign(measure="", value=np.float32(0))
     values = {**_numbers(traced, pipeline.n_permutations), **of_tensor}
-    return table.assign(**{name: np.float32(value) for name, value in values.items()})
+    numbers = pd.DataFrame({"measure": list(values), "value": np.array([*values.values()], np.float32)})
+    numbers = numbers.reindex(columns=snapshots.columns, fill_value=0).astype(snapshots.dtypes)
+    table = pd.concat([snapshots, numbers], ignore_index=True)
+    return table.assign(path=drawing.path, method=drawing.method, n_neighbors=drawing.n_neighbors)
+
+
+def drawn(table: pd.DataFrame) -> pd.DataFrame:
+    """Snapshots in a table of :func:`drawings_of_tensor`, x and y as numbers of RMS radius 1."""
+    own = table[table["measure"] == ""].drop(columns=["measure", "value"])
+    return own.assign(**{axis: (own[axis] / GRAIN).astype(np.float32) for axis in ("x", "y")})
+
+
+def numbers_of(table: pd.DataFrame) -> pd.DataFrame:
+    """Numbers in it: path, method, n_neighbors, and a column a measure, NaN where it was not measured."""
+    names = ["path", "method", "n_neighbors"]
+    own = table[table["measure"] != ""]
+    wide = own.pivot(index=names, columns="measure", values="value")
+    order = pd.MultiIndex.from_frame(own[names].drop_duplicates())
+    columns = [*(name for name in own["measure"].unique() if name not in OF_TENSOR), *OF_TENSOR]
+    return wide.reindex(index=order, columns=columns).rename_axis(columns=None).reset_index()
 
 
 # --- codes ------------------------------------------------------------------------------------------
 
 
-@experiment("geometry.trajectory_codes")
-def codes_of_kind(config: TensorGroup) -> pd.DataFrame:
-    """Bottlenecks of the tensors of one kind, and of a walk like each: what a reader can lay out anew.
+@experiment("geometry.trajectory_codes", version=2)
+def codes_of_tensor(config: DrawnTensor) -> pd.DataFrame:
+    """Bottlenecks of a tensor, and of a walk like it: what a reader can lay out anew.
 
     Returns
     -------
     DataFrame
-        A row a snapshot, all of them: layer and path, as in :func:`drawings_of_kind`, step, and for each
-        coordinate of the bottleneck, centred, of RMS radius 1, how far it moved since the snapshot before,
-        in multiples of 1 / 65536: `moved_0` and so on. In the first row that is its place. A layout of the
-        rounded bottleneck is near that of the exact one, and not the same.
+        A row a snapshot, all of them: path, as in :func:`drawings_of_tensor`, step, and for each coordinate
+        of the bottleneck, centred, of RMS radius 1, how far it moved since the snapshot before, in multiples
+        of 1 / 65536: `moved_0` and so on. In the first row that is its place. A layout of the rounded
+        bottleneck is near that of the exact one, and not the same.
     """
     run, recording, parts = config.run, recorded(config.run), []
-    for layer, (name, path) in enumerate(_paths(run, config.kind, recording), start=1):
-        for null, one in itertools.islice(_with_nulls(rotate(path), run), 2):  # data, the first walk
-            code = encode(one, run.pipeline.recipe.autoencoder, seed=run.seed).bottleneck.astype(float)
-            code -= code.mean(axis=0)
-            places = np.round(FINE * code / math.sqrt((code**2).sum(axis=1).mean()))
-            moved = np.diff(places, axis=0, prepend=0)  # packed as float32, which holds them, 28 kB a tensor
-            names = [f"moved_{i}" for i in range(moved.shape[1])]
-            table = pd.DataFrame(moved.astype(np.float32), columns=names)
-            own_layer = 0 if name == config.kind else layer
-            parts.append(table.assign(layer=own_layer, path=null, step=one.steps))
+    path = rotate(_path(run, config.tensor, recording))
+    for null, one in itertools.islice(_with_nulls(path, run), 2):  # data, the first walk
+        code = encode(one, run.pipeline.recipe.autoencoder, seed=run.seed).bottleneck.astype(float)
+        code -= code.mean(axis=0)
+        places = np.round(FINE * code / math.sqrt((code**2).sum(axis=1).mean()))
+        moved = np.diff(places, axis=0, prepend=0)  # packed as float32, which holds them, 28 kB a tensor
+        names = [f"moved_{i}" for i in range(moved.shape[1])]
+        table = pd.DataFrame(moved.astype(np.float32), columns=names)
+        parts.append(table.assign(path=null, step=one.steps.astype(np.int32)))
     table = pd.concat(parts, ignore_index=True)
-    table.attrs["data"] = {run.source.corpus: load_streams(run.source).checksum}
-    return table.astype({"layer": np.int8, "step": np.int32})
+    table.attrs["data"] = data_of(run, recording)
+    return table
 
 
 def places_of(moved: pd.DataFrame) -> np.ndarray:
-    """Bottleneck (S, E) of one path, of RMS radius 1, from its rows of :func:`codes_of_kind`."""
+    """Bottleneck (S, E) of one path, of RMS radius 1, from its rows of :func:`codes_of_tensor`."""
     columns = [column for column in moved.columns if column.startswith("moved_")]
     return moved[columns].to_numpy(dtype=float).cumsum(axis=0) / FINE

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -27,6 +28,8 @@ OTHERS = tuple(kind for kind in PARAMETERS if kind != "Q")
 WALK = "random walk"
 # how sharply the paper sees kinds of matrices move, the sharpest last; MLP-up and MLP-down count as one
 ORDER = ("MLP", "V", "K", "Q")
+# what a number can be: an interval that reaches further is cut there
+SHARE, CORRELATION, NOT_NEGATIVE = (0.0, 1.0), (-1.0, 1.0), (0.0, math.inf)
 NAMES = {"Q": "q", "K": "k", "V": "v", "MLP-up": "mlp_up", "MLP-down": "mlp_down"}
 
 
@@ -107,7 +110,8 @@ def _q_findings(preset: str) -> dict[str, Finding]:
     over = functools.partial(findings.over_seeds, corpus=_corpus(runs))
     found = contrasts(runs)
     walk = order_agreement(runs, "layout_sharpness", WALK).mean()
-    found["order"] = over(order_agreement(runs, "layout_sharpness"), nulls={"random_walk": float(walk)})
+    order = order_agreement(runs, "layout_sharpness")
+    found["order"] = over(order, nulls={"random_walk": float(walk)}, within=CORRELATION)
     for name, column in (("separation_walks", "dbcv"), ("sharp_walks", "layout_sharpness")):
         found[name] = over((of_kinds(runs, column) - of_kinds(runs, column, WALK))["Q"].to_numpy())
     return found | _drop_findings(runs, over) | _alternative_findings(runs, over) | _reported(runs, over)
@@ -123,13 +127,16 @@ def _drop_findings(runs: Sequence[TrajectoryRun], over: Callable[..., Finding]) 
         nulls = {"others": float(excess[list(OTHERS)].to_numpy().mean())}
         if len(shuffled := _of_q(runs, column, SHUFFLED)):
             nulls["shuffled"] = float((shuffled - walks.to_numpy()).mean())
-        found[name] = over(excess["Q"].to_numpy(), nulls=nulls)
+        found[name] = over(excess["Q"].to_numpy(), nulls=nulls, within=(-2.0, 2.0))  # of two correlations
+        if name == "drops":
+            found["drops_others"] = over(excess[list(OTHERS)].mean(axis=1).to_numpy(), within=(-2.0, 2.0))
     significant = {}
     for path in (DATA, WALK):
         table = pd.concat([_significant(run, path) for run in runs])
         significant[path] = table.groupby("seed")["low"].mean().to_numpy()
-    found["significant"] = over(significant[DATA], nulls={"random_walk": float(significant[WALK].mean())})
-    found["drops_with_trend"] = over(of_kinds(runs, "loss_correlation")["Q"].to_numpy())
+    nulls = {"random_walk": float(significant[WALK].mean())}
+    found["significant"] = over(significant[DATA], nulls=nulls, within=SHARE)
+    found["drops_with_trend"] = over(of_kinds(runs, "loss_correlation")["Q"].to_numpy(), within=CORRELATION)
     found["lag"] = over(of_kinds(runs, "detrended_lag")["Q"].to_numpy())
     return found
 
@@ -151,7 +158,8 @@ def _alternative_findings(runs: Sequence[TrajectoryRun], over: Callable[..., Fin
     ):
         if len(values := _of_q(runs, column, DATA)):
             walks = _of_q(runs, column, WALK)
-            found[name] = over(values, nulls={"random_walk": float(walks.mean())} if len(walks) else None)
+            nulls = {"random_walk": float(walks.mean())} if len(walks) else None
+            found[name] = over(values, nulls=nulls, within=CORRELATION)  # an adjusted index may be negative
     return found
 
 
@@ -164,8 +172,10 @@ def _of_q(runs: Sequence[TrajectoryRun], column: str, path: str) -> np.ndarray:
 
 def _reported(runs: Sequence[TrajectoryRun], over: Callable[..., Finding]) -> dict[str, Finding]:
     phases, separation = of_kinds(runs, "n_phases"), of_kinds(runs, "dbcv")
-    found = {f"phases_{short}": over(phases[kind].to_numpy()) for kind, short in NAMES.items()}
-    found["separation_q"] = over(separation["Q"].to_numpy())
+    found = {
+        f"phases_{short}": over(phases[kind].to_numpy(), within=NOT_NEGATIVE) for kind, short in NAMES.items()
+    }
+    found["separation_q"] = over(separation["Q"].to_numpy(), within=CORRELATION)
     return found
 
 
@@ -270,16 +280,16 @@ def shape_findings(runs: Sequence[TrajectoryRun]) -> dict[str, Finding]:
     means = table.groupby("seed")[["disparity", "between_runs", "walks", "two_arms_left"]].mean()
     nulls = {"random_walk": float(means["walks"].mean()), "independent": float(means["between_runs"].mean())}
     return {
-        "disparity": over(means["disparity"].to_numpy(), nulls=nulls),
-        "against_runs": over((means["disparity"] / means["between_runs"]).to_numpy()),
-        "against_walks": over((means["disparity"] / means["walks"]).to_numpy()),
-        "two_arms_left": over(means["two_arms_left"].to_numpy()),
+        "disparity": over(means["disparity"].to_numpy(), nulls=nulls, within=SHARE),
+        "against_runs": over((means["disparity"] / means["between_runs"]).to_numpy(), within=NOT_NEGATIVE),
+        "against_walks": over((means["disparity"] / means["walks"]).to_numpy(), within=NOT_NEGATIVE),
+        "two_arms_left": over(means["two_arms_left"].to_numpy(), within=(-math.inf, 1.0)),
     }
 
 
 def _shape_findings(preset: str) -> dict[str, Finding]:
     runs = trajectory_runs.story_runs(preset)
-    over = functools.partial(findings.over_seeds, corpus=_corpus(runs))
+    over = functools.partial(findings.over_seeds, corpus=_corpus(runs), within=SHARE)
     found = shape_findings(runs)
     table = _of_matrices(shape_table(runs))
     for column in ("own_walks", "among_walks", "two_arms"):
@@ -303,7 +313,9 @@ def _web_findings(preset: str) -> dict[str, Finding]:
 
 
 def _cells(*lists: Sequence[TrajectoryRun]) -> list[Cell]:
-    return [cell for runs in lists for run in runs for cell in trajectory_runs.cells_of(run)]
+    """Recordings first: whoever draws then needn't wait for another process that records."""
+    of_runs = [trajectory_runs.cells_of(run) for runs in lists for run in runs]
+    return [own[0] for own in of_runs] + [cell for own in of_runs for cell in own[1:]]
 
 
 def _q_cells(preset: str) -> list[Cell]:
@@ -314,7 +326,7 @@ def _shape_cells(preset: str) -> list[Cell]:
     return _cells(trajectory_runs.story_runs(preset), trajectory_runs.no_query_runs(preset))
 
 
-NEEDS = "the paper's setting needs all of TinyStories and a GPU"
+NEEDS = "the paper's setting needs 200,000 stories of TinyStories and a GPU"
 STUDIES: Mapping[str, Study] = {
     "geometry.trajectories_q": Study(_q_cells, _q_findings, NEEDS),
     "geometry.trajectories_shape": Study(_shape_cells, _shape_findings, NEEDS),

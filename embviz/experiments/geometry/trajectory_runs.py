@@ -12,14 +12,16 @@ import pandas as pd
 
 from embviz import studies
 from embviz.cells import Cell, read
+from embviz.experiments.geometry import language_models
 from embviz.experiments.geometry.steering_language import Setting
 from embviz.experiments.geometry.trajectory_drawings import (
-    ABSENT,
     DATA,
     OF_TENSOR,
-    TensorGroup,
-    codes_of_kind,
-    drawings_of_kind,
+    DrawnTensor,
+    codes_of_tensor,
+    drawings_of_tensor,
+    drawn,
+    numbers_of,
     places_of,
 )
 from embviz.experiments.geometry.trajectory_recordings import (
@@ -29,6 +31,8 @@ from embviz.experiments.geometry.trajectory_recordings import (
     WEB,
     Pipeline,
     TrajectoryRun,
+    kind_of,
+    layer_of,
     recordings,
     without_pipeline,
 )
@@ -52,7 +56,8 @@ def stories(preset: str) -> TrajectoryRun:
         return TrajectoryRun(source, setting=QUICK, sketch=64, pipeline=QUICK_PIPELINE)
     if preset == "laptop":
         return TrajectoryRun(TextConfig("tinystories_5mb", n_held_out=50))
-    return TrajectoryRun(TextConfig("tinystories", n_held_out=200), setting=PAPER, every=5)
+    source = language_models.stories(preset).text  # one pack of stories serves both
+    return TrajectoryRun(source, setting=PAPER, every=5)
 
 
 def web(preset: str) -> TrajectoryRun:
@@ -61,7 +66,7 @@ def web(preset: str) -> TrajectoryRun:
     if preset == "quick":
         source = TextConfig("embedded", n_documents=300, n_held_out=2)
     else:
-        source = TextConfig("enwiki2018_raw", n_held_out=10 if preset == "laptop" else 100)
+        source = language_models.web(preset).text
     return dataclasses.replace(run, source=source, text=WEB, pipeline=_lean(run))
 
 
@@ -97,14 +102,14 @@ def decay_run(preset: str) -> TrajectoryRun:
 
 
 def cells_of(run: TrajectoryRun) -> list[Cell]:
-    """The recording first, and then its drawings, kind by kind."""
-    groups = [drawings_of_kind.cell(TensorGroup(run, kind)) for kind in run.kinds]
-    return [recordings.cell(without_pipeline(run)), *groups]
+    """The recording first, and then its drawings, tensor by tensor."""
+    drawn_tensors = [drawings_of_tensor.cell(DrawnTensor(run, tensor)) for tensor in run.tensors]
+    return [recordings.cell(without_pipeline(run)), *drawn_tensors]
 
 
 def code_cells(run: TrajectoryRun) -> list[Cell]:
-    """Bottlenecks of a run, kind by kind, for whoever wants to lay them out anew."""
-    return [codes_of_kind.cell(TensorGroup(run, kind)) for kind in run.kinds]
+    """Bottlenecks of a run, tensor by tensor, for whoever wants to lay them out anew."""
+    return [codes_of_tensor.cell(DrawnTensor(run, tensor)) for tensor in run.tensors]
 
 
 def largest(runs_of: Callable[[str], list[TrajectoryRun]] = story_runs) -> str | None:
@@ -191,9 +196,8 @@ def code(run: TrajectoryRun, tensor: str, *, path: str = DATA) -> tuple[np.ndarr
     FileNotFoundError
         If it is not stored: ``embviz.cells.run(trajectory_runs.code_cells(run))`` computes it.
     """
-    kind, _, layer = tensor.rpartition(" ") if " " in tensor else (tensor, "", "0")
-    table = _read(codes_of_kind.cell(TensorGroup(run, kind)))
-    own = table[(table["layer"] == int(layer)) & (table["path"] == path)]
+    table = _read(codes_of_tensor.cell(DrawnTensor(run, tensor)))
+    own = table[table["path"] == path]
     return own["step"].to_numpy(), places_of(own)
 
 
@@ -226,8 +230,7 @@ def measures(run: TrajectoryRun) -> pd.DataFrame:
         ones, a running median of 51 snapshots taken off both, and `transition_` ones, of transitions
         between phases with the same drops: 0, 0 and 1 where there is no transition.
     """
-    table = _first_rows(run)
-    return table.drop(columns=[*OF_TENSOR, "step", "x", "y", *_label_columns(table)])
+    return _numbers(run).drop(columns=OF_TENSOR)
 
 
 def tensor_measures(run: TrajectoryRun) -> pd.DataFrame:
@@ -236,15 +239,15 @@ def tensor_measures(run: TrajectoryRun) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        tensor, kind, layer, path; held_out_reconstruction and held_out_prediction, of an autoencoder that
-        every fifth block of 20 snapshots was held out from; stability, the mean adjusted Rand index over
-        settings of PyMDE and HDBSCAN, and in how many of them all was noise; hmm_states, hmm_agreement and
-        umap_agreement, adjusted Rand indices with the judged phases; the sketch's distortion.
+        tensor, kind, layer, path; held_out_reconstruction and held_out_prediction, of autoencoders that
+        even or odd blocks of 20 snapshots were held out from, pooled; stability, the mean adjusted Rand
+        index over settings of PyMDE and HDBSCAN, and in how many of them all was noise; hmm_states,
+        hmm_agreement and umap_agreement, adjusted Rand indices with the judged phases; the sketch's
+        distortion.
     """
-    table = _first_rows(run)
+    table = _numbers(run)
     judged = table[(table["method"] == "pymde") & (table["n_neighbors"] == run.pipeline.neighbors[0])]
-    values = judged[OF_TENSOR].where(judged[OF_TENSOR] != ABSENT)
-    return pd.concat([judged[WHERE[:4]], values], axis=1).reset_index(drop=True)
+    return judged[[*WHERE[:4], *OF_TENSOR]].reset_index(drop=True)
 
 
 def nulls(run: TrajectoryRun) -> pd.DataFrame:
@@ -255,43 +258,38 @@ def nulls(run: TrajectoryRun) -> pd.DataFrame:
 
 @functools.lru_cache(maxsize=16)
 def _drawings_once(run: TrajectoryRun, folder: Path) -> pd.DataFrame:
-    table = _table(run)
+    table = _of_tensors(run, drawn)
     sizes = [f"phase_{size}" for size in run.pipeline.sizes]
     return table[[*WHERE, "step", "x", "y", *sizes]].assign(phase=table[sizes[0]])
 
 
 @functools.lru_cache(maxsize=16)
-def _first_rows_once(run: TrajectoryRun, folder: Path) -> pd.DataFrame:
-    table = _table(run)
-    return table[table["step"] == table["step"].iloc[0]].reset_index(drop=True)
+def _numbers_once(run: TrajectoryRun, folder: Path) -> pd.DataFrame:
+    table = _of_tensors(run, numbers_of)
+    return table[[*WHERE, *(column for column in table.columns if column not in WHERE)]]
 
 
-def _label_columns(table: pd.DataFrame) -> list[str]:
-    return [column for column in table.columns if column.startswith("phase_")]
-
-
-def _first_rows(run: TrajectoryRun) -> pd.DataFrame:
+def _numbers(run: TrajectoryRun) -> pd.DataFrame:
     """A row a drawing."""
-    return _first_rows_once(run, results_folder())
+    return _numbers_once(run, results_folder())
 
 
-def _table(run: TrajectoryRun) -> pd.DataFrame:
-    """All that is stored of a run's drawings."""
-    parts = [(kind, _read(drawings_of_kind.cell(TensorGroup(run, kind)))) for kind in run.kinds]
-    return pd.concat([_named(table, kind) for kind, table in parts], ignore_index=True)
-
-
-def _named(table: pd.DataFrame, kind: str) -> pd.DataFrame:
-    alone = (table["layer"] == 0).all()
-    tensor = kind if alone else kind + " " + table["layer"].astype(str)
-    return table.assign(tensor=tensor, kind=kind)
+def _of_tensors(run: TrajectoryRun, read_off: Callable[[pd.DataFrame], pd.DataFrame]) -> pd.DataFrame:
+    """One part of what is stored of a run's drawings."""
+    parts = [
+        read_off(_read(drawings_of_tensor.cell(DrawnTensor(run, tensor)))).assign(
+            tensor=tensor, kind=kind_of(tensor), layer=layer_of(tensor)
+        )
+        for tensor in run.tensors
+    ]
+    return pd.concat(parts, ignore_index=True)
 
 
 def _read(cell: Cell) -> pd.DataFrame:
     return _read_once(cell, cell.path)
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=512)
 def _read_once(cell: Cell, path: Path) -> pd.DataFrame:
     table, _ = read(cell)
     return table
