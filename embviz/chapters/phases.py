@@ -36,7 +36,7 @@ from embviz.trajectories import lay_out
 
 Read = TypeVar("Read")
 PATHS = {"data": "training", "random walk 0": "random walk"}
-N_POINTS = 90  # of a drawing that a page holds, about: with 27 tensors a page weighs 1.5 MB
+N_POINTS = 80  # of a drawing that a page holds, about: with 27 tensors it weighs 1.5 MB
 N_MEMBERS = 24  # steps of which a page holds the memberships, about
 SIDE, NARROW = 290, 250  # pixels: panels one above another, and side by side
 NOT_MEASURED = "not measured"
@@ -427,7 +427,7 @@ def beside_grid() -> pd.DataFrame:
     """Judged drawings of all matrices as one path: shown, step, loss, x, y, phase."""
     parts = []
     for words, (run, path) in _beside().items():
-        part = thinned(_reading(runs.layout, run, JOINT, path=path), 80)
+        part = thinned(_reading(runs.layout, run, JOINT, path=path))
         parts.append(part.assign(shown=words, loss=part["loss"].round(3)))
     return pd.concat(parts, ignore_index=True)[["shown", "step", "loss", "x", "y", "phase"]]
 
@@ -505,7 +505,7 @@ def layer_grid() -> pd.DataFrame:
         judged = (table["method"] == "pymde") & (table["n_neighbors"] == run.pipeline.neighbors[0])
         chosen = table[judged & table["kind"].isin(list(PARAMETERS)) & table["path"].isin(list(PATHS))]
         for _, own in chosen.groupby(["tensor", "path"], sort=False):
-            parts.append(thinned(own, 80).assign(run=name))
+            parts.append(thinned(own).assign(run=name))
     whole = pd.concat(parts, ignore_index=True)
     whole = whole.assign(path=whole["path"].map(PATHS), x=whole["x"].round(2), y=whole["y"].round(2))
     return whole[["run", "kind", "path", "layer", "x", "y", "phase"]].astype({"x": float, "y": float})
@@ -1010,7 +1010,7 @@ def method_grid() -> pd.DataFrame:
         if method not in methods():
             continue
         first = own[own["n_neighbors"] == own["n_neighbors"].iloc[0]]
-        part = thinned(first, 80)
+        part = thinned(first)
         names = judged[str(tensor)].loc[part["step"]].to_numpy()
         parts.append(part.assign(judged=names, drawn=methods()[str(method)]))
     whole = pd.concat(parts, ignore_index=True)
