@@ -10,7 +10,7 @@ import pytest
 from embviz import kernels
 from embviz.chapters import kernel_algebra as algebra
 from embviz.chapters import kernel_extracting as chapter
-from embviz.experiments.kernel import models
+from embviz.experiments.kernel import extracted, fits, models
 from embviz.experiments.kernel.counts import Counts
 from embviz.experiments.kernel.models import Trained
 from embviz.explorers import Choice, Explorer, Range
@@ -120,9 +120,11 @@ def test_scores_are_those_of_slow_loops_and_each_control_has_its_marks():
     for name, scores in slow.items():
         assert table.loc[table["control"] == name, "score"].tolist() == pytest.approx(scores)
     sizes = table.groupby("control").size()
-    assert sizes["random embeddings"] == 20
-    assert sizes["trained, random orders"] == 20 * N_SEEDS
+    assert sizes["random embeddings"] == extracted.N_RANDOM
+    assert sizes["trained, random orders"] == extracted.N_RANDOM * N_SEEDS
     assert f"{np.mean(slow['before training']):.3f} before" in chapter.score_finding(table)
+    renumbered = table.loc[table["control"] == "trained, random orders", "score"].mean()
+    assert renumbered == pytest.approx(extracted.permuted_scores(found).mean())  # as the claim's null
 
 
 def test_controls_are_other_models():
@@ -191,12 +193,37 @@ def test_two_random_k0_agree_as_the_closed_form_says():
 def test_readings_come_nearest_loss_first(models_made):
     table = chapter.reading_table("quick")
     assert len(table) == len(models.readings("quick"))
-    distance = table["from the paper's"].abs()
-    assert distance.is_monotonic_increasing
-    assert (table["final loss"] - models.PAPER_LOSS).round(3).tolist() == table["from the paper's"].tolist()
+    assert (table["loss"] - models.PAPER_LOSS).abs().is_monotonic_increasing
     note = chapter.reading_note("quick")
     assert f"{len(table)} of {len(table)} readings measured" in note
     assert note.endswith("The claims judge: quick, start N(0, 1).")
+
+
+def test_a_reading_has_the_formula_and_the_identity_of_its_own_models(models_made):
+    table = chapter.reading_table("quick")
+    for label, run in models.readings("quick").items():
+        found = models_made(run)
+        row = table.loc[label]
+        trained, untrained = (found.k0_of(E) for E in (found.last, found.first))
+        assert row["formula"] == pytest.approx(fits.better_form(found.spectrum, trained).mean(), abs=6e-4)
+        assert row["untrained formula"] == pytest.approx(
+            fits.better_form(found.spectrum, untrained).mean(), abs=6e-4
+        )  # three decimals
+        assert row["identity"] == pytest.approx(fits.cosines(found.identity, trained).mean(), abs=6e-4)
+    said = chapter.reading_finding("quick")
+    for label in table.index:
+        assert f"scores from {table['score'][label]:.2f} to {table['score'][label]:.2f}" in said
+
+
+def test_the_note_counts_the_symbols_that_the_text_has():
+    assert f"V = {V} of them occur in the 1,500 tokens" in chapter.vocabulary_note("quick")
+
+
+def test_settings_that_differ_in_their_batches_alone_are_told_apart():
+    run = models.QUICK
+    other = dataclasses.replace(run, batch_size=run.batch_size // 2)
+    assert chapter._setting(run, V) != chapter._setting(other, V)
+    assert chapter._setting(run, V).startswith(f"V = {V},")
 
 
 def test_sizes_have_both_moments_of_every_setting_and_the_filter_counts_settings():
