@@ -120,7 +120,7 @@ def test_the_correlation_with_pmi_is_that_of_a_loop():
 def test_before_and_after_are_those_of_each_model_and_the_nulls_do_not_move(trained):
     table = chapter.ends("quick")
     own = table[(table["quantity"] == chapter.RATIO) & (table["kind"] == NAMES[0])]
-    expected = chapter.mean_random_cosine(D)
+    expected = np.sqrt(2 / (np.pi * D))  # as the claim divides
     assert own["before"].to_numpy() * expected == pytest.approx(
         chapter.orthogonality.mean_cosines(trained.first)
     )

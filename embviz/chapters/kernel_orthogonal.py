@@ -179,7 +179,7 @@ def pmi_correlation(embeddings: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 def quantities(embeddings: np.ndarray, counts: np.ndarray) -> dict[str, np.ndarray]:
     """All of QUANTITIES of embeddings (..., V, D), shape (...) each."""
-    expected = mean_random_cosine(embeddings.shape[-1])
+    expected = orthogonality.expected_cosine(embeddings.shape[-1])  # as the claim has it
     return {
         RATIO: orthogonality.mean_cosines(embeddings) / expected,
         DIAGONAL: orthogonality.diagonal_shares(embeddings),
