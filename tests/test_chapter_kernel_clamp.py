@@ -110,6 +110,13 @@ def test_more_values_are_offered_and_read_with_a_kernel_alone():
     assert chapter.LiveChoice(["a", "b"], "text").binding(live=True)["options"] == ["a", "b"]
 
 
+def test_the_papers_epsilon_can_be_chosen_without_a_kernel():
+    choice = chapter.eps_choice()
+    assert 10.0**choice.initial == pytest.approx(kernels.EPS, rel=1e-5)  # six decimals of a logarithm
+    assert choice.binding(live=False)["labels"] == ["0.003", "0.05", "1"]
+    assert "0.02" in choice.binding(live=True)["labels"]
+
+
 def test_texts_of_other_lengths_are_those_that_differ_in_length_alone(monkeypatch):
     assert list(chapter.grounds("quick")) == ["500 tokens", TEXT, "4,500 tokens"]
     assert chapter.main_label("quick") == TEXT

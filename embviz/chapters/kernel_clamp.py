@@ -45,6 +45,7 @@ ORDERS = ("frequency", "alphabetical", "random 1")
 MORE_ORDERS = tuple(f"random {k}" for k in range(2, 10))
 LENGTHS = {500: 10, 4_500: 3}  # of texts beside the quick one, tokens: epochs, for about as many updates
 N_ORDERS = 100
+STATIC_EPS, MORE_EPS = (0.003, 0.05, 1.0), (0.0003, 0.001, 0.01, 0.02, 0.1, 0.3)
 LEAST_SCORE = 0.85  # the paper's filter
 LOG_CLAMPS = np.linspace(-15.0, 1.0, 33)
 CLAMPS = 10.0**LOG_CLAMPS
@@ -142,6 +143,12 @@ class LiveChoice(Choice):
     def read(self, sent: object) -> Any:
         """The value that the page sent, one of ours."""
         return Choice([*self.values, *self.more], self.label).read(sent)
+
+
+def eps_choice() -> LiveChoice:
+    """The paper's epsilon, a larger one and 1, as powers of ten; with a kernel more of them."""
+    values, more = ([round(float(np.log10(eps)), 6) for eps in own] for own in (STATIC_EPS, MORE_EPS))
+    return LiveChoice(values, "epsilon", format=lambda power: f"{10.0**power:.4g}", more=more)
 
 
 def length_choice(preset: str) -> LiveChoice:
@@ -833,4 +840,5 @@ def plot_best_eps(preset: str) -> alt.LayerChart:
 def eps_note(preset: str) -> str:
     """Text and seeds of the settings, for a caption."""
     run = hyperparameters.settings(preset)[0]
-    return f"{text_note(run)}; {run.n_epochs} epochs, {run.n_seeds} seeds a setting"
+    V = models.spectrum_of(run).vocab_size  # symbols that the text has, not all of the vocabulary's
+    return f"{text_note(run, V)}; {run.n_epochs} epochs, {run.n_seeds} seeds a setting"
