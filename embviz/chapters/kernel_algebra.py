@@ -385,8 +385,8 @@ def order_finding(preset: str) -> str:
     low, middle, high = np.quantile(scores, [0.05, 0.5, 0.95])
     above = float((scores >= named["paper"]).mean())
     return (
-        f"One text, {len(scores):,} orders of its words: expected scores from {low:.2f} to {high:.2f}, "
-        f"median {middle:.2f}; {above:.0%} reach the paper's mean"
+        f"One text, {len(scores):,} orders of its words: nine expected scores in ten lie between {low:.2f} "
+        f"and {high:.2f}, median {middle:.2f}; {above:.0%} reach the paper's mean"
     )
 
 

@@ -65,10 +65,11 @@ def curves(preset: str) -> pd.DataFrame:
 def data_note(preset: str) -> str:
     """Text, sizes and seeds, for a caption."""
     run = starts.small(preset)
+    vocab_size = models.spectrum_of(run).vocab_size  # of symbols that the text has
     source = "Bundled documentation" if run.text.corpus == "embedded" else "English Wikipedia"
     return (
         f"{source}, {models.SYMBOLS[run.text.symbols]}, {run.text.n_tokens:,} tokens; V = "
-        f"{run.text.vocab_size}, d = {run.shape.embedding_dim}, {curves(preset)['step'].max():,} updates, "
+        f"{vocab_size}, d = {run.shape.embedding_dim}, {curves(preset)['step'].max():,} updates, "
         f"{run.n_seeds} seeds, every beginning of the norm of the random one"
     )
 
@@ -287,7 +288,7 @@ def two_starts_finding() -> str:
     table = two_starts()
     means = table.groupby(["beginning", "step"], sort=False)["held_out_loss"].mean()
     wide, small = (means[name] for name in dict.fromkeys(table["beginning"]))
-    names = list(dict.fromkeys(table["beginning"]))
+    names = [name.removeprefix("random, ") for name in dict.fromkeys(table["beginning"])]
     if wide.iloc[0] < small.iloc[0]:
         wide, small, names = small, wide, names[::-1]
     curve = wide.rename("held_out_loss").reset_index()
