@@ -45,7 +45,7 @@ def judged(change: chapter.Change, finding: Finding | None) -> ledger.Entry:
     return dataclasses.replace(entry, rows=rows, scale="quick")
 
 
-NULLS = dict.fromkeys(("untrained", "permuted", "untrained permuted", "identity"), 0.5)
+NULLS = dict.fromkeys(("untrained", "permuted", "untrained permuted", "identity", "counts"), 0.5)
 BY_FIGURE = {(change.claim, change.figure, change.words): change for change in chapter.CHANGES}
 
 

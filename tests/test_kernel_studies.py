@@ -123,6 +123,7 @@ def test_the_best_sum_of_rows_finds_a_gram_matrix_made_of_the_identity_and_the_c
     k0 = kernels.extract_kernel(2.0 * np.eye(V) - 0.3 * spectrum.matrix, spectrum, zeros="drop").k0[None]
     identity, impulse = kernels.row_identity(spectrum), np.eye(V)[0]
     assert fits.best_sum(np.stack([identity, impulse]), k0) == pytest.approx([1])
+    assert fits.with_counts(spectrum, k0) == pytest.approx([1])
     assert fits.best_sum(identity[None], k0) == pytest.approx(np.abs(fits.cosines(identity, k0)))
     with_ones = kernels.extract_kernel(np.eye(V) + 0.5, spectrum, zeros="drop").k0[None]
     assert fits.best_sum(np.stack([identity, np.ones(V)]), with_ones) == pytest.approx([1])
@@ -231,7 +232,7 @@ def test_claims_on_what_trains_longest_find_what_their_tables_hold(monkeypatch):
     monkeypatch.setattr(scale, "table_of", lambda cell: pd.DataFrame([{"clamped": 1.0, "listings": 0.2}]))
     found = scale._open_scale("paper")
     assert found["cosine_1000"].value == pytest.approx(0.9)
-    assert found["cosine_1000"].nulls == pytest.approx({"identity": 0.4, "untrained": 0.5})
+    assert found["cosine_1000"].nulls == pytest.approx({"identity": 0.4, "untrained": 0.5, "counts": 0.95})
     assert found["orders_1000"].value == pytest.approx(0.885)
     assert [found[f"cosine_{size}"].n_seeds for size in (1_000, 5_000)] == [5, 2]
     assert_all_figures("kernel.open_scale", found)

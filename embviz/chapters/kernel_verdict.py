@@ -101,6 +101,20 @@ CHANGES = (
         0.02,
         of=over("identity"),
     ),
+    Change(
+        "table4",
+        "cosine_dropped",
+        "words, others dropped: fit of the formula less that of aI + bD",
+        0.02,
+        of=over("counts"),
+    ),
+    Change(
+        "open_scale",
+        "cosine_5000",
+        "fit at V = 5,000, the formula less aI + bD",
+        0.02,
+        of=over("counts"),
+    ),
 )
 
 

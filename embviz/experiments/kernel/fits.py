@@ -67,6 +67,12 @@ def best_sum(rows: np.ndarray, k0: np.ndarray) -> np.ndarray:
     return cosines(k0 @ basis @ basis.T, k0)
 
 
+def with_counts(spectrum: Spectrum, k0: np.ndarray) -> np.ndarray:
+    """Cosines of W = aI + bD with rows k0 (R, V), a and b such as fit each best, (R,)."""
+    impulse = np.eye(1, spectrum.vocab_size)[0]
+    return best_sum(np.stack([kernels.row_identity(spectrum), impulse]), k0)
+
+
 # --- claims -----------------------------------------------------------------------------------------
 
 
@@ -213,9 +219,8 @@ def _with_words(preset: str) -> dict[str, Finding]:
         own = models.load(run)
         formula, over = over_identity(own.spectrum, own.k0)
         first, over_first = over_identity(own.spectrum, own.k0_of(own.first))
-        found[f"cosine_{name}"] = models.of_cosines(
-            formula, nulls={"untrained": float(first.mean())}, corpus=own.corpus
-        )
+        nulls = {"untrained": float(first.mean()), "counts": float(with_counts(own.spectrum, own.k0).mean())}
+        found[f"cosine_{name}"] = models.of_cosines(formula, nulls=nulls, corpus=own.corpus)
         found[f"over_{name}"] = findings.over_seeds(
             over, nulls={"untrained": float(over_first.mean())}, corpus=own.corpus, within=(-2.0, 2.0)
         )

@@ -12,7 +12,7 @@ from embviz import findings, kernels
 from embviz.cells import Cell, experiment, table_of
 from embviz.cooccurrence import count_pairs
 from embviz.experiments.kernel import models
-from embviz.experiments.kernel.fits import best_over_eps, best_sum, cosines
+from embviz.experiments.kernel.fits import best_over_eps, best_sum, cosines, with_counts
 from embviz.experiments.kernel.orthogonality import diagonal_shares, expected_cosine, mean_cosines
 from embviz.experiments.kernel.runs import KernelRun, prepare
 from embviz.experiments.kernel.texts import TextReading, load
@@ -133,13 +133,12 @@ def _fits(embeddings: np.ndarray, spectrum: Spectrum) -> dict[str, np.ndarray]:
         rows.append(extraction.k0)
         scores.append(float(kernels.circulant_scores(extraction.kernel)))
     k0, identity = np.array(rows), kernels.row_identity(spectrum)
-    impulse = np.eye(1, spectrum.vocab_size)[0]
     return {
         "score": np.array(scores),
         "eigen": best_over_eps(spectrum, k0, "eigen")[0],
         "fft": best_over_eps(spectrum, k0, "fft")[0],
         "identity": cosines(identity, k0),
-        "with_counts": best_sum(np.stack([identity, impulse]), k0),
+        "with_counts": with_counts(spectrum, k0),
         "with_mean": best_sum(np.stack([identity, np.ones_like(identity)]), k0),
     }
 
@@ -206,6 +205,7 @@ def _open_scale(preset: str) -> dict[str, Finding]:
         nulls = {
             "identity": float(given["identity"].mean()),
             "untrained": float(first.loc[first["order"] == 0, "formula"].mean()),
+            "counts": float(given["with_counts"].mean()),
         }
         values = {
             "cosine": given["formula"],
