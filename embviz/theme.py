@@ -282,6 +282,7 @@ LABELS: dict[str, Label] = {
     "untrained": Label("circulant score before training"),
     "update": Label("update"),
     "value": Label("as chosen"),
+    "over_orders": Label("cosine, or difference of cosines"),
     "variant": Label("variant"),
     "vocab_size": Label("vocabulary size V", "words"),
     "waiting": Label("share of runs that have not grokked"),

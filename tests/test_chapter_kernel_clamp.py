@@ -244,6 +244,8 @@ def test_ways_to_count_that_follow_from_counts_are_tabulated_for_models(found):
     assert table.loc["as the listing", "negative eigenvalues"] == found.spectrum.n_negative
     expected = fits.cosines(kernels.k0_fft(found.spectrum), found.k0).mean()
     assert table.loc["as the listing", "FFT form"] == f"{expected:.3f}"
+    windows = table.loc[["as the listing", "window of 2", "window of 10"], "FFT form"]
+    assert windows.nunique() > 1  # other pairs, another D
     listings = chapter.listings_table("quick")
     assert listings.loc[TEXT, "the two listings"] == f"{fits.listings_cosine(found.spectrum):.3f}"
 

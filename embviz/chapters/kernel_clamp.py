@@ -31,6 +31,7 @@ from embviz.chapters.kernel_formulas import (
     written_cosine,
 )
 from embviz.experiments.kernel import fits, hyperparameters, models
+from embviz.experiments.kernel.counts import load_counts
 from embviz.experiments.kernel.models import STARTS, KernelRun
 from embviz.experiments.kernel.texts import TextReading, load
 from embviz.explorers import Choice
@@ -764,7 +765,7 @@ def plot_conventions(data: charts.Data) -> alt.LayerChart:
 
 
 def convention_table(preset: str) -> pd.DataFrame:
-    """The main models under ways to count that follow from the counts: cosines with the extracted rows."""
+    """The main models under other ways to count the same text: cosines with the extracted rows."""
     found = trained(preset)
     pairs = found.counts.pairs
     diagonal = np.diag(pairs.diagonal())
@@ -774,6 +775,8 @@ def convention_table(preset: str) -> pd.DataFrame:
         "diagonal once": pairs - diagonal / 2,
         "no diagonal": pairs - diagonal,
     }
+    for window, cell in models.other_windows(preset).items():
+        ways[f"window of {window}"] = load_counts(cell).pairs[np.ix_(found.met, found.met)]
     rows = {}
     for name, counts in ways.items():
         spectrum = kernels.decompose(kernels.log_counts(counts))

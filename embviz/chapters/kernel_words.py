@@ -261,7 +261,7 @@ def plot_orders(data: charts.Data) -> alt.LayerChart:
         .transform_calculate(kind=f"{of_models} ? '{names[0]}' : '{names[1]}'")
         .encode(y=alt.Y("formula:N", sort=list(GROUPS), axis=alt.Axis(title=None, labelLimit=190)))
     )
-    across = alt.X("value:Q", axis=theme.axis("value", tick_count=6))
+    across = alt.X("value:Q", axis=theme.axis("over_orders", tick_count=6))
     marks = base.mark_point(size=40, opacity=0.5).encode(
         x=across, color=colour.legend(key), shape=shape.legend(key), tooltip=["formula:N", "value:Q"]
     )
