@@ -172,7 +172,7 @@ def test_the_start_that_begins_lower_is_named_and_how_long_the_other_needs(monke
     ]
     monkeypatch.setattr(chapter, "two_starts", lambda: pd.concat(parts))
     said = chapter.two_starts_finding()
-    assert "N(0, 0.02²) start has a held-out loss of 3.00 nats, the random, N(0, 1) start one of 9.00" in said
+    assert "N(0, 0.02²) start has a held-out loss of 3.00 nats, the N(0, 1) start one of 9.00" in said
     assert said.endswith("takes 15 updates to get there")
     compiled(chapter.plot_two_starts())
     monkeypatch.setattr(chapter, "two_starts", lambda: pd.concat(parts[::-1]))

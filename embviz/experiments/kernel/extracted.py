@@ -104,6 +104,7 @@ def _exact(preset: str) -> dict[str, Finding]:
         "correlation": min(correlations),
         "error_random": round_trip(trained, random).max(),
         "condition": trained.extraction.condition,
+        "zeros": trained.extraction.n_zeros + trained.extraction.n_near_zeros,
     }
     return {name: findings.exact(float(value), corpus=corpus) for name, value in values.items()}
 

@@ -56,8 +56,8 @@ def _spectrum(ids: np.ndarray, vocab_size: int) -> Spectrum:
 
 def formula_measures(spectrum: Spectrum) -> dict[str, float]:
     """See :func:`formula_at_scale`."""
-    eigen, fft = kernels.k0_eigen(spectrum), kernels.k0_fft(spectrum)
-    identity = kernels.row_identity(spectrum)
+    eigen, fft = kernels.k0_eigen(spectrum), kernels.k0_fft(spectrum, safe=kernels.SAFE)
+    identity = kernels.row_identity(spectrum, safe=kernels.SAFE)  # zeros are counted below
     size = np.abs(spectrum.transform)
     lost = size <= np.finfo(float).eps * len(size) * size.max()
     clamped = spectrum.values < kernels.FLOOR
