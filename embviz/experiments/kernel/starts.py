@@ -24,7 +24,14 @@ from embviz.studies import Study
 from embviz.wordvectors import factorize_pmi
 
 Beginning = Literal["random", "derived", "derived, FFT form", "permuted", "log counts", "PMI", "skip-gram"]
-LARGE_BEGINNINGS: tuple[Beginning, ...] = ("random", "derived", "permuted", "log counts")
+LARGE_BEGINNINGS: tuple[Beginning, ...] = (
+    "random",
+    "derived",
+    "permuted",
+    "log counts",
+    "PMI",
+    "skip-gram",
+)
 N_EPOCHS = 60
 TARGET = 3  # the loss to reach is the random start's after one of so many parts of its steps
 # a start that needs all steps takes TARGET times what the random one needs
@@ -179,6 +186,13 @@ def _initialization(preset: str) -> dict[str, Finding]:
         "saving_pmi": "PMI",
         "saving_sgns": "skip-gram",
     }
+    of_large_text: dict[str, Beginning] = {
+        "": "derived",
+        "_permuted": "permuted",
+        "_svd": "log counts",
+        "_pmi": "PMI",
+        "_sgns": "skip-gram",
+    }
     last = table[table["step"] == table["step"].max()].pivot(
         index="seed", columns="beginning", values="held_out_loss"
     )
@@ -186,8 +200,10 @@ def _initialization(preset: str) -> dict[str, Finding]:
     found = {name: of_savings(savings(table, kind), corpus=corpus) for name, kind in names.items()}
     return found | {
         "saving": of_savings(savings(table, "derived"), nulls=nulls, corpus=corpus),
-        "saving_large": of_savings(savings(of_large, "derived"), corpus=big.text.corpus),
-        "saving_svd_large": of_savings(savings(of_large, "log counts"), corpus=big.text.corpus),
+        **{
+            f"saving{name}_large": of_savings(savings(of_large, kind), corpus=big.text.corpus)
+            for name, kind in of_large_text.items()
+        },
         "final": findings.over_seeds((last["derived"] - last["random"]).to_numpy(), corpus=corpus),
     }
 
