@@ -69,7 +69,7 @@ def text_note(run: KernelRun, vocab_size: int | None = None) -> str:
     """A run's text, for a caption."""
     text = run.text
     what = "characters" if text.symbols == "characters" else "words"
-    origin = "the package's own docstrings" if text.corpus == "embedded" else text.corpus
+    origin = "the package's own docstrings" if text.corpus == "embedded" else "English Wikipedia"
     return f"{text.n_tokens:,} tokens of {origin} in {vocab_size or text.vocab_size} {what}"
 
 
@@ -727,7 +727,7 @@ def paper_slips() -> pd.DataFrame:
         ),
         "4.2": (
             f"{ratio} times the variance",
-            f"{ratio} is the ratio of standard deviations; of variances it is {ratio**2:,}",
+            f"of standard deviations; of variances {ratio**2:,}",
         ),
         "4.4": (
             "98.9% suppressed, beside a weight of " + f"{printed}",
