@@ -15,6 +15,7 @@ from embviz import charts, experiments, kernels, theme
 from embviz.experiments.kernel import extracted, fits, models
 from embviz.experiments.kernel.models import Trained
 from embviz.kernels import Spectrum
+from embviz.registry import EMBEDDED
 
 TRAINED, BEFORE, IDENTITY = "a trained model", "the same, untrained", "the identity"
 GRAM, NOISE, DRAWING = "random embeddings", "independent noise", "a drawing"
@@ -57,7 +58,8 @@ def data_note(preset: str) -> str:
     n_seeds, V, dim = found.last.shape
     n_tokens = models.main(preset).text.n_tokens
     seeds = f"{n_seeds} seeds" if n_seeds > 1 else "seed 0"
-    return f"{n_tokens:,} tokens of {found.corpus}, V = {V}, d = {dim}, {seeds}"
+    origin = "the package's own docstrings" if found.corpus == EMBEDDED else "English Wikipedia"
+    return f"{n_tokens:,} tokens of {origin}, V = {V}, d = {dim}, {seeds}"
 
 
 def order_of(preset: str, name: str) -> np.ndarray:
