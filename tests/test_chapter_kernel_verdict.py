@@ -134,6 +134,7 @@ def test_vocabularies_stand_beside_each_other_before_and_after(monkeypatch):
             "eigen": 0.2,
             "fft": 0.3 + step,
             "identity": 0.1,
+            "with_counts": 0.7,
             "score": 0.4,
         }
         for name in (1_000, 5_000)
@@ -147,7 +148,8 @@ def test_vocabularies_stand_beside_each_other_before_and_after(monkeypatch):
     assert table.loc[[(60, "before training", chapter.FIT)]].tolist() == [0.3]
     assert table.loc[(V, "after training", chapter.NO_FORMULA)].to_numpy() == pytest.approx([1, 1])
     assert table.loc[(V, "after training", chapter.SCORE)].to_numpy() == pytest.approx([1, 1])
-    assert "V = 40: 0.80 and 0.10; V = 60: 0.80 and 0.10" in chapter.sizes_finding()
+    assert "V = 40: 0.80, 0.10, 0.70; V = 60: 0.80, 0.10, 0.70" in chapter.sizes_finding()
+    assert table.loc[(V, "after training", chapter.SUM)].to_numpy() == pytest.approx([1, 1])
     assert chapter.sizes_note().startswith(
         f"V = {V}: 1,500 words of bundled documentation, 10 epochs, 2 seeds;"
     )

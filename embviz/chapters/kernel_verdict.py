@@ -15,12 +15,12 @@ from embviz.chapters.kernel_orthogonal import main, shown_preset
 from embviz.chapters.verdicts import Change, between_nulls, over
 from embviz.cooccurrence import count_pairs
 from embviz.experiments.kernel import models, scale
-from embviz.experiments.kernel.fits import better_form, cosines
+from embviz.experiments.kernel.fits import better_form, cosines, with_counts
 from embviz.experiments.kernel.texts import TextReading, load
 from embviz.ledger_view import number
 
 PAPER = "kernel"
-FIT, NO_FORMULA, SCORE = SERIES = ("the formula", "the identity", "circulant score")
+FIT, NO_FORMULA, SUM, SCORE = SERIES = ("the formula", "the identity", "aI + bD", "circulant score")
 SIZES = (25, 50, 100, 200, 300)  # of the explorer, words of the bundled text
 LENGTHS = (5_000, 10_000, 20_000)  # its tokens
 PAPER_SCORES = (0.928, 0.937, 0.922, 0.947, 0.948)  # Table 4, by seed
@@ -127,7 +127,7 @@ changes_finding = functools.partial(verdicts.changes_finding, CHANGES, PAPER)
 
 @functools.cache
 def sizes() -> pd.DataFrame:
-    """Fit, the identity's fit and the circulant score by vocabulary, before and after training.
+    """SERIES by vocabulary, before and after training.
 
     Returns
     -------
@@ -140,9 +140,10 @@ def sizes() -> pd.DataFrame:
     trained = main(shown_preset())
     for when, embeddings in (("before training", trained.first), ("after training", trained.last)):
         k0 = trained.k0_of(embeddings)
-        values = (
+        values: tuple[np.ndarray, ...] = (
             better_form(trained.spectrum, k0),
             cosines(trained.identity, k0),
+            with_counts(trained.spectrum, k0),
             trained.scores(embeddings),
         )
         rows += _rows(trained.spectrum.vocab_size, when, values, models.main(shown_preset()))
@@ -153,7 +154,8 @@ def sizes() -> pd.DataFrame:
         for when in ("before training", "after training"):
             own = table[(table["name"] == name) & ((table["step"] == 0) == (when == "before training"))]
             found = own.assign(better=own[["eigen", "fft"]].max(axis=1))
-            values = (found["better"].to_numpy(), found["identity"].to_numpy(), found["score"].to_numpy())
+            columns = ("better", "identity", "with_counts", "score")
+            values = tuple(found[name].to_numpy() for name in columns)
             rows += _rows(run.text.vocab_size, when, values, run)
     return pd.DataFrame(rows)
 
@@ -170,7 +172,7 @@ def _rows(
 
 
 def plot_sizes() -> alt.LayerChart:
-    """The three over the vocabulary, a mark a seed, lines through means; open before training.
+    """SERIES over the vocabulary, a mark a seed, lines through means; open before training.
 
     Texts of characters stand alone: lines join texts of words, which differ in their number.
     """
@@ -199,11 +201,12 @@ def plot_sizes() -> alt.LayerChart:
 
 
 def sizes_finding() -> str:
-    """What the formula has over the identity at each vocabulary, after training."""
+    """The formula, the identity and its sum with the counts at each vocabulary, after training."""
     after = sizes()[sizes()["when"] == "after training"]
     means = after.pivot_table(index="vocab_size", columns="series", values="value", aggfunc="mean")
-    said = "; ".join(f"V = {V:,}: {own[FIT]:.2f} and {own[NO_FORMULA]:.2f}" for V, own in means.iterrows())
-    return f"Cosine of the formula and of the identity with trained kernels: {said}"
+    shown = (FIT, NO_FORMULA, SUM)
+    said = [f"V = {V:,}: {', '.join(f'{own[name]:.2f}' for name in shown)}" for V, own in means.iterrows()]
+    return f"Cosines of the formula, the identity and aI + bD with trained kernels: {'; '.join(said)}"
 
 
 def sizes_note() -> str:
