@@ -220,9 +220,7 @@ def plot_large() -> alt.TopLevelMixin | ledger_view.Quotation:
     saved = {kind: saving(table, kind) for kind in starts.LARGE_BEGINNINGS[1:]}
     return theme.captioned(
         charts.plot_seed_curves(
-            table[table["beginning"] != "permuted"].assign(
-                beginning=lambda rows: rows["beginning"].map(NAMES)
-            ),
+            drawn.assign(beginning=drawn["beginning"].map(NAMES)),
             "held_out_loss",
             by="beginning",
             names=names,

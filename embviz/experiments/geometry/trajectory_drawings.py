@@ -95,7 +95,10 @@ def drawings_of_tensor(config: DrawnTensor) -> pd.DataFrame:
     path = rotate(_path(run, config.tensor, recording))
     known = ALL if config.tensor == JOINT else run.parameters(kind_of(config.tensor))[config.tensor]
     distortion = recording.distortion.set_index("tensor").loc[known, ["median", "q95", "worst"]]
-    errors = {f"distortion_{name}": float(value) for name, value in distortion.dropna().items()}
+    found = distortion.dropna()
+    errors = {
+        f"distortion_{name}": value for name, value in zip(found.index, found.astype(float), strict=True)
+    }
     table = _of_path(path, run, errors)
     table.attrs["data"] = data_of(run, recording)
     return table
