@@ -97,7 +97,8 @@ def drawings_of_tensor(config: DrawnTensor) -> pd.DataFrame:
     distortion = recording.distortion.set_index("tensor").loc[known, ["median", "q95", "worst"]]
     found = distortion.dropna()
     errors = {
-        f"distortion_{name}": value for name, value in zip(found.index, found.astype(float), strict=True)
+        f"distortion_{name}": value
+        for name, value in zip(found.index, found.to_numpy(dtype=float), strict=True)
     }
     table = _of_path(path, run, errors)
     table.attrs["data"] = data_of(run, recording)
