@@ -133,6 +133,17 @@ def test_texts_of_other_lengths_are_those_that_differ_in_length_alone(monkeypatc
     assert chapter._other_lengths("paper") == {}
 
 
+def test_texts_of_words_have_the_main_models_shape_and_several_vocabularies(monkeypatch):
+    assert chapter._word_texts("quick") == {}
+    monkeypatch.setattr(chapter, "missing", lambda cells: [])
+    runs = chapter._word_texts("paper")
+    assert list(runs) == ["50 words", "100 words", "150 words", "300 words"]
+    main = models.main("paper")
+    for run in runs.values():
+        assert (run.shape.embedding_dim, run.shape.n_layers) == (main.shape.embedding_dim, 2)
+        assert run.text.symbols == "unk"
+
+
 def test_the_eigenvalues_that_are_not_clamped_have_what_a_slow_sum_leaves_them(found):
     spectrum = found.spectrum
     weights = [

@@ -70,12 +70,14 @@ class Ground:
 
 @functools.cache
 def grounds(preset: str) -> dict[str, Ground]:
-    """The main text and those that differ in length alone, each with its own model, by label."""
-    runs = {models.main(preset).text.n_tokens: models.main(preset)} | _other_lengths(preset)
+    """The main text, those of other lengths, and texts of words, each with its own model, by label."""
+    main = models.main(preset)
+    lengths = {main.text.n_tokens: main} | _other_lengths(preset)
+    runs = {_length_label(n_tokens): run for n_tokens, run in sorted(lengths.items())}
     found = {}
-    for n_tokens, run in sorted(runs.items()):
-        own = trained(preset) if run == models.main(preset) else models.load(run)
-        found[_length_label(n_tokens)] = Ground(own.spectrum, tuple(own.counts.tokens), own.last[0])
+    for label, run in (runs | _word_texts(preset)).items():
+        own = trained(preset) if run == main else models.load(run)
+        found[label] = Ground(own.spectrum, tuple(own.counts.tokens), own.last[0])
     return found
 
 
@@ -98,6 +100,18 @@ def _other_lengths(preset: str) -> dict[int, KernelRun]:
         if same and alike and run.text != main.text and not missing(models.cells_of(run)):
             found[run.text.n_tokens] = run
     return found
+
+
+def _word_texts(preset: str) -> dict[str, KernelRun]:
+    """Models of the main shape on words, as far as they are stored, by the size of their vocabulary."""
+    main = models.main(preset)
+    return {
+        f"{run.text.vocab_size} words": run
+        for run in models.grid(preset)
+        if run.shape == dataclasses.replace(main.shape, vocab_size=run.text.vocab_size)
+        and run.n_epochs == main.n_epochs
+        and not missing(models.cells_of(run))
+    }
 
 
 def main_label(preset: str) -> str:
@@ -153,10 +167,9 @@ def eps_choice() -> LiveChoice:
 
 
 def length_choice(preset: str) -> LiveChoice:
-    """The main text, and with a kernel those of other lengths."""
+    """The main text, and with a kernel those of other lengths and of words."""
     own = main_label(preset)
-    others = [label for label in grounds(preset) if label != own] if len(_other_lengths(preset)) else []
-    return LiveChoice([own], "text", more=others)
+    return LiveChoice([own], "text", more=[label for label in grounds(preset) if label != own])
 
 
 @functools.lru_cache(maxsize=64)
