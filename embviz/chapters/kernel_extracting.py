@@ -468,6 +468,21 @@ def reading_table(preset: str) -> pd.DataFrame:
     return table.sort_values("loss", key=lambda loss: (loss - models.PAPER_LOSS).abs())
 
 
+def readings_shown(preset: str) -> pd.DataFrame:
+    """The same with a reading's parts in columns of their own, narrow enough to read: by text."""
+    table, runs = reading_table(preset), models.readings(preset)
+    parts = pd.DataFrame(
+        {
+            "text": [models.SYMBOLS[runs[label].text.symbols] for label in table.index],
+            "tokens": [f"{runs[label].text.n_tokens:,}" for label in table.index],
+            "start": [STARTS[runs[label].shape.start] for label in table.index],
+            "blocks a batch": [runs[label].batch_size for label in table.index],
+        },
+        index=table.index,
+    )
+    return parts.join(table).set_index("text")
+
+
 def _reading_row(found: Trained) -> dict[str, float]:
     score = float(found.scores(found.last).mean())
     first = found.k0_of(found.first)
