@@ -196,8 +196,8 @@ def test_readings_come_nearest_loss_first(models_made):
     assert (table["loss"] - models.PAPER_LOSS).abs().is_monotonic_increasing
     shown = chapter.readings_shown("quick")
     assert shown["loss"].tolist() == table["loss"].tolist()
-    starts = {label: models.STARTS[run.shape.start] for label, run in models.readings("quick").items()}
-    assert shown["start"].tolist() == [starts[label] for label in table.index]
+    spreads = {label: chapter.SPREADS[run.shape.start] for label, run in models.readings("quick").items()}
+    assert shown["start's sd"].tolist() == [spreads[label] for label in table.index]
     note = chapter.reading_note("quick")
     assert f"{len(table)} of {len(table)} readings measured" in note
     assert note.endswith("The claims judge: quick, start N(0, 1).")

@@ -17,7 +17,8 @@ from embviz.chapters.kernel_algebra import ORDERS, order_of, trained
 from embviz.experiments.kernel import extracted, fits, models
 from embviz.experiments.kernel.models import STARTS, Trained
 from embviz.experiments.kernel.runs import KernelRun
-from embviz.experiments.kernel.texts import N_COUNTED
+from embviz.experiments.kernel.texts import N_COUNTED, Symbols
+from embviz.models.minigpt import Start
 
 PAPER_SCORE, PAPER_COSINE = 0.936, 0.974  # Table 4's mean; Appendix A, step 3
 CORNER = 24  # words of a picture
@@ -468,15 +469,19 @@ def reading_table(preset: str) -> pd.DataFrame:
     return table.sort_values("loss", key=lambda loss: (loss - models.PAPER_LOSS).abs())
 
 
+BRIEFLY: dict[Symbols, str] = {"drop": "words", "unk": "words + 1", "characters": "characters"}
+SPREADS: dict[Start, str] = {"pytorch": "1", "small": "0.02"}
+
+
 def readings_shown(preset: str) -> pd.DataFrame:
     """The same with a reading's parts in columns of their own, narrow enough to read: by text."""
     table, runs = reading_table(preset), models.readings(preset)
     parts = pd.DataFrame(
         {
-            "text": [models.SYMBOLS[runs[label].text.symbols] for label in table.index],
+            "text": [BRIEFLY[runs[label].text.symbols] for label in table.index],
             "tokens": [f"{runs[label].text.n_tokens:,}" for label in table.index],
-            "start": [STARTS[runs[label].shape.start] for label in table.index],
-            "blocks a batch": [runs[label].batch_size for label in table.index],
+            "start's sd": [SPREADS[runs[label].shape.start] for label in table.index],
+            "batch": [runs[label].batch_size for label in table.index],
         },
         index=table.index,
     )
