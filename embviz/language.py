@@ -12,6 +12,10 @@ The protocol, once for all models:
   Windows reach over the ends of documents, as in training.
 - The sum of -log2 of the probabilities is divided by the number of tokens, of characters, or of UTF-8 bytes;
   the end of a document counts as one of each.
+
+Half precision is for GPUs, and nothing is compiled: on one thread of an AMD EPYC of 2025 an update of a model
+with 1.07 million parameters takes 120 ms, by autocast to bfloat16 133 ms, and 178 ms after ``torch.compile``,
+which needs 20 s to begin with.
 """
 
 from __future__ import annotations

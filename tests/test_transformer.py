@@ -409,3 +409,17 @@ def test_only_models_of_one_shape_stand_side_by_side():
 
 def test_every_start_is_known():
     assert set(get_args(Start)) == {"pytorch", "scaled", "small"}
+
+
+def test_a_compiled_model_is_traced_with_a_product_that_the_compiler_knows():
+    seen = []
+
+    def record(graph, inputs):
+        seen.extend(str(node.target) for node in graph.graph.nodes)
+        return graph.forward
+
+    x, w = torch.randn(3, 8), torch.randn(4, 8)
+    found = torch.compile(linear, backend=record)(x, w)
+    torch.testing.assert_close(found, x @ w.mT)
+    assert any("linear" in name for name in seen)
+    assert not any("mkldnn" in name or "_Product" in name for name in seen)

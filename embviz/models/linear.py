@@ -31,6 +31,7 @@ def _onednn_serves(x: Tensor, weight: Tensor) -> bool:
         and x.device.type == "cpu"
         and _ONEDNN
         and not torch.is_autocast_enabled("cpu")
+        and not torch.compiler.is_compiling()  # the compiler takes no call of this operator but its own
     )
 
 
