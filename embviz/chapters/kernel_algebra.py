@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 
 from embviz import charts, experiments, kernels, theme
+from embviz.chapters.text_titles import in_short
 from embviz.experiments.kernel import extracted, fits, models
 from embviz.experiments.kernel.models import Trained
 from embviz.kernels import Spectrum
-from embviz.registry import EMBEDDED
 
 TRAINED, BEFORE, IDENTITY = "a trained model", "the same, untrained", "the identity"
 GRAM, NOISE, DRAWING = "random embeddings", "independent noise", "a drawing"
@@ -58,7 +58,7 @@ def data_note(preset: str) -> str:
     n_seeds, V, dim = found.last.shape
     n_tokens = models.main(preset).text.n_tokens
     seeds = f"{n_seeds} seeds" if n_seeds > 1 else "seed 0"
-    origin = "the package's own docstrings" if found.corpus == EMBEDDED else "English Wikipedia"
+    origin = in_short(found.corpus, "the package's own docstrings")
     return f"{n_tokens:,} tokens of {origin}, V = {V}, d = {dim}, {seeds}"
 
 

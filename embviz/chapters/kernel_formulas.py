@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from embviz import charts, kernels, theme
+from embviz.chapters.text_titles import in_short
 from embviz.cooccurrence import pmi
 from embviz.experiments import find_study
 from embviz.experiments.kernel import fits, models
@@ -69,7 +70,7 @@ def text_note(run: KernelRun, vocab_size: int | None = None) -> str:
     """A run's text, for a caption."""
     text = run.text
     what = "characters" if text.symbols == "characters" else "words"
-    origin = "the package's own docstrings" if text.corpus == "embedded" else "English Wikipedia"
+    origin = in_short(text.corpus, "the package's own docstrings")
     return f"{text.n_tokens:,} tokens of {origin} in {vocab_size or text.vocab_size} {what}"
 
 

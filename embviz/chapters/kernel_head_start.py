@@ -13,6 +13,7 @@ import torch
 
 from embviz import charts, findings, kernels, ledger_view, theme
 from embviz.chapters.kernel_orthogonal import shown_preset, visible
+from embviz.chapters.text_titles import in_short
 from embviz.cooccurrence import pmi
 from embviz.experiments.kernel import models, starts
 from embviz.experiments.kernel.runs import KernelRun, prepare
@@ -66,7 +67,7 @@ def data_note(preset: str) -> str:
     """Text, sizes and seeds, for a caption."""
     run = starts.small(preset)
     vocab_size = models.spectrum_of(run).vocab_size  # of symbols that the text has
-    source = "Bundled documentation" if run.text.corpus == "embedded" else "English Wikipedia"
+    source = in_short(run.text.corpus, "Bundled documentation")
     return (
         f"{source}, {models.SYMBOLS[run.text.symbols]}, {run.text.n_tokens:,} tokens; V = "
         f"{vocab_size}, d = {run.shape.embedding_dim}, {curves(preset)['step'].max():,} updates, "

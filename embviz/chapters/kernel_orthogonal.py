@@ -12,6 +12,7 @@ from scipy import special, stats
 
 from embviz import charts, experiments, findings, kernels, theme
 from embviz.cells import table_of
+from embviz.chapters.text_titles import in_short
 from embviz.cooccurrence import pmi
 from embviz.experiments.kernel import models, orthogonality
 from embviz.experiments.kernel.extracted import off_diagonal, random_embeddings
@@ -74,7 +75,7 @@ def main(preset: str) -> Trained:
 def data_note(preset: str) -> str:
     """Text, sizes and seeds, for a caption."""
     run = models.main(preset)
-    source = "Bundled documentation" if run.text.corpus == "embedded" else "English Wikipedia"
+    source = in_short(run.text.corpus, "Bundled documentation")
     shape = f"V = {main(preset).spectrum.vocab_size}, d = {run.shape.embedding_dim}"
     return (
         f"{source}, {models.SYMBOLS[run.text.symbols]}, {run.text.n_tokens:,} tokens, {run.n_epochs} epochs; "

@@ -12,6 +12,7 @@ from embviz import charts, kernels, theme
 from embviz.cells import read, table_of
 from embviz.chapters import verdicts
 from embviz.chapters.kernel_orthogonal import main, shown_preset
+from embviz.chapters.text_titles import in_short
 from embviz.chapters.verdicts import Change, between_nulls, over
 from embviz.cooccurrence import count_pairs
 from embviz.experiments.kernel import models, scale
@@ -216,7 +217,7 @@ def sizes_note() -> str:
     runs += [(own.text.vocab_size, own) for own in scale.runs(shown_preset("kernel.open_scale")).values()]
     said = [
         f"V = {V:,}: {run.text.n_tokens:,} {'characters' if _of_characters(run) else 'words'} of "
-        f"{'bundled documentation' if run.text.corpus == 'embedded' else 'English Wikipedia'}, "
+        f"{in_short(run.text.corpus)}, "
         f"{run.n_epochs} epochs, {run.n_seeds} seeds"
         for V, run in runs
     ]
