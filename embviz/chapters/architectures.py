@@ -811,10 +811,11 @@ def speed_rows() -> pd.DataFrame:
     rows = {}
     for path in sorted((results_folder() / "bench").glob("EXor*.json")):
         row = json.loads(path.read_text())
+        peer, _, note = row["peer_name"].partition("; ours: ")
         rows[row["job"]] = {
-            "ours": ledger_view.number(row["ours"], row["unit"]),
+            "ours": ledger_view.number(row["ours"], row["unit"]) + (f" ({note})" if note else ""),
             "beside": ledger_view.number(row["peer"], row["unit"]),
-            "which is": row["peer_name"],
+            "which is": peer,
             "ratio": ledger_view.number(row["ratio"]),
             "wanted": row["bar"],
         }
