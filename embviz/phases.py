@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import math
 from collections.abc import Mapping, Sequence
@@ -67,13 +68,21 @@ class Phases:
     condensed_tree: pd.DataFrame  # parent, child, lambda_val (1 / distance), child_size
     reachability: np.ndarray  # (S - 1,) mutual reachability distances of the spanning tree, increasing
     largest_split: int  # snapshots on the smaller side of the most even split of all
-    dbcv: float | None  # density-based validity, -1..1, noise counted against it; None below two
-    # phases, or where its powers of distances overflow (hundreds of dimensions)
+    points: np.ndarray  # (S, D), what was clustered
     clustering: Clustering
 
     @property
     def n_phases(self) -> int:
         return self.membership.shape[1]
+
+    @functools.cached_property
+    def dbcv(self) -> float | None:
+        """Density-based validity, -1..1, noise counted against it.
+
+        None below two phases, or where its powers of distances overflow (hundreds of dimensions). It takes
+        longer than the clusters, so it is found when it is asked for.
+        """
+        return _validity(self.points, self.labels, self.n_phases)
 
     @property
     def noise(self) -> float:
@@ -140,7 +149,7 @@ def find_phases(points: ArrayLike, clustering: Clustering | None = None) -> Phas
         fitted.condensed_tree_.to_pandas(),
         tree[:, 2],
         _largest_split(tree),
-        _validity(points, labels, len(order)),
+        points.copy(),  # the caller may write into it before validity is asked for
         clustering,
     )
 
@@ -440,7 +449,7 @@ def _exceeding(null: np.ndarray, observed: float) -> float:
 class PhaseGrid:
     """Phases under many settings, and how far they agree."""
 
-    table: pd.DataFrame  # a row a setting: layout, HDBSCAN's settings, n_phases, noise, dbcv
+    table: pd.DataFrame  # a row a setting: layout, HDBSCAN's settings, n_phases, noise, and dbcv
     labels: np.ndarray  # (settings, S)
     agreement: np.ndarray  # (settings, settings) adjusted Rand index; noise counts as one more phase
 
@@ -461,7 +470,9 @@ class PhaseGrid:
         return float(self.agreement[np.ix_(found, found)][np.triu_indices(len(found), 1)].mean())
 
 
-def phase_grid(layouts: Mapping[str, ArrayLike], clusterings: Sequence[Clustering]) -> PhaseGrid:
+def phase_grid(
+    layouts: Mapping[str, ArrayLike], clusterings: Sequence[Clustering], *, validity: bool = True
+) -> PhaseGrid:
     """Phases of the same snapshots for every layout with every clustering.
 
     Parameters
@@ -469,6 +480,8 @@ def phase_grid(layouts: Mapping[str, ArrayLike], clusterings: Sequence[Clusterin
     layouts : mapping from name to array (S, D)
         Of the same snapshots; :func:`embviz.trajectories.lay_out` under several settings.
     clusterings : sequence of Clustering
+    validity : bool
+        With the column ``dbcv``, which takes most of the time.
 
     Returns
     -------
@@ -481,8 +494,10 @@ def phase_grid(layouts: Mapping[str, ArrayLike], clusterings: Sequence[Clusterin
         for clustering in clusterings:
             phases = find_phases(points, clustering)
             labels.append(phases.labels)
-            found = {"n_phases": phases.n_phases, "noise": phases.noise, "dbcv": phases.dbcv}
+            found = {"n_phases": phases.n_phases, "noise": phases.noise}
             rows.append({"layout": name, **asdict(clustering), **found})
+            if validity:
+                rows[-1]["dbcv"] = phases.dbcv
     agreement = [[adjusted_rand_score(one, other) for other in labels] for one in labels]
     return PhaseGrid(pd.DataFrame(rows), np.array(labels), np.array(agreement))
 

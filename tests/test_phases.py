@@ -124,6 +124,13 @@ def test_the_same_points_at_another_scale_have_the_same_phases():
     assert np.isclose(first.dbcv, second.dbcv)
 
 
+def test_validity_is_that_of_the_points_that_were_clustered():
+    points = two_clouds()
+    found, known = find_phases(points, SMALL), find_phases(points, SMALL).dbcv
+    points[:] = 0
+    assert found.dbcv == known
+
+
 def test_repeated_points_do_not_break_the_validity():
     points = two_clouds()
     points[1:6] = points[0]
@@ -297,6 +304,9 @@ def test_a_grid_holds_every_setting_and_the_rand_index_of_each_pair():
         assert np.isclose(grid.agreement[i, j], adjusted_rand_score(grid.labels[i], grid.labels[j]))
     assert grid.agreement[0, 2] == 1  # turning changes nothing
     assert grid.n_without == (grid.table["n_phases"] == 0).sum() > 0
+    assert grid.table.loc[0, "dbcv"] == find_phases(layouts["one"], SMALL).dbcv
+    quicker = phase_grid(layouts, clusterings, validity=False)
+    pd.testing.assert_frame_equal(quicker.table, grid.table.drop(columns="dbcv"))
 
 
 def test_settings_that_find_nothing_do_not_count_as_stable():

@@ -205,7 +205,8 @@ def _stability(drawings: list[_Drawing], pipeline: Pipeline) -> dict[str, float]
     layouts = {str(one.n_neighbors): one.traced.layout for one in drawings if one.method == "pymde"}
     repelled = dataclasses.replace(judged.recipe.layout, repulsive=2.0)
     layouts["repulsive"] = lay_out(judged.encoded, repelled, seed=judged.seed)
-    grid = phase_grid(layouts, [Clustering(size, least) for size in pipeline.sizes for least in (5, 15)])
+    clusterings = [Clustering(size, least) for size in pipeline.sizes for least in (5, 15)]
+    grid = phase_grid(layouts, clusterings, validity=False)
     return {"stability": grid.stability or 0.0, "n_settings_without": float(grid.n_without)}
 
 
