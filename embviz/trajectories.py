@@ -72,12 +72,18 @@ def lay_out(points: ArrayLike, layout: Layout | None = None, *, seed: int) -> np
             f"snapshots, or n_neighbors below {len(points)}"
         )
     if layout.method == "umap":
-        umap = load_optional("umap", "umap-learn", "a UMAP layout")
-        model = umap.UMAP(
-            n_neighbors=layout.n_neighbors, min_dist=layout.min_dist, random_state=seed, n_jobs=1
-        )
-        return np.asarray(model.fit_transform(points), dtype=float)
+        return _umap(points, layout, seed)
     return _minimum_distortion(points, layout, seed)
+
+
+def _umap(points: np.ndarray, layout: Layout, seed: int) -> np.ndarray:
+    umap = load_optional("umap", "umap-learn", "a UMAP layout")
+    model = umap.UMAP(n_neighbors=layout.n_neighbors, min_dist=layout.min_dist, random_state=seed, n_jobs=1)
+    n_threads = torch.get_num_threads()
+    try:
+        return np.asarray(model.fit_transform(points), dtype=float)
+    finally:
+        torch.set_num_threads(n_threads)  # starting its own, numba gives PyTorch as many as there are cores
 
 
 def principal_coordinates(points: ArrayLike, n_axes: int = 2) -> np.ndarray:

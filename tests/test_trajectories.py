@@ -132,6 +132,7 @@ def test_a_missing_umap_is_asked_for_by_name(monkeypatch):
 def test_umap_lays_out_when_it_is_there():
     pytest.importorskip("umap")
     assert lay_out(noise(40, 3), Layout("umap", n_neighbors=5), seed=0).shape == (40, 2)
+    assert torch.get_num_threads() == 1  # more would change the last bits of what is computed next
 
 
 def test_a_layout_that_cannot_be_made_is_refused():

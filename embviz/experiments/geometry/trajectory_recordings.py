@@ -160,6 +160,12 @@ def recorded(run: TrajectoryRun) -> Recording:
                 partial = folder.with_name(f"{folder.name}.partial")
                 _record(run, partial)
                 partial.rename(folder)
+    return _read_once(folder)
+
+
+@functools.lru_cache(maxsize=1)
+def _read_once(folder: Path) -> Recording:
+    """Tensors of one run are drawn one after another; its distortion takes seconds."""
     return read_recording(folder, load=True)
 
 
