@@ -357,13 +357,16 @@ def shape_finding() -> str:
 
 
 def arms_finding() -> str:
-    """What is left of the two-arm figure after walks, true of the runs shown."""
+    """What is left of the two-arm figure after walks, true of the runs shown; intervals are over seeds."""
     table = shapes(next(iter(groups())))
-    share, walks = float(table["two_arms"].mean()), float(table["two_arms_walks"].mean())
-    more = "more" if share > walks else "less"
+    means = table.groupby("seed")[["two_arms", "two_arms_walks", "two_arms_left"]].mean()
+    more = findings.over_seeds((means["two_arms"] - means["two_arms_walks"]).to_numpy(), within=(-1, 1))
+    left = findings.over_seeds(means["two_arms_left"].to_numpy(), within=(-math.inf, 1))
+    words = "more than" if more.low > 0 else "less than" if more.high < 0 else "as much as"
     return (
-        f"Two cosines of time hold {share:.0%} of a drawing, {more} than the {walks:.0%} of a random walk's; "
-        f"left after walks: {float(table['two_arms_left'].mean()):.2f}"
+        f"Two cosines of time hold {table['two_arms'].mean():.0%} of a drawing, {words} the "
+        f"{table['two_arms_walks'].mean():.0%} of a random walk's, as far as {more.n_seeds} seeds tell; left "
+        f"after walks, a mean over matrices: {_with_interval(left)}"
     )
 
 
@@ -385,12 +388,13 @@ def against(group: str, null: str, kinds: Sequence[str] = tuple(PARAMETERS)) -> 
 def verdict_finding() -> str:
     """Where the matrices stand between the nulls, in words that the intervals bear."""
     names = {"between_runs": "to another run's", "walks": "random walks are to each other"}
-    said: dict[str, list[str]] = {"nearer than": [], "as near as": [], "farther than": []}
+    said: dict[str, list[str]] = {}
     for null, name in names.items():
         ratio = against(next(iter(groups())), null)
-        words = "nearer than" if ratio.high < 1 else "farther than" if ratio.low > 1 else "as near as"
-        said[words].append(f"{name} (ratio {_with_interval(ratio)})")
-    told = [f"{words} {f' and {words} '.join(own)}" for words, own in said.items() if own]
+        near = f"as near, as far as {ratio.n_seeds} seeds tell, as"
+        words = "nearer than" if ratio.high < 1 else "farther than" if ratio.low > 1 else near
+        said.setdefault(words, []).append(f"{name} (ratio {_with_interval(ratio)})")
+    told = [f"{words} {f' and {words.split()[-1]} '.join(own)}" for words, own in said.items()]
     return f"To the embedding of their own run matrices are {', but '.join(told)}"
 
 
