@@ -122,6 +122,13 @@ def language_model_perplexity(
     return pd.DataFrame([asdict(record) for record in records])
 
 
+def bfloat16_on_cpu() -> bool:
+    """Whether an LSTM runs in half precision here: oneDNN, where it is there, needs AVX-512 for that."""
+    if not torch.backends.mkldnn.is_available():  # PyTorch's own LSTM
+        return True
+    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
 def train_language_model(
     model: LSTMLanguageModel,
     data: LanguageModelData,
@@ -150,11 +157,16 @@ def train_language_model(
     Raises
     ------
     ValueError
-        If an id lies outside the model's vocabulary, or a text is too short for its batch size.
+        If an id lies outside the model's vocabulary, a text is too short for its batch size, or the
+        processor has no LSTM in bfloat16.
     FloatingPointError
         If loss or gradient stops being finite; names the step and the seed.
     """
     device = model.embedding.device
+    if config.precision == "bfloat16" and device.type == "cpu" and not bfloat16_on_cpu():
+        raise ValueError(
+            'precision "bfloat16" needs a processor with AVX-512, or a GPU, for an LSTM: choose "float32"'
+        )
     keep_freed_memory()
     sizes = {"train": config.batch_size, "valid": config.eval_batch_size, "test": config.eval_batch_size}
     train, valid_text, test_text = (

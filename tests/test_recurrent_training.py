@@ -15,10 +15,12 @@ import pandas as pd
 import pytest
 import torch
 
+from embviz import recurrent_training
 from embviz.models.recurrent import LSTMConfig, LSTMLanguageModel
 from embviz.recurrent_training import (
     LanguageModelTraining,
     arrange_columns,
+    bfloat16_on_cpu,
     evaluate_perplexity,
     language_model_perplexity,
     train_language_model,
@@ -28,6 +30,8 @@ MODEL = LSTMConfig(vocab_size=12, embedding_dim=8, tying="signs")
 TRAINING = LanguageModelTraining(
     n_epochs=3, batch_size=4, n_steps_back=7, learning_rate=5.0, eval_batch_size=2
 )
+
+HALF = pytest.mark.skipif(not bfloat16_on_cpu(), reason="this processor has no bfloat16 LSTM")
 
 
 @dataclass
@@ -97,7 +101,7 @@ def test_an_epoch_is_clipped_gradient_descent_that_carries_the_state_but_not_its
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)  # float32
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("precision", ["float32", pytest.param("bfloat16", marks=HALF)])
 @pytest.mark.parametrize("tying", ["none", "plain", "signs"])
 def test_a_chain_is_learned_nearly_to_its_entropy(precision, tying):
     text = make_text(n_train=4000)
@@ -148,7 +152,7 @@ def test_every_epoch_draws_other_dropout():
     assert table.train_loss[0] != table.train_loss[1]
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("precision", ["float32", pytest.param("bfloat16", marks=HALF)])
 def test_a_run_stopped_between_epochs_resumes_to_the_same_bits(tmp_path, precision):
     text, config = make_text(), replace(TRAINING, precision=precision)
     whole = language_model_perplexity(text, MODEL, config, seed=0, checkpoint=tmp_path / "whole.safetensors")
@@ -241,3 +245,9 @@ def test_a_text_too_short_for_its_columns_is_refused():
 def test_a_training_that_makes_no_sense_is_refused(change, message):
     with pytest.raises(ValueError, match=message):
         LanguageModelTraining(**change)
+
+
+def test_half_precision_is_refused_where_the_processor_has_none(monkeypatch):
+    monkeypatch.setattr(recurrent_training, "bfloat16_on_cpu", lambda: False)
+    with pytest.raises(ValueError, match='for an LSTM: choose "float32"'):
+        language_model_perplexity(make_text(), MODEL, replace(TRAINING, precision="bfloat16"), seed=0)
