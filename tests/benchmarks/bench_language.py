@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator
 
@@ -114,9 +115,22 @@ def seconds_a_step(loop: Iterator[float]) -> float:
     return (now() - start) / N_STEPS
 
 
+def least_seconds_a_step(loops: dict[str, Iterator[float]]) -> dict[str, float]:
+    """Of each loop, when its code is loaded and memory taken; in turns, since other work comes and goes."""
+    took: dict[str, list[float]] = {name: [seconds_a_step(loop)] for name, loop in loops.items()}
+    for _ in range(N_ROUNDS):
+        for name, loop in loops.items():
+            took[name].append(seconds_a_step(loop))
+    return {name: min(seconds) for name, seconds in took.items()}
+
+
+def some_text() -> Stream:
+    return load_streams(TextConfig("embedded", n_documents=600, n_held_out=5)).train
+
+
 def test_tokens_a_second_of_the_byte_language_model(speed_table):
     keep_freed_memory()
-    text = load_streams(TextConfig("embedded", n_documents=600, n_held_out=5)).train
+    text = some_text()
     models: dict[str, nn.Module] = {
         "ours": Transformer(SHAPE, seed=0).to(DEVICE),
         "plain": Plain().to(DEVICE),
@@ -130,18 +144,38 @@ def test_tokens_a_second_of_the_byte_language_model(speed_table):
     loops = {name: make(models[name], text) for name, make in makers.items()}
     first = {name: next(loop) for name, loop in loops.items()}
     assert first["ours"] == pytest.approx(first["plain"], abs=0.1)  # ln 256, both
-    for loop in loops.values():
-        seconds_a_step(loop)  # code loaded, memory taken
-    took: dict[str, list[float]] = {name: [] for name in loops}
-    for _ in range(N_ROUNDS):  # in turns, since other work comes and goes
-        for name, loop in loops.items():
-            took[name].append(seconds_a_step(loop))
+    took = least_seconds_a_step(loops)
     n_tokens = BATCH * SHAPE.length
     speed_table(
         job=f"byte language model, {counts.pop():,} parameters, training",
-        ours=n_tokens / min(took["ours"]),
-        peer=n_tokens / min(took["plain"]),
+        ours=n_tokens / took["ours"],
+        peer=n_tokens / took["plain"],
         unit="tokens/s",
         bar="at least the peer",
         peer_name="plain loop around PyTorch's layers: SDPA, fused AdamW, autocast on a GPU; 1 thread",
+    )
+
+
+@pytest.mark.filterwarnings("default")  # PyTorch's own, while it loads its compiler
+@pytest.mark.skipif(not FULL, reason="compiling takes up to minutes; EMBVIZ_BENCH=full")
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
+def test_what_compiling_the_model_would_save(speed_table):
+    """The experiments don't compile: what they store should not depend on a machine's C++ compiler."""
+    keep_freed_memory()
+    text = some_text()
+    models = {name: Transformer(SHAPE, seed=0).to(DEVICE) for name in ("eager", "compiled")}
+    models["compiled"].compile()
+    loops = {name: our_loop(model, text) for name, model in models.items()}
+    start = time.perf_counter()
+    first = {name: next(loop) for name, loop in loops.items()}
+    compiling = time.perf_counter() - start
+    assert first["compiled"] == pytest.approx(first["eager"], rel=1e-5)  # the same model
+    took = least_seconds_a_step(loops)
+    speed_table(
+        job="byte language model as we train it, beside torch.compile",
+        ours=took["eager"],
+        peer=took["compiled"],
+        unit="s",
+        bar="",
+        peer_name=f"the same model compiled, a step; compiling takes {compiling:.0f} s more",
     )
