@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import pandas as pd
 import pytest
 
 from embviz import cells
@@ -42,3 +43,25 @@ def test_gains_are_those_of_stored_pairs_and_a_pair_that_is_half_stored_is_left_
     assert list(table["reading"]) == ["positions as sines"]
     bits = {name: cells.read(cell)[0]["bits_per_byte"].iloc[-1] for name, cell in sines.items()}
     assert table["gain"].item() == pytest.approx(100 * (1 - bits[NO_Q] / bits[BASELINE]))
+
+
+def test_more_seeds_are_of_readings_that_change_the_rate_alone_and_are_read_while_they_follow(monkeypatch):
+    rates = language_readings.rates(TINY)
+    assert list(rates.values()) == sorted(rates.values())
+    assert rates[AS_USED] == TINY.setting.learning_rate
+    assert "positions as sines" not in rates
+    assert "three times as many steps" not in rates
+    listed = language_readings.cells(TINY, n_rate_seeds=3)
+    more = [cell for cell in listed if isinstance(cell.config, ReadingRun) and cell.config.run.seed > 0]
+    assert len(listed) - len(language_readings.cells(TINY)) == len(more) == 2 * 2 * (len(rates) - 1)
+    assert {cell.config.reading.learning_rate for cell in more} == {3e-4, 3e-3}
+    score = pd.DataFrame({"bits_per_byte": [2.0]})
+    stored = {
+        cell for seed in (0, 1, 3) for cell in pair(dataclasses.replace(TINY, seed=seed), Reading()).values()
+    }
+    monkeypatch.setattr(
+        language_readings, "missing", lambda cells: [one for one in cells if one not in stored]
+    )
+    monkeypatch.setattr(language_readings, "table_of", lambda cell: score)
+    table = language_readings.gains(TINY)
+    assert table[["reading", "seed"]].to_numpy().tolist() == [[AS_USED, 0], [AS_USED, 1]]

@@ -23,7 +23,10 @@ def _grokking_readings(preset: str) -> list[Cell]:
 
 
 def _language_readings(preset: str) -> list[Cell]:
-    return [] if preset == "paper" else language_readings.cells(language_models.stories(preset))
+    if preset == "paper":
+        return []
+    n_rate_seeds = language_models.N_CONTROL_SEEDS[preset]
+    return language_readings.cells(language_models.stories(preset), n_rate_seeds=n_rate_seeds)
 
 
 def _bottlenecks(preset: str) -> list[Cell]:

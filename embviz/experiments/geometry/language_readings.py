@@ -7,6 +7,7 @@ the model that it calls converged was trained for its width, or whether bytes co
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,10 +29,10 @@ class Reading:
     longer: int = 1  # times as many steps
 
 
-AS_USED = "as used"
+AS_USED, PAPER_RATE = "as used", "learning rate 3e-4, the paper's"
 READINGS = {
     AS_USED: Reading(),
-    "learning rate 3e-4, the paper's": Reading(learning_rate=3e-4),
+    PAPER_RATE: Reading(learning_rate=3e-4),
     "learning rate 3e-3": Reading(learning_rate=3e-3),
     "weights start as PyTorch's": Reading(start="pytorch"),
     "positions as sines": Reading(positions="sines"),
@@ -87,35 +88,50 @@ def pair(run: LanguageRun, reading: Reading) -> dict[str, Cell]:
     return {variant: language_readings.cell(ReadingRun(run, reading)) for variant, run in runs.items()}
 
 
-def cells(run: LanguageRun) -> list[Cell]:
-    """Pairs under all readings, cheapest first."""
-    order = sorted(READINGS.values(), key=lambda reading: reading.longer)
-    return [cell for reading in order for cell in pair(run, reading).values()]
+def cells(run: LanguageRun, *, n_rate_seeds: int = 1) -> list[Cell]:
+    """Pairs under all readings, cheapest first, then more seeds of those that change the rate alone."""
+    order = sorted(READINGS, key=lambda name: READINGS[name].longer)
+    runs = [(run, name) for name in order]
+    for seed in range(1, n_rate_seeds):
+        runs += [(dataclasses.replace(run, seed=seed), name) for name in rates(run) if name != AS_USED]
+    return [cell for one, name in runs for cell in pair(one, READINGS[name]).values()]
+
+
+def rates(run: LanguageRun) -> dict[str, float]:
+    """Learning rates by the names of readings that change nothing else, the run's own among them; rising."""
+    found = {
+        name: reading.learning_rate or run.setting.learning_rate
+        for name, reading in READINGS.items()
+        if dataclasses.replace(reading, learning_rate=0.0) == Reading()
+    }
+    return dict(sorted(found.items(), key=lambda item: item[1]))
 
 
 def gains(run: LanguageRun, *, make: bool = False) -> pd.DataFrame:
-    """What a pair saves without queries, under each reading.
+    """What pairs save without queries, under each reading.
 
     Parameters
     ----------
     run : LanguageRun
-        Of a seed; its variant doesn't matter.
+        Its seed and variant don't matter.
     make : bool
-        Compute what isn't stored, and store nothing; by default such readings are left out.
+        Compute the first seed where it isn't stored, and store nothing; by default a reading is left out
+        that no seed, counted from 0, is stored of.
 
     Returns
     -------
     DataFrame
-        reading, baseline and no_q (bits a byte at the end), gain (percent).
+        reading, seed, baseline and no_q (bits a byte at the end), gain (percent).
     """
     rows = []
     for name, reading in READINGS.items():
-        of = pair(run, reading)
-        if missing(list(of.values())) and not make:
-            continue
-        last = {variant: float(table_of(cell)["bits_per_byte"].iloc[-1]) for variant, cell in of.items()}
-        gain = 100 * (1 - last[NO_Q] / last[BASELINE])
-        rows.append({"reading": name, "baseline": last[BASELINE], "no_q": last[NO_Q], "gain": gain})
-    return pd.DataFrame(rows, columns=["reading", "baseline", "no_q", "gain"]).astype(
+        for seed in itertools.count():
+            of = pair(dataclasses.replace(run, seed=seed), reading)
+            if missing(list(of.values())) and not (make and seed == 0):
+                break
+            last = {variant: float(table_of(cell)["bits_per_byte"].iloc[-1]) for variant, cell in of.items()}
+            gain = 100 * (1 - last[NO_Q] / last[BASELINE])
+            rows.append((name, seed, last[BASELINE], last[NO_Q], gain))
+    return pd.DataFrame(rows, columns=["reading", "seed", "baseline", "no_q", "gain"]).astype(
         {name: np.float64 for name in ("baseline", "no_q", "gain")}
     )
