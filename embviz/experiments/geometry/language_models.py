@@ -403,7 +403,7 @@ def _generalization_findings(preset: str) -> dict[str, Finding]:
         gaps = score_gaps(curves(_pairs(run, preset, n_seeds)))
         shares = (gaps < 0).groupby(level="seed").mean()  # of the scores, a row a seed
         ends = gaps.groupby(level="seed").last()
-        nulls = {"with_q": float(shares[BASELINE].mean())}
+        nulls = {"with_queries": float(shares[BASELINE].mean())}
         corpus = run.text.corpus
         below = findings.over_seeds(shares[NO_Q].to_numpy(), nulls=nulls, corpus=corpus, within=(0, 1))
         below_with = findings.over_seeds(shares[BASELINE].to_numpy(), corpus=corpus, within=(0, 1))
