@@ -259,14 +259,46 @@ def test_all_other_charts_compile():
 # --- other readings -----------------------------------------------------------------------------------
 
 
+def made_gains(rows: list[tuple[str, int, float, float]]) -> pd.DataFrame:
+    table = pd.DataFrame(rows, columns=["reading", "seed", "baseline", "no_q"])
+    return table.assign(gain=100 * (1 - table["no_q"] / table["baseline"]))
+
+
 def test_readings_are_quick_until_pairs_are_stored_and_then_those_alone(monkeypatch):
-    quick = pd.DataFrame({"reading": ["as used", "b"], "baseline": [4.0, 4.0], "no_q": [4.1, 3.9]})
-    quick["gain"] = 100 * (1 - quick["no_q"] / quick["baseline"])
+    quick = made_gains([("as used", 0, 4.0, 4.1), ("positions as sines", 0, 4.0, 3.9)])
     monkeypatch.setattr(
         chapter.language_readings, "gains", lambda run, make=False: quick if make else quick[:1]
     )
     assert "quick preset" in chapter.reading_note()
-    assert chapter.reading_table()["gain (%)"].tolist() == [-2.5, 2.5]
+    assert chapter.reading_table()["gain (%)"].tolist() == ["-2.5 (one seed)", "+2.5 (one seed)"]
     assert "1 with fewer bits" in chapter.reading_finding()
+    assert chapter.spread_finding() == "No reading has several seeds yet"
     monkeypatch.setattr(chapter.language_readings, "gains", lambda run, make=False: quick)
     assert "tinystories_5mb" in chapter.reading_note()
+    compiled(chapter.plot_readings())
+
+
+def test_readings_are_means_over_their_seeds_and_each_model_gets_the_rate_that_suits_it(monkeypatch):
+    low, high = "learning rate 3e-4, the paper's", "learning rate 3e-3"
+    made = made_gains(
+        [
+            ("as used", 0, 2.0, 2.2),
+            (low, 0, 3.0, 2.1),
+            (high, 0, 4.0, 2.4),
+            (high, 1, 4.0, 1.0),
+            ("positions as sines", 0, 1.0, 1.0),  # changes more than the rate: not among the rates
+        ]
+    )
+    monkeypatch.setattr(chapter.language_readings, "gains", lambda run, make=False: made)
+    table = chapter.reading_table()
+    assert table["seeds"].tolist() == [1, 1, 2, 1]
+    drawn = pd.DataFrame(chapter.plot_readings().to_dict()["data"]["values"][0])
+    assert drawn.query("kind == 'paper'")[["reading", "gain"]].to_numpy().tolist() == [
+        [low, pytest.approx(3.18, abs=0.01)]
+    ]
+    assert table.loc[high, "no Q (bits)"] == pytest.approx(1.7)
+    assert table.loc[high, "gain (%)"].startswith("+57.5 (")
+    assert "single pairs gain from +40.0% to +75.0%" in chapter.spread_finding()
+    assert "2 with fewer bits without queries; gains from -10.0% to +57.5%" in chapter.reading_finding()
+    assert "baseline does best at 0.001, 2.000" in chapter.rate_finding()
+    assert "without queries at 0.003, 1.700: a gain of +15.0%" in chapter.rate_finding()

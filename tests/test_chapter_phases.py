@@ -234,16 +234,16 @@ def test_without_stored_bottlenecks_nothing_is_measured_live(monkeypatch):
 
 def test_decay_alone_stands_beside_training_and_a_walk_with_its_own_numbers():
     grid, table = chapter.beside_grid(), chapter.beside_table()
-    assert list(dict.fromkeys(grid["shown"])) == ["training", "random walk", "weight decay alone"]
+    assert list(dict.fromkeys(grid["shown"])) == ["training", "random walk", "decay alone"]
     decaying = dataclasses.replace(TINY, variant="decay only")
     expected = chapter._reading(runs.layout, decaying, "all")
-    own = grid[grid["shown"] == "weight decay alone"]
+    own = grid[grid["shown"] == "decay alone"]
     assert own["phase"].tolist() == expected["phase"].tolist()
     assert own["loss"].tolist() == expected["loss"].round(3).tolist()
     measures = chapter._reading(runs.measures, decaying)
     n_phases = measures.query("path == 'data' and method == 'pymde'")["n_phases"].item()
-    assert table.loc["weight decay alone", "phases"] == f"{n_phases:.0f}"
-    assert f"{n_phases:.0f} in weight decay alone" in chapter.beside_finding()
+    assert table.loc["decay alone", "phases"] == f"{n_phases:.0f}"
+    assert f"{n_phases:.0f} in decay alone" in chapter.beside_finding()
     compiled(chapter.plot_beside())
 
 

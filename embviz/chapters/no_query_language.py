@@ -125,40 +125,84 @@ def note(runs: Runs, variants: Sequence[str] = VARIANTS) -> str:
 
 
 def reading_gains() -> pd.DataFrame:
-    """Gains of one seed under other readings of the setting: those stored, or else quick ones made now."""
-    stored = language_readings.gains(models.stories("laptop"))
-    return stored if len(stored) > 1 else language_readings.gains(models.stories("quick"), make=True)
+    """Gains under other readings of the setting: of the pairs stored, or else of quick ones made now."""
+    return language_readings.gains(_reading_run(), make=_only_quick_readings())
+
+
+def _only_quick_readings() -> bool:
+    """Whether no reading is stored but the claim's own."""
+    return bool(language_readings.gains(models.stories("laptop"))["reading"].nunique() < 2)
+
+
+def _reading_run() -> LanguageRun:
+    return models.stories("quick" if _only_quick_readings() else "laptop")
 
 
 def reading_note() -> str:
     """Data and length of what :func:`reading_table` shows."""
-    quick = len(language_readings.gains(models.stories("laptop"))) < 2
-    run = models.stories("quick" if quick else "laptop")
-    small = " This is the quick preset, which shows how it is measured and no more." * quick
-    return f"{titled(run.text)}; {run.setting.n_steps:,} steps.{small}"
+    run = _reading_run()
+    small = " This is the quick preset, which shows how it is measured and no more." * _only_quick_readings()
+    return f"{titled(run.text)}; {run.setting.n_steps:,} steps, but for the reading with more.{small}"
 
 
 def reading_table() -> pd.DataFrame:
-    """Bits a byte with and without queries, and what is saved, a row a reading."""
-    table = reading_gains()
-    return pd.DataFrame(
-        {
-            "baseline (bits)": table["baseline"].round(3).to_numpy(),
-            "no Q (bits)": table["no_q"].round(3).to_numpy(),
-            "gain (%)": table["gain"].round(1).to_numpy(),
-        },
-        index=pd.Index(table["reading"], name="reading"),
-    )
+    """Bits a byte with and without queries, and what is saved: a row a reading, means over its seeds."""
+    rows = {}
+    for name, own in reading_gains().groupby("reading", sort=False):
+        rows[name] = {
+            "seeds": len(own),
+            "baseline (bits)": round(own["baseline"].mean(), 3),
+            "no Q (bits)": round(own["no_q"].mean(), 3),
+            "gain (%)": said(findings.over_seeds(own["gain"].to_numpy()), digits=1),
+        }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("reading")
 
 
 def reading_finding() -> str:
     """Whether any reading turns the sign of what the claim's own reading has."""
-    table = reading_gains()
-    gains = table["gain"]
-    better = int((gains > 0).sum())
+    means = reading_gains().groupby("reading")["gain"].mean()
+    better = int((means > 0).sum()) or "none"
     return (
-        f"Of {len(table)} readings of the setting, {better} with fewer bits without queries; gains from "
-        f"{gains.min():+.1f}% to {gains.max():+.1f}%, one seed each"
+        f"Of {len(means)} readings of the setting, {better} with fewer bits without queries; "
+        f"gains from {means.min():+.1f}% to {means.max():+.1f}%"
+    )
+
+
+def spread_finding() -> str:
+    """How far single pairs lie apart under the reading where the seed matters most."""
+    groups = reading_gains().groupby("reading", sort=False)["gain"]
+    spans = (groups.max() - groups.min())[groups.count() > 1]
+    if spans.empty:
+        return "No reading has several seeds yet"
+    own = groups.get_group(spans.idxmax())
+    return (
+        f"Under “{spans.idxmax()}” single pairs gain from {own.min():+.1f}% to {own.max():+.1f}%, "
+        f"and nothing but the seed differs between the {len(own)} of them"
+    )
+
+
+def plot_readings() -> alt.LayerChart:
+    """Gains under each reading: a mark a seed, intervals where there are several; the paper's at its rate."""
+    data = reading_gains().assign(kind="measured")[["reading", "kind", "seed", "gain"]]
+    names, published = list(data["reading"].unique()), PUBLISHED["stories"]
+    if language_readings.PAPER_RATE in names:
+        gain = 100 * (1 - published[NO_Q] / published[BASELINE])
+        row = {"reading": language_readings.PAPER_RATE, "kind": "paper", "seed": -1, "gain": gain}
+        data = pd.concat([data, pd.DataFrame([row])], ignore_index=True)
+    return plot_rows(data, "gain", names, row="reading")
+
+
+def rate_finding() -> str:
+    """Bits with and without queries, each at the learning rate that suits it best."""
+    table, rates = reading_gains(), language_readings.rates(_reading_run())
+    means = table[table["reading"].isin(rates)].groupby("reading")[["baseline", "no_q"]].mean()
+    best = {column: str(means[column].idxmin()) for column in means}
+    bits = {column: float(means[column].min()) for column in best}
+    gain = 100 * (1 - bits["no_q"] / bits["baseline"])
+    return (
+        f"Of {len(means)} learning rates the baseline does best at {rates[best['baseline']]:g}, "
+        f"{bits['baseline']:.3f} bits a byte, and the model without queries at {rates[best['no_q']]:g}, "
+        f"{bits['no_q']:.3f}: a gain of {gain:+.1f}%"
     )
 
 

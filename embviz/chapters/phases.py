@@ -405,7 +405,7 @@ def _phase_layers(named: alt.Chart, place: dict[str, Any], marked: Any = None) -
 
 # --- an optimizer with nothing to learn from ------------------------------------------------------------
 
-DECAYING = "weight decay alone"
+DECAYING = "decay alone"
 
 
 def _decay_run() -> TrajectoryRun | None:
