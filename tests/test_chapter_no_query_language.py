@@ -214,7 +214,8 @@ def test_the_cosine_of_leading_directions_is_of_models_with_both_projections(mon
     monkeypatch.setattr(chapter, "scores", lambda runs: table)
     assert chapter.alignment_finding().endswith("of the model with queries: from 0.10 to 0.60")
     curves = chapter.measure_curves(NO_Q, "all", chapter.ALIGNED, chapter.STEPS)
-    assert curves["model"].unique().tolist() == ["reference"]
+    assert curves.loc[curves["model"] == "chosen", "seed"].tolist() == [chapter.NONE]
+    curves = curves[curves["model"] == "reference"]
     assert set(curves["value"].round(6)) == {0.1, 0.35, 0.6}
 
 
@@ -241,9 +242,12 @@ def test_the_explorer_of_curves_has_a_row_for_all_that_can_be_chosen_and_compile
 
 def test_keys_that_are_not_projected_have_no_share_and_a_seed_without_a_control_no_line():
     shares = chapter.measure_curves(NO_K, "all", chapter.SHARE, chapter.STEPS)
-    assert shares["model"].unique().tolist() == ["reference"]
+    said = shares[shares["model"] == "chosen"]
+    assert said["seed"].tolist() == [chapter.NONE]
+    same = shares[(shares["model"] == "reference") & (shares["value"] == said["value"].item())]
+    assert said["spent"].item() in set(same["spent"])  # the axes don't change with it
     nothing = chapter.measure_curves(FROZEN_Q, "1", chapter.GAIN, chapter.STEPS)
-    assert nothing[["model", "seed"]].values.tolist() == [["reference", -1]]
+    assert nothing[["model", "seed"]].values.tolist() == [["chosen", chapter.NONE]]
 
 
 def test_all_other_charts_compile():

@@ -350,6 +350,9 @@ def spent(equal: str) -> str:
     return "products" if equal == PRODUCTS else "step"
 
 
+NONE = -1  # the seed of a row that stands for a curve that there isn't
+
+
 def seeds() -> list[str]:
     """What an explorer offers: all seeds, and each that is shown."""
     return ["all", *(str(seed) for seed in sorted(scores(story_runs)["seed"].unique()))]
@@ -383,7 +386,8 @@ def measure_curves(
     Returns
     -------
     DataFrame
-        model ("chosen" or "reference"), seed, spent (steps, or 10^12 products), value.
+        model ("chosen" or "reference"), seed, spent (steps, or 10^12 products), value. Where the chosen
+        model has none of that, a row of seed -1 stands for it, at a point that others have.
     """
     table = scores(runs)
     if chosen_seed != "all":
@@ -397,8 +401,13 @@ def measure_curves(
             rows = pd.DataFrame({"model": model, "seed": own["seed"], "spent": own[spent(equal)]})
             parts.append(rows.assign(value=_quantity(own, quantity)).dropna())
     found = pd.concat(parts, ignore_index=True)[["model", "seed", "spent", "value"]]
-    if found.empty:  # a seed without this control: a grid wants a row, and a point draws no line
-        return pd.DataFrame({"model": ["reference"], "seed": [-1], "spent": [0.0], "value": [0.0]})
+    if "chosen" not in set(found["model"]):  # a seed without this control, or a model without such a thing
+        at = (
+            found[["spent", "value"]].head(1)
+            if len(found)
+            else pd.DataFrame({"spent": [0.0], "value": [0.0]})
+        )
+        found = pd.concat([found, at.assign(model="chosen", seed=NONE)], ignore_index=True)
     return found.astype({"seed": int, "spent": float})
 
 
@@ -412,9 +421,17 @@ def _quantity(table: pd.DataFrame, quantity: str) -> pd.Series:
 
 def plot_curves(data: charts.Data) -> alt.LayerChart:
     """Curves of :func:`measure_curves`: each seed thin, means thick with their 95% intervals."""
-    return charts.plot_seed_curves(
+    curves = charts.plot_seed_curves(
         data, "value", by="model", x="spent", names=["chosen", "reference"], height=280
     )
+    words = (
+        alt.Chart()
+        .transform_filter(f"datum.seed === {NONE}")
+        .transform_calculate(words="'no such curve of the chosen model'")
+        .mark_text(align="right", dx=-6, fontSize=12)
+        .encode(x=alt.value("width"), y=alt.value(12), text="words:N")
+    )
+    return curves + words
 
 
 def web_grid() -> pd.DataFrame:
