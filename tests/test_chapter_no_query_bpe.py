@@ -91,6 +91,18 @@ def test_the_sentence_on_growth_follows_the_interval(monkeypatch, growth, words)
     assert words in chapter.vocabulary_finding()
 
 
+def test_growth_is_told_for_the_end_and_for_where_it_is_least():
+    table = chapter.courses()
+    assert set(table["step"]) == {5, 10}  # not before the first update
+    ends = table[table["step"] == 10].groupby("n_tokens")["gain"].mean()
+    assert ends.round(6).tolist() == [1.0, 2.0, 3.0]
+    assert chapter.course_finding() == (
+        "From bytes to 4,096 tokens the gain changes by +2.0 percentage points at the end, and by +0.0 after "
+        "5 of 10 steps"
+    )
+    compiled(chapter.plot_courses())
+
+
 def test_savings_do_not_depend_on_the_unit_and_bits_do():
     saved = [chapter.measure_curves(1_024, chapter.GAIN, unit)["value"].to_numpy() for unit in chapter.UNITS]
     np.testing.assert_allclose(saved[0], saved[1])
@@ -128,6 +140,8 @@ def test_what_is_not_stored_is_called_so(tmp_path, monkeypatch):
     store([run for run in vocabularies if run.variant == BASELINE])
     store([run for run in ranks if bool(run.key_rank) == (run.seed == 0)])  # no pair of one seed
     assert "not measured" in chapter.vocabulary_finding()
+    assert "not measured" in chapter.course_finding()
+    compiled(chapter.plot_courses())
     assert "not measured" in chapter.rank_finding()
     compiled(chapter.plot_vocabularies())
     compiled(chapter.plot_ranks())

@@ -93,6 +93,38 @@ def vocabulary_finding() -> str:
     )
 
 
+def courses() -> pd.DataFrame:
+    """Gains while models learn, from the first update on: `n_tokens`, `seed`, `step`, `gain` (percent)."""
+    parts = [
+        measure_curves(n_tokens, GAIN, UNITS[0]).rename(columns={"value": "gain"}).assign(n_tokens=n_tokens)
+        for n_tokens in vocabularies()
+    ]
+    table = pd.concat(parts, ignore_index=True)
+    return table.loc[table["step"] > 0, ["n_tokens", "seed", "step", "gain"]]
+
+
+def course_finding() -> str:
+    """How the change of the gain from bytes to the largest vocabulary depends on when one looks."""
+    first, *_, last = vocabularies()
+    by_step = courses().pivot_table(index="step", columns="n_tokens", values="gain")
+    if not {first, last} <= set(by_step):
+        return f"How the gain changes while models learn is {NOT_MEASURED} yet"
+    growth = by_step[last] - by_step[first]
+    least = growth.idxmin()
+    return (
+        f"From bytes to {last:,} tokens the gain changes by {growth.iloc[-1]:+.1f} percentage points at the "
+        f"end, and by {growth[least]:+.1f} after {least:,} of {growth.index[-1]:,} steps"
+    )
+
+
+def plot_courses() -> alt.LayerChart:
+    """Gains of :func:`courses`, a colour a vocabulary: seeds thin, means thick with their 95% intervals."""
+    names = {n_tokens: f"{n_tokens:,}" for n_tokens in vocabularies()}
+    table = courses()
+    table["n_tokens"] = table["n_tokens"].map(names)
+    return charts.plot_seed_curves(table, "gain", by="n_tokens", names=list(names.values()), height=260)
+
+
 def unit_finding() -> str:
     """What the baseline pays at the end with the least and the largest vocabulary, by token and character."""
     ends = {}
