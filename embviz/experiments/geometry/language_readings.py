@@ -1,7 +1,8 @@
 """What the geometry paper leaves open about its language models: the same pair under one other reading each.
 
 The text gives widths, layers, steps and the learning rate, not how weights start, how the rate runs, how long
-the model that it calls converged was trained for its width, or whether bytes come with positions as sines.
+the model that it calls converged was trained for its width, or whether bytes come with positions as sines; of
+that, its numbers of parameters fit learned positions alone, and sines are here as one more control.
 """
 
 from __future__ import annotations
