@@ -491,7 +491,7 @@ def table_5_readings(preset: str) -> pd.DataFrame:
     for form, negative in itertools.product(FORMS, get_args(Negative)):
         for clamp in FEWER_CLAMPS:
             own = np.log(np.maximum(mutual_distances(spectrum, form, negative, clamp), 1e-300))
-            factor = float(np.exp(np.sqrt(((own - paper) ** 2).mean())))
+            factor = float(f"{np.exp(np.sqrt(((own - paper) ** 2).mean())):.6g}")  # equal ones in their order
             rows.append({"form": form, "negative": negative, "clamp": clamp, "factor": factor})
     table = pd.DataFrame(rows).sort_values("factor", kind="stable")
     return table.drop_duplicates(["form", "negative"]).reset_index(drop=True)

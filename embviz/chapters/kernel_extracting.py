@@ -599,7 +599,7 @@ def plot_sizes(table: pd.DataFrame) -> alt.LayerChart:
     names = ["trained", "before training"]
     colour, shape = theme.point_styles("kind", names)
     key = alt.Legend(title=None)
-    least = min(0.0, float(table["score"].min()) - 0.05)
+    least = min(0.0, round(float(table["score"].min()) - 0.05, 2))
     scale = alt.Scale(domain=[least, 1.02], nice=False)
     line = _line_of_equals(least, scale)
     level = alt.Chart(alt.Data(values=[{"at": extracted.LEAST_SCORE}]))
