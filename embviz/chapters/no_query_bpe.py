@@ -110,10 +110,9 @@ def course_finding() -> str:
     if not {first, last} <= set(by_step):
         return f"How the gain changes while models learn is {NOT_MEASURED} yet"
     growth = by_step[last] - by_step[first]
-    least = growth.idxmin()
     return (
         f"From bytes to {last:,} tokens the gain changes by {growth.iloc[-1]:+.1f} percentage points at the "
-        f"end, and by {growth[least]:+.1f} after {least:,} of {growth.index[-1]:,} steps"
+        f"end, and by {growth.min():+.1f} after {growth.idxmin():,} of {growth.index[-1]:,} steps"
     )
 
 
