@@ -183,10 +183,8 @@ def test_losses_before_training_are_those_of_the_session():
     run = dataclasses.replace(starts.small("quick"), n_seeds=1)
     table = chapter.first_losses(n_orders=1, run=run)
     session = prepare(run, embeddings=starts.beginnings(prepare(run), "PMI"))
-    assert table.loc["PMI", "in place"] == pytest.approx(float(session.held_out_losses().mean()), abs=0.051)
-    assert table["gained"].to_numpy() == pytest.approx(
-        (table["permuted"] - table["in place"]).to_numpy(), abs=0.11
-    )
+    assert table.loc["PMI", "in place"] == pytest.approx(float(session.held_out_losses().mean()))
+    assert table["gained"].to_numpy() == pytest.approx((table["permuted"] - table["in place"]).to_numpy())
     assert chapter.NAMES["permuted"] not in table.index
     assert len(load(run.text).vocabulary) == run.text.vocab_size
 

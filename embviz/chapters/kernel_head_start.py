@@ -338,7 +338,7 @@ def first_losses(*, n_orders: int = 5, run: KernelRun | None = None) -> pd.DataF
             found.append(float(session.held_out_losses().mean()))
         rows[NAMES[kind]] = {"in place": found[0], "permuted": float(np.mean(found[1:]))}
     table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("beginning")
-    return table.assign(gained=table["permuted"] - table["in place"]).round(1)
+    return table.assign(gained=table["permuted"] - table["in place"])
 
 
 # --- what a derived embedding is ------------------------------------------------------------------------
