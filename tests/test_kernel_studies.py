@@ -269,8 +269,9 @@ def test_the_main_reading_is_the_one_whose_loss_lies_nearest_to_the_papers(monke
     assert min(distance, key=distance.get) == MAIN.label
 
 
-def test_a_bound_is_the_next_power_of_1000_whatever_the_last_bits_are():
-    assert extracted.bound(1.03e-14) == extracted.bound(9.7e-15) == 1e-12
-    assert extracted.bound(2e-7) == 1e-6
-    assert extracted.bound(1e-9) == 1e-9
-    assert extracted.bound(0.0) == 0.0
+def test_errors_are_bounded_by_a_power_of_ten_that_does_not_tell_rounding_from_rounding():
+    assert (
+        extracted.error_power(1.03e-14) == extracted.error_power(9.7e-15) == extracted.error_power(0.0) == -12
+    )
+    assert extracted.error_power(2e-7) == -6
+    assert extracted.error_power(1e-9) == -9

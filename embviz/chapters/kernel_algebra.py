@@ -35,7 +35,6 @@ PAPER_COSINES = (0.953, 0.968, 0.955, 0.978, 0.973)
 PAPER_DIM = 64
 
 SIDE = 300  # pixels of a square picture, at least
-LEAST_ERROR = -12  # power of ten below which an error is rounding, and its digits depend on the machine
 
 
 # --- data ---------------------------------------------------------------------------------------------
@@ -138,7 +137,7 @@ def pictured(preset: str, which: str, shown: str) -> pd.DataFrame:
     K = kernels.extract_kernel(W, spectrum, zeros="drop").kernel
     back = kernels.reconstruct(spectrum, K)
     error = np.linalg.norm(back - W) / np.linalg.norm(W)
-    bound = max(LEAST_ERROR, math.ceil(math.log10(error))) if error else LEAST_ERROR
+    bound = extracted.error_power(float(error))
     scores = [_thousandths(K, direction) for direction in (1, -1)]
     entries = {"W": W, "K": K, "W from K": back}[shown]
     return pd.DataFrame({"shade": [*shades(entries).ravel().tolist(), *scores, bound]})

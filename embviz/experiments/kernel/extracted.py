@@ -26,9 +26,12 @@ def round_trip(trained: Trained, W: np.ndarray) -> np.ndarray:
     return np.linalg.norm(back - W, axis=(-2, -1)) / np.linalg.norm(W, axis=(-2, -1))
 
 
-def bound(error: float) -> float:
-    """The next power of 1,000 from `error` on: how rounding falls out differs between processors."""
-    return float(f"1e{3 * math.ceil(math.log10(error) / 3)}") if error > 0 else 0.0
+LEAST_ERROR = -12  # power of ten below which an error is rounding, and its digits depend on the machine
+
+
+def error_power(error: float) -> int:
+    """The power of ten that bounds an error, :data:`LEAST_ERROR` at least."""
+    return max(LEAST_ERROR, math.ceil(math.log10(error))) if error else LEAST_ERROR
 
 
 def random_symmetric(V: int, n: int, *, seed: int = 0) -> np.ndarray:
@@ -106,9 +109,9 @@ def _exact(preset: str) -> dict[str, Finding]:
     correlations = [np.corrcoef(x.ravel(), y.ravel())[0, 1] for x, y in zip(W, back, strict=True)]
     random = random_symmetric(len(W[0]), len(W))
     values = {
-        "error": bound(round_trip(trained, W).max()),
+        "error": float(f"1e{error_power(round_trip(trained, W).max())}"),
         "correlation": min(correlations),
-        "error_random": bound(round_trip(trained, random).max()),
+        "error_random": float(f"1e{error_power(round_trip(trained, random).max())}"),
         "condition": trained.extraction.condition,
         "zeros": trained.extraction.n_zeros + trained.extraction.n_near_zeros,
     }
