@@ -1,4 +1,4 @@
-"""embviz: instruments for the geometry of embeddings, and the book written with them."""
+"""embviz: instruments for the geometry of embeddings."""
 
 import lazy_loader
 
@@ -7,12 +7,7 @@ __version__ = "0.1.0"
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submodules=[
-        "storage", "registry", "texts", "docstrings", "corpora", "bytepairs", "metrics", "cooccurrence",
-        "models", "wordvectors", "wordtests", "skipgram", "training", "spectra", "cells", "findings",
-        "studies", "experiments", "ledger", "theme", "charts", "ledger_view", "explorers", "player",
-        "tasks", "equivalences", "wordpieces", "snapshots", "recurrent_training",
-        "fourier", "language", "imports", "memory", "phases", "weight_paths", "autoencoders", "trajectories",
-        "trajectory_nulls", "recorder", "adapters", "kernels", "projections", "resizing",
-        "quantization",
+        "corpora", "words", "tasks", "models", "training", "trajectories", "kernels", "ledger", "view",
+        "metrics", "projections", "storage", "memory", "imports",
     ],
 )  # fmt: skip

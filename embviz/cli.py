@@ -100,7 +100,7 @@ def _add_ledger(commands: Any) -> None:
 
 def data_list(arguments: argparse.Namespace) -> int:
     """``embviz data list``: the registry's files, and which of them are at hand."""
-    from embviz import registry
+    from embviz.corpora import registry
 
     table = registry.list_data()
     if arguments.json:
@@ -112,7 +112,7 @@ def data_list(arguments: argparse.Namespace) -> int:
 
 def data_fetch(arguments: argparse.Namespace) -> int:
     """``embviz data fetch``: exit code 1 if one of the data sets could not be had."""
-    from embviz import registry
+    from embviz.corpora import registry
 
     table = registry.fetch_data(arguments.names, progress=not arguments.json)
     return _print_states(table, arguments, failures={"failed"})
@@ -120,7 +120,7 @@ def data_fetch(arguments: argparse.Namespace) -> int:
 
 def data_verify(arguments: argparse.Namespace) -> int:
     """``embviz data verify``: exit code 1 if a file is wrong, or one asked for by name is absent."""
-    from embviz import registry
+    from embviz.corpora import registry
 
     table = registry.verify_data(arguments.names or None)
     return _print_states(table, arguments, failures={"wrong", "absent"} if arguments.names else {"wrong"})
@@ -128,9 +128,10 @@ def data_verify(arguments: argparse.Namespace) -> int:
 
 def data_pack(arguments: argparse.Namespace) -> int:
     """``embviz data pack ID``: the texts of cells that are not stored yet; exit code 1 if one is absent."""
-    from embviz import cells, experiments, language
+    from embviz.ledger import cells, studies
+    from embviz.training import language
 
-    studies = [experiments.find_study(claim_id) for claim_id in _claim_ids(arguments.id)]
+    studies = [studies.find_study(claim_id) for claim_id in _claim_ids(arguments.id)]
     todo = [
         cell
         for study in studies
@@ -161,11 +162,11 @@ def _parts_of(config: Any, kind: type[Part]) -> Iterator[Part]:
 
 def _claim_ids(wanted: str | None) -> list[str]:
     """Ids of the claims meant by an id, a paper's key, or "all"."""
-    from embviz import experiments, ledger
+    from embviz.ledger import judging as ledger
 
     if wanted in (None, "all"):
         return [claim.id for claim in ledger.load_claims()]
-    if wanted in experiments.PAPERS:
+    if wanted in ledger.papers():
         return [claim.id for claim in ledger.load_claims(wanted)]
     return [ledger.find_claim(str(wanted)).id]
 
@@ -177,14 +178,14 @@ def run_cells(arguments: argparse.Namespace) -> int:
     """
     import time
 
-    from embviz import cells, experiments
+    from embviz.ledger import cells, studies
 
     if arguments.minutes is not None and not arguments.minutes > 0:
         raise ValueError(f"--minutes must be above 0, got {arguments.minutes:g}")
     until = None if arguments.minutes is None else time.time() + 60 * arguments.minutes
     failed, left = False, set()
     for claim_id in _claim_ids(arguments.id):
-        study = experiments.find_study(claim_id)
+        study = studies.find_study(claim_id)
         wanted = study.preset_cells(arguments.preset) + study.beside(arguments.preset)
         todo = cells.missing(wanted)
         print(f"{claim_id}: {len(todo)} of {len(wanted)} cells to compute at preset {arguments.preset}")

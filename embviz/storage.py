@@ -35,6 +35,11 @@ def data_folder() -> Path:
     )
 
 
+def claims_folder() -> Path:
+    """Folder of the claims: ``claims`` in :func:`data_folder`."""
+    return data_folder() / "claims"
+
+
 def results_folder() -> Path:
     """Folder of stored results: ``EMBVIZ_RESULTS_DIR``, or ``results`` in :func:`data_folder`."""
     named = os.environ.get("EMBVIZ_RESULTS_DIR")

@@ -10,9 +10,9 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from embviz import theme
-from embviz.explorers import Toggle
-from embviz.player import HISTORY, Player
+from embviz.view import theme
+from embviz.view.explorers import Toggle
+from embviz.view.player import HISTORY, Player
 
 SYMBOLS = ["0A", "0B", "1A", "1B", "E", "D", "?"]
 PAIRS = ["0", "0", "1", "1", "parity", "parity", "mask"]

@@ -5,8 +5,10 @@ import sys
 
 import pytest
 
-from embviz import cli, experiments, language, storage
-from embviz.studies import Study
+from embviz import cli, storage
+from embviz.ledger import studies
+from embviz.ledger.studies import Study
+from embviz.training import language
 from tests.made_registry import TEXT, stored, toml_entry, whole, write
 
 
@@ -97,10 +99,10 @@ def test_run_computes_what_is_missing_and_the_ledger_judges_it(results, capsys):
 
 
 def test_run_computes_what_a_chapter_shows_beside_a_claim_too(results, capsys, monkeypatch):
-    study = experiments.find_study("reflections.pmi_random")
-    (more, *_) = experiments.find_study("reflections.lemma1").preset_cells("quick")
+    study = studies.find_study("reflections.pmi_random")
+    (more, *_) = studies.find_study("reflections.lemma1").preset_cells("quick")
     beside = dataclasses.replace(study, beside=lambda preset: [more])
-    monkeypatch.setattr(experiments, "find_study", lambda claim: beside)
+    monkeypatch.setattr(studies, "find_study", lambda claim: beside)
     assert cli.main(["run", "reflections.pmi_random", "--jobs", "1"]) == 0
     assert "4 of 4 cells" in capsys.readouterr().out
     assert more.stored()
@@ -178,10 +180,10 @@ def test_packing_finds_a_text_at_any_depth_and_one_pack_serves_models_and_their_
 
 
 def test_packing_takes_the_texts_of_cells_beside_a_claim(results, monkeypatch, tmp_path):
-    beside = experiments.find_study("geometry.noq_tinystories").beside("quick")
+    beside = studies.find_study("geometry.noq_tinystories").beside("quick")
     cell = next(cell for cell in beside if not hasattr(cell.config, "text"))  # its run has one
     study = Study(lambda preset: [], lambda preset: {}, beside=lambda preset: [cell])
-    monkeypatch.setattr(experiments, "find_study", lambda claim_id: study)
+    monkeypatch.setattr(studies, "find_study", lambda claim_id: study)
     packed = []
     monkeypatch.setattr(
         language, "pack_text", lambda config: packed.append(config) or write(tmp_path, "pack", b"12345678")

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from embviz import cells
-from embviz.experiments.geometry import trajectory_recordings, trajectory_runs
-from embviz.experiments.geometry.steering_language import Setting
-from embviz.experiments.geometry.trajectory_recordings import WEB, Pipeline, TrajectoryRun
-from embviz.language import TextConfig
+from book.geometry.experiments import trajectory_recordings, trajectory_runs
+from book.geometry.experiments.steering_language import Setting
+from book.geometry.experiments.trajectory_recordings import WEB, Pipeline, TrajectoryRun
+from embviz.ledger import cells
+from embviz.training.language import TextConfig
 
 SETTING = Setting(8, 1, 2, 16, 8, 2, 80, 1e-2)
 PIPELINE = Pipeline((8,), (8, 5), n_walks=2, n_epochs=3, max_iter=5, n_permutations=5, alternatives=False)

@@ -14,8 +14,8 @@ import myst_nb.core.render as render
 from docutils import nodes
 from sphinx.application import Sphinx
 
-from embviz import explorers, player
-from embviz.theme import MIME
+from embviz.view import explorers, player
+from embviz.view.theme import MIME
 
 SCRIPT, STYLE = "embviz.js", "embviz.css"
 

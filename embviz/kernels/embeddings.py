@@ -8,10 +8,10 @@ from typing import get_args
 
 import numpy as np
 
-from embviz.cooccurrence import count_pairs
 from embviz.kernels.extraction import reconstruct_from_row
 from embviz.kernels.rows import EPS, Form, k0_eigen, k0_fft
 from embviz.kernels.spectrum import Negative, decompose, log_counts, require_for
+from embviz.words.cooccurrence import count_pairs
 
 
 @dataclass(frozen=True, eq=False)

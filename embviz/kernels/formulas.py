@@ -9,7 +9,6 @@ from typing import TypeAlias
 import numpy as np
 import scipy.fft
 
-from embviz.cooccurrence import pmi, ppmi
 from embviz.kernels.extraction import cyclic_diagonals
 from embviz.kernels.rows import (
     SAFE,
@@ -34,6 +33,7 @@ from embviz.kernels.spectrum import (
     matrix_power,
     spectrum_of,
 )
+from embviz.words.cooccurrence import pmi, ppmi
 
 TABLE_2 = (1.0, 0.5, 0.1, 0.05, 0.01, 0.005, 0.003, 0.001)
 

@@ -12,8 +12,8 @@ import scipy.fft
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from embviz.cooccurrence import count_pairs
 from embviz.memory import require_memory
+from embviz.words.cooccurrence import count_pairs
 
 Matrix: TypeAlias = np.ndarray | sparse.sparray
 Negative = Literal["clamp", "magnitude", "signed", "shift", "positive"]
@@ -161,7 +161,7 @@ def conventions(
     Raises
     ------
     ValueError
-        As :func:`embviz.cooccurrence.count_pairs` and :func:`log_counts`.
+        As :func:`embviz.words.cooccurrence.count_pairs` and :func:`log_counts`.
     MemoryError
         If all these arrays would not fit, before anything is counted.
     """

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from embviz.cooccurrence import count_pairs, pmi
-from embviz.corpora import Corpus, load_corpus
-from embviz.registry import DataMissingError
+from embviz.corpora.corpus import Corpus, load_corpus
+from embviz.corpora.registry import DataMissingError
+from embviz.words.cooccurrence import count_pairs, pmi
 
 FULL = os.environ.get("EMBVIZ_BENCH") == "full"
 N_JOBS = 2

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import torch
 
-from embviz.experiments.tying.exor_runs import SPLIT_SEED, StackedBatches
+from book.tying.experiments.exor_runs import SPLIT_SEED, StackedBatches
 from embviz.models.encoders import Encoder, EncoderConfig
 from embviz.models.members import Member
 from embviz.models.stacked import StackedEncoder
-from embviz.snapshots import open_or_create_run
-from embviz.tasks import EXor, EXorStream, split_strings
-from embviz.training import AdamW, keep_freed_memory, train
+from embviz.tasks.exor import EXor, EXorStream, split_strings
+from embviz.training.loop import AdamW, keep_freed_memory, train
+from embviz.training.snapshots import open_or_create_run
 
 FULL = os.environ.get("EMBVIZ_BENCH") == "full"
 N_STEPS = 3_000 if FULL else 300

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from embviz.experiments.geometry.grokking import GrokkingRun, Members, Setting, grok
+from book.geometry.experiments.grokking import GrokkingRun, Members, Setting, grok
 from embviz.models.transformer import Transformer
-from embviz.training import keep_freed_memory
+from embviz.training.loop import keep_freed_memory
 
 FULL = os.environ.get("EMBVIZ_BENCH") == "full"
 N_EPOCHS = 30 if FULL else 6

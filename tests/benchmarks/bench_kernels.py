@@ -7,11 +7,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from book.kernel import clamp as kernel_clamp
 from embviz import kernels
-from embviz.chapters import kernel_clamp
-from embviz.cooccurrence import count_pairs
-from embviz.corpora import load_corpus
-from embviz.registry import DataMissingError
+from embviz.corpora.corpus import load_corpus
+from embviz.corpora.registry import DataMissingError
+from embviz.words.cooccurrence import count_pairs
 
 FULL = os.environ.get("EMBVIZ_BENCH") == "full"
 N_WORDS = 5_000 if FULL else 1_000

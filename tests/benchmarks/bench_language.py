@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from embviz.language import Stream, TextConfig, draw_batch, load_streams, next_token_losses
 from embviz.models.transformer import Transformer, TransformerConfig
-from embviz.training import AdamW, keep_freed_memory, train
+from embviz.training.language import Stream, TextConfig, draw_batch, load_streams, next_token_losses
+from embviz.training.loop import AdamW, keep_freed_memory, train
 
 FULL = os.environ.get("EMBVIZ_BENCH") == "full"
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")

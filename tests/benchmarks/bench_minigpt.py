@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy, gelu, scaled_dot_product_attentio
 
 from embviz.models.members import Member
 from embviz.models.minigpt import MiniGPTConfig, StackedMiniGPT, dropout_masks, rotate
-from embviz.training import keep_freed_memory
+from embviz.training.loop import keep_freed_memory
 
 FULL = os.environ.get("EMBVIZ_BENCH") == "full"
 N_STEPS = 60 if FULL else 8

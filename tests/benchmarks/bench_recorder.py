@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from embviz.models.transformer import Transformer, TransformerConfig
-from embviz.recorder import Recorder, Sketch, read_recording
+from embviz.training.recorder import Recorder, Sketch, read_recording
 
 FULL = os.environ.get("EMBVIZ_BENCH") == "full"
 N_STEPS = 400 if FULL else 50

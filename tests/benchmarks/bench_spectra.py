@@ -11,10 +11,10 @@ import pytest
 import torch
 from scipy import sparse
 
-from embviz.cooccurrence import count_pairs, pmi
-from embviz.corpora import load_corpus
-from embviz.registry import DataMissingError
-from embviz.spectra import eigenvalues, semicircle, spectral_density, trace_moments
+from embviz.corpora.corpus import load_corpus
+from embviz.corpora.registry import DataMissingError
+from embviz.words.cooccurrence import count_pairs, pmi
+from embviz.words.spectra import eigenvalues, semicircle, spectral_density, trace_moments
 
 FULL = os.environ.get("EMBVIZ_BENCH") == "full"
 N_DENSE = 11_815 if FULL else 2_500
@@ -26,7 +26,7 @@ import re, sys
 from pathlib import Path
 import numpy as np
 from scipy import sparse
-from embviz.spectra import eigenvalues
+from embviz.words.spectra import eigenvalues
 
 def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) * 1024

@@ -7,7 +7,8 @@ import time
 
 import pandas as pd
 
-from embviz import corpora, storage
+from embviz import storage
+from embviz.corpora import corpus as corpora
 
 
 def seconds(*command):

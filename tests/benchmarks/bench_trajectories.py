@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from embviz.autoencoders import Autoencoder, _fit, _standardize, _Standardized
 from embviz.imports import import_pymde
-from embviz.trajectories import trace
-from embviz.trajectory_nulls import measure
-from embviz.weight_paths import WeightPath, weight_path
+from embviz.trajectories.autoencoders import Autoencoder, _fit, _standardize, _Standardized
+from embviz.trajectories.nulls import measure
+from embviz.trajectories.traces import trace
+from embviz.trajectories.weight_paths import WeightPath, weight_path
 
 FULL = os.environ.get("EMBVIZ_BENCH") == "full"
 N_SNAPSHOTS = 1_000

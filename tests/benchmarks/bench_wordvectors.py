@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from embviz.corpora import Corpus, load_corpus, load_word_test
-from embviz.registry import DataMissingError
-from embviz.skipgram import SGNSConfig, train_sgns
-from embviz.wordtests import analogy_test, similarity_test
-from embviz.wordvectors import WordVectors
+from embviz.corpora.corpus import Corpus, load_corpus, load_word_test
+from embviz.corpora.registry import DataMissingError
+from embviz.words.skipgram import SGNSConfig, train_sgns
+from embviz.words.wordtests import analogy_test, similarity_test
+from embviz.words.wordvectors import WordVectors
 
 gensim_models = pytest.importorskip("gensim.models")
 

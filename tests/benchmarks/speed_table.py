@@ -5,7 +5,7 @@ import json
 import os
 from pathlib import Path
 
-from embviz.cells import device  # the same words as in the results' provenance
+from embviz.ledger.cells import device  # the same words as in the results' provenance
 from embviz.storage import results_folder, whole_file
 
 

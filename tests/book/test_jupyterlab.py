@@ -17,7 +17,7 @@ pytestmark = pytest.mark.browser
 MISTAKEN = """
 import altair as alt
 import pandas as pd
-from embviz.explorers import Explorer, Range
+from embviz.view.explorers import Explorer, Range
 
 def measure(n):
     if n > 2:

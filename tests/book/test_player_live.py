@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 from playwright.sync_api import Browser, Locator, Page
 
-from embviz.explorers import Choice, Number, Numbers, vega_runtime
-from embviz.player import NOTE, Player, PlayerFace
+from embviz.view.explorers import Choice, Number, Numbers, vega_runtime
+from embviz.view.player import NOTE, Player, PlayerFace
 from tests.book.browser import Watch
 from tests.book.jupyterlab import open_notebook, run_all, running_lab
 from tests.made_player import EVERY, frame_of, make_player, train
@@ -298,7 +298,7 @@ def test_where_nothing_is_computed_a_click_finds_the_recording_with_a_number(sho
 CELL = """
 import altair as alt
 import pandas as pd
-from embviz.player import HISTORY, Player
+from embviz.view.player import HISTORY, Player
 
 def run():
     for step in range(0, 1000, 10):

@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 from playwright.sync_api import Browser, Page
 
-from embviz import theme
-from embviz.explorers import WIDGET, Choice, Explorer
+from embviz.view import theme
+from embviz.view.explorers import WIDGET, Choice, Explorer
 from tests.book.browser import Watch, served
 from tests.book.conftest import BOOK, build
 from tests.book.test_pages import settle

@@ -1,0 +1,1 @@
+"""The book: a folder a paper, with its chapters, what they draw, and the experiments behind them."""

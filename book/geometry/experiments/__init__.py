@@ -1,0 +1,51 @@
+"""The geometry paper: grokking under projected gradients, attention without queries, weight trajectories."""
+
+import dataclasses
+
+from book.geometry.experiments import (
+    hammer_language,
+    hammer_modular,
+    language_models,
+    language_readings,
+    queries,
+    readings,
+    steering,
+    steering_language,
+    trajectory_findings,
+    trajectory_runs,
+)
+from embviz.ledger.cells import Cell
+
+
+def _grokking_readings(preset: str) -> list[Cell]:
+    seeded = [cell for row in readings.seeded_cells().values() for cell in row]
+    return [*readings.reading_cells(), *seeded] if preset == "paper" else []
+
+
+def _language_readings(preset: str) -> list[Cell]:
+    if preset == "paper":
+        return []
+    n_rate_seeds = language_models.N_CONTROL_SEEDS[preset]
+    return language_readings.cells(language_models.stories(preset), n_rate_seeds=n_rate_seeds)
+
+
+def _bottlenecks(preset: str) -> list[Cell]:
+    first = trajectory_runs.story_runs(preset)[0]
+    return [] if preset == "quick" else trajectory_runs.code_cells(first)
+
+
+STUDIES = {
+    **steering.STUDIES,
+    **hammer_modular.STUDIES,
+    **hammer_language.STUDIES,
+    **steering_language.STUDIES,
+    **queries.STUDIES,
+    **language_models.STUDIES,
+    **trajectory_findings.STUDIES,
+}
+for claim, beside in (
+    ("geometry.pfft_speed", _grokking_readings),
+    ("geometry.noq_tinystories", _language_readings),
+    ("geometry.trajectories_q", _bottlenecks),
+):
+    STUDIES[claim] = dataclasses.replace(STUDIES[claim], beside=beside)

@@ -1,0 +1,158 @@
+"""The Sounding Hammer on modular arithmetic: does a gradient name the modes that training will use?"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import torch
+from scipy import stats
+
+from book.geometry.experiments.grokking import MEMORIZED, GrokkingRun, Members
+from book.geometry.experiments.steering import BASE, SEEDS, at_preset
+from embviz.ledger.cells import Cell, experiment, read
+from embviz.ledger.findings import Finding, exact, over_seeds
+from embviz.ledger.studies import Study
+from embviz.training.fourier import power_spectrum, sound
+
+TOP = 5  # strongest modes that are compared
+NANDA = (1, 14, 41)  # the paper's "correct" modes for p = 97
+START, MEMORY, END = MOMENTS = ("start", "memorized", "end")
+N_PERMUTATIONS = 200
+
+
+@dataclasses.dataclass(frozen=True)
+class Strike:
+    """A run of one seed whose gradient is listened to on the way."""
+
+    run: GrokkingRun
+
+
+@experiment("geometry.hammer_modular")
+def strikes(config: Strike) -> pd.DataFrame:
+    """Train, and take the gradient of the loss over all training pairs, for the residues' embedding.
+
+    Returns
+    -------
+    DataFrame
+        moment ("start": before the first update; "memorized": after the first epoch with a training
+        accuracy of 99%; "end"), quantity, mode, value. Quantities by mode: gradient (power), permuted
+        (power of the gradient with its rows in a random order), embedding (power). Without a mode, -1:
+        regularity, flat, noise and z of the gradient's `TOP` strongest modes, epoch.
+    """
+    members = Members(config.run, [config.run.first_seed])
+    rows: list[tuple[str, str, int, float]] = []
+    memorized = False
+    for epoch in range(config.run.n_epochs + 1):
+        frame = next(iter(members.frames(epoch)), None)
+        if frame is None or not members.going:
+            break
+        if epoch == 0:
+            rows += _heard(members, START, epoch)
+        elif not memorized and frame.train_accuracy >= MEMORIZED:
+            memorized = True
+            rows += _heard(members, MEMORY, epoch)
+    rows += _heard(members, END, epoch)
+    return pd.DataFrame(rows, columns=["moment", "quantity", "mode", "value"])
+
+
+def _heard(members: Members, moment: str, epoch: int) -> list[tuple[str, str, int, float]]:
+    """What the hammer hears now; neither the weights nor the optimizer change."""
+    seed = members.config.first_seed
+    members.model.zero_grad(set_to_none=True)
+    loss, _ = members.scores(members.train)
+    loss.sum().backward()
+    p = members.config.p
+    gradient = members.embedding_gradients()[0, :p].detach().clone()  # (p, D)
+    members.model.zero_grad(set_to_none=True)
+    order = torch.from_numpy(np.random.default_rng([seed, epoch]).permutation(p))
+    heard = sound(gradient, top=TOP, n_permutations=N_PERMUTATIONS, seed=seed)
+    powers = {
+        "gradient": heard.power,
+        "permuted": power_spectrum(gradient[order]),
+        "embedding": power_spectrum(members.embeddings[0, :p].detach()),
+    }
+    rows = [
+        (moment, name, mode, float(value))
+        for name, power in powers.items()
+        for mode, value in enumerate(power)
+    ]
+    single = {
+        "regularity": heard.regularity,
+        "flat": heard.flat,
+        "noise": heard.noise,
+        "z": heard.z,
+        "epoch": epoch,
+    }
+    return rows + [(moment, name, -1, float(value)) for name, value in single.items()]
+
+
+# --- findings -------------------------------------------------------------------------------------------
+
+
+def _cells(preset: str) -> list[Cell]:
+    return [strikes.cell(Strike(at_preset(BASE, preset, seed))) for seed in range(SEEDS[preset])]
+
+
+def strongest(table: pd.DataFrame, moment: str, quantity: str, top: int = TOP) -> list[int]:
+    """Modes of most power in a table of :func:`strikes`; mode 0, the mean, is no mode of a circle."""
+    rows = table[(table["moment"] == moment) & (table["quantity"] == quantity) & (table["mode"] > 0)]
+    return rows.sort_values("value", ascending=False)["mode"].head(top).tolist()
+
+
+def log_overlap_p(overlaps: Sequence[int], n_modes: int, top: int = TOP) -> float:
+    """log10 of the chance that sets of `top` modes drawn at random overlap as much in all seeds together.
+
+    Parameters
+    ----------
+    overlaps : sequence of int
+        Modes in common, one count a seed; a count is hypergeometric, and their sum's distribution is the
+        convolution of theirs.
+    """
+    one = stats.hypergeom(n_modes, top, top).pmf(np.arange(top + 1))
+    total = np.ones(1)
+    for _ in overlaps:
+        total = np.convolve(total, one)
+    return math.log10(max(total[sum(overlaps) :].sum(), np.finfo(float).tiny))
+
+
+def _overlap(tables: Sequence[pd.DataFrame], moment: str, quantity: str) -> float:
+    shared = [
+        len({*strongest(table, moment, quantity)} & {*strongest(table, END, "embedding")}) for table in tables
+    ]
+    n_modes = int(tables[0]["mode"].max())
+    return log_overlap_p(shared, n_modes)
+
+
+def _share_of_nanda(table: pd.DataFrame, quantity: str) -> float:
+    return len({*strongest(table, START, quantity, len(NANDA))} & {*NANDA}) / len(NANDA)
+
+
+def _single(table: pd.DataFrame, moment: str, quantity: str) -> float:
+    rows = table[(table["moment"] == moment) & (table["quantity"] == quantity)]
+    return float(rows["value"].iloc[0])
+
+
+def _findings(preset: str) -> dict[str, Finding]:
+    tables = [read(cell)[0] for cell in _cells(preset)]
+    n_seeds = len(tables)
+    permuted = {"permuted": _overlap(tables, START, "permuted")}
+    nanda = {"permuted": float(np.mean([_share_of_nanda(table, "permuted") for table in tables]))}
+    found = {
+        "overlap_p": dataclasses.replace(
+            exact(_overlap(tables, START, "gradient"), nulls=permuted), n_seeds=n_seeds
+        ),
+        "nanda": over_seeds([_share_of_nanda(table, "gradient") for table in tables], nulls=nanda),
+        "regularity": over_seeds([_single(table, START, "regularity") for table in tables]),
+        "z": over_seeds([_single(table, START, "z") for table in tables]),
+    }
+    if all((table["moment"] == MEMORY).any() for table in tables):
+        later = exact(_overlap(tables, MEMORY, "gradient"))
+        found["overlap_p_memorized"] = dataclasses.replace(later, n_seeds=n_seeds)
+    return found
+
+
+STUDIES: dict[str, Study] = {"geometry.hammer_modular": Study(_cells, _findings)}

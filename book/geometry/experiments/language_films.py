@@ -1,0 +1,105 @@
+"""Films of small language models: what a projected gradient leaves them to learn, token by token.
+
+The same pictures are drawn from a model that trains while the reader watches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import nn
+
+from book.geometry.experiments.steering_language import (
+    BASELINE,
+    FROZEN,
+    LOWEST,
+    NEAR_NYQUIST,
+    TOP_5,
+    Setting,
+    SteeringRun,
+    make_model,
+)
+from embviz.ledger.cells import Cell, experiment
+from embviz.models.transformer import Start
+from embviz.training.language import Streams, TextConfig, load_streams, score_unigrams, train_language_model
+
+EVERY = 30  # steps between two pictures
+# a second a hundred steps; the rates sum to what they do in the runs that are judged
+SETTING = Setting(32, 1, 2, 128, 32, 16, 600, 5e-3)
+PAIRS = TextConfig("embedded", "byte pairs", 512, n_documents=600, n_held_out=10)
+BYTES = TextConfig("embedded", n_documents=600, n_held_out=10)
+SHOWN = (BASELINE, NEAR_NYQUIST, LOWEST, TOP_5, FROZEN)
+
+
+def film_run(variant: str, *, tied: bool, n_steps: int = SETTING.n_steps) -> SteeringRun:
+    """A run small enough to be watched; tied embeddings start small, as in the runs that are judged."""
+    start: Start = "small" if tied else "pytorch"
+    return SteeringRun(PAIRS, variant, tied=tied, start=start, setting=replace(SETTING, n_steps=n_steps))
+
+
+def pictures(run: SteeringRun) -> Iterator[pd.DataFrame]:
+    """Train a model and picture it every 30 steps, from before the first.
+
+    Yields
+    ------
+    DataFrame
+        A row a token: `frame`, the step; `text`, the token's; `frequency`, the bits that it costs by its
+        frequency in the training text, 1 added to each count; `expected`, those that it costs by the
+        model's mean prediction over the held-out text; and of the model as a whole `bits_per_token`, with
+        `unigram` and `uniform`, which frequencies alone and no knowledge at all would pay.
+    """
+    streams, setting = load_streams(run.text), run.setting
+    model, after_backward = make_model(run, streams)
+    model.cpu()
+    counts = 1.0 + np.bincount(streams.train.ids[1:], minlength=streams.vocab_size)
+    fixed = {
+        "text": [streams.text(token) for token in range(streams.vocab_size)],
+        "frequency": np.round(-np.log2(counts / counts.sum()), 2),
+        "unigram": score_unigrams(streams).bits_per_token,
+        "uniform": float(np.log2(streams.vocab_size)),
+    }
+    steps = train_language_model(
+        model,
+        streams,
+        setting.training,
+        seed=run.seed,
+        snapshot_every=EVERY,
+        after_backward=after_backward,
+        weights=lambda: {},
+    )
+    for snapshot in steps:
+        expected = np.round(-np.log2(mean_prediction(model, streams, setting.length)), 2)
+        scores = {"expected": expected, "bits_per_token": snapshot.metrics["bits_per_token"]}
+        yield pd.DataFrame({"frame": snapshot.step, **scores, **fixed})
+
+
+@torch.no_grad()
+def mean_prediction(model: nn.Module, streams: Streams, length: int) -> np.ndarray:
+    """Probability of each token, (V,), averaged over windows of the held-out text side by side."""
+    ids = streams.held_out.ids
+    windows = torch.from_numpy(ids[: len(ids) // length * length].astype(np.int64)).view(-1, length)
+    whole: np.ndarray = model(windows).softmax(-1).mean((0, 1)).double().numpy()
+    return whole
+
+
+@experiment("geometry.language_film")
+def language_film(config: SteeringRun) -> pd.DataFrame:
+    """The pictures of a run, as :func:`pictures` has them."""
+    table = pd.concat(list(pictures(config)), ignore_index=True)
+    table.attrs["data"] = {config.text.corpus: load_streams(config.text).checksum}
+    small = dict.fromkeys(("expected", "frequency", "bits_per_token", "unigram", "uniform"), np.float32)
+    return table.astype(small)
+
+
+def film_cells(preset: str) -> list[Cell]:
+    """A cell for each variant shown, with a head of its own and tied; `quick` ones are 60 steps long."""
+    n_steps = 60 if preset == "quick" else SETTING.n_steps
+    return [
+        language_film.cell(film_run(variant, tied=tied, n_steps=n_steps))
+        for tied in (False, True)
+        for variant in SHOWN
+    ]

@@ -1,0 +1,121 @@
+"""Paths of a small model's weights beside random walks with their steps, drawn in three ways.
+
+A quick run for a reader to learn on: what a walk draws, before anything is read off what training draws.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from book.geometry.experiments.language_models import BASELINE
+from book.geometry.experiments.weight_films import SETTING, WeightFilm, film_of, label_of, watch
+from embviz.ledger.cells import Cell, experiment
+from embviz.metrics import procrustes_disparity
+from embviz.training.language import load_streams
+from embviz.training.recorder import Recording, read_recording
+from embviz.trajectories.autoencoders import Autoencoder
+from embviz.trajectories.nulls import measure, random_walk
+from embviz.trajectories.phases import Clustering
+from embviz.trajectories.traces import Layout, Recipe, Trace, principal_coordinates, trace
+from embviz.trajectories.weight_paths import WeightPath, rotate, weight_path
+
+TRAINING, WALK = KINDS = ("training", "random walk")
+VIEWS = (
+    "weights, two principal components",
+    "bottleneck, two principal components",
+    "PyMDE of the bottleneck",
+)
+TENSORS = (
+    "embedding",
+    "blocks.0.attention.query.weight",
+    "blocks.0.attention.key.weight",
+    "blocks.0.attention.value.weight",
+    "blocks.0.up.weight",
+    "blocks.1.attention.query.weight",
+    "blocks.1.attention.value.weight",
+    "blocks.1.down.weight",
+)
+RECIPE = Recipe(Autoencoder(bottleneck=4, hidden=32, n_epochs=150), Layout(), Clustering(min_cluster_size=8))
+
+
+@dataclass(frozen=True)
+class PanelRun:
+    """A recorded run, and how its paths are drawn."""
+
+    film: WeightFilm
+    seed: int = 0  # of the pipeline and the walks
+    n_lags: int = 1  # of the walks' momentum
+
+
+def paths(recording: Recording) -> Iterator[WeightPath]:
+    """The paths of :data:`TENSORS`, rotated, called as readers are shown them."""
+    for name in TENSORS:
+        yield rotate(weight_path(label_of(name), recording.tensors[name], recording.steps, recording.losses))
+
+
+@experiment("geometry.path_panels")
+def path_panels(config: PanelRun) -> pd.DataFrame:
+    """Train a model, and draw the path of each matrix and of a walk like it.
+
+    Returns
+    -------
+    DataFrame
+        Rows of two kinds. Of drawings, `shown` is one of :data:`VIEWS`: `tensor`, `kind` (of :data:`KINDS`),
+        `step`, `loss` (nats, of the updates that led there), `x` and `y`, of mean 0 and root mean square 1.
+        Of numbers, it is a name of :func:`embviz.trajectories.nulls.measure`, or "disparity", from the walk's
+        layout to the matrix's, and the number is in `x`; `step` is -1, `loss` and `y` 0.
+    """
+    film = replace(config.film, sketch=0)
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in watch(film, Path(folder) / "recording"):
+            pass
+        recording = read_recording(Path(folder) / "recording", load=True)
+    parts: list[pd.DataFrame] = []
+    for place, path in enumerate(paths(recording)):
+        walk = random_walk(path, seed=config.seed + place, n_lags=config.n_lags)
+        traces = [trace(one, RECIPE, seed=config.seed) for one in (path, walk)]
+        disparity = procrustes_disparity(traces[0].layout, traces[1].layout)
+        for kind, traced in zip(KINDS, traces, strict=True):
+            part = pd.concat([_drawn(traced), _numbers(traced, disparity)], ignore_index=True)
+            parts.append(part.assign(tensor=path.name, kind=kind))
+    table = pd.concat(parts, ignore_index=True)
+    text = config.film.run.text
+    table.attrs["data"] = {text.corpus: load_streams(text).checksum}
+    return table[["tensor", "kind", "shown", "step", "loss", "x", "y"]]
+
+
+def _drawn(traced: Trace) -> pd.DataFrame:
+    planes = (
+        principal_coordinates(traced.path.weights),
+        principal_coordinates(traced.encoded),
+        traced.layout,
+    )
+    return pd.concat([_plane(traced.path, *pair) for pair in zip(VIEWS, planes, strict=True)])
+
+
+def _plane(path: WeightPath, view: str, points: np.ndarray) -> pd.DataFrame:
+    centred = points - points.mean(axis=0)
+    x, y = (centred / np.sqrt((centred**2).sum(axis=1).mean())).T
+    return pd.DataFrame({"shown": view, "step": path.steps, "loss": path.losses, "x": x, "y": y})
+
+
+def _numbers(traced: Trace, disparity: float) -> pd.DataFrame:
+    found = measure(traced, n_permutations=99) | {"disparity": disparity}
+    rows = [
+        (name, -1, 0.0, float(value), 0.0) for name, value in found.items() if isinstance(value, float | int)
+    ]
+    return pd.DataFrame(rows, columns=["shown", "step", "loss", "x", "y"])
+
+
+def panel_cell(preset: str) -> Cell:
+    """The cell of the baseline's film, 101 snapshots; `quick` has 41 of 80 updates."""
+    n_steps = 80 if preset == "quick" else SETTING.n_steps
+    every = n_steps // (40 if preset == "quick" else 100)
+    film = film_of(BASELINE, n_steps=n_steps)
+    return path_panels.cell(PanelRun(replace(film, record_every=every, frame_every=n_steps)))

@@ -1,0 +1,273 @@
+"""Findings on grokking under projected gradients: Tables 1 and 2 and Figure 1 of the geometry paper."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from book.geometry.experiments.grokking import (
+    DECAY,
+    MATCHED,
+    MEMORIZED,
+    SHUFFLED,
+    SWITCHED,
+    GrokkingRun,
+    Setting,
+    first_epoch,
+    grokking,
+)
+from embviz.ledger.cells import Cell, read
+from embviz.ledger.findings import Finding, exact, over_seeds
+from embviz.ledger.studies import Study
+
+GROKKED, STRICT = 0.95, 0.99  # validation accuracies: section 2.3, Table 8
+LIMITS = {"quick": 12, "laptop": 300, "paper": 1500}  # epochs
+SETTINGS = {
+    "quick": Setting(batch_size=64, n_layers=1),
+    "laptop": Setting(batch_size=512),
+    "paper": Setting(),  # the paper gives no batch size; one full batch comes close to its figures
+}
+SEEDS = {"quick": 2, "laptop": 5, "paper": 5}
+FEWER = {"quick": 1, "laptop": 3, "paper": 3}  # seeds of Figure 1's variants
+N_DRAWS = {"quick": 2, "laptop": 20, "paper": 20}  # random mode sets
+SMALL_P = {97: 23, 113: 29}  # of the quick preset
+
+BASE = GrokkingRun()
+NEAR = GrokkingRun(modes=(30, 35, 40, 45, 48))
+NEAR_113 = GrokkingRun(p=113, modes=(34, 40, 46, 51, 56))
+MAIN = {  # Table 1, in the paper's order of epochs to grok
+    "near-Nyquist": NEAR,
+    "adaptive 5": GrokkingRun(top_k=5),
+    "{1, 14, 41}": GrokkingRun(modes=(1, 14, 41)),
+    "{1, ..., 5}": GrokkingRun(modes=(1, 2, 3, 4, 5)),
+    "baseline": BASE,
+}
+VARIANTS = {  # Figure 1: one to ten modes, low, middle, high and spread
+    **MAIN,
+    "{48}": GrokkingRun(modes=(48,)),
+    "{1}": GrokkingRun(modes=(1,)),
+    "{20}": GrokkingRun(modes=(20,)),
+    "{47, 48}": GrokkingRun(modes=(47, 48)),
+    "{40, 45, 48}": GrokkingRun(modes=(40, 45, 48)),
+    "{44, ..., 48}": GrokkingRun(modes=(44, 45, 46, 47, 48)),
+    "{39, ..., 48}": GrokkingRun(modes=tuple(range(39, 49))),
+    "{22, ..., 26}": GrokkingRun(modes=(22, 23, 24, 25, 26)),
+    "{8, 16, ..., 40}": GrokkingRun(modes=(8, 16, 24, 32, 40)),
+    "{1, ..., 10}": GrokkingRun(modes=tuple(range(1, 11))),
+    "adaptive 1": GrokkingRun(top_k=1),
+    "adaptive 10": GrokkingRun(top_k=10),
+}
+CONTROLS = {
+    "subspace": GrokkingRun(subspace=10),
+    "shuffled": dataclasses.replace(NEAR, control=SHUFFLED),
+    "matched_norm": dataclasses.replace(NEAR, control=MATCHED),
+}
+
+MORE_CONTROLS = {  # of no claim; shown where they are stored
+    "switched_off": dataclasses.replace(NEAR, control=SWITCHED),
+    "decay_on_embedding": dataclasses.replace(BASE, control=DECAY),
+    "renamed": GrokkingRun(modes=(6, 7, 11, 19, 20)),  # near-Nyquist, with residue a called 22 a
+}
+
+
+# --- cells ----------------------------------------------------------------------------------------------
+
+
+def at_preset(run: GrokkingRun, preset: str, seed: int) -> GrokkingRun:
+    """A paper-sized run of one seed as far as a preset takes it; `quick` scales p and the modes down."""
+    sized = dataclasses.replace(
+        run, n_epochs=LIMITS[preset], setting=SETTINGS[preset], first_seed=seed, n_seeds=1
+    )
+    if preset != "quick":
+        return sized
+    p = SMALL_P[run.p]
+    modes = tuple(sorted({max(1, round(mode * (p // 2) / (run.p // 2))) for mode in run.modes}))
+    return dataclasses.replace(sized, p=p, modes=modes, train_share=0.6)
+
+
+def cells_of(run: GrokkingRun, preset: str, n_seeds: int | None = None) -> list[Cell]:
+    """A cell a seed."""
+    seeds = range(SEEDS[preset] if n_seeds is None else n_seeds)
+    return [grokking.cell(at_preset(run, preset, seed)) for seed in seeds]
+
+
+def random_sets(p: int, n_draws: int, *, size: int = 5) -> list[tuple[int, ...]]:
+    """Sets of `size` modes out of 1 to p // 2, drawn without repetition inside a set."""
+    rng = np.random.default_rng(p)
+    drawn = [rng.choice(np.arange(1, p // 2 + 1), size, replace=False) for _ in range(n_draws)]
+    return [tuple(sorted(modes.tolist())) for modes in drawn]
+
+
+def random_cells(p: int, preset: str) -> list[Cell]:
+    """A cell a drawn set; seeds take turns, so that sets and seeds both vary."""
+    runs = [GrokkingRun(p=p, modes=modes) for modes in random_sets(p, N_DRAWS[preset])]
+    return [grokking.cell(at_preset(run, preset, i % SEEDS[preset])) for i, run in enumerate(runs)]
+
+
+# --- times ----------------------------------------------------------------------------------------------
+
+
+def times(cells: Sequence[Cell], threshold: float = GROKKED) -> pd.DataFrame:
+    """Epochs to grok and to memorize, one row a cell of one seed.
+
+    Returns
+    -------
+    DataFrame
+        seed, grok, grokked, memorize, memorized. Where `grokked` is false the run did not get there within
+        its limit and `grok` is that limit: a censored time.
+    """
+    rows = []
+    for cell in cells:
+        table, _ = read(cell)
+        (seed, grok, grokked) = _first(table, threshold, "validation_accuracy", cell)
+        (_, memorize, memorized) = _first(table, MEMORIZED, "train_accuracy", cell)
+        rows.append((seed, grok, grokked, memorize, memorized))
+    return pd.DataFrame(rows, columns=["seed", "grok", "grokked", "memorize", "memorized"])
+
+
+def _first(table: pd.DataFrame, threshold: float, quantity: str, cell: Cell) -> tuple[int, int, bool]:
+    ((seed, epoch, reached),) = first_epoch(table, threshold, quantity).itertuples(index=False)
+    # epoch 0 stands for a run that is there before its first update, as a tiny one may be
+    return int(seed), max(1, int(epoch)) if reached else cell.config.n_epochs, bool(reached)
+
+
+def speedups(run: pd.DataFrame, base: pd.DataFrame, column: str = "grok") -> np.ndarray:
+    """Epochs saved, in percent of the same seed's baseline; a censored time counts as its limit.
+
+    Raises
+    ------
+    ValueError
+        If a run's seed has no baseline.
+    """
+    own = run["seed"].map(base.set_index("seed")[column])
+    if own.isna().any():
+        alone = ", ".join(map(str, run.loc[own.isna(), "seed"].unique()))
+        raise ValueError(f"no baseline of seed {alone}: speed-ups are paired, so leave those runs out")
+    return (100 * (1 - run[column].to_numpy() / own.to_numpy())).astype(float)
+
+
+def capped(finding: Finding) -> Finding:
+    """A speed-up whose interval does not go beyond 100%, which no speed-up can."""
+    return dataclasses.replace(finding, high=min(finding.high, 100.0))
+
+
+def _speedup(
+    run: pd.DataFrame, base: pd.DataFrame, column: str = "grok", nulls: Mapping[str, float] | None = None
+) -> Finding:
+    return capped(over_seeds(speedups(run, base, column), nulls=nulls))
+
+
+# --- Table 1 --------------------------------------------------------------------------------------------
+
+
+def _main_cells(preset: str) -> list[Cell]:
+    runs = [*MAIN.values(), *CONTROLS.values()]
+    return [cell for run in runs for cell in cells_of(run, preset)] + random_cells(97, preset)
+
+
+def _main_findings(preset: str) -> dict[str, Finding]:
+    found = {name: times(cells_of(run, preset)) for name, run in MAIN.items()}
+    base, near = found["baseline"], found["near-Nyquist"]
+    drawn = times(random_cells(97, preset))
+    strict, strict_base = (times(cells_of(run, preset), STRICT) for run in (NEAR, BASE))
+    null = {"random_modes": float(speedups(drawn, base).mean())}
+    null_mem = {"random_modes": float(speedups(drawn, base, "memorize").mean())}
+    return {
+        "baseline": over_seeds(base["grok"].to_numpy(float)),
+        "baseline_mem": over_seeds(base["memorize"].to_numpy(float)),
+        "near_nyquist": _speedup(near, base, nulls=null),
+        "adaptive": _speedup(found["adaptive 5"], base),
+        "nanda": _speedup(found["{1, 14, 41}"], base),
+        "low": _speedup(found["{1, ..., 5}"], base),
+        "order": _order(list(found.values())),
+        "memorization": _speedup(near, base, "memorize", null_mem),
+        "near_nyquist_99": _speedup(strict, strict_base),
+        **{name: _speedup(times(cells_of(run, preset)), base) for name, run in CONTROLS.items()},
+    }
+
+
+def _order(in_paper_s_order: Sequence[pd.DataFrame]) -> Finding:
+    """Kendall's tau of each seed's epochs to grok with the paper's order."""
+    epochs = np.stack([table.sort_values("seed")["grok"] for table in in_paper_s_order])  # (runs, seeds)
+    taus = [stats.kendalltau(column, np.arange(len(epochs))).statistic for column in epochs.T]
+    finding = over_seeds(np.nan_to_num(taus))  # all censored alike: no order
+    return dataclasses.replace(finding, low=max(finding.low, -1.0), high=min(finding.high, 1.0))
+
+
+# --- Figure 1 -------------------------------------------------------------------------------------------
+
+
+def _variant_cells(preset: str) -> list[Cell]:
+    return [cell for run in VARIANTS.values() for cell in cells_of(run, preset, FEWER[preset])]
+
+
+def variant_times(preset: str) -> pd.DataFrame:
+    """Times of all of Figure 1's variants: variant, and the columns of :func:`times`."""
+    parts = [
+        times(cells_of(run, preset, FEWER[preset])).assign(variant=name) for name, run in VARIANTS.items()
+    ]
+    return pd.concat(parts, ignore_index=True)
+
+
+def _variant_findings(preset: str) -> dict[str, Finding]:
+    medians = variant_times(preset).groupby("variant", sort=False)[["grok", "memorize"]].median()
+    ranks = dict(medians.rank(method="min").loc["near-Nyquist"])
+    varies = (medians.nunique() > 1).all()  # else no rank correlation is defined
+    correlation = stats.spearmanr(medians["grok"], medians["memorize"]).statistic if varies else 0.0
+    return {
+        "variants": exact(len(medians)),
+        "rank_grok": exact(ranks["grok"]),
+        "rank_memorize": exact(ranks["memorize"]),
+        "correlation": exact(float(correlation)),
+    }
+
+
+# --- Table 2 --------------------------------------------------------------------------------------------
+
+SINGLES = {
+    name: GrokkingRun(modes=(mode,)) for name, mode in (("single", 48), ("single_1", 1), ("single_20", 20))
+}
+BASE_113 = GrokkingRun(p=113)
+
+
+def _cross_cells(preset: str) -> list[Cell]:
+    whole = [cell for run in (BASE, NEAR, BASE_113, NEAR_113) for cell in cells_of(run, preset)]
+    single = [
+        cell for name, run in SINGLES.items() for cell in cells_of(run, preset, _n_single(name, preset))
+    ]
+    return whole + single + random_cells(97, preset) + random_cells(113, preset)
+
+
+def _n_single(name: str, preset: str) -> int:
+    return SEEDS[preset] if name == "single" else FEWER[preset]
+
+
+def _cross_findings(preset: str) -> dict[str, Finding]:
+    base, base_113 = times(cells_of(BASE, preset)), times(cells_of(BASE_113, preset))
+    null = {
+        p: float(speedups(times(random_cells(p, preset)), own).mean())
+        for p, own in ((97, base), (113, base_113))
+    }
+    ratios = (base_113["grok"] / base["grok"]).to_numpy(float)
+    found = {
+        "speedup_113": _speedup(
+            times(cells_of(NEAR_113, preset)), base_113, nulls={"random_modes": null[113]}
+        ),
+        "speedup_97": _speedup(times(cells_of(NEAR, preset)), base, nulls={"random_modes": null[97]}),
+        "baseline_113": over_seeds(ratios),
+    }
+    for name, run in SINGLES.items():
+        reached = times(cells_of(run, preset, _n_single(name, preset)))["grokked"]
+        found[name] = dataclasses.replace(exact(float(reached.mean())), n_seeds=len(reached))
+    return found
+
+
+STUDIES: dict[str, Study] = {
+    "geometry.pfft_speed": Study(_main_cells, _main_findings),
+    "geometry.fourteen_variants": Study(_variant_cells, _variant_findings),
+    "geometry.cross_p": Study(_cross_cells, _cross_findings),
+}

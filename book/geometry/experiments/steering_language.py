@@ -1,0 +1,340 @@
+"""Projecting the token embedding's gradient in language models: of byte pairs, and of bytes.
+
+Source: geometry paper, section 3.3 and Table 4. Its sizes for byte pairs are not stated. Its "bits per
+character" is the loss over ln 2 (section 5.1): of byte pairs, bits a token, some four characters. Here a
+character is a character.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import pandas as pd
+import torch
+from torch import nn
+
+from embviz.ledger import findings
+from embviz.ledger.cells import Cell, experiment, read, training_run
+from embviz.ledger.findings import Finding
+from embviz.ledger.studies import Study
+from embviz.models.transformer import Start, Transformer, TransformerConfig
+from embviz.training.fourier import Adaptive, Prescribed, Projection, RandomSubspace, project_gradients
+from embviz.training.language import (
+    LanguageTraining,
+    Streams,
+    TextConfig,
+    load_streams,
+    score_unigrams,
+    train_language_model,
+)
+from embviz.training.loop import AdamW
+
+BASELINE, NEAR_NYQUIST, TOP_5, SUBSPACE, FROZEN = VARIANTS = (
+    "baseline",
+    "near-Nyquist",  # the five highest modes: {25124, ..., 25128} of GPT-2's 50,257 tokens
+    "top 5",  # the gradient's strongest modes, chosen anew at each step
+    "subspace of 10",  # a random one
+    "frozen",  # the embedding is not trained
+)
+ON_HEAD = "near-Nyquist, head alone"  # the embedding is trained as ever
+LOWEST = "lowest modes"  # five, without the mean; byte pairs are numbered by how often they were merged
+N_POINTS = 10  # scores of a run
+# of byte pairs, and of bytes: heads of their own, tied, and heads of their own beside a small start
+N_SEEDS = {"quick": (2, 2), "laptop": (2, 3), "paper": (3, 3)}
+N_TIED_SEEDS = {"quick": (1, 1), "laptop": (2, 2), "paper": (3, 3)}
+N_SMALL_SEEDS = {"quick": (1, 1), "laptop": (1, 1), "paper": (1, 1)}
+ON_BYTES = (BASELINE, NEAR_NYQUIST, FROZEN)
+TIED = (BASELINE, NEAR_NYQUIST, TOP_5, FROZEN)
+SMALL = (BASELINE, NEAR_NYQUIST, ON_HEAD)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Sizes of a language model, and how it is trained. The defaults are the laptop's.
+
+    The sum of the learning rates bounds how far Adam moves a number, about 1.5 in the paper's 10,000 steps
+    at 3e-4 with a cosine; fewer steps make up for it by a higher rate.
+    """
+
+    embedding_dim: int = 64
+    n_layers: int = 2
+    n_heads: int = 4
+    mlp_dim: int = 256
+    length: int = 64  # tokens that a sequence reads
+    batch_size: int = 16  # sequences
+    n_steps: int = 1_200
+    learning_rate: float = 2.5e-3  # falls to a tenth by a cosine
+    weight_decay: float = 0.1
+    bfloat16: bool = False
+
+    def shape(self, n_symbols: int, *, tied: bool, start: Start) -> TransformerConfig:
+        """The model's shape for so many tokens."""
+        return TransformerConfig(
+            n_symbols,
+            self.length,
+            self.embedding_dim,
+            self.n_layers,
+            self.n_heads,
+            self.mlp_dim,
+            tied=tied,
+            start=start,
+        )
+
+    @property
+    def training(self) -> LanguageTraining:
+        """The same for the training loop."""
+        rate = self.learning_rate
+        optimizer = AdamW(rate, rate / 10, self.n_steps, self.weight_decay, eps=1e-8)
+        return LanguageTraining(self.n_steps, self.batch_size, self.length, optimizer, self.bfloat16)
+
+
+@dataclass(frozen=True)
+class SteeringRun:
+    """One language model; its seed is of weights, batches and random subspaces."""
+
+    text: TextConfig
+    variant: str = BASELINE
+    seed: int = 0
+    tied: bool = False  # the paper's has a head of its own; tied, the head's gradient is projected as well
+    start: Start = "pytorch"  # embeddings N(0, 1); "small": N(0, 0.02^2), as GPT-2's
+    setting: Setting = Setting()
+
+    def __post_init__(self) -> None:
+        known = (*VARIANTS, ON_HEAD, LOWEST)
+        if self.variant not in known:
+            raise ValueError(f"variant is {self.variant!r}: choose one of {', '.join(known)}")
+
+    @property
+    def kind(self) -> str:
+        """How its weights are set up, in words."""
+        if self.tied:
+            return "tied"
+        return "own head" if self.start == "pytorch" else "own head, small start"
+
+    def projection(self, n_symbols: int) -> Projection | None:
+        """What the gradient of the embedding, or of the head, is projected onto."""
+        highest = n_symbols // 2
+        near_nyquist = Prescribed(tuple(range(highest - 4, highest + 1)))
+        projections: dict[str, Projection] = {
+            NEAR_NYQUIST: near_nyquist,
+            ON_HEAD: near_nyquist,
+            LOWEST: Prescribed((1, 2, 3, 4, 5)),
+            TOP_5: Adaptive(5),
+            SUBSPACE: RandomSubspace(10, self.seed),
+        }
+        return projections.get(self.variant)
+
+
+# --- one run ----------------------------------------------------------------------------------------
+
+
+def make_model(run: SteeringRun, streams: Streams) -> tuple[Transformer, Callable[[int], None] | None]:
+    """The run's model before training, and what happens between its backward pass and its update."""
+    shape = run.setting.shape(streams.vocab_size, tied=run.tied, start=run.start)
+    model = Transformer(shape, seed=run.seed).to("cuda" if torch.cuda.is_available() else "cpu")
+    if run.variant == FROZEN:
+        model.embedding.requires_grad_(False)
+    projection = run.projection(streams.vocab_size)
+    if projection is None:
+        return model, None
+    return model, functools.partial(_project, projected_weights(run, model), projection)
+
+
+def projected_weights(run: SteeringRun, model: Transformer) -> nn.Parameter:
+    """Whose gradient a run projects: the embedding's, or the head's."""
+    if run.variant == ON_HEAD and model.free_head is not None:
+        return model.free_head
+    return model.embedding
+
+
+def _project(weights: nn.Parameter, projection: Projection, step: int) -> None:
+    project_gradients(weights, projection, step=step)
+
+
+@experiment("geometry.steering_language")
+def steering_language(config: SteeringRun) -> pd.DataFrame:
+    """Train one model and score it ten times on the way.
+
+    Returns
+    -------
+    DataFrame
+        A row a score: step, bits_per_token, bits_per_character, bits_per_byte of the held-out text, moved
+        (Frobenius norm of the embedding's change over that of its start), and unigram (bits per character
+        that the tokens' frequencies alone need).
+    """
+    streams, setting = load_streams(config.text), config.setting
+    model, after_backward = make_model(config, streams)
+    start = model.embedding.detach().clone()
+    data = {config.text.corpus: streams.checksum}
+    with training_run(steering_language.cell(config), data) as (run, slices):
+        steps = train_language_model(
+            model,
+            streams,
+            setting.training,
+            seed=config.seed,
+            snapshot_every=max(1, setting.n_steps // N_POINTS),
+            after_backward=after_backward,
+            weights=lambda: {"embedding": model.embedding},
+            run=run,
+        )
+        for _ in steps:
+            pass
+        table = run.metrics()
+        weights = [run.weights(step)["embedding"].to(start) for step in run.steps]
+    table["moved"] = [float((embedding - start).norm() / start.norm()) for embedding in weights]
+    table["unigram"] = score_unigrams(streams).bits_per_character
+    table.attrs |= {"data": data, "slices": slices}
+    return table
+
+
+# --- cells ------------------------------------------------------------------------------------------
+
+
+def steering_runs(preset: str) -> list[SteeringRun]:
+    """What the claim quotes: untied models of byte pairs and of bytes, each variant and seed."""
+    return _runs(preset, N_SEEDS[preset], (VARIANTS, ON_BYTES), SteeringRun(texts_and_setting(preset)[0]))
+
+
+def tied_runs(preset: str) -> list[SteeringRun]:
+    """Beside the claim: models whose head is the embedding, so that one gradient holds what both learn."""
+    like = SteeringRun(texts_and_setting(preset)[0], tied=True, start="small")
+    return _runs(preset, N_TIED_SEEDS[preset], (TIED, ON_BYTES), like)
+
+
+def small_runs(preset: str) -> list[SteeringRun]:
+    """Beside the tied ones: embeddings that start as small, with a head of their own."""
+    like = SteeringRun(texts_and_setting(preset)[0], start="small")
+    return _runs(preset, N_SMALL_SEEDS[preset], (SMALL, SMALL), like)
+
+
+def _runs(
+    preset: str, n_seeds: tuple[int, int], variants: tuple[tuple[str, ...], ...], like: SteeringRun
+) -> list[SteeringRun]:
+    """Runs on byte pairs, then on bytes, with so many seeds of these variants."""
+    *texts, setting = texts_and_setting(preset)
+    return [
+        dataclasses.replace(like, text=text, variant=variant, seed=seed, setting=setting)
+        for text, n, own in zip(texts, n_seeds, variants, strict=True)
+        for seed in range(n)
+        for variant in own
+    ]
+
+
+def all_runs(preset: str) -> list[SteeringRun]:
+    """Those of the claim, and those beside it."""
+    return steering_runs(preset) + tied_runs(preset) + small_runs(preset)
+
+
+def texts_and_setting(preset: str) -> tuple[TextConfig, TextConfig, Setting]:
+    """One text in byte pairs and in bytes, and the size of model for both."""
+    if preset == "quick":
+        text, n_pairs = TextConfig("embedded", n_documents=600, n_held_out=10), 512
+        setting = Setting(32, 1, 2, 64, 32, 8, 150, 1e-2)
+    elif preset == "laptop":
+        text, n_pairs, setting = TextConfig("tinystories_5mb", n_held_out=100), 4_096, Setting()
+    else:
+        text = TextConfig("tinystories", n_held_out=500)
+        setting = Setting(256, 4, 4, 1_024, 256, 64, 10_000, 3e-4, bfloat16=True)
+        return dataclasses.replace(text, tokens="gpt2"), text, setting
+    return dataclasses.replace(text, tokens="byte pairs", vocab_size=n_pairs), text, setting
+
+
+def steering_cells(preset: str) -> list[Cell]:
+    """Cells of the claim and of the runs beside it."""
+    return [steering_language.cell(run) for run in all_runs(preset)]
+
+
+# --- findings ---------------------------------------------------------------------------------------
+
+
+def steering_curves(runs: Iterable[SteeringRun]) -> pd.DataFrame:
+    """Stored scores of runs, such as :func:`all_runs`.
+
+    Returns
+    -------
+    DataFrame
+        corpus, tokens ("byte pairs", "gpt2" or "bytes"), kind (as :attr:`SteeringRun.kind`), variant, seed,
+        then the columns of the cells.
+    """
+    tables = []
+    for run in runs:
+        table, _ = read(steering_language.cell(run))
+        fields = {
+            "corpus": run.text.corpus,
+            "tokens": run.text.tokens,
+            "kind": run.kind,
+            "variant": run.variant,
+            "seed": run.seed,
+        }
+        tables.append(pd.DataFrame(fields, index=table.index).join(table))
+    return pd.concat(tables, ignore_index=True)
+
+
+def losses_to_baseline(table: pd.DataFrame, unit: str = "bits_per_character") -> pd.DataFrame:
+    """How much more each run pays at the end than the baseline of its tokens, kind and seed.
+
+    Parameters
+    ----------
+    table : DataFrame
+        As :func:`steering_curves`.
+    unit : column of the table
+
+    Returns
+    -------
+    DataFrame
+        corpus, tokens, kind, variant, seed, difference; the baseline is left out.
+    """
+    end = table[table["step"] == table.groupby("tokens")["step"].transform("max")]
+    keys = ["corpus", "tokens", "kind", "seed"]
+    baseline = end[end["variant"] == BASELINE].set_index(keys)[unit].rename("baseline")
+    joined = end[end["variant"] != BASELINE].join(baseline, on=keys)
+    return joined.assign(difference=joined[unit] - joined["baseline"])[
+        [*keys[:3], "variant", "seed", "difference"]
+    ].reset_index(drop=True)
+
+
+def _steering_findings(preset: str) -> dict[str, Finding]:
+    pairs, whole = _differences(steering_runs(preset), "bits_per_character")
+    tied_pairs, tied_whole = _differences(tied_runs(preset), "bits_per_token")
+    frozen = {"frozen": float(whole[FROZEN].mean())}
+    differences = {
+        "bpe_near_nyquist": pairs[NEAR_NYQUIST],
+        "bpe_top5": pairs[TOP_5],
+        "bpe_order": pairs[NEAR_NYQUIST] - pairs[TOP_5],
+        "byte_near_nyquist": whole[NEAR_NYQUIST],
+        "bpe_frozen": pairs[FROZEN],
+        "bpe_subspace": pairs[SUBSPACE],
+        "tied_bpe_near_nyquist": tied_pairs[NEAR_NYQUIST],
+        "tied_bpe_top5": tied_pairs[TOP_5],
+        "tied_bpe_frozen": tied_pairs[FROZEN],
+        "tied_byte_near_nyquist": tied_whole[NEAR_NYQUIST],
+    }
+    corpus = texts_and_setting(preset)[0].corpus
+    return {
+        name: findings.over_seeds(
+            values.to_numpy(), nulls=frozen if name == "byte_near_nyquist" else None, corpus=corpus
+        )
+        for name, values in differences.items()
+    }
+
+
+def _differences(runs: list[SteeringRun], unit: str) -> list[pd.DataFrame]:
+    """Of byte pairs and of bytes: differences to the baseline, a row a seed, a column a variant."""
+    table = losses_to_baseline(steering_curves(runs), unit)
+    on_bytes = table["tokens"] == "bytes"
+    return [
+        part.pivot(index="seed", columns="variant", values="difference")
+        for part in (table[~on_bytes], table[on_bytes])
+    ]
+
+
+STUDIES = {
+    "geometry.fgp_language": Study(
+        steering_cells,
+        _steering_findings,
+        needs="the paper's setting needs all of TinyStories, GPT-2's 50,257 tokens and a GPU",
+    )
+}

@@ -1,0 +1,1 @@
+"""The kernel of tied embeddings: what the chapters on this paper draw."""

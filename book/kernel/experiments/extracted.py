@@ -1,0 +1,185 @@
+"""Kernels extracted from models: how exact, how circulant, how alike over seeds (kernel paper, section 3)."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+
+from book.kernel.experiments import models
+from book.kernel.experiments.models import Trained
+from embviz import kernels
+from embviz.ledger import findings
+from embviz.ledger.cells import Cell
+from embviz.ledger.findings import Finding
+from embviz.ledger.studies import Study
+
+LEAST_SCORE = 0.85  # below, the paper calls a model not converged
+N_RANDOM = 50  # Gram matrices, and orders of the vocabulary
+N_RESAMPLED = 2_000
+
+
+def round_trip(trained: Trained, W: np.ndarray) -> np.ndarray:
+    """Relative error of W (..., V, V) after extraction and reconstruction, (...)."""
+    extraction = kernels.extract_kernel(W, trained.spectrum, zeros="drop")
+    back = kernels.reconstruct(trained.spectrum, extraction.kernel)
+    return np.linalg.norm(back - W, axis=(-2, -1)) / np.linalg.norm(W, axis=(-2, -1))
+
+
+LEAST_ERROR = -12  # power of ten below which an error is rounding, and its digits depend on the machine
+
+
+def error_power(error: float) -> int:
+    """The power of ten that bounds an error, :data:`LEAST_ERROR` at least."""
+    return max(LEAST_ERROR, math.ceil(math.log10(error))) if error else LEAST_ERROR
+
+
+def random_symmetric(V: int, n: int, *, seed: int = 0) -> np.ndarray:
+    """Matrices of independent entries, (n, V, V), symmetrized."""
+    entries = np.random.default_rng(seed).standard_normal((n, V, V))
+    return entries + entries.swapaxes(1, 2)
+
+
+def random_embeddings(V: int, dim: int, n: int, *, seed: int = 0) -> np.ndarray:
+    """Rows from N(0, 1), (n, V, D)."""
+    return np.random.default_rng(seed).standard_normal((n, V, dim))
+
+
+def permuted_scores(
+    trained: Trained, n: int = N_RANDOM, *, seed: int = 0, embeddings: np.ndarray | None = None
+) -> np.ndarray:
+    """Circulant scores with words, of W and D alike, in n random orders, (n, R).
+
+    Of the trained embeddings, or of others (R, V, D) if given.
+    """
+    rng, scores = np.random.default_rng(seed), []
+    rows = trained.last if embeddings is None else embeddings
+    for _ in range(n):
+        order = rng.permutation(trained.spectrum.vocab_size)
+        W = models.gram(rows[:, order])
+        extraction = kernels.extract_kernel(W, trained.spectrum.permuted(order), zeros="drop")
+        scores.append(kernels.circulant_scores(extraction.kernel))
+    return np.array(scores)
+
+
+def between_seeds(rows: np.ndarray) -> np.ndarray:
+    """Cosines of every two of rows (R, V): (R, R)."""
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    product: np.ndarray = unit @ unit.T
+    return product
+
+
+def mean_between(rows: np.ndarray) -> float:
+    """Their mean over pairs; 1 for a single row."""
+    if len(rows) == 1:
+        return 1.0
+    return float(between_seeds(rows)[np.triu_indices(len(rows), 1)].mean())
+
+
+def off_diagonal(W: np.ndarray) -> np.ndarray:
+    """Entries above the diagonal of a stack (..., V, V), as rows."""
+    rows, columns = np.triu_indices(W.shape[-1], 1)
+    entries: np.ndarray = W[..., rows, columns]
+    return entries
+
+
+def resampled(rows: np.ndarray, corpus: str, nulls: dict[str, float]) -> Finding:
+    """Mean cosine over pairs of rows (R, ...), its interval by drawing seeds anew; no pairs of one seed."""
+    table, n = between_seeds(rows), len(rows)
+    value = mean_between(rows)
+    if n < 3:
+        return Finding(value, value, value, n, nulls, corpus)
+    rng, drawn = np.random.default_rng(0), []
+    for _ in range(N_RESAMPLED):
+        chosen = rng.integers(n, size=n)
+        different = [(i, j) for i, j in itertools.combinations(chosen, 2) if i != j]
+        if different:
+            drawn.append(np.mean([table[i, j] for i, j in different]))
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return Finding(value, min(float(low), value), max(float(high), value), n, nulls, corpus)
+
+
+# --- claims -----------------------------------------------------------------------------------------
+
+
+def _exact(preset: str) -> dict[str, Finding]:
+    trained = models.trained(preset)
+    corpus, W = trained.corpus, models.gram(trained.last)
+    back = kernels.reconstruct(trained.spectrum, trained.extraction.kernel)
+    correlations = [np.corrcoef(x.ravel(), y.ravel())[0, 1] for x, y in zip(W, back, strict=True)]
+    random = random_symmetric(len(W[0]), len(W))
+    values = {
+        "error": float(f"1e{error_power(round_trip(trained, W).max())}"),
+        "correlation": min(correlations),
+        "error_random": float(f"1e{error_power(round_trip(trained, random).max())}"),
+        "condition": trained.extraction.condition,
+        "zeros": trained.extraction.n_zeros + trained.extraction.n_near_zeros,
+    }
+    return {name: findings.exact(float(value), corpus=corpus) for name, value in values.items()}
+
+
+def _circulant(preset: str) -> dict[str, Finding]:
+    trained = models.trained(preset)
+    corpus, scores = trained.corpus, trained.scores(trained.last)
+    V, dim = trained.last.shape[1:]
+    nulls = {
+        "untrained": float(trained.scores(trained.first).mean()),
+        "identity": float(trained.scores(np.eye(V))),
+        "random": float(trained.scores(random_embeddings(V, dim, N_RANDOM)).mean()),
+        "permuted": float(permuted_scores(trained).mean()),
+        "untrained permuted": float(permuted_scores(trained, embeddings=trained.first).mean()),
+    }
+    every = [other.scores(other.last).mean() for _, other in models.all_readings(preset)]
+    others = {
+        "score_left": trained.scores(trained.last, direction=-1),
+        "score_untied": _scores_of(models.untied(preset)),
+        "score_shuffled": _scores_of(models.shuffled(preset)),
+    }
+    found = {name: models.of_cosines(values, corpus=corpus) for name, values in others.items()}
+    return found | {
+        "score": models.of_cosines(scores, nulls=nulls, corpus=corpus),
+        "loss": findings.over_seeds(models.final_losses(trained), corpus=corpus),
+        "kept": findings.exact(float((scores >= LEAST_SCORE).mean()), corpus=corpus),
+        "least_reading": findings.exact(float(min(every)), corpus=corpus),
+        "best_reading": findings.exact(float(max(every)), corpus=corpus),
+    }
+
+
+def _scores_of(run: models.KernelRun) -> np.ndarray:
+    found = models.load(run)
+    return found.scores(found.last)
+
+
+def _data_determined(preset: str) -> dict[str, Finding]:
+    trained = models.trained(preset)
+    other = models.load(models.shuffled(preset))
+    corpus = trained.corpus
+    nulls = {
+        "untrained": mean_between(trained.k0_of(trained.first)),
+        "shuffled": mean_between(other.k0),
+    }
+    return {
+        "cosine": resampled(trained.k0, corpus, nulls),
+        "cosine_shuffled": findings.exact(nulls["shuffled"], corpus=corpus),
+        "cosine_w": resampled(off_diagonal(models.gram(trained.last)), corpus, {}),
+    }
+
+
+def _cells(preset: str) -> list[Cell]:
+    return models.cells_of(models.main(preset), models.shuffled(preset))
+
+
+STUDIES: dict[str, Study] = {
+    "kernel.exact": Study(models.main_cells, _exact),
+    "kernel.circulant": Study(
+        lambda preset: (
+            _cells(preset) + models.cells_of(models.untied(preset), *models.readings(preset).values())
+        ),
+        _circulant,
+        beside=lambda preset: (
+            models.cells_of(*models.grid(preset)) + list(models.other_windows(preset).values())
+        ),
+    ),
+    "kernel.data_determined": Study(_cells, _data_determined),
+}

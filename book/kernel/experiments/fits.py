@@ -1,0 +1,347 @@
+"""How well formulas for k0 fit the kernels of trained models: Tables 1 to 5 of the kernel paper, section 6.
+
+A cosine is between the row that a formula gives and the first row of a model's kernel; one a seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import get_args
+
+import numpy as np
+from scipy import optimize, stats
+
+from book.kernel.experiments import models, word_vectors
+from book.kernel.experiments.extracted import off_diagonal
+from book.kernel.experiments.models import Trained
+from book.kernel.experiments.word_vectors import VectorsRun
+from embviz import kernels
+from embviz.kernels import Spectrum
+from embviz.ledger import findings
+from embviz.ledger.cells import Cell
+from embviz.ledger.findings import Finding
+from embviz.ledger.studies import Study
+from embviz.words.cooccurrence import pmi
+
+PAPER_TABLE_1 = {
+    **{"H1": 0.220, "H2": 0.085, "H3": 0.102, "H5": 0.204, "H6": 0.171, "H7": 0.065, "H8": 0.143},
+    **{"H9": 0.092, "H10": 0.078, "H11": 0.186, "H12": 0.967, "H_cI": 0.247, "H_logD": -0.845},
+}
+AS_WRITTEN = {  # what Table 1 prints a formula for; the others are judged in their nearest reading
+    **dict.fromkeys(("H1", "H2", "H5"), "as written"),
+    "H12": f"alpha {kernels.EPS:g}",
+    "H_cI": "as written: an impulse",
+}
+EIGENVALUES = {"l_100": 100.0, "l_10": 10.0, "l_1": 1.0, "l_0.1": 0.1, "l_0.01": 0.01}
+PRINTED = (0.0102, 0.1026, 1.0, 9.7412, 94.816)  # section 4.4, of the eigenvalues above
+PAIRS_OF_EPS = ((0.001, 0.003), (0.001, 0.010), (0.001, 0.020), (0.003, 0.010), (0.003, 0.020))
+BEST_EPS = np.geomspace(0.001, 0.02, 60)  # the range that Table 5 calls insensitive
+
+
+def cosines(rows: np.ndarray, k0: np.ndarray) -> np.ndarray:
+    """Cosines of rows (..., V) with k0 (..., V); 0 where one of them is 0."""
+    lengths = np.linalg.norm(rows, axis=-1) * np.linalg.norm(k0, axis=-1)
+    inner = (rows * k0).sum(-1)
+    return np.divide(inner, lengths, out=np.zeros_like(inner), where=lengths > 0)
+
+
+def best_over_eps(spectrum: Spectrum, k0: np.ndarray, form: kernels.Form) -> tuple[np.ndarray, np.ndarray]:
+    """Largest cosine over :data:`BEST_EPS` and where it is, (R,) both, for rows k0 (R, V)."""
+    scan = kernels.alpha_scan(spectrum, BEST_EPS, form=form)  # (n, V)
+    found = cosines(scan[:, None], k0[None])  # (n, R)
+    return found.max(axis=0), BEST_EPS[found.argmax(axis=0)]
+
+
+def better_form(spectrum: Spectrum, k0: np.ndarray) -> np.ndarray:
+    """The larger of both forms' best cosines, (R,)."""
+    both = [best_over_eps(spectrum, k0, form)[0] for form in ("eigen", "fft")]
+    return np.maximum(*both)
+
+
+def best_sum(rows: np.ndarray, k0: np.ndarray) -> np.ndarray:
+    """Largest cosine that a weighted sum of rows (n, V) has with each of k0 (R, V), (R,).
+
+    With the identity's row and a 1 in the first place: W = aI + bD at its best, since D's own kernel is that
+    impulse. With the identity's row and ones: W = aI + b11'.
+    """
+    basis = np.linalg.qr(rows.T)[0]
+    return cosines(k0 @ basis @ basis.T, k0)
+
+
+def with_counts(spectrum: Spectrum, k0: np.ndarray) -> np.ndarray:
+    """Cosines of W = aI + bD with rows k0 (R, V), a and b such as fit each best, (R,)."""
+    impulse = np.eye(1, spectrum.vocab_size)[0]
+    return best_sum(np.stack([kernels.row_identity(spectrum), impulse]), k0)
+
+
+# --- claims -----------------------------------------------------------------------------------------
+
+
+def table_1(trained: Trained, k0: np.ndarray | None = None) -> dict[str, np.ndarray]:
+    """Cosines of every reading of every formula, (R,) each, by label; with other rows k0 (R, V) if given."""
+    found = kernels.candidates(trained.counts.pairs, trained.spectrum, embedding_dim=trained.embedding_dim)
+    rows = trained.k0 if k0 is None else k0
+    return {label: cosines(candidate.values, rows) for label, candidate in found.items()}
+
+
+def nearest_readings(table: Mapping[str, np.ndarray]) -> dict[str, str]:
+    """The label of the reading that is judged, by formula.
+
+    That of :data:`AS_WRITTEN`, or else the one whose mean cosine lies nearest to the paper's.
+    """
+    chosen = {}
+    for name, paper in PAPER_TABLE_1.items():
+        own = [label for label in table if label.startswith(f"{name} (")]
+        if name in AS_WRITTEN:
+            own = [f"{name} ({AS_WRITTEN[name]})"]
+        chosen[name] = min(own, key=lambda label: abs(float(table[label].mean()) - paper))
+    return chosen
+
+
+def order_agreement(table: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Spearman's rho of each model's cosines with the thirteen of the paper, (R,)."""
+    own = np.stack([table[label] for label in nearest_readings(table).values()])  # (13, R)
+    return np.array([_rank_correlation(list(PAPER_TABLE_1.values()), column) for column in own.T])
+
+
+def _table_1(preset: str) -> dict[str, Finding]:
+    trained = models.trained(preset)
+    table, corpus = table_1(trained), trained.corpus
+    identity = float(cosines(trained.identity, trained.k0).mean())
+    found = {
+        name: models.of_cosines(
+            table[label], nulls={"identity": identity} if name == "H12" else None, corpus=corpus
+        )
+        for name, label in nearest_readings(table).items()
+    }
+    of_untrained = order_agreement(table_1(trained, trained.k0_of(trained.first)))
+    nulls = {"untrained": float(of_untrained.mean())}
+    return found | {"order": models.of_cosines(order_agreement(table), nulls=nulls, corpus=corpus)}
+
+
+def _table_2(preset: str) -> dict[str, Finding]:
+    trained = models.trained(preset)
+    scan = kernels.alpha_scan(trained.spectrum, kernels.TABLE_2, form="fft")
+    found = cosines(scan[:, None], trained.k0[None])  # (8, R)
+    trends = [_rank_correlation(kernels.TABLE_2, column) for column in found.T]
+    identity = float(cosines(trained.identity, trained.k0).mean())
+    rows = {
+        f"power_{alpha:g}": models.of_cosines(values, nulls={"identity": identity}, corpus=trained.corpus)
+        for alpha, values in zip(kernels.TABLE_2, found, strict=True)
+    }
+    return {"trend": models.of_cosines(trends, corpus=trained.corpus), **rows}
+
+
+def _identity(preset: str) -> dict[str, Finding]:
+    trained = models.trained(preset)
+    fft, eigen = kernels.k0_fft(trained.spectrum), kernels.k0_eigen(trained.spectrum)
+    written, matrix = kernels.impulse_row(trained.spectrum), trained.identity
+    values = {
+        "mutual": cosines(fft, written),
+        "spread": fft.std() / written.std(),
+        "mutual_eigen": cosines(eigen, written),
+        "spread_eigen": np.log10(eigen.std() / written.std()),
+        "mutual_matrix": cosines(fft, matrix),
+        "spread_matrix": fft.std() / matrix.std(),
+        "sd_identity": written.std(),
+        "sd_power": fft.std(),
+    }
+    return {name: findings.exact(float(value), corpus=trained.corpus) for name, value in values.items()}
+
+
+def _table_3(preset: str) -> dict[str, Finding]:
+    trained = models.trained(preset)
+    spectrum, kinds = trained.spectrum, get_args(kernels.Logarithm)
+    terms = {kind: kernels.taylor_terms(spectrum, kind=kind) for kind in kinds}
+    rows = {
+        "identity": kernels.impulse_row(spectrum),
+        "identity_matrix": terms["clamp"].identity,
+        "log": terms["clamp"].log,
+        "both": terms["clamp"].both,
+        "log_magnitude": terms["magnitude"].log,
+        "log_complex": terms["complex"].log.real,
+    }
+    found = {name: cosines(row, trained.k0) for name, row in rows.items()}
+    nulls = {"both": {"identity": float(found["identity_matrix"].mean())}}
+    return {
+        name: models.of_cosines(values, nulls=nulls.get(name), corpus=trained.corpus)
+        for name, values in found.items()
+    }
+
+
+def eigenvalue_table(eps: float = kernels.EPS) -> np.ndarray:
+    """l^(eps - 1) of the five eigenvalues of section 4.4."""
+    return np.array(list(EIGENVALUES.values())) ** (eps - 1)
+
+
+def fitted_eps() -> float:
+    """The epsilon whose five values lie nearest to those printed, by squared logarithms."""
+
+    def distance(eps: float) -> float:
+        return float((np.log(eigenvalue_table(eps) / np.array(PRINTED)) ** 2).sum())
+
+    return float(optimize.minimize_scalar(distance, bounds=(0.0, 0.1), method="bounded").x)
+
+
+def _eigen_table(preset: str) -> dict[str, Finding]:
+    values = dict(zip(EIGENVALUES, eigenvalue_table(), strict=True))
+    return {name: findings.exact(value) for name, value in values.items()} | {
+        "epsilon": findings.exact(fitted_eps())
+    }
+
+
+def _table_4(preset: str) -> dict[str, Finding]:
+    trained = models.trained(preset)
+    spectrum, k0, corpus = trained.spectrum, trained.k0, trained.corpus
+    better = better_form(spectrum, k0)
+    fft, where = best_over_eps(spectrum, k0, "fft")
+    nulls = {
+        "identity": float(cosines(trained.identity, k0).mean()),
+        "untrained": float(better_form(spectrum, trained.k0_of(trained.first)).mean()),
+        "shuffled": _of_shuffled(preset),
+    }
+    every = {label: better_form(other.spectrum, other.k0) for label, other in models.all_readings(preset)}
+    means = [own.mean() for own in every.values()]
+    return _with_words(preset) | {
+        "cosine": models.of_cosines(better, nulls=nulls, corpus=corpus),
+        "cosine_eigen": models.of_cosines(best_over_eps(spectrum, k0, "eigen")[0], corpus=corpus),
+        "cosine_fft": models.of_cosines(fft, corpus=corpus),
+        "sd": findings.exact(float(better.std(ddof=1)) if len(better) > 1 else 0.0, corpus=corpus),
+        "best_epsilon": findings.exact(float(np.median(where)), corpus=corpus),
+        "best_reading": findings.exact(float(max(means)), corpus=corpus),
+        "least_reading": findings.exact(float(min(means)), corpus=corpus),
+    }
+
+
+def _with_words(preset: str) -> dict[str, Finding]:
+    """The same for texts of words, and what the formula has over the identity there."""
+    found = {}
+    for name, run in zip(("dropped", "one_symbol"), models.words(preset).values(), strict=True):
+        own = models.load(run)
+        formula, over = over_identity(own.spectrum, own.k0)
+        first, over_first = over_identity(own.spectrum, own.k0_of(own.first))
+        nulls = {"untrained": float(first.mean()), "counts": float(with_counts(own.spectrum, own.k0).mean())}
+        found[f"cosine_{name}"] = models.of_cosines(formula, nulls=nulls, corpus=own.corpus)
+        found[f"over_{name}"] = findings.over_seeds(
+            over, nulls={"untrained": float(over_first.mean())}, corpus=own.corpus, within=(-2.0, 2.0)
+        )
+    return found
+
+
+def over_identity(spectrum: Spectrum, k0: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Cosines of the formula (better form, best epsilon) with rows k0 (R, V), and less the identity's."""
+    formula = better_form(spectrum, k0)
+    return formula, formula - cosines(kernels.row_identity(spectrum), k0)
+
+
+def _of_shuffled(preset: str) -> float:
+    other = models.load(models.shuffled(preset))
+    return float(better_form(other.spectrum, other.k0).mean())
+
+
+def _table_5(preset: str) -> dict[str, Finding]:
+    trained = models.trained(preset)
+    spectrum = trained.spectrum
+    clamped = Spectrum(
+        spectrum.matrix, np.where(spectrum.values < 0, spectrum.values, np.inf), spectrum.vectors
+    )
+    found = {}
+    for pair in PAIRS_OF_EPS:
+        own = kernels.alpha_scan(spectrum, pair, form="eigen")
+        alone = kernels.alpha_scan(clamped, pair, form="eigen")  # inf^(eps - 1) is 0
+        found[f"{pair[0]:.3f}-{pair[1]:.3f}"] = findings.exact(
+            _mutual(own), nulls={"clamped": _mutual(alone)}, corpus=trained.corpus
+        )
+    fft = kernels.alpha_scan(spectrum, PAIRS_OF_EPS[-1], form="fft")
+    share = float(kernels.clamped_share(spectrum).eigen)
+    return found | {
+        "fft_0.003-0.020": findings.exact(_mutual(fft), corpus=trained.corpus),
+        "clamped_share": findings.exact(share, corpus=trained.corpus),
+    }
+
+
+def _mutual(pair: np.ndarray) -> float:
+    return float(cosines(pair[0], pair[1]))
+
+
+def _listings(preset: str) -> dict[str, Finding]:
+    corpus = models.main(preset).text.corpus
+    every = [listings_cosine(models.spectrum_of(run)) for run in models.readings(preset).values()]
+    own = listings_cosine(models.trained(preset).spectrum)
+    values = {"cosine": own, "least": min(every), "most": max(every)}
+    return {name: findings.exact(value, corpus=corpus) for name, value in values.items()}
+
+
+def listings_cosine(spectrum: Spectrum, eps: float = kernels.EPS) -> float:
+    """Cosine of the paper's two listings on one D."""
+    return float(cosines(kernels.k0_eigen(spectrum, eps), kernels.k0_fft(spectrum, eps)))
+
+
+def _rank_correlation(x: Sequence[float], y: np.ndarray) -> float:
+    return 0.0 if np.ptp(y) == 0 else float(stats.spearmanr(x, y).statistic)
+
+
+def vector_cells(preset: str) -> list[Cell]:
+    """Skip-gram vectors of the main reading's text, a seed each."""
+    run = models.main(preset)
+    text, dim, n_epochs = run.text, run.shape.embedding_dim, 5 if preset == "quick" else 100
+    runs = [VectorsRun(text, dim, seed, n_epochs) for seed in range(run.n_seeds)]
+    return [word_vectors.word_vectors.cell(one) for one in runs]
+
+
+def vector_products(preset: str, trained: Trained) -> np.ndarray:
+    """Products of skip-gram vectors, (R, V, V), of the symbols that the models' text has."""
+    products = np.stack([word_vectors.products(cell) for cell in vector_cells(preset)])
+    kept: np.ndarray = products[:, trained.met][:, :, trained.met]
+    return kept
+
+
+def off_diagonal_correlations(W: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+    """Pearson's correlation of matrices W (R, V, V) with one, above the diagonal, (R,)."""
+    other = off_diagonal(matrix)
+    return np.array([np.corrcoef(own, other)[0, 1] for own in off_diagonal(W)])
+
+
+def _pmi_fit(preset: str) -> dict[str, Finding]:
+    trained = models.trained(preset)
+    spectrum, corpus = trained.spectrum, trained.corpus
+    pmi_row = kernels.candidates(trained.counts.pairs, spectrum)["H5 (as written)"].values
+    power = kernels.k0_fft(spectrum)
+    products = vector_products(preset, trained)
+    of_vectors = kernels.extract_kernel(products, spectrum, zeros="drop").k0
+    of_pmi = pmi(trained.counts.pairs)
+    nulls = {"identity": float(cosines(trained.identity, trained.k0).mean())}
+    untrained = {"untrained": float(cosines(pmi_row, trained.k0_of(trained.first)).mean())}
+    others = {
+        "sgns_pmi": cosines(pmi_row, of_vectors),
+        "sgns_power": cosines(power, of_vectors),
+        "w_pmi": off_diagonal_correlations(models.gram(trained.last), of_pmi),
+        "sgns_w_pmi": off_diagonal_correlations(products, of_pmi),
+    }
+    found = {name: models.of_cosines(values, corpus=corpus) for name, values in others.items()}
+    return found | {
+        "pmi": models.of_cosines(cosines(pmi_row, trained.k0), nulls=untrained, corpus=corpus),
+        "power": models.of_cosines(cosines(power, trained.k0), nulls=nulls, corpus=corpus),
+    }
+
+
+def _table_4_cells(preset: str) -> list[Cell]:
+    return models.cells_of(models.main(preset), models.shuffled(preset), *models.readings(preset).values())
+
+
+def _counts_of_readings(preset: str) -> list[Cell]:
+    runs = models.readings(preset).values()
+    return models.main_cells(preset) + [models.counts_cell(run) for run in runs]
+
+
+STUDIES: dict[str, Study] = {
+    "kernel.table1": Study(models.main_cells, _table_1),
+    "kernel.table2": Study(models.main_cells, _table_2),
+    "kernel.identity": Study(models.main_cells, _identity),
+    "kernel.table3": Study(models.main_cells, _table_3),
+    "kernel.eigen_table": Study(models.main_cells, _eigen_table),
+    "kernel.table4": Study(_table_4_cells, _table_4),
+    "kernel.table5": Study(models.main_cells, _table_5),
+    "kernel.listings": Study(_counts_of_readings, _listings),
+    "kernel.pmi_fit": Study(lambda preset: models.main_cells(preset) + vector_cells(preset), _pmi_fit),
+}

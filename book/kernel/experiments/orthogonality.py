@@ -1,0 +1,144 @@
+"""Whether training makes tied embeddings orthogonal, and what tells how far it has come (section 7)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from book.kernel.experiments import models
+from book.kernel.experiments.extracted import off_diagonal
+from book.kernel.experiments.fits import cosines
+from book.kernel.experiments.models import Trained
+from embviz import kernels
+from embviz.ledger import findings
+from embviz.ledger.findings import Finding
+from embviz.ledger.studies import Study
+
+PLAIN = ("train_loss", "weight_norm", "update_norm")  # diagnostics that need no text beside the training's
+
+
+def mean_cosines(embeddings: np.ndarray) -> np.ndarray:
+    """Mean |cosine| of distinct words of embeddings (..., V, D), shape (...)."""
+    unit = embeddings / np.linalg.norm(embeddings, axis=-1, keepdims=True)
+    means: np.ndarray = np.abs(off_diagonal(models.gram(unit))).mean(-1)
+    return means
+
+
+def expected_cosine(dim: int) -> float:
+    """That of random directions, for large D: sqrt(2 / (pi D))."""
+    return math.sqrt(2 / (math.pi * dim))
+
+
+def diagonal_shares(embeddings: np.ndarray) -> np.ndarray:
+    """Share of |W|_F on the diagonal of W = E E', shape (...)."""
+    W = models.gram(embeddings)
+    shares: np.ndarray = np.linalg.norm(np.diagonal(W, axis1=-2, axis2=-1), axis=-1) / np.linalg.norm(
+        W, axis=(-2, -1)
+    )
+    return shares
+
+
+def along_training(trained: Trained) -> pd.DataFrame:
+    """What is measured at each kept snapshot of each seed.
+
+    Returns
+    -------
+    DataFrame
+        seed, step, mean_cosine, ratio (to that of random directions), diagonal, score, k0_fft and k0_eigen
+        (cosines with the extracted k0 at epsilon 0.003), identity (that of identity deconvolution), and the
+        columns of :func:`book.kernel.experiments.runs.measures`.
+    """
+    fft, eigen = kernels.k0_fft(trained.spectrum), kernels.k0_eigen(trained.spectrum)
+    seeds = trained.measures["seed"].unique()
+    rows = []
+    for step, embeddings in zip(trained.steps, trained.path, strict=True):
+        k0, means = trained.k0_of(embeddings), mean_cosines(embeddings)
+        rows.append(
+            pd.DataFrame(
+                {
+                    "seed": seeds,
+                    "step": step,
+                    "mean_cosine": means,
+                    "ratio": means / expected_cosine(trained.embedding_dim),
+                    "diagonal": diagonal_shares(embeddings),
+                    "score": trained.scores(embeddings),
+                    "k0_fft": cosines(fft, k0),
+                    "k0_eigen": cosines(eigen, k0),
+                    "identity": cosines(trained.identity, k0),
+                }
+            )
+        )
+    return pd.concat(rows, ignore_index=True).merge(trained.measures, on=["seed", "step"])
+
+
+def rank_correlations(path: pd.DataFrame, diagnostic: str) -> np.ndarray:
+    """Spearman's rho of a diagnostic with the held-out loss over snapshots after the first, a seed each."""
+    return np.array(
+        [
+            _rho(own[diagnostic].to_numpy(), own["held_out_loss"].to_numpy())
+            for _, own in path[path["step"] > 0].groupby("seed")
+        ]
+    )
+
+
+def _rho(x: np.ndarray, y: np.ndarray) -> float:
+    return 0.0 if np.ptp(x) == 0 or np.ptp(y) == 0 else float(stats.spearmanr(x, y).statistic)
+
+
+# --- claims -----------------------------------------------------------------------------------------
+
+
+def _orthogonal(preset: str) -> dict[str, Finding]:
+    trained = models.trained(preset)
+    corpus, expected = trained.corpus, expected_cosine(trained.embedding_dim)
+    first, last = mean_cosines(trained.first), mean_cosines(trained.last)
+    shares = {
+        name: diagonal_shares(rows) for name, rows in (("first", trained.first), ("last", trained.last))
+    }
+    untied, other = (models.load(run(preset)) for run in (models.untied, models.other_start))
+    ratio = findings.over_seeds(
+        last / expected, nulls={"untrained": float(first.mean() / expected)}, corpus=corpus
+    )
+    diagonal = models.of_cosines(
+        shares["last"], nulls={"untrained": float(shares["first"].mean())}, corpus=corpus
+    )
+    return {
+        "ratio": ratio,
+        "diagonal": diagonal,
+        "change": findings.over_seeds(last / first, corpus=corpus),
+        "ratio_untied": findings.over_seeds(mean_cosines(untied.output) / expected, corpus=corpus),
+        "ratio_other": findings.over_seeds(mean_cosines(other.last) / expected, corpus=corpus),
+    }
+
+
+def _diagnostic(preset: str) -> dict[str, Finding]:
+    trained = models.trained(preset)
+    corpus, path = trained.corpus, along_training(trained)
+    ends = {
+        name: path[path["step"] == step]["k0_fft"].to_numpy()
+        for name, step in (("early", trained.steps[0]), ("converged", trained.steps[-1]))
+    }
+    own = rank_correlations(path, "k0_fft")
+    plain = {name: rank_correlations(path, name) for name in PLAIN}
+    advantage = np.abs(own) - np.max([np.abs(values) for values in plain.values()], axis=0)
+    # nearer to the held-out loss is better whichever way a diagnostic runs
+    nulls = {"update_norm": -float(np.abs(plain["update_norm"]).mean())}
+    found = {name: models.of_cosines(values, corpus=corpus) for name, values in (ends | plain).items()}
+    return found | {
+        "correlation": models.of_cosines(own, nulls=nulls, corpus=corpus),
+        "advantage": models.of_cosines(advantage, corpus=corpus),
+    }
+
+
+STUDIES: dict[str, Study] = {
+    "kernel.orthogonal": Study(
+        lambda preset: models.cells_of(
+            models.main(preset), models.untied(preset), models.other_start(preset)
+        ),
+        _orthogonal,
+    ),
+    "kernel.diagnostic": Study(models.main_cells, _diagnostic),
+}

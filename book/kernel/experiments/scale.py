@@ -1,0 +1,232 @@
+"""Larger vocabularies: the formula at 15,000 words, trained models at 1,000 and 5,000 (an open question)."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from book.kernel.experiments import models
+from book.kernel.experiments.fits import best_over_eps, best_sum, cosines, with_counts
+from book.kernel.experiments.orthogonality import diagonal_shares, expected_cosine, mean_cosines
+from book.kernel.experiments.runs import KernelRun, prepare
+from book.kernel.experiments.texts import TextReading, load
+from embviz import kernels
+from embviz.kernels import Spectrum
+from embviz.ledger import findings
+from embviz.ledger.cells import Cell, experiment, table_of
+from embviz.ledger.findings import Finding
+from embviz.ledger.studies import Study
+from embviz.models.minigpt import MiniGPTConfig
+from embviz.words.cooccurrence import count_pairs
+
+WINDOW = 5
+SIZES = {"quick": (40, 60, 80), "full": (1_000, 5_000, 15_000)}  # two with models, one without
+
+
+@dataclass(frozen=True)
+class ScaledText:
+    """A text of a large vocabulary, for the formula alone."""
+
+    text: TextReading
+
+
+@experiment("kernel.formula_at_scale", threads=2)
+def formula_at_scale(config: ScaledText) -> pd.DataFrame:
+    """What the formula gives for one text.
+
+    Returns
+    -------
+    DataFrame
+        One row: vocab_size, n_negative (eigenvalues of D), condition (largest / smallest |fft2(D)|), n_zeros
+        (frequencies at 0 or below rounding), clamped (share of k0, eigen form), listings (cosine of the two),
+        fft_identity and eigen_identity (cosines with the identity matrix's deconvolution).
+    """
+    text = load(config.text)
+    spectrum = _spectrum(text.ids, len(text.vocabulary))
+    table = pd.DataFrame([formula_measures(spectrum)])
+    table.attrs["data"] = {config.text.corpus: text.checksum}
+    return table
+
+
+def _spectrum(ids: np.ndarray, vocab_size: int) -> Spectrum:
+    return kernels.decompose(kernels.log_counts(count_pairs(ids, vocab_size, window=WINDOW)))
+
+
+def formula_measures(spectrum: Spectrum) -> dict[str, float]:
+    """See :func:`formula_at_scale`."""
+    eigen, fft = kernels.k0_eigen(spectrum), kernels.k0_fft(spectrum, safe=kernels.SAFE)
+    identity = kernels.row_identity(spectrum, safe=kernels.SAFE)  # zeros are counted below
+    size = np.abs(spectrum.transform)
+    lost = size <= np.finfo(float).eps * len(size) * size.max()
+    clamped = spectrum.values < kernels.FLOOR
+    energy = (kernels.spectral_power(spectrum.values, kernels.EPS - 1) * spectrum.vectors[0]) ** 2
+    return {
+        "vocab_size": spectrum.vocab_size,
+        "n_negative": spectrum.n_negative,
+        "condition": float(size.max() / size[~lost].min()),
+        "n_zeros": int(lost.sum()),  # of the half plane that a real matrix needs
+        "clamped": float((energy * clamped).sum() / energy.sum()),
+        "listings": float(cosines(eigen, fft)),
+        "fft_identity": float(cosines(fft, identity)),
+        "eigen_identity": float(cosines(eigen, identity)),
+    }
+
+
+@dataclass(frozen=True)
+class ScaledRun:
+    """Models of a large vocabulary, of which measures alone are kept."""
+
+    run: KernelRun
+    n_orders: int = 3  # random ones, beside the order by frequency
+
+
+@experiment("kernel.models_at_scale", version=2)
+def models_at_scale(config: ScaledRun) -> pd.DataFrame:
+    """Train, and hold the kernels against the formula.
+
+    Returns
+    -------
+    DataFrame
+        A row a seed and order of the words (0: by frequency), before and after training: seed, step, order,
+        held_out_loss, ratio (mean |cosine| of words to that of random directions), diagonal (share of
+        |W|_F), score (circulant); cosines with k0: eigen and fft (best over epsilons 0.001 to 0.02),
+        identity, with_counts (best of aI + bD), with_mean (best of aI + b11'); and the columns of
+        :func:`formula_at_scale`, of the order by frequency.
+    """
+    session = prepare(config.run)
+    spectrum = _spectrum(session.text.ids, len(session.text.vocabulary))
+    formula, parts = formula_measures(spectrum), []
+    for snapshot in session.snapshots(
+        session.n_steps,
+        measure=lambda step: {"held_out_loss": session.held_out_losses().tolist()},
+        weights=lambda: {"embedding": session.model.embedding},
+    ):
+        embeddings = snapshot.weights["embedding"].double().cpu().numpy()
+        shared = {
+            "seed": [member.seed for member in config.run.members],
+            "step": snapshot.step,
+            "held_out_loss": snapshot.metrics["held_out_loss"],
+            "ratio": np.array([mean_cosines(E) for E in embeddings]) / expected_cosine(embeddings.shape[2]),
+            "diagonal": np.array([diagonal_shares(E) for E in embeddings]),
+        }
+        for number, order in enumerate(_orders(spectrum.vocab_size, config.n_orders)):
+            own = _fits(embeddings[:, order], spectrum.permuted(order))
+            parts.append(pd.DataFrame(shared | {"order": number} | own))
+    table = pd.concat(parts, ignore_index=True).assign(**formula)
+    table.attrs["data"] = {config.run.text.corpus: session.text.checksum}
+    return table
+
+
+def _orders(V: int, n: int) -> list[np.ndarray]:
+    """The words as they are, then n random orders of them."""
+    rng = np.random.default_rng(0)
+    return [np.arange(V), *(rng.permutation(V) for _ in range(n))]
+
+
+def _fits(embeddings: np.ndarray, spectrum: Spectrum) -> dict[str, np.ndarray]:
+    """Kernels of embeddings (R, V, D) against the formula, (R,) each."""
+    rows, scores = [], []
+    for E in embeddings:  # a kernel at a time: they are large
+        extraction = kernels.extract_kernel(models.gram(E), spectrum, zeros="drop")
+        rows.append(extraction.k0)
+        scores.append(float(kernels.circulant_scores(extraction.kernel)))
+    k0, identity = np.array(rows), kernels.row_identity(spectrum)
+    return {
+        "score": np.array(scores),
+        "eigen": best_over_eps(spectrum, k0, "eigen")[0],
+        "fft": best_over_eps(spectrum, k0, "fft")[0],
+        "identity": cosines(identity, k0),
+        "with_counts": with_counts(spectrum, k0),
+        "with_mean": best_sum(np.stack([identity, np.ones_like(identity)]), k0),
+    }
+
+
+# --- which ------------------------------------------------------------------------------------------
+
+
+def runs(preset: str) -> dict[int, KernelRun]:
+    """Models by the vocabulary of the full sizes that they are, or stand for."""
+    run = models.main(preset)
+    full, sizes = SIZES["full"], SIZES["quick" if preset == "quick" else "full"]
+    if preset == "quick":
+        text = dataclasses.replace(run.text, n_tokens=3_000)
+        return {
+            name: dataclasses.replace(run, text=dataclasses.replace(text, vocab_size=size), keep_all=False)
+            for name, size in zip(full[:2], sizes, strict=False)
+        }
+    lengths = {1_000: (200_000, 20, 5), 5_000: (500_000, 8, 2)}  # tokens, epochs, seeds
+    return {
+        size: KernelRun(
+            TextReading(vocab_size=size, n_tokens=n_tokens),
+            MiniGPTConfig(size, start=run.shape.start),
+            n_epochs=n_epochs,
+            n_seeds=n_seeds,
+        )
+        for size, (n_tokens, n_epochs, n_seeds) in lengths.items()
+    }
+
+
+def formula_texts(preset: str) -> list[TextReading]:
+    """Those of the models, and the largest, which has none."""
+    own = [run.text for run in runs(preset).values()]
+    if preset == "quick":
+        return [*own, dataclasses.replace(own[0], vocab_size=SIZES["quick"][-1], n_tokens=4_000)]
+    return [*own, TextReading(vocab_size=SIZES["full"][-1], n_tokens=2_000_000)]
+
+
+def formula_cells(preset: str) -> list[Cell]:
+    """The formula on each of them."""
+    return [formula_at_scale.cell(ScaledText(text)) for text in formula_texts(preset)]
+
+
+def cells(preset: str) -> list[Cell]:
+    """Models, then the formula alone."""
+    models_of_it = [models_at_scale.cell(ScaledRun(run)) for run in runs(preset).values()]
+    return models_of_it + formula_cells(preset)
+
+
+def table(preset: str) -> pd.DataFrame:
+    """Trained models' measures of both vocabularies, stored or computed here; `name` is the full size."""
+    parts = [
+        table_of(models_at_scale.cell(ScaledRun(run))).assign(name=name) for name, run in runs(preset).items()
+    ]
+    return pd.concat(parts, ignore_index=True)
+
+
+def _open_scale(preset: str) -> dict[str, Finding]:
+    found: dict[str, Finding] = {}
+    every, corpus = table(preset), runs(preset)[1_000].text.corpus
+    better = every.assign(formula=every[["eigen", "fft"]].max(axis=1))
+    for name, rows in better.groupby("name"):
+        own, first = (rows[rows["step"] > 0], rows[rows["step"] == 0])
+        given, shuffled = own[own["order"] == 0], own[own["order"] > 0]
+        nulls = {
+            "identity": float(given["identity"].mean()),
+            "untrained": float(first.loc[first["order"] == 0, "formula"].mean()),
+            "counts": float(given["with_counts"].mean()),
+        }
+        values = {
+            "cosine": given["formula"],
+            "score": given["score"],
+            "counts": given["with_counts"],
+            "mean": given["with_mean"],
+            "orders": shuffled.groupby("seed")["formula"].mean(),
+            "counts_orders": shuffled.groupby("seed")["with_counts"].mean(),
+        }
+        found |= {
+            f"{kind}_{name}": models.of_cosines(
+                series.to_numpy(), nulls=nulls if kind == "cosine" else None, corpus=corpus
+            )
+            for kind, series in values.items()
+        }
+    alone = table_of(formula_cells(preset)[-1]).iloc[0]
+    return found | {
+        "clamped_15000": findings.exact(float(alone["clamped"]), corpus=corpus),
+        "listings_15000": findings.exact(float(alone["listings"]), corpus=corpus),
+    }
+
+
+STUDIES: dict[str, Study] = {"kernel.open_scale": Study(cells, _open_scale)}

@@ -1,0 +1,1 @@
+"""Context vectors as reflections of word vectors: what the chapters on this paper draw."""

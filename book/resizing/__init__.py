@@ -1,0 +1,1 @@
+"""Random projections resize a transformer: what the chapters on this paper draw."""

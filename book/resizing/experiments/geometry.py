@@ -1,0 +1,617 @@
+"""What random maps do to the vectors of a trained model: distances, angles, out of support; and the appendix.
+
+Source: the resizing paper, sections 2.2, 4.2, 5 and 8, Appendix A.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from book.resizing.experiments import bases
+from book.resizing.experiments.bases import BaseRun
+from embviz import metrics, projections
+from embviz.ledger import findings
+from embviz.ledger.cells import Cell, experiment, table_of
+from embviz.ledger.findings import Finding
+from embviz.ledger.studies import Study
+from embviz.projections import FAMILIES, Projection, draw
+from embviz.training.language import Streams, TextConfig, load_streams
+
+EPS, OTHER_EPS, DELTA, C = 0.5, 0.9, 0.05, 8.0
+EMBEDDINGS, HIDDEN = "embeddings", "hidden states"
+COORDINATES, PCA, EXPECTED = "coordinates", "pca", "expected"
+SHARES = (1 / 8, 3 / 16, 1 / 4, 3 / 8, 1 / 2, 3 / 4, 1, 3 / 2, 2, 3, 4)  # m / d
+Draws = Mapping[str, int]  # by preset
+
+
+# --- vectors ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Vectors:
+    """What is mapped: of one model, (n, d) each."""
+
+    embeddings: np.ndarray  # of all tokens
+    hidden: np.ndarray  # as many states of all layers, on training text
+
+    @property
+    def dim(self) -> int:
+        """d."""
+        return int(self.embeddings.shape[1])
+
+    def items(self) -> tuple[tuple[str, np.ndarray], ...]:
+        """Both by their names."""
+        return (EMBEDDINGS, self.embeddings), (HIDDEN, self.hidden)
+
+
+def vectors(run: BaseRun, seed: int = 0, *, streams: Streams | None = None) -> Vectors:
+    """Token embeddings of a base model and as many of its hidden states, float64, on its text or another."""
+    base = bases.load(run)
+    embeddings = base.model.embedding.detach().double().numpy()
+    return Vectors(embeddings, bases.calibration(base, len(embeddings), seed, streams=streams))
+
+
+def widths(dim: int) -> list[int]:
+    """The widths of a curve, from d / 8 to 4 d, at least 2.
+
+    >>> widths(32)
+    [4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128]
+    """
+    return sorted({max(2, round(share * dim)) for share in SHARES})
+
+
+def _table(rows: Iterator[Mapping[str, Any]], run: BaseRun, **data: str) -> pd.DataFrame:
+    """Rows as a table that says what it read."""
+    table = pd.DataFrame(list(rows))
+    kinds = {"m": np.int32, "draw": np.int32, "value": np.float32}  # half the file: no verdict needs more
+    table = table.astype(kinds)
+    table.attrs["data"] = {run.text.corpus: bases.load(run).streams.checksum} | data
+    return table
+
+
+# --- the lemma --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LemmaRun:
+    """Draws of maps of a model's vectors, all pairs held against the lemma."""
+
+    base: BaseRun
+    n_draws: int = 200  # at the lemma's width, and at each width that is tried for the smallest constant
+    n_curve: int = 50  # draws at each width of the curve
+    eps: float = EPS
+    delta: float = DELTA
+    C: float = C
+    seed: int = 0
+
+
+@experiment("resizing.lemma")
+def lemma(config: LemmaRun) -> pd.DataFrame:
+    """How far the worst pair moves.
+
+    Returns
+    -------
+    DataFrame
+        vectors, quantity, family, m, draw, value. "at bound": the largest |ratio of squared distances - 1|
+        over all pairs, at the lemma's width, of a Gaussian map and of coordinates; "worst": the same of each
+        family at the widths of a curve, on embeddings; "smallest": the least m at which a share of 1 - delta
+        of the draws keeps every pair, on embeddings; value and m are the same there.
+    """
+    return _table(_lemma_rows(config, vectors(config.base)), config.base)
+
+
+def _lemma_rows(config: LemmaRun, found: Vectors) -> Iterator[dict[str, Any]]:
+    n_vectors, dim = found.embeddings.shape
+    at_bound = projections.bound(config.eps, n_vectors, config.delta, config.C)
+    for (name, x), family in itertools.product(found.items(), ("gaussian", COORDINATES)):
+        for i, value in enumerate(_worst(x, family, at_bound, config.n_draws, config.seed)):
+            yield _row(name, "at bound", family, at_bound, i, value)
+    for family, m in itertools.product(FAMILIES, widths(dim)):
+        if m <= projections.largest_width(family, dim):
+            for i, value in enumerate(_worst(found.embeddings, family, m, config.n_curve, config.seed)):
+                yield _row(EMBEDDINGS, "worst", family, m, i, value)
+    for family in FAMILIES:
+        m = projections.smallest_width(
+            found.embeddings,
+            family,
+            eps=config.eps,
+            delta=config.delta,
+            n_draws=config.n_draws,
+            seed=config.seed,
+        )
+        yield _row(EMBEDDINGS, "smallest", family, m, 0, m)
+
+
+def _row(
+    vectors: str, quantity: str, family: str, m: int, draw: int, value: float, **more: Any
+) -> dict[str, Any]:
+    return {
+        "vectors": vectors,
+        "quantity": quantity,
+        "family": family,
+        "m": m,
+        "draw": draw,
+        "value": float(value),
+        **more,
+    }
+
+
+def _worst(x: np.ndarray, family: str, m: int, n_draws: int, seed: int) -> list[float]:
+    """Largest |ratio of squared distances - 1| of each draw; draw i has the seed (seed, i)."""
+    maps = (_drawn(family, m, x.shape[1], [seed, i]) for i in range(n_draws))
+    return [float(np.abs(projections.distortions(x, found) - 1).max()) for found in maps]
+
+
+def _drawn(family: str, m: int, dim: int, seed: list[int]) -> Projection:
+    make: Callable[..., Projection] = functools.partial(draw, family)
+    if family == COORDINATES:
+        make = projections.coordinates
+    return make(m, dim, seed=seed)
+
+
+def _lemma_findings(preset: str) -> dict[str, Finding]:
+    run = lemma_run(preset)
+    table = table_of(lemma.cell(run))
+    dim, n_vectors = run.base.shape.embedding_dim, run.base.shape.n_symbols
+    corpus = run.base.text.corpus
+    at_bound = table[table["quantity"] == "at bound"]
+    found = {}
+    for name, key in ((EMBEDDINGS, "failures_embeddings"), (HIDDEN, "failures_hidden")):
+        lost = {
+            family: (part["value"] > run.eps).to_numpy()
+            for family, part in at_bound[at_bound["vectors"] == name].groupby("family")
+        }
+        null = {COORDINATES: float(lost[COORDINATES].mean())}
+        found[key] = share(int(lost["gaussian"].sum()), run.n_draws, nulls=null, corpus=corpus)
+    for key, eps in (("width", EPS), ("width_0.9", OTHER_EPS)):
+        m = projections.bound(eps, n_vectors, run.delta, run.C)
+        found[key] = findings.exact(m / dim, corpus=corpus)
+    smallest = table[table["quantity"] == "smallest"].set_index("family")["value"]
+    for family in FAMILIES:
+        constant = projections.constant(int(smallest[family]), run.eps, n_vectors, run.delta)
+        found[f"C_{family}"] = findings.exact(constant, corpus=corpus)
+    return found
+
+
+def share(n_hits: int, n: int, *, nulls: Mapping[str, float], corpus: str) -> Finding:
+    """A share of draws with Wilson's 95% interval."""
+    interval = stats.binomtest(n_hits, n).proportion_ci(method="wilson")
+    value = n_hits / n
+    low, high = min(float(interval.low), value), max(float(interval.high), value)
+    return Finding(value, low, high, n, nulls, corpus)
+
+
+# --- families ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class MapsRun:
+    """Families of maps at one width."""
+
+    base: BaseRun
+    n_lengths: int = 2_000  # draws, each of one token's embedding
+    n_errors: int = 50  # draws, each of all pairs
+    ratio: float = 0.5  # m / d
+    seed: int = 0
+
+
+@experiment("resizing.maps")
+def maps(config: MapsRun) -> pd.DataFrame:
+    """Lengths and angles under each family.
+
+    Returns
+    -------
+    DataFrame
+        vectors, quantity, family, m, draw, value. Of embeddings: "length", |Tx|^2 over |x|^2 of one token's,
+        the tokens in turn, in isometric scaling; "angular error" of all of them, radians. Family "pca" is
+        that of the hidden states, in one draw.
+    """
+    return _table(_maps_rows(config, vectors(config.base)), config.base)
+
+
+def _maps_rows(config: MapsRun, found: Vectors) -> Iterator[dict[str, Any]]:
+    x, dim = found.embeddings, found.dim
+    m = max(1, round(config.ratio * dim))
+    for family in FAMILIES:
+        for i in range(config.n_lengths):
+            token = x[i % len(x)]
+            image = draw(family, m, dim, seed=[config.seed, i]).apply(token)
+            kept = float((image**2).sum() / (token**2).sum())
+            yield _row(EMBEDDINGS, "length", family, m, i, kept)
+        for i in range(config.n_errors):
+            error = metrics.angular_error(x, draw(family, m, dim, seed=[config.seed, i]).apply(x))
+            yield _row(EMBEDDINGS, "angular error", family, m, i, error)
+    seen = projections.pca(found.hidden, m)
+    yield _row(EMBEDDINGS, "angular error", PCA, m, 0, metrics.angular_error(x, seen.apply(x)))
+
+
+def _maps_findings(preset: str) -> dict[str, Finding]:
+    run = maps_run(preset)
+    table = table_of(maps.cell(run))
+    corpus = run.base.text.corpus
+    of = {key: part["value"].to_numpy() for key, part in table.groupby(["quantity", "family"])}
+    found = {}
+    for family in FAMILIES:
+        lengths = of["length", family]
+        # rows of unit length on average are those of an isometric map times sqrt(m / d)
+        nulls = {"unscaled": run.ratio * float(lengths.mean())}
+        found[family] = findings.over_seeds(lengths, nulls=nulls, corpus=corpus)
+    gaussian = of["angular error", "gaussian"]
+    for family in (*FAMILIES[1:], PCA):
+        ratios = of["angular error", family] / gaussian
+        found[f"error_{family}"] = findings.over_seeds(ratios, corpus=corpus)
+    return found
+
+
+# --- measures ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class MeasuresRun:
+    """Vectors whose measures are known beforehand; no model is needed."""
+
+    n_vectors: int = 256
+    dim: int = 128
+    other_dim: int = 64  # of the vectors that have nothing to do with the first
+    n_draws: int = 20
+    seed: int = 0
+
+
+@experiment("resizing.measures")
+def measures(config: MeasuresRun) -> pd.DataFrame:
+    """The four measures where their values are known.
+
+    Returns
+    -------
+    DataFrame
+        case, quantity, draw, value, closed (what it should be).
+    """
+    rows = []
+    for i in range(config.n_draws):
+        rng = np.random.default_rng([config.seed, i])
+        x = rng.normal(size=(config.n_vectors, config.dim))
+        turn = draw("orthonormal", config.dim, config.dim, seed=rng)
+        other = rng.normal(size=(config.n_vectors, config.other_dim))
+        rows += [(*row[:2], i, *row[2:]) for row in _closed_forms(x, turn)]
+        error = metrics.random_angular_error(config.dim, config.other_dim)
+        rows += [
+            ("rotation", "feature alignment", i, metrics.feature_alignment(x, turn.apply(x)), np.nan),
+            ("independent", "angular error", i, metrics.angular_error(x, other), error),
+            ("independent", "concordance", i, metrics.concordance(x, other), 0.0),
+        ]
+    table = pd.DataFrame(rows, columns=["case", "quantity", "draw", "value", "closed"])
+    # the trace of the rotation over d is what features in all directions come to, 0 on average over rotations
+    return table.fillna({"closed": 0.0})
+
+
+def _closed_forms(x: np.ndarray, turn: Projection) -> list[tuple[str, str, float, float]]:
+    """Case, quantity, value and closed form, of changes that keep or reverse everything."""
+    rows = []
+    for case, image, aligned in (("identity", x, 1.0), ("scale", 3 * x, 1.0), ("reflection", -x, -1.0)):
+        rows += [
+            (case, "angular error", metrics.angular_error(x, image), 0.0),
+            (case, "concordance", metrics.concordance(x, image), 1.0),
+            (case, "feature alignment", metrics.feature_alignment(x, image), aligned),
+            (case, "kurtosis shift", metrics.kurtosis_shift(x, image), 0.0),
+        ]
+    turned, n = turn.apply(x), x.shape[1]
+    coin = (1 - 1 / n) / n  # variance of an entry of a one-hot vector
+    one_hot = np.eye(n)
+    return [
+        *rows,
+        ("rotation", "angular error", metrics.angular_error(x, turned), 0.0),
+        ("rotation", "concordance", metrics.concordance(x, turned), 1.0),
+        ("one-hot", "angular error", metrics.angular_error(one_hot, turn.apply(one_hot)), 0.0),
+        (
+            "one-hot",
+            "feature alignment",
+            metrics.feature_alignment(one_hot, turn.apply(one_hot)),
+            float(np.trace(turn.matrix) / n),
+        ),
+        ("one-hot", "kurtosis", metrics.kurtosis(one_hot.ravel()), 1 / coin - 3),
+    ]
+
+
+def departures(table: pd.DataFrame) -> pd.Series:
+    """|value - closed form| where there is one for each draw; relative to a closed form above 1."""
+    exact = table[(table["case"] != "independent") & ~_alignment_of_rotation(table)]
+    return (exact["value"] - exact["closed"]).abs() / exact["closed"].abs().clip(lower=1)
+
+
+def _alignment_of_rotation(table: pd.DataFrame) -> pd.Series:
+    return (table["case"] == "rotation") & (table["quantity"] == "feature alignment")
+
+
+def _measures_findings(preset: str) -> dict[str, Finding]:
+    table = table_of(measures.cell(measures_run(preset)))
+    independent = table[table["case"] == "independent"].set_index("quantity")
+    errors, concordances = independent.loc["angular error"], independent.loc["concordance"]
+    aligned = table[_alignment_of_rotation(table)]["value"]
+    return {
+        "departure": findings.exact(float(departures(table).max())),
+        "random_error": findings.over_seeds((errors["value"] / errors["closed"]).to_numpy()),
+        "random_concordance": findings.over_seeds(concordances["value"].to_numpy(), within=(-1, 1)),
+        "rotated_alignment": findings.over_seeds(aligned.to_numpy(), within=(-1, 1)),
+    }
+
+
+# --- curves -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CurvesRun:
+    """Angular error and concordance against the width."""
+
+    base: BaseRun
+    n_draws: int = 20
+    seed: int = 0
+
+
+@experiment("resizing.geometry_curves")
+def geometry_curves(config: CurvesRun) -> pd.DataFrame:
+    """Gaussian maps at widths from d / 8 to 4 d.
+
+    Returns
+    -------
+    DataFrame
+        vectors, quantity ("angular error", radians, or "concordance"), family, m, draw, value. Family "pca"
+        is that of the mapped vectors themselves, up to m = d; "expected" what
+        :func:`embviz.metrics.expected_angular_error` and its like say of a Gaussian map.
+    """
+    return _table(_curve_rows(config, vectors(config.base)), config.base)
+
+
+def _curve_rows(config: CurvesRun, found: Vectors) -> Iterator[dict[str, Any]]:
+    for name, x in found.items():
+        for m in widths(found.dim):
+            yield _row(name, "angular error", EXPECTED, m, 0, metrics.expected_angular_error(x, m))
+            yield _row(name, "concordance", EXPECTED, m, 0, metrics.expected_concordance(x, m))
+            own = [
+                ("gaussian", i, draw("gaussian", m, found.dim, seed=[config.seed, m, i]))
+                for i in range(config.n_draws)
+            ]
+            if m <= found.dim:
+                own.append((PCA, 0, projections.pca(x, m)))
+            for family, i, projection in own:
+                image = projection.apply(x)
+                yield _row(name, "angular error", family, m, i, metrics.angular_error(x, image))
+                yield _row(name, "concordance", family, m, i, metrics.concordance(x, image))
+
+
+def slopes(table: pd.DataFrame, dim: int) -> dict[tuple[str, str], np.ndarray]:
+    """Slope of log angular error on log m by vectors and family, one a draw; PCA's below d, where it errs."""
+    errors = table[table["quantity"] == "angular error"]
+    errors = errors[(errors["family"] != PCA) | (errors["m"] < dim)]
+    found: dict[tuple[str, str], list[float]] = {}
+    for (name, family, _), part in errors.groupby(["vectors", "family", "draw"]):
+        slope = np.polyfit(np.log(part["m"]), np.log(part["value"]), 1)[0]
+        found.setdefault((str(name), str(family)), []).append(float(slope))
+    return {key: np.array(values) for key, values in found.items()}
+
+
+def _curves_findings(preset: str) -> dict[str, Finding]:
+    run = curves_run(preset)
+    table, dim, corpus = (
+        table_of(geometry_curves.cell(run)),
+        run.base.shape.embedding_dim,
+        run.base.text.corpus,
+    )
+    found = {}
+    of = slopes(table, dim)
+    for name, key in ((EMBEDDINGS, "slope_embeddings"), (HIDDEN, "slope_hidden")):
+        nulls = {PCA: float(of[name, PCA].mean())}
+        found[key] = findings.over_seeds(of[name, "gaussian"], nulls=nulls, corpus=corpus)
+    half = table[(table["family"] == "gaussian") & (table["m"] == round(dim / 2))]
+    for key, name, quantity in (
+        ("error_half", EMBEDDINGS, "angular error"),
+        ("concordance_half", EMBEDDINGS, "concordance"),
+        ("concordance_hidden_half", HIDDEN, "concordance"),
+    ):
+        values = half[(half["vectors"] == name) & (half["quantity"] == quantity)]["value"]
+        found[key] = findings.over_seeds(values.to_numpy(), corpus=corpus, within=(-1, math.pi))
+    return found
+
+
+# --- out of support ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SupportRun:
+    """A calibration set of one text, and as many hidden states of another."""
+
+    base: BaseRun
+    text: TextConfig  # the other text
+    backwards: bool = False  # read from its end to its beginning
+    n_vectors: int = 256
+    n_draws: int = 20  # each of a map and of both sets
+    ratio: float = 0.5  # m / d
+    seed: int = 0
+
+
+@experiment("resizing.support")
+def support(config: SupportRun) -> pd.DataFrame:
+    """Distortion of the calibration set's pairs and of another text's.
+
+    Returns
+    -------
+    DataFrame
+        vectors ("inside" or "outside"), quantity, family ("gaussian" or "pca" of the calibration set), m,
+        draw, value. "mean square" and "largest" of |ratio of squared distances - 1| over all pairs.
+    """
+    other = other_streams(config)
+    rows = _support_rows(config, other)
+    return _table(rows, config.base, **{config.text.corpus: other.checksum})
+
+
+def other_streams(config: SupportRun) -> Streams:
+    """The other text, in bytes or whatever the base model reads."""
+    streams = load_streams(config.text)
+    if not config.backwards:
+        return streams
+    turned = dataclasses.replace(streams.train, ids=streams.train.ids[::-1].copy())
+    return dataclasses.replace(streams, train=turned)
+
+
+def _support_rows(config: SupportRun, other: Streams) -> Iterator[dict[str, Any]]:
+    base = bases.load(config.base)
+    dim = base.config.shape.embedding_dim
+    m = max(1, round(config.ratio * dim))
+    for i in range(config.n_draws):
+        seed = config.seed + i
+        sets = {
+            "inside": bases.calibration(base, config.n_vectors, seed),
+            "outside": bases.calibration(base, config.n_vectors, seed, streams=other),
+        }
+        for family, projection in (
+            ("gaussian", draw("gaussian", m, dim, seed=[config.seed, i])),
+            (PCA, projections.pca(sets["inside"], m)),
+        ):
+            for name, x in sets.items():
+                moved = np.abs(projections.distortions(x, projection) - 1)
+                yield _row(name, "mean square", family, m, i, np.mean(moved**2))
+                yield _row(name, "largest", family, m, i, moved.max())
+
+
+def ratios(table: pd.DataFrame, quantity: str, family: str) -> np.ndarray:
+    """Values outside and inside, (n_draws, 2)."""
+    own = table[(table["quantity"] == quantity) & (table["family"] == family)]
+    return own.pivot(index="draw", columns="vectors", values="value")[["outside", "inside"]].to_numpy()
+
+
+def ratio_of_means(pairs: np.ndarray, *, root: bool, corpus: str = "", seed: int = 0) -> Finding:
+    """Mean outside over mean inside, or its root; its interval resamples draws, of which few shape a mean."""
+
+    def of(sample: np.ndarray) -> np.ndarray:
+        outside, inside = np.moveaxis(sample.mean(axis=-2), -1, 0)
+        return np.sqrt(outside / inside) if root else outside / inside
+
+    rng = np.random.default_rng(seed)
+    chosen = rng.integers(len(pairs), size=(2_000, len(pairs)))
+    value = float(of(pairs))
+    low, high = np.quantile(of(pairs[chosen]), [0.025, 0.975])
+    return Finding(value, min(float(low), value), max(float(high), value), len(pairs), corpus=corpus)
+
+
+def _support_findings(preset: str) -> dict[str, Finding]:
+    run = support_run(preset)
+    table, corpus = table_of(support.cell(run)), run.base.text.corpus
+    return {
+        "ratio": ratio_of_means(ratios(table, "mean square", "gaussian"), root=True, corpus=corpus),
+        "ratio_largest": ratio_of_means(ratios(table, "largest", "gaussian"), root=False, corpus=corpus),
+        "ratio_pca": ratio_of_means(ratios(table, "mean square", PCA), root=True, corpus=corpus),
+    }
+
+
+# --- the appendix's counts --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CountsRun:
+    """Patterns of n zeros and ones, up to the largest n."""
+
+    largest: int = 64
+
+
+@experiment("resizing.capacity")
+def capacity(config: CountsRun) -> pd.DataFrame:
+    """The appendix's counts in exact integers, which are written out: they pass what a float holds.
+
+    Returns
+    -------
+    DataFrame
+        n; as digits: counted (the sum over k from 1 to n / 2), formula, left_out (patterns of more than half
+        ones), middle (C(n, n / 2), n / 2 rounded down), lines (directions through patterns less their mean, a
+        pattern and its complement being one line); stirling: middle over the approximation.
+    """
+    rows = []
+    for n in range(1, config.largest + 1):
+        middle = math.comb(n, n // 2)
+        counted = sum(math.comb(n, k) for k in range(1, n // 2 + 1))
+        formula = 2 ** (n - 1) - 1 + (middle // 2 if n % 2 == 0 else 0)
+        left_out = sum(math.comb(n, k) for k in range(n // 2 + 1, n + 1))
+        stirling = middle / 2**n * math.sqrt(math.pi * n / 2)
+        whole = (counted, formula, left_out, middle, 2 ** (n - 1) - 1)
+        rows.append((n, *map(str, whole), stirling))
+    columns = ["n", "counted", "formula", "left_out", "middle", "lines", "stirling"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _capacity_findings(preset: str) -> dict[str, Finding]:
+    table = table_of(capacity.cell(CountsRun()))
+    off = table["counted"] != table["formula"]
+    odd = table["n"] % 2 == 1
+    return {
+        "odd": findings.exact(int(off[odd].sum())),
+        "even": findings.exact(int(off[~odd].sum())),
+        "stirling": findings.exact(float(table["stirling"].iloc[-1])),
+    }
+
+
+# --- presets ----------------------------------------------------------------------------------------
+
+
+def lemma_run(preset: str) -> LemmaRun:
+    """The lemma on a preset's base model."""
+    base = bases.base(preset)
+    return LemmaRun(base, n_draws=20, n_curve=5) if preset == "quick" else LemmaRun(base)
+
+
+def maps_run(preset: str) -> MapsRun:
+    """Families on a preset's base model."""
+    base = bases.base(preset)
+    return MapsRun(base, n_lengths=200, n_errors=5) if preset == "quick" else MapsRun(base)
+
+
+def measures_run(preset: str) -> MeasuresRun:
+    """Closed forms, which need no model."""
+    return MeasuresRun(64, 32, 16, n_draws=5) if preset == "quick" else MeasuresRun()
+
+
+def curves_run(preset: str) -> CurvesRun:
+    """Curves on a preset's base model."""
+    base = bases.base(preset)
+    return CurvesRun(base, n_draws=5) if preset == "quick" else CurvesRun(base)
+
+
+def support_run(preset: str) -> SupportRun:
+    """A base model on a text of another kind: Wikipedia; for `quick` the text of its training, backwards."""
+    base = bases.base(preset)
+    if preset == "quick":
+        return SupportRun(base, base.text, backwards=True, n_vectors=64, n_draws=5)
+    return SupportRun(base, TextConfig("enwiki2018_raw", n_documents=400, n_held_out=1))
+
+
+def _study(
+    cell_of: Callable[[str], Cell], measure: Callable[[str], Mapping[str, Finding]], *, model: bool = True
+) -> Study:
+    """A claim that one cell decides, after the base model's."""
+
+    def cells(preset: str) -> list[Cell]:
+        own = cell_of(preset)
+        return [*bases.base_cells(bases.base(preset)), own] if model else [own]
+
+    return Study(cells, measure)
+
+
+STUDIES: dict[str, Study] = {
+    "resizing.jl_bound": _study(lambda preset: lemma.cell(lemma_run(preset)), _lemma_findings),
+    "resizing.maps": _study(lambda preset: maps.cell(maps_run(preset)), _maps_findings),
+    "resizing.metrics": _study(
+        lambda preset: measures.cell(measures_run(preset)), _measures_findings, model=False
+    ),
+    "resizing.geometry_curves": _study(
+        lambda preset: geometry_curves.cell(curves_run(preset)), _curves_findings
+    ),
+    "resizing.out_of_support": _study(lambda preset: support.cell(support_run(preset)), _support_findings),
+    "resizing.capacity": _study(lambda preset: capacity.cell(CountsRun()), _capacity_findings, model=False),
+}

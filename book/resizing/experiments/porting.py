@@ -1,0 +1,488 @@
+"""What commutes with a map of the residual stream: components, gains, heads and rotary positions.
+
+Models are carried and measured, and not trained further. Logits are compared in float64, on held-out text;
+log perplexities are those of :mod:`book.resizing.experiments.bases`.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from book.resizing.experiments import bases
+from book.resizing.experiments.bases import (
+    LAYER,
+    NO_GAINS,
+    ONE_HEAD,
+    PERI,
+    RMS,
+    ROTARY,
+    SPHERE,
+    Base,
+    BaseRun,
+)
+from embviz import projections
+from embviz.ledger.cells import Cell, experiment, table_of
+from embviz.ledger.findings import Finding, exact, over_seeds
+from embviz.ledger.studies import Study
+from embviz.models.decoder import Decoder, with_weights
+from embviz.models.resizing import (
+    AttentionRule,
+    CenteringRule,
+    GainRule,
+    MLPRule,
+    Reading,
+    Resized,
+    logit_error,
+    resize,
+)
+from embviz.projections import Projection
+from embviz.training.language import Stream
+
+Change = Literal["", "ALiBi", "one head"]
+PERMUTATION, SIGNED, ROTATION, GAUSSIAN = MAPS = (
+    "permutation",
+    "signed permutation",
+    "rotation",
+    "Gaussian",
+)
+N_DRAWS = 5
+QUICK_DRAWS = 2
+N_STRINGS = 8  # of held-out text, whose logits are compared
+WIDTHS = (1, 2, 3, 4, 8)  # quarters of d, at which rules for heads are compared
+ROTARY_WIDTHS = (1, 2, 3)  # quarters of d, at which rotary bases are
+FACTORS = (1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0)  # of the rotary base
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """The rules of :func:`embviz.models.resizing.resize`; by default those that commute."""
+
+    attention: AttentionRule = "kept"
+    gains: GainRule = "fold"
+    centering: CenteringRule = "fold"
+    reading: Reading = "inverse"
+    mlp: MLPRule = "kept"
+
+    def carry(self, model: Decoder, m: int, projection: Projection | str, seed: int) -> Resized:
+        """The model at width m."""
+        return resize(
+            model,
+            m,
+            projection=projection,
+            seed=seed,
+            attention=self.attention,
+            gains=self.gains,
+            centering=self.centering,
+            reading=self.reading,
+            mlp=self.mlp,
+        )
+
+
+def n_draws(preset: str) -> int:
+    """Maps that a treatment is tried with."""
+    return QUICK_DRAWS if preset == "quick" else N_DRAWS
+
+
+# --- logits at the same width -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Port:
+    """A base model, perhaps with a component as another architecture has it, carried at its own width."""
+
+    base: BaseRun
+    treatment: Treatment = field(default_factory=Treatment)
+    change: Change = ""  # of the trained model, which then computes something else
+    maps: tuple[str, ...] = MAPS
+    n_draws: int = N_DRAWS
+
+
+@experiment("resizing.ports")
+def ports(config: Port) -> pd.DataFrame:
+    """Relative logit errors of a model carried at its own width: map, draw, error."""
+    base = bases.load(config.base)
+    model, tokens = changed(base, config.change), sample_tokens(base)
+    with torch.no_grad():
+        old = model(tokens)
+        rows = [
+            {
+                "map": name,
+                "draw": draw,
+                "error": logit_error(
+                    config.treatment.carry(model, *drawn_map(name, model, draw), draw).model(tokens), old
+                ),
+            }
+            for name in config.maps
+            for draw in range(config.n_draws)
+        ]
+    return _with_data(pd.DataFrame(rows), base)
+
+
+def drawn_map(name: str, model: Decoder, draw: int) -> tuple[int, Projection]:
+    """A model's width d, and a d x d map of a kind of :data:`MAPS`."""
+    d = model.config.embedding_dim
+    if name == PERMUTATION:
+        return d, projections.given(np.eye(d)[np.random.default_rng([draw, d]).permutation(d)])
+    if name == SIGNED:
+        return d, projections.signed_permutation(d, draw)
+    family = {ROTATION: "orthonormal", GAUSSIAN: "gaussian"}[name]
+    return d, projections.draw(family, d, d, seed=draw, scaling="unit")
+
+
+def changed(base: Base, change: Change = "") -> Decoder:
+    """A base model in float64, one component made as another architecture has it."""
+    model = copy.deepcopy(base.model).double()
+    if not change:
+        return model
+    weights = model.state_dict()
+    if change == "one head":
+        return with_weights(dataclasses.replace(model.config, n_heads=1), weights)
+    weights.pop("position", None)
+    return with_weights(dataclasses.replace(model.config, positions="alibi"), weights)
+
+
+def sample_tokens(base: Base, n_strings: int = N_STRINGS) -> Tensor:
+    """Strings (n, T) of held-out text, evenly spaced."""
+    ids, length = base.streams.held_out.ids, base.length
+    starts = np.linspace(0, len(ids) - length, n_strings).astype(int)
+    return torch.from_numpy(ids[starts[:, None] + np.arange(length)].astype(np.int64))
+
+
+def _with_data(table: pd.DataFrame, base: Base) -> pd.DataFrame:
+    table.attrs["data"] = {base.config.text.corpus: base.streams.checksum}
+    return table
+
+
+@dataclass(frozen=True)
+class Component:
+    """A row of the table of components."""
+
+    architecture: str  # of bases.ARCHITECTURES
+    treatment: Treatment = field(default_factory=Treatment)
+    change: Change = ""
+    cause: str = ""  # why it does not commute with a rotation; empty where it does; a table shows 50 letters
+
+    def port(self, preset: str) -> Port:
+        """Its cell's configuration."""
+        base = bases.base(preset, self.architecture)
+        return Port(base, self.treatment, self.change, n_draws=n_draws(preset))
+
+
+PLAIN = Treatment(attention="plain")
+MIXED = "products are summed over other coordinates"
+COMPONENTS: Mapping[str, Component] = {  # by the names of the claim's figures
+    "commuting": Component(NO_GAINS),
+    "one_head": Component(ONE_HEAD, PLAIN),
+    "folded": Component(LAYER),
+    "alibi": Component(NO_GAINS, change="ALiBi"),
+    "plain_heads": Component(NO_GAINS, PLAIN, cause=MIXED),
+    "folded_plain": Component(LAYER, PLAIN, cause=MIXED),
+    "centering": Component(
+        LAYER, Treatment(centering="keep"), cause="the mean is along (1, ..., 1), which turns"
+    ),
+    "gains_dropped": Component(RMS, Treatment(gains="drop"), cause="the trained gains are gone"),
+    "gains_one": Component(RMS, Treatment(gains="one"), cause="gains differ among dimensions"),
+    "gains_projected": Component(
+        RMS, Treatment(gains="project"), cause="a diagonal matrix does not turn like a vector"
+    ),
+    "gains_dense": Component(RMS, Treatment(gains="dense")),
+    "rotary": Component(ROTARY, PLAIN, "one head", cause="positions turn other pairs of coordinates"),
+    "rotary_kept": Component(ROTARY),
+    "rotary_within": Component(
+        ROTARY, Treatment(attention="within"), cause="positions turn other pairs of coordinates"
+    ),
+    "within": Component(NO_GAINS, Treatment(attention="within")),
+    "hidden": Component(NO_GAINS, Treatment(mlp="plain"), cause="the activation acts on single hidden units"),
+    "as_written": Component(NO_GAINS, Treatment(reading="written")),
+}
+MORE_COMPONENTS: Mapping[str, Component] = {"peri": Component(PERI), "sphere": Component(SPHERE)}
+_PORTING_BASES = (NO_GAINS, ONE_HEAD, LAYER, RMS, ROTARY)
+
+
+def _base_cells(*architectures: str) -> Callable[[str], list[Cell]]:
+    def cells(preset: str) -> list[Cell]:
+        return bases.base_cells(*(bases.base(preset, name) for name in architectures))
+
+    return cells
+
+
+def _porting_cells(preset: str) -> list[Cell]:
+    own = [ports.cell(component.port(preset)) for component in COMPONENTS.values()]
+    return _base_cells(*_PORTING_BASES)(preset) + own
+
+
+def _more_porting_cells(preset: str) -> list[Cell]:
+    own = [ports.cell(component.port(preset)) for component in MORE_COMPONENTS.values()]
+    return _base_cells(PERI, SPHERE)(preset) + own
+
+
+def errors(preset: str, name: str, kind: str = ROTATION) -> np.ndarray:
+    """Relative logit errors of a component under a kind of map, (draws,)."""
+    component = {**COMPONENTS, **MORE_COMPONENTS}[name]
+    table = table_of(ports.cell(component.port(preset)))
+    return table.loc[table["map"] == kind].sort_values("draw")["error"].to_numpy()
+
+
+def _porting(preset: str) -> dict[str, Finding]:
+    corpus = bases.base(preset).text.corpus
+    reported = (
+        *("commuting", "one_head", "folded", "alibi", "plain_heads"),
+        *("centering", "gains_dropped", "gains_one", "rotary", "as_written"),
+    )
+    plain = {
+        name: {"plain": float(errors(preset, null).mean())}
+        for name, null in (
+            ("commuting", "plain_heads"),
+            ("one_head", "plain_heads"),
+            ("folded", "folded_plain"),
+        )
+    }
+    return {
+        name: over_seeds(
+            errors(preset, name, GAUSSIAN if name == "as_written" else ROTATION),
+            nulls=plain.get(name),
+            corpus=corpus,
+            within=(0.0, np.inf),
+        )
+        for name in reported
+    }
+
+
+# --- log perplexity right after a port ----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PortedLoss:
+    """A base model carried to several widths by row-orthonormal maps."""
+
+    base: BaseRun
+    treatment: Treatment = field(default_factory=Treatment)
+    quarters: tuple[int, ...] = (2, 4)  # widths, in quarters of d
+    n_draws: int = N_DRAWS
+
+
+@experiment("resizing.ported_losses")
+def ported_losses(config: PortedLoss) -> pd.DataFrame:
+    """Nats a token of held-out text right after a port: quarters, m, draw, log_perplexity."""
+    base = bases.load(config.base)
+    d = base.model.config.embedding_dim
+    rows = []
+    for quarters in config.quarters:
+        m = d * quarters // 4
+        for draw in range(config.n_draws):
+            carried = config.treatment.carry(base.model, m, "orthonormal", draw)
+            loss = bases.held_out_loss(carried.model, base)
+            rows.append({"quarters": quarters, "m": m, "draw": draw, "log_perplexity": loss})
+    return _with_data(pd.DataFrame(rows), base)
+
+
+GAIN_RULES: Mapping[str, GainRule] = {
+    "folded": "fold",
+    "dropped": "drop",
+    "one a norm": "one",
+    "projected": "project",
+    "dense": "dense",
+}
+HEAD_RULES: tuple[AttentionRule, ...] = ("kept", "within", "plain")
+
+
+def gain_run(preset: str, rule: str, architecture: str = RMS) -> PortedLoss:
+    """The base model with RMSNorm, its gains treated by a key of :data:`GAIN_RULES`."""
+    base = bases.base(preset, architecture)
+    return PortedLoss(base, Treatment(gains=GAIN_RULES[rule]), n_draws=n_draws(preset))
+
+
+def head_run(preset: str, rule: AttentionRule) -> PortedLoss:
+    """The base model with LayerNorm, its heads carried by a rule."""
+    return PortedLoss(bases.base(preset), Treatment(attention=rule), WIDTHS, n_draws(preset))
+
+
+def losses(run: PortedLoss, quarters: int) -> np.ndarray:
+    """Log perplexities at a width, (draws,)."""
+    table = table_of(ported_losses.cell(run))
+    own = table[table["quarters"] == quarters].sort_values("draw")
+    return own["log_perplexity"].to_numpy(dtype=float)
+
+
+def _gains_cells(preset: str) -> list[Cell]:
+    runs = [gain_run(preset, rule) for rule in GAIN_RULES] + [gain_run(preset, "folded", NO_GAINS)]
+    return _base_cells(RMS, NO_GAINS)(preset) + [ported_losses.cell(run) for run in runs]
+
+
+def _gains(preset: str) -> dict[str, Finding]:
+    def difference(first: str, second: str, quarters: int) -> Finding:
+        pair = [losses(gain_run(preset, rule), quarters) for rule in (first, second)]
+        return over_seeds(pair[0] - pair[1], corpus=corpus)
+
+    def lost(rule: str, architecture: str) -> np.ndarray:
+        run = gain_run(preset, rule, architecture)
+        return losses(run, 2) - bases.load(run.base).log_perplexity
+
+    corpus = bases.base(preset).text.corpus
+    without = lost("folded", NO_GAINS) - lost("dropped", RMS)
+    return {
+        "dropped_projected": difference("dropped", "projected", 4),
+        "dropped_projected_half": difference("dropped", "projected", 2),
+        "dropped_dense": difference("dropped", "dense", 4),
+        "dropped_folded": difference("dropped", "folded", 4),
+        "dropped_folded_half": difference("dropped", "folded", 2),
+        "one_dropped": difference("one a norm", "dropped", 4),
+        "trained_without": over_seeds(without, corpus=corpus),
+    }
+
+
+# --- widths that the heads do not divide --------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class HeadWidths:
+    """A base model carried to every width from d / 4 to 2 d that is no multiple of its heads."""
+
+    base: BaseRun
+    treatment: Treatment = field(default_factory=Treatment)
+    n_strings: int = 2
+
+
+@experiment("resizing.head_widths")
+def head_widths(config: HeadWidths) -> pd.DataFrame:
+    """Whether a rule ports a model to each such width: m, works, error.
+
+    It works if there is a model and its logits are finite and, at widths of d and more, equal to the old.
+    """
+    base = bases.load(config.base)
+    model, tokens = changed(base), sample_tokens(base, config.n_strings)
+    d, n_heads = model.config.embedding_dim, model.config.n_heads
+    rows = []
+    with torch.no_grad():
+        old = model(tokens)
+        for m in range(d // 4, 2 * d + 1):
+            if m % n_heads:
+                error = logit_error(config.treatment.carry(model, m, "orthonormal", 0).model(tokens), old)
+                works = np.isfinite(error) and (m < d or error < 1e-5)
+                rows.append({"m": m, "works": bool(works), "error": error})
+    return _with_data(pd.DataFrame(rows), base)
+
+
+def _heads_cells(preset: str) -> list[Cell]:
+    runs = [ported_losses.cell(head_run(preset, rule)) for rule in HEAD_RULES]
+    return [*_base_cells(LAYER)(preset), head_widths.cell(HeadWidths(bases.base(preset))), *runs]
+
+
+def _heads(preset: str) -> dict[str, Finding]:
+    def difference(rule: AttentionRule, quarters: int) -> Finding:
+        pair = [losses(head_run(preset, own), quarters) for own in (rule, "kept")]
+        return over_seeds(pair[0] - pair[1], corpus=corpus)
+
+    corpus = bases.base(preset).text.corpus
+    works = table_of(head_widths.cell(HeadWidths(bases.base(preset))))["works"]
+    return {
+        "needed": exact(float(1 - works.mean()), corpus=corpus),
+        "plain_kept": difference("plain", 4),
+        "plain_kept_half": difference("plain", 2),
+        "within_kept_half": difference("within", 2),
+    }
+
+
+# --- rotary positions ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RotaryBases:
+    """A base model with rotary positions carried to a width, then read with other rotary bases."""
+
+    base: BaseRun
+    quarters: int  # width, in quarters of d
+    factors: tuple[float, ...] = FACTORS  # of the base's own
+    attention: AttentionRule = "within"
+    n_draws: int = N_DRAWS
+    n_documents: int = 24  # of training text, on which the best base is chosen
+
+
+@experiment("resizing.rotary_bases")
+def rotary_bases(config: RotaryBases) -> pd.DataFrame:
+    """Nats a token with each rotary base: draw, factor, train, held_out."""
+    base = bases.load(config.base)
+    sample = base.streams.train.head(config.n_documents)
+    m = base.model.config.embedding_dim * config.quarters // 4
+    rows = []
+    for draw in range(config.n_draws):
+        treatment = Treatment(attention=config.attention)
+        carried = treatment.carry(base.model, m, "orthonormal", draw).model
+        for factor in config.factors:
+            shape = dataclasses.replace(carried.config, rotary_base=carried.config.rotary_base * factor)
+            model = with_weights(shape, carried.state_dict())
+            found = {"train": _loss_on(model, base, sample), "held_out": bases.held_out_loss(model, base)}
+            rows.append({"draw": draw, "factor": factor, **found})
+    return _with_data(pd.DataFrame(rows), base)
+
+
+def _loss_on(model: Decoder, base: Base, sample: Stream) -> float:
+    """Nats a token of a part of the training text."""
+    streams = dataclasses.replace(base.streams, held_out=sample)
+    return bases.log_perplexity(model, streams, base.length)
+
+
+def rotary_run(preset: str, quarters: int) -> RotaryBases:
+    """Within heads, all bases."""
+    factors, n_documents = ((1 / 4, 1.0, 4.0), 4) if preset == "quick" else (FACTORS, 24)
+    base = bases.base(preset, ROTARY)
+    return RotaryBases(base, quarters, factors, n_draws=n_draws(preset), n_documents=n_documents)
+
+
+def kept_rotary_run(preset: str) -> RotaryBases:
+    """Heads kept at half the width, the base too."""
+    run = rotary_run(preset, 2)
+    return dataclasses.replace(run, factors=(1.0,), attention="kept")
+
+
+def rotary_table(preset: str) -> pd.DataFrame:
+    """All widths: quarters, draw, factor, train, held_out."""
+    tables = [
+        table_of(rotary_bases.cell(rotary_run(preset, quarters))).assign(quarters=quarters)
+        for quarters in ROTARY_WIDTHS
+    ]
+    return pd.concat(tables, ignore_index=True)
+
+
+def gains_of_best(table: pd.DataFrame) -> np.ndarray:
+    """Held-out loss with the base as it is - with the one that is best on training text, (draws,)."""
+    found = []
+    for _, own in table.groupby("draw"):
+        as_it_is = own.loc[own["factor"] == 1.0, "held_out"].iloc[0]
+        best = own["held_out"].to_numpy()[int(own["train"].to_numpy().argmin())]
+        found.append(float(as_it_is - best))
+    return np.array(found)
+
+
+def _rope_cells(preset: str) -> list[Cell]:
+    runs = [*(rotary_run(preset, quarters) for quarters in ROTARY_WIDTHS), kept_rotary_run(preset)]
+    return _base_cells(ROTARY)(preset) + [rotary_bases.cell(run) for run in runs]
+
+
+def _rope(preset: str) -> dict[str, Finding]:
+    corpus, table = bases.base(preset).text.corpus, rotary_table(preset)
+    found = {
+        name: over_seeds(gains_of_best(table[table["quarters"] == quarters]), corpus=corpus)
+        for name, quarters in (("gain_half", 2), ("gain_0.75", 3), ("gain_quarter", 1))
+    }
+    half = table[(table["quarters"] == 2) & (table["factor"] == 1.0)].sort_values("draw")
+    kept = table_of(rotary_bases.cell(kept_rotary_run(preset))).sort_values("draw")
+    apart = half["held_out"].to_numpy() - kept["held_out"].to_numpy()
+    return found | {"kept_half": over_seeds(apart, corpus=corpus)}
+
+
+STUDIES: dict[str, Study] = {
+    "resizing.porting": Study(_porting_cells, _porting, beside=_more_porting_cells),
+    "resizing.gains": Study(_gains_cells, _gains),
+    "resizing.heads": Study(_heads_cells, _heads),
+    "resizing.rope": Study(_rope_cells, _rope),
+}

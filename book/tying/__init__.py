@@ -1,0 +1,1 @@
+"""Tying embeddings and the distributional hypothesis: what the chapters on this paper draw."""

@@ -1,0 +1,138 @@
+"""What the two theorems promise, traced through training; and which matrix a tied one resembles.
+
+Source: tying paper, Theorems 4.1 and 4.2 with their proofs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from book.tying.experiments import natural
+from book.tying.experiments.exor import MAIN, cell_of, curves, embeddings, first, last, not_negative
+from book.tying.experiments.exor_runs import EXorRun
+from embviz import metrics
+from embviz.ledger import findings
+from embviz.ledger.cells import Cell
+from embviz.ledger.findings import Finding
+from embviz.ledger.studies import Study
+
+NO_DECAY = dataclasses.replace(MAIN, n_seeds=5, weight_decay=0.0)
+RANK_3 = dataclasses.replace(NO_DECAY, rank=3)
+N_BITS = 4  # the symbols 0A, 0B, 1A, 1B, first among a matrix's rows
+
+
+def _output_cells(preset: str) -> list[Cell]:
+    return [cell_of(run, preset) for run in (MAIN, NO_DECAY, RANK_3)]
+
+
+def _untied(run: EXorRun, preset: str) -> pd.DataFrame:
+    table = curves(run, preset)
+    return table[~table["tied"]]
+
+
+def _output_findings(preset: str) -> dict[str, Finding]:
+    untied = _untied(MAIN, preset)
+    column = "relative_output_11"
+    ends = {name: last(_untied(run, preset)) for name, run in (("no_decay", NO_DECAY), ("rank_3", RANK_3))}
+    rank_3 = {"rank_3": float(ends["rank_3"][column].mean())}
+    start = {"start": float(first(untied)[column].mean())}
+    tracking = [_rank_correlation(rows[column], rows["loss_gap"]) for _, rows in untied.groupby("seed")]
+    unrelated = [_rank_correlation(rows["output_01"], rows["loss_gap"]) for _, rows in untied.groupby("seed")]
+    return {
+        "final_ratio": not_negative(findings.over_seeds(last(untied)[column].to_numpy(), nulls=start)),
+        "no_decay_ratio": not_negative(
+            findings.over_seeds(ends["no_decay"][column].to_numpy(), nulls=rank_3)
+        ),
+        "tracking": findings.over_seeds(tracking, nulls={"unrelated": float(np.mean(unrelated))}),
+        "span": findings.over_seeds(last(untied)["span"].to_numpy()),
+    }
+
+
+def _rank_correlation(x: pd.Series, y: pd.Series) -> float:
+    return float(stats.spearmanr(x, y).statistic)
+
+
+def _input_findings(preset: str) -> dict[str, Finding]:
+    table = curves(MAIN, preset)
+    found = {}
+    for name, bound in (("violations", "bound"), ("tight_violations", "tight")):
+        beyond = {pair: table[f"input_{pair}"] > table[f"{bound}_{pair}"] for pair in ("11", "00", "01")}
+        equivalent = (beyond["11"].astype(float) + beyond["00"]) / 2
+        by_seed = equivalent.groupby(table["seed"]).mean()
+        nulls = {"unrelated": float(beyond["01"].mean())}
+        found[name] = findings.over_seeds(by_seed.to_numpy(), nulls=nulls)
+    end = last(table[~table["tied"]])
+    loose = {pair: (end[f"bound_{pair}"] / end[f"input_{pair}"]).to_numpy() for pair in ("11", "01")}
+    found["looseness"] = findings.over_seeds(loose["11"], nulls={"unrelated": float(loose["01"].mean())})
+    return found
+
+
+# --- which matrix a tied one resembles --------------------------------------------------------------------
+
+
+def exor_resemblance(preset: str, *, step: int | None = None) -> pd.DataFrame:
+    """How a tied matrix compares with the matrices of untied models of the other seeds.
+
+    Returns
+    -------
+    DataFrame
+        seed, measure, to_input, to_output: means over the other seeds. Measure "procrustes" is a disparity
+        (small: alike), "order" the rank correlation of the six distances between bit symbols (large: alike).
+    """
+    found = embeddings(MAIN, preset, step=step)
+    seeds = sorted({seed for seed, _, _ in found})
+    rows = []
+    for seed in seeds:
+        mine = found[seed, True, "input"][:N_BITS]
+        others = {m: [found[s, False, m][:N_BITS] for s in seeds if s != seed] for m in ("input", "output")}
+        for measure, compare in (("procrustes", metrics.procrustes_disparity), ("order", _order_correlation)):
+            means = {
+                m: float(np.mean([compare(mine, other) for other in tables])) for m, tables in others.items()
+            }
+            rows.append((seed, measure, means["input"], means["output"]))
+    return pd.DataFrame(rows, columns=["seed", "measure", "to_input", "to_output"])
+
+
+def _order_correlation(x: np.ndarray, y: np.ndarray) -> float:
+    upper = np.triu_indices(len(x), 1)
+    distances = [metrics.pairwise_distances(rows)[upper] for rows in (x, y)]
+    return float(stats.spearmanr(*distances).statistic)
+
+
+def _resemblance_cells(preset: str) -> list[Cell]:
+    return [cell_of(MAIN, preset)]
+
+
+def _resemblance_findings(preset: str) -> dict[str, Finding]:
+    # seeds beyond the first two keep their embeddings at the end alone, so the start is judged on two
+    gains, starts = (_gains(exor_resemblance(preset, step=step)) for step in (None, 0))
+    found = {}
+    for name, measure in (("exor_procrustes", "procrustes"), ("exor_order", "order")):
+        nulls = {"start": float(starts[measure].mean())}
+        found[name] = findings.over_seeds(gains[measure].to_numpy(), nulls=nulls)
+    text = natural.STUDIES["tying.natural"].largest_stored()
+    if text is not None:
+        gains = _gains(natural.resemblance(text))
+        for measure in ("procrustes", "neighbours"):
+            found[f"natural_{measure}"] = findings.over_seeds(gains[measure].to_numpy())
+    return found
+
+
+def _gains(table: pd.DataFrame) -> dict[str, pd.Series]:
+    """By measure: how much more like the output than like the input, above 0 where it is more."""
+    sign = {"procrustes": 1, "order": -1, "neighbours": -1}
+    return {
+        str(measure): sign[str(measure)] * (rows["to_input"] - rows["to_output"])
+        for measure, rows in table.groupby("measure")
+    }
+
+
+STUDIES: dict[str, Study] = {
+    "tying.theorem_output": Study(_output_cells, _output_findings),
+    "tying.theorem_input": Study(lambda preset: [cell_of(MAIN, preset)], _input_findings),
+    "tying.tied_like_output": Study(_resemblance_cells, _resemblance_findings),
+}

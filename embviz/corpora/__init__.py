@@ -1,0 +1,14 @@
+"""Texts, and the ids of their words, bytes and byte pairs."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submodules=["bytepairs", "corpus", "docstrings", "packed_texts", "registry", "texts", "wordpieces"],
+    submod_attrs={
+        "corpus": ["Corpus", "load_bytes", "load_corpus", "load_word_test", "make_corpus"],
+        "packed_texts": ["Split", "pack_name", "read_pack", "write_pack"],
+        "registry": ["DataMissingError"],
+        "texts": ["normalize_words", "ptb_sentences", "wikifil"],
+    },
+)

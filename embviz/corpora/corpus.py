@@ -1,0 +1,592 @@
+"""Corpora as arrays of token ids: words in text8's normal form, bytes, byte-pair encodings.
+
+Data sets are named in ``data/registry.toml`` (see :mod:`embviz.corpora.registry`). The corpus ``"embedded"``
+needs no file: it is the docstrings of the libraries that every installation of embviz has.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import safetensors
+import safetensors.numpy
+
+from embviz import storage
+from embviz.corpora import docstrings, registry
+from embviz.corpora.texts import normalize_words, ptb_sentences, wikifil
+from embviz.memory import require_memory
+
+DOCUMENT_SEPARATOR = "<|endoftext|>"
+TOKENS_FORMAT = 1  # raise when normalization, numbering or the cache's layout changes
+BYTES_PER_CHARACTER = 6  # peak memory of numbering: measured 4 to 6 times the text, imports not counted
+UNKNOWN_WORD = "UNK"
+UNK_TOKEN, EOS_TOKEN = "<unk>", "<eos>"  # of language-model slices, ids 0 and 1
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """A text as word ids, with its vocabulary.
+
+    ``ids`` has shape (N,), the smallest unsigned integer type that fits; an id equal to
+    ``len(vocabulary)`` is a hole: the place of a word that is not in the vocabulary.
+    ``vocabulary`` and ``counts`` (V,) go by falling count, ties by first appearance.
+    ``document_starts`` are positions in ``ids``, rising from 0. ``checksum`` is the SHA-256 of the raw
+    text (of the embedded corpus: its fingerprint).
+    """
+
+    name: str
+    ids: np.ndarray
+    vocabulary: list[str]
+    counts: np.ndarray
+    document_starts: np.ndarray
+    checksum: str
+
+    def __repr__(self) -> str:
+        return (
+            f"Corpus({self.name!r}, {len(self.ids):,} tokens, {len(self.vocabulary):,} types, "
+            f"{len(self.document_starts):,} documents)"
+        )
+
+    @property
+    def n_tokens(self) -> int:
+        """Number of places, holes included."""
+        return len(self.ids)
+
+    def words(self) -> Iterator[str | None]:
+        """The words in reading order; None at a hole."""
+        words = [*self.vocabulary, None]
+        return (words[i] for i in self.ids)
+
+    def head(self, n_tokens: int) -> Corpus:
+        """The corpus cut after its first `n_tokens` places, its vocabulary counted anew.
+
+        Raises
+        ------
+        ValueError
+            If `n_tokens` is not positive.
+        """
+        if n_tokens < 1:
+            raise ValueError(f"n_tokens is {n_tokens}: a corpus needs at least one token")
+        if n_tokens >= self.n_tokens:
+            return self
+        ids, vocabulary, counts = _renumber(self.ids[:n_tokens], self.vocabulary)
+        starts = self.document_starts[self.document_starts < n_tokens]
+        return replace(self, ids=ids, vocabulary=vocabulary, counts=counts, document_starts=starts)
+
+    def restrict(
+        self,
+        *,
+        min_count: int = 1,
+        max_vocab: int | None = None,
+        rare: Literal["hole", "drop", "unk"] = "hole",
+    ) -> Corpus:
+        """Keep the frequent words only.
+
+        Parameters
+        ----------
+        min_count : int, default 1
+            Words that occur less often are rare.
+        max_vocab : int, optional
+            So are words after the first `max_vocab` by count (ties: those that appear first are kept).
+            The "UNK" of ``rare="unk"`` is not counted in it.
+        rare : what becomes of the places of rare words
+            "hole": they stay, empty, with id V, so that distances are those of the text (hyperwords);
+            "drop": they are taken out, and their neighbours move together (gensim); holes go too;
+            "unk": they all become one word "UNK" with id 0, kept in the text and the vocabulary (the
+            word2vec tutorial that the reflections paper started from); holes become it too.
+
+        Returns
+        -------
+        Corpus with the same checksum and the same documents (less those that "drop" leaves empty)
+
+        Raises
+        ------
+        ValueError
+            If no word is left, or an argument is out of range.
+        """
+        n_kept = self._n_frequent(min_count, max_vocab)
+        # ids go by falling count, so that the words kept are a prefix of the vocabulary
+        if rare == "hole":
+            ids = np.minimum(self.ids, self.ids.dtype.type(n_kept)).astype(_id_type(n_kept), copy=False)
+            return replace(self, ids=ids, vocabulary=self.vocabulary[:n_kept], counts=self.counts[:n_kept])
+        if rare == "drop":
+            return self._without_rare(n_kept)
+        if rare == "unk":
+            return self._with_unknown(n_kept)
+        raise ValueError(f'rare is {rare!r}: use "hole", "drop" or "unk"')
+
+    def _n_frequent(self, min_count: int, max_vocab: int | None) -> int:
+        if max_vocab is not None and max_vocab < 1:
+            raise ValueError(f"max_vocab is {max_vocab}: keep at least one word")
+        if UNKNOWN_WORD in self.vocabulary[:1]:
+            raise ValueError('rare words are "UNK" already: restrict the corpus that this one came from')
+        n_kept = int(np.searchsorted(-self.counts, -min_count, side="right"))
+        n_kept = n_kept if max_vocab is None else min(n_kept, max_vocab)
+        if n_kept == 0:
+            raise ValueError(
+                f"no word of {self.name!r} occurs {min_count:,} times or more; the most frequent, "
+                f"{self.vocabulary[0]!r}, occurs {self.counts[0]:,} times: lower min_count"
+            )
+        return n_kept
+
+    def _without_rare(self, n_kept: int) -> Corpus:
+        kept = self.ids < n_kept
+        before = np.concatenate([[0], np.cumsum(kept)])  # (N + 1,) tokens kept before each place
+        starts = before[self.document_starts]
+        ends = np.append(starts[1:], before[-1])
+        ids = self.ids[kept].astype(_id_type(n_kept), copy=False)
+        return replace(
+            self,
+            ids=ids,
+            vocabulary=self.vocabulary[:n_kept],
+            counts=self.counts[:n_kept],
+            document_starts=starts[starts < ends],
+        )
+
+    def _with_unknown(self, n_kept: int) -> Corpus:
+        new = np.zeros(len(self.vocabulary) + 1, dtype=_id_type(n_kept + 1))  # rare words and holes: 0
+        new[:n_kept] = np.arange(1, n_kept + 1)
+        n_unknown = self.n_tokens - int(self.counts[:n_kept].sum())
+        return replace(
+            self,
+            ids=new[self.ids],
+            vocabulary=[UNKNOWN_WORD, *self.vocabulary[:n_kept]],
+            counts=np.concatenate([[n_unknown], self.counts[:n_kept]]),
+        )
+
+
+def _id_type(n_words: int) -> np.dtype:
+    """Smallest unsigned type for ids up to `n_words`, the id of a hole."""
+    return np.min_scalar_type(n_words)
+
+
+def _renumber(ids: np.ndarray, vocabulary: list[str]) -> tuple[np.ndarray, list[str], np.ndarray]:
+    """Number words anew by falling count, ties by first appearance; holes stay holes.
+
+    ids (N,) index `vocabulary`, len(vocabulary) is a hole -> ids (N,), vocabulary (V,), counts (V,).
+    """
+    n_old = len(vocabulary)
+    counts = np.bincount(ids, minlength=n_old + 1)[:n_old]
+    first = np.full(n_old + 1, len(ids))
+    first[ids[::-1]] = np.arange(len(ids) - 1, -1, -1)  # of repeated indices the last assignment stays
+    order = np.lexsort((first[:n_old], -counts))
+    order = order[: np.count_nonzero(counts)]
+    new = np.full(n_old + 1, len(order), dtype=_id_type(len(order)))
+    new[order] = np.arange(len(order))
+    return new[ids], [vocabulary[i] for i in order], counts[order]
+
+
+def make_corpus(text: str | bytes, *, name: str) -> Corpus:
+    """A corpus of words from a text of the user's.
+
+    Parameters
+    ----------
+    text : str, or UTF-8 bytes
+        Documents are separated by ``<|endoftext|>``; without it the text is one document.
+    name : what to call it in results and messages
+
+    Raises
+    ------
+    ValueError
+        If the text has no word.
+    """
+    content = text.encode() if isinstance(text, str) else text
+    documents = content.split(DOCUMENT_SEPARATOR.encode())
+    return _corpus_of_documents(
+        (normalize_words(document) for document in documents),
+        name=name,
+        checksum=hashlib.sha256(content).hexdigest(),
+    )
+
+
+def _corpus_of_documents(documents: Iterable[bytes], *, name: str, checksum: str) -> Corpus:
+    """Documents in normal form, numbered; those without a word are left out."""
+    filled = [document for document in documents if document]
+    if not filled:
+        raise ValueError(f"the text {name!r} is empty: it has no word (a run of letters a-z, or a digit)")
+    lengths = [document.count(b" ") + 1 for document in filled]
+    starts = np.concatenate([[0], np.cumsum(lengths[:-1], dtype=np.int64)]).astype(np.int64)
+    indices, words = _encode_words(b" ".join(filled))
+    ids, vocabulary, counts = _renumber(indices, words)
+    return Corpus(name, ids, vocabulary, counts, starts, checksum)
+
+
+def _encode_words(normal: bytes) -> tuple[np.ndarray, list[str]]:
+    """Words of a text in normal form -> ids (N,) by first appearance, and the words."""
+    letters = np.frombuffer(normal, dtype=np.uint8)
+    spaces = np.flatnonzero(letters == 32)
+    offset_type, string_type = (
+        (np.int32, pa.binary()) if len(normal) < 2**31 - 1 else (np.int64, pa.large_binary())
+    )
+    # a word is taken with the space after it: then the text itself is arrow's buffer, without a copy
+    offsets = np.empty(len(spaces) + 2, dtype=offset_type)
+    offsets[0] = 0
+    offsets[1:-1] = spaces + 1
+    offsets[-1] = len(normal) + 1
+    del spaces
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(normal + b" ")]
+    encoded = pa.Array.from_buffers(string_type, len(offsets) - 1, buffers).dictionary_encode()
+    words = [word.as_py()[:-1].decode("ascii") for word in encoded.dictionary]
+    return encoded.indices.to_numpy(zero_copy_only=True), words
+
+
+def load_corpus(name: str, *, part: str | None = None, n_tokens: int | None = None) -> Corpus:
+    """A named corpus as words in text8's normal form.
+
+    The first time, the text is verified, normalized and numbered; the result is kept in the cache
+    folder and read from there afterwards.
+
+    Parameters
+    ----------
+    name : "embedded", or a corpus of the registry (``embviz data list``)
+    part : str, optional
+        "train", "valid" or "test" where a corpus has them; default the first.
+    n_tokens : int, optional
+        Keep the first `n_tokens` tokens only; the vocabulary is counted on them.
+
+    Raises
+    ------
+    registry.DataMissingError
+        If the file is not at hand: nothing is downloaded here, the message says how to.
+    registry.ChecksumError
+        If the file is not the one that the registry describes.
+    MemoryError
+        If the text is too large for this machine, with the estimate.
+    registry.RegistryError
+        If there is no such corpus, or it is published as tokens of its own
+        (:func:`load_language_model_data` reads those).
+    """
+    corpus = _load_embedded() if name == registry.EMBEDDED else _load_registered(name, part)
+    return corpus if n_tokens is None else corpus.head(n_tokens)
+
+
+def _load_embedded() -> Corpus:
+    checksum = docstrings.fingerprint()
+    path = tokens_path(checksum)
+    corpus = read_tokens(path, registry.EMBEDDED)
+    if corpus is None:
+        text = docstrings.load_docstrings(separator=DOCUMENT_SEPARATOR)
+        corpus = replace(make_corpus(text, name=registry.EMBEDDED), checksum=checksum)
+        write_tokens(path, corpus)
+    return corpus
+
+
+def _load_registered(name: str, part: str | None) -> Corpus:
+    entry = _corpus_entry(name)
+    if entry.format == "tokens":
+        raise registry.RegistryError(
+            f"corpus {name!r} is published as tokens, not as text: read it with load_language_model_data"
+        )
+    file = entry.files[0] if part is None else entry.file(part)
+    registry.find_form(name, file)  # verified before the cached tokens are used, too
+    path = tokens_path(file.identity.partition(":")[2])
+    corpus = read_tokens(path, name)
+    if corpus is None:
+        if file.text_size is not None:
+            require_memory(
+                BYTES_PER_CHARACTER * file.text_size,
+                what=f"numbering the words of {name!r}",
+                instead="use a smaller corpus (embviz data list), such as 'embedded'",
+            )
+        content = registry.read_bytes(name, part=file.part)
+        if entry.format == "text":
+            corpus = make_corpus(content, name=name)
+        else:
+            documents = wikifil(content) if entry.format == "wikipedia xml" else [content.strip()]
+            checksum = hashlib.sha256(content).hexdigest()
+            corpus = _corpus_of_documents(documents, name=name, checksum=checksum)
+        write_tokens(path, corpus)
+    return corpus
+
+
+def _corpus_entry(name: str) -> registry.DataSet:
+    entry = registry.data_set(name)
+    if entry.kind != "corpus":
+        raise registry.RegistryError(f"data set {name!r} is a {entry.kind}, not a corpus")
+    return entry
+
+
+def load_text(name: str, *, part: str | None = None) -> str:
+    """The text of a corpus as it is, cased and with ``<|endoftext|>`` between documents, from disk.
+
+    Parameters, Raises
+    ------------------
+    As :func:`load_corpus`.
+    """
+    if name == registry.EMBEDDED:
+        return docstrings.load_docstrings(separator=DOCUMENT_SEPARATOR)
+    entry = _corpus_entry(name)
+    return registry.read_bytes(name, part=part or entry.files[0].part).decode()
+
+
+def load_bytes(name: str, *, part: str | None = None, n_bytes: int | None = None) -> np.ndarray:
+    """A corpus as byte ids: its UTF-8 text.
+
+    Parameters
+    ----------
+    name, part : as :func:`load_corpus`
+    n_bytes : int, optional
+        Keep the first `n_bytes` only.
+
+    Returns
+    -------
+    uint8 array, shape (N,), read-only
+    """
+    if name == registry.EMBEDDED:
+        content = load_text(name).encode()
+    else:
+        content = registry.read_bytes(name, part=part or _corpus_entry(name).files[0].part)
+    return np.frombuffer(content, dtype=np.uint8)[:n_bytes]
+
+
+def tokens_path(key: str) -> Path:
+    return storage.cache_folder() / "tokens" / f"{key[:32]}-v{TOKENS_FORMAT}.safetensors"
+
+
+def write_tokens(path: Path, corpus: Corpus) -> None:
+    arrays = {
+        "ids": corpus.ids,
+        "counts": corpus.counts,
+        "document_starts": corpus.document_starts,
+        "vocabulary": np.frombuffer("\n".join(corpus.vocabulary).encode(), dtype=np.uint8),
+    }
+    metadata = {"checksum": corpus.checksum, "digest": _arrays_digest(arrays)}
+    with storage.whole_file(path) as temporary:
+        safetensors.numpy.save_file(arrays, temporary, metadata=metadata)
+
+
+def read_tokens(path: Path, name: str) -> Corpus | None:
+    """A corpus from the cache, or None if it is not there or its digest is wrong (it is made anew)."""
+    try:
+        with safetensors.safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    except (OSError, safetensors.SafetensorError):
+        return None
+    if metadata.get("digest") != _arrays_digest(arrays):
+        return None
+    vocabulary = arrays["vocabulary"].tobytes().decode().split("\n")
+    return Corpus(
+        name, arrays["ids"], vocabulary, arrays["counts"], arrays["document_starts"], metadata["checksum"]
+    )
+
+
+def _arrays_digest(arrays: dict[str, np.ndarray]) -> str:
+    digest = hashlib.sha256()
+    for key in sorted(arrays):
+        array = arrays[key]
+        digest.update(f"{key} {array.dtype.str} {array.shape}\n".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class LanguageModelSlice:
+    """Three streams of token ids over one vocabulary, no document in two of them.
+
+    ``train``, ``valid``, ``test`` have shape (N,), the smallest unsigned integer type that fits.
+    ``vocabulary`` (V,) begins with "<unk>" and "<eos>", then goes by falling count in ``train``, ties
+    by first appearance. ``checksum`` is the raw text's SHA-256 (embedded: the fingerprint).
+    """
+
+    name: str
+    train: np.ndarray
+    valid: np.ndarray
+    test: np.ndarray
+    vocabulary: list[str]
+    checksum: str
+
+    def __repr__(self) -> str:
+        return (
+            f"LanguageModelSlice({self.name!r}, {len(self.train):,} + {len(self.valid):,} + "
+            f"{len(self.test):,} tokens, {len(self.vocabulary):,} types)"
+        )
+
+
+def make_language_model_slice(
+    name: str = "enwiki2018_raw",
+    *,
+    text: str | None = None,
+    n_train: int = 930_000,
+    n_valid: int = 74_000,
+    n_test: int = 82_000,
+    vocab_size: int = 10_000,
+    seed: int = 0,
+) -> LanguageModelSlice:
+    """A slice of a corpus for word language models, of the size and form of the Penn Treebank's.
+
+    How it is cut: documents are taken in a random order (`seed`), their sentences tokenized by
+    :func:`embviz.corpora.texts.ptb_sentences` (lower case, "N" for numbers, no punctuation) and closed by
+    "<eos>". Training takes whole sentences until the next one would exceed `n_train`; the rest of that
+    document is left out, and validation, then test, go on with the next document. The vocabulary is
+    the most frequent training words; all others are "<unk>" in all three.
+
+    Parameters
+    ----------
+    name : a corpus of the registry, "embedded", or with `text` what to call it
+    text : str, optional
+        A text of the user's, ``<|endoftext|>`` between documents.
+    n_train, n_valid, n_test : int, in tokens with "<eos>"
+        At most (but one sentence at least); each stream falls short of it by less than a sentence. The
+        defaults are the PTB's sizes.
+    vocab_size : int, default 10,000
+        With "<unk>" and "<eos>".
+    seed : int
+        Order of the documents.
+
+    Raises
+    ------
+    ValueError
+        If the text has too few tokens or words, with the number that it has.
+    """
+    if min(n_train, n_valid, n_test) < 1 or vocab_size < 3:
+        raise ValueError("each split needs at least one token, and the vocabulary three")
+    content = load_text(name) if text is None else text
+    if text is None and name == registry.EMBEDDED:
+        checksum = docstrings.fingerprint()
+    else:
+        checksum = hashlib.sha256(content.encode()).hexdigest()
+    documents = content.split(DOCUMENT_SEPARATOR)
+    order = iter(np.random.default_rng(seed).permutation(len(documents)))
+    streams = []
+    for split, n_tokens in (("train", n_train), ("valid", n_valid), ("test", n_test)):
+        streams.append(_take_sentences((documents[i] for i in order), n_tokens, f"{name}, {split}"))
+    return _number_streams(name, streams, _slice_vocabulary(streams[0], vocab_size), checksum)
+
+
+def _number_streams(
+    name: str, streams: list[list[str]], vocabulary: list[str], checksum: str
+) -> LanguageModelSlice:
+    ids = {word: i for i, word in enumerate(vocabulary)}
+    train, valid, test = (
+        np.array([ids.get(word, 0) for word in stream], dtype=_id_type(len(vocabulary) - 1))
+        for stream in streams
+    )
+    return LanguageModelSlice(name, train, valid, test, vocabulary, checksum)
+
+
+def _take_sentences(documents: Iterable[str], n_tokens: int, what: str) -> list[str]:
+    """Sentences closed by "<eos>", up to `n_tokens` tokens; the document that reaches it is used up."""
+    stream: list[str] = []
+    for document in documents:
+        for sentence in ptb_sentences(document):
+            if len(stream) + len(sentence) + 1 > n_tokens and stream:
+                return stream
+            stream += [*sentence, EOS_TOKEN]
+    raise ValueError(
+        f"{what}: the documents left have {len(stream):,} tokens where {n_tokens:,} are asked for: ask for "
+        "fewer, or take a longer text (documents are separated by <|endoftext|> and not shared by splits)"
+    )
+
+
+def _slice_vocabulary(train: list[str], vocab_size: int | None) -> list[str]:
+    """The most frequent words behind "<unk>" and "<eos>"; all words where `vocab_size` is None."""
+    counts = Counter(train)  # equal counts stay in order of first appearance
+    for special in (UNK_TOKEN, EOS_TOKEN):
+        del counts[special]
+    if vocab_size is None:
+        vocab_size = len(counts) + 2
+    if len(counts) < vocab_size - 2:
+        raise ValueError(
+            f"the training split has {len(counts):,} different words: vocab_size can be {len(counts) + 2:,} "
+            f'at most ("<unk>" and "<eos>" included), not {vocab_size:,}'
+        )
+    return [UNK_TOKEN, EOS_TOKEN, *(word for word, _ in counts.most_common(vocab_size - 2))]
+
+
+def load_language_model_data(name: str) -> LanguageModelSlice:
+    """A data set that is published as tokens in three splits (PTB, WikiText-2), as it is.
+
+    Every line is closed by "<eos>", empty ones too, as is usual for these sets; the vocabulary is all
+    training words.
+
+    Raises
+    ------
+    registry.RegistryError
+        If the data set is not of that form (:func:`make_language_model_slice` cuts one from text).
+    registry.DataMissingError, registry.ChecksumError
+        As :func:`load_corpus` tells.
+    """
+    entry = _corpus_entry(name)
+    if entry.format != "tokens":
+        raise registry.RegistryError(
+            f"corpus {name!r} is text, not published tokens: cut a slice with make_language_model_slice"
+        )
+    streams = []
+    digest = hashlib.sha256()
+    for part in ("train", "valid", "test"):
+        content = registry.read_bytes(name, part=part)
+        digest.update(content)
+        lines = content.decode().removesuffix("\n").split("\n")
+        streams.append([word for line in lines for word in (*line.split(), EOS_TOKEN)])
+    return _number_streams(name, streams, _slice_vocabulary(streams[0], None), digest.hexdigest())
+
+
+def load_word_test(name: str) -> pd.DataFrame:
+    """A test of word vectors, lower-cased.
+
+    Parameters
+    ----------
+    name : a word test of the registry, such as "wordsim353", "men", "google_analogy"
+
+    Returns
+    -------
+    DataFrame
+        Of a similarity test: word1, word2, score (a float, so that ranks are those of numbers). Of an
+        analogy test: a, b, c, d and section; "a is to b as c is to d".
+
+    Raises
+    ------
+    registry.RegistryError
+        If `name` is not a word test.
+    registry.DataMissingError, registry.ChecksumError
+        As :func:`load_corpus` tells.
+    """
+    entry = registry.data_set(name)
+    if entry.kind != "word test":
+        raise registry.RegistryError(f"data set {name!r} is a {entry.kind}, not a word test")
+    lines = registry.read_bytes(name).decode().lower().splitlines()
+    if entry.format == "similarity":
+        pairs = pd.DataFrame([line.split() for line in lines], columns=["word1", "word2", "score"])
+        return pairs.astype({"score": float})
+    rows = []
+    section = name
+    for line in lines:
+        if line.startswith(":"):
+            section = line.removeprefix(":").strip()
+        else:
+            rows.append((*line.split(), section))
+    return pd.DataFrame(rows, columns=["a", "b", "c", "d", "section"])
+
+
+def load_vocabulary(name: str) -> list[str]:
+    """A published vocabulary, tokens in the order of their ids, in their own notation.
+
+    Parameters
+    ----------
+    name : "gpt2_vocabulary" (byte-level: "\u0120" stands for a space) or "bert_vocabulary"
+
+    Raises
+    ------
+    registry.RegistryError
+        If `name` is not a vocabulary.
+    registry.DataMissingError, registry.ChecksumError
+        As :func:`load_corpus` tells.
+    """
+    entry = registry.data_set(name)
+    if entry.kind != "vocabulary":
+        raise registry.RegistryError(f"data set {name!r} is a {entry.kind}, not a vocabulary")
+    content = registry.read_bytes(name, part=entry.files[0].part).decode()
+    if entry.format == "word pieces":
+        return content.removesuffix("\n").split("\n")
+    ids: dict[str, int] = json.loads(content)
+    return sorted(ids, key=ids.__getitem__)

@@ -1,5 +1,0 @@
-"""Experiments on "By Tying Embeddings You Are Assuming the Distributional Hypothesis"."""
-
-from embviz.experiments.tying import exor, natural, theorems
-
-STUDIES = {**exor.STUDIES, **theorems.STUDIES, **natural.STUDIES}

@@ -1,0 +1,465 @@
+"""Cells: the independent pieces of an experiment, stored as soon as they are done.
+
+An experiment is a pure function from a small frozen configuration to a tidy table. A cell is one
+configuration of it. Its table lies in one Parquet file whose name derives from the configuration and
+whose schema carries the provenance, so a cell on disk is whole, self-describing, or absent: a killed
+sweep resumes by skipping what is stored.
+
+Layout: ``results_folder()/<paper>/<experiment>/<key>.parquet``, the paper being the part of the
+experiment's name before its first dot.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import functools
+import hashlib
+import importlib
+import importlib.metadata
+import json
+import os
+import platform
+import resource
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import joblib
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import threadpoolctl
+from tqdm.auto import tqdm
+
+from embviz import __version__
+from embviz.pausing import Paused, pausing_at, time_is_over
+from embviz.storage import cache_folder, results_folder, whole_file
+
+if TYPE_CHECKING:
+    from embviz.training.snapshots import Run
+
+PROVENANCE_KEY, CHECKSUM_KEY = b"embviz", b"embviz.sha256"  # of the schema's metadata
+PACKAGES = ("numpy", "scipy", "torch", "numba", "pandas", "pyarrow", "scikit-learn")
+
+_storing: ContextVar[str] = ContextVar("storing", default="")  # key of the cell that compute() will keep
+
+
+class DamagedResultError(ValueError):
+    """A stored result that is cut short, altered, or belongs to another cell."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    """A pure function of a frozen configuration, with a name and a version.
+
+    Parameters
+    ----------
+    name : str
+        ``paper.experiment``.
+    version : int
+        Raised whenever a change of the code changes a result: old cells are then no longer found.
+    function : callable
+        Takes the configuration, returns a tidy :class:`pandas.DataFrame`.
+    threads : int
+        Threads a cell uses well: 1 for most; cells of 2 run one after the other on a 2-core machine.
+    """
+
+    name: str
+    version: int
+    function: Callable[[Any], pd.DataFrame]
+    threads: int = 1
+
+    def cell(self, config: Any) -> Cell:
+        """Return the cell of `config`, a frozen dataclass."""
+        return Cell(self, config)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # workers look the experiment up by name: its function, hidden behind the decorator, can't be
+        return _find_experiment, (self.function.__module__, self.function.__qualname__)
+
+
+def _find_experiment(module: str, name: str) -> Experiment:
+    return getattr(importlib.import_module(module), name)
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """One configuration of an experiment."""
+
+    experiment: Experiment
+    config: Any
+
+    @functools.cached_property
+    def key(self) -> str:
+        """Sixteen hexadecimal digits that derive from the experiment, its version and the configuration."""
+        named = {
+            "experiment": self.experiment.name,
+            "version": self.experiment.version,
+            "config": dataclasses.asdict(self.config),
+        }
+        text = json.dumps(named, sort_keys=True, allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def path(self) -> Path:
+        """File that holds, or will hold, the result."""
+        paper, name = self.experiment.name.split(".", 1)
+        return results_folder() / paper / name / f"{self.key}.parquet"
+
+    def stored(self) -> bool:
+        """Whether a result file is there (its content is verified when it is read)."""
+        return self.path.is_file()
+
+
+def experiment(
+    name: str, *, version: int = 1, threads: int = 1
+) -> Callable[[Callable[[Any], pd.DataFrame]], Experiment]:
+    """Decorator that makes an :class:`Experiment` of a function from configuration to tidy table."""
+    return lambda function: Experiment(name, version, function, threads)
+
+
+# --- one cell on disk -------------------------------------------------------------------------------
+
+
+def table_digest(table: pd.DataFrame) -> str:
+    """SHA-256 over a table's column names, types and values, independent of the Parquet encoding."""
+    digest = hashlib.sha256()
+    for column in table.columns:
+        values = table[column].to_numpy()
+        digest.update(f"{column}\0".encode())
+        if values.dtype.kind in "fiub":
+            digest.update(values.dtype.str.encode() + np.ascontiguousarray(values).tobytes())
+        else:
+            digest.update(json.dumps([None if v is None else str(v) for v in values]).encode())
+    return digest.hexdigest()
+
+
+@functools.cache
+def _code_state() -> dict[str, Any]:
+    """Commit of the checkout and whether tracked package files differ from it; empty outside a checkout."""
+    root = Path(__file__).resolve().parent.parent
+    git = ["git", "-C", str(root)]
+    try:
+        commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+        changes = subprocess.run(
+            [*git, "status", "--porcelain", "--untracked-files=no", "embviz"], capture_output=True, text=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return {}
+    return {"commit": commit.stdout.strip(), "altered": bool(changes.stdout.strip())}
+
+
+def device() -> str:
+    """Processor, number of cores and GPU of this machine, in words."""
+    import torch
+
+    name = platform.processor() or platform.machine()
+    if Path("/proc/cpuinfo").is_file():
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        name = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), name)
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    return f"{name}, {os.cpu_count()} cores" + (f"; {gpu}" if gpu else "")
+
+
+def _provenance(cell: Cell, table: pd.DataFrame, seconds: float) -> dict[str, Any]:
+    return {
+        "experiment": cell.experiment.name,
+        "version": cell.experiment.version,
+        "config": dataclasses.asdict(cell.config),
+        "digest": table_digest(table),
+        "data": table.attrs.get("data", {}),  # corpus name -> checksum, told by the experiment
+        "embviz": __version__,
+        "code": _code_state(),
+        "python": platform.python_version(),
+        "packages": {name: importlib.metadata.version(name) for name in PACKAGES},
+        "device": device(),
+        "wall_seconds": round(seconds, 3),  # of the last slice, if there were several
+        "slices": table.attrs.get("slices", []),
+        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "date": _now(),
+    }
+
+
+@contextlib.contextmanager
+def training_run(cell: Cell, data: Mapping[str, str]) -> Iterator[tuple[Run, list[dict[str, Any]]]]:
+    """A run on disk for a cell that trains for long: kept when the block is left early, deleted at its end.
+
+    Within :func:`compute` it is kept until the table is stored: what comes between takes time, and a kill
+    then would lose all of the work.
+
+    Parameters
+    ----------
+    cell : Cell
+    data : mapping from corpus to checksum
+        What the cell reads: a run on other data is refused.
+
+    Yields
+    ------
+    Run
+        In the cache folder, new or left by a slice before.
+    list of dict
+        A slice each, this one last: date, device, torch, and seconds unless it was killed; for the table's
+        ``attrs["slices"]``, from where they go into the cell's provenance.
+    """
+    import torch
+
+    from embviz.training.snapshots import open_or_create_run
+
+    folder = _run_folder(cell)
+    start = time.perf_counter()
+    with open_or_create_run(folder, {**dataclasses.asdict(cell.config), "data": dict(data)}) as run:
+        file = folder / "slices.json"
+        slices = json.loads(file.read_text()) if file.is_file() else []
+        this: dict[str, Any] = {"date": _now(), "device": device(), "torch": str(torch.__version__)}
+        slices.append(this)
+        _write_json(file, slices)
+        try:
+            yield run, slices
+        finally:
+            this["seconds"] = round(time.perf_counter() - start, 3)
+            _write_json(file, slices)
+    if _storing.get() != cell.key:
+        _delete_run(cell)
+
+
+def _run_folder(cell: Cell) -> Path:
+    return cache_folder() / "runs" / cell.key
+
+
+def _delete_run(cell: Cell) -> None:
+    """What a cell's training left behind, unless another process is at it."""
+    folder = _run_folder(cell)
+    if any(folder.parent.glob(f"{folder.name}*")):
+        from embviz.training.snapshots import delete_run
+
+        delete_run(folder)
+
+
+def _write_json(path: Path, content: Any) -> None:
+    with whole_file(path) as temporary:
+        temporary.write_text(json.dumps(content))
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def compute(cell: Cell, path: Path | None = None) -> Path:
+    """Run `cell` and store its table and provenance, in `path` or where the cell belongs; return the file.
+
+    Raises
+    ------
+    ValueError
+        If the table holds a NaN or an infinity: a result must be a number or absent.
+    """
+    start, token = time.perf_counter(), _storing.set(cell.key)
+    try:
+        table = cell.experiment.function(cell.config).reset_index(drop=True)
+    finally:
+        _storing.reset(token)
+    seconds = time.perf_counter() - start
+    numbers = table.select_dtypes("number").to_numpy(dtype=float)
+    if not np.isfinite(numbers).all():
+        raise ValueError(f"{cell.experiment.name} gave NaN or infinity for {cell.config}; nothing was stored")
+    provenance = json.dumps(_provenance(cell, table, seconds)).encode()
+    checksum = hashlib.sha256(provenance).hexdigest()
+    arrow = pa.Table.from_pandas(table, preserve_index=False)
+    metadata = {**(arrow.schema.metadata or {}), PROVENANCE_KEY: provenance, CHECKSUM_KEY: checksum}
+    arrow = arrow.replace_schema_metadata(metadata)
+    path = path or cell.path
+    with whole_file(path) as temporary:
+        _write_table(arrow, temporary)
+    _delete_run(cell)
+    return path
+
+
+def _write_table(arrow: pa.Table, path: Path) -> None:
+    """Parquet, a third smaller than by default: bytes of equal weight together, whole numbers by steps."""
+    encodings = {
+        field.name: "BYTE_STREAM_SPLIT" if pa.types.is_floating(field.type) else "DELTA_BINARY_PACKED"
+        for field in arrow.schema
+        if pa.types.is_floating(field.type) or pa.types.is_integer(field.type)
+    }
+    pq.write_table(
+        arrow,
+        path,
+        compression="zstd",
+        compression_level=19,
+        use_dictionary=[name for name in arrow.schema.names if name not in encodings],
+        column_encoding=encodings or None,
+        write_page_checksum=True,
+    )
+
+
+def read(cell: Cell) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Read a stored cell: its table, and its provenance.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the cell is not stored; the message gives the command that computes it.
+    DamagedResultError
+        If the file is cut short or altered, or holds another cell's result. Nothing is deleted.
+    """
+    if not cell.stored():
+        raise FileNotFoundError(
+            f"{cell.path} is not stored: compute it with `embviz run`, or embviz.ledger.cells.run"
+        )
+    advice = "move it away and run the cell again"
+    try:
+        arrow = pq.read_table(cell.path, page_checksum_verification=True, partitioning=None)
+        text, checksum = (arrow.schema.metadata[key] for key in (PROVENANCE_KEY, CHECKSUM_KEY))
+        if hashlib.sha256(text).hexdigest() != checksum.decode():
+            raise ValueError("its provenance does not match its checksum")
+        provenance = json.loads(text)
+        table = arrow.to_pandas()
+    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
+        raise DamagedResultError(f"{cell.path} is cut short or altered ({error}): {advice}") from error
+    if table_digest(table) != provenance["digest"]:
+        raise DamagedResultError(f"{cell.path} does not match its own digest: {advice}")
+    expected = (cell.experiment.name, cell.experiment.version, _as_json(dataclasses.asdict(cell.config)))
+    found = (provenance["experiment"], provenance["version"], provenance["config"])
+    if found != expected:
+        raise DamagedResultError(f"{cell.path} holds the result of {found}, not of {expected}: {advice}")
+    return table, provenance
+
+
+def table_of(cell: Cell) -> pd.DataFrame:
+    """A cell's table: as it is stored, or else computed here with its threads, and kept while this runs."""
+    return read(cell)[0] if cell.stored() else _computed(cell)
+
+
+@functools.cache
+def _computed(cell: Cell) -> pd.DataFrame:
+    import torch
+
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(cell.experiment.threads)
+        with threadpoolctl.threadpool_limits(cell.experiment.threads):
+            return cell.experiment.function(cell.config).reset_index(drop=True)
+    finally:
+        torch.set_num_threads(before)
+
+
+def _as_json(value: Any) -> Any:
+    return json.loads(json.dumps(value))
+
+
+# --- many cells -------------------------------------------------------------------------------------
+
+
+def missing(cells: Sequence[Cell]) -> list[Cell]:
+    """Those of `cells` that are not stored, each once, in order."""
+    unique = {cell.path: cell for cell in cells}
+    return [cell for cell in unique.values() if not cell.stored()]
+
+
+def _compute_in_worker(cell: Cell, path: Path, until: float | None) -> Path | None:
+    """The file written; None if the time is over, or another process has done it or is about to."""
+    import torch
+
+    from embviz.training.snapshots import BusyRunError
+
+    torch.set_num_threads(cell.experiment.threads)
+    with threadpoolctl.threadpool_limits(cell.experiment.threads), pausing_at(until):  # more: other bits
+        if time_is_over() or path.is_file():
+            return None
+        try:
+            return compute(cell, path)  # the path is the caller's: a reused worker's environment is older
+        except (Paused, BusyRunError):
+            return None
+
+
+def run(
+    cells: Sequence[Cell],
+    *,
+    n_jobs: int | None = None,
+    until: float | None = None,
+    progress: bool = True,
+) -> list[Path]:
+    """Compute and store whichever of `cells` are missing.
+
+    Parameters
+    ----------
+    n_jobs : int, optional
+        Worker processes of joblib's current backend (loky by default; a dask or ray backend chosen with
+        ``joblib.parallel_config`` spreads over a cluster). None: as many as the machine has cores, fewer
+        for experiments whose cells use several threads.
+    until : float, optional
+        Moment, in seconds as ``time.time()``, from which no cell is begun, and those that train in a
+        :func:`training_run` pause; the next call goes on with them. Other cells run to their ends.
+    progress : bool
+        Show a progress bar on standard error.
+
+    Returns
+    -------
+    list of Path
+        The files written, as they finished.
+    """
+    todo = missing(cells)
+    for cell in cells:
+        if cell.stored():
+            _delete_run(cell)  # a kill came between storing and deleting
+    bar = tqdm(total=len(todo), desc="cells", disable=not progress or not todo)
+    written: list[Path] = []
+    cores, before = joblib.cpu_count(), -1
+    with bar:
+        # a cell that reads another one's model finds it busy while that is trained beside it: once more then
+        while todo and len(written) > before and (until is None or time.time() < until):
+            before = len(written)
+            for threads in sorted({cell.experiment.threads for cell in todo}):
+                group = [cell for cell in todo if cell.experiment.threads == threads]
+                workers = min(len(group), n_jobs or max(1, cores // threads))
+                for path in _compute_all(group, workers, threads, until):
+                    if path is not None:
+                        written.append(path)
+                        bar.update()
+            todo = missing(todo)
+    return written
+
+
+def _compute_all(
+    group: Sequence[Cell], workers: int, threads: int, until: float | None
+) -> Iterator[Path | None]:
+    if workers == 1:
+        yield from (_compute_in_worker(cell, cell.path, until) for cell in group)
+        return
+    backend, _ = joblib.parallel.get_active_backend()
+    jobs = (joblib.delayed(_compute_in_worker)(cell, cell.path, until) for cell in group)
+    if type(backend).__name__ != "LokyBackend":  # the user's own cluster: its workers share the folder
+        yield from joblib.Parallel(n_jobs=workers)(jobs)
+        return
+    with joblib.parallel_config(backend="loky", inner_max_num_threads=threads):
+        yield from joblib.Parallel(n_jobs=workers, return_as="generator_unordered")(jobs)
+
+
+def load(cells: Sequence[Cell]) -> pd.DataFrame:
+    """Concatenate the tables of stored cells, each row led by its configuration's fields.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns: the configuration's fields (tuples as text), then the experiment's own.
+
+    Raises
+    ------
+    FileNotFoundError, DamagedResultError
+        As :func:`read` does.
+    """
+    tables = []
+    for cell in cells:
+        table, _ = read(cell)
+        fields = dataclasses.asdict(cell.config)
+        flat = {k: v if isinstance(v, (int, float, str, bool)) else str(v) for k, v in fields.items()}
+        clash = set(flat) & set(table.columns)
+        if clash:
+            raise ValueError(f"{cell.experiment.name}: columns {sorted(clash)} are also configuration fields")
+        tables.append(table.assign(**flat)[[*flat, *table.columns]])
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()

@@ -1,0 +1,95 @@
+"""Studies: how a claim is measured, at three scales."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+
+from embviz.ledger.cells import Cell, missing
+from embviz.ledger.claims import find_claim
+from embviz.ledger.findings import Finding
+
+PRESETS = ("quick", "laptop", "paper")
+
+
+@dataclasses.dataclass(frozen=True)
+class Study:
+    """The cells of a claim at each preset, and what follows from them.
+
+    Parameters
+    ----------
+    cells : callable
+        From a preset (``quick``: seconds, the embedded corpus; ``laptop``: up to about an hour on two
+        cores; ``paper``: the paper's own setting) to its cells; empty where the preset measures nothing.
+    measure : callable
+        From a preset whose cells are all stored to findings by figure name.
+    needs : str
+        What a larger preset needs that may not be at hand, for the reason of a claim not measured.
+    beside : callable
+        From a preset to cells that a chapter shows beside the claim, such as other readings of the paper's
+        setting: they are run with the others, and no verdict waits for them.
+    """
+
+    cells: Callable[[str], list[Cell]]
+    measure: Callable[[str], Mapping[str, Finding]]
+    needs: str = ""
+    beside: Callable[[str], list[Cell]] = lambda preset: []
+
+    def preset_cells(self, preset: str) -> list[Cell]:
+        """Cells of `preset`; empty where it measures nothing.
+
+        Raises
+        ------
+        ValueError
+            If there is no such preset; the message lists those there are.
+        """
+        return self.cells(_known(preset))
+
+    def findings(self, preset: str) -> Mapping[str, Finding]:
+        """Findings by figure name, from the stored cells of `preset`."""
+        return self.measure(_known(preset))
+
+    def complete(self, preset: str) -> bool:
+        """Whether the preset has cells and all of them are stored."""
+        cells = self.cells(_known(preset))
+        return bool(cells) and not missing(cells)
+
+    def largest_stored(self) -> str | None:
+        """The largest preset whose cells are all stored, or None."""
+        return largest_stored(self.cells)
+
+    def why_not_measured(self, preset: str | None = None) -> str:
+        """Why there is no measurement at `preset`, or at any."""
+        parts = []
+        for name in (preset,) if preset else PRESETS:
+            cells = self.cells(_known(name))
+            if cells:
+                parts.append(f"{name}: {len(cells) - len(missing(cells))} of {len(cells)} cells stored")
+        return "; ".join([*([self.needs] if self.needs else []), *parts]) or "no preset measures it"
+
+
+def largest_stored(cells: Callable[[str], list[Cell]], presets: Sequence[str] = PRESETS) -> str | None:
+    """The last of `presets` that has cells, all of them stored; or None."""
+    return next((name for name in reversed(presets) if (own := cells(name)) and not missing(own)), None)
+
+
+def _known(preset: str) -> str:
+    if preset not in PRESETS:
+        raise ValueError(f"no preset {preset!r}: choose one of {', '.join(PRESETS)}")
+    return preset
+
+
+def find_study(claim_id: str) -> Study:
+    """The study of the claim `claim_id`, from the module that the claim names.
+
+    Raises
+    ------
+    ValueError
+        If there is no such claim, or no experiment measures it; the message lists those there are.
+    """
+    claim = find_claim(claim_id)
+    studies: dict[str, Study] = importlib.import_module(claim.experiments).STUDIES
+    if claim_id not in studies:
+        raise ValueError(f"{claim.experiments} has no study of {claim_id!r}: there are {', '.join(studies)}")
+    return studies[claim_id]

@@ -1,0 +1,61 @@
+"""The loop, snapshots, the recorder; language models, and gradients projected on Fourier modes."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submodules=["adapters", "fourier", "language", "loop", "recorder", "recurrent", "snapshots"],
+    submod_attrs={
+        "adapters": ["lightning_callback", "trainer_callback"],
+        "fourier": [
+            "Adaptive",
+            "Prescribed",
+            "Projection",
+            "RandomSubspace",
+            "Shuffled",
+            "Sounding",
+            "attach",
+            "noise_share",
+            "power_spectrum",
+            "project_gradients",
+            "sound",
+            "strike",
+            "tabulate",
+        ],
+        "language": [
+            "LanguageTraining",
+            "Stream",
+            "Streams",
+            "TextConfig",
+            "draw_batch",
+            "load_streams",
+            "make_stream",
+            "next_token_losses",
+            "score",
+            "score_unigrams",
+            "split_documents",
+            "train_language_model",
+            "windows",
+        ],
+        "loop": ["AdamW", "Snapshot", "keep_freed_memory", "train"],
+        "recorder": ["Recorder", "Recording", "Sketch", "read_recording"],
+        "recurrent": [
+            "LanguageModelTraining",
+            "arrange_columns",
+            "bfloat16_on_cpu",
+            "evaluate_perplexity",
+            "language_model_perplexity",
+        ],
+        "snapshots": [
+            "BusyRunError",
+            "DamagedRunError",
+            "Run",
+            "create_run",
+            "delete_run",
+            "explaining_failures",
+            "open_or_create_run",
+            "open_run",
+            "sync",
+        ],
+    },
+)

@@ -1,0 +1,49 @@
+"""Paths of weights: the behavioural autoencoder, layouts, phases and nulls."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submodules=["autoencoders", "nulls", "phases", "traces", "weight_paths"],
+    submod_attrs={
+        "autoencoders": ["Autoencoder", "Behaviour", "encode", "held_out_errors"],
+        "nulls": [
+            "Left",
+            "disparities",
+            "measure",
+            "random_walk",
+            "share_left",
+            "shuffled_losses",
+            "step_correlations",
+            "through_nulls",
+        ],
+        "phases": [
+            "Clustering",
+            "Phases",
+            "couple",
+            "find_phases",
+            "finite_rows",
+            "hidden_markov_phases",
+            "load_optional",
+            "path_steps",
+            "phase_grid",
+            "require_enough",
+            "sharpness",
+            "transition_activity",
+            "transitions",
+            "visits",
+            "weight_statistics",
+        ],
+        "traces": [
+            "Layout",
+            "Recipe",
+            "Trace",
+            "lay_out",
+            "layouts_of",
+            "neighbor_pairs",
+            "principal_coordinates",
+            "trace",
+        ],
+        "weight_paths": ["WeightPath", "cosine_share", "join", "rotate", "weight_path"],
+    },
+)

@@ -1,0 +1,347 @@
+"""Nulls for weight trajectories, and trajectories held against each other."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+from scipy import linalg
+
+from embviz.metrics import procrustes_disparity
+from embviz.trajectories.phases import couple, path_steps, sharpness, transitions
+from embviz.trajectories.traces import Recipe, Trace, trace
+from embviz.trajectories.weight_paths import WeightPath, cosine_share, rotate
+
+# --- random walks -----------------------------------------------------------------------------------
+
+
+def step_correlations(path: WeightPath, n_lags: int) -> np.ndarray:
+    """Momentum: mean cosine between a step and the k-th after it, k = 0..n_lags; (n_lags + 1,).
+
+    Sums are divided by the number of all steps whatever the lag, so that a process with these correlations
+    exists; steps that don't move count as at right angles to all others.
+    """
+    directions, _ = _directions(path)
+    n = len(directions)
+    if not 0 <= n_lags < n:
+        raise ValueError(f"n_lags is {n_lags}: {n} steps have lags 0..{n - 1}")
+    sums = [np.einsum("sp,sp->", directions[: n - k], directions[k:]) for k in range(n_lags + 1)]
+    return np.array(sums) / sums[0]
+
+
+def _directions(path: WeightPath) -> tuple[np.ndarray, np.ndarray]:
+    """Unit steps (S - 1, P) and their lengths (S - 1,)."""
+    moves = np.diff(path.weights.astype(float), axis=0)
+    lengths = np.linalg.norm(moves, axis=1)
+    if not lengths.any():
+        raise ValueError(f"{path.name}: nothing moved, so a random walk of its steps wouldn't either")
+    return moves / np.where(lengths > 0, lengths, 1)[:, None], lengths
+
+
+def random_walk(path: WeightPath, *, seed: int | np.random.Generator, n_lags: int = 1) -> WeightPath:
+    """A walk with a path's step lengths, momentum, number of weights and losses, and no other aim.
+
+    Directions are a Gaussian process in the space of all weights, autoregressive of order `n_lags`: its
+    steps correlate as the path's do up to that lag. 0 is a walk without momentum, 1 has the momentum of
+    successive steps and lets it fade. A slow drift in one direction is not in it.
+
+    Parameters
+    ----------
+    path : WeightPath, rotated or not
+    seed : int or Generator
+    n_lags : int
+
+    Returns
+    -------
+    WeightPath
+        In at most S - 1 coordinates, distributed exactly as a walk among all `n_weights` is after a
+        rotation: the inner products of n Gaussian vectors are a Wishart matrix, drawn by its factor.
+
+    Raises
+    ------
+    ValueError
+        If nothing moves, or there are no more steps than lags.
+
+    Source
+    ------
+    Bartlett (1933) for the factor; Yule-Walker for the momentum.
+    """
+    _, lengths = _directions(path)
+    n = len(lengths)
+    correlations = _extend(step_correlations(path, n_lags), n)
+    noise = _gaussian_vectors(n, path.n_weights, np.random.default_rng(seed))
+    moves = np.linalg.cholesky(linalg.toeplitz(correlations)) @ noise
+    moves *= (lengths / np.linalg.norm(moves, axis=1))[:, None]
+    weights = np.concatenate([np.zeros((1, moves.shape[1])), moves.cumsum(axis=0)])
+    return replace(path, name=f"random walk like {path.name}", weights=weights, rotated=False)
+
+
+def _extend(correlations: np.ndarray, n: int) -> np.ndarray:
+    """Correlations at lags 0..n - 1 of the autoregressive process that has the given first ones."""
+    order = len(correlations) - 1
+    extended = np.zeros(max(n, order + 1))
+    extended[: order + 1] = correlations
+    if order:
+        # a path on a straight line has correlations of a singular process: kept just inside
+        column = correlations[:-1] + np.where(np.arange(order) == 0, 1e-9, 0.0)
+        coefficients = linalg.solve_toeplitz(column, correlations[1:])
+        for lag in range(order + 1, n):
+            extended[lag] = coefficients @ extended[lag - order : lag][::-1]
+    extended[0] += 1e-9
+    return extended[:n]
+
+
+def _gaussian_vectors(n: int, dim: int, rng: np.random.Generator) -> np.ndarray:
+    """n standard Gaussian vectors of `dim` entries, turned into at most n coordinates; (n, min(n, dim))."""
+    if dim <= n:
+        return rng.standard_normal((n, dim))
+    factor = np.tril(rng.standard_normal((n, n)), -1)
+    np.fill_diagonal(factor, np.sqrt(rng.chisquare(dim - np.arange(n))))
+    return factor
+
+
+def shuffled_losses(path: WeightPath, *, seed: int | np.random.Generator) -> WeightPath:
+    """The same weights with losses in random order: what an autoencoder predicts then, it has remembered."""
+    losses = np.random.default_rng(seed).permutation(path.losses)
+    return replace(path, name=f"{path.name}, losses shuffled", losses=losses)
+
+
+# --- the same pipeline ------------------------------------------------------------------------------
+
+
+def measure(
+    traced: Trace, *, seed: int = 0, trend: int | None = None, n_permutations: int = 999
+) -> dict[str, object]:
+    """Numbers of a trace: what a table of paths, or of a path and its nulls, has in a row.
+
+    Parameters
+    ----------
+    traced : Trace
+    seed : int
+        Of the permutations of :func:`embviz.trajectories.phases.couple`, whose defaults for lag and block are taken, or
+        as much as a short path allows.
+    trend : int, in snapshots, optional
+        Likewise.
+
+    Returns
+    -------
+    dict
+        ``name``, ``reconstruction`` and ``prediction`` errors, ``n_phases``, ``noise``, ``dbcv``,
+        ``n_transitions``, ``sharpness`` of weights and ``layout_sharpness``, ``cosine_share`` of the layout
+        and ``weight_cosine_share``, ``loss_correlation`` at its ``loss_lag`` with ``loss_p`` (of layout steps
+        with drops of the loss; None where all drops are equal), and ``notes``.
+        A random walk's ``sharpness`` is its path's by construction; its ``layout_sharpness`` is not.
+    """
+    path, found = traced.path, traced.phases
+    errors = None if traced.behaviour is None else traced.behaviour.errors
+    moves, drops = path_steps(traced.layout), -np.diff(path.losses)
+    coupling = None
+    if np.ptp(moves) > 0 and np.ptp(drops) > 0:
+        coupling = couple(
+            moves,
+            path.losses,
+            seed=seed,
+            max_lag=min(10, (len(moves) - 1) // 2),
+            block=min(20, len(moves) // 4),
+            trend=trend,
+            n_permutations=n_permutations,
+        )
+    return {
+        "name": path.name,
+        "reconstruction": None if errors is None else errors.reconstruction,
+        "prediction": None if errors is None else errors.prediction,
+        "n_phases": found.n_phases,
+        "noise": found.noise,
+        "dbcv": found.dbcv,
+        "n_transitions": len(transitions(found.labels, path.steps)),
+        "sharpness": sharpness(path.weights).share,
+        "layout_sharpness": sharpness(traced.layout).share,
+        "cosine_share": cosine_share(traced.layout),
+        "weight_cosine_share": cosine_share(path.weights),
+        "loss_correlation": None if coupling is None else coupling.correlation,
+        "loss_lag": None if coupling is None else coupling.lag,
+        "loss_p": None if coupling is None else coupling.p,
+        "notes": "; ".join(traced.notes),
+    }
+
+
+@dataclass(frozen=True)
+class Left:
+    """What is left of a figure after a null, and over the null's draws."""
+
+    value: float  # after the mean draw
+    low: float  # after the draw that leaves least
+    high: float  # after the draw that leaves most
+
+
+@dataclass(frozen=True, eq=False)
+class NullComparison:
+    """A path and its nulls through one pipeline."""
+
+    table: pd.DataFrame  # a row a path: kind, draw, the columns of `measure`, disparity to the path's layout
+    traces: dict[str, Trace]  # by kind and draw, as "random walk 0"
+
+    def share_left(self, column: str = "cosine_share", kind: str = "random walk") -> Left:
+        """Of a share in the table, :func:`share_left`."""
+        return share_left(float(self._of("data", column)[0]), self._of(kind, column))
+
+    def shape_left(self, kind: str = "random walk") -> Left:
+        """Of the layout's shape: the share of its variance that no turned and scaled layout of a null has.
+
+        Its Procrustes disparity to the null's draws. Hold it against :meth:`shape_among`: a path that is as
+        near to the draws as they are to each other has no shape of its own.
+        """
+        found = self._of(kind, "disparity")
+        return Left(float(np.mean(found)), min(found), max(found))
+
+    def shape_among(self, kind: str = "random walk") -> Left | None:
+        """Disparity between the layouts of a null's draws; None of a single draw."""
+        layouts = [one.layout for name, one in self.traces.items() if name.rpartition(" ")[0] == kind]
+        if len(layouts) < 2:
+            return None
+        pairs = itertools.combinations(layouts, 2)
+        found = [procrustes_disparity(one, other) for one, other in pairs]
+        return Left(float(np.mean(found)), min(found), max(found))
+
+    def _of(self, kind: str, column: str) -> list[float]:
+        chosen = self.table.loc[self.table["kind"] == kind, column]
+        if chosen.empty or chosen.isna().any():
+            raise ValueError(
+                f"{column} of {kind!r} isn't known; there are {list(self.table['kind'].unique())}"
+            )
+        return [float(value) for value in chosen]
+
+
+def share_left(share: float, null_shares: Sequence[float]) -> Left:
+    """What is left of a share after its null: (share - null) / (1 - null).
+
+    Of the two-arm figure (:func:`embviz.trajectories.weight_paths.cosine_share`): 1 where the null has none of the shape
+    and the path all; 0 where the path has as much as its walks, so that the shape tells nothing about
+    training; below 0 where it has less, and what training adds bends the path away from two arms. Where the
+    null's share is near 1, as of most layouts, little could be left: `low` and `high` then lie far apart.
+
+    Parameters
+    ----------
+    share : float, at most 1
+    null_shares : sequence of float, below 1
+        Of the null's draws.
+
+    Raises
+    ------
+    ValueError
+        If a draw's share is 1 already: nothing could be left; or there is no draw.
+
+    Examples
+    --------
+    >>> share_left(0.75, [0.5, 0.5])
+    Left(value=0.5, low=0.5, high=0.5)
+    """
+    if not len(null_shares):
+        raise ValueError("there is no draw of the null")
+    if not max(null_shares) < 1 - 1e-12:
+        raise ValueError("the null holds the whole share: nothing could be left")
+    mean, least, most = (
+        (share - null) / (1 - null)
+        for null in (float(np.mean(null_shares)), max(null_shares), min(null_shares))
+    )
+    return Left(mean, least, most)
+
+
+def through_nulls(
+    path: WeightPath,
+    recipe: Recipe | None = None,
+    *,
+    seed: int,
+    n_draws: int = 3,
+    n_lags: int = 1,
+    others: Mapping[str, WeightPath] | None = None,
+    trend: int | None = None,
+    device: str = "cpu",
+) -> NullComparison:
+    """A path, random walks like it, its losses shuffled, and other paths, through the same pipeline.
+
+    Parameters
+    ----------
+    path : WeightPath
+    recipe : Recipe, optional
+    seed : int
+        Of the pipeline for all; draw i of a null is of seed + i.
+    n_draws : int
+        Of each null.
+    n_lags : int
+        The walks' momentum, as of :func:`random_walk`.
+    others : mapping from kind to WeightPath, optional
+        What only the caller can make: an independent run, a run that only decays.
+    trend : int, optional
+        As of :func:`embviz.trajectories.phases.couple`.
+    device : str
+
+    Returns
+    -------
+    NullComparison
+        Its column ``disparity`` is None for a path with another number of snapshots.
+    """
+    if n_draws < 1:
+        raise ValueError(f"n_draws is {n_draws}: one at least")
+    path = rotate(path, device=device)
+    drawn = [("data", 0, path)]
+    drawn += [("random walk", i, random_walk(path, seed=seed + i, n_lags=n_lags)) for i in range(n_draws)]
+    if np.ptp(path.losses) > 0:
+        drawn += [("shuffled losses", i, shuffled_losses(path, seed=seed + i)) for i in range(n_draws)]
+    drawn += [(kind, 0, other) for kind, other in (others or {}).items()]
+    traces = {f"{kind} {i}": trace(one, recipe, seed=seed, device=device) for kind, i, one in drawn}
+    data, rows = traces["data 0"].layout, []
+    for (kind, i, _), traced in zip(drawn, traces.values(), strict=True):
+        same = len(traced.layout) == len(data)
+        disparity = procrustes_disparity(data, traced.layout) if same else None
+        numbers = measure(traced, seed=seed, trend=trend)
+        rows.append({"kind": kind, "draw": i, **numbers, "disparity": disparity})
+    return NullComparison(pd.DataFrame(rows), traces)
+
+
+# --- one shape or many ------------------------------------------------------------------------------
+
+
+def disparities(paths: Mapping[str, ArrayLike]) -> pd.DataFrame:
+    """Procrustes disparity between all paths of the same snapshots, in a plane or in any one dimension.
+
+    Parameters
+    ----------
+    paths : mapping from name to array (S, D)
+        Layouts, bottlenecks, or rotated weights: over tensors, layers, seeds. Of fewer dimensions than the
+        widest, zeros stand for the missing ones.
+
+    Returns
+    -------
+    DataFrame, square, names on both axes; in 0..1, 0 on the diagonal
+
+    Raises
+    ------
+    ValueError
+        If numbers of snapshots differ (names two), or a path doesn't move.
+
+    Source
+    ------
+    Geometry paper, sections 4.2 and 7.1, which say "almost identical" and give no number.
+    """
+    arrays = {name: np.asarray(points, dtype=float) for name, points in paths.items()}
+    if not arrays:
+        raise ValueError("there is no path to compare")
+    first, *rest = arrays
+    for name in rest:
+        if len(arrays[name]) != len(arrays[first]):
+            raise ValueError(
+                f"{name} has {len(arrays[name])} snapshots, {first} {len(arrays[first])}: snapshot i of one "
+                "is held against snapshot i of the other"
+            )
+    width = max(points.shape[1] for points in arrays.values())
+    padded = [np.pad(points, ((0, 0), (0, width - points.shape[1]))) for points in arrays.values()]
+    square = np.zeros((len(padded), len(padded)))
+    for i, one in enumerate(padded):
+        for j in range(i):
+            square[i, j] = square[j, i] = procrustes_disparity(one, padded[j])
+    return pd.DataFrame(square, index=list(arrays), columns=list(arrays))

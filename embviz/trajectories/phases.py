@@ -1,0 +1,581 @@
+"""Phases of a path of snapshots: density clusters, the transitions between them, and drops of the loss."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+from scipy import ndimage, stats
+from sklearn.metrics import adjusted_rand_score
+
+NOISE = -1  # the label of a snapshot that belongs to no phase
+
+
+def load_optional(module: str, package: str, purpose: str) -> Any:
+    """Import a library when it is needed; an ImportError that says what for, and how to get it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ImportError(f"{purpose} needs {package}: pip install {package}") from error
+
+
+def finite_rows(values: ArrayLike, name: str, n_axes: int) -> np.ndarray:
+    """Values as a float64 array of so many axes; ValueError that names the first row that isn't finite."""
+    array = np.asarray(values, dtype=float)
+    if array.ndim != n_axes or array.size == 0:
+        raise ValueError(f"{name} has shape {array.shape}: give {n_axes} axes, a row a snapshot")
+    finite = np.isfinite(array).reshape(len(array), -1).all(axis=1)
+    if not finite.all():
+        raise ValueError(
+            f"row {int(np.argmin(finite))} of {name} is NaN or infinite: find where it comes from"
+        )
+    return array
+
+
+# --- density clusters -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Clustering:
+    """HDBSCAN's settings; the paper gives none."""
+
+    min_cluster_size: int = 25  # snapshots
+    min_samples: int = 5  # the core distance is that to this neighbour
+    selection: Literal["eom", "leaf"] = "eom"  # the most persistent clusters, or the finest
+
+    def __post_init__(self) -> None:
+        if self.min_cluster_size < 2 or self.min_samples < 1:
+            raise ValueError(
+                f"a cluster has two snapshots at least, and the first neighbour is the least: {self}"
+            )
+        if self.selection not in ("eom", "leaf"):
+            raise ValueError(f'selection is {self.selection!r}: use "eom" or "leaf"')
+
+
+@dataclass(frozen=True, eq=False)
+class Phases:
+    """Density clusters of S snapshots, and how sure they are."""
+
+    labels: np.ndarray  # (S,) phases 0, 1, ... by their first snapshot; -1 is noise
+    membership: np.ndarray  # (S, n_phases) soft: a row adds up to at most 1; of repeated points 0 or 1
+    condensed_tree: pd.DataFrame  # parent, child, lambda_val (1 / distance), child_size
+    reachability: np.ndarray  # (S - 1,) mutual reachability distances of the spanning tree, increasing
+    largest_split: int  # snapshots on the smaller side of the most even split of all
+    points: np.ndarray  # (S, D), what was clustered
+    clustering: Clustering
+
+    @property
+    def n_phases(self) -> int:
+        return self.membership.shape[1]
+
+    @functools.cached_property
+    def dbcv(self) -> float | None:
+        """Density-based validity, -1..1, noise counted against it.
+
+        None below two phases, or where its powers of distances overflow (hundreds of dimensions). It takes
+        longer than the clusters, so it is found when it is asked for.
+        """
+        return _validity(self.points, self.labels, self.n_phases)
+
+    @property
+    def noise(self) -> float:
+        """Share of snapshots in no phase."""
+        return float(np.mean(self.labels == NOISE))
+
+    @property
+    def explanation(self) -> str:
+        """What was found, in words; if all is noise, why."""
+        n, least = len(self.labels), self.clustering.min_cluster_size
+        if self.n_phases:
+            return f"{self.n_phases} phases; {self.noise:.0%} of {n} snapshots are noise"
+        middle, longest = np.median(self.reachability), self.reachability[-1]
+        return (
+            f"all {n} snapshots are noise: wherever the tree of mutual reachability distances (median "
+            f"{middle:.3g}, longest {longest:.3g}) is cut, at most {self.largest_split} snapshots come off, "
+            f"and a phase needs {least}. Only min_cluster_size <= {self.largest_split} splits this path"
+        )
+
+
+def find_phases(points: ArrayLike, clustering: Clustering | None = None) -> Phases:
+    """HDBSCAN of snapshots in the plane, or in a bottleneck. Time isn't looked at.
+
+    Parameters
+    ----------
+    points : array, shape (S, D)
+    clustering : Clustering, optional
+
+    Returns
+    -------
+    Phases
+        If all is noise, its `explanation` says why.
+
+    Raises
+    ------
+    ValueError
+        If a value is not finite, or there are fewer snapshots than two clusters or a core distance need.
+
+    Source
+    ------
+    Geometry paper, section 4.1; Campello, Moulavi & Sander (2013); DBCV: Moulavi et al. (2014).
+    """
+    clustering, points = clustering or Clustering(), finite_rows(points, "points", 2)
+    require_enough(len(points), clustering)
+    hdbscan = importlib.import_module("hdbscan")
+    fitted = hdbscan.HDBSCAN(
+        min_cluster_size=clustering.min_cluster_size,
+        min_samples=clustering.min_samples,
+        cluster_selection_method=clustering.selection,
+        prediction_data=True,  # for the soft membership
+        approx_min_span_tree=False,
+        core_dist_n_jobs=1,
+    ).fit(points)
+    labels, order = _by_first_snapshot(fitted.labels_)
+    membership = np.zeros((len(points), 0))
+    if len(order):
+        with np.errstate(all="ignore"):  # of repeated points; what isn't finite is mended below
+            membership = np.asarray(hdbscan.all_points_membership_vectors(fitted))
+        membership = _where_known(membership.reshape(len(points), len(order))[:, order], labels)
+    tree = fitted.single_linkage_tree_.to_numpy()  # left, right, distance, size
+    return Phases(
+        labels,
+        membership,
+        fitted.condensed_tree_.to_pandas(),
+        tree[:, 2],
+        _largest_split(tree),
+        points.copy(),  # the caller may write into it before validity is asked for
+        clustering,
+    )
+
+
+def _where_known(membership: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Soft membership, the label's own where points lie in one place, which leaves none: 1, or 0 of noise."""
+    hard = (labels[:, None] == np.arange(membership.shape[1])).astype(float)
+    known = np.isfinite(membership).all(axis=1)
+    return np.where(known[:, None], membership, hard)
+
+
+def require_enough(n_snapshots: int, clustering: Clustering, *, name: str = "") -> None:
+    """ValueError, led by `name`, if there are fewer snapshots than two clusters or a core distance need."""
+    needed = max(2 * clustering.min_cluster_size, clustering.min_samples + 1)
+    if n_snapshots < needed:
+        raise ValueError(
+            f"{name}{': ' if name else ''}{n_snapshots} snapshots are too few for {clustering}: take "
+            f"{needed} at least, or lower min_cluster_size and min_samples"
+        )
+
+
+def _by_first_snapshot(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Labels renumbered as they come up in time, and the old label of each new one."""
+    found, first = np.unique(labels[labels != NOISE], return_index=True)
+    order = found[np.argsort(first)]
+    renamed = np.full(len(labels), NOISE)
+    for new, old in enumerate(order):
+        renamed[labels == old] = new
+    return renamed, order
+
+
+def _largest_split(tree: np.ndarray) -> int:
+    """Over all merges of a single-linkage tree, the most snapshots on the smaller side."""
+    n = len(tree) + 1
+    sizes = np.concatenate([np.ones(n), tree[:, 3]])
+    left, right = tree[:, 0].astype(int), tree[:, 1].astype(int)
+    return int(np.minimum(sizes[left], sizes[right]).max())
+
+
+def _validity(points: np.ndarray, labels: np.ndarray, n_phases: int) -> float | None:
+    if n_phases < 2:
+        return None
+    validity_index = importlib.import_module("hdbscan.validity").validity_index
+    distinct = np.unique(points, axis=0, return_index=True)[1]  # repeated points have no density
+    kept = np.sort(distinct)
+    if min(np.sum(labels[kept] == phase) for phase in range(n_phases)) < 2:
+        return None
+    with np.errstate(all="ignore"):  # what isn't finite is told below
+        value = float(validity_index(np.ascontiguousarray(points[kept]), labels[kept]))
+    return value if math.isfinite(value) else None
+
+
+# --- transitions ------------------------------------------------------------------------------------
+
+
+def visits(labels: ArrayLike, steps: ArrayLike) -> pd.DataFrame:
+    """Stays in a phase, in order of time; noise within or between stays is passed over.
+
+    Parameters
+    ----------
+    labels : array of int, shape (S,), -1 for noise
+    steps : array of int, shape (S,)
+
+    Returns
+    -------
+    DataFrame, a row a stay
+        ``phase``, ``first`` and ``last`` (steps), ``n_snapshots`` (of the phase; noise isn't counted).
+    """
+    every, when = _labels_and_steps(labels, steps)
+    phase, when = every[every != NOISE], when[every != NOISE]
+    starts = np.flatnonzero(np.diff(phase, prepend=NOISE))
+    ends = np.append(starts[1:], len(phase))[: len(starts)] - 1
+    return pd.DataFrame(
+        {
+            "phase": phase[starts],
+            "first": when[starts],
+            "last": when[ends],
+            "n_snapshots": ends - starts + 1,
+        }
+    )
+
+
+def transitions(labels: ArrayLike, steps: ArrayLike) -> pd.DataFrame:
+    """Changes of phase; a phase that comes back after noise alone makes none.
+
+    Parameters
+    ----------
+    labels, steps
+        As of :func:`visits`.
+
+    Returns
+    -------
+    DataFrame, a row a transition
+        ``before``, ``after`` (phases), ``leaves`` (last step of the old), ``enters`` (first of the new) and
+        ``step``, the middle of the two.
+    """
+    stays = visits(labels, steps)
+    leaves, enters = stays["last"].to_numpy()[:-1], stays["first"].to_numpy()[1:]
+    return pd.DataFrame(
+        {
+            "before": stays["phase"].to_numpy()[:-1],
+            "after": stays["phase"].to_numpy()[1:],
+            "leaves": leaves,
+            "enters": enters,
+            "step": (leaves + enters) / 2,
+        }
+    )
+
+
+def transition_activity(labels: ArrayLike, steps: ArrayLike) -> np.ndarray:
+    """1 for each interval between snapshots with the middle of a transition in it, else 0; (S - 1,)."""
+    labels, steps = _labels_and_steps(labels, steps)
+    activity = np.zeros(len(steps) - 1)
+    middles = transitions(labels, steps)["step"].to_numpy()
+    activity[np.clip(np.searchsorted(steps, middles, side="left") - 1, 0, None)] = 1.0
+    return activity
+
+
+def _labels_and_steps(labels: ArrayLike, steps: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    labels, steps = np.asarray(labels), np.asarray(steps)
+    if labels.ndim != 1 or labels.shape != steps.shape or not len(labels):
+        raise ValueError(f"labels have shape {labels.shape}, steps {steps.shape}: give one a snapshot")
+    if (np.diff(steps) <= 0).any():
+        raise ValueError("steps must increase: sort snapshots by step")
+    return labels, steps
+
+
+@dataclass(frozen=True)
+class Sharpness:
+    """How much of a path's length lies in its longest steps."""
+
+    share: float  # of the length
+    even: float  # the same of a path whose steps are all as long: the share of steps counted
+
+
+def sharpness(points: ArrayLike, *, share: float = 0.05) -> Sharpness:
+    """Share of a path's length in the longest `share` of its steps, one step at least.
+
+    Parameters
+    ----------
+    points : array, shape (S, D)
+    share : float, in 0..1
+
+    Raises
+    ------
+    ValueError
+        If a value is not finite, there is no step, the share isn't in 0..1, or nothing moves.
+
+    Examples
+    --------
+    >>> jump = [[0.0], [1.0], [2.0], [12.0], [13.0]]
+    >>> sharpness(jump, share=0.25).share
+    0.7692307692307693
+    """
+    lengths = path_steps(points)
+    if not 0 < share <= 1:
+        raise ValueError(f"share is {share}: take more than 0, at most 1")
+    if not lengths.any():
+        raise ValueError("the path doesn't move: it has no sharpness")
+    n_longest = max(1, round(share * len(lengths)))
+    longest = np.sort(lengths)[-n_longest:].sum()
+    return Sharpness(float(longest / lengths.sum()), n_longest / len(lengths))
+
+
+def path_steps(points: ArrayLike) -> np.ndarray:
+    """Lengths of the S - 1 steps of a path (S, D)."""
+    points = finite_rows(points, "points", 2)
+    if len(points) < 2:
+        raise ValueError("a path of a single snapshot has no step")
+    return np.linalg.norm(np.diff(points, axis=0), axis=1)
+
+
+# --- transitions and drops of the loss --------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Coupling:
+    """How activity goes with drops of the loss; lags count snapshots, above 0 where the loss falls later."""
+
+    lags: np.ndarray  # (2 max_lag + 1,)
+    correlations: np.ndarray  # one a lag, of ranks
+    lag: int  # of the highest correlation
+    p: float  # that permuted blocks reach the highest over all lags
+    p_at_zero: float  # that they reach the correlation at lag 0
+    block: int  # snapshots
+
+    @property
+    def correlation(self) -> float:
+        """The highest over all lags."""
+        return float(self.correlations.max())
+
+    @property
+    def at_zero(self) -> float:
+        return float(self.correlations[len(self.lags) // 2])
+
+
+def couple(
+    activity: ArrayLike,
+    losses: ArrayLike,
+    *,
+    seed: int | np.random.Generator,
+    max_lag: int = 10,
+    block: int = 20,
+    trend: int | None = None,
+    n_permutations: int = 999,
+) -> Coupling:
+    """Do drops of the loss go with movement? Cross-correlation of ranks, with a block-permutation p-value.
+
+    Weights move most, and the loss falls most, early in training: that alone correlates. `trend` takes slow
+    changes off both before anything is compared; report it with and without.
+
+    Parameters
+    ----------
+    activity : array, shape (S - 1,)
+        Of each interval between snapshots: :func:`path_steps`, or :func:`transition_activity`.
+    losses : array, shape (S,)
+    seed : int or Generator
+        Of the permutations.
+    max_lag : int, in snapshots
+    block : int, in snapshots
+        Drops are permuted in blocks of so many neighbours, cut at a random place, which keeps what
+        neighbours have in common. Blocks must be longer than that, and many.
+    trend : int, in snapshots, optional
+        Window of a running median that is subtracted from activity and from drops.
+    n_permutations : int
+
+    Returns
+    -------
+    Coupling
+        The test is one-sided: drops go with movement. The search over lags is paid for in `p`.
+
+    Raises
+    ------
+    ValueError
+        If lengths don't fit, a value isn't finite, a series is constant (a loss that never changes has no
+        drops), or fewer than four blocks fit.
+    """
+    activity, losses = finite_rows(activity, "activity", 1), finite_rows(losses, "losses", 1)
+    if len(losses) != len(activity) + 1:
+        raise ValueError(f"{len(activity)} intervals, {len(losses)} losses: S snapshots have S - 1 intervals")
+    n = len(activity)
+    if not (1 <= block <= n // 4 and 0 <= max_lag < n // 2 and n_permutations >= 1):
+        raise ValueError(
+            f"block = {block}, max_lag = {max_lag}, n_permutations = {n_permutations}: of {n} intervals, "
+            "blocks take a quarter at most, lags less than half"
+        )
+    moves, drops = _ranks(activity, "activity", trend), _ranks(-np.diff(losses), "the loss's drops", trend)
+    rng = np.random.default_rng(seed)
+    permuted = np.stack([drops[_permuted_blocks(n, block, rng)] for _ in range(n_permutations)])
+    observed = _cross_correlations(moves, drops[None], max_lag)[0]
+    null = _cross_correlations(moves, permuted, max_lag)  # (n_permutations, lags)
+    return Coupling(
+        np.arange(-max_lag, max_lag + 1),
+        observed,
+        int(observed.argmax()) - max_lag,
+        _exceeding(null.max(axis=1), observed.max()),
+        _exceeding(null[:, max_lag], observed[max_lag]),
+        block,
+    )
+
+
+def _ranks(values: np.ndarray, name: str, trend: int | None) -> np.ndarray:
+    """Ranks, mean 0 and mean square 1."""
+    if trend is not None:
+        values = values - ndimage.median_filter(values, size=trend, mode="nearest")
+    if np.ptp(values) == 0:
+        raise ValueError(f"{name} are constant over {len(values)} intervals: there is nothing to correlate")
+    ranks = stats.rankdata(values)
+    return (ranks - ranks.mean()) / ranks.std()
+
+
+def _permuted_blocks(n: int, block: int, rng: np.random.Generator) -> np.ndarray:
+    """An order of 0..n - 1, blocks of neighbours in random order; the circle is cut at a random place."""
+    circle = np.roll(np.arange(n), -int(rng.integers(n)))
+    blocks = np.split(circle, range(block, n, block))
+    return np.concatenate([blocks[i] for i in rng.permutation(len(blocks))])
+
+
+def _cross_correlations(moves: np.ndarray, drops: np.ndarray, max_lag: int) -> np.ndarray:
+    """Sum of moves[t] drops[:, t + lag] / n for lags -max_lag..max_lag; beyond the ends are zeros."""
+    n = len(moves)
+    size = 2 ** math.ceil(math.log2(2 * n))
+    spectrum = np.fft.rfft(drops, size) * np.conj(np.fft.rfft(moves, size))
+    circular = np.fft.irfft(spectrum, size) / n
+    return np.concatenate([circular[:, size - max_lag :], circular[:, : max_lag + 1]], axis=1)
+
+
+def _exceeding(null: np.ndarray, observed: float) -> float:
+    """Share of the null, the observation among it, that reaches the observation up to rounding."""
+    return float((1 + np.sum(null >= observed - 1e-9)) / (1 + len(null)))
+
+
+# --- a grid of settings -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class PhaseGrid:
+    """Phases under many settings, and how far they agree."""
+
+    table: pd.DataFrame  # a row a setting: layout, HDBSCAN's settings, n_phases, noise, and dbcv
+    labels: np.ndarray  # (settings, S)
+    agreement: np.ndarray  # (settings, settings) adjusted Rand index; noise counts as one more phase
+
+    @property
+    def n_without(self) -> int:
+        """Settings under which all is noise."""
+        return int((self.table["n_phases"] == 0).sum())
+
+    @property
+    def stability(self) -> float | None:
+        """Mean adjusted Rand index over pairs of settings that find phases; None if fewer than two do.
+
+        Settings that find none agree perfectly, and about nothing: they are left out.
+        """
+        found = np.flatnonzero(self.table["n_phases"] > 0)
+        if len(found) < 2:
+            return None
+        return float(self.agreement[np.ix_(found, found)][np.triu_indices(len(found), 1)].mean())
+
+
+def phase_grid(
+    layouts: Mapping[str, ArrayLike], clusterings: Sequence[Clustering], *, validity: bool = True
+) -> PhaseGrid:
+    """Phases of the same snapshots for every layout with every clustering.
+
+    Parameters
+    ----------
+    layouts : mapping from name to array (S, D)
+        Of the same snapshots; :func:`embviz.trajectories.traces.lay_out` under several settings.
+    clusterings : sequence of Clustering
+    validity : bool
+        With the column ``dbcv``, which takes most of the time.
+
+    Returns
+    -------
+    PhaseGrid
+    """
+    if len({len(np.asarray(points)) for points in layouts.values()}) != 1 or not clusterings:
+        raise ValueError("give one clustering at least, and layouts of the same snapshots")
+    rows, labels = [], []
+    for name, points in layouts.items():
+        for clustering in clusterings:
+            phases = find_phases(points, clustering)
+            labels.append(phases.labels)
+            found = {"n_phases": phases.n_phases, "noise": phases.noise}
+            rows.append({"layout": name, **asdict(clustering), **found})
+            if validity:
+                rows[-1]["dbcv"] = phases.dbcv
+    agreement = [[adjusted_rand_score(one, other) for other in labels] for one in labels]
+    return PhaseGrid(pd.DataFrame(rows), np.array(labels), np.array(agreement))
+
+
+# --- an alternative: a hidden Markov model ----------------------------------------------------------
+
+
+def weight_statistics(weights: ArrayLike) -> pd.DataFrame:
+    """Simple statistics of each snapshot (S, P), for a model without a layout.
+
+    ``norm``, ``mean``, ``spread`` (standard deviation), ``kurtosis`` (3 for the normal), ``from_start``
+    (distance to the first snapshot) and ``moved`` (from the snapshot before; the first repeats the second's).
+    """
+    weights = finite_rows(weights, "weights", 2)
+    moved = path_steps(weights)
+    kurtosis = [
+        float(np.mean((row - row.mean()) ** 4) / max(row.var() ** 2, 1e-300)) for row in weights
+    ]  # row by row: no second array as large as the first
+    return pd.DataFrame(
+        {
+            "norm": np.linalg.norm(weights, axis=1),
+            "mean": weights.mean(axis=1),
+            "spread": weights.std(axis=1),
+            "kurtosis": kurtosis,
+            "from_start": np.linalg.norm(weights - weights[0], axis=1),
+            "moved": np.concatenate([moved[:1], moved]),
+        }
+    )
+
+
+def hidden_markov_phases(
+    statistics: pd.DataFrame, *, seed: int, n_states: Sequence[int] = (1, 2, 3, 4, 5, 6), n_starts: int = 3
+) -> tuple[np.ndarray, pd.DataFrame]:
+    """Phases as states of a Gaussian hidden Markov model: time is looked at, the layout isn't needed.
+
+    Parameters
+    ----------
+    statistics : DataFrame, a row a snapshot
+        As of :func:`weight_statistics`; each column is standardized, constant ones are dropped.
+    seed : int
+    n_states : sequence of int
+        Candidates; the Bayesian information criterion chooses.
+    n_starts : int
+        Starts for each, of which the likeliest is kept.
+
+    Returns
+    -------
+    labels : array of int, shape (S,), states by their first snapshot; none is noise
+    table : DataFrame, a row a candidate: ``n_states``, ``bic``, ``log_likelihood``
+
+    Raises
+    ------
+    ImportError
+        If hmmlearn, an extra, isn't there.
+    ValueError
+        If no statistic changes.
+    """
+    hmm = load_optional("hmmlearn.hmm", "hmmlearn", "a hidden Markov model of weight statistics")
+    values = finite_rows(statistics.to_numpy(), "statistics", 2)
+    values = values[:, np.ptp(values, axis=0) > 0]
+    if not values.shape[1]:
+        raise ValueError("no statistic changes from snapshot to snapshot: there are no states to tell apart")
+    values = (values - values.mean(axis=0)) / values.std(axis=0)
+    fits = []
+    for count in n_states:
+        models = [
+            hmm.GaussianHMM(
+                n_components=count, covariance_type="diag", n_iter=200, random_state=seed + start
+            ).fit(values)
+            for start in range(n_starts)
+        ]
+        fits.append(max(models, key=lambda model: model.score(values)))
+    table = pd.DataFrame(
+        {
+            "n_states": list(n_states),
+            "bic": [model.bic(values) for model in fits],
+            "log_likelihood": [model.score(values) for model in fits],
+        }
+    )
+    best = fits[int(table["bic"].argmin())]
+    return _by_first_snapshot(np.asarray(best.predict(values)))[0], table

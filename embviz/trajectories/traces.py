@@ -1,0 +1,235 @@
+"""Weight trajectories: from snapshots of a matrix through a bottleneck into the plane, and to phases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from sklearn.neighbors import NearestNeighbors
+
+from embviz.imports import import_pymde
+from embviz.trajectories.autoencoders import Autoencoder, Behaviour, encode
+from embviz.trajectories.phases import (
+    Clustering,
+    Phases,
+    find_phases,
+    finite_rows,
+    load_optional,
+    require_enough,
+)
+from embviz.trajectories.weight_paths import WeightPath, rotate
+
+# --- layouts ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How points come into the plane; the paper names PyMDE and no setting."""
+
+    method: Literal["pymde", "pca", "umap"] = "pymde"
+    n_neighbors: int = 15  # pulled together; not used by "pca"
+    repulsive: float = 1.0  # pairs pushed apart, drawn at random, for each pair of neighbours; PyMDE's own
+    max_iter: int = 300  # PyMDE's own
+    min_dist: float = 0.1  # UMAP's own
+
+    def __post_init__(self) -> None:
+        if self.method not in ("pymde", "pca", "umap"):
+            raise ValueError(f'method is {self.method!r}: use "pymde", "pca" or "umap"')
+        if self.n_neighbors < 1 or self.max_iter < 1 or self.repulsive <= 0:
+            raise ValueError(f"neighbours, iterations and repulsion must be above 0: {self}")
+
+
+def lay_out(points: ArrayLike, layout: Layout | None = None, *, seed: int) -> np.ndarray:
+    """Points in the plane.
+
+    Parameters
+    ----------
+    points : array, shape (S, D)
+        A bottleneck, or the rotated snapshots themselves.
+    layout : Layout, optional
+    seed : int
+        Of the pairs that PyMDE pushes apart, or of UMAP.
+
+    Returns
+    -------
+    array, shape (S, 2), without a unit; the same bits for the same seed on one machine
+
+    Raises
+    ------
+    ValueError
+        If a value isn't finite, all points are equal, or there are no more points than neighbours.
+    ImportError
+        If UMAP, an extra, is asked for and isn't there.
+
+    Source
+    ------
+    Agrawal, Ali & Boyd (2021), section 4: the distortion of PyMDE's ``preserve_neighbors``. Its start and
+    its pairs are drawn here, since it draws them from global generators.
+    """
+    layout, points = layout or Layout(), finite_rows(points, "points", 2)
+    if layout.method == "pca":
+        return principal_coordinates(points)
+    if len(points) <= layout.n_neighbors:
+        raise ValueError(
+            f"{len(points)} snapshots are too few for {layout.n_neighbors} neighbours of each: take more "
+            f"snapshots, or n_neighbors below {len(points)}"
+        )
+    if layout.method == "umap":
+        return _umap(points, layout, seed)
+    return _minimum_distortion(points, layout, seed)
+
+
+def _umap(points: np.ndarray, layout: Layout, seed: int) -> np.ndarray:
+    umap = load_optional("umap", "umap-learn", "a UMAP layout")
+    model = umap.UMAP(n_neighbors=layout.n_neighbors, min_dist=layout.min_dist, random_state=seed, n_jobs=1)
+    n_threads = torch.get_num_threads()
+    try:
+        return np.asarray(model.fit_transform(points), dtype=float)
+    finally:
+        torch.set_num_threads(n_threads)  # starting its own, numba gives PyTorch as many as there are cores
+
+
+def principal_coordinates(points: ArrayLike, n_axes: int = 2) -> np.ndarray:
+    """Principal components (S, n_axes); the coordinate largest in magnitude is positive.
+
+    Where D is below `n_axes`, the rest are zeros.
+    """
+    points = finite_rows(points, "points", 2)
+    centered = points - points.mean(axis=0)
+    if not np.ptp(points, axis=0).any():
+        raise ValueError("all points are the same: there is nothing to lay out")
+    parts = torch.linalg.svd(torch.from_numpy(centered), full_matrices=False)
+    left, scales = parts.U.numpy(), parts.S.numpy()
+    scores = left[:, :n_axes] * scales[:n_axes]
+    extreme = scores[np.abs(scores).argmax(axis=0), np.arange(scores.shape[1])]
+    scores = scores * np.where(extreme < 0, -1, 1)
+    return np.pad(scores, ((0, 0), (0, n_axes - scores.shape[1])))
+
+
+def neighbor_pairs(points: np.ndarray, n_neighbors: int) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs (E, 2), i < j, of which one is among the other's nearest; 2 where both are, else 1; (E,)."""
+    finder = NearestNeighbors(n_neighbors=n_neighbors, algorithm="brute").fit(points)
+    nearest = finder.kneighbors(return_distance=False)  # (S, n_neighbors), the point itself left out
+    own = np.repeat(np.arange(len(points)), n_neighbors)
+    pairs = np.sort(np.stack([own, nearest.ravel()], axis=1), axis=1)
+    return np.unique(pairs, axis=0, return_counts=True)
+
+
+def _distant_pairs(near: np.ndarray, n_points: int, share: float, rng: np.random.Generator) -> np.ndarray:
+    """Random pairs i < j that aren't near, `share` times as many as near ones, or all there are."""
+    first, second = np.triu_indices(n_points, 1)
+    taken = first * n_points + second
+    free = np.flatnonzero(~np.isin(taken, near[:, 0] * n_points + near[:, 1], assume_unique=True))
+    chosen = rng.choice(free, size=min(len(free), round(share * len(near))), replace=False)
+    return np.stack([first[chosen], second[chosen]], axis=1)
+
+
+def _minimum_distortion(points: np.ndarray, layout: Layout, seed: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    start = principal_coordinates(points)
+    start = start / start.std() + 1e-4 * rng.standard_normal(start.shape)  # no two points in one place
+    start -= start.mean(axis=0)  # the constraint
+    near, weight = neighbor_pairs(points, layout.n_neighbors)
+    far = _distant_pairs(near, len(points), layout.repulsive, rng)
+    pymde = import_pymde()
+    problem = pymde.MDE(
+        n_items=len(points),
+        embedding_dim=2,
+        edges=torch.from_numpy(np.concatenate([near, far])),
+        distortion_function=pymde.penalties.PushAndPull(
+            torch.tensor(np.concatenate([weight, -np.ones(len(far))]), dtype=torch.float32),
+            attractive_penalty=pymde.penalties.Log1p,
+            repulsive_penalty=pymde.penalties.Log,
+        ),
+        constraint=pymde.Centered(),
+    )
+    placed = problem.embed(X=torch.tensor(start, dtype=torch.float32), max_iter=layout.max_iter)
+    return placed.detach().numpy().astype(float)
+
+
+# --- the pipeline -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """From a path to phases."""
+
+    autoencoder: Autoencoder | None = field(default_factory=Autoencoder)  # None: the rotated snapshots
+    layout: Layout = field(default_factory=Layout)
+    clustering: Clustering = field(default_factory=Clustering)
+    clustered: Literal["layout", "bottleneck"] = "layout"  # where phases are looked for
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """A path, drawn: what the pipeline made of it."""
+
+    path: WeightPath  # rotated
+    behaviour: Behaviour | None  # None of a recipe without an autoencoder
+    layout: np.ndarray  # (S, 2)
+    phases: Phases
+    recipe: Recipe
+    seed: int
+
+    @property
+    def encoded(self) -> np.ndarray:
+        """What was laid out: the bottleneck (S, E), or rotated snapshots (S, K)."""
+        return self.path.weights if self.behaviour is None else self.behaviour.bottleneck
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must be told: a constant loss, all points noise."""
+        told = () if self.behaviour is None else self.behaviour.notes
+        return told if self.phases.n_phases else (*told, self.phases.explanation)
+
+
+def trace(path: WeightPath, recipe: Recipe | None = None, *, seed: int, device: str = "cpu") -> Trace:
+    """Rotate, encode, lay out and find the phases of a path.
+
+    Parameters
+    ----------
+    path : WeightPath
+    recipe : Recipe, optional
+    seed : int
+        Of the autoencoder and of the layout.
+    device : str
+        Of the rotation and the autoencoder; a layout of some thousand points is made on the CPU.
+
+    Returns
+    -------
+    Trace
+
+    Raises
+    ------
+    ValueError
+        If nothing moves, or there are too few snapshots for the neighbours or the clusters asked for: said
+        before anything is trained.
+
+    Source
+    ------
+    Geometry paper, section 4.1.
+    """
+    recipe = recipe or Recipe()
+    if recipe.layout.method != "pca" and len(path.steps) <= recipe.layout.n_neighbors:
+        raise ValueError(
+            f"{path.name}: {len(path.steps)} snapshots are too few for {recipe.layout.n_neighbors} "
+            "neighbours of each: take snapshots more often, or fewer neighbours"
+        )
+    require_enough(len(path.steps), recipe.clustering, name=path.name)
+    rotated = rotate(path, device=device)
+    behaviour = None
+    if recipe.autoencoder is not None:
+        behaviour = encode(rotated, recipe.autoencoder, seed=seed, device=device)
+    encoded = rotated.weights if behaviour is None else behaviour.bottleneck
+    plane = lay_out(encoded, recipe.layout, seed=seed)
+    phases = find_phases(plane if recipe.clustered == "layout" else encoded, recipe.clustering)
+    return Trace(rotated, behaviour, plane, phases, recipe, seed)
+
+
+def layouts_of(encoded: ArrayLike, layouts: Mapping[str, Layout], *, seed: int) -> dict[str, np.ndarray]:
+    """The same points under several settings, for :func:`embviz.trajectories.phases.phase_grid`."""
+    return {name: lay_out(encoded, layout, seed=seed) for name, layout in layouts.items()}

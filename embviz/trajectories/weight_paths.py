@@ -1,0 +1,241 @@
+"""Paths of weights: snapshots of a matrix through training, rotated into as few numbers as they span.
+
+S snapshots span at most S - 1 dimensions about their mean, however many weights there are. :func:`rotate`
+turns a path into those, exactly: every distance, and with it every nearest neighbour, principal component
+and reconstruction error, stays what it was, and all that follows costs the same for any matrix.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from embviz.trajectories.phases import finite_rows
+
+CHUNK = 16_384  # weights at a time, where all snapshots of all of them in float64 would not fit
+
+
+@dataclass(frozen=True, eq=False)
+class WeightPath:
+    """Snapshots of one tensor, or of several side by side, with the training loss at each.
+
+    Made by :func:`weight_path`, :func:`join`, :func:`rotate`, or a null.
+    """
+
+    name: str
+    steps: np.ndarray  # (S,) updates made, increasing
+    losses: np.ndarray  # (S,)
+    weights: np.ndarray  # (S, P)
+    n_weights: int  # those of the tensor: P before a rotation
+    rotated: bool = False  # its mean is 0, its axes the principal ones
+
+    @property
+    def total(self) -> float:
+        """Mean squared distance from the mean snapshot."""
+        weights = self.weights.astype(float)
+        return float(((weights - weights.mean(axis=0)) ** 2).sum() / len(weights))
+
+
+def weight_path(
+    name: str, snapshots: Iterable[ArrayLike | Tensor], steps: ArrayLike, losses: ArrayLike
+) -> WeightPath:
+    """Check snapshots of a tensor, and flatten them.
+
+    Parameters
+    ----------
+    name : str
+        The tensor's, for messages.
+    snapshots : S arrays or tensors of one shape, or one array (S, ...)
+        Weights, or a sketch of them.
+    steps : array of int, shape (S,)
+    losses : array, shape (S,)
+
+    Returns
+    -------
+    WeightPath
+
+    Raises
+    ------
+    ValueError
+        If shapes differ, a weight or loss isn't finite (names tensor and step), steps don't increase, there
+        are fewer than three snapshots, or numbers of snapshots, steps and losses differ.
+
+    Examples
+    --------
+    >>> weight_path("query", np.zeros((4, 2, 3)), steps=[0, 10, 20, 30], losses=[3, 2, 2, 1]).weights.shape
+    (4, 6)
+    """
+    steps, losses = np.asarray(steps), np.asarray(losses, dtype=float)
+    if isinstance(snapshots, np.ndarray | Tensor):
+        snapshots = _as_array(snapshots)  # once, and not copied
+    arrays = [_as_array(snapshot) for snapshot in snapshots]
+    if not (len(arrays) == len(steps) == len(losses) and steps.ndim == losses.ndim == 1):
+        raise ValueError(
+            f"{name}: {len(arrays)} snapshots, {steps.shape} steps, {losses.shape} losses: give one of each"
+        )
+    if len(arrays) < 3:
+        raise ValueError(f"{name}: {len(arrays)} snapshots make no path: take three at least")
+    if (np.diff(steps) <= 0).any():
+        raise ValueError(f"{name}: steps must increase: sort snapshots, and drop those taken twice")
+    for step, array, loss in zip(steps, arrays, losses, strict=True):
+        if array.shape != arrays[0].shape:
+            raise ValueError(
+                f"{name}: the snapshot of step {step} has shape {array.shape}, that of step {steps[0]} "
+                f"{arrays[0].shape}: one path holds one shape; a tensor that was resized starts a new path"
+            )
+        if not np.isfinite(array).all():
+            raise ValueError(
+                f"{name}: {int((~np.isfinite(array)).sum())} of {array.size} weights are NaN or infinite at "
+                f"step {step}: training broke there or before; take the snapshots before it"
+            )
+        if not math.isfinite(loss):
+            raise ValueError(f"{name}: the loss at step {step} is {loss}: take the snapshots before it")
+    if arrays[0].size == 0:
+        raise ValueError(f"{name} has no weights: its shape is {arrays[0].shape}")
+    if isinstance(snapshots, np.ndarray):
+        weights = snapshots.reshape(len(steps), -1)
+    else:
+        weights = np.stack([array.reshape(-1) for array in arrays])
+    return WeightPath(name, steps, losses, weights, weights.shape[1])
+
+
+def _as_array(snapshot: ArrayLike | Tensor) -> np.ndarray:
+    if isinstance(snapshot, Tensor):
+        snapshot = snapshot.detach().cpu()
+        if snapshot.dtype in (torch.bfloat16, torch.float16):
+            snapshot = snapshot.float()
+        snapshot = snapshot.numpy()
+    array = np.asarray(snapshot)
+    return array if array.dtype in (np.float32, np.float64) else array.astype(float)
+
+
+def rotate(path: WeightPath, *, device: str = "cpu") -> WeightPath:
+    """The same path in at most S - 1 coordinates: its mean at 0, its principal axes, all distances kept.
+
+    Parameters
+    ----------
+    path : WeightPath
+    device : str
+        Where the S x S inner products are computed, in float64.
+
+    Returns
+    -------
+    WeightPath
+        Weights (S, K) in units of the weights, the widest axis first; the coordinate largest in magnitude
+        is positive. Axes of no more than rounding errors (1e-7 of the widest) are left out.
+
+    Raises
+    ------
+    ValueError
+        If all snapshots are equal.
+    """
+    if path.rotated:
+        return path
+    gram = _inner_products(path.weights, device)
+    squares, axes = (part.cpu().numpy()[..., ::-1] for part in torch.linalg.eigh(gram))  # the widest first
+    if squares[0] <= 0:
+        raise ValueError(
+            f"{path.name}: all {len(squares)} snapshots are the same: nothing moved. (AdamW multiplies "
+            "weight decay by the learning rate: at rate 0 not even decay moves a weight)"
+        )
+    kept = squares > 1e-14 * squares[0]
+    scores = axes[:, kept] * np.sqrt(squares[kept])
+    extreme = scores[np.abs(scores).argmax(axis=0), np.arange(scores.shape[1])]
+    scores = np.ascontiguousarray(scores * np.where(extreme < 0, -1, 1))
+    return WeightPath(path.name, path.steps, path.losses, scores, path.n_weights, rotated=True)
+
+
+def _inner_products(weights: np.ndarray, device: str) -> Tensor:
+    """Inner products (S, S) of snapshots about their mean.
+
+    The first snapshot is subtracted before: what doesn't move is then exactly 0.
+    """
+    n = len(weights)
+    gram = torch.zeros(n, n, dtype=torch.float64, device=device)
+    for start in range(0, weights.shape[1], CHUNK):
+        part = torch.from_numpy(np.ascontiguousarray(weights[:, start : start + CHUNK])).to(device).double()
+        part -= part[0].clone()
+        gram.addmm_(part, part.mT)
+    means = gram.mean(0)
+    return gram - means - means[:, None] + means.mean()
+
+
+def join(paths: Sequence[WeightPath], name: str = "all", *, equal: bool = True) -> WeightPath:
+    """Several tensors as one path.
+
+    Parameters
+    ----------
+    paths : sequence of WeightPath
+        Of one run: the same steps and losses. Rotated ones are smaller and give the same distances.
+    name : str
+    equal : bool
+        Scale each tensor so that all move equally far in mean square; without it large ones decide.
+
+    Raises
+    ------
+    ValueError
+        If steps or losses differ (names the tensor), a tensor doesn't move, or there is none.
+    """
+    if not paths:
+        raise ValueError("there is no path to join")
+    for path in paths[1:]:
+        if not np.array_equal(path.steps, paths[0].steps) or not np.array_equal(path.losses, paths[0].losses):
+            raise ValueError(
+                f"{path.name} and {paths[0].name} differ in steps or losses: join tensors of one run"
+            )
+    if equal and (still := [path.name for path in paths if path.total == 0]):
+        raise ValueError(f"{', '.join(still)} never moved: leave it out, or join with equal=False")
+    parts = [path.weights / math.sqrt(path.total) if equal else path.weights for path in paths]
+    return WeightPath(
+        name, paths[0].steps, paths[0].losses, np.hstack(parts), sum(path.n_weights for path in paths)
+    )
+
+
+def cosine_share(points: ArrayLike, *, clock: ArrayLike | None = None) -> float:
+    """The two-arm figure: how much of a path's variance two half and whole turns of a cosine of time hold.
+
+    The first principal components of a long random walk in many dimensions are cosines of time, cos(pi k t),
+    and the plane of the first two is the parabola with two arms that is called a horseshoe. So a high share
+    says that a path is smooth in time, and nothing about training: hold it against a walk's.
+
+    Parameters
+    ----------
+    points : array, shape (S, D)
+        A layout, a bottleneck or rotated weights; turning or scaling them changes nothing.
+    clock : array, shape (S,), increasing, optional
+        Time, by default the snapshot's number; the path's own length is another choice.
+
+    Returns
+    -------
+    float in 0..1; 2 / (S - 1) for points without any order
+
+    Source
+    ------
+    Antognini & Sohl-Dickstein (2018), PCA of high dimensional random walks.
+
+    Examples
+    --------
+    >>> t = (np.arange(50) + 0.5) / 50
+    >>> round(cosine_share(np.stack([3 * np.cos(np.pi * t), np.cos(2 * np.pi * t)], axis=1)), 6)
+    1.0
+    """
+    points = finite_rows(points, "points", 2)
+    n = len(points)
+    time = np.arange(n) + 0.5 if clock is None else finite_rows(clock, "clock", 1)
+    if len(time) != n or n < 4 or (np.diff(time) < 0).any():
+        raise ValueError(
+            f"{n} points, a clock of {len(time)}: give four at least, and a time that goes forward"
+        )
+    centered = points - points.mean(axis=0)
+    if not centered.any():
+        raise ValueError("the path doesn't move: it has no shape")
+    time = time / n if clock is None else (time - time[0]) / (time[-1] - time[0])
+    waves = np.cos(np.pi * time[:, None] * np.array([1, 2]))
+    basis = np.linalg.qr(waves - waves.mean(axis=0)).Q  # (S, 2)
+    return float(((basis.T @ centered) ** 2).sum() / (centered**2).sum())

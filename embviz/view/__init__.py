@@ -1,0 +1,27 @@
+"""Pictures: the theme, charts, explorers, the player, the ledger for the eye."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submodules=["charts", "explorers", "ledger_view", "player", "text_titles", "theme", "verdicts"],
+    submod_attrs={
+        "charts": ["mirrored_bins"],
+        "explorers": [
+            "Choice",
+            "Control",
+            "Explorer",
+            "Number",
+            "Numbers",
+            "Range",
+            "Toggle",
+            "compact_row",
+            "vega_runtime",
+        ],
+        "ledger_view": ["ClaimsTable", "Quotation", "claim_box", "number", "plot_ledger", "quote"],
+        "player": ["LiveRun", "Player", "PlayerFace"],
+        "text_titles": ["in_short", "n_read", "titled"],
+        "theme": ["captioned"],
+        "verdicts": ["Change", "between_nulls", "over"],
+    },
+)

@@ -1,0 +1,546 @@
+"""Players: a run as a moving picture, recorded or computed while the reader watches.
+
+A :class:`Player` names the frames of a run and a drawing function. The static book plays the recording;
+with a kernel the page may also ask a generator for one frame after another, and keeps what it has seen.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import altair as alt
+import anywidget
+import numpy as np
+import pandas as pd
+import traitlets
+from threadpoolctl import threadpool_limits
+
+from embviz.view import explorers, theme
+from embviz.view.explorers import MEASURED, Control, Draw, Numbers, Value, compact_row
+
+FRAME = "frame"  # the column of step numbers, and the Vega parameter with the step shown
+NEXT = "next_frame"  # the step at which a row's successor takes over
+FIXED = "fixed"  # the Vega parameter with the columns that are the same in every frame
+COMPUTED = "computed"  # in the rows of a live run that has controls of its own
+NOTE = "note"  # in a live frame's `attrs`: words that the page shows below the chart from then on
+FRAME_LIMIT = 2_000  # a slider has no more places than that on a wide screen
+
+# What a drawing function may draw beside the frame it's given.
+HISTORY = alt.NamedData(name="history")
+BACKGROUND = alt.NamedData(name="background")
+
+FOLDER = Path(__file__).parent
+Live = Callable[..., Iterable[pd.DataFrame]]
+
+
+def page_code() -> str:
+    """The explorers' drawing code and the player's, without their exports, for the book's pages."""
+    code, export, _ = (FOLDER / "player.js").read_text(encoding="utf-8").rpartition("export default")
+    assert export, "player.js ends with its export"
+    return explorers.drawing_code() + code
+
+
+def page_style() -> str:
+    """The explorers' style and the player's."""
+    return "".join((FOLDER / name).read_text(encoding="utf-8") for name in ("explorer.css", "player.css"))
+
+
+class Feed(NamedTuple):
+    """Where a name that a drawing uses gets its rows from."""
+
+    source: str  # name of the data set in the page
+    transform: list[dict[str, Any]]
+
+
+class Player:
+    """A run played frame by frame: play, pause, step, scrub; from a recording, or live with a kernel.
+
+    Parameters
+    ----------
+    frames : DataFrame
+        The recording, tidy: one or more rows a frame, a whole number `frame` (the step), and a column for
+        each control. Frames increase, at most 2,000 of them, the same for every combination of controls;
+        nothing NaN or infinite.
+    draw : function
+        Takes the data of one frame (give each encoding its type: ``"x:Q"``) and returns a chart of any
+        kind. It may draw three things more: :data:`HISTORY`, one row a frame with `frame` and the
+        `curves`; :data:`BACKGROUND`, the table below; and expressions may use ``frame``, the step shown,
+        as in ``"datum.frame <= frame"``. Fix the scales' domains, or the axes jump. The panels of an
+        ``alt.hconcat`` with widths in pixels (290 each fits the book) stand below each other where the page
+        is narrow, and so do those of each row of an ``alt.vconcat``; make their colours and shapes
+        independent with ``resolve_scale``, or legends mix.
+    title : str
+        The finding, in one sentence.
+    caption : str
+        Data, seeds and interval.
+    step_label : str, default ``"step"``
+        What a frame's number counts.
+    initial : int, optional
+        The frame shown at first, such as the last, which shows the finding; by default the first.
+    live : function of the controls' names, optional
+        Returns an iterator of frames with the recording's columns (but for the controls'), such as a
+        generator that trains; the page asks for each. What a frame's ``attrs["note"]`` says is shown below
+        the chart.
+    controls : mapping of name to Choice, Range or Toggle, optional
+        Choose among recordings, and are handed to `live`.
+    live_controls : mapping of name to a control, optional
+        Handed to `live` instead of `controls`, and shown instead of them where frames are computed: what can
+        be computed may be more than what can be recorded. Expressions of the drawing may use them; without
+        a kernel they are empty texts.
+    curves : sequence of str, optional
+        Columns with one value a frame, such as a loss.
+    background : DataFrame, optional
+        What is the same in every frame, stored once; with columns for all controls, or for none.
+    digits : int, default 4
+        Significant digits kept in the page.
+
+    Raises
+    ------
+    ValueError
+        If the recording isn't as said above; the message names the frame and the column.
+
+    Examples
+    --------
+    >>> import altair as alt, pandas as pd
+    >>> player = Player(
+    ...     pd.DataFrame({"frame": [0, 10], "x": [0.0, 1.0]}),
+    ...     lambda data: alt.Chart(data).mark_point().encode(x=alt.X("x:Q").scale(domain=[0, 1])),
+    ...     title="A point moves",
+    ...     caption="One made point.",
+    ... )
+    >>> player
+    <player: A point moves>
+    >>> player.steps
+    [0, 10]
+    """
+
+    def __init__(
+        self,
+        frames: pd.DataFrame,
+        draw: Draw,
+        *,
+        title: str,
+        caption: str,
+        step_label: str = "step",
+        initial: int | None = None,
+        live: Live | None = None,
+        controls: Mapping[str, Control] | None = None,
+        live_controls: Mapping[str, Control] | None = None,
+        curves: Sequence[str] = (),
+        background: pd.DataFrame | None = None,
+        digits: int = 4,
+    ) -> None:
+        self.controls, self.live_controls = dict(controls or {}), dict(live_controls or {})
+        self.draw, self.live = draw, live
+        self._check_controls()
+        self.title, self.caption, self.step_label = title, caption, step_label
+        self.curves, self.digits = list(curves), digits
+        self._frames = self._checked_recording(frames)
+        self.columns = [name for name in self._frames.columns if name not in self.controls]
+        self._lists = [name for name in self.columns if name not in (FRAME, *self.curves)]
+        self.steps: list[int] = sorted({int(step) for step in self._frames[FRAME]})
+        self.initial = self.steps[0] if initial is None else initial
+        if self.initial not in self.steps:
+            raise ValueError(
+                f"frame {initial}, to be shown at first, is none of the {len(self.steps)} frames from "
+                f"{self.steps[0]} to {self.steps[-1]}"
+            )
+        self._background = background
+
+    def __repr__(self) -> str:
+        return f"<player: {self.title}>"
+
+    def static_spec(self) -> dict[str, Any]:
+        """Vega-Lite specification of the recording: one row a frame, lists inside, and a slider over frames.
+
+        Raises
+        ------
+        ValueError
+            If it takes more than 4 MB of JSON (beyond 1 MB it warns), or `draw` left out a type.
+        """
+        return self._spec
+
+    @functools.cached_property
+    def widget(self) -> PlayerFace:
+        """The face in a notebook, made on first use: the recording, and live frames where `live` is given."""
+        return PlayerFace(self)
+
+    def begin(self, sent: Mapping[str, object]) -> LiveRun:
+        """A live run at control values that the page sent, to be asked for its frames.
+
+        Raises
+        ------
+        ValueError
+            If there is nothing live, or a control is missing or its value is none of its own.
+        """
+        if self.live is None:
+            raise ValueError(f"{self!r} has a recording alone: give it a `live` function to compute frames")
+        values = explorers.read_values(self.live_controls or self.controls, sent)
+        written: Mapping[str, Value] = {COMPUTED: True} if self.live_controls else values
+        return LiveRun(self, iter(self.live(**values)), written)
+
+    def packed(self, run: pd.DataFrame, values: Mapping[str, Value]) -> list[dict[str, Any]]:
+        """A run's frames as rows, one each: the controls' values, the step, the curves, lists of all else."""
+        steps = run[FRAME].to_numpy(dtype=np.int64)
+        starts = np.flatnonzero(np.diff(steps, prepend=steps[0] - 1))
+        nexts = [*steps[starts[1:]].tolist(), int(steps[-1]) + 1]
+        lists = compact_row(run[self._lists], digits=self.digits)
+        # a loss may fall by twelve orders, so nothing small is taken for noise
+        curves = compact_row(run[self.curves].iloc[starts], digits=self.digits, noise=0)
+        rows = []
+        for place, (start, until) in enumerate(zip(starts, [*starts[1:], len(steps)], strict=True)):
+            row = {**values, FRAME: int(steps[start]), NEXT: nexts[place]}
+            row |= {name: column[place] for name, column in curves.items()}
+            rows.append(row | {name: column[start:until] for name, column in lists.items()})
+        return rows
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        view = {"version_major": 2, "version_minor": 0, "model_id": self.widget.model_id}
+        return {theme.MIME: self.static_spec(), explorers.WIDGET: view, "text/plain": repr(self)}
+
+    def _check_controls(self) -> None:
+        explorers.check_names([*self.controls, *self.live_controls])
+        both = set(self.controls) & set(self.live_controls)
+        if both:
+            raise ValueError(f"{sorted(both)[0]!r} is a control and a live control: give one another name")
+        taken = {FRAME, NEXT, FIXED, COMPUTED, NOTE} & {*self.controls, *self.live_controls}
+        if taken:
+            raise ValueError(f"a control can't be called {sorted(taken)[0]!r}: the player uses it")
+        if self.live_controls and self.live is None:
+            raise ValueError("live controls need a `live` function to compute frames")
+
+    def _checked_recording(self, frames: pd.DataFrame) -> pd.DataFrame:
+        if FRAME not in frames.columns:
+            raise ValueError(f"the recording has no column {FRAME!r}: it needs the step number of every row")
+        if len(frames) == 0:
+            raise ValueError("the recording has no frames: record at least one")
+        check_frame(frames, self.curves)
+        frames = explorers.keyed(frames, self.controls, "the recording")
+        first: list[int] | None = None
+        for values, recording in _by_controls(frames, self.controls):
+            steps = _increasing(recording[FRAME], values)
+            first = steps if first is None else first
+            if steps != first:
+                step = min(set(steps) ^ set(first))
+                raise ValueError(
+                    f"frame {step} is in one recording and not in another ({values}): record all at the same "
+                    "steps, so that a control changes the run and not the time"
+                )
+            for curve in self.curves:
+                _one_value_a_frame(recording, curve)
+        return frames
+
+    @functools.cached_property
+    def _spec(self) -> dict[str, Any]:
+        spec = _drawn(self)
+        rows, fixed = self._rows()
+        datasets = {MEASURED: rows}
+        chosen = [{"filter": self._chosen()}] if self.controls else []
+        shown = {"filter": f"datum.{FRAME} <= {FRAME} && {FRAME} < datum.{NEXT}"}
+        feeds = {
+            MEASURED: Feed(
+                MEASURED,
+                [*chosen, shown, *_restored(fixed), *([{"flatten": self._lists}] if self._lists else [])],
+            ),
+            HISTORY.name: Feed(MEASURED, chosen),
+        }
+        if self._background is not None:
+            datasets[BACKGROUND.name] = self._background_rows(self._background)
+            feeds[BACKGROUND.name] = Feed(BACKGROUND.name, self._background_transform(self._background))
+        _connect(spec, feeds, "")
+        spec["datasets"] = {**spec.get("datasets", {}), **datasets}
+        own = [
+            {"name": FIXED, "value": fixed},
+            {"name": FRAME, "value": self.initial, "bind": self._slider()},
+        ]
+        bound = explorers.bound_params(self.controls, live=False)
+        free = [{"name": name, "value": ""} for name in self.live_controls]
+        spec["params"] = [*bound, *free, *own, *spec.get("params", [])]
+        meta = spec["usermeta"]["embviz"]
+        meta |= {"controls": list(self.controls), "player": {"label": self.step_label, **self._asking()}}
+        spec = theme.portable(spec)
+        explorers.weigh(
+            spec, repr(self), "thin the frames (every second one), draw fewer points, or keep fewer digits"
+        )
+        return spec
+
+    def _chosen(self) -> str:
+        """Vega expression that is true for the rows of the recording chosen, and for those computed."""
+        chosen = explorers.is_chosen(self.controls)
+        return f"datum.{COMPUTED} === true || ({chosen})" if self.live_controls else chosen
+
+    def _asking(self) -> dict[str, Any]:
+        """For the page: the controls of live runs, and what a click on the chart means."""
+        if not self.live_controls:
+            return {}
+        clicks = [
+            {"control": name, "field": control.click, "recorded": control.recorded}
+            for name, control in self.live_controls.items()
+            if isinstance(control, Numbers) and control.click
+        ]
+        return {"asks": explorers.bound_params(self.live_controls, live=True), "clicks": clicks}
+
+    def _rows(self) -> tuple[list[dict[str, Any]], dict[str, list[Any]]]:
+        """A row for each frame of each recording, and the columns that are the same in all of them."""
+        rows: list[dict[str, Any]] = []
+        for values, recording in _by_controls(self._frames, self.controls):
+            rows += self.packed(recording, values)
+        first = {name: rows[0][name] for name in self._lists}
+        fixed = {name: kept for name, kept in first.items() if all(row[name] == kept for row in rows)}
+        return [{name: kept for name, kept in row.items() if name not in fixed} for row in rows], fixed
+
+    def _slider(self) -> dict[str, Any]:
+        """For viewers that aren't ours; every frame is a whole number of these steps from the first."""
+        step = math.gcd(*np.diff(self.steps).tolist()) or 1
+        ends = {"min": self.steps[0], "max": self.steps[-1]}
+        return {"input": "range", **ends, "step": step, "name": self.step_label}
+
+    def _background_rows(self, table: pd.DataFrame) -> list[dict[str, Any]]:
+        _refuse_gaps(table, "the background")
+        own = [name for name in table.columns if name not in self.controls]
+        if len(own) == len(table.columns):
+            return [compact_row(table, digits=self.digits, noise=0)]
+        table = explorers.keyed(table, self.controls, "the background")
+        parts = _by_controls(table, self.controls)
+        return [{**values, **compact_row(part[own], digits=self.digits, noise=0)} for values, part in parts]
+
+    def _background_transform(self, table: pd.DataFrame) -> list[dict[str, Any]]:
+        own = [str(name) for name in table.columns if name not in self.controls]
+        chosen = [{"filter": explorers.is_chosen(self.controls)}] if len(own) < len(table.columns) else []
+        return [*chosen, {"flatten": own}]
+
+
+class LiveRun:
+    """One live run, asked for a frame at a time; what it yields is checked like a recording.
+
+    Parameters
+    ----------
+    player : Player
+        Says which columns a frame has.
+    frames : iterator of DataFrame
+        The run.
+    values : mapping of control names to values
+        Written into each row.
+    """
+
+    def __init__(self, player: Player, frames: Iterator[pd.DataFrame], values: Mapping[str, Value]) -> None:
+        self._player, self._frames, self._values = player, frames, values
+        self.n_frames, self._last = 0, -math.inf
+
+    def next_row(self) -> dict[str, Any] | None:
+        """The next frame as a row, computed now; None at the run's end.
+
+        Raises
+        ------
+        ValueError
+            If the frame isn't like the recording's, doesn't come after the last, or is one too many.
+        """
+        # as an explorer's measurements: small sums on two threads take many times one's time
+        with threadpool_limits(limits=1):
+            frame = next(self._frames, None)
+        if frame is None:
+            return None
+        if self.n_frames == FRAME_LIMIT:
+            raise ValueError(
+                f"{FRAME_LIMIT:,} frames are kept, and no more: yield fewer, such as every tenth"
+            )
+        step = self._checked(frame)
+        self.n_frames, self._last = self.n_frames + 1, step
+        (row,) = self._player.packed(frame, self._values)
+        return {**row, NOTE: str(frame.attrs[NOTE])} if NOTE in frame.attrs else row
+
+    def close(self) -> None:
+        """Let a generator clean up behind itself."""
+        if hasattr(self._frames, "close"):
+            self._frames.close()
+
+    def _checked(self, frame: pd.DataFrame) -> int:
+        absent = [name for name in self._player.columns if name not in frame.columns]
+        if absent or len(frame) == 0:
+            what = f"no column {', '.join(map(repr, absent))}" if absent else "no row"
+            raise ValueError(
+                f"live frame number {self.n_frames + 1} has {what}: it needs what the recording has"
+            )
+        check_frame(frame, self._player.curves)
+        steps = frame[FRAME].unique()
+        if len(steps) > 1:
+            raise ValueError(f"a live frame has the steps {list(map(int, steps))}: yield one frame at a time")
+        for curve in self._player.curves:
+            _one_value_a_frame(frame, curve)
+        step = int(steps[0])
+        if step <= self._last:
+            raise ValueError(f"frames must increase: live frame {step} comes after {self._last}")
+        return step
+
+
+class PlayerFace(anywidget.AnyWidget):
+    """The widget behind a player: the page asks for a frame, the kernel computes and sends one.
+
+    Between two questions the kernel is free. One run at a time: a page that begins another ends this one.
+    """
+
+    _esm = page_code() + "\nexport default { render: renderPlayer };\n"
+    _css = page_style()
+    spec = traitlets.Dict().tag(sync=True)
+    live = traitlets.Bool().tag(sync=True)
+    runtime = traitlets.Bytes().tag(sync=True)
+
+    def __init__(self, player: Player) -> None:
+        runtime = explorers.vega_runtime().encode()
+        super().__init__(spec=player.static_spec(), live=player.live is not None, runtime=runtime)
+        self._player = player
+        self._run: LiveRun | None = None
+        self._whose: tuple[object, object] = (None, None)  # page and number of the run
+        self.on_msg(self._hear)
+
+    def _hear(self, _: object, message: dict[str, Any], buffers: object) -> None:
+        if message.get("kind") != "frame":
+            return
+        whose = (message.get("reader"), message.get("run"))
+        reply = {"kind": "frame", "reader": whose[0], "run": whose[1]}
+        try:
+            self._turn_to(whose, message)
+            reply |= self._next()
+        except KeyboardInterrupt:
+            reply["error"] = "interrupted"
+        except Exception as error:  # whatever the run raises is the reader's to see
+            reply["error"] = f"{type(error).__name__}: {error}"
+        self.send(reply)
+
+    def _turn_to(self, whose: tuple[object, object], message: Mapping[str, Any]) -> None:
+        """Begin the run that a page asks for, unless it's the one under way."""
+        if self._run is not None and whose == self._whose:
+            return
+        if message.get("seen"):
+            raise ValueError("this run is no longer here: another view of the player began its own")
+        old, self._run = self._run, None
+        if old is not None:
+            old.close()
+        self._run, self._whose = self._player.begin(message.get("values", {})), whose
+
+    def _next(self) -> dict[str, Any]:
+        assert self._run is not None  # turned to
+        row = None
+        try:
+            row = self._run.next_row()
+        finally:
+            if row is None:  # it ended, or failed
+                self._run = None
+        return {"end": True} if row is None else {"row": row}
+
+
+def check_frame(frames: pd.DataFrame, curves: Sequence[str] = ()) -> None:
+    """Refuse rows that no player can show.
+
+    Raises
+    ------
+    ValueError
+        If a step is no whole number, a value is missing or infinite (the message names the first such frame
+        and column), a column has a name the player needs, or a curve no column.
+    """
+    for step in frames[FRAME].unique():
+        if isinstance(step, bool | np.bool_ | str) or not float(step).is_integer():
+            raise ValueError(f"a frame is the whole number of a step, not {step!r}")
+    if NEXT in frames.columns:
+        raise ValueError(f"a column can't be called {NEXT!r}: the player uses that name")
+    absent = [curve for curve in curves if curve not in frames.columns]
+    if absent:
+        raise ValueError(f"the curve {absent[0]!r} is no column of the frames: {list(frames.columns)}")
+    _refuse_gaps(frames, "the frames")
+
+
+def _refuse_gaps(table: pd.DataFrame, what: str) -> None:
+    for column in table.columns:
+        wrong = table[column].isna().to_numpy()
+        if pd.api.types.is_float_dtype(table[column].dtype):
+            wrong = wrong | np.isinf(table[column].to_numpy())
+        if wrong.any():
+            where = f"frame {int(table[FRAME][wrong].iloc[0])}" if FRAME in table.columns else what
+            raise ValueError(
+                f"column {column!r} of {where} has a value that is missing or infinite: leave its row out, "
+                "or end the recording before it"
+            )
+
+
+def _increasing(column: pd.Series, values: Mapping[str, Any]) -> list[int]:
+    """The steps of one recording in order, each once."""
+    steps = column.to_numpy(dtype=np.int64)
+    falls = np.flatnonzero(np.diff(steps) < 0)
+    if len(falls):
+        before, after = steps[falls[0]], steps[falls[0] + 1]
+        at = f" at {dict(values)}" if values else ""
+        raise ValueError(
+            f"frames must increase: {after} comes after {before}{at}; sort the rows by {FRAME!r}"
+        )
+    unique: list[int] = np.unique(steps).tolist()
+    if len(unique) > FRAME_LIMIT:
+        every = math.ceil(len(unique) / FRAME_LIMIT)
+        raise ValueError(
+            f"{len(unique):,} frames, more than {FRAME_LIMIT:,}: thin the recording, such as to every "
+            f"{every}{'nd' if every == 2 else 'rd' if every == 3 else 'th'} frame"
+        )
+    return unique
+
+
+def _one_value_a_frame(frames: pd.DataFrame, curve: str) -> None:
+    n_values = frames.groupby(FRAME, sort=False)[curve].nunique()
+    if (n_values > 1).any():
+        step = n_values.index[n_values > 1][0]
+        raise ValueError(
+            f"the curve {curve!r} has {n_values[step]} values in frame {step}, but a curve has one a frame"
+        )
+
+
+def _by_controls(
+    table: pd.DataFrame, controls: Mapping[str, Control]
+) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
+    """The table's parts, one for each combination of the controls' values, in the controls' order."""
+    if not controls:
+        yield {}, table
+        return
+    parts = {key: part for key, part in table.groupby(list(controls), sort=False)}
+    for values in explorers.combinations(controls):
+        yield values, parts[tuple(values.values())]
+
+
+def _drawn(player: Player) -> dict[str, Any]:
+    chart = player.draw(alt.NamedData(name=MEASURED))
+    try:
+        return theme.captioned(chart, finding=player.title, caption=player.caption).to_dict()
+    except ValueError as error:
+        if "without a type" not in str(error):
+            raise
+        raise ValueError(
+            f"the drawing of {player!r} leaves out a type, and there is no table to guess it from: write "
+            f'such as "x:Q" ({error})'
+        ) from error
+
+
+def _restored(fixed: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
+    """Put the columns stored once into each row that hasn't its own: live rows have."""
+    keys = {name: json.dumps(name) for name in fixed}
+    return [{"calculate": f"datum[{key}] || {FIXED}[{key}]", "as": name} for name, key in keys.items()]
+
+
+def _connect(view: dict[str, Any], feeds: Mapping[str, Feed], inherited: str) -> None:
+    """Give every view that names one of our data sets its rows; views inside it inherit them."""
+    data = view.get("data")
+    name = str(data["name"]) if isinstance(data, dict) and "name" in data else ""
+    if name == BACKGROUND.name and name not in feeds:
+        raise ValueError("the drawing uses BACKGROUND, but the player was given no `background` table")
+    if name and name == inherited:
+        del view["data"]
+    elif name in feeds:
+        view["data"] = {"name": feeds[name].source}
+        view["transform"] = [*feeds[name].transform, *view.get("transform", [])]
+        inherited = name
+    for part in ("layer", "concat", "hconcat", "vconcat"):
+        for inner in view.get(part, []):
+            _connect(inner, feeds, inherited)
+    if isinstance(view.get("spec"), dict):
+        _connect(view["spec"], feeds, inherited)

@@ -1,0 +1,45 @@
+"""What a caption calls the text that a language model read, and how many of its documents."""
+
+from __future__ import annotations
+
+from embviz.corpora import registry
+from embviz.training.language import TextConfig
+
+
+def titled(text: TextConfig) -> str:
+    """A text in words, by what the registry says of it, its name in brackets.
+
+    >>> titled(TextConfig("tinystories_5mb"))
+    '6,235 distinct TinyStories, 5 MB of text (tinystories_5mb)'
+    >>> titled(TextConfig("tinystories", n_documents=200_000))
+    '200,000 documents of TinyStories (tinystories)'
+    """
+    if text.corpus == registry.EMBEDDED:
+        words = "docstrings of installed libraries"
+    else:
+        words = registry.data_set(text.corpus).title.partition(": ")[0]
+    many = f"{text.n_documents:,} documents of " if text.n_documents else ""
+    return f"{many}{words} ({text.corpus})"
+
+
+def n_read(text: TextConfig) -> int | None:
+    """Documents to train on, without those that are held out of them; None: all that there are.
+
+    >>> n_read(TextConfig("tinystories_5mb", n_documents=700))
+    665
+    """
+    if not text.n_documents:
+        return None
+    embedded = text.corpus == registry.EMBEDDED
+    parts = set() if embedded else {file.part for file in registry.data_set(text.corpus).files}
+    n_held_out = 0 if "valid" in parts else text.n_documents // text.held_out_every
+    return text.n_documents - n_held_out
+
+
+def in_short(corpus: str, bundled: str = "bundled documentation") -> str:
+    """What a caption of the kernel chapters calls a text: `bundled`, or the Wikipedia of both its forms.
+
+    >>> in_short("enwiki2018_raw"), in_short("embedded")
+    ('English Wikipedia', 'bundled documentation')
+    """
+    return bundled if corpus == registry.EMBEDDED else "English Wikipedia"

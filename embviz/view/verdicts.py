@@ -1,0 +1,131 @@
+"""What the last chapter on a paper shows of its ledger, whichever paper it is."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+
+import altair as alt
+import pandas as pd
+
+from embviz import ledger
+from embviz.ledger.findings import Finding
+from embviz.view import ledger_view
+from embviz.view.ledger_view import ClaimsTable, number
+
+
+@functools.cache
+def entries(paper: str) -> tuple[ledger.Entry, ...]:
+    """Every claim of the paper, judged on what is stored."""
+    return tuple(ledger.entries(paper))
+
+
+def claims_table(paper: str) -> ClaimsTable:
+    """A row a claim, leading to its box."""
+    return ClaimsTable(entries(paper))
+
+
+def tally(paper: str) -> str:
+    """How many claims have each verdict, in words."""
+    counts = {name: sum(entry.verdict == name for entry in entries(paper)) for name in ledger.VERDICTS}
+    said = ", ".join(f"{n} {name}" for name, n in counts.items() if n)
+    return f"Of {len(entries(paper))} claims: {said}"
+
+
+def plot_figures(paper: str) -> alt.LayerChart:
+    """Every judged figure of the paper against its accepted range."""
+    return ledger_view.plot_ledger(ledger.table(list(entries(paper))))
+
+
+def by_claim(paper: str) -> Mapping[str, ledger.Entry]:
+    """Entries by the claim's name without the paper's."""
+    return {entry.claim.id.split(".")[1]: entry for entry in entries(paper)}
+
+
+# --- what would change our mind -------------------------------------------------------------------------
+
+
+def as_found(found: Finding) -> Finding:
+    """The finding itself."""
+    return found
+
+
+def over(null: str) -> Callable[[Finding], Finding]:
+    """A finding less its null, which is taken as exact."""
+
+    def less(found: Finding) -> Finding:
+        base = found.nulls[null]
+        return dataclasses.replace(
+            found, value=found.value - base, low=found.low - base, high=found.high - base
+        )
+
+    return less
+
+
+def between_nulls(null: str, other: str) -> Callable[[Finding], Finding]:
+    """One null less another, in a finding's place."""
+
+    def difference(found: Finding) -> Finding:
+        value = found.nulls[null] - found.nulls[other]
+        return dataclasses.replace(found, value=value, low=value, high=value)
+
+    return difference
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """Something that would change our mind, as a number of the ledger that all of an interval must reach."""
+
+    claim: str
+    figure: str
+    words: str  # what is compared
+    least: float | None = None  # of the interval's lower end
+    most: float | None = None  # or of its upper end
+    of: Callable[[Finding], Finding] = as_found
+
+    @property
+    def threshold(self) -> str:
+        """In words."""
+        ends = (("at least", self.least), ("at most", self.most))
+        return " and ".join(f"interval {side} {number(end)}" for side, end in ends if end is not None)
+
+    def met(self, found: Finding) -> bool:
+        """Whether the whole interval lies where it would change our mind."""
+        own = self.of(found)
+        above = self.least is None or own.low >= self.least
+        return above and (self.most is None or own.high <= self.most)
+
+
+def outcome(test: Change, entry: ledger.Entry) -> dict[str, str]:
+    """A test beside what is measured; whether it is met is told by a mark and in words."""
+    found = {row.figure.name: row.finding for row in entry.rows}[test.figure]
+    row = {"what": test.words, "would change our mind": test.threshold}
+    if found is None:
+        mark = ledger_view.MARKS[ledger.NOT_MEASURED]
+        return row | {"measured": "–", "interval": "–", "": f"{mark} not measured"}
+    own, met = test.of(found), test.met(found)
+    mark = ledger_view.MARKS[ledger.HOLDS if met else ledger.FAILS]
+    return row | {
+        "measured": number(own.value),
+        "interval": ledger_view.interval(own.low, own.high),
+        "": f"{mark} {'met' if met else 'not met'}, {entry.scale}",
+    }
+
+
+def changes_table(
+    tests: Sequence[Change], paper: str, judged: Mapping[str, ledger.Entry] | None = None
+) -> pd.DataFrame:
+    """All tests, held against the paper's entries by claim (without the paper's name)."""
+    own = judged or by_claim(paper)
+    return pd.DataFrame([outcome(test, own[test.claim]) for test in tests]).set_index("what")
+
+
+def changes_finding(
+    tests: Sequence[Change], paper: str, judged: Mapping[str, ledger.Entry] | None = None
+) -> str:
+    """How many of the tests are met."""
+    said = changes_table(tests, paper, judged)[""]
+    n_open = int(said.str.contains("not measured").sum())
+    n_met = len(said) - n_open - int(said.str.contains("not met,").sum())
+    return f"{n_met} of {len(said)} tests are met, {n_open} not measured"

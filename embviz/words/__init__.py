@@ -1,0 +1,34 @@
+"""Co-occurrence, PMI, spectra, skip-gram and word vectors."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submodules=["cooccurrence", "skipgram", "spectra", "wordtests", "wordvectors"],
+    submod_attrs={
+        "cooccurrence": [
+            "asymmetry",
+            "count_pairs",
+            "dynamic_reach",
+            "keep_probability",
+            "pmi",
+            "ppmi",
+            "shifted_pmi",
+            "subsample_places",
+        ],
+        "skipgram": ["Examples", "SGNSConfig", "SGNSSchedule", "make_signature", "sgns_epochs", "train_sgns"],
+        "spectra": [
+            "configuration_model",
+            "eigenvalues",
+            "estimate_dense",
+            "permute_entries",
+            "semicircle",
+            "shuffle_tokens",
+            "spectral_density",
+            "trace_moments",
+            "truncated_eigen",
+        ],
+        "wordtests": ["analogy_correct", "analogy_test", "similarity_cosines", "similarity_test"],
+        "wordvectors": ["WordVectors", "chosen_rows", "context_path", "factorize_pmi"],
+    },
+)

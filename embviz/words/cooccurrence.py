@@ -1,0 +1,560 @@
+"""Windowed co-occurrence counts, and the family of pointwise mutual information.
+
+Counting goes row by row: the places of every word are listed first, then each word's neighbours are added
+up in one array of length V. Memory grows with V and the number of pairs that met, never with V x V; each
+row is whole when it leaves a worker, so that any number of workers gives the same result.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+import joblib
+import numpy as np
+import scipy.sparse
+
+from embviz.memory import available_memory, require_memory
+from embviz.words import cooccurrence_numba as compiled
+
+Weighting = Literal["flat", "linear", "harmonic"]
+KeepRule = Literal["word2vec", "hyperwords"]
+Matrix = TypeVar("Matrix", np.ndarray, scipy.sparse.csr_array)
+
+ENTRIES_PER_TASK = 1 << 20  # of one worker's task, at most: tens of megabytes
+TASKS_PER_BATCH = 8  # for each worker; memory is looked at after each batch
+SAMPLED_ROWS = 2048  # rows counted to estimate the result's size, when a bound on it does not fit
+
+
+# --- counting ---------------------------------------------------------------------------------------
+
+
+def count_pairs(
+    ids: np.ndarray,
+    vocab_size: int,
+    *,
+    window: int,
+    document_starts: np.ndarray | None = None,
+    weighting: Weighting = "flat",
+    dynamic: bool = False,
+    subsample: float | None = None,
+    keep_rule: KeepRule = "word2vec",
+    removed: Literal["drop", "hole"] = "drop",
+    seed: int = 0,
+    n_jobs: int = 1,
+    max_memory: int | None = None,
+) -> scipy.sparse.csr_array:
+    """Count how often two words stand within `window` places of each other.
+
+    Entry (i, j) sums over all places of word i the weights of the places of word j around it, on both
+    sides; so it equals (j, i), and two neighbouring places of one word add 2 to its diagonal entry.
+
+    Parameters
+    ----------
+    ids : integer array, shape (N,)
+        The text; ids from 0 to V - 1. V and above is a hole: a place whose word is not counted.
+    vocab_size : int
+        V.
+    window : int, in places
+        Reach to each side.
+    document_starts : integer array, optional
+        Positions where documents start, rising from 0; no pair reaches over one.
+    weighting : "flat" (1), "linear" ((window + 1 - distance) / window) or "harmonic" (1 / distance)
+    dynamic : bool, default False
+        As in word2vec, every place draws its own reach from 1..window. A pair then has half its weight
+        for each of its two ends that reaches the other, which keeps the counts symmetric.
+    subsample : float, optional
+        Threshold t as a share of the text, as in word2vec (1e-3 to 1e-5): frequent words are dropped at
+        random, each place on its own. None keeps all.
+    keep_rule : "word2vec", keep with (sqrt(f / t) + 1) t / f; or "hyperwords", sqrt(t / f)
+        f is the word's share of the text, holes not counted; at most 1.
+    removed : "drop" takes dropped places out before windows are laid (dirty), "hole" leaves them (clean)
+    seed : int
+        Of dynamic reach and subsampling. Draws depend on the place alone.
+    n_jobs : int, default 1
+        Worker threads, as in joblib: -1 is every core. The counts are the same for any number.
+    max_memory : int, optional, in bytes
+        Limit for this call; by default what is available.
+
+    Returns
+    -------
+    csr_array, shape (V, V), symmetric, sorted, without stored zeros
+        int32 (int64 for very long texts) when flat and not dynamic, else float64.
+
+    Raises
+    ------
+    ValueError
+        If the text is empty, the window is not in 1..N, an id is out of range, or documents do not start
+        in rising order from 0.
+    MemoryError
+        If the counts would not fit, before or while they are made.
+
+    Source
+    ------
+    Levy, Goldberg & Dagan (2015), section 3.1; Mikolov et al. (2013), section 2.3.
+    """
+    ids, starts = _checked_text(ids, vocab_size, document_starts)
+    _check_window(window, len(ids))
+    per_place = 8 + (28 if dynamic else 0) + (40 if subsample is not None else 0)  # bytes, as made below
+    n_bytes = per_place * (len(ids) + len(starts) * window) + 16 * vocab_size
+    _require(n_bytes, max_memory, "laying out the text")
+    if subsample is not None:
+        ids, starts = subsample_places(
+            ids,
+            vocab_size,
+            subsample,
+            document_starts=starts,
+            keep_rule=keep_rule,
+            removed=removed,
+            seed=seed,
+        )
+    units, unit = _weight_units(weighting, window, dynamic, len(ids))
+    reach = dynamic_reach(len(ids), window, seed) if dynamic else None
+    counting = _Counting.prepare(ids, starts, vocab_size, units, reach)
+    counting.refuse_unless_it_fits(max_memory)
+    counts = counting.run(n_jobs, available_memory() if max_memory is None else max_memory)
+    if weighting != "flat" or dynamic:
+        counts.data = counts.data / unit
+    return counts
+
+
+def _checked_text(
+    ids: np.ndarray, vocab_size: int, document_starts: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    ids = np.asarray(ids)
+    if vocab_size < 1:
+        raise ValueError(f"vocab_size is {vocab_size}: there must be at least one word")
+    if ids.size == 0:
+        raise ValueError("the text is empty: there is nothing to count")
+    if ids.ndim != 1 or ids.dtype.kind not in "iu":
+        raise ValueError(f"ids has shape {ids.shape} and type {ids.dtype}: give one axis of integers")
+    if ids.dtype.kind == "i" and ids.min() < 0:
+        raise ValueError(
+            f"ids go down to {ids.min()}: they count from 0, and a hole is {vocab_size} or above"
+        )
+    if ids.max() > vocab_size:
+        ids = np.minimum(ids, ids.dtype.type(vocab_size))
+    starts = np.zeros(1, np.int64) if document_starts is None else np.asarray(document_starts, np.int64)
+    if starts.ndim != 1 or starts.size == 0 or starts[0] != 0 or (np.diff(starts) <= 0).any():
+        raise ValueError("document_starts must rise from 0, without repeats")
+    if starts[-1] >= len(ids):
+        raise ValueError(f"a document starts at {starts[-1]}, and the text has {len(ids)} places")
+    return ids, starts
+
+
+def _check_window(window: int, n_places: int) -> None:
+    if window < 1:
+        raise ValueError(f"window is {window}: it must reach at least 1 place")
+    if window > n_places:
+        raise ValueError(f"window is {window}, longer than the text of {n_places} places: make it smaller")
+
+
+def _weight_units(weighting: str, window: int, dynamic: bool, n_places: int) -> tuple[np.ndarray, int]:
+    """Weights by distance as whole multiples of 1 / unit: sums are exact, whatever their order.
+
+    Only harmonic weights of wide windows are rounded: to 2^-20 or better for 100 M places.
+    """
+    distance = np.arange(1, window + 1)
+    if weighting == "flat":
+        unit, units = 1, np.ones(window, np.int64)
+    elif weighting == "linear":
+        unit, units = window, window + 1 - distance
+    elif weighting == "harmonic":
+        unit = math.lcm(*range(1, window + 1))
+        largest_sum = 4 * n_places * (1 + math.log(window))  # in weights: 2 sides, 2 ends
+        if unit * largest_sum >= 2**53:
+            unit = 2 ** (52 - math.ceil(math.log2(largest_sum)))
+        units = np.array([round(unit / k) for k in range(1, window + 1)])
+    else:
+        raise ValueError(f'weighting is {weighting!r}: use "flat", "linear" or "harmonic"')
+    return units.astype(np.int64), 2 * unit if dynamic else unit
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Counted rows, each one's entries in no order."""
+
+    first: int  # number of the first row
+    sizes: np.ndarray  # entries of each row
+    columns: np.ndarray
+    values: np.ndarray
+
+
+@dataclass(frozen=True)
+class _Counting:
+    """What every worker reads."""
+
+    text: np.ndarray  # (N + padding,) uint16 or uint32, holes between documents
+    places: np.ndarray  # (N less holes,) places by word
+    row_starts: np.ndarray  # (V + 2,) where each word's places start
+    units: np.ndarray  # (window,) weight by distance, int32 or int64 as the counts
+    reach: np.ndarray | None  # like text, when dynamic
+
+    @classmethod
+    def prepare(
+        cls, ids: np.ndarray, starts: np.ndarray, vocab_size: int, units: np.ndarray, reach: np.ndarray | None
+    ) -> _Counting:
+        window = len(units)
+        text = _with_gaps(ids, starts, window, fill=vocab_size)
+        row_starts = np.zeros(vocab_size + 2, np.int64)
+        compiled.count_places(text, row_starts)
+        places = np.empty(row_starts[vocab_size], np.uint32 if len(text) < 2**32 else np.uint64)
+        compiled.group_places(text, row_starts, places)
+        largest_sum = 4 * len(ids) * int(units.sum())  # 2 sides, and 2 ends when dynamic
+        kind = np.int32 if largest_sum < 2**31 else np.int64
+        if reach is not None:
+            reach = _with_gaps(reach, starts, window, fill=0)
+        return cls(text, places, row_starts, units.astype(kind), reach)
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self.row_starts) - 2
+
+    @property
+    def entry_bytes(self) -> int:
+        return 2 * (4 + self.units.itemsize)  # index and value; in a worker's part, and in the whole
+
+    def largest_rows(self) -> np.ndarray:
+        """Bound on each row's entries, (V,): at most V, and at most its places' neighbours."""
+        n_places = np.diff(self.row_starts)[: self.vocab_size]
+        return np.minimum(n_places * 2 * len(self.units), self.vocab_size)
+
+    def rows(self, first: int, last: int) -> _Rows:
+        """Count rows first..last."""
+        n_most = int(self.largest_rows()[first:last].sum()) + 1
+        columns, values = np.empty(n_most, np.int32), np.empty(n_most, self.units.dtype)
+        sizes = np.empty(last - first, np.int64)
+        n = compiled.count_rows(
+            self.text, self.places, self.row_starts, first, last,
+            self.units, self.reach, columns, values, sizes,
+        )  # fmt: skip
+        return _Rows(first, sizes, columns[:n].copy(), values[:n].copy())
+
+    def n_bytes(self, n_entries: int) -> int:
+        """Memory for the text and so many entries."""
+        arrays = (self.text, self.places, self.row_starts, self.reach)
+        return sum(array.nbytes for array in arrays if array is not None) + n_entries * self.entry_bytes
+
+    def refuse_unless_it_fits(self, max_memory: int | None) -> None:
+        """Raise MemoryError when the counts need more than `max_memory` bytes by estimate."""
+        largest = self.largest_rows()
+        n_entries = int(largest.sum())
+        limit = available_memory() if max_memory is None else max_memory
+        if self.n_bytes(n_entries) > limit:  # the bound is loose: look at every so many rows
+            by_size = np.argsort(-largest, kind="stable")[:: max(1, self.vocab_size // SAMPLED_ROWS)]
+            met = sum(len(self.rows(row, row + 1).columns) for row in by_size)
+            n_entries = int(n_entries * met / max(1, largest[by_size].sum()))
+        self._require(n_entries, max_memory)
+
+    def _require(self, n_entries: int, max_memory: int | None) -> None:
+        what = f"counting {n_entries / 1e6:,.1f} M pairs of {self.vocab_size:,} words"
+        _require(self.n_bytes(n_entries), max_memory, what)
+
+    def run(self, n_jobs: int, limit: int) -> scipy.sparse.csr_array:
+        """All rows, by `n_jobs` threads; MemoryError once they outgrow `limit` bytes."""
+        until = np.cumsum(self.largest_rows())
+        n_tasks = 1 + int(until[-1]) // ENTRIES_PER_TASK
+        edges = np.searchsorted(until, np.linspace(0, until[-1], n_tasks + 1)[1:-1])
+        edges = np.unique(np.concatenate([[0], edges, [self.vocab_size]]))
+        tasks = [joblib.delayed(self.rows)(a, b) for a, b in itertools.pairwise(edges)]
+        batch_size = TASKS_PER_BATCH * joblib.effective_n_jobs(n_jobs)
+        parts: list[_Rows] = []
+        n_entries = 0
+        with joblib.Parallel(n_jobs, backend="threading") as parallel:
+            for first in range(0, len(tasks), batch_size):
+                parts += parallel(tasks[first : first + batch_size])
+                n_entries = sum(len(part.columns) for part in parts)
+                self._require(n_entries, limit)
+        return _assembled(parts, n_entries)
+
+
+def _require(n_bytes: int, max_memory: int | None, what: str) -> None:
+    instead = "keep fewer words (a higher min_count) or use a smaller window"
+    require_memory(n_bytes, what=what, instead=instead, max_memory=max_memory)
+
+
+def _with_gaps(values: np.ndarray, starts: np.ndarray, window: int, *, fill: int) -> np.ndarray:
+    """`values` with `window` times `fill` before, between and after documents, so windows need no check."""
+    kind = np.uint16 if max(fill, window) < 2**16 else np.uint32  # short ids stay in cache
+    padded = np.full(len(values) + (len(starts) + 1) * window, fill, kind)
+    ends = np.append(starts[1:], len(values))
+    for k, (start, end) in enumerate(zip(starts, ends, strict=True), start=1):
+        padded[start + k * window : end + k * window] = values[start:end]
+    return padded
+
+
+def _assembled(parts: list[_Rows], n_entries: int) -> scipy.sparse.csr_array:
+    """One array of all rows. Their entries are in no order; a transposition, which changes nothing else in
+    symmetric counts, sorts them in one pass.
+    """
+    index_type = np.int32 if n_entries < 2**31 else np.int64
+    sizes = np.concatenate([part.sizes for part in parts])
+    indptr = np.concatenate([[0], np.cumsum(sizes)]).astype(index_type)
+    indices, data = np.empty(n_entries, index_type), np.empty(n_entries, parts[0].values.dtype)
+    following = indptr[:-1].copy()
+    for part in parts:
+        compiled.place_mirrored(part.first, part.sizes, part.columns, part.values, following, indices, data)
+    counts = scipy.sparse.csr_array((data, indices, indptr), shape=(len(sizes), len(sizes)))
+    counts.has_canonical_format = True
+    return counts
+
+
+# --- draws ------------------------------------------------------------------------------------------
+
+
+def dynamic_reach(n_places: int, window: int, seed: int) -> np.ndarray:
+    """Each place's own reach, uniform on 1..window, shape (n_places,): word2vec's dynamic window."""
+    bits = compiled.hash_places(n_places, 2 * seed)
+    return (1 + ((bits >> np.uint64(32)) * np.uint64(window) >> np.uint64(32))).astype(np.int32)
+
+
+def keep_probability(counts: np.ndarray, threshold: float, *, keep_rule: KeepRule = "word2vec") -> np.ndarray:
+    """Probability that a place of each word survives subsampling.
+
+    Parameters
+    ----------
+    counts : array, shape (V,)
+        How often each word occurs; f is its share of their sum.
+    threshold : float above 0
+        t.
+    keep_rule : "word2vec", (sqrt(f / t) + 1) t / f; or "hyperwords", sqrt(t / f)
+
+    Returns
+    -------
+    float array, shape (V,), in 0..1; 1 for words that do not occur
+
+    Raises
+    ------
+    ValueError
+        If the threshold is not above 0.
+
+    Source
+    ------
+    Mikolov et al. (2013), eq. 5 (hyperwords), and word2vec's code, which differs from it.
+    """
+    if not threshold > 0:
+        raise ValueError(f"the subsampling threshold is {threshold}: it must be above 0 (None keeps all)")
+    frequency = np.asarray(counts, float) / max(1, np.sum(counts))
+    ratio = threshold / np.maximum(frequency, threshold * 1e-9)  # without dividing by 0
+    if keep_rule == "word2vec":
+        return np.minimum(1.0, np.sqrt(ratio) + ratio)
+    if keep_rule == "hyperwords":
+        return np.minimum(1.0, np.sqrt(ratio))
+    raise ValueError(f'keep_rule is {keep_rule!r}: use "word2vec" or "hyperwords"')
+
+
+def subsample_places(
+    ids: np.ndarray,
+    vocab_size: int,
+    threshold: float,
+    *,
+    document_starts: np.ndarray,
+    keep_rule: KeepRule = "word2vec",
+    removed: Literal["drop", "hole"] = "drop",
+    seed: int = 0,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The text and document starts after random removal of frequent words; see :func:`count_pairs`.
+
+    Holes stay. Documents that lose all their places go too; a text that loses all keeps one hole.
+    """
+    counts = np.bincount(ids, minlength=vocab_size + 1)[:vocab_size]
+    keep = np.append(keep_probability(counts, threshold, keep_rule=keep_rule), 1.0)
+    drawn = (compiled.hash_places(len(ids), 2 * seed + 1) >> np.uint64(11)) * 2.0**-53
+    kept = drawn < keep[ids]
+    if removed == "hole":
+        return np.where(kept, ids, vocab_size), document_starts
+    if removed != "drop":
+        raise ValueError(f'removed is {removed!r}: use "drop" or "hole"')
+    if not kept.any():
+        return np.array([vocab_size]), np.zeros(1, np.int64)
+    before = np.concatenate([[0], np.cumsum(kept)])  # (N + 1,) places kept before each place
+    starts = np.unique(before[document_starts])
+    return ids[kept], starts[starts < before[-1]]
+
+
+# --- pointwise mutual information -------------------------------------------------------------------
+
+
+def pmi(counts: Matrix, *, smoothing: float = 0.0, context_power: float = 1.0) -> Matrix:
+    """Pointwise mutual information of symmetric co-occurrence counts.
+
+    Parameters
+    ----------
+    counts : sparse or dense array, shape (V, V)
+        Symmetric, non-negative pair counts.
+    smoothing : float, in counts
+        Added to every cell first; 0 leaves pairs that never met at 0, not at minus infinity. Anything
+        else fills every cell of a sparse array too.
+    context_power : float, default 1
+        Exponent on the contexts' distribution, the columns; 0.75 as in word2vec damps the bias toward
+        rare contexts, and makes the result asymmetric. At 1 it is symmetric to the bit.
+
+    Returns
+    -------
+    array of the same kind, shape (V, V), float64, in nats
+
+    Raises
+    ------
+    ValueError
+        If `counts` is not square, symmetric, finite and non-negative, or a word has no pair at all.
+    MemoryError
+        If smoothing would fill more cells of a sparse array than there is memory for.
+
+    Source
+    ------
+    Levy & Goldberg (2014), eq. 6; zeros kept as in the reflections paper, section 3.1, footnote 7;
+    context_power: Levy, Goldberg & Dagan (2015), eq. 3.
+    """
+    counts = _checked_counts(counts)
+    if not 0 <= smoothing < np.inf:
+        raise ValueError(f"smoothing is {smoothing}: it must be 0 or above")
+    if not 0 < context_power <= 1:
+        raise ValueError(f"context_power is {context_power}: it must be above 0, and at most 1")
+    if smoothing and not isinstance(counts, np.ndarray):
+        n_bytes = 36 * counts.shape[0] ** 2  # dense copies and a sparse one of every cell
+        instead = "smooth with 0, or keep fewer words"
+        require_memory(n_bytes, what="smoothing every cell of a sparse array", instead=instead)
+        return _every_cell(pmi(counts.toarray(), smoothing=smoothing, context_power=context_power))
+    if smoothing:
+        counts = np.add(counts, smoothing, dtype=float)
+    words = _row_sums(counts)
+    if (words == 0).any():
+        lonely = np.flatnonzero(words == 0)
+        first = ", ".join(map(str, lonely[:5])) + (", ..." if len(lonely) > 5 else "")
+        raise ValueError(
+            f"{len(lonely)} word(s) have no pair at all (ids {first}): their PMI is not defined; "
+            f"use a wider window or a higher min_count, or cut them from the counts"
+        )
+    log_words, log_contexts = np.log(words), context_power * np.log(words)
+    return _log_ratios(counts, log_words, log_contexts, np.log((words**context_power).sum()))
+
+
+def _every_cell(matrix: np.ndarray) -> scipy.sparse.csr_array:
+    """A sparse array that stores zeros too: a smoothed pair of PMI 0 has met, and a shift must move it."""
+    V = len(matrix)
+    columns = np.tile(np.arange(V, dtype=np.int32), V)
+    return scipy.sparse.csr_array((matrix.ravel(), columns, np.arange(0, V * V + 1, V)), shape=(V, V))
+
+
+def _row_sums(counts: Matrix) -> np.ndarray:
+    if isinstance(counts, np.ndarray):
+        return counts.sum(axis=1, dtype=float)
+    return compiled.row_sums(counts.indptr, counts.data)
+
+
+def _log_ratios(counts: Matrix, log_words: np.ndarray, log_contexts: np.ndarray, log_total: float) -> Matrix:
+    """log(counts total / (words contexts)) where counts are above 0, and 0 elsewhere.
+
+    Words' and contexts' logarithms are added before they are taken off, so that equal ones give a result
+    that is symmetric to the bit.
+    """
+    if isinstance(counts, np.ndarray):
+        ratios = np.log(counts, out=np.zeros(counts.shape), where=counts > 0, dtype=float)
+        compiled.subtract_margins_dense(ratios, counts, log_words, log_contexts, log_total)
+        return ratios
+    data = np.log(counts.data, dtype=float)
+    compiled.subtract_margins(data, counts.indptr, counts.indices, log_words, log_contexts, log_total)
+    return scipy.sparse.csr_array((data, counts.indices.copy(), counts.indptr.copy()), shape=counts.shape)
+
+
+def ppmi(counts: Matrix, *, smoothing: float = 0.0, context_power: float = 1.0) -> Matrix:
+    """Positive PMI: :func:`pmi` with everything below 0 put to 0 (same parameters, kind and errors)."""
+    return shifted_pmi(counts, n_negative=1, smoothing=smoothing, context_power=context_power)
+
+
+def shifted_pmi(
+    counts: Matrix,
+    *,
+    n_negative: float,
+    positive: bool = True,
+    smoothing: float = 0.0,
+    context_power: float = 1.0,
+) -> Matrix:
+    """PMI less the logarithm of the number of negative samples; what skip-gram implicitly factorizes.
+
+    Parameters
+    ----------
+    counts, smoothing, context_power
+        As for :func:`pmi`.
+    n_negative : float, at least 1
+        k; the shift is log k, in nats, on pairs that met. Pairs that never met stay 0.
+    positive : bool, default True
+        Put what is below 0 to 0 (SPPMI).
+
+    Returns
+    -------
+    array of the same kind, shape (V, V), float64, in nats
+
+    Raises
+    ------
+    ValueError, MemoryError
+        As :func:`pmi`; and if `n_negative` is below 1.
+
+    Source
+    ------
+    Levy & Goldberg (2014), eqs. 7 and 11.
+    """
+    if not 1 <= n_negative < np.inf:
+        raise ValueError(f"n_negative is {n_negative}: it must be at least 1")
+    matrix = pmi(counts, smoothing=smoothing, context_power=context_power)
+    if isinstance(matrix, np.ndarray):
+        matrix -= math.log(n_negative) * (np.asarray(counts) + smoothing > 0)
+        return np.maximum(matrix, 0.0, out=matrix) if positive else matrix
+    matrix.data -= math.log(n_negative)
+    if positive:
+        np.maximum(matrix.data, 0.0, out=matrix.data)
+        matrix.eliminate_zeros()
+    return matrix
+
+
+# --- checks -----------------------------------------------------------------------------------------
+
+
+def _checked_counts(counts: Matrix) -> Matrix:
+    counts = _canonical(counts) if scipy.sparse.issparse(counts) else np.asarray(counts)
+    stored = counts if isinstance(counts, np.ndarray) else np.asarray(counts.data)
+    if counts.ndim != 2 or counts.shape[0] != counts.shape[1] or counts.shape[0] == 0:
+        raise ValueError(f"counts have shape {counts.shape}: they must be square, a row and column a word")
+    if counts.shape[0] == 1:
+        raise ValueError("the vocabulary has one word: pointwise mutual information compares at least two")
+    if not np.isfinite(stored).all():
+        n_bad = int((~np.isfinite(stored)).sum())
+        raise ValueError(f"counts have {n_bad} NaN or infinite cell(s): count again")
+    if stored.size and stored.min() < 0:
+        raise ValueError(f"counts go down to {stored.min():g}: no pair meets less than 0 times")
+    row, column = asymmetry(counts)
+    if row >= 0:
+        raise ValueError(
+            f"counts are not symmetric: cells ({row}, {column}) and ({column}, {row}) differ; "
+            f"add the transpose to count both directions, or take the mean of both if it is rounding"
+        )
+    return counts
+
+
+def _canonical(matrix: scipy.sparse.sparray) -> scipy.sparse.csr_array:
+    """A csr_array with sorted rows and no stored zeros; the same one if it is so already."""
+    csr = scipy.sparse.csr_array(matrix)
+    if not csr.has_canonical_format or (csr.data == 0).any():
+        csr = csr.copy()
+        csr.sum_duplicates()
+        csr.eliminate_zeros()
+    return csr
+
+
+def asymmetry(matrix: np.ndarray | scipy.sparse.sparray) -> tuple[int, int]:
+    """(row, column) of an entry of a square matrix that differs from its mirror image; (-1, -1) if none.
+
+    Counts are whole numbers, or sums rounded once, so that mirror images are equal to the bit.
+    """
+    if not isinstance(matrix, np.ndarray):
+        csr = _canonical(matrix)
+        return compiled.first_asymmetry(csr.indptr, csr.indices, csr.data)
+    step = max(1, (1 << 24) // len(matrix))  # rows at a time: no second matrix in memory
+    for first in range(0, len(matrix), step):
+        differs = matrix[first : first + step] != matrix[:, first : first + step].T
+        if differs.any():
+            row, column = divmod(int(np.argmax(differs)), len(matrix))
+            return first + row, column
+    return -1, -1

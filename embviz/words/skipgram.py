@@ -1,0 +1,391 @@
+"""Skip-gram with negative sampling: free contexts, or contexts tied to the word vectors.
+
+For a pair of a centre word i and a word j of its window the loss is
+
+    -log sigmoid(w_i . c_j) - sum over K noise words n of log sigmoid(-w_i . c_n)
+
+with c free, or c = q * w for a signature q of signs, or c = Q w for a learned matrix Q.
+
+Source: Mikolov et al. (2013), eq. 4; the tied models: the reflections paper, section 4, eq. 38.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import numpy as np
+
+from embviz.words import skipgram_numba as kernels
+from embviz.words.skipgram_numba import NumbaSteps, Tables
+from embviz.words.wordvectors import WordVectors
+
+BLOCK = 10_000  # words of text handled at once; windows do not reach over its ends
+SIGNATURES = ("free", "half", "random", "ones", "learned")
+
+
+class Text(Protocol):
+    """What training reads of a corpus (:class:`embviz.corpora.corpus.Corpus` has it)."""
+
+    @property
+    def ids(self) -> np.ndarray: ...  # (N,) word ids; V and above is a hole, a place without a word
+    @property
+    def vocabulary(self) -> list[str]: ...
+    @property
+    def counts(self) -> np.ndarray: ...  # (V,)
+    @property
+    def document_starts(self) -> np.ndarray: ...
+
+
+@dataclass(frozen=True)
+class SGNSSchedule:
+    """How the steps follow each other: plain stochastic gradient descent with a linear decay."""
+
+    n_epochs: int = 15
+    batch_size: int = 16  # pairs whose gradient is taken at the same weights, with the same noise words
+    learning_rate: float = 0.2  # on the mean loss of a batch
+    decay: float = 1.0  # 1.2: the rate reaches its floor after 1/1.2 of the training
+    floor: float = 1e-4  # share of the learning rate that stays
+    progress: Literal["text", "kept"] = "text"  # counts all words read, or only those subsampling kept
+
+    def rate(self, progress: float) -> float:
+        """Learning rate when a share `progress` of the training is done."""
+        return self.learning_rate * max(self.floor, 1.0 - self.decay * progress)
+
+
+@dataclass(frozen=True)
+class SGNSConfig:
+    """A skip-gram model, its noise, its schedule and its seed.
+
+    `signature` says what the contexts are: "free" (their own table), "half" (the first half of the signs
+    +1), "random" (independent fair signs), a number in [0, 1] (that share of +1), "ones" (the word vectors
+    themselves), or "learned" (Q w with a D x D matrix Q that is trained too, from a random rotation).
+    """
+
+    embedding_dim: int = 200
+    window: int = 5  # words to each side; every centre draws its reach from 1..window
+    n_negative: int = 100  # noise words a batch
+    unique_negatives: bool = True  # False: independent draws, never one of the batch's own targets
+    noise_power: float = 0.75  # noise words come with probability count^noise_power
+    subsample: float = 1e-3  # share of the text above which a word is thinned out; 0 keeps every word
+    signature: str | float = "free"
+    bias: bool = False  # a number a context word, added to its inner products
+    schedule: SGNSSchedule = field(default_factory=SGNSSchedule)
+    seed: int = 0
+
+    @classmethod
+    def reference(cls, signature: str | float = "free", *, seed: int = 0) -> SGNSConfig:
+        """The reflections paper's setting on text8 (section 4, footnote 11, and its released code).
+
+        15 epochs of batches of 16 pairs that share 100 distinct noise words, rate 0.2 on the batch's mean
+        loss. A tied model's rate decays 20% faster; the free model has output biases, as the word2vec
+        tutorial of TensorFlow, which the authors took for it. Both codes move the decay by the words that
+        subsampling kept over all words, so that the rate never reaches 0: ``progress="kept"``. To be
+        trained on a corpus restricted with ``min_count=5, rare="unk"``.
+        """
+        free = signature == "free"
+        schedule = SGNSSchedule(decay=1.0 if free else 1.2, progress="kept")
+        return cls(signature=signature, bias=free, schedule=schedule, seed=seed)
+
+    @classmethod
+    def word2vec(cls, signature: str | float = "free", *, n_epochs: int = 5, seed: int = 0) -> SGNSConfig:
+        """word2vec's and gensim's setting: 5 fresh noise words a pair, rate 0.025, a step a pair.
+
+        To be trained on a corpus restricted with ``min_count=5, rare="drop"``.
+        """
+        schedule = SGNSSchedule(n_epochs=n_epochs, batch_size=1, learning_rate=0.025)
+        return cls(n_negative=5, unique_negatives=False, signature=signature, schedule=schedule, seed=seed)
+
+
+# --- the parts of a training ------------------------------------------------------------------------
+
+
+class Steps(Protocol):
+    """A backend: holds the weights and steps through drawn examples."""
+
+    def train(self, centers: np.ndarray, targets: np.ndarray, negatives: np.ndarray, rate: float) -> None:
+        """Step through a block's pairs at `rate` a pair."""
+
+    def tables(self) -> Tables:
+        """The present weights."""
+
+
+def make_signature(signature: str | float, embedding_dim: int, rng: np.random.Generator) -> np.ndarray:
+    """The signs q of a tied model as float32, shape (D,); ones for "free" and "learned".
+
+    Raises
+    ------
+    ValueError
+        If `signature` is neither a known name nor a share in [0, 1].
+    """
+    if signature == "random":
+        return rng.choice(np.array([-1, 1], dtype=np.float32), size=embedding_dim)
+    shares: dict[str | float, float] = {"free": 1.0, "learned": 1.0, "ones": 1.0, "half": 0.5}
+    share = shares.get(signature, signature)
+    if isinstance(share, str) or not 0 <= share <= 1:
+        names = ", ".join(f'"{name}"' for name in SIGNATURES)
+        raise ValueError(
+            f"signature is {signature!r}; choose {names}, or the share of +1 as a number in 0..1"
+        )
+    n_positive = round(share * embedding_dim)
+    return np.where(np.arange(embedding_dim) < n_positive, 1, -1).astype(np.float32)
+
+
+def _make_tables(n_words: int, config: SGNSConfig, rng: np.random.Generator) -> Tables:
+    """Words uniform in +-1/(2D), free contexts at zero, as in word2vec; a learned Q at a random rotation."""
+    D = config.embedding_dim
+    word = (rng.random((n_words, D), dtype=np.float32) - np.float32(0.5)) / np.float32(D)
+    context = np.zeros_like(word) if config.signature == "free" else word
+    transform = np.zeros((0, 0), dtype=np.float32)
+    if config.signature == "learned":
+        transform = np.linalg.qr(rng.standard_normal((D, D)))[0].astype(np.float32)
+    bias = np.zeros(n_words if config.bias else 0, dtype=np.float32)
+    return Tables(word, context, bias, make_signature(config.signature, D, rng), transform)
+
+
+def keep_probability(counts: np.ndarray, subsample: float) -> np.ndarray:
+    """Probability that an occurrence of each word stays: ``sqrt(t/f) + t/f``, at most 1.
+
+    f is the word's share of the text, t is `subsample`; with t = 0 every word stays. As in word2vec's
+    code (the paper of Mikolov et al. has ``sqrt(t/f)`` alone).
+    """
+    if subsample == 0:
+        return np.ones(len(counts))
+    ratio = subsample * counts.sum() / np.maximum(counts, 1)
+    return np.minimum(1.0, np.sqrt(ratio) + ratio)
+
+
+class Examples:
+    """Draws the training examples of a stretch of text, block by block, from its own random stream."""
+
+    def __init__(self, corpus: Text, config: SGNSConfig, first: int, last: int, stream: int) -> None:
+        self.corpus, self.config, self.first, self.last = corpus, config, first, last
+        n_words = len(corpus.vocabulary)
+        self.keep = keep_probability(corpus.counts, config.subsample)
+        self.threshold, self.alias = kernels.alias_table(corpus.counts.astype(float) ** config.noise_power)
+        self.state = np.array([stream], dtype=np.uint64)
+        self.stamps = np.zeros(n_words + 1, dtype=np.int64)
+        self.n_read = self.n_kept = 0  # places of the text handled so far, over all epochs
+        size = min(BLOCK, last - first)
+        self.kept = np.empty(size * (config.window + 1), dtype=np.int32)
+        self.pairs = np.empty((2, size * 2 * config.window), dtype=np.int32)
+        self.last_block = (self.pairs[0, :0], self.pairs[1, :0], np.empty((0, config.n_negative), np.int32))
+
+    def progress(self) -> float:
+        """Share of the training done, as the schedule counts it."""
+        done = self.n_read if self.config.schedule.progress == "text" else self.n_kept
+        return done / (self.config.schedule.n_epochs * (self.last - self.first))
+
+    def blocks(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """One epoch: centres (pairs,), targets (pairs,) and negatives (batches, K) of every block."""
+        starts = self.corpus.document_starts
+        for first in range(self.first, self.last, BLOCK):
+            last = min(first + BLOCK, self.last)
+            ids = self.corpus.ids[first:last].astype(np.int32)
+            inside = starts[np.searchsorted(starts, first) : np.searchsorted(starts, last)] - first
+            n_kept = kernels.keep_words(ids, inside, self.keep, self.config.window, self.state, self.kept)
+            n_pairs = kernels.draw_pairs(
+                self.kept, n_kept, self.config.window, self.state, self.pairs[0], self.pairs[1]
+            )
+            if n_pairs:
+                centers, targets = self.pairs[:, :n_pairs]
+                self.last_block = (centers, targets, self._negatives(targets))
+                yield self.last_block
+            self.n_read += last - first
+            self.n_kept += int(np.count_nonzero(self.kept[:n_kept] != kernels.HOLE))
+
+    def _negatives(self, targets: np.ndarray) -> np.ndarray:
+        batch_size = self.config.schedule.batch_size
+        batches = np.full((-(-targets.size // batch_size), batch_size), kernels.HOLE, dtype=np.int32)
+        batches.reshape(-1)[: targets.size] = targets
+        negatives = np.empty((len(batches), self.config.n_negative), dtype=np.int32)
+        kernels.draw_negatives(
+            self.threshold,
+            self.alias,
+            batches,
+            self.config.unique_negatives,
+            self.state,
+            self.stamps,
+            negatives,
+        )
+        return negatives
+
+
+# --- training ---------------------------------------------------------------------------------------
+
+
+def _check(corpus: Text, config: SGNSConfig) -> None:
+    n_words = len(corpus.vocabulary)
+    if n_words < 2 or len(corpus.ids) < 2:
+        raise ValueError(
+            f"the corpus has {len(corpus.ids)} tokens of {n_words} words; skip-gram needs two words: "
+            "take a longer text or a lower min_count"
+        )
+    if config.window < 1:
+        raise ValueError(f"window is {config.window}; it counts the words to each side and must be 1 or more")
+    if not 1 <= config.n_negative < n_words - 1:
+        raise ValueError(
+            f"n_negative is {config.n_negative}; with {n_words} words it must lie in 1..{n_words - 2}"
+        )
+    if config.schedule.batch_size < 1 or config.embedding_dim < 1 or config.schedule.n_epochs < 1:
+        raise ValueError("batch_size, embedding_dim and n_epochs must be 1 or more")
+    if not config.unique_negatives and config.schedule.batch_size > 1:
+        raise ValueError(
+            "independent noise words belong to one pair each: set batch_size=1, or unique_negatives=True"
+        )
+
+
+def _train_stretch(steps: Steps, examples: Examples, schedule: SGNSSchedule) -> None:
+    """One epoch over one stretch of the text."""
+    for centers, targets, negatives in examples.blocks():
+        rate = schedule.rate(examples.progress())
+        steps.train(centers, targets, negatives, rate / schedule.batch_size)
+
+
+def _loss(tables: Tables, examples: Examples, batch_size: int, n_batches: int = 500) -> float:
+    """Mean loss of a pair, in nats, over the first batches of the block read last."""
+    centers, targets, negatives = examples.last_block
+    if not centers.size:
+        return 0.0
+    n_pairs = n_batches * batch_size
+    return kernels.mean_loss(
+        tables.word, tables.context, tables.bias, tables.signature, tables.transform,
+        centers[:n_pairs], targets[:n_pairs], negatives[:n_batches], batch_size,
+    )  # fmt: skip
+
+
+def _finite(tables: Tables, epoch: int, config: SGNSConfig) -> Tables:
+    parts = (tables.word, tables.context, tables.bias, tables.transform)
+    if not all(np.isfinite(part).all() for part in parts):
+        raise FloatingPointError(
+            f"the weights are no longer finite after epoch {epoch} of {config.schedule.n_epochs}: train "
+            f"again with a lower learning rate than {config.schedule.learning_rate}"
+        )
+    return tables
+
+
+def _word_vectors(tables: Tables, corpus: Text, config: SGNSConfig) -> WordVectors:
+    signature, transform = None, None
+    context = tables.context
+    if config.signature == "learned":
+        transform = tables.transform
+        context = tables.word @ transform.T
+    elif config.signature != "free":
+        signature = tables.signature.astype(np.int8)
+        context = tables.word * tables.signature
+    bias = tables.bias if config.bias else None
+    return WordVectors(list(corpus.vocabulary), tables.word, context, signature, transform, bias)
+
+
+def _make_steps(
+    tables: Tables, config: SGNSConfig, n_threads: int, backend: str, device: str, at_once: int
+) -> Steps:
+    if n_threads > 1 and backend == "torch":
+        raise ValueError(
+            "the torch backend has its own parallelism: set n_threads=1, and raise batches_at_once"
+        )
+    if backend == "numba":
+        return NumbaSteps(tables, config.schedule.batch_size)
+    if backend == "torch":
+        from embviz.words.skipgram_torch import TorchSteps
+
+        return TorchSteps(tables, config.schedule.batch_size, device=device, batches_at_once=at_once)
+    raise ValueError(f'backend is {backend!r}; choose "numba" (processor) or "torch" (processor or GPU)')
+
+
+def sgns_epochs(
+    corpus: Text,
+    config: SGNSConfig,
+    *,
+    n_threads: int = 1,
+    backend: str = "numba",
+    device: str = "cpu",
+    batches_at_once: int = 64,
+) -> Iterator[tuple[int, dict[str, float], WordVectors]]:
+    """Train epoch by epoch: a generator of (epoch, metrics, vectors).
+
+    The parameters are those of :func:`train_sgns`. The metrics are `loss` (mean of a pair's loss in nats
+    over at most 500 batches of the last block, after its steps), `words_per_second` and `learning_rate`
+    (at the epoch's end).
+
+    Raises
+    ------
+    ValueError
+        If the configuration does not fit the corpus; the message says what to change.
+    FloatingPointError
+        If weights overflowed; the message names the epoch.
+    """
+    _check(corpus, config)
+    init, *streams = np.random.SeedSequence(config.seed).spawn(1 + n_threads)
+    tables = _make_tables(len(corpus.vocabulary), config, np.random.default_rng(init))
+    steps = _make_steps(tables, config, n_threads, backend, device, batches_at_once)
+    bounds = np.linspace(0, len(corpus.ids), n_threads + 1).astype(int).tolist()
+    stretches = [
+        Examples(corpus, config, first, last, int(stream.generate_state(1, np.uint64)[0]))
+        for first, last, stream in zip(bounds[:-1], bounds[1:], streams, strict=True)
+    ]
+    schedule = config.schedule
+    with ThreadPoolExecutor(n_threads) as pool:  # the kernels release the lock; threads share the tables
+        for epoch in range(1, schedule.n_epochs + 1):
+            start = time.perf_counter()
+            list(pool.map(lambda examples: _train_stretch(steps, examples, schedule), stretches))
+            seconds = time.perf_counter() - start
+            tables = _finite(steps.tables(), epoch, config)
+            metrics = {
+                "loss": _loss(tables, stretches[0], schedule.batch_size),
+                "words_per_second": len(corpus.ids) / seconds,
+                "learning_rate": schedule.rate(stretches[0].progress()),
+            }
+            yield epoch, metrics, _word_vectors(tables, corpus, config)
+
+
+def train_sgns(
+    corpus: Text,
+    config: SGNSConfig,
+    *,
+    n_threads: int = 1,
+    backend: str = "numba",
+    device: str = "cpu",
+    batches_at_once: int = 64,
+) -> WordVectors:
+    """Train skip-gram vectors with negative sampling.
+
+    Parameters
+    ----------
+    corpus : embviz.corpora.corpus.Corpus
+        Holes keep their place in windows; windows stay inside documents.
+    config : SGNSConfig
+    n_threads : int
+        1 gives the same bits in every run on a machine. More share the tables without locks (Hogwild): each
+        reads its own stretch of the text, and runs differ as seeds do.
+    backend : "numba" or "torch"
+        Compiled steps on the processor, or torch's on `device`. They see the same examples.
+    device : str
+        torch device of the torch backend, such as "cuda".
+    batches_at_once : int
+        torch backend: how many batches take their gradient at the same weights, as that many unlocked
+        threads would. With 1 both backends do the same steps, up to rounding.
+
+    Returns
+    -------
+    WordVectors
+        Word and context vectors, (V, D) float32 each.
+
+    Raises
+    ------
+    ValueError
+        If the configuration does not fit the corpus; the message says what to change.
+    FloatingPointError
+        If weights overflowed; the message names the epoch.
+
+    Source
+    ------
+    Mikolov et al. (2013), section 2.2; the reflections paper, section 4.
+    """
+    options = {"n_threads": n_threads, "backend": backend, "device": device}
+    for _, _, vectors in sgns_epochs(corpus, config, batches_at_once=batches_at_once, **options):  # type: ignore[arg-type]
+        result = vectors
+    return result

@@ -1,0 +1,286 @@
+"""Tests of word vectors against people's judgements: similarities and analogies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from numba import njit
+from scipy.stats import rankdata
+
+from embviz.words.wordvectors import Choice, WordVectors, chosen_rows
+
+WORD_BLOCK = 4096  # words scored at once: a question's scores stay in the nearest cache
+NEVER = -1e30  # the score of a word that cannot be the answer
+EPSILON = 0.01  # in 3CosMul's denominator, as in hyperwords
+
+
+@dataclass(frozen=True)
+class SimilarityScore:
+    """Spearman's rho of cosines with people's scores; its 95% bootstrap interval over pairs."""
+
+    rho: float
+    interval: tuple[float, float]
+    n_pairs: int  # pairs that entered rho
+    n_missing: int  # pairs with a word outside the vocabulary
+
+
+@dataclass(frozen=True, eq=False)
+class AnalogyScore:
+    """Share of analogies answered right, with its 95% Wilson interval over questions.
+
+    The interval takes questions as independent, which those of one section are not quite.
+    """
+
+    accuracy: float
+    interval: tuple[float, float]
+    n_questions: int  # questions in the denominator
+    n_missing: int  # questions with a word outside the vocabulary
+    sections: pd.DataFrame  # section, n_correct, n_questions, n_missing
+    excluded: str = "the three words of a question are never its answer"
+
+
+def _check_columns(table: pd.DataFrame, columns: list[str]) -> None:
+    absent = [column for column in columns if column not in table.columns]
+    if absent:
+        raise ValueError(f"the word test needs the columns {columns}; {absent} are missing")
+
+
+def _rows_of(vectors: WordVectors, words: pd.Series) -> np.ndarray:
+    """Row of each word, -1 outside the vocabulary."""
+    return words.astype(str).map(vectors.index).fillna(-1).astype(int).to_numpy()
+
+
+def _unit_rows(rows: np.ndarray) -> np.ndarray:
+    """Rows at length 1, rows of zeros as they are; rows that are not finite are refused."""
+    if not np.isfinite(rows).all():
+        raise ValueError("the vectors hold NaN or infinity: train them again with a lower learning rate")
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return (rows / np.where(lengths == 0, 1, lengths)).astype(np.float32)
+
+
+# --- similarity -------------------------------------------------------------------------------------
+
+
+def similarity_cosines(
+    vectors: WordVectors, table: pd.DataFrame, *, which: Choice = "word"
+) -> tuple[np.ndarray, np.ndarray]:
+    """Cosine of each pair, 0 where a word is unknown, and whether both words are known.
+
+    Parameters
+    ----------
+    table : DataFrame with columns word1 and word2
+
+    Returns
+    -------
+    cosines : float32 array, shape (pairs,)
+    present : bool array, shape (pairs,)
+    """
+    _check_columns(table, ["word1", "word2"])
+    first = _rows_of(vectors, table["word1"])
+    second = _rows_of(vectors, table["word2"])
+    present = (first >= 0) & (second >= 0)
+    unit = _unit_rows(chosen_rows(vectors, which))
+    cosines = np.einsum("nd,nd->n", unit[first], unit[second])
+    return np.where(present, cosines, np.float32(0)), present
+
+
+def similarity_test(
+    vectors: WordVectors,
+    table: pd.DataFrame,
+    *,
+    oov: Literal["skip", "zero"] = "skip",
+    which: Choice = "word",
+    gold_as_strings: bool = False,
+    n_bootstrap: int = 1000,
+    seed: int = 0,
+) -> SimilarityScore:
+    """Rank word pairs by cosine and compare with people's ranking.
+
+    Parameters
+    ----------
+    vectors : WordVectors
+    table : DataFrame with columns word1, word2, score
+    oov : "skip" or "zero"
+        A pair with a word outside the vocabulary is left out, or kept with similarity 0 (hyperwords).
+    which : "word", "context" or "sum"
+        Vectors to test.
+    gold_as_strings : bool
+        Rank people's scores in the order of their digits as text, so that "9.0" is above "10.0". That is
+        a known slip of public evaluation code on MEN; for comparison with figures that may have it.
+    n_bootstrap : int
+        Resamples of pairs for the interval.
+    seed : int
+        Of the resamples.
+
+    Raises
+    ------
+    ValueError
+        If columns are missing, or fewer than 3 pairs are left; the message counts them.
+
+    Source
+    ------
+    Levy, Goldberg & Dagan (2015), section 4.2; the reflections paper, section 4.
+    """
+    _check_columns(table, ["word1", "word2", "score"])
+    cosines, present = similarity_cosines(vectors, table, which=which)
+    scores = table["score"].astype(str) if gold_as_strings else table["score"].astype(float)
+    gold = rankdata(np.unique(scores.to_numpy(), return_inverse=True)[1])
+    kept = present if oov == "skip" else np.ones_like(present)
+    n_missing = int((~present).sum())
+    if kept.sum() < 3 or not present.any():
+        raise ValueError(
+            f"{n_missing} of {len(table)} pairs have a word outside the vocabulary of "
+            f"{len(vectors.vocabulary)} words; a rank correlation needs 3 pairs: train on more "
+            "text or with a lower min_count"
+        )
+    cosines, gold = cosines[kept], gold[kept]
+    draws = np.random.default_rng(seed).integers(len(gold), size=(n_bootstrap, len(gold)))
+    low, high = np.nanquantile(_spearman(cosines[draws], gold[draws]), [0.025, 0.975])
+    rho = float(_spearman(cosines[None], gold[None])[0])
+    return SimilarityScore(rho, (float(low), float(high)), int(kept.sum()), n_missing)
+
+
+def _spearman(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Spearman's rho of each row of (R, n) arrays; NaN where a row is constant."""
+    a, b = rankdata(first, axis=1), rankdata(second, axis=1)
+    a -= a.mean(axis=1, keepdims=True)
+    b -= b.mean(axis=1, keepdims=True)
+    scale = np.sqrt((a**2).sum(axis=1) * (b**2).sum(axis=1))
+    return (a * b).sum(axis=1) / np.where(scale == 0, np.nan, scale)
+
+
+# --- analogies --------------------------------------------------------------------------------------
+
+
+def analogy_correct(
+    vectors: WordVectors,
+    table: pd.DataFrame,
+    *,
+    method: Literal["3cosadd", "3cosmul"] = "3cosadd",
+    which: Choice = "word",
+) -> tuple[np.ndarray, np.ndarray]:
+    """Whether each question is answered right, and whether all its words are known; bool, shape (questions,).
+
+    Parameters as of :func:`analogy_test`; a question with an unknown word is not answered right.
+    """
+    _check_columns(table, ["a", "b", "c", "d"])
+    questions = np.stack([_rows_of(vectors, table[column]) for column in "abcd"], axis=1)
+    present = np.asarray((questions >= 0).all(axis=1))
+    correct = np.zeros(len(table), dtype=bool)
+    if present.any():
+        unit = _unit_rows(chosen_rows(vectors, which))
+        correct[present] = _answers(unit, questions[present, :3], method) == questions[present, 3]
+    return correct, present
+
+
+def analogy_test(
+    vectors: WordVectors,
+    table: pd.DataFrame,
+    *,
+    method: Literal["3cosadd", "3cosmul"] = "3cosadd",
+    oov: Literal["skip", "wrong"] = "skip",
+    which: Choice = "word",
+) -> AnalogyScore:
+    """Answer "a is to b as c is to ?" with a word of the whole vocabulary other than a, b and c.
+
+    Parameters
+    ----------
+    vectors : WordVectors
+    table : DataFrame with columns a, b, c, d and section
+        d is the right answer; without a section column all questions are one section.
+    method : "3cosadd" or "3cosmul"
+        ``cos(x, b) - cos(x, a) + cos(x, c)``, or ``cos(x, b) cos(x, c) / (cos(x, a) + 0.01)`` with each
+        cosine moved to 0..1 as (cos + 1) / 2.
+    oov : "skip" or "wrong"
+        A question with a word outside the vocabulary is left out, or counts as answered wrong.
+    which : "word", "context" or "sum"
+        Vectors to test.
+
+    Raises
+    ------
+    ValueError
+        If columns are missing, or no question has all its words in the vocabulary.
+
+    Source
+    ------
+    Mikolov et al. (2013); Levy & Goldberg (2014a), eq. 5 and 6.
+    """
+    correct, present = analogy_correct(vectors, table, method=method, which=which)
+    if not present.any():
+        raise ValueError(
+            f"none of the {len(table)} questions has all its words in the vocabulary of "
+            f"{len(vectors.vocabulary)} words: train on more text or with a lower min_count"
+        )
+    sections = table["section"] if "section" in table.columns else pd.Series("all", index=table.index)
+    counted = present if oov == "skip" else np.ones_like(present)
+    rows = pd.DataFrame(
+        {"section": sections.to_numpy(), "n_correct": correct, "n_questions": counted, "n_missing": ~present}
+    )
+    by_section = rows.groupby("section", sort=False).sum().astype(int).reset_index()
+    n_correct, n = int(correct.sum()), int(counted.sum())
+    return AnalogyScore(n_correct / n, _wilson(n_correct, n), n, int((~present).sum()), by_section)
+
+
+def _wilson(n_correct: int, n: int, z: float = 1.96) -> tuple[float, float]:
+    """95% interval of a share (Wilson, 1927)."""
+    share = n_correct / n
+    centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z / (1 + z**2 / n) * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
+    return float(centre - half), float(centre + half)
+
+
+def _answers(unit: np.ndarray, questions: np.ndarray, method: str) -> np.ndarray:
+    """Best word for each question (n, 3) of rows a, b, c; blocks of words keep memory small."""
+    if method not in ("3cosadd", "3cosmul"):
+        raise ValueError(f'method is {method!r}; choose "3cosadd" or "3cosmul"')
+    asked, places = np.unique(questions, return_inverse=True)
+    places = places.reshape(questions.shape)  # numpy 2.0 gave it flat
+    best = np.full(len(questions), NEVER, dtype=np.float32)
+    answer = np.zeros(len(questions), dtype=np.int64)
+    for first in range(0, len(unit), WORD_BLOCK):
+        cosines = unit[asked] @ unit[first : first + WORD_BLOCK].T  # (question words, block)
+        if method == "3cosmul":
+            cosines = (cosines + 1) / 2
+        _best_of_block(cosines, places, questions - first, method == "3cosmul", first, best, answer)
+    return answer
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def _best_of_block(
+    cosines: np.ndarray,
+    places: np.ndarray,
+    own: np.ndarray,
+    multiply: bool,
+    first: int,
+    best: np.ndarray,
+    answer: np.ndarray,
+) -> None:
+    """Improve each question's `best` score and `answer` by a block of words that starts at row `first`.
+
+    `places` (n, 3) are rows of `cosines` (question words, block), `own` (n, 3) a question's own words as
+    columns of the block, perhaps outside it. One pass scores, one finds the largest: both run in lanes.
+    """
+    scores = np.empty(cosines.shape[1], dtype=np.float32)
+    for question in range(places.shape[0]):
+        a, b, c = cosines[places[question, 0]], cosines[places[question, 1]], cosines[places[question, 2]]
+        if multiply:
+            for x in range(scores.size):
+                scores[x] = b[x] * c[x] / (a[x] + np.float32(EPSILON))
+        else:
+            for x in range(scores.size):
+                scores[x] = b[x] - a[x] + c[x]
+        for k in range(3):
+            if 0 <= own[question, k] < scores.size:
+                scores[own[question, k]] = NEVER
+        largest = np.float32(NEVER)
+        for x in range(scores.size):
+            largest = max(largest, scores[x])
+        if largest > best[question]:
+            best[question] = largest
+            x = 0
+            while x < scores.size - 1 and scores[x] != largest:
+                x += 1
+            answer[question] = first + x

@@ -1,0 +1,392 @@
+"""The grokking engine against a plain loop over whole strings; its schedule, its tables, its refusals."""
+
+import dataclasses
+import itertools
+import math
+from typing import get_args
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from book.geometry.experiments import grokking as engine
+from book.geometry.experiments.grokking import (
+    CONTROLS,
+    DECAY,
+    MATCHED,
+    SHUFFLED,
+    SWITCHED,
+    GrokkingRun,
+    Members,
+    Setting,
+    circle,
+    first_epoch,
+    grok,
+    grokking,
+    last_embedding,
+    spectra,
+    spectrum_epochs,
+)
+from book.geometry.experiments.pairs import pick_by_product, read_pairs
+from embviz.ledger import cells
+from embviz.ledger.cells import table_digest
+from embviz.models.transformer import Attending, Norm, Positions, StackedTransformers, Transformer
+from embviz.tasks.modular import ModularArithmetic
+
+P = 11
+TINY = GrokkingRun(p=P, train_share=0.6, n_epochs=3)
+NEAR = dataclasses.replace(TINY, modes=(3, 5))
+FLOAT64 = {"rtol": 1e-9, "atol": 1e-11}  # sums of some hundred terms in another order
+
+
+@pytest.fixture(autouse=True)
+def one_thread_and_own_results(tmp_path, monkeypatch):
+    monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path))
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)  # more threads: other bits
+    yield
+    torch.set_num_threads(before)
+
+
+# --- pairs ------------------------------------------------------------------------------------------
+
+OPTIONS = list(
+    itertools.product(get_args(Attending), get_args(Norm), get_args(Positions), (True, False), (1, 3))
+)
+
+
+@pytest.mark.parametrize(
+    ("attention", "norm", "positions", "equals", "n_layers"), OPTIONS[:: len(OPTIONS) // 30 + 2]
+)
+def test_pairs_read_by_distinct_rows_have_the_logits_and_gradients_of_whole_strings(
+    attention, norm, positions, equals, n_layers
+):
+    setting = Setting(norm=norm, positions=positions, equals=equals, n_layers=n_layers, start="pytorch")
+    config = dataclasses.replace(TINY, attention=attention, setting=setting)
+    model = Transformer(config.shape, seed=1).double()
+    strings = torch.from_numpy(config.task.strings())[::3]
+    pairs, whole = read_pairs(model, strings[:, 0], strings[:, 1]), model(strings)[:, -1]
+    torch.testing.assert_close(pairs, whole, **FLOAT64)
+    parameters = list(model.parameters())
+    found, wanted = (torch.autograd.grad(out.sin().sum(), parameters) for out in (pairs, whole))
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other, **FLOAT64)
+
+
+def test_rows_picked_by_a_product_are_the_rows_alone_and_side_by_side():
+    x, index = torch.randn(3, 7, 2, 4), torch.randint(7, (3, 20))
+    torch.testing.assert_close(pick_by_product(x[0], index[0]), x[0][index[0]], rtol=0, atol=0)
+    wanted = torch.stack([rows[own] for rows, own in zip(x, index, strict=True)])
+    torch.testing.assert_close(torch.vmap(pick_by_product)(x, index), wanted, rtol=0, atol=0)
+
+
+# --- the engine against a plain loop ----------------------------------------------------------------
+
+
+def kept_of(gradient: np.ndarray, config: GrokkingRun) -> np.ndarray:
+    """Projection of a gradient (p, D) by the sum over frequencies that defines it."""
+    if config.control == SHUFFLED:
+        order = np.random.default_rng(config.first_seed).permutation(config.p)
+        plain = dataclasses.replace(config, control="")
+        return kept_of(gradient[order], plain)[np.argsort(order)]
+    p = len(gradient)
+    waves = np.exp(-2j * np.pi * np.outer(np.arange(p), np.arange(p)) / p)
+    spectrum = waves @ gradient
+    modes = config.modes
+    if config.top_k:
+        modes = np.argsort(-(np.abs(spectrum[: p // 2 + 1]) ** 2).sum(1))[: config.top_k]
+    chosen = [k for k in range(p) if min(k, p - k) in modes]
+    kept = (waves.conj().T[:, chosen] @ spectrum[chosen]).real / p
+    if config.control == MATCHED:
+        kept *= np.linalg.norm(gradient) / np.linalg.norm(kept)
+    return kept
+
+
+def trained_plainly(config: GrokkingRun) -> tuple[Transformer, list[float]]:
+    """A loop over whole strings in float64, as a reader would write it; the model, and each epoch's loss."""
+    task, setting, seed = config.task, config.setting, config.first_seed
+    model = Transformer(config.shape, seed=seed).double()
+    others = [p for name, p in model.named_parameters() if name != "embedding"]
+    adam = torch.optim.AdamW(
+        [
+            {"params": [model.embedding], "weight_decay": setting.weight_decay},
+            {"params": others, "weight_decay": 0.0 if config.control == DECAY else setting.weight_decay},
+        ],
+        betas=(0.9, setting.beta2),
+    )
+    strings, answers = torch.from_numpy(task.strings()), torch.from_numpy(task.answers())
+    train = task.split(seed)[0]
+    projecting = bool(config.modes or config.top_k)
+    step, epoch_losses = 0, []
+    for epoch in range(1, config.n_epochs + 1):
+        order, size = np.arange(len(train)), setting.batch_size or len(train)
+        if setting.batch_size:
+            order = np.random.default_rng([seed, epoch, 1]).permutation(len(train))
+        total, right = 0.0, 0
+        for start in range(0, len(train), size):
+            rows = train[order[start : start + size]]
+            logits = model(strings[rows])[:, -1]
+            loss = torch.nn.functional.cross_entropy(logits, answers[rows])
+            adam.zero_grad()
+            loss.backward()
+            if projecting:
+                gradient = model.embedding.grad[: config.p].numpy()
+                model.embedding.grad[: config.p] = torch.from_numpy(kept_of(gradient, config))
+            step += 1
+            for group in adam.param_groups:
+                group["lr"] = setting.learning_rate * min(1, step / max(1, setting.warm_up))
+            adam.step()
+            total += loss.item() * len(rows)
+            right += int((logits.argmax(1) == answers[rows]).sum())
+        if config.control == SWITCHED and right >= engine.MEMORIZED * len(train):
+            projecting = False
+        epoch_losses.append(total / len(train))
+    return model, epoch_losses
+
+
+RUNS = {
+    "baseline": TINY,
+    "batches": dataclasses.replace(TINY, setting=Setting(batch_size=20, warm_up=5)),
+    "no query": dataclasses.replace(TINY, attention="no_q"),
+    "prescribed": NEAR,
+    "adaptive": dataclasses.replace(TINY, top_k=2),
+    **{
+        control: dataclasses.replace(NEAR, control=control, first_seed=2)
+        for control in (SHUFFLED, MATCHED, DECAY)
+    },
+    SWITCHED: dataclasses.replace(NEAR, control=SWITCHED, n_epochs=6),
+}
+
+
+@pytest.mark.parametrize("config", RUNS.values(), ids=RUNS)
+def test_the_engine_trains_as_a_plain_loop_over_whole_strings_does(config, monkeypatch):
+    monkeypatch.setattr(engine, "MEMORIZED", 0.2)  # of 73 pairs: within the few epochs here
+    model, losses = trained_plainly(config)
+    frames = list(grok(config, device="cpu"))
+    # float32 against float64; Adam's first steps are signs of gradients, some of them near 0
+    loose = {"rtol": 2e-3, "atol": 2e-3}
+    np.testing.assert_allclose([frame.train_loss for frame in frames[1:]], losses, **loose)
+    residues = model.embedding.detach().numpy()[:P]
+    away = np.linalg.norm(residues - frames[0].embedding)
+    assert np.linalg.norm(frames[-1].embedding - residues) < 0.02 * away
+    if config.control == SWITCHED:
+        unswitched = list(grok(dataclasses.replace(config, control=""), device="cpu"))
+        assert np.linalg.norm(unswitched[-1].embedding - frames[-1].embedding) > 0.1 * away
+
+
+def test_every_control_is_compared():
+    assert set(CONTROLS) <= {config.control for config in RUNS.values()}
+
+
+@pytest.mark.parametrize("name", ["batches", "adaptive", SHUFFLED, DECAY])
+def test_seeds_side_by_side_train_as_each_does_alone(name):
+    config = dataclasses.replace(RUNS[name], first_seed=0)
+    together = Members(config, [0, 1, 2])
+    side_by_side = [frame for epoch in range(4) for frame in together.frames(epoch)]
+    for seed in (0, 1, 2):
+        alone = Members(config, [seed])
+        frames = [frame for epoch in range(4) for frame in alone.frames(epoch)]
+        own = [frame for frame in side_by_side if frame.seed == seed]
+        assert isinstance(together.model, StackedTransformers)
+        for one, other in zip(own, frames, strict=True):
+            assert (one.epoch, one.step) == (other.epoch, other.step)
+            assert one.train_loss == pytest.approx(other.train_loss, rel=1e-4)  # float32 in another order
+            np.testing.assert_allclose(one.embedding, other.embedding, atol=2e-4)
+
+
+def test_adaptive_modes_chosen_every_few_updates_are_kept_in_between():
+    group = Members(dataclasses.replace(TINY, top_k=2, every=3), [0])
+    chosen = []
+    for epoch in range(1, 7):
+        list(group.frames(epoch))
+        chosen.append(group.memories[0]["gradient"].tolist())
+    assert chosen[0] == chosen[1] == chosen[2]
+    assert chosen[3] == chosen[4] == chosen[5]
+
+
+def test_random_subspaces_differ_from_seed_to_seed():
+    config = dataclasses.replace(TINY, subspace=4)
+    first, second = (config.projection(seed) for seed in (0, 1))
+    gradient = torch.randn(P, 3)
+    assert not torch.allclose(first.apply(gradient), second.apply(gradient))
+
+
+# --- batches, schedule, stop ------------------------------------------------------------------------
+
+
+def test_an_epochs_batches_hold_every_training_pair_once_in_an_order_of_seed_and_epoch():
+    config = dataclasses.replace(TINY, setting=Setting(batch_size=20))
+    group = Members(config, [0, 1])
+    orders = {epoch: torch.cat(list(group.batches(epoch)), 1) for epoch in (1, 2)}
+    for order in orders.values():
+        torch.testing.assert_close(order.sort(1).values, group.train.sort(1).values)
+    assert not torch.equal(orders[1], orders[2])
+    torch.testing.assert_close(torch.cat(list(Members(config, [1]).batches(2)), 1)[0], orders[2][1])
+    assert len(list(group.batches(1))) == config.steps_per_epoch == 4  # 73 pairs: 20, 20, 20, 13
+
+
+def staged(monkeypatch, config: GrokkingRun, accuracies: dict[int, float]) -> list[engine.Frame]:
+    """Frames of a run whose share right is what the stage says, from that epoch on."""
+    now = {"epoch": 0}
+
+    def scores(self, rows):
+        share = accuracies[max(epoch for epoch in accuracies if epoch <= now["epoch"])]
+        return torch.full((len(rows),), 1.0), torch.full((len(rows),), share)
+
+    def train_epoch(self, epoch):
+        now["epoch"] = epoch
+        return self.scores(self.train)
+
+    monkeypatch.setattr(Members, "scores", scores)
+    monkeypatch.setattr(Members, "train_epoch", train_epoch)
+    return list(grok(config, device="cpu"))
+
+
+def test_validation_is_measured_every_fifth_epoch_each_one_near_the_thresholds_and_at_the_end(monkeypatch):
+    frames = staged(monkeypatch, dataclasses.replace(TINY, n_epochs=19), {0: 0.1, 7: 0.5, 9: 0.6, 13: 0.2})
+    measured = [frame.epoch for frame in frames if frame.validation_accuracy is not None]
+    assert measured == [0, 5, 7, 8, 9, 10, 11, 12, 15, 19]
+
+
+def test_a_seed_stops_after_twenty_epochs_with_all_but_every_pair_right(monkeypatch):
+    frames = staged(
+        monkeypatch, dataclasses.replace(TINY, n_epochs=90), {0: 0.5, 10: 0.9995, 20: 0.9, 22: 1.0}
+    )
+    assert frames[-1].epoch == 41  # 22 to 41: the first ten did not last
+
+
+def test_a_seed_that_is_not_there_runs_to_the_limit(monkeypatch):
+    frames = staged(monkeypatch, dataclasses.replace(TINY, n_epochs=30), {0: 0.99})
+    assert frames[-1].epoch == 30
+
+
+def test_the_first_frame_is_from_before_any_update():
+    frame = next(grok(TINY, device="cpu"))
+    assert (frame.epoch, frame.step) == (0, 0)
+    start = Transformer(TINY.shape, seed=0)
+    np.testing.assert_array_equal(frame.embedding, start.embedding.detach().numpy()[:P])
+    strings = torch.from_numpy(TINY.task.strings())
+    rows = TINY.task.split(0)[1]
+    right = start(strings[rows])[:, -1].argmax(1).numpy() == TINY.task.answers()[rows]
+    assert frame.validation_accuracy == pytest.approx(right.mean())
+
+
+def test_near_nyquist_modes_grok_the_papers_task_within_forty_passes():
+    config = GrokkingRun(modes=(30, 35, 40, 45, 48), n_epochs=40, setting=Setting(batch_size=512))
+    assert any((frame.validation_accuracy or 0) > 0.95 for frame in grok(config, device="cpu"))
+
+
+# --- tables -----------------------------------------------------------------------------------------
+
+
+def test_a_table_has_the_same_bits_each_time_and_in_whatever_range_a_seed_stands():
+    config = dataclasses.replace(NEAR, n_seeds=2, setting=Setting(batch_size=20))
+    table = grokking.function(config)
+    assert table_digest(table) == table_digest(grokking.function(config))
+    alone = grokking.function(dataclasses.replace(config, first_seed=1, n_seeds=1))
+    own = table[table["seed"] == 1].reset_index(drop=True)
+    key = ["quantity", "epoch"]
+    pd.testing.assert_frame_equal(*(t.sort_values(key, ignore_index=True) for t in (own, alone)))
+
+
+def test_a_table_tells_what_the_frames_do():
+    config = dataclasses.replace(NEAR, n_epochs=7, first_seed=1, n_seeds=2)
+    table, frames = grokking.function(config), list(grok(config, device="cpu"))
+    for frame in frames:
+        rows = table[(table["seed"] == frame.seed) & (table["epoch"] == frame.epoch)]
+        for name, value in frame.scores.items():
+            (stored,) = rows.loc[rows["quantity"] == name, "value"]
+            assert stored == np.float32(value)
+    last = next(frame for frame in frames if (frame.seed, frame.epoch) == (1, 7))
+    np.testing.assert_array_equal(last_embedding(table, 1), last.embedding)
+    shown = spectra(table)
+    slow = np.abs(np.fft.fft(last.embedding, axis=0)[: P // 2 + 1]) ** 2
+    own = shown[(shown["seed"] == 1) & (shown["epoch"] == 7)].sort_values("mode")
+    np.testing.assert_allclose(own["power"], slow.sum(1), rtol=1e-5)
+    assert sorted(shown["epoch"].unique()) == [0, *range(1, 8)]
+    with pytest.raises(ValueError, match="of seeds 0 to 1 of runs with prescribed modes, not of seed 2"):
+        last_embedding(table, 2)
+    free = grokking.function(dataclasses.replace(TINY, n_epochs=1))
+    assert not free["quantity"].str.startswith("embedding").any()
+
+
+def test_spectra_are_kept_at_some_thirty_epochs_the_last_among_them():
+    epochs = spectrum_epochs(1500)
+    assert 20 <= len(epochs) <= 31
+    assert epochs[0] == 0
+    assert epochs[1] == 1
+    assert epochs[-1] == 1500
+    assert sorted(set(epochs)) == epochs
+
+
+def test_a_cell_stores_and_reads_back():
+    cell = grokking.cell(dataclasses.replace(NEAR, n_epochs=1))
+    cells.compute(cell)
+    table, provenance = cells.read(cell)
+    assert provenance["config"]["setting"]["batch_size"] == 0
+    assert len(table) > 0
+
+
+def made_table(*rows):
+    return pd.DataFrame(rows, columns=["seed", "epoch", "quantity", "value"])
+
+
+def test_the_first_epoch_at_a_threshold_is_a_time_and_never_getting_there_is_a_censored_one():
+    table = made_table(
+        (0, 5, "validation_accuracy", 0.5),
+        (0, 7, "validation_accuracy", 0.95),
+        (0, 6, "validation_accuracy", 0.96),
+        (0, 8, "validation_accuracy", 0.2),
+        (1, 5, "validation_accuracy", 0.94),
+        (1, 9, "validation_accuracy", 0.1),
+        (1, 10, "train_accuracy", 1.0),
+    )
+    assert first_epoch(table, 0.95).values.tolist() == [[0, 6, True], [1, 9, False]]
+    assert first_epoch(table, 0.99, "train_accuracy").values.tolist() == [[1, 10, True]]
+
+
+def test_the_plane_of_a_learned_mode_shows_a_circle():
+    angles = 2 * np.pi * 3 * np.arange(P) / P
+    axes = np.linalg.qr(np.random.default_rng(0).standard_normal((8, 2))).Q
+    embedding = 2 * np.stack([np.cos(angles), np.sin(angles)], 1) @ axes.T + 5
+    points = circle(embedding - embedding.mean(0), 3)
+    np.testing.assert_allclose(points, 2 * np.stack([np.cos(angles), np.sin(angles)], 1), atol=1e-12)
+
+
+# --- refusals ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"modes": (1,), "top_k": 2}, "give modes, top_k or subspace, one of them at most"),
+        ({"control": "other"}, "control is 'other': choose one of shuffled, matched norm"),
+        ({"control": SHUFFLED}, "'shuffled' changes a projection: give modes, top_k or subspace too"),
+        ({"modes": (1, 6)}, r"modes \[6\] lie outside 0\.\.5"),
+        ({"n_epochs": 0}, "n_epochs and n_seeds must be at least 1"),
+        ({"setting": Setting(batch_size=-1)}, "batch_size at least 0"),
+        ({"train_share": 1.0}, "at least one pair to train and one to validate on"),
+        ({"attention": "other"}, "attention is 'other': choose one of standard, no_q"),
+    ],
+)
+def test_a_run_that_makes_no_sense_is_refused_before_it_starts(change, message):
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(TINY, **change)
+
+
+def test_a_split_without_some_answer_is_refused():
+    with pytest.raises(ValueError, match="do not occur among the 12 pairs to train on: raise train_share"):
+        next(grok(dataclasses.replace(TINY, train_share=0.1), device="cpu"))
+
+
+def test_a_loss_that_is_no_longer_finite_names_the_epoch_and_the_seed():
+    config = dataclasses.replace(TINY, first_seed=4, setting=Setting(learning_rate=1e30))
+    with pytest.raises(FloatingPointError, match=r"no longer finite in epoch 2 for seed \[4\]: lower the"):
+        list(grok(config, device="cpu"))
+
+
+def test_the_engine_keeps_to_the_papers_size():
+    assert GrokkingRun().task == ModularArithmetic()
+    assert GrokkingRun().steps_per_epoch == 1
+    assert math.ceil(3764 / 512) == GrokkingRun(setting=Setting(batch_size=512)).steps_per_epoch

@@ -1,0 +1,91 @@
+"""Films of small language models: pictures against slow sums, the same run as the judged ones."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from book.geometry.experiments import language_films as films
+from book.geometry.experiments.steering_language import BASELINE, FROZEN, NEAR_NYQUIST, make_model
+from embviz.corpora import corpus as corpora
+from embviz.training.language import END_OF_BYTES, TextConfig, load_streams, score
+
+STORIES = "<|endoftext|>".join(f"The cat number {n} sat on mat {n * n}. Then it slept." for n in range(40))
+
+
+@pytest.fixture(autouse=True)
+def made(monkeypatch):
+    """A made text for the embedded one, in few byte pairs; one thread."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    monkeypatch.setattr(corpora, "load_text", lambda name, *, part=None: STORIES)
+    monkeypatch.setattr(films, "PAIRS", TextConfig("embedded", "byte pairs", 290, held_out_every=4))
+    load_streams.cache_clear()
+    yield
+    torch.set_num_threads(before)
+    load_streams.cache_clear()
+
+
+def test_a_film_starts_before_the_first_step_and_ends_with_the_last():
+    table = films.language_film.function(films.film_run(BASELINE, tied=False, n_steps=60))
+    assert table["frame"].unique().tolist() == [0, 30, 60]
+    assert (table.groupby("frame")["text"].nunique() == 290).all()
+    scores = table.drop_duplicates("frame")
+    assert scores["bits_per_token"].is_monotonic_decreasing
+    assert scores["uniform"].tolist() == pytest.approx([math.log2(290)] * 3)
+
+
+def test_frequencies_are_counted_with_one_added():
+    run = films.film_run(BASELINE, tied=False, n_steps=30)
+    table = next(films.pictures(run))
+    ids = load_streams(run.text).train.ids.tolist()[1:]
+    slow = [-math.log2((1 + ids.count(token)) / (290 + len(ids))) for token in range(290)]
+    np.testing.assert_allclose(table["frequency"], slow, atol=0.0051)  # rounded to hundredths
+
+
+def test_the_mean_prediction_is_over_all_windows_of_the_held_out_text():
+    run = films.film_run(BASELINE, tied=False, n_steps=30)
+    streams = load_streams(run.text)
+    model, _ = make_model(run, streams)
+    ids, total, n = torch.from_numpy(streams.held_out.ids.astype(np.int64)), torch.zeros(290), 0
+    for start in range(0, len(ids) - 31, 32):
+        for logits in model(ids[start : start + 32][None])[0]:
+            total += logits.softmax(0)
+            n += 1
+    slow = (total / n).detach().numpy()
+    np.testing.assert_allclose(films.mean_prediction(model, streams, 32), slow, rtol=1e-4)  # float32
+    table = next(films.pictures(run))
+    np.testing.assert_allclose(table["expected"], -np.log2(slow), atol=0.006)
+
+
+def test_a_tied_model_that_is_not_trained_says_about_the_same_of_every_token():
+    run = films.film_run(FROZEN, tied=True, n_steps=30)
+    first, last = films.pictures(run)
+    for table in (first, last):
+        assert table["expected"].std() < 0.5 * table["frequency"].std()
+    streams = load_streams(run.text)
+    model, _ = make_model(run, streams)
+    start = score(model, streams.held_out, length=run.setting.length).bits_per_token
+    assert first["bits_per_token"].iloc[0] == pytest.approx(start)
+    assert start == pytest.approx(math.log2(290), abs=0.1)  # an embedding of sd 0.02
+
+
+def test_a_run_of_bytes_can_be_watched_too(monkeypatch):
+    monkeypatch.setattr(films, "PAIRS", TextConfig("embedded", held_out_every=4))
+    table = next(films.pictures(films.film_run(NEAR_NYQUIST, tied=True, n_steps=30)))
+    assert table.loc[END_OF_BYTES, "text"] == "end"
+    assert table.loc[ord("T"), "text"] == "'T'"
+
+
+def test_adam_may_move_a_number_as_far_as_in_the_runs_that_are_judged():
+    optimizer = films.SETTING.training.optimizer
+    assert sum(map(optimizer.rate, range(films.SETTING.n_steps))) == pytest.approx(1.65, rel=0.01)
+
+
+def test_films_are_of_both_heads_and_every_variant_shown():
+    for preset in ("quick", "laptop"):
+        runs = [cell.config for cell in films.film_cells(preset)]
+        assert {(run.tied, run.variant) for run in runs} == {
+            (tied, variant) for tied in (False, True) for variant in films.SHOWN
+        }

@@ -1,0 +1,298 @@
+"""Language models with and without queries: shapes, shared weights and batches, measures, findings."""
+
+import dataclasses
+import math
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from book.geometry.experiments import language_models as models
+from book.geometry.experiments.language_models import (
+    BASELINE,
+    FROZEN_Q,
+    IDENTITY_Q,
+    NO_K,
+    NO_Q,
+    STUDIES,
+    THIN,
+    UNDECAYED_Q,
+    VARIANTS,
+    LanguageRun,
+    attention_measures,
+    curves,
+    gains,
+    language_models,
+    score_gaps,
+    stories,
+)
+from book.geometry.experiments.steering_language import Setting
+from embviz import pausing
+from embviz.ledger import cells
+from embviz.ledger import judging as ledger
+from embviz.models.transformer import Transformer, n_parameters
+from embviz.training.language import TextConfig
+from embviz.training.snapshots import open_run
+
+TINY = LanguageRun(
+    TextConfig("embedded", n_documents=40, n_held_out=1),
+    setting=Setting(16, 2, 2, 32, 16, 2, 4, 1e-2),
+    n_scores=2,
+)
+
+
+def model_of(run: LanguageRun) -> Transformer:
+    return Transformer(run.shape(256), seed=run.seed)
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory) -> dict[str, pd.DataFrame]:
+    """Every variant of one seed, trained for four steps."""
+    with pytest.MonkeyPatch.context() as patch:
+        begun = tmp_path_factory.mktemp("begun")
+        patch.setattr(cells, "cache_folder", lambda: begun)  # of runs alone: the text stays where it is
+        return {name: language_models.function(dataclasses.replace(TINY, variant=name)) for name in VARIANTS}
+
+
+# --- models -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("n_layers", "length", "baseline", "no_q"), [(4, 256, 3.346944, 3.0848), (5, 512, 4.199936, 3.872256)]
+)
+def test_parameters_are_the_papers_to_the_unit(n_layers, length, baseline, no_q):
+    counts = models.published_counts(n_layers, length)
+    assert counts["n_baseline"].value == pytest.approx(baseline, abs=1e-9)
+    assert counts["n_no_q"].value == pytest.approx(no_q, abs=1e-9)
+
+
+@pytest.mark.parametrize("run", [stories("laptop"), stories("paper"), TINY])
+def test_a_thin_baseline_has_as_many_parameters_as_a_model_without_queries(run):
+    thin, no_q = (dataclasses.replace(run, variant=name) for name in (THIN, NO_Q))
+    assert models.count_parameters(thin.shape(256)) == models.count_parameters(no_q.shape(256))
+
+
+def test_only_a_query_without_decay_changes_how_a_variant_is_trained():
+    trained = {name: dataclasses.replace(TINY, variant=name).training for name in VARIANTS}
+    assert {trained[name] for name in VARIANTS if name != UNDECAYED_Q} == {TINY.training}
+    assert trained[UNDECAYED_Q].optimizer.undecayed == ("query.weight",)
+
+
+def test_variants_of_one_seed_share_their_weights_and_first_loss_differs_by_attention_alone(tables):
+    first = {name: table["bits_per_byte"].iloc[0] for name, table in tables.items()}
+    assert first[UNDECAYED_Q] == first[BASELINE]
+    assert first[IDENTITY_Q] == pytest.approx(first[NO_Q], rel=1e-6)  # an identity is no query
+    assert first[FROZEN_Q] == pytest.approx(first[BASELINE], rel=1e-6)  # before it could learn
+
+
+def test_scores_come_before_the_first_update_and_to_the_last(tables):
+    for table in tables.values():
+        assert table["step"].tolist() == [0, 2, 4]
+        assert (table["bits_per_byte"] > 0).all()
+        assert (table["train_bits_per_byte"] > 0).all()
+
+
+def test_an_unknown_variant_is_refused_with_those_there_are():
+    with pytest.raises(ValueError, match="choose one of baseline, no Q"):
+        dataclasses.replace(TINY, variant="no V")
+
+
+# --- what attention looks like -------------------------------------------------------------------------
+
+
+def test_shares_of_singular_values_are_their_definition():
+    model = model_of(TINY)
+    measured = attention_measures(model)
+    shares, powers, cosines = [], [], []
+    for block in model.blocks:
+        key, query = (
+            getattr(block.attention, name).weight.detach().numpy().astype(float) for name in ("key", "query")
+        )
+        values = np.sqrt(np.linalg.eigvalsh(key @ key.T)[::-1].clip(0))
+        shares.append(values[0] / values.sum())
+        powers.append(values[0] ** 2 / np.square(key).sum())
+        leading = [np.linalg.eigh(matrix.T @ matrix)[1][:, -1] for matrix in (key, query)]
+        cosines.append(abs(leading[0] @ leading[1]))
+    assert measured["key_share"] == pytest.approx(np.mean(shares), rel=1e-4)
+    assert measured["key_power"] == pytest.approx(np.mean(powers), rel=1e-4)
+    assert measured["alignment"] == pytest.approx(np.mean(cosines), rel=1e-3)
+
+
+def test_a_projection_that_is_not_there_is_not_measured():
+    def names(**options):
+        return set(attention_measures(model_of(dataclasses.replace(TINY, **options))))
+
+    assert names(variant=NO_Q) == {"key_share", "key_power"}
+    assert names(variant=NO_K) == {"query_share"}
+    assert names(variant=FROZEN_Q) == {"key_share", "key_power", "query_share", "alignment"}
+
+
+def test_a_key_of_low_rank_is_measured_with_the_identity_it_is_added_to():
+    model = model_of(dataclasses.replace(TINY, variant=NO_Q, key_rank=2))
+    assert attention_measures(model)["key_share"] == pytest.approx(1 / 16)  # the change starts at zero
+
+
+# --- findings -----------------------------------------------------------------------------------------
+
+
+def scores(variant: str, seed: int, ends: tuple[float, float]) -> pd.DataFrame:
+    held_out, train = ends
+    return pd.DataFrame(
+        {"variant": variant, "seed": seed, "step": [0, 5, 10], "bits_per_byte": [8.0, 3.0, held_out],
+         "train_bits_per_byte": [8.0, 3.5, train]}
+    )  # fmt: skip
+
+
+def test_a_gain_is_paired_by_seed_and_a_seed_without_a_pair_is_left_out():
+    table = pd.concat(
+        [
+            scores(BASELINE, 0, (2.0, 2.0)),
+            scores(NO_Q, 0, (1.5, 2.0)),
+            scores(BASELINE, 1, (4.0, 2.0)),
+            scores(NO_Q, 1, (4.4, 2.0)),
+            scores(BASELINE, 2, (9.0, 2.0)),
+        ]
+    )
+    np.testing.assert_allclose(gains(table), [25.0, -10.0])
+
+
+def test_gaps_leave_the_untrained_model_out():
+    gaps = score_gaps(pd.concat([scores(BASELINE, 0, (2.0, 1.5)), scores(NO_Q, 0, (2.0, 2.25))]))
+    assert gaps[BASELINE].tolist() == [0.5, -0.5]
+    assert gaps[NO_Q].tolist() == [0.5, 0.25]
+
+
+def fake(run: LanguageRun) -> pd.DataFrame:
+    """Scores of a formula: without Q 10% less than 2 bits, and 1% more a doubling of the vocabulary."""
+    few = {models.few_stories(preset).text.n_documents for preset in ("quick", "laptop")}
+    last_gap = -0.2 if run.text.n_documents in few else 0.1
+    bits = np.array([8.0, 3.0, 2.0 + run.seed / 10])
+    if run.variant == NO_Q:
+        bits[-1] *= 0.9 - 0.01 * math.log2(run.text.vocab_size / 256) + 0.001 * run.key_rank
+    return pd.DataFrame(
+        {
+            "step": [0, 5, 10],
+            "bits_per_byte": bits,
+            "train_bits_per_byte": bits + np.array([0.0, 0.1, last_gap]),
+            "key_share": [0.1, 0.07, 0.04],
+            "key_power": 0.1,
+            "alignment": 0.2,
+        }
+    )
+
+
+@pytest.mark.parametrize("preset", ["quick", "laptop", "paper"])
+def test_findings_follow_from_the_scores_and_are_the_claims_figures(monkeypatch, preset):
+    monkeypatch.setattr(models, "read", lambda cell: (fake(cell.config), {}))
+    found = {name: study.findings(preset) for name, study in STUDIES.items()}
+    for name, findings in found.items():
+        assert set(findings) <= {figure.name for figure in ledger.find_claim(name).figures}, name
+    assert found["geometry.noq_tinystories"]["gain"].value == pytest.approx(10.0)
+    assert found["geometry.noq_tinystories"]["gain"].nulls["thin"] == pytest.approx(0.0)
+    assert found["geometry.k_alignment"]["fall"].value == pytest.approx(-0.06)
+    assert found["geometry.train_above_val"]["below"].value == 0.0
+    largest = math.log2(models.VOCABULARIES[preset][-1] / 256)
+    assert found["geometry.open_bpe"]["growth"].value == pytest.approx(largest)
+    lowest = models.KEY_RANKS[preset][0]
+    assert found["geometry.open_lowrank_k"]["cost_low"].value == pytest.approx(100 * 0.001 * lowest / 0.9)
+
+
+def test_open_questions_have_as_many_pairs_as_controls_two_would_leave_one_degree_of_freedom(monkeypatch):
+    monkeypatch.setattr(models, "read", lambda cell: (fake(cell.config), {}))
+    for name in ("geometry.open_bpe", "geometry.open_lowrank_k"):
+        for finding in STUDIES[name].findings("laptop").values():
+            assert finding.n_seeds == models.N_CONTROL_SEEDS["laptop"] > 2
+
+
+def test_a_larger_preset_finds_every_figure_of_its_claims(monkeypatch):
+    monkeypatch.setattr(models, "read", lambda cell: (fake(cell.config), {}))
+    for name, study in STUDIES.items():
+        assert set(study.findings("paper")) == {figure.name for figure in ledger.find_claim(name).figures}, (
+            name
+        )
+
+
+def test_a_study_lists_no_run_twice():
+    for preset in ("quick", "laptop", "paper"):
+        for study in STUDIES.values():
+            runs = [cell.config for cell in study.preset_cells(preset)]
+            assert len(set(runs)) == len(runs)
+
+
+def test_stored_scores_come_with_what_was_run(monkeypatch, tmp_path):
+    monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path))
+    cells.run([language_models.cell(TINY)], n_jobs=1, progress=False)
+    table = curves([TINY])
+    assert table[["corpus", "tokens", "variant", "seed"]].drop_duplicates().values.tolist() == [
+        ["embedded", "bytes", BASELINE, 0]
+    ]
+    assert table["n_parameters"].unique() == [n_parameters(model_of(TINY))]
+
+
+# --- slices of time -----------------------------------------------------------------------------------
+
+SLICED = dataclasses.replace(TINY, setting=Setting(16, 2, 2, 32, 16, 2, 24, 1e-2), n_scores=4)
+KILLED = """
+    import sys
+    sys.path.insert(0, {root!r})
+    from embviz.ledger import cells
+    from embviz.training import loop as training
+    from tests import test_language_models as here
+    training.STATE_SECONDS, cells.cache_folder = 0.0, lambda: here.Path({folder!r})
+    cells.run([here.language_models.cell(here.SLICED)], n_jobs=1, progress=False)
+"""
+
+
+@pytest.fixture
+def folders(monkeypatch, tmp_path):
+    """Own folders for results and for what is begun."""
+    monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path / "results"))
+    monkeypatch.setattr(cells, "cache_folder", lambda: tmp_path)  # of runs alone: the text stays where it is
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> pd.DataFrame:
+    """The same cell in one go."""
+    with pytest.MonkeyPatch.context() as patch:
+        begun = tmp_path_factory.mktemp("begun")
+        patch.setattr(cells, "cache_folder", lambda: begun)  # of runs alone: the text stays where it is
+        return language_models.function(SLICED)
+
+
+def test_slices_of_one_update_give_what_one_run_gives(folders, whole):
+    cell, n_slices = language_models.cell(SLICED), 0
+    with pausing.pausing_at(0.0):  # of every slice, after its first update
+        while True:
+            n_slices += 1
+            try:
+                cells.compute(cell)
+                break
+            except pausing.Paused:
+                pass
+    assert n_slices == SLICED.setting.n_steps + 1  # the last one scores
+    table, provenance = cells.read(cell)
+    pd.testing.assert_frame_equal(table, whole, check_exact=True)
+    assert len(provenance["slices"]) == n_slices
+
+
+def test_a_slice_that_is_killed_and_its_continuation_give_what_one_run_gives(folders, whole):
+    cell = language_models.cell(SLICED)
+    script = textwrap.dedent(KILLED.format(root=str(Path(__file__).resolve().parents[4]), folder=str(folders)))
+    state = folders / "runs" / cell.key / "state.safetensors"
+    slice_ = subprocess.Popen([sys.executable, "-c", script])
+    while slice_.poll() is None and not (state.exists() and open_run(state.parent).steps[-1:] >= [6]):
+        time.sleep(0.005)
+    slice_.kill()  # after a quarter of its steps
+    slice_.wait()
+    assert slice_.returncode < 0, "it was done before it was killed"
+    assert not cell.stored()
+    cells.run([cell], n_jobs=1, progress=False)
+    table, provenance = cells.read(cell)
+    pd.testing.assert_frame_equal(table, whole, check_exact=True)
+    assert ["seconds" in one for one in provenance["slices"]] == [False, True]

@@ -1,0 +1,396 @@
+"""Findings on grokking against slow loops on made-up runs: times, pairs, order, survival, overlaps."""
+
+import dataclasses
+import itertools
+import math
+import statistics
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy import stats
+
+from book.geometry.experiments import STUDIES, hammer_modular, queries, steering
+from book.geometry.experiments.grokking import GrokkingRun, grok
+from embviz.ledger.cells import Cell
+from embviz.ledger.claims import find_claim
+from embviz.training.fourier import power_spectrum
+
+LIMIT = steering.LIMITS["paper"]
+
+
+SHELF: dict[str, pd.DataFrame] = {}  # made-up results by cell key
+
+
+@pytest.fixture(autouse=True)
+def made_up_results(monkeypatch):
+    SHELF.clear()
+    monkeypatch.setattr(steering, "read", lambda cell: (SHELF[cell.key], {}))
+
+
+def store(cell: Cell, grok: int | None, memorize: int | None = 10, strict: int | None = None) -> None:
+    """Shelve a run with 95% at epoch `grok`, 99% at `strict`, 99% in training at `memorize`; None: never."""
+    strict = grok if strict is None else strict
+    end = cell.config.n_epochs
+    epochs = sorted({0, end, *(epoch for epoch in (grok, memorize, strict) if epoch is not None)})
+    rows = []
+    for epoch in epochs:
+        validated = 0.96 if grok is not None and epoch >= grok else 0.3
+        validated = 1.0 if strict is not None and epoch >= strict else validated
+        trained = 1.0 if memorize is not None and epoch >= memorize else 0.5
+        seed = cell.config.first_seed
+        rows += [(seed, epoch, "validation_accuracy", validated), (seed, epoch, "train_accuracy", trained)]
+    SHELF[cell.key] = pd.DataFrame(rows, columns=["seed", "epoch", "quantity", "value"])
+
+
+def made_up(todo, seed: int, latest: int = 2000) -> dict[Cell, tuple[int, int]]:
+    """Store random times for every cell; those beyond the limit are never reached."""
+    rng = np.random.default_rng(seed)
+    found = {}
+    for cell in {cell.key: cell for cell in todo}.values():
+        grok, memorize = rng.integers(20, latest), rng.integers(5, 900)
+        store(cell, *(int(x) if x <= LIMIT else None for x in (grok, memorize)))
+        found[cell] = min(int(grok), LIMIT), int(memorize)
+    return found
+
+
+# --- times ----------------------------------------------------------------------------------------------
+
+
+def test_times_are_the_first_epochs_at_the_thresholds():
+    todo = steering.cells_of(steering.BASE, "paper", 2)
+    store(todo[0], 700, 450, strict=720)
+    store(todo[1], 800, 500, strict=900)
+    assert steering.times(todo).values.tolist() == [[0, 700, True, 450, True], [1, 800, True, 500, True]]
+    assert steering.times(todo, steering.STRICT)["grok"].tolist() == [720, 900]
+
+
+def test_a_run_that_never_grokked_is_censored_at_its_limit_not_dropped():
+    (cell,) = steering.cells_of(steering.BASE, "paper", 1)
+    store(cell, None, None)
+    assert steering.times([cell]).values.tolist() == [[0, LIMIT, False, LIMIT, False]]
+
+
+def test_a_run_that_is_there_before_its_first_update_needs_one_epoch_and_not_none():
+    (cell,) = steering.cells_of(steering.BASE, "paper", 1)
+    store(cell, 0, 0)
+    assert steering.times([cell])[["grok", "memorize"]].values.tolist() == [[1, 1]]
+
+
+def test_speedups_pair_runs_with_the_baseline_of_their_own_seed_in_any_order():
+    base = pd.DataFrame({"seed": [2, 0, 1], "grok": [400, 100, 200]})
+    run = pd.DataFrame({"seed": [1, 2, 0, 0], "grok": [50, 100, 100, 200]})
+    assert steering.speedups(run, base).tolist() == [75.0, 75.0, 0.0, -100.0]
+
+
+def test_speedups_are_exact_in_the_column_that_was_asked_for():
+    base = pd.DataFrame({"seed": [0], "grok": [1], "memorize": [450]})
+    run = pd.DataFrame({"seed": [0], "grok": [1], "memorize": [9]})
+    assert steering.speedups(run, base, "memorize").tolist() == [98.0]
+
+
+def test_a_run_without_a_baseline_of_its_seed_is_refused():
+    base = pd.DataFrame({"seed": [0], "grok": [100]})
+    run = pd.DataFrame({"seed": [0, 3], "grok": [50, 50]})
+    with pytest.raises(ValueError, match="no baseline of seed 3"):
+        steering.speedups(run, base)
+
+
+# --- cells ----------------------------------------------------------------------------------------------
+
+
+def test_each_preset_scales_a_run_and_changes_nothing_else():
+    for name, run in {
+        **steering.VARIANTS,
+        **steering.CONTROLS,
+        **steering.MORE_CONTROLS,
+        **queries.CONTROLS,
+    }.items():
+        for preset in ("laptop", "paper"):
+            sized = steering.at_preset(run, preset, 3)
+            assert (sized.n_epochs, sized.setting) == (steering.LIMITS[preset], steering.SETTINGS[preset])
+            back = dataclasses.replace(sized, n_epochs=1500, setting=run.setting, first_seed=0)
+            assert back == run, name
+
+
+@pytest.mark.parametrize("run", [steering.NEAR, steering.NEAR_113], ids=["97", "113"])
+def test_quick_modes_keep_their_places_between_0_and_half_of_p(run):
+    quick = steering.at_preset(run, "quick", 0)
+    assert quick.p == steering.SMALL_P[run.p]
+    shares = [mode / (quick.p // 2) for mode in quick.modes]
+    expected = [mode / (run.p // 2) for mode in run.modes]
+    assert shares == pytest.approx(expected, abs=0.5 / (quick.p // 2))  # to the nearest mode
+
+
+def test_quick_runs_keep_mode_1_and_tell_the_two_primes_apart():
+    lowest = steering.at_preset(steering.VARIANTS["{1}"], "quick", 0)
+    assert lowest.modes == (1,)  # mode 0, the mean, is no mode of a circle
+    assert steering.at_preset(steering.BASE, "quick", 0) != steering.at_preset(steering.BASE_113, "quick", 0)
+
+
+def test_random_sets_are_of_five_different_modes_each_and_the_same_each_time():
+    drawn = steering.random_sets(97, 20)
+    assert drawn == steering.random_sets(97, 20)
+    assert len(set(drawn)) == 20
+    assert all(len(set(modes)) == 5 and 1 <= min(modes) <= max(modes) <= 48 for modes in drawn)
+
+
+def test_the_variants_have_one_to_ten_modes_and_are_at_least_fourteen():
+    sizes = {len(run.modes) or run.top_k for run in steering.VARIANTS.values()}
+    assert len(steering.VARIANTS) >= 14
+    assert {1, 10} <= sizes
+    assert max(sizes) == 10
+
+
+@pytest.mark.parametrize("claim", [*steering.STUDIES, *queries.STUDIES, *hammer_modular.STUDIES])
+@pytest.mark.parametrize("preset", ["quick", "laptop", "paper"])
+def test_no_cell_of_a_study_is_of_several_seeds(claim, preset):
+    todo = STUDIES[claim].preset_cells(preset)
+    configs = [getattr(cell.config, "run", cell.config) for cell in todo]
+    assert todo
+    assert all(config.n_seeds == 1 for config in configs)
+
+
+# --- Tables 1 and 2, Figure 1 ---------------------------------------------------------------------------
+
+
+def slow_speedup(runs, found, column=0, base=steering.BASE):
+    """Mean and its Student interval of 100 (1 - own / baseline's) over seeds, in plain loops."""
+    values = []
+    for run in runs:
+        own = dataclasses.replace(base, first_seed=run.config.first_seed, n_epochs=LIMIT)
+        (partner,) = [cell for cell in found if cell.config == own]
+        values.append(100 * (1 - found[run][column] / found[partner][column]))
+    return statistics.mean(values), values
+
+
+def test_table_1_is_what_slow_loops_give():
+    todo = steering._main_cells("paper")
+    found = made_up(todo, 0)
+    findings = steering._main_findings("paper")
+    names = {"near_nyquist": steering.NEAR, "nanda": steering.MAIN["{1, 14, 41}"], **steering.CONTROLS}
+    for name, run in names.items():
+        mean, values = slow_speedup(steering.cells_of(run, "paper"), found)
+        assert findings[name].value == pytest.approx(mean)
+        half = stats.t.ppf(0.975, 4) * statistics.stdev(values) / math.sqrt(5)
+        assert findings[name].high == pytest.approx(min(100.0, mean + half))
+    drawn = steering.random_cells(97, "paper")
+    assert findings["near_nyquist"].nulls["random_modes"] == pytest.approx(slow_speedup(drawn, found)[0])
+    mean, _ = slow_speedup(steering.cells_of(steering.NEAR, "paper"), found, column=1)
+    assert findings["memorization"].value == pytest.approx(mean)
+    assert findings["memorization"].nulls["random_modes"] == pytest.approx(
+        slow_speedup(drawn, found, column=1)[0]
+    )
+    base = [found[cell][0] for cell in steering.cells_of(steering.BASE, "paper")]
+    assert findings["baseline"].value == pytest.approx(statistics.mean(base))
+
+
+def test_order_is_kendall_s_tau_with_the_paper_s_order_seed_by_seed():
+    found = made_up(steering._main_cells("paper"), 1, latest=LIMIT)
+    taus = []
+    for seed in range(5):
+        epochs = [found[steering.cells_of(run, "paper")[seed]][0] for run in steering.MAIN.values()]
+        pairs = list(itertools.combinations(epochs, 2))
+        assert len(set(epochs)) == 5  # tau is then this plain count
+        taus.append(sum(1 if one < other else -1 for one, other in pairs) / len(pairs))
+    assert steering._main_findings("paper")["order"].value == pytest.approx(statistics.mean(taus))
+
+
+def test_the_paper_s_own_order_agrees_wholly_and_its_reverse_not_at_all():
+    tables = [pd.DataFrame({"seed": [0, 1], "grok": [57 * n, 60 * n]}) for n in range(1, 6)]
+    assert steering._order(tables).value == pytest.approx(1.0)
+    assert steering._order(tables[::-1]).value == pytest.approx(-1.0)
+
+
+def test_seeds_that_all_stay_censored_have_no_order():
+    tables = [pd.DataFrame({"seed": [0, 1], "grok": [LIMIT, LIMIT]})] * 5
+    assert steering._order(tables).value == 0.0
+
+
+def test_ranks_and_correlation_of_the_variants_are_those_of_their_medians():
+    found = made_up(steering._variant_cells("paper"), 2)
+    findings = steering._variant_findings("paper")
+    medians = {}
+    for name, run in steering.VARIANTS.items():
+        own = [found[cell] for cell in steering.cells_of(run, "paper", 3)]
+        medians[name] = [statistics.median(times) for times in zip(*own, strict=True)]
+    near = medians["near-Nyquist"]
+    for column, name in enumerate(("rank_grok", "rank_memorize")):
+        assert findings[name].value == 1 + sum(own[column] < near[column] for own in medians.values())
+    both = [np.argsort(np.argsort([own[column] for own in medians.values()])) for column in (0, 1)]
+    # medians of three random times hardly ever tie; a censored median may
+    assert findings["correlation"].value == pytest.approx(np.corrcoef(both)[0, 1], abs=0.05)
+    assert findings["variants"].value == len(steering.VARIANTS)
+
+
+def test_table_2_is_what_slow_loops_give():
+    found = made_up(steering._cross_cells("paper"), 3)
+    findings = steering._cross_findings("paper")
+    mean, _ = slow_speedup(steering.cells_of(steering.NEAR_113, "paper"), found, base=steering.BASE_113)
+    assert findings["speedup_113"].value == pytest.approx(mean)
+    null, _ = slow_speedup(steering.random_cells(113, "paper"), found, base=steering.BASE_113)
+    assert findings["speedup_113"].nulls["random_modes"] == pytest.approx(null)
+    bases = [
+        [found[cell][0] for cell in steering.cells_of(run, "paper")]
+        for run in (steering.BASE_113, steering.BASE)
+    ]
+    ratios = [one / other for one, other in zip(*bases, strict=True)]
+    assert findings["baseline_113"].value == pytest.approx(statistics.mean(ratios))
+    single = steering.cells_of(steering.SINGLES["single"], "paper")
+    assert findings["single"].value == sum(found[cell][0] < LIMIT for cell in single) / len(single)
+
+
+# --- without queries ------------------------------------------------------------------------------------
+
+
+def test_findings_without_queries_are_what_slow_loops_give():
+    found = made_up(queries._query_cells("paper"), 4)
+    findings = queries._query_findings("paper")
+    without = steering.cells_of(queries.NO_Q, "paper", 10)
+    base = steering.cells_of(steering.BASE, "paper", 10)
+    pairs = [(found[one], found[other]) for one, other in zip(without, base, strict=True)]
+    for name in ("speedup_99", "speedup_95"):
+        expected = statistics.mean(100 * (1 - one[0] / other[0]) for one, other in pairs)
+        assert findings[name].value == pytest.approx(expected)
+        controls = steering.cells_of(queries.CONTROLS["no_k"], "paper")
+        null = slow_speedup(controls, found)[0]
+        assert findings[name].nulls["no_k"] == pytest.approx(null)
+    assert findings["restricted_mean"].value == pytest.approx(
+        statistics.mean(one[0] - other[0] for one, other in pairs)
+    )
+    assert findings["memorization"].value == pytest.approx(
+        statistics.mean(one[1] / other[1] for one, other in pairs)
+    )
+
+
+def test_both_together_are_compared_with_the_faster_one_of_each_seed():
+    found = made_up(queries._both_cells("paper"), 5)
+    both, near, without = (
+        [found[cell][0] for cell in steering.cells_of(run, "paper", 5)]
+        for run in (queries.BOTH, steering.NEAR, queries.NO_Q)
+    )
+    expected = statistics.mean(b / min(n, w) for b, n, w in zip(both, near, without, strict=True))
+    assert queries._both_findings("paper")["ratio_95"].value == pytest.approx(expected)
+
+
+def survival_table(rows):
+    return pd.DataFrame(rows, columns=["grok", "grokked"])
+
+
+def test_survival_is_kaplan_and_meier_s_by_hand():
+    # 6 at risk, one falls: 5/6; 5 at risk, one falls: 4/6; one is censored at 30; 3 at risk, one falls: 4/9
+    rows = [(10, True), (20, True), (30, False), (40, True), (50, False), (50, False)]
+    curve = queries.survival(survival_table(rows)).set_index("epoch")
+    assert curve["share"].tolist() == pytest.approx([1, 5 / 6, 4 / 6, 4 / 6, 4 / 9, 4 / 9])
+    # Greenwood on the scale of log(-log): sum of d / (n (n - d)) up to 40
+    share, root = 4 / 9, math.sqrt(1 / 30 + 1 / 20 + 1 / 6)
+    half = stats.norm.ppf(0.975) * root / math.log(share)
+    ends = sorted(share ** math.exp(sign * half) for sign in (1, -1))
+    assert curve.loc[40, ["low", "high"]].tolist() == pytest.approx(ends)
+
+
+def test_survival_without_censoring_is_the_share_that_is_left():
+    curve = queries.survival(survival_table([(epoch, True) for epoch in (5, 5, 7, 9)]))
+    assert curve["epoch"].tolist() == [0, 5, 7, 9]
+    assert curve["share"].tolist() == [1, 0.5, 0.25, 0]
+    assert curve.iloc[-1].tolist() == [9, 0, 0, 0]  # no interval where nothing is left
+
+
+def test_survival_of_runs_that_never_grok_stays_at_one():
+    curve = queries.survival(survival_table([(LIMIT, False)] * 3))
+    assert (curve[["share", "low", "high"]] == 1).all(axis=None)
+    assert curve["epoch"].tolist() == [0, LIMIT]
+
+
+def test_the_interval_of_survival_holds_its_share_and_lies_between_0_and_1():
+    rng = np.random.default_rng(0)
+    rows = [(int(epoch), bool(epoch % 3)) for epoch in rng.integers(1, 60, 20)]
+    curve = queries.survival(survival_table(rows))
+    ordered = curve[["low", "share", "high"]].to_numpy()
+    assert (np.diff(np.c_[np.zeros(len(curve)), ordered, np.ones(len(curve))], axis=1) >= -1e-12).all()
+
+
+def test_the_logrank_test_is_mantel_s_sum_over_times():
+    first = survival_table([(10, True), (20, True), (30, True), (50, False)])
+    second = survival_table([(25, True), (40, True), (45, True), (50, False)])
+    seen, expected, variance = 0.0, 0.0, 0.0
+    for time in sorted({*first["grok"], *second["grok"]}):
+        n1, n2 = ((table["grok"] >= time).sum() for table in (first, second))
+        d1, d2 = (((table["grok"] == time) & table["grokked"]).sum() for table in (first, second))
+        n, d = n1 + n2, d1 + d2
+        seen += d1
+        expected += d * n1 / n
+        variance += d * (n1 / n) * (n2 / n) * (n - d) / max(n - 1, 1)
+    p = stats.chi2.sf((seen - expected) ** 2 / variance, 1)
+    assert queries.logrank_p(first, second) == pytest.approx(p)
+    assert queries.logrank_p(second, first) == pytest.approx(p)
+
+
+def test_the_logrank_test_tells_nothing_of_runs_that_never_grok_or_all_at_once():
+    never = survival_table([(LIMIT, False)] * 3)
+    at_once = survival_table([(50, True)] * 3)
+    assert queries.logrank_p(never, never) == queries.logrank_p(at_once, at_once) == 1.0
+
+
+# --- the hammer -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("overlaps", [(0,), (2,), (1, 0), (2, 2), (1, 2)])
+def test_the_chance_of_an_overlap_is_that_of_counting_all_sets(overlaps):
+    n_modes, top = 6, 2
+    counts = [len({0, 1} & {*chosen}) for chosen in itertools.combinations(range(n_modes), top)]
+    sums = [sum(drawn) for drawn in itertools.product(counts, repeat=len(overlaps))]
+    share = sum(total >= sum(overlaps) for total in sums) / len(sums)
+    found = hammer_modular.log_overlap_p(overlaps, n_modes, top)
+    assert found == pytest.approx(math.log10(share), abs=1e-12)
+
+
+def struck(gradient, embedding, permuted=None) -> pd.DataFrame:
+    """A strike at the start and the end, from powers of modes 0, 1, 2 ..."""
+    powers = {
+        ("start", "gradient"): gradient,
+        ("start", "permuted"): permuted or gradient,
+        ("end", "embedding"): embedding,
+    }
+    rows = [(*key, mode, float(value)) for key, own in powers.items() for mode, value in enumerate(own)]
+    return pd.DataFrame(rows, columns=["moment", "quantity", "mode", "value"])
+
+
+def test_the_strongest_modes_leave_out_the_mean_which_is_no_circle():
+    table = struck([99, 1, 5, 3], [0, 1, 2, 3])
+    assert hammer_modular.strongest(table, "start", "gradient", 2) == [2, 3]
+
+
+def test_a_gradient_that_names_the_circuit_has_a_small_chance_and_the_permuted_one_not():
+    high, low = ([0.0] * 44 + [5, 4, 3, 2, 1], [0.0] + [5, 4, 3, 2, 1] + [0.0] * 43)
+    tables = [struck(high, high, low)] * 3
+    assert hammer_modular._overlap(tables, "start", "gradient") < -15  # three times 1 in 1.7 million
+    assert hammer_modular._overlap(tables, "start", "permuted") == pytest.approx(0.0, abs=1e-9)
+
+
+def test_the_share_of_the_named_modes_counts_those_among_the_three_strongest():
+    powers = np.zeros(49)
+    powers[[1, 14, 20, 0]] = 3, 2, 1, 50
+    assert hammer_modular._share_of_nanda(struck(powers, powers), "gradient") == pytest.approx(2 / 3)
+
+
+def test_a_strike_hears_the_start_and_the_end_of_a_run_and_changes_nothing_of_it():
+    run = GrokkingRun(p=11, train_share=0.6, n_epochs=4)
+    torch.set_num_threads(1)
+    table = hammer_modular.strikes.function(hammer_modular.Strike(run))
+    *_, last = grok(run, device="cpu")
+    heard = table[(table["moment"] == "end") & (table["quantity"] == "embedding")]
+    assert heard["value"].tolist() == power_spectrum(torch.from_numpy(last.embedding)).tolist()
+
+
+# --- quick cells ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("claim", [*steering.STUDIES, *queries.STUDIES])
+def test_findings_of_made_up_quick_cells_are_those_that_the_claim_asks_for(claim):
+    study = STUDIES[claim]
+    for index, cell in enumerate(study.preset_cells("quick")):
+        store(cell, 5 + index % 7, 2 + index % 4)
+    asked = {figure.name for figure in find_claim(claim).figures}
+    assert set(study.findings("quick")) == asked

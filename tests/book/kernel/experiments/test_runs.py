@@ -1,0 +1,262 @@
+"""Runs of the kernel paper's models: their tables, batches and measures, pausing, and refusals."""
+
+import dataclasses
+import functools
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from book.kernel.experiments import runs
+from book.kernel.experiments.runs import (
+    KernelRun,
+    Session,
+    cut_blocks,
+    embedding,
+    geometric_steps,
+    measures,
+    minigpt,
+    prepare,
+)
+from book.kernel.experiments.texts import TextReading
+from embviz.ledger import cells
+from embviz.ledger.cells import table_digest
+from embviz.models.members import Member
+from embviz.models.minigpt import MiniGPTConfig, StackedMiniGPT, dropout_masks
+from embviz.pausing import Paused, pausing_at
+from embviz.training.snapshots import Run, open_or_create_run
+
+SHAPE = MiniGPTConfig(vocab_size=10, embedding_dim=8, n_layers=1, n_heads=2, length=16)
+TINY = KernelRun(
+    TextReading("embedded", vocab_size=10, n_tokens=600),
+    SHAPE,
+    n_epochs=3,
+    batch_size=8,
+    n_seeds=2,
+    n_snapshots=4,
+)
+ARRAYS = ("embedding", "head", "vocab_size")
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setattr(cells, "cache_folder", lambda: tmp_path)  # of runs alone: the text stays where it is
+
+
+@functools.cache
+def table_of(config: KernelRun) -> pd.DataFrame:
+    """Computed once; in the cache folder of whichever test asks first."""
+    return minigpt.function(config)
+
+
+# --- the table ----------------------------------------------------------------------------------------
+
+
+def test_a_table_holds_every_measure_at_every_snapshot_and_two_embeddings_a_seed():
+    table = table_of(TINY)
+    assert table.dtypes.astype(str).to_dict() == {
+        **{"seed": "int16", "step": "int32", "quantity": table["quantity"].dtype.name},
+        **{"index": "int32", "value": "float32"},
+    }
+    wide = measures(table)
+    # 37 blocks in batches of 8: 5 updates an epoch
+    assert wide["step"].tolist() == [0, 1, 4, 15] * 2
+    assert wide["seed"].tolist() == [0] * 4 + [1] * 4
+    assert list(wide)[2:] == ["train_loss", "dropout_loss", "held_out_loss", "weight_norm", "update_norm"]
+    assert wide["update_norm"].isna().tolist() == [True, False, False, False] * 2
+    kept = table[table["quantity"] == "embedding"].groupby(["seed", "step"]).size()
+    assert kept.to_dict() == {(seed, step): 80 for seed in (0, 1) for step in (0, 15)}
+
+
+def test_the_embedding_starts_as_the_models_does_and_moves():
+    model = StackedMiniGPT(TINY.shape, [Member(1)])
+    first, last = (embedding(table_of(TINY), 1, step) for step in ("first", "last"))
+    assert first.dtype == np.float64
+    np.testing.assert_array_equal(first, model.embedding[0].detach().numpy())
+    # 15 updates of AdamW at a rate of 3e-4, which go no farther than that each
+    assert 1e-3 < np.abs(last - first).max() <= 15 * 3e-4 * 1.05
+    np.testing.assert_array_equal(last, embedding(table_of(TINY), 1, 15))
+
+
+def test_keeping_all_adds_embeddings_and_changes_nothing_else():
+    table = table_of(dataclasses.replace(TINY, keep_all=True))
+    assert embedding(table, 0, 4).shape == (10, 8)
+    pd.testing.assert_frame_equal(measures(table), measures(table_of(TINY)))
+    moved = [np.linalg.norm(embedding(table, 0, 1) - embedding(table, 0, 0))]
+    # the first update is the one before the snapshot of step 1
+    assert measures(table)["update_norm"][1] == pytest.approx(moved[0], rel=1e-5)
+
+
+def test_an_untied_run_has_an_output_embedding_of_its_own():
+    untied = dataclasses.replace(TINY, tied=False, n_seeds=1)
+    table = table_of(untied)
+    head = embedding(table, 0, "first", output=True)
+    assert head.shape == (10, 8)
+    np.testing.assert_array_equal(embedding(table, 0, "first"), embedding(table_of(TINY), 0, "first"))
+    assert not np.array_equal(head, embedding(table, 0, "first"))
+
+
+def test_a_seed_is_the_same_alone_and_in_company():
+    alone = table_of(dataclasses.replace(TINY, n_seeds=1, first_seed=1))
+    together = measures(table_of(TINY)).query("seed == 1").reset_index(drop=True)
+    # float32 sums in another order, through 15 updates
+    pd.testing.assert_frame_equal(measures(alone), together, rtol=1e-3, check_exact=False)
+    np.testing.assert_allclose(embedding(alone, 1), embedding(table_of(TINY), 1), atol=1e-3)
+
+
+# --- training -----------------------------------------------------------------------------------------
+
+
+def test_blocks_are_the_text_each_with_the_token_after_it():
+    ids = np.arange(21, dtype=np.uint8)
+    blocks = cut_blocks(ids, 5)
+    assert blocks.tolist() == [
+        [0, 1, 2, 3, 4, 5],
+        [5, 6, 7, 8, 9, 10],
+        [10, 11, 12, 13, 14, 15],
+        [15, 16, 17, 18, 19, 20],
+    ]
+    assert len(cut_blocks(ids[:20], 5)) == 3
+
+
+def test_an_epoch_reads_every_block_once_in_another_order_each_time_and_for_each_seed():
+    session = prepare(TINY)
+    epochs = [[session.batches(5 * epoch + step) for step in range(5)] for epoch in range(2)]
+    assert [part.shape[1] for part in epochs[0]] == [8, 8, 8, 8, 5]  # the last batch is what is left
+    orders = []
+    for parts in epochs:
+        read = torch.cat(parts, 1)
+        for rows in read:
+            assert sorted(rows.tolist()) == sorted(session.blocks.tolist())
+            orders.append(str(rows.tolist()))
+    assert len(set(orders)) == 4
+
+
+def test_training_is_plain_adamw_on_those_batches():
+    session = prepare(dataclasses.replace(TINY, n_seeds=1))
+    model = StackedMiniGPT(TINY.shape, [Member(0)])
+    adam = torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=0.01)
+    ours = TINY.optimizer
+    assert (ours.beta1, ours.beta2, ours.eps) == (*adam.defaults["betas"], adam.defaults["eps"])
+    assert {ours.rate(step) for step in (0, 1, 10_000)} == {3e-4}
+    for step in range(15):
+        adam.zero_grad()
+        model.losses(session.batches(step), step).sum().backward()
+        adam.step()
+    table = table_of(dataclasses.replace(TINY, n_seeds=1))
+    # the fused update rounds in its own way
+    np.testing.assert_allclose(embedding(table, 0), model.embedding[0].detach().numpy(), atol=1e-5)
+
+
+def test_measures_are_their_definitions(monkeypatch):
+    session = prepare(TINY)
+    found = session.measure()
+    inputs, targets = session.blocks[:, :-1].expand(2, -1, -1), session.blocks[:, 1:]
+    with torch.no_grad():
+        logits = session.model(inputs)[1].log_softmax(-1)
+        exact = -logits.gather(2, targets[..., None]).mean()
+        masks = dropout_masks(TINY.shape, TINY.members, runs.SCORE_STEP, 8, 16)
+        dropped = session.model(inputs[:, :8], masks=masks)[1].log_softmax(-1)
+    assert found["train_loss"][1].item() == pytest.approx(exact.item(), rel=1e-5)
+    squares = sum(array[1].square().sum() for array in session.model.weights.values())
+    assert found["weight_norm"][1].item() == pytest.approx(squares.sqrt().item(), rel=1e-5)
+    assert found["dropout_loss"][1] != found["train_loss"][1]
+    # one batch: the first draws the masks of SCORE_STEP
+    session.blocks = session.blocks[:8]
+    own = -dropped.gather(2, targets[:8, :, None]).mean()
+    assert session.measure()["dropout_loss"][1].item() == pytest.approx(own.item(), rel=1e-5)
+    monkeypatch.setattr(runs, "N_SCORED", 2)
+    ends = session.blocks[[0, 7]]
+    session.blocks, shortened = ends, session.measure()["train_loss"]
+    torch.testing.assert_close(session.measure()["train_loss"], shortened)
+
+
+def test_other_embeddings_can_be_put_in_the_random_ones_place():
+    rows = torch.ones(2, 10, 8)
+    session = prepare(TINY, embeddings=rows)
+    assert torch.equal(session.model.embedding, rows)
+
+
+# --- pausing ------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_paused_after_every_update_ends_with_the_same_bits(tmp_path):
+    config = dataclasses.replace(TINY, n_epochs=1)
+    for _ in range(20):
+        try:
+            with pausing_at(time.time()):
+                table = minigpt.function(config)
+            break
+        except Paused:
+            continue
+    assert table_digest(table) == table_digest(minigpt.function(config))
+    assert len(table.attrs["slices"]) == 6  # one after each of five updates, the last without any
+    assert not list((tmp_path / "runs").iterdir())
+
+
+def test_a_kill_between_a_snapshot_and_its_state_loses_nothing(tmp_path, monkeypatch):
+    config = dataclasses.replace(TINY, n_epochs=1)
+    with open_or_create_run(tmp_path / "unbroken", {}) as run:
+        prepare(config).train(run)
+        expected = run.weights(5)
+    save_state = Run.save_state
+
+    def killed(run, step, tensors):
+        if step == 2:
+            raise KeyboardInterrupt
+        save_state(run, step, tensors)
+
+    with open_or_create_run(tmp_path / "killed", {}) as run:
+        monkeypatch.setattr(Run, "save_state", killed)
+        with pytest.raises(KeyboardInterrupt):
+            prepare(config).train(run)
+        assert run.steps[-1] == 2
+        monkeypatch.undo()
+    with open_or_create_run(tmp_path / "killed", {}) as run:
+        session = prepare(config)
+        session.train(run)
+        assert set(session.snapshot_steps) <= set(run.steps)
+        assert all(torch.equal(array, expected[name]) for name, array in run.weights(5).items())
+
+
+# --- the rest -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("n_steps", "n_snapshots"), [(2_000, 12), (15, 4), (3, 12), (1, 2), (400, 2)])
+def test_snapshots_begin_before_the_first_update_and_end_after_the_last(n_steps, n_snapshots):
+    steps = geometric_steps(n_steps, n_snapshots)
+    assert steps[0] == 0
+    assert steps[-1] == n_steps
+    assert len(steps) <= n_snapshots
+    assert steps == sorted(set(steps))
+
+
+def test_the_vocabulary_is_the_texts():
+    wider = KernelRun(dataclasses.replace(TINY.text, vocab_size=20), SHAPE)
+    assert wider.shape.vocab_size == 20
+    assert minigpt.cell(wider).key == minigpt.cell(dataclasses.replace(wider, shape=SHAPE)).key
+
+
+def test_a_missing_embedding_is_refused_with_those_that_there_are():
+    table = table_of(TINY)
+    with pytest.raises(
+        ValueError, match=r"no embedding of seed 7 at step last .* seeds \[0, 1\], steps \[0, 15\]"
+    ):
+        embedding(table, 7)
+    with pytest.raises(ValueError, match="keep_all=True keeps every snapshot's"):
+        embedding(table, 0, 4)
+    with pytest.raises(ValueError, match="only untied models have an output embedding"):
+        embedding(table, 0, output=True)
+
+
+def test_runs_that_train_nothing_and_texts_without_a_block_are_refused():
+    with pytest.raises(ValueError, match="epochs, batches and seeds must be at least 1"):
+        dataclasses.replace(TINY, n_epochs=0)
+    with pytest.raises(
+        ValueError, match="a text of 600 tokens has no block of 701: lower the shape's length"
+    ):
+        Session(dataclasses.replace(TINY, shape=dataclasses.replace(SHAPE, length=700)), prepare(TINY).text)

@@ -1,0 +1,279 @@
+"""What the claims on the kernel are held against: models, formulas, beginnings, scale; all in miniature."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from book.kernel.experiments import (
+    STUDIES,
+    extracted,
+    fits,
+    hyperparameters,
+    models,
+    orthogonality,
+    scale,
+    starts,
+)
+from book.kernel.experiments.counts import Counts
+from book.kernel.experiments.models import MAIN, QUICK, Trained
+from embviz import kernels
+from embviz.ledger import cells
+from embviz.ledger import judging as ledger
+from embviz.ledger.cells import missing
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """A folder with the quick cells of every claim but the three that train most."""
+    slow = ("kernel.initialization", "kernel.open_scale", "kernel.open_eps")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path_factory.mktemp("results")))
+        todo = [
+            cell
+            for name, study in STUDIES.items()
+            if name not in slow
+            for cell in study.preset_cells("quick")
+        ]
+        cells.run(todo, n_jobs=1, progress=False)
+        yield [name for name in STUDIES if name not in slow]
+
+
+def made(W_of_c: float = 2.0, V: int = 12, n_seeds: int = 3) -> Trained:
+    """Models whose Gram matrix is exactly c I, on random counts."""
+    rng = np.random.default_rng(0)
+    half = rng.integers(1, 50, (V, V)).astype(float)
+    E = np.stack([np.linalg.qr(rng.standard_normal((V, V)))[0] for _ in range(n_seeds)]) * np.sqrt(W_of_c)
+    path = np.stack([rng.standard_normal(E.shape), E])
+    table = pd.DataFrame({"seed": range(n_seeds), "step": 1, "dropout_loss": 1.0})
+    counts = Counts([str(i) for i in range(V)], half + half.T)
+    return Trained("made", [0, 1], path, E, table, counts, np.ones(V, bool))
+
+
+def test_every_claim_has_a_study_and_every_figure_a_finding(results):
+    for name in results:
+        found = STUDIES[name].findings("quick")
+        wanted = {figure.name for figure in ledger.find_claim(name).figures}
+        assert wanted == set(found), name
+
+
+def test_a_multiple_of_the_identity_is_what_identity_deconvolution_fits_exactly():
+    trained = made()
+    assert fits.cosines(trained.identity, trained.k0) == pytest.approx(np.ones(3))
+    assert trained.scores(trained.last) == pytest.approx(np.ones(3))
+    assert fits.better_form(trained.spectrum, trained.k0).min() > 0.9  # the formula is near the identity
+    assert extracted.mean_between(trained.k0) == pytest.approx(1)
+
+
+def test_orthogonal_rows_have_no_cosine_and_random_ones_what_theory_expects():
+    assert orthogonality.mean_cosines(made().last).max() < 1e-12
+    assert orthogonality.diagonal_shares(made().last) == pytest.approx(np.ones(3))
+    random = extracted.random_embeddings(300, 64, 2)
+    expected = orthogonality.expected_cosine(64)
+    assert orthogonality.mean_cosines(random) == pytest.approx([expected] * 2, rel=0.02)  # 45,000 pairs
+
+
+def test_a_random_matrix_is_reconstructed_as_exactly_as_a_model():
+    trained = made()
+    assert extracted.round_trip(trained, extracted.random_symmetric(12, 4)).max() < 1e-10
+
+
+def test_the_best_epsilon_is_found_where_it_was_planted():
+    trained = made()
+    planted = kernels.alpha_scan(trained.spectrum, [0.01], form="fft")
+    best, where = fits.best_over_eps(trained.spectrum, planted, "fft")
+    assert best[0] == pytest.approx(1, abs=1e-5)  # the grid's nearest epsilon is 2% off
+    assert where[0] == pytest.approx(0.01, rel=0.06)  # neighbours lie 5% apart
+
+
+def test_the_papers_five_eigenvalues_belong_to_another_epsilon():
+    assert fits.eigenvalue_table()[0] == pytest.approx(10**-1.994)
+    assert 0.005 < fits.fitted_eps() < 0.02
+
+
+def test_a_reading_is_chosen_by_its_distance_to_the_papers_cosine():
+    table = table_of_readings({"H6 (b)": [0.15, 0.2], "H1 (b)": [0.2, 0.24]})
+    chosen = fits.nearest_readings(table)
+    assert chosen["H6"] == "H6 (b)"
+    assert chosen["H1"] == "H1 (as written)"  # Table 1 prints its formula: nothing to choose
+    assert chosen["H12"] == "H12 (alpha 0.003)"
+
+
+def table_of_readings(others: dict[str, list[float]]) -> dict[str, np.ndarray]:
+    """Two models' cosines of a reading of every formula, all 0, and of the given ones."""
+    labels = [f"{name} ({fits.AS_WRITTEN.get(name, 'a')})" for name in fits.PAPER_TABLE_1]
+    zeros = {label: np.zeros(2) for label in labels}
+    return zeros | {label: np.array(values) for label, values in others.items()}
+
+
+def test_readings_as_written_are_those_that_the_formulas_have():
+    trained = made()
+    labels = fits.table_1(trained)
+    assert {f"{name} ({reading})" for name, reading in fits.AS_WRITTEN.items()} <= set(labels)
+
+
+def test_the_papers_own_cosines_are_in_its_order_and_their_negatives_in_the_reverse():
+    chosen = fits.nearest_readings(table_of_readings({}))
+    table = {
+        label: np.array([fits.PAPER_TABLE_1[name], -fits.PAPER_TABLE_1[name]])
+        for name, label in chosen.items()
+    }
+    assert fits.order_agreement(table) == pytest.approx([1, -1])
+
+
+def test_the_best_sum_of_rows_finds_a_gram_matrix_made_of_the_identity_and_the_counts():
+    spectrum, V = made().spectrum, 12
+    k0 = kernels.extract_kernel(2.0 * np.eye(V) - 0.3 * spectrum.matrix, spectrum, zeros="drop").k0[None]
+    identity, impulse = kernels.row_identity(spectrum), np.eye(V)[0]
+    assert fits.best_sum(np.stack([identity, impulse]), k0) == pytest.approx([1])
+    assert fits.with_counts(spectrum, k0) == pytest.approx([1])
+    assert fits.best_sum(identity[None], k0) == pytest.approx(np.abs(fits.cosines(identity, k0)))
+    with_ones = kernels.extract_kernel(np.eye(V) + 0.5, spectrum, zeros="drop").k0[None]
+    assert fits.best_sum(np.stack([identity, np.ones(V)]), with_ones) == pytest.approx([1])
+
+
+def test_the_formula_has_over_the_identity_what_was_planted():
+    spectrum = made().spectrum
+    planted = kernels.alpha_scan(spectrum, [0.01], form="eigen")
+    formula, over = fits.over_identity(spectrum, planted)
+    identity = kernels.row_identity(spectrum)
+    assert formula[0] == pytest.approx(1, abs=1e-4)  # the grid's nearest epsilon is 2% off
+    assert over[0] == pytest.approx(formula[0] - fits.cosines(identity, planted)[0])
+    assert fits.over_identity(spectrum, identity[None])[1][0] <= 0
+
+
+def test_variance_between_groups_is_all_none_or_a_known_share():
+    groups = np.array([0, 0, 1, 1])
+    assert hyperparameters.explained(np.array([1.0, 1, 3, 3]), groups) == pytest.approx(1)
+    assert hyperparameters.explained(np.array([1.0, 3, 1, 3]), groups) == pytest.approx(0)
+    assert hyperparameters.explained(np.ones(4), groups) == 0
+    assert hyperparameters.explained(np.array([0.0, 2, 2, 4]), groups) == pytest.approx(0.5)
+    assert hyperparameters.dealt(np.arange(40.0), np.repeat(range(20), 2)) < 0.8
+
+
+def curve(losses: list[float], beginning: str = "random") -> pd.DataFrame:
+    steps = np.arange(len(losses)) * 10
+    return pd.DataFrame({"seed": 0, "step": steps, "held_out_loss": losses, "beginning": beginning})
+
+
+def test_steps_to_a_loss_are_read_between_scores_and_are_all_where_it_is_never_reached():
+    assert starts.steps_to(curve([4.0, 2.0]), 3.0) == pytest.approx(5)
+    assert starts.steps_to(curve([4.0, 2.0]), 4.5) == 0
+    assert starts.steps_to(curve([4.0, 2.0]), 1.0) == 10
+
+
+def test_a_beginning_twice_as_fast_saves_half_and_the_same_one_nothing():
+    random = curve([4.0, 3.0, 2.0, 1.0, 1.0, 1.0, 1.0])  # a third of its 60 steps: 2.0
+    same, faster = random.assign(beginning="same"), curve([4.0, 2.0, 1, 1, 1, 1, 1], "faster")
+    table = pd.concat([random, same, faster])
+    assert starts.savings(table, "same") == pytest.approx([0])
+    assert starts.savings(table, "faster") == pytest.approx([50])
+
+
+@pytest.mark.parametrize("kind", ["random", "derived", "permuted", "log counts", "PMI"])
+def test_beginnings_have_the_random_ones_norm_and_differ_by_seed_only_where_chance_enters(kind):
+    session = starts.prepare(QUICK)
+    made_rows = starts.beginnings(session, kind).double()
+    norms = session.model.embedding.detach().double().flatten(1).norm(dim=1)
+    assert made_rows.flatten(1).norm(dim=1).numpy() == pytest.approx(norms.numpy(), rel=1e-6)
+    unit = made_rows / made_rows.flatten(1).norm(dim=1)[:, None, None]
+    assert np.allclose(unit[0], unit[1], atol=1e-6) == (kind not in ("random", "permuted"))
+
+
+def test_permuted_beginnings_are_the_derived_ones_in_another_order():
+    session = starts.prepare(QUICK)
+    derived, permuted = (starts.beginnings(session, kind)[0] for kind in ("derived", "permuted"))
+    assert not np.allclose(derived, permuted)
+    assert np.allclose(np.sort(derived.norm(dim=1)), np.sort(permuted.norm(dim=1)), atol=1e-5)
+
+
+def fake_curves(run, kinds):
+    """A curve a seed and kind that falls alike, derived ones twice as fast."""
+    steps = np.arange(61) * 10
+    return pd.concat(
+        [
+            pd.DataFrame(
+                {
+                    "beginning": kind,
+                    "seed": member.seed,
+                    "step": steps,
+                    "held_out_loss": 1 + np.exp(-steps * (2 if kind.startswith("derived") else 1) / 100),
+                }
+            )
+            for kind in kinds
+            for member in run.members
+        ],
+        ignore_index=True,
+    )
+
+
+def test_claims_on_what_trains_longest_find_what_their_tables_hold(monkeypatch):
+    monkeypatch.setattr(starts, "curves", fake_curves)
+    found = starts._initialization("paper")
+    assert found["saving"].value == pytest.approx(50, abs=1)  # scores are 10 steps apart
+    assert found["saving"].nulls["permuted"] == pytest.approx(0, abs=1)
+    assert found["saving"].n_seeds == 5
+    assert found["saving_svd_large"].n_seeds == 2
+    assert_all_figures("kernel.initialization", found)
+
+    rows = [
+        {
+            "name": size,
+            "seed": seed,
+            "step": step,
+            "order": order,
+            "eigen": 0.1,
+            "fft": 0.5 + 0.4 * (step > 0) - 0.01 * order,
+        }
+        for size, n_seeds in ((1_000, 5), (5_000, 2))
+        for seed in range(n_seeds)
+        for step in (0, 100)
+        for order in (0, 1, 2)
+    ]
+    others = {"identity": 0.4, "score": 0.3, "with_counts": 0.95, "with_mean": 0.5}
+    monkeypatch.setattr(scale, "table", lambda preset: pd.DataFrame(rows).assign(**others))
+    monkeypatch.setattr(scale, "table_of", lambda cell: pd.DataFrame([{"clamped": 1.0, "listings": 0.2}]))
+    found = scale._open_scale("paper")
+    assert found["cosine_1000"].value == pytest.approx(0.9)
+    assert found["cosine_1000"].nulls == pytest.approx({"identity": 0.4, "untrained": 0.5, "counts": 0.95})
+    assert found["orders_1000"].value == pytest.approx(0.885)
+    assert [found[f"cosine_{size}"].n_seeds for size in (1_000, 5_000)] == [5, 2]
+    assert_all_figures("kernel.open_scale", found)
+
+    groups = np.repeat(np.arange(12), 3)
+    table = pd.DataFrame({"setting": groups, "eps": np.exp(groups), "range": 0.1, "at_end": groups == 0})
+    monkeypatch.setattr(hyperparameters, "best_eps", lambda preset: table)
+    found = hyperparameters._open_eps("paper")
+    assert found["explained"].value == pytest.approx(1)  # seeds of a setting agree
+    assert found["explained"].nulls["dealt"] < 0.8
+    assert found["bound"].value == pytest.approx(1 / 12)
+    assert_all_figures("kernel.open_eps", found)
+
+
+def assert_all_figures(claim: str, found) -> None:
+    assert set(found) == {figure.name for figure in ledger.find_claim(claim).figures}
+
+
+def test_an_unknown_beginning_is_refused_with_those_there_are():
+    with pytest.raises(ValueError, match="log counts"):
+        starts.StartRun(QUICK, "svd")  # type: ignore[arg-type]
+
+
+def test_the_main_reading_is_the_one_whose_loss_lies_nearest_to_the_papers(monkeypatch):
+    monkeypatch.delenv("EMBVIZ_RESULTS_DIR", raising=False)
+    runs = models.readings("paper")
+    stored = {label: run for label, run in runs.items() if not missing(models.cells_of(run))}
+    if len(stored) < len(runs):
+        pytest.skip("not all readings are stored")
+    distance = {
+        label: abs(models.final_losses(models.load(run)).mean() - models.PAPER_LOSS)
+        for label, run in stored.items()
+    }
+    assert min(distance, key=distance.get) == MAIN.label
+
+
+def test_errors_are_bounded_by_a_power_of_ten_that_does_not_tell_rounding_from_rounding():
+    assert (
+        extracted.error_power(1.03e-14) == extracted.error_power(9.7e-15) == extracted.error_power(0.0) == -12
+    )
+    assert extracted.error_power(2e-7) == -6
+    assert extracted.error_power(1e-9) == -9

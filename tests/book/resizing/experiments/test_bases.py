@@ -1,0 +1,157 @@
+"""Base models that are carried to other widths: their tables, their rounding, what is read of them."""
+
+import dataclasses
+import functools
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from book.resizing.experiments import bases
+from book.resizing.experiments.bases import (
+    ARCHITECTURES,
+    Base,
+    BaseRun,
+    base,
+    base_weights,
+    calibration,
+    held_out_loss,
+    load,
+    model_of,
+)
+from embviz.ledger import cells
+from embviz.models.decoder import Decoder, DecoderConfig
+from embviz.training.language import TextConfig, load_streams, score_unigrams, windows
+
+TINY = BaseRun(
+    TextConfig("embedded", n_documents=40, n_held_out=1),
+    DecoderConfig(1, 16, 8, 2, 2, mlp_dim=16),
+    bases.training(6, 4, 16, 1e-2),
+    n_scores=2,
+)
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setattr(cells, "cache_folder", lambda: tmp_path)  # of runs alone: the text stays where it is
+
+
+@functools.cache
+def table_of(run: BaseRun) -> pd.DataFrame:
+    """Computed once; in the cache folder of whichever test asks first."""
+    return base_weights.function(run)
+
+
+def loaded(run: BaseRun = TINY) -> Base:
+    return load(run)
+
+
+def test_a_table_holds_every_score_and_every_parameter_in_the_models_order():
+    table = table_of(TINY)
+    names = list(dict.fromkeys(table["name"]))
+    state = Decoder(TINY.shape, seed=0).state_dict()
+    assert names == ["log_perplexity", "rounded_log_perplexity", *state]
+    assert table.loc[table["name"] == "log_perplexity", "step"].tolist() == [0, 3, 6]
+    sizes = table.groupby("name").size()
+    assert {name: int(sizes[name]) for name in state} == {name: a.numel() for name, a in state.items()}
+    assert table.dtypes.astype(str).to_dict()["value"] == "float32"
+
+
+def test_stored_weights_have_eight_significant_bits_and_the_score_is_theirs():
+    found = loaded()
+    for array in found.model.state_dict().values():
+        torch.testing.assert_close(array, array.bfloat16().float(), rtol=0, atol=0)
+    assert held_out_loss(found.model, found) == pytest.approx(
+        found.log_perplexity, rel=1e-6
+    )  # stored float32
+    before = found.scores["log_perplexity"].iloc[-1]
+    assert 0 < abs(found.log_perplexity - before) < 0.01  # rounding at 2^-9 costs little, but not nothing
+    assert found.steps == 6
+    assert not found.model.training
+
+
+def test_the_loss_is_the_mean_over_held_out_tokens_of_log_probabilities():
+    found = loaded()
+    held = torch.from_numpy(found.streams.held_out.ids.astype(np.int64))
+    length = found.length
+    with torch.no_grad():  # every token from its own window, one at a time
+        total = 0.0
+        starts, _, fresh = windows(len(held) - 1, length)
+        for start, counted in zip(starts, fresh, strict=True):
+            tokens = held[start : start + length + 1]
+            logs = found.model(tokens[None, :-1])[0].log_softmax(-1)
+            total -= float(logs[torch.arange(length), tokens[1:]][torch.from_numpy(counted)].sum())
+    assert total / (len(held) - 1) == pytest.approx(found.log_perplexity, rel=1e-5)  # float32 sums
+
+
+def test_the_same_run_gives_the_same_bits_and_another_seed_others():
+    again = base_weights.function(TINY)
+    pd.testing.assert_frame_equal(again, table_of(TINY))
+    other = table_of(dataclasses.replace(TINY, seed=1))
+    assert not np.array_equal(other["value"], again["value"])
+
+
+def test_a_base_read_from_its_stored_cell_is_the_one_trained_here(tmp_path, monkeypatch):
+    here = loaded().model.state_dict()
+    monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path / "results"))
+    cells.run([base_weights.cell(TINY)], n_jobs=1, progress=False)
+    for name, array in load(TINY).model.state_dict().items():
+        torch.testing.assert_close(array, here[name], rtol=0, atol=0)
+
+
+def test_weights_of_another_model_are_refused_by_the_parameters_name():
+    shape = dataclasses.replace(TINY.shape, mlp_dim=32)
+    with pytest.raises(
+        ValueError, match=r"blocks\.0\.up\.weight of the model has 256 numbers, the table 128"
+    ):
+        model_of(shape, table_of(TINY))
+    with pytest.raises(ValueError, match=r"free_head of the model has 2048 numbers, the table none"):
+        model_of(dataclasses.replace(TINY.shape, tied=False), table_of(TINY))
+
+
+def test_calibration_states_are_rows_of_the_residual_stream_on_training_text():
+    found = loaded()
+    drawn = calibration(found, 40, seed=3)
+    assert drawn.shape == (40, 8)
+    assert drawn.dtype == np.float64
+    np.testing.assert_array_equal(drawn, calibration(found, 40, seed=3))
+    assert not np.array_equal(drawn, calibration(found, 40, seed=4))
+    tokens = bases.draw_batch(
+        found.streams.train, seed=3, step=0, batch_size=bases.BATCH, length=found.length
+    )
+    with torch.no_grad():
+        states = torch.stack(found.model.states(tokens[:, :-1])).double().numpy()  # (L + 1, B, T, D)
+    gaps = np.abs(states.reshape(-1, 8)[:, None] - drawn).max(-1)  # (states, 40)
+    nearest = gaps.argmin(0)
+    np.testing.assert_array_equal(gaps[nearest, np.arange(40)], 0.0)
+    assert set(nearest // (states.shape[1] * states.shape[2])) == {0, 1, 2}  # every layer
+    with pytest.raises(ValueError, match="n = 0"):
+        calibration(found, 0)
+
+
+def test_the_quick_base_predicts_better_than_the_frequencies_of_bytes():
+    run = base("quick")
+    streams = load_streams(run.text)
+    unigrams = score_unigrams(streams).nats / streams.held_out.n_predicted
+    assert load(run).log_perplexity < unigrams - 0.1
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("preset", ["quick", "laptop", "paper"])
+def test_every_architecture_has_a_model_at_every_preset(preset, architecture):
+    run = base(preset, architecture, seed=2)
+    assert (run.seed, run.shape.n_symbols) == (2, run.text.vocab_size)
+    with torch.device("meta"):
+        assert Decoder(run.shape, seed=0).free_head is None
+
+
+def test_unknown_presets_and_architectures_are_refused():
+    with pytest.raises(ValueError, match="no preset 'large': choose quick, laptop or paper"):
+        base("large")
+    with pytest.raises(ValueError, match="architecture is 'GPT-5': choose one of 'LayerNorm'"):
+        base("quick", "GPT-5")
+    with pytest.raises(ValueError, match="sequences of 64 tokens don't fit a model of 16 places"):
+        dataclasses.replace(TINY, training=bases.training(6, 4, 64, 1e-2))

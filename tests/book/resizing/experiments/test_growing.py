@@ -1,0 +1,148 @@
+"""Growing: what the map keeps, what training does with new directions, and how savings are counted."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from book.resizing.experiments import bases, growing
+from embviz import ledger
+from embviz.ledger.studies import find_study
+from embviz.models.decoder import Decoder, DecoderConfig
+
+SMALL = dataclasses.replace(growing.narrow_base("quick"), training=bases.training(6, 4, 16, 1e-2))
+
+
+def of(how: str, width: int = 32, seed: int = 0) -> growing.GrowRun:
+    return growing.GrowRun(dataclasses.replace(SMALL, seed=seed), how, width, n_scores=3)
+
+
+@pytest.fixture(scope="module")
+def tables():
+    return {how: growing.growing.function(of(how)) for how in growing.HOWS}
+
+
+# --- the cell ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["orthogonal", "zeros", "fresh"])
+def test_a_grown_model_begins_where_the_narrow_one_ended(tables, how):
+    narrow, wide = (growing.curve(tables[how], width) for width in (16, 32))
+    # float32 logits of two models that compute the same in another order
+    assert wide.loc[0] == pytest.approx(narrow.iloc[-1], abs=1e-5)
+    assert list(wide.index) == list(narrow.index) == [0, 2, 4, 6]
+
+
+def test_exact_maps_keep_logits_to_rounding_and_gaussian_columns_do_not(tables):
+    errors = {
+        how: growing.curve(tables["orthogonal"], 32, f"logit_error_{how}").iloc[0]
+        for how in ("orthogonal", "zeros")
+    }
+    assert max(errors.values()) < 1e-12  # float64
+    assert growing.curve(tables["orthogonal"], 32, "logit_error_gaussian").iloc[0] > 0.01
+
+
+def test_appended_zeros_are_never_used_and_orthogonal_columns_are_left(tables):
+    outside = {how: growing.curve(tables[how], 32, "outside") for how in ("orthogonal", "zeros", "fresh")}
+    # no gradient reaches a coordinate that is 0 in all that writes it and all that reads it
+    np.testing.assert_allclose(outside["zeros"], 0, atol=1e-6)
+    # Adam's steps are by coordinate, and leave any subspace that is not spanned by coordinates
+    assert outside["orthogonal"].loc[0] == pytest.approx(0, abs=1e-6)
+    assert outside["orthogonal"].iloc[-1] > 1e-3
+    assert outside["fresh"].loc[0] == pytest.approx(0, abs=1e-6)
+    assert outside["fresh"].iloc[-1] > 1e-6
+
+
+def test_both_models_of_the_new_width_have_one_shape(tables):
+    counts = [growing.curve(table, 32, "products").iloc[0] for table in tables.values()]
+    assert len(set(counts)) == 1
+    assert growing.curve(tables["zeros"], 16, "products").iloc[0] < counts[0]
+    assert 16 not in set(tables["scratch"]["width"])
+
+
+def test_the_share_outside_is_measured_against_the_basis():
+    model = Decoder(DecoderConfig(256, 8, 8, 1, 2, mlp_dim=8), seed=0)
+    tokens = torch.arange(8)[None]
+    basis = torch.linalg.qr(torch.randn(8, 3, generator=torch.Generator().manual_seed(0)))[0]
+    states = torch.stack(model.states(tokens)).detach().flatten(0, -2)
+    slow = sum(float((row - basis @ (basis.T @ row)).square().sum()) for row in states)
+    assert growing.outside_share(model, tokens, basis) == pytest.approx(
+        slow / float(states.square().sum()), rel=1e-4
+    )
+    assert growing.outside_share(model, tokens, torch.eye(8)) == pytest.approx(0, abs=1e-6)
+
+
+def test_products_are_those_of_every_map():
+    shape = DecoderConfig(10, 6, 8, 2, 2, head_dim=3, mlp_dim=5)
+    model = Decoder(shape, seed=0)
+    maps = sum(
+        array.numel()
+        for name, array in model.named_parameters()
+        if name.startswith("blocks") and array.dim() == 2
+    )
+    attention = 2 * 2 * 6 * 6  # two layers, scores and sums, 6 places, 6 coordinates of heads
+    assert growing.products_a_token(shape) == maps + attention + 8 * 10
+
+
+# --- findings ---------------------------------------------------------------------------------------
+
+
+def made(losses: dict[int, float], width: int = 32, products: float = 100.0) -> pd.DataFrame:
+    table = pd.DataFrame(
+        {"width": width, "step": list(losses), "quantity": "log_perplexity", "value": list(losses.values())}
+    )
+    rows = [
+        {"width": w, "step": 0, "quantity": "products", "value": p}
+        for w, p in ((width, products), (16, 40.0))
+    ]
+    return pd.concat([table, pd.DataFrame(rows)])
+
+
+def test_savings_follow_by_hand_from_made_curves():
+    run = of("orthogonal")  # 6 steps at each width
+    own = growing.saving(made({0: 3.0, 2: 2.0, 4: 1.0, 6: 0.8}), made({0: 5.0, 6: 1.5}), run)
+    assert own.steps == pytest.approx(1 - 3 / 6)  # 1.5 is reached half way between 2 and 4
+    assert own.products == pytest.approx(1 - (6 * 40 + 3 * 100) / (6 * 100))
+    assert own.ahead == pytest.approx(0.7)
+
+
+def test_a_grown_model_that_never_gets_as_far_has_saved_nothing():
+    own = growing.saving(made({0: 3.0, 6: 2.0}), made({0: 5.0, 6: 1.5}), of("orthogonal"))
+    assert own.steps == 0
+    assert own.products == pytest.approx(-0.4)
+    assert growing.steps_to(pd.Series([3.0, 2.0], index=[0, 6]), 1.0) == math.inf
+    assert growing.steps_to(pd.Series([1.0, 2.0], index=[0, 6]), 1.0) == 0
+
+
+def test_every_figure_of_the_claim_is_found_and_each_way_is_computed(monkeypatch):
+    monkeypatch.setattr(growing, "narrow_base", lambda preset, seed=0: dataclasses.replace(SMALL, seed=seed))
+    monkeypatch.setitem(growing.N_SEEDS, "quick", 1)
+    found = find_study("resizing.grow").findings("quick")
+    claim = ledger.find_claim("resizing.grow")
+    assert set(found) == {figure.name for figure in claim.figures}
+    assert found["zeros"].nulls["gaussian"] > 0.01 > 1e-5 > found["zeros"].value
+
+
+def test_a_sweep_goes_seed_by_seed_and_what_is_beside_is_not_waited_for():
+    study = find_study("resizing.grow")
+    own = [cell.config for cell in study.preset_cells("laptop")]
+    assert [(run.how, run.base.seed) for run in own[:3]] == [
+        ("orthogonal", 0),
+        ("scratch", 0),
+        ("orthogonal", 1),
+    ]
+    assert {cell.config.how for cell in study.beside("laptop")} == {"zeros", "fresh"}
+    assert all(run.width == 2 * run.base.shape.embedding_dim == 128 for run in own)
+
+
+# --- refusals ---------------------------------------------------------------------------------------
+
+
+def test_runs_that_do_not_grow_are_refused():
+    with pytest.raises(ValueError, match="choose one of orthogonal, zeros, fresh, scratch"):
+        of("glue")
+    with pytest.raises(ValueError, match="does not grow to 16"):
+        of("zeros", width=16)

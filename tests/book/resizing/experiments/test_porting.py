@@ -1,0 +1,135 @@
+"""What commutes with a map, measured on models that were trained for a moment."""
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from book.resizing.experiments import bases, porting
+from book.resizing.experiments.porting import COMPONENTS, GAUSSIAN, PERMUTATION, ROTATION, SIGNED, STUDIES
+from embviz.ledger import cells
+from embviz.ledger import judging as ledger
+from embviz.training.language import TextConfig
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+EXACT, MOVED = 1e-12, 1e-4  # float64 roundings; an error that none of them makes, after 12 updates
+
+
+def tiny(preset: str, architecture: str = bases.LAYER, seed: int = 0) -> bases.BaseRun:
+    """A base model of 16 dimensions that sees a dozen batches."""
+    options = bases.ARCHITECTURES[architecture]
+    shape = bases.DecoderConfig(256, 16, 16, 1, mlp_dim=16, **{"n_heads": 2, **options})
+    text = TextConfig("embedded", n_documents=40, n_held_out=1)
+    return bases.BaseRun(text, shape, bases.training(12, 4, 16, 3e-2), seed, n_scores=1)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def results(tmp_path_factory):
+    """A folder with all cells of the four claims, of tiny models."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path_factory.mktemp("results")))
+        patch.setattr(bases, "base", tiny)
+        studies = STUDIES.values()
+        todo = [cell for study in studies for cell in study.preset_cells("quick") + study.beside("quick")]
+        cells.run(todo, n_jobs=1, progress=False)
+        yield
+
+
+def test_every_claim_has_a_study_and_every_figure_a_finding():
+    for name, study in STUDIES.items():
+        wanted = {figure.name for figure in ledger.find_claim(name).figures}
+        assert wanted == set(study.findings("quick")), name
+
+
+@pytest.mark.parametrize("name", [*COMPONENTS, *porting.MORE_COMPONENTS])
+def test_a_component_commutes_with_rotations_unless_a_cause_is_named(name):
+    component = {**COMPONENTS, **porting.MORE_COMPONENTS}[name]
+    error = porting.errors("quick", name, ROTATION)
+    assert len(error) == porting.QUICK_DRAWS
+    assert (error.min() > MOVED) if component.cause else (error.max() < EXACT)
+
+
+def test_what_belongs_to_a_basis_commutes_with_another_order_of_it():
+    for name in ("centering", "gains_projected"):
+        assert porting.errors("quick", name, PERMUTATION).max() < EXACT
+        assert porting.errors("quick", name, SIGNED).max() > MOVED
+
+
+def test_no_architecture_commutes_with_a_gaussian_map():
+    for name in COMPONENTS:
+        assert porting.errors("quick", name, GAUSSIAN).min() > MOVED
+
+
+def test_exact_figures_are_held_against_heads_that_are_mixed():
+    found = STUDIES["resizing.porting"].findings("quick")
+    for name, null in (("commuting", "plain_heads"), ("one_head", "plain_heads"), ("folded", "folded_plain")):
+        assert found[name].nulls == {"plain": porting.errors("quick", null).mean()}
+    assert set(found["plain_heads"].nulls) == set()
+
+
+def test_a_changed_model_has_the_other_component_and_the_same_weights_for_the_rest():
+    base = bases.load(tiny("quick"))
+    alibi, one = porting.changed(base, "ALiBi"), porting.changed(base, "one head")
+    assert alibi.config.positions == "alibi"
+    assert alibi.position is None
+    assert one.config.n_heads == 1
+    assert torch.equal(one.blocks[0].up.weight, base.model.blocks[0].up.weight.double())
+    assert torch.equal(porting.changed(base).embedding, base.model.embedding.double())
+
+
+def test_sampled_strings_are_held_out_text():
+    base = bases.load(tiny("quick"))
+    tokens = porting.sample_tokens(base, 3)
+    ids = base.streams.held_out.ids.tolist()
+    assert tokens.shape == (3, 16)
+    assert tokens[0].tolist() == ids[:16]
+    assert tokens[-1].tolist() == ids[-16:]
+
+
+def test_losses_after_a_port_are_those_of_the_carried_model():
+    run = porting.gain_run("quick", "folded")
+    base = bases.load(run.base)
+    assert porting.losses(run, 4) == pytest.approx(np.full(2, base.log_perplexity), abs=1e-5)  # float32
+    assert porting.losses(run, 2).std() > 0
+    dense = porting.gain_run("quick", "dense")
+    assert porting.losses(dense, 4) == pytest.approx(porting.losses(run, 4), abs=1e-5)
+    assert np.abs(porting.losses(porting.gain_run("quick", "dropped"), 4) - base.log_perplexity).min() > 1e-4
+
+
+def test_every_width_that_heads_do_not_divide_is_tried():
+    run = porting.HeadWidths(tiny("quick"))
+    table = cells.table_of(porting.head_widths.cell(run))
+    assert table["m"].tolist() == [*range(5, 33, 2)]
+    assert table["works"].all()
+
+
+def test_a_rule_that_loses_the_logits_does_not_count_as_one_that_works():
+    broken = porting.HeadWidths(tiny("quick", bases.RMS), porting.Treatment(gains="drop"))
+    table = porting.head_widths.function(broken)
+    assert not table.loc[table["m"] > 16, "works"].any()
+
+
+def test_the_gain_of_the_best_base_is_chosen_on_training_text_and_measured_on_held_out():
+    rows = [(0, 0.5, 3.0, 9.0), (0, 1.0, 4.0, 8.0), (1, 0.5, 5.0, 1.0), (1, 1.0, 4.0, 2.0)]
+    table = pd.DataFrame(rows, columns=["draw", "factor", "train", "held_out"])
+    assert porting.gains_of_best(table).tolist() == [-1.0, 0.0]
+
+
+def test_the_base_as_it_is_is_the_ported_model():
+    run = porting.rotary_run("quick", 2)
+    table = cells.table_of(porting.rotary_bases.cell(run))
+    base = bases.load(run.base)
+    own = porting.Treatment(attention="within").carry(base.model, 8, "orthonormal", 1).model
+    found = table[(table["draw"] == 1) & (table["factor"] == 1.0)]["held_out"].iloc[0]
+    assert found == pytest.approx(bases.held_out_loss(own, base), rel=1e-6)
+
+
+def test_presets_differ_in_draws_and_kept_heads_keep_their_rotary_dimension():
+    assert porting.n_draws("quick") < porting.n_draws("laptop") == 5
+    kept = porting.kept_rotary_run("quick")
+    assert kept.factors == (1.0,)
+    assert dataclasses.replace(kept, attention="within", factors=()) == dataclasses.replace(
+        porting.rotary_run("quick", 2), factors=()
+    )

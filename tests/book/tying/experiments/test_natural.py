@@ -1,0 +1,481 @@
+"""Natural text with twins: spelling, masking, the gauge against loops, a small cell, findings."""
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from book.tying.experiments import natural
+from book.tying.experiments.natural import (
+    MaskedLanguageModel,
+    NaturalRun,
+    Setting,
+    TextGauge,
+    TwinnedText,
+    draw_batch,
+    natural_text,
+    twin_pairs,
+)
+from embviz import metrics
+from embviz.corpora import corpus as corpora
+from embviz.corpora import wordpieces
+from embviz.ledger import cells
+
+MADE = Setting("made", None, 3, 1, n_layers=1, embedding_dim=8, n_heads=2, hidden_dim=12)
+RUN = NaturalRun("made", False, 0, n_steps=6, batch_size=4, length=10, learning_rate=1e-2)
+FIXED = dataclasses.replace(RUN, spelling="fixed")
+N_SHARES = 400  # sequences behind a share
+
+
+def made_text() -> TwinnedText:
+    """12 tokens: 0 to 7 of the text, the mask 8, and 9, 10, 11, twins of 2, 0, 5; five documents."""
+    rng = np.random.default_rng(0)
+    ids = rng.choice(8, p=[0.2, 0.05, 0.3, 0.1, 0.05, 0.15, 0.1, 0.05], size=700).astype(np.int32)
+    document = np.repeat(np.arange(5), [100, 200, 150, 150, 100]).astype(np.int32)
+    counts = np.bincount(ids[:600], minlength=12)
+    return TwinnedText(ids[:600], ids[600:], document, 12, 8, np.array([2, 0, 5]), counts, "made")
+
+
+TEXT = made_text()
+
+
+@pytest.fixture(autouse=True)
+def made_settings(monkeypatch):
+    """The made text's sizes among the settings."""
+    monkeypatch.setitem(natural.SETTINGS, "made", MADE)
+    undecayed = dataclasses.replace(MADE, weight_decay=0.0)
+    monkeypatch.setitem(natural.SETTINGS, f"made{natural.UNDECAYED}", undecayed)
+
+
+@pytest.fixture
+def made(monkeypatch, tmp_path):
+    """The made text for every setting; empty folders for runs and results."""
+    monkeypatch.setenv("EMBVIZ_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path / "results"))
+    monkeypatch.setattr(natural, "load_twinned_text", lambda name: TEXT)
+    words = corpora.Corpus("made", TEXT.train, list("abcdefgh?"), TEXT.counts[:9], np.array([0]), "made")
+    monkeypatch.setattr(natural, "_load_tokens", lambda name: words)
+
+
+def made_gauge(tied: bool, run: NaturalRun = RUN) -> TextGauge:
+    shape = MADE.shape(TEXT.vocab_size, positions=False, length=run.length)
+    return TextGauge(MaskedLanguageModel(shape, tied=tied, seed=1), TEXT, run)
+
+
+def rng_of(*seeds: int) -> np.random.Generator:
+    return np.random.default_rng(seeds)
+
+
+# --- settings ---------------------------------------------------------------------------------------
+
+
+def test_the_large_setting_has_the_papers_sizes_and_a_run_names_a_setting_that_exists():
+    config = natural.SETTINGS["novels"].shape(30_622, positions=False, length=64)
+    assert config == natural.MaskedConfig(30_622, 3, 128, 4, 512, init_sd=0.3, positions=False, length=64)
+    with pytest.raises(ValueError, match="no setting 'bookcorpus': choose one of novels, "):
+        _ = dataclasses.replace(RUN, corpus="bookcorpus").setting
+
+
+def test_laptop_runs_are_as_long_as_the_authors_program_in_weight_decay_times_the_sum_of_the_rates():
+    for run in natural.natural_runs("laptop"):
+        assert run.setting.last_rate == 1  # so that the sum is steps times rate
+        assert 0.67 <= 0.01 * run.n_steps * run.learning_rate <= 2.3
+
+
+def test_every_preset_pairs_tied_with_untied_and_mixed_with_fixed():
+    for preset in ("quick", "laptop", "paper"):
+        runs = natural.natural_runs(preset)
+        for run in runs:
+            assert dataclasses.replace(run, tied=not run.tied) in runs
+        assert {run.seed for run in runs if run.spelling == "mixed"} == {0, 1}
+        assert {run.seed for run in runs if run.spelling == "fixed"} == {0}
+        assert len({natural_text.cell(run).key for run in runs}) == len(runs) == 6
+
+
+@pytest.fixture
+def made_novels(monkeypatch):
+    """Three documents in word pieces of a published order, loaded through the settings."""
+    vocabulary = ["[UNK]", "[MASK]", "tea", "##s", "the", ".", "of", "cup"]
+    ids = np.array([4, 2, 3, 5, 4, 7, 6, 2, 5, 4, 2, 0, 4, 7], dtype=np.int32)
+    corpus = corpora.Corpus(
+        "novels", ids, vocabulary, np.bincount(ids, minlength=8), np.array([0, 5, 10]), "made"
+    )
+    monkeypatch.setattr(wordpieces, "load_pieces", lambda name: corpus)
+    natural.load_twinned_text.cache_clear()
+    yield corpus
+    natural.load_twinned_text.cache_clear()
+
+
+def test_twins_are_the_most_frequent_whole_words_of_the_training_documents(made_novels, monkeypatch):
+    monkeypatch.setitem(natural.SETTINGS, "made", Setting("novels", None, 2, 1))
+    text = natural.load_twinned_text("made")
+    assert text.train.tolist() == made_novels.ids[:10].tolist()  # the last document is held out
+    assert text.valid.tolist() == made_novels.ids[10:].tolist()
+    assert text.document.tolist() == [0] * 5 + [1] * 5 + [2] * 4
+    assert (text.vocab_size, text.mask, text.first_twin) == (10, 1, 8)
+    assert [made_novels.vocabulary[i] for i in text.common] == ["the", "tea"]  # not "." and not "##s"
+    assert text.counts.tolist() == [0, 0, 2, 1, 3, 2, 1, 1, 0, 0]
+
+
+def test_a_small_vocabulary_leaves_the_other_tokens_out(made_novels, monkeypatch):
+    monkeypatch.setitem(natural.SETTINGS, "made", Setting("novels", 3, 2, 1))
+    text = natural.load_twinned_text("made")
+    # the, tea, "." by falling count: 4 2 3 5 4 | 7 6 2 5 4 | 2 0 4 7 without 0, 3, 6, 7
+    assert text.train.tolist() == [0, 1, 2, 0, 1, 2, 0]
+    assert text.valid.tolist() == [1, 0]
+    assert text.document.tolist() == [0, 0, 0, 0, 1, 1, 1, 2, 2]
+    assert (text.mask, text.vocab_size, text.common.tolist()) == (3, 6, [0, 1])
+
+
+# --- spelling and masking ---------------------------------------------------------------------------
+
+
+@given(st.lists(st.tuples(st.integers(0, 8), st.booleans()), min_size=1, max_size=20))
+@settings(max_examples=50)
+def test_spelling_replaces_common_tokens_by_their_twins_where_the_coin_says_and_unspelling_undoes_it(drawn):
+    ids, coins = (np.array(part) for part in zip(*drawn, strict=True))
+    spelled = TEXT.spell(ids, coins)
+    twin_of = {2: 9, 0: 10, 5: 11}
+    assert spelled.tolist() == [twin_of.get(i, i) if coin else i for i, coin in drawn]
+    assert TEXT.unspell(spelled).tolist() == ids.tolist()
+
+
+def test_a_batch_is_a_function_of_its_generator_and_its_answers_come_row_by_row():
+    first, again, other = (draw_batch(TEXT, RUN, rng_of(0, step), n=4) for step in (3, 3, 4))
+    for field in ("tokens", "asked", "answers"):
+        assert torch.equal(getattr(first, field), getattr(again, field))
+    assert not torch.equal(first.tokens, other.tokens)
+    assert first.tokens.shape == first.asked.shape == (4, 10)
+    assert first.answers.shape == (int(first.asked.sum()),)
+
+
+@pytest.mark.parametrize("held_out", [False, True])
+def test_what_is_not_asked_is_a_stretch_of_the_right_part_of_the_text(held_out):
+    batch = draw_batch(TEXT, RUN, rng_of(1), n=30, held_out=held_out)
+    whole = batch.tokens.clone()
+    whole[batch.asked] = batch.answers
+    part = TEXT.valid if held_out else TEXT.train
+    stretches = {tuple(part[start : start + 10].tolist()) for start in range(len(part) - 10)}
+    assert all(tuple(row) in stretches for row in TEXT.unspell(whole.numpy()).tolist())
+
+
+def test_fifteen_places_in_a_hundred_are_asked_and_shown_as_berts_collator_does():
+    run = dataclasses.replace(RUN, length=50)
+    batch = draw_batch(TEXT, run, rng_of(2), n=N_SHARES)
+    # 20,000 places: 4 standard errors of a share of 15% are 0.01
+    assert float(batch.asked.float().mean()) == pytest.approx(0.15, abs=0.01)
+    shown = batch.tokens[batch.asked]
+    masked, kept = (shown == TEXT.mask).numpy(), (shown == batch.answers).numpy()
+    # 3,000 asked places: 4 standard errors are 0.03; a random token is the mask, or right, 1 time in 12
+    assert masked.mean() == pytest.approx(0.8 + 0.1 / 12, abs=0.03)
+    assert kept.mean() == pytest.approx(0.1 + 0.1 / 12, abs=0.025)
+    others = np.bincount(shown.numpy()[~masked & ~kept], minlength=12)
+    assert (others > 0).sum() == 11  # every token but the mask, twins too
+
+
+def test_mixed_spelling_is_a_fair_coin_for_every_word_and_drawn_anew():
+    run = dataclasses.replace(RUN, length=50)
+    batch = draw_batch(TEXT, run, rng_of(3), n=N_SHARES)
+    for token, twin in ((2, 9), (0, 10), (5, 11)):
+        n_twins, n_both = int((batch.answers == twin).sum()), int(np.isin(batch.answers, [token, twin]).sum())
+        assert n_both > 300
+        assert n_twins / n_both == pytest.approx(0.5, abs=0.12)  # 4 standard errors of 300 coins
+
+
+def test_fixed_spelling_writes_a_word_one_way_in_a_document_and_not_all_documents_alike():
+    run = dataclasses.replace(FIXED, length=90)
+    coins = natural._document_coins(3, 5)
+    for held_out, part, documents in (
+        (False, TEXT.train, TEXT.document[:600]),
+        (True, TEXT.valid, TEXT.document[600:]),
+    ):
+        for step in range(20):
+            batch = draw_batch(TEXT, run, rng_of(4, step), n=1, held_out=held_out)
+            whole = batch.tokens.clone()
+            whole[batch.asked] = batch.answers
+            spelled = whole[0].numpy()
+            found = TEXT.unspell(spelled)
+            (start,) = [s for s in range(len(part) - 90) if np.array_equal(part[s : s + 90], found)]
+            for place, (original, token) in enumerate(zip(found, spelled, strict=True)):
+                rank = np.flatnonzero(TEXT.common == original)
+                twinned = bool(coins[documents[start + place], rank[0]]) if len(rank) else False
+                assert (token != original) == twinned
+    assert 0 < coins[:, :3].mean() < 1
+    assert not coins[:, 3].any()  # a word without a twin has one spelling
+
+
+def test_pairs_are_twins_neighbours_in_count_and_common_tokens_at_random():
+    pairs = twin_pairs(TEXT)
+    assert pairs["twins"].tolist() == [[2, 9], [0, 10], [5, 11]]
+    assert pairs["matched"].tolist() == [[2, 0], [0, 5]]
+    assert sorted(pairs["unrelated"][:, 0].tolist()) == sorted(pairs["unrelated"][:, 1].tolist()) == [0, 2, 5]
+    assert all(first != second for first, second in pairs["unrelated"])
+
+
+# --- the gauge --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_scores_are_those_of_a_loop_over_the_held_out_questions(tied):
+    gauge = made_gauge(tied)
+    twin_of = {9: 2, 10: 0, 11: 5}
+    losses, right, either = [], [], []
+    for batch in gauge.valid:
+        with torch.no_grad():
+            logits = gauge.model(batch.tokens, batch.asked).double().numpy()
+        for row, answer in zip(logits, batch.answers.tolist(), strict=True):
+            losses.append(np.log(np.exp(row).sum()) - row[answer])
+            guess = int(row.argmax())
+            right.append(guess == answer)
+            either.append(twin_of.get(guess, guess) == twin_of.get(answer, answer))
+    with torch.no_grad():
+        scores = gauge.scores()
+    assert scores["loss"] == pytest.approx(np.mean(losses), rel=1e-5)  # float32 against float64
+    assert (scores["accuracy"], scores["accuracy_either"]) == (np.mean(right), np.mean(either))
+    assert 0 < scores["accuracy"] < scores["accuracy_either"]
+    assert len(gauge.valid) * 16 == 256
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_distances_are_means_over_pairs_raw_and_by_angle(tied):
+    gauge = made_gauge(tied)
+    found = gauge.distances()
+    matrices = gauge.matrices()
+    assert list(matrices) == (["tied"] if tied else ["input", "output"])
+    for matrix, rows in matrices.items():
+        for name, pairs in gauge.pairs.items():
+            apart = [np.sqrt(((rows[i] - rows[j]) ** 2).sum()) for i, j in pairs]
+            turned = [
+                1 - rows[i] @ rows[j] / np.linalg.norm(rows[i]) / np.linalg.norm(rows[j]) for i, j in pairs
+            ]
+            assert found[f"{matrix}_{name}"] == pytest.approx(np.mean(apart), rel=1e-5)
+            assert found[f"{matrix}_{name}_cosine"] == pytest.approx(np.mean(turned), rel=1e-4, abs=1e-6)
+    assert len(found) == 6 * len(matrices)
+
+
+def test_twins_with_one_row_are_at_distance_0_and_no_other_pair_is():
+    gauge = made_gauge(tied=True)
+    with torch.no_grad():
+        gauge.model.input_embedding[TEXT.first_twin :] = gauge.model.input_embedding[TEXT.common]
+    found = gauge.distances()
+    assert found["tied_twins"] == 0
+    assert found["tied_twins_cosine"] == pytest.approx(0, abs=1e-6)
+    assert min(found["tied_matched"], found["tied_unrelated"]) > 0.1
+
+
+# --- a cell -----------------------------------------------------------------------------------------
+
+
+def test_a_cell_twice_gives_the_same_bits_and_leaves_no_run_behind(made, tmp_path):
+    first, again = (natural_text.function(RUN) for _ in range(2))
+    pd.testing.assert_frame_equal(first, again, check_exact=True)
+    assert first.attrs["data"] == {"made": "made"}
+    assert list((tmp_path / "cache" / "runs").iterdir()) == []
+
+
+def test_a_cell_that_was_killed_resumes_and_ends_with_the_bits_of_an_unbroken_one(made, monkeypatch):
+    unbroken = natural_text.function(RUN)
+    measure, seen = TextGauge.measure, []
+
+    def killed(gauge):
+        seen.append(1)
+        if len(seen) == 4:
+            raise KeyboardInterrupt
+        return measure(gauge)
+
+    monkeypatch.setattr(TextGauge, "measure", killed)
+    with pytest.raises(KeyboardInterrupt):
+        natural_text.function(RUN)
+    monkeypatch.setattr(TextGauge, "measure", measure)
+    pd.testing.assert_frame_equal(natural_text.function(RUN), unbroken, check_exact=True)
+
+
+def test_the_rows_that_a_cell_keeps_are_those_of_the_trained_model_and_lie_as_its_pairs_say(made):
+    run = dataclasses.replace(RUN, tied=True)
+    cells.run([natural_text.cell(run)], n_jobs=1, progress=False)
+    rows = natural.stored_rows(run)
+    assert list(rows) == ["tied"]
+    table, _ = cells.read(natural_text.cell(run))
+    tokens = natural.stored_tokens(run).tolist()
+    kept = natural.stored_pairs(run).set_index(["matrix", "kind", "index"])["distance"].sort_index()
+    frequent = np.argsort(-TEXT.counts, kind="stable").tolist()
+    assert tokens == [*frequent, 9, 10, 11]
+    place = {token: i for i, token in enumerate(tokens)}
+    for name, pairs in twin_pairs(TEXT).items():
+        for i, (u, v) in enumerate(pairs):
+            apart = np.linalg.norm(rows["tied"][place[u]] - rows["tied"][place[v]])
+            assert apart == pytest.approx(kept["tied", name, i], rel=2e-3)  # rows are kept as float16
+        mean = table.query(f"step == 6 and quantity == 'tied_{name}'")["value"].item()
+        assert mean == pytest.approx(kept["tied", name].mean(), rel=1e-5)
+    assert len(kept) == 3 + 2 + 3
+
+
+def test_the_stored_words_name_the_stored_rows_and_say_which_have_a_twin(made):
+    table = natural.natural_words.function(natural.Words("made"))
+    assert table["token"].tolist() == np.argsort(-TEXT.counts, kind="stable")[:9].tolist()
+    assert table["count"].is_monotonic_decreasing
+    assert table["count"].sum() == 600
+    named = table.set_index("token")
+    assert named.loc[[2, 0, 5, 1, 8], "word"].tolist() == ["c", "a", "f", "b", "?"]
+    assert named.loc[[2, 0, 5, 1, 8], "twin"].tolist() == [9, 10, 11, -1, -1]
+
+
+def test_training_moves_the_model_and_tied_starts_where_untied_input_starts(made):
+    tied, untied = (
+        natural_text.function(dataclasses.replace(RUN, tied=tied)).query("~quantity.str.contains('/')")
+        for tied in (True, False)
+    )
+    first = {
+        name: table[table["step"] == 0].set_index("quantity")["value"]
+        for name, table in (("tied", tied), ("untied", untied))
+    }
+    assert first["tied"]["tied_twins"] == first["untied"]["input_twins"]
+    loss = untied[untied["quantity"] == "loss"].set_index("step")["value"]
+    assert loss.index.tolist() == [0, 1, 2, 3, 4, 5, 6]
+    assert loss[6] < loss[0]
+
+
+def test_without_weight_decay_only_the_decay_is_missing(made):
+    name = f"made{natural.UNDECAYED}"
+    assert dataclasses.replace(natural.SETTINGS[name], weight_decay=0.01) == MADE
+    decayed, undecayed = (
+        natural_text.function(dataclasses.replace(RUN, corpus=corpus, n_steps=1)).query("step <= 1")
+        for corpus in ("made", name)
+    )
+    before, after = (decayed["step"] == step for step in (0, 1))
+    pd.testing.assert_frame_equal(decayed[before], undecayed[before])
+    # a first step moves by the rate, whatever the loss; the decay then takes 1% of the rate off: 1e-4
+    norms = [
+        table[after & (table["quantity"] == "input_unrelated")]["value"].item()
+        for table in (decayed, undecayed)
+    ]
+    assert norms[0] / norms[1] == pytest.approx(1 - 1e-4, abs=2e-5)
+    controls = natural.undecayed_runs("laptop")
+    assert [(run.tied, run.seed, run.setting.weight_decay) for run in controls] == [
+        (False, 0, 0.0),
+        (True, 0, 0.0),
+    ]
+
+
+def test_every_run_of_a_spelling_is_asked_the_same_questions():
+    for run in (RUN, FIXED):
+        one, other = made_gauge(True, run), made_gauge(False, dataclasses.replace(run, seed=5))
+        for first, second in zip(one.valid, other.valid, strict=True):
+            assert torch.equal(first.tokens, second.tokens)
+            assert torch.equal(first.answers, second.answers)
+
+
+# --- findings ---------------------------------------------------------------------------------------
+
+
+def made_curves(gains: list[float]) -> pd.DataFrame:
+    """Curves of two seeds over steps 0, 10, ...; tied is ahead by `gains` points, a little more at seed 1."""
+    rows = []
+    for spelling, seeds in (("mixed", (0, 1)), ("fixed", (0,))):
+        for seed in seeds:
+            for i, gain in enumerate(gains):
+                for tied in (True, False):
+                    row = {"corpus": "made", "spelling": spelling, "tied": tied, "seed": seed, "step": 10 * i}
+                    row["accuracy"] = 0.2 + tied * (gain + seed * 1e-3) / 100
+                    for matrix in ("tied",) if tied else ("input", "output"):
+                        twins = {"tied": 1.0, "input": 2.0, "output": 3.0}[matrix] + seed
+                        row |= {
+                            f"{matrix}_twins": 9.0 if spelling == "fixed" else twins,
+                            f"{matrix}_matched": 8.0,
+                            f"{matrix}_unrelated": 10.0,
+                        }
+                    rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def findings_of(monkeypatch, gains: list[float]):
+    monkeypatch.setattr(natural, "natural_curves", lambda preset: made_curves(gains))
+    return natural.STUDIES["tying.natural"].findings("quick")
+
+
+def test_findings_are_ratios_at_the_end_with_both_nulls_and_gains_in_points(monkeypatch):
+    found = findings_of(monkeypatch, [0.0, 5.0, 4.0, *[3.0] * 7, -2.0])
+    assert {matrix: found[f"ratio_{matrix}"].value for matrix in ("input", "output", "tied")} == {
+        "input": pytest.approx(0.25),  # seeds 2 and 3 over 10
+        "output": pytest.approx(0.35),
+        "tied": pytest.approx(0.15),
+    }
+    assert found["ratio_tied"].nulls == {"matched": pytest.approx(0.8), "fixed": pytest.approx(0.9)}
+    assert found["ratio_tied"].n_seeds == 2
+    assert found["early_gain"].value == pytest.approx(5.0005)  # step 10 of 100; the mean of two seeds
+    assert found["final_gain"].value == pytest.approx(-1.9995)
+    assert found["crossing"].value == 1.0
+    assert {finding.corpus for finding in found.values()} == {"made"}
+
+
+@pytest.mark.parametrize(
+    ("gains", "crossing"),
+    [
+        ([0, 2, 2, -1, -1], 0.75),
+        ([0, 2, -1, 1, -1], 1.0),  # the last time that untied catches up counts
+        ([-1, -1, -1, -1, -1], 0.0),
+        ([0, 2, 2, 2, 2], None),
+        ([0, -1, -1, -1, 1], None),
+    ],
+)
+def test_untied_catches_up_at_the_first_step_after_which_tied_is_never_ahead(monkeypatch, gains, crossing):
+    found = findings_of(monkeypatch, [float(gain) for gain in gains])
+    assert (found["crossing"].value if "crossing" in found else None) == crossing
+
+
+def test_quick_cells_measure_the_study_and_resemblance_compares_with_the_other_seed(made, monkeypatch):
+    runs = [
+        dataclasses.replace(RUN, tied=tied, seed=seed, spelling=spelling)
+        for seed, spelling in ((0, "mixed"), (1, "mixed"), (0, "fixed"))
+        for tied in (False, True)
+    ]
+    monkeypatch.setattr(natural, "natural_runs", lambda preset: runs)
+    study = natural.STUDIES["tying.natural"]
+    cells.run(study.preset_cells("quick"), n_jobs=1, progress=False)
+    # 11 rows at most can be neighbours of a row here
+    monkeypatch.setattr(natural, "shared_neighbours", lambda x, y: shared_slowly(x, y, k=4))
+    found = study.findings("quick")
+    assert {f"ratio_{matrix}" for matrix in ("input", "output", "tied")} < set(found)
+    # hardly trained: all pairs still lie as the first draw put them
+    assert 0.3 < found["ratio_tied"].value < 3
+
+    table = natural.resemblance("quick").set_index(["seed", "measure"])
+    assert len(table) == 4
+    tied, other = natural.stored_rows(runs[1])["tied"], natural.stored_rows(runs[2])
+    assert runs[2].seed == 1
+    assert table.loc[(0, "procrustes"), "to_output"] == metrics.procrustes_disparity(tied, other["output"])
+    assert table.loc[(0, "neighbours"), "to_input"] == shared_slowly(tied, other["input"], k=4)
+
+
+def shared_slowly(x: np.ndarray, y: np.ndarray, *, k: int) -> float:
+    """Shared neighbours in loops."""
+    total = 0
+    for i in range(len(x)):
+        nearest = []
+        for rows in (x, y):
+            cosines = {
+                j: rows[i] @ rows[j] / np.linalg.norm(rows[i]) / np.linalg.norm(rows[j])
+                for j in range(len(rows))
+                if j != i
+            }
+            nearest.append(set(sorted(cosines, key=cosines.__getitem__)[-k:]))
+        total += len(nearest[0] & nearest[1])
+    return total / len(x)
+
+
+def test_shared_neighbours_are_those_of_brute_force():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(30, 4)), rng.normal(size=(30, 6))
+    for k in (1, 5, 10):
+        assert natural.shared_neighbours(x, y, k=k) == pytest.approx(shared_slowly(x, y, k=k))
+
+
+def test_a_matrix_shares_all_neighbours_with_itself_turned_and_scaled():
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(40, 5))
+    turn = np.linalg.qr(rng.normal(size=(5, 5)))[0]
+    assert natural.shared_neighbours(x, 3 * x @ turn) == 10

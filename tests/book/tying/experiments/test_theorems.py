@@ -1,0 +1,519 @@
+"""EXor's findings: every formula against a slow loop over a made-up table, its nulls, and what is missing."""
+
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from book.tying.experiments import exor as study
+from book.tying.experiments import natural, theorems
+from book.tying.experiments.exor_runs import EXorRun, exor
+from embviz.ledger.cells import Cell, Experiment, compute, run
+from embviz.ledger.studies import Study
+from embviz.metrics import procrustes_disparity
+from embviz.tasks.exor import SYMBOLS, EXor
+
+PRESET, N_STEPS, SEEDS = "quick", 300, (0, 1, 2)
+STEPS = range(0, N_STEPS + 1, 20)
+PAIRS = ("11", "00", "01")
+QUANTITIES = [
+    *(f"{what}_{pair}" for what in ("input", "output", "bound", "tight") for pair in PAIRS),
+    *("accuracy", "sampled_accuracy", "loss_gap", "held_loss_gap", "span"),
+]
+
+
+@pytest.fixture(autouse=True)
+def results(tmp_path, monkeypatch):
+    monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path))
+
+
+def made(run: EXorRun, *, extra: pd.DataFrame | None = None) -> dict:
+    """Store a made-up table as a run's cell; returns its values by (seed, tied, step, quantity)."""
+    cell = study.cell_of(run, PRESET)
+    rng = np.random.default_rng(int(cell.key, 16))
+    keys = list(itertools.product(SEEDS, (False, True), STEPS, QUANTITIES))
+    values = rng.uniform(0.05, 1.0, len(keys))
+    table = pd.DataFrame(keys, columns=["seed", "tied", "step", "quantity"]).assign(value=values)
+    store(cell, table if extra is None else pd.concat([table, extra], ignore_index=True))
+    return dict(zip(keys, values, strict=True))
+
+
+def store(cell: Cell, table: pd.DataFrame) -> None:
+    told = Experiment(exor.name, exor.version, lambda config: table)
+    compute(Cell(told, cell.config), cell.path)
+
+
+def found(claim: str):
+    studies = {**study.STUDIES, **theorems.STUDIES}
+    return studies[f"tying.{claim}"].findings(PRESET)
+
+
+def same(finding, per_seed: list[float], *, nulls: dict[str, float] | None = None, floor=-math.inf) -> None:
+    """A finding is the mean of a number a seed, with Student's interval; its nulls are as told."""
+    n = len(per_seed)
+    mean = sum(per_seed) / n
+    half = stats.t.ppf(0.975, n - 1) * np.std(per_seed, ddof=1) / math.sqrt(n)
+    assert finding.value == pytest.approx(mean)
+    assert (finding.low, finding.high) == pytest.approx((max(mean - half, floor), mean + half))
+    assert finding.n_seeds == n
+    assert dict(finding.nulls) == pytest.approx(nulls or {})
+
+
+def ratios(values: dict, tied: bool, matrix: str, pair: str, step: int) -> list[float]:
+    return [
+        values[seed, tied, step, f"{matrix}_{pair}"] / values[seed, tied, step, f"{matrix}_01"]
+        for seed in SEEDS
+    ]
+
+
+def same_ratio(finding, values: dict, tied: bool, matrix: str, pair: str, **nulls: float) -> None:
+    start = np.mean(ratios(values, tied, matrix, pair, 0))
+    end = ratios(values, tied, matrix, pair, N_STEPS)
+    same(finding, end, nulls={"start": start, **nulls}, floor=0.0)
+
+
+def slow_steps_until(values: dict, seed: int, tied: bool, names: list[str]) -> int:
+    """The first step at which all are close, there and at the next snapshot; all steps if there is none."""
+    pairs = [name.rsplit("_", 1) for name in names]
+
+    def close(step: int) -> bool:
+        return all(
+            values[seed, tied, step, f"{matrix}_{pair}"] <= 0.2 * values[seed, tied, step, f"{matrix}_01"]
+            for matrix, pair in pairs
+        )
+
+    for step, after in itertools.pairwise(STEPS):
+        if close(step) and close(after):
+            return step
+    return N_STEPS
+
+
+def late_means(values: dict, tied: bool) -> np.ndarray:
+    late = [step for step in STEPS if step >= 0.9 * N_STEPS]
+    return np.array([np.mean([values[seed, tied, step, "accuracy"] for step in late]) for seed in SEEDS])
+
+
+# --- curves -------------------------------------------------------------------------------------------
+
+
+def test_curves_are_the_stored_quantities_and_distances_over_the_unrelated_pairs():
+    values = made(study.MAIN)
+    table = study.curves(study.MAIN, PRESET)
+    assert len(table) == len(SEEDS) * 2 * len(STEPS)
+    for row in table.to_dict("records"):
+        key = row["seed"], row["tied"], row["step"]
+        for quantity in QUANTITIES:
+            assert row[quantity] == values[*key, quantity]
+        for matrix, pair in itertools.product(("input", "output"), ("11", "00")):
+            expected = values[*key, f"{matrix}_{pair}"] / values[*key, f"{matrix}_01"]
+            assert row[f"relative_{matrix}_{pair}"] == pytest.approx(expected)
+
+
+def test_a_run_without_a_pair_has_no_relative_distance_of_it():
+    cell = study.cell_of(study.ONES, PRESET)
+    keys = [(0, False, 0, name, 0.5) for name in ("input_11", "input_01", "output_11", "output_01")]
+    store(cell, pd.DataFrame(keys, columns=["seed", "tied", "step", "quantity", "value"]))
+    columns = study.curves(study.ONES, PRESET).columns
+    assert {name for name in columns if name.startswith("relative")} == {
+        "relative_input_11",
+        "relative_output_11",
+    }
+
+
+def coordinates(step: int, seeds=SEEDS, *, seed_of_values: int = 0) -> tuple[pd.DataFrame, dict]:
+    """Rows of made-up embeddings as a run stores them, and the arrays (7, 4) by seed, tied and matrix."""
+    rng = np.random.default_rng([seed_of_values, step])
+    rows, arrays = [], {}
+    for seed, tied in itertools.product(seeds, (False, True)):
+        shared = rng.standard_normal((len(SYMBOLS), 4))
+        for matrix in ("input", "output"):
+            array = shared if tied else rng.standard_normal((len(SYMBOLS), 4))
+            arrays[seed, tied, matrix] = array
+            for (index, symbol), axis in itertools.product(enumerate(SYMBOLS), range(4)):
+                rows.append((seed, tied, step, f"{matrix}/{symbol}/{axis}", array[index, axis]))
+    return pd.DataFrame(rows, columns=["seed", "tied", "step", "quantity", "value"]), arrays
+
+
+def test_embeddings_come_back_as_they_were_stored_at_the_step_asked_for():
+    (start, first), (end, last) = coordinates(0, seeds=(0, 1)), coordinates(N_STEPS)
+    made(study.MAIN, extra=pd.concat([start, end]))
+    for step, expected in ((0, first), (None, last), (N_STEPS, last)):
+        arrays = study.embeddings(study.MAIN, PRESET, step=step)
+        assert set(arrays) == set(expected)
+        for key, array in expected.items():
+            np.testing.assert_array_equal(arrays[key], array)
+
+
+# --- pieces -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("distances", "expected"),
+    [
+        ([0.9, 0.1, 0.1, 0.9, 0.1], 10),  # close and close again
+        ([0.9, 0.1, 0.9, 0.1, 0.1], 30),  # a single close snapshot doesn't count
+        ([0.9, 0.9, 0.9, 0.9, 0.1], 40),  # at the last there is none after it
+        ([0.9, 0.9, 0.9, 0.9, 0.9], 40),  # never: all steps
+        ([0.2, 0.2, 0.9, 0.9, 0.9], 0),  # the border is close
+    ],
+)
+def test_steps_until_close_asks_for_two_snapshots_in_a_row(distances, expected):
+    table = pd.DataFrame({"seed": 3, "step": [0, 10, 20, 30, 40], "x": distances})
+    assert study.steps_until(table, ["x"]).to_dict() == {3: expected}
+    assert study.steps_until(table[::-1], ["x"]).to_dict() == {3: expected}, "rows in any order"
+
+
+def test_steps_until_close_asks_all_columns_at_once():
+    table = pd.DataFrame(
+        {"seed": 0, "step": [0, 1, 2, 3], "x": [0.1, 0.1, 0.1, 0.1], "y": [0.9, 0.1, 0.1, 0.9]}
+    )
+    assert study.steps_until(table, ["x", "y"])[0] == 1
+    assert study.steps_until(table, ["x", "y"], level=0.05)[0] == 3
+
+
+def test_a_variance_ratio_is_in_powers_of_ten_and_its_bootstrap_holds_it():
+    rng = np.random.default_rng(1)
+    pairs = rng.standard_normal((40, 2)) * [10.0, 1.0]
+    finding = study._variance_ratio(pairs, pairs[:, ::-1])
+    expected = math.log10(np.var(pairs[:, 0]) / np.var(pairs[:, 1]))
+    # 1e-12 is added to variances near 1 and 100
+    assert finding.value == pytest.approx(expected, abs=1e-9)
+    assert finding.nulls["untied"] == pytest.approx(-expected, abs=1e-9)
+    assert finding.low < 2 < finding.high, "the truth, a hundred times"
+    assert 0.2 < finding.high - finding.low < 1.2  # some 0.4 either side: sqrt(2 * 2 / 40) / ln 10 twice over
+
+
+def test_a_seed_drawn_by_itself_does_not_divide_by_zero():
+    pairs = np.array([[1.0, 2.0], [3.0, 2.5]])  # half of the resamples hold one of them alone
+    finding = study._variance_ratio(pairs, pairs)
+    assert np.isfinite([finding.low, finding.high]).all()
+    assert finding.value == pytest.approx(math.log10(1 / 0.0625), abs=1e-9)
+
+
+def test_presets_shorten_a_run_and_only_quick_ones_change_its_rate():
+    for config in (study.MAIN, study.LSTM, study.BIGGER_LSTM, study.BIGGER_MIXER, theorems.RANK_3):
+        assert study.at_preset(config, "paper") == config
+        laptop, quick = (study.at_preset(config, preset) for preset in ("laptop", "quick"))
+        full = {"n_steps": config.n_steps, "n_seeds": config.n_seeds}
+        assert dataclasses.replace(laptop, **full) == config
+        assert dataclasses.replace(quick, **full, learning_rate=config.learning_rate) == config
+        assert quick.n_steps < laptop.n_steps <= config.n_steps
+        assert quick.n_seeds <= laptop.n_seeds <= config.n_seeds
+
+
+# --- section 5 ----------------------------------------------------------------------------------------
+
+
+def test_input_and_output_findings_are_final_ratios_of_untied_models():
+    values = made(study.MAIN)
+    for pair in ("11", "00"):
+        same_ratio(found("untied_input")[f"ratio_{pair}"], values, False, "input", pair)
+        same_ratio(found("untied_output")[f"ratio_{pair}"], values, False, "output", pair)
+
+
+def test_tied_findings_are_paired_by_seed():
+    values = made(study.MAIN)
+    result = found("tied")
+    speed = [
+        slow_steps_until(values, seed, True, ["input_11"])
+        / slow_steps_until(values, seed, False, ["input_11"])
+        for seed in SEEDS
+    ]
+    same(result["speed"], speed)
+    same_ratio(result["ratio_11"], values, True, "input", "11")
+    ends = {
+        tied: [
+            np.var([values[seed, tied, N_STEPS, f"input_{pair}"] for seed in SEEDS]) for pair in ("00", "11")
+        ]
+        for tied in (False, True)
+    }
+    assert result["variance"].value == pytest.approx(math.log10(ends[True][0] / ends[True][1]), abs=1e-6)
+    assert result["variance"].nulls["untied"] == pytest.approx(
+        math.log10(ends[False][0] / ends[False][1]), abs=1e-6
+    )  # 1e-12 is added to variances of a hundredth
+
+
+def test_accuracy_findings_are_late_means_and_wobble():
+    values = made(study.MAIN)
+    result = found("accuracy")
+    tied, untied = late_means(values, True), late_means(values, False)
+    same(result["untied_gap"], list(EXor().optimal_accuracy() - untied))
+    same(result["tied_minus_untied"], list(tied - untied))
+    late = [step for step in STEPS if step >= 2 / 3 * N_STEPS]
+    wobble = {
+        t: np.array([np.std([values[s, t, step, "accuracy"] for step in late], ddof=1) for s in SEEDS])
+        for t in (False, True)
+    }
+    same(result["instability"], list(np.log10((wobble[True] + 1e-6) / (wobble[False] + 1e-6))))
+    for name, t in (("tied", True), ("untied", False)):
+        same(result[f"{name}_sampled"], [values[s, t, N_STEPS, "sampled_accuracy"] for s in SEEDS])
+
+
+def test_overfitting_findings_follow_the_lowest_held_out_loss():
+    values = made(study.MAIN)
+    result = found("overfit_alignment")
+    lags, overfits = {}, {}
+    for tied in (False, True):
+        lags[tied], overfits[tied] = [], []
+        for seed in SEEDS:
+            losses = [values[seed, tied, step, "held_loss_gap"] for step in STEPS]
+            lowest = STEPS[losses.index(min(losses))]
+            aligned = slow_steps_until(values, seed, tied, ["input_11", "output_11"])
+            lags[tied].append((aligned - lowest) / N_STEPS)
+            overfits[tied].append(losses[-1] - min(losses))
+    same(result["lag"], lags[False], nulls={"tied": np.mean(lags[True])})
+    same(result["overfit"], overfits[False], nulls={"tied": np.mean(overfits[True])})
+
+
+def test_frequencies_are_counted_and_held_against_a_shifted_coin():
+    run(study.STUDIES["tying.exor_distribution"].preset_cells(PRESET), n_jobs=1, progress=False)
+    result = found("exor_distribution")
+    assert 0 < result["frequency_z"].value < 4, "the largest of three standard normals"
+    assert result["frequency_z"].nulls["shifted"] > result["frequency_z"].value
+    assert result["enumeration_gap"].value < 1e-9
+    best = [result[f"optimal_accuracy{name}"].value for name in ("", "_ones", "_zeros")]
+    assert best == pytest.approx([(0.9 + 0.5) / 2, (1 + 0.5) / 2, (0.9 + 1) / 2])
+
+
+def test_a_deviation_is_in_standard_errors_of_a_proportion():
+    column = pd.Series([60.0])
+    assert study._in_standard_errors(column, pd.Series([100.0]), pd.Series([0.5]))[0] == pytest.approx(2.0)
+
+
+# --- appendix C ---------------------------------------------------------------------------------------
+
+
+def test_where_the_hypothesis_holds_accuracy_is_averaged_over_all_of_training():
+    values = made(study.ONES)
+    result = found("dh_holds")
+    means = {
+        tied: np.array([np.mean([values[s, tied, step, "accuracy"] for step in STEPS]) for s in SEEDS])
+        for tied in (False, True)
+    }
+    same(result["tied_minus_untied"], list(means[True] - means[False]))
+    for name, tied, matrix in (
+        ("tied", True, "input"),
+        ("input", False, "input"),
+        ("output", False, "output"),
+    ):
+        same_ratio(result[f"ratio_11_{name}"], values, tied, matrix, "11")
+
+
+def test_where_it_fails_the_untied_model_leads():
+    values = made(study.ZEROS)
+    result = found("dh_fails")
+    same(result["untied_minus_tied"], list(late_means(values, False) - late_means(values, True)))
+    for name, tied, matrix in (
+        ("tied", True, "input"),
+        ("input", False, "input"),
+        ("output", False, "output"),
+    ):
+        same_ratio(result[f"ratio_00_{name}"], values, tied, matrix, "00")
+
+
+def test_a_larger_transformer_has_six_ratios_and_a_difference():
+    values = made(study.LARGER)
+    result = found("larger")
+    same(result["tied_minus_untied"], list(late_means(values, True) - late_means(values, False)))
+    assert len(result) == 7
+    for pair in ("11", "00"):
+        same_ratio(result[f"ratio_{pair}_tied"], values, True, "input", pair)
+        same_ratio(result[f"ratio_{pair}_output"], values, False, "output", pair)
+
+
+def test_architectures_are_compared_seed_by_seed():
+    values = {name: made(getattr(study, name)) for name in ("MAIN", "LSTM", "MIXER")}
+    steps = {
+        name: np.array([slow_steps_until(table, seed, False, ["input_11"]) for seed in SEEDS])
+        for name, table in values.items()
+    }
+    same(found("lstm")["slower"], list(steps["LSTM"] / steps["MAIN"]))
+    same(found("mixer")["slower"], list(steps["MIXER"] / steps["MAIN"]))
+    same(found("mixer")["faster"], list(steps["MIXER"] / steps["LSTM"]))
+    assert "ratio_00_tied" not in {**found("lstm"), **found("mixer")}, "the paper says nothing of it"
+
+
+def test_seeds_that_only_one_architecture_has_are_left_out():
+    made(study.LSTM)
+    cell = study.cell_of(study.MAIN, PRESET)
+    rows = [
+        (seed, False, step, name, value)
+        for seed in (1, 2, 7)
+        for step in STEPS
+        for name, value in (("input_11", 0.1), ("input_01", 1.0), ("output_11", 0.1), ("output_01", 1.0))
+    ]
+    rows = [row for row in rows if row[2] > 0] + [(s, False, 0, n, 1.0) for s in (1, 2, 7) for n in (
+        "input_11", "input_01", "output_11", "output_01")]  # fmt: skip
+    store(cell, pd.DataFrame(rows, columns=["seed", "tied", "step", "quantity", "value"]))
+    assert study._slower(study.LSTM, study.MAIN, PRESET).n_seeds == 2
+
+
+def test_bigger_models_have_the_zeros_as_their_null():
+    runs = {"lstm": study.BIGGER_LSTM, "mixer": study.BIGGER_MIXER}
+    values = {name: made(config) for name, config in runs.items()}
+    result = found("bigger")
+    for name, table in values.items():
+        zeros = float(np.mean(ratios(table, False, "output", "00", N_STEPS)))
+        for what, tied, matrix in (
+            ("input", False, "input"),
+            ("tied", True, "input"),
+            ("output", False, "output"),
+        ):
+            same_ratio(result[f"{name}_11_{what}"], table, tied, matrix, "11", zeros=zeros)
+
+
+# --- the theorems -------------------------------------------------------------------------------------
+
+
+def test_theorem_4_1_is_judged_with_decay_without_and_on_a_deficient_encoder():
+    main, free, rank_3 = (made(config) for config in (study.MAIN, theorems.NO_DECAY, theorems.RANK_3))
+    result = found("theorem_output")
+    same_ratio(result["final_ratio"], main, False, "output", "11")
+    null = float(np.mean(ratios(rank_3, False, "output", "11", N_STEPS)))
+    same(
+        result["no_decay_ratio"],
+        ratios(free, False, "output", "11", N_STEPS),
+        nulls={"rank_3": null},
+        floor=0.0,
+    )
+    same(result["span"], [main[seed, False, N_STEPS, "span"] for seed in SEEDS])
+
+
+def slow_rank_correlation(x: list[float], y: list[float]) -> float:
+    """Spearman's, without ties: 1 - 6 sum d² / (n (n² - 1))."""
+    ranks = [[sorted(values).index(value) for value in values] for values in (x, y)]
+    n = len(x)
+    return 1 - 6 * sum((a - b) ** 2 for a, b in zip(*ranks, strict=True)) / (n * (n * n - 1))
+
+
+def test_tracking_is_spearmans_correlation_over_training():
+    main = made(study.MAIN)
+    made(theorems.NO_DECAY)
+    made(theorems.RANK_3)
+    own, unrelated = [], []
+    for seed in SEEDS:
+        losses = [main[seed, False, step, "loss_gap"] for step in STEPS]
+        ratio = [
+            main[seed, False, step, "output_11"] / main[seed, False, step, "output_01"] for step in STEPS
+        ]
+        own.append(slow_rank_correlation(ratio, losses))
+        unrelated.append(
+            slow_rank_correlation([main[seed, False, step, "output_01"] for step in STEPS], losses)
+        )
+    same(found("theorem_output")["tracking"], own, nulls={"unrelated": float(np.mean(unrelated))})
+
+
+def test_theorem_4_2_counts_snapshots_beyond_its_bounds():
+    values = made(study.MAIN)
+    result = found("theorem_input")
+
+    def share(bound: str, pair: str, seed: int) -> float:
+        beyond = [
+            values[seed, tied, step, f"input_{pair}"] > values[seed, tied, step, f"{bound}_{pair}"]
+            for tied, step in itertools.product((False, True), STEPS)
+        ]
+        return sum(beyond) / len(beyond)
+
+    for name, bound in (("violations", "bound"), ("tight_violations", "tight")):
+        equivalent = [(share(bound, "11", seed) + share(bound, "00", seed)) / 2 for seed in SEEDS]
+        unrelated = float(np.mean([share(bound, "01", seed) for seed in SEEDS]))
+        same(result[name], equivalent, nulls={"unrelated": unrelated})
+    loose = {
+        pair: [
+            values[seed, False, N_STEPS, f"bound_{pair}"] / values[seed, False, N_STEPS, f"input_{pair}"]
+            for seed in SEEDS
+        ]
+        for pair in PAIRS
+    }
+    same(result["looseness"], loose["11"], nulls={"unrelated": float(np.mean(loose["01"]))})
+
+
+# --- which matrix a tied one resembles ----------------------------------------------------------------
+
+
+def test_resemblance_is_the_mean_over_the_other_seeds_untied_matrices():
+    rows, arrays = coordinates(N_STEPS)
+    made(study.MAIN, extra=rows)
+    table = theorems.exor_resemblance(PRESET).set_index(["seed", "measure"])
+    for seed, matrix in itertools.product(SEEDS, ("input", "output")):
+        mine = arrays[seed, True, "input"][:4]
+        others = [arrays[other, False, matrix][:4] for other in SEEDS if other != seed]
+        disparity = np.mean([procrustes_disparity(mine, other) for other in others])
+        order = np.mean([slow_rank_correlation(distances(mine), distances(other)) for other in others])
+        assert table.loc[(seed, "procrustes"), f"to_{matrix}"] == pytest.approx(disparity)
+        assert table.loc[(seed, "order"), f"to_{matrix}"] == pytest.approx(order)
+
+
+def distances(rows: np.ndarray) -> list[float]:
+    return [float(np.linalg.norm(rows[u] - rows[v])) for u, v in itertools.combinations(range(4), 2)]
+
+
+def resembling(matrix: str) -> pd.DataFrame:
+    """Embeddings whose tied matrices are the untied `matrix` of all seeds, turned and scaled."""
+    rng = np.random.default_rng(5)
+    shapes = {name: rng.standard_normal((7, 4)) for name in ("input", "output")}
+    rows = []
+    for seed, tied, name in itertools.product(SEEDS, (False, True), ("input", "output")):
+        turn = np.linalg.qr(rng.standard_normal((4, 4)))[0]
+        array = shapes[matrix if tied else name] @ turn * rng.uniform(0.5, 2.0)
+        rows += [
+            (seed, tied, step, f"{name}/{symbol}/{axis}", array[index, axis])
+            for (index, symbol), axis, step in itertools.product(enumerate(SYMBOLS), range(4), (0, N_STEPS))
+        ]
+    return pd.DataFrame(rows, columns=["seed", "tied", "step", "quantity", "value"])
+
+
+@pytest.mark.parametrize(("matrix", "sign"), [("input", -1), ("output", 1)])
+def test_a_turned_and_scaled_copy_of_one_matrix_resembles_that_one(matrix, sign):
+    made(study.MAIN, extra=resembling(matrix))
+    table = theorems.exor_resemblance(PRESET)
+    perfect = table.groupby("measure")[f"to_{matrix}"].mean()
+    assert perfect["procrustes"] == pytest.approx(0, abs=1e-9)
+    assert perfect["order"] == pytest.approx(1)
+    result = found("tied_like_output")
+    assert set(result) == {"exor_procrustes", "exor_order"}, "natural text isn't stored"
+    for finding in result.values():
+        assert finding.value * sign > 0.1
+        assert finding.nulls["start"] == pytest.approx(finding.value), "the same matrices at step 0"
+
+
+def test_natural_text_joins_in_where_it_is_stored(monkeypatch):
+    made(study.MAIN, extra=resembling("output"))
+    stored = Study(lambda preset: study.STUDIES["tying.tied"].cells(preset), lambda preset: {})
+    monkeypatch.setitem(natural.STUDIES, "tying.natural", stored)
+    rows = [
+        (0, "procrustes", 0.5, 0.2),
+        (1, "procrustes", 0.6, 0.2),
+        (0, "neighbours", 1, 4),
+        (1, "neighbours", 1, 5),
+    ]
+    table = pd.DataFrame(rows, columns=["seed", "measure", "to_input", "to_output"])
+    monkeypatch.setattr(natural, "resemblance", lambda preset: table)
+    result = found("tied_like_output")
+    same(result["natural_procrustes"], [0.3, 0.4])
+    same(result["natural_neighbours"], [3.0, 4.0])
+
+
+# --- what isn't stored --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("claim", [*study.STUDIES, *theorems.STUDIES])
+def test_a_claim_without_its_cells_is_refused_with_the_command(claim):
+    one = {**study.STUDIES, **theorems.STUDIES}[claim]
+    assert one.largest_stored() is None
+    assert "0 of" in one.why_not_measured()
+    with pytest.raises(FileNotFoundError, match="embviz run"):
+        one.findings(PRESET)
+
+
+def test_a_claim_that_needs_three_runs_is_complete_with_the_third():
+    one = theorems.STUDIES["tying.theorem_output"]
+    for config in (study.MAIN, theorems.NO_DECAY):
+        made(config)
+        assert not one.complete(PRESET)
+    made(theorems.RANK_3)
+    assert one.largest_stored() == PRESET

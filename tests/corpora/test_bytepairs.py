@@ -1,0 +1,98 @@
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from embviz import storage
+from embviz.corpora import bytepairs, registry
+
+TEXT = "the cat sat on the mat; the hat is that of the cat\n" * 20 + "<|endoftext|>\nthe end\n"
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return bytepairs.train_byte_pairs(TEXT, vocab_size=280)
+
+
+@given(st.text())
+def test_every_text_is_decoded_as_it_was(text):
+    tokenizer = bytepairs.train_byte_pairs(TEXT, vocab_size=270)
+    ids = bytepairs.encode_byte_pairs(tokenizer, text)
+    assert bytepairs.decode_byte_pairs(tokenizer, ids) == text
+
+
+def test_the_first_merge_is_the_most_frequent_pair():
+    tokenizer = bytepairs.train_byte_pairs("ab ab ab cd", vocab_size=258, special_tokens=())
+    assert sorted(set(tokenizer.get_vocab()) - {c for c in tokenizer.get_vocab() if len(c) == 1}) == [
+        "ab",
+        "Ġab",
+    ]
+
+
+def test_frequent_words_become_one_token_and_the_special_token_stays_whole(tokenizer):
+    ids = bytepairs.encode_byte_pairs(tokenizer, " the<|endoftext|>")
+    assert len(ids) == 2
+    assert ids[1] == 0
+    assert ids.dtype == np.uint16
+
+
+def test_a_small_vocabulary_has_ids_of_one_byte():
+    tokenizer = bytepairs.train_byte_pairs("abc", vocab_size=256, special_tokens=())
+    assert bytepairs.encode_byte_pairs(tokenizer, "abc").dtype == np.uint8
+    assert len(bytepairs.encode_byte_pairs(tokenizer, "")) == 0
+
+
+def test_long_texts_are_encoded_in_pieces_with_the_same_ids(tokenizer, monkeypatch):
+    whole = np.array(tokenizer.encode(TEXT).ids)
+    monkeypatch.setattr(bytepairs, "_PIECE", 10)
+    np.testing.assert_array_equal(bytepairs.encode_byte_pairs(tokenizer, TEXT), whole)
+
+
+def test_training_gives_the_same_encoding_in_every_process_and_on_any_number_of_threads(tokenizer):
+    code = (
+        "import sys; from embviz import bytepairs;"
+        "print(bytepairs.train_byte_pairs(sys.stdin.read(), vocab_size=280).to_str(), end='')"
+    )
+    for threads, hash_seed in (("1", "0"), ("2", "1")):
+        environment = {**os.environ, "RAYON_NUM_THREADS": threads, "PYTHONHASHSEED": hash_seed}
+        command = [sys.executable, "-c", code]
+        result = subprocess.run(
+            command, input=TEXT, capture_output=True, text=True, check=True, env=environment
+        )
+        assert result.stdout == tokenizer.to_str()
+
+
+def test_a_saved_encoding_is_read_back_and_a_cut_one_is_refused(tokenizer, tmp_path):
+    path = tmp_path / "pairs.json"
+    bytepairs.save_byte_pairs(tokenizer, path)
+    assert bytepairs.load_byte_pairs(path).to_str() == tokenizer.to_str()
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(ValueError, match=r"pairs\.json is not a byte-pair encoding, or was cut short"):
+        bytepairs.load_byte_pairs(path)
+
+
+def test_an_empty_text_and_too_small_a_vocabulary_are_refused():
+    with pytest.raises(ValueError, match="text to train byte pairs on is empty"):
+        bytepairs.train_byte_pairs("", vocab_size=300)
+    with pytest.raises(ValueError, match="vocab_size is 256: bytes and special tokens alone need 257"):
+        bytepairs.train_byte_pairs("abc", vocab_size=256)
+
+
+def test_gpt2_encodes_hello_world_as_published():
+    if storage.mirror_folder() is None:
+        pytest.skip("EMBVIZ_DATA_DIR is not set: GPT-2's encoding was NOT tested")
+    tokenizer = bytepairs.load_gpt2()
+    ids = bytepairs.encode_byte_pairs(tokenizer, "Hello world<|endoftext|>")
+    assert ids.tolist() == [15496, 995, 50256]
+    assert tokenizer.get_vocab_size() == 50257
+
+
+def test_gpt2_without_its_files_says_where_to_put_them(monkeypatch, tmp_path):
+    monkeypatch.delenv("EMBVIZ_DATA_DIR", raising=False)
+    monkeypatch.setenv("EMBVIZ_CACHE_DIR", str(tmp_path))
+    with pytest.raises(registry.DataMissingError, match="embviz data fetch gpt2_vocabulary"):
+        bytepairs.load_gpt2()

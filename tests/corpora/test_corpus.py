@@ -1,0 +1,486 @@
+import lzma
+import multiprocessing
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from embviz import memory, storage
+from embviz.corpora import corpus as corpora
+from embviz.corpora import docstrings, registry, texts
+from tests.made_registry import stored, toml_entry, whole, write
+
+WORDS = st.lists(st.sampled_from(["a", "b", "c", "dd", "e1", "F"]), min_size=1, max_size=30)
+DOCUMENTS = st.lists(WORDS.map(" ".join), min_size=1, max_size=5)
+SEPARATOR = corpora.DOCUMENT_SEPARATOR
+
+
+def made(*documents):
+    return corpora.make_corpus(SEPARATOR.join(documents), name="made")
+
+
+def spelled(corpus):
+    """Documents as lists of words, None at holes."""
+    words = list(corpus.words())
+    ends = [*corpus.document_starts[1:], len(words)]
+    return [words[start:end] for start, end in zip(corpus.document_starts, ends, strict=True)]
+
+
+@pytest.fixture
+def folders(monkeypatch, tmp_path):
+    """Empty cache and mirror; returns a function that registers a made corpus in the mirror."""
+    monkeypatch.setenv("EMBVIZ_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("EMBVIZ_DATA_DIR", str(tmp_path / "mirror"))
+    monkeypatch.setattr(storage, "data_folder", lambda: tmp_path)
+    entries = []
+
+    def register(name, *contents, parts=("all",), **fields):
+        files = []
+        for part, content in zip(parts, contents, strict=True):
+            packed = lzma.compress(content)
+            files.append(whole(stored(f"{name}.{part}.xz", packed), text=content, part=part))
+            write(tmp_path / "mirror", f"{name}.{part}.xz", packed)
+        entries.append(toml_entry(name, *files, **fields))
+        (tmp_path / "registry.toml").write_text("\n".join(entries))
+        return tmp_path
+
+    return register
+
+
+# numbering
+
+
+@given(DOCUMENTS)
+def test_ids_spell_the_text_and_the_vocabulary_goes_by_count_then_first_appearance(documents):
+    corpus = made(*documents)
+    expected = [texts.normalize_words(document).decode().split() for document in documents]
+    assert spelled(corpus) == expected
+    # Counter keeps the order of first appearance, and its sort is stable
+    counted = Counter(word for document in expected for word in document).most_common()
+    assert list(zip(corpus.vocabulary, corpus.counts.tolist(), strict=True)) == counted
+    assert corpus.document_starts.dtype == corpus.counts.dtype == np.int64
+
+
+@given(DOCUMENTS, st.permutations("abcdef"))
+def test_renaming_letters_changes_the_vocabulary_only(documents, letters):
+    rename = str.maketrans("abcdefABCDEF", "".join(letters) * 2)
+    documents = [document.replace("1", "") for document in documents]  # a digit's word has letters too
+    first = made(*documents)
+    second = made(*(document.translate(rename) for document in documents))
+    np.testing.assert_array_equal(first.ids, second.ids)
+    assert [word.translate(rename) for word in first.vocabulary] == second.vocabulary
+
+
+def test_a_known_text_has_its_known_ids():
+    corpus = made("The cat, the hat.", "A cat in 2!")
+    assert corpus.vocabulary == ["the", "cat", "hat", "a", "in", "two"]
+    assert corpus.ids.tolist() == [0, 1, 0, 2, 3, 1, 4, 5]
+    assert corpus.counts.tolist() == [2, 2, 1, 1, 1, 1]
+    assert corpus.document_starts.tolist() == [0, 4]
+
+
+def test_the_checksum_is_that_of_the_raw_text():
+    assert corpora.make_corpus("abc", name="x").checksum.startswith("ba7816bf8f01cfea414140de5dae2223")
+    assert corpora.make_corpus(b"abc", name="x").checksum == corpora.make_corpus("abc", name="y").checksum
+
+
+@pytest.mark.parametrize(
+    ("n_words", "dtype"), [(255, np.uint8), (256, np.uint16), (65_535, np.uint16), (65_536, np.uint32)]
+)
+def test_ids_have_the_smallest_type_that_also_holds_the_hole(n_words, dtype):
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    words = [a + b + c + d for a in "ab" for b in letters for c in letters for d in letters for _ in "ab"]
+    text = " ".join(f"{word}{'x' * (i % 2)}" for i, word in enumerate(words))
+    text = " ".join(dict.fromkeys(text.split()[:n_words]))
+    corpus = corpora.make_corpus(text, name="many")
+    assert len(corpus.vocabulary) == n_words
+    assert corpus.ids.dtype == dtype
+
+
+@pytest.mark.parametrize("text", ["", "  \n", "?!", SEPARATOR, "\u5b57"])
+def test_an_empty_text_is_refused(text):
+    with pytest.raises(ValueError, match="the text 'made' is empty: it has no word"):
+        corpora.make_corpus(text, name="made")
+
+
+def test_documents_without_words_are_left_out():
+    corpus = made("", "a b", "?", "c")
+    assert spelled(corpus) == [["a", "b"], ["c"]]
+
+
+@pytest.mark.parametrize("text", ["one", "one one one"])
+def test_a_vocabulary_of_one_word_is_a_corpus(text):
+    corpus = made(text)
+    assert corpus.vocabulary == ["one"]
+    assert corpus.counts.tolist() == [len(text.split())]
+
+
+def test_what_is_printed_of_a_corpus_is_short():
+    assert repr(made("a b a")) == "Corpus('made', 3 tokens, 2 types, 1 documents)"
+
+
+# cutting and restricting
+
+
+@given(DOCUMENTS, st.integers(1, 40))
+def test_the_head_of_a_corpus_is_the_corpus_of_the_head(documents, n_tokens):
+    whole_text = made(*documents)
+    head = whole_text.head(n_tokens)
+    words = [list(document) for document in spelled(whole_text)]
+    kept, left = [], n_tokens
+    for document in words:
+        if left > 0:
+            kept.append(" ".join(document[:left]))
+            left -= len(document)
+    expected = made(*kept)
+    np.testing.assert_array_equal(head.ids, expected.ids)
+    assert head.ids.dtype == expected.ids.dtype
+    assert head.vocabulary == expected.vocabulary
+    np.testing.assert_array_equal(head.counts, expected.counts)
+    np.testing.assert_array_equal(head.document_starts, expected.document_starts)
+
+
+def slow_frequent(corpus, min_count, max_vocab):
+    pairs = zip(corpus.vocabulary, corpus.counts.tolist(), strict=True)
+    return [word for word, count in pairs if count >= min_count][:max_vocab]
+
+
+@given(DOCUMENTS, st.integers(1, 4), st.none() | st.integers(1, 6), st.sampled_from(["hole", "drop", "unk"]))
+def test_restricting_is_what_a_word_by_word_reading_gives(documents, min_count, max_vocab, rare):
+    corpus = made(*documents)
+    frequent = slow_frequent(corpus, min_count, max_vocab)
+    if not frequent:
+        with pytest.raises(ValueError, match="lower min_count"):
+            corpus.restrict(min_count=min_count, max_vocab=max_vocab, rare=rare)
+        return
+    restricted = corpus.restrict(min_count=min_count, max_vocab=max_vocab, rare=rare)
+    instead = {"hole": [None], "drop": [], "unk": ["UNK"]}[rare]
+    expected = []
+    for document in spelled(corpus):
+        places = [[word] if word in frequent else instead for word in document]
+        expected.append([word for place in places for word in place])
+    assert spelled(restricted) == [document for document in expected if document]
+    assert restricted.vocabulary == [*["UNK"] * (rare == "unk"), *frequent]
+    counted = Counter(word for document in expected for word in document)
+    assert restricted.counts.tolist() == [counted[word] for word in restricted.vocabulary]
+    assert restricted.ids.dtype == np.min_scalar_type(len(restricted.vocabulary))
+
+
+@given(DOCUMENTS, st.integers(1, 3), st.integers(1, 3))
+def test_restricting_twice_is_restricting_by_the_stricter(documents, first, second):
+    corpus = made(*documents)
+    if corpus.counts[0] < max(first, second):
+        return
+    twice = corpus.restrict(min_count=first).restrict(min_count=second)
+    once = corpus.restrict(min_count=max(first, second))
+    np.testing.assert_array_equal(twice.ids, once.ids)
+    assert twice.vocabulary == once.vocabulary
+
+
+def test_holes_are_dropped_become_unk_and_survive_a_cut():
+    corpus = made("a a b a", "b c").restrict(min_count=2)
+    assert spelled(corpus) == [["a", "a", "b", "a"], ["b", None]]
+    assert spelled(corpus.restrict(rare="drop")) == [["a", "a", "b", "a"], ["b"]]
+    assert spelled(corpus.restrict(rare="unk")) == [["a", "a", "b", "a"], ["b", "UNK"]]
+    assert spelled(corpus.head(6)) == spelled(corpus)
+    assert spelled(made("c a").restrict(max_vocab=1).head(2)) == [["c", None]]
+
+
+def test_restricting_to_nothing_says_what_the_most_frequent_word_is():
+    with pytest.raises(ValueError, match=r"no word of 'made' occurs 9 times or more.*'a', occurs 2 times"):
+        made("a b a").restrict(min_count=9)
+
+
+def test_wrong_arguments_of_restrict_and_head_are_refused():
+    corpus = made("a b")
+    with pytest.raises(ValueError, match="rare is 'keep'"):
+        corpus.restrict(rare="keep")
+    with pytest.raises(ValueError, match="max_vocab is 0"):
+        corpus.restrict(max_vocab=0)
+    with pytest.raises(ValueError, match='"UNK" already'):
+        corpus.restrict(max_vocab=1, rare="unk").restrict(max_vocab=1)
+    with pytest.raises(ValueError, match="n_tokens is 0"):
+        corpus.head(0)
+
+
+# loading
+
+
+def same(first, second):
+    return (
+        first.vocabulary == second.vocabulary
+        and first.checksum == second.checksum
+        and all(
+            np.array_equal(getattr(first, field), getattr(second, field))
+            and getattr(first, field).dtype == getattr(second, field).dtype
+            for field in ("ids", "counts", "document_starts")
+        )
+    )
+
+
+def test_a_corpus_read_from_the_cache_is_the_one_that_was_made(folders, monkeypatch):
+    content = f"One rose. {SEPARATOR}\nTwo roses, one {SEPARATOR}".encode()
+    folders("rose", content, form="text")
+    first = corpora.load_corpus("rose")
+    assert same(first, corpora.make_corpus(content, name="rose"))
+    monkeypatch.setattr(corpora, "make_corpus", None)  # the second time nothing is made
+    assert same(corpora.load_corpus("rose"), first)
+
+
+@pytest.mark.parametrize("damage", ["cut short", "one bit", "no file of ours"])
+def test_a_damaged_cache_is_noticed_and_made_anew(folders, damage):
+    folder = folders("rose", b"a rose is a rose", form="words")
+    first = corpora.load_corpus("rose")
+    (path,) = (folder / "cache" / "tokens").iterdir()
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    damaged = {"cut short": content[:-5], "one bit": content, "no file of ours": b"{}"}[damage]
+    path.write_bytes(bytes(damaged))
+    assert same(corpora.load_corpus("rose"), first)
+    assert path.read_bytes() != bytes(damaged)
+
+
+def test_a_cached_corpus_is_not_used_when_its_data_file_is_wrong(folders):
+    folder = folders("rose", b"a rose is a rose", form="words")
+    corpora.load_corpus("rose")
+    path = folder / "mirror" / "rose.all.xz"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(registry.ChecksumError, match="truncated or altered"):
+        corpora.load_corpus("rose")
+
+
+def _load_rose(folder, queue):
+    corpora.storage.data_folder = lambda: folder
+    queue.put(corpora.load_corpus("rose").ids.tolist())
+
+
+def test_two_processes_may_make_the_same_corpus_at_once(folders):
+    folder = folders("rose", b"a rose is a rose " * 1000, form="words")
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    processes = [context.Process(target=_load_rose, args=(folder, queue)) for _ in range(2)]
+    for process in processes:
+        process.start()
+    first, second = queue.get(timeout=60), queue.get(timeout=60)
+    for process in processes:
+        process.join()
+    assert first == second == corpora.load_corpus("rose").ids.tolist()
+
+
+def test_a_dump_of_wikipedia_is_filtered_into_an_article_a_document(folders):
+    dump = b"<page><text x>A [[bird|Bird]].</text></page><page><text x>Two</text></page>"
+    folders("dump", dump, form="wikipedia xml")
+    assert spelled(corpora.load_corpus("dump")) == [["a", "bird"], ["two"]]
+
+
+def test_the_first_tokens_and_a_part_can_be_asked_for(folders):
+    folders("rose", b"a b c", b"d e f", parts=("train", "valid"), form="text")
+    assert corpora.load_corpus("rose").vocabulary == ["a", "b", "c"]
+    assert corpora.load_corpus("rose", part="valid", n_tokens=2).vocabulary == ["d", "e"]
+    assert corpora.load_text("rose", part="valid") == "d e f"
+    with pytest.raises(registry.RegistryError, match="has no part 'test'"):
+        corpora.load_corpus("rose", part="test")
+
+
+def test_bytes_are_the_utf8_of_the_text(folders):
+    folders("rose", "r\u00f6se".encode(), form="text")
+    ids = corpora.load_bytes("rose")
+    assert ids.dtype == np.uint8
+    assert bytes(ids).decode() == corpora.load_text("rose") == "r\u00f6se"
+    assert corpora.load_bytes("rose", n_bytes=2).tolist() == [114, 195]
+
+
+def test_a_corpus_too_large_for_memory_is_refused_before_it_is_read(folders, monkeypatch):
+    folders("rose", b"a rose", form="text")
+    monkeypatch.setattr(memory, "available_memory", lambda: 10)
+    with pytest.raises(
+        MemoryError, match=r"numbering the words of 'rose' needs about .* use a smaller corpus"
+    ):
+        corpora.load_corpus("rose")
+
+
+def test_what_is_no_text_is_refused_as_a_corpus(folders):
+    folders("pairs", b"a b 1", kind="word test", form="similarity")
+    folders("lines", b"a b", form="tokens")
+    for load in (corpora.load_corpus, corpora.load_text, corpora.load_bytes):
+        with pytest.raises(registry.RegistryError, match="'pairs' is a word test, not a corpus"):
+            load("pairs")
+    with pytest.raises(registry.RegistryError, match="read it with load_language_model_data"):
+        corpora.load_corpus("lines")
+    with pytest.raises(registry.RegistryError, match="'lines' is a corpus, not a word test"):
+        corpora.load_word_test("lines")
+    with pytest.raises(registry.RegistryError, match="'lines' is a corpus, not a vocabulary"):
+        corpora.load_vocabulary("lines")
+
+
+@pytest.fixture
+def gathered(monkeypatch, tmp_path):
+    """The embedded corpus over a made library."""
+    monkeypatch.setenv("EMBVIZ_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(docstrings, "gather_docstrings", lambda: ["Some words.", "More words, and more."])
+
+
+def test_the_embedded_corpus_has_a_docstring_a_document_and_its_fingerprint(gathered):
+    corpus = corpora.load_corpus("embedded")
+    assert spelled(corpus) == [["some", "words"], ["more", "words", "and", "more"]]
+    assert corpus.checksum == docstrings.fingerprint()
+    assert same(corpora.load_corpus("embedded"), corpus)
+    assert corpora.load_text("embedded") == f"Some words.\n{SEPARATOR}\nMore words, and more."
+    assert bytes(corpora.load_bytes("embedded")).decode() == corpora.load_text("embedded")
+
+
+def test_the_stand_in_for_text8_has_its_known_figures():
+    if storage.mirror_folder() is None:
+        pytest.skip("EMBVIZ_DATA_DIR is not set: real corpora were NOT counted")
+    corpus = corpora.load_corpus("text8_prefix")
+    assert corpus.n_tokens == 2_139_749
+    assert len(corpus.vocabulary) == 80_982
+
+
+# language-model slices
+
+STORY = "\n\n".join(f"A title {i}\n\nThe cat {i} sat on mat{i}. It isn't a hat!" for i in range(5))
+
+
+def story_slice(**changes):
+    text = f"\n{SEPARATOR}\n".join(f"{STORY}\n\nWord{i} is here." for i in range(12))
+    arguments = {"n_train": 300, "n_valid": 60, "n_test": 60, "vocab_size": 12, **changes}
+    return corpora.make_language_model_slice("story", text=text, **arguments)
+
+
+def test_a_slice_has_whole_sentences_and_the_sizes_asked_for():
+    cut = story_slice()
+    for ids, n_tokens in ((cut.train, 300), (cut.valid, 60), (cut.test, 60)):
+        assert n_tokens - 10 < len(ids) <= n_tokens
+        assert ids[-1] == 1
+        assert ids.dtype == np.uint8
+    assert cut.vocabulary[:2] == ["<unk>", "<eos>"]
+    assert len(cut.vocabulary) == 12
+    assert "n't" in cut.vocabulary
+    assert "title" not in cut.vocabulary
+
+
+def test_the_vocabulary_of_a_slice_is_the_most_frequent_training_words():
+    cut = story_slice(vocab_size=6)
+    full = story_slice(vocab_size=12)
+    assert cut.vocabulary == full.vocabulary[:6]
+    counts = np.bincount(full.train)[2:]
+    assert (np.diff(counts) <= 0).all()
+    np.testing.assert_array_equal(cut.train, np.where(full.train < 6, full.train, 0))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_document_is_in_two_splits(seed):
+    text = f"\n{SEPARATOR}\n".join(f"This is document{i} here. And document{i} ends." for i in range(40))
+    cut = corpora.make_language_model_slice(
+        "d", text=text, n_train=60, n_valid=60, n_test=60, vocab_size=12, seed=seed
+    )
+    # documents of the training split are words of its vocabulary: none may occur in the others
+    known = [i for i, word in enumerate(cut.vocabulary) if word.startswith("document")]
+    assert np.isin(cut.train, known).any()
+    assert not np.isin(cut.valid, known).any()
+    assert not np.isin(cut.test, known).any()
+
+
+def test_a_slice_depends_on_its_seed_and_on_nothing_else():
+    text = SEPARATOR.join(f"Word{i} is here." for i in range(30))
+    sizes = {"n_train": 40, "n_valid": 8, "n_test": 8, "vocab_size": 12}
+    first, again, other = (
+        corpora.make_language_model_slice("s", text=text, seed=seed, **sizes) for seed in (0, 0, 1)
+    )
+    np.testing.assert_array_equal(first.train, again.train)
+    assert first.vocabulary == again.vocabulary
+    assert first.vocabulary != other.vocabulary
+
+
+def test_a_slice_of_the_embedded_corpus_needs_no_file(gathered, monkeypatch):
+    monkeypatch.setattr(docstrings, "gather_docstrings", lambda: [f"Word{i} here." for i in range(30)])
+    cut = corpora.make_language_model_slice("embedded", n_train=30, n_valid=9, n_test=9, vocab_size=5)
+    assert (len(cut.train), len(cut.valid), len(cut.test)) == (30, 9, 9)
+    assert cut.checksum == docstrings.fingerprint()
+
+
+def test_too_short_a_text_and_too_large_a_vocabulary_are_refused_with_the_numbers():
+    with pytest.raises(ValueError, match=r"story, test: the documents left have \d+ tokens where 9,000"):
+        story_slice(n_test=9_000)
+    with pytest.raises(ValueError, match="has 20 different words: vocab_size can be 22"):
+        story_slice(vocab_size=10_000)
+    with pytest.raises(ValueError, match="at least one token"):
+        story_slice(n_valid=0)
+
+
+def test_published_splits_are_read_as_they_are(folders):
+    contents = (b" the <unk> sat \n \n the N end \n", b" the dog \n", b" end <unk> \n")
+    folders("ptb", *contents, parts=("train", "valid", "test"), form="tokens")
+    cut = corpora.load_language_model_data("ptb")
+    assert cut.vocabulary == ["<unk>", "<eos>", "the", "sat", "N", "end"]
+    assert cut.train.tolist() == [2, 0, 3, 1, 1, 2, 4, 5, 1]
+    assert cut.valid.tolist() == [2, 0, 1]
+    assert cut.test.tolist() == [5, 0, 1]
+    folders("text", b"words", form="text")
+    with pytest.raises(registry.RegistryError, match="cut a slice with make_language_model_slice"):
+        corpora.load_language_model_data("text")
+
+
+# word tests and vocabularies
+
+
+def test_similarity_scores_are_numbers_and_words_are_lower_case(folders):
+    folders("pairs", b"Tiger\tcat\t7.35\r\nbook paper 10.0\r\n", kind="word test", form="similarity")
+    table = corpora.load_word_test("pairs")
+    expected = pd.DataFrame({"word1": ["tiger", "book"], "word2": ["cat", "paper"], "score": [7.35, 10.0]})
+    pd.testing.assert_frame_equal(table, expected)
+
+
+def test_analogies_keep_their_sections(folders):
+    content = b": Capitals\nAthens Greece Oslo Norway\n: verbs\ngo went see saw\n"
+    folders("questions", content, kind="word test", form="analogy")
+    table = corpora.load_word_test("questions")
+    assert table.values.tolist() == [
+        ["athens", "greece", "oslo", "norway", "capitals"],
+        ["go", "went", "see", "saw", "verbs"],
+    ]
+    assert list(table.columns) == ["a", "b", "c", "d", "section"]
+
+
+def test_vocabularies_go_by_their_ids_whatever_their_tokens_hold(folders):
+    folders("pieces", "[PAD]\n<script>\n\u0627\n##s\n".encode(), kind="vocabulary", form="word pieces")
+    assert corpora.load_vocabulary("pieces") == ["[PAD]", "<script>", "\u0627", "##s"]
+    encoder = b'{"b": 1, "\\u0120a": 0, "\\"": 2}'
+    folders("pairs", encoder, b"", parts=("encoder", "merges"), kind="vocabulary", form="byte pairs")
+    assert corpora.load_vocabulary("pairs") == ["\u0120a", "b", '"']
+
+
+@pytest.mark.parametrize(
+    ("name", "n_rows"),
+    [
+        ("wordsim353", 353),
+        ("wordsim353_similarity", 203),
+        ("wordsim353_relatedness", 252),
+        ("men", 3000),
+        ("mturk", 287),
+        ("rare_words", 2034),
+        ("simlex999", 999),
+        ("google_analogy", 19_544),
+        ("msr_analogy", 8000),
+    ],
+)
+def test_the_word_tests_have_as_many_rows_as_published(name, n_rows):
+    if storage.mirror_folder() is None:
+        pytest.skip("EMBVIZ_DATA_DIR is not set: the word tests were NOT read")
+    table = corpora.load_word_test(name)
+    assert len(table) == n_rows
+    assert not table.isna().any(axis=None)
+    if name == "google_analogy":
+        assert table["section"].nunique() == 14
+
+
+def test_the_published_vocabularies_have_their_published_sizes():
+    if storage.mirror_folder() is None:
+        pytest.skip("EMBVIZ_DATA_DIR is not set: the vocabularies were NOT read")
+    gpt2, bert = corpora.load_vocabulary("gpt2_vocabulary"), corpora.load_vocabulary("bert_vocabulary")
+    assert (len(gpt2), gpt2[50256]) == (50_257, "<|endoftext|>")
+    assert (len(bert), bert[101]) == (30_522, "[CLS]")

@@ -1,0 +1,304 @@
+import dataclasses
+import multiprocessing
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from embviz import pausing
+from embviz.ledger import cells
+from embviz.training import snapshots
+
+
+@dataclasses.dataclass(frozen=True)
+class Squares:
+    n: int
+    seed: int = 0
+    names: tuple[str, ...] = ("a",)
+
+
+@cells.experiment("testing.squares", version=2)
+def squares(config):
+    time.sleep(0.02)
+    rng = np.random.default_rng(config.seed)
+    return pd.DataFrame(
+        {"square": np.arange(config.n) ** 2, "noise": rng.random(config.n), "word": ["<b>ü"] * config.n}
+    )
+
+
+@cells.experiment("testing.broken")
+def broken(config):
+    return pd.DataFrame({"value": [float("nan")]})
+
+
+@cells.experiment("testing.reader")
+def reader(config):
+    """Finds the model of seed 0 busy until it is stored, as when another process trains it."""
+    if config.seed and cells.missing([reader.cell(dataclasses.replace(config, seed=0))]):
+        raise snapshots.BusyRunError("being written")
+    return pd.DataFrame({"value": [float(config.seed)]})
+
+
+@cells.experiment("testing.counting")
+def counting(config):
+    """Counts to n, a state a step, and pauses when the time is over."""
+    with cells.training_run(counting.cell(config), {"digits": "0123"}) as (run, slices):
+        step, tensors = run.load_state() or (0, {"sum": torch.zeros(1)})
+        while step < config.n:
+            step += 1
+            tensors = {"sum": tensors["sum"] + step}
+            run.save_state(step, tensors)
+            if pausing.time_is_over() or os.environ.get("STOP_AT") == str(step):
+                raise pausing.Paused
+    table = pd.DataFrame({"sum": tensors["sum"].numpy()})
+    table.attrs |= {"data": {"digits": "0123"}, "slices": slices}
+    return table
+
+
+@pytest.fixture(autouse=True)
+def results(tmp_path, monkeypatch):
+    monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path))
+    monkeypatch.setenv("EMBVIZ_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def test_a_stored_table_reads_back_equal_with_its_provenance():
+    cell = squares.cell(Squares(4))
+    cells.compute(cell)
+    table, provenance = cells.read(cell)
+    pd.testing.assert_frame_equal(table, squares.function(Squares(4)))
+    assert provenance["config"] == {"n": 4, "seed": 0, "names": ["a"]}
+    assert {"digest", "packages", "device", "wall_seconds", "peak_memory_bytes", "date", "code"} <= set(
+        provenance
+    )
+
+
+def test_the_key_changes_with_the_configuration_and_the_version_and_nothing_else():
+    key = squares.cell(Squares(4)).key
+    assert key == squares.cell(Squares(4)).key
+    assert key != squares.cell(Squares(5)).key
+    assert key != dataclasses.replace(squares, version=3).cell(Squares(4)).key
+
+
+def test_a_sweep_computes_only_what_is_missing():
+    sweep = [squares.cell(Squares(n)) for n in (1, 2, 3)]
+    cells.compute(sweep[1])
+    before = sweep[1].path.stat().st_mtime_ns
+    written = cells.run([*sweep, sweep[0]], n_jobs=2, progress=False)
+    assert sorted(written) == sorted([sweep[0].path, sweep[2].path])
+    assert sweep[1].path.stat().st_mtime_ns == before
+    assert cells.run(sweep, progress=False) == []
+
+
+def test_any_number_of_workers_gives_the_same_table():
+    sweep = [squares.cell(Squares(3, seed)) for seed in range(4)]
+    cells.run(sweep, n_jobs=1, progress=False)
+    one = cells.load(sweep)
+    for cell in sweep:
+        cell.path.unlink()
+    cells.run(sweep, n_jobs=3, progress=False)
+    pd.testing.assert_frame_equal(cells.load(sweep), one)
+
+
+def test_loading_puts_the_configuration_before_the_results():
+    cell = squares.cell(Squares(2, seed=7))
+    cells.compute(cell)
+    assert list(cells.load([cell]).columns) == ["n", "seed", "names", "square", "noise", "word"]
+    assert cells.load([cell])["seed"].tolist() == [7, 7]
+
+
+def test_reading_what_is_not_stored_says_how_to_compute_it():
+    with pytest.raises(FileNotFoundError, match="embviz run"):
+        cells.read(squares.cell(Squares(1)))
+
+
+def test_a_nan_is_never_stored():
+    cell = broken.cell(Squares(1))
+    with pytest.raises(ValueError, match="gave NaN or infinity"):
+        cells.compute(cell)
+    assert not cell.stored()
+
+
+@pytest.mark.parametrize("length", [0, 4, 100, -40, -1])
+def test_a_file_cut_short_is_refused_and_kept(length):
+    cell = squares.cell(Squares(50))
+    path = cells.compute(cell)
+    path.write_bytes(path.read_bytes()[:length])
+    with pytest.raises(cells.DamagedResultError, match="cut short or altered"):
+        cells.read(cell)
+    assert path.exists()
+
+
+def test_any_single_altered_byte_is_refused_or_harmless():
+    cell = squares.cell(Squares(30))
+    path = cells.compute(cell)
+    whole, (expected, _) = path.read_bytes(), cells.read(cell)
+    rng = random.Random(0)
+    for _ in range(60):
+        at = rng.randrange(len(whole))
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x15]) + whole[at + 1 :])
+        try:
+            table, _ = cells.read(cell)
+        except cells.DamagedResultError:
+            continue
+        pd.testing.assert_frame_equal(table, expected)
+
+
+def test_a_file_of_another_cell_is_refused():
+    one, two = squares.cell(Squares(1)), squares.cell(Squares(2))
+    cells.compute(one)
+    one.path.rename(two.path)
+    with pytest.raises(cells.DamagedResultError, match="holds the result of"):
+        cells.read(two)
+
+
+def test_an_altered_value_is_refused_even_in_a_well_formed_file():
+    cell = squares.cell(Squares(3))
+    path = cells.compute(cell)
+    table = pq.read_table(path)
+    altered = table.set_column(0, "square", [[0, 1, 5]]).replace_schema_metadata(table.schema.metadata)
+    pq.write_table(altered, path)
+    with pytest.raises(cells.DamagedResultError, match="own digest"):
+        cells.read(cell)
+
+
+def _write_many_times(folder, n):
+    os.environ["EMBVIZ_RESULTS_DIR"] = folder
+    for _ in range(n):
+        cells.compute(squares.cell(Squares(40)))
+
+
+def test_two_runs_writing_the_same_cell_at_once_leave_a_whole_file(results):
+    context = multiprocessing.get_context("spawn")
+    writers = [context.Process(target=_write_many_times, args=(str(results), 15)) for _ in range(2)]
+    for writer in writers:
+        writer.start()
+    cell = squares.cell(Squares(40))
+    while any(writer.is_alive() for writer in writers):
+        if cell.stored():
+            cells.read(cell)
+    for writer in writers:
+        writer.join()
+        assert writer.exitcode == 0
+    assert [path.name for path in cell.path.parent.iterdir()] == [cell.path.name]
+
+
+SWEEP = """
+from embviz.ledger import cells
+from tests.ledger.test_cells import Squares, squares
+cells.run([squares.cell(Squares(20, seed)) for seed in range(25)], n_jobs=1, progress=False)
+"""
+
+
+@pytest.mark.slow
+def test_a_sweep_killed_at_random_moments_resumes_to_the_same_results(results):
+    rng = random.Random(1)
+    sweep = [squares.cell(Squares(20, seed)) for seed in range(25)]
+    kills = 0
+    for _ in range(40):
+        process = subprocess.Popen([sys.executable, "-c", SWEEP], env=os.environ | {"OMP_NUM_THREADS": "1"})
+        try:
+            # the first kills come at any moment from the start on, later ones leave time to advance
+            process.wait(timeout=rng.uniform(0.1, 1.0) + 1.5 * kills)
+            break
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            kills += 1
+    assert kills > 0
+    assert process.returncode == 0
+    for cell in sweep:
+        table, _ = cells.read(cell)
+        pd.testing.assert_frame_equal(table, squares.function(cell.config))
+
+
+# --- slices of time -----------------------------------------------------------------------------------
+
+
+def test_a_cell_that_pauses_goes_on_and_its_provenance_lists_the_slices(results, monkeypatch):
+    cell = counting.cell(Squares(6))
+    for stop in ("2", "5"):
+        monkeypatch.setenv("STOP_AT", stop)
+        assert cells.run([cell], n_jobs=1, progress=False) == []
+    monkeypatch.delenv("STOP_AT")
+    assert cells.run([cell], n_jobs=1, progress=False) == [cell.path]
+    table, provenance = cells.read(cell)
+    assert table["sum"].tolist() == [21.0]
+    assert len(provenance["slices"]) == 3
+    assert all({"date", "device", "torch", "seconds"} == set(one) for one in provenance["slices"])
+    assert list((results / "cache" / "runs").iterdir()) == []
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_when_the_time_is_over_no_cell_is_begun(n_jobs):
+    sweep = [squares.cell(Squares(n)) for n in (1, 2)]
+    assert cells.run(sweep, n_jobs=n_jobs, until=time.time(), progress=False) == []
+    assert len(cells.run(sweep, n_jobs=n_jobs, until=time.time() + 3600, progress=False)) == 2
+
+
+def test_a_cell_that_another_process_is_computing_is_left_to_it(results):
+    cell = counting.cell(Squares(3))
+    with cells.training_run(cell, {"digits": "0123"}):
+        assert cells.run([cell], n_jobs=1, progress=False) == []
+        with pytest.raises(snapshots.BusyRunError, match="being written"):
+            cells.compute(cell)
+
+
+KILLED = """
+import os, signal, sys
+from embviz.ledger import cells
+from tests.ledger.test_cells import Squares, counting
+moment = sys.argv[1]
+if moment == "before":
+    cells._write_table = lambda *arguments: os.kill(os.getpid(), signal.SIGKILL)
+else:
+    cells._delete_run = lambda cell: os.kill(os.getpid(), signal.SIGKILL)
+cells.compute(counting.cell(Squares(6)))
+"""
+
+
+@pytest.mark.parametrize(("moment", "n_slices"), [("before", 2), ("after", 1)])
+def test_a_kill_around_storing_loses_no_step_and_leaves_no_run(results, moment, n_slices):
+    cell, runs = counting.cell(Squares(6)), results / "cache" / "runs"
+    killed = subprocess.run([sys.executable, "-c", KILLED, moment])
+    assert killed.returncode == -signal.SIGKILL
+    assert cell.stored() == (moment == "after")
+    with snapshots.open_run(runs / cell.key) as run:
+        assert run.load_state()[0] == 6  # all that was counted
+    cells.run([cell], n_jobs=1, progress=False)
+    table, provenance = cells.read(cell)
+    assert table["sum"].tolist() == [21.0]
+    assert len(provenance["slices"]) == n_slices
+    assert list(runs.iterdir()) == []
+
+
+def test_a_table_that_is_not_stored_leaves_no_run_either(results):
+    assert cells.table_of(counting.cell(Squares(4)))["sum"].tolist() == [10.0]
+    assert list((results / "cache" / "runs").iterdir()) == []
+
+
+def test_a_run_on_other_data_is_refused(monkeypatch):
+    cell = counting.cell(Squares(3))
+    monkeypatch.setenv("STOP_AT", "1")
+    cells.run([cell], n_jobs=1, progress=False)
+    with pytest.raises(ValueError, match="another description"), cells.training_run(cell, {"digits": "9"}):
+        pass
+
+
+def test_a_cell_that_finds_its_model_busy_is_run_once_more():
+    readers = [reader.cell(Squares(1, seed)) for seed in (1, 2, 0)]
+    assert len(cells.run(readers, n_jobs=1, progress=False)) == 3
+    assert not cells.missing(readers)
+
+
+def test_cells_that_stay_busy_are_left():
+    readers = [reader.cell(Squares(1, seed)) for seed in (1, 2)]  # nobody trains their model
+    assert cells.run(readers, n_jobs=1, progress=False) == []

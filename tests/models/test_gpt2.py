@@ -1,0 +1,159 @@
+"""GPT-2 under the hammer: a small one from a folder, against its equations and PyTorch's autograd."""
+
+import importlib.util
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from book.geometry.experiments.hammer_language import MLP, POSITIONS, TOKENS, Hammer, strike_gpt2
+from embviz import imports
+from embviz.corpora import bytepairs
+
+DOCUMENTS = [f"The cat number {n} sat on mat {n * n}. Then it slept{'!' * n}" for n in range(6)]
+N_SYMBOLS, LENGTH, DIM, N_HEADS, N_LAYERS = 300, 24, 32, 2, 2
+HAMMER = Hammer(n_documents=4, n_rows=16, top=3)
+PARTS = {
+    "transformer.wpe.weight": POSITIONS,
+    "transformer.h.0.mlp.c_proj.weight": MLP,
+    "transformer.h.1.mlp.c_proj.weight": MLP,
+    "transformer.wte.weight": TOKENS,
+}
+
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture
+def pairs(monkeypatch):
+    """300 byte pairs for GPT-2's vocabulary, and no network."""
+    found = bytepairs.train_byte_pairs(" ".join(DOCUMENTS), vocab_size=N_SYMBOLS, min_count=1)
+    monkeypatch.setattr(bytepairs, "load_gpt2", lambda: found)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    return found
+
+
+@pytest.fixture(scope="module")
+def model():
+    """GPT-2 with random weights, a mean and biases other than at the start, so that each of them matters."""
+    if importlib.util.find_spec("transformers") is None:
+        pytest.skip("transformers is not installed")
+    transformers = imports.import_transformers()
+    config = transformers.GPT2Config(
+        vocab_size=N_SYMBOLS, n_positions=LENGTH, n_embd=DIM, n_layer=N_LAYERS, n_head=N_HEADS,
+        bos_token_id=0, eos_token_id=0,
+    )  # fmt: skip
+    made = transformers.GPT2LMHeadModel(config)
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter += 0.2 * torch.randn(parameter.shape, generator=generator)
+    return made
+
+
+@pytest.fixture
+def folder(model, tmp_path):
+    model.save_pretrained(tmp_path / "gpt2")
+    return str(tmp_path / "gpt2")
+
+
+def logits(w: dict[str, Tensor], ids: Tensor) -> Tensor:
+    """GPT-2's equations for one string (T,), its weights under their own names: (T, V)."""
+
+    def norm(x: Tensor, name: str) -> Tensor:
+        centred = x - x.mean(1, keepdim=True)
+        unit = centred / (centred.square().mean(1, keepdim=True) + 1e-5).sqrt()
+        return unit * w[f"{name}.weight"] + w[f"{name}.bias"]
+
+    def affine(x: Tensor, name: str) -> Tensor:
+        return x @ w[f"{name}.weight"] + w[f"{name}.bias"]
+
+    n_tokens, head_dim = len(ids), DIM // N_HEADS
+    x = w["transformer.wte.weight"][ids] + w["transformer.wpe.weight"][:n_tokens]
+    for layer in range(N_LAYERS):
+        name = f"transformer.h.{layer}"
+        query, key, value = affine(norm(x, f"{name}.ln_1"), f"{name}.attn.c_attn").split(DIM, 1)
+        read = []
+        for head in range(N_HEADS):
+            part = slice(head * head_dim, (head + 1) * head_dim)
+            scores = query[:, part] @ key[:, part].T / math.sqrt(head_dim)
+            later = torch.ones(n_tokens, n_tokens).triu(1).bool()
+            read.append(scores.masked_fill(later, -math.inf).softmax(1) @ value[:, part])
+        x = x + affine(torch.cat(read, 1), f"{name}.attn.c_proj")
+        up = affine(norm(x, f"{name}.ln_2"), f"{name}.mlp.c_fc")
+        gelu = up / 2 * (1 + torch.tanh(math.sqrt(2 / math.pi) * (up + 0.044715 * up**3)))
+        x = x + affine(gelu, f"{name}.mlp.c_proj")
+    return norm(x, "transformer.ln_f") @ w["transformer.wte.weight"].T
+
+
+def mean_gradients(model, pairs) -> dict[str, np.ndarray]:
+    """Of the parts, in float64: documents one by one, each as heavy as any other."""
+    weights = {name: p.detach().double().requires_grad_() for name, p in model.named_parameters()}
+    losses = []
+    end = pairs.token_to_id("<|endoftext|>")
+    for text in DOCUMENTS[: HAMMER.n_documents]:
+        ids = torch.tensor([end, *pairs.encode(text).ids, end])[: HAMMER.n_rows + 1]
+        log = logits(weights, ids[:-1]).log_softmax(1)
+        losses.append(-log[torch.arange(len(ids) - 1), ids[1:]].mean())
+    found = torch.autograd.grad(sum(losses) / len(losses), [weights[name] for name in PARTS])
+    return dict(zip(PARTS, (gradient.numpy() for gradient in found), strict=True))
+
+
+def regularity(gradient: np.ndarray, n_rows: int) -> float:
+    """Share of the strongest modes of the first rows in their power."""
+    power = (np.abs(np.fft.rfft(gradient[:n_rows], axis=0)) ** 2).sum(1)
+    return float(np.sort(power)[-HAMMER.top :].sum() / power.sum())
+
+
+def test_its_equations_are_those_of_the_library(model):
+    ids = torch.arange(0, 240, 20)
+    written_out = logits({name: p.detach() for name, p in model.named_parameters()}, ids)
+    with torch.no_grad():
+        # float32 in another order, through two layers, logits of about 10
+        torch.testing.assert_close(model.eval()(ids[None]).logits[0], written_out, atol=1e-4, rtol=1e-4)
+
+
+def test_gpt2_from_a_folder_sounds_as_autograd_says(model, folder, pairs):
+    table = strike_gpt2(folder, DOCUMENTS, hammer=HAMMER)
+    assert dict(zip(table["tensor"], table["role"], strict=True)) == PARTS
+    gradients = mean_gradients(model, pairs)
+    struck = {(row.tensor, row.rows): row.regularity for row in table.itertuples()}
+    whole = {name: len(gradient) for name, gradient in gradients.items()}
+    assert set(struck) == {(name, n) for name in PARTS for n in {HAMMER.n_rows, whole[name]}}
+    for (name, n_rows), found in struck.items():
+        # gradients in float32 beside float64
+        assert found == pytest.approx(regularity(gradients[name], n_rows), rel=1e-4), (name, n_rows)
+    assert whole == {
+        "transformer.wpe.weight": LENGTH,
+        "transformer.h.0.mlp.c_proj.weight": 4 * DIM,  # rows are hidden units
+        "transformer.h.1.mlp.c_proj.weight": 4 * DIM,
+        "transformer.wte.weight": N_SYMBOLS,
+    }
+
+
+def test_the_tied_head_is_part_of_the_tokens_gradient(model, folder, pairs):
+    """A token that is never read is predicted all the same: its row moves."""
+    read = {id for text in DOCUMENTS[:4] for id in pairs.encode(text).ids}
+    unread = [id for id in range(1, N_SYMBOLS) if id not in read]
+    gradient = mean_gradients(model, pairs)["transformer.wte.weight"]
+    assert len(unread) > 200
+    assert (np.abs(gradient[unread]).max(1) > 0).all()
+
+
+def test_dropout_is_off_and_the_weights_stay_as_they_are(model, folder, pairs):
+    assert model.config.resid_pdrop > 0
+    tables = [strike_gpt2(folder, DOCUMENTS, hammer=HAMMER) for _ in range(2)]
+    assert tables[0].equals(tables[1])
+
+
+def test_documents_longer_than_its_positions_are_cut_to_them(folder, pairs):
+    long = [" ".join(DOCUMENTS)] * 2
+    table = strike_gpt2(folder, long, hammer=Hammer(2, n_rows=LENGTH, top=3))
+    assert table["regularity"].between(table["flat"], 1).all()
+
+
+def test_a_folder_without_weights_is_refused_by_the_library(tmp_path, model, pairs):
+    with pytest.raises(OSError, match="nothing here"):
+        strike_gpt2(str(tmp_path / "nothing here"), DOCUMENTS, hammer=HAMMER)

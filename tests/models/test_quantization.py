@@ -1,0 +1,262 @@
+"""Weights rounded to integers: slow loops, closed forms, symmetries, and what a model keeps."""
+
+import copy
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from embviz.models import quantization
+from embviz.models.transformer import Transformer, TransformerConfig
+
+BITS = (2, 3, 4, 8, 12)
+
+
+def made(shape=(40, 30), seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+def tiny(**changed) -> Transformer:
+    shape = {"n_symbols": 11, "length": 6, "embedding_dim": 8, "n_heads": 2, "mlp_dim": 16, "tied": True}
+    return Transformer(TransformerConfig(**{**shape, **changed}), seed=0)
+
+
+# --- definitions ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bits", BITS)
+@pytest.mark.parametrize("per", ["tensor", "channel"])
+def test_every_value_becomes_the_nearest_level_of_its_own_grid(bits, per):
+    x = made((7, 9))
+    found = quantization.round_to_grid(x, bits, per)
+    largest_code = 2 ** (bits - 1) - 1
+    for i, row in enumerate(x):
+        step = max(abs(v) for v in (row if per == "channel" else x.ravel())) / largest_code
+        levels = [code * step for code in range(-largest_code, largest_code + 1)]
+        for j, value in enumerate(row):
+            nearest = min(levels, key=lambda level: abs(level - value))
+            assert found.values[i, j] == pytest.approx(nearest, abs=1e-12)
+
+
+def test_the_error_is_the_sum_of_squares_over_the_sum_of_squares():
+    x = made((5, 6))
+    rounded = quantization.round_to_grid(x, 4, "channel").values
+    slow = sum((a - b) ** 2 for a, b in zip(x.ravel(), rounded.ravel(), strict=True)) / sum(x.ravel() ** 2)
+    assert quantization.relative_error(x, 4, "channel") == pytest.approx(slow, rel=1e-12)
+
+
+def test_the_largest_value_has_the_largest_code_and_comes_back_exactly():
+    x = made()
+    found = quantization.round_to_grid(x, 8)
+    assert np.abs(found.codes).max() == 127
+    assert found.values.ravel()[np.abs(x).argmax()] == pytest.approx(x.ravel()[np.abs(x).argmax()])
+
+
+def test_clipping_cuts_what_lies_beyond_the_last_level():
+    found = quantization.round_to_grid([0.1, 0.4, -1.0], 3, clip=0.5)
+    assert found.values.tolist() == pytest.approx([1 / 6, 1 / 3, -0.5])  # 0.4 is 2.4 steps of 1/6
+
+
+# --- closed forms -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bits", BITS)
+def test_the_error_of_evenly_spread_values_is_the_closed_form(bits):
+    # midpoints of a fine division of -1..1, and the ends: the mean over them is the integral to 1 / n
+    x = np.concatenate([(np.arange(400_000) + 0.5) / 200_000 - 1, [-1.0, 1.0]])
+    found = quantization.relative_error(x, bits)
+    assert found == pytest.approx(quantization.uniform_error(bits), rel=2e-3)
+
+
+@pytest.mark.parametrize("bits", [2, 4, 6])
+@pytest.mark.parametrize("crest", [1.0, 2.5, 5.0])
+def test_the_error_of_normal_values_is_the_closed_form(bits, crest):
+    grid = np.linspace(-12, 12, 200_001)
+    weight = np.exp(-(grid**2) / 2)
+    step = crest / quantization.n_levels(bits)
+    rounded = np.clip(np.rint(grid / step) * step, -crest, crest)
+    slow = (weight * (grid - rounded) ** 2).sum() / weight.sum()
+    # sums over 200,001 points err by the width of a cell at each of the jumps
+    assert quantization.normal_error(bits, crest) == pytest.approx(slow, rel=1e-4)
+
+
+def test_with_small_steps_the_error_is_the_squared_crest_factor_over_twelve_squared_levels():
+    x = made((64, 64), seed=3) * np.exp(made((64, 1), seed=4))
+    for per in ("tensor", "channel"):
+        crest = quantization.crest_factor(x, per)
+        expected = crest**2 / 12 / quantization.n_levels(10) ** 2
+        assert quantization.relative_error(x, 10, per) == pytest.approx(expected, rel=0.05)  # 4,096 values
+
+
+def test_crest_factor_and_kurtosis_have_their_known_values():
+    spike = np.zeros((4, 25))
+    spike[1, 3] = -2.0
+    assert quantization.crest_factor(spike) == pytest.approx(10.0)  # sqrt(100)
+    assert quantization.crest_factor(spike, "channel") == pytest.approx(5.0)  # sqrt(25)
+    assert quantization.crest_factor([[1.0, -1.0]]) == 1.0
+    even = (np.arange(100_000) + 0.5) / 50_000 - 1
+    assert quantization.excess_kurtosis(even) == pytest.approx(-1.2, abs=1e-6)
+    assert quantization.excess_kurtosis([[1.0, -1.0], [1.0, -1.0]]) == pytest.approx(-2.0)
+
+
+def test_values_on_the_grid_come_back_exactly():
+    x = np.arange(-7, 8).reshape(3, 5) * 0.25
+    assert quantization.relative_error(x, 4) == 0.0
+
+
+def test_rotated_rows_have_the_expected_kurtosis_on_average():
+    rng = np.random.default_rng(0)
+    rows = rng.standard_t(3, size=(50, 12)) * np.exp(rng.normal(size=(50, 1)))
+    found = []
+    for _ in range(400):
+        q, r = np.linalg.qr(rng.normal(size=(12, 12)))
+        x = rows @ (q * np.sign(np.diag(r)))
+        found.append((x**4).mean() / (x**2).mean() ** 2 - 3)
+    error = np.std(found) / np.sqrt(len(found))
+    assert np.mean(found) == pytest.approx(quantization.rotated_kurtosis(rows), abs=4 * error)
+    assert abs(np.mean(found)) > 20 * error  # so that 0 would not pass
+
+
+# --- symmetries -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("per", ["tensor", "channel"])
+def test_signs_and_orders_of_coordinates_change_nothing(per):
+    x, rng = made(seed=1), np.random.default_rng(0)
+    order, signs = rng.permutation(30), rng.choice([-1.0, 1.0], 30)
+    before = quantization.round_to_grid(x, 4, per).values
+    after = quantization.round_to_grid(x[:, order] * signs, 4, per).values
+    np.testing.assert_array_equal(after, before[:, order] * signs)
+
+
+def test_a_scale_a_channel_does_not_care_how_large_another_channel_is():
+    x = made()
+    grown = x * np.r_[1000.0, np.ones(39)][:, None]
+    small = quantization.round_to_grid(x, 4, "channel").values[1:]
+    np.testing.assert_array_equal(quantization.round_to_grid(grown, 4, "channel").values[1:], small)
+    assert (quantization.round_to_grid(grown, 4).values[1:] == 0).mean() > 0.99
+
+
+def test_more_bits_never_cost_more_and_zeros_stay_zeros():
+    errors = [quantization.relative_error(made(), bits) for bits in range(2, 13)]
+    assert all(a > b for a, b in itertools.pairwise(errors))
+    rows = np.vstack([np.zeros(5), np.ones(5)])
+    np.testing.assert_array_equal(quantization.round_to_grid(rows, 2, "channel").values, rows)
+
+
+# --- models -----------------------------------------------------------------------------------------
+
+
+def test_matrices_are_rounded_and_gains_biases_and_the_original_are_left_alone():
+    model = tiny(biases=True)
+    with torch.no_grad():
+        for array in model.parameters():
+            array.add_(0.01)
+    before = copy.deepcopy(model.state_dict())
+    rounded = quantization.quantize(model, 4, "channel").state_dict()
+    for name, array in model.state_dict().items():
+        assert torch.equal(array, before[name])
+        if array.dim() == 1:
+            assert torch.equal(rounded[name], array)
+        else:
+            wanted = quantization.round_to_grid(array.double().numpy(), 4, "channel").values
+            np.testing.assert_allclose(rounded[name], wanted, atol=1e-7)  # float32
+            assert all(len(row.unique()) <= 15 for row in rounded[name])
+
+
+def test_tied_weights_stay_tied_and_are_rounded_once():
+    layers = nn.Sequential(nn.Embedding(6, 4), nn.Linear(4, 6, bias=False))
+    layers[1].weight = layers[0].weight
+    rounded = quantization.quantize(layers, 3)
+    assert rounded[1].weight is rounded[0].weight
+    assert list(quantization.matrices(layers)) == ["0.weight"]
+
+
+def test_many_bits_leave_the_logits_and_few_change_them():
+    model, tokens = tiny(), torch.arange(6)[None]
+    exact = model(tokens)
+    # 24 bits of the largest weight: float32's own rounding
+    torch.testing.assert_close(quantization.quantize(model, 24)(tokens), exact, atol=1e-5, rtol=1e-5)
+    assert (quantization.quantize(model, 2)(tokens) - exact).abs().max() > 0.05
+
+
+def test_half_precision_weights_keep_their_type():
+    rounded = quantization.quantize(nn.Linear(5, 3).half(), 8)
+    assert rounded.weight.dtype == torch.float16
+
+
+def test_matrices_named_as_kept_stay_as_they_are():
+    model = tiny()
+    rounded = quantization.quantize(model, 3, kept=("embedding", "up.weight"))
+    assert torch.equal(rounded.embedding, model.embedding)
+    assert not torch.equal(rounded.blocks[0].down.weight, model.blocks[0].down.weight)
+
+
+def test_the_tables_name_every_matrix_and_agree_with_the_array_functions():
+    model = tiny()
+    table, errors = quantization.weight_table(model), quantization.error_table(model, 4, "channel")
+    assert list(table["name"]) == list(errors["name"]) == list(quantization.matrices(model))
+    own = model.embedding.detach().double().numpy()
+    row = table[table["name"] == "embedding"].iloc[0]
+    assert row["excess_kurtosis"] == pytest.approx(quantization.excess_kurtosis(own))
+    assert row["crest_channel"] == pytest.approx(quantization.crest_factor(own, "channel"))
+    error = errors.loc[errors["name"] == "embedding", "relative_error"].item()
+    assert error == pytest.approx(quantization.relative_error(own, 4, "channel"))
+
+
+def test_bytes_count_packed_integers_scales_and_what_is_left_in_float():
+    layer = nn.Linear(10, 4)
+    assert quantization.n_bytes(layer, 4) == 40 / 2 + 4 + 4 * 4
+    assert quantization.n_bytes(layer, 8, "channel") == 40 + 4 * 4 + 4 * 4
+
+
+# --- refusals ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bits", [1, 0, -4, 25, 4.0, True, "4"])
+def test_numbers_of_bits_that_make_no_grid_are_refused(bits):
+    with pytest.raises(ValueError, match="whole number from 2 to 24"):
+        quantization.round_to_grid([1.0], bits)
+    with pytest.raises(ValueError, match="whole number from 2 to 24"):
+        quantization.quantize(nn.Linear(2, 2), bits)
+
+
+def test_arrays_that_no_scale_covers_are_refused():
+    with pytest.raises(ValueError, match="1 value"):
+        quantization.round_to_grid([1.0, math.nan], 4)
+    with pytest.raises(ValueError, match="empty"):
+        quantization.round_to_grid([], 4)
+    with pytest.raises(ValueError, match="two axes"):
+        quantization.round_to_grid([1.0, 2.0], 4, "channel")
+    with pytest.raises(ValueError, match="choose one of tensor, channel"):
+        quantization.round_to_grid([1.0], 4, "row")
+    with pytest.raises(ValueError, match="clip is 0"):
+        quantization.round_to_grid([1.0], 4, clip=0)
+    with pytest.raises(ValueError, match="all values are 0"):
+        quantization.relative_error(np.zeros(3), 4)
+    with pytest.raises(ValueError, match="crest is 0"):
+        quantization.normal_error(4, 0)
+    with pytest.raises(ValueError, match="no kurtosis"):
+        quantization.rotated_kurtosis(np.zeros((2, 2)))
+
+
+def test_models_that_cannot_be_rounded_are_refused_by_name():
+    class Conv1D(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(2, 3))
+
+    with pytest.raises(ValueError, match="0 is a Conv1D"):
+        quantization.quantize(nn.Sequential(Conv1D()), 4)
+    with pytest.raises(ValueError, match="LayerNorm has no parameter"):
+        quantization.quantize(nn.LayerNorm(3), 4)
+    model = tiny()
+    with pytest.raises(ValueError, match="ends in 'nowhere'"):
+        quantization.quantize(model, 4, kept=("nowhere",))
+    with torch.no_grad():
+        model.blocks[1].up.weight[0, 0] = math.inf
+    with pytest.raises(ValueError, match=r"blocks\.1\.up\.weight: 1 value"):
+        quantization.quantize(model, 4)

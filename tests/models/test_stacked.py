@@ -1,0 +1,401 @@
+"""Encoders side by side against the same encoders of PyTorch's layers, one at a time."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from book.tying.experiments.exor_runs import SIZES
+from embviz.models import stacked
+from embviz.models.encoders import Encoder, EncoderConfig
+from embviz.models.members import Member
+from embviz.models.stacked import StackedEncoder
+from embviz.training.loop import AdamW, train
+
+MEMBERS = [Member(3, True), Member(0, False), Member(0, True), Member(5, False)]  # tied first, then mixed
+FLOAT64 = {"rtol": 1e-9, "atol": 1e-11}  # sums of some hundred terms in another order
+FLOAT32 = {"rtol": 1e-4, "atol": 2e-5}  # the same: 9 digits fewer, and gelu of its own kind
+
+CONFIGS = {
+    f"{size.architecture}-{name}{'-positions' * positions}{'-rank' * (rank > 0)}": dataclasses.replace(
+        size, positions=positions, rank=rank
+    )
+    for (_, name), size in SIZES.items()
+    for positions in (False, True)
+    for rank in (0, 3)
+}
+EVERY_CONFIG = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
+SMALL_CONFIGS = pytest.mark.parametrize(
+    "config",
+    [c for name, c in CONFIGS.items() if name.endswith("small")],
+    ids=["transformer", "lstm", "mixer"],
+)
+
+
+def made_batch(config: EncoderConfig, n_members: int, n: int = 6, seed: int = 0) -> tuple[Tensor, ...]:
+    """Tokens (R, B, T), places (R, B) and targets (R, B), another batch for each member."""
+    generator = torch.Generator().manual_seed(seed)
+    tokens = torch.randint(config.vocab_size, (n_members, n, config.length), generator=generator)
+    places = torch.randint(config.length, (n_members, n), generator=generator)
+    return tokens, places, torch.randint(config.vocab_size, (n_members, n), generator=generator)
+
+
+def at_places(x: Tensor, places: Tensor) -> Tensor:
+    """Rows of x (B, T, ...) at places (B,)."""
+    return x[torch.arange(len(places)), places]
+
+
+def single_loss(single: Encoder, tokens: Tensor, places: Tensor, targets: Tensor) -> Tensor:
+    return torch.nn.functional.cross_entropy(at_places(single(tokens), places), targets)
+
+
+def single_attention(single: Encoder, tokens: Tensor, places: Tensor) -> Tensor:
+    """Weights (B, T) that nn.MultiheadAttention of the last layer gives the tokens, from the places."""
+    x = torch.nn.functional.embedding(tokens, single.input_embedding)
+    x = x if single.position is None else x + single.position
+    *earlier, last = single.body.layers
+    for layer in earlier:
+        x = layer(x)
+    return at_places(last.self_attn(x, x, x, need_weights=True)[1], places)
+
+
+def own_arrays(stack: StackedEncoder, index: int, arrays: dict[str, Tensor]) -> dict[str, Tensor]:
+    """A member's part of arrays (R, ...) named as `stack.weights`; a tied one has no output of its own."""
+    member, untied = stack.members[index], [m for m in stack.members if not m.tied]
+    own = {name: array[index] for name, array in arrays.items() if name != "free_output"}
+    return own if member.tied else {**own, "free_output": arrays["free_output"][untied.index(member)]}
+
+
+def gradients(stack: StackedEncoder) -> dict[str, Tensor]:
+    return {name: array.grad for name, array in stack.weights.items()}
+
+
+# --- side by side against one at a time -------------------------------------------------------------
+
+
+def assert_equals_the_singles(config: EncoderConfig, members: list[Member], double: bool, seed: int = 0):
+    """Encodings, logits, attention, losses and gradients of every member."""
+    tolerance = FLOAT64 if double else FLOAT32
+    stack = StackedEncoder(config, members)
+    stack = stack.double() if double else stack
+    tokens, places, targets = made_batch(config, len(members), seed=seed)
+    encoded, losses = stack(tokens, places), stack.losses(tokens, places, targets)
+    losses.sum().backward()
+    for r, member in enumerate(members):
+        single = Encoder(config, tied=member.tied, seed=member.seed)
+        single = single.double() if double else single
+        encodings = at_places(single.encode(tokens[r]), places[r])
+        torch.testing.assert_close(encoded.encodings[r], encodings, **tolerance)
+        torch.testing.assert_close(encoded.logits[r], at_places(single(tokens[r]), places[r]), **tolerance)
+        if config.architecture == "transformer":
+            attention = single_attention(single, tokens[r], places[r])
+            torch.testing.assert_close(encoded.attention[r], attention, **tolerance)
+        loss = single_loss(single, tokens[r], places[r], targets[r])
+        torch.testing.assert_close(losses[r], loss, **tolerance)
+        loss.backward()
+        own = own_arrays(stack, r, gradients(stack))
+        assert set(own) == {name for name, _ in single.named_parameters()}
+        for name, parameter in single.named_parameters():
+            torch.testing.assert_close(
+                own[name], parameter.grad, **tolerance, msg=lambda m, n=name: f"{n}: {m}"
+            )
+
+
+@EVERY_CONFIG
+def test_a_member_computes_what_the_encoder_of_pytorchs_layers_computes_and_its_gradients(config):
+    assert_equals_the_singles(config, MEMBERS, double=True)
+
+
+@SMALL_CONFIGS
+def test_single_precision_agrees_up_to_its_rounding(config):
+    assert_equals_the_singles(config, MEMBERS, double=False)
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        [Member(2, True)],
+        [Member(2, False)],
+        [Member(0, True), Member(1, True)],
+        [Member(0, False), Member(1, False)],
+    ],
+    ids=["one tied", "one untied", "all tied", "all untied"],
+)
+@SMALL_CONFIGS
+def test_it_holds_for_one_member_and_where_all_are_tied_or_none_is(config, members):
+    assert_equals_the_singles(config, members, double=True)
+
+
+@settings(max_examples=25)
+@given(
+    st.builds(
+        EncoderConfig,
+        architecture=st.sampled_from(["transformer", "lstm", "mixer"]),
+        n_layers=st.integers(1, 3),
+        embedding_dim=st.integers(2, 5),  # a layer norm of one coordinate divides rounding by rounding
+        hidden_dim=st.integers(1, 5),
+        token_dim=st.integers(1, 5),
+        vocab_size=st.integers(1, 9),
+        length=st.integers(1, 9),
+        positions=st.booleans(),
+        rank=st.integers(0, 2),
+    ),
+    st.lists(st.builds(Member, st.integers(0, 9), st.booleans()), min_size=1, max_size=3, unique=True),
+    st.integers(0, 2**32 - 1),
+)
+def test_it_holds_for_any_shape(config, members, seed):
+    assert_equals_the_singles(config, members, double=True, seed=seed)
+
+
+def test_losses_are_mean_cross_entropies_in_nats():
+    stack = StackedEncoder(EncoderConfig(), MEMBERS).double()
+    tokens, places, targets = made_batch(stack.config, 4)
+    logits = stack(tokens, places).logits.tolist()
+    for r, loss in enumerate(stack.losses(tokens, places, targets).tolist()):
+        terms = [
+            math.log(sum(map(math.exp, row))) - row[target]
+            for row, target in zip(logits[r], targets[r].tolist(), strict=True)
+        ]
+        assert loss == pytest.approx(math.fsum(terms) / 6, rel=1e-12)
+
+
+# --- attention and the two ways to compute it -------------------------------------------------------
+
+
+@pytest.mark.parametrize("positions", [False, True])
+@pytest.mark.parametrize("n_layers", [1, 2])
+def test_attention_is_a_distribution_over_the_tokens(positions, n_layers):
+    config = EncoderConfig(n_layers=n_layers, positions=positions)
+    attention = StackedEncoder(config, MEMBERS)(*made_batch(config, 4, n=50)[:2]).attention
+    assert attention.shape == (4, 50, 8)
+    assert (attention > 0).all()
+    torch.testing.assert_close(attention.sum(2), torch.ones(4, 50))  # float32
+
+
+@pytest.mark.parametrize("architecture", ["lstm", "mixer"])
+def test_the_other_architectures_have_no_attention(architecture):
+    config = EncoderConfig(architecture)
+    assert StackedEncoder(config, MEMBERS)(*made_batch(config, 4)[:2]).attention is None
+
+
+@pytest.mark.parametrize("n_layers", [1, 2, 3])
+@pytest.mark.parametrize("rank", [0, 3])
+def test_counting_symbols_gives_what_reading_every_token_gives(n_layers, rank):
+    by_symbol = StackedEncoder(EncoderConfig(n_layers=n_layers, rank=rank), MEMBERS).double()
+    by_token = StackedEncoder(
+        dataclasses.replace(by_symbol.config, positions=True), MEMBERS
+    ).double()  # positions make it read tokens
+    with torch.no_grad():
+        by_token.arrays["position"].zero_()
+    batch = made_batch(by_symbol.config, 4, n=40)
+    one, other = by_symbol(*batch[:2]), by_token(*batch[:2])
+    for name in ("encodings", "logits", "attention"):
+        torch.testing.assert_close(getattr(one, name), getattr(other, name), **FLOAT64)
+    for model in (by_symbol, by_token):
+        model.losses(*batch).sum().backward()
+    expected = gradients(by_token)
+    for name, gradient in gradients(by_symbol).items():
+        torch.testing.assert_close(gradient, expected[name], **FLOAT64)
+
+
+@pytest.mark.parametrize("row", [[0] * 8, [6, 0, 0, 0, 0, 0, 0, 0], [0, 1, 2, 3, 4, 5, 6, 6]])
+def test_counting_holds_for_strings_of_one_symbol_and_of_all(row):
+    stack = StackedEncoder(EncoderConfig(n_layers=2), MEMBERS).double()
+    tokens, places = torch.tensor(row).expand(4, 8, 8), torch.arange(8).expand(4, 8)
+    encoded = stack(tokens, places)
+    for r in range(4):
+        single = stack.member(r).double()
+        torch.testing.assert_close(encoded.logits[r], single(tokens[r])[0], **FLOAT64)
+        torch.testing.assert_close(
+            encoded.attention[r], single_attention(single, tokens[r], places[r]), **FLOAT64
+        )
+
+
+def test_a_vocabulary_larger_than_a_string_is_read_by_token():
+    assert_equals_the_singles(EncoderConfig(vocab_size=9, n_layers=2), MEMBERS, double=True)
+
+
+# --- members keep to themselves ---------------------------------------------------------------------
+
+
+@SMALL_CONFIGS
+def test_what_a_member_weighs_or_reads_changes_no_bit_of_the_others(config):
+    def gradients_after(change) -> dict[str, Tensor]:
+        stack, batch = StackedEncoder(config, MEMBERS), [part.clone() for part in made_batch(config, 4)]
+        change(stack, batch)
+        stack.losses(*batch).sum().backward()
+        return stack, gradients(stack)
+
+    def other_weights(stack, batch):
+        with torch.no_grad():
+            for array in own_arrays(stack, 1, stack.weights).values():
+                array.mul_(1.5).add_(0.1)
+
+    def other_batch(stack, batch):
+        for part in batch:
+            part[1] = part[1].flip(0)
+        batch[1][1] = (batch[1][1] + 1) % config.length
+
+    stack, before = gradients_after(lambda stack, batch: None)
+    for change in (other_weights, other_batch):
+        _, after = gradients_after(change)
+        for r in (0, 2, 3):
+            expected = own_arrays(stack, r, before)
+            for name, gradient in own_arrays(stack, r, after).items():
+                assert torch.equal(gradient, expected[name]), name
+        changed = own_arrays(stack, 1, before)["input_embedding"]
+        assert not torch.equal(own_arrays(stack, 1, after)["input_embedding"], changed)
+
+
+@SMALL_CONFIGS
+def test_the_order_of_the_members_does_not_matter(config):
+    tokens, places, targets = made_batch(config, 4)
+    forward = StackedEncoder(config, MEMBERS).double().losses(tokens, places, targets)
+    backward = StackedEncoder(config, MEMBERS[::-1]).double()
+    torch.testing.assert_close(
+        backward.losses(tokens.flip(0), places.flip(0), targets.flip(0)).flip(0), forward, **FLOAT64
+    )
+
+
+# --- training ---------------------------------------------------------------------------------------
+
+N_STEPS = 30
+# the rate turns within the test; the paper's other settings
+OPTIMIZER = AdamW(learning_rate=5e-3, min_learning_rate=1e-4, half_period=20)
+
+
+def trained_stack(
+    config: EncoderConfig, members: list[Member], rows: list[int], double: bool
+) -> StackedEncoder:
+    """Members trained side by side, each on the batches of its row."""
+    stack = StackedEncoder(config, members)
+    stack = stack.double() if double else stack
+
+    def losses(step: int) -> Tensor:
+        batch = made_batch(config, len(MEMBERS), n=20, seed=step)
+        return stack.losses(*(part[rows] for part in batch))
+
+    for _ in train(stack, losses, OPTIMIZER, n_steps=N_STEPS, snapshot_every=N_STEPS):
+        pass
+    return stack
+
+
+def trained_plainly(config: EncoderConfig, row: int, double: bool) -> Encoder:
+    """One model in a loop of PyTorch's own parts."""
+    single = Encoder(config, tied=MEMBERS[row].tied, seed=MEMBERS[row].seed)
+    single = single.double() if double else single
+    adam = torch.optim.AdamW(single.parameters(), lr=5e-3, eps=1e-12, weight_decay=0.1, foreach=False)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(adam, T_max=20, eta_min=1e-4)
+    for step in range(N_STEPS):
+        adam.zero_grad()
+        batch = made_batch(config, len(MEMBERS), n=20, seed=step)
+        single_loss(single, *(part[row] for part in batch)).backward()
+        adam.step()
+        schedule.step()
+    return single
+
+
+def without_key_bias(name: str, array: Tensor) -> Tensor:
+    """It changes no attention weight: rounding is all its gradient, which Adam's division makes large."""
+    dim = len(array) // 3
+    return array[[*range(dim), *range(2 * dim, 3 * dim)]] if name.endswith("in_proj_bias") else array
+
+
+@SMALL_CONFIGS
+@pytest.mark.parametrize("double", [True, False], ids=["float64", "float32"])
+def test_members_trained_side_by_side_end_where_each_ends_by_itself(config, double):
+    # Adam divides by the size of the gradient, so rounding of small gradients shows
+    tolerance = {"rtol": 1e-7, "atol": 1e-8} if double else {"rtol": 2e-3, "atol": 2e-4}
+    stack = trained_stack(config, MEMBERS, [0, 1, 2, 3], double)
+    for r, member in enumerate(MEMBERS[:2]):  # one tied, one not
+        ours = stack.member(r).double() if double else stack.member(r)
+        alone = trained_stack(config, [member], [r], double)
+        plain = trained_plainly(config, r, double)
+        start = Encoder(config, tied=member.tied, seed=member.seed).to(ours.input_embedding.dtype)
+        moved = (ours.input_embedding - start.input_embedding).detach().abs().max()
+        assert float(moved) > 20 * tolerance["atol"]
+        for name, array in plain.state_dict().items():
+            for other in (alone.weights[name][0].detach(), ours.state_dict()[name]):
+                torch.testing.assert_close(
+                    without_key_bias(name, other), without_key_bias(name, array), **tolerance
+                )
+
+
+# --- members as models of their own -----------------------------------------------------------------
+
+
+@SMALL_CONFIGS
+def test_members_start_as_the_encoders_of_their_seeds_and_can_be_taken_out(config):
+    stack = StackedEncoder(config, MEMBERS)
+    for r, member in enumerate(MEMBERS):
+        expected = Encoder(config, tied=member.tied, seed=member.seed).state_dict()
+        taken = stack.member(r).state_dict()
+        assert list(taken) == list(expected)
+        assert all(torch.equal(taken[name], weights) for name, weights in expected.items())
+    with torch.no_grad():
+        for array in stack.parameters():
+            array.add_(1)
+    assert all(torch.equal(taken[name], weights) for name, weights in expected.items()), (
+        "a copy was asked for"
+    )
+    assert torch.equal(stack.member(3).free_output, expected["free_output"] + 1)
+
+
+@SMALL_CONFIGS
+def test_a_tied_member_stores_one_table(config):
+    stack = StackedEncoder(config, MEMBERS)
+    assert stack.weights["free_output"].shape == (2, 7, 4)
+    assert torch.equal(stack.output_embedding[[0, 2]], stack.input_embedding[[0, 2]])
+    singles = [Encoder(config, tied=member.tied, seed=member.seed) for member in MEMBERS]
+    expected = sum(parameter.numel() for single in singles for parameter in single.parameters())
+    assert sum(parameter.numel() for parameter in stack.parameters()) == expected
+    tied = StackedEncoder(config, [Member(0, True), Member(1, True)])
+    assert "free_output" not in tied.weights
+    assert tied.output_embedding is tied.input_embedding
+
+
+def test_making_a_stack_leaves_the_global_random_state_alone():
+    before = torch.get_rng_state()
+    StackedEncoder(EncoderConfig(), MEMBERS)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+@pytest.mark.parametrize("members", [[], [Member(0, True), Member(1, True), Member(0, True)]])
+def test_no_member_and_a_member_named_twice_are_refused(members):
+    with pytest.raises(ValueError, match="name at least one member, each once"):
+        StackedEncoder(EncoderConfig(), members)
+
+
+# --- the LSTM's own backward pass -------------------------------------------------------------------
+
+
+def made_scan(n_steps: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Gate inputs (R, 4 H, T, B) and state weights (R, 4 H, H) of 2 members, H = 3, B = 2."""
+    generator = torch.Generator().manual_seed(seed)
+    steps = torch.randn(2, 12, n_steps, 2, dtype=torch.float64, generator=generator)
+    w_state = torch.randn(2, 12, 3, dtype=torch.float64, generator=generator)
+    return steps.requires_grad_(), w_state.requires_grad_()
+
+
+@pytest.mark.parametrize("n_steps", [1, 2, 5])
+def test_the_lstms_backward_pass_is_the_derivative_of_its_forward_pass(n_steps):
+    assert torch.autograd.gradcheck(stacked._LSTMScan.apply, made_scan(n_steps))
+
+
+@pytest.mark.parametrize("n_steps", [1, 4])
+def test_the_lstm_leaves_its_inputs_alone(n_steps):
+    inputs = made_scan(n_steps)
+    before = [part.detach().clone() for part in inputs]
+    stacked._LSTMScan.apply(*inputs).sum().backward()
+    assert all(torch.equal(part, old) for part, old in zip(inputs, before, strict=True))
+
+
+def test_a_second_derivative_of_the_lstm_is_refused_rather_than_wrong():
+    steps, w_state = made_scan(3)
+    hidden = stacked._LSTMScan.apply(steps, w_state)
+    with pytest.raises(RuntimeError, match="automatic differentiation"):
+        torch.autograd.grad(hidden.sum(), steps, create_graph=True)

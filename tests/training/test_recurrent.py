@@ -1,0 +1,253 @@
+"""The language-model loop: known cases, exact resumption, refusals."""
+
+import itertools
+import math
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from embviz.models.recurrent import LSTMConfig, LSTMLanguageModel
+from embviz.training import recurrent as recurrent_training
+from embviz.training.recurrent import (
+    LanguageModelTraining,
+    arrange_columns,
+    bfloat16_on_cpu,
+    evaluate_perplexity,
+    language_model_perplexity,
+    train_language_model,
+)
+
+MODEL = LSTMConfig(vocab_size=12, embedding_dim=8, tying="signs")
+TRAINING = LanguageModelTraining(
+    n_epochs=3, batch_size=4, n_steps_back=7, learning_rate=5.0, eval_batch_size=2
+)
+
+HALF = pytest.mark.skipif(not bfloat16_on_cpu(), reason="this processor has no bfloat16 LSTM")
+
+
+@dataclass
+class Text:
+    train: np.ndarray
+    valid: np.ndarray
+    test: np.ndarray
+    vocabulary: list[str]
+
+
+def make_text(vocab_size=12, n_train=600, seed=0):
+    """A text in which each word is followed by its successor nine times in ten."""
+    generator = np.random.default_rng(seed)
+
+    def chain(length):
+        steps = np.where(generator.random(length) < 0.9, 1, generator.integers(0, vocab_size, length))
+        return (np.cumsum(steps) % vocab_size).astype(np.uint16)
+
+    return Text(chain(n_train), chain(200), chain(200), [f"w{i}" for i in range(vocab_size)])
+
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def without_seconds(table):
+    return table.drop(columns="seconds")
+
+
+def test_columns_hold_consecutive_runs_of_the_text():
+    columns = arrange_columns(torch.arange(11), 3)
+    assert columns.tolist() == [[0, 3, 6], [1, 4, 7], [2, 5, 8]]
+
+
+@pytest.mark.parametrize("n_steps", [1, 4, 100])
+def test_perplexity_is_that_of_one_word_at_a_time(n_steps):
+    model = LSTMLanguageModel(MODEL, seed=0).train()  # dropout must not count
+    columns = arrange_columns(torch.from_numpy(make_text().valid[:50].astype(np.int64)), 2)
+    model.eval()
+    total = 0.0
+    for column in columns.t():
+        state = model.initial_state(1)
+        for word, following in itertools.pairwise(column):
+            logits, state = model(word.view(1, 1), state)
+            total -= torch.log_softmax(logits[0, 0], 0)[following].item()
+    model.train()
+    expected = math.exp(total / ((len(columns) - 1) * 2))
+    assert evaluate_perplexity(model, columns, n_steps) == pytest.approx(expected, rel=1e-5)  # float32
+    assert model.training
+
+
+def test_an_epoch_is_clipped_gradient_descent_that_carries_the_state_but_not_its_gradient():
+    text = make_text(n_train=4 * 17)
+    model_config, config = replace(MODEL, dropout=0.0), replace(TRAINING, n_epochs=1, max_grad_norm=0.05)
+    model, peer = (LSTMLanguageModel(model_config, seed=0) for _ in range(2))
+    list(train_language_model(model, text, config, seed=0))
+
+    columns = arrange_columns(torch.from_numpy(text.train.astype(np.int64)), 4)
+    optimizer, state = torch.optim.SGD(peer.parameters(), lr=5.0), peer.initial_state(4)
+    for start, stop in ((0, 7), (7, 14), (14, 16)):  # 7 steps back, and what is left
+        optimizer.zero_grad()
+        logits, state = peer(columns[start:stop], (state[0].detach(), state[1].detach()))
+        targets = columns[start + 1 : stop + 1]
+        torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten()).backward()
+        assert torch.nn.utils.clip_grad_norm_(peer.parameters(), 0.05) > 0.05
+        optimizer.step()
+    for ours, theirs in zip(model.parameters(), peer.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)  # float32
+
+
+@pytest.mark.parametrize("precision", ["float32", pytest.param("bfloat16", marks=HALF)])
+@pytest.mark.parametrize("tying", ["none", "plain", "signs"])
+def test_a_chain_is_learned_nearly_to_its_entropy(precision, tying):
+    text = make_text(n_train=4000)
+    config = replace(TRAINING, n_epochs=4, learning_rate=10.0, precision=precision)
+    table = language_model_perplexity(text, replace(MODEL, embedding_dim=16, tying=tying), config, seed=0)
+    # 9 in 10 the successor, else uniform over 12 words
+    chance = np.full(12, 0.1 / 12)
+    chance[1] += 0.9
+    floor = math.exp(-(chance * np.log(chance)).sum())
+    assert floor * 0.8 < table.test_perplexity.iloc[-1] < floor * 1.25  # 200 test words leave some noise
+    assert table.train_loss.is_monotonic_decreasing
+
+
+def test_the_rate_is_divided_after_each_epoch_that_does_not_better_the_best():
+    table = language_model_perplexity(
+        make_text(), MODEL, replace(TRAINING, n_epochs=10, learning_rate=30.0, max_grad_norm=3.0), seed=0
+    )
+    rate, best = 30.0, math.inf
+    for row in table.itertuples():
+        assert row.learning_rate == rate
+        if row.valid_perplexity < best:
+            best = row.valid_perplexity
+        else:
+            rate /= 4.0
+    assert rate < 30.0, "the case must hold at least one annealing"
+    at_best = table.test_perplexity[table.valid_perplexity.idxmin()]
+    assert table.test_perplexity.iloc[-1] == at_best
+
+
+def test_a_fixed_plan_divides_the_rate_after_its_flat_epochs():
+    config = replace(TRAINING, n_epochs=5, annealing=2.0, n_flat_epochs=3)
+    table = language_model_perplexity(make_text(n_train=60), MODEL, config, seed=0)
+    assert table.learning_rate.tolist() == [5.0, 5.0, 5.0, 2.5, 1.25]
+
+
+def test_a_run_repeats_bit_for_bit_and_leaves_the_global_random_state_alone():
+    before = torch.get_rng_state()
+    tables = [language_model_perplexity(make_text(), MODEL, TRAINING, seed=seed) for seed in (3, 3, 4)]
+    assert torch.equal(before, torch.get_rng_state())
+    pd.testing.assert_frame_equal(without_seconds(tables[0]), without_seconds(tables[1]), check_exact=True)
+    assert tables[0].valid_perplexity[0] != tables[2].valid_perplexity[0]
+
+
+def test_every_epoch_draws_other_dropout():
+    text, config = make_text(), replace(TRAINING, n_epochs=2, learning_rate=1e-30)
+    table = language_model_perplexity(text, MODEL, config, seed=0)
+    assert table.valid_perplexity[0] == table.valid_perplexity[1]  # the weights stand still
+    assert table.train_loss[0] != table.train_loss[1]
+
+
+@pytest.mark.parametrize("precision", ["float32", pytest.param("bfloat16", marks=HALF)])
+def test_a_run_stopped_between_epochs_resumes_to_the_same_bits(tmp_path, precision):
+    text, config = make_text(), replace(TRAINING, precision=precision)
+    whole = language_model_perplexity(text, MODEL, config, seed=0, checkpoint=tmp_path / "whole.safetensors")
+    model = LSTMLanguageModel(MODEL, seed=0)
+    loop = train_language_model(model, text, config, seed=0)
+    first = next(loop)
+    loop.close()
+    rest = list(train_language_model(model, text, config, seed=0, done=[first]))
+    resumed = pd.DataFrame([first, *rest])
+    pd.testing.assert_frame_equal(without_seconds(whole), without_seconds(resumed), check_exact=True)
+    again = language_model_perplexity(text, MODEL, config, seed=0, checkpoint=tmp_path / "whole.safetensors")
+    pd.testing.assert_frame_equal(whole, again, check_exact=True)  # read back, nothing trained
+
+
+def test_a_run_killed_at_any_moment_resumes_to_the_same_bits(tmp_path):
+    config = replace(TRAINING, n_epochs=5)
+    whole = language_model_perplexity(make_text(n_train=2500), MODEL, config, seed=0)
+    path = tmp_path / "run.safetensors"
+    script = textwrap.dedent(f"""
+        import sys, torch
+        sys.path.insert(0, {os.path.dirname(__file__)!r})
+        from test_recurrent_training import *
+        torch.set_num_threads(1)
+        config = replace(TRAINING, n_epochs=5)
+        language_model_perplexity(make_text(n_train=2500), MODEL, config, seed=0, checkpoint={str(path)!r})
+    """)
+    child = subprocess.Popen([sys.executable, "-c", script])
+    try:
+        for _ in range(3000):
+            if path.exists() or child.poll() is not None:
+                break
+            time.sleep(0.01)
+        time.sleep(0.05)  # into the midst of an epoch
+        assert child.poll() is None, "the child ended before it could be killed: give it more text"
+    finally:
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+    resumed = language_model_perplexity(make_text(n_train=2500), MODEL, config, seed=0, checkpoint=path)
+    pd.testing.assert_frame_equal(without_seconds(whole), without_seconds(resumed), check_exact=True)
+    assert resumed.seconds[0] != whole.seconds[0]
+
+
+def test_a_checkpoint_of_another_run_is_refused(tmp_path):
+    path = tmp_path / "run.safetensors"
+    language_model_perplexity(make_text(), MODEL, TRAINING, seed=0, checkpoint=path)
+    with pytest.raises(ValueError, match=r"run.safetensors belongs to a run with other model, seed, data"):
+        language_model_perplexity(
+            make_text(seed=1), replace(MODEL, dropout=0.5), TRAINING, seed=1, checkpoint=path
+        )
+
+
+@pytest.mark.parametrize("keep", [0, 5, 100, -1])
+def test_a_checkpoint_cut_short_is_refused(tmp_path, keep):
+    path = tmp_path / "run.safetensors"
+    language_model_perplexity(make_text(), MODEL, TRAINING, seed=0, checkpoint=path)
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(ValueError, match=r"is not a whole checkpoint .* move it away to start anew"):
+        language_model_perplexity(make_text(), MODEL, TRAINING, seed=0, checkpoint=path)
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_names_step_and_seed():
+    model = LSTMLanguageModel(MODEL, seed=0)
+    with torch.no_grad():
+        model.bias[3] = math.nan
+    with pytest.raises(FloatingPointError, match="at step 0 of epoch 1, seed 7: lower the learning rate"):
+        next(train_language_model(model, make_text(), TRAINING, seed=7))
+
+
+def test_ids_outside_the_vocabulary_are_refused():
+    text = make_text()
+    text.valid[5] = 12
+    with pytest.raises(ValueError, match="valid holds ids from 0 to 12, the model's vocabulary ends at 11"):
+        language_model_perplexity(text, MODEL, TRAINING, seed=0)
+
+
+def test_a_text_too_short_for_its_columns_is_refused():
+    with pytest.raises(ValueError, match="train: 7 words in 4 columns leave nothing to predict"):
+        language_model_perplexity(make_text(n_train=7), MODEL, TRAINING, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"precision": "float16"}, "precision is 'float16': choose one of float32, bfloat16"),
+        ({"n_steps_back": 0}, "must be at least 1"),
+        ({"learning_rate": 0.0}, "must be above 0"),
+        ({"n_flat_epochs": 0}, "n_flat_epochs counts epochs from 1"),
+    ],
+)
+def test_a_training_that_makes_no_sense_is_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        LanguageModelTraining(**change)
+
+
+def test_half_precision_is_refused_where_the_processor_has_none(monkeypatch):
+    monkeypatch.setattr(recurrent_training, "bfloat16_on_cpu", lambda: False)
+    with pytest.raises(ValueError, match='for an LSTM: choose "float32"'):
+        language_model_perplexity(make_text(), MODEL, replace(TRAINING, precision="bfloat16"), seed=0)

@@ -1,0 +1,161 @@
+"""The behavioural autoencoder: both terms by their definition, its start, its symmetries, what it says."""
+
+import numpy as np
+import pytest
+import torch
+
+from embviz.trajectories.autoencoders import Autoencoder, encode, held_out_errors
+from embviz.trajectories.nulls import shuffled_losses
+from embviz.trajectories.weight_paths import rotate, weight_path
+
+DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+QUICK = Autoencoder(bottleneck=3, hidden=16, n_epochs=150, learning_rate=1e-2)
+UNTRAINED = Autoencoder(bottleneck=3, hidden=16, n_epochs=1, learning_rate=1e-12)
+FLOAT = 1e-5  # of shares of variance, summed in float32 over 60 snapshots
+
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def bent_path(n=60, dim=100, losses=None):
+    """A curve that needs more than three straight axes, with a loss that follows it."""
+    t, rng = np.linspace(0, 1, n), np.random.default_rng(0)
+    waves = np.stack([np.cos(k * np.pi * t) / k for k in range(1, 9)], axis=1)  # (n, 8)
+    weights = waves @ rng.standard_normal((8, dim)) + 0.01 * rng.standard_normal((n, dim))
+    return weight_path("query", weights, np.arange(n), np.exp(-3 * t) if losses is None else losses)
+
+
+def principal_error(weights, rank):
+    squares = np.linalg.svd(weights - weights.mean(axis=0), compute_uv=False) ** 2
+    return squares[rank:].sum() / squares.sum()
+
+
+def test_before_training_it_is_the_principal_components_and_the_mean_loss():
+    path = bent_path()
+    behaviour = encode(path, UNTRAINED, seed=0)
+    expected = principal_error(path.weights, 3)
+    assert np.isclose(behaviour.principal, expected, atol=FLOAT)
+    assert np.isclose(behaviour.errors.reconstruction, expected, atol=FLOAT)
+    assert np.isclose(behaviour.errors.prediction, 1, atol=FLOAT)
+    scores = rotate(path).weights[:, :3] / np.sqrt(path.total)
+    np.testing.assert_allclose(behaviour.bottleneck, scores, atol=FLOAT)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_training_beats_principal_components_and_reads_the_loss_off_the_bottleneck(device):
+    behaviour = encode(bent_path(), QUICK, seed=0, device=device)
+    assert behaviour.errors.reconstruction < 0.5 * behaviour.principal
+    assert behaviour.errors.prediction < 0.05
+
+
+def test_the_prediction_error_is_the_share_of_the_losses_variance_it_misses():
+    path = bent_path(losses=np.random.default_rng(1).standard_normal(60))
+    behaviour = encode(path, QUICK, seed=0)
+    missed = sum((a - b) ** 2 for a, b in zip(behaviour.predicted, path.losses, strict=True)) / 60
+    assert np.isclose(behaviour.errors.prediction, missed / np.var(path.losses), atol=FLOAT)
+
+
+def test_components_that_it_does_not_see_count_as_not_reconstructed():
+    path = bent_path()
+    config = Autoencoder(bottleneck=2, n_components=4, n_epochs=1, learning_rate=1e-12)  # untrained
+    behaviour = encode(path, config, seed=0)
+    assert np.isclose(behaviour.left_out, principal_error(path.weights, 4), atol=FLOAT)
+    for error in (behaviour.principal, behaviour.errors.reconstruction):
+        assert np.isclose(error, principal_error(path.weights, 2), atol=FLOAT)
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_one_others():
+    first, again, other = (encode(bent_path(), QUICK, seed=seed).bottleneck for seed in (3, 3, 4))
+    np.testing.assert_array_equal(first, again)
+    assert np.abs(first - other).max() > 1e-3
+
+
+def test_no_global_generator_is_touched():
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    encode(bent_path(), UNTRAINED, seed=0)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_the_units_of_weights_and_loss_do_not_matter():
+    path = bent_path()
+    scaled = weight_path("query", 1000 * path.weights + 3, path.steps, 5 * path.losses - 2)
+    first, second = (encode(each, QUICK, seed=0) for each in (path, scaled))
+    # 150 updates in float32 from inputs that differ by rounding
+    assert np.isclose(first.errors.reconstruction, second.errors.reconstruction, rtol=0.02)
+    np.testing.assert_allclose(second.predicted, 5 * first.predicted - 2, atol=0.05)
+
+
+def test_rotating_first_or_turning_all_weights_changes_nothing():
+    path = bent_path()
+    turn = np.linalg.qr(np.random.default_rng(1).standard_normal((100, 100))).Q
+    turned = weight_path("query", path.weights @ turn, path.steps, path.losses)
+    first, second, third = (encode(each, QUICK, seed=0) for each in (path, rotate(path), turned))
+    np.testing.assert_array_equal(first.bottleneck, second.bottleneck)
+    np.testing.assert_allclose(third.bottleneck, first.bottleneck, atol=0.01)  # rounding, 150 updates later
+
+
+def test_a_constant_loss_leaves_the_reconstruction_alone_and_says_so():
+    behaviour = encode(bent_path(losses=np.full(60, 2.5)), QUICK, seed=0)
+    assert behaviour.errors.prediction is None
+    assert behaviour.predicted is None
+    assert behaviour.notes == (
+        "the loss is 2.5 at every snapshot: there is no prediction, only reconstruction",
+    )
+    assert behaviour.errors.reconstruction < behaviour.principal
+
+
+def test_without_weight_the_prediction_is_not_learned():
+    without = encode(bent_path(), Autoencoder(bottleneck=3, loss_weight=0, n_epochs=80), seed=0)
+    assert np.isclose(without.errors.prediction, 1, atol=FLOAT)
+    assert without.errors.loss_weight == 0
+
+
+def test_held_out_losses_are_predicted_in_order_and_not_when_shuffled():
+    path = bent_path(n=150)
+    assert held_out_errors(path, QUICK, seed=0).prediction < 0.1
+    shuffled = [shuffled_losses(path, seed=draw) for draw in range(3)]
+    missed = [held_out_errors(each, QUICK, seed=0).prediction for each in shuffled]
+    assert np.mean(missed) > 0.7  # 1 but for the variance of 3 x 150 skewed losses
+
+
+def test_a_gap_is_harder_to_bridge_than_single_snapshots():
+    single, gap = (held_out_errors(bent_path(), QUICK, seed=0, block=block) for block in (1, 10))
+    assert gap.reconstruction > 2 * single.reconstruction
+
+
+def test_a_path_read_backwards_has_the_held_out_errors_it_has_forwards():
+    """The loss falls at the start: errors of one part alone depend on which part it is."""
+    t = np.linspace(0, 1, 80)
+    path = bent_path(n=80, losses=np.exp(-12 * t))
+    back = weight_path("query", path.weights[::-1], path.steps, path.losses[::-1])
+    forwards, backwards = (held_out_errors(each, QUICK, seed=0, block=10) for each in (path, back))
+    # even and odd blocks change places; what is left is the order of sums in float32
+    assert backwards.prediction == pytest.approx(forwards.prediction, rel=0.1)
+    assert backwards.reconstruction == pytest.approx(forwards.reconstruction, rel=0.1)
+    assert forwards.prediction > encode(path, QUICK, seed=0).errors.prediction
+
+
+def test_held_out_errors_are_pooled_over_all_snapshots_each_held_out_once():
+    path, untrained = bent_path(), UNTRAINED
+    found = held_out_errors(path, untrained, seed=0, n_folds=3, block=5)
+    # an untrained one predicts the mean whatever it has seen
+    assert found.prediction == pytest.approx(1, abs=FLOAT)
+    assert found.reconstruction == pytest.approx(principal_error(path.weights, 3), abs=FLOAT)
+
+
+def test_a_straight_path_has_fewer_coordinates_than_the_bottleneck():
+    weights = np.linspace(0, 1, 30)[:, None] * np.ones(50)
+    behaviour = encode(weight_path("query", weights, np.arange(30), np.linspace(2, 1, 30)), QUICK, seed=0)
+    assert behaviour.bottleneck.shape == (30, 3)
+    assert behaviour.errors.reconstruction < 1e-3
+
+
+def test_settings_that_make_no_sense_are_refused():
+    with pytest.raises(ValueError, match="sizes and epochs"):
+        Autoencoder(bottleneck=0)
+    with pytest.raises(ValueError, match="must not be negative"):
+        Autoencoder(loss_weight=-1)
+    for n_folds, block in ((1, 1), (61, 1), (2, 60), (4, 20)):
+        with pytest.raises(ValueError, match="hold out none, or all, of 60"):
+            held_out_errors(bent_path(), QUICK, seed=0, n_folds=n_folds, block=block)

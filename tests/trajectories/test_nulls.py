@@ -1,0 +1,264 @@
+"""Nulls of trajectories: walks with a path's steps and momentum, their known shape, disparities."""
+
+import doctest
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import spatial
+
+from embviz.trajectories import nulls as trajectory_nulls
+from embviz.trajectories.autoencoders import Autoencoder
+from embviz.trajectories.nulls import (
+    Left,
+    disparities,
+    measure,
+    random_walk,
+    share_left,
+    shuffled_losses,
+    step_correlations,
+    through_nulls,
+)
+from embviz.trajectories.phases import Clustering, path_steps
+from embviz.trajectories.traces import Layout, Recipe, trace
+from embviz.trajectories.weight_paths import WeightPath, cosine_share, rotate, weight_path
+
+QUICK = Recipe(
+    Autoencoder(bottleneck=3, hidden=8, n_epochs=20),
+    Layout("pca"),
+    Clustering(min_cluster_size=10, min_samples=3),
+)
+
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def noise(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def momentum_path(n=80, dim=300, memory=0.7, seed=0):
+    """Steps that forget a part of the one before, and shrink."""
+    steps = [noise(dim, seed=seed)]
+    for i in range(1, n - 1):
+        steps.append(memory * steps[-1] + np.sqrt(1 - memory**2) * noise(dim, seed=1000 * (seed + 1) + i))
+    lengths = np.linspace(2, 0.5, n - 1)[:, None]
+    weights = np.concatenate([np.zeros((1, dim)), np.cumsum(lengths * np.array(steps), axis=0)])
+    losses = np.exp(-np.arange(n) / 20) + 0.01 * noise(n, seed=seed + 7)
+    return weight_path("query", weights, np.arange(n), losses)
+
+
+def test_the_examples_of_the_docstrings():
+    assert doctest.testmod(trajectory_nulls).failed == 0
+
+
+# --- random walks -----------------------------------------------------------------------------------
+
+
+def test_momentum_is_the_mean_cosine_of_steps():
+    path = momentum_path(n=20, dim=30)
+    moves = [path.weights[i + 1] - path.weights[i] for i in range(19)]
+    for k, value in enumerate(step_correlations(path, 4)):
+        cosines = [
+            moves[i] @ moves[i + k] / np.linalg.norm(moves[i]) / np.linalg.norm(moves[i + k])
+            for i in range(19 - k)
+        ]
+        assert np.isclose(value, sum(cosines) / 19)
+
+
+def test_momentum_and_step_lengths_survive_a_rotation():
+    path = momentum_path()
+    np.testing.assert_allclose(step_correlations(rotate(path), 5), step_correlations(path, 5), atol=1e-6)
+    np.testing.assert_allclose(path_steps(rotate(path).weights), path_steps(path.weights), rtol=1e-6)
+
+
+@pytest.mark.parametrize("dim", [20, 300, 10**6])  # fewer weights than steps, more, many more
+@pytest.mark.parametrize("n_lags", [1, 3])
+def test_a_walk_has_the_paths_step_lengths_and_momentum(dim, n_lags):
+    path = momentum_path()
+    path = WeightPath(path.name, path.steps, path.losses, path.weights, dim)
+    walk = random_walk(path, seed=1, n_lags=n_lags)
+    np.testing.assert_allclose(path_steps(walk.weights), path_steps(path.weights))
+    assert walk.weights.shape == (80, min(79, dim))
+    # sums of 79 cosines between vectors of `dim` entries, each known to 1 / sqrt(dim)
+    expected = step_correlations(path, n_lags)
+    np.testing.assert_allclose(step_correlations(walk, n_lags), expected, atol=3.5 / np.sqrt(79 * dim) + 0.02)
+    np.testing.assert_array_equal(walk.losses, path.losses)
+
+
+def test_momentum_of_one_lag_fades_geometrically():
+    walk = random_walk(momentum_path(n=300, dim=2000), seed=0)
+    first, second, third = step_correlations(walk, 3)[1:]
+    assert np.isclose(second, first**2, atol=0.02)
+    assert np.isclose(third, first**3, atol=0.02)
+
+
+def test_without_lags_steps_are_at_right_angles():
+    walk = random_walk(momentum_path(dim=5000), seed=0, n_lags=0)
+    assert np.abs(step_correlations(walk, 5)[1:]).max() < 0.01
+
+
+def test_few_coordinates_are_distributed_as_a_walk_among_all_weights():
+    rng = np.random.default_rng(0)
+    drawn = [trajectory_nulls._gaussian_vectors(3, 7, rng) for _ in range(4000)]
+    products = np.array([draw @ draw.T for draw in drawn])  # (4000, 3, 3), of 7-dimensional vectors
+    # Wishart: mean 7, variances 14 on the diagonal and 7 off it; 4,000 draws: errors of .06, .5 and .2
+    np.testing.assert_allclose(products.mean(axis=0), 7 * np.eye(3), atol=0.25)
+    np.testing.assert_allclose(products.var(axis=0), 7 * (1 + np.eye(3)), atol=1.6)
+
+
+def test_the_same_seed_walks_the_same_way():
+    path = momentum_path()
+    first, again, other = (random_walk(path, seed=seed).weights for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first, again)
+    assert np.abs(first - other).max() > 0.1
+
+
+def test_a_long_walk_in_many_dimensions_is_cosines_of_time():
+    steps = np.tile([1.0, -1.0], 250)[:, None]  # of equal lengths
+    path = WeightPath("even", np.arange(501), np.arange(501.0), np.cumsum([[0], *steps], axis=0), 10**7)
+    walk = rotate(random_walk(path, seed=0, n_lags=0)).weights
+    shares = (walk**2).sum(axis=0) / (walk**2).sum()
+    expected = 6 / np.pi**2 / np.arange(1, 4) ** 2  # Antognini & Sohl-Dickstein (2018): .61, .15, .07
+    np.testing.assert_allclose(shares[:3], expected, rtol=0.01)
+    time = (np.arange(501) + 0.5) / 501
+    for k in (1, 2):
+        assert abs(np.corrcoef(walk[:, k - 1], np.cos(np.pi * k * time))[0, 1]) > 0.999
+    assert cosine_share(walk[:, :2]) > 0.999  # the horseshoe
+    assert np.isclose(cosine_share(walk), expected[:2].sum(), rtol=0.01)
+
+
+def test_a_path_on_a_line_has_a_walk_too():
+    line = weight_path("line", np.arange(40.0)[:, None] * np.ones(30), range(40), range(40))
+    walk = random_walk(line, seed=0, n_lags=2)
+    assert np.isfinite(walk.weights).all()
+    assert step_correlations(walk, 1)[1] > 0.9
+
+
+def test_a_path_without_steps_has_no_walk():
+    still = WeightPath("still", np.arange(5), np.ones(5), np.ones((5, 3)), 3)
+    with pytest.raises(ValueError, match="still: nothing moved"):
+        random_walk(still, seed=0)
+    with pytest.raises(ValueError, match=r"n_lags is 79: 79 steps have lags 0..78"):
+        random_walk(momentum_path(), seed=0, n_lags=79)
+
+
+def test_shuffled_losses_are_the_same_losses_on_the_same_weights():
+    path = momentum_path()
+    shuffled = shuffled_losses(path, seed=0)
+    assert sorted(shuffled.losses) == sorted(path.losses)
+    assert (shuffled.losses != path.losses).mean() > 0.9
+    assert shuffled.weights is path.weights
+
+
+# --- the same pipeline ------------------------------------------------------------------------------
+
+
+def test_what_is_left_of_a_share():
+    assert share_left(0.8, [0.8]) == Left(0, 0, 0)
+    assert share_left(1.0, [0.3, 0.5]) == Left(1, 1, 1)
+    found = share_left(0.6, [0.2, 0.5, 0.7])
+    assert (found.low, found.high) == pytest.approx((-1 / 3, 0.5))
+    assert found.value == pytest.approx((0.6 - 1.4 / 3) / (1 - 1.4 / 3))
+    with pytest.raises(ValueError, match="nothing could be left"):
+        share_left(0.5, [1.0])
+    with pytest.raises(ValueError, match="no draw"):
+        share_left(0.5, [])
+
+
+def test_a_path_and_its_nulls_go_through_one_pipeline():
+    path, independent = momentum_path(), momentum_path(seed=3)
+    compared = through_nulls(path, QUICK, seed=0, n_draws=2, others={"independent run": independent})
+    table = compared.table
+    assert table[["kind", "draw"]].to_numpy().tolist() == [
+        ["data", 0],
+        ["random walk", 0],
+        ["random walk", 1],
+        ["shuffled losses", 0],
+        ["shuffled losses", 1],
+        ["independent run", 0],
+    ]
+    assert table["disparity"][0] < 1e-12
+    assert (table["disparity"][[1, 2, 5]] > 1e-3).all()
+    walks = table.loc[table["kind"] == "random walk", "cosine_share"]
+    assert compared.share_left() == share_left(table["cosine_share"][0], walks)
+    shape = compared.shape_left()
+    assert (shape.low, shape.high) == (table["disparity"][1:3].min(), table["disparity"][1:3].max())
+    layouts = [compared.traces[f"random walk {i}"].layout for i in range(2)]
+    assert np.isclose(compared.shape_among().value, spatial.procrustes(*layouts)[2])
+    assert compared.shape_among("independent run") is None
+    with pytest.raises(ValueError, match="cosine_share of 'decay' isn't known; there are"):
+        compared.share_left(kind="decay")
+    np.testing.assert_array_equal(compared.traces["data 0"].layout, trace(path, QUICK, seed=0).layout)
+
+
+def test_a_walks_two_arms_leave_nothing_after_its_own_null():
+    walk = random_walk(momentum_path(), seed=9)
+    compared = through_nulls(walk, Recipe(None, Layout("pca"), QUICK.clustering), seed=0, n_draws=5)
+    # of 80 snapshots of 300 weights: shares of walks differ by some hundredths
+    assert abs(compared.share_left("weight_cosine_share").value) < 0.1
+    assert compared.shape_left().value < 2 * compared.shape_among().value
+
+
+def test_a_path_that_turns_back_keeps_its_shape_after_the_null():
+    there = np.linspace(0, 20, 40)
+    ring = np.stack([np.cos(2 * np.pi * there / 20), np.sin(2 * np.pi * there / 20)], axis=1)  # one round
+    weights = np.pad(5 * ring, ((0, 0), (0, 98))) + 0.05 * noise(40, 100)
+    path = weight_path("ring", weights, range(40), range(40))
+    compared = through_nulls(path, Recipe(None, Layout("pca"), QUICK.clustering), seed=0, n_lags=0)
+    assert compared.share_left().value < -0.5  # far fewer arms than a walk without momentum
+    assert compared.shape_left().low > 3 * compared.shape_among().high
+
+
+def test_a_path_of_another_length_has_no_disparity_and_a_constant_loss_no_shuffle():
+    path = momentum_path()
+    flat = WeightPath("flat", path.steps, np.ones(80), path.weights, 300)
+    compared = through_nulls(flat, QUICK, seed=0, n_draws=1, others={"longer run": momentum_path(n=90)})
+    assert compared.table["kind"].tolist() == ["data", "random walk", "longer run"]
+    assert pd.isna(compared.table["disparity"][2])
+    assert pd.isna(compared.table["loss_p"][0])
+    assert "the loss is 1 at every snapshot" in compared.table["notes"][0]
+
+
+def test_a_loss_that_falls_evenly_has_no_drops_to_couple():
+    path = momentum_path()
+    even = WeightPath("even", path.steps, np.arange(80.0)[::-1], path.weights, 300)
+    assert measure(trace(even, QUICK, seed=0))["loss_p"] is None
+
+
+def test_measures_are_those_of_the_parts():
+    traced = trace(momentum_path(), QUICK, seed=0)
+    row = measure(traced, n_permutations=19)
+    assert row["n_phases"] == traced.phases.n_phases
+    assert row["reconstruction"] == traced.behaviour.errors.reconstruction
+    assert row["cosine_share"] == cosine_share(traced.layout)
+    assert 0 < row["loss_p"] <= 1
+    without = measure(trace(momentum_path(), Recipe(None, Layout("pca"), QUICK.clustering), seed=0))
+    assert without["reconstruction"] is None
+
+
+# --- one shape or many ------------------------------------------------------------------------------
+
+
+def test_disparities_agree_with_scipys_procrustes():
+    paths = {name: noise(30, 2, seed=i).cumsum(axis=0) for i, name in enumerate("abc")}
+    table = disparities(paths)
+    for one in paths:
+        for other in paths:
+            *_, expected = spatial.procrustes(paths[one], paths[other])
+            assert np.isclose(table.loc[one, other], expected, atol=1e-12)
+    np.testing.assert_array_equal(table, table.T)
+
+
+def test_turned_scaled_and_mirrored_copies_have_no_disparity_and_narrow_paths_get_zeros():
+    path = noise(30, 2).cumsum(axis=0)
+    turned = 5 * path @ [[0.6, 0.8], [0.8, -0.6]] + 3
+    table = disparities({"path": path, "turned": turned, "wide": np.pad(turned, ((0, 0), (1, 0)))})
+    assert np.abs(table.to_numpy()).max() < 1e-12
+
+
+def test_paths_of_different_lengths_have_no_disparity():
+    with pytest.raises(ValueError, match="key has 20 snapshots, query 30"):
+        disparities({"query": noise(30, 2), "key": noise(20, 2)})
+    with pytest.raises(ValueError, match="no path"):
+        disparities({})

@@ -1,0 +1,358 @@
+"""Phases: planted clusters, why all is noise, transitions, drops of the loss, grids, hidden Markov models."""
+
+import doctest
+import itertools
+import math
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import signal, stats
+from scipy.spatial.distance import cdist
+from sklearn.metrics import adjusted_rand_score
+
+from embviz.trajectories import phases
+from embviz.trajectories.phases import (
+    Clustering,
+    couple,
+    find_phases,
+    hidden_markov_phases,
+    path_steps,
+    phase_grid,
+    sharpness,
+    transition_activity,
+    transitions,
+    visits,
+    weight_statistics,
+)
+
+SMALL = Clustering(min_cluster_size=10, min_samples=3)
+
+
+def noise(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def two_clouds(n=40, apart=20.0):
+    """The later cloud first in space, so that numbers by time differ from numbers by place."""
+    return noise(2 * n, 2) + np.repeat([[apart, 0.0], [0.0, 0.0]], n, axis=0)
+
+
+def test_the_examples_of_the_docstrings():
+    assert doctest.testmod(phases).failed == 0
+
+
+# --- density clusters -------------------------------------------------------------------------------
+
+
+def test_two_clouds_are_two_phases_numbered_by_time():
+    found = find_phases(two_clouds(), SMALL)
+    assert found.n_phases == 2
+    assert set(found.labels[:40]) <= {0, -1}
+    assert set(found.labels[40:]) <= {1, -1}
+    assert found.noise < 0.2
+    assert found.dbcv > 0.5  # 1 at best; the clouds lie 20 standard deviations apart
+    assert found.explanation.startswith("2 phases; ")
+
+
+def test_soft_membership_agrees_with_the_labels_and_shares_out_at_most_one():
+    found = find_phases(two_clouds(), SMALL)
+    inside = found.labels >= 0
+    assert found.membership.shape == (80, 2)
+    assert (found.membership[inside].argmax(axis=1) == found.labels[inside]).all()
+    assert (found.membership.sum(axis=1) <= 1 + 1e-9).all()
+
+
+def test_points_in_one_place_belong_to_their_phase_and_warn_of_nothing():
+    """As in layouts that are stored in grains: a third of the points coincide."""
+    clouds = np.repeat([[4.0, 0.0], [0.0, 0.0], [0.0, 5.0]], 60, axis=0) + noise(180, 2)
+    found = find_phases(np.round(2 * clouds) / 2, Clustering(min_cluster_size=5))
+    assert found.n_phases >= 2
+    assert np.isfinite(found.membership).all()
+    assert (found.membership.sum(axis=1) <= 1 + 1e-9).all()
+    broken = np.array([[np.nan, 0.5], [0.25, 0.5], [0.5, np.inf]])
+    mended = phases._where_known(broken, np.array([0, 1, -1]))
+    assert mended.tolist() == [[1, 0], [0.25, 0.5], [0, 0]]
+
+
+def test_the_condensed_tree_starts_from_all_snapshots():
+    tree = find_phases(two_clouds(), SMALL).condensed_tree
+    assert list(tree.columns) == ["parent", "child", "lambda_val", "child_size"]
+    root = tree[tree["parent"] == 80]
+    assert root["child_size"].sum() == 80
+
+
+@pytest.mark.parametrize("min_samples", [1, 4])
+def test_reachability_is_the_spanning_tree_of_mutual_reachability_distances(min_samples):
+    points = noise(40, 2)
+    distances = cdist(points, points)
+    core = np.sort(distances, axis=1)[:, min_samples]  # 0 is the point itself
+    mutual = np.maximum(distances, np.maximum(core[:, None], core[None]))
+    inside, edges = {0}, []
+    while len(inside) < 40:  # Prim
+        length, joined = min((mutual[i, j], j) for i in inside for j in range(40) if j not in inside)
+        inside.add(joined)
+        edges.append(length)
+    found = find_phases(points, Clustering(min_cluster_size=5, min_samples=min_samples))
+    np.testing.assert_allclose(found.reachability, np.sort(edges), rtol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_largest_split_is_the_largest_cluster_size_that_finds_phases(seed):
+    points = noise(60, 2, seed=seed)
+    largest = find_phases(points, Clustering(min_cluster_size=30, min_samples=3)).largest_split
+    for size in range(max(2, largest - 2), min(largest + 3, 31)):
+        found = find_phases(points, Clustering(min_cluster_size=size, min_samples=3))
+        assert (found.n_phases > 0) == (size <= largest)
+
+
+def test_if_all_is_noise_the_explanation_says_why():
+    found = find_phases(noise(60, 2), Clustering(min_cluster_size=30, min_samples=5))
+    assert found.n_phases == 0
+    assert found.membership.shape == (60, 0)
+    assert found.dbcv is None
+    assert found.noise == 1
+    assert found.explanation.startswith("all 60 snapshots are noise: wherever the tree of mutual reach")
+    assert f"at most {found.largest_split} snapshots come off, and a phase needs 30" in found.explanation
+    assert f"longest {found.reachability[-1]:.3g}" in found.explanation
+
+
+def test_the_same_points_at_another_scale_have_the_same_phases():
+    first, second = (find_phases(scale * two_clouds(), SMALL) for scale in (1, 1000))
+    np.testing.assert_array_equal(first.labels, second.labels)
+    assert np.isclose(first.dbcv, second.dbcv)
+
+
+def test_validity_is_that_of_the_points_that_were_clustered():
+    points = two_clouds()
+    found, known = find_phases(points, SMALL), find_phases(points, SMALL).dbcv
+    points[:] = 0
+    assert found.dbcv == known
+
+
+def test_repeated_points_do_not_break_the_validity():
+    points = two_clouds()
+    points[1:6] = points[0]
+    assert find_phases(points, SMALL).dbcv > 0.5
+
+
+def test_too_few_snapshots_or_a_nan_are_refused():
+    with pytest.raises(ValueError, match=r"49 snapshots are too few for Clustering.*take 50 at least"):
+        find_phases(noise(49, 2))
+    points = noise(60, 2)
+    points[7, 1] = np.nan
+    with pytest.raises(ValueError, match="row 7 of points is NaN or infinite"):
+        find_phases(points)
+    with pytest.raises(ValueError, match='use "eom" or "leaf"'):
+        Clustering(selection="dbscan")
+    with pytest.raises(ValueError, match="two snapshots at least"):
+        Clustering(min_cluster_size=1)
+
+
+# --- transitions ------------------------------------------------------------------------------------
+
+LABELS = [-1, 0, 0, -1, 0, 1, 1, -1, -1, 2, 0]
+STEPS = [0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100]
+
+
+def slow_visits(labels, steps):
+    kept = [(label, step) for label, step in zip(labels, steps, strict=True) if label >= 0]
+    for phase, group in itertools.groupby(kept, key=lambda pair: pair[0]):
+        members = [step for _, step in group]
+        yield phase, members[0], members[-1], len(members)
+
+
+@pytest.mark.parametrize("labels", [LABELS, [-1] * 11, [0] * 11, [0, 1] * 5 + [-1]])
+def test_visits_are_runs_of_a_phase_whatever_noise_lies_between(labels):
+    table = visits(labels, STEPS)
+    assert [tuple(row) for row in table.to_numpy()] == list(slow_visits(labels, STEPS))
+
+
+def test_a_transition_lies_in_the_middle_of_its_noise():
+    table = transitions(LABELS, STEPS)
+    assert table.to_dict("list") == {
+        "before": [0, 1, 2],
+        "after": [1, 2, 0],
+        "leaves": [40, 60, 90],
+        "enters": [50, 90, 100],
+        "step": [45.0, 75.0, 95.0],
+    }
+    active = np.flatnonzero(transition_activity(LABELS, STEPS))
+    assert [(STEPS[i], STEPS[i + 1]) for i in active] == [(40, 50), (70, 80), (90, 100)]
+
+
+def test_noise_alone_has_no_transition():
+    assert transitions([-1] * 5, range(5)).empty
+    assert not transition_activity([-1] * 5, range(5)).any()
+
+
+def test_labels_need_a_step_each_in_order():
+    with pytest.raises(ValueError, match="give one a snapshot"):
+        visits([0, 1], [0, 1, 2])
+    with pytest.raises(ValueError, match="steps must increase"):
+        visits([0, 1], [1, 0])
+
+
+def test_an_even_path_is_as_sharp_as_its_baseline_and_a_jump_is_sharper():
+    even = np.arange(101.0)[:, None]
+    assert sharpness(even).share == sharpness(even).even == 0.05
+    jump = np.where(np.arange(101) < 50, 0.0, 900.0)[:, None] + even
+    assert np.isclose(sharpness(jump).share, (5 + 900) / 1000)
+
+
+def test_sharpness_needs_a_path_that_moves():
+    with pytest.raises(ValueError, match="doesn't move"):
+        sharpness(np.ones((5, 2)))
+    with pytest.raises(ValueError, match="single snapshot"):
+        path_steps([[1.0]])
+    with pytest.raises(ValueError, match="share is 0"):
+        sharpness(noise(5, 2), share=0)
+
+
+# --- drops of the loss ------------------------------------------------------------------------------
+
+
+def test_correlations_are_those_of_ranks_at_each_lag():
+    activity, losses = noise(40, seed=1), noise(41, seed=2)
+    found = couple(activity, losses, seed=0, max_lag=3, block=5, n_permutations=9)
+    ranks = [stats.zscore(stats.rankdata(values)) for values in (activity, -np.diff(losses))]
+    for lag, value in zip(found.lags, found.correlations, strict=True):
+        pairs = [ranks[0][t] * ranks[1][t + lag] for t in range(40) if 0 <= t + lag < 40]
+        assert np.isclose(value, sum(pairs) / 40)
+    assert np.isclose(found.at_zero, stats.spearmanr(activity, -np.diff(losses)).statistic)
+    assert found.lag == found.lags[found.correlations.argmax()]
+
+
+@pytest.mark.parametrize("lag", [-4, 0, 3])
+def test_drops_that_follow_movement_are_found_at_their_lag(lag):
+    activity = np.abs(noise(200)) + 0.1
+    losses = -np.cumsum(np.concatenate([[0.0], np.roll(activity, lag)]))
+    found = couple(activity, losses, seed=0)
+    assert found.lag == lag
+    assert found.correlation > 0.9
+    assert found.p == 1 / 1000  # none of 999 permutations
+
+
+def test_rises_that_follow_movement_are_no_drops():
+    activity = np.abs(noise(200)) + 0.1
+    found = couple(activity, np.cumsum(np.concatenate([[0.0], activity])), seed=0, max_lag=0)
+    assert found.p > 0.9
+
+
+def test_p_values_are_uniform_when_nothing_is_coupled():
+    p = [
+        couple(noise(60, seed=2 * i), noise(61, seed=2 * i + 1).cumsum(), seed=i, block=5, n_permutations=49)
+        for i in range(300)
+    ]
+    for name in ("p", "p_at_zero"):
+        values = [getattr(one, name) for one in p]
+        assert stats.kstest(values, stats.uniform(0.01, 0.99).cdf).pvalue > 0.01, name
+
+
+def autoregressive(n, seed, memory=0.8):
+    return signal.lfilter([1], [1, -memory], noise(n, seed=seed))
+
+
+def test_blocks_keep_what_neighbours_share_and_single_snapshots_do_not():
+    rejected = {}
+    for block in (1, 25):
+        p = [
+            couple(
+                autoregressive(200, seed=2 * i),
+                autoregressive(201, seed=2 * i + 1).cumsum(),
+                seed=i,
+                max_lag=0,
+                block=block,
+                n_permutations=39,
+            ).p
+            for i in range(100)
+        ]
+        rejected[block] = np.mean(np.array(p) <= 0.05)
+    # 5% expected; 100 series: a standard error of 2%. Memory .8 makes correlations 2.1 times as wide
+    assert rejected[25] < 0.12 < 0.14 < rejected[1]
+
+
+def test_a_common_decline_alone_couples_until_the_trend_is_taken_off():
+    decline = np.exp(-np.arange(400) / 60)
+    activity = decline * (1 + 0.2 * np.abs(noise(400, seed=1)))
+    losses = -np.cumsum(np.concatenate([[0.0], decline * (1 + 0.2 * np.abs(noise(400, seed=2)))]))
+    assert couple(activity, losses, seed=0).p < 0.01
+    assert couple(activity, losses, seed=0, trend=21).p > 0.05
+
+
+def test_what_cannot_be_coupled_is_refused():
+    with pytest.raises(ValueError, match="the loss's drops are constant over 40 intervals"):
+        couple(noise(40), np.ones(41), seed=0, block=5)
+    with pytest.raises(ValueError, match="40 intervals, 40 losses"):
+        couple(noise(40), noise(40), seed=0)
+    with pytest.raises(ValueError, match="blocks take a quarter at most"):
+        couple(noise(40), noise(41), seed=0, block=20)
+
+
+# --- grids and hidden Markov models -----------------------------------------------------------------
+
+
+def test_a_grid_holds_every_setting_and_the_rand_index_of_each_pair():
+    layouts = {"one": two_clouds(), "turned": two_clouds()[:, ::-1], "none": noise(80, 2, seed=3)}
+    clusterings = [SMALL, Clustering(min_cluster_size=35, min_samples=3)]
+    grid = phase_grid(layouts, clusterings)
+    assert grid.table[["layout", "min_cluster_size"]].to_numpy().tolist() == [
+        [name, size] for name in layouts for size in (10, 35)
+    ]
+    for i, j in itertools.product(range(6), repeat=2):
+        assert np.isclose(grid.agreement[i, j], adjusted_rand_score(grid.labels[i], grid.labels[j]))
+    assert grid.agreement[0, 2] == 1  # turning changes nothing
+    assert grid.n_without == (grid.table["n_phases"] == 0).sum() > 0
+    assert grid.table.loc[0, "dbcv"] == find_phases(layouts["one"], SMALL).dbcv
+    quicker = phase_grid(layouts, clusterings, validity=False)
+    pd.testing.assert_frame_equal(quicker.table, grid.table.drop(columns="dbcv"))
+
+
+def test_settings_that_find_nothing_do_not_count_as_stable():
+    strict = [Clustering(min_cluster_size=size, min_samples=5) for size in (35, 38, 40)]
+    grid = phase_grid({"noise": noise(80, 2)}, strict)
+    assert grid.n_without == 3
+    assert grid.stability is None
+    assert phase_grid({"clouds": two_clouds()}, strict[:2]).stability > 0.95
+
+
+def test_layouts_of_different_paths_make_no_grid():
+    with pytest.raises(ValueError, match="layouts of the same snapshots"):
+        phase_grid({"a": noise(30, 2), "b": noise(40, 2)}, [SMALL])
+
+
+def test_weight_statistics_are_their_definitions():
+    weights = noise(6, 50).cumsum(axis=0)
+    table = weight_statistics(weights)
+    for i, row in enumerate(weights):
+        centered = row - row.sum() / 50
+        spread = math.sqrt((centered**2).sum() / 50)
+        before = weights[i - 1] if i else weights[1]
+        expected = {
+            "norm": math.sqrt((row**2).sum()),
+            "mean": row.sum() / 50,
+            "spread": spread,
+            "kurtosis": (centered**4).sum() / 50 / spread**4,
+            "from_start": math.dist(row, weights[0]),
+            "moved": math.dist(row, before),
+        }
+        assert table.loc[i].to_dict() == pytest.approx(expected)
+
+
+def test_a_missing_hidden_markov_library_is_asked_for_by_name(monkeypatch):
+    monkeypatch.setitem(sys.modules, "hmmlearn", None)
+    monkeypatch.setitem(sys.modules, "hmmlearn.hmm", None)
+    with pytest.raises(ImportError, match=r"hidden Markov model .* needs hmmlearn: pip install hmmlearn"):
+        hidden_markov_phases(weight_statistics(noise(20, 5)), seed=0)
+
+
+@pytest.mark.filterwarnings("default")  # the library's own
+def test_a_hidden_markov_model_finds_planted_states():
+    pytest.importorskip("hmmlearn.hmm")
+    planted = np.repeat([0, 1, 0], 60)
+    table = pd.DataFrame({"level": 4.0 * planted + noise(180), "still": 1.0, "other": noise(180, seed=1)})
+    labels, candidates = hidden_markov_phases(table, seed=0, n_states=(1, 2, 3))
+    assert (labels == planted).mean() > 0.95
+    assert candidates["n_states"].tolist() == [1, 2, 3]
+    assert candidates["bic"].idxmin() == 1

@@ -1,0 +1,216 @@
+"""Trajectories: PyMDE's own problem from our own start, planted phases, what is said and what is refused."""
+
+import ast
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.spatial.distance import cdist
+
+from embviz.imports import import_pymde
+from embviz.trajectories.autoencoders import Autoencoder
+from embviz.trajectories.phases import Clustering, transitions
+from embviz.trajectories.traces import (
+    Layout,
+    Recipe,
+    lay_out,
+    layouts_of,
+    neighbor_pairs,
+    principal_coordinates,
+    trace,
+)
+from embviz.trajectories.weight_paths import rotate, weight_path
+
+QUICK = Recipe(
+    Autoencoder(bottleneck=3, hidden=16, n_epochs=60),
+    Layout(n_neighbors=8, max_iter=100),
+    Clustering(min_cluster_size=20, min_samples=5),
+)
+
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def noise(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def planted(n=50, losses=None):
+    """Weights that tremble in one place, jump between step 490 and 500, and tremble in another."""
+    places = np.repeat([[0.0], [30.0]], n, axis=0) * (np.arange(200) < 20)
+    if losses is None:
+        losses = np.repeat([3.0, 1.0], n) + 0.1 * noise(2 * n, seed=1)
+    return weight_path("query", places + noise(2 * n, 200), 10 * np.arange(2 * n), losses)
+
+
+# --- layouts ----------------------------------------------------------------------------------------
+
+
+def test_neighbours_are_the_nearest_by_brute_force():
+    points, expected = noise(30, 3), {}
+    for i, row in enumerate(cdist(points, points)):
+        for j in np.argsort(row)[1:5]:
+            pair = (min(i, j), max(i, j))
+            expected[pair] = expected.get(pair, 0) + 1
+    pairs, weights = neighbor_pairs(points, 4)
+    found = {(int(i), int(j)): int(w) for (i, j), w in zip(pairs, weights, strict=True)}
+    assert found == expected
+
+
+def test_neighbours_and_repulsion_are_those_of_pymdes_own_recipe():
+    points = noise(40, 3)
+    pymde = import_pymde()
+    problem = pymde.preserve_neighbors(torch.tensor(points), n_neighbors=6, init="random")
+    function = problem.distortion_function
+    near = problem.edges[function.pos_idx].numpy()
+    pairs, weights = neighbor_pairs(points, 6)
+    order = np.lexsort((near[:, 1], near[:, 0]))
+    np.testing.assert_array_equal(near[order], pairs)
+    np.testing.assert_array_equal(function.attractive_penalty.weights.numpy()[order], weights)
+    assert (~function.pos_idx).sum() == len(pairs)  # repulsive = 1
+    assert isinstance(function.attractive_penalty, pymde.penalties.Log1p)
+    assert isinstance(function.repulsive_penalty, pymde.penalties.Log)
+    assert isinstance(problem.constraint, type(pymde.Centered()))
+
+
+def test_a_layout_is_nearly_as_good_as_pymdes_own_on_pairs_it_did_not_push():
+    points = noise(40, 5)
+    pymde = import_pymde()
+    torch.manual_seed(0)
+    problem = pymde.preserve_neighbors(torch.tensor(points), n_neighbors=8, init="random")
+    start = principal_coordinates(points)
+    before, after = (
+        problem.average_distortion(torch.tensor(each, dtype=torch.float32)).item()
+        for each in (start / start.std(), lay_out(points, Layout(n_neighbors=8), seed=0))
+    )
+    own = problem.average_distortion(problem.embed()).item()
+    assert after < own + 0.25 * (before - own)
+
+
+def test_a_layout_depends_on_its_seed_alone_and_leaves_global_generators_alone():
+    points, layout = noise(60, 5), Layout(n_neighbors=8, max_iter=40)
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    first = lay_out(points, layout, seed=3)
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(2)
+    np.testing.assert_array_equal(lay_out(points, layout, seed=3), first)
+    assert np.abs(lay_out(points, layout, seed=4) - first).max() > 1e-3
+
+
+def test_points_in_one_place_or_on_a_line_are_laid_out():
+    twice = np.repeat(noise(20, 3), 2, axis=0)
+    line = np.linspace(0, 1, 40)[:, None]
+    for points in (twice, line):
+        assert np.isfinite(lay_out(points, Layout(n_neighbors=5, max_iter=50), seed=0)).all()
+
+
+def test_few_points_have_fewer_distant_pairs_than_asked_for():
+    assert lay_out(noise(6, 2), Layout(n_neighbors=4, max_iter=20), seed=0).shape == (6, 2)
+
+
+def test_principal_coordinates_are_turned_points_with_the_larger_side_positive():
+    plane = noise(20, 2) * [3, 1]
+    plane -= plane.mean(axis=0)
+    found = lay_out(np.pad(plane, ((0, 0), (0, 3))), Layout("pca"), seed=0)
+    np.testing.assert_allclose(cdist(found, found), cdist(plane, plane), atol=1e-12)
+    assert found[:, 0].var() >= found[:, 1].var()
+    assert (found.max(axis=0) > -found.min(axis=0)).all()
+    assert (principal_coordinates(np.arange(5.0)[:, None])[:, 1] == 0).all()
+
+
+def test_a_missing_umap_is_asked_for_by_name(monkeypatch):
+    monkeypatch.setitem(sys.modules, "umap", None)
+    with pytest.raises(ImportError, match="a UMAP layout needs umap-learn: pip install umap-learn"):
+        lay_out(noise(30, 3), Layout("umap"), seed=0)
+
+
+@pytest.mark.slow  # compiled anew in each process
+@pytest.mark.filterwarnings("default")  # the library's own
+def test_umap_lays_out_when_it_is_there():
+    pytest.importorskip("umap")
+    assert lay_out(noise(40, 3), Layout("umap", n_neighbors=5), seed=0).shape == (40, 2)
+    assert torch.get_num_threads() == 1  # more would change the last bits of what is computed next
+
+
+def test_a_layout_that_cannot_be_made_is_refused():
+    with pytest.raises(ValueError, match=r"15 snapshots are too few for 15 neighbours.*below 15"):
+        lay_out(noise(15, 3), seed=0)
+    with pytest.raises(ValueError, match="all points are the same"):
+        lay_out(np.ones((30, 3)), seed=0)
+    with pytest.raises(ValueError, match="row 4 of points is NaN"):
+        lay_out(np.where(np.arange(30)[:, None] == 4, np.nan, noise(30, 3)), seed=0)
+    with pytest.raises(ValueError, match='use "pymde", "pca" or "umap"'):
+        Layout("tsne")
+    with pytest.raises(ValueError, match="must be above 0"):
+        Layout(n_neighbors=0)
+
+
+def test_nothing_imports_pymde_or_hdbscan_when_it_is_loaded():
+    for path in (Path(__file__).resolve().parents[2] / "embviz").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+                assert not {name.split(".")[0] for name in names} & {"pymde", "hdbscan"}, path
+
+
+# --- the pipeline -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("clustered", ["layout", "bottleneck"])
+def test_a_planted_jump_is_one_transition_between_two_phases(clustered):
+    recipe = Recipe(QUICK.autoencoder, QUICK.layout, QUICK.clustering, clustered)
+    traced = trace(planted(), recipe, seed=0)
+    assert traced.phases.n_phases == 2
+    # noise may lie between: the middle is within a few snapshots of the jump
+    (step,) = transitions(traced.phases.labels, traced.path.steps)["step"]
+    assert abs(step - 495) <= 30
+    assert traced.layout.shape == (100, 2)
+    assert traced.encoded.shape == (100, 3)
+    assert traced.notes == ()
+
+
+def test_without_an_autoencoder_the_rotated_snapshots_are_laid_out():
+    traced = trace(planted(), Recipe(None, Layout("pca"), QUICK.clustering), seed=0)
+    assert traced.behaviour is None
+    np.testing.assert_allclose(traced.layout, rotate(planted()).weights[:, :2], atol=1e-6)
+    assert traced.phases.n_phases == 2
+
+
+def test_tracing_twice_gives_the_same_bits():
+    first, again = (trace(planted(), QUICK, seed=1) for _ in range(2))
+    np.testing.assert_array_equal(first.layout, again.layout)
+    np.testing.assert_array_equal(first.phases.labels, again.phases.labels)
+
+
+def test_a_constant_loss_and_noise_alone_are_told():
+    recipe = Recipe(QUICK.autoencoder, QUICK.layout, Clustering(min_cluster_size=50, min_samples=5))
+    still = weight_path("query", noise(100, 50), range(100), np.ones(100))
+    constant, all_noise = trace(still, recipe, seed=0).notes
+    assert "the loss is 1 at every snapshot" in constant
+    assert all_noise.startswith("all 100 snapshots are noise")
+
+
+def test_a_run_that_only_decays_is_a_straight_path():
+    weights = 0.99 ** np.arange(80)[:, None] * noise(1, 60)
+    traced = trace(weight_path("query", weights, range(80), np.linspace(2, 1, 80)), QUICK, seed=0)
+    assert traced.path.weights.shape == (80, 1)
+    assert np.isfinite(traced.layout).all()
+
+
+def test_too_few_snapshots_are_refused_before_anything_is_trained(monkeypatch):
+    monkeypatch.setattr("embviz.trajectories.traces.rotate", None)
+    short = weight_path("query", noise(12, 9), range(12), np.ones(12))
+    with pytest.raises(ValueError, match="query: 12 snapshots are too few for 15 neighbours"):
+        trace(short, seed=0)
+    with pytest.raises(ValueError, match="query: 12 snapshots are too few for Clustering"):
+        trace(short, Recipe(layout=Layout("pca")), seed=0)
+
+
+def test_layouts_under_several_settings_are_those_made_one_by_one():
+    settings = {"5 neighbours": Layout(n_neighbors=5, max_iter=20), "pca": Layout("pca")}
+    points = noise(30, 4)
+    for name, plane in layouts_of(points, settings, seed=2).items():
+        np.testing.assert_array_equal(plane, lay_out(points, settings[name], seed=2))

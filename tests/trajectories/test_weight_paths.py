@@ -1,0 +1,222 @@
+"""Paths of weights: rotations that lose nothing, tensors side by side, cosines of time, refusals."""
+
+import doctest
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.spatial.distance import pdist
+
+from embviz.trajectories import weight_paths
+from embviz.trajectories.weight_paths import WeightPath, cosine_share, join, rotate, weight_path
+
+# distances come back from squares: relative to the largest, half the digits of float64 are left
+HALF = 1e-7
+
+
+def path_of(weights, *, name="query", losses=None):
+    n = len(weights)
+    return weight_path(name, weights, 10 * np.arange(n), np.linspace(3, 1, n) if losses is None else losses)
+
+
+def walk(n, dim, seed=0):
+    return np.random.default_rng(seed).standard_normal((n, dim)).cumsum(axis=0)
+
+
+def test_the_examples_of_the_docstrings():
+    assert doctest.testmod(weight_paths).failed == 0
+
+
+# --- rotation ---------------------------------------------------------------------------------------
+
+
+@given(st.integers(3, 12), st.integers(1, 30), st.integers(0, 10**6))
+def test_a_rotation_keeps_every_distance(n, dim, seed):
+    weights = walk(n, dim, seed)
+    rotated = rotate(path_of(weights)).weights
+    assert rotated.shape[1] <= min(n - 1, dim)
+    np.testing.assert_allclose(pdist(rotated), pdist(weights), rtol=0, atol=HALF * pdist(weights).max())
+
+
+@pytest.mark.parametrize("dim", [7, 200])
+def test_rotated_coordinates_are_those_of_a_singular_value_decomposition(dim):
+    weights = walk(20, dim)
+    left, scales, _ = np.linalg.svd(weights - weights.mean(axis=0), full_matrices=False)
+    expected = (left * scales)[:, : min(dim, 19)]
+    rotated = rotate(path_of(weights)).weights
+    signs = np.sign((expected * rotated).sum(axis=0))
+    np.testing.assert_allclose(rotated, expected * signs, atol=HALF * scales[0])
+    assert (rotated.max(axis=0) >= -rotated.min(axis=0)).all()  # the larger side is positive
+
+
+def test_whatever_a_first_layer_reads_off_the_weights_another_reads_off_the_rotated_ones():
+    weights = walk(15, 400)
+    units = np.random.default_rng(1).standard_normal((400, 6))
+    activations = (weights - weights.mean(axis=0)) @ units  # (15, 6)
+    rotated = rotate(path_of(weights)).weights
+    found, *_ = np.linalg.lstsq(rotated, activations, rcond=None)
+    np.testing.assert_allclose(rotated @ found, activations, atol=1e-9 * np.abs(activations).max())
+
+
+def test_the_best_linear_reconstruction_of_any_rank_is_as_good():
+    weights = walk(15, 400).astype(np.float32)
+    rotated = rotate(path_of(weights)).weights
+    expected = np.linalg.svd((weights - weights.mean(axis=0)).astype(float), compute_uv=False)[:14] ** 2
+    # snapshots of float32 entries of about 3 are known to 1e-7 of it
+    np.testing.assert_allclose(np.linalg.svd(rotated, compute_uv=False) ** 2, expected, rtol=1e-5)
+
+
+def test_turning_all_weights_changes_no_rotated_coordinate():
+    weights = walk(12, 40)
+    turn = np.linalg.qr(np.random.default_rng(1).standard_normal((40, 40))).Q
+    first, second = (rotate(path_of(each)).weights for each in (weights, weights @ turn + 5))
+    np.testing.assert_allclose(second, first, atol=1e-9 * np.abs(first).max())
+
+
+def test_tensors_wider_than_a_chunk_are_summed_over_chunks(monkeypatch):
+    weights = walk(9, 50)
+    whole = rotate(path_of(weights)).weights
+    monkeypatch.setattr(weight_paths, "CHUNK", 7)
+    np.testing.assert_allclose(rotate(path_of(weights)).weights, whole, atol=1e-10)
+
+
+def test_a_rotated_path_remembers_how_many_weights_it_had_and_is_not_rotated_again():
+    rotated = rotate(path_of(walk(9, 50)))
+    assert rotated.n_weights == 50
+    assert rotate(rotated) is rotated
+
+
+def test_a_path_that_does_not_move_is_refused_with_the_usual_cause():
+    still = np.full((5, 4), 0.1, dtype=np.float32)  # 0.1 isn't a float: its mean differs by rounding
+    with pytest.raises(ValueError, match=r"query: all 5 snapshots are the same.*at rate 0 not even decay"):
+        rotate(path_of(still))
+
+
+# --- input ------------------------------------------------------------------------------------------
+
+
+def test_snapshots_of_tensors_matrices_and_half_precision_are_flattened():
+    tensors = [torch.full((2, 3), float(step), dtype=torch.bfloat16) for step in range(4)]
+    path = path_of(tensors)
+    assert path.weights.shape == (4, 6)
+    assert path.weights[3].tolist() == [3.0] * 6
+    np.testing.assert_array_equal(path_of(np.arange(24).reshape(4, 2, 3)).weights[1], np.arange(6, 12))
+
+
+def test_snapshots_of_different_shapes_are_refused_by_step():
+    with pytest.raises(
+        ValueError, match=r"query: the snapshot of step 20 has shape \(3, 2\).*step 0 \(2, 3\)"
+    ):
+        path_of([np.zeros((2, 3)), np.ones((2, 3)), np.zeros((3, 2))])
+
+
+def test_a_weight_that_is_not_finite_is_refused_by_tensor_and_step():
+    weights = walk(5, 6)
+    weights[3, 1] = np.nan
+    with pytest.raises(ValueError, match="query: 1 of 6 weights are NaN or infinite at step 30"):
+        path_of(weights)
+
+
+def test_a_loss_that_is_not_finite_is_refused_by_step():
+    with pytest.raises(ValueError, match="query: the loss at step 10 is nan"):
+        path_of(walk(3, 6), losses=[1, math.nan, 1])
+
+
+@pytest.mark.parametrize(
+    ("n", "steps", "losses", "message"),
+    [
+        (3, [0, 1], [1, 1, 1], r"3 snapshots, \(2,\) steps"),
+        (2, [0, 1], [1, 1], "2 snapshots make no path"),
+        (3, [0, 1, 1], [1, 1, 1], "steps must increase"),
+    ],
+)
+def test_a_path_without_an_order_is_refused(n, steps, losses, message):
+    with pytest.raises(ValueError, match=message):
+        weight_path("query", walk(n, 4), steps, losses)
+
+
+def test_a_tensor_without_weights_is_refused():
+    with pytest.raises(ValueError, match="query has no weights"):
+        path_of(np.zeros((3, 0)))
+
+
+# --- side by side -----------------------------------------------------------------------------------
+
+
+def test_joined_tensors_move_equally_far_unless_told_otherwise():
+    small, large = path_of(walk(9, 5), name="small"), path_of(100 * walk(9, 7, seed=1), name="large")
+    joined = join([small, large])
+    assert joined.weights.shape == (9, 12)
+    assert joined.n_weights == 12
+    for columns in (joined.weights[:, :5], joined.weights[:, 5:]):
+        assert np.isclose(((columns - columns.mean(axis=0)) ** 2).sum() / 9, 1)
+    np.testing.assert_array_equal(join([small, large], equal=False).weights[:, :5], small.weights)
+
+
+def test_joining_rotated_tensors_gives_the_distances_of_joined_ones():
+    paths = [path_of(walk(9, 30, seed)) for seed in range(3)]
+    whole, rotated = join(paths).weights, join([rotate(path) for path in paths]).weights
+    np.testing.assert_allclose(pdist(rotated), pdist(whole), rtol=HALF)
+
+
+def test_tensors_of_different_runs_are_not_joined():
+    other = weight_path("key", walk(9, 5), np.arange(9), np.ones(9))
+    with pytest.raises(ValueError, match="key and query differ in steps or losses"):
+        join([path_of(walk(9, 5)), other])
+    with pytest.raises(ValueError, match="there is no path to join"):
+        join([])
+
+
+def test_a_tensor_that_never_moved_is_named_when_joined():
+    with pytest.raises(ValueError, match="frozen never moved"):
+        join([path_of(walk(9, 5)), path_of(np.ones((9, 5)), name="frozen")])
+
+
+def test_the_total_is_the_mean_squared_distance_from_the_mean():
+    path = WeightPath("query", np.arange(3), np.ones(3), np.array([[0.0], [3.0], [6.0]]), 1)
+    assert path.total == 6
+
+
+# --- cosines of time --------------------------------------------------------------------------------
+
+
+@given(st.integers(4, 20), st.integers(1, 5), st.integers(0, 10**6))
+def test_the_cosine_share_is_that_of_a_regression_on_two_cosines(n, dim, seed):
+    points = np.random.default_rng(seed).standard_normal((n, dim))
+    time = [(i + 0.5) / n for i in range(n)]
+    waves = np.array([[1, math.cos(math.pi * t), math.cos(2 * math.pi * t)] for t in time])
+    left = points - waves @ np.linalg.lstsq(waves, points, rcond=None)[0]
+    expected = 1 - (left**2).sum() / ((points - points.mean(axis=0)) ** 2).sum()
+    assert np.isclose(cosine_share(points), expected, atol=1e-10)
+
+
+def test_points_without_order_have_a_cosine_share_of_two_in_their_number():
+    draws = [cosine_share(np.random.default_rng(seed).standard_normal((50, 200))) for seed in range(20)]
+    assert np.isclose(np.mean(draws), 2 / 49, rtol=0.05)  # of 200 x 20 squares: 2%, thrice
+
+
+def test_turning_scaling_and_shifting_leave_the_cosine_share():
+    points = walk(30, 3)
+    turn = np.linalg.qr(np.random.default_rng(1).standard_normal((3, 3))).Q
+    assert np.isclose(cosine_share(7 * points @ turn - 2), cosine_share(points))
+
+
+def test_a_clock_says_when():
+    clock = np.linspace(0, 1, 40) ** 3
+    points = np.cos(np.pi * clock)[:, None]
+    assert np.isclose(cosine_share(points, clock=clock), 1)
+    assert cosine_share(points) < 0.95
+
+
+def test_a_cosine_share_without_time_or_shape_is_refused():
+    with pytest.raises(ValueError, match="a time that goes forward"):
+        cosine_share(walk(5, 2), clock=[0, 1, 3, 2, 4])
+    with pytest.raises(ValueError, match="give four at least"):
+        cosine_share(walk(3, 2))
+    with pytest.raises(ValueError, match="has no shape"):
+        cosine_share(np.ones((5, 2)))
+    with pytest.raises(ValueError, match="row 2 of points is NaN or infinite"):
+        cosine_share([[0.0], [1.0], [np.inf], [2.0]])

@@ -1,0 +1,184 @@
+"""Charts: tables in, valid charts with titled axes out; and the measuring functions behind explorers."""
+
+import altair as alt
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from embviz.ledger import findings
+from embviz.view import charts, theme
+from tests import drawing
+from tests.drawing import compiled
+
+finite = st.floats(-1e6, 1e6, allow_nan=False)
+
+
+def axis_titles(chart) -> set[str]:
+    return {axis["title"] for axis in compiled(chart)["axes"] if axis.get("title")}
+
+
+@given(st.lists(finite, min_size=1, max_size=60), st.integers(1, 9))
+@settings(max_examples=50, deadline=None)
+def test_bins_count_what_a_slow_loop_counts(values, n_bins):
+    table = charts.bin_counts(values, n_bins=n_bins)
+    last = len(table) - 1
+    for index, row in enumerate(table.itertuples()):
+        inside = [row.left <= value < row.right or (index == last and value == row.right) for value in values]
+        assert row.count == sum(inside)
+    assert table["share"].sum() == pytest.approx(1)
+
+
+def test_values_outside_the_limits_stay_in_the_total():
+    table = charts.bin_counts([0.5, 1.5, 9.0, 9.0], n_bins=2, limits=(0, 2))
+    assert table["share"].tolist() == [0.25, 0.25]
+
+
+@pytest.mark.parametrize("values", [[], [1.0, np.nan], [np.inf]])
+def test_a_histogram_of_nothing_or_of_nan_is_refused(values):
+    with pytest.raises(ValueError, match="needs finite values"):
+        charts.bin_counts(values)
+    with pytest.raises(ValueError, match="needs finite values"):
+        charts.mirrored_bins(values)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_mirror_is_the_histogram_of_the_negated_values(seed):
+    values = np.random.default_rng(seed).standard_normal(50) + 0.5
+    table, negated = charts.mirrored_bins(values, n_bins=8), charts.mirrored_bins(-values, n_bins=8)
+    assert negated["share"].tolist() == table["mirrored"].tolist()
+    assert table["left"].tolist() == (-table["right"][::-1]).tolist()
+
+
+def test_an_odd_number_of_mirrored_bins_is_refused():
+    with pytest.raises(ValueError, match="7 bins: an even number"):
+        charts.mirrored_bins([1.0], n_bins=7)
+
+
+def test_a_histogram_is_titled_from_the_table():
+    chart = charts.plot_histogram(charts.bin_counts([1.0, 2.0]), "pmi")
+    assert axis_titles(chart) == {theme.title("pmi"), theme.title("share")}
+
+
+def test_a_mirrored_spectrum_shows_both_and_the_axis_between():
+    chart = charts.plot_mirrored_spectrum(charts.mirrored_bins([1.0, -2.0, 3.0]))
+    assert len(compiled(chart)["marks"]) == 3
+    assert axis_titles(chart) == {theme.title("eigenvalue"), theme.title("share")}
+
+
+def test_every_seed_is_a_line_and_the_mean_a_thicker_one():
+    table = pd.DataFrame(
+        [{"step": x, "score": x * s, "seed": s, "variant": v} for x in (0, 1) for s in (1, 2) for v in "ab"]
+    )
+    chart = charts.plot_seed_lines(table, "step", "score", by="variant")
+    spec = chart.to_dict()
+    thin, thick = spec["layer"]
+    assert thin["encoding"]["detail"]["field"] == "seed"
+    assert thick["encoding"]["y"]["aggregate"] == "mean"
+    assert thick["mark"]["strokeWidth"] > thin["mark"]["strokeWidth"]
+    assert axis_titles(chart) == {theme.title("step"), theme.title("score")}
+
+
+def test_intervals_reach_from_low_to_high():
+    table = pd.DataFrame({"word": ["x"], "score": [0.5], "low": [0.4], "high": [0.6], "variant": ["free"]})
+    chart = charts.plot_intervals(table, "word", "score", low="low", high="high", by="variant")
+    assert chart.to_dict()["layer"][0]["encoding"]["y2"] == {"field": "high"}
+    assert axis_titles(chart) == {theme.title("word"), theme.title("score")}
+
+
+def test_a_matrix_is_drawn_symmetrically_about_zero():
+    spec = charts.plot_signed_matrix([[0.0, -3.0], [1.0, 0.0]], value="pmi").to_dict()
+    assert spec["encoding"]["color"]["scale"]["domain"] == [-3.0, 3.0]
+    compiled(charts.plot_signed_matrix(np.zeros((2, 2)), value="pmi"))
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (65, 65), (4,)])
+def test_a_matrix_that_is_not_square_or_too_large_is_refused(shape):
+    with pytest.raises(ValueError, match="a square of at most 64 rows"):
+        charts.plot_signed_matrix(np.zeros(shape), value="pmi")
+
+
+def test_all_plus_signs_make_every_eigenvalue_positive():
+    table = charts.simulated_pmi_spectrum(20, 1.0, n_words=60)
+    assert table.loc[table["right"] <= 0, "share"].sum() == 0
+    assert table["count"].sum() == 20
+
+
+def test_flipping_every_sign_mirrors_the_spectrum():
+    plus = charts.simulated_pmi_spectrum(20, 1.0, n_words=60)
+    minus = charts.simulated_pmi_spectrum(20, 0.0, n_words=60)
+    # bins hold their left end only, so that an eigenvalue on an edge may fall beside
+    assert np.abs(minus["share"] - plus["mirrored"]).sum() <= 2 / 20 + 1e-12
+
+
+def test_half_the_signs_give_half_the_eigenvalues_each_sign():
+    table = charts.simulated_pmi_spectrum(40, 0.5, n_words=120)
+    assert table.loc[table["left"] >= 0, "count"].sum() == 20
+
+
+def test_the_largest_eigenvalue_is_that_of_the_matrix_built_by_loops():
+    d, n = 3, 8
+    words = np.random.default_rng(5).standard_normal((n, d)) / np.sqrt(d)
+    signs = [1.0, 1.0, -1.0]
+    matrix = [
+        [sum(words[i, k] * signs[k] * words[j, k] for k in range(d)) for j in range(n)] for i in range(n)
+    ]
+    table = charts.simulated_pmi_spectrum(d, 2 / 3, n_words=n, seed=5)
+    assert table["right"].max() == pytest.approx(np.abs(np.linalg.eigvalsh(matrix)).max())
+
+
+def test_a_share_of_signs_beyond_one_is_refused():
+    with pytest.raises(ValueError, match=r"share 1\.5: d must be at least 1"):
+        charts.simulated_pmi_spectrum(10, 1.5)
+
+
+def seed_table(n_seeds: int) -> pd.DataFrame:
+    rng = np.random.default_rng(n_seeds)
+    rows = [
+        {"step": step, "accuracy": rng.random(), "seed": seed, "pair": pair}
+        for step in (0, 10)
+        for seed in range(n_seeds)
+        for pair in ("x", "y")
+    ]
+    return pd.DataFrame(rows)
+
+
+def drawn(chart, marktype: str) -> list[dict]:
+    """Marks in a plot 100 pixels high."""
+    return drawing.drawn(chart.properties(width=100, height=100).to_dict(), marktype)
+
+
+@pytest.mark.parametrize("n_seeds", [2, 5, 40])
+def test_the_band_over_seeds_is_students_interval(n_seeds):
+    table = seed_table(n_seeds)
+    corners = drawn(charts.plot_seed_curves(table, "accuracy", by="pair", limits=(0, 1)), "area")
+    expected = [
+        findings.over_seeds(part["accuracy"].to_numpy()) for _, part in table.groupby(["pair", "step"])
+    ]
+    low, high = ([1 - corner[end] / 100 for corner in corners] for end in ("y", "y2"))
+    # a pixel is 1/100; values are kept to four digits, and two seeds' quantile is 12.7
+    assert low == pytest.approx([f.low for f in expected], abs=1e-3)
+    assert high == pytest.approx([f.high for f in expected], abs=1e-3)
+
+
+def test_a_single_seed_has_no_band():
+    corners = drawn(charts.plot_seed_curves(seed_table(1), "accuracy", by="pair", limits=(0, 1)), "area")
+    assert [corner["y"] for corner in corners] == [corner["y2"] for corner in corners]
+
+
+def test_seed_curves_draw_each_seed_and_the_mean_and_name_their_levels():
+    chart = charts.plot_seed_curves(seed_table(3), "accuracy", by="pair", reference={"best possible": 0.7})
+    widths = [point["strokeWidth"] for point in drawn(chart, "line")]
+    assert sorted(set(widths)) == [0.8, 2.5]
+    assert widths.count(0.8) == 3 * widths.count(2.5)
+    assert "best possible" in [item["text"] for item in drawn(chart, "text")]
+    assert axis_titles(chart) == {theme.title("step"), theme.title("accuracy")}
+
+
+def test_seed_curves_of_an_explorer_need_the_names_of_their_kinds():
+    named = alt.NamedData(name="measured")
+    with pytest.raises(ValueError, match=r"name the kinds \(names=...\)"):
+        charts.plot_seed_curves(named, "accuracy", by="pair")
+    chart = charts.plot_seed_curves(named, "accuracy", by="pair", names=["x", "y"])
+    assert chart.to_dict()["layer"][1]["encoding"]["color"]["scale"]["domain"] == ["x", "y"]

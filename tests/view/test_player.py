@@ -1,0 +1,579 @@
+"""Players: the recording as stored, refusals that name frame and column, a run asked for frame by frame."""
+
+import doctest
+import json
+import warnings
+
+import altair as alt
+import numpy as np
+import pandas as pd
+import pytest
+import vl_convert
+
+from embviz.view import explorers, player, theme
+from embviz.view.explorers import Choice, Number, Numbers, Range
+from embviz.view.player import BACKGROUND, HISTORY, MEASURED, NOTE, LiveRun, Player
+from tests.made_player import N_FRAMES, SYMBOLS, frame_of, make_player, recording, train
+
+
+def points(**columns) -> pd.DataFrame:
+    return pd.DataFrame({"frame": [0, 0, 10, 10, 40, 40], "x": [0.0, 1, 2, 3, 4, 5]} | columns)
+
+
+def draw_x(data: alt.NamedData) -> alt.Chart:
+    return alt.Chart(data).mark_point().encode(x=alt.X("x:Q").scale(domain=[0, 9]))
+
+
+def small(frames: pd.DataFrame | None = None, draw=draw_x, **changes) -> Player:
+    frames = points() if frames is None else frames
+    return Player(frames, draw, **{"title": "It moves", "caption": "Made.", **changes})
+
+
+def drawing(spec: dict) -> str:
+    return vl_convert.vegalite_to_svg(spec, vl_version="6.4")
+
+
+def at(spec: dict, **values) -> dict:
+    """The specification with some parameters where they would be moved to."""
+    spec = json.loads(json.dumps(spec))
+    for param in spec["params"]:
+        param["value"] = values.get(param["name"], param["value"])
+    return spec
+
+
+def rows(made: Player) -> list[dict]:
+    return made.static_spec()["datasets"][MEASURED]
+
+
+def test_the_examples_in_the_docstrings_hold():
+    assert doctest.testmod(player).failed == 0
+
+
+# the recording in the page
+
+
+def test_each_frame_draws_what_its_rows_alone_would_draw():
+    spec = small().static_spec()
+    for step in (0, 10, 40):
+        alone = small(points()[lambda table, step=step: table["frame"] == step]).static_spec()
+        assert drawing(at(spec, frame=step)) == drawing(alone)
+    assert len({drawing(at(spec, frame=step)) for step in (0, 10, 40)}) == 3
+
+
+def test_between_two_frames_the_earlier_one_stays():
+    spec = small().static_spec()
+    assert drawing(at(spec, frame=39)) == drawing(at(spec, frame=10))
+
+
+def test_the_rows_are_what_a_slow_loop_packs():
+    expected = []
+    frames = recording(4)
+    for tied in (False, True):
+        for step in (0, 20, 40, 60):
+            chosen = frames[(frames["tied"] == tied) & (frames["frame"] == step)]
+            row = {"tied": tied, "frame": step, "next_frame": step + (1 if step == 60 else 20)}
+            row["loss"] = float(f"{chosen['loss'].iloc[0]:.4g}")
+            row["accuracy"] = float(f"{chosen['accuracy'].iloc[0]:.4g}")
+            row |= {axis: [float(f"{value:.4g}") for value in chosen[axis]] for axis in "xy"}
+            expected.append(row)
+    measured = [
+        {**row, "x": np.round(row["x"], 9), "y": np.round(row["y"], 9)} for row in rows(make_player(4))
+    ]
+    for row, other in zip(measured, expected, strict=True):
+        # beyond the kept digits only the sign of a zero could differ
+        assert {**row, "x": 0, "y": 0} == {**other, "x": 0, "y": 0}
+        np.testing.assert_allclose([row["x"], row["y"]], [other["x"], other["y"]], atol=1e-9)
+
+
+def test_columns_that_never_change_are_stored_once_and_drawn_all_the_same():
+    made = make_player(4)
+    fixed = next(param["value"] for param in made.static_spec()["params"] if param["name"] == "fixed")
+    assert set(fixed) == {"symbol", "pair"}
+    assert "symbol" not in rows(made)[0]
+    assert all(f">{symbol}</text>" in drawing(made.static_spec()) for symbol in SYMBOLS)
+
+
+def test_the_history_has_one_row_a_frame_of_the_chosen_recording():
+    seen = []
+
+    def curve(data: alt.NamedData) -> alt.Chart:
+        return alt.Chart(HISTORY).mark_point().encode(x="frame:Q", y="loss:Q")
+
+    spec = make_player(4, draw=curve).static_spec()
+    for tied in (False, True):
+        seen.append(drawing(at(spec, tied=tied)).count('aria-roledescription="point"'))
+    assert seen == [4, 4]
+
+
+def test_an_expression_may_ask_for_the_frame_shown():
+    def curve(data: alt.NamedData) -> alt.Chart:
+        return alt.Chart(HISTORY).transform_filter("datum.frame <= frame").mark_point().encode(x="loss:Q")
+
+    spec = small(points(loss=[3.0, 3, 2, 2, 1, 1]), curve, curves=["loss"]).static_spec()
+    shown = [drawing(at(spec, frame=step)).count('aria-roledescription="point"') for step in (0, 10, 40)]
+    assert shown == [1, 2, 3]
+
+
+def test_a_loss_that_falls_by_twelve_orders_stays_a_number():
+    fallen = pd.DataFrame({"loss": [5.0, 1e-3, 1e-12]})
+    made = small(points(loss=fallen["loss"].repeat(2).tolist()), curves=["loss"], background=fallen)
+    assert [row["loss"] for row in rows(made)] == [5.0, 1e-3, 1e-12]
+    assert made.static_spec()["datasets"]["background"] == [{"loss": [5.0, 1e-3, 1e-12]}]
+
+
+def test_the_background_is_stored_once_and_drawn_in_every_frame():
+    def both(data: alt.NamedData) -> alt.LayerChart:
+        return draw_x(data) + alt.Chart(BACKGROUND).mark_tick().encode(x="x:Q")
+
+    table = pd.DataFrame({"x": [0.5, 1.5, 2.5]})
+    spec = small(draw=both, background=table).static_spec()
+    assert spec["datasets"]["background"] == [{"x": [0.5, 1.5, 2.5]}]
+    for step in (0, 40):
+        assert drawing(at(spec, frame=step)).count('aria-roledescription="tick"') == 3
+
+
+def test_a_background_follows_the_controls_whose_columns_it_has():
+    def ticks(data: alt.NamedData) -> alt.Chart:
+        return alt.Chart(BACKGROUND).mark_tick().encode(x="loss:Q")
+
+    table = pd.DataFrame({"tied": [True, False, False], "loss": [1.0, 2.0, 3.0]})
+    spec = make_player(3, draw=ticks, background=table).static_spec()
+    shown = [drawing(at(spec, tied=tied)).count('aria-roledescription="tick"') for tied in (True, False)]
+    assert shown == [1, 2]
+
+
+def test_rows_are_filtered_once_for_all_panels():
+    compiled = vl_convert.vegalite_to_vega(make_player(4).static_spec(), vl_version="6.4")
+    named = [data for data in compiled["data"] if data["name"] == MEASURED]
+    flattened = [data for data in compiled["data"] if "flatten" in json.dumps(data.get("transform", []))]
+    assert len(named) == len(flattened) == 1
+
+
+def test_the_slider_of_other_viewers_reaches_every_frame():
+    bound = small().static_spec()["params"][-1]["bind"]
+    assert (bound["min"], bound["max"], bound["step"]) == (0, 40, 10)
+
+
+def test_a_run_of_one_point_and_one_frame_can_be_drawn():
+    assert drawing(small(pd.DataFrame({"frame": [7], "x": [1.0]})).static_spec())
+
+
+def test_the_frame_shown_at_first_can_be_chosen():
+    assert small(initial=40).static_spec()["params"][-1]["value"] == 40
+    with pytest.raises(
+        ValueError, match="frame 20, to be shown at first, is none of the 3 frames from 0 to 40"
+    ):
+        small(initial=20)
+
+
+def test_a_hundred_and_fifty_frames_stay_small():
+    size = len(json.dumps(make_player().static_spec()))
+    assert len(rows(make_player())) == 2 * N_FRAMES
+    assert size < 100_000  # two recordings of 7 points and two curves; 71 kB when this was written
+
+
+def test_a_bundle_holds_twin_widget_and_text_and_is_the_same_each_time():
+    bundle = make_player(3)._repr_mimebundle_()
+    assert set(bundle) == {theme.MIME, explorers.WIDGET, "text/plain"}
+    assert bundle["text/plain"] == "<player: Pairs that mean the same come together>"
+    meta = bundle[theme.MIME]["usermeta"]["embviz"]
+    assert (meta["controls"], meta["player"]) == (["tied"], {"label": "step"})
+    assert json.dumps(bundle[theme.MIME]) == json.dumps(make_player(3).static_spec())
+
+
+def test_words_of_any_kind_pass_through_unchanged():
+    words = ["<script>alert(1)</script>", 'it\'s "quoted"', "🦉", "שלום", "two\nlines", "</script>"]
+    spec = json.loads(json.dumps(small(points(word=words)).static_spec()))
+    assert [row["word"] for row in spec["datasets"][MEASURED]] == [words[:2], words[2:4], words[4:]]
+
+
+def test_showing_a_player_warns_of_nothing():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make_player(3, live=train)._repr_mimebundle_()
+
+
+# refusals
+
+
+def test_a_recording_without_frames_is_refused():
+    with pytest.raises(ValueError, match="has no column 'frame'"):
+        small(pd.DataFrame({"x": [1.0]}))
+    with pytest.raises(ValueError, match="has no frames"):
+        small(points().head(0))
+
+
+def test_frames_that_go_back_are_refused_by_naming_both():
+    with pytest.raises(
+        ValueError, match=r"frames must increase: 10 comes after 40; sort the rows by 'frame'"
+    ):
+        small(points(frame=[0, 0, 40, 40, 10, 10]))
+    frames = recording(3)
+    backward = pd.concat([frames[:21], frames[21:][::-1]])
+    with pytest.raises(ValueError, match=r"20 comes after 40 at \{'tied': True\}"):
+        make_player(frames=backward)
+
+
+@pytest.mark.parametrize("wrong", [0.5, np.nan, "one", True])
+def test_a_frame_that_is_no_whole_number_is_refused(wrong):
+    with pytest.raises(ValueError, match=f"whole number of a step, not .*{str(wrong)[:3]}"):
+        small(points(frame=pd.Series([0, 0, 10, 10, wrong, wrong], dtype=object)))
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, None])
+def test_a_gap_is_refused_by_naming_frame_and_column(wrong):
+    with pytest.raises(ValueError, match="column 'x' of frame 10 has a value that is missing or infinite"):
+        small(points(x=[0.0, 1, 2, wrong, 4, 5]))
+    with pytest.raises(ValueError, match="column 'y' of the background"):
+        small(background=pd.DataFrame({"y": [1.0, wrong]})).static_spec()
+
+
+def test_more_frames_than_a_slider_has_places_are_refused_with_what_to_do():
+    many = pd.DataFrame({"frame": range(4_001), "x": 0.0})
+    with pytest.raises(
+        ValueError, match="4,001 frames, more than 2,000: thin the recording, such as to every 3rd"
+    ):
+        small(many)
+    assert small(many[:2_000]).steps[-1] == 1_999
+
+
+def test_recordings_of_other_steps_are_refused():
+    frames = recording(3)
+    with pytest.raises(ValueError, match=r"frame 40 is in one recording and not in another"):
+        make_player(frames=frames[: -len(SYMBOLS)])
+
+
+def test_a_missing_recording_is_refused_by_naming_it():
+    with pytest.raises(ValueError, match=r"the recording has no row for \{'tied': True\}"):
+        make_player(frames=recording(3)[:21])
+    with pytest.raises(ValueError, match="the recording has no column tied"):
+        make_player(frames=recording(3).drop(columns="tied"))
+
+
+def test_a_curve_with_two_values_in_a_frame_is_refused():
+    with pytest.raises(ValueError, match=r"the curve 'x' has 2 values in frame 0"):
+        small(curves=["x"])
+    with pytest.raises(ValueError, match=r"the curve 'loss' is no column of the frames: \['frame', 'x'\]"):
+        small(curves=["loss"])
+
+
+def test_a_drawing_that_leaves_out_a_type_is_refused_with_what_to_write():
+    made = small(draw=lambda data: alt.Chart(data).mark_point().encode(x="x"))
+    with pytest.raises(ValueError, match=r'leaves out a type.*write such as "x:Q"'):
+        made.static_spec()
+
+
+def test_a_drawing_of_a_background_that_was_not_given_is_refused():
+    made = small(draw=lambda data: alt.Chart(BACKGROUND).mark_point().encode(x="x:Q"))
+    with pytest.raises(ValueError, match="given no `background` table"):
+        made.static_spec()
+
+
+@pytest.mark.parametrize("name", ["frame", "next_frame", "fixed", "width"])
+def test_names_that_the_player_or_vega_keeps_are_refused(name):
+    with pytest.raises(ValueError, match="can't be called"):
+        small(points(**{name: 0}) if name != "frame" else points(), controls={name: Range(0, 1, 1, "a")})
+
+
+def test_a_column_with_the_players_own_name_is_refused():
+    with pytest.raises(ValueError, match="can't be called 'next_frame'"):
+        small(points(next_frame=0))
+
+
+def test_a_heavy_player_warns_and_a_heavier_one_is_refused(monkeypatch):
+    rng = np.random.default_rng(0)
+    heavy = pd.DataFrame({"frame": np.repeat(range(100), 1_600), "x": rng.standard_normal(160_000)})
+    with pytest.warns(UserWarning, match=r"puts 1,\d+,\d+ bytes into the page: thin the frames"):
+        small(heavy).static_spec()
+    monkeypatch.setattr(explorers, "TWIN_LIMIT", 1_000_000)
+    with pytest.raises(
+        ValueError, match=r"would put 1,\d+,\d+ bytes into the page, more than 1,000,000: thin"
+    ):
+        small(heavy).static_spec()
+
+
+# live: a fake page asks, a made run answers
+
+
+class Page:
+    """Stands for the page: asks for frames and hears what the widget sends."""
+
+    def __init__(self, made: Player, reader: str = "r1") -> None:
+        self.widget, self.reader, self.run, self.frames = made.widget, reader, 1, []
+        self.values: dict = {}
+
+    def ask(self) -> dict:
+        heard: list[dict] = []
+        self.widget.send = heard.append
+        question = {"kind": "frame", "reader": self.reader, "run": self.run}
+        self.widget._hear(self.widget, {**question, "seen": len(self.frames), "values": self.values}, [])
+        [reply] = heard
+        assert (reply["reader"], reply["run"]) == (self.reader, self.run)
+        if "row" in reply:
+            self.frames.append(reply["row"])
+        return reply
+
+    def restart(self, **values) -> None:
+        self.run, self.frames, self.values = self.run + 1, [], self.values | values
+
+
+def live(frames, **changes) -> Page:
+    """A page over a player whose run is a made iterable of frames."""
+    return Page(small(live=lambda: frames, **changes))
+
+
+def one(step: int, **columns) -> pd.DataFrame:
+    return pd.DataFrame({"frame": [step, step], "x": [0.1, 0.2], **columns})
+
+
+def test_live_frames_are_the_recordings_rows():
+    page = Page(make_player(5, live=train))
+    page.values = {"tied": True}
+    while "row" in page.ask():
+        pass
+    recorded = [row for row in rows(make_player(5)) if row["tied"]]
+    assert len(page.frames) == 5
+    for row, kept in zip(page.frames, recorded, strict=True):
+        assert row["symbol"] == SYMBOLS
+        assert {name: row[name] for name in kept} == {**kept, "next_frame": row["frame"] + 1}
+
+
+def test_nothing_is_computed_until_the_page_asks_and_then_one_frame_at_a_time():
+    made: list[int] = []
+
+    def run():
+        for step in range(3):
+            made.append(step)
+            yield one(step)
+
+    page = live(run())
+    assert made == []
+    page.ask()
+    assert made == [0]
+    page.ask()
+    assert made == [0, 1]
+
+
+def test_the_end_of_a_run_is_told():
+    page = live([one(0)])
+    assert "row" in page.ask()
+    assert page.ask() == {"kind": "frame", "reader": "r1", "run": 1, "end": True}
+
+
+def test_beginning_anew_ends_the_earlier_run_and_hands_over_the_controls():
+    closed: list[bool] = []
+
+    def run(tied: bool):
+        try:
+            yield frame_of(0, tied)
+            yield frame_of(1, tied)
+        finally:
+            closed.append(tied)
+
+    runs = {tied: run(tied) for tied in (True, False)}  # held here, or Python would close what is dropped
+    page = Page(make_player(3, live=lambda tied: runs[tied]))
+    page.values = {"tied": True}
+    page.ask()
+    page.restart(tied=False)
+    assert page.ask()["row"]["tied"] is False
+    assert closed == [True]
+
+
+def test_what_a_run_raises_is_told_and_a_new_one_can_begin():
+    def run():
+        yield one(0)
+        raise MemoryError("a 3 GB matrix: <b>choose</b> fewer words")
+
+    page = Page(small(live=run))
+    assert "row" in page.ask()
+    assert page.ask()["error"] == "MemoryError: a 3 GB matrix: <b>choose</b> fewer words"
+    assert page.frames[0]["x"] == [0.1, 0.2]
+    page.restart()
+    assert page.ask()["row"]["frame"] == 0
+
+
+def test_an_interrupted_run_says_so():
+    def run():
+        yield one(0)
+        raise KeyboardInterrupt
+
+    page = live(run())
+    page.ask()
+    assert page.ask()["error"] == "interrupted"
+
+
+def test_another_view_takes_the_run_over_and_the_first_is_told():
+    made = small(live=lambda: iter([one(0), one(1), one(2)]))
+    first, second = Page(made, "r1"), Page(made, "r2")
+    first.ask()
+    assert second.ask()["row"]["frame"] == 0
+    assert "another view of the player began its own" in first.ask()["error"]
+    assert second.ask()["row"]["frame"] == 1
+    first.restart()
+    assert first.ask()["row"]["frame"] == 0
+
+
+@pytest.mark.parametrize(
+    ("frames", "message"),
+    [
+        ([one(5), one(5)], "frames must increase: live frame 5 comes after 5"),
+        ([one(5), one(4)], "frames must increase: live frame 4 comes after 5"),
+        ([one(0, x=[0.1, np.nan])], "column 'x' of frame 0 has a value that is missing or infinite"),
+        ([one(0).drop(columns="x")], "live frame number 1 has no column 'x'"),
+        ([one(0), one(0).head(0)], "live frame number 2 has no row"),
+        ([points()], r"a live frame has the steps \[0, 10, 40\]: yield one frame at a time"),
+        ([pd.DataFrame({"frame": [0.5], "x": [1.0]})], "whole number of a step, not"),
+    ],
+)
+def test_a_live_frame_that_is_none_is_refused(frames, message):
+    page = live(frames)
+    for _ in frames[1:]:
+        page.ask()
+    with pytest.raises(ValueError, match=message):
+        raise ValueError(page.ask()["error"])
+
+
+def test_a_live_curve_with_two_values_is_refused():
+    page = Page(small(points(loss=0.0), curves=["loss"], live=lambda: [one(0, loss=[1.0, 2.0])]))
+    assert "the curve 'loss' has 2 values in frame 0" in page.ask()["error"]
+
+
+def test_a_live_run_without_end_is_stopped_at_the_limit(monkeypatch):
+    monkeypatch.setattr(player, "FRAME_LIMIT", 2)
+    run = LiveRun(small(points()[:4]), (one(step) for step in range(9)), {})
+    assert [run.next_row()["frame"] for _ in range(2)] == [0, 1]
+    with pytest.raises(ValueError, match="2 frames are kept, and no more: yield fewer"):
+        run.next_row()
+
+
+def test_values_that_are_no_control_s_own_are_refused():
+    page = Page(make_player(3, live=train))
+    assert "the page sent no value for tied" in page.ask()["error"]
+    page.restart(tied="yes")
+    assert "'yes' is neither true nor false" in page.ask()["error"]
+
+
+def test_a_recording_alone_computes_nothing():
+    with pytest.raises(ValueError, match="has a recording alone"):
+        small().begin({})
+    assert small().widget.live is False
+    assert small(live=lambda: []).widget.live is True
+
+
+def test_a_page_that_asks_something_else_hears_nothing():
+    heard: list[dict] = []
+    widget = small(live=lambda: []).widget
+    widget.send = heard.append
+    widget._hear(widget, {"kind": "measure"}, [])
+    assert heard == []
+
+
+def test_the_live_face_brings_vega_along_and_names_no_host():
+    widget = small().widget
+    assert "embvizVegaEmbed" in widget.runtime.decode()
+    code = str(widget._esm)
+    assert "https://" not in code.replace("https?://", "")
+    assert code.count("export default") == 1
+
+
+def test_seeds_may_be_chosen_among_many_recordings():
+    frames = pd.concat([points(seed=seed, x=float(seed)) for seed in range(5)], ignore_index=True)
+    made = small(frames, controls={"seed": Choice(range(5), "seed", initial=3)})
+    assert len(rows(made)) == 15
+    assert made.static_spec()["params"][0]["bind"]["input"] == "select"
+
+
+# live runs with controls of their own
+
+
+def shifted(by: int, modes: str):
+    """Frames of points moved by `by`, with a note in the second and the set of numbers in `kept`."""
+    for step in (0, 10):
+        frame = pd.DataFrame({"frame": step, "x": [by + step, by], "kept": modes})
+        if step:
+            frame.attrs[NOTE] = "half of it"
+        yield frame
+
+
+def wide_live(**changes) -> Player:
+    frames = pd.concat([points(kept="1 2").assign(run="low"), points(kept="7").assign(run="high")])
+    own = {"by": Number(0, 99, "by", initial=3), "modes": Numbers("modes", "5", click="x", recorded="kept")}
+    arguments = {"controls": {"run": Choice(["low", "high"], "run")}, "live_controls": own, "live": shifted}
+    return small(frames, curves=["kept"], **{**arguments, **changes})
+
+
+def test_a_live_run_may_have_controls_of_its_own_and_its_rows_say_that_they_were_computed():
+    run = wide_live().begin({"by": "40", "modes": "9,7 7"})
+    first, second = run.next_row(), run.next_row()
+    assert first == {
+        "computed": True, "frame": 0, "next_frame": 1, "kept": "7 9", "x": [40, 40]
+    }  # fmt: skip
+    assert second["x"] == [50, 40]
+    assert second["note"] == "half of it"
+    with pytest.raises(ValueError, match="the page sent no value for by, modes"):
+        wide_live().begin({"run": "low"})
+
+
+def test_without_a_kernel_live_controls_are_empty_and_the_recording_is_drawn_as_without_them():
+    spec = wide_live().static_spec()
+    params = {param["name"]: param for param in spec["params"]}
+    assert [params[name] for name in ("by", "modes")] == [
+        {"name": name, "value": ""} for name in ("by", "modes")
+    ]
+    asked = spec["usermeta"]["embviz"]["player"]
+    assert [(param["name"], param["value"]) for param in asked["asks"]] == [("by", 3), ("modes", "5")]
+    assert asked["clicks"] == [{"control": "modes", "field": "x", "recorded": "kept"}]
+    plain = wide_live(live_controls=None, live=None).static_spec()
+    assert drawing(at(spec, run="high", frame=10)) == drawing(at(plain, run="high", frame=10))
+
+
+def test_a_computed_row_is_drawn_whatever_recording_is_chosen():
+    made = wide_live()
+    row = made.begin({"by": 3, "modes": ""}).next_row()
+    spec = made.static_spec()
+    spec["datasets"][MEASURED] = [row]
+    pictures = {drawing(at(spec, run=run, frame=0)) for run in ("low", "high")}
+    assert len(pictures) == 1
+    spec["datasets"][MEASURED] = [{**row, "computed": False}]
+    assert drawing(at(spec, run="low", frame=0)) not in pictures
+
+
+def test_live_controls_that_can_t_be_told_apart_or_need_a_kernel_are_refused():
+    number = Number(0, 9, "n", initial=0)
+    with pytest.raises(ValueError, match="'run' is a control and a live control"):
+        wide_live(live_controls={"run": number})
+    with pytest.raises(ValueError, match="live controls need a `live` function"):
+        wide_live(live=None)
+    with pytest.raises(ValueError, match="a control can't be called 'note'"):
+        wide_live(live_controls={"note": number})
+
+
+@pytest.mark.parametrize("typed", ["113", 113, " 113 ", "+113"])
+def test_a_typed_number_is_read_as_one(typed):
+    assert Number(2, 199, "p", initial=97).read(typed) == 113
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [("", "p: nothing is not a whole number"), ("9.5", "p: 9.5 is not"), (True, "p: True is not"),
+     ("1e2", "p: 1e2 is not"), ("٣", "is not a whole number"), ("200", "p: 200 is outside 2 to 199")],
+)  # fmt: skip
+def test_what_is_no_such_number_is_refused(typed, message):
+    with pytest.raises(ValueError, match=message):
+        Number(2, 199, "p", initial=97).read(typed)
+    with pytest.raises(ValueError, match="starts at 1, outside 2 to 199"):
+        Number(2, 199, "p", initial=1)
+
+
+@pytest.mark.parametrize(
+    ("typed", "read"),
+    [("48 30", "30 48"), ("{1, 14, 41}", "1 14 41"), ("5;5,5", "5"), ("", ""), (" , ", ""), (7, "7")],
+)
+def test_a_typed_set_is_read_in_order_each_number_once(typed, read):
+    assert Numbers("modes").read(typed) == read
+
+
+@pytest.mark.parametrize("typed", ["one", "1 -2", "1.5", "<b>"])
+def test_what_is_no_set_of_whole_numbers_is_refused(typed):
+    with pytest.raises(ValueError, match="is not a whole number; write such as 30 35"):
+        Numbers("modes").read(typed)

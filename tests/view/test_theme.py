@@ -1,0 +1,108 @@
+"""The theme: readable by everybody, titled from one table, portable between viewers."""
+
+import itertools
+
+import altair as alt
+import numpy as np
+import pandas as pd
+import pytest
+
+from embviz.view import theme
+
+WHITE, DARK_PAGE = (255, 255, 255), (20, 24, 30)
+# Viénot, Brettel and Mollon (1999): linear RGB as seen without long, or without middle cones
+PROTAN = np.array([[0.1124, 0.8876, 0.0], [0.1124, 0.8876, 0.0], [0.0040, -0.0040, 1.0]])
+DEUTAN = np.array([[0.2928, 0.7072, 0.0], [0.2928, 0.7072, 0.0], [-0.0223, 0.0223, 1.0]])
+
+
+def rgb(colour: str) -> tuple[int, ...]:
+    return tuple(int(colour[i : i + 2], 16) for i in (1, 3, 5))
+
+
+def linear(colour: tuple[int, ...]) -> np.ndarray:
+    parts = np.array(colour) / 255
+    return np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+
+
+def contrast(one: tuple[int, ...], other: tuple[int, ...]) -> float:
+    weights = np.array([0.2126, 0.7152, 0.0722])
+    light = sorted((linear(one) @ weights, linear(other) @ weights))
+    return float((light[1] + 0.05) / (light[0] + 0.05))
+
+
+@pytest.fixture
+def chart() -> alt.Chart:
+    table = pd.DataFrame({"pmi": [0.5, 1.0], "variant": ["a", "b"]})
+    return alt.Chart(table).mark_bar().encode(x=alt.X("pmi:Q", axis=theme.axis("pmi")), y="variant:N")
+
+
+def colours() -> list[str]:
+    return [colour for colour in theme.CATEGORIES if colour.startswith("#")]
+
+
+@pytest.mark.parametrize("colour", colours()[:3])
+def test_line_colours_stand_out_on_white_and_on_the_dark_page(colour):
+    assert contrast(rgb(colour), WHITE) >= 3
+    assert contrast(rgb(colour), DARK_PAGE) >= 3
+
+
+@pytest.mark.parametrize("seen", [np.eye(3), PROTAN, DEUTAN], ids=["typical", "protan", "deutan"])
+def test_colours_stay_apart_whoever_looks(seen):
+    shown = [np.clip(seen @ linear(rgb(colour)), 0, 1) ** (1 / 2.2) * 255 for colour in colours()]
+    apart = [np.linalg.norm(a - b) for a, b in itertools.combinations([*shown, np.zeros(3)], 2)]
+    assert min(apart) > 35  # of 442 from black to white; tableau10, and its first five, come as near as 11
+
+
+def test_every_kind_has_a_look_beside_its_colour():
+    assert len(theme.CATEGORIES) == len(set(theme.SHAPES)) == len(set(theme.DASHES))
+    colour, dash = theme.line_styles("variant", ["free", "tied"])
+    assert colour.to_dict()["scale"]["domain"] == dash.to_dict()["scale"]["domain"] == ["free", "tied"]
+    colour, shape = theme.point_styles("variant", ["free", "tied"])
+    assert shape.to_dict()["scale"]["range"] == ["circle", "square"]
+
+
+def test_six_kinds_are_refused_with_the_way_out():
+    with pytest.raises(ValueError, match=r"6 kinds in one chart.*split the chart"):
+        theme.line_styles("variant", list("abcdef"))
+
+
+def test_a_title_holds_the_unit():
+    assert theme.title("pmi") == "pointwise mutual information (nats)"
+    assert theme.title("seed") == "seed"
+    assert theme.axis("pmi", number_format=".1f", tick_count=5).to_dict() == {
+        "title": theme.title("pmi"),
+        "format": ".1f",
+        "tickCount": 5,
+    }
+
+
+def test_a_field_without_words_says_where_to_add_them():
+    with pytest.raises(KeyError, match=r"'wibble'.*LABELS in embviz/view/theme.py"):
+        theme.axis("wibble")
+
+
+def test_signed_colours_are_centred_on_zero():
+    assert theme.signed_scale().to_dict() == {"scheme": "blueorange", "domainMid": 0}
+    assert theme.signed_scale(2.0).to_dict()["domain"] == [-2.0, 2.0]
+
+
+def test_a_chart_is_stored_as_a_type_that_notebooks_accept(chart):
+    bundle = chart._repr_mimebundle_()
+    assert set(bundle) == {"application/vnd.vegalite.v5+json", "text/plain"}
+    assert bundle[theme.MIME]["$schema"].endswith("/v5.json")
+    assert bundle[theme.MIME]["config"]["axis"]["labelColor"] == "currentColor"
+    assert bundle["text/plain"] == "<chart>"
+
+
+def test_a_fluid_chart_has_a_fixed_width_for_other_viewers(chart):
+    spec = chart.properties(width="container")._repr_mimebundle_()[theme.MIME]
+    assert spec["width"] == theme.NOTEBOOK_WIDTH
+    assert spec["usermeta"]["embviz"]["fluid"] is True
+
+
+def test_finding_and_caption_are_kept_whole_and_wrapped(chart):
+    finding, caption = "word " * 40, "caption " * 40
+    spec = theme.captioned(chart, finding=finding, caption=caption)._repr_mimebundle_()[theme.MIME]
+    assert spec["usermeta"]["embviz"] == {"title": finding, "caption": caption}
+    assert max(map(len, spec["title"]["text"])) <= theme.TITLE_WIDTH
+    assert max(map(len, spec["title"]["subtitle"])) <= theme.CAPTION_WIDTH

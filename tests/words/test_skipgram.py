@@ -1,0 +1,397 @@
+"""Skip-gram training: its gradient, its examples, its models, its refusals."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from embviz.corpora.corpus import Corpus, make_corpus
+from embviz.words import skipgram_numba as kernels
+from embviz.words.skipgram import (
+    Examples,
+    SGNSConfig,
+    SGNSSchedule,
+    keep_probability,
+    make_signature,
+    sgns_epochs,
+    train_sgns,
+)
+from embviz.words.skipgram_numba import NumbaSteps, Tables
+from embviz.words.skipgram_torch import TorchSteps
+
+D, V = 6, 12
+
+
+def made_text(n_words: int = 3000, seed: int = 0) -> Corpus:
+    """Words of three topics: neighbours share a topic, so that vectors have something to learn."""
+    rng = np.random.default_rng(seed)
+    topics = np.repeat(rng.integers(3, size=n_words // 10), 10)
+    return make_corpus(" ".join("xyz"[t] + "abcdefghij"[rng.integers(10)] for t in topics), name="made")
+
+
+def letters(number: int) -> str:
+    """A distinct word of letters for each number below 26^3."""
+    return "".join(chr(ord("a") + number // 26**k % 26) for k in range(3))
+
+
+def small_config(**changes) -> SGNSConfig:
+    schedule = SGNSSchedule(n_epochs=3, batch_size=8, learning_rate=0.4)
+    return replace(
+        SGNSConfig(embedding_dim=10, window=3, n_negative=6, subsample=0, schedule=schedule), **changes
+    )
+
+
+def random_tables(model: str, bias: bool, seed: int = 0) -> Tables:
+    rng = np.random.default_rng(seed)
+    word = rng.normal(size=(V, D)).astype(np.float32)
+    context = rng.normal(size=(V, D)).astype(np.float32) if model == "free" else word
+    signature = rng.choice([-1, 1], D) if model == "signs" else np.ones(D)
+    transform = rng.normal(size=(D, D)) if model == "learned" else np.zeros((0, 0))
+    biases = rng.normal(size=V if bias else 0)
+    return Tables(word, context, *(part.astype(np.float32) for part in (biases, signature, transform)))
+
+
+# two batches: repeated centres, a centre that comes back, a centre and a target among the noise words
+CENTERS = np.array([0, 0, 0, 1, 2, 0, 5], dtype=np.int32)
+TARGETS = np.array([1, 2, 1, 0, 7, 3, 5], dtype=np.int32)
+NEGATIVES = np.array([[2, 4, 6, 0, 9], [5, 1, 11, 3, 8]], dtype=np.int32)
+RATE, BATCH = 0.1, 4
+
+
+def loss_by_slow_loops(word, context, bias, signature, transform, centers, targets, negatives):
+    """The batch's summed loss, straight from the objective, for autograd."""
+    total = torch.zeros((), dtype=torch.float64)
+    for center, target in zip(centers, targets, strict=True):
+        for other, sign in [(target, 1), *((noise, -1) for noise in negatives)]:
+            vector = signature * context[other] if transform is None else transform @ context[other]
+            logit = word[center] @ vector + (0 if bias is None else bias[other])
+            total = total - torch.nn.functional.logsigmoid(sign * logit)
+    return total
+
+
+def step_by_autograd(tables: Tables, centers, targets, negatives) -> list[np.ndarray]:
+    """Word, context, bias and transform after one step of gradient descent on the slow loops."""
+    leaf = {name: torch.tensor(getattr(tables, name), dtype=torch.float64) for name in vars(tables)}
+    if tables.context is tables.word:
+        leaf["context"] = leaf["word"]
+    for name in ("word", "context", "bias", "transform"):
+        leaf[name].requires_grad_()
+    bias = leaf["bias"] if leaf["bias"].numel() else None
+    transform = leaf["transform"] if leaf["transform"].numel() else None
+    loss_by_slow_loops(
+        leaf["word"], leaf["context"], bias, leaf["signature"], transform, centers, targets, negatives
+    ).backward()
+    rates = {"transform": RATE * kernels.TRANSFORM_SHARE}
+    return [
+        (leaf[name] - rates.get(name, RATE) * (0 if leaf[name].grad is None else leaf[name].grad))
+        .detach()
+        .numpy()
+        for name in ("word", "context", "bias", "transform")
+    ]
+
+
+def make_backend(name: str, tables: Tables):
+    if name == "numba":
+        return NumbaSteps(tables, BATCH)
+    return TorchSteps(tables, BATCH, device="cpu", batches_at_once=1)
+
+
+@pytest.mark.parametrize("backend", ["numba", "torch"])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("model", ["free", "signs", "learned"])
+def test_a_step_is_autograds_step_on_the_slow_loops(model, bias, backend):
+    tables = random_tables(model, bias)
+    expected = tables
+    for batch in range(2):
+        pairs = slice(batch * BATCH, (batch + 1) * BATCH)
+        word, context, biases, transform = step_by_autograd(
+            expected, CENTERS[pairs], TARGETS[pairs], NEGATIVES[batch]
+        )
+        context = word if model != "free" else context
+        expected = Tables(word, context, biases, tables.signature, transform)
+    steps = make_backend(backend, tables)
+    steps.train(CENTERS, TARGETS, NEGATIVES, RATE)
+    for name in ("word", "context", "bias", "transform"):
+        # float32 against float64
+        np.testing.assert_allclose(getattr(steps.tables(), name), getattr(expected, name), atol=2e-6)
+
+
+@pytest.mark.parametrize("centers", [CENTERS, np.arange(7, dtype=np.int32), np.full(7, 3, dtype=np.int32)])
+def test_a_batch_of_any_number_of_distinct_centres_steps_as_torch_does(centers):
+    first, second = (make_backend(name, random_tables("signs", True)) for name in ("numba", "torch"))
+    first.train(centers, TARGETS, NEGATIVES, RATE)
+    second.train(centers, TARGETS, NEGATIVES, RATE)
+    np.testing.assert_allclose(first.tables().word, second.tables().word, atol=2e-6)
+    np.testing.assert_allclose(first.tables().bias, second.tables().bias, atol=2e-6)
+
+
+def test_the_mean_loss_is_that_of_the_slow_loops():
+    tables = random_tables("learned", True)
+    parts = [torch.tensor(getattr(tables, name), dtype=torch.float64) for name in vars(tables)]
+    total = sum(
+        loss_by_slow_loops(
+            *parts, CENTERS[b * BATCH : (b + 1) * BATCH], TARGETS[b * BATCH : (b + 1) * BATCH], NEGATIVES[b]
+        )
+        for b in range(2)
+    )
+    found = kernels.mean_loss(*vars(tables).values(), CENTERS, TARGETS, NEGATIVES, BATCH)
+    assert found == pytest.approx(float(total) / len(CENTERS), rel=1e-6)
+
+
+def test_the_sigmoid_is_exact_to_its_stated_accuracy():
+    x = np.linspace(-40, 40, 20001).astype(np.float32)
+    exact = 1 / (1 + np.exp(-x.astype(float)))
+    assert max(abs(kernels.sigmoid(a) - b) for a, b in zip(x, exact, strict=True)) < 5e-7
+
+
+# --- examples ---------------------------------------------------------------------------------------
+
+
+def blocks_of(corpus: Corpus, config: SGNSConfig) -> list[tuple[np.ndarray, ...]]:
+    examples = Examples(corpus, config, 0, len(corpus.ids), 7)
+    return [tuple(part.copy() for part in block) for block in examples.blocks()]
+
+
+def test_with_window_one_the_pairs_are_the_neighbours():
+    corpus = made_text(200)
+    ((centers, targets, _),) = blocks_of(corpus, small_config(window=1))
+    ids = corpus.ids.astype(int)
+    expected = [(ids[i], ids[j]) for i in range(200) for j in (i - 1, i + 1) if 0 <= j < 200]
+    assert list(zip(centers, targets, strict=True)) == expected
+
+
+def test_reach_is_uniform_over_one_to_the_window():
+    corpus = make_corpus(" ".join(letters(i) for i in range(4000)), name="distinct")
+    ((centers, targets, _),) = blocks_of(corpus, small_config(window=4))
+    distance = np.abs(centers.astype(int) - targets)
+    share = np.bincount(distance)[1:] / (2 * 4000)
+    # a reach of at least k has the probability (5 - k) / 4; 4 standard errors of 4,000 draws
+    np.testing.assert_allclose(share, [1, 0.75, 0.5, 0.25], atol=4 * 0.5 / 4000**0.5)
+
+
+def test_no_pair_crosses_a_document_or_holds_a_hole():
+    corpus = make_corpus("a b c <|endoftext|> d e f a b c d e f", name="two")
+    corpus = replace(
+        corpus, ids=corpus.ids.copy(), vocabulary=corpus.vocabulary[:5], counts=corpus.counts[:5]
+    )
+    assert len(corpus.document_starts) == 2
+    ((centers, targets, _),) = blocks_of(corpus, small_config(window=2, n_negative=2))
+    names = corpus.vocabulary
+    pairs = {(names[i], names[j]) for i, j in zip(centers, targets, strict=True)}
+    assert ("c", "d") in pairs  # inside the second document
+    assert max(centers.max(), targets.max()) < 5
+    counted = sum(names[i] == "d" and names[j] == "c" for i, j in zip(centers, targets, strict=True))
+    assert counted == 1  # not across the boundary
+
+
+@pytest.mark.parametrize("unique", [True, False])
+def test_noise_words_come_with_their_probability(unique):
+    probabilities = np.array([0.4, 0.3, 0.15, 0.1, 0.05, 0.0])
+    threshold, alias = kernels.alias_table(probabilities)
+    negatives = np.empty((20000, 1), dtype=np.int32)
+    targets = np.full((20000, 1), kernels.HOLE, dtype=np.int32)
+    state, stamps = np.array([3], dtype=np.uint64), np.zeros(7, dtype=np.int64)
+    kernels.draw_negatives(threshold, alias, targets, unique, state, stamps, negatives)
+    share = np.bincount(negatives[:, 0], minlength=6) / 20000
+    np.testing.assert_allclose(share, probabilities, atol=4 * 0.5 / 20000**0.5)  # 4 standard errors
+    assert share[5] == 0
+
+
+def test_a_words_share_of_the_noise_is_its_count_to_the_noise_power():
+    corpus = make_corpus(" ".join("a" * 81 + "b" * 16 + "c"), name="skewed")
+    config = small_config(n_negative=1, window=5, noise_power=0.75, schedule=SGNSSchedule(40, 1))
+    examples = Examples(corpus, config, 0, 98, 1)
+    drawn = np.concatenate([block[2].ravel() for _ in range(40) for block in examples.blocks()])
+    share = np.bincount(drawn, minlength=3) / drawn.size
+    expected = np.array([27, 8, 1]) / 36
+    np.testing.assert_allclose(share, expected, atol=4 * 0.5 / drawn.size**0.5)  # 4 standard errors
+
+
+def test_shared_noise_words_differ_and_independent_ones_miss_the_target():
+    corpus = made_text()
+    shared = blocks_of(corpus, small_config(n_negative=20))[0][2]
+    assert all(len(set(row)) == 20 for row in shared)
+    config = small_config(unique_negatives=False, schedule=SGNSSchedule(batch_size=1))
+    _, targets, negatives = blocks_of(corpus, config)[0]
+    assert (negatives != targets[:, None]).all()
+
+
+def test_subsampling_keeps_the_stated_share_of_each_word():
+    corpus = make_corpus("a a a a a a a a a b " * 2000, name="two words")
+    keep = keep_probability(corpus.counts, 0.05)
+    assert keep == pytest.approx([(1 / 18) ** 0.5 + 1 / 18, 1])
+    config = small_config(window=1, subsample=0.05, n_negative=1)
+    examples = Examples(replace(corpus, vocabulary=["a", "b", "c"], counts=np.append(corpus.counts, 1)),
+                        config, 0, 20000, 1)  # fmt: skip
+    assert list(examples.blocks())
+    assert examples.n_kept == pytest.approx(18000 * keep[0] + 2000, abs=4 * 18000**0.5 / 2)
+
+
+# --- models and training ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("signature", "n_positive"), [("half", 5), (0.3, 3), ("ones", 10), (0.0, 0), ("free", 10)]
+)
+def test_a_signature_has_its_number_of_plus_ones(signature, n_positive):
+    signs = make_signature(signature, 10, np.random.default_rng(0))
+    assert set(signs) <= {-1, 1}
+    assert (signs == 1).sum() == n_positive
+
+
+def test_random_signs_are_about_half_and_follow_the_seed():
+    config = small_config(signature="random", embedding_dim=400, schedule=SGNSSchedule(n_epochs=1))
+    first, second = (train_sgns(made_text(300), replace(config, seed=seed)).signature for seed in (1, 2))
+    assert 160 < (first == 1).sum() < 240
+    assert (first != second).any()
+
+
+@pytest.mark.parametrize("signature", ["half", "random", "ones", 0.25])
+def test_tied_contexts_are_the_signed_word_vectors(signature):
+    vectors = train_sgns(made_text(), small_config(signature=signature))
+    np.testing.assert_array_equal(vectors.context, vectors.word * vectors.signature)
+
+
+def test_learned_contexts_are_the_transformed_word_vectors():
+    vectors = train_sgns(made_text(), small_config(signature="learned"))
+    np.testing.assert_allclose(vectors.context, vectors.word @ vectors.transform.T, atol=1e-6)
+
+
+@pytest.mark.parametrize("signature", ["free", "half"])
+def test_words_of_a_topic_come_together(signature):
+    config = small_config(signature=signature, schedule=SGNSSchedule(8, 8, 0.4))
+    vectors = train_sgns(made_text(6000), config)
+    assert topic_gap(vectors.word, vectors.vocabulary) > 0.5
+
+
+def topic_gap(word: np.ndarray, vocabulary: list[str]) -> float:
+    """Mean cosine of words of one topic less that of words of two."""
+    unit = word / np.linalg.norm(word, axis=1, keepdims=True)
+    topics = np.array([name[0] for name in vocabulary])
+    same = topics[:, None] == topics
+    return float((unit @ unit.T)[same].mean() - (unit @ unit.T)[~same].mean())
+
+
+def test_vectors_are_as_good_as_gensims_at_the_same_settings():
+    gensim = pytest.importorskip("gensim.models")
+    corpus = made_text(6000)
+    words = np.array(corpus.vocabulary)[corpus.ids].tolist()
+    ours, theirs = [], []
+    for seed in range(4):
+        config = replace(SGNSConfig.word2vec(n_epochs=10, seed=seed), embedding_dim=10, window=3, subsample=0)
+        ours.append(topic_gap(train_sgns(corpus, config).word, corpus.vocabulary))
+        model = gensim.Word2Vec(
+            [words], vector_size=10, window=3, sg=1, hs=0, negative=5, sample=0, alpha=0.025,
+            min_count=1, workers=1, epochs=10, seed=seed + 1,
+        )  # fmt: skip
+        theirs.append(topic_gap(model.wv.vectors, model.wv.index_to_key))
+    # 4 standard errors of the difference of two means of 4 seeds
+    assert np.mean(ours) == pytest.approx(np.mean(theirs), abs=4 * np.hypot(np.std(ours), np.std(theirs)) / 2)
+
+
+def test_one_thread_gives_the_same_bits_and_another_seed_does_not():
+    corpus = made_text()
+    first, again, other = (train_sgns(corpus, small_config(seed=seed)).word for seed in (5, 5, 6))
+    assert first.tobytes() == again.tobytes()
+    assert np.abs(first - other).max() > 1e-3
+
+
+def test_vectors_do_not_depend_on_the_columns_that_pad_the_tables():
+    # 10 and 16 columns: the padded kernel against torch, which pads nothing
+    for dim in (10, 16):
+        config = small_config(embedding_dim=dim, signature="half")
+        ours = train_sgns(made_text(), config)
+        torchs = train_sgns(made_text(), config, backend="torch", batches_at_once=1)
+        # the same steps in another order of summation, over 3 epochs
+        np.testing.assert_allclose(ours.word, torchs.word, atol=2e-3)
+
+
+def test_two_threads_and_batches_at_once_learn_as_well_as_one_by_one():
+    corpus = made_text(6000)
+    config = small_config(schedule=SGNSSchedule(6, 8, 0.4))
+
+    def last_loss(seed: int, **options) -> float:
+        return list(sgns_epochs(corpus, replace(config, seed=seed), **options))[-1][1]["loss"]
+
+    alone = [last_loss(seed) for seed in range(4)]
+    # four standard deviations over seeds
+    spread = 4 * np.std(alone)
+    assert last_loss(9, n_threads=2) == pytest.approx(np.mean(alone), abs=spread)
+    assert last_loss(9, backend="torch", batches_at_once=8) == pytest.approx(np.mean(alone), abs=spread)
+
+
+def test_epochs_report_a_falling_loss_and_a_decaying_rate():
+    metrics = [metrics for _, metrics, _ in sgns_epochs(made_text(), small_config())]
+    assert metrics[0]["loss"] > metrics[-1]["loss"] > 0
+    rates = [row["learning_rate"] for row in metrics]
+    assert rates == pytest.approx([0.4 * 2 / 3, 0.4 / 3, 0.4e-4])
+
+
+def test_a_faster_decay_reaches_its_floor_early_and_kept_words_slow_it():
+    schedule = SGNSSchedule(learning_rate=0.2, decay=1.2)
+    assert schedule.rate(0.5) == pytest.approx(0.2 * 0.4)
+    assert schedule.rate(0.9) == pytest.approx(0.2e-4)
+    config = small_config(subsample=0.01, schedule=SGNSSchedule(2, 8, 0.4, progress="kept"))
+    *_, (_, metrics, _) = sgns_epochs(made_text(), config)
+    assert 0.05 < metrics["learning_rate"] < 0.39
+
+
+def test_presets_are_the_papers_and_word2vecs_settings():
+    reference = SGNSConfig.reference("half")
+    assert (reference.embedding_dim, reference.window, reference.n_negative) == (200, 5, 100)
+    assert (reference.schedule.n_epochs, reference.schedule.batch_size) == (15, 16)
+    assert (reference.schedule.learning_rate, reference.schedule.decay) == (0.2, 1.2)
+    assert SGNSConfig.reference().schedule.decay == 1.0
+    assert SGNSConfig.reference().bias
+    assert not reference.bias
+    word2vec = SGNSConfig.word2vec()
+    assert (word2vec.n_negative, word2vec.schedule.batch_size, word2vec.schedule.learning_rate) == (
+        5,
+        1,
+        0.025,
+    )
+
+
+# --- refusals ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"window": 0}, "window is 0"),
+        ({"n_negative": 29}, r"n_negative is 29; with 30 words it must lie in 1\.\.28"),
+        ({"n_negative": 0}, "n_negative is 0"),
+        ({"signature": "quarter"}, "signature is 'quarter'; choose \"free\""),
+        ({"signature": 1.5}, "share of \\+1 as a number in 0..1"),
+        ({"unique_negatives": False}, "set batch_size=1, or unique_negatives=True"),
+        ({"schedule": SGNSSchedule(n_epochs=0)}, "must be 1 or more"),
+    ],
+)
+def test_a_configuration_that_does_not_fit_is_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        train_sgns(made_text(), small_config(**changes))
+
+
+def test_a_vocabulary_of_one_word_is_refused():
+    with pytest.raises(ValueError, match="skip-gram needs two words"):
+        train_sgns(make_corpus("word word word", name="one"), small_config())
+
+
+def test_an_unknown_backend_is_refused():
+    with pytest.raises(ValueError, match="backend is 'jax'"):
+        train_sgns(made_text(), small_config(), backend="jax")
+
+
+def test_threads_are_for_the_compiled_backend_only():
+    with pytest.raises(ValueError, match="n_threads=1"):
+        train_sgns(made_text(), small_config(), backend="torch", n_threads=2)
+
+
+@pytest.mark.parametrize("backend", ["numba", "torch"])
+def test_overflow_stops_with_the_epoch_and_the_remedy(backend):
+    schedule = SGNSSchedule(n_epochs=3, batch_size=8, learning_rate=1e6)
+    with pytest.raises(
+        FloatingPointError, match=r"after epoch [123] of 3: train again with a lower learning"
+    ):
+        train_sgns(made_text(), small_config(signature="ones", schedule=schedule), backend=backend)

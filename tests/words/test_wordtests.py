@@ -1,0 +1,218 @@
+"""Similarity and analogy tests against slow loops and cases known in closed form."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import spearmanr
+
+from embviz.words.wordtests import analogy_test, similarity_test
+from embviz.words.wordvectors import WordVectors
+
+WORDS = [f"w{i}" for i in range(30)]
+
+
+def made_vectors(seed: int = 0, V: int = 30, D: int = 8) -> WordVectors:
+    word, context = np.random.default_rng(seed).normal(size=(2, V, D)).astype(np.float32)
+    return WordVectors([f"w{i}" for i in range(V)], word, context)
+
+
+def made_pairs(n: int = 60, seed: int = 1) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    every = np.stack(np.triu_indices(30, 1))  # distinct pairs of distinct words: no ties up to rounding
+    first, second = every[:, rng.choice(every.shape[1], n, replace=False)]
+    return pd.DataFrame(
+        {
+            "word1": [f"w{i}" for i in first],
+            "word2": [f"w{i}" for i in second],
+            "score": rng.integers(1, 51, n),
+        }
+    )
+
+
+def made_questions(n: int = 50, seed: int = 1, V: int = 30) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    rows = np.array([rng.choice(V, 4, replace=False) for _ in range(n)])
+    table = pd.DataFrame({name: [f"w{i}" for i in rows[:, k]] for k, name in enumerate("abcd")})
+    return table.assign(section=np.where(np.arange(n) < n // 3, "first", "second"))
+
+
+def cosine(a: np.ndarray, b: np.ndarray) -> float:
+    return float(a @ b / np.sqrt((a @ a) * (b @ b)))
+
+
+# --- similarity -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("which", ["word", "context", "sum"])
+def test_rho_is_spearmans_of_the_cosines(which):
+    vectors, table = made_vectors(), made_pairs()
+    rows = {"word": vectors.word, "context": vectors.context, "sum": vectors.word + vectors.context}[which]
+    cosines = [
+        cosine(rows[WORDS.index(a)], rows[WORDS.index(b)]) for a, b in table[["word1", "word2"]].values
+    ]
+    found = similarity_test(vectors, table, which=which)
+    assert found.rho == pytest.approx(spearmanr(cosines, table["score"]).statistic)
+    assert (found.n_pairs, found.n_missing) == (60, 0)
+
+
+def test_people_who_score_by_the_cosine_agree_fully():
+    vectors, table = made_vectors(), made_pairs()
+    scores = [
+        cosine(vectors.word[WORDS.index(a)], vectors.word[WORDS.index(b)])
+        for a, b in table[["word1", "word2"]].values
+    ]
+    found = similarity_test(vectors, table.assign(score=np.round(scores, 5)))
+    assert found.rho == pytest.approx(1)
+    assert found.interval[0] > 0.999
+
+
+def test_rho_does_not_change_when_words_grow_longer_or_space_is_turned():
+    vectors, table = made_vectors(), made_pairs()
+    turn = np.linalg.qr(np.random.default_rng(0).normal(size=(8, 8)))[0].astype(np.float32)
+    longer = np.arange(1, 31, dtype=np.float32)[:, None]
+    moved = WordVectors(vectors.vocabulary, longer * vectors.word @ turn)
+    assert similarity_test(moved, table).rho == pytest.approx(similarity_test(vectors, table).rho, abs=1e-3)
+
+
+def test_the_interval_covers_the_truth_about_as_often_as_it_says():
+    # scores independent of the cosines: rho is 0, and a 95% interval covers it 95 times of 100 or so
+    vectors, covered = made_vectors(V=30), 0
+    for seed in range(100):
+        low, high = similarity_test(vectors, made_pairs(150, seed), n_bootstrap=200, seed=seed).interval
+        covered += low < 0 < high
+    assert 85 <= covered <= 100
+
+
+def test_pairs_with_unknown_words_are_left_out_or_count_as_unlike():
+    vectors = made_vectors()
+    table = pd.concat([made_pairs(), pd.DataFrame({"word1": ["w0"], "word2": ["nowhere"], "score": [9]})])
+    skipped = similarity_test(vectors, table)
+    assert skipped.rho == similarity_test(vectors, made_pairs()).rho
+    assert (skipped.n_pairs, skipped.n_missing) == (60, 1)
+    zeros = similarity_test(vectors, table, oov="zero")
+    assert (zeros.n_pairs, zeros.n_missing) == (61, 1)
+    cosines = [cosine(vectors.word[WORDS.index(a)], vectors.word[WORDS.index(b)])
+               for a, b in made_pairs()[["word1", "word2"]].values]  # fmt: skip
+    expected = spearmanr([*cosines, 0], [*made_pairs()["score"], 9]).statistic
+    assert zeros.rho == pytest.approx(expected)
+
+
+def test_scores_ranked_as_text_put_nine_above_ten():
+    vectors, table = made_vectors(), made_pairs().astype({"score": float})
+    as_text = table.assign(
+        score=[sorted({str(s) for s in table["score"]}).index(str(s)) for s in table["score"]]
+    )
+    found = similarity_test(vectors, table, gold_as_strings=True)
+    assert found.rho == pytest.approx(similarity_test(vectors, as_text).rho)
+    assert found.rho != pytest.approx(similarity_test(vectors, table).rho, abs=0.01)
+
+
+def test_the_same_seed_gives_the_same_interval():
+    vectors, table = made_vectors(), made_pairs()
+    assert similarity_test(vectors, table, seed=3) == similarity_test(vectors, table, seed=3)
+    assert similarity_test(vectors, table, seed=3) != similarity_test(vectors, table, seed=4)
+
+
+def test_a_similarity_test_of_unknown_words_is_refused_with_their_number():
+    table = made_pairs(5).assign(word1="nowhere")
+    with pytest.raises(ValueError, match="5 of 5 pairs have a word outside the vocabulary of 30 words"):
+        similarity_test(made_vectors(), table)
+
+
+def test_a_table_without_its_columns_is_refused():
+    with pytest.raises(ValueError, match=r"needs the columns .*\['score'\] are missing"):
+        similarity_test(made_vectors(), made_pairs().drop(columns="score"))
+    with pytest.raises(ValueError, match=r"\['d'\] are missing"):
+        analogy_test(made_vectors(), made_questions().drop(columns="d"))
+
+
+# --- analogies --------------------------------------------------------------------------------------
+
+
+def answer_by_slow_loops(vectors: WordVectors, question: tuple[str, str, str], method: str) -> str:
+    """Every word of the vocabulary tried in turn, straight from the definition."""
+    a, b, c = (vectors.word[vectors.index[word]] for word in question)
+    best, answer = -np.inf, ""
+    for word, x in zip(vectors.vocabulary, vectors.word, strict=True):
+        near = [cosine(x, y) for y in (a, b, c)]
+        if method == "3cosmul":
+            shifted = [(value + 1) / 2 for value in near]
+            score = shifted[1] * shifted[2] / (shifted[0] + 0.01)
+        else:
+            score = near[1] - near[0] + near[2]
+        if word not in question and score > best:
+            best, answer = score, word
+    return answer
+
+
+@pytest.mark.parametrize("method", ["3cosadd", "3cosmul"])
+def test_answers_are_those_of_slow_loops(method):
+    vectors, table = made_vectors(), made_questions()
+    answers = [
+        answer_by_slow_loops(vectors, q, method) for q in table[["a", "b", "c"]].itertuples(index=False)
+    ]
+    table["d"] = answers
+    table.loc[::5, "d"] = table.loc[::5, "a"]  # a question's own word is never the answer
+    found = analogy_test(vectors, table, method=method)
+    assert found.accuracy == pytest.approx(40 / 50)
+    assert found.interval[0] < 0.8 < found.interval[1]
+    assert found.sections["n_correct"].tolist() == [(table["d"] != table["a"])[:16].sum(), 40 - 12]
+    assert found.sections["n_questions"].tolist() == [16, 34]
+
+
+@pytest.mark.parametrize("method", ["3cosadd", "3cosmul"])
+def test_blocks_of_words_change_nothing(method, monkeypatch):
+    from embviz.words import wordtests
+
+    vectors, table = made_vectors(V=50), made_questions(V=50)
+    table["d"] = [answer_by_slow_loops(vectors, q, method) for q in table[["a", "b", "c"]].values.tolist()]
+    monkeypatch.setattr(wordtests, "WORD_BLOCK", 7)
+    assert analogy_test(vectors, table, method=method).accuracy == 1
+
+
+def test_a_perfect_parallelogram_is_answered():
+    rng = np.random.default_rng(0)
+    base, shift = rng.normal(size=(10, 40)), rng.normal(size=40)
+    word = np.concatenate([base, base + shift]).astype(np.float32)
+    vectors = WordVectors([f"w{i}" for i in range(20)], word)
+    table = pd.DataFrame([(f"w{i}", f"w{i + 10}", f"w{j}", f"w{j + 10}") for i in range(10) for j in range(10)
+                          if i != j], columns=list("abcd"))  # fmt: skip
+    assert analogy_test(vectors, table).accuracy > 0.95
+    assert analogy_test(vectors, table, method="3cosmul").accuracy > 0.95
+    assert "never its answer" in analogy_test(vectors, table).excluded
+
+
+def test_questions_with_unknown_words_are_left_out_or_wrong():
+    vectors, table = made_vectors(), made_questions()
+    table["d"] = [answer_by_slow_loops(vectors, q, "3cosadd") for q in table[["a", "b", "c"]].values.tolist()]
+    table.loc[:9, "b"] = "nowhere"
+    skipped, wrong = (analogy_test(vectors, table, oov=oov) for oov in ("skip", "wrong"))
+    assert (skipped.accuracy, skipped.n_questions, skipped.n_missing) == (1, 40, 10)
+    assert (wrong.accuracy, wrong.n_questions, wrong.n_missing) == (0.8, 50, 10)
+    assert wrong.sections["n_missing"].tolist() == [10, 0]
+
+
+def test_a_word_vector_of_zeros_is_no_answer_of_nan():
+    vectors = made_vectors()
+    vectors.word[7] = 0
+    assert np.isfinite(analogy_test(vectors, made_questions()).accuracy)
+    assert np.isfinite(similarity_test(vectors, made_pairs()).rho)
+
+
+def test_vectors_with_nan_are_refused():
+    vectors = made_vectors()
+    vectors.word[3, 2] = np.nan
+    with pytest.raises(ValueError, match="hold NaN or infinity"):
+        analogy_test(vectors, made_questions())
+    with pytest.raises(ValueError, match="hold NaN or infinity"):
+        similarity_test(vectors, made_pairs())
+
+
+def test_analogies_of_unknown_words_are_refused():
+    with pytest.raises(ValueError, match="none of the 50 questions has all its words"):
+        analogy_test(made_vectors(), made_questions().assign(a="nowhere"))
+
+
+def test_an_unknown_method_is_refused():
+    with pytest.raises(ValueError, match="method is 'cosine'; choose"):
+        analogy_test(made_vectors(), made_questions(), method="cosine")

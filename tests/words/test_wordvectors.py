@@ -1,0 +1,218 @@
+"""Word vectors on disk and by factorization."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from embviz import storage
+from embviz.words.wordvectors import SEPARATORS, WordVectors, chosen_rows, context_path, factorize_pmi
+
+ODD_WORDS = [
+    "naïve",
+    "日本",
+    "🦉",
+    "<script>",
+    'quo"te',
+    "שלום",
+    "a\u00a0b",
+    "\u2028",
+    "</s>",
+    "1.5",
+    "é\u0301",
+]
+
+
+def made_vectors(words: list[str], D: int = 5, seed: int = 0, **parts) -> WordVectors:
+    rng = np.random.default_rng(seed)
+    word, context = rng.normal(size=(2, len(words), D)).astype(np.float32)
+    word *= np.float32(10.0) ** rng.integers(-30, 30, size=word.shape)  # digits at every scale survive
+    return WordVectors(words, word, context, **parts)
+
+
+def assert_same(first: WordVectors, second: WordVectors) -> None:
+    assert first.vocabulary == second.vocabulary
+    for name in ("word", "context", "signature", "transform", "bias"):
+        one, two = getattr(first, name), getattr(second, name)
+        assert (one is None) == (two is None)
+        if one is not None:
+            assert one.dtype == two.dtype
+            np.testing.assert_array_equal(one, two)
+
+
+def test_a_safetensors_file_keeps_everything(tmp_path):
+    signature = np.array([1, -1, 1, 1, -1], dtype=np.int8)
+    vectors = made_vectors(
+        [*ODD_WORDS, "with space", "\n"], signature=signature, bias=np.ones(13, np.float32)
+    )
+    vectors.save(tmp_path / "v.safetensors")
+    assert_same(WordVectors.load(tmp_path / "v.safetensors"), vectors)
+
+
+def test_a_safetensors_file_cut_short_is_refused(tmp_path):
+    path = tmp_path / "v.safetensors"
+    made_vectors(["a", "b"]).save(path)
+    path.write_bytes(path.read_bytes()[:-8])
+    with pytest.raises(ValueError, match="not a whole file of word vectors"):
+        WordVectors.load(path)
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_a_word2vec_file_keeps_words_and_contexts_to_the_bit(tmp_path, binary):
+    vectors = made_vectors(ODD_WORDS, D=300)  # eight digits would fail for some of so many
+    vectors.save_word2vec(tmp_path / "v", binary=binary)
+    assert context_path(tmp_path / "v").is_file()
+    assert_same(WordVectors.load_word2vec(tmp_path / "v"), vectors)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    words=st.lists(
+        st.text(min_size=1).filter(lambda w: not set(w) & set(SEPARATORS) and w.isprintable()),
+        min_size=1,
+        max_size=6,
+        unique=True,
+    ),
+    numbers=st.lists(st.floats(width=32, allow_nan=False), min_size=6, max_size=6),
+    binary=st.booleans(),
+)
+def test_any_words_and_numbers_come_back(tmp_path_factory, words, numbers, binary):
+    word = np.tile(np.array(numbers, dtype=np.float32), (len(words), 1))
+    path = tmp_path_factory.mktemp("w2v") / "v"
+    WordVectors(words, word).save_word2vec(path, binary=binary)
+    found = WordVectors.load_word2vec(path)
+    assert found.vocabulary == words
+    np.testing.assert_array_equal(found.word, word)
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_gensim_reads_what_we_write(tmp_path, binary):
+    gensim = pytest.importorskip("gensim.models")
+    vectors = made_vectors(ODD_WORDS)
+    vectors.save_word2vec(tmp_path / "v", binary=binary)
+    for path, expected in ((tmp_path / "v", vectors.word), (context_path(tmp_path / "v"), vectors.context)):
+        theirs = gensim.KeyedVectors.load_word2vec_format(str(path), binary=binary)
+        assert theirs.index_to_key == vectors.vocabulary
+        np.testing.assert_array_equal(theirs.vectors, expected)
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_we_read_what_gensim_writes(tmp_path, binary):
+    gensim = pytest.importorskip("gensim.models")
+    expected = made_vectors(ODD_WORDS)
+    theirs = gensim.KeyedVectors(5)
+    theirs.add_vectors(expected.vocabulary, expected.word)
+    theirs.save_word2vec_format(str(tmp_path / "v"), binary=binary)
+    found = WordVectors.load_word2vec(tmp_path / "v")
+    assert found.vocabulary == expected.vocabulary
+    np.testing.assert_array_equal(found.word, expected.word)
+    assert found.context is None
+
+
+@pytest.mark.parametrize("word", ["two words", "tab\tbed", "", "line\nbreak"])
+def test_a_word_that_the_format_cannot_hold_is_refused(tmp_path, word):
+    with pytest.raises(ValueError, match=r"is empty or has white space in it.*use save\(\)"):
+        made_vectors(["fine", word]).save_word2vec(tmp_path / "v")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_a_word2vec_file_cut_short_is_refused(tmp_path, binary):
+    path = tmp_path / "v"
+    made_vectors(ODD_WORDS).save_word2vec(path, binary=binary)
+    content = path.read_bytes()
+    for size in (len(content) // 2, len(content) - 6):
+        path.write_bytes(content[:size])
+        with pytest.raises(ValueError, match=r"too short|record [0-9]+ of 11"):
+            WordVectors.load_word2vec(path)
+
+
+def test_a_file_without_its_header_is_refused(tmp_path):
+    (tmp_path / "v").write_text("the 0.1 0.2 0.3\n")
+    with pytest.raises(ValueError, match='does not start with "V D"'):
+        WordVectors.load_word2vec(tmp_path / "v")
+
+
+def test_a_header_of_more_than_the_file_holds_is_refused_before_memory_is_taken(tmp_path):
+    (tmp_path / "v").write_text("999999999 300\nthe 0.1\n")
+    with pytest.raises(ValueError, match="too short for its 999999999 words"):
+        WordVectors.load_word2vec(tmp_path / "v")
+
+
+def test_contexts_of_another_vocabulary_are_refused(tmp_path):
+    made_vectors(["a", "b"]).save_word2vec(tmp_path / "v")
+    made_vectors(["a", "c"]).save_word2vec(tmp_path / "w")
+    context_path(tmp_path / "w").replace(context_path(tmp_path / "v"))
+    with pytest.raises(ValueError, match="has other words than"):
+        WordVectors.load_word2vec(tmp_path / "v")
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "v"
+    vectors = made_vectors(["a", "b"])
+    vectors.save_word2vec(path)
+    before = path.read_bytes()
+
+    def full_disk(*_):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(storage.os, "fsync", full_disk)
+    with pytest.raises(OSError, match="no space left"):
+        made_vectors(["c", "d"]).save_word2vec(path)
+    assert path.read_bytes() == before
+
+
+def test_vectors_that_do_not_fit_their_vocabulary_are_refused():
+    with pytest.raises(ValueError, match=r"word has shape \(2, 3\); 3 words in 3 dimensions need \(3, 3\)"):
+        WordVectors(["a", "b", "c"], np.zeros((2, 3), np.float32))
+    with pytest.raises(ValueError, match="the word 'a' is in the vocabulary twice"):
+        WordVectors(["a", "b", "a"], np.zeros((3, 2), np.float32))
+
+
+def test_contexts_must_be_there_to_be_chosen():
+    vectors = WordVectors(["a", "b"], np.ones((2, 3), np.float32))
+    np.testing.assert_array_equal(chosen_rows(vectors, "word"), vectors.word)
+    with pytest.raises(ValueError, match="'sum' needs context vectors"):
+        chosen_rows(vectors, "sum")
+
+
+def test_tied_contexts_cost_no_parameters():
+    vectors = made_vectors(["a", "b", "c"])
+    assert vectors.n_parameters == 30
+    tied = WordVectors(vectors.vocabulary, vectors.word, vectors.word, np.ones(5, np.int8))
+    assert tied.n_parameters == 15
+
+
+# --- factorization ----------------------------------------------------------------------------------
+
+
+def made_symmetric(V: int, seed: int = 0) -> np.ndarray:
+    matrix = np.random.default_rng(seed).normal(size=(V, V))
+    return matrix + matrix.T
+
+
+def test_word_signature_word_is_the_best_approximation_of_its_rank():
+    matrix = made_symmetric(40)
+    vectors = factorize_pmi(matrix, 7, seed=0)
+    product = (vectors.word * vectors.signature) @ vectors.word.T
+    left, values, right = np.linalg.svd(matrix)
+    best = (left[:, :7] * values[:7]) @ right[:7]
+    # a solver in float32 may stop a little early
+    np.testing.assert_allclose(product, best, atol=1e-3 * np.abs(best).max())
+    np.testing.assert_array_equal(vectors.context, vectors.word * vectors.signature)
+
+
+def test_the_share_of_plus_ones_is_that_of_the_large_eigenvalues():
+    matrix = made_symmetric(40)
+    values = np.linalg.eigvalsh(matrix)
+    largest = values[np.argsort(-np.abs(values))[:9]]
+    vectors = factorize_pmi(matrix, 9, seed=0)
+    np.testing.assert_array_equal(vectors.signature, np.sign(largest))
+
+
+def test_the_eigenvalue_power_scales_the_columns():
+    matrix = made_symmetric(40)
+    plain, half = (factorize_pmi(matrix, 5, seed=0, eigenvalue_power=power).word for power in (0.0, 0.5))
+    values = np.sort(np.abs(np.linalg.eigvalsh(matrix)))[::-1][:5]
+    np.testing.assert_allclose(np.linalg.norm(plain, axis=0), 1, rtol=1e-4)
+    np.testing.assert_allclose(np.linalg.norm(half, axis=0), values**0.5, rtol=1e-3)
