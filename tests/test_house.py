@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "embviz"
 
-# Top to bottom as in the README's map: a room or a file imports only from lines above its own, or its own line.
+# Top to bottom as in the README's map: a room or a file imports only from lines above, or from its own.
 FLOORS = [
     "storage memory imports pausing",
     "metrics projections",

@@ -300,7 +300,7 @@ def film_preset() -> str:
     if preset := largest_stored(films.film_cells, ("quick", "laptop")):
         return preset
     raise FileNotFoundError(
-        "no films are stored: run embviz.ledger.cells.run(films.film_cells('quick')), or 'laptop' in some minutes"
+        "no films are stored: run embviz.ledger.run(films.film_cells('quick')), or 'laptop' in some minutes"
     )
 
 

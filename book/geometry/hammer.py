@@ -524,7 +524,7 @@ def sounding_preset() -> str:
     if preset := largest_stored(soundings.all_cells, ("quick", "laptop")):
         return preset
     raise FileNotFoundError(
-        "no soundings are stored: run embviz.ledger.cells.run(soundings.all_cells('quick')), or 'laptop' in minutes"
+        "no soundings are stored: run embviz.ledger.run(soundings.all_cells('quick')), or 'laptop' in minutes"
     )
 
 

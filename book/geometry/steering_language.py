@@ -499,7 +499,7 @@ def film_preset() -> str:
     if preset := largest_stored(films.film_cells, ("quick", "laptop")):
         return preset
     raise FileNotFoundError(
-        "no films are stored: run embviz.ledger.cells.run(language_films.film_cells('laptop')), a minute or two"
+        "no films are stored: run embviz.ledger.run(language_films.film_cells('laptop')), a minute or two"
     )
 
 

@@ -111,7 +111,7 @@ def plot_curves(
     limits: tuple[float, float] | None = None,
     x: str = "step",
 ) -> alt.LayerChart:
-    """:func:`embviz.view.charts.plot_seed_curves` over a table packed into lists, a fifth of the page's bytes.
+    """:func:`~embviz.view.plot_seed_curves` over a table packed into lists, a fifth of the page's bytes.
 
     Parameters are those of the function named.
     """

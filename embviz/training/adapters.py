@@ -1,7 +1,7 @@
 """The recorder in other people's loops: callbacks for Hugging Face's Trainer and for Lightning.
 
-Both make a :class:`embviz.training.recorder.Recorder` when training begins, and go on with the recording in the folder
-when it begins at a later step, from a checkpoint. The libraries are loaded when a callback is asked for.
+Both make a :class:`~embviz.training.Recorder` when training begins, and go on with the recording in
+the folder when it begins at a later step, from a checkpoint. The libraries are loaded when a callback is asked for.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def trainer_callback(
     sketch: int | Sketch | None = None,
     about: Any = None,
 ) -> Any:
-    """A ``transformers.TrainerCallback`` that records; parameters as of :class:`embviz.training.recorder.Recorder`.
+    """A ``transformers.TrainerCallback`` that records; parameters as of :class:`~embviz.training.Recorder`.
 
     ``Trainer(..., callbacks=[trainer_callback("recording", every=10, sketch=256)])``. Losses are those that
     the Trainer logs, means since it last did: with ``logging_steps`` equal to `every` each snapshot has one,
@@ -97,7 +97,7 @@ def lightning_callback(
     sketch: int | Sketch | None = None,
     about: Any = None,
 ) -> Any:
-    """A ``lightning.pytorch.Callback`` that records; parameters as of :class:`embviz.training.recorder.Recorder`.
+    """A ``lightning.pytorch.Callback`` that records; parameters as of :class:`~embviz.training.Recorder`.
 
     ``Trainer(..., callbacks=[lightning_callback("recording", every=10, sketch=256)])``. Losses are those that
     `training_step` returns, means over accumulated batches. In distributed training the first process

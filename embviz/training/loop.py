@@ -98,7 +98,7 @@ def train(
         an unbroken one.
     after_backward : function of the step, optional
         Called between the backward pass and the update; it may change the parameters' gradients in place,
-        as :func:`embviz.training.fourier.project_gradients` does. The run doesn't store what it remembers from one
+        as :func:`~embviz.training.project_gradients` does. The run doesn't store what it remembers from one
         step to the next.
 
     Yields

@@ -122,8 +122,8 @@ def measure(
     ----------
     traced : Trace
     seed : int
-        Of the permutations of :func:`embviz.trajectories.phases.couple`, whose defaults for lag and block are taken, or
-        as much as a short path allows.
+        Of the permutations of :func:`~embviz.trajectories.couple`, whose defaults for lag and block are
+        taken, or as much as a short path allows.
     trend : int, in snapshots, optional
         Likewise.
 
@@ -219,7 +219,7 @@ class NullComparison:
 def share_left(share: float, null_shares: Sequence[float]) -> Left:
     """What is left of a share after its null: (share - null) / (1 - null).
 
-    Of the two-arm figure (:func:`embviz.trajectories.weight_paths.cosine_share`): 1 where the null has none of the shape
+    Of the two-arm figure (:func:`~embviz.trajectories.cosine_share`): 1 where the null has none of the shape
     and the path all; 0 where the path has as much as its walks, so that the shape tells nothing about
     training; below 0 where it has less, and what training adds bends the path away from two arms. Where the
     null's share is near 1, as of most layouts, little could be left: `low` and `high` then lie far apart.
@@ -277,7 +277,7 @@ def through_nulls(
     others : mapping from kind to WeightPath, optional
         What only the caller can make: an independent run, a run that only decays.
     trend : int, optional
-        As of :func:`embviz.trajectories.phases.couple`.
+        As of :func:`~embviz.trajectories.couple`.
     device : str
 
     Returns

@@ -91,7 +91,7 @@ ROW_SEPARATOR = ": "  # no claim's id has it
 
 
 def picture_table(table: pd.DataFrame, *, chapter_suffix: str = ".html") -> pd.DataFrame:
-    """Rows of :func:`embviz.ledger.judging.table` that are judged, with texts, links and places in the range."""
+    """Rows of :func:`embviz.ledger.table` that are judged, with texts, links and places in the range."""
     judged = table[table["accept_low"].notna()].copy()
     for column in ("measured", "low", "high", "published", "null"):
         places = [
@@ -123,7 +123,7 @@ def plot_ledger(table: pd.DataFrame, *, chapter_suffix: str = ".html") -> alt.La
     Parameters
     ----------
     table : DataFrame
-        From :func:`embviz.ledger.judging.table`.
+        From :func:`embviz.ledger.table`.
     chapter_suffix : str
         Ending of the chapters' addresses: ``.html`` in the book, ``.ipynb`` in JupyterLab.
     """

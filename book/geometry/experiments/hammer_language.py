@@ -80,7 +80,7 @@ class Hammer:
         -------
         DataFrame
             role, tensor, rows (of the axis), regularity, flat, noise, permuted, permuted_sd, modes: as in
-            :class:`embviz.training.fourier.Sounding`. A row for each part's first rows, and one for its whole axis
+            :class:`~embviz.training.Sounding`. A row for each part's first rows, and one for its whole axis
             where that is longer.
         """
         device = next(module.parameters()).device

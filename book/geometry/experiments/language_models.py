@@ -1,7 +1,8 @@
 """Language models with and without a query projection: Tables 5 to 7, Figures 3 and 4 of the geometry paper.
 
 Every variant of one seed starts from the same weights where it has them, and reads the same batches. Scores
-are those of :mod:`embviz.training.language`; the training text is scored by the same protocol, on as many documents.
+are those of :mod:`~embviz.training.language`; the training text is scored by the same protocol,
+on as many documents.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ def stored_preset() -> str:
         if not missing(sweep_cells(preset)):
             return preset
     raise FileNotFoundError(
-        "no sweep over coins is stored: run embviz.ledger.cells.run(spellings.sweep_cells('quick')), or 'laptop'"
+        "no sweep over coins is stored: run embviz.ledger.run(spellings.sweep_cells('quick')), or 'laptop'"
     )
 
 

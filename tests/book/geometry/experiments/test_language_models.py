@@ -283,7 +283,8 @@ def test_slices_of_one_update_give_what_one_run_gives(folders, whole):
 
 def test_a_slice_that_is_killed_and_its_continuation_give_what_one_run_gives(folders, whole):
     cell = language_models.cell(SLICED)
-    script = textwrap.dedent(KILLED.format(root=str(Path(__file__).resolve().parents[4]), folder=str(folders)))
+    root = str(Path(__file__).resolve().parents[4])
+    script = textwrap.dedent(KILLED.format(root=root, folder=str(folders)))
     state = folders / "runs" / cell.key / "state.safetensors"
     slice_ = subprocess.Popen([sys.executable, "-c", script])
     while slice_.poll() is None and not (state.exists() and open_run(state.parent).steps[-1:] >= [6]):
