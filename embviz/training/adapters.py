@@ -1,7 +1,8 @@
 """The recorder in other people's loops: callbacks for Hugging Face's Trainer and for Lightning.
 
 Both make a :class:`~embviz.training.Recorder` when training begins, and go on with the recording in
-the folder when it begins at a later step, from a checkpoint. The libraries are loaded when a callback is asked for.
+the folder when it begins at a later step, from a checkpoint. The libraries are loaded when a callback is
+asked for.
 """
 
 from __future__ import annotations
