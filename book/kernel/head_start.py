@@ -18,7 +18,7 @@ from book.kernel.orthogonal import shown_preset, visible
 from embviz import kernels
 from embviz.ledger import findings
 from embviz.ledger.findings import Finding
-from embviz.view import charts, ledger_view, theme
+from embviz.view import charts, sentences, theme
 from embviz.view.text_titles import in_short
 from embviz.words.cooccurrence import pmi
 from embviz.words.wordvectors import factorize_pmi
@@ -210,11 +210,11 @@ def savings_finding(preset: str) -> str:
     return f"{first}{said(found['permuted'])}; {best}"
 
 
-def plot_large() -> alt.TopLevelMixin | ledger_view.Quotation:
+def plot_large() -> alt.TopLevelMixin | sentences.Quotation:
     """Curves of the large vocabulary where they are stored, else a sentence that says they are not."""
     preset = shown_preset(CLAIM)
     if preset == "quick":
-        return ledger_view.Quotation("Curves of the larger vocabulary are not stored yet.")
+        return sentences.Quotation("Curves of the larger vocabulary are not stored yet.")
     run = starts.large(preset)
     table = starts.curves(run, starts.LARGE_BEGINNINGS)
     drawn = table[table["beginning"] != "permuted"]

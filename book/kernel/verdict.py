@@ -15,7 +15,7 @@ from book.kernel.orthogonal import main, shown_preset
 from embviz import kernels
 from embviz.ledger.cells import read, table_of
 from embviz.view import charts, theme, verdicts
-from embviz.view.ledger_view import number
+from embviz.view.sentences import number
 from embviz.view.text_titles import in_short
 from embviz.view.verdicts import Change, between_nulls, over
 from embviz.words.cooccurrence import count_pairs

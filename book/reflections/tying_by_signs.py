@@ -22,7 +22,7 @@ from embviz.ledger import studies
 from embviz.ledger.cells import Cell, load
 from embviz.view import charts, theme
 from embviz.view.charts import Data
-from embviz.view.ledger_view import number
+from embviz.view.sentences import number
 from embviz.words.cooccurrence import count_pairs, pmi
 from embviz.words.wordvectors import WordVectors
 

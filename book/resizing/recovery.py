@@ -19,7 +19,7 @@ from embviz.ledger import findings, studies
 from embviz.ledger.cells import read, table_of
 from embviz.models import resizing
 from embviz.models.decoder import Decoder
-from embviz.view import ledger_view, theme
+from embviz.view import sentences, theme
 from embviz.view.charts import Data
 
 CLAIM = "resizing.perplexity"
@@ -535,12 +535,12 @@ def speed_finding(preset: str) -> str:
 # --- beside the claims --------------------------------------------------------------------------------
 
 
-def rates_table() -> pd.DataFrame | ledger_view.Quotation:
+def rates_table() -> pd.DataFrame | sentences.Quotation:
     """Half the width at other learning rates, where stored: lost at the end, nats; means over seeds."""
     preset = shown_preset()
     stored, _ = recovery.stored_beside(preset)
     if not stored:
-        return ledger_view.Quotation("Runs at other learning rates are not stored yet.")
+        return sentences.Quotation("Runs at other learning rates are not stored yet.")
     own = [run for run in recovery.sweep(preset) if run.ratios == (0.5,)]
     table = recovery.curves([*stored, *(run for run in own if run.treatment in (PROJECTION, SCRATCH))])
     last = table[table["step"] == table["step"].max()]
@@ -550,12 +550,12 @@ def rates_table() -> pd.DataFrame | ledger_view.Quotation:
     return named.set_index(["rate", "treatment"]).round(3)
 
 
-def others_table() -> pd.DataFrame | ledger_view.Quotation:
+def others_table() -> pd.DataFrame | sentences.Quotation:
     """Other base models, where stored: what is lost, what is left, and steps to within 2%."""
     preset = shown_preset()
     _, stored = recovery.stored_beside(preset)
     if not stored:
-        return ledger_view.Quotation("Runs of other base models are not stored yet.")
+        return sentences.Quotation("Runs of other base models are not stored yet.")
     rows = []
     for run in stored:
         table, _ = read(recovery.other_bases.cell(run))

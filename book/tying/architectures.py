@@ -22,7 +22,7 @@ from embviz.models.members import Member
 from embviz.models.stacked import StackedEncoder
 from embviz.storage import results_folder
 from embviz.tasks.exor import MASK, ONE_A, ONE_B, EXor
-from embviz.view import charts, ledger_view, theme
+from embviz.view import charts, sentences, theme
 
 # The models of appendix C, and the one of section 5 that they are held against.
 MODELS = {
@@ -814,10 +814,10 @@ def speed_rows() -> pd.DataFrame:
         row = json.loads(path.read_text())
         peer, _, note = row["peer_name"].partition("; ours: ")
         rows[row["job"]] = {
-            "ours": ledger_view.number(row["ours"], row["unit"]) + (f" ({note})" if note else ""),
-            "beside": ledger_view.number(row["peer"], row["unit"]),
+            "ours": sentences.number(row["ours"], row["unit"]) + (f" ({note})" if note else ""),
+            "beside": sentences.number(row["peer"], row["unit"]),
             "which is": peer,
-            "ratio": ledger_view.number(row["ratio"]),
+            "ratio": sentences.number(row["ratio"]),
             "wanted": row["bar"],
         }
     if not rows:

@@ -4,7 +4,16 @@ import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
-    submodules=["charts", "explorers", "ledger_view", "player", "text_titles", "theme", "verdicts"],
+    submodules=[
+        "charts",
+        "explorers",
+        "ledger_view",
+        "player",
+        "sentences",
+        "text_titles",
+        "theme",
+        "verdicts",
+    ],
     submod_attrs={
         "charts": ["mirrored_bins"],
         "explorers": [
@@ -18,8 +27,9 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "compact_row",
             "vega_runtime",
         ],
-        "ledger_view": ["ClaimsTable", "Quotation", "claim_box", "number", "plot_ledger", "quote"],
+        "ledger_view": ["ClaimsTable", "claim_box", "plot_ledger"],
         "player": ["LiveRun", "Player", "PlayerFace"],
+        "sentences": ["Quotation", "number", "quote"],
         "text_titles": ["in_short", "n_read", "titled"],
         "theme": ["captioned"],
         "verdicts": ["Change", "between_nulls", "over"],

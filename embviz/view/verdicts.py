@@ -11,8 +11,9 @@ import pandas as pd
 
 from embviz import ledger
 from embviz.ledger.findings import Finding
-from embviz.view import ledger_view
-from embviz.view.ledger_view import ClaimsTable, number
+from embviz.view import ledger_view, sentences
+from embviz.view.ledger_view import ClaimsTable
+from embviz.view.sentences import number
 
 
 @functools.cache
@@ -108,7 +109,7 @@ def outcome(test: Change, entry: ledger.Entry) -> dict[str, str]:
     mark = ledger_view.MARKS[ledger.HOLDS if met else ledger.FAILS]
     return row | {
         "measured": number(own.value),
-        "interval": ledger_view.interval(own.low, own.high),
+        "interval": sentences.interval(own.low, own.high),
         "": f"{mark} {'met' if met else 'not met'}, {entry.scale}",
     }
 

@@ -17,9 +17,8 @@ def entry(*, label="a figure", says="it is so", null=9.0):
         judge(figure, Finding(0.25, 0.2, 0.3, 3, {"shuffled": null}, "mine")),
         judge(Figure("g", "g"), None),
     )
-    claim = Claim(
-        "p.c", "p", "A title", "Table 1", says, "a setting", "shuffled", "p/chapter", rows_figures(rows)
-    )
+    texts = ("p.c", "p", "A title", "Table 1", says, "a setting", "shuffled", "p/chapter")
+    claim = Claim(*texts, rows_figures(rows), "p.experiments")
     verdict, reason = conclude(rows)
     return Entry(claim, verdict, "quick", reason, rows)
 
@@ -86,22 +85,3 @@ def test_figures_of_one_label_keep_a_row_each_and_show_the_label_alone():
     svg = vl_convert.vegalite_to_svg(chart.to_dict(), vl_version="6.4")
     assert svg.count(">a figure</text>") == 2
     assert ">p.c: " not in svg
-
-
-def test_quoted_numbers_come_from_the_ledger(monkeypatch):
-    monkeypatch.setattr(ledger, "find_claim", lambda claim_id: None)
-    monkeypatch.setattr(ledger, "entry", lambda claim: entry())
-    text = "{f} of {f:paper}, {f:interval}, null {f:shuffled}, {f:seeds} seeds, {g}"
-    said = ledger_view.quote("p.c", text)
-    assert said.text == ("0.25 nats of 0.5 nats, 0.2 to 0.3, null 9, 3 seeds, (not measured)")
-    assert ledger_view.quote("p.c", "{verdict}, {scale}, {corpus}").text == "holds, quick, mine"
-    with pytest.raises(ValueError, match="no figure 'h'"):
-        ledger_view.quote("p.c", "{h}")
-    with pytest.raises(ValueError, match="no 'ppmi'"):
-        ledger_view.quote("p.c", "{f:ppmi}")
-
-
-def test_numbers_are_short_and_counts_whole():
-    assert ledger_view.number(0.000123456) == "0.000123"
-    assert ledger_view.number(17_005_207.0) == "17,005,207"
-    assert ledger_view.number(None) == "–"
