@@ -56,7 +56,7 @@ check: setup  ## lint, format and types
 
 format: setup  ## rewrite the code in the project's format
 	$(VENV)/bin/ruff format .
-	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff check --fix --exclude "*.ipynb" .
 
 clean:  ## remove what was built; keep the environment and the results
 	rm -rf book/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
