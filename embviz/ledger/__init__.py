@@ -4,7 +4,7 @@ import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
-    submodules=["cells", "claims", "findings", "judging", "made_here", "studies"],
+    submodules=["cells", "claims", "findings", "judging", "made_here", "printed", "studies"],
     submod_attrs={
         "cells": [
             "Cell",
@@ -40,6 +40,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "table",
             "tally",
         ],
+        "printed": ["printed_tables", "published"],
         "studies": ["Study", "find_study", "largest_stored"],
     },
 )

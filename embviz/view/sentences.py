@@ -1,13 +1,30 @@
-"""Numbers in words: how a number and an interval are written, and sentences filled from the results."""
+"""Numbers in words: how a number and an interval are written, and sentences filled from the results.
+
+A chapter writes its sentences itself and leaves their numbers open; :func:`say` fills them from a table, from
+findings, from seeds' values or from a claim of the ledger, so that none is ever typed.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import numbers
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
 
 from embviz import ledger
-from embviz.ledger.judging import Row
+from embviz.ledger.findings import Finding, over_seeds
 
+NOT_MEASURED = "not measured"
+SENTENCE = "the sentence"
 MOST_DIGITS = 7  # of a number in a table
+
+
+# --- numbers as text ----------------------------------------------------------------------------------
 
 
 def number(value: float | None, unit: str = "", *, digits: int = 3) -> str:
@@ -46,8 +63,208 @@ def interval(low: float, high: float) -> str:
     return texts[0] if low == high else " to ".join(texts)
 
 
+def format_for(low: float, high: float) -> str:
+    """Python's format of numbers known as well as an interval says: a tenth of its width is the last digit.
+
+    Empty where it has no width: :func:`number` then has the say.
+
+    >>> format_for(0.951, 0.972), format_for(98.0, 131.0), format_for(1.1e-6, 1.3e-6), format_for(2.0, 2.0)
+    (',.3f', ',.0f', '.3g', '')
+    """
+    width = high - low
+    if not 0 < width < math.inf:
+        return ""
+    n_decimals = max(0, -math.floor(math.log10(width / 10) + 1e-9))
+    return f",.{n_decimals}f" if n_decimals <= MOST_DIGITS - 1 else ".3g"
+
+
+# --- a number with what is known about it ---------------------------------------------------------------
+
+# What a field may end with: a format of Python's for numbers, or "percent".
+_NUMBER_FORMAT = re.compile(r"[+\- ]?,?(\.\d+)?[deEfFgG%]?|percent")
+
+
+@dataclasses.dataclass(frozen=True)
+class Amount:
+    """A number with its interval, its range over seeds, its nulls and the published value.
+
+    Parameters
+    ----------
+    value : float or None
+        None: not measured.
+    low, high : float, optional
+        Ends of its 95% interval.
+    least, most : float, optional
+        Over seeds.
+    n_seeds : int
+    unit : str
+    paper : float or None
+        The published value.
+    nulls : mapping of str to float
+    verdict : str
+    accept : tuple of two floats, or None
+    limit : float, default infinite
+        Values from here on were not waited for: they are written ``> limit``.
+
+    Examples
+    --------
+    A field of a sentence names the number and, after a colon, what is wanted of it:
+
+    >>> share = Amount(0.9634, 0.951, 0.972, 0.950, 0.974, 5, paper=0.936, nulls={"shuffled": 0.5})
+    >>> f"{share} ({share:interval}), seeds {share:range}, {share:percent}, null {share:shuffled}"
+    '0.963 (0.951 to 0.972), seeds 0.950 to 0.974, 96.3%, null 0.5'
+    >>> f"the paper has {share:paper}; {share:.2f} over {share:seeds}; {Amount(None)}"
+    'the paper has 0.936; 0.96 over 5; not measured'
+    """
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    least: float | None = None
+    most: float | None = None
+    n_seeds: int = 1
+    unit: str = ""
+    paper: float | None = None
+    nulls: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    verdict: str = ""
+    accept: tuple[float, float] | None = None
+    limit: float = math.inf
+
+    def __format__(self, spec: str) -> str:
+        if "|" in spec:
+            return self._counted(*spec.split("|", 1))
+        part, how = self._read(spec)
+        if part == "paper":
+            return self._write(self.paper, how, self.unit, fine=False)
+        if part == "verdict":
+            return self.verdict
+        if part == "accepted":
+            return interval(*self.accept) if self.accept else "–"
+        if self.value is None:
+            return NOT_MEASURED
+        if part in ("interval", "range"):
+            low, high = (self.low, self.high) if part == "interval" else (self.least, self.most)
+            texts = [self._write(end, how) for end in (low, high)]
+            return texts[0] if texts[0] == texts[1] else " to ".join(texts)
+        if part == "seeds":
+            return str(self.n_seeds)
+        fine = part not in self.nulls
+        return self._write(self._numbers()[part], how, self.unit if fine else "", fine=fine)
+
+    def __str__(self) -> str:
+        return format(self, "")
+
+    def text(self, spread: str = "range") -> str:
+        """The number with its ``range`` or ``interval`` in brackets, as a table shows it.
+
+        >>> Amount(0.9634, least=0.950, most=0.974).text(), Amount(3.0).text(), Amount(None).text()
+        ('0.963 (0.950 to 0.974)', '3', 'not measured')
+        """
+        around = format(self, spread) if spread and self.value is not None and self.n_seeds != 0 else ""
+        bare = dataclasses.replace(self, unit="")
+        return f"{bare} ({around})" if " to " in around else str(bare)
+
+    def _numbers(self) -> dict[str, float | None]:
+        own = {"": self.value, "value": self.value, "low": self.low, "high": self.high}
+        return own | {"least": self.least, "most": self.most} | dict(self.nulls)
+
+    def _read(self, spec: str) -> tuple[str, str]:
+        """What is wanted, and how it is to be written."""
+        known = [*self._numbers(), "interval", "range", "seeds", "paper", "verdict", "accepted"]
+        part, _, how = spec.rpartition(" ")
+        if spec in known:
+            part, how = spec, ""
+        elif not _NUMBER_FORMAT.fullmatch(how):
+            part = spec
+        if part not in known and self.value is not None:
+            raise ValueError(f"a number has no {part!r}: choose from {', '.join(known[1:])}")
+        return part, how
+
+    def _write(self, value: float | None, how: str, unit: str = "", *, fine: bool = True) -> str:
+        if value is None:
+            return "–"
+        if value >= self.limit:
+            return f"> {number(self.limit, unit)}"
+        scale, unit = (100.0, "") if how == "percent" else (1.0, unit)
+        if not how or how in ("percent", "+"):
+            auto = self._format(scale) if fine and math.isfinite(value) else ""
+            text = format(_no_minus(scale * value, auto), auto) if auto else number(scale * value)
+            text = f"+{text}" if how == "+" and value > 0 else text
+            return f"{text}%" if how == "percent" else f"{text} {unit}".strip()
+        return format(int(value) if how[-1] == "d" else _no_minus(value, how), how)
+
+    def _format(self, scale: float) -> str:
+        """How finely the interval, or else the range over seeds, lets the number be written."""
+        low, high = (self.low, self.high) if self.low != self.high else (self.least, self.most)
+        if self.value is None or low is None or high is None:
+            return ""
+        whole = all(float(scale * x).is_integer() for x in (self.value, low, high))
+        return ",.0f" if whole else format_for(scale * low, scale * high)
+
+    def _counted(self, one: str, many: str) -> str:
+        return f"{self} {one if self.value == 1 else many}"
+
+
+def _no_minus(value: float, how: str) -> float:
+    """The value, or 0 where it is written as minus nothing, such as -0.00."""
+    return 0.0 if re.fullmatch(r"-0(\.0*)?%?", format(value, how)) else value
+
+
+def amount(
+    values: Any,
+    *,
+    unit: str = "",
+    statistic: str = "mean",
+    paper: float | None = None,
+    nulls: Mapping[str, float] | None = None,
+    limit: float = math.inf,
+) -> Amount:
+    """Mean or median of seeds' values, with Student's interval of the mean and the range over seeds.
+
+    Parameters
+    ----------
+    values : array-like of float, shape (R,)
+        One a seed; empty: not measured.
+    statistic : {"mean", "median"}
+        A median has no interval here.
+    limit : float
+        Values from here on were not waited for. Their mean is no number: take the median.
+
+    >>> f"{amount([1.0, 2.0, 3.0]):interval}"
+    '-0.5 to 4.5'
+    >>> str(amount([80, 120, 1500], statistic="median", limit=1500)), str(amount([]))
+    ('120', 'not measured')
+    """
+    own = np.asarray(values, dtype=float)
+    known: dict[str, Any] = {"unit": unit, "paper": paper, "nulls": dict(nulls or {}), "limit": limit}
+    if own.size == 0:
+        return Amount(None, n_seeds=0, **known)
+    ends: dict[str, Any] = {"least": float(own.min()), "most": float(own.max()), "n_seeds": own.size}
+    if statistic == "median":
+        return Amount(float(np.median(own)), **ends, **known)
+    if own.max() >= limit:
+        raise ValueError(f"values reach the limit of {limit:g}, so their mean is no number: take the median")
+    if not np.isfinite(own).all():
+        return Amount(float(own.mean()), **ends, **known)
+    found = over_seeds(own)
+    return Amount(found.value, found.low, found.high, **ends, **known)
+
+
+def of_finding(found: Finding | None, figure: ledger.Figure | None = None, verdict: str = "") -> Amount:
+    """A finding as a sentence quotes it, with what the claim's figure says of it."""
+    known: dict[str, Any] = {"verdict": verdict}
+    if figure is not None:
+        known |= {"unit": figure.unit, "paper": figure.paper, "accept": figure.accept}
+    if found is None:
+        return Amount(None, n_seeds=0, **known)
+    return Amount(found.value, found.low, found.high, n_seeds=found.n_seeds, nulls=dict(found.nulls), **known)
+
+
+# --- sentences ------------------------------------------------------------------------------------------
+
+
 class Quotation:
-    """A sentence whose numbers come from the ledger, drawn as Markdown."""
+    """A sentence whose numbers come from the results, drawn as Markdown."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -55,37 +272,79 @@ class Quotation:
     def __repr__(self) -> str:
         return self.text
 
+    __str__ = __repr__
+
     def _repr_markdown_(self) -> str:
         return self.text
 
 
-class _Quoted:
-    """A figure inside a template: ``{name}`` ours, ``{name:paper}`` theirs, ``{name:ppmi}`` a null."""
+class Named(Mapping[str, Any]):
+    """Numbers by name, ``{table[kind]}`` or ``{row.column}`` in a sentence; a missing name lists the rest."""
 
-    def __init__(self, row: Row) -> None:
-        self.row = row
+    def __init__(self, name: str, parts: Mapping[Any, Any]) -> None:
+        self._name = name
+        self._parts = {_key(key): value for key, value in parts.items()}
 
-    def __format__(self, what: str) -> str:
-        figure, finding = self.row.figure, self.row.finding
-        if what == "paper":
-            return number(figure.paper, figure.unit)
-        if what == "verdict":
-            return self.row.verdict
-        if what == "accepted":
-            return interval(*figure.accept) if figure.accept else "–"
-        if finding is None:
-            return "(not measured)"
-        if what == "interval":
-            return interval(finding.low, finding.high)
-        values = {"": finding.value, "low": finding.low, "high": finding.high, "seeds": finding.n_seeds}
-        values |= finding.nulls
-        if what not in values:
-            raise ValueError(f"figure {figure.name} has no {what!r}: choose from {', '.join(values)}, paper")
-        return number(values[what], figure.unit if what in ("", "low", "high") else "")
+    def __getitem__(self, key: str) -> Any:
+        if key not in self._parts:
+            raise ValueError(f"{self._name} has no {key!r}: choose from {', '.join(map(str, self._parts))}")
+        return _source(self._parts[key], key if self._name == SENTENCE else f"{self._name}[{key}]")
+
+    def __getattr__(self, key: str) -> Any:
+        if key.startswith("_"):
+            raise AttributeError(key)
+        return self[key]
+
+    def __iter__(self) -> Any:
+        return iter(self._parts)
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def __format__(self, spec: str) -> str:
+        raise ValueError(f"{self._name} is no number: name one of {', '.join(map(str, self._parts))}")
 
 
-def quote(claim_id: str, template: str) -> Quotation:
-    """Fill `template` with numbers of one claim from the ledger.
+def say(template: str, *named: Mapping[str, Any], **sources: Any) -> Quotation:
+    """Fill numbers into a sentence.
+
+    Parameters
+    ----------
+    template : str
+        Markdown with fields: ``{name}`` of `sources`; ``{name[row]}`` a row of a table and
+        ``{name[row].column}`` a cell; after a colon what is wanted of the number (``low``, ``high``,
+        ``interval``, ``least``, ``most``, ``range``, ``seeds``, ``paper``, ``verdict``, ``accepted``, a null
+        by its name), how it is written (``percent``, or Python's ``.2f``, ``+.1f``, ``.0%``), or both, as in
+        ``{share:interval percent}``.
+        ``{n:seed|seeds}`` adds the word in its number. Other braces are doubled.
+    *named : mappings
+        Their names are fields themselves, as with :func:`quote`.
+    **sources : number, text, seeds' values, Finding, Row, Entry, FiguresTable, DataFrame, Series or mapping
+        Of a DataFrame the index names the rows (a frame of one row names its columns), of a Series the index.
+        Keys of several parts are joined by ", ".
+
+    Raises
+    ------
+    ValueError
+        If a field names nothing; the message lists the names there are.
+
+    >>> times = pd.DataFrame({"grok": [780.0, 60.0]}, index=["baseline", "near-Nyquist"])
+    >>> say("{t[baseline].grok} epochs, steered {t[near-Nyquist].grok}; {n:seed|seeds}.", t=times, n=5)
+    780 epochs, steered 60; 5 seeds.
+    >>> say("A share of {share:percent} ({share:range percent}).", share=[0.25, 0.35])
+    A share of 30% (25% to 35%).
+    >>> say("{share}", part=1)
+    Traceback (most recent call last):
+    ValueError: the sentence has no 'share': choose from part
+    """
+    every: dict[str, Any] = {}
+    for mapping in named:
+        every |= dict(mapping)
+    return Quotation(template.format_map(Named(SENTENCE, every | sources)))
+
+
+def quote(claim_id: str, template: str, **sources: Any) -> Quotation:
+    """Fill `template` with numbers of one claim from the ledger, and of other sources as :func:`say` does.
 
     Parameters
     ----------
@@ -93,9 +352,8 @@ def quote(claim_id: str, template: str) -> Quotation:
         Such as ``reflections.spectrum_symmetry``.
     template : str
         Markdown with fields: ``{figure}`` our value, ``{figure:paper}``, ``{figure:interval}``,
-        ``{figure:low}``, ``{figure:high}``, ``{figure:seeds}``, ``{figure:accepted}``,
-        ``{figure:verdict}``, ``{figure:NULL}`` a null by its name; and ``{verdict}``, ``{scale}``,
-        ``{corpus}`` of the claim.
+        ``{figure:seeds}``, ``{figure:accepted}``, ``{figure:verdict}``, ``{figure:NULL}`` a null by its name;
+        and ``{verdict}``, ``{scale}``, ``{corpus}`` of the claim.
 
     Raises
     ------
@@ -103,10 +361,52 @@ def quote(claim_id: str, template: str) -> Quotation:
         If a field names no figure of the claim.
     """
     item = ledger.entry(ledger.find_claim(claim_id))
-    fields: dict[str, object] = {row.figure.name: _Quoted(row) for row in item.rows}
+    return Quotation(template.format_map(Named(claim_id, {**_of_entry(item), **sources})))
+
+
+def _of_entry(item: ledger.Entry) -> dict[str, Any]:
     used = {row.finding.corpus for row in item.rows if row.finding and row.finding.corpus}
-    fields |= {"verdict": item.verdict, "scale": item.scale or "none", "corpus": ", ".join(sorted(used))}
-    try:
-        return Quotation(template.format(**fields))
-    except KeyError as error:
-        raise ValueError(f"{claim_id} has no figure {error}: choose from {', '.join(fields)}") from error
+    said = {"verdict": item.verdict, "scale": item.scale or "none", "corpus": ", ".join(sorted(used))}
+    return {row.figure.name: row for row in item.rows} | said
+
+
+def _key(key: Any) -> str:
+    return ", ".join(map(str, key)) if isinstance(key, tuple) else str(key)
+
+
+def _source(value: Any, name: str) -> Any:
+    """What a field stands for: something that can be written, or named further."""
+    if value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value)):
+        return Amount(None)
+    if isinstance(value, Amount | Named | str):
+        return value
+    if isinstance(value, bool | np.bool):
+        return str(value)
+    if isinstance(value, numbers.Real):
+        return Amount(float(value))
+    if isinstance(value, ledger.Row):
+        return of_finding(value.finding, value.figure, value.verdict)
+    if isinstance(value, Finding):
+        return of_finding(value)
+    if isinstance(value, ledger.Entry):
+        return Named(value.claim.id, _of_entry(value))
+    if isinstance(value, pd.DataFrame):
+        if len(value) == 1 and isinstance(value.index, pd.RangeIndex):
+            return Named(name, value.iloc[0].to_dict())
+        return Named(name, {key: value.iloc[place].to_dict() for place, key in enumerate(value.index)})
+    if isinstance(value, pd.Series) and not isinstance(value.index, pd.RangeIndex):
+        return Named(name, value.to_dict())
+    if isinstance(value, Mapping):
+        return Named(name, value)
+    return _listed(value, name)
+
+
+def _listed(value: Any, name: str) -> Any:
+    parts = list(value) if hasattr(value, "__iter__") else [value]
+    if all(isinstance(part, str) for part in parts):
+        return ", ".join(parts)
+    if all(isinstance(part, numbers.Real) for part in parts):
+        return amount(parts)
+    raise ValueError(
+        f"{name} is a {type(value).__name__}: give a number, seeds' values, a table or a mapping"
+    )

@@ -1,10 +1,18 @@
+import doctest
+import math
+
+import hypothesis.strategies as st
+import numpy as np
+import pandas as pd
 import pytest
+from hypothesis import assume, given
 
 from embviz import ledger
 from embviz.ledger.claims import Claim, Figure
 from embviz.ledger.findings import Finding
 from embviz.ledger.judging import Entry, conclude, judge
 from embviz.view import sentences
+from embviz.view.sentences import Amount, amount, say
 
 
 def entry():
@@ -24,9 +32,9 @@ def test_quoted_numbers_come_from_the_ledger(monkeypatch):
     monkeypatch.setattr(ledger, "entry", lambda claim: entry())
     text = "{f} of {f:paper}, {f:interval}, null {f:shuffled}, {f:seeds} seeds, {g}"
     said = sentences.quote("p.c", text)
-    assert said.text == ("0.25 nats of 0.5 nats, 0.2 to 0.3, null 9, 3 seeds, (not measured)")
+    assert said.text == "0.25 nats of 0.5 nats, 0.20 to 0.30, null 9, 3 seeds, not measured"
     assert sentences.quote("p.c", "{verdict}, {scale}, {corpus}").text == "holds, quick, mine"
-    with pytest.raises(ValueError, match="no figure 'h'"):
+    with pytest.raises(ValueError, match=r"p.c has no 'h': choose from f, g"):
         sentences.quote("p.c", "{h}")
     with pytest.raises(ValueError, match="no 'ppmi'"):
         sentences.quote("p.c", "{f:ppmi}")
@@ -36,3 +44,69 @@ def test_numbers_are_short_and_counts_whole():
     assert sentences.number(0.000123456) == "0.000123"
     assert sentences.number(17_005_207.0) == "17,005,207"
     assert sentences.number(None) == "–"
+
+
+def test_the_examples_in_the_docstrings_hold():
+    assert doctest.testmod(sentences).failed == 0
+
+
+def test_a_claim_is_a_source_beside_others():
+    own = say("{own[f]:low} to {own[f]:high} ({own.verdict}), {n:word|words}", own=entry(), n=1)
+    assert own.text == "0.20 nats to 0.30 nats (holds), 1 word"
+
+
+def test_rows_and_columns_of_a_table_are_named():
+    index = pd.MultiIndex.from_tuples([("tied", 11), ("untied", 11)])
+    table = pd.DataFrame({"share": [0.5, 0.25], "word": ["of", "{x}"]}, index=index)
+    text = say("{t[tied, 11].share:.0%} {t[untied, 11][word]} {s[untied, 11]}", t=table, s=table["share"])
+    assert text.text == "50% {x} 0.25"
+
+
+def test_the_columns_of_a_table_of_one_row_are_named():
+    assert say("{t.share}", t=pd.DataFrame({"share": [0.5]})).text == "0.5"
+
+
+def test_seeds_values_give_mean_interval_and_range():
+    text = say("{x} ({x:interval .2f}), {x:least} to {x:most} of {x:seeds}", x=np.array([0.5, 0.6, 0.7]))
+    assert text.text == "0.60 (0.35 to 0.85), 0.50 to 0.70 of 3"
+
+
+def test_what_was_not_measured_is_said_to_be():
+    text = say("{a}, {b:.2f}, {c:interval percent}, {d[x]}", a=None, b=math.nan, c=amount([]), d={"x": None})
+    assert text.text == ", ".join(["not measured"] * 4)
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("{rung}", "the sentence has no 'rung': choose from run, t"),
+        ("{t[c]}", r"t has no 'c': choose from a, b"),
+        ("{t}", "t is no number: name one of a, b"),
+        ("{t[a].loss}", r"t\[a\] has no 'loss': choose from score"),
+        ("{run:nul}", "a number has no 'nul': choose from value, low, high"),
+    ],
+)
+def test_a_missing_name_lists_those_there_are(template, message):
+    table = pd.DataFrame({"score": [1.0, 2.0]}, index=["a", "b"])
+    with pytest.raises(ValueError, match=message):
+        say(template, run=1.5, t=table)
+
+
+def test_a_mean_of_values_that_reached_the_limit_is_refused():
+    with pytest.raises(ValueError, match="take the median"):
+        amount([80, 1500], limit=1500)
+
+
+@given(st.floats(-1e5, 1e5), st.floats(1e-4, 1e4))
+def test_what_is_written_is_off_by_less_than_a_tenth_of_the_interval(value, width):
+    assume(abs(value) >= 1e-4)
+    low, high = value - width / 2, value + width / 2
+    written = str(Amount(value, low, high))
+    off = abs(float(written.replace(",", "")) - value)
+    assert off <= width / 10
+    assert len(written) < 16
+
+
+@pytest.mark.parametrize("how", [".2f", "+.1f", ".0%", "+"])
+def test_nothing_is_never_minus_nothing(how):
+    assert "-" not in format(Amount(-0.0001, -0.1, 0.1), how)

@@ -1,0 +1,61 @@
+"""Published numbers: what a paper prints, read from its claims, so that no chapter types it again.
+
+A figure of a claim has one number. Series and tables that a paper prints beside them stand in the same file
+under ``[printed.NAME]``: ``where`` says on which page, every other key is a number, a list or a
+table of such.
+"""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from typing import Any
+
+from embviz.ledger.claims import claim_files, find_claim
+
+
+def published(name: str, figure: str | None = None) -> Any:
+    """The paper's value of a figure, or of all figures of a claim; or a printed table, or a part of it.
+
+    Parameters
+    ----------
+    name : str
+        A claim's id, such as ``kernel.circulant``, or a printed table's, such as ``kernel.table4``.
+    figure : str, optional
+        One of its figures, or of the table's columns.
+
+    Returns
+    -------
+    float, list or dict
+        Without `figure` by the figures' names; those without a published value are left out.
+
+    Raises
+    ------
+    ValueError
+        If there is nothing of that name; the message lists what there is.
+
+    >>> published("kernel.circulant", "score")
+    0.936
+    """
+    paper, _, own = name.partition(".")
+    tables = printed_tables(paper)
+    if own in tables:
+        parts = {key: value for key, value in tables[own].items() if key != "where"}
+    else:
+        parts = {part.name: part.paper for part in find_claim(name).figures if part.paper is not None}
+    if figure is None:
+        return parts
+    if figure not in parts:
+        raise ValueError(f"{name} has no published {figure!r}: choose from {', '.join(parts)}")
+    return parts[figure]
+
+
+def printed_tables(paper: str) -> dict[str, Any]:
+    """Tables that a paper prints, by name; none for a paper without claims."""
+    return next((_printed_of(file.read_bytes()) for file in claim_files() if file.stem == paper), {})
+
+
+@functools.lru_cache(maxsize=16)
+def _printed_of(content: bytes) -> dict[str, Any]:
+    tables: dict[str, Any] = tomllib.loads(content.decode("utf-8")).get("printed", {})
+    return tables

@@ -1,0 +1,236 @@
+"""Tables of figures: a row a kind, with its mean, its range over seeds, its null and the published value."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from embviz.view import theme
+from embviz.view.sentences import NOT_MEASURED, Amount, amount, number
+
+Cell = Amount | str
+Published = Mapping[Any, float | None]
+SPREADS = {"range": "least and the largest", "interval": "95% interval (Student)", "": ""}
+
+
+class FiguresTable(Mapping[Any, Any]):
+    """A table that a chapter shows and whose numbers its sentences take: see :func:`figures_table`.
+
+    ``table[row]`` is the row's number, or its numbers by column where there are several.
+    """
+
+    def __init__(self, cells: Mapping[Any, dict[Any, Cell]], texts: pd.DataFrame, note: str) -> None:
+        self._cells, self.texts, self.note = dict(cells), texts, note
+
+    def __getitem__(self, row: Any) -> Any:
+        cells = self._cells[row]
+        if len(cells) == 1:
+            return next(iter(cells.values()))
+        nested: dict[Any, Any] = {}
+        for (value, kind), cell in cells.items():
+            if kind is None:
+                nested[value] = cell
+            else:
+                nested.setdefault(kind, {})[value] = cell
+        return {key: only(part) for key, part in nested.items()}
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._cells)
+
+    def __len__(self) -> int:
+        return len(self._cells)
+
+    def __repr__(self) -> str:
+        return f"{self.texts.to_string()}\n{self.note}".rstrip()
+
+    def _repr_html_(self) -> str:
+        note = f"<p><small>{html.escape(self.note)}</small></p>" if self.note else ""
+        return f"<div>{self.texts.to_html(border=0)}{note}</div>"
+
+
+def only(part: Any) -> Any:
+    """The value of a mapping of one, or the mapping."""
+    return next(iter(part.values())) if isinstance(part, dict) and len(part) == 1 else part
+
+
+def figures_table(
+    table: pd.DataFrame,
+    values: str | Sequence[str] | Mapping[str, str],
+    by: str | Sequence[str],
+    *,
+    across: str | None = None,
+    seed: str | None = "seed",
+    rows: Sequence[Any] | Mapping[Any, str] | None = None,
+    spread: str = "range",
+    statistic: str = "mean",
+    null: str | Mapping[str, str] | None = None,
+    published: Published | Mapping[str, Published] | None = None,
+    limit: float = math.inf,
+) -> FiguresTable:
+    """Measured numbers by kind: mean with the range over seeds in brackets, null, published value, seeds.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Tidy: a row a seed of a kind. Missing values are left out. A column of truth values is counted
+        ("4 of 5"), one of text or of one number a kind is shown as it is.
+    values : str, list of str, or mapping of column to heading
+        What was measured; headings come from :data:`theme.LABELS` where they aren't given.
+    by : str or list of str
+        The columns that name a row.
+    across : str, optional
+        A column whose kinds stand side by side.
+    seed : str or None, default "seed"
+        The column that tells repetitions apart: two rows of one seed are refused. None: rows are repetitions.
+    rows : list, or mapping of kind to what it is called, optional
+        The rows in order (tuples with several `by`); a kind that the table lacks is "not measured".
+    spread : {"range", "interval", ""}
+        What stands in brackets: least to largest, or Student's 95% interval.
+    statistic : {"mean", "median"}
+    null : str, or mapping of value's column to null's column, optional
+        A column with the same measurement on the control.
+    published : mapping of row to number, or of value's column to such, optional
+        The paper's; with `across`, of (row, kind). See :func:`embviz.ledger.published`.
+    limit : float
+        Nobody waited beyond: such values are written ``> limit``. Take the median.
+
+    Returns
+    -------
+    FiguresTable
+
+    Raises
+    ------
+    ValueError
+        If a column is absent, or several rows have one kind and seed (choose a step first).
+
+    >>> from embviz.view import say
+    >>> runs = pd.DataFrame({"run": ["a", "a", "b"], "seed": [0, 1, 0], "accuracy": [0.5, 0.75, 1.0]})
+    >>> times = figures_table(runs, "accuracy", "run", rows=["a", "b", "c"], published={"a": 0.6})
+    >>> times.texts["accuracy"].to_list(), times.texts["paper"].to_list()
+    (['0.6 (0.5 to 0.8)', '1', 'not measured'], ['0.6', '–', '–'])
+    >>> say("{times[a]} beside {times[a]:paper}, {times[a]:seeds} seeds", times=times)
+    0.6 beside 0.6, 2 seeds
+    """
+    keys = [by] if isinstance(by, str) else list(by)
+    headings = _headings(values)
+    nulls = {next(iter(headings)): null} if isinstance(null, str) else dict(null or {})
+    _check(table, keys, headings, across, seed, nulls)
+    papers = _by_value(published, list(headings))
+    groups = {key[0] if len(keys) == 1 else key: own for key, own in table.groupby(keys, sort=False)}
+    called = (
+        rows if isinstance(rows, Mapping) else {row: row for row in (rows if rows is not None else groups)}
+    )
+    kinds = [None] if across is None else list(dict.fromkeys(table[across]))
+    cells: dict[Any, dict[Any, Cell]] = {}
+    for row in called:
+        own = groups.get(row, table.iloc[:0])
+        cells[row] = {
+            (value, kind): _cell(
+                own if kind is None else own[own[across] == kind],
+                value,
+                nulls.get(value),
+                papers.get(value, {}).get(row if kind is None else (row, kind)),
+                statistic,
+                limit,
+            )
+            for value in headings
+            for kind in kinds
+        }
+    texts = _texts(cells, headings, nulls, set(papers), spread)
+    if seed is not None:
+        texts["seeds"] = [groups[row][seed].nunique() if row in groups else 0 for row in called]
+    texts.index = _index(list(called.values()), keys)
+    return FiguresTable(cells, texts, _note(cells, statistic, spread))
+
+
+def _headings(values: str | Sequence[str] | Mapping[str, str]) -> dict[str, str]:
+    if isinstance(values, Mapping):
+        return dict(values)
+    names = [values] if isinstance(values, str) else values
+    return {name: theme.title(name) if name in theme.LABELS else name.replace("_", " ") for name in names}
+
+
+def _check(
+    table: pd.DataFrame,
+    keys: list[str],
+    headings: Mapping[str, str],
+    across: str | None,
+    seed: str | None,
+    nulls: Mapping[str, str],
+) -> None:
+    named = [*keys, *headings, *nulls.values(), *(name for name in (across, seed) if name is not None)]
+    absent = [name for name in named if name not in table.columns]
+    if absent:
+        raise ValueError(f"the table has no column {', '.join(absent)}: it has {', '.join(map(str, table))}")
+    if seed is None:
+        return
+    one = [*keys, *([across] if across else []), seed]
+    several = table[table.duplicated(one)]
+    if len(several):
+        which = ", ".join(f"{name} {several.iloc[0][name]}" for name in one)
+        raise ValueError(f"several rows for {which}: choose one, such as the last step's, before the table")
+
+
+def _by_value(published: Any, values: list[str]) -> dict[str, Published]:
+    if published is None:
+        return {}
+    by_value = all(isinstance(part, Mapping) for part in published.values())
+    return dict(published) if by_value else {values[0]: published}
+
+
+def _cell(
+    own: pd.DataFrame, value: str, null: str | None, paper: float | None, statistic: str, limit: float
+) -> Cell:
+    column = own[value].dropna()
+    if pd.api.types.is_bool_dtype(column.dtype) and len(column):
+        return f"{int(column.sum())} of {len(column)}"
+    if not pd.api.types.is_numeric_dtype(column.dtype) and len(column):
+        return ", ".join(dict.fromkeys(map(str, column)))
+    nulls = {} if null is None or own.empty else {null: float(np.mean(own[null].dropna()))}
+    return amount(column, statistic=statistic, paper=paper, nulls=nulls, limit=limit)
+
+
+def _texts(
+    cells: Mapping[Any, dict[Any, Cell]],
+    headings: Mapping[str, str],
+    nulls: Mapping[str, str],
+    papers: set[str],
+    spread: str,
+) -> pd.DataFrame:
+    columns: dict[str, list[str]] = {}
+    for value, kind in dict.fromkeys(key for row in cells.values() for key in row):
+        own = [row[value, kind] for row in cells.values()]
+        several = len(headings) > 1
+        name = headings[value] if kind is None else f"{headings[value]}, {kind}" if several else str(kind)
+        columns[name] = [cell if isinstance(cell, str) else cell.text(spread) for cell in own]
+        before = f"{name}, " if several or kind is not None else ""
+        if value in nulls:
+            columns[f"{before}{nulls[value].replace('_', ' ')}"] = [_null(cell, nulls[value]) for cell in own]
+        if value in papers:
+            columns[f"{before}paper"] = [
+                number(cell.paper) if isinstance(cell, Amount) else "–" for cell in own
+            ]
+    return pd.DataFrame(columns)
+
+
+def _null(cell: Cell, name: str) -> str:
+    return format(cell, name) if isinstance(cell, Amount) and name in cell.nulls else NOT_MEASURED
+
+
+def _index(rows: list[Any], keys: list[str]) -> pd.Index:
+    names = [key.replace("_", " ") for key in keys]
+    if len(keys) > 1 and all(isinstance(row, tuple) for row in rows):
+        return pd.MultiIndex.from_tuples(rows, names=names)
+    return pd.Index(rows, name=", ".join(names))
+
+
+def _note(cells: Mapping[Any, dict[Any, Cell]], statistic: str, spread: str) -> str:
+    own = [cell for row in cells.values() for cell in row.values() if isinstance(cell, Amount)]
+    if not spread or not any(cell.n_seeds > 1 and cell.least != cell.most for cell in own):
+        return ""
+    return f"{statistic.capitalize()} over seeds, in brackets the {SPREADS[spread]}."

@@ -1,0 +1,124 @@
+"""A table says what was measured, of how many, beside which control, and what was not measured at all."""
+
+import doctest
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from embviz.view import say, tables
+from embviz.view.tables import figures_table
+
+
+def runs() -> pd.DataFrame:
+    rows = [
+        {"run": run, "seed": seed, "accuracy": start + 0.01 * seed, "shuffled": 0.1, "grok": grok[seed]}
+        for run, start, grok in (("plain", 0.5, (80, 120, 1500)), ("steered", 0.9, (8, 9, 10)))
+        for seed in range(3)
+    ]
+    return pd.DataFrame(rows)
+
+
+def column(table, name):
+    return table.texts[name].to_dict()
+
+
+def test_the_examples_in_the_docstrings_hold():
+    assert doctest.testmod(tables).failed == 0
+
+
+def test_a_cell_has_the_mean_and_the_range_over_seeds():
+    table = figures_table(runs(), "accuracy", "run")
+    assert column(table, "accuracy") == {
+        "plain": "0.510 (0.500 to 0.520)",
+        "steered": "0.910 (0.900 to 0.920)",
+    }
+    assert column(table, "seeds") == {"plain": 3, "steered": 3}
+    assert "least and the largest" in repr(table)
+
+
+def test_an_interval_is_students():
+    table = figures_table(runs(), "accuracy", "run", spread="interval")
+    half = 4.302653 * 0.01 / math.sqrt(3)  # t at 97.5% with 2 degrees of freedom, from a printed table
+    low, high = table["plain"].low, table["plain"].high
+    assert (low, high) == (pytest.approx(0.51 - half, abs=1e-6), pytest.approx(0.51 + half, abs=1e-6))
+    assert column(table, "accuracy")["plain"] == "0.510 (0.485 to 0.535)"
+
+
+def test_null_and_published_value_stand_beside():
+    table = figures_table(runs(), "accuracy", "run", null="shuffled", published={"plain": 0.6})
+    assert list(table.texts) == ["accuracy", "shuffled", "paper", "seeds"]
+    assert column(table, "shuffled")["plain"] == "0.1"
+    assert column(table, "paper") == {"plain": "0.6", "steered": "–"}
+
+
+def test_what_the_table_lacks_is_not_measured():
+    table = figures_table(runs(), "accuracy", "run", rows={"steered": "with help", "tied": "tied"})
+    assert column(table, "accuracy") == {"with help": "0.910 (0.900 to 0.920)", "tied": "not measured"}
+    assert column(table, "seeds")["tied"] == 0
+    gaps = runs().assign(accuracy=lambda table: table["accuracy"].where(table["run"] == "plain"))
+    assert column(figures_table(gaps, "accuracy", "run"), "accuracy")["steered"] == "not measured"
+
+
+def test_a_seed_that_was_not_measured_is_left_out_of_the_mean():
+    gaps = runs().assign(accuracy=lambda table: table["accuracy"].where(table["seed"] < 2))
+    assert figures_table(gaps, "accuracy", "run")["plain"].value == pytest.approx(0.505)
+
+
+def test_nobody_waited_beyond_the_limit():
+    table = figures_table(runs(), {"grok": "epochs"}, "run", statistic="median", limit=1500)
+    assert column(table, "epochs") == {"plain": "120 (80 to > 1,500)", "steered": "9 (8 to 10)"}
+    with pytest.raises(ValueError, match="take the median"):
+        figures_table(runs(), "grok", "run", limit=1500)
+
+
+def test_kinds_stand_side_by_side():
+    own = pd.concat([runs().assign(tying=tying) for tying in ("tied", "untied")], ignore_index=True)
+    published = {("plain", "tied"): 0.6}
+    table = figures_table(own, "accuracy", "run", across="tying", published=published)
+    assert list(table.texts) == ["tied", "tied, paper", "untied", "untied, paper", "seeds"]
+    assert column(table, "tied, paper")["plain"] == "0.6"
+    both = figures_table(own, ["accuracy", "grok"], "run", across="tying", statistic="median")
+    assert "accuracy, tied" in both.texts
+    assert say("{t[plain][tied].grok}", t=both).text == "120"
+
+
+def test_truths_are_counted_and_words_shown():
+    own = runs().assign(grokked=lambda table: table["grok"] < 1500, rule="sum", size=1024)
+    table = figures_table(own, ["grokked", "rule", "size"], "run")
+    assert table.texts.loc["plain"].to_list() == ["2 of 3", "sum", "1,024", 3]
+
+
+def test_two_rows_of_one_seed_are_refused():
+    with pytest.raises(ValueError, match="several rows for run plain, seed 0: choose one"):
+        figures_table(pd.concat([runs(), runs()]), "accuracy", "run")
+    assert figures_table(pd.concat([runs(), runs()]), "accuracy", "run", seed=None)["plain"].n_seeds == 6
+
+
+def test_an_absent_column_is_named():
+    with pytest.raises(ValueError, match="no column step, loss: it has run, seed"):
+        figures_table(runs(), "loss", ["run", "step"])
+
+
+def test_words_of_a_vocabulary_are_text():
+    own = runs().replace({"run": {"plain": "<script>alert(1)</script>"}})
+    html = figures_table(own, "accuracy", "run")._repr_html_()
+    assert "<script>" not in html
+    assert 'class="dataframe"' in html  # what makes long ones sortable
+
+
+def test_sentences_take_numbers_from_the_table():
+    table = figures_table(runs(), ["accuracy", "grok"], "run", published={"grok": {"plain": 100}})
+    text = say("{t[steered].accuracy:percent} after {t[steered].grok}, not {t[plain].grok:paper}", t=table)
+    assert text.text == "91.0% after 9.0, not 100"
+    with pytest.raises(ValueError, match="no 'tied': choose from plain, steered"):
+        say("{t[tied].grok}", t=table)
+
+
+def test_the_text_is_the_same_whatever_the_order_of_rows():
+    rng = np.random.default_rng(0)
+    shuffled = runs().iloc[rng.permutation(6)]
+    rows = ["plain", "steered"]
+    one, other = (figures_table(table, "accuracy", "run", rows=rows) for table in (runs(), shuffled))
+    assert repr(one) == repr(other)
