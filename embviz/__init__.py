@@ -8,6 +8,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submodules=[
         "corpora", "words", "tasks", "models", "training", "trajectories", "kernels", "ledger", "view",
-        "metrics", "projections", "storage", "memory", "imports",
+        "metrics", "projections", "project", "storage", "memory", "imports",
     ],
 )  # fmt: skip

@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     command: Callable[[argparse.Namespace], int] = arguments.command
     try:
-        code = command(arguments)
+        code = _in_project(command, arguments) if hasattr(arguments, "project") else command(arguments)
         sys.stdout.flush()
         return code
     except BrokenPipeError:  # the reader, head or less, has seen enough
@@ -39,6 +39,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("embviz: stopped", file=sys.stderr)
         return 130
+
+
+def _in_project(command: Callable[[argparse.Namespace], int], arguments: argparse.Namespace) -> int:
+    """Run a command that needs a project, in the one that is named or in the nearest."""
+    from embviz.project import find_project, working_in
+
+    with working_in(arguments.project):
+        project = find_project()
+        if project.enclosing is not None and arguments.project is None:
+            print(
+                f"embviz: the project is {project.root}, inside of another, {project.enclosing}: "
+                "--project DIR chooses",
+                file=sys.stderr,
+            )
+        return command(arguments)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -55,8 +70,15 @@ def _parser() -> argparse.ArgumentParser:
     _add_ledger(commands)
     lab = commands.add_parser("lab", help="open the chapters live in JupyterLab")
     lab.add_argument("--no-browser", action="store_true", help="only print the address")
+    _add_project(lab)
     lab.set_defaults(command=open_lab)
     return parser
+
+
+def _add_project(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--project", metavar="DIR", help="folder with data/claims; default the nearest one upwards from here"
+    )
 
 
 def _add_data(commands: Any) -> None:
@@ -73,6 +95,7 @@ def _add_data(commands: Any) -> None:
     pack = verbs.add_parser("pack", help="put what a claim's models read into small files that travel")
     pack.add_argument("id", metavar="ID", help="a claim or a paper")
     pack.add_argument("--preset", default="paper", help="quick, laptop or paper (default)")
+    _add_project(pack)
     pack.set_defaults(command=data_pack)
     for verb in (listing, fetch, verify):
         verb.add_argument("--json", action="store_true", help="print JSON instead of a table")
@@ -87,6 +110,7 @@ def _add_run(commands: Any) -> None:
         "--minutes", type=float, help="pause after so long; the same command goes on (exit code 3 until done)"
     )
     run.add_argument("--dry-run", action="store_true", help="only count the cells")
+    _add_project(run)
     run.set_defaults(command=run_cells)
 
 
@@ -95,6 +119,7 @@ def _add_ledger(commands: Any) -> None:
     ledger.add_argument("id", nargs="?", metavar="ID", help="a claim or a paper; default all")
     ledger.add_argument("--scale", help="judge at this preset: quick, laptop or paper; default the largest")
     ledger.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    _add_project(ledger)
     ledger.set_defaults(command=show_ledger)
 
 
@@ -131,10 +156,9 @@ def data_pack(arguments: argparse.Namespace) -> int:
     from embviz.ledger import cells, studies
     from embviz.training import language
 
-    studies = [studies.find_study(claim_id) for claim_id in _claim_ids(arguments.id)]
     todo = [
         cell
-        for study in studies
+        for study in map(studies.find_study, _claim_ids(arguments.id))
         for cell in cells.missing(study.preset_cells(arguments.preset) + study.beside(arguments.preset))
     ]
     texts = [text for cell in todo for text in _parts_of(cell.config, language.TextConfig)]
@@ -162,13 +186,13 @@ def _parts_of(config: Any, kind: type[Part]) -> Iterator[Part]:
 
 def _claim_ids(wanted: str | None) -> list[str]:
     """Ids of the claims meant by an id, a paper's key, or "all"."""
-    from embviz.ledger import judging as ledger
+    from embviz.ledger import claims
 
     if wanted in (None, "all"):
-        return [claim.id for claim in ledger.load_claims()]
-    if wanted in ledger.papers():
-        return [claim.id for claim in ledger.load_claims(wanted)]
-    return [ledger.find_claim(str(wanted)).id]
+        return [claim.id for claim in claims.load_claims()]
+    if wanted in claims.papers():
+        return [claim.id for claim in claims.load_claims(wanted)]
+    return [claims.find_claim(str(wanted)).id]
 
 
 def run_cells(arguments: argparse.Namespace) -> int:
@@ -226,11 +250,11 @@ def open_lab(arguments: argparse.Namespace) -> int:
     """``embviz lab``: start JupyterLab in the book's folder."""
     import subprocess
 
-    from embviz import storage
+    from embviz.project import find_project
 
-    book = storage.data_folder().parent / "book"
+    book = find_project().book
     if not book.is_dir():
-        raise FileNotFoundError(f"no chapters at {book}: `embviz lab` works in a checkout of the project")
+        raise FileNotFoundError(f"the project has no folder {book} for chapters")
     quiet = ["--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate", "--LabApp.news_url=None"]
     command = [sys.executable, "-m", "jupyterlab", str(book), *quiet]  # it asks no other host
     return subprocess.run([*command, "--no-browser"] if arguments.no_browser else command).returncode

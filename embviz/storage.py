@@ -1,15 +1,15 @@
 """Where things lie on disk, and how a file is written so that it is whole or absent.
 
-Folders, each overridable by an environment variable:
-
 ==================  ====================================  =========================================
-what                variable                              default
+what                named by                              default
 ==================  ====================================  =========================================
-claims, registry    (none)                                ``data/`` of the checkout or the package
-stored results      ``EMBVIZ_RESULTS_DIR``                ``data/results`` of the checkout
+claims              ``EMBVIZ_PROJECT``                    ``data/claims`` of the nearest project
+stored results      ``EMBVIZ_RESULTS_DIR``                ``data/results`` of the project
 downloads, caches   ``EMBVIZ_CACHE_DIR``                  the user's cache folder
 local mirror        ``EMBVIZ_DATA_DIR``                   none
 ==================  ====================================  =========================================
+
+The registry of data sets comes with the package; a project may add a ``data/registry.toml`` of its own.
 """
 
 from __future__ import annotations
@@ -23,27 +23,41 @@ from pathlib import Path
 
 import platformdirs
 
+from embviz.project.folder import NoProjectError, find_project
 
-def data_folder() -> Path:
-    """Folder of ``registry.toml`` and ``claims/``: the checkout's ``data``, or the installed package's."""
+
+def registry_files() -> list[Path]:
+    """The package's registry of data sets, and after it the project's own where there is one."""
     package = Path(__file__).resolve().parent
-    for folder in (package.parent / "data", package / "data"):
-        if (folder / "registry.toml").is_file():
-            return folder
-    raise FileNotFoundError(
-        f"no data/registry.toml beside {package}: reinstall embviz, or run from a checkout of it"
-    )
+    ours = (package / "data" / "registry.toml", package.parent / "data" / "registry.toml")
+    files = [next((file for file in ours if file.is_file()), ours[0])]  # installed, or in a checkout
+    with contextlib.suppress(NoProjectError):
+        own = find_project().registry
+        files += [own] if own.is_file() and own not in files else []
+    return files
 
 
 def claims_folder() -> Path:
-    """Folder of the claims: ``claims`` in :func:`data_folder`."""
-    return data_folder() / "claims"
+    """Folder of the claims of the project that one works in.
+
+    Raises
+    ------
+    NoProjectError
+        If there is no project (see :func:`embviz.project.find_project`).
+    """
+    return find_project().claims
 
 
 def results_folder() -> Path:
-    """Folder of stored results: ``EMBVIZ_RESULTS_DIR``, or ``results`` in :func:`data_folder`."""
+    """Folder of stored results: ``EMBVIZ_RESULTS_DIR``, or ``data/results`` of the project.
+
+    Raises
+    ------
+    NoProjectError
+        If the variable is unset and there is no project: results never go into an installation.
+    """
     named = os.environ.get("EMBVIZ_RESULTS_DIR")
-    return Path(named).expanduser() if named else data_folder() / "results"
+    return Path(named).expanduser() if named else find_project().results
 
 
 def cache_folder() -> Path:
@@ -62,6 +76,24 @@ def file_checksum(path: str | os.PathLike[str]) -> str:
     """SHA-256 of a file's bytes, as 64 hexadecimal digits."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def check_writable(folder: str | os.PathLike[str]) -> None:
+    """Make sure that files can be written in a folder, or where it would be made; leave nothing there.
+
+    Raises
+    ------
+    OSError
+        If not, naming the folder and why.
+    """
+    folder = Path(folder)
+    try:
+        there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        probe = there / f".{os.getpid()}.{secrets.token_hex(4)}"
+        probe.touch(exist_ok=False)
+        probe.unlink()
+    except OSError as error:
+        raise type(error)(f"nothing can be written to {folder}: {error.strerror or error}") from error
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ def made(monkeypatch, tmp_path):
     """A registry of two made data sets, one of them at hand."""
     monkeypatch.setenv("EMBVIZ_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("EMBVIZ_DATA_DIR", raising=False)
-    monkeypatch.setattr(storage, "data_folder", lambda: tmp_path)
+    monkeypatch.setattr(storage, "registry_files", lambda: [tmp_path / "registry.toml"])
     rose = toml_entry("rose", whole(stored("rose.txt", TEXT), text=TEXT))
     lost = toml_entry("lost", whole(stored("lost.txt", TEXT), text=TEXT))
     (tmp_path / "registry.toml").write_text(rose + lost)

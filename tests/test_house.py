@@ -14,7 +14,7 @@ PACKAGE = ROOT / "embviz"
 
 # Top to bottom as in the README's map: a room or a file imports only from lines above, or from its own.
 FLOORS = [
-    "storage memory imports pausing",
+    "project storage memory imports pausing",
     "metrics projections",
     "corpora",
     "tasks",

@@ -46,7 +46,3 @@ def test_folders_follow_their_environment_variables(monkeypatch, tmp_path):
     assert storage.results_folder() == tmp_path / "r"
     assert storage.cache_folder() == tmp_path / "c"
     assert storage.mirror_folder() is None
-
-
-def test_the_data_folder_holds_the_registry_and_the_claims():
-    assert (storage.data_folder() / "claims" / "reflections.toml").is_file()

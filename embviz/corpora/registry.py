@@ -1,4 +1,6 @@
-"""Named data sets: what ``data/registry.toml`` says of each, and its verified files.
+"""Named data sets: what the registry says of each, and its verified files.
+
+The registry is the package's ``data/registry.toml``, to which a project may add one of its own.
 
 A file is looked for in the user's cache, then in the mirror folder that ``EMBVIZ_DATA_DIR`` names. It
 may lie there in several forms (the published archive, a compressed copy of its text): any of them will
@@ -107,19 +109,26 @@ class DataSet:
 
 
 def load_registry(path: str | os.PathLike[str] | None = None) -> dict[str, DataSet]:
-    """All data sets by name, in the order of ``data/registry.toml`` (or of the file named by `path`).
+    """All data sets by name: the package's, then those that the project adds; or those of a file.
 
     Raises
     ------
     RegistryError
-        If an entry lacks a field or a checksum, or gives a field that is not known, naming it.
+        If an entry lacks a field or a checksum, or gives a field that is not known, naming it; or if the
+        project gives another data set under a name of the package's.
     """
-    path = Path(path) if path is not None else storage.data_folder() / "registry.toml"
-    try:
-        entries = tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise RegistryError(f"{path} is not valid TOML: {error}") from error
-    return {name: _data_set(name, entry) for name, entry in entries.items()}
+    data_sets: dict[str, DataSet] = {}
+    for file in storage.registry_files() if path is None else [Path(path)]:
+        try:
+            entries = tomllib.loads(file.read_text(encoding="utf-8"))
+        except tomllib.TOMLDecodeError as error:
+            raise RegistryError(f"{file} is not valid TOML: {error}") from error
+        for name, entry in entries.items():
+            found = _data_set(name, entry)
+            if name == EMBEDDED or data_sets.get(name, found) != found:
+                raise RegistryError(f"{file}: {name!r} is another data set's name: choose one of its own")
+            data_sets[name] = found
+    return data_sets
 
 
 def data_set(name: str) -> DataSet:

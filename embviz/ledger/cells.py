@@ -39,7 +39,8 @@ from tqdm.auto import tqdm
 
 from embviz import __version__
 from embviz.pausing import Paused, pausing_at, time_is_over
-from embviz.storage import cache_folder, results_folder, whole_file
+from embviz.project import NoProjectError, find_project, import_from
+from embviz.storage import cache_folder, check_writable, results_folder, whole_file
 
 if TYPE_CHECKING:
     from embviz.training.snapshots import Run
@@ -81,11 +82,18 @@ class Experiment:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # workers look the experiment up by name: its function, hidden behind the decorator, can't be
-        return _find_experiment, (self.function.__module__, self.function.__qualname__)
+        return _find_experiment, (_root(), self.function.__module__, self.function.__qualname__)
 
 
-def _find_experiment(module: str, name: str) -> Experiment:
-    return getattr(importlib.import_module(module), name)
+def _root() -> Path | None:
+    with contextlib.suppress(NoProjectError):
+        return find_project().root
+    return None
+
+
+def _find_experiment(root: Path | None, module: str, name: str) -> Experiment:
+    # a worker that served before may not know the project's folder
+    return getattr(import_from(root, module) if root else importlib.import_module(module), name)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -402,8 +410,15 @@ def run(
     -------
     list of Path
         The files written, as they finished.
+
+    Raises
+    ------
+    OSError
+        If results can't be written where they belong; nothing is computed then.
     """
     todo = missing(cells)
+    for folder in {cell.path.parent for cell in todo}:
+        check_writable(folder)  # before anything is computed for it
     for cell in cells:
         if cell.stored():
             _delete_run(cell)  # a kill came between storing and deleting

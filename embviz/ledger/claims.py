@@ -1,7 +1,8 @@
 """Claims: what a paper says, with the figures that carry it, read from ``data/claims/<paper>.toml``.
 
-The accepted range of each figure was fixed there before anything was measured. A file names in
-``experiments`` the module whose ``STUDIES`` measure its claims.
+The files are those of the project that one works in. The accepted range of each figure was fixed there
+before anything was measured. A file names in ``experiments`` the module whose ``STUDIES`` measure its
+claims; a claim may name another.
 """
 
 from __future__ import annotations
@@ -86,18 +87,30 @@ def load_claims(paper: str | None = None) -> list[Claim]:
     Raises
     ------
     ValueError
-        If there is no such paper; the message lists those there are.
+        If there are no claims, there is no such paper (the message lists those there are), or a file is
+        not what it should be.
     """
     files = claim_files()
+    if not files:
+        raise ValueError(f"no claims in {claims_folder()}: write one into <paper>.toml there")
     names = [file.stem for file in files]
     if paper is not None and paper not in names:
         raise ValueError(f"no claims of paper {paper!r}: there are {', '.join(names)}")
     claims = []
     for file in files:
         if paper in (None, file.stem):
-            content = tomllib.loads(file.read_text(encoding="utf-8"))
-            claims += [_claim(entry, content) for entry in content["claim"]]
+            claims += _claims_of(file)
     return claims
+
+
+def _claims_of(file: Path) -> list[Claim]:
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+        return [_claim(entry, content) for entry in content["claim"]]
+    except KeyError as error:
+        raise ValueError(f"{file} lacks {error}") from error
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{file}: {error}") from error
 
 
 def find_claim(claim_id: str) -> Claim:
@@ -123,5 +136,6 @@ def _claim(entry: dict[str, Any], content: dict[str, Any]) -> Claim:
         for figure in entry["figure"]
     )
     fields = {key: value for key, value in entry.items() if key != "figure"}
-    fields.setdefault("experiments", content["experiments"])
+    if "experiments" not in fields:
+        fields["experiments"] = content["experiments"]
     return Claim(**fields, paper=content["paper"], figures=figures)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 from collections.abc import Callable, Mapping, Sequence
 
 from embviz.ledger.cells import Cell, missing
 from embviz.ledger.claims import find_claim
 from embviz.ledger.findings import Finding
+from embviz.project import find_project, import_from
 
 PRESETS = ("quick", "laptop", "paper")
 
@@ -87,9 +87,15 @@ def find_study(claim_id: str) -> Study:
     ------
     ValueError
         If there is no such claim, or no experiment measures it; the message lists those there are.
+    ImportError
+        If the module can't be imported.
     """
     claim = find_claim(claim_id)
-    studies: dict[str, Study] = importlib.import_module(claim.experiments).STUDIES
+    module = import_from(find_project().root, claim.experiments)
+    studies: dict[str, Study] | None = getattr(module, "STUDIES", None)
+    if studies is None:
+        raise ValueError(f"{module.__file__} has no STUDIES, a dictionary from claim to Study")
     if claim_id not in studies:
-        raise ValueError(f"{claim.experiments} has no study of {claim_id!r}: there are {', '.join(studies)}")
+        there = f"there are {', '.join(studies)}" if studies else "it is empty"
+        raise ValueError(f"STUDIES of {claim.experiments} has no study of {claim_id!r}: {there}")
     return studies[claim_id]

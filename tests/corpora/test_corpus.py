@@ -34,7 +34,7 @@ def folders(monkeypatch, tmp_path):
     """Empty cache and mirror; returns a function that registers a made corpus in the mirror."""
     monkeypatch.setenv("EMBVIZ_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("EMBVIZ_DATA_DIR", str(tmp_path / "mirror"))
-    monkeypatch.setattr(storage, "data_folder", lambda: tmp_path)
+    monkeypatch.setattr(storage, "registry_files", lambda: [tmp_path / "registry.toml"])
     entries = []
 
     def register(name, *contents, parts=("all",), **fields):
@@ -253,7 +253,7 @@ def test_a_cached_corpus_is_not_used_when_its_data_file_is_wrong(folders):
 
 
 def _load_rose(folder, queue):
-    corpora.storage.data_folder = lambda: folder
+    corpora.storage.registry_files = lambda: [folder / "registry.toml"]
     queue.put(corpora.load_corpus("rose").ids.tolist())
 
 

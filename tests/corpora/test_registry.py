@@ -22,7 +22,7 @@ def folders(monkeypatch, tmp_path):
         (tmp_path / name).mkdir()
     monkeypatch.setenv("EMBVIZ_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("EMBVIZ_DATA_DIR", str(tmp_path / "mirror"))
-    monkeypatch.setattr(storage, "data_folder", lambda: tmp_path / "registry")
+    monkeypatch.setattr(storage, "registry_files", lambda: [tmp_path / "registry" / "registry.toml"])
 
     def register(*entries):
         (tmp_path / "registry" / "registry.toml").write_text("\n".join(entries))
@@ -347,6 +347,19 @@ def test_the_tables_tell_what_is_at_hand_verified_absent_and_wrong(folders):
 
 
 def test_the_readme_tells_of_every_data_set():
-    readme = (storage.data_folder() / "README.md").read_text()
+    readme = storage.registry_files()[0].with_name("README.md").read_text()
     missing = [name for name in registry.load_registry() if f"`{name}`" not in readme]
     assert not missing
+
+
+def test_a_project_adds_data_sets_and_redefines_none(monkeypatch, tmp_path):
+    package, own = tmp_path / "package.toml", tmp_path / "own.toml"
+    monkeypatch.setattr(storage, "registry_files", lambda: [package, own])
+    rose = toml_entry("rose", whole(stored("rose.txt", TEXT), text=TEXT))
+    package.write_text(rose)
+    own.write_text(rose + toml_entry("lily", whole(stored("lily.txt", TEXT), text=TEXT)))
+    assert list(registry.load_registry()) == ["rose", "lily"]
+    for name in ("rose", "embedded"):
+        own.write_text(toml_entry(name, whole(stored("other.txt", TEXT.upper()), text=TEXT.upper())))
+        with pytest.raises(registry.RegistryError, match=f"own.toml: '{name}' is another data set's name"):
+            registry.load_registry()
