@@ -16,7 +16,15 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "verdicts",
     ],
     submod_attrs={
-        "charts": ["mirrored_bins"],
+        "bars": ["plot_bars"],
+        "curves": ["plot_curves", "plot_survival"],
+        "heat_maps": ["plot_heat_map"],
+        "charts": ["bin_counts", "mirrored_bins"],
+        "histograms": ["plot_histogram", "plot_ridges"],
+        "panels": ["panels"],
+        "paths": ["plot_path"],
+        "scatters": ["plot_scatter"],
+        "strips": ["plot_strip"],
         "explorers": [
             "Choice",
             "Control",

@@ -1,14 +1,15 @@
-"""Charts of tidy tables.
+"""What the forms share: a checked table, packed; axes and scales; levels across; the interval over seeds.
 
-A chart function takes a table (or the data an explorer draws) and returns an Altair chart; it computes
-nothing. Encodings name their types, since an explorer's data has no values to guess them from. Widths are
-``"container"``: as wide as the page, down to a phone.
+A form takes a tidy table (or the data of an explorer) and returns an Altair chart, as wide as the page. What
+it computes (means, intervals, survival) it writes into the chart, so that it is right for whatever rows an
+explorer puts there. Encodings name their types, since an explorer's data has no values to guess them from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 import altair as alt
 import numpy as np
@@ -19,6 +20,161 @@ from scipy import stats
 from embviz.view import theme
 
 Data: TypeAlias = pd.DataFrame | alt.NamedData
+# A number, or numbers by their names.
+Levels: TypeAlias = float | Mapping[str, float]
+# A control: numbers as above, the two ends of its range, or the kind that is one.
+Null: TypeAlias = Levels | tuple[float, float] | str
+# "linear", "log", "symlog" or "sqrt", or a scale of Altair's.
+Scale: TypeAlias = str | alt.Scale
+AnyData = TypeVar("AnyData", bound=Data)
+Channel = TypeVar("Channel", alt.X, alt.Y)
+
+
+# --- tables ---------------------------------------------------------------------------------------------
+
+
+def checked(
+    data: AnyData,
+    *,
+    numbers: Sequence[str | None],
+    words: Sequence[str | None] = (),
+    more: Sequence[str] = (),
+) -> AnyData:
+    """The columns that a chart draws, if none would leave a hole in it; an explorer's data as it is.
+
+    Parameters
+    ----------
+    data : DataFrame, or the data of an explorer
+    numbers : sequence of str
+        Columns of finite numbers; None stands for a column that the chart does without.
+    words : sequence of str
+        Columns of kinds; their values become text.
+    more : sequence of str
+        Further columns of a tooltip.
+
+    Raises
+    ------
+    ValueError
+        If the table is empty, a column is missing, or holds a NaN, an infinite number, or words for numbers.
+    """
+    if not isinstance(data, pd.DataFrame):
+        return data
+    wanted = list(dict.fromkeys(field for field in (*numbers, *words, *more) if field is not None))
+    for field in wanted:
+        if field not in data:  # type: ignore[union-attr]
+            hint = ": name the column of repetitions, or seed=None" if field == "seed" else ""
+            raise ValueError(f"no column {field!r} in the table, which has {', '.join(map(str, data))}{hint}")
+    if data.empty:
+        raise ValueError("the table is empty: there is nothing to draw")
+    for field in wanted:
+        _refuse_holes(data[field], number=field in numbers)
+    kinds = {field: data[field].astype(str) for field in words if field is not None}
+    return data[wanted].assign(**kinds)  # type: ignore[return-value]
+
+
+def _refuse_holes(column: pd.Series, *, number: bool) -> None:
+    if number and not pd.api.types.is_numeric_dtype(column.dtype):
+        raise ValueError(f"column {column.name!r} holds {column.dtype} values: numbers are drawn there")
+    holes = column.isna()
+    if pd.api.types.is_float_dtype(column.dtype):
+        holes |= np.isinf(column)
+    if holes.any():
+        raise ValueError(
+            f"{int(holes.sum())} of {len(column)} values in column {column.name!r} are missing or infinite: "
+            "leave their rows out, so that nobody takes a gap for a number"
+        )
+
+
+def holds_words(data: Data, field: str) -> bool:
+    """Whether a table's column holds categories; of an explorer's data nobody knows."""
+    known = isinstance(data, pd.DataFrame) and field in data
+    return known and not pd.api.types.is_numeric_dtype(data[field].dtype)
+
+
+def kind_names(data: Data, kind: str | None, names: Sequence[str] | None) -> list[str]:
+    """The kinds in a column: as given, or as they come; none without a column.
+
+    Raises
+    ------
+    ValueError
+        If an explorer's data comes without names, or the table has a kind that is none of them.
+    """
+    if kind is None:
+        return []
+    if not isinstance(data, pd.DataFrame):
+        if names is None:
+            raise ValueError(
+                f"name the kinds of {kind!r} (names=...): an explorer's data can't be looked into"
+            )
+        return list(map(str, names))
+    found = list(dict.fromkeys(data[kind].astype(str)))
+    if names is None:
+        return found
+    if strange := [name for name in found if name not in set(map(str, names))]:
+        raise ValueError(f"{kind!r} has {strange[0]!r}, which is none of names={list(names)}")
+    return list(map(str, names))
+
+
+def null_kind(null: Null | None, kinds: Sequence[str]) -> str | None:
+    """The control, if it is one of the kinds.
+
+    Raises
+    ------
+    ValueError
+        If it is named, but is none of them.
+    """
+    if not isinstance(null, str):
+        return None
+    if null not in kinds:
+        raise ValueError(f"null={null!r} is none of the kinds: {', '.join(kinds) or 'there is one line'}")
+    return null
+
+
+def refuse_repeats(data: Data, fields: Sequence[str | None], advice: str) -> None:
+    """Raise if two rows agree in all `fields`: a mean would count one of them twice."""
+    if isinstance(data, pd.DataFrame):
+        keys = [field for field in fields if field is not None]
+        if keys and (twice := data.duplicated(keys)).any():
+            row = data.loc[twice, keys].iloc[0]
+            where = ", ".join(f"{field} = {value}" for field, value in row.items())
+            raise ValueError(f"more than one row at {where}: {advice}")
+
+
+def layered(
+    data: Data, layers: Sequence[alt.Chart], *, transforms: Sequence[Mapping[str, Any]] = (), digits: int = 4
+) -> alt.LayerChart:
+    """Layers over one data set, of which a page holds the columns as lists: a quarter of rows' size.
+
+    Parameters
+    ----------
+    data : DataFrame, or the data of an explorer
+    layers : sequence of charts
+        Those without data of their own draw `data`.
+    transforms : sequence of Vega-Lite transforms, optional
+        Of `data`, before those of the layers.
+    digits : int, default 4
+        Significant digits kept of a DataFrame's floats.
+    """
+    before = list(transforms)
+    source: alt.Data | alt.NamedData
+    if isinstance(data, pd.DataFrame):
+        source = alt.Data(values=[{str(name): _listed(data[name], digits) for name in data}])
+        before.insert(0, {"flatten": [str(name) for name in data]})
+    else:
+        source = data
+    return alt.LayerChart(data=source, transform=before or alt.Undefined, layer=list(layers))
+
+
+def _listed(column: pd.Series, digits: int) -> list[Any]:
+    """Plain values for JSON, floats rounded to significant digits, more where they differ in later ones."""
+    if pd.api.types.is_float_dtype(column.dtype):
+        span, most = column.max() - column.min(), column.abs().max()
+        digits += int(np.floor(np.log10(most / span))) if 0 < span < most else 0
+        return [None if np.isnan(value) else float(f"{value:.{digits}g}") for value in column]
+    return column.tolist()
+
+
+# --- bins -----------------------------------------------------------------------------------------------
 
 
 def bin_counts(
@@ -45,12 +201,12 @@ def bin_counts(
     ValueError
         If there is no value, or one isn't finite.
     """
-    flat = _finite_values(values)
+    flat = finite_values(values)
     counts, edges = np.histogram(flat, bins=n_bins, range=limits)
     return _bin_table(counts, edges, flat.size)
 
 
-def _finite_values(values: ArrayLike) -> NDArray[np.float64]:
+def finite_values(values: ArrayLike) -> NDArray[np.float64]:
     flat = np.asarray(values, dtype=np.float64).ravel()
     if flat.size == 0 or not np.isfinite(flat).all():
         raise ValueError(
@@ -63,7 +219,7 @@ def _bin_table(counts: NDArray[np.int64], edges: NDArray[np.float64], total: int
     return pd.DataFrame({"left": edges[:-1], "right": edges[1:], "count": counts, "share": counts / total})
 
 
-def mirrored_bins(values: ArrayLike, *, n_bins: int = 60) -> pd.DataFrame:
+def mirrored_bins(values: ArrayLike, *, n_bins: int = 60, reach: float | None = None) -> pd.DataFrame:
     """Histogram over limits symmetric about zero, with the share of the mirrored bin beside each.
 
     Parameters
@@ -72,6 +228,8 @@ def mirrored_bins(values: ArrayLike, *, n_bins: int = 60) -> pd.DataFrame:
         Such as eigenvalues; a spectrum symmetric about zero has `share` equal to `mirrored` in every bin.
     n_bins : int, default 60
         Must be even, so that zero is a bin's edge and no bin mixes signs.
+    reach : float, optional
+        End of the last bin; by default the largest magnitude.
 
     Returns
     -------
@@ -79,12 +237,288 @@ def mirrored_bins(values: ArrayLike, *, n_bins: int = 60) -> pd.DataFrame:
     """
     if n_bins % 2:
         raise ValueError(f"{n_bins} bins: an even number is needed, so that zero is an edge")
-    flat = _finite_values(values)
-    half = np.linspace(0.0, float(np.abs(flat).max()) or 1.0, n_bins // 2 + 1)
+    flat = finite_values(values)
+    reach = float(np.abs(flat).max()) if reach is None else reach
+    half = np.linspace(0.0, reach or 1.0, n_bins // 2 + 1)
     edges = np.concatenate([-half[:0:-1], half])  # exactly symmetric, with 0 itself among them
     counts, _ = np.histogram(flat, bins=edges)
     table = _bin_table(counts, edges, flat.size)
     return table.assign(mirrored=table["share"].to_numpy()[::-1])
+
+
+# --- axes, scales, tooltips -----------------------------------------------------------------------------
+
+
+def scaled(scale: Scale, limits: tuple[float, float] | None = None, *, zero: bool = False) -> alt.Scale:
+    """A scale by its name, with its ends; without, they are the data's."""
+    if isinstance(scale, alt.Scale):
+        return scale
+    chosen: dict[str, Any] = {"type": scale} | ({"nice": True, "zero": zero} if scale == "linear" else {})
+    if limits is not None:
+        chosen |= {"domain": list(limits), "nice": False}
+    return alt.Scale(**chosen)
+
+
+def tight(scale: Scale, limits: tuple[float, float] | None = None) -> alt.Scale:
+    """A scale that ends where the data do, as an axis of time should."""
+    if isinstance(scale, alt.Scale):
+        return scale
+    ends: Any = alt.Undefined if limits is None else list(limits)
+    return alt.Scale(type=scale, nice=False, domain=ends, zero=False if scale == "linear" else alt.Undefined)  # type: ignore[arg-type]
+
+
+def finished(chart: alt.LayerChart, description: str, height: float | alt.Step) -> alt.LayerChart:
+    """As wide as the page; with words for a reader who hears it, until it gets its finding."""
+    whole: alt.LayerChart = chart.properties(width="container", height=height, description=description)
+    return whole
+
+
+def refuse_logarithms(data: Data, field: str, scale: Scale) -> None:
+    """Raise if a logarithmic axis would lose rows that are not above 0."""
+    kind = scale.to_dict().get("type") if isinstance(scale, alt.Scale) else scale
+    if kind == "log" and isinstance(data, pd.DataFrame) and (data[field] <= 0).any():
+        raise ValueError(
+            f"{int((data[field] <= 0).sum())} of {len(data)} values in column {field!r} are not above 0 and "
+            'have no place on a logarithmic axis: take scale="symlog", or leave them out'
+        )
+
+
+def placed(
+    channel: type[Channel],
+    field: str,
+    *,
+    scale: alt.Scale,
+    words: str | None = None,
+) -> Channel:
+    """Where a number stands on an axis titled by `words`, or by the field's own (see ``theme.title``)."""
+    return channel(
+        f"{field}:Q",
+        scale=scale,
+        axis=alt.Axis(title=theme.title(field) if words is None else words, tickCount=6),
+    )
+
+
+def column(channel: alt.SchemaBase) -> str:
+    """The column behind an encoding, such as that of ``alt.X("step:Q")``."""
+    return str(channel["shorthand"]).rpartition(":")[0]
+
+
+def same_axis(channel: Channel, field: str) -> Channel:
+    """Another column on the same axis."""
+    return type(channel)(f"{field}:Q", scale=channel["scale"], axis=channel["axis"])
+
+
+def tooltips(fields: Iterable[str | None], data: Data, numbers: Iterable[str]) -> list[alt.Tooltip]:
+    """What hovering shows: columns under their titles, those in `numbers` to four digits."""
+    whole = set(numbers)
+    if isinstance(data, pd.DataFrame):
+        whole |= {str(name) for name in data if pd.api.types.is_float_dtype(data[name].dtype)}
+    return [
+        alt.Tooltip(f"{field}:Q", title=theme.title(field), format=",.4~g")
+        if field in whole
+        else alt.Tooltip(f"{field}:N", title=theme.title(field))
+        for field in dict.fromkeys(fields)
+        if field is not None
+    ]
+
+
+# --- marks ----------------------------------------------------------------------------------------------
+
+ROLE = "mark"  # the legend's column where no column of the table has colours
+
+
+def mark_looks(
+    by: str | None, names: Sequence[str], null: Null | None, *, words: str | None, one: str, paper: bool
+) -> dict[str, Any]:
+    """Colour and shape of marks; where nothing is coloured, a legend only if the paper's mark needs one."""
+    if by is not None:
+        control = null_kind(null, names)
+        looks = theme.point_styles(by, names, null=control, published=paper, words=words)
+    elif paper:
+        looks = theme.point_styles(ROLE, [f"one {one}"], published=True, words="")
+    else:
+        return {}
+    return dict(zip(("color", "shape"), looks, strict=True))
+
+
+def is_role(looks: Mapping[str, Any]) -> bool:
+    """Whether the looks only tell measured marks from the paper's, or are none."""
+    return not looks or column(looks["color"]) == ROLE
+
+
+def marks(
+    place: Mapping[str, Any],
+    looks: Mapping[str, Any],
+    event: str | None,
+    tooltip: list[alt.Tooltip],
+    *,
+    size: str = "mark",
+    beyond: str = "triangle-right",
+) -> list[alt.Chart]:
+    """A mark each row of the table, open where its event didn't come and the true value lies beyond."""
+    base = alt.Chart()
+    if looks and is_role(looks):
+        base = base.transform_calculate(**{ROLE: json.dumps(looks["color"]["scale"]["domain"][0])})
+    colour, shape = (
+        {name: look for name, look in looks.items() if name == which} for which in ("color", "shape")
+    )
+    base = base.encode(tooltip=tooltip, **place, **colour)
+    full: dict[str, Any] = {"size": theme.SIZES[size], "clip": True}
+    if event is None:
+        return [base.mark_point(opacity=theme.OPACITY["mark"], **full).encode(**shape)]
+    came = base.transform_filter(f"datum[{event!r}]").mark_point(opacity=theme.OPACITY["mark"], **full)
+    open_marks = base.transform_filter(f"!datum[{event!r}]").mark_point(
+        shape=beyond, filled=False, strokeWidth=theme.WIDTHS["rule"], **full
+    )
+    return [came.encode(**shape), open_marks]
+
+
+def crosses(table: pd.DataFrame, place: Mapping[str, Any], looks: Mapping[str, Any]) -> alt.Chart:
+    """The paper's values, with their own mark in the legend; in a strip amid their row."""
+    rows = table.assign(**{column(looks["color"]): theme.PUBLISHED}).to_dict("records")
+    mark = alt.Chart(alt.Data(values=rows)).mark_point(size=theme.SIZES["mark"], clip=True)
+    tooltip = [alt.Tooltip(f"{name}:N", title=theme.title(str(name))) for name in table]
+    return mark.encode(x=place["x"], y=place["y"], tooltip=tooltip, **looks)
+
+
+def plain_crosses(table: pd.DataFrame, place: Mapping[str, Any], x: str, y: str) -> alt.Chart:
+    """The paper's values at their places, without a legend."""
+    rows = checked(table, numbers=[y], more=[x]).to_dict("records")
+    mark = alt.Chart(alt.Data(values=rows)).mark_point(
+        shape=theme.PUBLISHED_SHAPE, size=theme.SIZES["mark"], color=theme.INK, clip=True
+    )
+    across = place["x"] if column(place["x"]) == x else same_axis(place["x"], x)
+    tooltip = alt.Tooltip(f"{y}:Q", title=theme.PUBLISHED, format=",.4~g")
+    return mark.encode(x=across, y=place["y"], tooltip=tooltip)
+
+
+def split_published(
+    published: Levels | pd.DataFrame | None,
+) -> tuple[Levels | None, pd.DataFrame | None]:
+    """The paper's values as levels, or as places of a table."""
+    return (None, published) if isinstance(published, pd.DataFrame) else (published, None)
+
+
+# --- levels across --------------------------------------------------------------------------------------
+
+
+def named_levels(values: Levels | None, name: str = "") -> dict[str, float]:
+    """Levels by name; a bare number is called `name`."""
+    if values is None:
+        return {}
+    return (
+        {str(key): float(value) for key, value in values.items()}
+        if isinstance(values, Mapping)
+        else {name: float(values)}
+    )
+
+
+def levels(
+    *, reference: Levels | None, null: Null | None, published: Levels | None, upright: bool = False
+) -> list[alt.Chart]:
+    """Rules across at references (dashed), controls (dotted, grey) and the paper's values, each named.
+
+    Parameters
+    ----------
+    reference, published : number, or mapping of str to float
+    null : number, mapping of str to float, or pair of float
+        A pair is drawn as a grey band between the ends of a control's range. A kind (text) is no level.
+    upright : bool, default False
+        Whether the values are those of the horizontal axis.
+    """
+    layers = []
+    numbers = None if isinstance(null, str | tuple) else null
+    if isinstance(null, tuple):
+        layers += _band(*null, upright=upright)
+    grey = theme.NULL_COLOUR
+    layers += _rules(named_levels(numbers, "null"), theme.NULL_DASH, grey, upright)
+    layers += _rules(named_levels(reference), theme.DASHES[1], theme.INK, upright)
+    layers += _rules(named_levels(published, theme.PUBLISHED), theme.DASHES[3], theme.INK, upright)
+    return layers
+
+
+def _rules(values: Mapping[str, float], dash: Sequence[int], colour: str, upright: bool) -> list[alt.Chart]:
+    if not values:
+        return []
+    rows = [{"level": level, "name": name} for name, level in values.items()]
+    base = alt.Chart(alt.Data(values=rows))
+    rules = base.mark_rule(
+        strokeDash=list(dash),
+        color=colour,
+        opacity=theme.OPACITY["rule"],
+        strokeWidth=theme.WIDTHS["rule"],
+        clip=True,
+    )
+    layers = [rules.encode(x="level:Q") if upright else rules.encode(y="level:Q")]
+    if any(values):
+        layers.append(_level_names(base, upright))
+    return layers
+
+
+def _level_names(base: alt.Chart, upright: bool) -> alt.Chart:
+    small = theme.TEXT["small"]
+    if upright:  # above the plot, so that no mark hides them
+        above = base.mark_text(align="center", baseline="bottom", dy=-4, fontSize=small)
+        return above.encode(x="level:Q", y=alt.value(0), text="name:N")
+    right = base.mark_text(align="right", baseline="bottom", dx=-3, dy=-2, fontSize=small)
+    return right.encode(x=alt.value("width"), y="level:Q", text="name:N")
+
+
+def _band(low: float, high: float, *, upright: bool) -> list[alt.Chart]:
+    base = alt.Chart(alt.Data(values=[{"level": low, "high": high, "name": "null"}]))
+    area = base.mark_rect(color=theme.NULL_COLOUR, opacity=theme.OPACITY["band"], clip=True)
+    shown = area.encode(x="level:Q", x2="high:Q") if upright else area.encode(y="level:Q", y2="high:Q")
+    return [shown, _level_names(base, upright)]
+
+
+# --- Student's interval of the mean over seeds, computed by the chart -------------------------------------
+
+# Student's 97.5% quantile by the number of seeds, for expressions of Vega. One seed has no interval; more
+# than 40 get 40's, which is 3% too wide at most.
+_QUANTILES = [0.0, 0.0, *(round(float(stats.t.ppf(0.975, n - 1)), 4) for n in range(2, 41))]
+
+
+def student_half(n_seeds: str, spread: str) -> str:
+    """Vega expression: half of Student's 95% interval of a mean, from fields with seeds and their s.d."""
+    quantile = f"{_QUANTILES}[min(datum.{n_seeds}, {len(_QUANTILES) - 1})]"
+    return f"datum.{n_seeds} < 2 ? 0 : {quantile} * datum.{spread} / sqrt(datum.{n_seeds})"
+
+
+def over_seeds(
+    value: str, groupby: Sequence[str], *, centre: str = "mean", interval: bool | tuple[str, str] = True
+) -> alt.Chart:
+    """One row a group, of a chart's own making: `centre`, `low` and `high` of a column over its seeds.
+
+    Parameters
+    ----------
+    value : str
+        Column of numbers.
+    groupby : sequence of str
+        Columns that tell groups apart.
+    centre : {"mean", "median"}
+        What stands for the seeds.
+    interval : bool or pair of str
+        Student's 95% interval of the mean, or the columns that hold the ends.
+    """
+    ends = () if isinstance(interval, bool) else interval
+    means: dict[str, Any] = {end: f"mean({at})" for end, at in zip(("low", "high"), ends, strict=False)}
+    chart = alt.Chart().transform_aggregate(
+        centre=f"{centre}({value})",
+        spread=f"stdev({value})",
+        n_seeds=f"count({value})",
+        groupby=list(groupby),
+        **means,
+    )
+    if ends:
+        return chart
+    return chart.transform_calculate(
+        half=student_half("n_seeds", "spread"),
+        low="datum.centre - datum.half",
+        high="datum.centre + datum.half",
+    )
+
+
+# --- what the forms replace, until the chapters use them ---------------------------------------------------
 
 
 def plot_histogram(data: Data, field: str, *, value: str = "share", height: int = theme.HEIGHT) -> alt.Chart:
@@ -157,85 +591,6 @@ def plot_seed_lines(
     )
     thick = alt.Chart(table).mark_line(strokeWidth=3).encode(y=f"mean({y}):Q", **place)
     return alt.LayerChart(layer=[thin, thick]).properties(width="container", height=height)
-
-
-def plot_intervals(
-    table: pd.DataFrame, x: str, y: str, *, low: str, high: str, by: str, height: int = theme.HEIGHT
-) -> alt.LayerChart:
-    """Points with their intervals, kinds told apart by colour and shape.
-
-    Parameters
-    ----------
-    table : DataFrame
-        Columns `x` (a category), `y`, `low`, `high` (the unit of `y`) and `by`, one row a point.
-    x, y, by : str
-        Keys of ``theme.LABELS`` too.
-    """
-    names = list(dict.fromkeys(table[by].astype(str)))
-    colour, shape = theme.point_styles(by, names)
-    place = {
-        "x": alt.X(f"{x}:N", axis=theme.axis(x), sort=None),
-        "xOffset": alt.XOffset(f"{by}:N", sort=names),
-    }
-    bars = (
-        alt.Chart(table)
-        .mark_rule(strokeWidth=2)
-        .encode(y=alt.Y(f"{low}:Q", axis=theme.axis(y)), y2=f"{high}:Q", color=colour, **place)
-    )
-    tooltip = [f"{x}:N", f"{by}:N", f"{y}:Q", f"{low}:Q", f"{high}:Q"]
-    points = (
-        alt.Chart(table)
-        .mark_point(size=70)
-        .encode(y=f"{y}:Q", color=colour, shape=shape, tooltip=tooltip, **place)
-    )
-    return alt.LayerChart(layer=[bars, points]).properties(width="container", height=height)
-
-
-def plot_signed_matrix(matrix: ArrayLike, *, value: str, limit: float | None = None) -> alt.Chart:
-    """Square matrix as cells from blue (negative) through white (zero) to orange.
-
-    Parameters
-    ----------
-    matrix : array of float, shape (n, n), n at most 64
-        Larger ones are a texture, not a chart: show a corner or a histogram.
-    value : str
-        What an entry is: a key of ``theme.LABELS``.
-    limit : float, optional
-        Ends of the scale; by default the largest magnitude.
-
-    Raises
-    ------
-    ValueError
-        If the matrix isn't square or has more than 64 rows.
-    """
-    entries = np.asarray(matrix, dtype=np.float64)
-    n = entries.shape[0]
-    if entries.shape != (n, n) or n > 64:
-        raise ValueError(
-            f"shape {entries.shape}: a square of at most 64 rows is drawn; show a corner instead"
-        )
-    rows, columns = np.indices((n, n))
-    table = pd.DataFrame({"row": rows.ravel(), "column": columns.ravel(), "entry": entries.ravel()})
-    reach = float(np.abs(entries).max(initial=0.0)) if limit is None else limit
-    side = alt.Axis(title=None, labels=False, ticks=False)
-    return (
-        alt.Chart(table)
-        .mark_rect()
-        .encode(
-            x=alt.X("column:O", axis=side),
-            y=alt.Y("row:O", axis=side),
-            color=alt.Color("entry:Q", scale=theme.signed_scale(reach or 1.0), legend=theme.legend(value)),
-            tooltip=["row:O", "column:O", alt.Tooltip("entry:Q", format=".3g")],
-        )
-        .properties(width=280, height=280)
-    )
-
-
-# --- curves over seeds, with Student's band --------------------------------------------------------------
-
-# Student's 97.5% quantile by the number of seeds, for expressions of Vega. One seed has no interval; more
-# than 40 get 40's, which is 3% too wide at most.
-_QUANTILES = [0.0, 0.0, *(round(float(stats.t.ppf(0.975, n - 1)), 4) for n in range(2, 41))]
 
 
 def plot_seed_curves(
@@ -314,44 +669,6 @@ def plot_seed_curves(
     )
     layers = [band, thin, thick, *_levels(reference or {})]
     return layered(data, layers).properties(width="container", height=height)
-
-
-def layered(
-    data: Data, layers: Sequence[alt.Chart], *, transforms: Sequence[Mapping[str, Any]] = (), digits: int = 4
-) -> alt.LayerChart:
-    """Layers over one data set, of which a page holds the columns as lists: a quarter of rows' size.
-
-    Parameters
-    ----------
-    data : DataFrame, or the data of an explorer
-    layers : sequence of charts
-        Those without data of their own draw `data`.
-    transforms : sequence of Vega-Lite transforms, optional
-        Of `data`, before those of the layers.
-    digits : int, default 4
-        Significant digits kept of a DataFrame's floats.
-    """
-    before = list(transforms)
-    source: alt.Data | alt.NamedData
-    if isinstance(data, pd.DataFrame):
-        source = alt.Data(values=[{str(name): _listed(data[name], digits) for name in data}])
-        before.insert(0, {"flatten": [str(name) for name in data]})
-    else:
-        source = data
-    return alt.LayerChart(data=source, transform=before or alt.Undefined, layer=list(layers))
-
-
-def _listed(column: pd.Series, digits: int) -> list[Any]:
-    """Plain values for JSON, floats rounded to significant digits, None for NaN."""
-    if pd.api.types.is_float_dtype(column.dtype):
-        return [None if np.isnan(value) else float(f"{value:.{digits}g}") for value in column]
-    return column.tolist()
-
-
-def student_half(n_seeds: str, spread: str) -> str:
-    """Vega expression: half of Student's 95% interval of a mean, from fields with seeds and their s.d."""
-    quantile = f"{_QUANTILES}[min(datum.{n_seeds}, {len(_QUANTILES) - 1})]"
-    return f"datum.{n_seeds} < 2 ? 0 : {quantile} * datum.{spread} / sqrt(datum.{n_seeds})"
 
 
 def _levels(reference: Mapping[str, float]) -> list[alt.Chart]:

@@ -50,6 +50,26 @@ function followWidth(chart, view) {
   }).observe(chart);
 }
 
+// Panels share the page's width: what all their axes leave over is divided among those that may grow. On a
+// phone they stand below each other.
+const LEAST_PANEL = 80; // pixels
+async function fitPanels(chart, view, { width, fluid }) {
+  const names = Object.entries(view.getState({ signals: (name) => /width$/i.test(name) }).signals)
+    .filter(([, value]) => value === width)
+    .map(([name]) => name);
+  let shown = width;
+  const fit = async () => {
+    const over = chart.querySelector("svg").getBoundingClientRect().width - chart.clientWidth;
+    const wanted = Math.max(LEAST_PANEL, shown - Math.ceil(over / fluid));
+    if (chart.clientWidth === 0 || wanted === shown) return;
+    shown = wanted;
+    for (const name of names) view.signal(name, shown);
+    await view.runAsync();
+  };
+  await fit();
+  new ResizeObserver(fit).observe(chart);
+}
+
 // On a phone long labels leave the drawing its room: hovering still shows the whole word.
 const NARROW = 480; // pixels
 const NARROW_LABEL = 150;
@@ -83,6 +103,7 @@ async function mount(element, spec, vegaEmbed) {
   const shown = { ...(narrow ? narrowed(spec) : spec), $schema: undefined };
   if (meta.title) delete shown.title;
   if (meta.fluid) shown.width = "container";
+  if (meta.panels && narrow) shown.columns = 1;
   try {
     const { view } = await vegaEmbed(chart, shown, {
       mode: "vega-lite",
@@ -98,6 +119,7 @@ async function mount(element, spec, vegaEmbed) {
     });
     finishControls(controls);
     if (shown.width === "container") followWidth(chart, view);
+    if (meta.panels) await fitPanels(chart, view, narrow ? { ...meta.panels, fluid: 1 } : meta.panels);
     element.view = view;
     element.dataset.ready = "true";
     return { view, say };

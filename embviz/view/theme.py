@@ -7,6 +7,7 @@ Importing this module registers the theme and the renderer with Altair and turns
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import altair as alt
@@ -29,7 +30,22 @@ DASHES = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3), (12, 4))
 VERDICT_COLOURS = {"holds": "#009E73", "fails": "#D55E00", "unclear": "#CC79A7", "not measured": "#888888"}
 VERDICT_SHAPES = {"holds": "circle", "fails": "square", "unclear": "diamond", "not measured": "cross"}
 
-HEIGHT = 260  # pixels
+# What the ledger's paper says, and what a control gives: never a kind's colour.
+PUBLISHED = "published"
+PUBLISHED_SHAPE = "M-1,-.6L-.6,-1L0,-.4L.6,-1L1,-.6L.4,0L1,.6L.6,1L0,.4L-.6,1L-1,.6L-.4,0Z"  # a cross, lying
+NULL_COLOUR, NULL_DASH = "#808080", (2, 2)
+
+# Marks by what they stand for. Heights in pixels, `row` a row of a strip; sizes in square pixels; line
+# widths in pixels; opacities where many marks lie over each other.
+HEIGHTS = {"row": 26, "half_row": 17, "ridge": 44, "low": 130, "short": 190, "plot": 260, "tall": 340}
+HEIGHT = HEIGHTS["plot"]
+SQUARE = 290  # side of a layout, as wide as a phone allows
+GRADIENT = 160  # pixels, length of a colour legend
+AXIS_ROOM = 60  # pixels beside a panel for its axis
+SIZES = {"dot": 16, "small": 30, "mark": 50, "large": 90}
+WIDTHS = {"seed": 0.8, "rule": 1.2, "step": 1.5, "line": 2.5, "interval": 2.5, "tick": 3, "tick_length": 15}
+OPACITY = {"seed": 0.35, "mark": 0.75, "band": 0.18, "area": 0.5, "rule": 0.8}
+TEXT = {"small": 11, "normal": 12}  # pixels
 # A bare notebook gives a chart no container to fill, and shows title and caption inside the drawing.
 NOTEBOOK_WIDTH = 620  # pixels
 TITLE_WIDTH, CAPTION_WIDTH = 80, 100  # characters a line
@@ -304,18 +320,15 @@ LABELS: dict[str, Label] = {
 
 
 def title(field: str) -> str:
-    """Words for a field, with the unit in brackets: ``title("pmi")`` is ``"pointwise ... (nats)"``.
+    """Words for a field, with the unit in brackets.
 
-    Raises
-    ------
-    KeyError
-        If the field has no entry in :data:`LABELS`; the message says where to add it.
+    A column of your own has its name for a title until it gets words: ``LABELS["my_gap"] = Label("gap of
+    the losses", "nats")``, once, or a title given to the chart.
+
+    >>> title("pmi"), title("my_gap")
+    ('pointwise mutual information (nats)', 'my gap')
     """
-    if field not in LABELS:
-        raise KeyError(
-            f"no axis title for field {field!r}: add its words and unit to LABELS in embviz/theme.py"
-        )
-    words, unit = LABELS[field]
+    words, unit = LABELS.get(field, Label(field.replace("_", " ")))
     return words if unit is None else f"{words} ({unit})"
 
 
@@ -349,43 +362,81 @@ def legend(field: str) -> alt.Legend:
     return alt.Legend(title=title(field))
 
 
-def line_styles(field: str, names: list[str]) -> tuple[alt.Color, alt.StrokeDash]:
+def line_styles(
+    field: str, names: Sequence[str], *, null: str | None = None, words: str | None = None
+) -> tuple[alt.Color, alt.StrokeDash]:
     """Colour and dash for up to five kinds of line, each kind told apart by both.
+
+    Parameters
+    ----------
+    field : str
+        Column of kinds.
+    names : sequence of str
+        The kinds, in the order of their looks.
+    null : str, optional
+        The kind that is a control: grey and dotted, the last one of the legend.
+    words : str, optional
+        Title of the legend; by default the field's.
 
     Raises
     ------
     ValueError
         If more than five kinds are named: split the chart, or draw one thick line and the rest faint.
     """
-    colours = _category_scale(names, CATEGORIES)
-    dashes = _category_scale(names, [list(dash) for dash in DASHES])
-    key = legend(field)
+    lines: dict[str, Any] = {"symbolType": "stroke", "symbolOpacity": 1, "symbolStrokeWidth": WIDTHS["line"]}
+    key = alt.Legend(title=title(field) if words is None else words or None, **lines)
+    control = {} if null is None else {null: (NULL_COLOUR, list(NULL_DASH))}
+    colours, dashes = _category_scales(names, (CATEGORIES, [list(dash) for dash in DASHES]), control)
     return alt.Color(f"{field}:N", scale=colours, legend=key), alt.StrokeDash(
         f"{field}:N", scale=dashes, legend=key
     )
 
 
-def point_styles(field: str, names: list[str]) -> tuple[alt.Color, alt.Shape]:
-    """Colour and shape for up to five kinds of point, each kind told apart by both."""
-    colours, shapes = _category_scale(names, CATEGORIES), _category_scale(names, SHAPES)
-    key = legend(field)
+def point_styles(
+    field: str,
+    names: Sequence[str],
+    *,
+    null: str | None = None,
+    published: bool = False,
+    words: str | None = None,
+) -> tuple[alt.Color, alt.Shape]:
+    """Colour and shape for up to five kinds of point, each kind told apart by both.
+
+    Parameters are those of :func:`line_styles`; with `published` the legend also has the paper's mark, under
+    :data:`PUBLISHED`.
+    """
+    key = alt.Legend(title=title(field) if words is None else words or None, symbolOpacity=1)
+    more = {} if null is None else {null: (NULL_COLOUR, "triangle-down")}
+    more |= {PUBLISHED: (INK, PUBLISHED_SHAPE)} if published else {}
+    colours, shapes = _category_scales(names, (CATEGORIES, SHAPES), more)
     return alt.Color(f"{field}:N", scale=colours, legend=key), alt.Shape(
         f"{field}:N", scale=shapes, legend=key
     )
 
 
-def _category_scale(names: list[str], looks: Any) -> alt.Scale:
-    if len(names) > len(looks):
+def _category_scales(
+    names: Sequence[str], looks: tuple[Sequence[Any], Sequence[Any]], more: Mapping[str, tuple[Any, Any]]
+) -> list[alt.Scale]:
+    """One scale a look: the kinds by their place, then those whose look is fixed."""
+    names = [name for name in names if name not in more]
+    if len(names) > len(CATEGORIES):
         raise ValueError(
-            f"{len(names)} kinds in one chart, but only {len(looks)} looks that everybody can tell apart: "
-            "split the chart, or draw the one that matters thick and the rest as one kind"
+            f"{len(names)} kinds in one chart, but only {len(CATEGORIES)} looks that everybody can tell "
+            "apart: split the chart, or draw the one that matters thick and the rest as one kind"
         )
-    return alt.Scale(domain=names, range=list(looks)[: len(names)])
+    return [
+        alt.Scale(
+            domain=[*names, *more],
+            range=[*look[: len(names)], *(fixed[place] for fixed in more.values())],
+        )
+        for place, look in enumerate(looks)
+    ]
 
 
-def sequential_scale() -> alt.Scale:
-    """Viridis, for amounts from little to much."""
-    return alt.Scale(scheme="viridis")
+def sequential_scale(kind: str = "linear", limits: tuple[float, float] | None = None) -> alt.Scale:
+    """Viridis, for amounts from little to much; on a scale of another kind, with ends if given."""
+    chosen: dict[str, Any] = {"scheme": "viridis"} | ({} if kind == "linear" else {"type": kind})
+    return alt.Scale(**chosen | ({} if limits is None else {"domain": list(limits), "clamp": True}))
 
 
 def signed_scale(limit: float | None = None) -> alt.Scale:
@@ -406,7 +457,7 @@ def captioned(chart: AnyChart, *, finding: str, caption: str) -> AnyChart:
     chart : Altair chart of any kind
         The outermost one: inside a layer or a row the caption would be lost.
     finding : str
-        The title: what the reader should see, in one sentence.
+        The title, and what a screen reader says of the chart: what to see, in one sentence.
     caption : str
         Data, seeds and interval. The book and the explorers set it as text under the chart, where it
         wraps; a bare notebook shows it as subtitle.
@@ -414,8 +465,12 @@ def captioned(chart: AnyChart, *, finding: str, caption: str) -> AnyChart:
     heading = alt.Title(
         text=textwrap.wrap(finding, TITLE_WIDTH), subtitle=textwrap.wrap(caption, CAPTION_WIDTH)
     )
+    meta = getattr(chart, "usermeta", alt.Undefined)
+    known = meta.get("embviz", {}) if isinstance(meta, dict) else {}
     titled: AnyChart = chart.properties(  # type: ignore[attr-defined]
-        title=heading, usermeta={"embviz": {"title": finding, "caption": caption}}
+        title=heading,
+        description=finding,
+        usermeta={"embviz": {**known, "title": finding, "caption": caption}},
     )
     return titled
 
@@ -446,11 +501,13 @@ def _config() -> dict[str, Any]:
         "header": {**ink, "labelFontSize": 12, "titleFontSize": 12},
         "legend": {
             **ink,
-            "orient": "bottom",
+            "orient": "top",
             "labelFontSize": 12,
             "titleFontSize": 12,
             "titleFontWeight": "normal",
             "labelLimit": 260,
+            "titleLimit": 400,
+            "titleOrient": "left",
         },
         "range": {
             "category": list(CATEGORIES),

@@ -80,59 +80,6 @@ def test_every_seed_is_a_line_and_the_mean_a_thicker_one():
     assert axis_titles(chart) == {theme.title("step"), theme.title("score")}
 
 
-def test_intervals_reach_from_low_to_high():
-    table = pd.DataFrame({"word": ["x"], "score": [0.5], "low": [0.4], "high": [0.6], "variant": ["free"]})
-    chart = charts.plot_intervals(table, "word", "score", low="low", high="high", by="variant")
-    assert chart.to_dict()["layer"][0]["encoding"]["y2"] == {"field": "high"}
-    assert axis_titles(chart) == {theme.title("word"), theme.title("score")}
-
-
-def test_a_matrix_is_drawn_symmetrically_about_zero():
-    spec = charts.plot_signed_matrix([[0.0, -3.0], [1.0, 0.0]], value="pmi").to_dict()
-    assert spec["encoding"]["color"]["scale"]["domain"] == [-3.0, 3.0]
-    compiled(charts.plot_signed_matrix(np.zeros((2, 2)), value="pmi"))
-
-
-@pytest.mark.parametrize("shape", [(2, 3), (65, 65), (4,)])
-def test_a_matrix_that_is_not_square_or_too_large_is_refused(shape):
-    with pytest.raises(ValueError, match="a square of at most 64 rows"):
-        charts.plot_signed_matrix(np.zeros(shape), value="pmi")
-
-
-def test_all_plus_signs_make_every_eigenvalue_positive():
-    table = charts.simulated_pmi_spectrum(20, 1.0, n_words=60)
-    assert table.loc[table["right"] <= 0, "share"].sum() == 0
-    assert table["count"].sum() == 20
-
-
-def test_flipping_every_sign_mirrors_the_spectrum():
-    plus = charts.simulated_pmi_spectrum(20, 1.0, n_words=60)
-    minus = charts.simulated_pmi_spectrum(20, 0.0, n_words=60)
-    # bins hold their left end only, so that an eigenvalue on an edge may fall beside
-    assert np.abs(minus["share"] - plus["mirrored"]).sum() <= 2 / 20 + 1e-12
-
-
-def test_half_the_signs_give_half_the_eigenvalues_each_sign():
-    table = charts.simulated_pmi_spectrum(40, 0.5, n_words=120)
-    assert table.loc[table["left"] >= 0, "count"].sum() == 20
-
-
-def test_the_largest_eigenvalue_is_that_of_the_matrix_built_by_loops():
-    d, n = 3, 8
-    words = np.random.default_rng(5).standard_normal((n, d)) / np.sqrt(d)
-    signs = [1.0, 1.0, -1.0]
-    matrix = [
-        [sum(words[i, k] * signs[k] * words[j, k] for k in range(d)) for j in range(n)] for i in range(n)
-    ]
-    table = charts.simulated_pmi_spectrum(d, 2 / 3, n_words=n, seed=5)
-    assert table["right"].max() == pytest.approx(np.abs(np.linalg.eigvalsh(matrix)).max())
-
-
-def test_a_share_of_signs_beyond_one_is_refused():
-    with pytest.raises(ValueError, match=r"share 1\.5: d must be at least 1"):
-        charts.simulated_pmi_spectrum(10, 1.5)
-
-
 def seed_table(n_seeds: int) -> pd.DataFrame:
     rng = np.random.default_rng(n_seeds)
     rows = [

@@ -76,9 +76,10 @@ def test_a_title_holds_the_unit():
     }
 
 
-def test_a_field_without_words_says_where_to_add_them():
-    with pytest.raises(KeyError, match=r"'wibble'.*LABELS in embviz/view/theme.py"):
-        theme.axis("wibble")
+def test_a_column_of_your_own_has_its_name_until_it_gets_words(monkeypatch):
+    assert theme.title("my_gap") == "my gap"
+    monkeypatch.setitem(theme.LABELS, "my_gap", theme.Label("gap of the losses", "nats"))
+    assert theme.axis("my_gap").to_dict() == {"title": "gap of the losses (nats)"}
 
 
 def test_signed_colours_are_centred_on_zero():
@@ -104,5 +105,6 @@ def test_finding_and_caption_are_kept_whole_and_wrapped(chart):
     finding, caption = "word " * 40, "caption " * 40
     spec = theme.captioned(chart, finding=finding, caption=caption)._repr_mimebundle_()[theme.MIME]
     assert spec["usermeta"]["embviz"] == {"title": finding, "caption": caption}
+    assert spec["description"] == finding
     assert max(map(len, spec["title"]["text"])) <= theme.TITLE_WIDTH
     assert max(map(len, spec["title"]["subtitle"])) <= theme.CAPTION_WIDTH

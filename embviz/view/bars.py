@@ -1,0 +1,136 @@
+"""Bars of a spectrum, or of a few categories."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from embviz.view import charts, theme
+from embviz.view.charts import Data, Levels, Null, Scale
+
+
+def plot_bars(
+    data: Data,
+    x: str,
+    y: str,
+    *,
+    kind: str | None = None,
+    names: Sequence[str] | None = None,
+    x_names: Sequence[str] | None = None,
+    interval: tuple[str, str] | None = None,
+    scale: Scale = "linear",
+    x_scale: Scale = "linear",
+    limits: tuple[float, float] | None = None,
+    x_limits: tuple[float, float] | None = None,
+    reference: Levels | None = None,
+    null: Null | None = None,
+    published: Levels | pd.DataFrame | None = None,
+    tooltip: Sequence[str] = (),
+    x_title: str | None = None,
+    y_title: str | None = None,
+    kind_title: str | None = None,
+    height: str = "plot",
+) -> alt.LayerChart:
+    """A bar a row: eigenvalues by rank, power by mode, counts by category.
+
+    Parameters
+    ----------
+    data : DataFrame, or the data of an explorer
+        One row a bar.
+    x : str
+        Column of whole numbers (ranks, modes), each bar one wide; or of categories.
+    y : str
+        Column of numbers: the bars' ends. They begin at 0, on a logarithmic axis at its lower end.
+    kind : str, optional
+        Column told apart by colour, at most five kinds and a null; categories have them side by side.
+    names, x_names : sequence of str, optional
+        The kinds, and the categories, in order. An explorer's data with categories needs `x_names`.
+    interval : pair of str, optional
+        Columns of the ends of an interval of `y`.
+    scale, x_scale : {"linear", "log", "symlog", "sqrt"} or a scale of Altair's
+        Of `y` and of `x`.
+    limits, x_limits : pair of float, optional
+        Ends of the axes.
+    reference : number, or mapping of str to float, optional
+        Levels in the unit of `y`, dashed, with their names.
+    null : str, number, mapping or pair, optional
+        The kind that is the control; or the column of what a control has at each bar, a grey line; or its
+        level, named levels, or the ends of its range.
+    published : number, mapping or DataFrame, optional
+        The paper's values: levels, or crosses at the `x` and `y` of a table.
+    tooltip : sequence of str
+        Further columns to show on hovering.
+    height : str
+        One of ``theme.HEIGHTS``.
+
+    Raises
+    ------
+    ValueError
+        If the table is empty, lacks a column or has a NaN; if two bars stand in one place; if an explorer's
+        data comes without the names it needs, or there are more than five kinds.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"rank": [1, 2, 3], "eigenvalue": [9.0, 4.0, 1.0]})
+    >>> chart = plot_bars(table, "rank", "eigenvalue", scale="log")
+    """
+    by_name = x_names is not None or charts.holds_words(data, x)
+    control = null if isinstance(null, str) and isinstance(data, pd.DataFrame) and null in data else None
+    ends: list[str] = list(interval or ())
+    numbers = [y, *ends, control, None if by_name else x]
+    data = charts.checked(data, numbers=numbers, words=[kind, x if by_name else None], more=tooltip)
+    kinds = charts.kind_names(data, kind, names)
+    charts.refuse_repeats(
+        data, [x, kind], "one bar would hide the other; name what tells them apart (kind=...)"
+    )
+    charts.refuse_logarithms(data, y, scale)
+    looks: dict[str, Any] = {}
+    if kind is not None:
+        grey = None if control else charts.null_kind(null, kinds)
+        looks["color"] = theme.point_styles(kind, kinds, null=grey, words=kind_title)[0]
+    if by_name:
+        base, place = _categories(x, charts.kind_names(data, x, x_names), kind, kinds, x_title)
+    else:
+        base, place = _ranks(x, charts.tight(x_scale, x_limits), x_title)
+    up = charts.placed(alt.Y, y, scale=charts.scaled(scale, limits, zero=True), words=y_title)
+    shown = charts.tooltips(
+        [kind, x, y, *ends, control, *tooltip], data, [y, *ends, *([control] if control else [])]
+    )
+    layers = [base.mark_bar(clip=True).encode(y=up, tooltip=shown, **place, **looks)]
+    if interval:
+        whisker = base.mark_rule(strokeWidth=theme.WIDTHS["rule"], clip=True)
+        middle = {channel: where for channel, where in place.items() if channel != "x2"}
+        middle |= {} if by_name else {"x": charts.same_axis(place["x"], x)}
+        layers.append(whisker.encode(y=charts.same_axis(up, ends[0]), y2=f"{ends[1]}:Q", **middle))
+    if control:
+        line = base.mark_bar(
+            filled=False, stroke=theme.NULL_COLOUR, strokeDash=list(theme.NULL_DASH), clip=True
+        )
+        layers.append(line.encode(y=charts.same_axis(up, control), **place))
+    level, paper = charts.split_published(published)
+    layers += charts.levels(reference=reference, null=None if control else null, published=level)
+    if paper is not None:
+        layers.append(charts.plain_crosses(paper, place | {"y": up}, x, y))
+    words = f"{theme.title(y)} by {theme.title(x)}"
+    return charts.finished(charts.layered(data, layers), words, theme.HEIGHTS[height])
+
+
+def _ranks(x: str, scale: alt.Scale, words: str | None) -> tuple[alt.Chart, dict[str, Any]]:
+    """Each bar one wide about its whole number."""
+    base = alt.Chart().transform_calculate(left=f"datum[{x!r}] - 0.5", right=f"datum[{x!r}] + 0.5")
+    axis = alt.Axis(title=words or theme.title(x), tickCount=6)
+    return base, {"x": alt.X("left:Q", bin="binned", scale=scale, axis=axis), "x2": "right:Q"}
+
+
+def _categories(
+    x: str, names: Sequence[str], kind: str | None, kinds: Sequence[str], words: str | None
+) -> tuple[alt.Chart, dict[str, Any]]:
+    """A place a category, with the kinds side by side in it."""
+    axis = alt.Axis(title=words or theme.title(x), labelAngle=0, ticks=False)
+    place: dict[str, Any] = {"x": alt.X(f"{x}:N", scale=alt.Scale(domain=list(names)), axis=axis)}
+    if kind is not None:
+        place["xOffset"] = alt.XOffset(f"{kind}:N", scale=alt.Scale(domain=list(kinds)))
+    return alt.Chart(), place

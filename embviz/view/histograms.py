@@ -1,0 +1,232 @@
+"""Distributions: bins as a table, a histogram with its mirror image, and ridges."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from embviz.view import charts, theme
+from embviz.view.charts import Data, Levels, Null
+
+MEASURED, MIRRORED, CONTROL = "measured", "its mirror image", "null"
+
+
+def plot_histogram(
+    data: Data,
+    field: str,
+    *,
+    mirrored: bool = False,
+    value: str = "share",
+    n_bins: int = 60,
+    limits: tuple[float, float] | None = None,
+    reference: Levels | None = None,
+    null: Null | Sequence[float] | NDArray[np.float64] | None = None,
+    published: Levels | None = None,
+    x_title: str | None = None,
+    y_title: str | None = None,
+    height: str = "plot",
+) -> alt.LayerChart:
+    """Bars of a column's values, with the mirror image as a stepped line: where both agree, it is symmetric.
+
+    Parameters
+    ----------
+    data : DataFrame, or the data of an explorer
+        A column `field` of numbers; or bins, of :func:`~embviz.view.bin_counts` or
+        :func:`~embviz.view.mirrored_bins`, as an explorer's data must be.
+    field : str
+        What is binned.
+    mirrored : bool, default False
+        Draw the mirror image about zero too; bins are then symmetric and even in number.
+    value : str, default "share"
+        Column of the bins drawn as height.
+    n_bins : int, default 60
+    limits : pair of float, optional
+        Ends of the bins; by default those of the values.
+    reference, published : number, or mapping of str to float, optional
+        Upright lines with their names.
+    null : array of float, str, number, mapping or pair, optional
+        A control's values, binned alike, or the column of its heights in a table of bins: a grey stepped
+        line. Or the control's level, named levels, or (a tuple) the ends of its range.
+    height : str
+        One of ``theme.HEIGHTS``.
+
+    Raises
+    ------
+    ValueError
+        If the table is empty, lacks a column or has a NaN; if a control's values come with bins.
+
+    Examples
+    --------
+    >>> chart = plot_histogram(pd.DataFrame({"eigenvalue": [-2.0, 1.0, 2.0]}), "eigenvalue", mirrored=True)
+    """
+    control = None if null is None or isinstance(null, str | tuple | dict | int | float) else null
+    steps = {MIRRORED: "mirrored"} if mirrored else {}
+    if control is not None or isinstance(null, str):
+        steps[CONTROL] = null if isinstance(null, str) else CONTROL
+    if not isinstance(data, pd.DataFrame) or {"left", "right"} <= set(data):
+        if control is not None:
+            raise ValueError("the table holds bins: give the values, to be binned as the control's are")
+        bins = charts.checked(data, numbers=["left", "right", value, *steps.values()])
+    else:
+        values = charts.checked(data, numbers=[field])[field]
+        bins = _bins_beside(values, control, mirrored=mirrored, n_bins=n_bins, limits=limits)
+    across = alt.X("left:Q", bin="binned", axis=alt.Axis(title=x_title or theme.title(field), tickCount=6))
+    up = alt.Y(f"{value}:Q", stack=None, axis=alt.Axis(title=y_title or theme.title(value), tickCount=5))
+    level = None if CONTROL in steps else null
+    layers = [
+        *_stepped_layers(across, up, value, steps),
+        *charts.levels(reference=reference, null=level, published=published, upright=True),  # type: ignore[arg-type]
+    ]
+    if mirrored:
+        layers += charts.levels(reference={"": 0.0}, null=None, published=None, upright=True)
+    words = f"histogram of {theme.title(field)}"
+    return charts.finished(charts.layered(bins, layers), words, theme.HEIGHTS[height])
+
+
+def _bins_beside(
+    values: pd.Series,
+    control: Any,
+    *,
+    mirrored: bool,
+    n_bins: int,
+    limits: tuple[float, float] | None,
+) -> pd.DataFrame:
+    """Bins of the values, and the control's share of each."""
+    if mirrored:
+        reach = np.concatenate([values, np.ravel([] if control is None else control)])
+        bins = charts.mirrored_bins(values, n_bins=n_bins, reach=float(np.abs(reach).max()))
+    else:
+        bins = charts.bin_counts(values, n_bins=n_bins, limits=limits)
+    if control is not None:
+        flat = charts.finite_values(control)
+        edges = np.append(bins["left"], bins["right"].iloc[-1])
+        bins[CONTROL] = np.histogram(flat, bins=edges)[0] / flat.size
+    return bins
+
+
+def _stepped_layers(across: alt.X, up: alt.Y, value: str, steps: dict[str, str]) -> list[alt.Chart]:
+    """Bars, and a stepped line over them for each of `steps` (name to column)."""
+    look = {
+        MEASURED: (theme.CATEGORIES[0], theme.DASHES[0]),
+        MIRRORED: (theme.CATEGORIES[1], theme.DASHES[1]),
+        CONTROL: (theme.NULL_COLOUR, theme.NULL_DASH),
+    }
+    named = [MEASURED, *steps]
+    scale = alt.Scale(domain=named, range=[look[name][0] for name in named])
+    colour = alt.Color(f"{charts.ROLE}:N", scale=scale, legend=alt.Legend(title=None) if steps else None)
+    role = {name: {charts.ROLE: json.dumps(name)} for name in named}
+    shown = charts.tooltips(
+        ["left", "right", value, *steps.values()],
+        alt.NamedData(""),
+        ["left", "right", value, *steps.values()],
+    )
+    bars = alt.Chart().transform_calculate(**role[MEASURED]).mark_bar(binSpacing=0)
+    layers = [bars.encode(x=across, x2="right:Q", y=up, color=colour, tooltip=shown)]
+    for name, column in steps.items():
+        line = (
+            alt.Chart()
+            .transform_calculate(**role[name])
+            .mark_line(
+                interpolate="step-after", strokeDash=list(look[name][1]), strokeWidth=theme.WIDTHS["step"]
+            )
+        )
+        layers.append(line.encode(x="left:Q", y=alt.Y(f"{column}:Q", axis=up["axis"]), color=colour))
+    return layers
+
+
+def plot_ridges(
+    data: Data,
+    x: str,
+    row: str,
+    height: str,
+    *,
+    names: Sequence[str] | None = None,
+    null: str | None = None,
+    overlap: float = 1.4,
+    limits: tuple[float, float] | None = None,
+    reference: Levels | None = None,
+    published: Levels | None = None,
+    x_title: str | None = None,
+    step: str = "ridge",
+) -> alt.LayerChart:
+    """A curve a row over one horizontal axis, each on its own base line: distributions beside each other.
+
+    Heights share one scale: the tallest ridge reaches `overlap` rows up.
+
+    Parameters
+    ----------
+    data : DataFrame, or the data of an explorer
+        One row a point of a curve, in the order of `x`.
+    x, height : str
+        Columns of numbers; heights from 0 up, such as densities.
+    row : str
+        Column whose values are the rows, from the top.
+    names : sequence of str, optional
+        The rows in order; by default as they come.
+    null : str, optional
+        Column of a control's heights, a grey dotted line over each ridge.
+    overlap : float, default 1.4
+        Rows that the tallest ridge covers.
+    limits : pair of float, optional
+        Ends of the horizontal axis.
+    reference, published : number, or mapping of str to float, optional
+        Upright lines with their names.
+    step : str
+        One of ``theme.HEIGHTS``: the height of a row.
+
+    Raises
+    ------
+    ValueError
+        If the table is empty, lacks a column or has a NaN; if a height lies below 0; if an explorer's data
+        comes without `names`.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"angle": [0, 90, 0, 90], "epoch": [1, 1, 2, 2], "density": [0, 1.0, 0.5, 0.5]})
+    >>> chart = plot_ridges(table, "angle", "epoch", "density")
+    """
+    heights = [height, *([null] if null else [])]
+    data = charts.checked(data, numbers=[x, *heights], words=[row])
+    rows = charts.kind_names(data, row, names)
+    if isinstance(data, pd.DataFrame) and (data[heights] < 0).any(axis=None):
+        raise ValueError(f"column {height!r} has heights below 0: a ridge stands on its base line")
+    lifted = {"base": f"{len(rows) - 1} - indexof({json.dumps(rows)}, datum[{row!r}])"}
+    tops = {
+        f"top{place}": f"datum.base + {overlap} * datum[{column!r}] / datum.tallest"
+        for place, column in enumerate(heights)
+    }
+    base = (
+        alt.Chart()
+        .transform_joinaggregate(tallest=f"max({height})")
+        .transform_calculate(**lifted)
+        .transform_calculate(**tops)
+    )
+    across = charts.placed(alt.X, x, scale=charts.tight("linear", limits), words=x_title)
+    up = alt.Y(
+        "top0:Q", axis=_row_axis(rows), scale=alt.Scale(domain=[0, len(rows) - 1 + overlap], nice=False)
+    )
+    shown = charts.tooltips([row, x, *heights], data, [x, *heights])
+    area = base.mark_area(
+        opacity=theme.OPACITY["area"], clip=True, line={"strokeWidth": theme.WIDTHS["step"]}
+    )
+    layers = [area.encode(x=across, y=up, y2="base:Q", detail=f"{row}:N", tooltip=shown)]
+    if null:
+        line = base.mark_line(color=theme.NULL_COLOUR, strokeDash=list(theme.NULL_DASH), clip=True)
+        layers.append(line.encode(x=across, y=charts.same_axis(up, "top1"), detail=f"{row}:N"))
+    layers += charts.levels(reference=reference, null=None, published=published, upright=True)
+    total = theme.HEIGHTS[step] * (len(rows) - 1 + overlap)
+    words = f"{theme.title(height)} over {theme.title(x)}, for each {theme.title(row)}"
+    return charts.finished(charts.layered(data, layers), words, total)
+
+
+def _row_axis(rows: Sequence[str]) -> alt.Axis:
+    """The rows' names at their base lines."""
+    places = list(range(len(rows)))
+    words = f"{json.dumps(list(rows)[::-1])}[datum.value]"
+    return alt.Axis(title=None, values=places, labelExpr=words, ticks=False, domain=False)

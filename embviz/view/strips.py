@@ -1,0 +1,149 @@
+"""The strip: a row a kind, a mark each seed, a bar for their mean and its interval."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from embviz.view import charts, theme
+from embviz.view.charts import Data, Levels, Null, Scale
+
+OFFSET = {"for": "offset"}  # a step for each kind in a row
+
+
+def plot_strip(
+    data: Data,
+    value: str,
+    kind: str,
+    *,
+    by: str | None = None,
+    names: Sequence[str] | None = None,
+    by_names: Sequence[str] | None = None,
+    seed: str | None = "seed",
+    centre: str = "mean",
+    interval: bool | tuple[str, str] = True,
+    event: str | None = None,
+    scale: Scale = "linear",
+    limits: tuple[float, float] | None = None,
+    reference: Levels | None = None,
+    null: Null | None = None,
+    published: Levels | None = None,
+    tooltip: Sequence[str] = (),
+    x_title: str | None = None,
+    by_title: str | None = None,
+) -> alt.LayerChart:
+    """A row a kind, a mark each seed; a tick at their mean, a bar along its Student's 95% interval.
+
+    Parameters
+    ----------
+    data : DataFrame, or the data of an explorer
+        One row a measurement.
+    value : str
+        Column of numbers, along the horizontal axis.
+    kind : str
+        Column whose values are the rows, as many as you like.
+    by : str, optional
+        Column told apart within a row by colour and shape: at most five kinds and a null.
+    names, by_names : sequence of str, optional
+        Values of `kind` and of `by`, in order; by default as they come. A row without a mark stays.
+    seed : str, optional
+        Column of the repetitions; None where there is one row a mark.
+    centre : {"mean", "median"}
+        Where the tick stands. A median has no interval here.
+    interval : bool or pair of str, default True
+        Whether the bar is drawn; or the columns of its ends, where the table holds them.
+    event : str, optional
+        Column of booleans: False where the true value lies beyond (a run that was given up), an open mark.
+    scale : {"linear", "log", "symlog", "sqrt"} or a scale of Altair's
+    limits : pair of float, optional
+        Ends of the axis.
+    reference : number, or mapping of str to float, optional
+        Upright dashed lines with their names.
+    null : str, number, mapping or pair, optional
+        The kind of `by` that is the control, in grey; or its level, named levels, or the ends of its range.
+    published : number, or mapping of str to float, optional
+        The paper's value of each row, a lying cross; a bare number is a line through all.
+    tooltip : sequence of str
+        Further columns to show on hovering.
+
+    Raises
+    ------
+    ValueError
+        If the table is empty, lacks a column or has a NaN; if a seed comes twice in a row, so that the
+        interval would be too narrow; if a published row is none of the kinds.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"run": ["a", "a", "b"], "grok": [57, 63, 782], "seed": [0, 1, 0]})
+    >>> chart = plot_strip(table, "grok", "run", scale="log", published={"a": 57, "b": 782})
+    """
+    ends = () if isinstance(interval, bool) else interval
+    extra = [field for field in (seed, event, *tooltip) if field]
+    data = charts.checked(data, numbers=[value, *ends], words=[kind, by], more=extra)
+    rows, colours = charts.kind_names(data, kind, names), charts.kind_names(data, by, by_names)
+    charts.refuse_logarithms(data, value, scale)
+    if interval is True and centre == "mean" and seed:
+        charts.refuse_repeats(data, [kind, by, seed], "average them first, or leave the interval out")
+    crosses = published_rows(published, rows)
+    looks = charts.mark_looks(
+        by, colours, null, words=by_title, one=theme.title(seed or "value"), paper=bool(crosses)
+    )
+    place: dict[str, Any] = {
+        "x": charts.placed(alt.X, value, scale=charts.scaled(scale, limits), words=x_title),
+        "y": alt.Y(f"{kind}:N", scale=alt.Scale(domain=rows), axis=alt.Axis(title=None, ticks=False)),
+    }
+    if by is not None:
+        place["yOffset"] = alt.YOffset(f"{by}:N", scale=alt.Scale(domain=colours))
+    level = None if crosses else published
+    layers = charts.levels(reference=reference, null=null, published=level, upright=True)  # type: ignore[arg-type]
+    if seed or ends:
+        interval = interval if centre == "mean" else False
+        layers += _bars(place, by, looks, centre=centre, interval=interval)
+    shown = charts.tooltips([kind, by, *extra, value, *ends], data, [value, *ends])
+    layers += charts.marks(place, looks, event, shown)
+    if crosses:
+        table = pd.DataFrame({kind: list(crosses), value: list(crosses.values())})
+        layers.append(charts.crosses(table, place, looks))
+    step = alt.Step(theme.HEIGHTS["row"]) if by is None else alt.Step(theme.HEIGHTS["half_row"], **OFFSET)
+    words = f"{theme.title(value)} of each {theme.title(kind)}"
+    return charts.finished(charts.layered(data, layers), words, step)
+
+
+def published_rows(published: Levels | None, rows: Sequence[str]) -> dict[str, float]:
+    """The paper's value of each row, if it is given by row."""
+    if not isinstance(published, Mapping):
+        return {}
+    if strange := [name for name in published if name not in rows]:
+        raise ValueError(f"published names {strange[0]!r}, which is none of the rows: {', '.join(rows)}")
+    return {name: float(value) for name, value in published.items()}
+
+
+def _bars(
+    place: dict[str, Any],
+    by: str | None,
+    looks: dict[str, Any],
+    *,
+    centre: str,
+    interval: bool | tuple[str, str],
+) -> list[alt.Chart]:
+    """The interval as a bar and the centre as a tick, in the page's ink or their kind's colour."""
+    value, kind = charts.column(place["x"]), charts.column(place["y"])
+    groups = [kind] if by is None else [kind, by]
+    centres = charts.over_seeds(value, groups, centre=centre, interval=interval)
+    colour = {} if by is None else {"color": looks["color"]}
+    numbers = {centre: "centre:Q"} | ({"low": "low:Q", "high": "high:Q"} if interval else {})
+    tooltip = [alt.Tooltip(f"{field}:N", title=theme.title(field)) for field in groups]
+    tooltip += [alt.Tooltip(field, title=name, format=",.4~g") for name, field in numbers.items()]
+    elsewhere = {channel: where for channel, where in place.items() if channel != "x"}
+    tick = centres.mark_tick(
+        thickness=theme.WIDTHS["tick"], size=theme.WIDTHS["tick_length"], clip=True
+    ).encode(x=charts.same_axis(place["x"], "centre"), tooltip=tooltip, **colour, **elsewhere)
+    if not interval:
+        return [tick]
+    rule = centres.mark_rule(
+        strokeWidth=theme.WIDTHS["interval"], opacity=theme.OPACITY["rule"], clip=True
+    ).encode(x=charts.same_axis(place["x"], "low"), x2="high:Q", tooltip=tooltip, **colour, **elsewhere)
+    return [rule, tick]
