@@ -15,8 +15,8 @@ import pandas as pd
 import torch
 
 from book.reflections.experiments import language
+from embviz import ledger
 from embviz.corpora import corpus as corpora
-from embviz.ledger import judging as ledger
 from embviz.ledger import studies
 from embviz.ledger.cells import load
 from embviz.models.recurrent import LSTMConfig, LSTMLanguageModel

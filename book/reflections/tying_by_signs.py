@@ -15,9 +15,8 @@ import pandas as pd
 from scipy import stats
 
 from book.reflections.experiments import vectors
-from embviz import metrics
+from embviz import ledger, metrics
 from embviz.corpora import corpus as corpora
-from embviz.ledger import judging as ledger
 from embviz.ledger import studies
 from embviz.ledger.cells import Cell, load
 from embviz.view import charts, theme

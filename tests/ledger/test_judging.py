@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from embviz.ledger import judging as ledger
+from embviz import ledger
 from embviz.ledger import studies
 from embviz.ledger.claims import Figure
 from embviz.ledger.findings import Finding, exact, over_seeds

@@ -174,7 +174,7 @@ def test_a_run_killed_at_any_moment_resumes_to_the_same_bits(tmp_path):
     script = textwrap.dedent(f"""
         import sys, torch
         sys.path.insert(0, {os.path.dirname(__file__)!r})
-        from test_recurrent_training import *
+        from test_recurrent import *
         torch.set_num_threads(1)
         config = replace(TRAINING, n_epochs=5)
         language_model_perplexity(make_text(n_train=2500), MODEL, config, seed=0, checkpoint={str(path)!r})

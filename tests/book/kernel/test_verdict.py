@@ -10,9 +10,8 @@ from book.kernel import verdict as chapter
 from book.kernel.experiments import scale
 from book.kernel.experiments.counts import Counts
 from book.kernel.experiments.models import Trained
-from embviz import kernels
+from embviz import kernels, ledger
 from embviz.ledger import cells
-from embviz.ledger import judging as ledger
 from embviz.ledger.findings import Finding, exact
 from embviz.view import verdicts
 from embviz.view.explorers import Choice, Explorer

@@ -25,10 +25,10 @@ from book.geometry.experiments.hammer_language import (
     strike_gpt2,
 )
 from book.geometry.experiments.steering_language import Setting
+from embviz import ledger
 from embviz.corpora import bytepairs
 from embviz.corpora import corpus as corpora
 from embviz.ledger import cells
-from embviz.ledger import judging as ledger
 from embviz.models.transformer import Transformer, TransformerConfig
 from embviz.training.language import TextConfig, load_streams, make_stream
 

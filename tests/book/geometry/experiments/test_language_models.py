@@ -32,9 +32,8 @@ from book.geometry.experiments.language_models import (
     stories,
 )
 from book.geometry.experiments.steering_language import Setting
-from embviz import pausing
+from embviz import ledger, pausing
 from embviz.ledger import cells
-from embviz.ledger import judging as ledger
 from embviz.models.transformer import Transformer, n_parameters
 from embviz.training.language import TextConfig
 from embviz.training.snapshots import open_run
@@ -242,7 +241,7 @@ KILLED = """
     sys.path.insert(0, {root!r})
     from embviz.ledger import cells
     from embviz.training import loop as training
-    from tests import test_language_models as here
+    from tests.book.geometry.experiments import test_language_models as here
     training.STATE_SECONDS, cells.cache_folder = 0.0, lambda: here.Path({folder!r})
     cells.run([here.language_models.cell(here.SLICED)], n_jobs=1, progress=False)
 """

@@ -24,9 +24,9 @@ from book.geometry.experiments.steering_language import (
     make_model,
     steering_language,
 )
+from embviz import ledger
 from embviz.corpora import corpus as corpora
 from embviz.ledger import cells
-from embviz.ledger import judging as ledger
 from embviz.models.transformer import Transformer, TransformerConfig, n_parameters
 from embviz.training.fourier import Adaptive, Prescribed, power_spectrum
 from embviz.training.language import TextConfig, draw_batch, load_streams, next_token_losses

@@ -35,8 +35,8 @@ from book.geometry.experiments.trajectory_recordings import (
     TrajectoryRun,
     recorded,
 )
+from embviz import ledger
 from embviz.ledger import cells, findings
-from embviz.ledger import judging as ledger
 from embviz.metrics import procrustes_disparity
 from embviz.models.transformer import Transformer
 from embviz.pausing import Paused, pausing_at

@@ -16,9 +16,8 @@ from book.kernel.experiments import (
 )
 from book.kernel.experiments.counts import Counts
 from book.kernel.experiments.models import MAIN, QUICK, Trained
-from embviz import kernels
+from embviz import kernels, ledger
 from embviz.ledger import cells
-from embviz.ledger import judging as ledger
 from embviz.ledger.cells import missing
 
 

@@ -10,9 +10,8 @@ import pytest
 
 from book.resizing.experiments import bases, geometry
 from book.resizing.experiments.geometry import STUDIES
-from embviz import metrics, projections
+from embviz import ledger, metrics, projections
 from embviz.ledger import cells
-from embviz.ledger import judging as ledger
 from embviz.projections import FAMILIES
 from embviz.training.language import load_streams
 

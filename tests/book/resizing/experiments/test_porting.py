@@ -9,8 +9,8 @@ import torch
 
 from book.resizing.experiments import bases, porting
 from book.resizing.experiments.porting import COMPONENTS, GAUSSIAN, PERMUTATION, ROTATION, SIGNED, STUDIES
+from embviz import ledger
 from embviz.ledger import cells
-from embviz.ledger import judging as ledger
 from embviz.training.language import TextConfig
 
 pytestmark = pytest.mark.usefixtures("one_thread")

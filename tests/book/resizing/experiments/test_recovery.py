@@ -24,8 +24,8 @@ from book.resizing.experiments.recovery import (
     RecoveryRun,
     when_recovered,
 )
+from embviz import ledger
 from embviz.ledger import cells
-from embviz.ledger import judging as ledger
 from embviz.models.decoder import DecoderConfig
 from embviz.models.transformer import n_parameters
 from embviz.training.language import TextConfig, draw_batch, next_token_losses
