@@ -1,0 +1,94 @@
+"""Skip-gram vectors for the front page: of a text, and of the same tokens in random order.
+
+The shuffled text has the same word counts and no context, so whatever its vectors show is no geometry of
+the language.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+
+from embviz.corpora import corpus as corpora
+from embviz.ledger.cells import Cell, experiment
+from embviz.words.skipgram import SGNSConfig, SGNSSchedule, train_sgns
+from embviz.words.spectra import shuffle_tokens
+
+LEVELS = 127  # of a stored coordinate, to each side of 0
+
+
+@dataclasses.dataclass(frozen=True)
+class FrontVectors:
+    """One free skip-gram model, of which the vectors of the most frequent longer words are kept."""
+
+    corpus: str  # name in the registry
+    shuffled: bool  # the control: tokens in random order
+    n_words: int = 2_000  # kept
+    min_letters: int = 3  # of a kept word: leaves out the letters that digits, initials and formulas leave
+    embedding_dim: int = 100
+    n_epochs: int = 3
+    n_negative: int = 100  # shared by a batch of 16
+    min_count: int = 20  # rarer words are dropped from the text
+    seed: int = 0
+
+
+@experiment("front.word_vectors")
+def word_vectors(config: FrontVectors) -> pd.DataFrame:
+    """Train, and keep each word's two vectors in a byte a number.
+
+    Returns
+    -------
+    DataFrame
+        A row for each word and kind ("word" or "context"): word, kind, count (tokens), scale, and the
+        coordinates d000, d001, ... as whole numbers; times `scale` they are the vector's.
+    """
+    whole = corpora.load_corpus(config.corpus)
+    corpus = whole.restrict(min_count=config.min_count, rare="drop")
+    if config.shuffled:
+        corpus = dataclasses.replace(corpus, ids=shuffle_tokens(corpus.ids, seed=config.seed))
+    training = SGNSConfig(
+        embedding_dim=config.embedding_dim,
+        n_negative=config.n_negative,
+        subsample=1e-4,  # keeps the text's 100 or so most frequent words from being most of the work
+        schedule=SGNSSchedule(n_epochs=config.n_epochs),
+        seed=config.seed,
+    )
+    vectors = train_sgns(corpus, training, n_threads=1)
+    long = [row for row, word in enumerate(corpus.vocabulary) if len(word) >= config.min_letters]
+    rows = np.array(long[: config.n_words])
+    words = {"word": [corpus.vocabulary[row] for row in rows], "count": corpus.counts[rows]}
+    assert vectors.context is not None  # a free model has its own
+    parts = [
+        pd.DataFrame({**words, "kind": kind}).join(_in_bytes(table[rows]))
+        for kind, table in {"word": vectors.word, "context": vectors.context}.items()
+    ]
+    table = pd.concat(parts, ignore_index=True)
+    table.attrs["data"] = {config.corpus: whole.checksum}
+    return table
+
+
+def _in_bytes(vectors: np.ndarray) -> pd.DataFrame:
+    """Vectors (V, D) as whole numbers in -127..127, with a scale a row."""
+    scale = np.abs(vectors).max(axis=1) / LEVELS
+    steps = np.rint(vectors / scale[:, None]).astype(np.int8)
+    columns = [f"d{column:03d}" for column in range(vectors.shape[1])]
+    return pd.DataFrame(steps, columns=columns).assign(scale=scale.astype(np.float32))
+
+
+def vectors_of(table: pd.DataFrame, kind: str) -> np.ndarray:
+    """The vectors of one kind, (V, D) float32, from a table of :func:`word_vectors`."""
+    rows = table[table["kind"] == kind]
+    steps = rows.filter(regex=r"^d\d+$").to_numpy(dtype=np.float32)
+    vectors: np.ndarray = steps * rows["scale"].to_numpy(dtype=np.float32)[:, None]
+    return vectors
+
+
+def vector_cells(preset: str) -> list[Cell]:
+    """The text's vectors and the shuffled text's: quick on the embedded corpus, else on Wikipedia."""
+    if preset == "quick":
+        text = FrontVectors("embedded", False, n_words=500, embedding_dim=50, n_epochs=1, n_negative=20)
+    else:
+        text = FrontVectors("enwiki2018", False)
+    return [word_vectors.cell(dataclasses.replace(text, shuffled=control)) for control in (False, True)]
