@@ -733,3 +733,97 @@ def principal_plane(weights: ArrayLike) -> np.ndarray:
     last = (weights[-1] - mean) @ axes[:2].T  # (V, 2)
     extreme = last[np.abs(last).argmax(axis=0), [0, 1]]
     return (weights - mean) @ (axes[:2] * np.where(extreme < 0, -1, 1)[:, None]).T
+
+
+# --- neighbours --------------------------------------------------------------------------------------
+
+
+def nearest_neighbors(
+    x: ArrayLike, n_neighbors: int = 8, *, metric: Literal["euclidean", "cosine"] = "euclidean"
+) -> tuple[np.ndarray, np.ndarray]:
+    """Each row's nearest other rows, by brute force.
+
+    Parameters
+    ----------
+    x : array, shape (V, D)
+        Rows are compared with each other.
+    n_neighbors : int
+        k, below V.
+    metric : "euclidean" or "cosine"
+        "cosine" is one minus the cosine; it needs rows that aren't zero.
+
+    Returns
+    -------
+    ids : array of int, shape (V, k)
+        Nearest first. Rows as far as each other, up to 1e-6 of the longest row's length, come by their
+        number, so that rounding doesn't choose between them.
+    distances : array, shape (V, k)
+        To that precision.
+
+    Raises
+    ------
+    ValueError
+        If a value is not finite, there are no more rows than neighbours, or, with "cosine", a row is zero.
+
+    Examples
+    --------
+    >>> nearest_neighbors([[0.0], [1.0], [3.0]], 1)[0].ravel().tolist()
+    [1, 0, 1]
+    """
+    x = _finite(x, "x", 2)
+    if not 1 <= n_neighbors < len(x):
+        raise ValueError(f"{len(x)} rows have at most {len(x) - 1} neighbours each, not {n_neighbors}")
+    if metric == "cosine":
+        _require_directions(x, "x")
+        ids, distances = _nearest(_unit_rows(x), n_neighbors)
+        return ids, distances**2 / 2  # of rows of length 1
+    return _nearest(x, n_neighbors)
+
+
+def _nearest(x: np.ndarray, n_neighbors: int, block: int = 512) -> tuple[np.ndarray, np.ndarray]:
+    x = x - x.mean(axis=0)
+    squares = (x**2).sum(axis=1)
+    step = 1e-6 * np.sqrt(squares.max()) or 1.0
+    ids = np.empty((len(x), n_neighbors), dtype=np.int64)
+    distances = np.empty((len(x), n_neighbors))
+    for first in range(0, len(x), block):
+        rows = slice(first, first + block)
+        squared = squares[rows, None] + squares - 2 * x[rows] @ x.T  # (block, V)
+        whole = np.rint(np.sqrt(np.maximum(squared, 0)) / step)
+        own = np.arange(len(whole))
+        whole[own, own + first] = np.inf
+        limits = np.partition(whole, n_neighbors - 1, axis=1)[:, n_neighbors - 1]
+        for row, limit in enumerate(limits):
+            near = np.flatnonzero(whole[row] <= limit)
+            near = near[np.argsort(whole[row, near], kind="stable")][:n_neighbors]
+            ids[first + row], distances[first + row] = near, whole[row, near] * step
+    return ids, distances
+
+
+def neighbors_kept(true: ArrayLike, shown: ArrayLike) -> np.ndarray:
+    """How far a drawing can be trusted: the share of each row's true neighbours among those shown.
+
+    Parameters
+    ----------
+    true, shown : array of int, shape (V, k)
+        Neighbours of the same rows in the full space and in the drawing, from :func:`nearest_neighbors`.
+
+    Returns
+    -------
+    array, shape (V,), from 0 to 1; a drawing that knows nothing keeps ``k / (V - 1)`` on average
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ.
+
+    Examples
+    --------
+    >>> neighbors_kept([[1, 2], [0, 2]], [[2, 3], [2, 0]]).tolist()
+    [0.5, 1.0]
+    """
+    true, shown = np.asarray(true), np.asarray(shown)
+    if true.shape != shown.shape or true.ndim != 2:
+        raise ValueError(f"neighbours of shapes {true.shape} and {shown.shape} don't match")
+    share: np.ndarray = (true[:, :, None] == shown[:, None, :]).any(axis=2).mean(axis=1)
+    return share

@@ -452,3 +452,50 @@ def test_measures_of_maps_to_no_dimension_are_refused():
     for expected in (metrics.expected_angular_error, metrics.expected_concordance):
         with pytest.raises(ValueError, match="a map to 0 dimensions: give 1 at least"):
             expected(x, 0)
+
+
+# --- neighbours -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_nearest_rows_are_those_of_a_sorted_list_of_all(metric):
+    x = made_rows(40)
+    ids, distances = metrics.nearest_neighbors(x, 5, metric=metric)
+    every = metrics.pairwise_distances(x, metric=metric)
+    for row in range(40):
+        slow = sorted((every[row, other], other) for other in range(40) if other != row)[:5]
+        assert ids[row].tolist() == [other for _, other in slow]
+        # rows are told apart at a millionth of the longest
+        np.testing.assert_allclose(distances[row], [far for far, _ in slow], atol=1e-5)
+
+
+def test_neighbours_are_the_same_in_blocks_turned_and_moved():
+    x = made_rows(1100, D=3)
+    ids, _ = metrics.nearest_neighbors(x, 4)
+    turned, _ = metrics.nearest_neighbors(x @ made_rotation(3) + 7, 4)
+    np.testing.assert_array_equal(ids, turned)
+    every = metrics.pairwise_distances(x)
+    np.fill_diagonal(every, np.inf)
+    np.testing.assert_array_equal(ids[:, 0], every.argmin(axis=1))
+
+
+def test_rows_as_far_as_each_other_come_by_their_number():
+    ids, distances = metrics.nearest_neighbors(np.zeros((5, 2)), 3)
+    assert ids.tolist() == [[1, 2, 3], [0, 2, 3], [0, 1, 3], [0, 1, 2], [0, 1, 2]]
+    assert not distances.any()
+
+
+def test_neighbours_that_cannot_be_had_are_refused():
+    with pytest.raises(ValueError, match="3 rows have at most 2 neighbours each, not 3"):
+        metrics.nearest_neighbors(made_rows(3), 3)
+    with pytest.raises(ValueError, match="all zeros"):
+        metrics.nearest_neighbors([[0.0, 0.0], [1.0, 0.0]], 1, metric="cosine")
+    with pytest.raises(ValueError, match="don't match"):
+        metrics.neighbors_kept([[1, 2]], [[1]])
+
+
+def test_a_drawing_of_noise_keeps_neighbours_as_chance_does():
+    true, shown = (metrics.nearest_neighbors(made_rows(500, seed=seed), 8)[0] for seed in (0, 1))
+    kept = metrics.neighbors_kept(true, shown)
+    assert abs(kept.mean() - 8 / 499) < 4 * kept.std() / math.sqrt(500)
+    assert (metrics.neighbors_kept(true, true[:, ::-1]) == 1).all()

@@ -14,7 +14,7 @@ import myst_nb.core.render as render
 from docutils import nodes
 from sphinx.application import Sphinx
 
-from embviz.view import explorers, player
+from embviz.view import embedding_maps, explorers, player
 from embviz.view.theme import MIME
 
 SCRIPT, STYLE = "embviz.js", "embviz.css"
@@ -22,7 +22,8 @@ SCRIPT, STYLE = "embviz.js", "embviz.css"
 START = """
 const start = () => document.querySelectorAll(".embviz-output").forEach((element) => {
   const spec = JSON.parse(element.querySelector("script").textContent);
-  const draw = spec.usermeta?.embviz?.player ? play : mount;
+  const { player, maps } = spec.usermeta?.embviz ?? {};
+  const draw = player ? play : maps ? drawMaps : mount;
   draw(element, spec, globalThis.embvizVegaEmbed).catch((error) => console.error(error));
 });
 document.readyState === "loading" ? document.addEventListener("DOMContentLoaded", start) : start();
@@ -48,7 +49,7 @@ class VegaOutput:
 
 def page_script() -> str:
     """Vega, the drawing code and the start-up, wrapped so that none of their names leaks."""
-    drawing = player.page_code()
+    drawing = player.page_code() + embedding_maps.page_code()
     return f"(() => {{{explorers.vega_runtime()}\n}})();\n(() => {{\n{drawing}\n{START}}})();\n"
 
 
@@ -57,7 +58,8 @@ def write_assets(app: Sphinx) -> None:
     folder = Path(app.outdir, "_static")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / SCRIPT).write_text(page_script(), encoding="utf-8")
-    (folder / STYLE).write_text(player.page_style(), encoding="utf-8")
+    style = player.page_style() + embedding_maps.page_style()
+    (folder / STYLE).write_text(style, encoding="utf-8")
 
 
 def add_assets(app: Sphinx, _page: str, _template: str, _context: dict[str, Any], doctree: Any) -> None:

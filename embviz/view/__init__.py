@@ -6,6 +6,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submodules=[
         "charts",
+        "embedding_maps",
         "explorers",
         "ledger_view",
         "player",
@@ -25,6 +26,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "paths": ["plot_path"],
         "scatters": ["plot_scatter"],
         "strips": ["plot_strip"],
+        "embedding_maps": ["EmbeddingMap", "SideBySide", "embedding_map", "side_by_side", "stress"],
         "explorers": [
             "Choice",
             "Control",

@@ -24,6 +24,8 @@ FAINT = "rgba(128, 128, 128, 0.35)"
 # pairs stay apart under protan, deutan and tritan vision; shape or dash goes with them all the same.
 CATEGORIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", INK)
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross")
+# Viridis in nine steps, from little to much, for what Vega doesn't draw.
+RAMP = ("#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#5ec962", "#addc30", "#fde725")
 DASHES = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3), (12, 4))
 
 # Of the ledger's verdicts, always with a mark or a shape.

@@ -1,0 +1,759 @@
+// Maps of embeddings on a plain canvas. Stands behind explorer.js, whose `child` it uses; the book's
+// extension takes it without its export. Words are only ever set as text or drawn, and looked up in a Map.
+
+const LABEL = { font: "12px system-ui, sans-serif", bold: "600 13px system-ui, sans-serif", height: 14, letters: 28 };
+const ROOM_A_LABEL = 1500; // square pixels of the map
+const EDGE = 16; // pixels around the points
+const REACH = 16; // pixels from a point within which it is pointed at
+const TURN = 350; // milliseconds of a change of view
+const SUGGESTIONS = 12;
+const BOTH = -1; // shown: both embeddings, joined by lines
+const KEPT_COLUMN = "neighbours kept";
+const RAMP_STEPS = 24;
+
+const cut = (word) => {
+  const flat = word.replace(/\s+/gu, " ");
+  const letters = Array.from(flat.slice(0, 4 * LABEL.letters));
+  return letters.length > LABEL.letters ? `${letters.slice(0, LABEL.letters - 1).join("")}…` : flat || "␣";
+};
+const unpacked = (text) => new Uint16Array(Uint8Array.from(atob(text), (one) => one.charCodeAt(0)).buffer);
+const tidy = (number) => Number(number.toPrecision(3)).toLocaleString("en");
+
+/** The words of one map, their places, neighbours and columns, as the page holds them. */
+class MapData {
+  constructor(row, about) {
+    this.words = row.word;
+    this.index = new Map(row.word.map((word, place) => [word, place]));
+    this.about = about;
+    this.k = about.n_neighbors;
+    this.shows = about.names.map((name, place) => ({
+      name,
+      x: Float64Array.from(row[`x${place}`]),
+      y: Float64Array.from(row[`y${place}`]),
+      kept: row[`kept${place}`],
+      near: unpacked(about.near[place]),
+      far: unpacked(about.far[place]),
+    }));
+    this.columns = new Map(about.columns.map((one, place) => [one.name, { ...one, values: row[`column${place}`] }]));
+  }
+
+  neighbours(show, point) {
+    const { near, far } = this.shows[show];
+    const of = (_, place) => {
+      const at = point * this.k + place;
+      return { point: near[at], distance: far[at] * this.about.unit };
+    };
+    return Array.from({ length: this.k }, of);
+  }
+
+  /** Points no farther in the plane than the k-th nearest there. */
+  nearInPlane(show, point) {
+    const { x, y } = this.shows[show];
+    const squares = Float64Array.from(x, (other, place) => (other - x[point]) ** 2 + (y[place] - y[point]) ** 2);
+    squares[point] = Infinity;
+    const limit = squares.slice().sort()[this.k - 1];
+    return (other) => squares[other] <= limit;
+  }
+
+  /** Places of words that a typed text may mean: the word, those that begin with it, those that have it. */
+  find(text, most = SUGGESTIONS) {
+    const wanted = text.trim().toLowerCase();
+    if (!wanted) return [];
+    const begin = [];
+    const inside = [];
+    for (let place = 0; place < this.words.length; place += 1) {
+      const at = this.words[place].toLowerCase().indexOf(wanted);
+      if (at === 0 && this.words[place].length === wanted.length) begin.unshift(place);
+      else if (at === 0) begin.push(place);
+      else if (at > 0 && inside.length < most) inside.push(place);
+    }
+    const same = this.index.get(text) ?? this.index.get(text.trim());
+    return [...new Set([...(same === undefined ? [] : [same]), ...begin, ...inside])].slice(0, most);
+  }
+}
+
+/** A symbol of one kind, drawn once and then copied. */
+function sprite(shape, radius, colour, ratio) {
+  const half = Math.ceil(radius * 1.5) + 1;
+  const canvas = document.createElement("canvas");
+  canvas.width = canvas.height = Math.ceil(2 * half * ratio);
+  const pen = canvas.getContext("2d");
+  pen.scale(ratio, ratio);
+  pen.translate(half, half);
+  pen.fillStyle = colour;
+  pen.fill(outline(shape, radius));
+  return { canvas, half };
+}
+
+function outline(shape, r) {
+  const path = new Path2D();
+  const polygon = (points) => {
+    points.forEach(([x, y], place) => (place ? path.lineTo(x * r, y * r) : path.moveTo(x * r, y * r)));
+    path.closePath();
+  };
+  if (shape === "square") path.rect(-0.9 * r, -0.9 * r, 1.8 * r, 1.8 * r);
+  else if (shape === "triangle-up") polygon([[0, -1.2], [1.1, 0.8], [-1.1, 0.8]]);
+  else if (shape === "diamond") polygon([[0, -1.35], [1, 0], [0, 1.35], [-1, 0]]);
+  else if (shape === "cross") {
+    path.rect(-1.2 * r, -0.4 * r, 2.4 * r, 0.8 * r);
+    path.rect(-0.4 * r, -1.2 * r, 0.8 * r, 2.4 * r);
+  } else path.arc(0, 0, r, 0, 2 * Math.PI);
+  return path;
+}
+
+function mixed(ramp, share) {
+  const at = Math.min(Math.max(share, 0), 1) * (ramp.length - 1);
+  const low = Math.min(Math.floor(at), ramp.length - 2);
+  const parts = (colour) => [1, 3, 5].map((from) => parseInt(colour.slice(from, from + 2), 16));
+  const [a, b] = [parts(ramp[low]), parts(ramp[low + 1])];
+  return `rgb(${a.map((one, place) => Math.round(one + (at - low) * (b[place] - one))).join(",")})`;
+}
+
+/** The colour behind an element: the first opaque one going up. */
+function groundOf(element) {
+  for (let one = element; one; one = one.parentElement) {
+    const colour = getComputedStyle(one).backgroundColor;
+    if (colour && !/^rgba\(.*, 0(\.\d+)?\)$|transparent/.test(colour)) return colour;
+  }
+  return "#fff";
+}
+
+/** One canvas: draws, moves, and says which point is pointed at. */
+class WordMap {
+  constructor(panel, data, look, told) {
+    Object.assign(this, { data, look, told });
+    this.box = child(panel, "div", "embviz-map-box");
+    this.canvas = child(this.box, "canvas", "");
+    this.pen = this.canvas.getContext("2d");
+    this.canvas.tabIndex = 0;
+    this.canvas.dataset.lmSuppressShortcuts = "true";
+    this.canvas.setAttribute("role", "img");
+    this.show = 0;
+    this.column = null;
+    this.pointed = null; // { point, show }
+    this.widths = new Map();
+    this.sprites = new Map();
+    this.view = { scale: 1, x: 0, y: 0 }; // the point of the plane in the middle
+    this.places = data.shows.map(({ x, y }) => ({ x: x.slice(), y: y.slice() }));
+    this.shownLabels = [];
+    new ResizeObserver(() => this.resize()).observe(this.box);
+    this.listen();
+    this.resize();
+  }
+
+  // --- sizes and places ---
+
+  resize() {
+    const width = this.box.clientWidth;
+    if (!width || (width === this.width && devicePixelRatio === this.ratio)) return;
+    const first = this.width === undefined;
+    const before = first ? 1 : this.fitted;
+    this.ratio = devicePixelRatio;
+    this.width = width;
+    this.height = Math.round(Math.min(width, 560));
+    this.canvas.style.height = `${this.height}px`;
+    this.canvas.width = Math.round(width * this.ratio);
+    this.canvas.height = Math.round(this.height * this.ratio);
+    this.sprites.clear();
+    if (first) this.fit();
+    else this.view.scale *= this.fitted / before;
+    this.ask();
+  }
+
+  /** Pixels a step at which all points that are shown are seen. */
+  get fitted() {
+    return Math.min((this.width - 2 * EDGE) / (this.frame.width || 1), (this.height - 2 * EDGE) / (this.frame.height || 1));
+  }
+
+  get zoom() {
+    return this.view.scale / this.fitted;
+  }
+
+  fit() {
+    const ends = (name) => {
+      const values = this.drawn.flatMap((show) => Array.from(this.data.shows[show][name]));
+      return values.reduce(([low, high], one) => [Math.min(low, one), Math.max(high, one)], [Infinity, -Infinity]);
+    };
+    const [[left, right], [bottom, top]] = [ends("x"), ends("y")];
+    this.frame = { width: right - left, height: top - bottom };
+    this.view = { scale: this.fitted, x: (left + right) / 2, y: (bottom + top) / 2 };
+    this.ask();
+  }
+
+  screen(show, point) {
+    const { x, y } = this.places[show];
+    const { scale } = this.view;
+    return [this.width / 2 + (x[point] - this.view.x) * scale, this.height / 2 - (y[point] - this.view.y) * scale];
+  }
+
+  get drawn() {
+    return this.show === BOTH ? [0, 1] : [this.show];
+  }
+
+  zoomBy(factor, px = this.width / 2, py = this.height / 2) {
+    const { view } = this;
+    const scale = Math.min(Math.max(view.scale * factor, this.fitted / 2), this.fitted * 400);
+    const shift = 1 / view.scale - 1 / scale; // the point under the cursor stays there
+    view.x += (px - this.width / 2) * shift;
+    view.y -= (py - this.height / 2) * shift;
+    view.scale = scale;
+    this.ask();
+  }
+
+  moveBy(dx, dy) {
+    this.view.x -= dx / this.view.scale;
+    this.view.y += dy / this.view.scale;
+    this.ask();
+  }
+
+  /** Bring a point to the middle, near enough that its surroundings have labels. */
+  centre(point) {
+    const { x, y } = this.data.shows[Math.max(this.show, 0)];
+    const from = { ...this.view };
+    const scale = Math.max(from.scale, this.fitted * 4);
+    this.turn((share) => {
+      this.view = {
+        scale: from.scale * (scale / from.scale) ** share,
+        x: from.x + (x[point] - from.x) * share,
+        y: from.y + (y[point] - from.y) * share,
+      };
+    });
+  }
+
+  turnTo(show) {
+    const from = this.places[Math.max(this.show, 0)];
+    this.show = show;
+    for (const at of this.drawn) {
+      const to = this.data.shows[at];
+      this.places[at] = { x: to.x.slice(), y: to.y.slice() };
+    }
+    this.fit();
+    if (show === BOTH) return;
+    const to = this.data.shows[show];
+    const place = this.places[show];
+    this.turn((share) => {
+      for (let point = 0; point < to.x.length; point += 1) {
+        place.x[point] = from.x[point] + (to.x[point] - from.x[point]) * share;
+        place.y[point] = from.y[point] + (to.y[point] - from.y[point]) * share;
+      }
+    });
+  }
+
+  /** Change something step by step, or at once for who wants little motion. */
+  turn(step) {
+    cancelAnimationFrame(this.turning);
+    const since = performance.now();
+    const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    const go = () => {
+      const share = still ? 1 : Math.min((performance.now() - since) / TURN, 1);
+      step(share < 1 ? share * share * (3 - 2 * share) : 1);
+      this.ask();
+      if (share < 1) this.turning = requestAnimationFrame(go);
+    };
+    go();
+  }
+
+  // --- drawing ---
+
+  ask() {
+    this.asked ??= requestAnimationFrame(() => {
+      this.asked = undefined;
+      if (this.width) this.draw();
+    });
+  }
+
+  draw() {
+    const { pen } = this;
+    const style = getComputedStyle(this.canvas);
+    this.ink = style.color;
+    this.ground = groundOf(this.box);
+    pen.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
+    pen.clearRect(0, 0, this.width, this.height);
+    if (this.show === BOTH) this.drawPairs();
+    for (const show of this.drawn) this.drawPoints(show);
+    if (this.pointed) this.drawNeighbours();
+    this.drawLabels();
+    if (this.data.about.scale) this.drawScale(this.data.about.scale);
+  }
+
+  /** For each look its colour and shape, and for each point the number of its look. */
+  looks(show) {
+    const { categories, shapes, ramp } = this.look;
+    const inked = (colour) => (colour === "currentColor" ? this.ink : colour);
+    const plain = (place) => ({ of: () => 0, looks: [[inked(categories[place]), shapes[place]]] });
+    if (this.column === null) return plain(show);
+    const kept = this.column === KEPT_COLUMN;
+    const column = this.data.columns.get(this.column);
+    if (!kept && column.kinds) {
+      const place = new Map(column.kinds.map((kind, at) => [kind, at]));
+      const looks = column.kinds.map((_, at) => [inked(categories[at]), shapes[at]]);
+      return { of: (point) => place.get(column.values[point]), looks };
+    }
+    const values = kept ? this.data.shows[show].kept : column.values;
+    const [low, high] = kept ? [0, this.data.k] : [column.low, column.high];
+    const steps = RAMP_STEPS - 1;
+    const looks = Array.from({ length: RAMP_STEPS }, (_, at) => [mixed(ramp, at / steps), shapes[show]]);
+    return { of: (point) => Math.round(((values[point] - low) / (high - low || 1)) * steps), looks };
+  }
+
+  get radius() {
+    return Math.round(2 * Math.min(2 + 0.55 * Math.log2(Math.max(this.zoom, 1)), 4.5)) / 2;
+  }
+
+  spriteOf([colour, shape]) {
+    const key = `${colour} ${shape} ${this.radius}`;
+    if (!this.sprites.has(key)) this.sprites.set(key, sprite(shape, this.radius, colour, this.ratio));
+    return this.sprites.get(key);
+  }
+
+  drawPoints(show) {
+    const { pen, width, height } = this;
+    const { of, looks } = this.looks(show);
+    const sprites = looks.map((look) => this.spriteOf(look));
+    const { x, y } = this.places[show];
+    const { scale } = this.view;
+    const [left, top] = [width / 2 - this.view.x * scale, height / 2 + this.view.y * scale];
+    pen.globalAlpha = this.column === null ? 0.75 : 0.9;
+    for (let point = x.length - 1; point >= 0; point -= 1) {
+      const px = left + x[point] * scale;
+      const py = top - y[point] * scale;
+      if (px < -9 || py < -9 || px > width + 9 || py > height + 9) continue;
+      const { canvas, half } = sprites[of(point)];
+      pen.drawImage(canvas, px - half, py - half, 2 * half, 2 * half);
+    }
+    pen.globalAlpha = 1;
+  }
+
+  drawPairs() {
+    const { pen } = this;
+    pen.strokeStyle = this.ink;
+    pen.globalAlpha = 0.16;
+    pen.lineWidth = 1;
+    pen.beginPath();
+    for (let point = 0; point < this.data.words.length; point += 1) {
+      pen.moveTo(...this.screen(0, point));
+      pen.lineTo(...this.screen(1, point));
+    }
+    pen.stroke();
+    pen.globalAlpha = 1;
+  }
+
+  /** Lines from the word pointed at to its true neighbours, wherever the plane put them. */
+  drawNeighbours() {
+    const { pen } = this;
+    const { point, show } = this.pointed;
+    const from = this.screen(show, point);
+    pen.strokeStyle = this.look.categories[1];
+    pen.lineWidth = 1.4;
+    pen.beginPath();
+    for (const { point: other } of this.data.neighbours(show, point)) {
+      pen.moveTo(...from);
+      pen.lineTo(...this.screen(show, other));
+    }
+    pen.stroke();
+    pen.lineWidth = 2;
+    pen.beginPath();
+    pen.arc(...from, this.radius + 3, 0, 2 * Math.PI);
+    pen.stroke();
+    if (this.show !== BOTH) return;
+    pen.setLineDash([4, 3]);
+    pen.beginPath();
+    pen.moveTo(...this.screen(0, point));
+    pen.lineTo(...this.screen(1, point));
+    pen.stroke();
+    pen.setLineDash([]);
+  }
+
+  /** A bar as long as a round distance in the plane. */
+  drawScale(unit) {
+    const { pen } = this;
+    const most = (90 / this.view.scale) * unit;
+    const ten = 10 ** Math.floor(Math.log10(most));
+    const length = [5, 2, 1].find((one) => one * ten <= most) * ten;
+    const pixels = (length / unit) * this.view.scale;
+    const y = this.height - 10;
+    pen.font = LABEL.font;
+    pen.fillStyle = this.ground;
+    pen.fillRect(4, y - 18, pixels + 12, 24);
+    pen.fillStyle = this.ink;
+    pen.fillRect(10, y, pixels, 2);
+    pen.fillText(tidy(length), 10, y - 8);
+  }
+
+  widthOf(point) {
+    if (!this.widths.has(point)) this.widths.set(point, this.pen.measureText(cut(this.data.words[point])).width);
+    return this.widths.get(point);
+  }
+
+  /** Labels that fit, the word pointed at and its neighbours first, then the words in their order. */
+  drawLabels() {
+    const { pen } = this;
+    pen.font = LABEL.font;
+    pen.textBaseline = "middle";
+    pen.lineJoin = "round";
+    pen.lineWidth = 3;
+    pen.strokeStyle = this.ground;
+    pen.fillStyle = this.ink;
+    const taken = new Taken();
+    const most = (this.width * this.height) / ROOM_A_LABEL;
+    const shown = [];
+    const put = (show, point, bold = false) => {
+      const [x, y] = this.screen(show, point);
+      if (x < -40 || y < 0 || x > this.width || y > this.height) return;
+      const wide = this.widthOf(point) * (bold ? 1.12 : 1);
+      const after = x + this.radius + 2;
+      const left = after + wide < this.width ? after : x - this.radius - 2 - wide;
+      const right = left + wide;
+      if (!taken.take(left, y - LABEL.height / 2, right, y + LABEL.height / 2)) return;
+      shown.push({ point, x: left, y, bold });
+    };
+    if (this.pointed) {
+      put(this.pointed.show, this.pointed.point, true);
+      for (const { point } of this.data.neighbours(this.pointed.show, this.pointed.point)) put(this.pointed.show, point);
+    }
+    const first = this.drawn[0];
+    for (let point = 0; point < this.data.words.length && shown.length < most; point += 1) put(first, point);
+    for (const { point, x, y, bold } of shown) {
+      if (bold) pen.font = LABEL.bold;
+      const text = cut(this.data.words[point]);
+      pen.strokeText(text, x, y);
+      pen.fillText(text, x, y);
+      if (bold) pen.font = LABEL.font;
+    }
+    this.shownLabels = shown.map(({ point }) => this.data.words[point]);
+  }
+
+  // --- pointing and moving ---
+
+  /** The point within reach of a place of the canvas, or null. */
+  hit(px, py) {
+    let best = null;
+    let least = REACH ** 2;
+    for (const show of this.drawn) {
+      for (let point = 0; point < this.data.words.length; point += 1) {
+        const [x, y] = this.screen(show, point);
+        const square = (x - px) ** 2 + (y - py) ** 2;
+        if (square < least) [best, least] = [{ point, show }, square];
+      }
+    }
+    return best;
+  }
+
+  listen() {
+    const { canvas } = this;
+    const at = (event) => {
+      const box = canvas.getBoundingClientRect();
+      return [event.clientX - box.left, event.clientY - box.top];
+    };
+    const held = new Map();
+    let moved = 0;
+    canvas.addEventListener("pointerdown", (event) => {
+      held.set(event.pointerId, at(event));
+      moved = 0;
+      canvas.setPointerCapture(event.pointerId);
+    });
+    canvas.addEventListener("pointermove", (event) => {
+      const now = at(event);
+      if (!held.has(event.pointerId)) return this.told.hover(this.hit(...now));
+      const before = [...held.values()];
+      const was = held.get(event.pointerId);
+      held.set(event.pointerId, now);
+      moved += Math.hypot(now[0] - was[0], now[1] - was[1]);
+      if (moved < 4) return;
+      canvas.dataset.dragged = "true";
+      if (held.size === 2) this.pinch(before, [...held.values()]);
+      else if (event.pointerType !== "touch") this.moveBy(now[0] - was[0], now[1] - was[1]);
+    });
+    const release = (event) => {
+      if (event.type === "pointerup" && held.size === 1 && moved < 4) this.told.pin(this.hit(...at(event)));
+      held.delete(event.pointerId);
+      delete canvas.dataset.dragged;
+    };
+    canvas.addEventListener("pointerup", release);
+    canvas.addEventListener("pointercancel", release);
+    canvas.addEventListener("pointerleave", () => this.told.hover(null));
+    canvas.addEventListener("dblclick", (event) => this.zoomBy(2, ...at(event)));
+    // the wheel scrolls the page until the map is chosen
+    const wheel = (event) => {
+      if (!event.ctrlKey && document.activeElement !== canvas && canvas.getRootNode().activeElement !== canvas) return this.told.wheel();
+      event.preventDefault();
+      this.zoomBy(2 ** (-event.deltaY / (event.deltaMode ? 12 : 300)), ...at(event));
+    };
+    canvas.addEventListener("wheel", wheel, { passive: false });
+    canvas.addEventListener("keydown", (event) => this.press(event));
+  }
+
+  pinch(before, now) {
+    const span = ([a, b]) => Math.hypot(a[0] - b[0], a[1] - b[1]);
+    const middle = ([a, b]) => [(a[0] + b[0]) / 2, (a[1] + b[1]) / 2];
+    const [from, to] = [middle(before), middle(now)];
+    this.moveBy(to[0] - from[0], to[1] - from[1]);
+    if (span(before) > 0) this.zoomBy(span(now) / span(before), ...to);
+  }
+
+  press(event) {
+    const moves = { ArrowLeft: [40, 0], ArrowRight: [-40, 0], ArrowUp: [0, 40], ArrowDown: [0, -40] };
+    if (event.key in moves) this.moveBy(...moves[event.key]);
+    else if (event.key === "+" || event.key === "=") this.zoomBy(1.4);
+    else if (event.key === "-") this.zoomBy(1 / 1.4);
+    else if (event.key === "0") this.fit();
+    else if (event.key === "Escape") this.told.pin(null);
+    else return;
+    event.preventDefault();
+  }
+}
+
+/** Rectangles that are taken; cells of a grid keep the question short. */
+class Taken {
+  constructor() {
+    this.cells = new Map();
+  }
+
+  take(left, top, right, bottom) {
+    const keys = [];
+    for (let column = Math.floor(left / 64); column <= Math.floor(right / 64); column += 1) {
+      for (let row = Math.floor(top / 28); row <= Math.floor(bottom / 28); row += 1) {
+        const key = column * 4096 + row;
+        const there = this.cells.get(key);
+        if (there?.some(([l, t, r, b]) => left < r && right > l && top < b && bottom > t)) return false;
+        keys.push(key);
+      }
+    }
+    const one = [left, top, right, bottom];
+    for (const key of keys) {
+      if (this.cells.has(key)) this.cells.get(key).push(one);
+      else this.cells.set(key, [one]);
+    }
+    return true;
+  }
+}
+
+/** Maps beside each other with one search, one switch and one word pointed at. */
+class MapGroup {
+  constructor(figure, rows, meta, say) {
+    this.say = say;
+    this.pinned = null;
+    const { maps: abouts, look } = meta;
+    const bar = document.createElement("form");
+    bar.className = "embviz-map-bar";
+    bar.addEventListener("submit", (event) => event.preventDefault());
+    figure.querySelector(".embviz-chart").before(bar);
+    const row = figure.querySelector(".embviz-chart");
+    row.classList.add("embviz-maps");
+    this.panels = abouts.map((about, place) => this.makePanel(row, new MapData(rows[place], about), look, abouts.length > 1));
+    this.fillBar(bar, abouts[0], look);
+    const focus = abouts.find((about) => about.focus)?.focus;
+    this.point(focus ?? null, true);
+    this.followTheme();
+  }
+
+  get maps() {
+    return this.panels.map(({ map }) => map);
+  }
+
+  makePanel(row, data, look, named) {
+    const panel = child(row, "section", "embviz-map");
+    if (named) child(panel, "div", "embviz-map-name").textContent = data.about.title;
+    const told = {
+      hover: (hit) => this.hover(hit && data.words[hit.point], hit?.show),
+      pin: (hit) => this.point(hit && data.words[hit.point], true, hit?.show),
+      wheel: () => this.hint("Click the map first, then the wheel zooms. Drag to move."),
+    };
+    const map = new WordMap(panel, data, look, told);
+    const label = `Map of ${data.words.length.toLocaleString("en")} words: ${data.about.title}`;
+    map.canvas.setAttribute("aria-label", `${label}. Arrow keys move, plus and minus zoom, 0 shows all.`);
+    return { map, data, near: child(panel, "div", "embviz-near") };
+  }
+
+  fillBar(bar, about, look) {
+    this.search = this.makeSearch(bar);
+    if (about.names.length > 1) {
+      const names = [...about.names, "both, joined"];
+      this.select(bar, "show", names, (place) => {
+        for (const map of this.maps) map.turnTo(place === about.names.length ? BOTH : place);
+        this.point(this.pinned, true);
+      });
+    }
+    const columns = ["nothing", ...about.columns.map(({ name }) => name), KEPT_COLUMN];
+    this.legend = document.createElement("div");
+    this.legend.className = "embviz-legend";
+    this.select(bar, "colour by", columns, (place) => {
+      for (const map of this.maps) {
+        map.column = place ? columns[place] : null;
+        map.ask();
+      }
+      this.fillLegend(place ? columns[place] : null, about, look);
+    });
+    const tools = child(bar, "span", "embviz-map-tools");
+    const tool = (sign, label, act) => {
+      const button = child(tools, "button", "");
+      Object.assign(button, { type: "button", textContent: sign, title: label });
+      button.setAttribute("aria-label", label);
+      button.addEventListener("click", () => this.maps.forEach(act));
+    };
+    tool("+", "Zoom in", (map) => map.zoomBy(1.6));
+    tool("−", "Zoom out", (map) => map.zoomBy(1 / 1.6));
+    tool("⤢", "Show all", (map) => map.fit());
+    bar.after(this.legend);
+  }
+
+  select(bar, label, names, act) {
+    const box = child(bar, "label", "");
+    box.append(label);
+    const select = child(box, "select", "");
+    select.dataset.lmSuppressShortcuts = "true";
+    names.forEach((name, place) => select.add(new Option(name, place)));
+    select.addEventListener("change", () => act(Number(select.value)));
+  }
+
+  makeSearch(bar) {
+    const box = child(bar, "label", "");
+    box.append("find");
+    const input = child(box, "input", "");
+    const list = child(box, "datalist", "");
+    list.id = `embviz-words-${Math.random().toString(36).slice(2)}`;
+    Object.assign(input, { type: "search", autocomplete: "off", spellcheck: false, placeholder: "a word" });
+    input.setAttribute("list", list.id);
+    input.dataset.lmSuppressShortcuts = "true";
+    const { data } = this.panels[0];
+    input.addEventListener("input", () => {
+      const found = data.find(input.value);
+      list.replaceChildren(...found.map((place) => new Option("", data.words[place])));
+      if (this.panels.some((panel) => panel.data.index.has(input.value))) this.goTo(input.value);
+    });
+    input.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter") return;
+      event.preventDefault();
+      const [best] = data.find(input.value, 1);
+      if (best !== undefined) this.goTo(data.words[best]);
+      else if (input.value.trim()) this.say(`None of the ${data.words.length.toLocaleString("en")} words has “${input.value.trim()}” in it.`);
+    });
+    return input;
+  }
+
+  /** Point at a word, bring it to the middle of each map, and say its neighbours. */
+  goTo(word) {
+    this.point(word, true);
+    const said = [];
+    for (const { map, data } of this.panels) {
+      const place = data.index.get(word);
+      if (place === undefined) continue;
+      map.centre(place);
+      said.push(data.neighbours(map.pointed.show, place).map(({ point }) => data.words[point]).join(", "));
+    }
+    this.say(`${word}: ${said.join("; ")}`, false, true);
+  }
+
+  hover(word, show) {
+    if (word === null && this.pinned === null) this.point(null, false);
+    else if (word === null) this.point(this.pinned, false);
+    else this.point(word, false, show);
+  }
+
+  point(word, stays, show) {
+    if (stays) this.pinned = word;
+    if (stays) this.say("");
+    for (const panel of this.panels) {
+      const place = word === null ? undefined : panel.data.index.get(word);
+      const drawn = show === undefined || !panel.map.drawn.includes(show) ? panel.map.drawn[0] : show;
+      panel.map.pointed = place === undefined ? null : { point: place, show: drawn };
+      panel.map.ask();
+      this.fillNear(panel, word);
+    }
+  }
+
+  fillNear({ map, data, near }, word) {
+    near.replaceChildren();
+    if (map.pointed === null) {
+      const absent = "This word is not on this map.";
+      const hint = `Point at a word: its ${data.k} nearest in the full space, with their ${data.about.distance}.`;
+      near.textContent = word === null ? hint : absent;
+      return;
+    }
+    const { point, show } = map.pointed;
+    const head = child(near, "div", "");
+    child(head, "b", "").textContent = data.words[point];
+    const name = data.shows.length > 1 ? `${data.shows[show].name}, ` : "";
+    const kept = `${data.shows[show].kept[point]} of ${data.k} neighbours are near in the plane too`;
+    child(head, "small", "").textContent = ` ${name}${data.about.distance}; ${kept}`;
+    const list = child(near, "ul", "");
+    const inPlane = data.nearInPlane(show, point);
+    for (const { point: other, distance } of data.neighbours(show, point)) {
+      const button = child(child(list, "li", ""), "button", "");
+      button.type = "button";
+      button.dataset.kept = inPlane(other);
+      button.title = inPlane(other) ? "near in the plane too" : "the plane has lost it";
+      button.append(`${data.words[other]} `);
+      child(button, "small", "").textContent = distance.toFixed(2);
+      button.addEventListener("click", () => this.goTo(data.words[other]));
+    }
+  }
+
+  fillLegend(name, about, look) {
+    this.legend.replaceChildren();
+    if (name === null) return;
+    const { data } = this.panels[0];
+    const column = name === KEPT_COLUMN ? { low: 0, high: data.k } : data.columns.get(name);
+    if (!column.kinds) {
+      const box = child(this.legend, "span", "");
+      box.append(tidy(column.low));
+      child(box, "i", "").style.background = `linear-gradient(90deg, ${look.ramp.join(", ")})`;
+      box.append(`${tidy(column.high)}${name === KEPT_COLUMN ? ` of ${data.k} neighbours are near in the plane too` : ""}`);
+      return;
+    }
+    const { ink } = this.maps[0];
+    column.kinds.forEach((kind, place) => {
+      const box = child(this.legend, "span", "");
+      const colour = look.categories[place] === "currentColor" ? ink : look.categories[place];
+      const { canvas } = sprite(look.shapes[place], 4.5, colour, 2);
+      box.append(canvas, kind);
+    });
+  }
+
+  hint(text) {
+    clearTimeout(this.hinted);
+    this.say(text);
+    this.hinted = setTimeout(() => this.say(""), 4000);
+  }
+
+  followTheme() {
+    const again = () => this.maps.forEach((map) => map.ask());
+    const watch = new MutationObserver(again);
+    for (const one of [document.documentElement, document.body]) watch.observe(one, { attributes: true });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
+    this.leave = () => watch.disconnect();
+  }
+}
+
+/** Draw the maps of a specification inside `element`. */
+async function drawMaps(element, spec) {
+  const meta = spec.usermeta.embviz;
+  const figure = child(element, "figure", "embviz");
+  if (meta.title) child(figure, "div", "embviz-title").textContent = meta.title;
+  child(figure, "div", "embviz-chart");
+  const status = child(figure, "div", "embviz-status");
+  status.setAttribute("role", "status");
+  child(figure, "figcaption", "embviz-caption").textContent = meta.caption ?? "";
+  figure.setAttribute("aria-label", meta.title ?? "map");
+  const say = (text, wrong = false, hidden = false) => {
+    status.textContent = text;
+    status.classList.toggle("embviz-wrong", wrong);
+    status.classList.toggle("embviz-unseen", hidden);
+  };
+  const views = spec.hconcat ?? [spec];
+  try {
+    element.maps = new MapGroup(figure, views.map((view) => view.data.values[0]), meta, say);
+    element.dataset.ready = "true";
+    return element.maps;
+  } catch (error) {
+    say(`This map could not be drawn: ${error.message}`, true);
+    throw error;
+  }
+}
+
+async function renderMaps({ model, el }) {
+  const maps = await drawMaps(el, model.get("spec"));
+  return () => maps.leave();
+}
+
+export default { render: renderMaps };

@@ -1,0 +1,541 @@
+"""Maps of embeddings: thousands of words as points, with neighbours that the plane may have lost.
+
+An :class:`EmbeddingMap` puts words into a plane and says of each how far it can be trusted there: which
+words are nearest *in the full space*, and how many of them are nearest in the plane too. One declaration is
+drawn by one script on a plain canvas, in the notebook and in the static book.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import altair as alt
+import anywidget
+import numpy as np
+import pandas as pd
+import traitlets
+from numpy.typing import ArrayLike
+
+from embviz.metrics import nearest_neighbors, neighbors_kept
+from embviz.view import explorers, theme
+
+Metric = Literal["cosine", "euclidean"]
+
+FOLDER = Path(__file__).parent
+HALF_SPAN = 5_000  # steps from the plane's middle to its farthest point: coordinates are whole numbers
+SIZE_LIMIT = 2_000_000  # bytes of JSON: what a page may weigh
+WORD_LIMIT = 20_000
+TWIN_LABELS = 60  # in viewers that aren't ours
+KEPT = "neighbours kept"
+DISTANCES = {"cosine": "cosine distance", "euclidean": "Euclidean distance"}
+
+
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """One embedding of the words, in the plane and with its neighbours in the full space.
+
+    Parameters
+    ----------
+    name : str
+        What it is called beside others of the same words.
+    plane : array of int, shape (V, 2)
+        In steps from -5,000 to 5,000, whole numbers so that a stored page is the same everywhere.
+    near : array of int, shape (V, k)
+        Rows nearest in the full space, nearest first.
+    distances : array, shape (V, k)
+        How far they are there.
+    kept : array, shape (V,)
+        Share of them that are among the k nearest in the plane.
+    """
+
+    name: str
+    plane: np.ndarray
+    near: np.ndarray
+    distances: np.ndarray
+    kept: np.ndarray
+
+
+class EmbeddingMap:
+    """A map made by :func:`embedding_map`; shows itself in a notebook and in the book.
+
+    Attributes
+    ----------
+    words : list of str, length V
+    placed : list of Placed
+        One, or two of the same words.
+    columns : dict from name to list
+        To colour by.
+    scale : float or None
+        The vectors' units in a step of the plane, where the plane has a unit.
+    """
+
+    def __init__(
+        self,
+        words: list[str],
+        placed: list[Placed],
+        columns: dict[str, list[Any]],
+        *,
+        title: str,
+        caption: str,
+        metric: Metric = "cosine",
+        scale: float | None = None,
+        focus: str | None = None,
+    ) -> None:
+        self.words, self.placed, self.columns, self.scale = words, placed, columns, scale
+        self.title, self.caption = title, caption
+        self.metric, self.focus = metric, focus
+
+    def __repr__(self) -> str:
+        return f"<map: {self.title}>"
+
+    @property
+    def chance(self) -> float:
+        """Share of neighbours kept, on average, by a plane that knows nothing."""
+        return self.placed[0].near.shape[1] / (len(self.words) - 1)
+
+    def neighbors(self, word: str) -> pd.DataFrame:
+        """The nearest words of one word in the full space: embedding, word, distance.
+
+        Raises
+        ------
+        ValueError
+            If the word isn't on the map.
+        """
+        if word not in self.words:
+            raise ValueError(f"{word!r} is not among the {len(self.words):,} words of this map")
+        row = self.words.index(word)
+        tables = [
+            pd.DataFrame(
+                {
+                    "embedding": part.name,
+                    "word": [self.words[other] for other in part.near[row]],
+                    "distance": part.distances[row],
+                }
+            )
+            for part in self.placed
+        ]
+        return pd.concat(tables, ignore_index=True)
+
+    def static_spec(self) -> dict[str, Any]:
+        """Vega-Lite specification that our script draws as a map, and other viewers as a scatter chart.
+
+        Raises
+        ------
+        ValueError
+            If it takes more than 2 MB of JSON; the message has the number.
+        """
+        return _specification([self], title=self.title, caption=self.caption)
+
+    @functools.cached_property
+    def widget(self) -> MapFace:
+        """The face in a notebook, made on first use."""
+        return MapFace(spec=self.static_spec())
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        return _bundle(self)
+
+
+class SideBySide:
+    """Two maps made by :func:`side_by_side`: a word pointed at in one is pointed at in both."""
+
+    def __init__(self, maps: Sequence[EmbeddingMap], *, title: str, caption: str) -> None:
+        self.maps, self.title, self.caption = list(maps), title, caption
+
+    def __repr__(self) -> str:
+        return f"<maps: {self.title}>"
+
+    def static_spec(self) -> dict[str, Any]:
+        """As :meth:`EmbeddingMap.static_spec`, the maps beside each other."""
+        return _specification(self.maps, title=self.title, caption=self.caption)
+
+    @functools.cached_property
+    def widget(self) -> MapFace:
+        """The face in a notebook, made on first use."""
+        return MapFace(spec=self.static_spec())
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        return _bundle(self)
+
+
+def page_code() -> str:
+    """The map's drawing code without its export, to stand behind the explorers' in the book's pages."""
+    code, export, _ = (FOLDER / "embedding_maps.js").read_text(encoding="utf-8").rpartition("export default")
+    assert export, "embedding_maps.js ends with its export"
+    return code
+
+
+def page_style() -> str:
+    """The map's style, beside the explorers'."""
+    return (FOLDER / "embedding_maps.css").read_text(encoding="utf-8")
+
+
+class MapFace(anywidget.AnyWidget):
+    """The widget behind a map. It asks the kernel nothing, so it stays alive when the kernel is gone."""
+
+    _esm = explorers.drawing_code() + page_code() + "\nexport default { render: renderMaps };\n"
+    _css = (FOLDER / "explorer.css").read_text(encoding="utf-8") + page_style()
+    spec = traitlets.Dict().tag(sync=True)
+
+
+# --- making a map -----------------------------------------------------------------------------------
+
+
+def embedding_map(
+    vectors: ArrayLike,
+    words: Sequence[str],
+    *,
+    other: ArrayLike | None = None,
+    names: Sequence[str] = ("vectors", "other vectors"),
+    color: Mapping[str, Sequence[Any]] | pd.DataFrame | pd.Series | None = None,
+    layout: Literal["pca", "pymde"] | ArrayLike = "pca",
+    metric: Metric = "cosine",
+    n_neighbors: int = 8,
+    focus: str | None = None,
+    seed: int = 0,
+    title: str,
+    caption: str,
+) -> EmbeddingMap:
+    """Words as points in a plane, with their nearest neighbours in the full space.
+
+    Parameters
+    ----------
+    vectors : array, shape (V, D)
+        A row a word.
+    words : sequence of str, length V
+        Distinct. Where labels don't all fit, earlier words are labelled first: give frequent words first.
+    other : array, shape (V, D), optional
+        A second embedding of the same words: context vectors, output rows, the vectors after training. A
+        switch shows the one, the other, or both joined by lines.
+    names : two str
+        What the embeddings are called.
+    color : mapping of name to V values, DataFrame or Series, optional
+        Columns to colour by, one at a time: up to five kinds (told apart by shape too), or numbers. The share
+        of neighbours kept is always among the choices.
+    layout : "pca", "pymde", or coordinates of shape (V, 2); with `other` also (2, V, 2)
+        "pca" gives the same picture on every machine. "pymde" keeps more neighbours; its coordinates
+        differ between processors, so a chapter stores them in a cell and gives them here.
+    metric : "cosine" or "euclidean"
+        Of neighbours. With "cosine" the rows are scaled to length 1 before they are laid out.
+    n_neighbors : int, default 8
+        k, shown for each word.
+    focus : str, optional
+        A word pointed at from the start.
+    seed : int
+        Of PyMDE's layout.
+    title : str
+        The finding, in one sentence.
+    caption : str
+        Data and seeds. How far the plane can be trusted is added to it.
+
+    Returns
+    -------
+    EmbeddingMap
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two words more than neighbours, a word comes twice, lengths differ, a value
+        is NaN or infinite, a column has more than five kinds, or there are more words than a page can hold.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> map_ = embedding_map(rng.normal(size=(40, 5)), [f"w{i}" for i in range(40)],
+    ...                      title="Noise has neighbours too", caption="Made vectors.")
+    >>> map_.neighbors("w0").shape
+    (8, 3)
+    """
+    tables = [_checked(table, words) for table in ([vectors] if other is None else [vectors, other])]
+    words = _distinct(words)
+    if tables[0].shape[1] != tables[-1].shape[1] and isinstance(layout, str):
+        raise ValueError("the embeddings differ in dimension, so they share no plane: give coordinates")
+    if focus is not None and focus not in words:
+        raise ValueError(f"{focus!r}, to be pointed at first, is not among the words")
+    shown = [_unit(table) if metric == "cosine" else table for table in tables]
+    plane, step = _plane(shown, layout, seed)
+    placed = []
+    for name, table, points in zip(names, tables, plane, strict=False):
+        near, distances = nearest_neighbors(table, n_neighbors, metric=metric)
+        kept = neighbors_kept(near, nearest_neighbors(points, n_neighbors)[0])
+        placed.append(Placed(name, points, near, distances, kept))
+    return EmbeddingMap(
+        words,
+        placed,
+        _columns(color, len(words)),
+        title=title,
+        caption=f"{caption} {_faith(placed, shown, layout)}",
+        metric=metric,
+        scale=step if isinstance(layout, str) and layout == "pca" else None,
+        focus=focus,
+    )
+
+
+def side_by_side(first: EmbeddingMap, second: EmbeddingMap, *, title: str, caption: str) -> SideBySide:
+    """Two maps with one search and one switch: what is pointed at in one is shown in both.
+
+    Parameters
+    ----------
+    first, second : EmbeddingMap
+        Their titles stand above them; words they share are linked.
+    title, caption : str
+        Of the pair.
+
+    Raises
+    ------
+    ValueError
+        If their embeddings are not called the same.
+    """
+    names = [[part.name for part in map_.placed] for map_ in (first, second)]
+    if names[0] != names[1]:
+        raise ValueError(f"one switch can't serve {names[0]} and {names[1]}: give both maps the same names")
+    return SideBySide([first, second], title=title, caption=caption)
+
+
+def _checked(vectors: ArrayLike, words: Sequence[str]) -> np.ndarray:
+    try:
+        table = np.asarray(vectors, dtype=float)
+    except ValueError as error:
+        raise ValueError(f"the vectors are no table of numbers with a row a word: {error}") from error
+    if table.ndim != 2 or len(table) != len(words):
+        raise ValueError(f"vectors of shape {table.shape} don't give {len(words):,} words a row each")
+    if len(words) < 3 or len(words) > WORD_LIMIT:
+        raise ValueError(f"a map needs 3 to {WORD_LIMIT:,} words, not {len(words):,}")
+    bad = ~np.isfinite(table).all(axis=1)
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise ValueError(f"the vector of {words[row]!r} (row {row}) has a NaN or infinite value")
+    return table
+
+
+def _distinct(words: Sequence[str]) -> list[str]:
+    seen: set[str] = set()
+    for word in words:
+        if not isinstance(word, str):
+            raise ValueError(f"{word!r} is not a word but {type(word).__name__}: give texts")
+        if word in seen:
+            raise ValueError(f"the word {word!r} comes twice: search could not tell them apart")
+        seen.add(word)
+    return list(words)
+
+
+def _unit(table: np.ndarray) -> np.ndarray:
+    norms = np.linalg.norm(table, axis=1, keepdims=True)
+    if not norms.all():
+        raise ValueError(f'row {int(np.argmin(norms))} is zero and has no direction: use metric="euclidean"')
+    unit: np.ndarray = table / norms
+    return unit
+
+
+# --- the plane --------------------------------------------------------------------------------------
+
+
+def _plane(tables: list[np.ndarray], layout: str | ArrayLike, seed: int) -> tuple[list[np.ndarray], float]:
+    """Whole coordinates (V, 2) of each embedding, all in one plane, and the length of their step."""
+    V = len(tables[0])
+    if isinstance(layout, str):
+        points = _laid_out(np.concatenate(tables), layout, seed)
+    else:
+        given = np.asarray(layout, dtype=float)
+        if given.shape not in {(V, 2)} | ({(len(tables), V, 2)} if len(tables) > 1 else set()):
+            raise ValueError(f"coordinates of shape {given.shape} don't place {len(tables)} x {V:,} points")
+        points = np.concatenate([given.reshape(-1, 2)] * (1 if given.ndim == 3 else len(tables)))
+        if not np.isfinite(points).all():
+            raise ValueError("a coordinate is NaN or infinite")
+    points = points - (points.max(axis=0) + points.min(axis=0)) / 2
+    span = np.abs(points).max()
+    if span == 0:
+        raise ValueError("all points lie in one place: there is nothing to see")
+    whole = np.rint(points * (HALF_SPAN / span)).astype(int)
+    return [whole[place * V : (place + 1) * V] for place in range(len(tables))], float(span / HALF_SPAN)
+
+
+def _laid_out(table: np.ndarray, layout: str, seed: int) -> np.ndarray:
+    if layout == "pca":
+        centered = table - table.mean(axis=0)
+        _, axes = np.linalg.eigh(centered.T @ centered)  # rising
+        points = centered @ axes[:, :-3:-1]
+        points = np.pad(points, ((0, 0), (0, 2 - points.shape[1])))
+        extreme = points[np.abs(points).argmax(axis=0), [0, 1]]
+        signed: np.ndarray = points * np.where(extreme < 0, -1, 1)
+        return signed
+    if layout == "pymde":
+        from embviz.trajectories.traces import lay_out  # torch and PyMDE, for this layout alone
+
+        return lay_out(table, seed=seed)
+    raise ValueError(f'layout is {layout!r}: use "pca", "pymde", or coordinates of your own')
+
+
+def _faith(placed: list[Placed], tables: list[np.ndarray], layout: str | ArrayLike) -> str:
+    """How far the plane can be trusted, in words."""
+    V, k = placed[0].near.shape
+    parts = []
+    for part in placed:
+        whose = f" of the {part.name}" if len(placed) > 1 else ""
+        parts.append(f"{part.kept.mean():.0%}{whose}")
+    kept = " and ".join(parts)
+    chance = k / (V - 1)
+    words = (
+        f"Of a word's {k} nearest neighbours in the full space, {kept} are among its {k} nearest in the "
+        f"plane (by chance {chance:.1%})."
+    )
+    points = np.concatenate([part.plane for part in placed]).astype(float)
+    table = np.concatenate(tables) if len({part.shape[1] for part in tables}) == 1 else None
+    if isinstance(layout, str) and layout == "pca" and table is not None:
+        centered = table - table.mean(axis=0)
+        span = np.abs(centered).max()
+        spread = np.linalg.svd(centered / span, compute_uv=False) ** 2
+        return f"{words} The plane keeps {spread[:2].sum() / spread.sum():.0%} of the variance."
+    if table is None:
+        return words
+    return f"{words} Stress of its distances: {stress(table, points):.2f}."
+
+
+def stress(table: ArrayLike, points: ArrayLike, *, n_points: int = 1_000) -> float:
+    """Kruskal's first stress of a layout, at the layout's best scale: 0 keeps all distances.
+
+    Parameters
+    ----------
+    table : array, shape (V, D)
+    points : array, shape (V, 2)
+    n_points : int
+        Of larger tables, so many rows at equal steps are looked at.
+
+    Returns
+    -------
+    float, from 0 to 1
+
+    Source
+    ------
+    Kruskal (1964), stress formula 1, with distances themselves in place of their monotone fit.
+    """
+    from scipy.spatial.distance import pdist
+
+    table, points = np.asarray(table, dtype=float), np.asarray(points, dtype=float)
+    rows = np.unique(np.linspace(0, len(table) - 1, min(n_points, len(table))).astype(int))
+    true, shown = pdist(table[rows]), pdist(points[rows])
+    if not shown.any():
+        return 1.0
+    scale = (true @ shown) / (shown @ shown)
+    return float(np.sqrt(((true - scale * shown) ** 2).sum() / (true**2).sum()))
+
+
+# --- colours ----------------------------------------------------------------------------------------
+
+
+def _columns(color: Any, n_words: int) -> dict[str, list[Any]]:
+    """Columns to colour by, as plain lists: of texts where they name kinds, of numbers otherwise."""
+    if color is None:
+        return {}
+    if isinstance(color, pd.Series):
+        color = {str(color.name or "colour"): color}
+    columns: dict[str, list[Any]] = {}
+    for name, values in color.items():
+        column = pd.Series(list(values))
+        if len(column) != n_words:
+            raise ValueError(f"the column {name!r} has {len(column):,} values for {n_words:,} words")
+        if column.isna().any():
+            raise ValueError(f"the column {name!r} has missing values: name them, or leave the words out")
+        if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
+            if not np.isfinite(column.to_numpy(dtype=float)).all():
+                raise ValueError(f"the column {name!r} has an infinite value")
+            columns[str(name)] = [float(f"{value:.3g}") for value in column]
+            continue
+        kinds = column.map(str)
+        if kinds.nunique() > len(theme.CATEGORIES):
+            raise ValueError(
+                f"the column {name!r} has {kinds.nunique()} kinds, but only {len(theme.CATEGORIES)} looks "
+                "that everybody can tell apart: join the rarer ones into one kind"
+            )
+        columns[str(name)] = kinds.tolist()
+    return columns
+
+
+# --- what goes into the page --------------------------------------------------------------------------
+
+
+def _bundle(picture: EmbeddingMap | SideBySide) -> dict[str, Any]:
+    view = {"version_major": 2, "version_minor": 0, "model_id": picture.widget.model_id}
+    return {theme.MIME: picture.static_spec(), explorers.WIDGET: view, "text/plain": repr(picture)}
+
+
+def _specification(maps: Sequence[EmbeddingMap], *, title: str, caption: str) -> dict[str, Any]:
+    parts = [_twin(map_, title=map_.title if len(maps) > 1 else "") for map_ in maps]
+    chart = parts[0] if len(maps) == 1 else alt.hconcat(*parts)
+    spec = theme.captioned(chart, finding=title, caption=caption).to_dict()
+    for place, map_ in enumerate(maps):
+        view = spec if len(maps) == 1 else spec["hconcat"][place]
+        view["data"] = {"name": f"words{place}", "values": [_row(map_)]}
+    spec["description"] = f"{title}. {caption}"
+    spec["usermeta"]["embviz"]["maps"] = [_about(map_) for map_ in maps]
+    spec["usermeta"]["embviz"]["look"] = {
+        "categories": list(theme.CATEGORIES),
+        "shapes": list(theme.SHAPES),
+        "ramp": list(theme.RAMP),
+    }
+    spec = theme.portable(spec)
+    size = len(json.dumps(spec))
+    if size > SIZE_LIMIT:
+        raise ValueError(
+            f"the map {title!r} takes {size:,} bytes, more than a page's {SIZE_LIMIT:,}: show fewer words, "
+            "fewer neighbours of each, or one embedding"
+        )
+    return spec
+
+
+def _row(map_: EmbeddingMap) -> dict[str, list[Any]]:
+    """All of a map's columns as lists, the one row of its data."""
+    row: dict[str, list[Any]] = {"word": map_.words}
+    k = map_.placed[0].near.shape[1]
+    for place, part in enumerate(map_.placed):
+        row[f"x{place}"], row[f"y{place}"] = part.plane[:, 0].tolist(), part.plane[:, 1].tolist()
+        row[f"kept{place}"] = np.rint(part.kept * k).astype(int).tolist()
+    return row | {f"column{place}": values for place, values in enumerate(map_.columns.values())}
+
+
+def _about(map_: EmbeddingMap) -> dict[str, Any]:
+    """What the script needs beside the columns; neighbours in base64, two bytes each."""
+    unit = max(float(part.distances.max()) for part in map_.placed) / 65_535 or 1.0
+    return {
+        "title": map_.title,
+        "names": [part.name for part in map_.placed],
+        "columns": [_about_column(name, values) for name, values in map_.columns.items()],
+        "focus": map_.focus or "",
+        "distance": DISTANCES[map_.metric],
+        "n_neighbors": map_.placed[0].near.shape[1],
+        "near": [_packed(part.near) for part in map_.placed],
+        "far": [_packed(np.rint(part.distances / unit)) for part in map_.placed],
+        "unit": float(f"{unit:.9g}"),
+        "scale": None if map_.scale is None else float(f"{map_.scale:.4g}"),
+    }
+
+
+def _about_column(name: str, values: list[Any]) -> dict[str, Any]:
+    if isinstance(values[0], str):
+        return {"name": name, "kinds": list(dict.fromkeys(values))}
+    return {"name": name, "low": min(values), "high": max(values)}
+
+
+def _packed(numbers: np.ndarray) -> str:
+    return base64.b64encode(numbers.astype("<u2").tobytes()).decode("ascii")
+
+
+def _twin(map_: EmbeddingMap, *, title: str) -> alt.LayerChart:
+    """The map for viewers without our script: points with words on hover, the first words labelled."""
+    ends = [-1.05 * HALF_SPAN, 1.05 * HALF_SPAN]
+    place = {axis: f"{axis}0:Q" for axis in "xy"}
+    base = alt.Chart(alt.NamedData("words")).encode(
+        x=alt.X(place["x"], axis=None).scale(domain=ends), y=alt.Y(place["y"], axis=None).scale(domain=ends)
+    )
+    points = base.mark_point(opacity=0.6, size=12).encode(tooltip=[alt.Tooltip("word:N", title="word")])
+    first = base.transform_window(row="row_number()").transform_filter(f"datum.row <= {TWIN_LABELS}")
+    side = 300 if title else 480
+    chart = alt.layer(points, first.mark_text(dy=-7, fontSize=10).encode(text="word:N"))
+    chart = chart.properties(width=side, height=side, **({"title": title} if title else {}))
+    flat: alt.LayerChart = chart.transform_flatten(list(_row(map_)))  # type: ignore[arg-type, assignment]
+    return flat

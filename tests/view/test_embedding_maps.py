@@ -1,0 +1,295 @@
+"""Maps of embeddings: neighbours of the full space, a plane that owns up, pages the same everywhere."""
+
+import base64
+import doctest
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import vl_convert
+
+from embviz.view import embedding_maps, theme
+from embviz.view.embedding_maps import EmbeddingMap, embedding_map, side_by_side, stress
+from embviz.view.explorers import WIDGET
+
+HOSTILE = ["</script>", "__proto__", "constructor", "שלום", "a" * 400, "two\nlines", '"quoted"', "<b>", ""]
+
+
+def vectors(n: int = 60, D: int = 7, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(n, D)) * np.linspace(2, 0.5, D)
+
+
+def words(n: int = 60) -> list[str]:
+    return [f"word{place}" for place in range(n)]
+
+
+def made(table=None, listed=None, **changes) -> EmbeddingMap:
+    table = vectors() if table is None else table
+    listed = words(len(table)) if listed is None else listed
+    return embedding_map(table, listed, **{"title": "Words lie apart", "caption": "Made.", **changes})
+
+
+def slow_neighbors(table: np.ndarray, row: int, k: int, distance) -> list[tuple[float, int]]:
+    far = [(distance(table[row], other), place) for place, other in enumerate(table) if place != row]
+    return sorted(far)[:k]
+
+
+def cosine_distance(x, y) -> float:
+    return 1 - float(x @ y) / float(np.linalg.norm(x) * np.linalg.norm(y))
+
+
+def unpacked(text: str, k: int) -> np.ndarray:
+    return np.frombuffer(base64.b64decode(text), dtype="<u2").reshape(-1, k)
+
+
+def about(picture) -> dict:
+    return picture.static_spec()["usermeta"]["embviz"]["maps"][0]
+
+
+def row(picture) -> dict:
+    return picture.static_spec()["data"]["values"][0]
+
+
+def test_the_examples_in_the_docstrings_hold():
+    assert doctest.testmod(embedding_maps, extraglobs={"np": np}).failed == 0
+
+
+# neighbours and trust
+
+
+@pytest.mark.parametrize(
+    ("metric", "distance"),
+    [("cosine", cosine_distance), ("euclidean", lambda x, y: float(np.linalg.norm(x - y)))],
+)
+def test_neighbours_are_those_of_the_full_space(metric, distance):
+    table = vectors()
+    picture = made(table, metric=metric)
+    for place in range(0, len(table), 7):
+        slow = slow_neighbors(table, place, 8, distance)
+        shown = picture.neighbors(f"word{place}")
+        assert shown["word"].tolist() == [f"word{other}" for _, other in slow]
+        # neighbours are told apart at a millionth of the longest vector
+        np.testing.assert_allclose(shown["distance"], [far for far, _ in slow], atol=1e-5)
+
+
+def test_the_page_holds_the_same_neighbours_and_their_distances():
+    table = vectors()
+    known = about(made(table, n_neighbors=5))
+    near, far = unpacked(known["near"][0], 5), unpacked(known["far"][0], 5) * known["unit"]
+    for place in (0, 31, 59):
+        slow = slow_neighbors(table, place, 5, cosine_distance)
+        assert near[place].tolist() == [other for _, other in slow]
+        np.testing.assert_allclose(
+            far[place], [one for one, _ in slow], atol=1e-4
+        )  # two bytes of the largest
+
+
+def test_the_share_kept_is_that_of_a_slow_count():
+    table = vectors()
+    picture = made(table)
+    plane = np.array([row(picture)["x0"], row(picture)["y0"]], dtype=float).T
+    for place in range(len(table)):
+        true = {other for _, other in slow_neighbors(table, place, 8, cosine_distance)}
+        # whole coordinates tie now and then: the earlier row first, as in the map
+        shown = {
+            other for _, other in slow_neighbors(plane, place, 8, lambda x, y: float(((x - y) ** 2).sum()))
+        }
+        assert row(picture)["kept0"][place] == len(true & shown)
+
+
+def test_a_plane_that_is_the_whole_space_keeps_everything_and_noise_keeps_what_chance_gives():
+    flat = made(vectors(D=2), metric="euclidean")
+    assert flat.placed[0].kept.min() == 1  # 5,000 steps tell 60 points' neighbours apart
+    assert "100% of the variance" in flat.caption
+    n = 800
+    noise = made(vectors(n), layout=np.random.default_rng(1).normal(size=(n, 2)))
+    mean, spread = noise.placed[0].kept.mean(), noise.placed[0].kept.std() / np.sqrt(n)
+    assert noise.chance == pytest.approx(8 / (n - 1))
+    assert abs(mean - noise.chance) < 4 * spread
+
+
+def test_the_caption_says_what_the_plane_keeps():
+    table = vectors()
+    centered = table - table.mean(axis=0)
+    spread = np.linalg.eigvalsh(centered.T @ centered)
+    picture = made(table, metric="euclidean")
+    assert f"The plane keeps {spread[-2:].sum() / spread.sum():.0%} of the variance" in picture.caption
+    assert f"{picture.placed[0].kept.mean():.0%} are among its 8 nearest in the plane" in picture.caption
+    assert "(by chance 13.6%)" in picture.caption
+    assert (
+        "Stress of its distances: 0.00" in made(vectors(D=2), layout=vectors(D=2), metric="euclidean").caption
+    )
+
+
+def test_stress_is_kruskals_at_the_best_scale():
+    table, points = vectors(12), vectors(12, D=2, seed=3)
+    pairs = [(i, j) for i in range(12) for j in range(i)]
+    true = np.array([np.linalg.norm(table[i] - table[j]) for i, j in pairs])
+    shown = np.array([np.linalg.norm(points[i] - points[j]) for i, j in pairs])
+    tried = [
+        np.sqrt(((true - scale * shown) ** 2).sum() / (true**2).sum()) for scale in np.linspace(0, 9, 9001)
+    ]
+    assert stress(table, points) == pytest.approx(min(tried), abs=1e-4)
+    assert stress(table, 5 * points) == pytest.approx(stress(table, points))
+
+
+# the plane
+
+
+def test_the_plane_is_that_of_the_principal_components_at_one_scale():
+    table = vectors()
+    picture = made(table, metric="euclidean")
+    centered = table - table.mean(axis=0)
+    left, scales, _ = np.linalg.svd(centered, full_matrices=False)
+    expected = np.linalg.norm((left[:, None, :2] - left[None, :, :2]) * scales[:2], axis=2)
+    plane = np.array([row(picture)["x0"], row(picture)["y0"]]).T * picture.scale
+    found = np.linalg.norm(plane[:, None] - plane[None], axis=2)
+    np.testing.assert_allclose(found, expected, atol=2 * picture.scale)  # whole coordinates
+
+
+def test_coordinates_of_ones_own_stay_where_they_are_up_to_one_scale_and_shift():
+    places = vectors(D=2, seed=5)
+    picture = made(layout=places)
+    plane = np.array([row(picture)["x0"], row(picture)["y0"]], dtype=float).T
+    ratio = (plane - plane[0])[1:] / (places - places[0])[1:]
+    np.testing.assert_allclose(ratio, ratio.mean(), rtol=0.05)  # whole coordinates of near points are coarse
+    assert picture.scale is None
+
+
+def test_pymde_lays_out_and_repeats_itself():
+    table = np.concatenate([vectors(40), vectors(40) + 30])
+    one, again = (made(table, layout="pymde", metric="euclidean") for _ in range(2))
+    assert json.dumps(one.static_spec()) == json.dumps(again.static_spec())
+    assert one.placed[0].kept.mean() > 3 * one.chance
+
+
+def test_two_embeddings_share_a_plane_and_a_moved_word_lies_elsewhere():
+    table = vectors()
+    moved = table.copy()
+    moved[3] = -moved[3]
+    columns = row(made(table, other=moved, names=("before", "after")))
+    same = [place for place in range(60) if place != 3]
+    assert [columns["x0"][place] for place in same] == [columns["x1"][place] for place in same]
+    assert columns["x0"][3] != columns["x1"][3]
+    given = np.stack([vectors(D=2), vectors(D=2, seed=1)])
+    assert (
+        row(made(table, other=table, layout=given))["x1"] != row(made(table, other=table, layout=given))["x0"]
+    )
+
+
+def test_small_errors_of_rounding_change_nothing_in_the_page():
+    table = vectors()
+    table[10:14] = table[10]  # ties
+    noise = 1 + 1e-13 * np.random.default_rng(0).normal(size=table.shape)
+    for metric in ("cosine", "euclidean"):
+        assert made(table, metric=metric).static_spec() == made(table * noise, metric=metric).static_spec()
+
+
+# colours
+
+
+def test_columns_are_kinds_or_numbers():
+    kinds = ["noun" if place % 3 else "verb" for place in range(60)]
+    frame = pd.DataFrame(
+        {"kind": kinds, "count": np.arange(60) * 1.5, "odd": [i % 2 == 1 for i in range(60)]}
+    )
+    known = about(made(color=frame))["columns"]
+    assert known == [
+        {"name": "kind", "kinds": ["verb", "noun"]},
+        {"name": "count", "low": 0.0, "high": 88.5},
+        {"name": "odd", "kinds": ["False", "True"]},
+    ]
+    assert about(made(color=frame["kind"]))["columns"][0]["name"] == "kind"
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([str(place % 6) for place in range(60)], "6 kinds, but only 5 looks"),
+        ([1.0] * 59, "59 values for 60 words"),
+        ([np.nan, *[1.0] * 59], "missing values"),
+        ([np.inf, *[1.0] * 59], "infinite"),
+    ],
+)
+def test_a_column_that_cannot_be_shown_is_refused(values, message):
+    with pytest.raises(ValueError, match=message):
+        made(color={"part": values})
+
+
+# refusals
+
+
+def with_nan() -> np.ndarray:
+    table = vectors()
+    table[17, 2] = np.nan
+    return table
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"table": with_nan()}, r"vector of 'word17' \(row 17\) has a NaN"),
+        ({"table": [[1.0, 2.0], [3.0]], "listed": ["a", "b"]}, "no table of numbers"),
+        ({"table": vectors(), "listed": words(59)}, r"shape \(60, 7\) don't give 59 words a row each"),
+        ({"table": vectors(2)}, "3 to 20,000 words, not 2"),
+        ({"table": vectors(6)}, "at most 5 neighbours each, not 8"),
+        ({"listed": [*words(59), "word3"]}, "'word3' comes twice"),
+        ({"listed": [*words(59), 7]}, "7 is not a word but int"),
+        ({"table": np.eye(60) * (np.arange(60) > 0)}, 'zero and has no direction: use metric="euclidean"'),
+        ({"table": np.ones((60, 3)), "metric": "euclidean"}, "all points lie in one place"),
+        ({"layout": "tsne"}, 'use "pca", "pymde"'),
+        ({"layout": vectors(59, 2)}, "don't place 1 x 60 points"),
+        ({"layout": with_nan()[:, 1:3]}, "a coordinate is NaN"),
+        ({"other": vectors(D=4)}, "differ in dimension"),
+        ({"focus": "king"}, "'king', to be pointed at first"),
+    ],
+)
+def test_what_cannot_be_a_map_is_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        made(**changes)
+
+
+def test_a_map_too_heavy_for_a_page_is_refused_with_its_size():
+    many = made(vectors(9_000, 2), ["x" * 200 + str(place) for place in range(9_000)], metric="euclidean")
+    with pytest.raises(ValueError, match=r"takes 2,\d{3},\d{3} bytes, more than a page's 2,000,000"):
+        many.static_spec()
+
+
+# one declaration, two faces
+
+
+def test_the_bundle_has_a_twin_a_widget_and_a_fixed_text():
+    picture = made()
+    bundle = picture._repr_mimebundle_()
+    assert set(bundle) == {theme.MIME, WIDGET, "text/plain"}
+    assert bundle["text/plain"] == "<map: Words lie apart>"
+    assert picture.widget.spec == bundle[theme.MIME]
+
+
+def test_other_viewers_draw_a_scatter_of_all_words():
+    pair = side_by_side(made(), made(vectors(seed=2)), title="Two", caption="Made.")
+    for picture, n_maps in ((made(), 1), (pair, 2)):
+        svg = vl_convert.vegalite_to_svg(picture.static_spec(), vl_version="6.4")
+        assert svg.count(">word12<") == n_maps
+
+
+def test_words_reach_the_page_as_they_are():
+    table = vectors(60)
+    names = [*HOSTILE, *words(60 - len(HOSTILE))]
+    spec = json.loads(json.dumps(made(table, names).static_spec()))
+    assert spec["data"]["values"][0]["word"] == names
+    assert made(table, names).neighbors("__proto__").shape == (8, 3)
+
+
+def test_five_thousand_words_with_two_embeddings_fit_a_page():
+    spec = made(vectors(5_000, 3), other=vectors(5_000, 3, seed=1), metric="euclidean").static_spec()
+    assert len(json.dumps(spec)) < 1_000_000
+
+
+def test_maps_side_by_side_need_the_same_switch():
+    named = made(other=vectors(seed=1), names=("words", "contexts"))
+    with pytest.raises(ValueError, match="give both maps the same names"):
+        side_by_side(made(), named, title="Two", caption="Made.")
+    with pytest.raises(ValueError, match="not among the 60 words"):
+        named.neighbors("king")
