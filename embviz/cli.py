@@ -1,4 +1,4 @@
-"""The command line: ``embviz data | run | ledger | lab``. One function a subcommand; imports lie inside."""
+"""The command line: ``embviz new | data | run | ledger | lab``. Imports lie inside of its functions."""
 
 from __future__ import annotations
 
@@ -65,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"embviz {embviz.__version__}")
     parser.add_argument("--debug", action="store_true", help="show where an error came from")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    _add_new(commands)
     _add_data(commands)
     _add_run(commands)
     _add_ledger(commands)
@@ -73,6 +74,15 @@ def _parser() -> argparse.ArgumentParser:
     _add_project(lab)
     lab.set_defaults(command=open_lab)
     return parser
+
+
+def _add_new(commands: Any) -> None:
+    new = commands.add_parser(
+        "new", help="begin a project: a claim, an experiment with a null, a chapter, a test"
+    )
+    new.add_argument("name", metavar="NAME", help="key of the paper, such as my_paper")
+    new.add_argument("--folder", metavar="DIR", help="where to write it; default ./NAME")
+    new.set_defaults(command=begin_project)
 
 
 def _add_project(command: argparse.ArgumentParser) -> None:
@@ -121,6 +131,18 @@ def _add_ledger(commands: Any) -> None:
     ledger.add_argument("--json", action="store_true", help="print JSON instead of a table")
     _add_project(ledger)
     ledger.set_defaults(command=show_ledger)
+
+
+def begin_project(arguments: argparse.Namespace) -> int:
+    """``embviz new NAME``: write a project that works, and say what to do with it."""
+    from embviz.project import new_project
+
+    files = new_project(arguments.name, arguments.folder)
+    root = os.path.commonpath(files)
+    for file in files:
+        print(os.path.relpath(file))
+    print(f"Now: cd {os.path.relpath(root)} && embviz run {arguments.name} && embviz ledger {arguments.name}")
+    return 0
 
 
 def data_list(arguments: argparse.Namespace) -> int:
