@@ -13,6 +13,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "equivalence_table",
             "exor_language",
             "make_language",
+            "masked_contexts",
             "proportional_distance",
             "semantic_distance",
             "split_symbol",

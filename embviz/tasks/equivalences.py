@@ -433,6 +433,48 @@ def _verdict(meaning: ContextDistance, place: ContextDistance, epsilon: float) -
     return CONDITIONAL_ONLY if conditional else NEITHER
 
 
+def masked_contexts(language: FiniteLanguage) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Every string with one symbol masked, how often it occurs, and what stands behind its mask.
+
+    Parameters
+    ----------
+    language : FiniteLanguage
+        Each maskable place is masked as often as the others.
+
+    Returns
+    -------
+    tokens : int array, shape (n_contexts, T)
+        Each context once; the mask is V, one more than the last symbol.
+    probability : float array, shape (n_contexts,)
+        With sum 1.
+    answers : float array, shape (n_contexts, V + 1)
+        The exact distribution of the masked symbol; the mask itself has probability 0.
+
+    Raises
+    ------
+    ValueError
+        If the contexts would not fit into memory.
+
+    Examples
+    --------
+    >>> language = make_language({"a cat sleeps": 3, "a dog sleeps": 1}, normalize=True, maskable=[1])
+    >>> masked_contexts(language)[2]  # of "a ? sleeps": a, cat, sleeps, dog, ?
+    array([[0.  , 0.75, 0.  , 0.25, 0.  ]])
+    """
+    n_symbols = len(language.symbols)
+    rows, counts = [], []
+    for place, joint in zip(language.maskable, _one_hole_tables(language), strict=True):
+        context, _ = _contexts(language, [place])
+        first = np.unique(context, return_index=True)[1]  # one string of each context
+        tokens = language.tokens[first].copy()
+        tokens[:, place] = n_symbols
+        rows.append(tokens)
+        counts.append(joint)
+    joint = np.concatenate(counts) / len(language.maskable)
+    probability = joint.sum(axis=1)
+    return np.concatenate(rows), probability, np.pad(joint / probability[:, None], ((0, 0), (0, 1)))
+
+
 # --- counting ---------------------------------------------------------------------------------------
 
 

@@ -4,7 +4,7 @@ import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
-    submodules=["adapters", "fourier", "language", "loop", "recorder", "recurrent", "snapshots"],
+    submodules=["adapters", "fourier", "language", "loop", "recorder", "recurrent", "rounding", "snapshots"],
     submod_attrs={
         "adapters": ["lightning_callback", "trainer_callback"],
         "fourier": [
@@ -46,6 +46,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "evaluate_perplexity",
             "language_model_perplexity",
         ],
+        "rounding": ["round_training"],
         "snapshots": [
             "BusyRunError",
             "DamagedRunError",

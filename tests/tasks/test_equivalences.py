@@ -22,6 +22,7 @@ from embviz.tasks.equivalences import (
     equivalence_table,
     exor_language,
     make_language,
+    masked_contexts,
     proportional_distance,
     semantic_distance,
     split_symbol,
@@ -433,3 +434,41 @@ def test_a_language_too_large_to_count_is_refused_with_its_size_and_the_way_out(
     many = make_language([((f"w{i}", f"w{i + 1}", "x"), 1) for i in range(300)], normalize=True)
     with pytest.raises(ValueError, match=r"300 contexts for 302 symbols.*take fewer"):
         equivalence_table(many)
+
+
+# --- masked contexts ------------------------------------------------------------------------------------
+
+
+@given(weighted_strings(), st.data())
+def test_masked_contexts_are_those_counted_by_hand(weights, data):
+    language = make_language(weights, normalize=True)
+    n_places = language.tokens.shape[1]
+    maskable = data.draw(st.lists(st.integers(0, n_places - 1), min_size=1, unique=True))
+    language = FiniteLanguage(language.tokens, language.probability, language.symbols, tuple(maskable))
+    counted = defaultdict(float)
+    for row, probability in zip(language.tokens.tolist(), language.probability, strict=True):
+        for place in maskable:
+            context = (*row[:place], len(language.symbols), *row[place + 1 :])
+            counted[context, row[place]] += probability / len(maskable)
+    tokens, probability, answers = masked_contexts(language)
+    assert len({tuple(row) for row in tokens.tolist()}) == len(tokens)
+    joint = {
+        (tuple(row), symbol): probability[context] * answers[context, symbol]
+        for context, row in enumerate(tokens.tolist())
+        for symbol in np.flatnonzero(answers[context])
+    }
+    assert joint == pytest.approx(counted, abs=ROUNDING)
+    assert probability.sum() == pytest.approx(1, abs=ROUNDING)
+
+
+@pytest.mark.parametrize("task", [EXor(3), EXor(3, p_0a=1.0), EXor(2, 0.3, 0.6)])
+def test_exor_s_masked_contexts_are_its_own(task):
+    tokens, probability, answers = masked_contexts(exor_language(task))
+    own, own_probability = task.contexts()
+    named = np.array([*exor_language(task).symbols, "?"])[tokens]
+    expected = dict(zip(map(tuple, np.array(SYMBOLS)[own].tolist()), own_probability, strict=True))
+    assert dict(zip(map(tuple, named.tolist()), probability, strict=True)) == pytest.approx(expected)
+    shares = {name: answers[:, column] for column, name in enumerate(exor_language(task).symbols)}
+    exact = task.conditional(np.array([[SYMBOLS.index(name) for name in row] for row in named.tolist()]))
+    for column, name in enumerate(SYMBOLS):
+        np.testing.assert_allclose(shares.get(name, 0), exact[:, column], atol=ROUNDING)
