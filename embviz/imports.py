@@ -1,4 +1,4 @@
-"""Libraries that import torchvision, beside a torch that it doesn't fit.
+"""Libraries that an extra brings: asked for by name, and a sentence with the command where they are missing.
 
 PyMDE, Lightning and Transformers import torchvision, of which embviz uses nothing. Its published wheel wants
 CUDA; next to a torch for CPUs alone it can't be imported, and neither can they. Here they can.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.util
 import sys
 import types
 from collections.abc import Iterator
@@ -15,11 +16,62 @@ from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
 
 TORCHVISION = "torchvision"
-INSTALL = "embviz asks for it as an extra: pip install 'embviz[more]', or pip install {}"
+# packages whose modules are named otherwise
+PACKAGES = {"sklearn": "scikit-learn", "umap": "umap-learn", "vl_convert": "vl-convert-python"}
+
+
+class MissingExtraError(ImportError):
+    """A library that is not installed; the message names it, what needs it, and the command."""
+
+
+def require(extra: str, *modules: str, purpose: str) -> None:
+    """Refuse to go on without libraries; they are looked for, not imported.
+
+    Parameters
+    ----------
+    extra : str
+        That of embviz which brings them.
+    *modules : str
+        Names as they are imported.
+    purpose : str
+        What needs them, as a sentence begins.
+
+    Raises
+    ------
+    MissingExtraError
+        If one is not installed.
+
+    Examples
+    --------
+    >>> require("view", "no_such_module", purpose="embviz.view")
+    Traceback (most recent call last):
+    embviz.imports.MissingExtraError: embviz.view needs no_such_module: pip install "embviz[view]"
+    """
+    missing = [name for name in modules if not installed(name)]
+    if missing:
+        *most, last = (PACKAGES.get(name, name) for name in missing)
+        names = f"{', '.join(most)} and {last}" if most else last
+        raise MissingExtraError(f'{purpose} needs {names}: pip install "embviz[{extra}]"', name=missing[0])
+
+
+def installed(module: str) -> bool:
+    """Whether a library's files are there; it is not imported.
+
+    >>> installed("numpy"), installed("no_such_module")
+    (True, False)
+    """
+    return importlib.util.find_spec(module) is not None
 
 
 def import_pymde() -> types.ModuleType:
-    """PyMDE, whose data sets alone need torchvision."""
+    """PyMDE, whose data sets alone need torchvision.
+
+    Raises
+    ------
+    MissingExtraError
+        If it isn't installed.
+    """
+    require("trajectories", "pymde", purpose="a layout by PyMDE")
     return _import("pymde", _StandIn(TORCHVISION))
 
 
@@ -28,9 +80,10 @@ def import_lightning() -> types.ModuleType:
 
     Raises
     ------
-    ImportError
+    MissingExtraError
         If it isn't installed.
     """
+    require("adapters", "lightning", purpose="recording within Lightning")
     return _import("lightning", _StandIn(TORCHVISION))
 
 
@@ -39,9 +92,10 @@ def import_transformers() -> types.ModuleType:
 
     Raises
     ------
-    ImportError
+    MissingExtraError
         If it isn't installed.
     """
+    require("adapters", "transformers", purpose="a model or a Trainer of Hugging Face")
     first = "transformers" not in sys.modules
     transformers = _import("transformers", None)
     if first and not works(TORCHVISION):
@@ -63,15 +117,10 @@ def works(name: str) -> bool:
 def _import(name: str, instead: types.ModuleType | None) -> types.ModuleType:
     if (module := sys.modules.get(name)) is not None:
         return module
-    try:
-        if works(TORCHVISION):
-            return importlib.import_module(name)
-        with _as_module(TORCHVISION, instead):
-            return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name != name:
-            raise
-        raise ImportError(f"{name} is not installed; {INSTALL.format(name)}", name=name) from error
+    if works(TORCHVISION):
+        return importlib.import_module(name)
+    with _as_module(TORCHVISION, instead):
+        return importlib.import_module(name)
 
 
 @contextmanager

@@ -15,6 +15,10 @@ class Paused(Exception):  # noqa: N818 - it is no error
     """The time is over; what was done is on disk, and the same call goes on from there."""
 
 
+class BusyRunError(ValueError):
+    """A run on disk that another process, or another part of this one, is writing."""
+
+
 @contextlib.contextmanager
 def pausing_at(moment: float | None) -> Iterator[None]:
     """Within the block, work that can pause does so from `moment` on, in seconds as ``time.time()``.

@@ -30,6 +30,10 @@ FLOORS = [
 FLOOR_OF = {name: floor for floor, names in enumerate(FLOORS) for name in names.split()}
 LIGHT = FLOOR_OF["ledger"]
 VIEW_LIBRARIES = {"altair", "ipywidgets", "anywidget", "pymde", "hdbscan", "vl_convert"}
+# Rooms that ask for an extra of pyproject.toml; the others are content with its dependencies.
+EXTRA_OF = {"models": "torch", "training": "torch", "trajectories": "trajectories", "view": "view"}
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+MODULES = {"scikit-learn": "sklearn", "umap-learn": "umap", "vl-convert-python": "vl_convert"}
 
 
 def module_of(path):
@@ -57,6 +61,34 @@ def module_imports(path):
             names = {f"{node.module}.{alias.name}" for alias in node.names}
             found = {name for name in names if (ROOT / (name.replace(".", "/") + ".py")).is_file()}
             yield from found or {node.module}
+
+
+def imports_at_once(path):
+    """Roots of the modules that a file imports when it is imported, not when a function is called."""
+    todo = [ast.parse(path.read_text())]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module.split(".")[0]
+        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            todo += node.orelse
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            todo += ast.iter_child_nodes(node)
+
+
+def libraries(extra=None):
+    """Modules of the packages that an installation brings, by the names they are imported by."""
+    found = set()
+    todo = [*PROJECT["dependencies"], *([f"embviz[{extra}]"] if extra else [])]
+    while todo:
+        name, _, inner = re.match(r"([\w-]+)(\[(.*)\])?", todo.pop()).groups(default="")
+        if name == "embviz":
+            todo += [need for one in inner.split(",") for need in PROJECT["optional-dependencies"][one]]
+        else:
+            found.add(MODULES.get(name, name.replace("-", "_")))
+    return found
 
 
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
@@ -109,6 +141,26 @@ def test_no_module_imports_itself_by_a_detour():
 )
 def test_nothing_up_to_the_ledger_needs_charts_or_widgets(path):
     assert not {name.split(".")[0] for name in imports(path)} & VIEW_LIBRARIES
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_file_imports_no_library_that_its_room_does_not_ask_for(path):
+    extra = "torch" if path.name == "skipgram_torch.py" else EXTRA_OF.get(module_of(path))
+    found = set(imports_at_once(path)) - set(sys.stdlib_module_names) - {"embviz"}
+    assert found <= libraries(extra)
+
+
+def test_a_message_names_an_extra_that_brings_what_is_missing():
+    asked = [
+        [argument.value for argument in node.args]
+        for path in FILES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "require"
+    ]
+    assert {extra for extra, *_ in asked} >= set(EXTRA_OF.values())
+    for extra, *modules in asked:
+        assert modules
+        assert set(modules) <= libraries(extra) - libraries(), extra
 
 
 def test_the_ledger_works_without_charts_or_widgets_installed():

@@ -76,9 +76,20 @@ def test_hidden_it_counts_as_not_installed(folder):
     assert imports._import(PACKAGE, None).found is None
 
 
-def test_a_missing_library_is_named_with_the_command(folder):
-    with pytest.raises(ImportError, match=f"pip install {PACKAGE}"):
-        imports._import(PACKAGE, None)
+def test_missing_libraries_are_named_with_the_command(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn", None)  # as if it were not installed
+    message = 'phases needs scikit-learn and no_such_module: pip install "embviz[trajectories]"'
+    with pytest.raises(imports.MissingExtraError) as caught:
+        imports.require("trajectories", "numpy", "sklearn", "no_such_module", purpose="phases")
+    assert str(caught.value) == message
+    assert caught.value.name == "sklearn"
+
+
+def test_libraries_are_looked_for_without_being_imported(folder):
+    (folder / f"{PACKAGE}.py").write_text("raise RuntimeError('imported')")
+    imports.require("view", PACKAGE, purpose="nothing")
+    assert imports.installed(PACKAGE)
+    assert PACKAGE not in sys.modules
 
 
 def test_what_a_library_misses_itself_is_not_taken_for_the_library(folder):

@@ -8,12 +8,16 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from embviz import storage
 from embviz.corpora import registry
+from embviz.imports import require
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer, models
 
 _PIECE = 1 << 16  # characters handed over at a time
 
@@ -36,6 +40,8 @@ def train_byte_pairs(
     ------
     ValueError
         If the text is empty, or `vocab_size` has no room for the bytes and special tokens.
+    MissingExtraError
+        If the library tokenizers isn't there.
 
     Source
     ------
@@ -46,6 +52,9 @@ def train_byte_pairs(
     smallest = 256 + len(special_tokens)
     if vocab_size < smallest:
         raise ValueError(f"vocab_size is {vocab_size}: bytes and special tokens alone need {smallest}")
+    _require_tokenizers()
+    from tokenizers import models, pre_tokenizers, trainers
+
     tokenizer = _byte_level(models.BPE())
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
@@ -59,7 +68,13 @@ def train_byte_pairs(
     return tokenizer
 
 
+def _require_tokenizers() -> None:
+    require("tokenizers", "tokenizers", purpose="a byte-pair encoding")
+
+
 def _byte_level(model: models.BPE) -> Tokenizer:
+    from tokenizers import Tokenizer, decoders, pre_tokenizers
+
     tokenizer = Tokenizer(model)
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -113,6 +128,9 @@ def load_byte_pairs(path: str | os.PathLike[str]) -> Tokenizer:
     ValueError
         If the file is not a whole encoding.
     """
+    _require_tokenizers()
+    from tokenizers import Tokenizer
+
     with open(path, encoding="utf-8") as file:
         content = file.read()
     try:
@@ -129,6 +147,9 @@ def load_gpt2() -> Tokenizer:
     registry.DataMissingError, registry.ChecksumError
         If its two files are not at hand, or wrong.
     """
+    _require_tokenizers()
+    from tokenizers import models
+
     vocabulary = json.loads(registry.read_bytes("gpt2_vocabulary", part="encoder"))
     lines = registry.read_bytes("gpt2_vocabulary", part="merges").decode().splitlines()
     merges = [(left, right) for left, right in (line.split(" ") for line in lines[1:])]  # line 0: version

@@ -1,7 +1,8 @@
-"""The embedded corpus: docstrings of the libraries that every installation of embviz has.
+"""The embedded corpus: docstrings of the libraries that the extra ``trajectories``, or ``book``, installs.
 
 Real English that needs no download: about three million words. The libraries are read as files, never
-imported, and what was gathered is kept in the cache under a fingerprint of their versions.
+imported, and what was gathered is kept in the cache under a fingerprint of their versions. With fewer of
+them it would be another text under the same name, and is refused.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from embviz import storage
+from embviz.imports import MissingExtraError
 
 LIBRARIES = ("numpy", "pandas", "scikit-learn", "scipy", "torch")  # names of distributions
 FORMAT = 2  # raise when the gathering changes
@@ -30,7 +32,7 @@ def fingerprint() -> str:
 
     Raises
     ------
-    ModuleNotFoundError
+    MissingExtraError
         If a library is not installed, naming it.
     """
     versions = {library: _version(library) for library in LIBRARIES}
@@ -42,8 +44,8 @@ def _version(library: str) -> str:
     try:
         return importlib.metadata.version(library)
     except importlib.metadata.PackageNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"the embedded corpus needs {library}, which is not installed: reinstall embviz"
+        raise MissingExtraError(
+            f'the embedded corpus reads docstrings of {library}: pip install "embviz[trajectories]"'
         ) from error
 
 

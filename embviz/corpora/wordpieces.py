@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+from typing import TYPE_CHECKING
 
 import numpy as np
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from embviz.corpora import corpus as corpora
 from embviz.corpora.corpus import DOCUMENT_SEPARATOR, Corpus
+from embviz.imports import require
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 UNKNOWN, MASK = "[UNK]", "[MASK]"
 
@@ -23,6 +27,8 @@ def make_word_pieces(vocabulary: list[str]) -> Tokenizer:
     ------
     ValueError
         If the vocabulary lacks ``[UNK]``.
+    MissingExtraError
+        If the library tokenizers isn't there.
 
     Source
     ------
@@ -36,6 +42,9 @@ def make_word_pieces(vocabulary: list[str]) -> Tokenizer:
     """
     if UNKNOWN not in vocabulary:
         raise ValueError(f"a vocabulary of word pieces needs {UNKNOWN}: this one starts {vocabulary[:5]}")
+    require("tokenizers", "tokenizers", purpose="splitting words into pieces")
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+
     ids = {piece: index for index, piece in enumerate(vocabulary)}
     tokenizer = Tokenizer(models.WordPiece(ids, unk_token=UNKNOWN, max_input_chars_per_word=100))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)

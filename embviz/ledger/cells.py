@@ -38,7 +38,8 @@ import threadpoolctl
 from tqdm.auto import tqdm
 
 from embviz import __version__
-from embviz.pausing import Paused, pausing_at, time_is_over
+from embviz.imports import installed
+from embviz.pausing import BusyRunError, Paused, pausing_at, time_is_over
 from embviz.project import NoProjectError, find_project, import_from
 from embviz.storage import cache_folder, check_writable, results_folder, whole_file
 
@@ -165,13 +166,15 @@ def _code_state() -> dict[str, Any]:
 
 def device() -> str:
     """Processor, number of cores and GPU of this machine, in words."""
-    import torch
-
     name = platform.processor() or platform.machine()
     if Path("/proc/cpuinfo").is_file():
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         name = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), name)
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    gpu = None
+    if installed("torch"):
+        import torch
+
+        gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     return f"{name}, {os.cpu_count()} cores" + (f"; {gpu}" if gpu else "")
 
 
@@ -185,13 +188,21 @@ def _provenance(cell: Cell, table: pd.DataFrame, seconds: float) -> dict[str, An
         "embviz": __version__,
         "code": _code_state(),
         "python": platform.python_version(),
-        "packages": {name: importlib.metadata.version(name) for name in PACKAGES},
+        "packages": _versions(),
         "device": device(),
         "wall_seconds": round(seconds, 3),  # of the last slice, if there were several
         "slices": table.attrs.get("slices", []),
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "date": _now(),
     }
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
 
 
 @contextlib.contextmanager
@@ -345,13 +356,28 @@ def table_of(cell: Cell) -> pd.DataFrame:
 
 @functools.cache
 def _computed(cell: Cell) -> pd.DataFrame:
-    import torch
+    with _threads(cell.experiment.threads):
+        return cell.experiment.function(cell.config).reset_index(drop=True)
+
+
+@contextlib.contextmanager
+def _threads(n: int) -> Iterator[None]:
+    """Within the block libraries use `n` threads: more would give other bits."""
+    with _torch_threads(n), threadpoolctl.threadpool_limits(n):
+        yield
+
+
+@contextlib.contextmanager
+def _torch_threads(n: int) -> Iterator[None]:
+    if not installed("torch"):
+        yield
+        return
+    import torch  # here, even if the cell may not need it: imported within, it would use all cores
 
     before = torch.get_num_threads()
     try:
-        torch.set_num_threads(cell.experiment.threads)
-        with threadpoolctl.threadpool_limits(cell.experiment.threads):
-            return cell.experiment.function(cell.config).reset_index(drop=True)
+        torch.set_num_threads(n)
+        yield
     finally:
         torch.set_num_threads(before)
 
@@ -371,12 +397,7 @@ def missing(cells: Sequence[Cell]) -> list[Cell]:
 
 def _compute_in_worker(cell: Cell, path: Path, until: float | None) -> Path | None:
     """The file written; None if the time is over, or another process has done it or is about to."""
-    import torch
-
-    from embviz.training.snapshots import BusyRunError
-
-    torch.set_num_threads(cell.experiment.threads)
-    with threadpoolctl.threadpool_limits(cell.experiment.threads), pausing_at(until):  # more: other bits
+    with _threads(cell.experiment.threads), pausing_at(until):
         if time_is_over() or path.is_file():
             return None
         try:

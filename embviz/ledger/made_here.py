@@ -10,8 +10,6 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 
-import torch
-
 from embviz.ledger import cells
 from embviz.ledger.cells import Cell
 
@@ -33,12 +31,8 @@ def made_here(wanted: Iterable[Cell]) -> Iterator[None]:
 def _folder_of(wanted: tuple[Cell, ...]) -> str:
     folder = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    threads = torch.get_num_threads()
-    try:
-        with _results_in(folder):
-            cells.run(wanted, n_jobs=1, progress=False)
-    finally:
-        torch.set_num_threads(threads)
+    with _results_in(folder):
+        cells.run(wanted, n_jobs=1, progress=False)
     return folder
 
 

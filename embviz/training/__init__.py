@@ -2,6 +2,10 @@
 
 import lazy_loader
 
+from embviz.imports import require
+
+require("torch", "torch", purpose="embviz.training")
+
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submodules=["adapters", "fourier", "language", "loop", "recorder", "recurrent", "rounding", "snapshots"],

@@ -52,7 +52,7 @@ def trainer_callback(
 
     Raises
     ------
-    ImportError
+    MissingExtraError
         If `transformers` is not installed.
     """
     base: Any = imports.import_transformers().TrainerCallback
@@ -106,7 +106,7 @@ def lightning_callback(
 
     Raises
     ------
-    ImportError
+    MissingExtraError
         If `lightning` is not installed.
     """
     base: Any = imports.import_lightning().pytorch.Callback

@@ -47,6 +47,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from embviz import __version__
+from embviz.pausing import BusyRunError
 from embviz.storage import file_checksum, whole_file
 
 FORMAT = 1
@@ -70,10 +71,6 @@ _RESTORE = "restore it from a copy, or move the run's folder away and train agai
 
 class DamagedRunError(ValueError):
     """A file of a run that is missing, cut short, altered or another run's; the message says which."""
-
-
-class BusyRunError(ValueError):
-    """A run that another process, or another part of this one, is writing."""
 
 
 class Run:

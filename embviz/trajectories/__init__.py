@@ -2,6 +2,10 @@
 
 import lazy_loader
 
+from embviz.imports import require
+
+require("trajectories", "torch", "sklearn", purpose="embviz.trajectories")
+
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submodules=["autoencoders", "nulls", "phases", "traces", "weight_paths"],
@@ -24,7 +28,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "find_phases",
             "finite_rows",
             "hidden_markov_phases",
-            "load_optional",
             "path_steps",
             "phase_grid",
             "require_enough",

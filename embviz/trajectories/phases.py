@@ -15,15 +15,9 @@ from numpy.typing import ArrayLike
 from scipy import ndimage, stats
 from sklearn.metrics import adjusted_rand_score
 
+from embviz.imports import require
+
 NOISE = -1  # the label of a snapshot that belongs to no phase
-
-
-def load_optional(module: str, package: str, purpose: str) -> Any:
-    """Import a library when it is needed; an ImportError that says what for, and how to get it."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise ImportError(f"{purpose} needs {package}: pip install {package}") from error
 
 
 def finite_rows(values: ArrayLike, name: str, n_axes: int) -> np.ndarray:
@@ -127,6 +121,7 @@ def find_phases(points: ArrayLike, clustering: Clustering | None = None) -> Phas
     """
     clustering, points = clustering or Clustering(), finite_rows(points, "points", 2)
     require_enough(len(points), clustering)
+    require("trajectories", "hdbscan", purpose="finding phases")
     hdbscan = importlib.import_module("hdbscan")
     fitted = hdbscan.HDBSCAN(
         min_cluster_size=clustering.min_cluster_size,
@@ -550,12 +545,13 @@ def hidden_markov_phases(
 
     Raises
     ------
-    ImportError
-        If hmmlearn, an extra, isn't there.
+    MissingExtraError
+        If hmmlearn isn't there.
     ValueError
         If no statistic changes.
     """
-    hmm = load_optional("hmmlearn.hmm", "hmmlearn", "a hidden Markov model of weight statistics")
+    require("trajectories", "hmmlearn", purpose="a hidden Markov model of weight statistics")
+    hmm: Any = importlib.import_module("hmmlearn.hmm")
     values = finite_rows(statistics.to_numpy(), "statistics", 2)
     values = values[:, np.ptp(values, axis=0) > 0]
     if not values.shape[1]:

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from sklearn.neighbors import NearestNeighbors
 
-from embviz.imports import import_pymde
+from embviz.imports import import_pymde, require
 from embviz.trajectories.autoencoders import Autoencoder, Behaviour, encode
 from embviz.trajectories.phases import (
     Clustering,
     Phases,
     find_phases,
     finite_rows,
-    load_optional,
     require_enough,
 )
 from embviz.trajectories.weight_paths import WeightPath, rotate
@@ -62,8 +62,8 @@ def lay_out(points: ArrayLike, layout: Layout | None = None, *, seed: int) -> np
     ------
     ValueError
         If a value isn't finite, all points are equal, or there are no more points than neighbours.
-    ImportError
-        If UMAP, an extra, is asked for and isn't there.
+    MissingExtraError
+        If PyMDE or UMAP is asked for and isn't there.
 
     Source
     ------
@@ -84,7 +84,8 @@ def lay_out(points: ArrayLike, layout: Layout | None = None, *, seed: int) -> np
 
 
 def _umap(points: np.ndarray, layout: Layout, seed: int) -> np.ndarray:
-    umap = load_optional("umap", "umap-learn", "a UMAP layout")
+    require("trajectories", "umap", purpose="a UMAP layout")
+    umap: Any = importlib.import_module("umap")
     model = umap.UMAP(n_neighbors=layout.n_neighbors, min_dist=layout.min_dist, random_state=seed, n_jobs=1)
     n_threads = torch.get_num_threads()
     try:

@@ -2,6 +2,10 @@
 
 import lazy_loader
 
+from embviz.imports import require
+
+require("view", "altair", "vl_convert", "anywidget", "ipywidgets", purpose="embviz.view")
+
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submodules=[

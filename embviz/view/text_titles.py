@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from embviz.corpora import registry
-from embviz.training.language import TextConfig
+
+if TYPE_CHECKING:
+    from embviz.training.language import TextConfig
 
 
 def titled(text: TextConfig) -> str:
     """A text in words, by what the registry says of it, its name in brackets.
 
+    >>> from embviz.training.language import TextConfig
     >>> titled(TextConfig("tinystories_5mb"))
     '6,235 distinct TinyStories, 5 MB of text (tinystories_5mb)'
     >>> titled(TextConfig("tinystories", n_documents=200_000))
@@ -25,6 +30,7 @@ def titled(text: TextConfig) -> str:
 def n_read(text: TextConfig) -> int | None:
     """Documents to train on, without those that are held out of them; None: all that there are.
 
+    >>> from embviz.training.language import TextConfig
     >>> n_read(TextConfig("tinystories_5mb", n_documents=700))
     665
     """

@@ -19,6 +19,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 
+from embviz.imports import require
 from embviz.words import skipgram_numba as kernels
 from embviz.words.skipgram_numba import NumbaSteps, Tables
 from embviz.words.wordvectors import WordVectors
@@ -290,6 +291,7 @@ def _make_steps(
     if backend == "numba":
         return NumbaSteps(tables, config.schedule.batch_size)
     if backend == "torch":
+        require("torch", "torch", purpose='backend="torch"')
         from embviz.words.skipgram_torch import TorchSteps
 
         return TorchSteps(tables, config.schedule.batch_size, device=device, batches_at_once=at_once)
@@ -380,6 +382,8 @@ def train_sgns(
         If the configuration does not fit the corpus; the message says what to change.
     FloatingPointError
         If weights overflowed; the message names the epoch.
+    MissingExtraError
+        If the torch backend is asked for and torch isn't there.
 
     Source
     ------

@@ -54,7 +54,7 @@ def test_long_texts_are_encoded_in_pieces_with_the_same_ids(tokenizer, monkeypat
 
 def test_training_gives_the_same_encoding_in_every_process_and_on_any_number_of_threads(tokenizer):
     code = (
-        "import sys; from embviz import bytepairs;"
+        "import sys; from embviz.corpora import bytepairs;"
         "print(bytepairs.train_byte_pairs(sys.stdin.read(), vocab_size=280).to_str(), end='')"
     )
     for threads, hash_seed in (("1", "0"), ("2", "1")):

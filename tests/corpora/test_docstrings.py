@@ -76,13 +76,14 @@ def test_a_damaged_cache_is_gathered_anew(libraries, tmp_path):
 
 def test_a_library_that_is_not_installed_is_named(monkeypatch):
     monkeypatch.setattr(docstrings, "LIBRARIES", ("no-such-library",))
-    with pytest.raises(ModuleNotFoundError, match="needs no-such-library, which is not installed"):
+    message = r'reads docstrings of no-such-library: pip install "embviz\[trajectories\]"'
+    with pytest.raises(ImportError, match=message):
         docstrings.fingerprint()
 
 
 def test_no_library_is_imported_to_find_its_files():
     code = (
-        "import sys; from embviz import docstrings;"
+        "import sys; from embviz.corpora import docstrings;"
         "[docstrings._source_files(name) for name in docstrings.LIBRARIES]; docstrings.fingerprint();"
         "print(sorted({'torch', 'numpy', 'scipy', 'sklearn', 'pandas'} & set(sys.modules)))"
     )

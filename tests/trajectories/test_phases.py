@@ -343,7 +343,8 @@ def test_weight_statistics_are_their_definitions():
 def test_a_missing_hidden_markov_library_is_asked_for_by_name(monkeypatch):
     monkeypatch.setitem(sys.modules, "hmmlearn", None)
     monkeypatch.setitem(sys.modules, "hmmlearn.hmm", None)
-    with pytest.raises(ImportError, match=r"hidden Markov model .* needs hmmlearn: pip install hmmlearn"):
+    message = r'hidden Markov model .* needs hmmlearn: pip install "embviz\[trajectories\]"'
+    with pytest.raises(ImportError, match=message):
         hidden_markov_phases(weight_statistics(noise(20, 5)), seed=0)
 
 

@@ -123,7 +123,9 @@ def test_principal_coordinates_are_turned_points_with_the_larger_side_positive()
 
 def test_a_missing_umap_is_asked_for_by_name(monkeypatch):
     monkeypatch.setitem(sys.modules, "umap", None)
-    with pytest.raises(ImportError, match="a UMAP layout needs umap-learn: pip install umap-learn"):
+    with pytest.raises(
+        ImportError, match=r'a UMAP layout needs umap-learn: pip install "embviz\[trajectories\]"'
+    ):
         lay_out(noise(30, 3), Layout("umap"), seed=0)
 
 

@@ -67,6 +67,21 @@ def test_without_that_solver_torch_is_called(monkeypatch):
     assert estimate_dense(1000).n_bytes > 2 * 4 * 1000**2
 
 
+@pytest.mark.parametrize("n", [1, 2, 7, 600])
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 4e-6), ("float64", 1e-13)])
+def test_without_torch_scipy_finds_the_same_eigenvalues(monkeypatch, n, dtype, tolerance):
+    matrix = made_matrix(n, density=0.5).astype(dtype)
+    before, expected = matrix.copy(), eigenvalues(matrix, dtype=dtype)
+    monkeypatch.setattr(spectra, "installed", lambda name: False)
+    for given_as in (matrix, sparse.csr_array(matrix)):
+        values = eigenvalues(given_as, dtype=dtype)
+        assert values.dtype == dtype
+        # rounding of two solvers: a few of the largest eigenvalue
+        assert np.abs(values - expected).max() <= tolerance * (1 + np.abs(expected).max()) * 2
+    np.testing.assert_array_equal(matrix, before)
+    assert estimate_dense(1000).n_bytes < 2 * 4 * 1000**2 + 1e7  # in place there too
+
+
 def test_the_matrix_is_left_as_it_was():
     matrix = made_matrix(50).astype(np.float32)
     before = matrix.copy()

@@ -220,8 +220,8 @@ def load_gpt2_model(folder_or_name: str) -> nn.Module:
 
     Raises
     ------
-    ImportError
-        If `transformers` is not installed; it is one of embviz's extras.
+    MissingExtraError
+        If `transformers` is not installed.
     """
     model: nn.Module = import_transformers().GPT2LMHeadModel.from_pretrained(folder_or_name)
     return model.eval()
@@ -247,7 +247,7 @@ def strike_gpt2(
 
     Raises
     ------
-    ImportError
+    MissingExtraError
         If `transformers` is not installed.
     registry.DataMissingError
         If GPT-2's vocabulary is not at hand (``embviz data fetch gpt2_vocabulary``).

@@ -179,7 +179,7 @@ def test_gpt2_is_struck_by_its_own_names_and_axes(gpt2):
 
 def test_without_transformers_the_message_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(ImportError, match="pip install transformers"):
+    with pytest.raises(ImportError, match=r'pip install "embviz\[adapters\]"'):
         strike_gpt2("gpt2", DOCUMENTS)
 
 

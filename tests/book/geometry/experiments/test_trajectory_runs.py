@@ -5,6 +5,7 @@ import copy
 import dataclasses
 import itertools
 import json
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -268,10 +269,7 @@ def test_a_long_recording_is_thinned_evenly_and_its_measures_are_not(monkeypatch
 
 
 def test_alternatives_are_measured_of_data_and_a_walk_and_without_extras_left_out(monkeypatch):
-    def missing(*names):
-        raise ImportError
-
-    monkeypatch.setattr("embviz.trajectories.traces.load_optional", missing)  # UMAP
+    monkeypatch.setitem(sys.modules, "umap", None)  # as if it were not installed
     pipeline = dataclasses.replace(PIPELINE, neighbors=(8, 5), n_walks=1, alternatives=True)
     run = dataclasses.replace(TINY, pipeline=pipeline)
     table = numbers_of(drawings_of_tensor.function(DrawnTensor(run, "embedding")))
@@ -286,10 +284,7 @@ def test_alternatives_are_measured_of_data_and_a_walk_and_without_extras_left_ou
 
 
 def test_a_constant_loss_and_noise_alone_give_a_cell_of_numbers(monkeypatch):
-    def missing(*names):
-        raise ImportError
-
-    monkeypatch.setattr("embviz.trajectories.traces.load_optional", missing)  # UMAP
+    monkeypatch.setitem(sys.modules, "umap", None)  # as if it were not installed
     still = copy.copy(recorded(TINY))
     still.__dict__["losses"] = np.ones(len(still.steps))
     monkeypatch.setattr(trajectory_drawings, "recorded", lambda run: still)

@@ -1,0 +1,140 @@
+"""Installations with fewer libraries: what works without an extra, and what is said where it doesn't."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+VIEW = ["altair", "anywidget", "ipywidgets", "traitlets", "vl_convert"]
+TORCH = [
+    "torch",
+    "tokenizers",
+    "sklearn",
+    "pymde",
+    "hdbscan",
+    "umap",
+    "hmmlearn",
+    "transformers",
+    "lightning",
+]
+IMPORT_ALL = """
+import importlib, pkgutil
+for room in {rooms}:
+    package = importlib.import_module(f"embviz.{{room}}")
+    for found in pkgutil.walk_packages(getattr(package, "__path__", []), f"embviz.{{room}}."):
+        if found.name != "embviz.words.skipgram_torch":
+            importlib.import_module(found.name)
+"""
+
+
+HIDE = """
+import sys
+
+class Without:
+    def __init__(self, finder):
+        self.finder = finder
+
+    def __getattr__(self, name):
+        return getattr(self.finder, name)
+
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] not in {libraries}:
+            return self.finder.find_spec(name, path, target)
+
+sys.meta_path[:] = map(Without, sys.meta_path)
+"""
+
+
+def run_without(libraries, code, folder=ROOT):
+    """Run code in a process that doesn't find these libraries."""
+    done = subprocess.run(
+        [sys.executable, "-c", HIDE.replace("{libraries}", repr(libraries)) + code],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_core_needs_no_torch_and_no_charts():
+    rooms = ["corpora", "words", "tasks", "kernels", "metrics", "projections", "project", "ledger"]
+    run_without(VIEW + TORCH, IMPORT_ALL.format(rooms=rooms))
+
+
+def test_pictures_need_no_torch():
+    run_without(TORCH, IMPORT_ALL.format(rooms=["view"]))
+
+
+def test_the_readmes_first_snippet_says_the_same_without_any_extra():
+    snippet = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[1]
+    share = float(run_without(VIEW + TORCH, snippet))
+    assert share == float(run_without([], snippet))
+    assert 0 < share < 1
+
+
+def test_a_cell_is_computed_and_read_without_any_extra(tmp_path):
+    code = """
+import dataclasses, os
+import pandas as pd
+from embviz import ledger
+
+@dataclasses.dataclass(frozen=True)
+class Count:
+    seed: int
+
+@ledger.experiment("layers.count")
+def count(config):
+    return pd.DataFrame({"seed": [config.seed]})
+
+os.environ["EMBVIZ_RESULTS_DIR"] = "results"
+ledger.run([count.cell(Count(3))], n_jobs=1, progress=False)
+table, provenance = ledger.read(count.cell(Count(3)))
+print(table["seed"].tolist(), provenance["device"])
+"""
+    assert run_without(VIEW + TORCH, code, tmp_path).startswith("[3] ")
+
+
+@pytest.mark.parametrize(
+    ("room", "hidden", "needs", "extra"),
+    [
+        ("models", ["torch"], "torch", "torch"),
+        ("training", ["torch"], "torch", "torch"),
+        ("trajectories", ["torch", "sklearn"], "torch and scikit-learn", "trajectories"),
+        ("trajectories", ["sklearn"], "scikit-learn", "trajectories"),
+        ("view", ["altair", "vl_convert", "anywidget"], "altair, vl-convert-python and anywidget", "view"),
+        ("view", ["anywidget"], "anywidget", "view"),
+    ],
+)
+def test_a_room_without_its_extra_says_what_to_install(room, hidden, needs, extra):
+    code = (
+        "import embviz\n"
+        f"try: embviz.{room}\n"
+        "except ImportError as error: print(error)\n"
+        f"try: import embviz.{room}\n"
+        "except ImportError as error: print(error)\n"
+    )
+    sentence = f'embviz.{room} needs {needs}: pip install "embviz[{extra}]"'
+    assert run_without(hidden, code).splitlines() == [sentence] * 2
+
+
+@pytest.mark.parametrize(
+    ("call", "needs"),
+    [
+        ("corpora.bytepairs.train_byte_pairs('a text', vocab_size=300)", "tokenizers"),
+        ("corpora.bytepairs.load_byte_pairs('absent.json')", "tokenizers"),
+        ("corpora.wordpieces.make_word_pieces(['[UNK]'])", "tokenizers"),
+        (
+            "words.train_sgns(corpora.make_corpus('a b c d ' * 99, name='made'), "
+            "words.SGNSConfig(embedding_dim=2, n_negative=1), backend='torch')",
+            "torch",
+        ),
+    ],
+)
+def test_a_rare_need_of_the_core_says_what_to_install(call, needs):
+    code = f"from embviz import corpora, words\ntry: {call}\nexcept ImportError as error: print(error)"
+    assert run_without(VIEW + TORCH, code).strip().endswith(f'needs {needs}: pip install "embviz[{needs}]"')
