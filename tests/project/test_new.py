@@ -1,4 +1,3 @@
-import ast
 import json
 import os
 import subprocess
@@ -50,17 +49,6 @@ def test_its_code_is_in_the_projects_own_style(outside):
     for command in (["check", "--select", "E,F,I,B,UP,N,PT,SIM"], ["format", "--check"]):
         ruff = [sys.executable, "-m", "ruff", *command, "--isolated", "--line-length", "110", "."]
         subprocess.run(ruff, cwd=outside / "tulips", check=True)
-
-
-def test_its_chapter_computes_in_view_in_short_cells(outside):
-    new_project("tulips")
-    notebook = json.loads((outside / "tulips/book/tulips/neighbours.ipynb").read_text())
-    sources = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    assert "pmi(counts)" in sources[0]
-    for source in sources:
-        ast.parse(source)
-        assert len(source.splitlines()) <= 15
-        assert max(map(len, source.splitlines())) <= 88
 
 
 def test_a_folder_with_other_files_is_used_and_one_of_these_files_is_kept(outside):
