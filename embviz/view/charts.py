@@ -130,6 +130,11 @@ def null_kind(null: Null | None, kinds: Sequence[str]) -> str | None:
     return null
 
 
+def several_in_one(data: Data, kind: str, by: str) -> bool:
+    """Whether a value of `kind` has several of `by`; an explorer's data is taken to have them."""
+    return not isinstance(data, pd.DataFrame) or bool((data.groupby(kind)[by].nunique() > 1).any())
+
+
 def refuse_repeats(data: Data, fields: Sequence[str | None], advice: str) -> None:
     """Raise if two rows agree in all `fields`: a mean would count one of them twice."""
     if isinstance(data, pd.DataFrame):

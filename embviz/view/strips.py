@@ -46,7 +46,8 @@ def plot_strip(
     kind : str
         Column whose values are the rows, as many as you like.
     by : str, optional
-        Column told apart within a row by colour and shape: at most five kinds and a null.
+        Column told apart by colour and shape: at most five kinds and a null, which stand below each
+        other where a row has several.
     names, by_names : sequence of str, optional
         Values of `kind` and of `by`, in order; by default as they come. A row without a mark stays.
     seed : str, optional
@@ -95,7 +96,8 @@ def plot_strip(
         "x": charts.placed(alt.X, value, scale=charts.scaled(scale, limits), words=x_title),
         "y": alt.Y(f"{kind}:N", scale=alt.Scale(domain=rows), axis=alt.Axis(title=None, ticks=False)),
     }
-    if by is not None:
+    apart = by is not None and charts.several_in_one(data, kind, by)
+    if apart:
         place["yOffset"] = alt.YOffset(f"{by}:N", scale=alt.Scale(domain=colours))
     level = None if crosses else published
     layers = charts.levels(reference=reference, null=null, published=level, upright=True)  # type: ignore[arg-type]
@@ -107,7 +109,7 @@ def plot_strip(
     if crosses:
         table = pd.DataFrame({kind: list(crosses), value: list(crosses.values())})
         layers.append(charts.crosses(table, place, looks))
-    step = alt.Step(theme.HEIGHTS["row"]) if by is None else alt.Step(theme.HEIGHTS["half_row"], **OFFSET)
+    step = alt.Step(theme.HEIGHTS["half_row"], **OFFSET) if apart else alt.Step(theme.HEIGHTS["row"])
     words = f"{theme.title(value)} of each {theme.title(kind)}"
     return charts.finished(charts.layered(data, layers), words, step)
 

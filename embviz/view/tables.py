@@ -67,7 +67,7 @@ def figures_table(
     seed: str | None = "seed",
     rows: Sequence[Any] | Mapping[Any, str] | None = None,
     spread: str = "range",
-    statistic: str = "mean",
+    statistic: str | Mapping[str, str] = "mean",
     null: str | Mapping[str, str] | None = None,
     published: Published | Mapping[str, Published] | None = None,
     limit: float = math.inf,
@@ -91,7 +91,8 @@ def figures_table(
         The rows in order (tuples with several `by`); a kind that the table lacks is "not measured".
     spread : {"range", "interval", ""}
         What stands in brackets: least to largest, or Student's 95% interval.
-    statistic : {"mean", "median"}
+    statistic : {"mean", "median"}, or mapping of value's column to one of them
+        Of columns that a mapping leaves out it is the mean.
     null : str, or mapping of value's column to null's column, optional
         A column with the same measurement on the control.
     published : mapping of row to number, or of value's column to such, optional
@@ -121,6 +122,8 @@ def figures_table(
     nulls = {next(iter(headings)): null} if isinstance(null, str) else dict(null or {})
     _check(table, keys, headings, across, seed, nulls)
     papers = _by_value(published, list(headings))
+    chosen = dict.fromkeys(headings, statistic) if isinstance(statistic, str) else statistic
+    statistics = {value: chosen.get(value, "mean") for value in headings}
     groups = {key[0] if len(keys) == 1 else key: own for key, own in table.groupby(keys, sort=False)}
     called = (
         rows if isinstance(rows, Mapping) else {row: row for row in (rows if rows is not None else groups)}
@@ -135,7 +138,7 @@ def figures_table(
                 value,
                 nulls.get(value),
                 papers.get(value, {}).get(row if kind is None else (row, kind)),
-                statistic,
+                statistics[value],
                 limit,
             )
             for value in headings
@@ -145,7 +148,7 @@ def figures_table(
     if seed is not None:
         texts["seeds"] = [groups[row][seed].nunique() if row in groups else 0 for row in called]
     texts.index = _index(list(called.values()), keys)
-    return FiguresTable(cells, texts, _note(cells, statistic, spread))
+    return FiguresTable(cells, texts, _note(cells, statistics, headings, spread))
 
 
 def _headings(values: str | Sequence[str] | Mapping[str, str]) -> dict[str, str]:
@@ -229,8 +232,19 @@ def _index(rows: list[Any], keys: list[str]) -> pd.Index:
     return pd.Index(rows, name=", ".join(names))
 
 
-def _note(cells: Mapping[Any, dict[Any, Cell]], statistic: str, spread: str) -> str:
+def _note(
+    cells: Mapping[Any, dict[Any, Cell]],
+    statistics: Mapping[str, str],
+    headings: Mapping[str, str],
+    spread: str,
+) -> str:
     own = [cell for row in cells.values() for cell in row.values() if isinstance(cell, Amount)]
     if not spread or not any(cell.n_seeds > 1 and cell.least != cell.most for cell in own):
         return ""
-    return f"{statistic.capitalize()} over seeds, in brackets the {SPREADS[spread]}."
+    first, *others = dict.fromkeys(statistics.values())
+    named = [
+        f"{other} for {', '.join(headings[value] for value in headings if statistics[value] == other)}"
+        for other in others
+    ]
+    words = f"{first.capitalize()} over seeds{''.join(f' ({words})' for words in named)}"
+    return f"{words}, in brackets the {SPREADS[spread]}."

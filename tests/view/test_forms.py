@@ -115,3 +115,19 @@ def test_words_for_numbers_are_refused(name):
     table, column, draw = FORMS[name]
     with pytest.raises(ValueError, match=f"column '{column}' holds .* numbers are drawn there"):
         draw(table.assign(**{column: "much"}))
+
+
+# --- the strip ------------------------------------------------------------------------------------------
+
+
+def test_rows_with_several_colours_have_them_below_each_other_and_others_do_not():
+    table = times().assign(
+        kind=lambda table: table["run"].map({"a": "high", "b": "low"}), reading=["x", "y", "x"] * 2
+    )
+    one, several = (
+        view.plot_strip(table, "grok", "run", by=by, centre="median") for by in ("kind", "reading")
+    )
+    assert '"yOffset"' not in one.to_json()
+    assert '"yOffset"' in several.to_json()
+    places = {item["y"] for item in drawn(one, "symbol")}
+    assert len(places) == table["run"].nunique()
