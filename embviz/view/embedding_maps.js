@@ -3,7 +3,7 @@
 
 const LABEL = { font: "12px system-ui, sans-serif", bold: "600 13px system-ui, sans-serif", height: 14, letters: 28 };
 const ROOM_A_LABEL = 1500; // square pixels of the map
-const EDGE = 16; // pixels around the points
+const MARGIN = 16; // pixels around the points
 const REACH = 16; // pixels from a point within which it is pointed at
 const TURN = 350; // milliseconds of a change of view
 const SUGGESTIONS = 12;
@@ -162,7 +162,7 @@ class WordMap {
 
   /** Pixels a step at which all points that are shown are seen. */
   get fitted() {
-    return Math.min((this.width - 2 * EDGE) / (this.frame.width || 1), (this.height - 2 * EDGE) / (this.frame.height || 1));
+    return Math.min((this.width - 2 * MARGIN) / (this.frame.width || 1), (this.height - 2 * MARGIN) / (this.frame.height || 1));
   }
 
   get zoom() {
