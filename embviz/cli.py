@@ -272,8 +272,10 @@ def open_lab(arguments: argparse.Namespace) -> int:
     """``embviz lab``: start JupyterLab in the book's folder."""
     import subprocess
 
+    from embviz.imports import require
     from embviz.project import find_project
 
+    require("book", "jupyterlab", purpose="embviz lab")
     book = find_project().book
     if not book.is_dir():
         raise FileNotFoundError(f"the project has no folder {book} for chapters")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from embviz import cli, storage
+from embviz import cli, imports, storage
 from embviz.ledger import claims, studies
 from embviz.project import NoProjectError, find_project, import_from, working_in
 
@@ -232,6 +232,13 @@ def test_lab_opens_the_projects_book(outside, monkeypatch, capsys):
     (root / "book").mkdir()
     assert cli.main(["lab", "--project", "p", "--no-browser"]) == 0
     assert str(root / "book") in opened[0]
+
+
+def test_lab_without_jupyterlab_names_the_extra(outside, monkeypatch, capsys):
+    monkeypatch.setattr(imports, "installed", lambda module: False)
+    make_project(outside / "p")
+    assert cli.main(["lab", "--project", "p"]) == 1
+    assert 'embviz lab needs jupyterlab: pip install "embviz[book]"' in capsys.readouterr().err
 
 
 # --- data sets --------------------------------------------------------------------------------------
