@@ -252,8 +252,8 @@ def show_ledger(arguments: argparse.Namespace) -> int:
     """``embviz ledger [ID]``: claims with their verdicts, or one claim with its figures."""
     from embviz import ledger
 
-    ids = _claim_ids(arguments.id)
-    items = [ledger.entry(ledger.find_claim(claim_id), scale=arguments.scale) for claim_id in ids]
+    claims = [ledger.find_claim(claim_id) for claim_id in _claim_ids(arguments.id)]
+    items = ledger.entries_of(claims, scale=arguments.scale)
     if arguments.json:
         records = [ledger.as_record(item) for item in items]
         print(json.dumps(records, indent=2, ensure_ascii=False, allow_nan=False))
@@ -261,10 +261,11 @@ def show_ledger(arguments: argparse.Namespace) -> int:
         (item,) = items
         print(f"{item.claim.id}: {item.verdict}" + (f" (scale {item.scale})" if item.scale else ""))
         print(f"  {item.claim.says}\n" + (f"  {item.reason}\n" if item.reason else ""))
-        columns = ["label", "published", "measured", "low", "high", "null", "verdict"]
-        _print_table(ledger.table(items)[columns].round(4))
+        _print_rows(ledger.figure_texts(item))
+        for amendment in item.claim.amended:
+            print(f"\n  amended {amendment.date}, {amendment.was} before: {amendment.reason}")
     else:
-        _print_table(ledger.summary(items))
+        _print_rows(ledger.summary(items))
     return 0
 
 
@@ -300,11 +301,18 @@ def _print_json(table: pd.DataFrame) -> int:
 
 
 def _print_table(table: pd.DataFrame) -> None:
-    """Columns of text, aligned to the left, as wide as their longest cell."""
-    rows = [list(table.columns), *table.astype(object).where(table.notna(), "-").values.tolist()]
-    widths = [max(len(str(row[column])) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        print("  ".join(str(cell).ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    """A table as :func:`_print_rows` prints it, a dash for what is not there."""
+    _print_rows(table.astype(object).where(table.notna(), "-").to_dict(orient="records"))
+
+
+def _print_rows(rows: Sequence[dict[str, Any]]) -> None:
+    """Columns of text, aligned to the left, as wide as their longest cell; the names on top."""
+    if not rows:
+        return
+    lines = [list(rows[0]), *(list(row.values()) for row in rows)]
+    widths = [max(len(str(line[column])) for line in lines) for column in range(len(lines[0]))]
+    for line in lines:
+        print("  ".join(str(cell).ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
 def _megabytes(n_bytes: Any) -> str:

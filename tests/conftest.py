@@ -16,3 +16,17 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def stored_ledger():
+    """Every claim, judged on the stored results; findings are kept between runs of the tests."""
+    from embviz import ledger
+
+    return ledger.entries()
+
+
+@pytest.fixture(autouse=True)
+def findings_of_this_test_alone(monkeypatch, tmp_path):
+    """Findings are kept for as long as one test runs: it may have replaced what computes them."""
+    monkeypatch.setattr("embviz.ledger.kept.cache_folder", lambda: tmp_path / "kept")

@@ -95,7 +95,11 @@ def test_run_computes_what_is_missing_and_the_ledger_judges_it(results, capsys):
     assert cli.main(["ledger", "reflections.pmi_random", "--json"]) == 0
     (record,) = json.loads(capsys.readouterr().out)
     assert record["scale"] == "quick"
-    assert record["verdict"] in ("holds", "fails", "unclear")
+    assert record["verdict"] in ("holds here", "fails here", "undecided")
+    assert cli.main(["ledger", "reflections.pmi_random"]) == 0
+    out = capsys.readouterr().out
+    assert "40 simulated matrices" in out
+    assert "amended 2026-11-21, null too before: Heavy tails were no control" in out
 
 
 def test_run_computes_what_a_chapter_shows_beside_a_claim_too(results, capsys, monkeypatch):

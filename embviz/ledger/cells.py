@@ -22,7 +22,6 @@ import json
 import os
 import platform
 import resource
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
@@ -39,6 +38,8 @@ from tqdm.auto import tqdm
 
 from embviz import __version__
 from embviz.imports import installed
+from embviz.ledger.claims import load_claims, papers
+from embviz.ledger.sources import PACKAGE, commit, module_folder, tree_digest
 from embviz.pausing import BusyRunError, Paused, pausing_at, time_is_over
 from embviz.project import NoProjectError, find_project, import_from
 from embviz.storage import cache_folder, check_writable, results_folder, whole_file
@@ -150,18 +151,23 @@ def table_digest(table: pd.DataFrame) -> str:
 
 
 @functools.cache
-def _code_state() -> dict[str, Any]:
-    """Commit of the checkout and whether tracked package files differ from it; empty outside a checkout."""
-    root = Path(__file__).resolve().parent.parent
-    git = ["git", "-C", str(root)]
-    try:
-        commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
-        changes = subprocess.run(
-            [*git, "status", "--porcelain", "--untracked-files=no", "embviz"], capture_output=True, text=True
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return {}
-    return {"commit": commit.stdout.strip(), "altered": bool(changes.stdout.strip())}
+def _code_state(module: str) -> dict[str, Any]:
+    """What code runs: the commit, and digests of the package and of the paper's folder, committed or not."""
+    paper = module_folder(module)
+    return {
+        "commit": commit(),
+        "package": tree_digest(PACKAGE),
+        "paper": tree_digest(paper) if paper and paper != PACKAGE else "",
+    }
+
+
+def _module_of_paper(experiment: Experiment) -> str:
+    """The module that the paper's claims name, or the experiment's own where there are no such claims."""
+    with contextlib.suppress(NoProjectError):
+        paper = experiment.name.split(".")[0]
+        if paper in papers():
+            return load_claims(paper)[0].experiments
+    return experiment.function.__module__
 
 
 def device() -> str:
@@ -186,7 +192,7 @@ def _provenance(cell: Cell, table: pd.DataFrame, seconds: float) -> dict[str, An
         "digest": table_digest(table),
         "data": table.attrs.get("data", {}),  # corpus name -> checksum, told by the experiment
         "embviz": __version__,
-        "code": _code_state(),
+        "code": _code_state(_module_of_paper(cell.experiment)),
         "python": platform.python_version(),
         "packages": _versions(),
         "device": device(),
@@ -330,23 +336,46 @@ def read(cell: Cell) -> tuple[pd.DataFrame, dict[str, Any]]:
         raise FileNotFoundError(
             f"{cell.path} is not stored: compute it with `embviz run`, or embviz.ledger.cells.run"
         )
-    advice = "move it away and run the cell again"
-    try:
-        arrow = pq.read_table(cell.path, page_checksum_verification=True, partitioning=None)
-        text, checksum = (arrow.schema.metadata[key] for key in (PROVENANCE_KEY, CHECKSUM_KEY))
-        if hashlib.sha256(text).hexdigest() != checksum.decode():
-            raise ValueError("its provenance does not match its checksum")
-        provenance = json.loads(text)
-        table = arrow.to_pandas()
-    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
-        raise DamagedResultError(f"{cell.path} is cut short or altered ({error}): {advice}") from error
-    if table_digest(table) != provenance["digest"]:
-        raise DamagedResultError(f"{cell.path} does not match its own digest: {advice}")
+    table, text = _read_file(cell.path)
+    provenance = json.loads(text)
     expected = (cell.experiment.name, cell.experiment.version, _as_json(dataclasses.asdict(cell.config)))
     found = (provenance["experiment"], provenance["version"], provenance["config"])
     if found != expected:
-        raise DamagedResultError(f"{cell.path} holds the result of {found}, not of {expected}: {advice}")
+        raise DamagedResultError(f"{cell.path} holds the result of {found}, not of {expected}: {ADVICE}")
     return table, provenance
+
+
+ADVICE = "move it away and run the cell again"
+MOST_READ = 300_000_000  # bytes of tables that are kept while a process runs
+_read: dict[tuple[str, int, int], tuple[pd.DataFrame, bytes, int]] = {}  # the file last asked for comes last
+
+
+def _read_file(path: Path) -> tuple[pd.DataFrame, bytes]:
+    """A stored table and its provenance as text, verified; a file that has not changed is read once."""
+    state = path.stat()
+    key = (str(path), state.st_mtime_ns, state.st_size)
+    if key not in _read:
+        table, text = _verified(path)
+        _read[key] = table, text, int(table.memory_usage(deep=True).sum())
+        while sum(size for _, _, size in _read.values()) > MOST_READ and len(_read) > 1:
+            del _read[next(iter(_read))]
+    table, text, _ = _read[key] = _read.pop(key)
+    return table.copy(deep=False), text  # pandas copies what is written to, and no sooner
+
+
+def _verified(path: Path) -> tuple[pd.DataFrame, bytes]:
+    try:
+        arrow = pq.read_table(path, page_checksum_verification=True, partitioning=None)
+        text, checksum = (arrow.schema.metadata[key] for key in (PROVENANCE_KEY, CHECKSUM_KEY))
+        if hashlib.sha256(text).hexdigest() != checksum.decode():
+            raise ValueError("its provenance does not match its checksum")
+        digest = json.loads(text)["digest"]
+        table = arrow.to_pandas()
+    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
+        raise DamagedResultError(f"{path} is cut short or altered ({error}): {ADVICE}") from error
+    if table_digest(table) != digest:
+        raise DamagedResultError(f"{path} does not match its own digest: {ADVICE}")
+    return table, text
 
 
 def table_of(cell: Cell) -> pd.DataFrame:

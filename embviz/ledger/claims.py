@@ -1,23 +1,28 @@
 """Claims: what a paper says, with the figures that carry it, read from ``data/claims/<paper>.toml``.
 
 The files are those of the project that one works in. The accepted range of each figure was fixed there
-before anything was measured. A file names in ``experiments`` the module whose ``STUDIES`` measure its
-claims; a claim may name another.
+before anything was measured; what was moved later is told by the claim's amendments. A file names in
+``experiments`` the module whose ``STUDIES`` measure its claims; a claim may name another.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import datetime
+import functools
 import tomllib
 from pathlib import Path
 from typing import Any
 
+from embviz.ledger.verdicts import VERDICTS
 from embviz.storage import claims_folder
+
+PUBLISHED, IMPLIED = "published", "implied"
 
 
 @dataclasses.dataclass(frozen=True)
 class Figure:
-    """A published number, or a criterion that stands for one.
+    """A number of the paper, or a criterion that stands for one.
 
     Parameters
     ----------
@@ -26,7 +31,7 @@ class Figure:
     label : str
         What a reader sees.
     paper : float or None
-        The paper's value.
+        What the claim would have it be.
     accept : tuple of two floats, or None
         Accepted range, both ends included; None: reported, not judged.
     unit : str
@@ -35,6 +40,13 @@ class Figure:
         Whether the interval must lie inside the range, or only meet it.
     null : str
         The control that must not pass; empty: none.
+    target : {"published", "implied"}
+        Whether `paper` is printed in the paper, or is ours. Without a word: "published" where there is a
+        `paper`, else "implied", for then the range alone says what the paper's sentence means.
+    why : str
+        Why a `paper` that no page of the paper has is what the claim implies.
+    any_scale : str
+        Why this figure does not depend on scale, where the rest of the claim does; empty: it does.
     """
 
     name: str
@@ -44,14 +56,58 @@ class Figure:
     unit: str = ""
     rule: str = "inside"
     null: str = ""
+    target: str = ""
+    why: str = ""
+    any_scale: str = ""
 
     def __post_init__(self) -> None:
+        if not self.target:
+            object.__setattr__(self, "target", IMPLIED if self.paper is None else PUBLISHED)
+        if self.target not in (PUBLISHED, IMPLIED):
+            raise ValueError(f"figure {self.name}: target must be 'published' or 'implied'")
+        if self.target == PUBLISHED and self.paper is None:
+            raise ValueError(f"figure {self.name}: a published target needs the paper's value")
+        if self.target == IMPLIED and self.paper is not None and not self.why:
+            raise ValueError(f"figure {self.name}: say in `why` what implies {self.paper:g}")
         if self.rule not in ("inside", "meets"):
             raise ValueError(f"figure {self.name}: rule must be 'inside' or 'meets', not {self.rule!r}")
         if self.accept is not None and not self.accept[0] <= self.accept[1]:
             raise ValueError(f"figure {self.name}: the accepted range {list(self.accept)} is empty")
         if self.null and self.accept is None:
             raise ValueError(f"figure {self.name} names a null but no range for it to miss")
+
+
+@dataclasses.dataclass(frozen=True)
+class Amendment:
+    """A range or comparator that was moved after it had been fixed.
+
+    Parameters
+    ----------
+    date : date
+    reason : str
+        What was unfair, or unfit.
+    decides : tuple of str
+        Figures that decide from then on.
+    was : str
+        The claim's verdict before, in today's words.
+    replaces : tuple of str
+        Figures that decide no more: they are shown as first fixed.
+    first : str
+        In words what was first fixed, where no figure shows it.
+    """
+
+    date: datetime.date
+    reason: str
+    decides: tuple[str, ...]
+    was: str
+    replaces: tuple[str, ...] = ()
+    first: str = ""
+
+    def __post_init__(self) -> None:
+        if self.was not in VERDICTS:
+            raise ValueError(f"the amendment of {self.date}: no verdict {self.was!r} (before it)")
+        if not self.reason or not self.decides:
+            raise ValueError(f"the amendment of {self.date} must give its reason and what decides now")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +125,23 @@ class Claim:
     figures: tuple[Figure, ...]
     experiments: str  # the module whose STUDIES measure it
     corpus: str = ""  # the paper's data set, where it has one
+    any_scale: str = ""  # why it depends on no scale; empty: it does
+    question: bool = False  # one that the paper leaves open: answered, not judged
+    amended: tuple[Amendment, ...] = ()
+
+    def __post_init__(self) -> None:
+        names = {figure.name for figure in self.figures}
+        if len(names) != len(self.figures):
+            raise ValueError(f"{self.id}: two figures of one name")
+        for amendment in self.amended:
+            unknown = {*amendment.decides, *amendment.replaces} - names
+            if unknown:
+                raise ValueError(f"{self.id}: the amendment of {amendment.date} names {sorted(unknown)}")
+
+    @property
+    def replaced(self) -> set[str]:
+        """Names of the figures that an amendment has replaced."""
+        return {name for amendment in self.amended for name in amendment.replaces}
 
 
 def claim_files() -> list[Path]:
@@ -103,10 +176,9 @@ def load_claims(paper: str | None = None) -> list[Claim]:
     return claims
 
 
-def _claims_of(file: Path) -> list[Claim]:
+def _claims_of(file: Path) -> tuple[Claim, ...]:
     try:
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
-        return [_claim(entry, content) for entry in content["claim"]]
+        return _parsed(file.read_bytes())
     except KeyError as error:
         raise ValueError(f"{file} lacks {error}") from error
     except (TypeError, ValueError) as error:
@@ -130,12 +202,21 @@ def find_claim(claim_id: str) -> Claim:
     raise ValueError(f"no claim {claim_id!r}: choose one of {', '.join(near)}")
 
 
-def _claim(entry: dict[str, Any], content: dict[str, Any]) -> Claim:
-    figures = tuple(
-        Figure(**{**figure, "accept": tuple(figure["accept"]) if "accept" in figure else None})
-        for figure in entry["figure"]
-    )
-    fields = {key: value for key, value in entry.items() if key != "figure"}
+@functools.lru_cache(maxsize=16)
+def _parsed(content: bytes) -> tuple[Claim, ...]:
+    """The claims of a file."""
+    table = tomllib.loads(content.decode("utf-8"))
+    return tuple(_claim(entry, table) for entry in table["claim"])
+
+
+def _claim(entry: dict[str, Any], table: dict[str, Any]) -> Claim:
+    figures = tuple(Figure(**_with_tuples(figure)) for figure in entry["figure"])
+    amended = tuple(Amendment(**_with_tuples(amendment)) for amendment in entry.get("amended", ()))
+    fields = {key: value for key, value in entry.items() if key not in ("figure", "amended")}
     if "experiments" not in fields:
-        fields["experiments"] = content["experiments"]
-    return Claim(**fields, paper=content["paper"], figures=figures)
+        fields["experiments"] = table["experiments"]
+    return Claim(**fields, paper=table["paper"], figures=figures, amended=amended)
+
+
+def _with_tuples(entry: dict[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}

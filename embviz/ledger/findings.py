@@ -1,4 +1,4 @@
-"""Findings: one measured number with its interval, its seeds and its nulls."""
+"""Findings: one measured number with its interval, what was repeated for it, and its nulls."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from scipy import stats
+
+SEEDS = "seeds"  # whole runs, each from a seed of its own
+LEAST_REPETITIONS = 3  # fewer have no spread to speak of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,13 +21,17 @@ class Finding:
     value : float
         The measured number, in the figure's unit.
     low, high : float
-        Ends of its 95% interval; both equal to `value` for an exact count.
+        Ends of its 95% interval; both equal to `value` where there is none.
     n_seeds : int
-        Independent repetitions behind the interval; 1 when the interval is a bootstrap of one run.
+        Independent repetitions of what the number is about; 1 for an interval over the items of one run.
     nulls : mapping of str to float
         The same measurement on each control.
     corpus : str
         Name of the data set it was measured on; empty for a simulation.
+    repeats : str
+        What was repeated, in the plural: "seeds", "draws of a map on one model", "words of a test".
+    exact : bool
+        Whether there is nothing to repeat: a count, arithmetic, a function of a named text alone.
     """
 
     value: float
@@ -34,6 +40,8 @@ class Finding:
     n_seeds: int = 1
     nulls: Mapping[str, float] = dataclasses.field(default_factory=dict)
     corpus: str = ""
+    repeats: str = SEEDS
+    exact: bool = False
 
     def __post_init__(self) -> None:
         numbers = (self.value, self.low, self.high, *self.nulls.values())
@@ -41,30 +49,64 @@ class Finding:
             raise ValueError(f"a finding holds NaN: {self}")
         if not self.low <= self.value <= self.high:
             raise ValueError(f"the value {self.value} lies outside its interval [{self.low}, {self.high}]")
+        if self.exact and not self.low == self.value == self.high:
+            raise ValueError(f"an exact number has no interval: {self}")
+        if self.n_seeds < 1:
+            raise ValueError(f"a finding of {self.n_seeds} repetitions")
 
 
 def exact(value: float, *, nulls: Mapping[str, float] | None = None, corpus: str = "") -> Finding:
-    """A finding without uncertainty, such as a count.
+    """A finding that nothing could be repeated for: a count, arithmetic, a function of a named text alone.
 
-    >>> exact(3).low
-    3.0
+    >>> exact(3).low, exact(3).exact
+    (3.0, True)
     """
-    return Finding(float(value), float(value), float(value), nulls=nulls or {}, corpus=corpus)
+    value = float(value)
+    return Finding(value, value, value, nulls=nulls or {}, corpus=corpus, repeats="", exact=True)
+
+
+def once(
+    value: float, *, repeats: str = SEEDS, nulls: Mapping[str, float] | None = None, corpus: str = ""
+) -> Finding:
+    """One number without an interval: of a single run, or of many taken together, such as a median.
+
+    It can be shown, and decides nothing; `repeats` says what would have to be repeated.
+
+    >>> once(0.5, repeats="sets of 36 models").n_seeds
+    1
+    """
+    value = float(value)
+    return Finding(value, value, value, nulls=nulls or {}, corpus=corpus, repeats=repeats)
+
+
+def in_errors(
+    value: float, n: int, *, repeats: str, nulls: Mapping[str, float] | None = None, corpus: str = ""
+) -> Finding:
+    """A deviation in standard errors over `n` repetitions: the range it is held against is its interval.
+
+    >>> in_errors(-1.2, 200, repeats="draws").n_seeds
+    200
+    """
+    value = float(value)
+    return Finding(value, value, value, n, nulls or {}, corpus, repeats)
 
 
 def over_seeds(
     values: Sequence[float] | np.ndarray,
     *,
+    repeats: str = SEEDS,
     nulls: Mapping[str, float] | None = None,
     corpus: str = "",
     within: tuple[float, float] = (-math.inf, math.inf),
 ) -> Finding:
-    """Mean over independent seeds with Student's 95% interval; a single seed gives no interval.
+    """Mean over independent repetitions with Student's 95% interval; a single one gives no interval.
 
     Parameters
     ----------
     values : sequence of float, shape (R,)
-        One measurement a seed.
+        One measurement a repetition.
+    repeats : str
+        What was repeated.
     within : tuple of two floats
         What such a number can be, -1 to 1 for a cosine: an interval that reaches further is cut there.
 
@@ -87,6 +129,106 @@ def over_seeds(
     mean = float(values.mean())
     half = 0.0
     if values.size > 1:
-        half = float(stats.t.ppf(0.975, values.size - 1) * values.std(ddof=1) / math.sqrt(values.size))
+        half = float(student(values.size) * values.std(ddof=1) / math.sqrt(values.size))
     low, high = max(mean - half, min(within[0], mean)), min(mean + half, max(within[1], mean))
-    return Finding(mean, low, high, values.size, nulls or {}, corpus)
+    return Finding(mean, low, high, values.size, nulls or {}, corpus, repeats)
+
+
+def extreme(
+    values: Sequence[float] | np.ndarray,
+    *,
+    largest: bool,
+    repeats: str = SEEDS,
+    nulls: Mapping[str, float] | None = None,
+    corpus: str = "",
+) -> Finding:
+    """The worst of several repetitions, its interval their whole range: for errors that must all be small.
+
+    >>> finding = extreme([1.0, 3.0, 2.0], largest=True)
+    >>> finding.value, finding.low, finding.high
+    (3.0, 1.0, 3.0)
+    """
+    low, high = float(np.min(values)), float(np.max(values))
+    return Finding(high if largest else low, low, high, len(values), nulls or {}, corpus, repeats)
+
+
+def share(
+    n_hits: int,
+    n: int,
+    *,
+    repeats: str = SEEDS,
+    nulls: Mapping[str, float] | None = None,
+    corpus: str = "",
+) -> Finding:
+    """A share of `n` independent repetitions with Wilson's 95% interval.
+
+    >>> finding = share(0, 20)
+    >>> finding.value, finding.low, round(finding.high, 3)
+    (0.0, 0.0, 0.161)
+    """
+    value, z = n_hits / n, 1.959963984540054
+    centre, width = value + z**2 / (2 * n), z * math.sqrt(value * (1 - value) / n + z**2 / (4 * n**2))
+    low, high = ((centre + sign * width) / (1 + z**2 / n) for sign in (-1, 1))
+    return Finding(
+        value, max(0.0, min(low, value)), min(1.0, max(high, value)), n, nulls or {}, corpus, repeats
+    )
+
+
+def resampled(
+    value: float,
+    replicates: Sequence[float] | np.ndarray,
+    n: int,
+    *,
+    repeats: str = SEEDS,
+    nulls: Mapping[str, float] | None = None,
+    corpus: str = "",
+) -> Finding:
+    """A number with the middle 95% of its bootstrap replicates, each over `n` repetitions drawn anew.
+
+    >>> resampled(2.0, [1.0, 2.0, 3.0], 5).n_seeds
+    5
+    """
+    low, high = (float(end) for end in np.quantile(replicates, [0.025, 0.975]))
+    return Finding(float(value), min(low, value), max(high, value), n, nulls or {}, corpus, repeats)
+
+
+# --- how many would decide ------------------------------------------------------------------------------
+
+
+MOST_REPETITIONS = 10_000  # past this no number would
+
+
+def repetitions_needed(finding: Finding, accept: tuple[float, float]) -> int | None:
+    """Repetitions at which Student's half-width falls below the distance to the nearest border.
+
+    The spread is read off the interval that there is, and the mean taken to stay where it lies.
+
+    Returns
+    -------
+    int or None
+        :data:`LEAST_REPETITIONS` at least; None where no number would do: the mean lies on a border, the
+        interval is open, or there is only one measurement and so no spread.
+
+    >>> repetitions_needed(over_seeds([0.6, 0.9, 1.2]), (0.0, 1.0))
+    38
+    """
+    distances = [abs(finding.value - end) for end in accept if math.isfinite(end)]
+    half = max(finding.high - finding.value, finding.value - finding.low)
+    if finding.n_seeds < 2 or not distances or not math.isfinite(half):
+        return None
+    spread = half * math.sqrt(finding.n_seeds) / student(finding.n_seeds)
+    for n in range(LEAST_REPETITIONS, MOST_REPETITIONS):
+        if student(n) * spread <= min(distances) * math.sqrt(n):
+            return n
+    return None
+
+
+def student(n: int) -> float:
+    """The factor of a 95% interval over `n` measurements: standard errors to either side.
+
+    >>> round(student(3), 3)
+    4.303
+    """
+    from scipy.special import stdtrit  # scipy.stats takes a second to import
+
+    return float(stdtrit(n - 1, 0.975))

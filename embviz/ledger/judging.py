@@ -2,31 +2,53 @@
 
 A claim is read from ``data/claims/<paper>.toml``, where the accepted range of each of its figures was
 fixed before anything was measured. What was measured comes from stored cells. The verdict is derived
-here and nowhere else:
+here and nowhere else.
 
-- a figure **holds** when its whole interval lies in the accepted range, **fails** when it lies wholly
-  outside, and is **unclear** when the interval reaches over a border, or when the null that should
-  come out elsewhere passes the same test;
-- a claim **fails** when any of its figures fails, is **unclear** when any is unclear, and **holds** when
-  all that were measured hold; figures that were not measured are named in the reason.
+A figure decides if it is exact, or has an interval over at least three independent repetitions. Then it
+**holds** when its whole interval lies in the accepted range and its null lies outside, is **null too** when
+the null lies inside as well, and **fails** when the interval lies wholly outside. It is **undecided** when
+the interval reaches over a border, when its null was not measured, or when there were fewer repetitions.
+
+A claim is all its figures together, which gives the order:
+
+1. it **fails** when one figure fails, whatever the others do;
+2. else it is **undecided** when one figure is undecided or was not measured, for that one may yet fail;
+3. else it is **null too** when one null passes: the numbers come out, and one of them is no evidence;
+4. else it **holds**.
+
+"Fails" stands above "undecided" since no further repetition could mend it; "null too" stands below, since
+it says that all numbers came out, which is not known while one is open.
+
+What was measured at a smaller scale than the paper's, or on another text, **holds here** or **fails here**,
+unless the claim, or a figure, says why it depends on no scale. A question that its paper leaves open is
+answered **yes**, **no** or **undecided**; a null that passes too answers nothing.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
-from typing import Any
-
-import pandas as pd
 
 from embviz.ledger.claims import Claim, Figure, load_claims
-from embviz.ledger.findings import Finding
-from embviz.ledger.studies import find_study
+from embviz.ledger.findings import LEAST_REPETITIONS, Finding, repetitions_needed
+from embviz.ledger.kept import measurements
+from embviz.ledger.measuring import OWN_SCALE, Measurement
+from embviz.ledger.verdicts import (
+    FAILS,
+    FAILS_HERE,
+    HOLDS,
+    HOLDS_HERE,
+    NO,
+    NOT_MEASURED,
+    NULL_TOO,
+    REPORTED,
+    UNDECIDED,
+    YES,
+    answer,
+    here,
+)
 
-HOLDS, FAILS, UNCLEAR, NOT_MEASURED = "holds", "fails", "unclear", "not measured"
-REPORTED = "reported"  # of a figure without an accepted range
-VERDICTS = (HOLDS, FAILS, UNCLEAR, NOT_MEASURED)
+_ORDER = (FAILS, NO, FAILS_HERE, UNDECIDED, NOT_MEASURED, NULL_TOO, HOLDS_HERE, YES, HOLDS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +59,7 @@ class Row:
     finding: Finding | None
     verdict: str
     reason: str
+    replaced: bool = False  # by an amendment: shown as first fixed, decides nothing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,13 +71,40 @@ class Entry:
     scale: str | None
     reason: str
     rows: tuple[Row, ...]
+    elsewhere: str = ""  # how what was measured differs from the paper's own, and the run that would not
+
+    @property
+    def deciding(self) -> Row | None:
+        """The figure that the verdict rests on; None if nothing decides.
+
+        Of figures that fail the one of most repetitions, since any of them is enough; of others, all of
+        which the verdict needs, the one of fewest.
+        """
+        judged = [row for row in _judged(self.rows) if row.finding]
+        own = [row for row in judged if row.verdict == self.verdict]
+        if not own and self.verdict == UNDECIDED:  # of a question whose null passes too
+            own = [row for row in judged if row.verdict == NULL_TOO]
+        if not own:
+            return None
+        if self.verdict in (FAILS, FAILS_HERE, NO):
+            return max(own, key=_weight)
+        return min(own, key=_weight)
 
 
-# --- verdicts ---------------------------------------------------------------------------------------
+def _weight(row: Row) -> float:
+    assert row.finding is not None
+    return float("inf") if row.finding.exact else row.finding.n_seeds
+
+
+def _judged(rows: Sequence[Row]) -> list[Row]:
+    return [row for row in rows if row.figure.accept and not row.replaced]
+
+
+# --- one figure -------------------------------------------------------------------------------------
 
 
 def judge(figure: Figure, finding: Finding | None) -> Row:
-    """Hold a finding against its figure's accepted range and null.
+    """Hold a finding against its figure's accepted range and null, whatever the scale.
 
     Parameters
     ----------
@@ -71,41 +121,68 @@ def judge(figure: Figure, finding: Finding | None) -> Row:
         return Row(figure, None, NOT_MEASURED, "not measured")
     if figure.accept is None:
         return Row(figure, finding, REPORTED, "no accepted range was set: reported, not judged")
+    if not finding.exact and finding.n_seeds < LEAST_REPETITIONS:
+        return Row(figure, finding, UNDECIDED, _too_few(finding, figure.accept))
     if figure.null and figure.null not in finding.nulls:
-        return Row(figure, finding, UNCLEAR, f"its null, {figure.null}, was not measured")
-    verdict, reason = _against_range(figure, finding.low, finding.high)
+        return Row(figure, finding, UNDECIDED, f"its null, {figure.null}, was not measured")
+    verdict, reason = _against_range(figure, finding)
     if verdict == HOLDS and figure.null:
         null = finding.nulls[figure.null]
         if figure.accept[0] <= null <= figure.accept[1]:
-            verdict = UNCLEAR
-            reason = f"the null ({figure.null}: {null:.4g}) passes too, so the test tells nothing"
+            verdict, reason = NULL_TOO, f"the null ({figure.null}: {null:.4g}) lies in the range too"
     return Row(figure, finding, verdict, reason)
 
 
-def _against_range(figure: Figure, low: float, high: float) -> tuple[str, str]:
+def _against_range(figure: Figure, finding: Finding) -> tuple[str, str]:
     assert figure.accept is not None
     least, most = figure.accept
-    meets = high >= least and low <= most
-    inside = low >= least and high <= most
+    meets = finding.high >= least and finding.low <= most
+    inside = finding.low >= least and finding.high <= most
     if inside or (figure.rule == "meets" and meets):
         return HOLDS, ""
+    low, high = finding.low, finding.high
     span = f"[{low:.4g}, {high:.4g}]" if low != high else f"{low:.4g}"
     if meets:
-        return UNCLEAR, f"the interval {span} reaches over the border of [{least:.4g}, {most:.4g}]"
+        over = f"the interval {span} over {finding.n_seeds} {finding.repeats}"
+        more = _how_many_more(finding, figure.accept)
+        return UNDECIDED, f"{over} reaches over the border of [{least:.4g}, {most:.4g}]; {more}"
     return FAILS, f"{span} lies outside [{least:.4g}, {most:.4g}]"
 
 
+def _too_few(finding: Finding, accept: tuple[float, float]) -> str:
+    """Why one or two repetitions decide nothing, and how many would."""
+    n, least, repeats = finding.n_seeds, LEAST_REPETITIONS, finding.repeats
+    if n > 1:
+        return f"{n} {repeats}, where {least} at least are needed; {_how_many_more(finding, accept)}"
+    items = "" if finding.low == finding.high else ", its interval being over the items of one of them"
+    return f"measured once{items}, where {least} {repeats} at least are needed: {least - 1} more"
+
+
+def _how_many_more(finding: Finding, accept: tuple[float, float]) -> str:
+    if accept[0] == accept[1]:
+        return "how many more would decide, the spread doesn't tell"  # of a range that is a border
+    needed = repetitions_needed(finding, accept)
+    if needed is None:
+        return "no number of them would decide"
+    return f"about {max(needed - finding.n_seeds, 1):,} more would decide, if the mean stays"
+
+
+# --- a claim ----------------------------------------------------------------------------------------
+
+
 def conclude(rows: Sequence[Row]) -> tuple[str, str]:
-    """Verdict of a claim, and its reason, from the rows of its figures."""
-    judged = [row for row in rows if row.verdict in (HOLDS, FAILS, UNCLEAR)]
-    absent = [row.figure.label for row in rows if row.verdict == NOT_MEASURED]
-    if not judged:
+    """Verdict of a claim, and its reason, from the rows of its figures: the order is the module's."""
+    judged = _judged(rows)
+    measured = [row for row in judged if row.verdict != NOT_MEASURED]
+    if not measured:
         return NOT_MEASURED, "no judged figure was measured"
-    verdict = next((v for v in (FAILS, UNCLEAR) if any(row.verdict == v for row in judged)), HOLDS)
-    reasons = [f"{row.figure.label}: {row.reason}" for row in judged if row.verdict == verdict and row.reason]
+    verdict = next(one for one in _ORDER if any(row.verdict == one for row in judged))
+    own = [row for row in measured if row.verdict == verdict and row.reason]
+    reasons = [f"{row.figure.label}: {row.reason}" for row in own]
+    absent = [row.figure.label for row in judged if row.verdict == NOT_MEASURED]
     if absent:
         reasons.append(f"not measured: {', '.join(absent)}")
-    return verdict, "; ".join(reasons)
+    return UNDECIDED if verdict == NOT_MEASURED else verdict, "; ".join(reasons)
 
 
 def entry(claim: Claim, *, scale: str | None = None) -> Entry:
@@ -116,126 +193,67 @@ def entry(claim: Claim, *, scale: str | None = None) -> Entry:
     scale : {"quick", "laptop", "paper"}, optional
         The preset to judge on; by default the largest whose cells are all stored.
     """
-    study = find_study(claim.id)
-    measured = scale or study.largest_stored()
-    if measured is None or not study.complete(measured):
-        rows = tuple(judge(figure, None) for figure in claim.figures)
-        return Entry(claim, NOT_MEASURED, None, study.why_not_measured(scale), rows)
-    findings = study.findings(measured)
-    unknown = set(findings) - {figure.name for figure in claim.figures}
-    if unknown:
-        raise ValueError(f"{claim.id}: findings {sorted(unknown)} have no figure in the claims file")
-    rows = tuple(judge(figure, findings.get(figure.name)) for figure in claim.figures)
-    verdict, reason = conclude(rows)
-    return Entry(claim, verdict, measured, "; ".join(filter(None, [reason, _stand_in(claim, rows)])), rows)
-
-
-def _stand_in(claim: Claim, rows: Sequence[Row]) -> str:
-    """Say it when a claim about one data set was measured on another."""
-    used = sorted({row.finding.corpus for row in rows if row.finding and row.finding.corpus} - {claim.corpus})
-    return f"measured on {', '.join(used)}, not on {claim.corpus}" if claim.corpus and used else ""
+    return entries_of([claim], scale=scale)[0]
 
 
 def entries(paper: str | None = None) -> list[Entry]:
     """Entries of every claim of one paper, or of all."""
-    return [entry(claim) for claim in load_claims(paper)]
+    return entries_of(load_claims(paper))
 
 
-# --- as tables --------------------------------------------------------------------------------------
+def entries_of(claims: Sequence[Claim], *, scale: str | None = None) -> list[Entry]:
+    """Entries of these claims, judged as :func:`entry` does."""
+    found = measurements(claims, scale=scale)
+    return [entry_of(*pair) for pair in zip(claims, found, strict=True)]
 
 
-def as_record(item: Entry) -> dict[str, Any]:
-    """One claim as a dictionary fit for JSON: figures by name, infinities as null.
+def entry_of(claim: Claim, measured: Measurement) -> Entry:
+    """Judge `claim` on what was measured.
 
-    Returns
-    -------
-    dict
-        id, paper, title, verdict, scale, reason, published, accepted, measured, interval, n_seeds,
-        null, corpus, figures. The numbers are dictionaries by figure; `figures` holds their verdicts.
+    Raises
+    ------
+    ValueError
+        If a finding has no figure in the claims file.
     """
-    found = {row.figure.name: row.finding for row in item.rows if row.finding is not None}
-    return {
-        "id": item.claim.id,
-        "paper": item.claim.paper,
-        "title": item.claim.title,
-        "verdict": item.verdict,
-        "scale": item.scale,
-        "reason": item.reason,
-        "published": {r.figure.name: r.figure.paper for r in item.rows if r.figure.paper is not None},
-        "accepted": {r.figure.name: _finite(r.figure.accept) for r in item.rows if r.figure.accept},
-        "measured": {name: finding.value for name, finding in found.items()} or None,
-        "interval": {name: _finite((finding.low, finding.high)) for name, finding in found.items()} or None,
-        "n_seeds": max((finding.n_seeds for finding in found.values()), default=0),
-        "null": {name: dict(finding.nulls) for name, finding in found.items() if finding.nulls} or None,
-        "corpus": sorted({finding.corpus for finding in found.values() if finding.corpus}),
-        "figures": {row.figure.name: row.verdict for row in item.rows},
-    }
+    unknown = set(measured.findings) - {figure.name for figure in claim.figures}
+    if unknown:
+        raise ValueError(f"{claim.id}: findings {sorted(unknown)} have no figure in the claims file")
+    found = [judge(figure, measured.findings.get(figure.name)) for figure in claim.figures]
+    smaller = _smaller(claim, measured, found)
+    rows = tuple(_localized(claim, row, bool(smaller)) for row in found)
+    if measured.scale is None:
+        return Entry(claim, NOT_MEASURED, None, measured.why_not, rows)
+    verdict, reason = conclude(rows)
+    if verdict in (HOLDS, FAILS):  # by figures that depend on no scale
+        smaller = ""
+    if claim.question and verdict == NULL_TOO:
+        verdict = UNDECIDED
+    said = "; ".join(filter(None, [reason, smaller]))
+    return Entry(claim, verdict, measured.scale, said, rows, smaller)
 
 
-def _finite(pair: tuple[float, float]) -> list[float | None]:
-    return [end if math.isfinite(end) else None for end in pair]
+def _localized(claim: Claim, row: Row, smaller: bool) -> Row:
+    """The row with its verdict in the words of the claim and of its scale."""
+    verdict = row.verdict
+    if smaller and not row.figure.any_scale:
+        verdict = here(verdict)
+    if claim.question and verdict != NULL_TOO:
+        verdict = answer(verdict)
+    replaced = row.figure.name in claim.replaced
+    return dataclasses.replace(row, verdict=verdict, replaced=replaced)
 
 
-def table(items: Sequence[Entry] | None = None) -> pd.DataFrame:
-    """The ledger as a tidy table, one row a figure.
-
-    Returns
-    -------
-    pandas.DataFrame
-        paper, claim, title, where, figure, label, unit, published, accept_low, accept_high, measured,
-        low, high, n_seeds, null_name, null, corpus, verdict, claim_verdict, scale, reason, chapter.
-    """
-    items = entries() if items is None else items
-    return pd.DataFrame([_table_row(item, row) for item in items for row in item.rows])
-
-
-def tally(rows: Sequence[Row]) -> str:
-    """How many figures have each verdict, in words, such as "3 holds, 1 unclear"."""
-    counts = {verdict: sum(row.verdict == verdict for row in rows) for verdict in VERDICTS}
-    return ", ".join(f"{n} {verdict}" for verdict, n in counts.items() if n)
-
-
-def summary(items: Sequence[Entry] | None = None) -> pd.DataFrame:
-    """One row a claim: claim, verdict, scale, figures (how many of each verdict), title."""
-    rows = []
-    for item in entries() if items is None else items:
-        rows.append(
-            {
-                "claim": item.claim.id,
-                "verdict": item.verdict,
-                "scale": item.scale or "",
-                "figures": tally(item.rows),
-                "title": item.claim.title,
-            }
-        )
-    return pd.DataFrame(rows)
-
-
-def _table_row(item: Entry, row: Row) -> dict[str, Any]:
-    claim, figure, finding = item.claim, row.figure, row.finding
-    null_name = figure.null or (next(iter(finding.nulls), "") if finding else "")
-    low, high = figure.accept or (math.nan, math.nan)
-    return {
-        "paper": claim.paper,
-        "claim": claim.id,
-        "title": claim.title,
-        "where": claim.where,
-        "figure": figure.name,
-        "label": figure.label,
-        "unit": figure.unit,
-        "published": figure.paper,
-        "accept_low": low,
-        "accept_high": high,
-        "measured": finding.value if finding else None,
-        "low": finding.low if finding else None,
-        "high": finding.high if finding else None,
-        "n_seeds": finding.n_seeds if finding else 0,
-        "null_name": null_name,
-        "null": finding.nulls.get(null_name) if finding else None,
-        "corpus": finding.corpus if finding else "",
-        "verdict": row.verdict,
-        "claim_verdict": item.verdict,
-        "scale": item.scale or "",
-        "reason": row.reason,
-        "chapter": claim.chapter,
-    }
+def _smaller(claim: Claim, measured: Measurement, rows: Sequence[Row]) -> str:
+    """Why this is not the paper's own scale, and the run that is; empty if it is, or if scale is nothing."""
+    if claim.any_scale or measured.scale is None:
+        return ""
+    used = {row.finding.corpus for row in rows if row.finding and row.finding.corpus}
+    others = sorted(used - {claim.corpus}) if claim.corpus else []
+    said = [f"measured on {', '.join(others)}, not on {claim.corpus}"] if others else []
+    if measured.scale != OWN_SCALE:
+        own, run = measured.own_corpora, f"`embviz run {claim.id} --preset {OWN_SCALE}`"
+        again = f", on {', '.join(own)} again" if claim.corpus and own and claim.corpus not in own else ""
+        said.append(f"at the paper's scale: {run}{again}" if own is not None else "no preset is its scale")
+    elif others:
+        said.append(f"no preset reads {claim.corpus}")
+    return "; ".join(said)

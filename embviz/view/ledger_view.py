@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import html
 import math
+import re
 from collections.abc import Sequence
 
 import altair as alt
 import pandas as pd
 
 from embviz import ledger
-from embviz.ledger.judging import FAILS, HOLDS, NOT_MEASURED, UNCLEAR, Entry, Row
+from embviz.ledger.claims import IMPLIED, Amendment, Claim
+from embviz.ledger.judging import Entry, Row
+from embviz.ledger.verdicts import FAILS, FAILS_HERE, HOLDS, HOLDS_HERE, NO, NULL_TOO, YES
 from embviz.view import theme
 from embviz.view.sentences import digits_for, interval, number
 
-MARKS = {HOLDS: "✓", FAILS: "✗", UNCLEAR: "?", NOT_MEASURED: "–", ledger.REPORTED: "·"}
+MOST_ROWS = 5  # of a claim box, before the fold
 
 
 # --- the picture of the whole ledger -----------------------------------------------------------------
@@ -50,8 +53,8 @@ ROW_SEPARATOR = ": "  # no claim's id has it
 
 
 def picture_table(table: pd.DataFrame, *, chapter_suffix: str = ".html") -> pd.DataFrame:
-    """Rows of :func:`embviz.ledger.table` that are judged, with texts, links and places in the range."""
-    judged = table[table["accept_low"].notna()].copy()
+    """Rows of :func:`embviz.ledger.table` that decide, with texts, links and places in the range."""
+    judged = table[table["accept_low"].notna() & ~table["replaced"]].copy()
     for column in ("measured", "low", "high", "published", "null"):
         places = [
             place_in_range(value, low, high)
@@ -66,10 +69,10 @@ def picture_table(table: pd.DataFrame, *, chapter_suffix: str = ".html") -> pd.D
     units = judged["unit"]
     for column in ("measured", "published", "null"):
         judged[f"{column}_text"] = [number(v, u) for v, u in zip(judged[column], units, strict=True)]
-    judged["interval_text"] = [
-        interval(low, high) if n else "–"
-        for low, high, n in zip(judged["low"], judged["high"], judged["n_seeds"], strict=True)
-    ]
+    implied = (judged["target"] == IMPLIED) & judged["published"].notna()
+    judged.loc[implied, "published_text"] += " (implied)"
+    spans = zip(judged["low"], judged["high"], judged["n_seeds"], strict=True)
+    judged["interval_text"] = [interval(low, high) if n else "–" for low, high, n in spans]
     judged["row"] = judged["claim"] + ROW_SEPARATOR + judged["label"]  # labels repeat from claim to claim
     pairs = zip(judged["chapter"], judged["claim"], strict=True)
     judged["link"] = [f"{chapter}{chapter_suffix}#{claim}" for chapter, claim in pairs]
@@ -90,7 +93,7 @@ def plot_ledger(table: pd.DataFrame, *, chapter_suffix: str = ".html") -> alt.La
     columns = [
         "claim", "row", "where", "verdict", "scale", "corpus", "reason", "link", "null_name",
         "measured_place", "low_place", "high_place", "published_place", "null_place",
-        "measured_text", "interval_text", "published_text", "null_text", "accepted_text", "n_seeds",
+        "measured_text", "interval_text", "published_text", "null_text", "accepted_text", "repetitions",
     ]  # fmt: skip
     verdicts = ["all", *(v for v in ledger.VERDICTS if v in set(shown["verdict"]))]
     claims = ["all", *dict.fromkeys(shown["claim"])]
@@ -115,7 +118,7 @@ def plot_ledger(table: pd.DataFrame, *, chapter_suffix: str = ".html") -> alt.La
         .transform_filter("claim_shown == 'all' || datum.claim == claim_shown")
     )
     return (
-        alt.LayerChart(layer=[_accepted_band(), *_ledger_marks(base)])
+        alt.LayerChart(layer=[_accepted_band(), *_ledger_marks(base, verdicts[1:])])
         .add_params(by_verdict, by_claim)
         .properties(width="container", height=17 * len(rows))
     )
@@ -126,11 +129,10 @@ def _accepted_band() -> alt.Chart:
     return band.mark_rect(opacity=0.15, color=theme.CATEGORIES[0]).encode(x="left:Q", x2="right:Q")
 
 
-def _ledger_marks(base: alt.Chart) -> list[alt.Chart]:
+def _ledger_marks(base: alt.Chart, names: list[str]) -> list[alt.Chart]:
     labels = "datum.value == 0 ? 'least' : datum.value == 1 ? 'most' : ''"
     axis = alt.Axis(title=None, values=[0, 1], labelExpr=labels, orient="top")
     x = alt.X("measured_place:Q", scale=alt.Scale(domain=[-1.05, 2.05], nice=False), axis=axis)
-    names = list(ledger.VERDICTS)
     colour = alt.Color(
         "verdict:N",
         scale=alt.Scale(domain=names, range=[theme.VERDICT_COLOURS[name] for name in names]),
@@ -144,7 +146,7 @@ def _ledger_marks(base: alt.Chart) -> list[alt.Chart]:
         for field, title in {
             "claim": "claim", "where": "where", "published_text": "paper", "measured_text": "ours",
             "interval_text": "interval", "accepted_text": "accepted", "null_text": "null",
-            "null_name": "which null", "n_seeds": "seeds", "corpus": "data", "scale": "scale",
+            "null_name": "which null", "repetitions": "repeated", "corpus": "data", "scale": "scale",
             "verdict": "verdict", "reason": "reason",
         }.items()
     ]  # fmt: skip
@@ -165,7 +167,9 @@ def _ledger_marks(base: alt.Chart) -> list[alt.Chart]:
 
 
 class ClaimBox:
-    """A claim of the ledger, drawn for a chapter: paper, ours, interval, null, scale, verdict.
+    """A claim of the ledger, drawn for a chapter: the verdict in a sentence, and the figures that decide it.
+
+    Folded away: all other figures, the setting, the null, and what was moved after it had been fixed.
 
     Parameters
     ----------
@@ -182,24 +186,88 @@ class ClaimBox:
     def _repr_html_(self) -> str:
         item, claim = self.entry, self.entry.claim
         colour = theme.VERDICT_COLOURS[item.verdict]
-        verdict = _verdict_html(item.verdict)
         scale = f", at scale <i>{item.scale}</i>" if item.scale else ""
-        reason = f" <span class='ev-reason'>{html.escape(item.reason)}</span>" if item.reason else ""
+        asks = "asks" if claim.question else "says"
+        where = _elsewhere_html(item.elsewhere)
         return (
             f"<div class='ev-claim' id='{html.escape(claim.id)}' "
             f"style='border-left:4px solid {colour};padding:.4em 1em;margin:1em 0;overflow-x:auto'>"
+            f"<p>{_verdict_html(item.verdict)}{scale}. {html.escape(verdict_sentence(item))}{where}</p>"
             f"<p><b>{html.escape(claim.title)}</b> <small>({html.escape(claim.where)})</small><br>"
-            f"The paper says: {html.escape(claim.says)}</p>"
-            f"{_figures_html(item.rows)}"
-            f"<p>Verdict: {verdict}{scale}.{reason}<br><small>Setting: {html.escape(claim.setting)}. "
-            f"Null: {html.escape(claim.null)}.</small></p></div>"
+            f"The paper {asks}: {html.escape(claim.says)}</p>"
+            f"{_figures_html(deciding_rows(item))}{_fold(item)}</div>"
         )
 
 
-def _figures_html(rows: Sequence[Row]) -> str:
-    head = "".join(
-        f"<th>{name}</th>" for name in ("figure", "paper", "ours", "interval", "accepted", "null", "")
+def deciding_rows(item: Entry) -> list[Row]:
+    """The figures that make the verdict, the one that it rests on first: five at most."""
+    rows = [row for row in item.rows if row.figure.accept and not row.replaced]
+    own = [row for row in rows if row.verdict == item.verdict] or rows
+    first = item.deciding
+    return sorted(own, key=lambda row: row is not first)[:MOST_ROWS]
+
+
+def verdict_sentence(item: Entry) -> str:
+    """Why the verdict is what it is, in one sentence without symbols."""
+    row = item.deciding
+    if row is None or row.finding is None or row.figure.accept is None:
+        return f"{item.reason[:1].upper()}{item.reason[1:]}."
+    what, found, accepted = row.figure.label, row.finding, interval(*row.figure.accept)
+    ours = f"{what}: {_ours(row)}" + (
+        "" if found.low == found.high else f" ({interval(found.low, found.high)})"
     )
+    over = f"over {ledger.repetitions(found)}" if not found.exact else "exactly"
+    if item.verdict in (FAILS, FAILS_HERE, NO):
+        return f"{ours} {over}, outside the accepted {accepted}."
+    if item.verdict in (HOLDS, HOLDS_HERE, YES):
+        n = sum(one.verdict == item.verdict for one in item.rows)
+        lie = "The judged figure lies" if n == 1 else f"All {n} judged figures lie"
+        return f"{lie} in the accepted range, {over} at least."
+    if row.verdict == NULL_TOO:
+        null = number(found.nulls[row.figure.null])
+        name = row.figure.null.replace("_", " ")
+        return f"{ours}, as accepted ({accepted}), and so does the control ({name}: {null}): no evidence."
+    return f"{what}: {row.reason}."
+
+
+def _elsewhere_html(words: str) -> str:
+    """What differs from the paper's own setting, commands in the type of code; empty for nothing."""
+    if not words:
+        return ""
+    said = re.sub("`([^`]*)`", r"<code>\1</code>", html.escape(f"{words[:1].upper()}{words[1:]}."))
+    return f" <small>{said}</small>"
+
+
+def _fold(item: Entry) -> str:
+    """All that a reader may want next, closed."""
+    claim, shown = item.claim, deciding_rows(item)
+    rest = [row for row in item.rows if not any(row is one for one in shown)]
+    others = f"{len(rest)} more figure{'s' if len(rest) > 1 else ''}, " if rest else ""
+    more = f"{others}how it was measured"
+    moved = "".join(_amendment_html(claim, one) for one in claim.amended)
+    scale = f"It depends on no scale: {claim.any_scale}. " if claim.any_scale else ""
+    reason = f"<p>{html.escape(item.reason)}.</p>" if item.reason else ""
+    return (
+        f"<details><summary><small>{more}{', what was moved' if moved else ''}</small></summary>"
+        f"{_figures_html(rest) if rest else ''}{reason}{moved}"
+        f"<p><small>Setting: {html.escape(claim.setting)}. Null: {html.escape(claim.null)}. "
+        f"{html.escape(scale)}</small></p></details>"
+    )
+
+
+def _amendment_html(claim: Claim, amendment: Amendment) -> str:
+    labels = {figure.name: figure.label for figure in claim.figures}
+    decides = ", ".join(labels[name] for name in amendment.decides)
+    first = f" As first fixed: {html.escape(amendment.first)}." if amendment.first else ""
+    return (
+        f"<p><b>Amended on {amendment.date:%-d %B %Y}.</b> {html.escape(amendment.reason)} "
+        f"Since then decides: {html.escape(decides)}. Before: <i>{amendment.was}</i>.{first}</p>"
+    )
+
+
+def _figures_html(rows: Sequence[Row]) -> str:
+    names = ("figure", "paper", "ours", "interval", "accepted", "null", "repeated", "")
+    head = "".join(f"<th>{name}</th>" for name in names)
     body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in _figure_cells(row))}</tr>" for row in rows)
     return f"<table class='ev-figures'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
@@ -210,17 +278,28 @@ def _figure_cells(row: Row) -> list[str]:
     if finding and finding.nulls:
         name = figure.null or next(iter(finding.nulls))
         null = f"{number(finding.nulls[name])} ({name.replace('_', ' ')})"
-    digits = digits_for(*figure.accept) if figure.accept else 3  # as fine as what decides
-    ours, span = (
-        ("–", "–")
-        if finding is None
-        else (number(finding.value, digits=digits), interval(finding.low, finding.high))
-    )
     accepted = interval(*figure.accept) if figure.accept else "–"
+    span = interval(finding.low, finding.high) if finding else "–"
+    repeated = ledger.repetitions(finding) if finding else "–"
     label = f"{figure.label}{f' ({figure.unit})' if figure.unit else ''}"
-    mark = f"{MARKS[row.verdict]}&nbsp;{html.escape(row.verdict)}"
-    texts = [label, number(figure.paper, digits=digits), ours, span, accepted, null]
-    return [*(html.escape(text) for text in texts), mark]
+    paper = html.escape(number(figure.paper, digits=_digits(row)))
+    if figure.target == IMPLIED and figure.paper is not None:
+        paper += f" <small title='{html.escape(figure.why, quote=True)}'>implied</small>"
+    mark = f"{theme.VERDICT_MARKS[row.verdict]}&nbsp;{html.escape(ledger.said_verdict(row))}"
+    texts = [html.escape(text) for text in (label, "", _ours(row), span, accepted, null, repeated)]
+    texts[1] = paper
+    return [*texts, mark]
+
+
+def _ours(row: Row) -> str:
+    return number(row.finding.value if row.finding else None, digits=_digits(row))
+
+
+def _digits(row: Row) -> int:
+    """As many as the interval needs, and as the range that decides."""
+    spans = [row.figure.accept] if row.figure.accept else []
+    spans += [(row.finding.low, row.finding.high)] if row.finding else []
+    return max((digits_for(*span) for span in spans), default=3)
 
 
 def claim_box(claim_id: str) -> ClaimBox:
@@ -241,7 +320,7 @@ class ClaimsTable:
         self.items = items
 
     def __repr__(self) -> str:
-        return ledger.summary(self.items).to_string(index=False)
+        return pd.DataFrame(ledger.summary(self.items)).to_string(index=False)
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{name}</th>" for name in ("claim", "where", "verdict", "scale", "figures"))
@@ -264,6 +343,5 @@ class ClaimsTable:
 
 
 def _verdict_html(verdict: str) -> str:
-    return (
-        f"<b style='color:{theme.VERDICT_COLOURS[verdict]}'>{MARKS[verdict]}</b>&nbsp;{html.escape(verdict)}"
-    )
+    colour, mark = theme.VERDICT_COLOURS[verdict], theme.VERDICT_MARKS[verdict]
+    return f"<b style='color:{colour}'>{mark}</b>&nbsp;<b>{html.escape(verdict)}</b>"

@@ -11,7 +11,7 @@ import pandas as pd
 
 from embviz import ledger
 from embviz.ledger.findings import Finding
-from embviz.view import ledger_view, sentences
+from embviz.view import ledger_view, sentences, theme
 from embviz.view.ledger_view import ClaimsTable
 from embviz.view.sentences import number
 
@@ -103,10 +103,10 @@ def outcome(test: Change, entry: ledger.Entry) -> dict[str, str]:
     found = {row.figure.name: row.finding for row in entry.rows}[test.figure]
     row = {"what": test.words, "would change our mind": test.threshold}
     if found is None:
-        mark = ledger_view.MARKS[ledger.NOT_MEASURED]
+        mark = theme.VERDICT_MARKS[ledger.NOT_MEASURED]
         return row | {"measured": "–", "interval": "–", "": f"{mark} not measured"}
     own, met = test.of(found), test.met(found)
-    mark = ledger_view.MARKS[ledger.HOLDS if met else ledger.FAILS]
+    mark = theme.VERDICT_MARKS[ledger.HOLDS if met else ledger.FAILS]
     return row | {
         "measured": number(own.value),
         "interval": sentences.interval(own.low, own.high),

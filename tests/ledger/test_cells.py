@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from embviz import pausing
-from embviz.ledger import cells
+from embviz.ledger import cells, sources
 from embviz.training import snapshots
 
 
@@ -79,6 +79,32 @@ def test_a_stored_table_reads_back_equal_with_its_provenance():
     assert {"digest", "packages", "device", "wall_seconds", "peak_memory_bytes", "date", "code"} <= set(
         provenance
     )
+
+
+def test_provenance_tells_the_code_that_ran_committed_or_not(monkeypatch, tmp_path):
+    paper = tmp_path / "paper"
+    paper.mkdir()
+    found = []
+    for content in ("x = 1\n", "x = 2\n"):
+        (paper / "code.py").write_text(content)
+        monkeypatch.setattr(cells, "module_folder", lambda module: paper)
+        cells._code_state.cache_clear()
+        cells.compute(squares.cell(Squares(4)))
+        found.append(cells.read(squares.cell(Squares(4)))[1]["code"])
+    cells._code_state.cache_clear()
+    assert found[0]["package"] == found[1]["package"] == sources.tree_digest(sources.PACKAGE)
+    assert found[0]["paper"] != found[1]["paper"] == sources.tree_digest(paper)
+    assert set(found[0]) == {"commit", "package", "paper"}
+
+
+def test_a_result_read_twice_is_verified_once_and_nobody_writes_into_it():
+    cell = squares.cell(Squares(4))
+    cells.compute(cell)
+    first, _ = cells.read(cell)
+    first.iloc[0, 0] = -1
+    first["more"] = 1
+    again, _ = cells.read(cell)
+    pd.testing.assert_frame_equal(again, squares.function(Squares(4)))
 
 
 def test_the_key_changes_with_the_configuration_and_the_version_and_nothing_else():

@@ -1,4 +1,5 @@
 import dataclasses
+import datetime
 import json
 import math
 
@@ -7,16 +8,45 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from embviz import ledger
-from embviz.ledger import studies
-from embviz.ledger.claims import Figure
-from embviz.ledger.findings import Finding, exact, over_seeds
-from embviz.ledger.judging import FAILS, HOLDS, NOT_MEASURED, UNCLEAR, conclude, judge
+from embviz.ledger import judging, studies, verdicts
+from embviz.ledger.claims import Amendment, Claim, Figure
+from embviz.ledger.findings import Finding, exact, in_errors, once, over_seeds, share
+from embviz.ledger.judging import conclude, entry_of, judge
+from embviz.ledger.measuring import Measurement, corpora
+from embviz.ledger.verdicts import (
+    FAILS,
+    FAILS_HERE,
+    HOLDS,
+    HOLDS_HERE,
+    NO,
+    NOT_MEASURED,
+    NULL_TOO,
+    UNDECIDED,
+    UNSAID,
+    YES,
+)
 
 RANGE = Figure("f", "a figure", accept=(0.0, 1.0))
+CONTROLLED = dataclasses.replace(RANGE, null="shuffled")
 
 
-def finding(low, high, **nulls):
-    return Finding((low + high) / 2, low, high, 3, nulls)
+def finding(low, high, *, n=3, corpus="", **nulls):
+    return Finding((low + high) / 2, low, high, n, nulls, corpus)
+
+
+def claim(*figures, **fields):
+    texts = ("p.c", "p", "A title", "Table 1", "it is so", "a setting", "shuffled", "p/chapter")
+    return Claim(*texts, figures or (RANGE,), "p.experiments", **fields)
+
+
+def judged(own, *findings, scale="paper", own_corpora=()):
+    """The entry of a claim whose figures were found so, in their order; None: not measured."""
+    names = [figure.name for figure in own.figures]
+    found = {name: one for name, one in zip(names, findings, strict=True) if one is not None}
+    return entry_of(own, Measurement(scale, found, own_corpora=own_corpora))
+
+
+# --- one figure -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -24,13 +54,13 @@ def finding(low, high, **nulls):
     [
         (0.2, 0.8, HOLDS),
         (0.0, 1.0, HOLDS),
-        (0.8, 1.2, UNCLEAR),
-        (-0.1, 1.1, UNCLEAR),
+        (0.8, 1.2, UNDECIDED),
+        (-0.1, 1.1, UNDECIDED),
         (1.1, 1.2, FAILS),
         (-2, -1, FAILS),
     ],
 )
-def test_an_interval_holds_inside_fails_outside_and_is_unclear_across_a_border(low, high, verdict):
+def test_an_interval_holds_inside_fails_outside_and_decides_nothing_across_a_border(low, high, verdict):
     assert judge(RANGE, finding(low, high)).verdict == verdict
 
 
@@ -40,31 +70,48 @@ def test_the_rule_meets_accepts_an_interval_that_touches_the_range():
     assert judge(figure, finding(1.1, 1.2)).verdict == FAILS
 
 
-def test_a_null_that_passes_too_makes_the_figure_unclear():
-    figure = dataclasses.replace(RANGE, null="shuffled")
-    assert judge(figure, finding(0.2, 0.8, shuffled=7.0)).verdict == HOLDS
-    row = judge(figure, finding(0.2, 0.8, shuffled=0.5))
-    assert row.verdict == UNCLEAR
-    assert "passes too" in row.reason
+def test_numbers_that_come_out_with_their_null_are_no_evidence_and_not_undecided():
+    assert judge(CONTROLLED, finding(0.2, 0.8, shuffled=7.0)).verdict == HOLDS
+    row = judge(CONTROLLED, finding(0.2, 0.8, shuffled=0.5))
+    assert row.verdict == NULL_TOO
+    assert "lies in the range too" in row.reason
 
 
-def test_a_null_that_was_not_measured_makes_the_figure_unclear():
-    assert judge(dataclasses.replace(RANGE, null="shuffled"), finding(0.2, 0.8)).verdict == UNCLEAR
+def test_a_null_that_was_not_measured_leaves_the_figure_undecided():
+    assert judge(CONTROLLED, finding(0.2, 0.8)).verdict == UNDECIDED
 
 
 def test_a_null_never_rescues_a_failing_figure():
-    figure = dataclasses.replace(RANGE, null="shuffled")
-    assert judge(figure, finding(2, 3, shuffled=0.5)).verdict == FAILS
+    assert judge(CONTROLLED, finding(2, 3, shuffled=0.5)).verdict == FAILS
 
 
-def test_a_claim_takes_the_worst_verdict_of_its_measured_figures():
-    holds, unclear, fails = (judge(RANGE, finding(*ends)) for ends in [(0.2, 0.8), (0.8, 1.2), (2, 3)])
-    absent = judge(RANGE, None)
-    assert conclude([holds, absent])[0] == HOLDS
-    assert "not measured: a figure" in conclude([holds, absent])[1]
-    assert conclude([holds, unclear])[0] == UNCLEAR
-    assert conclude([holds, unclear, fails])[0] == FAILS
-    assert conclude([absent, absent])[0] == NOT_MEASURED
+@pytest.mark.parametrize("ends", [(0.2, 0.8), (0.8, 1.2), (7.0, 8.0), (0.5, 0.5)])
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("rule", ["inside", "meets"])
+def test_fewer_than_three_repetitions_decide_nothing(ends, n, rule):
+    row = judge(dataclasses.replace(RANGE, rule=rule), finding(*ends, n=n))
+    assert row.verdict == UNDECIDED
+    assert "3" in row.reason
+
+
+def test_an_exact_number_needs_no_repetition_and_one_run_is_not_exact():
+    assert judge(RANGE, exact(0.5)).verdict == HOLDS
+    assert judge(RANGE, exact(1.5)).verdict == FAILS
+    assert judge(RANGE, once(0.5)).verdict == UNDECIDED
+    assert judge(RANGE, over_seeds([0.5])).verdict == UNDECIDED
+
+
+def test_an_interval_over_the_items_of_one_run_says_so():
+    found = Finding(0.5, 0.4, 0.6, repeats="runs")
+    assert "over the items of one" in judge(RANGE, found).reason
+    assert "over the items" not in judge(RANGE, once(0.5)).reason
+
+
+def test_a_deviation_in_standard_errors_needs_no_interval_of_its_own():
+    figure = Figure("z", "a deviation", accept=(-3.0, 3.0))
+    assert judge(figure, in_errors(2.0, 200, repeats="draws")).verdict == HOLDS
+    assert judge(figure, in_errors(4.0, 200, repeats="draws")).verdict == FAILS
+    assert judge(figure, in_errors(2.0, 2, repeats="draws")).verdict == UNDECIDED
 
 
 def test_a_figure_without_a_range_is_reported_and_decides_nothing():
@@ -73,12 +120,239 @@ def test_a_figure_without_a_range_is_reported_and_decides_nothing():
     assert conclude([reported])[0] == NOT_MEASURED
 
 
-@given(st.floats(-10, 10), st.floats(0, 5), st.floats(-10, 10), st.floats(0, 5))
-def test_negating_the_axis_never_changes_a_verdict(value, half, least, width):
+@given(st.floats(-10, 10), st.floats(0, 5), st.floats(-10, 10), st.floats(0, 5), st.integers(1, 9))
+def test_negating_the_axis_never_changes_a_verdict(value, half, least, width, n):
     figure = Figure("f", "f", accept=(least, least + width))
     mirrored = Figure("f", "f", accept=(-least - width, -least))
-    there = judge(figure, Finding(value, value - half, value + half)).verdict
-    assert judge(mirrored, Finding(-value, -value - half, -value + half)).verdict == there
+    there = judge(figure, Finding(value, value - half, value + half, n)).verdict
+    assert judge(mirrored, Finding(-value, -value - half, -value + half, n)).verdict == there
+
+
+# --- how many more would decide -----------------------------------------------------------------------
+
+
+def test_as_many_repetitions_more_as_the_reason_names_would_decide_with_the_same_spread():
+    few = over_seeds([0.7, 0.9, 1.1])
+    row = judge(RANGE, few)
+    assert "about 15 more would decide" in row.reason
+    spread = 0.2  # of the three
+    for n, decides in ((17, False), (18, True)):
+        half = ledger.findings.student(n) * spread / math.sqrt(n)
+        assert (judge(RANGE, Finding(0.9, 0.9 - half, 0.9 + half, n)).verdict == HOLDS) == decides
+
+
+@pytest.mark.parametrize(
+    "found",
+    [Finding(1.0, 0.8, 1.2, 5), Finding(0.9, 0.5, math.inf, 5), Finding(1.0 - 1e-9, 0.5, 1.5, 5)],
+    ids=["on the border", "open", "nearly on it"],
+)
+def test_where_the_mean_lies_on_the_border_no_number_would_decide(found):
+    assert "no number of them would decide" in judge(RANGE, found).reason
+
+
+def test_a_range_of_one_number_tells_no_number_of_repetitions():
+    row = judge(Figure("rank", "a rank", accept=(1.0, 1.0)), Finding(1.0, 1.0, 2.0, 3))
+    assert row.verdict == UNDECIDED
+    assert "doesn't tell" in row.reason
+
+
+# --- a claim ----------------------------------------------------------------------------------------
+
+
+def test_a_claim_fails_before_it_is_undecided_and_is_so_before_its_nulls_pass():
+    holds, undecided, fails = (judge(RANGE, finding(*ends)) for ends in [(0.2, 0.8), (0.8, 1.2), (2, 3)])
+    too = judge(CONTROLLED, finding(0.2, 0.8, shuffled=0.5))
+    absent = judge(RANGE, None)
+    assert conclude([holds, holds])[0] == HOLDS
+    assert conclude([holds, too])[0] == NULL_TOO
+    assert conclude([holds, too, undecided])[0] == UNDECIDED
+    assert conclude([holds, too, undecided, absent, fails])[0] == FAILS
+    assert conclude([absent, absent])[0] == NOT_MEASURED
+
+
+def test_a_claim_with_a_figure_that_was_not_measured_may_fail_and_cannot_hold():
+    holds, fails, absent = judge(RANGE, finding(0.2, 0.8)), judge(RANGE, finding(2, 3)), judge(RANGE, None)
+    verdict, reason = conclude([holds, absent])
+    assert verdict == UNDECIDED
+    assert "not measured: a figure" in reason
+    assert conclude([fails, absent])[0] == FAILS
+
+
+def test_a_reported_figure_that_was_not_measured_takes_nothing_from_a_claim():
+    assert conclude([judge(RANGE, finding(0.2, 0.8)), judge(Figure("g", "g"), None)])[0] == HOLDS
+
+
+# --- scale ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ends", "there", "here"), [((0.2, 0.8), HOLDS, HOLDS_HERE), ((2, 3), FAILS, FAILS_HERE)]
+)
+def test_a_smaller_scale_holds_or_fails_here_and_names_the_run_at_the_papers_own(ends, there, here):
+    assert judged(claim(), finding(*ends)).verdict == there
+    entry = judged(claim(), finding(*ends), scale="laptop")
+    assert entry.verdict == here
+    assert entry.rows[0].verdict == here
+    assert "`embviz run p.c --preset paper`" in entry.reason
+
+
+def test_a_stand_in_text_holds_here_even_at_the_papers_size():
+    own = claim(corpus="text8")
+    assert judged(own, finding(0.2, 0.8, corpus="text8")).verdict == HOLDS
+    entry = judged(own, finding(0.2, 0.8, corpus="wiki"))
+    assert entry.verdict == HOLDS_HERE
+    assert entry.reason == "measured on wiki, not on text8; no preset reads text8"
+
+
+def test_a_larger_preset_that_reads_the_stand_in_again_is_not_promised_to_decide():
+    entry = judged(
+        claim(corpus="web"), finding(0.2, 0.8, corpus="wiki"), scale="laptop", own_corpora=("wiki",)
+    )
+    assert entry.reason.endswith("`embviz run p.c --preset paper`, on wiki again")
+    none = judged(claim(), finding(0.2, 0.8), scale="laptop", own_corpora=None)
+    assert none.reason == "no preset is its scale"
+
+
+def test_a_claim_that_says_why_it_depends_on_no_scale_holds_or_fails_at_any():
+    own = claim(any_scale="arithmetic", corpus="text8")
+    for ends, verdict in (((0.2, 0.8), HOLDS), ((2, 3), FAILS)):
+        entry = judged(own, finding(*ends, corpus="wiki"), scale="quick")
+        assert (entry.verdict, entry.scale) == (verdict, "quick")
+        assert "measured on" not in entry.reason
+
+
+def test_one_figure_that_depends_on_no_scale_can_fail_a_claim_and_cannot_make_it_hold():
+    counted = dataclasses.replace(RANGE, name="n", any_scale="counted, not trained")
+    own = claim(RANGE, counted)
+    assert judged(own, finding(0.2, 0.8), exact(0.5), scale="laptop").verdict == HOLDS_HERE
+    entry = judged(own, finding(2, 3), exact(0.5), scale="laptop")
+    assert [row.verdict for row in entry.rows] == [FAILS_HERE, HOLDS]
+    assert judged(own, finding(0.2, 0.8), exact(1.5), scale="laptop").verdict == FAILS
+
+
+def test_corpora_are_found_in_configurations_at_any_depth():
+    @dataclasses.dataclass
+    class Text:
+        corpus: str
+
+    @dataclasses.dataclass
+    class Run:
+        text: Text
+        corpus: str = ""
+
+    assert corpora([Run(Text("a")), Run(Text("b"), "c")]) == {"a", "b", "c"}
+
+
+# --- questions --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("found", "scale", "answer"),
+    [
+        (finding(0.2, 0.8, shuffled=7), "paper", YES),
+        (finding(0.2, 0.8, shuffled=7), "laptop", YES),
+        (finding(2, 3, shuffled=7), "laptop", NO),
+        (finding(0.8, 1.2, shuffled=7), "paper", UNDECIDED),
+        (finding(0.2, 0.8, shuffled=0.5), "paper", UNDECIDED),
+        (finding(0.2, 0.8, n=2, shuffled=7), "paper", UNDECIDED),
+    ],
+)
+def test_an_open_question_is_answered_and_not_held_against_its_paper(found, scale, answer):
+    entry = judged(claim(CONTROLLED, question=True), found, scale=scale)
+    assert entry.verdict == answer
+    assert ("--preset paper" in entry.reason) == (scale == "laptop")
+    if found.nulls["shuffled"] == 0.5:
+        assert "lies in the range too" in entry.reason
+
+
+# --- what a verdict rests on ------------------------------------------------------------------------
+
+
+def test_a_claim_that_holds_rests_on_its_figure_of_fewest_repetitions_and_one_that_fails_on_that_of_most():
+    figures = [dataclasses.replace(RANGE, name=name) for name in "abc"]
+    holds = judged(claim(*figures), finding(0.2, 0.8, n=9), finding(0.2, 0.8, n=4), exact(0.5))
+    assert holds.deciding.figure.name == "b"
+    fails = judged(claim(*figures), finding(2, 3, n=5), finding(2, 3, n=7), finding(0.2, 0.8, n=90))
+    assert fails.deciding.figure.name == "b"
+    record = ledger.as_record(fails)
+    assert (record["n_seeds"], record["repeats"]) == (7, "seeds")
+
+
+def test_nothing_measured_rests_on_nothing():
+    entry = judged(claim(), None, scale=None)
+    assert entry.deciding is None
+    assert ledger.as_record(entry)["n_seeds"] == 0
+
+
+numbers = st.floats(-3, 3)
+findings_of_any_kind = st.one_of(
+    st.builds(exact, numbers),
+    st.builds(once, numbers, nulls=st.just({"shuffled": 7.0})),
+    st.builds(share, st.just(0), st.integers(1, 9), nulls=st.just({"shuffled": 7.0})),
+    st.builds(over_seeds, st.lists(numbers, min_size=1, max_size=6), nulls=st.just({"shuffled": 0.5})),
+    st.none(),
+)
+
+
+@given(
+    st.lists(findings_of_any_kind, min_size=1, max_size=4),
+    st.booleans(),
+    st.sampled_from(["quick", "laptop", "paper"]),
+    st.sampled_from(["", "arithmetic"]),
+    st.sampled_from(["inside", "meets"]),
+)
+def test_no_verdict_but_undecided_and_not_measured_comes_from_fewer_than_three_repetitions_unless_exact(
+    found, question, scale, any_scale, rule
+):
+    figures = [dataclasses.replace(CONTROLLED, name=str(i), rule=rule) for i in range(len(found))]
+    entry = judged(claim(*figures, question=question, any_scale=any_scale), *found, scale=scale)
+    for row in entry.rows:
+        assert row.verdict in UNSAID or row.finding.exact or row.finding.n_seeds >= 3
+    if entry.verdict not in UNSAID:
+        assert entry.deciding.finding.exact or entry.deciding.finding.n_seeds >= 3
+    if entry.verdict in (HOLDS, HOLDS_HERE, NULL_TOO, YES):
+        assert all(one is not None and (one.exact or one.n_seeds >= 3) for one in found)
+    assert entry.verdict in verdicts.VERDICTS
+
+
+# --- amendments -------------------------------------------------------------------------------------
+
+
+def amended(**fields):
+    return Amendment(
+        datetime.date(2026, 11, 21), "it was unfair", **{"decides": ("new",), "was": FAILS, **fields}
+    )
+
+
+def test_a_figure_that_an_amendment_replaced_is_shown_as_first_fixed_and_decides_nothing():
+    old, new = (dataclasses.replace(RANGE, name=name, label=name) for name in ("old", "new"))
+    own = claim(old, new, amended=(amended(replaces=("old",)),))
+    entry = judged(own, finding(2, 3), finding(0.2, 0.8))
+    assert entry.verdict == HOLDS
+    assert entry.deciding.figure.name == "new"
+    record = ledger.as_record(entry)
+    assert record["figures"] == {"old": "fails, as first fixed", "new": "holds"}
+    assert record["amended"][0]["date"] == "2026-11-21"
+    assert record["amended"][0]["was"] == FAILS
+    json.dumps(record, allow_nan=False)
+    assert ledger.tally(entry.rows) == "1 holds"
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [({"was": "unclear"}, "no verdict 'unclear'"), ({"decides": ()}, "what decides now")],
+)
+def test_an_amendment_without_what_it_must_say_is_refused(fields, message):
+    with pytest.raises(ValueError, match=message):
+        amended(**fields)
+
+
+def test_an_amendment_that_names_no_figure_of_its_claim_is_refused():
+    with pytest.raises(ValueError, match=r"names \['new'\]"):
+        claim(amended=(amended(),))
+
+
+# --- figures and findings ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -87,18 +361,31 @@ def test_negating_the_axis_never_changes_a_verdict(value, half, least, width):
         ({"accept": (1.0, 0.0)}, "is empty"),
         ({"accept": (0.0, 1.0), "rule": "near"}, "rule must be"),
         ({"null": "shuffled"}, "no range for it to miss"),
+        ({"target": "guessed"}, "target must be"),
+        ({"target": "published"}, "needs the paper's value"),
+        ({"target": "implied", "paper": 0.0}, "say in `why`"),
     ],
 )
-def test_a_figure_that_can_decide_nothing_is_refused(fields, message):
+def test_a_figure_that_can_decide_nothing_or_hides_whose_number_it_has_is_refused(fields, message):
     with pytest.raises(ValueError, match=message):
         Figure("f", "f", **fields)
 
 
-def test_a_finding_refuses_nan_and_a_value_outside_its_interval():
+def test_a_target_is_published_where_the_paper_has_a_value_and_else_implied():
+    assert Figure("f", "f", paper=1.0).target == "published"
+    assert Figure("f", "f", accept=(0.0, 1.0)).target == "implied"
+    own = claim(Figure("a", "a", paper=1.0), Figure("b", "b", paper=0.0, target="implied", why="equal rows"))
+    record = ledger.as_record(judged(own, finding(0, 1), finding(0, 1)))
+    assert (record["published"], record["implied"]) == ({"a": 1.0}, {"b": 0.0})
+
+
+def test_a_finding_refuses_nan_a_value_outside_its_interval_and_an_exact_one_with_an_interval():
     with pytest.raises(ValueError, match="NaN"):
         exact(math.nan)
     with pytest.raises(ValueError, match="outside its interval"):
         Finding(2.0, 0.0, 1.0)
+    with pytest.raises(ValueError, match="no interval"):
+        Finding(0.5, 0.0, 1.0, exact=True)
     with pytest.raises(ValueError, match="no seed"):
         over_seeds([])
 
@@ -111,25 +398,48 @@ def test_an_interval_is_cut_at_what_its_number_can_be_and_never_past_its_mean():
     assert rounded.low <= rounded.value <= rounded.high
 
 
+@given(st.integers(0, 40), st.integers(1, 40))
+def test_a_share_has_wilsons_interval(n_hits, more):
+    from scipy import stats
+
+    n = n_hits + more - 1 or 1
+    found = share(n_hits, n)
+    ends = stats.binomtest(n_hits, n).proportion_ci(method="wilson")
+    assert (found.low, found.high) == pytest.approx((ends.low, ends.high), abs=1e-12)
+
+
+# --- the project's own claims -------------------------------------------------------------------------
+
+
 def test_every_claim_has_a_study_a_range_and_a_chapter():
-    for claim in ledger.load_claims():
-        studies.find_study(claim.id)
-        assert claim.figures
-        assert any(figure.accept for figure in claim.figures), claim.id
-        assert claim.null, claim.id
-        assert len({figure.name for figure in claim.figures}) == len(claim.figures)
+    for own in ledger.load_claims():
+        studies.find_study(own.id)
+        assert own.figures
+        assert any(figure.accept for figure in own.figures), own.id
+        assert own.null, own.id
 
 
 def test_the_published_value_of_a_range_check_lies_in_its_own_range():
-    for claim in ledger.load_claims():
-        for figure in claim.figures:
+    for own in ledger.load_claims():
+        for figure in own.figures:
             if figure.accept and figure.paper is not None:
-                assert figure.accept[0] <= figure.paper <= figure.accept[1], (claim.id, figure.name)
+                assert figure.accept[0] <= figure.paper <= figure.accept[1], (own.id, figure.name)
+
+
+def test_open_questions_of_a_paper_are_questions_of_the_ledger():
+    for own in ledger.load_claims():
+        asked = ".open_" in own.id or "open question" in f"{own.title} {own.where}".lower()
+        assert own.question or not asked, own.id
 
 
 def test_an_unknown_claim_is_refused_with_those_there_are():
     with pytest.raises(ValueError, match=r"reflections\.lemma1"):
         ledger.find_claim("reflections.lemma9")
+
+
+def test_a_finding_without_a_figure_is_refused():
+    with pytest.raises(ValueError, match="have no figure in the claims file"):
+        entry_of(claim(), Measurement("paper", {"g": exact(1)}))
 
 
 def test_an_empty_results_folder_gives_not_measured_with_the_reason(monkeypatch, tmp_path):
@@ -140,28 +450,29 @@ def test_an_empty_results_folder_gives_not_measured_with_the_reason(monkeypatch,
         assert item.scale is None
 
 
-def test_every_record_is_valid_json_with_the_promised_fields():
-    promised = {
-        "id",
-        "paper",
-        "verdict",
-        "scale",
-        "reason",
-        "published",
-        "measured",
-        "interval",
-        "n_seeds",
-        "null",
-    }
-    for item in ledger.entries():
+def test_every_record_is_valid_json_with_the_promised_fields(stored_ledger):
+    promised = "id paper verdict scale reason published implied measured interval n_seeds repeats null"
+    for item in stored_ledger:
         record = ledger.as_record(item)
-        assert promised <= set(record)
+        assert {*promised.split(), "figures", "amended"} <= set(record)
         assert record["verdict"] in ledger.VERDICTS
         json.dumps(record, allow_nan=False)
 
 
-def test_the_stored_results_support_the_ledger_shown_in_the_book():
-    table = ledger.table()
-    assert set(table["claim"]) == {claim.id for claim in ledger.load_claims()}
+def test_the_stored_results_support_the_ledger_shown_in_the_book(stored_ledger):
+    table = ledger.table(stored_ledger)
+    assert set(table["claim"]) == {own.id for own in ledger.load_claims()}
     measured = table[table["n_seeds"] > 0]
     assert measured[["measured", "low", "high"]].notna().all().all()
+
+
+def test_every_stored_verdict_rests_on_three_repetitions_or_on_an_exact_number(stored_ledger):
+    for item in stored_ledger:
+        if item.verdict not in UNSAID:
+            found = item.deciding.finding
+            assert found.exact or found.n_seeds >= 3, item.claim.id
+            assert (
+                item.scale == judging.OWN_SCALE
+                or item.verdict in (HOLDS_HERE, FAILS_HERE, NULL_TOO, YES, NO)
+                or (item.claim.any_scale)
+            )

@@ -1,13 +1,15 @@
 import dataclasses
+import datetime
 import math
 
 import pytest
 import vl_convert
 
 from embviz import ledger
-from embviz.ledger.claims import Claim, Figure
+from embviz.ledger.claims import Amendment, Claim, Figure
 from embviz.ledger.findings import Finding
-from embviz.ledger.judging import Entry, conclude, judge
+from embviz.ledger.judging import Entry, conclude, entry_of, judge
+from embviz.ledger.measuring import Measurement
 from embviz.view import ledger_view
 
 
@@ -51,8 +53,95 @@ def test_inside_the_range_is_inside_the_band(value, low, high):
 
 def test_a_claim_box_shows_paper_ours_interval_null_and_verdict():
     html = ledger_view.ClaimBox(entry())._repr_html_()
-    for text in ("0.5", "0.25", "0.2 to 0.3", "9 (shuffled)", "holds", "a setting", "id='p.c'", "(nats)"):
+    for text in (
+        *("0.5", "0.25", "0.2 to 0.3", "9 (shuffled)", "holds", "3 seeds"),
+        *("a setting", "id='p.c'", "(nats)"),
+    ):
         assert text in html
+
+
+def test_a_claim_box_says_its_verdict_before_anything_else_and_folds_what_does_not_decide():
+    html = ledger_view.ClaimBox(entry())._repr_html_()
+    first, rest = html.split("</p>", 1)
+    assert "holds" in first
+    assert "The judged figure lies in the accepted range, over 3 seeds at least." in first
+    open_part, fold = rest.split("<details>")
+    assert "0.25" in open_part
+    assert ">g<" not in open_part
+    assert ">g<" in fold
+    assert "1 more figures" not in fold
+
+
+def boxed(*verdicts, question=False, amended=()):
+    """A box of a claim whose figures were found so."""
+    figures = [
+        Figure(f"f{i}", f"figure {i}", accept=(0.0, 1.0), null="shuffled") for i in range(len(verdicts))
+    ]
+    ends = {
+        "holds": Finding(0.5, 0.4, 0.6, 3, {"shuffled": 9.0}),
+        "null too": Finding(0.5, 0.4, 0.6, 3, {"shuffled": 0.5}),
+        "fails": Finding(2.0, 1.9, 2.1, 5, {"shuffled": 9.0}),
+        "undecided": Finding(0.5, 0.4, 0.6, 2, {"shuffled": 9.0}),
+    }
+    texts = ("p.c", "p", "A title", "Table 1", "it is so", "a setting", "shuffled", "p/chapter")
+    claim = Claim(*texts, tuple(figures), "p.experiments", question=question, amended=amended)
+    found = {figure.name: ends[name] for figure, name in zip(figures, verdicts, strict=True)}
+    return ledger_view.ClaimBox(entry_of(claim, Measurement("paper", found)))
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "said"),
+    [
+        (["holds"] * 2, "All 2 judged figures lie in the accepted range, over 3 seeds at least."),
+        (["holds", "fails"], "figure 1: 2 (1.9 to 2.1) over 5 seeds, outside the accepted 0 to 1."),
+        (["null too"], "and so does the control (shuffled: 0.5): no evidence."),
+        (["undecided"], "figure 0: 2 seeds, where 3 at least are needed; about"),
+    ],
+)
+def test_a_verdict_is_said_in_one_sentence(verdicts, said):
+    assert said in ledger_view.verdict_sentence(boxed(*verdicts).entry)
+
+
+def test_at_most_five_figures_that_decide_stand_before_the_fold_the_weightiest_first():
+    box = boxed("holds", *["fails"] * 7)
+    rows = ledger_view.deciding_rows(box.entry)
+    assert len(rows) == 5
+    assert rows[0] is box.entry.deciding
+    assert all(row.verdict == "fails" for row in rows)
+    assert box._repr_html_().split("<details>")[1].count("<tr>") == 1 + 3
+
+
+def test_what_was_measured_at_a_smaller_scale_names_the_run_at_the_papers_own_before_the_fold():
+    figure = Figure("f", "f", accept=(0.0, 1.0))
+    texts = ("p.c", "p", "A title", "Table 1", "it is so", "a setting", "none", "p/chapter")
+    claim = Claim(*texts, (figure,), "p.experiments")
+    found = Measurement("laptop", {"f": Finding(0.5, 0.4, 0.6, 3)}, own_corpora=())
+    open_part, _ = ledger_view.ClaimBox(entry_of(claim, found))._repr_html_().split("<details>")
+    assert "At the paper&#x27;s scale: <code>embviz run p.c --preset paper</code>." in open_part
+
+
+def test_a_question_is_asked_and_answered():
+    html = boxed("fails", question=True)._repr_html_()
+    assert "The paper asks: it is so" in html
+    assert "<b>no</b>" in html
+
+
+def test_an_amendment_is_told_in_the_fold_and_its_old_figure_as_first_fixed():
+    moved = Amendment(datetime.date(2026, 11, 2), "It was <unfair>.", ("f1",), "fails", ("f0",), "by hand")
+    open_part, fold = boxed("fails", "holds", amended=(moved,))._repr_html_().split("<details>")
+    assert "holds" in open_part
+    assert "figure 0" not in open_part
+    for text in (
+        *("Amended on 2 November 2026.", "It was &lt;unfair&gt;.", "Since then decides: figure 1"),
+        *("Before: <i>fails</i>", "As first fixed: by hand", "fails, as first fixed", "what was moved"),
+    ):
+        assert text in fold
+
+
+def test_a_value_that_the_paper_does_not_print_is_marked_with_its_reason():
+    figure = Figure("f", "f", paper=0.0, accept=(0.0, 1.0), target="implied", why="rows that are 'equal'")
+    html = ledger_view._figures_html([judge(figure, Finding(0.5, 0.4, 0.6, 3))])
+    assert "0 <small title='rows that are &#x27;equal&#x27;'>implied</small>" in html
 
 
 def test_words_of_a_claim_are_drawn_as_text():
@@ -62,8 +151,8 @@ def test_words_of_a_claim_are_drawn_as_text():
     assert "<script>" not in ledger_view.ClaimsTable([entry(says="<script>")])._repr_html_()
 
 
-def test_a_null_that_passes_shows_as_unclear():
-    assert "unclear" in ledger_view.ClaimBox(entry(null=0.5))._repr_html_()
+def test_a_null_that_passes_shows_as_null_too():
+    assert "null too" in ledger_view.ClaimBox(entry(null=0.5))._repr_html_()
 
 
 def test_the_picture_has_a_row_a_judged_figure_and_leads_to_the_claims_box():
@@ -73,8 +162,8 @@ def test_the_picture_has_a_row_a_judged_figure_and_leads_to_the_claims_box():
     assert table["measured_place"].tolist() == [0.25]
 
 
-def test_the_picture_of_the_stored_ledger_compiles_and_filters():
-    chart = ledger_view.plot_ledger(ledger.table()).to_dict()
+def test_the_picture_of_the_stored_ledger_compiles_and_filters(stored_ledger):
+    chart = ledger_view.plot_ledger(ledger.table(stored_ledger)).to_dict()
     names = {param["name"] for param in chart["params"]}
     assert {"verdict_shown", "claim_shown"} <= names
 

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from embviz import ledger
 from embviz.view import theme
 
 WHITE, DARK_PAGE = (255, 255, 255), (20, 24, 30)
@@ -44,6 +45,15 @@ def colours() -> list[str]:
 def test_line_colours_stand_out_on_white_and_on_the_dark_page(colour):
     assert contrast(rgb(colour), WHITE) >= 3
     assert contrast(rgb(colour), DARK_PAGE) >= 3
+
+
+@pytest.mark.parametrize("verdict", ledger.VERDICTS)
+def test_every_verdict_has_a_look_that_stands_out_on_white_and_on_the_dark_page(verdict):
+    colour, shape, mark = theme.VERDICT_LOOKS[verdict]
+    assert contrast(rgb(colour), WHITE) >= 3
+    assert contrast(rgb(colour), DARK_PAGE) >= 3
+    for other in set(ledger.VERDICTS) - {verdict}:
+        assert not {colour, shape, mark} & set(theme.VERDICT_LOOKS[other])
 
 
 @pytest.mark.parametrize("seen", [np.eye(3), PROTAN, DEUTAN], ids=["typical", "protan", "deutan"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,7 @@ from scipy import stats
 from book.geometry.experiments.grokking import MEMORIZED, GrokkingRun, Members
 from book.geometry.experiments.steering import BASE, SEEDS, at_preset
 from embviz.ledger.cells import Cell, experiment, read
-from embviz.ledger.findings import Finding, exact, over_seeds
+from embviz.ledger.findings import Finding, over_seeds, resampled
 from embviz.ledger.studies import Study
 from embviz.training.fourier import power_spectrum, sound
 
@@ -22,6 +22,7 @@ TOP = 5  # strongest modes that are compared
 NANDA = (1, 14, 41)  # the paper's "correct" modes for p = 97
 START, MEMORY, END = MOMENTS = ("start", "memorized", "end")
 N_PERMUTATIONS = 200
+N_RESAMPLED = 1_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,12 +120,21 @@ def log_overlap_p(overlaps: Sequence[int], n_modes: int, top: int = TOP) -> floa
     return math.log10(max(total[sum(overlaps) :].sum(), np.finfo(float).tiny))
 
 
-def _overlap(tables: Sequence[pd.DataFrame], moment: str, quantity: str) -> float:
-    shared = [
+def _shared(tables: Sequence[pd.DataFrame], moment: str, quantity: str) -> list[int]:
+    """Modes in common with the trained embedding's, a count a seed."""
+    return [
         len({*strongest(table, moment, quantity)} & {*strongest(table, END, "embedding")}) for table in tables
     ]
-    n_modes = int(tables[0]["mode"].max())
-    return log_overlap_p(shared, n_modes)
+
+
+def _overlap(
+    tables: Sequence[pd.DataFrame], moment: str, nulls: Mapping[str, float] | None = None
+) -> Finding:
+    """log10 p of the gradient's overlap in all seeds together, its interval by drawing seeds anew."""
+    shared, n_modes = np.array(_shared(tables, moment, "gradient")), int(tables[0]["mode"].max())
+    drawn = np.random.default_rng(0).integers(len(shared), size=(N_RESAMPLED, len(shared)))
+    again = [log_overlap_p(counts, n_modes) for counts in shared[drawn].tolist()]
+    return resampled(log_overlap_p(shared.tolist(), n_modes), again, len(shared), nulls=nulls)
 
 
 def _share_of_nanda(table: pd.DataFrame, quantity: str) -> float:
@@ -138,20 +148,17 @@ def _single(table: pd.DataFrame, moment: str, quantity: str) -> float:
 
 def _findings(preset: str) -> dict[str, Finding]:
     tables = [read(cell)[0] for cell in _cells(preset)]
-    n_seeds = len(tables)
-    permuted = {"permuted": _overlap(tables, START, "permuted")}
+    n_modes = int(tables[0]["mode"].max())
+    permuted = {"permuted": log_overlap_p(_shared(tables, START, "permuted"), n_modes)}
     nanda = {"permuted": float(np.mean([_share_of_nanda(table, "permuted") for table in tables]))}
     found = {
-        "overlap_p": dataclasses.replace(
-            exact(_overlap(tables, START, "gradient"), nulls=permuted), n_seeds=n_seeds
-        ),
+        "overlap_p": _overlap(tables, START, permuted),
         "nanda": over_seeds([_share_of_nanda(table, "gradient") for table in tables], nulls=nanda),
         "regularity": over_seeds([_single(table, START, "regularity") for table in tables]),
         "z": over_seeds([_single(table, START, "z") for table in tables]),
     }
     if all((table["moment"] == MEMORY).any() for table in tables):
-        later = exact(_overlap(tables, MEMORY, "gradient"))
-        found["overlap_p_memorized"] = dataclasses.replace(later, n_seeds=n_seeds)
+        found["overlap_p_memorized"] = _overlap(tables, MEMORY)
     return found
 
 

@@ -21,9 +21,10 @@ from book.geometry.experiments.grokking import (
     grokking,
 )
 from embviz.ledger.cells import Cell, read
-from embviz.ledger.findings import Finding, exact, over_seeds
+from embviz.ledger.findings import Finding, exact, over_seeds, resampled, share
 from embviz.ledger.studies import Study
 
+N_RESAMPLED = 1_000
 GROKKED, STRICT = 0.95, 0.99  # validation accuracies: section 2.3, Table 8
 LIMITS = {"quick": 12, "laptop": 300, "paper": 1500}  # epochs
 SETTINGS = {
@@ -214,16 +215,32 @@ def variant_times(preset: str) -> pd.DataFrame:
 
 
 def _variant_findings(preset: str) -> dict[str, Finding]:
-    medians = variant_times(preset).groupby("variant", sort=False)[["grok", "memorize"]].median()
-    ranks = dict(medians.rank(method="min").loc["near-Nyquist"])
-    varies = (medians.nunique() > 1).all()  # else no rank correlation is defined
-    correlation = stats.spearmanr(medians["grok"], medians["memorize"]).statistic if varies else 0.0
+    measured = variant_times(preset)
+    columns = ("grok", "memorize")
+    wide = [measured.pivot(index="variant", columns="seed", values=column) for column in columns]
+    times_of = np.stack([table.to_numpy(float) for table in wide])  # (2, variants, seeds)
+    near, n_seeds = list(wide[0].index).index("near-Nyquist"), times_of.shape[2]
+    rng = np.random.default_rng(0)
+    drawn = rng.integers(n_seeds, size=(N_RESAMPLED, n_seeds))
+    again = np.array([_ranking(times_of[:, :, seeds], near) for seeds in drawn])  # the same seeds of all
+    names = ("rank_grok", "rank_memorize", "correlation")
+    ranks = zip(names, _ranking(times_of, near), again.T, strict=True)
     return {
-        "variants": exact(len(medians)),
-        "rank_grok": exact(ranks["grok"]),
-        "rank_memorize": exact(ranks["memorize"]),
-        "correlation": exact(float(correlation)),
+        "variants": exact(times_of.shape[1]),
+        **{name: resampled(value, replicates, n_seeds) for name, value, replicates in ranks},
     }
+
+
+def _ranking(times_of: np.ndarray, near: int) -> tuple[float, float, float]:
+    """Ranks of variant `near` by both medians over seeds, and the medians' rank correlation over variants.
+
+    Times are (2, variants, seeds): epochs to grok, and to memorize.
+    """
+    medians = np.median(times_of, axis=2)
+    ranks = stats.rankdata(medians, method="min", axis=1)[:, near]
+    varies = (np.ptp(medians, axis=1) > 0).all()  # else no rank correlation is defined
+    correlation = float(stats.spearmanr(*medians).statistic) if varies else 0.0
+    return float(ranks[0]), float(ranks[1]), correlation
 
 
 # --- Table 2 --------------------------------------------------------------------------------------------
@@ -262,7 +279,7 @@ def _cross_findings(preset: str) -> dict[str, Finding]:
     }
     for name, run in SINGLES.items():
         reached = times(cells_of(run, preset, _n_single(name, preset)))["grokked"]
-        found[name] = dataclasses.replace(exact(float(reached.mean())), n_seeds=len(reached))
+        found[name] = share(int(reached.sum()), len(reached))
     return found
 
 

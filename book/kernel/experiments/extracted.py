@@ -18,6 +18,7 @@ from embviz.ledger.studies import Study
 LEAST_SCORE = 0.85  # below, the paper calls a model not converged
 N_RANDOM = 50  # Gram matrices, and orders of the vocabulary
 N_RESAMPLED = 2_000
+READINGS = "sets of readings"  # a largest or least of several is one number
 
 
 def round_trip(trained: Trained, W: np.ndarray) -> np.ndarray:
@@ -89,15 +90,14 @@ def resampled(rows: np.ndarray, corpus: str, nulls: dict[str, float]) -> Finding
     table, n = between_seeds(rows), len(rows)
     value = mean_between(rows)
     if n < 3:
-        return Finding(value, value, value, n, nulls, corpus)
+        return findings.once(value, nulls=nulls, corpus=corpus)
     rng, drawn = np.random.default_rng(0), []
     for _ in range(N_RESAMPLED):
         chosen = rng.integers(n, size=n)
         different = [(i, j) for i, j in itertools.combinations(chosen, 2) if i != j]
         if different:
             drawn.append(np.mean([table[i, j] for i, j in different]))
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    return Finding(value, min(float(low), value), max(float(high), value), n, nulls, corpus)
+    return findings.resampled(value, drawn, n, nulls=nulls, corpus=corpus)
 
 
 # --- claims -----------------------------------------------------------------------------------------
@@ -109,14 +109,20 @@ def _exact(preset: str) -> dict[str, Finding]:
     back = kernels.reconstruct(trained.spectrum, trained.extraction.kernel)
     correlations = [np.corrcoef(x.ravel(), y.ravel())[0, 1] for x, y in zip(W, back, strict=True)]
     random = random_symmetric(len(W[0]), len(W))
-    values = {
-        "error": float(f"1e{error_power(round_trip(trained, W).max())}"),
-        "correlation": min(correlations),
-        "error_random": float(f"1e{error_power(round_trip(trained, random).max())}"),
-        "condition": trained.extraction.condition,
-        "zeros": trained.extraction.n_zeros + trained.extraction.n_near_zeros,
+    bounds = {
+        name: [float(f"1e{error_power(error)}") for error in round_trip(trained, matrices)]
+        for name, matrices in (("error", W), ("error_random", random))
     }
-    return {name: findings.exact(float(value), corpus=corpus) for name, value in values.items()}
+    zeros = trained.extraction.n_zeros + trained.extraction.n_near_zeros
+    return {
+        "error": findings.extreme(bounds["error"], largest=True, corpus=corpus),
+        "correlation": findings.extreme(correlations, largest=False, corpus=corpus),
+        "error_random": findings.extreme(
+            bounds["error_random"], largest=True, repeats="random matrices", corpus=corpus
+        ),
+        "condition": findings.exact(trained.extraction.condition, corpus=corpus),
+        "zeros": findings.exact(zeros, corpus=corpus),
+    }
 
 
 def _circulant(preset: str) -> dict[str, Finding]:
@@ -140,9 +146,9 @@ def _circulant(preset: str) -> dict[str, Finding]:
     return found | {
         "score": models.of_cosines(scores, nulls=nulls, corpus=corpus),
         "loss": findings.over_seeds(models.final_losses(trained), corpus=corpus),
-        "kept": findings.exact(float((scores >= LEAST_SCORE).mean()), corpus=corpus),
-        "least_reading": findings.exact(float(min(every)), corpus=corpus),
-        "best_reading": findings.exact(float(max(every)), corpus=corpus),
+        "kept": findings.share(int((scores >= LEAST_SCORE).sum()), len(scores), corpus=corpus),
+        "least_reading": findings.once(min(every), repeats=READINGS, corpus=corpus),
+        "best_reading": findings.once(max(every), repeats=READINGS, corpus=corpus),
     }
 
 
@@ -161,7 +167,7 @@ def _data_determined(preset: str) -> dict[str, Finding]:
     }
     return {
         "cosine": resampled(trained.k0, corpus, nulls),
-        "cosine_shuffled": findings.exact(nulls["shuffled"], corpus=corpus),
+        "cosine_shuffled": resampled(other.k0, corpus, {}),
         "cosine_w": resampled(off_diagonal(models.gram(trained.last)), corpus, {}),
     }
 

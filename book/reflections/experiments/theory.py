@@ -21,6 +21,7 @@ from embviz.metrics import involution_error
 
 THRESHOLDS = (1.5, 2.0, 3.0, 5.0)
 ALPHAS = (0.25, 0.5, 1.0)
+SIMULATIONS = "simulations"  # what is repeated, a seed each
 
 
 # --- what the assumptions say ------------------------------------------------------------------------
@@ -138,7 +139,11 @@ def _quadratic_findings(preset: str) -> dict[str, Finding]:
     table["ratio"] = table["exceedance"] * table["t"] ** 2
     worst = table.groupby(["distribution", "seed"])["ratio"].max()
     null = float(worst["student_t"].mean())
-    return {"worst_ratio": findings.over_seeds(worst["gaussian"].to_numpy(), nulls={"student_t": null})}
+    return {
+        "worst_ratio": findings.over_seeds(
+            worst["gaussian"].to_numpy(), repeats=SIMULATIONS, nulls={"student_t": null}
+        )
+    }
 
 
 # --- Lemma 2 ----------------------------------------------------------------------------------------
@@ -235,13 +240,15 @@ def _partition_findings(preset: str) -> dict[str, Finding]:
     )
     pooled["z"] = (pooled["mean"] - 1 - 0.5 / pooled["d"]) / np.sqrt(pooled["variance"])
     worst = {case: max(rows["z"], key=abs) for case, rows in pooled.groupby("case")}
-    found = {"mean_z": findings.exact(worst["uniform"], nulls={"tied_frequent": worst["tied_frequent"]})}
+    null = {"tied_frequent": worst["tied_frequent"]}
+    n_seeds = table["seed"].nunique()
+    found = {"mean_z": findings.in_errors(worst["uniform"], n_seeds, repeats=SIMULATIONS, nulls=null)}
     uniform = table[table["case"] == "uniform"]
     for alpha in ALPHAS:
         slopes = _slopes(uniform[uniform["alpha"] == alpha], "conditional_variance")
-        found[f"slope_{round(alpha * 100):03d}"] = findings.over_seeds(slopes)
+        found[f"slope_{round(alpha * 100):03d}"] = findings.over_seeds(slopes, repeats=SIMULATIONS)
     found["total_slope_100"] = findings.over_seeds(
-        _slopes(uniform[uniform["alpha"] == 1.0], "total_variance")
+        _slopes(uniform[uniform["alpha"] == 1.0], "total_variance"), repeats=SIMULATIONS
     )
     return found
 
@@ -305,8 +312,10 @@ def _recovered_findings(preset: str) -> dict[str, Finding]:
     null = {"random_orthogonal": float(ratio["orthogonal"].mean())}
     null_last = {"random_orthogonal": float(errors[last]["orthogonal"].mean())}
     return {
-        "error_ratio": findings.over_seeds(ratio["involution"].to_numpy(), nulls=null),
-        "error_last": findings.over_seeds(errors[last]["involution"].to_numpy(), nulls=null_last),
+        "error_ratio": findings.over_seeds(ratio["involution"].to_numpy(), repeats=SIMULATIONS, nulls=null),
+        "error_last": findings.over_seeds(
+            errors[last]["involution"].to_numpy(), repeats=SIMULATIONS, nulls=null_last
+        ),
     }
 
 
@@ -382,8 +391,8 @@ def _random_pmi_findings(preset: str) -> dict[str, Finding]:
     for name, target in expected.items():
         value = _deviation(gaussian[name], target)
         nulls = {control: _deviation(rows[name], target) for control, rows in controls.items()}
-        found[name] = Finding(value, value, value, len(gaussian), nulls)
-    found["zero_trace"] = findings.over_seeds(gaussian["zero_trace"].to_numpy())
+        found[name] = findings.in_errors(value, len(gaussian), repeats="simulated matrices", nulls=nulls)
+    found["zero_trace"] = findings.over_seeds(gaussian["zero_trace"].to_numpy(), repeats="simulated matrices")
     return found
 
 

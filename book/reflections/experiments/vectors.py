@@ -380,18 +380,20 @@ def _replicates(table: pd.DataFrame, test: str, way: str) -> pd.DataFrame:
 
 
 def _difference(
-    one: np.ndarray, other: np.ndarray, point: float, *, null: Mapping[str, float], n_seeds: int, corpus: str
+    one: np.ndarray, other: np.ndarray, point: float, *, null: Mapping[str, float], corpus: str
 ) -> Finding:
-    """Difference of two scores with the 95% interval of its paired replicates about the point."""
+    """Difference of two scores with the 95% interval of its paired replicates about the point.
+
+    Replicates resample the items of a test, so that the interval is over these and not over runs.
+    """
     spread = (one - other) - np.mean(one - other)
-    low, high = np.quantile(spread, [0.025, 0.975])
-    return Finding(point, point + min(low, 0.0), point + max(high, 0.0), n_seeds, null, corpus)
+    return findings.resampled(point, point + spread, 1, repeats="runs", nulls=null, corpus=corpus)
 
 
 def _tied_findings(preset: str) -> dict[str, Finding]:
     cells = model_cells(preset)
     table = load(cells)
-    corpus, n_seeds = str(table["corpus"].iloc[0]), table["seed"].nunique()
+    corpus = str(table["corpus"].iloc[0])
     mean = scores(cells).groupby(["test", "signature"])["score"].mean()
     found = {}
     for test in TESTS if preset != "quick" else ():
@@ -403,7 +405,6 @@ def _tied_findings(preset: str) -> dict[str, Finding]:
                 replicates[other].to_numpy(),
                 float(mean[test, one] - mean[test, other]),
                 null=null,
-                n_seeds=n_seeds,
                 corpus=corpus,
             )
         for signature in ("free", "half", "random"):
@@ -413,7 +414,6 @@ def _tied_findings(preset: str) -> dict[str, Finding]:
                 np.zeros_like(spread),
                 float(mean[test, signature]),
                 null={},
-                n_seeds=n_seeds,
                 corpus=corpus,
             )
     return found
@@ -448,7 +448,7 @@ def _passed_tests(table: pd.DataFrame) -> list[str]:
 def _sweep_findings(preset: str) -> dict[str, Finding]:
     cells = sweep_cells(preset)
     table = load(cells)
-    corpus, n_seeds = str(table["corpus"].iloc[0]), table["seed"].nunique()
+    corpus = str(table["corpus"].iloc[0])
     tests = _passed_tests(table)
     mean = scores(cells).pivot_table(index="signature", columns="test", values="score")[tests]
     drops = _drops(mean)
@@ -463,7 +463,6 @@ def _sweep_findings(preset: str) -> dict[str, Finding]:
             np.zeros(len(replicates)),
             value,
             null={"shuffled": float(shuffled[name])},
-            n_seeds=n_seeds,
             corpus=corpus,
         )
         for name, value in drops.items()
@@ -494,7 +493,7 @@ def _factor_findings(preset: str) -> dict[str, Finding]:
     factors = load(factor_cells(preset))
     main = factors[(factors["window"] == 5) & (factors["min_count"] == 100)]
     free = load(_free_cells(preset))
-    corpus, n_seeds = str(free["corpus"].iloc[0]), free["seed"].nunique()
+    corpus = str(free["corpus"].iloc[0])
     found = {}
     for test in TESTS:
         sgns = _replicates(free, test, "frequent")["free"].to_numpy()
@@ -509,7 +508,6 @@ def _factor_findings(preset: str) -> dict[str, Finding]:
             sgns,
             score[False] - base,
             null={"shuffled": score[True] - base},
-            n_seeds=n_seeds,
             corpus=corpus,
         )
     share = main[(main["quantity"] == "share") & ~main["shuffled"]]["value"].iloc[0]

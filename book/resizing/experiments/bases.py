@@ -53,6 +53,7 @@ ARCHITECTURES: Mapping[str, Mapping[str, Any]] = {
     ONE_HEAD: {"norm": "rms", "gains": "none", "n_heads": 1},
 }
 N_SCORES = {"quick": 2, "laptop": 10, "paper": 10}  # besides the one before the first update
+DRAWS = "draws of a map on one model"  # what is repeated where every map is carried by the same base model
 BATCH = 16  # sequences that calibration and scoring read at a time
 
 

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from book.resizing.experiments import bases
 from book.resizing.experiments.bases import BaseRun
@@ -172,23 +171,17 @@ def _lemma_findings(preset: str) -> dict[str, Finding]:
             for family, part in at_bound[at_bound["vectors"] == name].groupby("family")
         }
         null = {COORDINATES: float(lost[COORDINATES].mean())}
-        found[key] = share(int(lost["gaussian"].sum()), run.n_draws, nulls=null, corpus=corpus)
+        found[key] = findings.share(
+            int(lost["gaussian"].sum()), run.n_draws, repeats=bases.DRAWS, nulls=null, corpus=corpus
+        )
     for key, eps in (("width", EPS), ("width_0.9", OTHER_EPS)):
         m = projections.bound(eps, n_vectors, run.delta, run.C)
         found[key] = findings.exact(m / dim, corpus=corpus)
     smallest = table[table["quantity"] == "smallest"].set_index("family")["value"]
     for family in FAMILIES:
         constant = projections.constant(int(smallest[family]), run.eps, n_vectors, run.delta)
-        found[f"C_{family}"] = findings.exact(constant, corpus=corpus)
+        found[f"C_{family}"] = findings.once(constant, repeats="sets of draws", corpus=corpus)
     return found
-
-
-def share(n_hits: int, n: int, *, nulls: Mapping[str, float], corpus: str) -> Finding:
-    """A share of draws with Wilson's 95% interval."""
-    interval = stats.binomtest(n_hits, n).proportion_ci(method="wilson")
-    value = n_hits / n
-    low, high = min(float(interval.low), value), max(float(interval.high), value)
-    return Finding(value, low, high, n, nulls, corpus)
 
 
 # --- families ---------------------------------------------------------------------------------------
@@ -245,11 +238,11 @@ def _maps_findings(preset: str) -> dict[str, Finding]:
         lengths = of["length", family]
         # rows of unit length on average are those of an isometric map times sqrt(m / d)
         nulls = {"unscaled": run.ratio * float(lengths.mean())}
-        found[family] = findings.over_seeds(lengths, nulls=nulls, corpus=corpus)
+        found[family] = findings.over_seeds(lengths, repeats=bases.DRAWS, nulls=nulls, corpus=corpus)
     gaussian = of["angular error", "gaussian"]
     for family in (*FAMILIES[1:], PCA):
         ratios = of["angular error", family] / gaussian
-        found[f"error_{family}"] = findings.over_seeds(ratios, corpus=corpus)
+        found[f"error_{family}"] = findings.over_seeds(ratios, repeats=bases.DRAWS, corpus=corpus)
     return found
 
 
@@ -337,11 +330,16 @@ def _measures_findings(preset: str) -> dict[str, Finding]:
     independent = table[table["case"] == "independent"].set_index("quantity")
     errors, concordances = independent.loc["angular error"], independent.loc["concordance"]
     aligned = table[_alignment_of_rotation(table)]["value"]
+    draws = "draws of vectors and rotations"
     return {
-        "departure": findings.exact(float(departures(table).max())),
-        "random_error": findings.over_seeds((errors["value"] / errors["closed"]).to_numpy()),
-        "random_concordance": findings.over_seeds(concordances["value"].to_numpy(), within=(-1, 1)),
-        "rotated_alignment": findings.over_seeds(aligned.to_numpy(), within=(-1, 1)),
+        "departure": findings.extreme(
+            departures(table).groupby(table["draw"]).max(), largest=True, repeats=draws
+        ),
+        "random_error": findings.over_seeds((errors["value"] / errors["closed"]).to_numpy(), repeats=draws),
+        "random_concordance": findings.over_seeds(
+            concordances["value"].to_numpy(), repeats=draws, within=(-1, 1)
+        ),
+        "rotated_alignment": findings.over_seeds(aligned.to_numpy(), repeats=draws, within=(-1, 1)),
     }
 
 
@@ -410,7 +408,9 @@ def _curves_findings(preset: str) -> dict[str, Finding]:
     of = slopes(table, dim)
     for name, key in ((EMBEDDINGS, "slope_embeddings"), (HIDDEN, "slope_hidden")):
         nulls = {PCA: float(of[name, PCA].mean())}
-        found[key] = findings.over_seeds(of[name, "gaussian"], nulls=nulls, corpus=corpus)
+        found[key] = findings.over_seeds(
+            of[name, "gaussian"], repeats=bases.DRAWS, nulls=nulls, corpus=corpus
+        )
     half = table[(table["family"] == "gaussian") & (table["m"] == round(dim / 2))]
     for key, name, quantity in (
         ("error_half", EMBEDDINGS, "angular error"),
@@ -418,7 +418,9 @@ def _curves_findings(preset: str) -> dict[str, Finding]:
         ("concordance_hidden_half", HIDDEN, "concordance"),
     ):
         values = half[(half["vectors"] == name) & (half["quantity"] == quantity)]["value"]
-        found[key] = findings.over_seeds(values.to_numpy(), corpus=corpus, within=(-1, math.pi))
+        found[key] = findings.over_seeds(
+            values.to_numpy(), repeats=bases.DRAWS, corpus=corpus, within=(-1, math.pi)
+        )
     return found
 
 
@@ -497,9 +499,8 @@ def ratio_of_means(pairs: np.ndarray, *, root: bool, corpus: str = "", seed: int
 
     rng = np.random.default_rng(seed)
     chosen = rng.integers(len(pairs), size=(2_000, len(pairs)))
-    value = float(of(pairs))
-    low, high = np.quantile(of(pairs[chosen]), [0.025, 0.975])
-    return Finding(value, min(float(low), value), max(float(high), value), len(pairs), corpus=corpus)
+    draws = "draws of a map and of vectors from one model"
+    return findings.resampled(of(pairs), of(pairs[chosen]), len(pairs), repeats=draws, corpus=corpus)
 
 
 def _support_findings(preset: str) -> dict[str, Finding]:

@@ -249,6 +249,7 @@ def _porting(preset: str) -> dict[str, Finding]:
     return {
         name: over_seeds(
             errors(preset, name, GAUSSIAN if name == "as_written" else ROTATION),
+            repeats=bases.DRAWS,
             nulls=plain.get(name),
             corpus=corpus,
             within=(0.0, np.inf),
@@ -321,7 +322,7 @@ def _gains_cells(preset: str) -> list[Cell]:
 def _gains(preset: str) -> dict[str, Finding]:
     def difference(first: str, second: str, quarters: int) -> Finding:
         pair = [losses(gain_run(preset, rule), quarters) for rule in (first, second)]
-        return over_seeds(pair[0] - pair[1], corpus=corpus)
+        return over_seeds(pair[0] - pair[1], repeats=bases.DRAWS, corpus=corpus)
 
     def lost(rule: str, architecture: str) -> np.ndarray:
         run = gain_run(preset, rule, architecture)
@@ -336,7 +337,7 @@ def _gains(preset: str) -> dict[str, Finding]:
         "dropped_folded": difference("dropped", "folded", 4),
         "dropped_folded_half": difference("dropped", "folded", 2),
         "one_dropped": difference("one a norm", "dropped", 4),
-        "trained_without": over_seeds(without, corpus=corpus),
+        "trained_without": over_seeds(without, repeats=bases.DRAWS, corpus=corpus),
     }
 
 
@@ -380,7 +381,7 @@ def _heads_cells(preset: str) -> list[Cell]:
 def _heads(preset: str) -> dict[str, Finding]:
     def difference(rule: AttentionRule, quarters: int) -> Finding:
         pair = [losses(head_run(preset, own), quarters) for own in (rule, "kept")]
-        return over_seeds(pair[0] - pair[1], corpus=corpus)
+        return over_seeds(pair[0] - pair[1], repeats=bases.DRAWS, corpus=corpus)
 
     corpus = bases.base(preset).text.corpus
     works = table_of(head_widths.cell(HeadWidths(bases.base(preset))))["works"]
@@ -471,13 +472,15 @@ def _rope_cells(preset: str) -> list[Cell]:
 def _rope(preset: str) -> dict[str, Finding]:
     corpus, table = bases.base(preset).text.corpus, rotary_table(preset)
     found = {
-        name: over_seeds(gains_of_best(table[table["quarters"] == quarters]), corpus=corpus)
+        name: over_seeds(
+            gains_of_best(table[table["quarters"] == quarters]), repeats=bases.DRAWS, corpus=corpus
+        )
         for name, quarters in (("gain_half", 2), ("gain_0.75", 3), ("gain_quarter", 1))
     }
     half = table[(table["quarters"] == 2) & (table["factor"] == 1.0)].sort_values("draw")
     kept = table_of(rotary_bases.cell(kept_rotary_run(preset))).sort_values("draw")
     apart = half["held_out"].to_numpy() - kept["held_out"].to_numpy()
-    return found | {"kept_half": over_seeds(apart, corpus=corpus)}
+    return found | {"kept_half": over_seeds(apart, repeats=bases.DRAWS, corpus=corpus)}
 
 
 STUDIES: dict[str, Study] = {

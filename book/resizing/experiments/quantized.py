@@ -196,11 +196,13 @@ def _findings(preset: str) -> dict[str, Finding]:
         nulls = {PERMUTATION: float(differences(preset, PERMUTATION, *what).mean())}
         if name.startswith("int8"):  # shown, not judged
             nulls = {}
-        found[name] = findings.over_seeds(differences(preset, ROTATION, *what), nulls=nulls, corpus=corpus)
+        found[name] = findings.over_seeds(
+            differences(preset, ROTATION, *what), repeats=bases.DRAWS, nulls=nulls, corpus=corpus
+        )
     plain = [
         measured(preset, NONE, "log_perplexity", bits, per)[0] for bits, per in ((4, "tensor"), (FLOAT, ""))
     ]
-    return found | {"cost_int4": findings.exact(plain[0] - plain[1], corpus=corpus)}
+    return found | {"cost_int4": findings.once(plain[0] - plain[1], repeats="base models", corpus=corpus)}
 
 
 STUDIES: dict[str, Study] = {

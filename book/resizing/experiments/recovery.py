@@ -39,6 +39,7 @@ PROJECTION, SCRATCH, PCA, TRUNCATED, ZEROS = TREATMENTS = (
 SCORED = (0, 1, 2, 5, 10, 20, 40, 80, 120, 160, 200, 300, 400, 600, 800, 1_000, 1_200, 1_400)  # updates
 WITHIN = math.log(1.02)  # nats: 2% of a perplexity
 N_CALIBRATION = 4_096  # hidden states that PCA sees
+PORTS = "draws of a map and of batches on one model"  # what is repeated
 OTHER_BATCHES = 1_000  # added to a seed: the base model's batches have seeds from 0
 
 
@@ -393,6 +394,7 @@ def _perplexity(preset: str) -> dict[str, Finding]:
         nulls = {"scratch": float(steps_of(_seeds(preset, (ratio,), SCRATCH)).mean()) / n_original}
         steps = findings.over_seeds(
             steps_of(tables) / n_original,
+            repeats=PORTS,
             nulls=nulls if name != "quarter" else None,
             corpus=corpus,
             within=(0, math.inf),
@@ -406,12 +408,17 @@ def _perplexity(preset: str) -> dict[str, Finding]:
         "pca_half": ends[PCA] - ends[PROJECTION],
         "truncated_half": ends[TRUNCATED] - ends[PROJECTION],
     }
-    found |= {name: findings.over_seeds(values, corpus=corpus) for name, values in differences.items()}
+    found |= {
+        name: findings.over_seeds(values, repeats=PORTS, corpus=corpus)
+        for name, values in differences.items()
+    }
     reached = [
         [when_recovered(table).reached for table in _seeds(preset, (ratio,))] for ratio in FEWER[preset]
     ]
     shares = np.mean(reached, axis=0)  # (R,)
-    return found | {"share_recovered": findings.over_seeds(shares, corpus=corpus, within=(0, 1))}
+    return found | {
+        "share_recovered": findings.over_seeds(shares, repeats=PORTS, corpus=corpus, within=(0, 1))
+    }
 
 
 NAMES = {
@@ -429,7 +436,7 @@ def ratio_of_steps(ours: list[pd.DataFrame], theirs: list[pd.DataFrame], corpus:
     A censored run of ours makes the ratio the least that it can be, one of theirs the most.
     """
     steps, others = steps_of(ours), np.maximum(steps_of(theirs), 1.0)
-    found = findings.over_seeds(steps / others, corpus=corpus, within=(0, math.inf))
+    found = findings.over_seeds(steps / others, repeats=PORTS, corpus=corpus, within=(0, math.inf))
     return dataclasses.replace(
         found,
         high=math.inf if censored(ours) else found.high,
@@ -451,7 +458,7 @@ def _architecture(preset: str) -> dict[str, Finding]:
     }
     for architecture in (bases.LAYER, bases.PERI, bases.SPHERE):
         lost = lost_at(tables[architecture], end=False)
-        found[f"lost_{NAMES[architecture]}"] = findings.over_seeds(lost, corpus=corpus)
+        found[f"lost_{NAMES[architecture]}"] = findings.over_seeds(lost, repeats=PORTS, corpus=corpus)
     return found
 
 
@@ -460,7 +467,8 @@ def _staged(preset: str) -> dict[str, Finding]:
     for name, stages in STAGES.items():
         staged, at_once = (lost_at(_seeds(preset, way), end=True) for way in (stages, stages[-1:]))
         key = "staged" if name == "quarter" else f"staged_{name}"
-        found[key] = findings.over_seeds(staged - at_once, corpus=bases.base(preset).text.corpus)
+        corpus = bases.base(preset).text.corpus
+        found[key] = findings.over_seeds(staged - at_once, repeats=PORTS, corpus=corpus)
     return found
 
 

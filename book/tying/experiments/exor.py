@@ -157,7 +157,9 @@ def _distribution_findings(preset: str) -> dict[str, Finding]:
     table = load(_distribution_cells(preset))
     deviations = _in_standard_errors(table["count"], table["n"], table["expected"])
     shifted = _in_standard_errors(table["count"], table["n"], table["expected"].replace(0.1, 0.11))
-    found = {"frequency_z": findings.exact(deviations.max(), nulls={"shifted": float(shifted.max())})}
+    nulls = {"shifted": float(shifted.max())}
+    n_strings = int(table["n"].max())
+    found = {"frequency_z": findings.in_errors(deviations.max(), n_strings, repeats="strings", nulls=nulls)}
     gap = 0.0
     for name, task in (("", EXor()), ("_ones", EXor(p_0a=1.0)), ("_zeros", EXor(p_1a=1.0))):
         tokens, probability = task.contexts()
@@ -199,10 +201,8 @@ def _variance_ratio(pairs: np.ndarray, control: np.ndarray) -> Finding:
     """log10 of the variances' ratio of two columns over seeds, with a bootstrap over seeds."""
     rng = np.random.default_rng(0)
     drawn = [_log_variances(pairs[rng.integers(len(pairs), size=len(pairs))]) for _ in range(2_000)]
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    value = _log_variances(pairs)
     nulls = {"untied": _log_variances(control)}
-    return Finding(value, min(low, value), max(high, value), len(pairs), nulls)
+    return findings.resampled(_log_variances(pairs), drawn, len(pairs), nulls=nulls)
 
 
 def _log_variances(pairs: np.ndarray) -> float:

@@ -495,7 +495,7 @@ def _natural_findings(preset: str) -> dict[str, Finding]:
     behind = gain.index[gain.mean(axis="columns") > 0]  # steps at which untied is behind
     if gain.index[-1] not in behind:
         since = gain.index[gain.index > behind.max()][0] if len(behind) else 0
-        found["crossing"] = findings.exact(since / n_steps, corpus=corpus)
+        found["crossing"] = findings.once(since / n_steps, repeats="sets of seeds", corpus=corpus)
     return found
 
 

@@ -112,12 +112,6 @@ def test_another_text_is_read_backwards_token_by_token():
 # --- planted cases ----------------------------------------------------------------------------------
 
 
-def test_a_share_has_wilsons_interval():
-    found = geometry.share(0, 200, nulls={}, corpus="")
-    assert (found.value, found.low) == (0, 0)
-    assert found.high == pytest.approx(1.96**2 / (200 + 1.96**2), rel=1e-3)
-
-
 def test_a_slope_is_found_where_it_was_planted():
     rows = [
         {"vectors": "embeddings", "quantity": "angular error", "family": family, "m": m, "draw": i,

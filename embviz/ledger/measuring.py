@@ -1,0 +1,65 @@
+"""Measurements: all that is found for a claim at one scale."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from embviz.ledger.claims import Claim
+from embviz.ledger.findings import Finding
+
+OWN_SCALE = "paper"  # the preset that is the paper's own setting
+
+
+@dataclasses.dataclass(frozen=True)
+class Measurement:
+    """What was found for a claim.
+
+    Parameters
+    ----------
+    scale : str or None
+        The preset; None where nothing was measured.
+    findings : mapping of str to Finding
+        By figure.
+    why_not : str
+        Why nothing was measured.
+    own_corpora : tuple of str, or None
+        Data sets that the preset of the paper's own scale reads; None where there is no such preset.
+    folders : tuple of str
+        Folders of results that the claim's cells lie in, whatever the preset.
+    """
+
+    scale: str | None
+    findings: Mapping[str, Finding]
+    why_not: str = ""
+    own_corpora: tuple[str, ...] | None = None
+    folders: tuple[str, ...] = ()
+
+
+def measure(claim: Claim, scale: str | None = None) -> Measurement:
+    """Read the claim's cells and compute its findings, at `scale` or else at the largest that is stored."""
+    from embviz.ledger.studies import PRESETS, find_study
+
+    study = find_study(claim.id)
+    own = study.preset_cells(OWN_SCALE)
+    cells = [cell for preset in PRESETS for cell in study.preset_cells(preset)]
+    shared: dict[str, Any] = {
+        "own_corpora": tuple(sorted(corpora(cell.config for cell in own))) if own else None,
+        "folders": tuple(sorted({claim.paper, *(cell.path.parent.parent.name for cell in cells)})),
+    }
+    chosen = scale or study.largest_stored()
+    if chosen is None or not study.complete(chosen):
+        return Measurement(None, {}, study.why_not_measured(scale), **shared)
+    return Measurement(chosen, dict(study.findings(chosen)), **shared)
+
+
+def corpora(configs: Iterable[Any]) -> set[str]:
+    """Names of data sets that configurations read: every field called ``corpus``, at any depth."""
+    found: set[str] = set()
+    for config in configs:
+        if dataclasses.is_dataclass(config):
+            for field in dataclasses.fields(config):
+                value = getattr(config, field.name)
+                found |= {value} if field.name == "corpus" and value else corpora([value])
+    return found

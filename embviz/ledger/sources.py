@@ -1,0 +1,71 @@
+"""What the code is, committed or not: digests of the files that compute results."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import importlib.util
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from embviz.project import NoProjectError, find_project
+
+PACKAGE = Path(__file__).resolve().parent.parent
+NOT_CODE = {"__pycache__", "_build", "node_modules", "site-packages"}
+
+
+def tree_digest(folder: Path, *, without: str = "") -> str:
+    """SHA-256 over the names and bytes of a folder's Python files, at any depth; a part may be left out."""
+    digest = hashlib.sha256()
+    for path in sorted(_python_files(folder)):
+        if without and path.is_relative_to(folder / without):
+            continue
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(folder).as_posix()}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()
+
+
+def _python_files(folder: Path) -> Iterator[Path]:
+    for path in folder.iterdir():
+        if path.is_dir():
+            if path.name not in NOT_CODE and not path.name.startswith("."):
+                yield from _python_files(path)
+        elif path.suffix == ".py":
+            yield path
+
+
+def module_folder(module: str) -> Path | None:
+    """The folder that a module or package lies in, found without importing it; None if it isn't there.
+
+    For ``book.geometry.experiments`` it is ``book/geometry``: the paper's folder. The project's own modules
+    come before those that are installed.
+    """
+    places = [Path(place) for place in _installed(module.split(".")[0])]
+    with contextlib.suppress(NoProjectError):
+        places.insert(0, find_project().root)
+    for place in places:
+        path = place.resolve().joinpath(*module.split("."))
+        if path.is_dir() or path.with_suffix(".py").is_file():
+            return path.parent
+    return None
+
+
+def _installed(top: str) -> list[str]:
+    """Folders that a module of this name, without dots, is found in."""
+    spec = importlib.util.find_spec(top)  # of a name without dots: this runs nothing
+    if spec is None:
+        return []
+    own = [str(Path(spec.origin).parent)] if spec.origin else []
+    return [*(str(Path(place).parent) for place in spec.submodule_search_locations or ()), *own]
+
+
+@functools.cache
+def commit() -> str:
+    """The commit that is checked out where the package lies; empty outside a checkout."""
+    command = ["git", "-C", str(PACKAGE), "rev-parse", "HEAD"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
