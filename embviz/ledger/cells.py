@@ -17,7 +17,6 @@ import datetime
 import functools
 import hashlib
 import importlib
-import importlib.metadata
 import json
 import os
 import platform
@@ -39,7 +38,7 @@ from tqdm.auto import tqdm
 from embviz import __version__
 from embviz.imports import installed
 from embviz.ledger.claims import load_claims, papers
-from embviz.ledger.sources import PACKAGE, commit, module_folder, tree_digest
+from embviz.ledger.sources import PACKAGE, commit, module_folder, tree_digest, versions
 from embviz.pausing import BusyRunError, Paused, pausing_at, time_is_over
 from embviz.project import NoProjectError, find_project, import_from
 from embviz.storage import cache_folder, check_writable, results_folder, whole_file
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
     from embviz.training.snapshots import Run
 
 PROVENANCE_KEY, CHECKSUM_KEY = b"embviz", b"embviz.sha256"  # of the schema's metadata
-PACKAGES = ("numpy", "scipy", "torch", "numba", "pandas", "pyarrow", "scikit-learn")
 
 _storing: ContextVar[str] = ContextVar("storing", default="")  # key of the cell that compute() will keep
 
@@ -194,21 +192,13 @@ def _provenance(cell: Cell, table: pd.DataFrame, seconds: float) -> dict[str, An
         "embviz": __version__,
         "code": _code_state(_module_of_paper(cell.experiment)),
         "python": platform.python_version(),
-        "packages": _versions(),
+        "packages": versions(),
         "device": device(),
         "wall_seconds": round(seconds, 3),  # of the last slice, if there were several
         "slices": table.attrs.get("slices", []),
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "date": _now(),
     }
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for name in PACKAGES:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
 
 
 @contextlib.contextmanager

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import importlib.metadata
 import json
 import platform
 from collections.abc import Sequence
@@ -20,10 +19,9 @@ from typing import Any
 from embviz.ledger.claims import Claim, claim_files
 from embviz.ledger.findings import Finding
 from embviz.ledger.measuring import Measurement, measure
-from embviz.ledger.sources import PACKAGE, module_folder, tree_digest
+from embviz.ledger.sources import PACKAGE, module_folder, tree_digest, versions
 from embviz.storage import cache_folder, results_folder, whole_file
 
-LIBRARIES = ("numpy", "scipy", "pandas", "pyarrow", "scikit-learn", "torch")
 VERSION = 1  # of the form of the kept files
 
 
@@ -48,7 +46,7 @@ class _State:
             self._once("package", "", lambda: tree_digest(PACKAGE, without="view")),  # which measures nothing
             self._once("paper", str(paper), lambda: tree_digest(paper) if paper else ""),
             self._once("claims", claim.paper, lambda: _claims_digest(claim.paper)),
-            self._once("libraries", "", lambda: json.dumps(_versions())),
+            self._once("libraries", "", _libraries),
             *(self._once("results", name, lambda name=name: _results_digest(name)) for name in folders),
         ]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
@@ -57,6 +55,10 @@ class _State:
         if (kind, name) not in self._taken:
             self._taken[kind, name] = take()
         return self._taken[kind, name]
+
+
+def _libraries() -> str:
+    return json.dumps({"python": platform.python_version(), "machine": platform.machine(), **versions()})
 
 
 def _claims_digest(paper: str) -> str:
@@ -72,16 +74,6 @@ def _results_digest(name: str) -> str:
             path.relative_to(folder).as_posix().encode() + hashlib.sha256(path.read_bytes()).digest()
         )
     return digest.hexdigest()
-
-
-def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version(), "machine": platform.machine()}
-    for name in LIBRARIES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = ""
-    return found
 
 
 # --- files ------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import importlib.metadata
 import importlib.util
 import subprocess
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from pathlib import Path
 from embviz.project import NoProjectError, find_project
 
 PACKAGE = Path(__file__).resolve().parent.parent
+LIBRARIES = ("numpy", "scipy", "torch", "numba", "pandas", "pyarrow", "scikit-learn")
 NOT_CODE = {"__pycache__", "_build", "node_modules", "site-packages"}
 
 
@@ -69,3 +71,12 @@ def commit() -> str:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return ""
+
+
+def versions() -> dict[str, str]:
+    """Versions of the libraries that results depend on, as far as they are installed."""
+    found = {}
+    for name in LIBRARIES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
