@@ -25,16 +25,16 @@ def test_importing_embviz_beside_an_empty_program(speed_table):
     ours = seconds(sys.executable, "-c", "import embviz")
     peer = seconds(sys.executable, "-c", "pass")
     speed_table(
-        job="import embviz", ours=ours, peer=peer, unit="s", bar="under 0.5 s", peer_name="python -c pass"
+        job="import embviz", ours=ours, peer=peer, unit="s", bar="under 0.3 s", peer_name="python -c pass"
     )
-    assert ours < 0.5
+    assert ours < 0.3
 
 
 def test_the_commands_help_beside_an_empty_program(speed_table):
     ours = seconds(sys.executable, "-m", "embviz.cli", "--help")
     peer = seconds(sys.executable, "-c", "pass")
     speed_table(
-        job="embviz --help", ours=ours, peer=peer, unit="s", bar="under 0.5 s", peer_name="python -c pass"
+        job="embviz --help", ours=ours, peer=peer, unit="s", bar="under 0.3 s", peer_name="python -c pass"
     )
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page
 
+CHECKOUT = Path(__file__).resolve().parents[2]  # whose claims the copied chapters show
 SETTINGS = (
     "--no-browser",
     "--allow-root",  # containers run tests as root
@@ -48,7 +49,7 @@ def running_lab(folder: Path, state: Path) -> Iterator[str]:
     command += [f"--ServerApp.root_dir={folder}", f"--ServerApp.port={port}", "--ServerApp.port_retries=0"]
     log = state / "jupyterlab.log"
     with open(log, "w", encoding="utf-8") as sink:
-        environment = {**os.environ, **folders}
+        environment = {**os.environ, **folders, "EMBVIZ_PROJECT": str(CHECKOUT)}
         server = subprocess.Popen(command, env=environment, stdout=sink, stderr=subprocess.STDOUT)
     address = f"http://127.0.0.1:{port}/"
     try:
