@@ -230,6 +230,7 @@ CHAPTERS = sorted(
 )
 # Chapters that compute in view: the list grows as chapters are rewritten, until it has all of them.
 IN_VIEW = [
+    "book/reflections/spectrum.ipynb",
     "embviz/project/template/book/my_paper/neighbours.ipynb",
 ]
 BEHIND = {"ledger", "view", "storage"}  # what a page shows and stores with; the other rooms are instruments

@@ -30,6 +30,79 @@ function child(parent, tag, className) {
   return element;
 }
 
+// Vega looks some words up in plain objects, which inherit "constructor" and the like: there a vocabulary has an
+// invisible sign before them, and a value that goes to the kernel has none.
+const INHERITED = new Set(Object.getOwnPropertyNames(Object.prototype));
+const SIGN = "\u2060"; // word joiner
+const NAMED = new Set(["values", "value", "options", "domain", "sort", "datasets"]); // what holds words
+const unguarded = (value) => (typeof value === "string" && value[0] === SIGN ? value.slice(1) : value);
+function guarded(part) {
+  if (typeof part === "string") return INHERITED.has(part) ? SIGN + part : part;
+  return mapped(part, guarded);
+}
+function mapped(part, change) {
+  if (Array.isArray(part)) return part.map((one) => change(one));
+  if (part === null || typeof part !== "object") return part;
+  return Object.fromEntries(Object.entries(part).map(([name, value]) => [name, change(value, name)]));
+}
+const guardedSpec = (part, name) => (NAMED.has(name) ? guarded(part) : mapped(part, guardedSpec));
+
+// Vega's own class of views, which the bundle of its libraries names nowhere: taken from an empty drawing.
+let plainView;
+const viewClass = (vegaEmbed) =>
+  (plainView ??= vegaEmbed(document.createElement("div"), { marks: [] }, { mode: "vega", actions: false }).then(
+    ({ view }) => view.constructor,
+  ));
+
+// Vega tells an error in the midst of drawing to its log alone, and an empty chart is all that one sees.
+function tellingView(View, say) {
+  const error = (...parts) => {
+    console.warn(...parts);
+    say(`This chart could not be drawn: ${parts.map((part) => part?.message ?? part).join(" ")}`, true);
+  };
+  const quiet = () => {};
+  const logger = { level: quiet, error, warn: console.warn, info: quiet, debug: quiet };
+  return class extends View {
+    constructor(runtime, options) {
+      super(runtime, { ...options, logger, logLevel: null });
+    }
+  };
+}
+
+// A title may follow the controls: one sentence for each combination of those that change it.
+function followTitle(figure, view, titles) {
+  const names = Object.keys(titles[0]).filter((name) => name !== "title");
+  const same = (one, other) => one === other || Math.abs(one - other) < 1e-9;
+  const follow = () => {
+    const found = titles.find((one) => names.every((name) => same(one[name], unguarded(view.signal(name)))));
+    if (found) entitle(figure, found.title);
+  };
+  for (const name of names) view.addSignalListener(name, follow);
+}
+
+function entitle(figure, title) {
+  figure.querySelector(".embviz-title").textContent = title;
+  figure.setAttribute("aria-label", title);
+}
+
+// Back to where all controls stood at first; there only while one of them stands elsewhere.
+function offerReset(controls, view, params) {
+  const bound = params.filter((param) => param.bind && "value" in param);
+  if (!bound.length) return;
+  const button = child(controls, "button", "embviz-reset");
+  button.type = "button";
+  button.textContent = "reset";
+  const moved = () => bound.filter(({ name, value }) => String(view.signal(name)) !== String(value));
+  const look = () => (button.style.visibility = moved().length ? "" : "hidden");
+  button.addEventListener("click", () => {
+    for (const { name, value } of moved()) view.signal(name, value);
+    view.runAsync();
+    controls.querySelector("input, select")?.focus(); // the button is about to go
+  });
+  for (const { name } of bound) view.addSignalListener(name, look);
+  look();
+}
+
 // Vega binds native inputs, so the keyboard works; what it leaves out is said here.
 function finishControls(controls) {
   // JupyterLab would take the arrow keys; it asks the focused element first
@@ -100,7 +173,8 @@ async function mount(element, spec, vegaEmbed) {
   };
   // as text of the page title and caption wrap, so the chart needs none of its own
   const narrow = element.clientWidth > 0 && element.clientWidth < NARROW;
-  const shown = { ...(narrow ? narrowed(spec) : spec), $schema: undefined };
+  const safe = guardedSpec(spec);
+  const shown = { ...(narrow ? narrowed(safe) : safe), $schema: undefined };
   if (meta.title) delete shown.title;
   if (meta.fluid) shown.width = "container";
   if (meta.panels && narrow) shown.columns = 1;
@@ -111,13 +185,16 @@ async function mount(element, spec, vegaEmbed) {
       renderer: "svg",
       bind: controls,
       loader: offlineLoader,
+      viewClass: tellingView(await viewClass(vegaEmbed), say),
       tooltip: { formatTooltip: tooltipHtml },
       config: {
         legend: { symbolOpacity: 1, ...(narrow && { columns: 2 }) }, // the kind, though its seeds are drawn faint
         axisY: narrow ? { labelLimit: NARROW_LABEL } : {},
       },
     });
+    offerReset(controls, view, shown.params ?? []);
     finishControls(controls);
+    if (meta.titles) followTitle(figure, view, meta.titles);
     if (shown.width === "container") followWidth(chart, view);
     if (meta.panels) await fitPanels(chart, view, narrow ? { ...meta.panels, fluid: 1 } : meta.panels);
     element.view = view;
@@ -141,13 +218,21 @@ function runtime(model) {
   return globalThis.embvizRuntime;
 }
 
+const PATIENCE = 20_000; // milliseconds without an answer after which the next move asks again
+
 /** Ask the kernel for rows whenever a control moves: one question at a time, and then only the latest. */
 function converse(model, view, names, say) {
   const reader = Math.random().toString(36).slice(2); // several views of one model share its messages
+  let asked = 0; // questions
   let waiting = false;
   let stale = false;
   let timers = [];
   const rest = () => timers.forEach(clearTimeout);
+  const giveUp = () => {
+    waiting = false;
+    say("no answer yet: the kernel is busy, or was restarted and the cell wants to be run again");
+    if (stale) ask();
+  };
   const ask = () => {
     if (waiting) {
       stale = true;
@@ -155,24 +240,25 @@ function converse(model, view, names, say) {
     }
     waiting = true;
     stale = false;
-    timers = [
-      setTimeout(() => say("measuring …"), 400),
-      setTimeout(() => say("no answer yet: if the kernel was restarted, run the cell again"), 20_000),
-    ];
-    const values = Object.fromEntries(names.map((name) => [name, view.signal(name)]));
-    model.send({ kind: "measure", request: reader, values });
+    rest();
+    timers = [setTimeout(() => say("measuring …"), 400), setTimeout(giveUp, PATIENCE)];
+    const values = Object.fromEntries(names.map((name) => [name, unguarded(view.signal(name))]));
+    asked += 1;
+    model.send({ kind: "measure", request: `${reader}:${asked}`, values });
   };
   const hear = async (message) => {
-    if (message.kind !== "rows" || message.request !== reader) return;
+    if (message.kind !== "rows" || message.request !== `${reader}:${asked}`) return; // others', or given up
     rest();
     waiting = false;
     if (stale) ask(); // before drawing: the kernel measures while the page draws
     if (message.error) {
       say(message.error, true); // the chart keeps the last frame that was measured
-    } else {
-      say("");
-      await view.data("measured", message.rows).runAsync();
+      return;
     }
+    say("");
+    if (message.title !== undefined) entitle(view.container().closest("figure"), message.title);
+    for (const [name, rows] of Object.entries(message.tables)) view.data(name, guarded(rows));
+    await view.runAsync();
   };
   model.on("msg:custom", hear);
   for (const name of names) view.addSignalListener(name, ask);

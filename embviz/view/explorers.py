@@ -2,15 +2,18 @@
 
 An :class:`Explorer` names a measuring function, its controls and a drawing function. With a kernel, every
 move of a control measures again; in the book the same declaration is a chart over a grid measured
-beforehand, with the same controls drawn by the same code.
+beforehand, with the same controls drawn by the same code. Controls that only the drawing uses are measured in
+neither.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import json
 import math
+import pickle
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,19 +21,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-import altair as alt
 import anywidget
 import joblib
-import numpy as np
 import pandas as pd
 import traitlets
 import vl_convert
 from threadpoolctl import threadpool_limits
 
 from embviz.view import theme
+from embviz.view.named_tables import (
+    MEASURED,
+    Draw,
+    Feed,
+    Tables,
+    as_tables,
+    called,
+    checked,
+    compact_row,
+    connect,
+    drawn,
+    handed,
+    plain,
+    without_repeats,
+)
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
-MEASURED = "measured"  # the data set that a drawing function draws
 GRID_LIMIT = 2_000  # combinations: more can't be told apart with sliders, nor measured while waiting
 TYPING = 600  # milliseconds without a key after which a typed value counts
 TWIN_WARNING, TWIN_LIMIT = 1_000_000, 4_000_000  # bytes of JSON in a page
@@ -46,8 +61,9 @@ RESERVED = frozenset(
 )
 
 Value = str | int | float | bool
-Measure = Callable[..., pd.DataFrame]
-Draw = Callable[[alt.NamedData], alt.TopLevelMixin]
+Measure = Callable[..., pd.DataFrame | Mapping[str, pd.DataFrame]]
+Title = str | Callable[..., str]
+FIELD = re.compile(r"\{([A-Za-z]\w*)(?::([^{}]*))?\}")  # of a title that follows the controls
 
 
 class Control(Protocol):
@@ -73,17 +89,20 @@ class Choice:
     values : sequence of str, int or float
         In the order shown.
     label : str
-        Words before the control, with the unit if there is one.
+        Words before the control, with the unit if there is one; by default its name.
     format : str or function, default ``"{}"``
         What a value is called: a format string, or a function from value to text.
     initial : one of `values`, optional
         Chosen at first; by default the first.
+    live_values : sequence, optional
+        More of them where a kernel measures, these among them; by default `values`.
     """
 
     values: Sequence[Any]
-    label: str
+    label: str = ""
     format: str | Callable[[Any], str] = "{}"
     initial: Any = None
+    live_values: Sequence[Any] | None = None
 
     def __post_init__(self) -> None:
         if len(self.values) == 0 or len(set(self.values)) != len(self.values):
@@ -96,13 +115,25 @@ class Choice:
             raise ValueError(
                 f"the choice {self.label!r} starts at {self.initial!r}, not among {self.values!r}"
             )
+        absent = [value for value in self.values if value not in self._shown(live=True)]
+        if absent:
+            raise ValueError(
+                f"the choice {self.label!r} has {absent[0]!r} in the page, not among live_values"
+            )
 
     def binding(self, *, live: bool) -> dict[str, Any]:
         """Vega's description of the input element."""
-        say = self.format.format if isinstance(self.format, str) else self.format
-        kind = "radio" if len(self.values) <= 4 else "select"
-        labels = [say(value) for value in self.values]
-        return {"input": kind, "options": list(self.values), "labels": labels, "name": self.label}
+        shown = self._shown(live=live)
+        kind = "radio" if len(shown) <= 4 else "select"
+        labels = [self.say(value) for value in shown]
+        return {"input": kind, "options": list(shown), "labels": labels, "name": self.label}
+
+    def say(self, value: Any) -> str:
+        """What a value is called."""
+        return self.format.format(value) if isinstance(self.format, str) else self.format(value)
+
+    def _shown(self, *, live: bool) -> Sequence[Any]:
+        return self.values if self.live_values is None or not live else self.live_values
 
     def matches(self, name: str) -> str:
         """Vega expression that is true for the grid's rows at the chosen value."""
@@ -110,11 +141,12 @@ class Choice:
 
     def read(self, sent: object) -> Value:
         """The value that the page sent, one of ours."""
-        for value in self.values:
+        shown = self._shown(live=True)
+        for value in shown:
             if value == sent and isinstance(value, str) == isinstance(sent, str):
                 chosen: Value = value
                 return chosen
-        raise ValueError(f"{self.label}: {sent!r} is not among {list(self.values)!r}")
+        raise ValueError(f"{self.label}: {sent!r} is not among {list(shown)!r}")
 
 
 @dataclass(frozen=True)
@@ -127,7 +159,7 @@ class Range:
         First value, last value (included) and distance between two, which must divide the range. With
         whole numbers the measuring function gets whole numbers.
     label : str
-        Words before the control, with the unit if there is one.
+        Words before the control, with the unit if there is one; by default its name.
     initial : int or float, optional
         Chosen at first; by default the middle of the grid.
     live_step : int or float, optional
@@ -137,7 +169,7 @@ class Range:
     start: float
     stop: float
     step: float
-    label: str
+    label: str = ""
     initial: float | None = None
     live_step: float | None = None
 
@@ -189,11 +221,11 @@ class Toggle:
     Parameters
     ----------
     label : str
-        What is true when it's checked.
+        What is true when it's checked; by default the control's name.
     initial : bool, default False
     """
 
-    label: str
+    label: str = ""
     initial: bool = False
 
     @property
@@ -322,20 +354,27 @@ class Explorer:
     Parameters
     ----------
     measure : function of the controls' names, or None
-        Returns a tidy DataFrame with the same columns for every combination, never NaN or infinite (drop
-        the row instead). None where only a stored `grid` is shown.
+        Returns a tidy DataFrame, or a mapping of names to several, each with columns of its own that are the
+        same for every combination; never NaN or infinite (drop the row instead). It may be defined in the
+        notebook. None where only a stored `grid` is shown.
     controls : mapping of name to Choice, Range or Toggle
         Names are Python and Vega identifiers; a drawing function may use them in expressions
-        (``alt.datum``-like strings such as ``"datum.x > threshold"``).
+        (``alt.datum``-like strings such as ``"datum.x > threshold"``). A list or tuple stands for a
+        :class:`Choice`, Python's ``range`` for a :class:`Range`, True or False for a :class:`Toggle`.
     draw : function
-        Takes the data to draw (give each encoding its type: ``"x:Q"``) and returns a chart.
-    title : str
-        The finding, in one sentence.
+        Takes the data to draw (give each encoding its type: ``"x:Q"``) and returns a chart. Several tables
+        are handed to the parameters of their names, or to its one parameter as a mapping.
+    title : str or function
+        The finding, in one sentence. A control's name in braces, as in ``"Window {window}"``, follows the
+        control; a function makes the sentence from the tables that it takes as `draw` does.
     caption : str
         Data, seeds and interval.
-    grid : DataFrame, optional
+    view_controls : mapping of name to a control, optional
+        Only the drawing uses them, in expressions: nothing is measured for them.
+    grid : DataFrame or mapping of names to DataFrames, optional
         Rows for every combination, with a column for each control: stored results, shown instead of
-        measuring beforehand.
+        measuring beforehand. Of several tables the first needs them all; one without a control's column is
+        the same whatever that says.
     digits : int, default 4
         Significant digits kept in the page.
     n_jobs : int, default 1
@@ -352,59 +391,62 @@ class Explorer:
     >>> import altair as alt, pandas as pd
     >>> explorer = Explorer(
     ...     lambda slope: pd.DataFrame({"x": [0, 1], "y": [0, slope]}),
-    ...     {"slope": Range(0, 4, 1, "slope")},
+    ...     {"slope": range(5)},
     ...     lambda data: alt.Chart(data).mark_line().encode(x="x:Q", y="y:Q"),
-    ...     title="A line has a slope",
+    ...     title="A line of slope {slope}",
     ...     caption="Two made points.",
     ... )
-    >>> explorer.grid().shape
-    (10, 3)
+    >>> explorer.grid().shape, explorer
+    ((10, 3), <explorer: A line of slope 2>)
     """
 
     def __init__(
         self,
         measure: Measure | None,
-        controls: Mapping[str, Control],
+        controls: Mapping[str, Any],
         draw: Draw,
         *,
-        title: str,
+        title: Title,
         caption: str,
-        grid: pd.DataFrame | None = None,
+        view_controls: Mapping[str, Any] | None = None,
+        grid: pd.DataFrame | Mapping[str, pd.DataFrame] | None = None,
         digits: int = 4,
         n_jobs: int = 1,
     ) -> None:
-        check_names(controls)
+        self.controls, self.view_controls = labelled(controls), labelled(view_controls or {})
+        check_names([*self.controls, *self.view_controls])
+        both = set(self.controls) & set(self.view_controls)
+        if both:
+            raise ValueError(f"{sorted(both)[0]!r} is measured and only drawn: give one another name")
         if measure is None and grid is None:
             raise ValueError("an explorer needs a measuring function, or a grid of stored results, or both")
-        self.measure, self.controls, self.draw = measure, dict(controls), draw
+        self.measure, self.draw = measure, draw
         self.title, self.caption = title, caption
         self.digits, self.n_jobs = digits, n_jobs
-        self._grid = None if grid is None else self._checked_grid(grid)
+        self._drawn: set[str] | None = None  # the tables that the drawing uses, once there is one
+        self._grid = None if grid is None else self._checked_grid(as_tables(grid, "the grid"))
+        if isinstance(title, str):
+            self._filled(title, self._start)
 
     def __repr__(self) -> str:
-        return f"<explorer: {self.title}>"
+        return f"<explorer: {self.first_title}>"
 
-    def grid(self) -> pd.DataFrame:
+    def grid(self) -> pd.DataFrame | Tables:
         """Every combination of the controls measured, once: tidy, the controls' columns first.
+
+        Returns
+        -------
+        DataFrame, or dict of name to DataFrame
+            As the measuring function returns them.
 
         Raises
         ------
         ValueError
             If there are more than 2,000 combinations, or a measurement is NaN or infinite, or has other
-            columns than the first.
+            tables or columns than the first.
         """
-        if self._grid is None:
-            combinations = self._combinations()
-            assert self.measure is not None  # else a grid was given
-            tasks = (joblib.delayed(_measure_on_one_thread)(self.measure, values) for values in combinations)
-            frames = joblib.Parallel(n_jobs=self.n_jobs)(tasks)
-            for values, frame in zip(combinations, frames, strict=True):
-                self._checked(frame, values)
-                if list(frame.columns) != list(frames[0].columns):
-                    raise ValueError(f"measured {list(frame)} at {values}, but {list(frames[0])} at first")
-            keyed = [frame.assign(**values) for values, frame in zip(combinations, frames, strict=True)]
-            self._grid = pd.concat(keyed, ignore_index=True)[[*self.controls, *frames[0].columns]]
-        return self._grid
+        tables = self._tables
+        return tables[MEASURED] if set(tables) == {MEASURED} else tables
 
     def static_spec(self) -> dict[str, Any]:
         """Vega-Lite specification of the twin that needs no kernel: one row a combination, lists inside.
@@ -414,27 +456,19 @@ class Explorer:
         ValueError
             If it takes more than 4 MB of JSON; beyond 1 MB it warns.
         """
-        grid = self.grid()
-        columns = [column for column in grid.columns if column not in self.controls]
-        by_combination = {key: frame for key, frame in grid.groupby(list(self.controls), sort=False)}
-        rows = []
-        for values in self._combinations():
-            frame = by_combination[tuple(values.values())]
-            rows.append({**values, **compact_row(frame[columns], digits=self.digits)})
-        spec = self._spec(rows, columns, before=[{"filter": is_chosen(self.controls)}], live=False)
+        spec = self._spec({name: self._rows(name) for name in self._tables}, live=False)
+        if self._follows:
+            titles = [{**values, "title": self._title(values)} for values in self._combinations()]
+            spec["usermeta"]["embviz"]["titles"] = without_repeats(titles, list(self.controls))
         weigh(spec, repr(self), "take fewer values, bin the curves, or keep fewer digits")
         return spec
 
     def live_spec(self) -> dict[str, Any]:
-        """The same specification over one row: the start values', replaced at each measurement."""
-        start = {name: control.initial for name, control in self.controls.items()}
-        frame = self._measured(start)
-        columns = [column for column in frame.columns if column not in self.controls]
-        row = {**start, **compact_row(frame[columns], digits=self.digits)}
-        return self._spec([row], columns, before=[], live=True)
+        """The same specification over one row a table: the start values', replaced at each measurement."""
+        return self._spec(self._answer_rows(self._start, self._measured(self._start)), live=True)
 
-    def answer(self, sent: Mapping[str, object]) -> list[dict[str, Any]]:
-        """Rows for control values that the page sent, ready for the live chart.
+    def answer(self, sent: Mapping[str, object]) -> dict[str, Any]:
+        """Rows of each table that is drawn, and the title if it follows, for values that the page sent.
 
         Raises
         ------
@@ -442,20 +476,31 @@ class Explorer:
             If a control is missing or its value is none of its own, or the measurement isn't finite.
         """
         values = read_values(self.controls, sent)
-        frame = self._measured(values)
-        columns = [column for column in frame.columns if column not in self.controls]
-        return [{**values, **compact_row(frame[columns], digits=self.digits)}]
+        tables = self._measured(values)
+        rows = self._answer_rows(values, tables)
+        used = {name: own for name, own in rows.items() if self._drawn is None or name in self._drawn}
+        reply: dict[str, Any] = {"tables": used}
+        return reply | ({"title": self._title(values, tables)} if self._follows else {})
 
     @functools.cached_property
     def widget(self) -> LiveFace:
         """The live face, made on first use."""
         return LiveFace(self)
 
+    @functools.cached_property
+    def first_title(self) -> str:
+        """The title at the controls' first values."""
+        return self._title(self._start)
+
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         bundle = {theme.MIME: self.static_spec(), "text/plain": repr(self)}
         if self.measure is not None:
             bundle[WIDGET] = {"version_major": 2, "version_minor": 0, "model_id": self.widget.model_id}
         return bundle
+
+    @property
+    def _start(self) -> dict[str, Any]:
+        return {name: control.read(control.initial) for name, control in self.controls.items()}
 
     def _combinations(self) -> list[dict[str, Any]]:
         sizes = [len(control.values) for control in self.controls.values()]
@@ -468,37 +513,164 @@ class Explorer:
             )
         return combinations(self.controls)
 
-    def _measured(self, values: Mapping[str, Any]) -> pd.DataFrame:
-        if self.measure is None:
-            frame = self.grid()
-            for name, value in values.items():
-                frame = frame[frame[name] == value]
-            return frame.reset_index(drop=True)
-        return self._checked(_measure_on_one_thread(self.measure, values), values)
+    # --- measuring ---
 
-    def _checked(self, frame: pd.DataFrame, values: Mapping[str, Any]) -> pd.DataFrame:
-        taken = [column for column in frame.columns if column in self.controls]
-        if taken:
+    @property
+    def _name(self) -> str:
+        return "nothing" if self.measure is None else called(self.measure)
+
+    @property
+    def _tables(self) -> Tables:
+        if self._grid is None:
+            every = self._combinations()
+            measured = self._measured_at(every)
+            first = measured[0]
+            for values, tables in zip(every, measured, strict=True):
+                self._check(tables, values)
+                for name in {**first, **tables}:
+                    own, other = ([*one.get(name, ())] for one in (tables, first))
+                    if own != other:
+                        what = "" if name == MEASURED else f" in {name!r}"
+                        raise ValueError(
+                            f"{self._name} measured {own}{what} at {values}, but {other} at first"
+                        )
+            self._grid = {name: self._keyed(every, [one[name] for one in measured]) for name in first}
+        return self._grid
+
+    def _measured_at(self, every: list[dict[str, Any]]) -> list[Tables]:
+        assert self.measure is not None  # else a grid was given
+        tasks = (joblib.delayed(measure_tables)(self.measure, values) for values in every)
+        try:
+            found: list[Tables] = joblib.Parallel(n_jobs=self.n_jobs)(tasks)
+        except pickle.PicklingError as error:
             raise ValueError(
-                f"the measured table has a column {taken[0]!r}, the name of a control: rename one"
+                f"{self._name} can't be sent to {self.n_jobs} worker processes ({error}): take n_jobs=1"
+            ) from error
+        return found
+
+    def _keyed(self, every: list[dict[str, Any]], tables: list[pd.DataFrame]) -> pd.DataFrame:
+        keyed = [table.assign(**values) for values, table in zip(every, tables, strict=True)]
+        whole = pd.concat([table for table in keyed if len(table)] or keyed[:1], ignore_index=True)
+        return whole[[*self.controls, *tables[0].columns]]
+
+    def _measured(self, values: Mapping[str, Any]) -> Tables:
+        if self.measure is None:
+            return self._at(values)
+        tables = measure_tables(self.measure, values)
+        self._check(tables, values)
+        return tables
+
+    @functools.cached_property
+    def _parts(self) -> dict[str, tuple[list[str], dict[tuple[Any, ...], pd.DataFrame]]]:
+        """Of each table the controls that have a column in it, and its part at each of their combinations."""
+        parts = {}
+        for name, table in self._tables.items():
+            own = [control for control in self.controls if control in table.columns]
+            split = {key: part for key, part in table.groupby(own, sort=False)} if own else {(): table}
+            empty = table.iloc[:0]
+            every = combinations({control: self.controls[control] for control in own})
+            keys = [tuple(values.values()) for values in every]
+            parts[name] = (
+                own,
+                {key: split.get(key, empty).drop(columns=own).reset_index(drop=True) for key in keys},
             )
-        return _finite(frame, f"measured at {dict(values)}")
+        return parts
 
-    def _checked_grid(self, grid: pd.DataFrame) -> pd.DataFrame:
+    def _at(self, values: Mapping[str, Any]) -> Tables:
+        return {
+            name: parts[tuple(values[control] for control in own)]
+            for name, (own, parts) in self._parts.items()
+        }
+
+    def _check(self, tables: Tables, values: Mapping[str, Any]) -> None:
+        for table in tables.values():
+            taken = [column for column in table.columns if column in self.controls]
+            if taken:
+                raise ValueError(
+                    f"the measured table has a column {taken[0]!r}, the name of a control: rename one"
+                )
+            checked(table, f"that {self._name} measured at {dict(values)}")
+
+    def _checked_grid(self, grid: Tables) -> Tables:
         self._combinations()  # refuses too many
-        return _finite(keyed(grid, self.controls, "the grid"), "in the given grid")
+        tables = {}
+        for place, (name, table) in enumerate(grid.items()):
+            own = {key: one for key, one in self.controls.items() if place == 0 or key in table.columns}
+            what = "the grid" if name == MEASURED else f"the grid's table {name!r}"
+            tables[name] = checked(
+                keyed(table, own, what, whole=place == 0), f"in the given {what.removeprefix('the ')}"
+            )
+        return tables
 
-    def _spec(
-        self, rows: list[dict[str, Any]], columns: list[str], *, before: list[dict[str, Any]], live: bool
-    ) -> dict[str, Any]:
-        chart = self.draw(alt.NamedData(name=MEASURED))
-        spec = theme.captioned(chart, finding=self.title, caption=self.caption).to_dict()
-        _inherit_data(spec)
-        spec["data"] = {"name": MEASURED, "values": rows}
-        spec["transform"] = [*before, {"flatten": columns}, *spec.get("transform", [])]
-        spec["params"] = [*bound_params(self.controls, live=live), *spec.get("params", [])]
+    # --- drawing ---
+
+    def _rows(self, name: str) -> list[dict[str, Any]]:
+        """A row for each combination of the controls that have a column in the table."""
+        own, parts = self._parts[name]
+        rows = [
+            {**dict(zip(own, key, strict=True)), **compact_row(part, digits=self.digits)}
+            for key, part in parts.items()
+        ]
+        return rows if name == MEASURED else without_repeats(rows, own)
+
+    def _answer_rows(self, values: Mapping[str, Any], tables: Tables) -> dict[str, list[dict[str, Any]]]:
+        return {
+            name: [{**values, **compact_row(table, digits=self.digits)}] for name, table in tables.items()
+        }
+
+    def _spec(self, rows: dict[str, list[dict[str, Any]]], *, live: bool) -> dict[str, Any]:
+        check_names(set(rows) - {MEASURED}, "table")
+        spec = drawn(self.draw, list(rows), finding=self.first_title, caption=self.caption, who=repr(self))
+        feeds = {name: Feed(name, self._unfolded(own, live=live)) for name, own in rows.items()}
+        if set(rows) == {MEASURED}:
+            _inherit_data(spec)
+            spec["data"] = {"name": MEASURED, "values": rows[MEASURED]}
+            spec["transform"] = [*feeds[MEASURED].transform, *spec.get("transform", [])]
+            self._drawn = {MEASURED}
+        else:
+            self._drawn = connect(spec, feeds) & set(feeds)
+            spec["datasets"] = {
+                **spec.get("datasets", {}),
+                **{name: rows[name] for name in sorted(self._drawn)},
+            }
+        bound = [*bound_params(self.controls, live=live), *bound_params(self.view_controls, live=True)]
+        spec["params"] = [*bound, *spec.get("params", [])]
         spec["usermeta"]["embviz"]["controls"] = list(self.controls)
         return theme.portable(spec)
+
+    def _unfolded(self, rows: list[dict[str, Any]], *, live: bool) -> list[dict[str, Any]]:
+        """What turns a table's rows in the page into the table at the chosen values."""
+        columns = [name for name in rows[0] if name not in self.controls]
+        own = {name: control for name, control in self.controls.items() if name in rows[0]}
+        chosen = [] if live or (not own and self.controls) else [{"filter": is_chosen(own)}]
+        return [*chosen, {"flatten": columns}]
+
+    # --- the title ---
+
+    @property
+    def _follows(self) -> bool:
+        return callable(self.title) or FIELD.search(self.title) is not None
+
+    def _title(self, values: Mapping[str, Any], tables: Tables | None = None) -> str:
+        if not callable(self.title):
+            return self._filled(self.title, values)
+        if tables is None:
+            tables = self._at(values) if self._grid is not None else self._measured(values)
+        return self._filled(str(handed(self.title, tables)), values)
+
+    def _filled(self, text: str, values: Mapping[str, Any]) -> str:
+        def put(field: re.Match[str]) -> str:
+            name, how = field.groups()
+            if name not in values:
+                raise ValueError(
+                    f"the title follows {name!r}, which is none of the measured controls: "
+                    f"{', '.join(values) or 'there are none'}"
+                )
+            control = self.controls[name]
+            said = control.say(values[name]) if isinstance(control, Choice) else str(values[name])
+            return format(values[name], how) if how else said
+
+        return FIELD.sub(put, text)
 
 
 class LiveFace(anywidget.AnyWidget):
@@ -514,24 +686,71 @@ class LiveFace(anywidget.AnyWidget):
         self._explorer = explorer
         self.on_msg(self._hear)
 
-    def _hear(self, _: object, message: dict[str, Any], buffers: object) -> None:
-        if message.get("kind") == "measure":
-            reply = {"kind": "rows", "request": message.get("request")}
-            try:
-                reply["rows"] = self._explorer.answer(message.get("values", {}))
-            except Exception as error:  # whatever the measuring function raises is the reader's to see
-                reply["error"] = f"{type(error).__name__}: {error}"
-            self.send(reply)
+    def _hear(self, _: object, message: object, buffers: object) -> None:
+        kind, request, values = read_message(message, "request", "values")
+        if kind != "measure":
+            return
+        reply: dict[str, Any] = {"kind": "rows", "request": request}
+        try:
+            reply |= self._explorer.answer(values)
+        except BaseException as error:  # an interrupt too: the page waits for an answer
+            reply["error"] = told(error)
+        self.send(reply)
 
 
 # What an explorer and a player share: their controls, and what they may weigh.
 
 
-def check_names(controls: Iterable[str]) -> None:
-    """Refuse a control's name that is no identifier, or that Vega keeps for itself."""
-    for name in controls:
-        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) or name in RESERVED:
-            raise ValueError(f"a control can't be called {name!r}: use another plain identifier")
+def check_names(names: Iterable[str], what: str = "control") -> None:
+    """Refuse a name that is no identifier, or that Vega keeps for itself."""
+    for name in names:
+        known = name in RESERVED or re.fullmatch(r"(data|source)_\d+", name)
+        if known or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
+            raise ValueError(f"a {what} can't be called {name!r}: use another plain identifier")
+
+
+def labelled(controls: Mapping[str, Any]) -> dict[str, Control]:
+    """Controls by name, short forms written out, each with a label.
+
+    >>> labelled({"n_words": [10, 20], "holes": True, "k": range(1, 6, 2)})["k"]
+    Range(start=1, stop=5, step=2, label='k', initial=3, live_step=None)
+    """
+    return {name: _as_control(given, str(name).replace("_", " ")) for name, given in controls.items()}
+
+
+def _as_control(given: Any, label: str) -> Control:
+    if isinstance(given, bool):
+        return Toggle(label, given)
+    if isinstance(given, range) and len(given) > 1:
+        return Range(given[0], given[-1], given.step, label)
+    if isinstance(given, list | tuple | range):
+        return Choice(given, label)
+    if not hasattr(given, "binding"):
+        raise ValueError(
+            f"the control {label!r} is a {type(given).__name__}: give a Choice, a Range or a Toggle, or a "
+            "list, a range or True or False in its place"
+        )
+    control: Control = given
+    if dataclasses.is_dataclass(given) and not control.label:
+        control = dataclasses.replace(given, label=label)  # type: ignore[type-var,assignment]
+    return control
+
+
+def read_message(message: object, *keys: str) -> tuple[Any, ...]:
+    """The kind of a page's message and what it has under `keys`; None for what it lacks."""
+    if not isinstance(message, Mapping):
+        return (None,) * (1 + len(keys))
+    return tuple(message.get(key) for key in ("kind", *keys))
+
+
+def told(error: BaseException) -> str:
+    """An error in words for the page: where it arose, what it says, and what to do."""
+    if isinstance(error, KeyboardInterrupt):
+        return "The kernel was interrupted: move a control to measure again."
+    said = f"{type(error).__name__}: {error}"
+    if notes := getattr(error, "__notes__", ()):
+        said += f" ({notes[0]}). Choose another value, or mend the function and run its cell again."
+    return said
 
 
 def combinations(controls: Mapping[str, Control]) -> list[dict[str, Any]]:
@@ -563,13 +782,17 @@ def read_values(controls: Mapping[str, Control], sent: Mapping[str, object]) -> 
     ValueError
         If one is missing or none of its control's own.
     """
+    if not isinstance(sent, Mapping):
+        raise ValueError("the page sent no values by the controls' names: run the cell again")
     missing = [name for name in controls if name not in sent]
     if missing:
         raise ValueError(f"the page sent no value for {', '.join(missing)}")
     return {name: control.read(sent[name]) for name, control in controls.items()}
 
 
-def keyed(table: pd.DataFrame, controls: Mapping[str, Control], what: str) -> pd.DataFrame:
+def keyed(
+    table: pd.DataFrame, controls: Mapping[str, Control], what: str, *, whole: bool = True
+) -> pd.DataFrame:
     """A stored table's rows at the controls' values, each written as its control writes it.
 
     Parameters
@@ -579,6 +802,8 @@ def keyed(table: pd.DataFrame, controls: Mapping[str, Control], what: str) -> pd
     controls : mapping of name to Choice, Range or Toggle
     what : str
         What the table is called in a message, such as ``"the grid"``.
+    whole : bool
+        Whether every combination needs a row.
 
     Raises
     ------
@@ -595,7 +820,7 @@ def keyed(table: pd.DataFrame, controls: Mapping[str, Control], what: str) -> pd
         table = table.assign(**{name: pd.Series(own, index=table.index, dtype=object)})
         table = table[table[name].isin(list(control.values))]
     present = set(table[list(controls)].itertuples(index=False, name=None))
-    for values in combinations(controls) if controls else []:
+    for values in combinations(controls) if controls and whole else []:
         if tuple(values.values()) not in present:
             raise ValueError(f"{what} has no row for {values}: compute it, or leave the value out")
     return table
@@ -619,11 +844,17 @@ def drawing_code() -> str:
     return code
 
 
-def _measure_on_one_thread(measure: Measure, values: Mapping[str, Any]) -> pd.DataFrame:
+def measure_tables(measure: Measure, values: Mapping[str, Any]) -> Tables:
+    """What a function measures, as tables by name; an error says which function and values it came from."""
     # Two BLAS threads took 150 times one's time for a 300 x 300 matrix on a busy machine; and a sum in one
     # order gives the same digits everywhere.
-    with threadpool_limits(limits=1):
-        return measure(**values)
+    at = ", ".join(f"{name}={value!r}" for name, value in values.items())
+    try:
+        with threadpool_limits(limits=1):
+            return as_tables(measure(**values), called(measure))
+    except Exception as error:
+        error.add_note(f"measured by {called(measure)} at {at}")
+        raise
 
 
 @functools.cache
@@ -637,48 +868,11 @@ def vega_runtime() -> str:
     return vl_convert.javascript_bundle(snippet)
 
 
-def compact_row(frame: pd.DataFrame, *, digits: int, noise: float = 1e-10) -> dict[str, list[Any]]:
-    """Columns of a tidy table as lists of plain JSON values, floats rounded to significant digits.
-
-    Values below `noise` of their column's largest are written as 0, so that stored outputs compare equal on
-    another processor; with 0 all are kept, as for a loss that falls by many orders.
-
-    >>> compact_row(pd.DataFrame({"word": ["a", "b"], "x": [1 / 3, 200000.0]}), digits=4)
-    {'word': ['a', 'b'], 'x': [0.3333, 200000.0]}
-    """
-    return {str(column): _rounded(frame[column], digits, noise) for column in frame.columns}
-
-
-def _rounded(column: pd.Series, digits: int, noise: float) -> list[Any]:
-    if pd.api.types.is_float_dtype(column.dtype):
-        # what is 0 but for the order of a sum comes out as 1e-16 or -4e-16, by machine: write 0
-        least = noise * float(column.abs().max()) if len(column) else 0.0
-        return [float(f"{value:.{digits}g}") if abs(value) > least else 0.0 for value in column]
-    return [_plain(value) for value in column]
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
-
-
 def _own_value(control: Control, stored: Any) -> Any:
     try:
-        return control.read(_plain(stored))
+        return control.read(plain(stored))
     except ValueError:
         return None  # a stored value that this explorer doesn't show
-
-
-def _finite(frame: pd.DataFrame, where: str) -> pd.DataFrame:
-    for column in frame.columns:
-        wrong = frame[column].isna()
-        if pd.api.types.is_float_dtype(frame[column].dtype):
-            wrong |= np.isinf(frame[column])
-        if wrong.any():
-            raise ValueError(
-                f"{int(wrong.sum())} of {len(frame)} values in column {column!r} {where} are missing or "
-                "infinite: leave their rows out, so that nobody takes a gap for a number"
-            )
-    return frame
 
 
 def _inherit_data(spec: dict[str, Any]) -> None:

@@ -248,7 +248,7 @@ class Playback {
 
   load(rows) {
     this.steps = stepsOf(rows);
-    this.view.data("measured", structuredClone(rows)); // Vega marks the rows it's given
+    this.view.data("measured", guarded(rows)); // a copy: Vega marks the rows it's given
     return this.go(0);
   }
 
@@ -335,7 +335,7 @@ class Playback {
       setTimeout(() => (number.dataset.waiting = "true"), 400),
       setTimeout(() => this.say(UNANSWERED), 20_000),
     ];
-    const values = Object.fromEntries(this.asks.map((name) => [name, this.view.signal(name)]));
+    const values = Object.fromEntries(this.asks.map((name) => [name, unguarded(this.view.signal(name))]));
     const reply = await this.ask({ run, seen: this.kept.length, values });
     timers.forEach(clearTimeout);
     if (run !== this.run) return; // begun anew meanwhile
@@ -356,7 +356,7 @@ class Playback {
       return;
     }
     this.steps.push(row.frame);
-    this.view.insert("measured", [structuredClone(row)]);
+    this.view.insert("measured", guarded([row]));
     this.paint();
   }
 }

@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import altair as alt
 import anywidget
@@ -21,7 +21,8 @@ import traitlets
 from threadpoolctl import threadpool_limits
 
 from embviz.view import explorers, theme
-from embviz.view.explorers import MEASURED, Control, Draw, Numbers, Value, compact_row
+from embviz.view.explorers import Control, Numbers, Value
+from embviz.view.named_tables import MEASURED, Draw, Feed, compact_row, connect, drawn
 
 FRAME = "frame"  # the column of step numbers, and the Vega parameter with the step shown
 NEXT = "next_frame"  # the step at which a row's successor takes over
@@ -48,13 +49,6 @@ def page_code() -> str:
 def page_style() -> str:
     """The explorers' style and the player's."""
     return "".join((FOLDER / name).read_text(encoding="utf-8") for name in ("explorer.css", "player.css"))
-
-
-class Feed(NamedTuple):
-    """Where a name that a drawing uses gets its rows from."""
-
-    source: str  # name of the data set in the page
-    transform: list[dict[str, Any]]
 
 
 class Player:
@@ -237,7 +231,7 @@ class Player:
 
     @functools.cached_property
     def _spec(self) -> dict[str, Any]:
-        spec = _drawn(self)
+        spec = drawn(self.draw, [MEASURED], finding=self.title, caption=self.caption, who=repr(self))
         rows, fixed = self._rows()
         datasets = {MEASURED: rows}
         chosen = [{"filter": self._chosen()}] if self.controls else []
@@ -252,7 +246,8 @@ class Player:
         if self._background is not None:
             datasets[BACKGROUND.name] = self._background_rows(self._background)
             feeds[BACKGROUND.name] = Feed(BACKGROUND.name, self._background_transform(self._background))
-        _connect(spec, feeds, "")
+        if BACKGROUND.name in connect(spec, feeds) - set(feeds):
+            raise ValueError("the drawing uses BACKGROUND, but the player was given no `background` table")
         spec["datasets"] = {**spec.get("datasets", {}), **datasets}
         own = [
             {"name": FIXED, "value": fixed},
@@ -508,39 +503,7 @@ def _by_controls(
         yield values, parts[tuple(values.values())]
 
 
-def _drawn(player: Player) -> dict[str, Any]:
-    chart = player.draw(alt.NamedData(name=MEASURED))
-    try:
-        return theme.captioned(chart, finding=player.title, caption=player.caption).to_dict()
-    except ValueError as error:
-        if "without a type" not in str(error):
-            raise
-        raise ValueError(
-            f"the drawing of {player!r} leaves out a type, and there is no table to guess it from: write "
-            f'such as "x:Q" ({error})'
-        ) from error
-
-
 def _restored(fixed: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
     """Put the columns stored once into each row that hasn't its own: live rows have."""
     keys = {name: json.dumps(name) for name in fixed}
     return [{"calculate": f"datum[{key}] || {FIXED}[{key}]", "as": name} for name, key in keys.items()]
-
-
-def _connect(view: dict[str, Any], feeds: Mapping[str, Feed], inherited: str) -> None:
-    """Give every view that names one of our data sets its rows; views inside it inherit them."""
-    data = view.get("data")
-    name = str(data["name"]) if isinstance(data, dict) and "name" in data else ""
-    if name == BACKGROUND.name and name not in feeds:
-        raise ValueError("the drawing uses BACKGROUND, but the player was given no `background` table")
-    if name and name == inherited:
-        del view["data"]
-    elif name in feeds:
-        view["data"] = {"name": feeds[name].source}
-        view["transform"] = [*feeds[name].transform, *view.get("transform", [])]
-        inherited = name
-    for part in ("layer", "concat", "hconcat", "vconcat"):
-        for inner in view.get(part, []):
-            _connect(inner, feeds, inherited)
-    if isinstance(view.get("spec"), dict):
-        _connect(view["spec"], feeds, inherited)

@@ -10,33 +10,15 @@ import pandas as pd
 import pytest
 from playwright.sync_api import Browser, Locator, Page
 
-from embviz.view.explorers import Choice, Number, Numbers, vega_runtime
+from embviz.view.explorers import Choice, Number, Numbers
 from embviz.view.player import NOTE, Player, PlayerFace
 from tests.book.browser import Watch
 from tests.book.jupyterlab import open_notebook, run_all, running_lab
+from tests.book.widget_page import kernel_of, show_widget
 from tests.made_player import EVERY, frame_of, make_player, train
 
 pytestmark = pytest.mark.browser
 
-# In the page: what anywidget gives a view, over a function of the test's.
-RENDER = """
-async ([code, spec, live]) => {
-  const hearers = new Set();
-  const state = {spec, live};
-  const model = {
-    get: (name) => state[name],
-    on: (_, hear) => hearers.add(hear),
-    off: (_, hear) => hearers.delete(hear),
-    send: async (message) => {
-      const reply = await askKernel(message);
-      for (const hear of hearers) hear(reply);
-    },
-  };
-  globalThis.embvizRuntime = Promise.resolve(globalThis.embvizVegaEmbed);
-  const {default: widget} = await import(URL.createObjectURL(new Blob([code], {type: "text/javascript"})));
-  globalThis.leave = await widget.render({model, el: document.querySelector("#el")});
-}
-"""
 STEP = "document.querySelector('#el').view.signal('frame')"
 
 
@@ -52,22 +34,9 @@ def shown(chromium: Browser, watch: Watch) -> Iterator[Callable[[Player], Page]]
     watch.stop_strangers(context, "about:")
 
     def show(made: Player, asked: list[dict] | None = None) -> Page:
-        page = context.new_page()
-        watch.follow(page)
-        heard: list[dict] = []
-        made.widget.send = heard.append
-
-        def answer(message: dict) -> dict:
-            if asked is not None:
-                asked.append(message)
-            made.widget._hear(made.widget, message, [])
-            return heard.pop()
-
-        page.expose_function("askKernel", answer)
-        page.set_content("<div id=el></div>")
-        page.add_script_tag(content=f"(() => {{{vega_runtime()}\n}})()")
-        page.evaluate(RENDER, [str(PlayerFace._esm), made.static_spec(), made.live is not None])
-        return page
+        ask = kernel_of(made.widget, [] if asked is None else asked)
+        state = {"spec": made.static_spec(), "live": made.live is not None}
+        return show_widget(context, watch, str(PlayerFace._esm), state, ask)
 
     yield show
     assert watch.errors == []

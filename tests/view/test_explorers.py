@@ -2,6 +2,8 @@
 
 import doctest
 import json
+import subprocess
+import sys
 import warnings
 
 import altair as alt
@@ -11,7 +13,7 @@ import pytest
 import vl_convert
 from threadpoolctl import threadpool_info
 
-from embviz.view import explorers, theme
+from embviz.view import explorers, named_tables, theme
 from embviz.view.explorers import Choice, Explorer, Range, Toggle, compact_row
 
 WORDS = ["<script>alert(1)</script>", 'it\'s "quoted"', "🦉", "שלום", "two\nlines", "</script>", "__proto__"]
@@ -62,6 +64,7 @@ def drawing(spec: dict) -> str:
 
 def test_the_examples_in_the_docstrings_hold():
     assert doctest.testmod(explorers).failed == 0
+    assert doctest.testmod(named_tables).failed == 0
 
 
 def test_the_static_twin_draws_what_the_live_face_draws_at_every_combination():
@@ -73,7 +76,7 @@ def test_the_static_twin_draws_what_the_live_face_draws_at_every_combination():
             values = {"power": power, "scale": scale, "upward": scale != 0.3}
             for param in static["params"]:
                 param["value"] = values[param["name"]]
-            live["data"]["values"] = explorer.answer(values)
+            live["data"]["values"] = explorer.answer(values)["tables"]["measured"]
             assert drawing(static) == drawing(live)
             drawings.add(drawing(static))
     assert len(drawings) == 6
@@ -158,7 +161,7 @@ def test_measuring_takes_one_thread_and_leaves_the_others_as_they_were():
     before = threads(True)["x"][0]
     explorer = make_explorer(measure=threads, controls={"a": Toggle("a")}, draw=draw_x)
     assert explorer.grid()["x"].tolist() == [1, 1]
-    assert explorer.answer({"a": True})[0]["x"] == [1]
+    assert explorer.answer({"a": True})["tables"]["measured"][0]["x"] == [1]
     assert threads(True)["x"][0] == before
 
 
@@ -281,7 +284,9 @@ def test_a_silent_gap_is_refused(wrong):
     explorer = make_explorer(
         measure=lambda a: pd.DataFrame({"x": [1.0, wrong]}), controls={"a": Toggle("a")}, draw=draw_x
     )
-    with pytest.raises(ValueError, match=r"1 of 2 values in column 'x' measured at .* missing or infinite"):
+    with pytest.raises(
+        ValueError, match=r"1 of 2 values in column 'x' that .* measured at .* missing or infinite"
+    ):
         explorer.grid()
 
 
@@ -338,7 +343,7 @@ def test_a_moved_control_is_answered_with_rows():
     page = Page(make_explorer())
     reply = page.say(kind="measure", request="r1", values={"power": 2, "scale": 0.4, "upward": True})
     assert reply["request"] == "r1"
-    assert reply["rows"] == [
+    assert reply["tables"]["measured"] == [
         {
             "power": 2,
             "scale": 0.4,
@@ -358,10 +363,13 @@ def test_an_error_of_the_measurement_is_told_to_the_page():
 
     page = Page(make_explorer(measure=fail, controls={"a": Toggle("a")}, draw=draw_x))
     reply = page.say(kind="measure", request=1, values={"a": True})
-    assert reply["error"] == "MemoryError: a 3 GB matrix: choose fewer words"
-    assert "rows" not in reply
+    assert reply["error"] == (
+        "MemoryError: a 3 GB matrix: choose fewer words (measured by fail at a=True). "
+        "Choose another value, or mend the function and run its cell again."
+    )
+    assert "tables" not in reply
     assert "no value for a" in page.say(kind="measure", request=2, values={})["error"]
-    assert "rows" in page.say(kind="measure", request=3, values={"a": False})
+    assert "tables" in page.say(kind="measure", request=3, values={"a": False})
 
 
 def test_the_live_face_brings_vega_along_and_names_no_host():
@@ -390,3 +398,295 @@ def test_a_choice_of_one_is_fixed_and_has_no_control():
     run, k = explorer.static_spec()["params"][:2]
     assert run == {"name": "run", "value": "only"}
     assert k["bind"]["options"] == [1, 2]
+
+
+# several tables
+
+
+def measure_two(n: int, power: int) -> dict[str, pd.DataFrame]:
+    points = pd.DataFrame({"x": np.arange(n), "y": np.arange(n) ** power})
+    return {"points": points, "level": pd.DataFrame({"height": [power], "name": ["a power"]})}
+
+
+def draw_two(points: alt.NamedData, level: alt.NamedData) -> alt.LayerChart:
+    line = alt.Chart(points).mark_line().encode(x="x:Q", y="y:Q")
+    return alt.layer(line, line.mark_point(), alt.Chart(level).mark_rule().encode(y="height:Q"))
+
+
+def make_two(**changes) -> Explorer:
+    arguments = {"title": "Two tables", "caption": "Made."} | changes
+    measured, drawing_of = arguments.pop("measure", measure_two), arguments.pop("draw", draw_two)
+    own = arguments.pop("controls", {"n": [3, 4], "power": range(1, 4)})
+    return Explorer(measured, own, drawing_of, **arguments)
+
+
+def test_tables_of_other_columns_are_drawn_by_their_names_alike_live_and_static():
+    explorer = make_two()
+    static, live = explorer.static_spec(), explorer.live_spec()
+    drawings = set()
+    for values in ({"n": 3, "power": 2}, {"n": 4, "power": 1}, {"n": 4, "power": 3}):
+        for param in static["params"]:
+            param["value"] = values[param["name"]]
+        live["datasets"] = explorer.answer(values)["tables"]
+        assert drawing(static) == drawing(live)
+        drawings.add(drawing(static))
+    assert len(drawings) == 3
+
+
+def test_the_drawing_is_that_of_the_tables_themselves():
+    tables = measure_two(4, 2)
+    values = {name: alt.Data(values=table.to_dict("records")) for name, table in tables.items()}
+    by_hand = theme.captioned(draw_two(**values), finding="Two tables", caption="Made.").to_dict()
+    explorer = make_two(controls={"n": [4], "power": [2]})
+    spec = explorer.static_spec()
+    assert spec.pop("params") == [{"name": "n", "value": 4}, {"name": "power", "value": 2}]
+    assert drawing(spec) == drawing(theme.portable(by_hand))
+
+
+def test_a_table_is_stored_once_where_a_control_changes_nothing_in_it():
+    stored = make_two().static_spec()["datasets"]
+    assert len(stored["points"]) == 6
+    assert stored["level"] == [{"power": p, "height": [p], "name": ["a power"]} for p in (1, 2, 3)]
+
+
+def test_the_grid_of_several_tables_is_what_a_slow_loop_measures():
+    grid = make_two().grid()
+    assert list(grid) == ["points", "level"]
+    loop = [
+        measure_two(n, power)["points"].assign(n=n, power=power)[["n", "power", "x", "y"]]
+        for n in (3, 4)
+        for power in (1, 2, 3)
+    ]
+    pd.testing.assert_frame_equal(grid["points"], pd.concat(loop, ignore_index=True))
+
+
+def test_a_table_may_be_empty_at_a_combination():
+    def measured(n: int) -> dict[str, pd.DataFrame]:
+        return {"points": pd.DataFrame({"x": np.arange(3.0)}), "marks": pd.DataFrame({"x": np.ones(n)})}
+
+    def both(points: alt.NamedData, marks: alt.NamedData) -> alt.LayerChart:
+        return alt.layer(draw_x(points), draw_x(marks).mark_tick())
+
+    explorer = make_two(measure=measured, draw=both, controls={"n": [1, 0]})
+    assert explorer.static_spec()["datasets"]["marks"] == [{"n": 1, "x": [1.0]}, {"n": 0, "x": []}]
+    assert explorer.answer({"n": 0})["tables"]["marks"] == [{"n": 0, "x": []}]
+
+
+def test_a_drawing_takes_its_tables_by_name_or_all_at_once():
+    def whole(tables: dict) -> alt.LayerChart:
+        return draw_two(**tables)
+
+    assert make_two(draw=whole).static_spec() == make_two().static_spec()
+
+    def other(points: alt.NamedData, lines: alt.NamedData) -> alt.Chart:
+        return draw_x(points)
+
+    with pytest.raises(ValueError, match="other asks for lines, but the tables are points, level"):
+        make_two(draw=other).static_spec()
+
+
+def test_a_table_that_is_not_drawn_is_not_stored():
+    def one(points: alt.NamedData) -> alt.Chart:
+        return draw_x(points)
+
+    explorer = make_two(draw=one)
+    assert list(explorer.static_spec()["datasets"]) == ["points"]
+    assert list(explorer.answer({"n": 3, "power": 1})["tables"]) == ["points"]
+
+
+def test_stored_tables_of_several_kinds_are_shown():
+    points = pd.DataFrame({"n": [1, 1, 2], "x": [0.0, 1.0, 2.0]})
+    grid = {"points": points, "level": pd.DataFrame({"height": [3.0]}), "marks": points[:1]}
+
+    def three(points: alt.NamedData, level: alt.NamedData, marks: alt.NamedData) -> alt.LayerChart:
+        level_of = alt.Chart(level).mark_rule().encode(y="height:Q")
+        return alt.layer(draw_x(points), level_of, draw_x(marks))
+
+    explorer = make_two(measure=None, draw=three, controls={"n": [1, 2]}, grid=grid)
+    spec = explorer.static_spec()
+    assert spec["datasets"]["level"] == [{"height": [3.0]}]
+    assert spec["datasets"]["marks"] == [{"n": 1, "x": [0.0]}, {"n": 2, "x": []}]
+    assert drawing(spec)
+    with pytest.raises(ValueError, match=r"the grid's table 'points' has no row for \{'n': 3\}"):
+        make_two(measure=None, draw=three, controls={"n": [1, 3]}, grid=grid)
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        (None, "made returned nothing: return a DataFrame, or several by name"),
+        (pd.Series([1.0]), "made returned a Series"),
+        ({}, "made returned a dict"),
+        ({"a": [1.0]}, "the table 'a' that made returned is a list"),
+    ],
+)
+def test_what_is_no_table_is_refused_by_the_functions_name(result, message):
+    def made(n: int, power: int):
+        return result
+
+    with pytest.raises(ValueError, match=message):
+        make_two(measure=made).grid()
+
+
+@pytest.mark.parametrize("name", ["data_0", "datum", "two words"])
+def test_a_tables_name_that_vega_keeps_is_refused(name):
+    with pytest.raises(ValueError, match="a table can't be called"):
+        make_two(measure=lambda n, power: {name: one_column(), "x": one_column()}).static_spec()
+
+
+def test_other_tables_at_another_combination_are_refused():
+    def made(n: int, power: int) -> dict[str, pd.DataFrame]:
+        return {"points": one_column()} | ({"more": one_column()} if n == 4 else {})
+
+    with pytest.raises(ValueError, match=r"made measured \['x'\] in 'more' at \{'n': 4, 'power': 1\}"):
+        make_two(measure=made).grid()
+
+
+# a function of the notebook's
+
+NOTEBOOK = """
+import pandas as pd
+from embviz.view.explorers import Explorer
+offset = 10
+
+def shifted(n):
+    return pd.DataFrame({"x": [n + offset]})
+
+for measure in (shifted, lambda n: pd.DataFrame({"x": [n + offset]})):
+    made = Explorer(measure, {"n": [1, 2, 3]}, None, title="t", caption="c", n_jobs=2)
+    print(made.grid()["x"].tolist())
+made = Explorer(lambda n: next(numbers), {"n": [1, 2]}, None, title="t", caption="c", n_jobs=2)
+numbers = (pd.DataFrame() for _ in range(2))
+try:
+    made.grid()
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
+def test_a_function_of_the_notebook_is_measured_by_several_workers():
+    ran = subprocess.run([sys.executable, "-c", NOTEBOOK], capture_output=True, text=True, timeout=300)
+    assert ran.stdout.splitlines()[:2] == ["[11, 12, 13]", "[11, 12, 13]"], ran.stderr
+    assert "the measuring function can't be sent to 2 worker processes" in ran.stdout
+    assert "take n_jobs=1" in ran.stdout
+
+
+def test_an_error_in_the_grid_says_where_it_arose():
+    def failing(n: int, power: int) -> pd.DataFrame:
+        raise ZeroDivisionError("no words left")
+
+    with pytest.raises(ZeroDivisionError, match="no words left") as caught:
+        make_two(measure=failing, n_jobs=2).grid()
+    assert caught.value.__notes__[0].startswith("measured by failing at n=3, power=")
+
+
+# controls, again
+
+
+def test_short_forms_stand_for_controls_and_names_for_labels():
+    short = {"n_words": [1, 2], "pair": ("a", "b"), "k": range(0, 10, 5), "holes": False, "d": Range(0, 1, 1)}
+    made = make_two(measure=lambda **values: one_column(), draw=draw_x, controls=short).controls
+    assert made == {
+        "n_words": Choice([1, 2], "n words"),
+        "pair": Choice(("a", "b"), "pair"),
+        "k": Range(0, 5, 5, "k"),
+        "holes": Toggle("holes"),
+        "d": Range(0, 1, 1, "d"),
+    }
+    with pytest.raises(ValueError, match="the control 'n' is a str: give a Choice"):
+        make_two(controls={"n": "abc"})
+
+
+def test_a_choice_has_more_values_where_a_kernel_measures():
+    choice = Choice([1, 3], "n", live_values=range(1, 6))
+    assert choice.binding(live=False)["options"] == [1, 3]
+    assert choice.binding(live=True)["options"] == [1, 2, 3, 4, 5]
+    assert choice.read(2) == 2
+    explorer = make_two(controls={"n": choice, "power": [1]})
+    assert explorer.answer({"n": 5, "power": 1})["tables"]["points"][0]["x"] == [0, 1, 2, 3, 4]
+    assert len(explorer.static_spec()["datasets"]["points"]) == 2
+    with pytest.raises(ValueError, match="the choice 'n' has 9 in the page, not among live_values"):
+        Choice([1, 9], "n", live_values=[1, 2])
+
+
+def test_a_control_of_the_drawing_is_not_measured():
+    seen: list[dict] = []
+
+    def watched(**values) -> pd.DataFrame:
+        seen.append(values)
+        return pd.DataFrame({"x": [1.0, 2.0]})
+
+    def above(data: alt.NamedData) -> alt.Chart:
+        return draw_x(data).transform_filter("datum.x > least")
+
+    explorer = make_two(
+        measure=watched, draw=above, controls={"n": [1, 2]}, view_controls={"least": Range(0, 2, 1)}
+    )
+    spec = explorer.static_spec()
+    assert seen == [{"n": 1}, {"n": 2}]
+    assert [param["name"] for param in spec["params"]] == ["n", "least"]
+    assert spec["usermeta"]["embviz"]["controls"] == ["n"]
+    assert explorer.answer({"n": 1})["tables"]
+    with pytest.raises(ValueError, match="'n' is measured and only drawn"):
+        make_two(view_controls={"n": [1]})
+
+
+# titles
+
+
+def test_a_title_follows_the_controls():
+    choice = Choice([3, 4], format="{} points")
+    explorer = make_two(controls={"n": choice, "power": [1, 2]}, title="{n}, to the {power:.1f}")
+    meta = explorer.static_spec()["usermeta"]["embviz"]
+    assert meta["title"] == repr(explorer)[len("<explorer: ") : -1] == "3 points, to the 1.0"
+    assert meta["titles"][-1] == {"n": 4, "power": 2, "title": "4 points, to the 2.0"}
+    assert explorer.answer({"n": 4, "power": 1})["title"] == "4 points, to the 1.0"
+
+
+def test_a_title_is_made_from_what_was_measured():
+    explorer = make_two(title=lambda level: f"power {level['height'][0]}, n = {{n}}")
+    meta = explorer.static_spec()["usermeta"]["embviz"]
+    assert meta["title"] == "power 2, n = 3"
+    assert meta["titles"][1] == {"n": 3, "power": 2, "title": "power 2, n = 3"}
+    by_power = make_two(title=lambda level: f"power {level['height'].iloc[0]}")
+    titles = by_power.static_spec()["usermeta"]["embviz"]["titles"]
+    assert titles == [{"power": p, "title": f"power {p}"} for p in (1, 2, 3)]
+
+
+def test_a_title_without_a_name_in_braces_stays_as_it_is():
+    explorer = make_two(title="Modes {48} and {1, 14}")
+    assert "titles" not in explorer.static_spec()["usermeta"]["embviz"]
+    assert "title" not in explorer.answer({"n": 3, "power": 1})
+
+
+def test_a_title_that_follows_what_is_no_control_is_refused():
+    with pytest.raises(ValueError, match="follows 'm', which is none of the measured controls: n, power"):
+        make_two(title="{m} points")
+
+
+# messages of a page
+
+
+@pytest.mark.parametrize("values", [None, [1, 2], "n", {"power": 1}, {"n": [], "power": {}}])
+def test_values_of_no_sense_are_answered_with_a_sentence(values):
+    reply = Page(make_two()).say(kind="measure", request=7, values=values)
+    assert reply["request"] == 7
+    assert reply["error"].startswith("ValueError: ")
+
+
+@pytest.mark.parametrize("message", [None, [], "measure", {}, {"kind": ["measure"]}])
+def test_what_is_no_question_is_not_answered(message):
+    page = Page(make_two())
+    page.widget._hear(page.widget, message, [])
+    assert page.heard == []
+
+
+def test_an_interrupt_is_answered():
+    def interrupted(n: int, power: int) -> pd.DataFrame:
+        if n == 4:
+            raise KeyboardInterrupt
+        return one_column()
+
+    page = Page(make_two(measure=interrupted, draw=draw_x))
+    reply = page.say(kind="measure", request=1, values={"n": 4, "power": 1})
+    assert reply["error"] == "The kernel was interrupted: move a control to measure again."

@@ -187,7 +187,7 @@ def test_live_any_neighbours_and_sizes_are_measured_and_a_step_measures_nothing(
     monkeypatch.setattr(chapter, "lay_out", lambda *a, **k: laid_out.append(a) or counted(*a, **k))
     start = {"tensor": "K 1", "path": "training", "neighbors": 5, "size": 6, "at": 0}
     for moved in ({}, {"at": 16}, {"size": 11}, {"neighbors": 9}):
-        (row,) = explorer.answer(start | moved)
+        (row,) = explorer.answer(start | moved)["tables"]["measured"]
         values = start | moved
         steps, plane = chapter._laid_out("K 1", "training", values["neighbors"])
         phases = find_phases(plane, Clustering(values["size"]))
@@ -217,7 +217,7 @@ def test_live_and_in_the_book_one_drawing_serves_other_controls():
 def test_live_all_noise_is_said_with_the_reason():
     explorer = main_explorer()
     spec, values = explorer.live_spec(), {"tensor": "Q 1", "path": "training", "neighbors": 8, "size": 20}
-    spec["data"]["values"] = explorer.answer(values | {"at": 0})
+    spec["data"]["values"] = explorer.answer(values | {"at": 0})["tables"]["measured"]
     spec["data"]["values"][0]["n_phases"] = [0] * len(spec["data"]["values"][0]["x"])
     split = spec["data"]["values"][0]["largest_split"][0]
     words = [item["text"] for item in drawn(spec, "text")]

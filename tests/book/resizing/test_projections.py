@@ -121,7 +121,8 @@ def test_the_cloud_is_drawn_live_and_static_with_the_numbers_in_words():
     assert {f"largest change of a squared distance {worst:.0%}", "the lemma is silent here"} <= set(said)
     marks = [item for item in drawn(explorer.static_spec(), "symbol") if "x" in item]
     assert len(marks) >= chapter.N_PAIRS
-    (answer,) = explorer.answer({"n": 8, "d": 64, "m": 64, "family": "coordinates"})
+    sent = {"n": 8, "d": 64, "m": 64, "family": "coordinates"}
+    (answer,) = explorer.answer(sent)["tables"]["measured"]
     assert len(answer["part"]) == 28 + 7
     compiled(explorer.live_spec())
 

@@ -1,0 +1,187 @@
+"""A live explorer on a page: several tables, finer values, the title, reset, and what goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import altair as alt
+import pandas as pd
+import pytest
+from playwright.sync_api import Browser, Page
+
+from embviz.view.explorers import Choice, Explorer, LiveFace, Range
+from tests.book.browser import Watch
+from tests.book.widget_page import Ask, kernel_of, show_widget
+
+pytestmark = pytest.mark.browser
+
+INHERITED = ["constructor", "toString", "__proto__", "valueOf"]
+
+
+def measure(n: int, power: int) -> dict[str, pd.DataFrame]:
+    points = pd.DataFrame({"x": range(n), "y": [float(x**power) for x in range(n)]})
+    return {"points": points, "level": pd.DataFrame({"height": [float(power)]})}
+
+
+def draw(points: alt.NamedData, level: alt.NamedData) -> alt.LayerChart:
+    shown = alt.Chart(points).mark_point().encode(x="x:Q", y="y:Q").transform_filter("datum.y <= most")
+    return alt.layer(shown, alt.Chart(level).mark_rule().encode(y="height:Q"))
+
+
+def make_explorer() -> Explorer:
+    return Explorer(
+        measure,
+        {"n": Range(2, 6, 2, initial=4, live_step=1), "power": Choice([1, 3], live_values=[1, 2, 3])},
+        draw,
+        title=lambda points: f"With n = {{n}} the largest is {points['y'].max():g}",
+        caption="Made.",
+        view_controls={"most": Range(0, 100, 50, initial=100)},
+    )
+
+
+@pytest.fixture
+def watch() -> Watch:
+    return Watch()
+
+
+@pytest.fixture
+def shown(chromium: Browser, watch: Watch) -> Iterator[Callable[..., Page]]:
+    """Shows an explorer's live face; what the page asks is written into a list."""
+    context = chromium.new_context(viewport={"width": 900, "height": 700})
+    watch.stop_strangers(context, "about:")
+
+    def show(made: Explorer, asked: list[dict] | None = None, ask: Ask | None = None) -> Page:
+        ask = ask or kernel_of(made.widget, [] if asked is None else asked)
+        return show_widget(context, watch, str(LiveFace._esm), {"spec": made.live_spec()}, ask)
+
+    yield show
+    assert watch.strangers == []
+    context.close()
+
+
+def names(page: Page, name: str, then: str) -> None:
+    """Wait until a table of the chart meets a condition."""
+    page.wait_for_function(f"((rows) => {then})(document.querySelector('#el').view.data('{name}'))")
+
+
+def title(page: Page) -> str:
+    return page.locator(".embviz-title").inner_text()
+
+
+def n_points(page: Page) -> int:
+    return page.locator(".mark-symbol.role-mark path").count()
+
+
+def test_every_table_follows_and_so_does_the_title(shown, watch):
+    asked: list[dict] = []
+    page = shown(make_explorer(), asked)
+    assert (title(page), n_points(page)) == ("With n = 4 the largest is 3", 4)
+    page.locator("input[name=n]").fill("5")  # between the steps of the page without a kernel
+    names(page, "points", "rows[0].n === 5")
+    page.get_by_label("2", exact=True).check()  # a value that only a kernel has
+    names(page, "level", "rows[0].power === 2")
+    page.locator(".embviz-title:text-is('With n = 5 the largest is 16')").wait_for()
+    assert n_points(page) == 5
+    assert page.locator("figure").get_attribute("aria-label") == "With n = 5 the largest is 16"
+    assert [one["values"] for one in asked] == [{"n": 5, "power": 1}, {"n": 5, "power": 2}]
+    assert watch.errors == []
+
+
+def test_a_control_of_the_drawing_asks_the_kernel_nothing(shown):
+    asked: list[dict] = []
+    page = shown(make_explorer(), asked)
+    page.locator("input[name=most]").fill("0")
+    page.wait_for_function("document.querySelectorAll('.mark-symbol.role-mark path').length === 1")
+    assert asked == []
+
+
+def test_reset_brings_all_controls_back(shown):
+    page = shown(make_explorer())
+    reset = page.get_by_role("button", name="reset")
+    assert not reset.is_visible()
+    page.locator("input[name=n]").fill("2")
+    page.locator("input[name=most]").fill("0")
+    names(page, "points", "rows[0].n === 2")
+    reset.click()
+    names(page, "points", "rows[0].n === 4")
+    assert page.locator("input[name=n]").input_value() == "4"
+    assert page.locator("input[name=most]").input_value() == "100"
+    page.locator(".embviz-title:text-is('With n = 4 the largest is 3')").wait_for()
+    assert not reset.is_visible()
+
+
+def bars(chosen: str) -> pd.DataFrame:
+    return pd.DataFrame({"word": [chosen, "of"], "times": [1.0, 2.0]})
+
+
+def draw_bars(data: alt.NamedData) -> alt.Chart:
+    return alt.Chart(data).mark_bar().encode(x="word:N", y="sum(times):Q", color="word:N")
+
+
+def test_words_that_every_object_inherits_are_drawn_like_others(shown, watch):
+    asked: list[dict] = []
+    words = Choice([*INHERITED, "of all"])
+    page = shown(Explorer(bars, {"chosen": words}, draw_bars, title="{chosen}", caption="Made."), asked)
+    for word in ["of all", *INHERITED]:
+        page.locator("select").select_option(label=word)
+        page.locator(f".embviz-title:text-is('{word}')").wait_for()
+        names(page, "measured", f"rows[0].chosen.endsWith('{word}')")
+        assert page.locator(".mark-rect.role-mark path").count() == 2
+        labels = page.locator(".role-axis-label text").all_text_contents()
+        assert any(label.strip("\u2060") == word for label in labels)
+    assert [one["values"]["chosen"] for one in asked] == ["of all", *INHERITED]
+    assert watch.errors == []
+
+
+def test_what_breaks_while_drawing_is_told(shown):
+    def broken(data: alt.NamedData) -> alt.Chart:
+        return alt.Chart(data).mark_point().encode(x="x:Q").transform_calculate(y="datum.word.missing.length")
+
+    made = Explorer(
+        lambda n: pd.DataFrame({"x": [float(n)], "word": ["a"]}),
+        {"n": range(3)},
+        broken,
+        title="t",
+        caption="c",
+    )
+    page = shown(made)
+    status = page.locator(".embviz-status.embviz-wrong")
+    status.filter(has_text="This chart could not be drawn").wait_for()
+
+
+def test_a_page_without_an_answer_asks_again_after_its_time(shown):
+    asked: list[dict] = []
+    page = shown(make_explorer(), ask=lambda message: asked.append(message))
+    page.clock.install()
+    page.locator("input[name=n]").fill("2")
+    page.locator("input[name=n]").fill("6")  # waits for the first answer
+    page.clock.run_for(1_000)
+    assert page.locator(".embviz-status").inner_text() == "measuring …"
+    page.clock.run_for(19_200)
+    assert page.locator(".embviz-status").inner_text().startswith("no answer yet: the kernel is busy")
+    assert [one["values"]["n"] for one in asked] == [2, 6]
+    page.clock.run_for(25_000)
+    page.locator("input[name=n]").fill("3")
+    page.clock.run_for(100)
+    assert [one["values"]["n"] for one in asked] == [2, 6, 3]
+
+
+def test_an_interrupt_is_told_and_the_next_move_measures(shown):
+    calls: list[int] = []
+
+    def slow(n: int) -> pd.DataFrame:
+        calls.append(n)
+        if n == 2:
+            raise KeyboardInterrupt
+        return pd.DataFrame({"x": [float(n)]})
+
+    def draw_x(data: alt.NamedData) -> alt.Chart:
+        return alt.Chart(data).mark_point().encode(x="x:Q")
+
+    page = shown(Explorer(slow, {"n": Range(0, 2, 1)}, draw_x, title="t", caption="c"))
+    page.locator("input[name=n]").fill("2")
+    status = page.locator(".embviz-status.embviz-wrong")
+    status.filter(has_text="The kernel was interrupted: move a control to measure again.").wait_for()
+    page.locator("input[name=n]").fill("0")
+    names(page, "measured", "rows[0].n === 0")
+    assert page.locator(".embviz-status").inner_text() == ""
