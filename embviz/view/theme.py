@@ -53,7 +53,16 @@ NULL_COLOUR, NULL_DASH = "#808080", (2, 2)
 
 # Marks by what they stand for. Heights in pixels, `row` a row of a strip; sizes in square pixels; line
 # widths in pixels; opacities where many marks lie over each other.
-HEIGHTS = {"row": 26, "half_row": 17, "ridge": 44, "wide_ridge": 74, "low": 130, "short": 190, "plot": 260, "tall": 340}
+HEIGHTS = {
+    "row": 26,
+    "half_row": 17,
+    "ridge": 44,
+    "wide_ridge": 74,
+    "low": 130,
+    "short": 190,
+    "plot": 260,
+    "tall": 340,
+}
 HEIGHT = HEIGHTS["plot"]
 SQUARE = 290  # side of a layout, as wide as a phone allows
 GRADIENT = 160  # pixels, length of a colour legend
