@@ -226,10 +226,12 @@ function converse(model, view, names, say) {
   let asked = 0; // questions
   let waiting = false;
   let stale = false;
+  let lost = false; // the last question had no answer in time
   let timers = [];
   const rest = () => timers.forEach(clearTimeout);
   const giveUp = () => {
     waiting = false;
+    lost = true;
     say("no answer yet: the kernel is busy, or was restarted and the cell wants to be run again");
     if (stale) ask();
   };
@@ -241,7 +243,7 @@ function converse(model, view, names, say) {
     waiting = true;
     stale = false;
     rest();
-    timers = [setTimeout(() => say("measuring …"), 400), setTimeout(giveUp, PATIENCE)];
+    timers = [setTimeout(() => lost || say("measuring …"), 400), setTimeout(giveUp, PATIENCE)];
     const values = Object.fromEntries(names.map((name) => [name, unguarded(view.signal(name))]));
     asked += 1;
     model.send({ kind: "measure", request: `${reader}:${asked}`, values });
@@ -250,6 +252,7 @@ function converse(model, view, names, say) {
     if (message.kind !== "rows" || message.request !== `${reader}:${asked}`) return; // others', or given up
     rest();
     waiting = false;
+    lost = false;
     if (stale) ask(); // before drawing: the kernel measures while the page draws
     if (message.error) {
       say(message.error, true); // the chart keeps the last frame that was measured

@@ -153,17 +153,23 @@ def test_a_page_without_an_answer_asks_again_after_its_time(shown):
     asked: list[dict] = []
     page = shown(make_explorer(), ask=lambda message: asked.append(message))
     page.clock.install()
-    page.locator("input[name=n]").fill("2")
-    page.locator("input[name=n]").fill("6")  # waits for the first answer
+    move(page, 2)
+    move(page, 6)  # waits for the first answer
     page.clock.run_for(1_000)
     assert page.locator(".embviz-status").inner_text() == "measuring …"
-    page.clock.run_for(19_200)
+    page.clock.run_for(20_000)
     assert page.locator(".embviz-status").inner_text().startswith("no answer yet: the kernel is busy")
     assert [one["values"]["n"] for one in asked] == [2, 6]
     page.clock.run_for(25_000)
-    page.locator("input[name=n]").fill("3")
-    page.clock.run_for(100)
+    move(page, 3)
     assert [one["values"]["n"] for one in asked] == [2, 6, 3]
+
+
+def move(page: Page, n: int) -> None:
+    """Move the slider; the page has heard of it then."""
+    page.locator("input[name=n]").fill(str(n))
+    page.evaluate("document.querySelector('#el').view.runAsync().then(() => true)")
+    page.wait_for_timeout(50)  # a message to the kernel is under way
 
 
 def test_an_interrupt_is_told_and_the_next_move_measures(shown):
