@@ -169,7 +169,7 @@ def load_claims(paper: str | None = None) -> list[Claim]:
     names = [file.stem for file in files]
     if paper is not None and paper not in names:
         raise ValueError(f"no claims of paper {paper!r}: there are {', '.join(names)}")
-    claims = []
+    claims: list[Claim] = []
     for file in files:
         if paper in (None, file.stem):
             claims += _claims_of(file)
@@ -178,7 +178,13 @@ def load_claims(paper: str | None = None) -> list[Claim]:
 
 def _claims_of(file: Path) -> tuple[Claim, ...]:
     try:
-        return _parsed(file.read_bytes())
+        claims = _parsed(file.read_bytes())
+        for claim in claims:
+            if not (claim.paper == file.stem and claim.id.startswith(f"{claim.paper}.")):
+                raise ValueError(
+                    f"{claim.id} of paper {claim.paper!r}: ids begin with the file's name and a dot"
+                )
+        return claims
     except KeyError as error:
         raise ValueError(f"{file} lacks {error}") from error
     except (TypeError, ValueError) as error:

@@ -139,6 +139,8 @@ def test_a_claim_may_name_another_module_than_its_file_does(outside, monkeypatch
         ("paper = 'tulips'", None, ValueError, r"tulips.toml lacks 'claim'"),
         (CLAIM.replace("experiments", "experiment"), None, ValueError, "tulips.toml lacks 'experiments'"),
         (CLAIM.replace("says", "sings"), None, ValueError, "tulips.toml: .*'sings'"),
+        (CLAIM.replace("tulips.red", "roses.red"), None, ValueError, "ids begin with the file's name"),
+        (CLAIM.replace('"tulips"', '"roses"'), None, ValueError, "tulips.red of paper 'roses'"),
         (CLAIM, None, ImportError, "tulip_experiments can't be imported in the project .*No module named"),
         (CLAIM, "import tulip_bulbs", ImportError, "project .*: No module named 'tulip_bulbs'"),
         (CLAIM, "x = 1", ValueError, "tulip_experiments.py has no STUDIES, a dictionary"),
