@@ -7,7 +7,7 @@ import dataclasses
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -305,7 +305,7 @@ def _print_table(table: pd.DataFrame) -> None:
     _print_rows(table.astype(object).where(table.notna(), "-").to_dict(orient="records"))
 
 
-def _print_rows(rows: Sequence[dict[str, Any]]) -> None:
+def _print_rows(rows: Sequence[Mapping[Any, Any]]) -> None:
     """Columns of text, aligned to the left, as wide as their longest cell; the names on top."""
     if not rows:
         return
