@@ -2,7 +2,7 @@
 // extension takes it without its export. Words are only ever set as text or drawn, and looked up in a Map.
 
 const LABEL = { font: "12px system-ui, sans-serif", bold: "600 13px system-ui, sans-serif", height: 14, letters: 28 };
-const ROOM_A_LABEL = 1500; // square pixels of the map
+const ROOM_A_LABEL = 2200; // square pixels of the map
 const MARGIN = 16; // pixels around the points
 const REACH = 16; // pixels from a point within which it is pointed at
 const TURN = 350; // milliseconds of a change of view
@@ -10,6 +10,8 @@ const SUGGESTIONS = 12;
 const BOTH = -1; // shown: both embeddings, joined by lines
 const KEPT_COLUMN = "neighbours kept";
 const RAMP_STEPS = 24;
+const ALPHA = 0.8; // of points
+const CORNERS = { "triangle-up": [[0, -1.2], [1.1, 0.8], [-1.1, 0.8]], diamond: [[0, -1.35], [1, 0], [0, 1.35], [-1, 0]] };
 
 const cut = (word) => {
   const flat = word.replace(/\s+/gu, " ");
@@ -17,7 +19,8 @@ const cut = (word) => {
   return letters.length > LABEL.letters ? `${letters.slice(0, LABEL.letters - 1).join("")}…` : flat || "␣";
 };
 const unpacked = (text) => new Uint16Array(Uint8Array.from(atob(text), (one) => one.charCodeAt(0)).buffer);
-const tidy = (number) => Number(number.toPrecision(3)).toLocaleString("en");
+const tidy = (number) => number.toLocaleString("en", { maximumSignificantDigits: 3 });
+const twoDigits = (number) => number.toLocaleString("en", { maximumSignificantDigits: 2 });
 
 /** The words of one map, their places, neighbours and columns, as the page holds them. */
 class MapData {
@@ -72,33 +75,33 @@ class MapData {
   }
 }
 
-/** A symbol of one kind, drawn once and then copied. */
-function sprite(shape, radius, colour, ratio) {
-  const half = Math.ceil(radius * 1.5) + 1;
-  const canvas = document.createElement("canvas");
-  canvas.width = canvas.height = Math.ceil(2 * half * ratio);
-  const pen = canvas.getContext("2d");
-  pen.scale(ratio, ratio);
-  pen.translate(half, half);
-  pen.fillStyle = colour;
-  pen.fill(outline(shape, radius));
-  return { canvas, half };
+/** Add a symbol of one kind to a path. */
+function trace(path, shape, x, y, r) {
+  if (shape === "square") path.rect(x - 0.9 * r, y - 0.9 * r, 1.8 * r, 1.8 * r);
+  else if (shape === "cross") {
+    path.rect(x - 1.2 * r, y - 0.4 * r, 2.4 * r, 0.8 * r);
+    path.rect(x - 0.4 * r, y - 1.2 * r, 0.8 * r, 2.4 * r);
+  } else if (shape === "circle") {
+    path.moveTo(x + r, y);
+    path.arc(x, y, r, 0, 2 * Math.PI);
+  } else {
+    const corners = CORNERS[shape];
+    path.moveTo(x + corners[0][0] * r, y + corners[0][1] * r);
+    for (const [across, down] of corners) path.lineTo(x + across * r, y + down * r);
+    path.closePath();
+  }
 }
 
-function outline(shape, r) {
+/** A symbol on a canvas of its own, for the legend. */
+function symbol(shape, colour) {
+  const canvas = document.createElement("canvas");
+  canvas.width = canvas.height = 28;
   const path = new Path2D();
-  const polygon = (points) => {
-    points.forEach(([x, y], place) => (place ? path.lineTo(x * r, y * r) : path.moveTo(x * r, y * r)));
-    path.closePath();
-  };
-  if (shape === "square") path.rect(-0.9 * r, -0.9 * r, 1.8 * r, 1.8 * r);
-  else if (shape === "triangle-up") polygon([[0, -1.2], [1.1, 0.8], [-1.1, 0.8]]);
-  else if (shape === "diamond") polygon([[0, -1.35], [1, 0], [0, 1.35], [-1, 0]]);
-  else if (shape === "cross") {
-    path.rect(-1.2 * r, -0.4 * r, 2.4 * r, 0.8 * r);
-    path.rect(-0.4 * r, -1.2 * r, 0.8 * r, 2.4 * r);
-  } else path.arc(0, 0, r, 0, 2 * Math.PI);
-  return path;
+  trace(path, shape, 14, 14, 9);
+  const pen = canvas.getContext("2d");
+  pen.fillStyle = colour;
+  pen.fill(path);
+  return canvas;
 }
 
 function mixed(ramp, share) {
@@ -132,10 +135,9 @@ class WordMap {
     this.column = null;
     this.pointed = null; // { point, show }
     this.widths = new Map();
-    this.sprites = new Map();
     this.view = { scale: 1, x: 0, y: 0 }; // the point of the plane in the middle
     this.places = data.shows.map(({ x, y }) => ({ x: x.slice(), y: y.slice() }));
-    this.shownLabels = [];
+    this.labels = []; // those drawn last
     new ResizeObserver(() => this.resize()).observe(this.box);
     this.listen();
     this.resize();
@@ -154,7 +156,6 @@ class WordMap {
     this.canvas.style.height = `${this.height}px`;
     this.canvas.width = Math.round(width * this.ratio);
     this.canvas.height = Math.round(this.height * this.ratio);
-    this.sprites.clear();
     if (first) this.fit();
     else this.view.scale *= this.fitted / before;
     this.ask();
@@ -297,30 +298,31 @@ class WordMap {
   }
 
   get radius() {
-    return Math.round(2 * Math.min(2 + 0.55 * Math.log2(Math.max(this.zoom, 1)), 4.5)) / 2;
-  }
-
-  spriteOf([colour, shape]) {
-    const key = `${colour} ${shape} ${this.radius}`;
-    if (!this.sprites.has(key)) this.sprites.set(key, sprite(shape, this.radius, colour, this.ratio));
-    return this.sprites.get(key);
+    const each = Math.sqrt((this.width * this.height) / this.data.words.length);
+    return Math.min(Math.min(Math.max(each / 5, 1.4), 2) + 0.5 * Math.log2(Math.max(this.zoom, 1)), 4.5);
   }
 
   drawPoints(show) {
-    const { pen, width, height } = this;
+    const { pen, width, height, radius } = this;
     const { of, looks } = this.looks(show);
-    const sprites = looks.map((look) => this.spriteOf(look));
+    const paths = looks.map(() => new Path2D());
     const { x, y } = this.places[show];
     const { scale } = this.view;
     const [left, top] = [width / 2 - this.view.x * scale, height / 2 + this.view.y * scale];
-    pen.globalAlpha = this.column === null ? 0.75 : 0.9;
+    const dots = looks.length === 1 && radius < 2.5; // squares this small look round, and take half the time
+    pen.globalAlpha = ALPHA;
+    pen.fillStyle = looks[0][0];
     for (let point = x.length - 1; point >= 0; point -= 1) {
       const px = left + x[point] * scale;
       const py = top - y[point] * scale;
       if (px < -9 || py < -9 || px > width + 9 || py > height + 9) continue;
-      const { canvas, half } = sprites[of(point)];
-      pen.drawImage(canvas, px - half, py - half, 2 * half, 2 * half);
+      if (dots) pen.fillRect(px - radius, py - radius, 2 * radius, 2 * radius);
+      else trace(paths[of(point)], looks[of(point)][1], px, py, radius);
     }
+    looks.forEach(([colour], place) => {
+      pen.fillStyle = colour;
+      pen.fill(paths[place]);
+    });
     pen.globalAlpha = 1;
   }
 
@@ -405,7 +407,7 @@ class WordMap {
       const left = after + wide < this.width ? after : x - this.radius - 2 - wide;
       const right = left + wide;
       if (!taken.take(left, y - LABEL.height / 2, right, y + LABEL.height / 2)) return;
-      shown.push({ point, x: left, y, bold });
+      shown.push({ word: this.data.words[point], left, right, y, bold });
     };
     if (this.pointed) {
       put(this.pointed.show, this.pointed.point, true);
@@ -413,14 +415,13 @@ class WordMap {
     }
     const first = this.drawn[0];
     for (let point = 0; point < this.data.words.length && shown.length < most; point += 1) put(first, point);
-    for (const { point, x, y, bold } of shown) {
+    for (const { word, left, y, bold } of shown) {
       if (bold) pen.font = LABEL.bold;
-      const text = cut(this.data.words[point]);
-      pen.strokeText(text, x, y);
-      pen.fillText(text, x, y);
+      pen.strokeText(cut(word), left, y);
+      pen.fillText(cut(word), left, y);
       if (bold) pen.font = LABEL.font;
     }
-    this.shownLabels = shown.map(({ point }) => this.data.words[point]);
+    this.labels = shown;
   }
 
   // --- pointing and moving ---
@@ -684,7 +685,7 @@ class MapGroup {
       button.dataset.kept = inPlane(other);
       button.title = inPlane(other) ? "near in the plane too" : "the plane has lost it";
       button.append(`${data.words[other]} `);
-      child(button, "small", "").textContent = distance.toFixed(2);
+      child(button, "small", "").textContent = twoDigits(distance);
       button.addEventListener("click", () => this.goTo(data.words[other]));
     }
   }
@@ -705,8 +706,7 @@ class MapGroup {
     column.kinds.forEach((kind, place) => {
       const box = child(this.legend, "span", "");
       const colour = look.categories[place] === "currentColor" ? ink : look.categories[place];
-      const { canvas } = sprite(look.shapes[place], 4.5, colour, 2);
-      box.append(canvas, kind);
+      box.append(symbol(look.shapes[place], colour), kind);
     });
   }
 

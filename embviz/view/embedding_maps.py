@@ -164,10 +164,11 @@ class SideBySide:
 
 
 def page_code() -> str:
-    """The map's drawing code without its export, to stand behind the explorers' in the book's pages."""
+    """The map's drawing code in a scope of its own, to stand behind the explorers'."""
     code, export, _ = (FOLDER / "embedding_maps.js").read_text(encoding="utf-8").rpartition("export default")
     assert export, "embedding_maps.js ends with its export"
-    return code
+    names = "{ drawMaps, renderMaps }"
+    return f"const {names} = (() => {{\n{code}\nreturn {names};\n}})();\n"
 
 
 def page_style() -> str:
@@ -374,26 +375,20 @@ def _laid_out(table: np.ndarray, layout: str, seed: int) -> np.ndarray:
 def _faith(placed: list[Placed], tables: list[np.ndarray], layout: str | ArrayLike) -> str:
     """How far the plane can be trusted, in words."""
     V, k = placed[0].near.shape
-    parts = []
-    for part in placed:
-        whose = f" of the {part.name}" if len(placed) > 1 else ""
-        parts.append(f"{part.kept.mean():.0%}{whose}")
-    kept = " and ".join(parts)
+    whose = [f" of the {part.name}" if len(placed) > 1 else "" for part in placed]
+    kept = " and ".join(f"{part.kept.mean():.0%}{name}" for part, name in zip(placed, whose, strict=True))
     chance = k / (V - 1)
     words = (
         f"Of a word's {k} nearest neighbours in the full space, {kept} are among its {k} nearest in the "
         f"plane (by chance {chance:.1%})."
     )
-    points = np.concatenate([part.plane for part in placed]).astype(float)
-    table = np.concatenate(tables) if len({part.shape[1] for part in tables}) == 1 else None
-    if isinstance(layout, str) and layout == "pca" and table is not None:
+    if isinstance(layout, str) and layout == "pca":
+        table = np.concatenate(tables)
         centered = table - table.mean(axis=0)
-        span = np.abs(centered).max()
-        spread = np.linalg.svd(centered / span, compute_uv=False) ** 2
-        return f"{words} The plane keeps {spread[:2].sum() / spread.sum():.0%} of the variance."
-    if table is None:
-        return words
-    return f"{words} Stress of its distances: {stress(table, points):.2f}."
+        spread = np.linalg.eigvalsh(centered.T @ centered)  # rising
+        return f"{words} The plane keeps {spread[-2:].sum() / spread.sum():.0%} of the variance."
+    strains = [f"{stress(table, part.plane):.2f}" for table, part in zip(tables, placed, strict=True)]
+    return f"{words} Stress of its distances: {' and '.join(strains)}."
 
 
 def stress(table: ArrayLike, points: ArrayLike, *, n_points: int = 1_000) -> float:

@@ -1,0 +1,338 @@
+"""Maps of embeddings in a static page: pointed at, searched, zoomed and switched as a reader would."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page
+
+from embviz.view.embedding_maps import EmbeddingMap, embedding_map, side_by_side
+from embviz.view.explorers import WIDGET
+from tests.book.browser import Watch
+from tests.book.conftest import BOOK, build
+from tests.book.test_pages import FAINT_WORDS, settle
+
+pytestmark = pytest.mark.browser
+
+HOSTILE = [
+    "<script>window.hurt = 1</script>",
+    "</script><img src=x onerror='window.hurt = 2'>",
+    "__proto__",
+    "constructor",
+    "שלום",
+    "two\nlines",
+    "\"quoted\" & 'quoted'",
+    "x" * 300,
+]
+N_WORDS = 400
+WORDS = [*HOSTILE, *(f"word{place}" for place in range(N_WORDS - len(HOSTILE)))]
+
+
+def vectors(seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(N_WORDS, 6)) * np.linspace(2, 0.5, 6)
+
+
+def made(seed: int) -> EmbeddingMap:
+    kinds = ["odd" if place % 2 else "even" for place in range(N_WORDS)]
+    return embedding_map(
+        vectors(seed),
+        WORDS,
+        other=vectors(seed + 10),
+        names=("word vectors", "context vectors"),
+        color={"kind": kinds, "place": list(range(N_WORDS))},
+        focus="word7",
+        title=f"Map number {seed}",
+        caption="Made.",
+    )
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory, vendored: None) -> Path:
+    """A book of one page with two maps beside each other and a large one, with the real book's settings."""
+    source = tmp_path_factory.mktemp("maps")
+    shutil.copytree(BOOK / "ext", source / "ext", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(BOOK / "assets", source / "assets")
+    for name in ("_config.yml", "references.bib"):
+        shutil.copy(BOOK / name, source)
+    (source / "_toc.yml").write_text("format: jb-book\nroot: index\n")
+    large = embedding_map(
+        np.random.default_rng(0).normal(size=(5_000, 2)),
+        [f"token{place}" for place in range(5_000)],
+        metric="euclidean",
+        title="Five thousand words",
+        caption="Made.",
+    )
+    pair = side_by_side(made(0), made(1), title="Two maps of the same words", caption="Made vectors.")
+    cells = [nbformat.v4.new_markdown_cell("# Maps")]
+    for picture in (pair, large):
+        bundle = {key: value for key, value in picture._repr_mimebundle_().items() if key != WIDGET}
+        output = nbformat.v4.new_output("display_data", data=bundle)
+        cells.append(nbformat.v4.new_code_cell("shown", outputs=[output]))
+    notebook = nbformat.v4.new_notebook(cells=cells, metadata={"language_info": {"name": "python"}})
+    nbformat.write(notebook, source / "index.ipynb")
+    return build(source, tmp_path_factory.mktemp("built"))
+
+
+def opened(context: BrowserContext, watch: Watch, pages: Path) -> Page:
+    watch.stop_strangers(context, "file://")
+    page = context.new_page()
+    watch.follow(page)
+    page.goto(f"{pages.as_uri()}/index.html")
+    settle(page)
+    page.evaluate(
+        f"window.first = {map_of(0)}; window.second = {map_of(1)}; window.large = {map_of(0, 1)}; 0"
+    )
+    return page
+
+
+def map_of(panel: int, output: int = 0) -> str:
+    return f"document.querySelectorAll('.embviz-output')[{output}].maps.maps[{panel}]"
+
+
+@pytest.fixture
+def page(chromium: Browser, pages: Path, watch: Watch) -> Iterator[Page]:
+    context = chromium.new_context(viewport={"width": 1280, "height": 1000}, color_scheme="light")
+    page = opened(context, watch, pages)
+    yield page
+    assert page.evaluate("window.hurt") is None
+    assert page.locator(".embviz :is(script, img, b script)").count() == 0
+    assert watch.errors == []
+    assert watch.strangers == []
+    context.close()
+
+
+def drawn(page: Page) -> None:
+    """Wait until turns have come to rest and a frame was drawn."""
+    page.wait_for_timeout(500)
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(0))))")
+
+
+def place_in_page(page: Page, word: str, name: str = "first") -> tuple[float, float]:
+    """Where a word's point lies in the window, the map scrolled into view."""
+    page.evaluate(f"{name}.canvas.scrollIntoView({{behavior: 'instant', block: 'center'}})")
+    find = f"(word) => {{ const box = {name}.canvas.getBoundingClientRect(); "
+    find += f"const [x, y] = {name}.screen({name}.drawn[0], {name}.data.index.get(word)); "
+    x, y = page.evaluate(f"{find} return [box.left + x, box.top + y]; }}", word)
+    return x, y
+
+
+def search(page: Page, text: str) -> None:
+    field = page.get_by_label("find").first
+    field.fill(text)
+    field.press("Enter")
+    drawn(page)
+
+
+def near(page: Page, panel: int = 0) -> list[str]:
+    return page.locator(".embviz-near").nth(panel).locator("button").all_text_contents()
+
+
+def slow_neighbors(table: np.ndarray, word: str) -> list[tuple[str, float]]:
+    """The eight nearest by cosine, one pair at a time."""
+    own = table[WORDS.index(word)]
+    far = [
+        (1 - float(own @ other) / float(np.linalg.norm(own) * np.linalg.norm(other)), name)
+        for name, other in zip(WORDS, table, strict=True)
+        if name != word
+    ]
+    return [(name, distance) for distance, name in sorted(far)[:8]]
+
+
+def said(pairs: list[tuple[str, float]]) -> list[str]:
+    return [f"{name} {float(f'{distance:.2g}'):g}" for name, distance in pairs]
+
+
+def test_a_map_begins_with_the_word_it_is_to_point_at(page):
+    assert near(page) == said(slow_neighbors(vectors(0), "word7"))
+    assert near(page, 1) == said(slow_neighbors(vectors(1), "word7"))
+
+
+def test_pointing_at_a_word_shows_its_true_neighbours_on_both_maps(page):
+    for word in ("word3", "word120"):
+        page.evaluate("first.view.scale = first.fitted * 30; 0")  # no other point within reach
+        page.evaluate("(word) => first.centre(first.data.index.get(word))", word)
+        drawn(page)
+        page.mouse.move(*place_in_page(page, word))
+        page.wait_for_function("(word) => first.data.words[first.pointed.point] === word", arg=word)
+        assert near(page) == said(slow_neighbors(vectors(0), word))
+        assert near(page, 1) == said(slow_neighbors(vectors(1), word))
+    page.mouse.move(5, 5)
+    page.wait_for_function("first.data.words[first.pointed.point] === 'word7'")
+
+
+def test_search_brings_a_word_to_the_middle_and_tells_its_neighbours(page):
+    search(page, "word200")
+    for name in ("first", "second"):
+        x, y = page.evaluate(f"{name}.screen(0, {name}.data.index.get('word200'))")
+        assert abs(x - page.evaluate(f"{name}.width / 2")) < 1
+        assert abs(y - page.evaluate(f"{name}.height / 2")) < 1
+    assert near(page) == said(slow_neighbors(vectors(0), "word200"))
+    told = page.locator(".embviz-status").first.text_content()
+    assert told.startswith(f"word200: {slow_neighbors(vectors(0), 'word200')[0][0]}, ")
+
+
+def test_search_takes_a_beginning_and_says_when_there_is_nothing(page):
+    search(page, "WORD39")
+    assert page.evaluate("first.data.words[first.pointed.point]") == "word39"
+    search(page, "zebra")
+    assert "None of the 400 words" in page.locator(".embviz-status").first.text_content()
+    page.get_by_label("find").first.fill("word1")
+    offered = page.locator(".embviz datalist").first.locator("option")
+    assert offered.evaluate_all("(all) => all.map((one) => one.value)")[:3] == ["word1", "word10", "word11"]
+
+
+def test_a_neighbour_can_be_walked_to_by_keyboard(page):
+    search(page, "word200")
+    nearest = slow_neighbors(vectors(0), "word200")[0][0]
+    page.locator(".embviz-near").first.locator("button").first.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_function("(word) => first.data.words[first.pointed.point] === word", arg=nearest)
+
+
+SHARE_LABELLED = """
+() => {
+  const inside = new Set(first.data.words.filter((_, point) => {
+    const [x, y] = first.screen(0, point);
+    return x > 0 && y > 0 && x < first.width && y < first.height;
+  }));
+  return first.labels.filter(({ word }) => inside.has(word)).length / inside.size;
+}
+"""
+
+
+OVERLAPS = """
+() => first.labels.flatMap((a, at) => first.labels.slice(at + 1)
+  .filter((b) => a.left < b.right && b.left < a.right && Math.abs(a.y - b.y) < 14)
+  .map((b) => [a.word, b.word]))
+"""
+
+
+def test_labels_come_as_the_map_is_zoomed_and_never_lie_on_each_other(page):
+    shares = []
+    for _ in range(4):
+        drawn(page)
+        shares.append(page.evaluate(SHARE_LABELLED))
+        page.get_by_role("button", name="Zoom in").first.click(click_count=2)
+    assert shares[0] < 0.5
+    assert shares == sorted(shares)
+    assert shares[-1] > 0.8
+    assert page.evaluate(OVERLAPS) == []
+
+
+def test_the_wheel_scrolls_the_page_until_the_map_is_chosen(page):
+    x, y = place_in_page(page, "word7")
+    page.mouse.move(x, y)
+    before = page.evaluate("first.view.scale")
+    page.mouse.wheel(0, -120)
+    page.wait_for_function("document.querySelector('.embviz-status').textContent.includes('Click the map')")
+    assert page.evaluate("first.view.scale") == before
+    x, y = place_in_page(page, "word7")
+    page.mouse.click(x, y)
+    page.mouse.wheel(0, -300)
+    page.wait_for_function("(before) => first.view.scale > 1.5 * before", arg=before)
+    after = place_in_page(page, "word7")
+    assert np.hypot(after[0] - x, after[1] - y) < 2  # the point under the cursor stays there
+
+
+def test_dragging_and_the_arrow_keys_move_the_map_and_zero_shows_all(page):
+    x, y = place_in_page(page, "word7")
+    box = page.locator(".embviz-map canvas").first.bounding_box()
+    start = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(*start)
+    page.mouse.down()
+    page.mouse.move(start[0] + 30, start[1] + 20, steps=4)
+    page.mouse.up()
+    moved = place_in_page(page, "word7")
+    assert moved == pytest.approx((x + 30, y + 20), abs=2)
+    page.evaluate("first.canvas.focus()")
+    page.keyboard.press("ArrowRight")
+    assert place_in_page(page, "word7")[0] == pytest.approx(moved[0] - 40, abs=1)
+    page.keyboard.press("0")
+    assert place_in_page(page, "word7") == pytest.approx((x, y), abs=1)
+
+
+def test_the_switch_shows_the_other_embedding_and_both_joined(page):
+    shown = page.get_by_label("show").first
+    shown.select_option("context vectors")
+    drawn(page)
+    assert near(page) == said(slow_neighbors(vectors(10), "word7"))
+    assert page.evaluate("first.places[1].x[20] === first.data.shows[1].x[20]")
+    shown.select_option("both, joined")
+    drawn(page)
+    assert page.evaluate("first.drawn") == [0, 1]
+
+
+def test_colours_have_a_legend_and_the_plane_owns_up(page):
+    colour = page.get_by_label("colour by").first
+    legend = page.locator(".embviz-legend").first
+    before = page.evaluate("first.canvas.toDataURL()")
+    colour.select_option("kind")
+    drawn(page)
+    assert legend.locator("span").all_text_contents() == ["even", "odd"]
+    kinds = page.evaluate("first.canvas.toDataURL()")
+    assert kinds != before
+    colour.select_option("neighbours kept")
+    drawn(page)
+    assert legend.text_content() == "08 of 8 neighbours are near in the plane too"
+    assert page.evaluate("first.canvas.toDataURL()") not in (before, kinds)
+
+
+def test_hostile_words_are_words(page):
+    for word in HOSTILE:
+        search(page, word.split("\n")[0])  # a field of one line cannot hold two
+        assert page.locator(".embviz-near b").first.text_content() == word
+        assert near(page) == said(slow_neighbors(vectors(0), word))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_words_stand_out_from_the_page(page, scheme):
+    page.emulate_media(color_scheme=scheme)
+    page.wait_for_function(f"document.documentElement.dataset.theme === '{scheme}'")
+    drawn(page)
+    assert page.evaluate(FAINT_WORDS) == []
+    assert page.evaluate("first.ink === getComputedStyle(document.querySelector('.embviz')).color")
+    dark_ground = page.evaluate("first.ground.match(/\\d+/g).slice(0, 3).every((one) => one < 100)")
+    assert dark_ground == (scheme == "dark")
+
+
+def test_a_browser_without_webgl_draws_the_same(chromium, pages, watch, page):
+    context = chromium.new_context(viewport={"width": 1280, "height": 1000}, color_scheme="light")
+    context.add_init_script(
+        "const get = HTMLCanvasElement.prototype.getContext;"
+        "HTMLCanvasElement.prototype.getContext = function (kind, ...rest) {"
+        " return kind === '2d' ? get.call(this, kind, ...rest) : null; };"
+    )
+    other = opened(context, watch, pages)
+    drawn(other)
+    drawn(page)
+    picture = "first.canvas.toDataURL()"
+    assert other.evaluate(picture) == page.evaluate(picture)
+    context.close()
+
+
+def test_nothing_is_cut_on_a_phone_and_a_finger_points(chromium, pages, watch):
+    context = chromium.new_context(viewport={"width": 390, "height": 800}, is_mobile=True, has_touch=True)
+    page = opened(context, watch, pages)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    cut = "(all) => all.filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.className)"
+    assert page.locator(".embviz-map, .embviz-map-bar, .embviz-near").evaluate_all(cut) == []
+    page.evaluate("first.centre(first.data.index.get('word50')); 0")
+    drawn(page)
+    page.touchscreen.tap(*place_in_page(page, "word50"))
+    page.wait_for_function("first.data.words[first.pointed.point] === 'word50'")
+    assert watch.errors == []
+    context.close()
+
+
+def test_a_map_of_five_thousand_words_is_drawn_within_a_frame(page):
+    best = page.evaluate(
+        "Math.min(...Array.from({length: 40}, (_, place) => {"
+        " large.view.scale = large.fitted * (1 + place / 10);"
+        " const since = performance.now(); large.draw(); return performance.now() - since; }))"
+    )
+    assert best < 1000 / 60  # the best of forty, since the machine has other work
