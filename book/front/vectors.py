@@ -10,12 +10,16 @@ import dataclasses
 
 import numpy as np
 import pandas as pd
+from scipy.linalg import orthogonal_procrustes
 
 from embviz.corpora import corpus as corpora
-from embviz.ledger.cells import Cell, experiment
+from embviz.ledger.cells import Cell, experiment, table_of
+from embviz.trajectories.traces import Layout, lay_out
 from embviz.words.skipgram import SGNSConfig, SGNSSchedule, train_sgns
 from embviz.words.spectra import shuffle_tokens
 
+KINDS = ("word", "context")
+HALF_SPAN = 5_000  # steps of a stored layout, from its middle
 LEVELS = 127  # of a stored coordinate, to each side of 0
 
 
@@ -92,3 +96,47 @@ def vector_cells(preset: str) -> list[Cell]:
     else:
         text = FrontVectors("enwiki2018", False)
     return [word_vectors.cell(dataclasses.replace(text, shuffled=control)) for control in (False, True)]
+
+
+@dataclasses.dataclass(frozen=True)
+class FrontLayout:
+    """Both kinds of vectors of one model, each in a plane."""
+
+    vectors: FrontVectors
+    n_neighbors: int = 8  # pulled together by PyMDE; 15 or 30 keep fewer neighbours
+    seed: int = 0
+
+
+@experiment("front.layouts")
+def layouts(config: FrontLayout) -> pd.DataFrame:
+    """Directions of the vectors in the plane, by PyMDE; the context vectors' plane is turned to the words'.
+
+    Stored, since PyMDE's coordinates differ between processors.
+
+    Returns
+    -------
+    DataFrame
+        In the order of :func:`word_vectors`: kind, x and y in steps from -5,000 to 5,000.
+    """
+    table = table_of(word_vectors.cell(config.vectors))
+    placed: dict[str, np.ndarray] = {}
+    for kind in KINDS:
+        vectors = vectors_of(table, kind).astype(float)
+        unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        points = lay_out(unit, Layout(n_neighbors=config.n_neighbors), seed=config.seed)
+        points -= points.mean(axis=0)
+        if placed:
+            points = points @ orthogonal_procrustes(points, placed["word"])[0]
+        placed[kind] = points
+    parts = []
+    for kind, points in placed.items():
+        steps = np.rint(points * (HALF_SPAN / np.abs(points).max())).astype(np.int16)
+        parts.append(pd.DataFrame({"kind": kind, "x": steps[:, 0], "y": steps[:, 1]}))
+    result = pd.concat(parts, ignore_index=True)
+    result.attrs["data"] = table.attrs.get("data", {})
+    return result
+
+
+def layout_cells(preset: str) -> list[Cell]:
+    """The planes of :func:`vector_cells`."""
+    return [layouts.cell(FrontLayout(cell.config)) for cell in vector_cells(preset)]
