@@ -26,9 +26,9 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "heat_maps": ["plot_heat_map"],
         "charts": ["bin_counts", "mirrored_bins"],
         "histograms": ["plot_histogram", "plot_ridges"],
-        "panels": ["panels"],
         "paths": ["plot_path"],
         "scatters": ["plot_scatter"],
+        "side_by_side": ["panels"],
         "strips": ["plot_strip"],
         "embedding_maps": ["EmbeddingMap", "SideBySide", "embedding_map", "side_by_side", "stress"],
         "explorers": [

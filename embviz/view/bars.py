@@ -95,6 +95,7 @@ def plot_bars(
         base, place = _categories(x, charts.kind_names(data, x, x_names), kind, kinds, x_title)
     else:
         base, place = _ranks(x, charts.tight(x_scale, x_limits), x_title)
+    unbinned = place if by_name else place | {"x": charts.same_axis(place["x"], "left")}
     up = charts.placed(alt.Y, y, scale=charts.scaled(scale, limits, zero=True), words=y_title)
     shown = charts.tooltips(
         [kind, x, y, *ends, control, *tooltip], data, [y, *ends, *([control] if control else [])]
@@ -106,10 +107,7 @@ def plot_bars(
         middle |= {} if by_name else {"x": charts.same_axis(place["x"], x)}
         layers.append(whisker.encode(y=charts.same_axis(up, ends[0]), y2=f"{ends[1]}:Q", **middle))
     if control:
-        line = base.mark_bar(
-            filled=False, stroke=theme.NULL_COLOUR, strokeDash=list(theme.NULL_DASH), clip=True
-        )
-        layers.append(line.encode(y=charts.same_axis(up, control), **place))
+        layers.append(_ticks(base, by_name).encode(y=charts.same_axis(up, control), **unbinned))
     level, paper = charts.split_published(published)
     layers += charts.levels(reference=reference, null=None if control else null, published=level)
     if paper is not None:
@@ -134,3 +132,11 @@ def _categories(
     if kind is not None:
         place["xOffset"] = alt.XOffset(f"{kind}:N", scale=alt.Scale(domain=list(kinds)))
     return alt.Chart(), place
+
+
+def _ticks(base: alt.Chart, by_name: bool) -> alt.Chart:
+    """What a control has at each bar: a grey line across it."""
+    thickness = theme.WIDTHS["step"]
+    if by_name:
+        return base.mark_tick(color=theme.NULL_COLOUR, thickness=thickness, clip=True)
+    return base.mark_rule(color=theme.NULL_COLOUR, strokeWidth=thickness, clip=True)

@@ -258,9 +258,10 @@ def scaled(scale: Scale, limits: tuple[float, float] | None = None, *, zero: boo
     """A scale by its name, with its ends; without, they are the data's."""
     if isinstance(scale, alt.Scale):
         return scale
-    chosen: dict[str, Any] = {"type": scale} | ({"nice": True, "zero": zero} if scale == "linear" else {})
+    fits = {"nice": True, "zero": zero} if scale == "linear" else {"nice": False, "padding": theme.PADDING}
+    chosen: dict[str, Any] = {"type": scale} | fits
     if limits is not None:
-        chosen |= {"domain": list(limits), "nice": False}
+        chosen |= {"domain": list(limits), "nice": False, "padding": 0}
     return alt.Scale(**chosen)
 
 
@@ -368,14 +369,16 @@ def marks(
         {name: look for name, look in looks.items() if name == which} for which in ("color", "shape")
     )
     base = base.encode(tooltip=tooltip, **place, **colour)
-    full: dict[str, Any] = {"size": theme.SIZES[size], "clip": True}
+    full = base.mark_point(size=theme.SIZES[size], opacity=theme.OPACITY["mark"], clip=True).encode(**shape)
     if event is None:
-        return [base.mark_point(opacity=theme.OPACITY["mark"], **full).encode(**shape)]
-    came = base.transform_filter(f"datum[{event!r}]").mark_point(opacity=theme.OPACITY["mark"], **full)
-    open_marks = base.transform_filter(f"!datum[{event!r}]").mark_point(
-        shape=beyond, filled=False, strokeWidth=theme.WIDTHS["rule"], **full
-    )
-    return [came.encode(**shape), open_marks]
+        return [full]
+    # not filtered, since a scale of no rows at all has no ends
+    came, area = f"datum[{event!r}]", alt.value(theme.SIZES[size])
+    open_marks = base.mark_point(shape=beyond, filled=False, strokeWidth=theme.WIDTHS["step"], clip=True)
+    return [
+        full.encode(size=alt.when(came).then(area).otherwise(alt.value(0))),
+        open_marks.encode(size=alt.when(came).then(alt.value(0)).otherwise(area)),
+    ]
 
 
 def crosses(table: pd.DataFrame, place: Mapping[str, Any], looks: Mapping[str, Any]) -> alt.Chart:

@@ -131,13 +131,20 @@ async function fitPanels(chart, view, { width, fluid }) {
     .filter(([, value]) => value === width)
     .map(([name]) => name);
   let shown = width;
+  let fitting = false;
   const fit = async () => {
-    const over = chart.querySelector("svg").getBoundingClientRect().width - chart.clientWidth;
-    const wanted = Math.max(LEAST_PANEL, shown - Math.ceil(over / fluid));
-    if (chart.clientWidth === 0 || wanted === shown) return;
-    shown = wanted;
-    for (const name of names) view.signal(name, shown);
-    await view.runAsync();
+    if (fitting || chart.clientWidth === 0) return;
+    fitting = true;
+    for (let round = 0; round < 3; round++) {
+      // labels of the axes come and go with the width: measure again
+      const over = chart.querySelector("svg").getBoundingClientRect().width - chart.clientWidth;
+      const wanted = Math.max(LEAST_PANEL, shown - Math.ceil(over / fluid));
+      if (wanted === shown) break;
+      shown = wanted;
+      for (const name of names) view.signal(name, shown);
+      await view.resize().runAsync();
+    }
+    fitting = false;
   };
   await fit();
   new ResizeObserver(fit).observe(chart);

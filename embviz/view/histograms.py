@@ -76,7 +76,12 @@ def plot_histogram(
     else:
         values = charts.checked(data, numbers=[field])[field]
         bins = _bins_beside(values, control, mirrored=mirrored, n_bins=n_bins, limits=limits)
-    across = alt.X("left:Q", bin="binned", axis=alt.Axis(title=x_title or theme.title(field), tickCount=6))
+    across = alt.X(
+        "left:Q",
+        bin="binned",
+        scale=alt.Scale(nice=False),
+        axis=alt.Axis(title=x_title or theme.title(field), tickCount=6),
+    )
     up = alt.Y(f"{value}:Q", stack=None, axis=alt.Axis(title=y_title or theme.title(value), tickCount=5))
     level = None if CONTROL in steps else null
     layers = [

@@ -9,7 +9,7 @@ import pandas as pd
 
 from embviz.view import charts, theme
 from embviz.view.charts import Data
-from embviz.view.panels import panels
+from embviz.view.side_by_side import panels
 
 NOISE = -1  # the phase of what is in none
 SLOT = "look"
@@ -124,16 +124,19 @@ def _points(
 ) -> list[alt.Chart]:
     """Points coloured by their order; or by their phase, with a shape too, and those in none as crosses."""
     size = theme.SIZES["small"]
+    # viridis begins nearly as dark as a dark page
+    outline: dict[str, Any] = {"stroke": theme.INK, "strokeWidth": theme.WIDTHS["outline"]}
     if phase is None:
         key = alt.Legend(title=words, gradientLength=theme.GRADIENT)
         colour = alt.Color(f"{order}:Q", scale=theme.sequential_scale(), legend=key)
-        return [alt.Chart().mark_point(size=size, clip=True).encode(color=colour, tooltip=shown, **place)]
+        points = alt.Chart().mark_point(size=size, clip=True, **outline)
+        return [points.encode(color=colour, tooltip=shown, **place)]
     n_shapes = len(theme.SHAPES)
     base = alt.Chart().transform_calculate(**{SLOT: f"datum[{phase!r}] % {n_shapes}"})
     none = base.transform_filter(f"datum[{phase!r}] == {NOISE}").mark_point(
         shape="cross", size=size, filled=False, color=theme.INK, strokeWidth=theme.WIDTHS["seed"], clip=True
     )
-    inside = base.transform_filter(f"datum[{phase!r}] != {NOISE}").mark_point(size=size, clip=True)
+    inside = base.transform_filter(f"datum[{phase!r}] != {NOISE}").mark_point(size=size, clip=True, **outline)
     key = alt.Legend(title=theme.title(phase), gradientLength=theme.GRADIENT, tickMinStep=1, format="d")
     colour = alt.Color(f"{phase}:Q", scale=theme.sequential_scale(), legend=key)
     slots = alt.Scale(domain=list(range(n_shapes)), range=list(theme.SHAPES))

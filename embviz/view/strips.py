@@ -11,8 +11,6 @@ import pandas as pd
 from embviz.view import charts, theme
 from embviz.view.charts import Data, Levels, Null, Scale
 
-OFFSET = {"for": "offset"}  # a step for each kind in a row
-
 
 def plot_strip(
     data: Data,
@@ -109,9 +107,9 @@ def plot_strip(
     if crosses:
         table = pd.DataFrame({kind: list(crosses), value: list(crosses.values())})
         layers.append(charts.crosses(table, place, looks))
-    step = alt.Step(theme.HEIGHTS["half_row"], **OFFSET) if apart else alt.Step(theme.HEIGHTS["row"])
+    step = theme.HEIGHTS["half_row"] * (len(colours) + 1) if apart else theme.HEIGHTS["row"]
     words = f"{theme.title(value)} of each {theme.title(kind)}"
-    return charts.finished(charts.layered(data, layers), words, step)
+    return charts.finished(charts.layered(data, layers), words, step * len(rows))
 
 
 def published_rows(published: Levels | None, rows: Sequence[str]) -> dict[str, float]:

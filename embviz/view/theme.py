@@ -67,8 +67,18 @@ HEIGHT = HEIGHTS["plot"]
 SQUARE = 290  # side of a layout, as wide as a phone allows
 GRADIENT = 160  # pixels, length of a colour legend
 AXIS_ROOM = 60  # pixels beside a panel for its axis
+PADDING = 8  # pixels between the outermost marks and the ends of a logarithmic axis
 SIZES = {"dot": 16, "small": 30, "mark": 50, "large": 90}
-WIDTHS = {"seed": 0.8, "rule": 1.2, "step": 1.5, "line": 2.5, "interval": 2.5, "tick": 3, "tick_length": 15}
+WIDTHS = {
+    "outline": 0.4,
+    "seed": 0.8,
+    "rule": 1.2,
+    "step": 1.5,
+    "line": 2.5,
+    "interval": 2.5,
+    "tick": 3,
+    "tick_length": 15,
+}
 OPACITY = {"seed": 0.35, "mark": 0.75, "band": 0.18, "area": 0.5, "rule": 0.8}
 TEXT = {"small": 11, "normal": 12}  # pixels
 # A bare notebook gives a chart no container to fill, and shows title and caption inside the drawing.
@@ -520,6 +530,7 @@ def _config() -> dict[str, Any]:
             "tickColor": INK,
             "gridColor": FAINT,
             "labelFontSize": 11,
+            "labelSeparation": 4,
             "titleFontSize": 12,
             "titleFontWeight": "normal",
         },
