@@ -16,13 +16,13 @@ def compiled(chart) -> dict:
         return vl_convert.vegalite_to_vega(chart, vl_version="6.4")
 
 
-def drawn(spec: dict, marktype: str) -> list[dict]:
-    """Everything of one mark type that Vega draws, in drawing order."""
+def drawn(spec: dict, marktype: str, role: str = "mark") -> list[dict]:
+    """Everything of one mark type and role (a mark, an axis-label) that Vega draws, in drawing order."""
     found, waiting = [], [vl_convert.vegalite_to_scenegraph(spec, vl_version="6.4")]
     while waiting:
         node = waiting.pop(0)
         if isinstance(node, dict):
-            if node.get("marktype") == marktype and "mark" in str(node.get("role")):
+            if node.get("marktype") == marktype and role in str(node.get("role")):
                 found += node["items"]
             waiting += [value for value in node.values() if isinstance(value, dict | list)]
         else:

@@ -106,7 +106,7 @@ def kind_names(data: Data, kind: str | None, names: Sequence[str] | None) -> lis
             raise ValueError(
                 f"name the kinds of {kind!r} (names=...): an explorer's data can't be looked into"
             )
-        return list(map(str, names))
+        return list(names)
     found = list(dict.fromkeys(data[kind].astype(str)))
     if names is None:
         return found

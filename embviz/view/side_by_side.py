@@ -48,6 +48,7 @@ def panels(
 
     Examples
     --------
+    >>> import pandas as pd
     >>> from embviz.view import plot_bars
     >>> table = pd.DataFrame({"rank": [1, 2], "eigenvalue": [4.0, 1.0]})
     >>> chart = panels({name: plot_bars(table, "rank", "eigenvalue") for name in ("words", "shuffled")})

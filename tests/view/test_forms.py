@@ -1,12 +1,30 @@
 """The forms: tidy tables in; what is drawn stands where it should; tables with holes are refused."""
 
+import doctest
+import re
+import warnings
+from pathlib import Path
+
 import altair as alt
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from embviz import view
-from embviz.view import theme
+from embviz.ledger import findings
+from embviz.view import (
+    bars,
+    charts,
+    curves,
+    heat_maps,
+    histograms,
+    paths,
+    scatters,
+    side_by_side,
+    strips,
+    theme,
+)
 from tests import drawing
 from tests.drawing import compiled
 
@@ -23,7 +41,11 @@ def drawn(chart, marktype):
 
 
 def written(chart):
-    return [item["text"] for item in drawn(chart, "text")]
+    return [str(item["text"]) for item in drawn(chart, "text")]
+
+
+def axis_labels(chart):
+    return [item["text"] for item in drawing.drawn(sized(chart), "text", "axis-label")]
 
 
 def axis_titles(chart):
@@ -60,17 +82,59 @@ POINTS = pd.DataFrame(
     {"step": [0, 1, 2], "u": [0.0, 4.0, 2.0], "v": [0.0, 1.0, 0.0], "loss": [3.0, 2.0, 1.0]}
 )
 RANKS = pd.DataFrame({"rank": [1, 2, 3], "eigenvalue": [9.0, 4.0, 1.0]})
+# a table, a column whose holes must be refused, and the drawing; `more` is what an explorer's data needs
 FORMS = {
-    "curves": (seeds(), "accuracy", lambda t: view.plot_curves(t, "step", "accuracy", kind="pair")),
-    "strip": (times(), "grok", lambda t: view.plot_strip(t, "grok", "run")),
-    "scatter": (times(), "grok", lambda t: view.plot_scatter(t, "memorize", "grok", kind="run")),
-    "bars": (RANKS, "eigenvalue", lambda t: view.plot_bars(t, "rank", "eigenvalue")),
-    "histogram": (RANKS, "eigenvalue", lambda t: view.plot_histogram(t, "eigenvalue")),
-    "heat map": (CELLS, "pmi", lambda t: view.plot_heat_map(t, "column", "row", "pmi")),
-    "ridges": (RIDGES, "density", lambda t: view.plot_ridges(t, "angle", "epoch", "density")),
-    "survival": (times(), "grok", lambda t: view.plot_survival(t, "grok", event="grokked", kind="run")),
-    "path": (POINTS, "u", lambda t: view.plot_path(t, "u", "v", order="step")),
+    "curves": (
+        seeds(),
+        "accuracy",
+        lambda t, more: view.plot_curves(t, "step", "accuracy", kind="pair", **more(names=["x", "y"])),
+    ),
+    "strip": (
+        times(),
+        "grok",
+        lambda t, more: view.plot_strip(t, "grok", "run", event="grokked", **more(names=["a", "b"])),
+    ),
+    "scatter": (
+        times(),
+        "grok",
+        lambda t, more: view.plot_scatter(
+            t, "memorize", "grok", kind="run", limits=(0, 100), equals=True, **more(names=["a", "b"])
+        ),
+    ),
+    "bars": (RANKS, "eigenvalue", lambda t, more: view.plot_bars(t, "rank", "eigenvalue")),
+    "histogram": (
+        charts.mirrored_bins(RANKS["eigenvalue"], n_bins=4),
+        "share",
+        lambda t, more: view.plot_histogram(t, "eigenvalue", mirrored=True),
+    ),
+    "heat map": (
+        CELLS,
+        "pmi",
+        lambda t, more: view.plot_heat_map(t, "column", "row", "pmi", signed=True, **more(limits=(-3, 3))),
+    ),
+    "ridges": (
+        RIDGES,
+        "density",
+        lambda t, more: view.plot_ridges(t, "angle", "epoch", "density", **more(names=[1, 2])),
+    ),
+    "survival": (
+        times(),
+        "grok",
+        lambda t, more: view.plot_survival(t, "grok", event="grokked", kind="run", **more(names=["a", "b"])),
+    ),
+    "path": (
+        POINTS,
+        "u",
+        lambda t, more: view.plot_path(t, "u", "v", order="step", limits=(-1, 5), loss="loss"),
+    ),
 }
+
+
+def draw(name, table):
+    """A form over a table or an explorer's data, which needs some names."""
+    return FORMS[name][2](table, (lambda **given: given) if table is NAMED else (lambda **given: {}))
+
+
 EVERY_FORM = pytest.mark.parametrize("name", FORMS)
 
 
@@ -79,45 +143,269 @@ EVERY_FORM = pytest.mark.parametrize("name", FORMS)
 
 @EVERY_FORM
 def test_a_form_draws_without_a_warning_and_says_what_it_shows(name):
-    table, _, draw = FORMS[name]
-    spec = draw(table).to_dict()
+    spec = draw(name, FORMS[name][0]).to_dict()
     compiled(spec)
     assert spec["description"]
-    assert spec["width"] == ("container" if name != "path" else theme.SQUARE)
+    assert spec.get("width", "container") == "container"
+
+
+@EVERY_FORM
+def test_an_explorer_draws_what_the_table_draws(name):
+    table = FORMS[name][0]
+    grid = pd.concat([table.assign(shown=value) for value in ("one", "other")], ignore_index=True)
+    controls = {"shown": view.Choice(["one", "other"], "shown")}
+    explorer = view.Explorer(
+        None, controls, lambda data: draw(name, NAMED), title="A.", caption="B.", grid=grid
+    )
+    live, fixed = explorer.static_spec(), draw(name, table).to_dict()
+    for spec in (live, fixed):
+        if "concat" not in spec:
+            spec |= {"width": WIDTH, "height": HEIGHT}
+    for mark in ("line", "symbol", "rect", "area", "rule"):
+        ours, theirs = ([_placed(item) for item in drawing.drawn(spec, mark)] for spec in (live, fixed))
+        assert ours == theirs
+
+
+def _placed(item):
+    return {
+        key: item[key] for key in ("x", "y", "x2", "y2", "fill", "stroke", "shape", "size") if key in item
+    }
 
 
 @EVERY_FORM
 def test_an_empty_table_is_refused(name):
-    table, _, draw = FORMS[name]
     with pytest.raises(ValueError, match="the table is empty"):
-        draw(table.iloc[:0])
+        draw(name, FORMS[name][0].iloc[:0])
 
 
 @EVERY_FORM
 def test_a_missing_column_is_refused_with_the_columns_there_are(name):
-    table, column, draw = FORMS[name]
+    table, column, _ = FORMS[name]
     with pytest.raises(ValueError, match=f"no column '{column}' in the table, which has .*other"):
-        draw(table.rename(columns={column: "other"}))
+        draw(name, table.rename(columns={column: "other"}))
 
 
 @EVERY_FORM
 @pytest.mark.parametrize("hole", [np.nan, np.inf])
 def test_a_hole_is_refused(name, hole):
-    table, column, draw = FORMS[name]
+    table, column, _ = FORMS[name]
     with pytest.raises(
         ValueError, match=f"1 of {len(table)} values in column '{column}' are missing or infinite"
     ):
-        draw(table.assign(**{column: [hole, *table[column].iloc[1:]]}))
+        draw(name, table.assign(**{column: [hole, *table[column].iloc[1:]]}))
 
 
 @EVERY_FORM
 def test_words_for_numbers_are_refused(name):
-    table, column, draw = FORMS[name]
+    table, column, _ = FORMS[name]
     with pytest.raises(ValueError, match=f"column '{column}' holds .* numbers are drawn there"):
-        draw(table.assign(**{column: "much"}))
+        draw(name, table.assign(**{column: "much"}))
 
 
-# --- the strip ------------------------------------------------------------------------------------------
+MODULES = [bars, curves, heat_maps, histograms, paths, scatters, side_by_side, strips]
+EVERY_MODULE = pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__.split(".")[-1])
+
+
+@EVERY_MODULE
+def test_the_examples_of_the_docstrings_run(module):
+    done = doctest.testmod(module)
+    assert done.attempted
+    assert not done.failed
+
+
+@EVERY_MODULE
+def test_sizes_and_colours_come_from_the_theme_by_name(module):
+    code = Path(module.__file__).read_text()
+    look = r"\b(size|opacity|strokeWidth|fontSize|thickness|width|height|strokeDash)=[\[\d]|#[0-9a-fA-F]{6}"
+    assert not re.search(look, code)
+
+
+def test_six_kinds_are_refused_and_a_null_beside_five_is_not():
+    table = pd.concat([seeds(kinds=[kind]) for kind in "abcdef"])
+    with pytest.raises(ValueError, match="6 kinds in one chart, but only 5 looks"):
+        view.plot_curves(table, "step", "accuracy", kind="pair")
+    compiled(view.plot_curves(table, "step", "accuracy", kind="pair", null="f"))
+
+
+def test_a_null_or_a_name_that_is_no_kind_is_refused():
+    with pytest.raises(ValueError, match="null='z' is none of the kinds: x, y"):
+        view.plot_curves(seeds(), "step", "accuracy", kind="pair", null="z")
+    with pytest.raises(ValueError, match="'pair' has 'y', which is none of names=\\['x'\\]"):
+        view.plot_curves(seeds(), "step", "accuracy", kind="pair", names=["x"])
+
+
+def test_an_explorers_kinds_must_be_named():
+    with pytest.raises(ValueError, match=r"name the kinds of 'pair' \(names=...\)"):
+        view.plot_curves(NAMED, "step", "accuracy", kind="pair")
+
+
+def test_a_logarithmic_axis_refuses_what_it_would_lose():
+    with pytest.raises(ValueError, match="2 of 6 values in column 'step' are not above 0"):
+        view.plot_curves(seeds(2, ["x"], (0, 1, 2)), "step", "accuracy", x_scale="log")
+
+
+def test_titles_given_replace_those_of_the_table_and_no_words_are_needed():
+    chart = view.plot_curves(
+        seeds().rename(columns={"accuracy": "my_score"}), "step", "my_score", kind="pair"
+    )
+    assert axis_titles(chart) == {theme.title("step"), "my score"}
+    chart = view.plot_curves(seeds(), "step", "accuracy", kind="pair", x_title="time (s)", y_title="right")
+    assert axis_titles(chart) == {"time (s)", "right"}
+
+
+# --- curves ---------------------------------------------------------------------------------------------
+
+
+def curves_of(table, **more):
+    return view.plot_curves(table, "step", "accuracy", kind="pair", limits=(0, 1), **more)
+
+
+@pytest.mark.parametrize("n_seeds", [2, 5, 40])
+def test_the_band_over_seeds_is_students_interval(n_seeds):
+    table = seeds(n_seeds)
+    corners = drawn(curves_of(table), "area")
+    expected = [
+        findings.over_seeds(part["accuracy"].to_numpy()) for _, part in table.groupby(["pair", "step"])
+    ]
+    low, high = ([1 - corner[end] / 100 for corner in corners] for end in ("y", "y2"))
+    # a pixel is 1/100; values are kept to four digits, and two seeds' quantile is 12.7
+    assert low == pytest.approx([f.low for f in expected], abs=1e-3)
+    assert high == pytest.approx([f.high for f in expected], abs=1e-3)
+
+
+def test_a_single_seed_has_no_band():
+    corners = drawn(curves_of(seeds(1)), "area")
+    assert [corner["y"] for corner in corners] == [corner["y2"] for corner in corners]
+
+
+def test_every_seed_is_a_thin_line_and_the_mean_a_thick_one():
+    table = seeds(3)
+    points = drawn(curves_of(table), "line")
+    widths = [point["strokeWidth"] for point in points]
+    thin, thick = theme.WIDTHS["seed"], theme.WIDTHS["line"]
+    assert widths.count(thin) == len(table)
+    assert widths.count(thick) == len(table) / 3
+    means = table.groupby(["pair", "step"])["accuracy"].mean()
+    assert [1 - p["y"] / 100 for p in points if p["strokeWidth"] == thick] == pytest.approx(
+        means.tolist(), abs=1e-3
+    )  # four digits are kept
+
+
+def test_without_seeds_there_is_one_line_and_no_band():
+    chart = view.plot_curves(POINTS, "step", "loss", seed=None)
+    assert len(drawn(chart, "line")) == 3
+    assert not drawn(chart, "area")
+
+
+def test_two_rows_of_one_seed_are_refused():
+    table = pd.concat([seeds(), seeds()])
+    with pytest.raises(
+        ValueError, match="more than one row at step = 0, pair = x, seed = 0: name the column"
+    ):
+        curves_of(table)
+    with pytest.raises(ValueError, match="more than one row at step = 0, pair = x: name"):
+        curves_of(seeds(), seed=None)
+
+
+def test_columns_of_an_interval_make_the_band():
+    table = POINTS.assign(low=POINTS["loss"] - 1, high=POINTS["loss"] + 1)
+    chart = view.plot_curves(table, "step", "loss", seed=None, interval=("low", "high"), limits=(0, 4))
+    corners = drawn(chart, "area")
+    assert [4 - corner["y"] / 25 for corner in corners] == pytest.approx([2, 1, 0])
+    assert [4 - corner["y2"] / 25 for corner in corners] == pytest.approx([4, 3, 2])
+
+
+def test_levels_stand_at_their_values_and_are_named():
+    chart = curves_of(seeds(), reference={"best": 0.7, "worst": 0.1}, null=0.25, published=0.5)
+    assert sorted(100 - rule["y"] for rule in drawn(chart, "rule")) == pytest.approx([10, 25, 50, 70])
+    assert set(written(chart)) >= {"best", "worst", "null", "published"}
+    assert {rule["stroke"] for rule in drawn(chart, "rule")} == {theme.INK, theme.NULL_COLOUR}
+
+
+def test_the_range_of_a_control_is_a_band():
+    (area,) = drawn(curves_of(seeds(), null=(0.2, 0.3)), "rect")
+    assert (area["y"], area["height"]) == pytest.approx((70, 10))
+
+
+def test_a_bare_reference_has_no_name():
+    assert "" not in written(curves_of(seeds(), reference=0.5))
+
+
+def test_the_kind_that_is_the_control_is_grey_and_dotted():
+    chart = curves_of(seeds(), null="y")
+    lines = {(line["stroke"], tuple(line["strokeDash"])) for line in drawn(chart, "line")}
+    assert lines == {(theme.CATEGORIES[0], (1, 0)), (theme.NULL_COLOUR, theme.NULL_DASH)}
+
+
+def test_published_points_are_crosses_at_their_places():
+    chart = curves_of(seeds(), published=pd.DataFrame({"step": [5], "accuracy": [0.25]}))
+    (cross,) = drawn(chart, "symbol")
+    assert (cross["x"], cross["y"]) == (50, 75)
+    assert cross["shape"] == theme.PUBLISHED_SHAPE
+
+
+# --- strip ----------------------------------------------------------------------------------------------
+
+
+def strip(table, **more):
+    return view.plot_strip(table, "grok", "run", limits=(0, 100), **more)
+
+
+def test_marks_of_a_strip_stand_at_their_values_in_the_row_of_their_kind():
+    marks = drawn(strip(times()), "symbol")
+    assert [mark["x"] for mark in marks] == times()["grok"].tolist()
+    assert [mark["y"] for mark in marks] == [25] * 3 + [75] * 3
+
+
+def test_the_bar_of_a_strip_is_students_interval_about_the_mean():
+    expected = [findings.over_seeds(part.to_numpy()) for _, part in times().groupby("run")["grok"]]
+    chart = view.plot_strip(times(), "grok", "run", limits=(-100, 200))
+    found = [(rule["x"] * 3 - 100, rule["x2"] * 3 - 100) for rule in drawn(chart, "rule")]
+    assert found == [pytest.approx((f.low, f.high), abs=1e-2) for f in expected]
+    middles = [tick["x"] * 3 - 100 + tick["width"] * 1.5 for tick in drawn(chart, "rect")]
+    assert middles == pytest.approx([f.value for f in expected])
+
+
+def test_a_median_has_a_tick_and_no_interval():
+    chart = strip(times(), centre="median")
+    assert not drawn(chart, "rule")
+    assert [tick["x"] + tick["width"] / 2 for tick in drawn(chart, "rect")] == [20, 40]
+
+
+def test_the_papers_value_of_a_row_is_a_mark_of_its_own_in_the_legend():
+    chart = strip(times(), published={"b": 90})
+    (cross,) = [mark for mark in drawn(chart, "symbol") if mark["shape"] == theme.PUBLISHED_SHAPE]
+    assert (cross["x"], cross["y"]) == (90, 75)
+    assert legend_names(compiled(chart)) == ["one seed", theme.PUBLISHED]
+
+
+def test_a_published_row_that_is_not_there_is_refused():
+    with pytest.raises(ValueError, match="published names 'c', which is none of the rows: a, b"):
+        strip(times(), published={"c": 1})
+
+
+def test_a_bare_published_value_is_a_line_through_all_rows():
+    rules = drawn(strip(times(), published=40, interval=False), "rule")
+    assert [(rule["x"], rule["y2"] - rule["y"]) for rule in rules] == [(40, 100)]
+
+
+def test_a_run_that_was_given_up_is_an_open_mark():
+    shown = [mark for mark in drawn(strip(times(), event="grokked"), "symbol") if mark["size"] > 0]
+    is_open = [
+        mark["shape"] == "triangle-right" and mark.get("fill") in (None, "transparent") for mark in shown
+    ]
+    assert sorted(mark["x"] for mark, open_ in zip(shown, is_open, strict=True) if open_) == [80]
+    assert is_open.count(False) == 5
+
+
+def test_kinds_within_a_row_stand_apart_with_their_own_bars():
+    table = pd.concat([times().assign(model=model) for model in ("tied", "free")])
+    chart = strip(table, by="model")
+    looks = {(mark["y"], mark["shape"], mark["fill"]) for mark in drawn(chart, "symbol")}
+    assert len(looks) == 4
+    assert len({y for y, _, _ in looks}) == 4
+    assert len(drawn(chart, "rule")) == 4
+    assert legend_names(compiled(chart)) == ["tied", "free"]
 
 
 def test_rows_with_several_colours_have_them_below_each_other_and_others_do_not():
@@ -131,3 +419,281 @@ def test_rows_with_several_colours_have_them_below_each_other_and_others_do_not(
     assert '"yOffset"' in several.to_json()
     places = {item["y"] for item in drawn(one, "symbol")}
     assert len(places) == table["run"].nunique()
+
+
+def test_a_row_without_a_mark_stays():
+    chart = strip(times(), names=["a", "b", "not measured"])
+    assert "not measured" in axis_labels(chart)
+
+
+def test_a_seed_that_comes_twice_would_make_the_interval_too_narrow():
+    table = pd.concat([times(), times()])
+    with pytest.raises(ValueError, match="more than one row at run = a, seed = 0: average them first"):
+        strip(table)
+    compiled(strip(table, interval=False))
+
+
+# --- scatter --------------------------------------------------------------------------------------------
+
+
+def scatter(**more):
+    return view.plot_scatter(times(), "memorize", "grok", limits=(0, 100), x_limits=(0, 100), **more)
+
+
+def test_marks_of_a_scatter_stand_at_their_two_numbers():
+    marks = drawn(scatter(), "symbol")
+    assert [mark["x"] for mark in marks] == times()["memorize"].tolist()
+    assert [100 - mark["y"] for mark in marks] == times()["grok"].tolist()
+
+
+@pytest.mark.parametrize("scale", ["linear", "log"])
+def test_the_line_of_equals_runs_from_corner_to_corner(scale):
+    chart = view.plot_scatter(times(), "memorize", "grok", equals=True, scale=scale)
+    assert [(point["x"], point["y"]) for point in drawn(chart, "line")] == [(0, 100), (100, 0)]
+    assert all(mark["y"] < 100 - mark["x"] for mark in drawn(chart, "symbol"))  # grok > memorize
+
+
+def test_an_explorers_line_of_equals_needs_its_ends():
+    with pytest.raises(ValueError, match=r"give the ends of both axes \(limits=...\)"):
+        view.plot_scatter(NAMED, "memorize", "grok", equals=True)
+
+
+def test_a_scatter_has_labels_intervals_and_the_papers_marks():
+    table = times().assign(low=times()["grok"] - 5, high=times()["grok"] + 5)
+    chart = view.plot_scatter(
+        table,
+        "memorize",
+        "grok",
+        kind="run",
+        label="seed",
+        interval=("low", "high"),
+        limits=(0, 100),
+        published=pd.DataFrame({"memorize": [9.0], "grok": [57.0]}),
+    )
+    assert written(chart).count("2") >= 2
+    assert all(abs(rule["y2"] - rule["y"]) == pytest.approx(10) for rule in drawn(chart, "rule"))
+    assert legend_names(compiled(chart)) == ["a", "b", theme.PUBLISHED]
+    assert drawn(chart, "symbol")[-1]["y"] == pytest.approx(43)
+
+
+# --- bars -----------------------------------------------------------------------------------------------
+
+
+def test_each_bar_is_one_wide_about_its_rank():
+    marks = drawn(view.plot_bars(RANKS, "rank", "eigenvalue", limits=(0, 10)), "rect")
+    assert [bar["height"] for bar in marks] == pytest.approx([90, 40, 10])
+    assert [bar["x"] + bar["width"] / 2 for bar in marks] == pytest.approx([100 / 6, 50, 500 / 6], abs=0.5)
+
+
+def test_a_controls_column_is_a_grey_line_across_each_bar():
+    table = RANKS.assign(flat=5.0)
+    rules = drawn(view.plot_bars(table, "rank", "eigenvalue", null="flat", limits=(0, 10)), "rule")
+    assert [rule["y"] for rule in rules] == [50] * 3
+    assert {rule["stroke"] for rule in rules} == {theme.NULL_COLOUR}
+    assert [abs(rule["x2"] - rule["x"]) for rule in rules] == pytest.approx([100 / 3] * 3)
+
+
+def test_categories_have_their_kinds_side_by_side():
+    table = pd.DataFrame({"text": ["b", "b", "a"], "count": [4, 2, 3], "run": ["u", "v", "u"]})
+    chart = view.plot_bars(table, "text", "count", kind="run", limits=(0, 4))
+    marks = drawn(chart, "rect")
+    assert [bar["height"] for bar in marks] == [100, 50, 75]
+    assert marks[0]["x"] < marks[1]["x"] < marks[2]["x"]
+
+
+def test_two_bars_in_one_place_are_refused():
+    with pytest.raises(ValueError, match="more than one row at rank = 1: one bar would hide the other"):
+        view.plot_bars(pd.concat([RANKS, RANKS]), "rank", "eigenvalue")
+
+
+# --- histogram and ridges -------------------------------------------------------------------------------
+
+
+def test_a_histogram_counts_what_numpy_counts():
+    values = np.random.default_rng(0).standard_normal(200)
+    marks = drawn(view.plot_histogram(pd.DataFrame({"pmi": values}), "pmi", n_bins=10), "rect")
+    counts, _ = np.histogram(values, bins=10)
+    heights = np.array([bar["height"] for bar in marks])
+    assert heights / heights.sum() == pytest.approx(counts / 200, abs=1e-3)  # shares have four digits
+
+
+def test_the_mirror_image_and_the_controls_values_are_stepped_lines():
+    values, control = np.array([-1.0, 2.0, 2.0, 3.0]), np.array([-4.0, -4.0, 4.0, 4.0])
+    chart = view.plot_histogram(pd.DataFrame({"pmi": values}), "pmi", mirrored=True, null=control, n_bins=8)
+    rows = (
+        chart.to_dict()["datasets"] if "datasets" in chart.to_dict() else [chart.to_dict()["data"]["values"]]
+    )
+    (row,) = rows[0] if isinstance(rows, list) else next(iter(rows.values()))
+    assert row["left"] == [-4, -3, -2, -1, 0, 1, 2, 3]
+    assert row["share"] == [0, 0, 0, 0.25, 0, 0, 0.5, 0.25]
+    assert row["mirrored"] == row["share"][::-1]
+    assert row["null"] == [0.5, 0, 0, 0, 0, 0, 0, 0.5]
+    assert legend_names(compiled(chart)) == ["measured", "its mirror image", "null"]
+
+
+def test_bins_are_drawn_as_they_are_with_a_column_of_the_control():
+    bins = charts.bin_counts([1.0, 2.0, 2.5, 4.0], n_bins=3).assign(expected=0.3)
+    chart = view.plot_histogram(bins, "pmi", value="count", null="expected")
+    assert len(drawn(chart, "rect")) == 3
+    assert axis_titles(chart) == {theme.title("pmi"), theme.title("count")}
+    with pytest.raises(ValueError, match="the table holds bins"):
+        view.plot_histogram(bins, "pmi", null=[1.0, 2.0])
+
+
+def test_ridges_stand_on_their_rows_with_one_scale():
+    chart = view.plot_ridges(RIDGES, "angle", "epoch", "density", overlap=1.0)
+    corners = drawn(chart, "area")  # two rows, so that a height of 1 is half the plot
+    assert [corner["y2"] for corner in corners] == [50, 50, 100, 100]
+    assert [corner["y2"] - corner["y"] for corner in corners] == pytest.approx([0, 50, 25, 25])
+    assert {"1", "2"} <= set(axis_labels(chart))
+
+
+def test_a_ridge_below_its_base_line_is_refused():
+    with pytest.raises(ValueError, match="'density' has heights below 0"):
+        view.plot_ridges(RIDGES.assign(density=[0, -1, 1, 1]), "angle", "epoch", "density")
+
+
+def test_a_controls_ridge_is_dotted():
+    chart = view.plot_ridges(RIDGES.assign(flat=0.5), "angle", "epoch", "density", null="flat", overlap=1.0)
+    dotted = [point for point in drawn(chart, "line") if point.get("strokeDash")]
+    assert [point["y"] for point in dotted] == pytest.approx([25, 25, 75, 75])
+
+
+# --- heat map -------------------------------------------------------------------------------------------
+
+
+def test_signed_colours_are_white_at_zero_and_reach_equally_far():
+    chart = view.plot_heat_map(CELLS, "column", "row", "pmi", signed=True, labels=".1f")
+    assert next(scale for scale in compiled(chart)["scales"] if scale["name"] == "color")["domain"] == [-3, 3]
+    assert set(written(chart)) >= {"0.0", "−3.0", "1.0", "0.5"}
+
+
+def test_cells_stand_in_the_order_of_their_numbers_from_the_top():
+    cells = drawn(view.plot_heat_map(CELLS.iloc[::-1], "column", "row", "pmi"), "rect")
+    places = {(cell["x"], cell["y"]) for cell in cells}
+    assert places == {(0, 0), (50, 0), (0, 50), (50, 50)}
+    assert (cells[-1]["x"], cells[-1]["y"]) == (0, 0)
+
+
+def test_two_numbers_for_one_cell_are_refused():
+    with pytest.raises(ValueError, match="more than one row at column = 0, row = 0: a cell shows one number"):
+        view.plot_heat_map(pd.concat([CELLS, CELLS]), "column", "row", "pmi")
+
+
+def test_an_explorers_signed_colours_need_their_ends():
+    with pytest.raises(ValueError, match=r"give the ends of the colours \(limits=...\)"):
+        view.plot_heat_map(NAMED, "column", "row", "pmi", signed=True)
+
+
+# --- survival -------------------------------------------------------------------------------------------
+
+
+def kaplan_meier(chart):
+    """Steps of the drawn curve and the ends of its band, as shares, by time."""
+    line = {round(point["x"], 6): 1 - point["y"] / 100 for point in drawn(chart, "line")}
+    band = {round(p["x"], 6): (1 - p["y"] / 100, 1 - p["y2"] / 100) for p in drawn(chart, "area")}
+    return line, band
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_curve_and_its_interval_are_those_of_scipy(seed):
+    rng = np.random.default_rng(seed)
+    times, came = rng.integers(1, 100, 40), rng.random(40) < 0.7
+    table = pd.DataFrame({"grok": times, "grokked": came})
+    line, band = kaplan_meier(view.plot_survival(table, "grok", event="grokked", limit=100))
+    sample = stats.CensoredData(uncensored=times[came], right=times[~came])
+    curve = stats.ecdf(sample).sf
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # undefined where all or none are left
+        low, high = (end.evaluate for end in curve.confidence_interval(method="log-log"))
+    for time in np.unique(times):
+        share = float(curve.evaluate(time))
+        assert line[time] == pytest.approx(share, abs=1e-9)
+        if 0 < share < 1:
+            assert band[time] == pytest.approx((float(low(time)), float(high(time))), abs=1e-6)
+    assert line[0] == 1
+
+
+def test_a_limit_makes_later_events_unseen():
+    table = pd.DataFrame({"grok": [10, 20, 90, 95]})
+    line, _ = kaplan_meier(view.plot_survival(table, "grok", limit=50))
+    assert line == {0: 1, 20: pytest.approx(0.75), 40: pytest.approx(0.5), 100: pytest.approx(0.5)}
+
+
+def test_each_kind_has_a_curve_of_its_own():
+    table = pd.DataFrame({"grok": [25, 50, 75, 100], "run": list("aabb")})
+    line = drawn(view.plot_survival(table, "grok", kind="run", limit=100), "line")
+    ends = {colour: [p["y"] for p in line if p["stroke"] == colour][-1] for colour in theme.CATEGORIES[:2]}
+    assert set(ends.values()) == {100}
+    first = {colour: [p["x"] for p in line if p["stroke"] == colour and p["y"] == 50] for colour in ends}
+    assert [min(times) for times in first.values()] == [25, 75]
+
+
+def test_a_logarithmic_survival_curve_begins_above_zero():
+    with pytest.raises(ValueError, match="1 of 1 values in column 'start' are not above 0"):
+        view.plot_survival(times(), "grok", x_scale="log")
+
+
+# --- path and panels ------------------------------------------------------------------------------------
+
+
+def test_a_layout_is_square_with_equal_units_and_names_its_seed():
+    chart = view.plot_path(POINTS, "u", "v", order="step", seed_text="seed 7")
+    marks = drawn(chart, "symbol")
+    (x0, y0), (x1, y1) = ((mark["x"], mark["y"]) for mark in marks[:2])
+    assert (x1 - x0) / 4 == pytest.approx(y0 - y1)  # 4 to the right and 1 up
+    assert "seed 7" in written(chart)
+    assert chart.to_dict()["width"] == chart.to_dict()["height"] == theme.SQUARE
+
+
+def test_the_path_is_joined_in_its_order_whatever_the_tables():
+    whole, shuffled = (
+        [(p["x"], p["y"]) for p in drawn(view.plot_path(table, "u", "v", order="step"), "line")]
+        for table in (POINTS, POINTS.iloc[[2, 0, 1]])
+    )
+    assert whole == shuffled
+
+
+def test_points_in_no_phase_are_open_crosses_and_phases_have_shapes():
+    table = pd.concat([POINTS.assign(phase=phase, u=POINTS["u"] + phase) for phase in (-1, 0, 1)])
+    marks = drawn(view.plot_path(table, "u", "v", order="step", phase="phase"), "symbol")
+    assert [mark["shape"] for mark in marks] == ["cross"] * 3 + ["circle"] * 3 + ["square"] * 3
+
+
+def test_the_loss_beside_a_path_has_its_colours():
+    spec = view.plot_path(POINTS, "u", "v", order="step", loss="loss").to_dict()
+    colours = [mark["fill"] for mark in drawing.drawn(spec, "symbol")]
+    assert colours[:3] == colours[3:]
+    assert len(set(colours)) == 3
+
+
+def test_an_explorers_path_needs_the_ends_of_its_plane():
+    with pytest.raises(ValueError, match=r"give the ends of the plane \(limits=...\)"):
+        view.plot_path(NAMED, "u", "v", order="step")
+
+
+def test_panels_have_their_names_above_them_and_tell_the_page_how_to_fit_them():
+    parts = {kind: view.plot_curves(part, "step", "accuracy") for kind, part in seeds().groupby("pair")}
+    chart = theme.captioned(view.panels(parts, same_axes=True), finding="A.", caption="B.")
+    spec = chart.to_dict()
+    compiled(spec)
+    assert [part["title"]["text"] for part in spec["concat"]] == ["x", "y"]
+    width = spec["usermeta"]["embviz"]["panels"]["width"]
+    assert {part["width"] for part in spec["concat"]} == {width}
+    assert spec["usermeta"]["embviz"] == {
+        "panels": {"width": width, "fluid": 2},
+        "title": "A.",
+        "caption": "B.",
+    }
+    assert spec["resolve"]["scale"]["x"] == "shared"
+
+
+def test_a_square_beside_a_chart_keeps_its_side():
+    spec = view.plot_path(POINTS, "u", "v", order="step", loss="loss").to_dict()
+    assert [part["width"] == theme.SQUARE for part in spec["concat"]] == [True, False]
+    assert spec["usermeta"]["embviz"]["panels"]["fluid"] == 1
+
+
+def test_no_panels_are_refused():
+    with pytest.raises(ValueError, match="no panels: give at least one chart"):
+        view.panels({})
