@@ -85,7 +85,7 @@ def plot_heat_map(
     shown = charts.tooltips([x, y, value, *tooltip], data, [value])
     layers = [alt.Chart().mark_rect().encode(color=colour, tooltip=shown, **place)]
     if labels is not None:
-        inside = alt.Chart().mark_text(fontSize=theme.TEXT["small"])
+        inside = alt.Chart().mark_text(fontSize=theme.TEXT["small"], aria=False)  # cells say their number
         dark = f"abs(datum[{value!r}]) > {0.6 * high}" if signed else f"datum[{value!r}] < {(low + high) / 2}"
         ink = alt.condition(dark, alt.value("white"), alt.value("black"))
         layers.append(inside.encode(text=alt.Text(f"{value}:Q", format=labels), color=ink, **place))

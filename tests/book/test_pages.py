@@ -106,7 +106,8 @@ async () => {
 }
 """
 
-# In the page: words of a chart or near it that stand out less than 3:1 from the page's ground.
+# In the page: words of a chart or near it that stand out less than 3:1 from the page's ground, but for
+# numbers in the cells of a heat map, which repeat what the cells say and lie on their colours.
 FAINT_WORDS = """
 () => {
   const parts = (colour) => (colour.match(/[\\d.]+/g) ?? [0, 0, 0, 0]).map(Number);
@@ -121,7 +122,7 @@ FAINT_WORDS = """
     return [255, 255, 255];
   };
   const words = document.querySelectorAll(
-    ".embviz text, .embviz-title, .embviz-caption, .embviz label, .bd-content p");
+    ".embviz text:not([aria-hidden=true] *), .embviz-title, .embviz-caption, .embviz label, .bd-content p");
   return [...words].filter((one) => one.textContent.trim()).map((one) => {
     const style = getComputedStyle(one);
     const [a, b] = [light(parts(one.tagName === "text" ? style.fill : style.color)), light(ground(one))];

@@ -568,6 +568,25 @@ def test_signed_colours_are_white_at_zero_and_reach_equally_far():
     assert set(written(chart)) >= {"0.0", "−3.0", "1.0", "0.5"}
 
 
+@pytest.mark.parametrize("signed", [True, False])
+def test_numbers_stand_out_from_the_colours_of_their_cells(signed):
+    values = np.linspace(-3 if signed else 0, 3, 25)
+    table = pd.DataFrame({"row": 0, "column": range(25), "pmi": values})
+    chart = view.plot_heat_map(table, "column", "row", "pmi", signed=signed, labels=".1f")
+    cells, texts = drawn(chart, "rect"), drawn(chart, "text")
+    assert min(contrast(cell["fill"], text["fill"]) for cell, text in zip(cells, texts, strict=True)) >= 3
+
+
+def contrast(first, second):
+    light = []
+    for colour in (first, second):
+        named = {"white": "rgb(255, 255, 255)", "black": "rgb(0, 0, 0)"}.get(colour, colour)
+        parts = np.array([int(part) for part in re.findall(r"\d+", named)]) / 255
+        linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+        light.append(float(linear @ np.array([0.2126, 0.7152, 0.0722])))
+    return (max(light) + 0.05) / (min(light) + 0.05)
+
+
 def test_cells_stand_in_the_order_of_their_numbers_from_the_top():
     cells = drawn(view.plot_heat_map(CELLS.iloc[::-1], "column", "row", "pmi"), "rect")
     places = {(cell["x"], cell["y"]) for cell in cells}
