@@ -86,7 +86,8 @@ def plot_heat_map(
     layers = [alt.Chart().mark_rect().encode(color=colour, tooltip=shown, **place)]
     if labels is not None:
         inside = alt.Chart().mark_text(fontSize=theme.TEXT["small"], aria=False)  # cells say their number
-        dark = f"abs(datum[{value!r}]) > {0.6 * high}" if signed else f"datum[{value!r}] < {(low + high) / 2}"
+        middle = (low * high) ** 0.5 if scale == "log" else (low + high) / 2
+        dark = f"abs(datum[{value!r}]) > {0.8 * high}" if signed else f"datum[{value!r}] < {middle}"
         ink = alt.condition(dark, alt.value("white"), alt.value("black"))
         layers.append(inside.encode(text=alt.Text(f"{value}:Q", format=labels), color=ink, **place))
     chart = charts.layered(data, layers)
