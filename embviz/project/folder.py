@@ -98,7 +98,7 @@ def _nearest(start: str) -> Path:
             return folder
     raise NoProjectError(
         f"no project at {here} or above it, that is no folder with {CLAIMS}: go to one, name it with "
-        f"`embviz --project DIR` or {PROJECT_VARIABLE}, or begin one with `embviz new my_paper`"
+        f"--project DIR or {PROJECT_VARIABLE}, or begin one with `embviz new my_paper`"
     )
 
 

@@ -75,7 +75,9 @@ def _check_name(name: str) -> None:
             "of Python's own, such as my_paper"
         )
     if name in {"book", "data", "tests"} | sys.stdlib_module_names or _installed(name):
-        raise ValueError(f"{name!r} is a module's name already, which the paper's would hide: choose another")
+        raise ValueError(
+            f"{name!r} is taken, by a module or by a folder that each project has: choose another"
+        )
 
 
 def _installed(name: str) -> bool:

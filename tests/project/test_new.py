@@ -74,8 +74,8 @@ def test_a_name_that_no_package_can_have_is_refused(outside, name):
 
 
 @pytest.mark.parametrize("name", ["embviz", "numpy", "json", "sys", "book", "tests", "data"])
-def test_the_name_of_another_module_is_refused(outside, name):
-    with pytest.raises(ValueError, match=f"'{name}' is a module's name already"):
+def test_the_name_of_another_module_or_of_a_projects_folder_is_refused(outside, name):
+    with pytest.raises(ValueError, match=f"'{name}' is taken, by a module"):
         new_project(name)
 
 
