@@ -13,11 +13,14 @@ CHAPTERS := $(wildcard book/*.ipynb book/*/*.ipynb)
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*##/\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
+# PyMDE brings torchvision, which embviz does not use; where it doesn't fit the torch that is there, Transformers
+# and Lightning could not be imported beside it.
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "embviz needs Python 3.11 or later: make PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --quiet --disable-pip-version-check "$(TORCH)"
 	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[all]"
+	@$(PY) -c 'import torchvision' 2>/dev/null || $(PY) -m pip uninstall --quiet --yes torchvision
 	@touch $@
 
 $(VENV)/.vendor: $(VENV)/.ready book/vendor.toml
