@@ -15,6 +15,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from book.reflections.experiments import theory, vectors
+from book.reflections.intervals import plot_intervals
+from book.reflections.simulated import nonzero_eigenvalues
 from embviz.ledger.cells import load
 from embviz.ledger.studies import find_study
 from embviz.view import charts, theme
@@ -418,7 +420,7 @@ def pmi_portrait(dimension: int, positive: float, *, n_words: int = 300, seed: i
     Parameters
     ----------
     dimension, positive, n_words, seed
-        As for :func:`embviz.view.charts.simulated_pmi_spectrum`.
+        As for :func:`book.reflections.simulated.simulated_pmi_spectrum`.
 
     Returns
     -------
@@ -426,7 +428,7 @@ def pmi_portrait(dimension: int, positive: float, *, n_words: int = 300, seed: i
     ridge stands on: 2, 1, 0), `top`, and `mirrored`, the top of the bin's mirror image
     """
     matrix = theory.simulated_pmi(n_words, dimension, round(positive * dimension), seed=seed)
-    eigenvalues = charts.nonzero_eigenvalues(matrix, dimension) * dimension / n_words
+    eigenvalues = nonzero_eigenvalues(matrix, dimension) * dimension / n_words
     off = matrix[np.triu_indices_from(matrix, 1)] * math.sqrt(dimension)
     parts = (eigenvalues, np.diag(matrix), off)
     edges = np.linspace(-PORTRAIT_LIMIT, PORTRAIT_LIMIT, PORTRAIT_BINS + 1)
@@ -610,7 +612,7 @@ def map_correlations(table: pd.DataFrame) -> pd.DataFrame:
 
 def plot_map_correlations(spans: pd.DataFrame) -> alt.LayerChart:
     """Correlations from :func:`map_correlations`, the trained vectors' beside the controls'."""
-    chart = charts.plot_intervals(spans, "comparison", "correlation", low="low", high="high", by="control")
+    chart = plot_intervals(spans, "comparison", "correlation", low="low", high="high", by="control")
     level: alt.LayerChart = chart.configure_axisX(labelAngle=0)
     return level
 

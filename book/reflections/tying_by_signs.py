@@ -15,6 +15,7 @@ import pandas as pd
 from scipy import stats
 
 from book.reflections.experiments import vectors
+from book.reflections.intervals import plot_intervals
 from embviz import ledger, metrics
 from embviz.corpora import corpus as corpora
 from embviz.ledger import studies
@@ -100,7 +101,7 @@ def plot_word_scores(table: pd.DataFrame) -> alt.LayerChart:
     """Scores with intervals by test and model; the paper's values as ticks in ink."""
     if table.empty:
         return _nothing_stored()
-    chart = charts.plot_intervals(table, "test", "score", low="low", high="high", by="model")
+    chart = plot_intervals(table, "test", "score", low="low", high="high", by="model")
     names = list(dict.fromkeys(table["model"].astype(str)))
     ticks = (
         alt.Chart(table)
@@ -202,7 +203,7 @@ def plot_differences(table: pd.DataFrame) -> alt.LayerChart:
     """Differences with intervals over their accepted ranges (bars); nulls as crosses in ink."""
     if table.empty:
         return _nothing_stored()
-    chart = charts.plot_intervals(table, "test", "difference", low="low", high="high", by="comparison")
+    chart = plot_intervals(table, "test", "difference", low="low", high="high", by="comparison")
     names = list(dict.fromkeys(table["comparison"].astype(str)))
     base = alt.Chart(table).encode(
         x=alt.X("test:N", axis=theme.axis("test"), sort=None),

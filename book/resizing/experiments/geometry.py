@@ -333,7 +333,7 @@ def _measures_findings(preset: str) -> dict[str, Finding]:
     draws = "draws of vectors and rotations"
     return {
         "departure": findings.extreme(
-            departures(table).groupby(table["draw"]).max(), largest=True, repeats=draws
+            departures(table).groupby(table["draw"]).max().to_numpy(), largest=True, repeats=draws
         ),
         "random_error": findings.over_seeds((errors["value"] / errors["closed"]).to_numpy(), repeats=draws),
         "random_concordance": findings.over_seeds(
@@ -500,7 +500,7 @@ def ratio_of_means(pairs: np.ndarray, *, root: bool, corpus: str = "", seed: int
     rng = np.random.default_rng(seed)
     chosen = rng.integers(len(pairs), size=(2_000, len(pairs)))
     draws = "draws of a map and of vectors from one model"
-    return findings.resampled(of(pairs), of(pairs[chosen]), len(pairs), repeats=draws, corpus=corpus)
+    return findings.resampled(float(of(pairs)), of(pairs[chosen]), len(pairs), repeats=draws, corpus=corpus)
 
 
 def _support_findings(preset: str) -> dict[str, Finding]:
