@@ -11,7 +11,7 @@ import functools
 import tomllib
 from typing import Any
 
-from embviz.ledger.claims import claim_files, find_claim
+from embviz.ledger.claims import PUBLISHED, claim_files, find_claim
 
 
 def published(name: str, figure: str | None = None) -> Any:
@@ -27,7 +27,7 @@ def published(name: str, figure: str | None = None) -> Any:
     Returns
     -------
     float, list or dict
-        Without `figure` by the figures' names; those without a published value are left out.
+        Without `figure` by the figures' names; those without a published value, or with one of ours, are left out.
 
     Raises
     ------
@@ -42,7 +42,9 @@ def published(name: str, figure: str | None = None) -> Any:
     if own in tables:
         parts = {key: value for key, value in tables[own].items() if key != "where"}
     else:
-        parts = {part.name: part.paper for part in find_claim(name).figures if part.paper is not None}
+        claim = find_claim(name)
+        figures = [one for one in claim.figures if one.target == PUBLISHED and one.name not in claim.replaced]
+        parts = {one.name: one.paper for one in figures}
     if figure is None:
         return parts
     if figure not in parts:

@@ -392,6 +392,7 @@ def _random_pmi_findings(preset: str) -> dict[str, Finding]:
         value = _deviation(gaussian[name], target)
         nulls = {control: _deviation(rows[name], target) for control, rows in controls.items()}
         found[name] = findings.in_errors(value, len(gaussian), repeats="simulated matrices", nulls=nulls)
+    found["diag_variance_first"] = found["diag_variance"]  # its null is another
     found["zero_trace"] = findings.over_seeds(gaussian["zero_trace"].to_numpy(), repeats="simulated matrices")
     return found
 
