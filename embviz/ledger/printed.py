@@ -27,7 +27,8 @@ def published(name: str, figure: str | None = None) -> Any:
     Returns
     -------
     float, list or dict
-        Without `figure` by the figures' names; those without a published value, or with one of ours, are left out.
+        Without `figure` by the figures' names; those without a published value, or with one that is
+        implied, are left out.
 
     Raises
     ------
