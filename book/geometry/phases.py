@@ -119,9 +119,9 @@ def thinned(table: pd.DataFrame, n: int = N_POINTS) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class OfDrawing:
-    """A control that the drawing alone looks at: an explorer's rows are the same for all of its values."""
+    """A control that a kernel measures, and of which a stored drawing holds all values side by side."""
 
-    control: Choice | Range
+    control: Choice
 
     @property
     def label(self) -> str:
@@ -147,58 +147,20 @@ class OfDrawing:
         return "true"
 
     def read(self, sent: object) -> Value:
-        """The value there at first, whatever was sent: rows don't depend on it."""
-        self.control.read(sent)
-        first: Value = self.initial
-        return first
+        """The control's: a kernel measures it."""
+        return self.control.read(sent)
 
 
-@dataclass(frozen=True)
-class Finer:
-    """A control over stored values in the book, and a slider over all where a kernel measures."""
-
-    stored: Choice | OfDrawing
-    slider: Range
-
-    @property
-    def label(self) -> str:
-        """That of the stored values."""
-        return self.stored.label
-
-    @property
-    def values(self) -> Sequence[Any]:
-        """The stored ones."""
-        return self.stored.values
-
-    @property
-    def initial(self) -> Any:
-        """Of the stored ones, live as well."""
-        return self.stored.initial
-
-    def binding(self, *, live: bool) -> dict[str, Any]:
-        """The slider's where it is live."""
-        return self.slider.binding(live=True) if live else self.stored.binding(live=False)
-
-    def matches(self, name: str) -> str:
-        """As for the stored values."""
-        return self.stored.matches(name)
-
-    def read(self, sent: object) -> Value:
-        """The slider's."""
-        return self.slider.read(sent)
-
-
-def neighbors_shown() -> Finer:
+def neighbors_shown() -> Choice:
     """Neighbours of PyMDE: stored layouts in the book, any number live."""
-    stop = min(60, _n_snapshots() // 4)
-    label = "neighbours in the layout"
-    return Finer(Choice(neighbors(), label), Range(3, stop, 1, label, initial=neighbors()[0]))
+    live = range(3, min(60, _n_snapshots() // 4) + 1)
+    return Choice(neighbors(), "neighbours in the layout", live_values=live)
 
 
-def sizes_shown() -> Finer:
+def sizes_shown() -> OfDrawing:
     """Least sizes of a phase: stored ones in the book, any number live."""
-    stop, label = min(100, _n_snapshots() // 2), "least phase (snapshots)"
-    return Finer(OfDrawing(Choice(sizes(), label)), Range(4, stop, 1, label, initial=sizes()[0]))
+    live = range(4, min(100, _n_snapshots() // 2) + 1)
+    return OfDrawing(Choice(sizes(), "least phase (snapshots)", live_values=live))
 
 
 def _n_snapshots() -> int:
@@ -255,9 +217,7 @@ def explorer_grid() -> pd.DataFrame:
         x=whole["x"].astype(float).round(2),
         y=whole["y"].astype(float).round(2),
     )
-    return whole[["tensor", "neighbors", "path", *kept]].assign(
-        size=sizes()[0], at=int(steps_shown().initial or 0)
-    )
+    return whole[["tensor", "neighbors", "path", *kept]].assign(size=sizes()[0])
 
 
 def live_drawing() -> Measure | None:
@@ -266,14 +226,14 @@ def live_drawing() -> Measure | None:
     return draw_anew if not is_stored() or not missing(runs.code_cells(run)) else None
 
 
-def draw_anew(tensor: str, path: str, neighbors: int, size: int, at: int = 0) -> pd.DataFrame:
+def draw_anew(tensor: str, path: str, neighbors: int, size: int) -> pd.DataFrame:
     """Lay a stored bottleneck of the first run out, and look for its phases: all snapshots, now.
 
     Returns
     -------
     DataFrame
         `x`, `y`, `step`, `loss` and `phase` of the snapshots that a page draws; and of all: `n_phases`,
-        `noise_share`, `validity` (DBCV, -1 below two phases), and `largest_split`, the most snapshots that
+        `noise_share`, `validity` (DBCV in words), and `largest_split`, the most snapshots that
         any cut of the tree takes off.
     """
     steps, plane = _laid_out(tensor, path, neighbors)
@@ -288,12 +248,19 @@ def draw_anew(tensor: str, path: str, neighbors: int, size: int, at: int = 0) ->
             "step": steps[kept],
             "loss": drawn["loss"].round(3).to_numpy(),
             "phase": phases.labels[kept],
-            "n_phases": phases.n_phases,
-            "noise_share": round(phases.noise, 3),
-            "validity": round(-1.0 if phases.dbcv is None else phases.dbcv, 2),
-            "largest_split": phases.largest_split,
+            **_told(phases),
         }
     )
+
+
+def _told(phases: Phases) -> dict[str, Any]:
+    """What a clustering found, for one line above it."""
+    return {
+        "n_phases": phases.n_phases,
+        "noise_share": round(phases.noise, 3),
+        "validity": "needs two" if phases.dbcv is None else f"{phases.dbcv:.2f}",
+        "largest_split": phases.largest_split,
+    }
 
 
 @functools.lru_cache(maxsize=64)  # a control that only looks at a drawing needs neither a second time
@@ -322,8 +289,7 @@ def _plane_of(code: np.ndarray, n_neighbors: int) -> np.ndarray:
 FOUND = (  # in the book phases are counted among the snapshots drawn; a kernel tells more
     "!isValid(datum.n_phases) ? datum.last + 1 + ' phases' : "
     "datum.n_phases === 0 ? 'all noise: any cut takes off ' + datum.largest_split + ' at most' : "
-    "datum.n_phases + ' phases, ' + format(datum.noise_share, '.0%') + ' in none; DBCV '"
-    " + (datum.n_phases < 2 ? 'needs two' : format(datum.validity, '.2f'))"
+    "datum.n_phases + ' phases, ' + format(datum.noise_share, '.0%') + ' in none; DBCV ' + datum.validity"
 )
 
 
@@ -713,27 +679,26 @@ def _means(column: str, path: str) -> pd.Series:
 # --- the tree -------------------------------------------------------------------------------------------
 
 TREE_TENSORS = ("Q 1", "embedding")
-TREE, MEMBER, TOLD = range(3)  # what a row shows: a page holds numbers in a third of the space of words
 
 
-def tree_sizes() -> Finer:
+def tree_sizes() -> Choice:
     """Least sizes of a phase, as far as the kept snapshots allow: some in the book, any number live."""
-    n, label = len(_losses_of_drawing(first_run())), "least phase (snapshots kept)"
+    n = len(_losses_of_drawing(first_run()))
     sizes = [size for size in (5, 10, 20, 40, 60) if size <= n // 2]
-    return Finer(Choice(sizes, label, initial=10), Range(5, sizes[-1], 1, label, initial=10))
+    live = range(5, sizes[-1] + 1)
+    return Choice(sizes, "least phase (snapshots kept)", initial=10, live_values=live)
 
 
-def tree(tensor: str, path: str, size: int) -> pd.DataFrame:
+def tree(tensor: str, path: str, size: int) -> dict[str, pd.DataFrame]:
     """HDBSCAN of a stored drawing: the condensed tree, and the soft membership of its phases.
 
     Returns
     -------
-    DataFrame
-        `shown` TREE: a cluster that was found on the way, `left` and `right` (as wide as its snapshots),
-        `low` and `high` (1 / distance at which it appears, and is gone), `phase` (-1 unless chosen).
-        MEMBER: at step `left`, of `phase`, from `low` to `high` of the memberships stacked. TOLD, once: how
-        many phases (`left`) and the largest split (`right`), the share of noise (`low`) and DBCV (`high`),
-        as in :func:`draw_anew`.
+    dict of str to DataFrame
+        `clusters` found on the way: `left` and `right` (as wide as its snapshots), `appears` and `gone`
+        (1 / distance). `phases`, the chosen ones: the same, and `phase`. `memberships`: at `step`, until
+        `next_step`, of `phase`, from `low` to `high` of the memberships stacked. `told`: one row, as in
+        :func:`draw_anew`.
     """
     table = _drawings(first_run())
     key = next(known for known, words in PATHS.items() if words == path)
@@ -741,27 +706,19 @@ def tree(tensor: str, path: str, size: int) -> pd.DataFrame:
     own = table[judged & (table["tensor"] == tensor) & (table["path"] == key)]
     phases = find_phases(own[["x", "y"]].to_numpy(dtype=float), Clustering(size))
     places = np.arange(len(own))[:: max(1, len(own) // N_MEMBERS)]
-    parts = [
-        _tree_rows(phases.condensed_tree, phases.labels),
-        _member_rows(phases.membership, own["step"], places),
-    ]
-    told = pd.DataFrame(
-        {
-            "shown": TOLD,
-            "left": float(phases.n_phases),
-            "right": float(phases.largest_split),
-            "low": round(phases.noise, 3),
-            "high": round(-1.0 if phases.dbcv is None else phases.dbcv, 2),
-            "phase": NOISE,
-        },
-        index=[0],
-    )
-    return pd.concat([*parts, told], ignore_index=True)
+    boxes = _tree_rows(phases.condensed_tree, phases.labels)
+    chosen = boxes["phase"] != NOISE
+    return {
+        "clusters": boxes[~chosen].drop(columns="phase"),
+        "phases": boxes[chosen],
+        "memberships": _member_rows(phases.membership, own["step"], places),
+        "told": pd.DataFrame([_told(phases)]),
+    }
 
 
 def _tree_rows(condensed: pd.DataFrame, labels: np.ndarray) -> pd.DataFrame:
     """Rectangles of the condensed tree: children beside each other inside their parent's width."""
-    rows: list[tuple[int, float, float, float, float, int]] = []
+    rows: list[tuple[float, float, float, float, int]] = []
     n = len(labels)
     clusters = condensed[condensed["child_size"] > 1]
     waiting = [(int(condensed["parent"].min()), 0.0, float(n), 0.0)]
@@ -769,16 +726,13 @@ def _tree_rows(condensed: pd.DataFrame, labels: np.ndarray) -> pd.DataFrame:
         cluster, left, width, born = waiting.pop()
         own = condensed[condensed["parent"] == cluster]
         gone = float(own["lambda_val"].max()) if len(own) else born
-        rows.append((TREE, left, left + width, born, min(gone, 1e6), _chosen(condensed, cluster, labels)))
+        rows.append((left, left + width, born, min(gone, 1e6), _chosen(condensed, cluster, labels)))
         place = left
         own_clusters = clusters.loc[clusters["parent"] == cluster, ["child", "child_size", "lambda_val"]]
         for child, size, level in own_clusters.to_numpy(dtype=float).tolist():
             waiting.append((int(child), place, size, level))
             place += size
-    table = pd.DataFrame(rows, columns=["shown", "left", "right", "low", "high", "phase"])
-    return table.assign(
-        **{side: table[side].map(lambda level: float(f"{level:.3g}")) for side in ("low", "high")}
-    )
+    return pd.DataFrame(rows, columns=["left", "right", "appears", "gone", "phase"])
 
 
 def _chosen(condensed: pd.DataFrame, cluster: int, labels: np.ndarray) -> int:
@@ -795,56 +749,47 @@ def _chosen(condensed: pd.DataFrame, cluster: int, labels: np.ndarray) -> int:
 def _member_rows(membership: np.ndarray, steps: pd.Series, places: np.ndarray) -> pd.DataFrame:
     stacked = np.cumsum(membership[places], axis=1)
     kept = steps.to_numpy()
-    gap = float(kept[places[1]] - kept[places[0]])
+    gap = int(kept[places[1]] - kept[places[0]])
     rows = []
     for row, place in enumerate(places):
         below = 0.0
         for phase in range(membership.shape[1]):
             above = float(stacked[row, phase])
             if above - below > 0.01:
-                step = float(kept[place])
-                rows.append((MEMBER, step, step + gap, round(below, 3), round(above, 3), phase))
+                step = int(kept[place])
+                rows.append((step, step + gap, round(below, 3), round(above, 3), phase))
             below = above
-    return pd.DataFrame(rows, columns=["shown", "left", "right", "low", "high", "phase"])
+    return pd.DataFrame(rows, columns=["step", "next_step", "low", "high", "phase"])
 
 
-def plot_tree(data: charts.Data) -> alt.HConcatChart:
+def plot_tree(
+    clusters: charts.Data, phases: charts.Data, memberships: charts.Data, told: charts.Data
+) -> alt.HConcatChart:
     """The condensed tree, chosen clusters coloured; and memberships over the steps, stacked."""
-    base = alt.Chart(data)
-    shown = base.transform_filter(f"datum.shown === {TREE}")
     colour = alt.Color("phase:Q", scale=theme.sequential_scale(), legend=None)
+    density = alt.Scale(type="symlog", reverse=True)
     place = {
         "x": alt.X("left:Q", axis=theme.axis("snapshots"), scale=alt.Scale(nice=False)),
         "x2": "right:Q",
-        "y": alt.Y(
-            "low:Q",
-            axis=theme.axis("density_level", tick_count=4),
-            scale=alt.Scale(type="symlog", reverse=True),
-        ),
-        "y2": "high:Q",
+        "y": alt.Y("appears:Q", axis=theme.axis("density_level", tick_count=4), scale=density),
+        "y2": "gone:Q",
     }
-    others = shown.transform_filter(f"datum.phase === {NOISE}").mark_rect(
+    others = alt.Chart(clusters).mark_rect(
         fillOpacity=0.08, fill=theme.INK, stroke=theme.INK, strokeWidth=0.8
     )
-    chosen = shown.transform_filter(f"datum.phase !== {NOISE}").mark_rect(stroke=theme.INK, strokeWidth=0.8)
+    chosen = alt.Chart(phases).mark_rect(stroke=theme.INK, strokeWidth=0.8)
     words = (
-        base.transform_filter(f"datum.shown === {TOLD}")
-        .transform_calculate(
-            n_phases="datum.left",
-            largest_split="datum.right",
-            noise_share="datum.low",
-            validity="datum.high",
-        )
+        alt.Chart(told)
         .transform_calculate(words=FOUND)
         .mark_text(align="left", fontSize=11)
         .encode(x=alt.value(4), y=alt.value(-8), text="words:N")
     )
     members = (
-        base.transform_filter(f"datum.shown === {MEMBER}")
+        alt.Chart(memberships)
         .mark_rect()
         .encode(
-            x=alt.X("left:Q", axis=theme.axis("step", tick_count=4), scale=alt.Scale(nice=False)),
-            x2="right:Q",
+            x=alt.X("step:Q", axis=theme.axis("step", tick_count=4), scale=alt.Scale(nice=False)),
+            x2="next_step:Q",
             y=alt.Y("low:Q", axis=theme.axis("membership"), scale=alt.Scale(domain=[0, 1])),
             y2="high:Q",
             color=colour,

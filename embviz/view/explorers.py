@@ -95,7 +95,8 @@ class Choice:
     initial : one of `values`, optional
         Chosen at first; by default the first.
     live_values : sequence, optional
-        More of them where a kernel measures, these among them; by default `values`.
+        More of them where a kernel measures, these among them; a slider if they are a ``range``. By default
+        `values`.
     """
 
     values: Sequence[Any]
@@ -124,6 +125,9 @@ class Choice:
     def binding(self, *, live: bool) -> dict[str, Any]:
         """Vega's description of the input element."""
         shown = self._shown(live=live)
+        if live and isinstance(self.live_values, range):
+            ends = {"min": shown[0], "max": shown[-1], "step": self.live_values.step}
+            return {"input": "range", **ends, "name": self.label}
         kind = "radio" if len(shown) <= 4 else "select"
         labels = [self.say(value) for value in shown]
         return {"input": kind, "options": list(shown), "labels": labels, "name": self.label}

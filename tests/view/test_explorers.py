@@ -600,7 +600,9 @@ def test_short_forms_stand_for_controls_and_names_for_labels():
 def test_a_choice_has_more_values_where_a_kernel_measures():
     choice = Choice([1, 3], "n", live_values=range(1, 6))
     assert choice.binding(live=False)["options"] == [1, 3]
-    assert choice.binding(live=True)["options"] == [1, 2, 3, 4, 5]
+    ends = {"min": 1, "max": 5, "step": 1}
+    assert choice.binding(live=True) == {"input": "range", **ends, "name": "n"}
+    assert Choice([1, 3], "n", live_values=[1, 2, 3]).binding(live=True)["options"] == [1, 2, 3]
     assert choice.read(2) == 2
     explorer = make_two(controls={"n": choice, "power": [1]})
     assert explorer.answer({"n": 5, "power": 1})["tables"]["points"][0]["x"] == [0, 1, 2, 3, 4]

@@ -37,9 +37,9 @@ def main_explorer() -> Explorer:
             "path": Choice(list(chapter.PATHS.values()), "path"),
             "neighbors": chapter.neighbors_shown(),
             "size": chapter.sizes_shown(),
-            "at": chapter.OfDrawing(chapter.steps_shown()),
         },
         chapter.plot_explorer,
+        view_controls={"at": chapter.steps_shown()},
         title=chapter.range_finding(),
         caption=chapter.note(chapter.first_run()),
         grid=chapter.explorer_grid(),
@@ -161,7 +161,8 @@ def test_the_ring_is_at_the_step_chosen_in_both_pictures():
 
 def test_a_control_of_the_drawing_refuses_what_its_control_refuses():
     control = chapter.OfDrawing(Choice([8, 5], "least phase"))
-    assert control.read(5) == 8  # rows are the same
+    assert control.values == [8]  # of the rows that a page holds
+    assert control.read(5) == 5
     with pytest.raises(ValueError, match="least phase"):
         control.read(6)
 
@@ -179,14 +180,14 @@ def test_live_the_judged_setting_draws_what_is_stored():
             assert anew["phase"].tolist() == stored[f"phase_{size}"].tolist()
 
 
-def test_live_any_neighbours_and_sizes_are_measured_and_a_step_measures_nothing(monkeypatch):
+def test_live_any_neighbours_and_sizes_are_measured(monkeypatch):
     for function in (chapter._laid_out, chapter._found):
         function.cache_clear()
     explorer, laid_out = main_explorer(), []
     counted = chapter.lay_out
     monkeypatch.setattr(chapter, "lay_out", lambda *a, **k: laid_out.append(a) or counted(*a, **k))
-    start = {"tensor": "K 1", "path": "training", "neighbors": 5, "size": 6, "at": 0}
-    for moved in ({}, {"at": 16}, {"size": 11}, {"neighbors": 9}):
+    start = {"tensor": "K 1", "path": "training", "neighbors": 5, "size": 6}
+    for moved in ({}, {"size": 11}, {"neighbors": 9}):
         (row,) = explorer.answer(start | moved)["tables"]["measured"]
         values = start | moved
         steps, plane = chapter._laid_out("K 1", "training", values["neighbors"])
@@ -217,7 +218,7 @@ def test_live_and_in_the_book_one_drawing_serves_other_controls():
 def test_live_all_noise_is_said_with_the_reason():
     explorer = main_explorer()
     spec, values = explorer.live_spec(), {"tensor": "Q 1", "path": "training", "neighbors": 8, "size": 20}
-    spec["data"]["values"] = explorer.answer(values | {"at": 0})["tables"]["measured"]
+    spec["data"]["values"] = explorer.answer(values)["tables"]["measured"]
     spec["data"]["values"][0]["n_phases"] = [0] * len(spec["data"]["values"][0]["x"])
     split = spec["data"]["values"][0]["largest_split"][0]
     words = [item["text"] for item in drawn(spec, "text")]
@@ -262,48 +263,52 @@ def points_of(tensor: str) -> np.ndarray:
     return table.loc[judged, ["x", "y"]].to_numpy(float)
 
 
+def boxes_of(tensor: str, size: int) -> pd.DataFrame:
+    tables = chapter.tree(tensor, "training", size)
+    return pd.concat([tables["clusters"], tables["phases"]], ignore_index=True)
+
+
 def test_boxes_of_the_tree_are_the_phases_and_hold_their_snapshots():
-    table = chapter.tree("Q 1", "training", 5)
     phases = find_phases(points_of("Q 1"), Clustering(5))
-    boxes = table[(table["shown"] == chapter.TREE) & (table["phase"] != NOISE)]
+    boxes = chapter.tree("Q 1", "training", 5)["phases"]
     assert sorted(boxes["phase"]) == list(range(phases.n_phases))
     for box in boxes.itertuples():
         assert box.right - box.left == (phases.labels == box.phase).sum()
-    root = table[table["shown"] == chapter.TREE].iloc[0]
+    root = boxes_of("Q 1", 5).sort_values("appears").iloc[0]
     assert (root["left"], root["right"]) == (0, len(phases.labels))
 
 
 def test_children_lie_inside_their_parents_and_begin_where_these_end():
-    boxes = chapter.tree("embedding", "training", 5).query("shown == @chapter.TREE").iloc[1:]
-    whole = chapter.tree("embedding", "training", 5).query("shown == @chapter.TREE")
-    for box in boxes.itertuples():
-        around = whole[(whole["left"] <= box.left) & (whole["right"] >= box.right) & (whole["low"] < box.low)]
-        assert (np.abs(around["high"] - box.low) < 1e-6).any()
+    whole = boxes_of("embedding", 5)
+    inner = whole[whole["appears"] > 0]
+    assert len(inner) == len(whole) - 1 > 0
+    for box in inner.itertuples():
+        wider = (whole["left"] <= box.left) & (whole["right"] >= box.right)
+        around = whole[wider & (whole["appears"] < box.appears)]
+        assert (np.abs(around["gone"] - box.appears) < 1e-6).any()
 
 
 def test_memberships_are_stacked_and_at_most_one():
-    member = chapter.tree("Q 1", "random walk", 5).query("shown == @chapter.MEMBER")
+    member = chapter.tree("Q 1", "random walk", 5)["memberships"]
     assert member["high"].max() <= 1.001  # three digits
     assert (member["high"] >= member["low"]).all()
 
 
 def test_a_tree_without_a_phase_says_so_and_is_drawn():
-    table = chapter.tree("Q 1", "training", 20)
-    assert set(table["shown"]) == {chapter.TREE, chapter.TOLD}
-    told = table[table["shown"] == chapter.TOLD]
-    assert told[["left", "low", "high"]].to_numpy().tolist() == [[0, 1, -1]]  # phases, noise, DBCV
-    assert (table["phase"] == NOISE).all()
+    tables = chapter.tree("Q 1", "training", 20)
+    assert len(tables["phases"]) == len(tables["memberships"]) == 0
+    told = tables["told"].iloc[0]
+    assert (told["n_phases"], told["noise_share"], told["validity"]) == (0, 1, "needs two")
     explorer = Explorer(
         chapter.tree,
-        {"tensor": Choice(["Q 1"], "m"), "path": Choice(["training"], "p"), "size": Choice([20, 5], "s")},
+        {"tensor": ["Q 1"], "path": ["training"], "size": [20, 5]},
         chapter.plot_tree,
         title="t",
         caption="c",
     )
     words = [item["text"] for item in drawn(explorer.static_spec(), "text")]
-    split = int(told["right"].item())
-    assert 0 < split < 20
-    assert f"all noise: any cut takes off {split} at most" in words
+    assert 0 < told["largest_split"] < 20
+    assert f"all noise: any cut takes off {told['largest_split']} at most" in words
 
 
 # --- settings and methods -------------------------------------------------------------------------------
