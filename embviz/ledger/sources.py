@@ -56,7 +56,10 @@ def module_folder(module: str) -> Path | None:
 
 def _installed(top: str) -> list[str]:
     """Folders that a module of this name, without dots, is found in."""
-    spec = importlib.util.find_spec(top)  # of a name without dots: this runs nothing
+    try:
+        spec = importlib.util.find_spec(top)  # of a name without dots: this runs nothing
+    except ValueError:  # __main__, where it is a notebook or a script
+        return []
     if spec is None:
         return []
     own = [str(Path(spec.origin).parent)] if spec.origin else []
