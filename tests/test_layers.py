@@ -99,6 +99,18 @@ print(table["seed"].tolist(), provenance["device"])
     assert run_without(VIEW + TORCH, code, tmp_path).startswith("[3] ")
 
 
+def test_a_paper_of_ones_own_is_begun_measured_and_judged_without_any_extra(tmp_path):
+    code = """
+import os
+from embviz.cli import main
+
+assert main(["new", "tulips"]) == 0
+os.chdir("tulips")
+assert main(["run", "tulips", "--jobs", "1"]) == main(["ledger", "tulips"]) == 0
+"""
+    assert ": holds (scale quick)" in run_without(VIEW + TORCH, code, tmp_path)
+
+
 @pytest.mark.parametrize(
     ("room", "hidden", "needs", "extra"),
     [
