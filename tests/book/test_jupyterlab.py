@@ -32,6 +32,49 @@ Explorer(
 )
 """
 
+# Two tables from a function of the notebook's, measured by two workers, with a title that follows.
+OWN = """
+offset = 10
+
+def shifted(n):
+    points = pd.DataFrame({"x": range(n), "y": [offset + n] * n})
+    return {"points": points, "level": pd.DataFrame({"height": [offset + n]})}
+
+def draw(points, level):
+    marks = alt.Chart(points).mark_point().encode(x="x:Q", y="y:Q")
+    return alt.layer(marks, alt.Chart(level).mark_rule().encode(y="height:Q"))
+
+Explorer(
+    shifted, {"n": range(1, 5)}, draw, n_jobs=2,
+    title=lambda level: f"Own: {{n}} points at {level['height'][0]}", caption="Made.",
+)
+"""
+
+
+SLOW = """
+import time
+
+def sleepy(n):
+    time.sleep(60 * (n > 1))
+    return pd.DataFrame({"x": [n]})
+
+Explorer(
+    sleepy, {"n": Range(0, 2, 1)}, lambda data: alt.Chart(data).mark_point().encode(x="x:Q"),
+    title="It sleeps", caption="Made.", grid=pd.DataFrame({"n": [0, 1, 2], "x": [0, 1, 2]}),
+)
+"""
+
+# In the page: one more cell at the end, run.
+RUN_CELL = """
+async (source) => {
+  const { commands, shell } = window.jupyterapp;
+  const { model } = shell.currentWidget.content;
+  model.sharedModel.addCell({cell_type: "code", source});
+  shell.currentWidget.content.activeCellIndex = model.cells.length - 1;
+  await commands.execute("notebook:run-cell");
+}
+"""
+
 
 @pytest.fixture(scope="module")
 def watch() -> Watch:
@@ -40,10 +83,10 @@ def watch() -> Watch:
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory, chromium: Browser, watch: Watch) -> Iterator[Page]:
-    """A chapter in JupyterLab, not yet run, with a cell at its end whose measurement fails."""
+    """A chapter in JupyterLab, not yet run, with cells at its end that define what they measure."""
     folder, state = tmp_path_factory.mktemp("chapters"), tmp_path_factory.mktemp("state")
     chapter = nbformat.read(BOOK / "how_to_read.ipynb", as_version=4)
-    chapter.cells.append(nbformat.v4.new_code_cell(MISTAKEN))
+    chapter.cells += [nbformat.v4.new_code_cell(source) for source in (MISTAKEN, OWN)]
     nbformat.write(chapter, folder / "chapter.ipynb")
     with running_lab(folder, state) as address:
         context = chromium.new_context(viewport={"width": 1280, "height": 900})
@@ -92,9 +135,33 @@ def test_a_failed_measurement_is_told_and_the_last_good_frame_stays(page):
     slider.fill("3")
     status = explorer.locator(".embviz-status.embviz-wrong")
     status.wait_for()
-    assert status.text_content() == "MemoryError: n = 3 needs 9 TB: <b>choose</b> fewer"
+    assert status.text_content() == (
+        "MemoryError: n = 3 needs 9 TB: <b>choose</b> fewer (measured by measure at n=3). "
+        "Choose another value, or mend the function and run its cell again."
+    )
     assert drawing(page, "It refuses") == good
     slider.fill("0")
     wait_for_row(page, "It refuses", "row.n === 0")
     assert drawing(page, "It refuses") != good
+    assert explorer.locator(".embviz-status").text_content() == ""
+
+
+def test_tables_of_the_notebooks_function_follow_with_their_title(page):
+    explorer = page.locator(".embviz[aria-label^='Own:']")
+    explorer.wait_for()
+    explorer.locator("input[type=range]").fill("4")
+    page.locator(".embviz[aria-label='Own: 4 points at 14'] .mark-symbol.role-mark path").nth(3).wait_for()
+    explorer.get_by_role("button", name="reset").click()
+    page.locator(".embviz[aria-label='Own: 3 points at 13']").wait_for()
+
+
+def test_an_interrupt_of_the_kernel_frees_the_explorer(page):
+    page.evaluate(RUN_CELL, SLOW)
+    explorer = page.locator(".embviz[aria-label='It sleeps']")
+    explorer.locator("input[type=range]").fill("2")
+    explorer.locator(".embviz-status:text-is('measuring …')").wait_for()
+    page.evaluate("window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.interrupt()")
+    explorer.locator(".embviz-status:has-text('The kernel was interrupted')").wait_for()
+    explorer.locator("input[type=range]").fill("0")
+    wait_for_row(page, "It sleeps", "row.n === 0")
     assert explorer.locator(".embviz-status").text_content() == ""
