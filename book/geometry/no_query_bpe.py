@@ -12,6 +12,7 @@ import pandas as pd
 from book.geometry.experiments import language_models as models
 from book.geometry.experiments.language_models import BASELINE, NO_Q, LanguageRun
 from book.geometry.no_query_language import NOT_MEASURED, example, note, said, scores, shown_preset
+from embviz import view
 from embviz.ledger import findings
 from embviz.ledger.findings import Finding
 from embviz.view import charts, theme
@@ -122,7 +123,7 @@ def plot_courses() -> alt.LayerChart:
     names = {n_tokens: f"{n_tokens:,}" for n_tokens in vocabularies()}
     table = courses()
     table["n_tokens"] = table["n_tokens"].map(names)
-    return charts.plot_seed_curves(table, "gain", by="n_tokens", names=list(names.values()), height=260)
+    return view.plot_curves(table, "step", "gain", kind="n_tokens", names=list(names.values()))
 
 
 def unit_finding() -> str:
@@ -221,7 +222,7 @@ def grid() -> pd.DataFrame:
 
 def plot_curves(data: charts.Data) -> alt.LayerChart:
     """Curves of :func:`measure_curves`: each seed thin, means thick with their 95% intervals."""
-    return charts.plot_seed_curves(data, "value", by="variant", names=[BASELINE, NO_Q], height=280)
+    return view.plot_curves(data, "step", "value", kind="variant", names=[BASELINE, NO_Q])
 
 
 def vocabulary_note() -> str:

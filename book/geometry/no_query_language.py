@@ -22,6 +22,7 @@ from book.geometry.experiments.language_models import (
     LanguageRun,
     language_models,
 )
+from embviz import view
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell, table_of
 from embviz.ledger.findings import Finding
@@ -422,9 +423,7 @@ def _quantity(table: pd.DataFrame, quantity: str) -> pd.Series:
 
 def plot_curves(data: charts.Data) -> alt.LayerChart:
     """Curves of :func:`measure_curves`: each seed thin, means thick with their 95% intervals."""
-    curves = charts.plot_seed_curves(
-        data, "value", by="model", x="spent", names=["chosen", "reference"], height=280
-    )
+    curves = view.plot_curves(data, "spent", "value", kind="model", names=["chosen", "reference"])
     words = (
         alt.Chart()
         .transform_filter(f"datum.seed === {NONE}")
@@ -499,14 +498,14 @@ def plot_key_shares() -> alt.LayerChart:
     table = table[table["variant"].isin([BASELINE, NO_Q])].dropna(subset=["key_share"])
     least = 1 / example(story_runs).setting.embedding_dim
     reference = {"paper, without queries": PAPER_SHARE, "all directions alike": least}
-    return charts.plot_seed_curves(
-        table[["step", "seed", "variant", "key_share"]],
+    return view.plot_curves(
+        table,
+        "step",
         "key_share",
-        by="variant",
+        kind="variant",
         names=[BASELINE, NO_Q],
         reference=reference,
         limits=(0.0, 1.2 * max(PAPER_SHARE, table["key_share"].max())),
-        height=280,
     )
 
 
@@ -552,9 +551,8 @@ def gap_grid() -> pd.DataFrame:
 
 def plot_gaps(data: charts.Data) -> alt.LayerChart:
     """Curves of :func:`gap_grid` with zero: below it training documents are the easier ones."""
-    return charts.plot_seed_curves(
-        data, "bits_gap", by="variant", names=[BASELINE, NO_Q], reference={"as hard": 0.0}, height=280
-    )
+    names, level = [BASELINE, NO_Q], {"as hard": 0.0}
+    return view.plot_curves(data, "step", "bits_gap", kind="variant", names=names, reference=level)
 
 
 def gap_finding() -> str:

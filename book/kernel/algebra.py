@@ -167,6 +167,7 @@ def plot_square(data: charts.Data, n: int, *, tooltip: Sequence[str] = ()) -> al
         values=[-100, -50, 0, 50, 100],
         labelExpr="format((datum.value < 0 ? -1 : 1) * pow(datum.value / 100, 2), '~g')",
         gradientLength=200,
+        orient="bottom",  # words stand above
     )
     side = alt.Axis(title=None, labels=False, ticks=False)
     return (

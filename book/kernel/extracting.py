@@ -116,7 +116,7 @@ def _plot_row_cosines(data: charts.Data, n: int, V: int) -> alt.LayerChart:
     first = n * n
     names = ["to the right", "to the left"]
     colour, shape = theme.point_styles("rolled", names)
-    key = alt.Legend(title=theme.title("rolled"))
+    key = alt.Legend(title=theme.title("rolled"), orient="bottom")  # words stand above
     rows = (
         alt.Chart(data)
         .transform_window(place="row_number()")

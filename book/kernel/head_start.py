@@ -15,7 +15,7 @@ from book.kernel.experiments import models, starts
 from book.kernel.experiments.runs import KernelRun, prepare
 from book.kernel.experiments.starts import Beginning
 from book.kernel.orthogonal import shown_preset, visible
-from embviz import kernels
+from embviz import kernels, view
 from embviz.ledger import findings
 from embviz.ledger.findings import Finding
 from embviz.view import charts, sentences, theme
@@ -134,7 +134,9 @@ def said(found: Finding) -> str:
 
 def plot_curves(data: charts.Data) -> alt.LayerChart:
     """A line a seed; the target dashed across, the saving written above."""
-    key = alt.Legend(title=None, symbolType="stroke", symbolOpacity=1, symbolStrokeWidth=2.5)
+    key = alt.Legend(  # below, since words stand above
+        title=None, symbolType="stroke", symbolOpacity=1, symbolStrokeWidth=2.5, orient="bottom"
+    )
     colour = alt.Scale(domain=list(SHOWN), range=[theme.INK, theme.CATEGORIES[0], theme.CATEGORIES[1]])
     dash = alt.Scale(domain=list(SHOWN), range=[list(theme.DASHES[place]) for place in (1, 0, 2)])
     line = (
@@ -222,10 +224,11 @@ def plot_large() -> alt.TopLevelMixin | sentences.Quotation:
     names = [NAMES[kind] for kind in starts.LARGE_BEGINNINGS if kind != "permuted"]
     saved = {kind: saving(table, kind) for kind in starts.LARGE_BEGINNINGS[1:]}
     return theme.captioned(
-        charts.plot_seed_curves(
+        view.plot_curves(
             drawn.assign(beginning=drawn["beginning"].map(NAMES)),
+            "step",
             "held_out_loss",
-            by="beginning",
+            kind="beginning",
             names=names,
         ),
         finding="Steps saved: " + ", ".join(f"{NAMES[kind]} {said(found)}" for kind, found in saved.items()),

@@ -18,7 +18,7 @@ from book.kernel.experiments.runs import KernelRun, embedding, minigpt
 from embviz import kernels
 from embviz.ledger import findings, studies
 from embviz.ledger.cells import table_of
-from embviz.view import charts, theme
+from embviz.view import charts, plot_histogram, theme
 from embviz.view.player import BACKGROUND, FRAME, HISTORY
 from embviz.view.text_titles import in_short
 from embviz.words.cooccurrence import pmi
@@ -136,7 +136,7 @@ def random_cosines(dim: int, shared: float, *, n_words: int = 100, seed: int = 0
 
 def plot_random_cosines(data: charts.Data) -> alt.LayerChart:
     """Bars of :func:`random_cosines`, the density stepped over them, both means written above."""
-    bars = charts.plot_histogram(data, "similarity", value="share_of_pairs")
+    bars = plot_histogram(data, "similarity", value="share_of_pairs")
     step = (
         alt.Chart(data)
         .mark_line(interpolate="step-after", color=theme.CATEGORIES[1], strokeDash=list(theme.DASHES[1]))
@@ -549,7 +549,7 @@ def _first_rows(embeddings: np.ndarray, spectrum: kernels.Spectrum) -> np.ndarra
 
 def plot_untrained(data: charts.Data) -> alt.LayerChart:
     """Bars of :func:`untrained`; dashed where the paper has early training, solid where training ended."""
-    bars = charts.plot_histogram(data, "similarity", value="share_of_models")
+    bars = plot_histogram(data, "similarity", value="share_of_models")
     early = alt.Chart(alt.Data(values=[{"at": EARLY}])).mark_rule(
         strokeDash=list(theme.DASHES[1]), strokeWidth=2
     )

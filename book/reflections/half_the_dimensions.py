@@ -15,11 +15,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from book.reflections.experiments import theory, vectors
-from book.reflections.intervals import plot_intervals
 from book.reflections.simulated import nonzero_eigenvalues
 from embviz.ledger.cells import load
 from embviz.ledger.studies import find_study
-from embviz.view import charts, theme
+from embviz.view import charts, plot_curves, plot_strip, theme
 
 # of (Q + Q')/2: the root of the mean of sin^4 over the angles of Q
 RANDOM_INVOLUTION_ERROR = math.sqrt(3 / 8)
@@ -78,8 +77,9 @@ def exceedances() -> pd.DataFrame:
 
 def plot_exceedances(table: pd.DataFrame) -> alt.LayerChart:
     """Scaled exceedances against t, a thin line for each d, and the bound as a rule at 1."""
-    lines = charts.plot_seed_lines(table, "t", "scaled_exceedance", by="variant", seed="d")
-    return _with_rule(lines, y=1.0)
+    return plot_curves(
+        table, "t", "scaled_exceedance", kind="variant", seed="d", interval=False, reference={"bound": 1.0}
+    )
 
 
 def _with_rule(chart: alt.LayerChart, *, y: float) -> alt.LayerChart:
@@ -612,9 +612,7 @@ def map_correlations(table: pd.DataFrame) -> pd.DataFrame:
 
 def plot_map_correlations(spans: pd.DataFrame) -> alt.LayerChart:
     """Correlations from :func:`map_correlations`, the trained vectors' beside the controls'."""
-    chart = plot_intervals(spans, "comparison", "correlation", low="low", high="high", by="control")
-    level: alt.LayerChart = chart.configure_axisX(labelAngle=0)
-    return level
+    return plot_strip(spans, "correlation", "comparison", by="control", seed=None, interval=("low", "high"))
 
 
 def map_summary(table: pd.DataFrame) -> pd.DataFrame:

@@ -20,7 +20,7 @@ from embviz.corpora import corpus as corpora
 from embviz.ledger import studies
 from embviz.ledger.cells import load
 from embviz.models.recurrent import LSTMConfig, LSTMLanguageModel
-from embviz.view import charts, theme
+from embviz.view import plot_curves, theme
 from embviz.view.charts import Data
 from embviz.words.cooccurrence import count_pairs, pmi
 from embviz.words.wordvectors import factorize_pmi
@@ -58,10 +58,7 @@ def plot_perplexity_curves(table: pd.DataFrame) -> alt.LayerChart:
     ----------
     table : DataFrame from :func:`perplexity_curves`
     """
-    chart = charts.plot_seed_lines(table, "epoch", "perplexity", by="tying")
-    axis = theme.axis("perplexity")
-    chart.layer[0].encoding.y = alt.Y("perplexity:Q", axis=axis, scale=alt.Scale(zero=False))
-    return chart
+    return plot_curves(table, "epoch", "perplexity", kind="tying", interval=False)
 
 
 def final_table() -> pd.DataFrame:

@@ -15,13 +15,12 @@ import pandas as pd
 from scipy import stats
 
 from book.reflections.experiments import vectors
-from book.reflections.intervals import plot_intervals
-from embviz import ledger, metrics
+from embviz import ledger, metrics, view
 from embviz.corpora import corpus as corpora
 from embviz.ledger import studies
 from embviz.ledger.cells import Cell, load
-from embviz.view import charts, theme
-from embviz.view.charts import Data
+from embviz.view import theme
+from embviz.view.charts import Data, bin_counts
 from embviz.view.sentences import number
 from embviz.words.cooccurrence import count_pairs, pmi
 from embviz.words.wordvectors import WordVectors
@@ -98,24 +97,18 @@ def word_scores(cells: Sequence[Cell], *, way: str = "score") -> pd.DataFrame:
 
 
 def plot_word_scores(table: pd.DataFrame) -> alt.LayerChart:
-    """Scores with intervals by test and model; the paper's values as ticks in ink."""
+    """Scores with intervals by test and model, and the paper's values."""
     if table.empty:
         return _nothing_stored()
-    chart = plot_intervals(table, "test", "score", low="low", high="high", by="model")
-    names = list(dict.fromkeys(table["model"].astype(str)))
-    ticks = (
-        alt.Chart(table)
-        .transform_filter("isValid(datum.paper)")
-        .mark_tick(thickness=2, size=12, color=theme.INK)
-        .encode(
-            x=alt.X("test:N", axis=theme.axis("test"), sort=None),
-            xOffset=alt.XOffset("model:N", sort=names),
-            y="paper:Q",
-            tooltip=["test:N", "model:N", "paper:Q"],
-        )
-    )
-    return alt.LayerChart(data=table, layer=[*chart.layer, ticks]).properties(
-        width="container", height=theme.HEIGHT
+    known = table.dropna(subset="paper")[["test", "model", "paper"]]
+    return view.plot_strip(
+        table,
+        "score",
+        "test",
+        by="model",
+        seed=None,
+        interval=("low", "high"),
+        published=known.rename(columns={"paper": "score"}) if len(known) else None,
     )
 
 
@@ -200,26 +193,22 @@ def claim_differences(claim_id: str) -> pd.DataFrame:
 
 
 def plot_differences(table: pd.DataFrame) -> alt.LayerChart:
-    """Differences with intervals over their accepted ranges (bars); nulls as crosses in ink."""
+    """Differences with intervals over their accepted ranges (bars); nulls as grey triangles."""
     if table.empty:
         return _nothing_stored()
-    chart = plot_intervals(table, "test", "difference", low="low", high="high", by="comparison")
-    names = list(dict.fromkeys(table["comparison"].astype(str)))
-    base = alt.Chart(table).encode(
-        x=alt.X("test:N", axis=theme.axis("test"), sort=None),
-        xOffset=alt.XOffset("comparison:N", sort=names),
-    )
-    accepted = base.mark_bar(opacity=0.18, color=theme.CATEGORIES[0], size=12).encode(
-        y=alt.Y("accept_low:Q", axis=theme.axis("difference")), y2="accept_high:Q"
-    )
+    chart = view.plot_strip(table, "difference", "test", by="comparison", seed=None, interval=("low", "high"))
+    several = table.groupby("test")["comparison"].nunique().max() > 1
+    place = {"y": "test:N"} | ({"yOffset": "comparison:N"} if several else {})
+    base = alt.Chart(table).encode(**place)
+    accepted = base.mark_bar(
+        opacity=theme.OPACITY["band"], color=theme.CATEGORIES[0], size=theme.WIDTHS["tick_length"]
+    ).encode(x="accept_low:Q", x2="accept_high:Q")
     null = (
         base.transform_filter("isValid(datum.null)")
-        .mark_point(shape="cross", angle=45, size=70, color=theme.INK)
-        .encode(y="null:Q", tooltip=["test:N", "comparison:N", "null:Q"])
+        .mark_point(shape="triangle-down", size=theme.SIZES["mark"], color=theme.NULL_COLOUR)
+        .encode(x="null:Q", tooltip=["test:N", "comparison:N", "null:Q"])
     )
-    return alt.LayerChart(data=table, layer=[accepted, *chart.layer, null]).properties(
-        width="container", height=theme.HEIGHT
-    )
+    return (accepted + chart + null).properties(width="container")
 
 
 # --- Figure 4 ------------------------------------------------------------------------------------------
@@ -427,7 +416,7 @@ def self_association(n_words: int = N_WORDS, *, n_bins: int = 40) -> pd.DataFram
     tables = []
     for kind, values in kinds.items():
         met = values[values != 0]
-        bins = charts.bin_counts(met, n_bins=n_bins, limits=(-5.0, 9.0))
+        bins = bin_counts(met, n_bins=n_bins, limits=(-5.0, 9.0))
         tables.append(bins.assign(pmi=(bins["left"] + bins["right"]) / 2, kind=kind))
     return pd.concat(tables, ignore_index=True)[["pmi", "kind", "share"]].round(4)
 

@@ -17,7 +17,7 @@ from embviz.ledger.cells import table_of
 from embviz.models import quantization
 from embviz.models.decoder import Decoder
 from embviz.models.quantization import Per
-from embviz.view import charts, theme
+from embviz.view import charts, plot_histogram, theme
 
 CLAIM = "resizing.quantization"
 TREATED: Mapping[Treatment, str] = {
@@ -131,7 +131,7 @@ def cost_words(preset: str, treatment: Treatment, bits: int, per: Per) -> str:
 
 def plot_grid(data: charts.Data) -> alt.LayerChart:
     """Bars over the grid's extent, its levels as ticks below as long as they can be told apart."""
-    bars = charts.plot_histogram(data, "weight_place", value="share_of_weights")
+    bars = plot_histogram(data, "weight_place", value="share_of_weights")
     levels = (
         alt.Chart(alt.sequence(-127, 128, as_="level"))
         .transform_filter("abs(datum.level) <= pow(2, bits - 1) - 1")

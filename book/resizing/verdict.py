@@ -155,7 +155,7 @@ def plot_mixing(data: charts.Data) -> alt.LayerChart:
     shade = alt.Opacity(  # so light that words on it are read in both schemes
         "share_of_variance:Q",
         scale=alt.Scale(domain=[0, 1], range=[0.03, 0.6]),
-        legend=alt.Legend(title=theme.title("share_of_variance"), format=".0%"),
+        legend=alt.Legend(title=theme.title("share_of_variance"), format=".0%", orient="bottom"),
     )
     cells = base.mark_rect(color=theme.CATEGORIES[0]).encode(opacity=shade)
     texts = base.mark_text(fontSize=11).encode(text=alt.Text("share_of_variance:Q", format=".0%"))

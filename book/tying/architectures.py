@@ -22,7 +22,7 @@ from embviz.models.members import Member
 from embviz.models.stacked import StackedEncoder
 from embviz.storage import results_folder
 from embviz.tasks.exor import MASK, ONE_A, ONE_B, EXor
-from embviz.view import charts, sentences, theme
+from embviz.view import charts, plot_curves, sentences, theme
 
 # The models of appendix C, and the one of section 5 that they are held against.
 MODELS = {
@@ -310,14 +310,15 @@ def plot_accuracy(model: str) -> alt.LayerChart:
     """Accuracy of the tied and the untied model, every seed, with the best possible one dashed."""
     if model not in stored_models():
         return _not_measured(model)
-    chart = charts.plot_seed_curves(
+    chart = plot_curves(
         accuracy_table(model),
+        "step",
         "accuracy",
-        by="tying",
+        kind="tying",
         names=["tied", "untied"],
         reference={"best possible": best_accuracy()},
         limits=(0.0, 0.8),
-        height=200,
+        height="short",
     )
     return theme.captioned(
         chart,

@@ -12,7 +12,7 @@ import pandas as pd
 from embviz.tasks import equivalences
 from embviz.tasks.equivalences import NOT_COMPARABLE, FiniteLanguage, PairEquivalence
 from embviz.tasks.exor import SYMBOLS, ZERO_A, ZERO_B, EXor
-from embviz.view import charts, theme
+from embviz.view import charts, plot_curves, theme
 
 VERDICTS = [
     equivalences.BOTH,
@@ -460,11 +460,5 @@ def drawn_deviations(
 
 
 def plot_deviations(table: pd.DataFrame) -> alt.LayerChart:
-    """Deviations of :func:`drawn_deviations` for each `supposed` value; band: 3 standard errors."""
-    lines = charts.plot_seed_lines(table, "drawn", "deviation", by="supposed")
-    band = alt.Chart(alt.Data(values=[{"low": -3, "high": 3}])).mark_rect(
-        opacity=0.12, color=theme.CATEGORIES[0]
-    )
-    return alt.LayerChart(layer=[band.encode(y="low:Q", y2="high:Q"), lines]).properties(
-        width="container", height=theme.HEIGHT
-    )
+    """Deviations of :func:`drawn_deviations` for each `supposed` value; grey: 3 standard errors."""
+    return plot_curves(table, "drawn", "deviation", kind="supposed", interval=False, null=(-3, 3))

@@ -330,6 +330,7 @@ def tooltips(fields: Iterable[str | None], data: Data, numbers: Iterable[str]) -
 
 # --- marks ----------------------------------------------------------------------------------------------
 
+PART = "part"  # what a published value's kind is called, since its look is that of the published
 ROLE = "mark"  # the legend's column where no column of the table has colours
 
 
@@ -382,11 +383,16 @@ def marks(
 
 
 def crosses(table: pd.DataFrame, place: Mapping[str, Any], looks: Mapping[str, Any]) -> alt.Chart:
-    """The paper's values, with their own mark in the legend; in a strip amid their row."""
-    rows = table.assign(**{column(looks["color"]): theme.PUBLISHED}).to_dict("records")
-    mark = alt.Chart(alt.Data(values=rows)).mark_point(size=theme.SIZES["mark"], clip=True)
-    tooltip = [alt.Tooltip(f"{name}:N", title=theme.title(str(name))) for name in table]
-    return mark.encode(x=place["x"], y=place["y"], tooltip=tooltip, **looks)
+    """The paper's values, with their own mark in the legend; in a strip amid a row, or in its part."""
+    kind = column(looks["color"])
+    rows = table.rename(columns={kind: PART}).assign(**{kind: theme.PUBLISHED})
+    mark = alt.Chart(alt.Data(values=rows.to_dict("records"))).mark_point(size=theme.SIZES["mark"], clip=True)
+    where = {"x": place["x"], "y": place["y"]}
+    if PART in rows and "yOffset" in place:
+        where["yOffset"] = alt.YOffset(f"{PART}:N", scale=place["yOffset"]["scale"])
+    fields = {name: PART if name == kind and PART in rows else name for name in table}
+    tooltip = [alt.Tooltip(f"{field}:N", title=theme.title(str(name))) for name, field in fields.items()]
+    return mark.encode(tooltip=tooltip, **where, **looks)
 
 
 def plain_crosses(table: pd.DataFrame, place: Mapping[str, Any], x: str, y: str) -> alt.Chart:
@@ -526,79 +532,7 @@ def over_seeds(
     )
 
 
-# --- what the forms replace, until the chapters use them ---------------------------------------------------
-
-
-def plot_histogram(data: Data, field: str, *, value: str = "share", height: int = theme.HEIGHT) -> alt.Chart:
-    """Bars of a table from :func:`bin_counts`.
-
-    Parameters
-    ----------
-    data : DataFrame, or the data of an explorer
-        Columns `left`, `right` and `value`.
-    field : str
-        What was binned, for the axis title: a key of ``theme.LABELS``.
-    value : {"share", "count", "eigenvalues"}, default "share"
-        Column drawn as height.
-    """
-    return (
-        alt.Chart(data)
-        .mark_bar(binSpacing=0)
-        .encode(
-            x=alt.X("left:Q", axis=theme.axis(field), bin="binned"),
-            x2="right:Q",
-            y=alt.Y(f"{value}:Q", axis=theme.axis(value), stack=None),
-            tooltip=[alt.Tooltip("left:Q", format=".4g"), alt.Tooltip("right:Q", format=".4g"), f"{value}:Q"],
-        )
-        .properties(width="container", height=height)
-    )
-
-
-def plot_mirrored_spectrum(data: Data, field: str = "eigenvalue") -> alt.LayerChart:
-    """Spectrum as bars with its mirror image as a stepped line; where both agree, it's symmetric.
-
-    Parameters
-    ----------
-    data : DataFrame from :func:`mirrored_bins`, or the data of an explorer over such tables
-    field : str, default "eigenvalue"
-        Axis title: a key of ``theme.LABELS``.
-    """
-    bars = plot_histogram(data, field).encode(color=alt.ColorDatum("spectrum", type="nominal"))
-    mirror = (
-        alt.Chart(data)
-        .mark_line(interpolate="step-after", strokeDash=list(theme.DASHES[1]))
-        .encode(x="left:Q", y="mirrored:Q", color=alt.ColorDatum("its mirror image", type="nominal"))
-    )
-    zero = (
-        alt.Chart(alt.Data(values=[{}])).mark_rule(strokeDash=list(theme.DASHES[2])).encode(x=alt.XDatum(0))
-    )
-    return alt.LayerChart(layer=[bars, mirror, zero]).properties(width="container", height=theme.HEIGHT)
-
-
-def plot_seed_lines(
-    table: pd.DataFrame, x: str, y: str, *, by: str, seed: str = "seed", height: int = theme.HEIGHT
-) -> alt.LayerChart:
-    """Every seed as a thin line, the mean over seeds as a thick one, for each kind in `by`.
-
-    Parameters
-    ----------
-    table : DataFrame
-        Columns `x`, `y`, `by` and `seed`, one row a measurement.
-    x, y : str
-        Columns, and keys of ``theme.LABELS``.
-    by : str
-        Column of kinds, at most five.
-    """
-    names = sorted(table[by].astype(str).unique())
-    colour, dash = theme.line_styles(by, names)
-    place = {"x": alt.X(f"{x}:Q", axis=theme.axis(x)), "color": colour, "strokeDash": dash}
-    thin = (
-        alt.Chart(table)
-        .mark_line(strokeWidth=1, opacity=0.35)
-        .encode(y=alt.Y(f"{y}:Q", axis=theme.axis(y)), detail=f"{seed}:N", **place)
-    )
-    thick = alt.Chart(table).mark_line(strokeWidth=3).encode(y=f"mean({y}):Q", **place)
-    return alt.LayerChart(layer=[thin, thick]).properties(width="container", height=height)
+# --- what plot_curves replaces, until the chapter on EXor uses it ------------------------------------------
 
 
 def plot_seed_curves(

@@ -28,7 +28,7 @@ def plot_strip(
     limits: tuple[float, float] | None = None,
     reference: Levels | None = None,
     null: Null | None = None,
-    published: Levels | None = None,
+    published: Levels | pd.DataFrame | None = None,
     tooltip: Sequence[str] = (),
     x_title: str | None = None,
     by_title: str | None = None,
@@ -63,8 +63,9 @@ def plot_strip(
         Upright dashed lines with their names.
     null : str, number, mapping or pair, optional
         The kind of `by` that is the control, in grey; or its level, named levels, or the ends of its range.
-    published : number, or mapping of str to float, optional
-        The paper's value of each row, a lying cross; a bare number is a line through all.
+    published : number, mapping of str to float, or DataFrame, optional
+        The paper's value of each row, a lying cross, or a table of such with columns `kind`, `value` and
+        perhaps `by`; a bare number is a line through all.
     tooltip : sequence of str
         Further columns to show on hovering.
 
@@ -86,9 +87,9 @@ def plot_strip(
     charts.refuse_logarithms(data, value, scale)
     if interval is True and centre == "mean" and seed:
         charts.refuse_repeats(data, [kind, by, seed], "average them first, or leave the interval out")
-    crosses = published_rows(published, rows)
+    crosses = _published_rows(published, rows, kind, value, by)
     looks = charts.mark_looks(
-        by, colours, null, words=by_title, one=theme.title(seed or "value"), paper=bool(crosses)
+        by, colours, null, words=by_title, one=theme.title(seed or "value"), paper=crosses is not None
     )
     place: dict[str, Any] = {
         "x": charts.placed(alt.X, value, scale=charts.scaled(scale, limits), words=x_title),
@@ -97,28 +98,31 @@ def plot_strip(
     apart = by is not None and charts.several_in_one(data, kind, by)
     if apart:
         place["yOffset"] = alt.YOffset(f"{by}:N", scale=alt.Scale(domain=colours))
-    level = None if crosses else published
-    layers = charts.levels(reference=reference, null=null, published=level, upright=True)  # type: ignore[arg-type]
+    level = published if isinstance(published, int | float) else None
+    layers = charts.levels(reference=reference, null=null, published=level, upright=True)
     if seed or ends:
         interval = interval if centre == "mean" else False
         layers += _bars(place, by, looks, centre=centre, interval=interval)
     shown = charts.tooltips([kind, by, *extra, value, *ends], data, [value, *ends])
     layers += charts.marks(place, looks, event, shown)
-    if crosses:
-        table = pd.DataFrame({kind: list(crosses), value: list(crosses.values())})
-        layers.append(charts.crosses(table, place, looks))
+    if crosses is not None:
+        layers.append(charts.crosses(crosses, place, looks))
     step = theme.HEIGHTS["half_row"] * (len(colours) + 1) if apart else theme.HEIGHTS["row"]
     words = f"{theme.title(value)} of each {theme.title(kind)}"
     return charts.finished(charts.layered(data, layers), words, step * len(rows))
 
 
-def published_rows(published: Levels | None, rows: Sequence[str]) -> dict[str, float]:
-    """The paper's value of each row, if it is given by row."""
-    if not isinstance(published, Mapping):
-        return {}
-    if strange := [name for name in published if name not in rows]:
+def _published_rows(
+    published: Levels | pd.DataFrame | None, rows: Sequence[str], kind: str, value: str, by: str | None
+) -> pd.DataFrame | None:
+    """The paper's values as a table, if they are given by row."""
+    if isinstance(published, Mapping):
+        published = pd.DataFrame({kind: list(published), value: list(map(float, published.values()))})
+    if not isinstance(published, pd.DataFrame):
+        return None
+    if strange := [name for name in published[kind].astype(str) if name not in rows]:
         raise ValueError(f"published names {strange[0]!r}, which is none of the rows: {', '.join(rows)}")
-    return {name: float(value) for name, value in published.items()}
+    return charts.checked(published, numbers=[value], words=[kind, by if by in published else None])
 
 
 def _bars(

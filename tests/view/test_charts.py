@@ -56,30 +56,6 @@ def test_an_odd_number_of_mirrored_bins_is_refused():
         charts.mirrored_bins([1.0], n_bins=7)
 
 
-def test_a_histogram_is_titled_from_the_table():
-    chart = charts.plot_histogram(charts.bin_counts([1.0, 2.0]), "pmi")
-    assert axis_titles(chart) == {theme.title("pmi"), theme.title("share")}
-
-
-def test_a_mirrored_spectrum_shows_both_and_the_axis_between():
-    chart = charts.plot_mirrored_spectrum(charts.mirrored_bins([1.0, -2.0, 3.0]))
-    assert len(compiled(chart)["marks"]) == 3
-    assert axis_titles(chart) == {theme.title("eigenvalue"), theme.title("share")}
-
-
-def test_every_seed_is_a_line_and_the_mean_a_thicker_one():
-    table = pd.DataFrame(
-        [{"step": x, "score": x * s, "seed": s, "variant": v} for x in (0, 1) for s in (1, 2) for v in "ab"]
-    )
-    chart = charts.plot_seed_lines(table, "step", "score", by="variant")
-    spec = chart.to_dict()
-    thin, thick = spec["layer"]
-    assert thin["encoding"]["detail"]["field"] == "seed"
-    assert thick["encoding"]["y"]["aggregate"] == "mean"
-    assert thick["mark"]["strokeWidth"] > thin["mark"]["strokeWidth"]
-    assert axis_titles(chart) == {theme.title("step"), theme.title("score")}
-
-
 def seed_table(n_seeds: int) -> pd.DataFrame:
     rng = np.random.default_rng(n_seeds)
     rows = [

@@ -379,6 +379,16 @@ def test_the_papers_value_of_a_row_is_a_mark_of_its_own_in_the_legend():
     assert legend_names(compiled(chart)) == ["one seed", theme.PUBLISHED]
 
 
+def test_the_papers_values_of_kinds_stand_in_their_part_of_the_row():
+    table = pd.concat([times().assign(model=model) for model in ("tied", "free")])
+    paper = pd.DataFrame({"run": ["a", "b"], "model": ["free", "tied"], "grok": [50.0, 90.0]})
+    marks = drawn(strip(table, by="model", published=paper), "symbol")
+    crosses = {(mark["x"], mark["y"]) for mark in marks if mark["shape"] == theme.PUBLISHED_SHAPE}
+    ours = {mark["y"]: mark["shape"] for mark in marks if mark["shape"] != theme.PUBLISHED_SHAPE}
+    shapes = dict(zip(("tied", "free"), theme.SHAPES, strict=False))
+    assert {(x, ours[y]) for x, y in crosses} == {(50, shapes["free"]), (90, shapes["tied"])}
+
+
 def test_a_published_row_that_is_not_there_is_refused():
     with pytest.raises(ValueError, match="published names 'c', which is none of the rows: a, b"):
         strip(times(), published={"c": 1})

@@ -149,4 +149,4 @@ def test_nothing_stored_gives_empty_tables(monkeypatch):
 def test_curves_are_drawn_without_zero():
     table = pd.DataFrame({"epoch": [1, 2], "perplexity": [100.0, 90.0], "tying": "WT (plain)", "seed": 0})
     spec = lm.plot_perplexity_curves(table).to_dict()
-    assert spec["layer"][0]["encoding"]["y"]["scale"] == {"zero": False}
+    assert spec["layer"][0]["encoding"]["y"]["scale"]["zero"] is False
