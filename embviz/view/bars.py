@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -70,7 +71,8 @@ def plot_bars(
     ------
     ValueError
         If the table is empty, lacks a column or has a NaN; if two bars stand in one place; if an explorer's
-        data comes without the names it needs, or there are more than five kinds.
+        data comes without the names it needs, or with a logarithmic axis and without `limits`; if there are
+        more than five kinds.
 
     Examples
     --------
@@ -87,6 +89,7 @@ def plot_bars(
         data, [x, kind], "one bar would hide the other; name what tells them apart (kind=...)"
     )
     charts.refuse_logarithms(data, y, scale)
+    limits, floor = _floor(data, y, scale, limits)
     looks: dict[str, Any] = {}
     if kind is not None:
         grey = None if control else charts.null_kind(null, kinds)
@@ -100,7 +103,8 @@ def plot_bars(
     shown = charts.tooltips(
         [kind, x, y, *ends, control, *tooltip], data, [y, *ends, *([control] if control else [])]
     )
-    layers = [base.mark_bar(clip=True).encode(y=up, tooltip=shown, **place, **looks)]
+    foot = {} if floor is None else {"y2": alt.datum(floor)}
+    layers = [base.mark_bar(clip=True).encode(y=up, tooltip=shown, **place, **looks, **foot)]
     if interval:
         whisker = base.mark_rule(strokeWidth=theme.WIDTHS["rule"], clip=True)
         middle = {channel: where for channel, where in place.items() if channel != "x2"}
@@ -114,6 +118,21 @@ def plot_bars(
         layers.append(charts.plain_crosses(paper, place | {"y": up}, x, y))
     words = f"{theme.title(y)} by {theme.title(x)}"
     return charts.finished(charts.layered(data, layers), words, theme.HEIGHTS[height])
+
+
+def _floor(
+    data: Data, y: str, scale: Scale, limits: tuple[float, float] | None
+) -> tuple[tuple[float, float] | None, float | None]:
+    """Ends of the axis, and where bars begin on a logarithmic one, which has no 0."""
+    if charts.scaled(scale).to_dict().get("type") != "log":
+        return limits, None
+    if limits is None and not isinstance(data, pd.DataFrame):
+        raise ValueError(
+            "give the ends of the logarithmic axis (limits=...): an explorer's data can't be looked into"
+        )
+    if limits is None:
+        limits = 10 ** math.floor(math.log10(data[y].min()) - 1e-9), 1.1 * float(data[y].max())
+    return limits, limits[0]
 
 
 def _ranks(x: str, scale: alt.Scale, words: str | None) -> tuple[alt.Chart, dict[str, Any]]:

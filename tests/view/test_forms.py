@@ -511,6 +511,16 @@ def test_categories_have_their_kinds_side_by_side():
     assert marks[0]["x"] < marks[1]["x"] < marks[2]["x"]
 
 
+def test_bars_begin_at_the_lower_end_of_a_logarithmic_axis():
+    table = pd.DataFrame({"rank": [1, 2, 3], "eigenvalue": [100.0, 10.0, 1.0], "part": ["a", "b", "b"]})
+    chart = view.plot_bars(table, "rank", "eigenvalue", kind="part", scale="log", limits=(0.1, 100))
+    assert [bar["height"] for bar in drawn(chart, "rect")] == pytest.approx([100, 200 / 3, 100 / 3])
+    free = drawn(view.plot_bars(table, "rank", "eigenvalue", scale="log"), "rect")
+    assert all(bar["height"] > 0 for bar in free)  # the least one too
+    with pytest.raises(ValueError, match="give the ends of the logarithmic axis"):
+        view.plot_bars(NAMED, "rank", "eigenvalue", scale="log")
+
+
 def test_two_bars_in_one_place_are_refused():
     with pytest.raises(ValueError, match="more than one row at rank = 1: one bar would hide the other"):
         view.plot_bars(pd.concat([RANKS, RANKS]), "rank", "eigenvalue")
