@@ -1,8 +1,5 @@
-"""The chapter on attention without queries: pairs, restricted means, sentences, charts of what is stored."""
+"""Stored runs as the chapter on attention without queries shows them: pairs, savings, accuracies side by side."""
 
-import statistics
-
-import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -11,9 +8,7 @@ from book.geometry import no_query as chapter
 from book.geometry.experiments import queries, steering
 from embviz.ledger import cells
 from embviz.ledger.cells import Cell, Experiment
-from embviz.models.transformer import Transformer
-from embviz.view.explorers import Choice, Explorer, Range
-from tests.drawing import compiled
+from embviz.models.transformer import Transformer, n_parameters
 
 LIMIT = steering.LIMITS["quick"]
 # epochs to 99%, to 95%, to memorize by seed; None where it never happens
@@ -26,21 +21,16 @@ MADE = {
 }
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def results(tmp_path, monkeypatch):
-    """Made-up runs, stored where the quick ones belong; of some kinds only."""
+    """Made-up runs of the quick size, stored as if they were the paper's; of some kinds only."""
     monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path))
-    clear()
+    monkeypatch.setattr(chapter.runs, "PRESET", "quick")
     for name, times in MADE.items():
-        for cell, events in zip(chapter.cells_of(name, "quick"), times, strict=False):
+        for cell, events in zip(steering.cells_of(chapter.RUNS[name], "quick"), times, strict=False):
             store(cell, *events)
     yield
-    clear()
-
-
-def clear() -> None:
-    chapter._pair_times.cache_clear()
-    chapter.steered._table.cache_clear()
+    chapter.runs.table_of.cache_clear()
 
 
 def store(cell: Cell, strict: int | None, grok: int | None, memorize: int | None) -> None:
@@ -57,96 +47,52 @@ def store(cell: Cell, strict: int | None, grok: int | None, memorize: int | None
     cells.compute(Cell(made, cell.config))
 
 
-def test_only_stored_runs_are_found_and_each_is_counted():
-    assert {name: len(own) for name, own in chapter.found(chapter.RUNS).items()} == {
-        name: len(times) for name, times in MADE.items()
-    }
-    assert chapter.seeds_note(["with queries", "frozen queries"]).startswith(
-        "Seeds: with queries 2, frozen queries 0; batches of 64 pairs, at most 12 epochs"
-    )
-    assert chapter.others() == [name for name in MADE if name != "with queries"]
-    with pytest.raises(ValueError, match="no run 'Q': choose one of with queries"):
-        chapter.cells_of("Q", "quick")
+def test_only_stored_runs_are_found(results):
+    found = {name: len(own) for name, own in chapter.stored(chapter.RUNS).items()}
+    assert found == {name: len(times) for name, times in MADE.items()}
 
 
 def test_the_cells_are_those_of_the_claims():
     wanted = {cell.key for cell in (*queries._query_cells("paper"), *queries._both_cells("paper"))}
-    assert {cell.key for name in chapter.RUNS for cell in chapter.cells_of(name, "paper")} == wanted
+    assert {cell.key for own in chapter.stored(chapter.RUNS).values() for cell in own} == wanted
 
 
-def test_pairs_are_of_one_seed_and_leave_out_seeds_that_one_run_lacks():
-    table = chapter.pairs()
-    assert table[["grok_with", "grok_without"]].to_numpy().tolist() == [[9, 6], [LIMIT, 7]]
-    assert table["grokked_with"].tolist() == [True, False]
-    assert chapter.pairs(0.95)["grok_with"].tolist() == [8, 10]
-    assert chapter.pairs(names=("with queries", "without keys")).index.tolist() == [0]
+def test_pairs_are_of_one_seed_and_say_whether_the_run_without_queries_got_there(results):
+    strict = chapter.pairs(0.99)
+    assert strict[list(chapter.PAIR)].to_numpy().tolist() == [[9, 6], [LIMIT, 7]]
+    assert strict["reached"].tolist() == [True, True]
+    assert chapter.pairs(0.95)["with queries"].tolist() == [8, 10]
+    assert chapter.pairs(0.99, "memorize")[list(chapter.PAIR)].to_numpy().tolist() == [[4, 4], [5, 6]]
 
 
-def test_the_table_has_the_means_up_to_the_limit_and_counts_runs_that_never_grok():
-    table = chapter.table_8()
-    assert table.loc["with queries", "mean up to the limit"] == f"{(9 + LIMIT) / 2:.0f}"
-    assert table.loc["with queries", "never"] == 1
-    assert table.loc["with queries", "to grok, paper"] == 782
-    slow = statistics.mean([100 * (1 - 6 / 9), 100 * (1 - 7 / LIMIT)])
-    assert table.loc["without queries", "speed-up %"] == f"{slow:.1f}"
-    assert table.loc["frozen queries", ["to grok", "mean up to the limit"]].tolist() == ["not measured"] * 2
+def test_a_seed_that_one_run_of_a_pair_lacks_is_left_out(results, monkeypatch):
+    monkeypatch.setattr(chapter, "PAIR", ("with queries", "without keys"))
+    monkeypatch.setattr(chapter, "WITHOUT", "without keys")
+    assert chapter.pairs(0.99)["seed"].tolist() == [0]
 
 
-def test_sentences_say_what_slow_loops_give():
-    assert chapter.pair_finding().startswith(
-        "Without queries runs grok sooner in 2 of 2 pairs; mean difference -4 epochs"
-    )
-    ratio = statistics.mean([4 / 4, 6 / 5])
-    assert f"without queries over with: {ratio:.2f} on average" in chapter.memorization_finding()
-    assert chapter.control_finding(["with queries", "without keys"]) == (
-        "Median epochs to grok: without keys 8, with queries 10"  # of 9 and 12, to even
-    )
-    share = statistics.mean([2 / min(3, 5), 4 / min(4, 7)])
-    assert chapter.both_finding(0.95).startswith(f"Both together need {share:.2f} of the epochs")
-    first, second = (chapter.times([name]) for name in chapter.PAIR)
-    assert f"p = {queries.logrank_p(first, second):.2g}, 2 and 2 seeds" in chapter.logrank_finding()
+def test_savings_are_on_the_run_with_queries_of_the_same_seed(results):
+    table = chapter.times(["without queries", "without keys"]).set_index(["run", "seed"])
+    assert table.loc[("without queries", 0), "saved"] == pytest.approx(100 * (1 - 6 / 9))
+    assert table.loc[("without queries", 1), "saved"] == pytest.approx(100 * (1 - 7 / LIMIT))
+    assert table.loc[("without keys", 0), "saved"] == pytest.approx(100 * (1 - 8 / 9))
+    assert set(table.index.get_level_values("run")) == {"without queries", "without keys"}
 
 
-def test_a_chapter_without_its_runs_says_so(monkeypatch, tmp_path):
-    monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path / "none"))
-    store(chapter.cells_of("with queries", "quick")[0], 9, 8, 4)
-    for said in (
-        chapter.pair_finding(),
-        chapter.memorization_finding(),
-        chapter.logrank_finding(),
-        chapter.both_finding(),
-        chapter.control_finding(["without keys"]),
-    ):
-        assert "not measured" in said
-    assert chapter.others() == ["with queries"]
-    assert set(chapter.accuracies()["run"]) == {"with queries"}
-    assert chapter.given_up(LIMIT, 0.99)["run"].unique().tolist() == ["with queries"]
-    compiled(chapter.plot_runs(chapter.TOGETHER))
-
-
-def test_the_restricted_mean_is_the_area_under_the_curve():
-    for limit in (5, 8, LIMIT):
-        table = chapter.given_up(limit, 0.99)
-        for _, curve in table.groupby("run"):
-            ends = [*curve["epoch"].iloc[1:], limit]
-            widths = np.diff([*curve["epoch"], limit])
-            assert max(ends) == limit
-            assert curve["mean"].iloc[0] == pytest.approx(float(widths @ curve["waiting"]))
-
-
-def test_a_run_that_grokked_after_the_limit_is_censored_at_it():
-    table = chapter.cut(chapter.times(["with queries"]), 8)
-    assert table[["grok", "grokked"]].to_numpy().tolist() == [[8, False], [8, False]]
-    untouched = chapter.times(["with queries"])
-    pd.testing.assert_frame_equal(chapter.cut(untouched, LIMIT), untouched, check_dtype=False)
+def test_every_other_run_stands_beside_the_one_with_queries(results):
+    table = chapter.accuracies_beside()
+    assert set(table["other"]) == set(MADE) - {"with queries"}
+    for _, own in table.groupby("other"):
+        assert set(own["run"]) == {"with queries", "the other"}
 
 
 def test_a_missing_query_projection_is_a_square_matrix_less_in_each_layer():
-    learned = chapter.parameter_table()["parameters that learn"].str.replace(",", "").astype(int)
-    whole = learned["with queries"]
+    learned = {
+        name: n_parameters(Transformer(chapter.RUNS[name].shape, seed=0)) for name in chapter.ATTENTIONS
+    }
     for name in ("without queries", "without keys", "frozen queries"):
-        assert whole - learned[name] == 2 * 128**2
-    assert learned["queries start as identity"] == whole
+        assert learned["with queries"] - learned[name] == 2 * 128**2
+    assert learned["queries start as identity"] == learned["with queries"]
 
 
 def test_both_runs_of_a_pair_start_from_the_same_weights_but_for_the_projection_that_is_gone():
@@ -156,32 +102,3 @@ def test_both_runs_of_a_pair_start_from_the_same_weights_but_for_the_projection_
         gone = {key.split(".")[-2] for key in whole.keys() - weights.keys()}
         assert gone == {"query" if name == "without queries" else "key"}
         assert all(torch.equal(weight, whole[key]) for key, weight in weights.items())
-
-
-def test_all_charts_and_explorers_compile():
-    compiled(chapter.plot_runs(chapter.ATTENTIONS))
-    compiled(chapter.plot_runs(chapter.TOGETHER, 0.95))
-    grids = {
-        chapter.plot_accuracies: (
-            {"other": Choice(chapter.others(), "o"), "which": Choice(["validation", "training"], "w")},
-            chapter.accuracies(),
-        ),
-        chapter.plot_pairs: (
-            {
-                "moment": Choice(["grok", "memorize"], "e"),
-                "threshold": Choice(list(chapter.THRESHOLDS), "t"),
-            },
-            chapter.pair_grid(),
-        ),
-    }
-    for draw, (controls, grid) in grids.items():
-        compiled(Explorer(None, controls, draw, title="t", caption="c", grid=grid))
-    controls = {"limit": Range(4, 12, 4, "l"), "threshold": Choice(list(chapter.THRESHOLDS), "t")}
-    compiled(Explorer(chapter.given_up, controls, chapter.plot_given_up, title="t", caption="c"))
-
-
-def test_the_drawn_pairs_hold_every_time_and_mark_the_censored():
-    grid = chapter.pair_grid()
-    own = grid[(grid["threshold"] == 0.99) & (grid["moment"] == "grok") & (grid["run"] == "with queries")]
-    assert own[["epochs", "reached"]].to_numpy().tolist() == [[9, True], [LIMIT, False]]
-    assert set(grid["moment"]) == {"grok", "memorize"}
