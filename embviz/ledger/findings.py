@@ -54,6 +54,11 @@ class Finding:
         if self.n_seeds < 1:
             raise ValueError(f"a finding of {self.n_seeds} repetitions")
 
+    @property
+    def decides(self) -> bool:
+        """Whether a verdict may rest on it: it is exact, or was repeated :data:`LEAST_REPETITIONS` times."""
+        return self.exact or self.n_seeds >= LEAST_REPETITIONS
+
 
 def exact(value: float, *, nulls: Mapping[str, float] | None = None, corpus: str = "") -> Finding:
     """A finding that nothing could be repeated for: a count, arithmetic, a function of a named text alone.

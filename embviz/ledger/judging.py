@@ -121,7 +121,7 @@ def judge(figure: Figure, finding: Finding | None) -> Row:
         return Row(figure, None, NOT_MEASURED, "not measured")
     if figure.accept is None:
         return Row(figure, finding, REPORTED, "no accepted range was set: reported, not judged")
-    if not finding.exact and finding.n_seeds < LEAST_REPETITIONS:
+    if not finding.decides:
         return Row(figure, finding, UNDECIDED, _too_few(finding, figure.accept))
     if figure.null and figure.null not in finding.nulls:
         return Row(figure, finding, UNDECIDED, f"its null, {figure.null}, was not measured")

@@ -105,13 +105,14 @@ def outcome(test: Change, entry: ledger.Entry) -> dict[str, str]:
     if found is None:
         mark = theme.VERDICT_MARKS[ledger.NOT_MEASURED]
         return row | {"measured": "–", "interval": "–", "": f"{mark} not measured"}
-    own, met = test.of(found), test.met(found)
+    own = test.of(found)
+    row |= {"measured": number(own.value), "interval": sentences.interval(own.low, own.high)}
+    if not found.decides:
+        mark = theme.VERDICT_MARKS[ledger.UNDECIDED]
+        return row | {"": f"{mark} undecided, {ledger.repetitions(found)}, {entry.scale}"}
+    met = test.met(found)
     mark = theme.VERDICT_MARKS[ledger.HOLDS if met else ledger.FAILS]
-    return row | {
-        "measured": number(own.value),
-        "interval": sentences.interval(own.low, own.high),
-        "": f"{mark} {'met' if met else 'not met'}, {entry.scale}",
-    }
+    return row | {"": f"{mark} {'met' if met else 'not met'}, {entry.scale}"}
 
 
 def changes_table(
@@ -127,6 +128,7 @@ def changes_finding(
 ) -> str:
     """How many of the tests are met."""
     said = changes_table(tests, paper, judged)[""]
-    n_open = int(said.str.contains("not measured").sum())
-    n_met = len(said) - n_open - int(said.str.contains("not met,").sum())
-    return f"{n_met} of {len(said)} tests are met, {n_open} not measured"
+    n_met = int(said.str.contains(" met,").sum()) - int(said.str.contains("not met,").sum())
+    counts = {word: int(said.str.contains(word).sum()) for word in (ledger.UNDECIDED, ledger.NOT_MEASURED)}
+    rest = "".join(f", {n} {word}" for word, n in counts.items() if n)
+    return f"{n_met} of {len(said)} tests are met{rest}"

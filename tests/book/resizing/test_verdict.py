@@ -93,10 +93,12 @@ def test_a_component_shows_the_measured_error():
 def test_a_test_is_met_when_the_whole_interval_is_beyond_its_threshold(claim, figure, met, not_met):
     test = next(one for one in chapter.CHANGES if (one.claim, one.figure) == (claim, figure))
     for value, word in ((met, "✓ met, laptop"), (not_met, "✗ not met, laptop")):
-        assert verdicts.outcome(test, judged(claim, figure, Finding(value, value, value)))[""] == word
-    straddling = Finding(met, met - 1, met + 1)
+        assert verdicts.outcome(test, judged(claim, figure, Finding(value, value, value, 3)))[""] == word
+    straddling = Finding(met, met - 1, met + 1, 3)
     assert "not met" in verdicts.outcome(test, judged(claim, figure, straddling))[""]
     assert "not measured" in verdicts.outcome(test, judged(claim, figure, None))[""]
+    twice = Finding(met, met, met, 2)
+    assert verdicts.outcome(test, judged(claim, figure, twice))[""] == "? undecided, 2 seeds, laptop"
 
 
 def test_the_count_of_met_tests_tells_met_from_not_met():
@@ -104,10 +106,12 @@ def test_the_count_of_met_tests_tells_met_from_not_met():
         claim.id.split(".")[1]: judged(claim.id.split(".")[1], "", None)
         for claim in ledger.load_claims("resizing")
     }
-    own["grow"] = judged("grow", "saved_flops", Finding(0.2, 0.1, 0.3))
-    own["staged"] = judged("staged", "staged", Finding(0.2, 0.1, 0.3))
+    own["grow"] = judged("grow", "saved_flops", Finding(0.2, 0.1, 0.3, 3))
+    own["staged"] = judged("staged", "staged", Finding(0.2, 0.1, 0.3, 3))
     n = len(chapter.CHANGES)
     assert chapter.changes_finding(own) == f"1 of {n} tests are met, {n - 2} not measured"
+    own["staged"] = judged("staged", "staged", Finding(0.2, 0.1, 0.3, 2))
+    assert chapter.changes_finding(own) == f"1 of {n} tests are met, 1 undecided, {n - 2} not measured"
 
 
 def test_the_ledger_of_the_paper_has_all_its_claims_and_charts_can_be_drawn():
