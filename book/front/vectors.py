@@ -7,6 +7,7 @@ the language.
 from __future__ import annotations
 
 import dataclasses
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ from scipy.linalg import orthogonal_procrustes
 
 from embviz.corpora import corpus as corpora
 from embviz.ledger.cells import Cell, experiment, table_of
+from embviz.ledger.studies import largest_stored
 from embviz.trajectories.traces import Layout, lay_out
 from embviz.words.skipgram import SGNSConfig, SGNSSchedule, train_sgns
 from embviz.words.spectra import shuffle_tokens
@@ -87,6 +89,26 @@ def vectors_of(table: pd.DataFrame, kind: str) -> np.ndarray:
     steps = rows.filter(regex=r"^d\d+$").to_numpy(dtype=np.float32)
     vectors: np.ndarray = steps * rows["scale"].to_numpy(dtype=np.float32)[:, None]
     return vectors
+
+
+class TwoEmbeddings(NamedTuple):
+    """Word and context vectors of the same words, with their planes, as the front page shows them."""
+
+    words: list[str]  # the most frequent first
+    vectors: np.ndarray  # (2, V, D), words' and contexts'
+    planes: np.ndarray  # (2, V, 2)
+
+
+def two_embeddings(*, shuffled: bool) -> TwoEmbeddings:
+    """The stored vectors of the text, or of the same tokens in random order; the largest there are."""
+    preset = largest_stored(layout_cells) or "quick"
+    layout = table_of(layout_cells(preset)[shuffled])
+    table = table_of(vector_cells(preset)[shuffled])
+    return TwoEmbeddings(
+        table["word"][table["kind"] == KINDS[0]].tolist(),
+        np.stack([vectors_of(table, kind) for kind in KINDS]),
+        np.stack([layout.loc[layout["kind"] == kind, ["x", "y"]].to_numpy() for kind in KINDS]),
+    )
 
 
 def vector_cells(preset: str) -> list[Cell]:

@@ -42,7 +42,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "compact_row",
             "vega_runtime",
         ],
-        "ledger_view": ["ClaimsTable", "claim_box", "plot_ledger"],
+        "ledger_view": ["ClaimsTable", "claim_box", "plot_ledger", "plot_tally"],
         "player": ["LiveRun", "Player", "PlayerFace"],
         "sentences": ["Amount", "Quotation", "amount", "number", "quote", "say"],
         "tables": ["FiguresTable", "figures_table"],

@@ -20,7 +20,7 @@ const cut = (word) => {
 };
 const unpacked = (text) => new Uint16Array(Uint8Array.from(atob(text), (one) => one.charCodeAt(0)).buffer);
 const tidy = (number) => number.toLocaleString("en", { maximumSignificantDigits: 3 });
-const twoDigits = (number) => number.toLocaleString("en", { maximumSignificantDigits: 2 });
+const twoDigits = (number) => (number < 10 ? number.toPrecision(2) : Math.round(number).toLocaleString("en"));
 
 /** The words of one map, their places, neighbours and columns, as the page holds them. */
 class MapData {
@@ -158,7 +158,7 @@ class WordMap {
     this.canvas.height = Math.round(this.height * this.ratio);
     if (first) this.fit();
     else this.view.scale *= this.fitted / before;
-    this.ask();
+    this.draw(); // a canvas that changes its size is empty
   }
 
   /** Pixels a step at which all points that are shown are seen. */

@@ -5,7 +5,9 @@ from __future__ import annotations
 import html
 import math
 import re
+from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import altair as alt
 import pandas as pd
@@ -122,6 +124,50 @@ def plot_ledger(table: pd.DataFrame, *, chapter_suffix: str = ".html") -> alt.La
         .add_params(by_verdict, by_claim)
         .properties(width="container", height=17 * len(rows))
     )
+
+
+def plot_tally(items: Sequence[Entry], papers: Sequence[str], *, page: str = "ledger.html") -> alt.LayerChart:
+    """How many claims of each paper got which verdict; a click leads to the paper's part of the ledger.
+
+    Parameters
+    ----------
+    items : sequence of Entry
+        From :func:`embviz.ledger.judging.entries`.
+    papers : sequence of str
+        In the order of the rows.
+    page : str
+        Address of the page that has a section for each paper.
+    """
+    counts = Counter((item.claim.paper, item.verdict) for item in items)
+    rows: list[dict[str, Any]] = []
+    for paper in papers:
+        end = 0
+        for verdict in ledger.VERDICTS:
+            if n := counts[paper, verdict]:
+                place = {"start": end, "middle": end + n / 2, "end": end + n}
+                text = theme.VERDICT_MARKS[verdict] + (f" {n}" if n > 1 else "")
+                link = f"{page}#{paper}"
+                rows.append({"paper": paper, "verdict": verdict, "n": n, "text": text, "link": link} | place)
+                end += n
+    present = [verdict for verdict in ledger.VERDICTS if any(row["verdict"] == verdict for row in rows)]
+    looks = alt.Scale(domain=present, range=[theme.VERDICT_COLOURS[verdict] for verdict in present])
+    key = alt.Legend(title=None, columns=5)
+    base = alt.Chart(pd.DataFrame(rows)).encode(
+        y=alt.Y("paper:N", sort=list(papers), title=None),
+        href="link:N",
+        tooltip=["paper:N", "verdict:N", alt.Tooltip("n:Q", title="claims")],
+    )
+    bars = base.mark_bar(fillOpacity=0.3, strokeWidth=2, cursor="pointer").encode(
+        x=alt.X("start:Q", axis=alt.Axis(title="claims", grid=False, tickMinStep=1)),
+        x2="end:Q",
+        color=alt.Color("verdict:N", scale=looks, legend=key),
+        stroke=alt.Stroke("verdict:N", scale=looks, legend=key),
+    )
+    marks = base.mark_text(cursor="pointer").encode(x="middle:Q", text="text:N")
+    chart: alt.LayerChart = alt.layer(bars, marks).properties(
+        width="container", height=len(papers) * 2 * theme.HEIGHTS["half_row"]
+    )
+    return chart
 
 
 def _accepted_band() -> alt.Chart:

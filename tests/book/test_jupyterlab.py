@@ -76,6 +76,16 @@ async (source) => {
 """
 
 
+MAP = """
+import numpy as np
+from embviz.view import embedding_map
+
+vectors = np.random.default_rng(0).normal(size=(30, 4))
+words = ["<b>bold</b>", *(f"word{place}" for place in range(29))]
+embedding_map(vectors, words, focus="word5", title="A live map", caption="Made.")
+"""
+
+
 @pytest.fixture(scope="module")
 def watch() -> Watch:
     return Watch()
@@ -83,10 +93,10 @@ def watch() -> Watch:
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory, chromium: Browser, watch: Watch) -> Iterator[Page]:
-    """A chapter in JupyterLab, not yet run, with cells at its end that define what they measure."""
+    """A chapter in JupyterLab, not yet run, with cells at its end that define what they measure, and a map."""
     folder, state = tmp_path_factory.mktemp("chapters"), tmp_path_factory.mktemp("state")
     chapter = nbformat.read(BOOK / "how_to_read.ipynb", as_version=4)
-    chapter.cells += [nbformat.v4.new_code_cell(source) for source in (MISTAKEN, OWN)]
+    chapter.cells += [nbformat.v4.new_code_cell(source) for source in (MISTAKEN, OWN, MAP)]
     nbformat.write(chapter, folder / "chapter.ipynb")
     with running_lab(folder, state) as address:
         context = chromium.new_context(viewport={"width": 1280, "height": 900})
@@ -123,6 +133,20 @@ def test_a_moved_control_is_measured_by_the_kernel(page, watch):
     wait_for_row(page, "mirror image", "row.dimension === 25")
     assert drawing(page, "mirror image") != before
     assert watch.strangers == []
+
+
+def test_a_map_is_drawn_and_searched_without_the_kernel(page):
+    shown = page.locator(".embviz[aria-label='A live map']")
+    shown.locator("canvas").first.wait_for()
+    assert shown.locator(".embviz-near b").text_content() == "word5"
+    field = shown.get_by_label("find")
+    field.fill("<b")
+    field.press("Enter")
+    page.wait_for_function(
+        "document.querySelector(`.embviz[aria-label='A live map'] .embviz-near b`).textContent[0] === '<'"
+    )
+    assert shown.locator(".embviz-near button").count() == 8
+    assert shown.locator(".embviz-near b b").count() == 0
 
 
 def test_a_failed_measurement_is_told_and_the_last_good_frame_stays(page):

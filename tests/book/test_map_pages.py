@@ -144,7 +144,7 @@ def slow_neighbors(table: np.ndarray, word: str) -> list[tuple[str, float]]:
 
 
 def said(pairs: list[tuple[str, float]]) -> list[str]:
-    return [f"{name} {float(f'{distance:.2g}'):g}" for name, distance in pairs]
+    return [f"{name} {distance:#.2g}" for name, distance in pairs]
 
 
 def test_a_map_begins_with_the_word_it_is_to_point_at(page):

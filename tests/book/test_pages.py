@@ -212,6 +212,28 @@ def test_a_citation_leads_to_its_reference(context, watch, site):
     assert "Assylbekov" in page.locator(f"[id='{target}']").inner_text()
 
 
+def test_the_front_page_leads_to_the_ledger_of_a_paper_and_to_its_chapters(context, watch, site):
+    page = opened(context, watch, site, "index")
+    page.locator(".embviz-output").nth(1).locator(".mark-rect path").first.click()
+    page.wait_for_url("**/ledger.html#reflections")
+    assert page.locator("#reflections .embviz-output").count() == 1
+    page.go_back()
+    page.get_by_role("link", name="Tying").last.click()
+    page.wait_for_url("**/tying/*.html")
+    assert watch.errors == []
+
+
+def test_the_front_page_shows_what_a_text_knows_and_its_shuffled_words_do_not(context, watch, site):
+    page = opened(context, watch, site, "index")
+    field = page.get_by_label("find").first
+    field.fill("france")
+    field.press("Enter")
+    near = [page.locator(".embviz-near").nth(panel).locator("button").all_text_contents() for panel in (0, 1)]
+    found = [{button.split()[0] for button in buttons} for buttons in near]
+    assert {"spain", "italy"} <= found[0]
+    assert not {"spain", "italy"} & found[1]
+
+
 def test_the_theme_switch_recolours_a_chart_and_keeps_its_slider(context, watch, site):
     page = opened(context, watch, site, "how_to_read")
     slider = page.locator(".embviz input[type=range]").first
