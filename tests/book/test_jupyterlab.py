@@ -93,7 +93,7 @@ def watch() -> Watch:
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory, chromium: Browser, watch: Watch) -> Iterator[Page]:
-    """A chapter in JupyterLab, not yet run, with cells at its end that define what they measure, and a map."""
+    """A chapter in JupyterLab, not yet run; cells at its end define what they measure, and draw a map."""
     folder, state = tmp_path_factory.mktemp("chapters"), tmp_path_factory.mktemp("state")
     chapter = nbformat.read(BOOK / "how_to_read.ipynb", as_version=4)
     chapter.cells += [nbformat.v4.new_code_cell(source) for source in (MISTAKEN, OWN, MAP)]
