@@ -34,6 +34,7 @@ from book.kernel.formulas import (
 )
 from embviz import kernels
 from embviz.kernels import Form, Negative, Spectrum
+from embviz.ledger import published
 from embviz.ledger.cells import missing
 from embviz.view import charts, theme
 from embviz.view.explorers import Choice
@@ -53,7 +54,6 @@ LOG_CLAMPS = np.linspace(-15.0, 1.0, 33)
 CLAMPS = 10.0**LOG_CLAMPS
 FEWER_CLAMPS = np.geomspace(1e-15, 1.0, 16)
 EPSILONS = (0.001, 0.003, 0.02, 0.1, 0.5)
-PAPER_TABLE_5 = (0.9998, 0.9955, 0.9802, 0.9973, 0.9841)  # of fits.PAIRS_OF_EPS
 LEAST_LOG_DISTANCE = -16  # end of an axis; what is nearer is drawn there
 
 
@@ -467,14 +467,24 @@ def plot_table_5(data: charts.Data) -> alt.LayerChart:
         "color": colour.legend(key),
         "shape": shape.legend(key),
     }
-    published = pd.DataFrame(
-        {"pair": PAIR_NAMES, "kind": "paper", "log_distance": np.log10(1 - np.array(PAPER_TABLE_5))}
+    paper = pd.DataFrame(
+        {
+            "pair": PAIR_NAMES,
+            "kind": "paper",
+            "log_distance": np.log10(1 - np.array(paper_table_5())),
+        }
     ).round(4)
     tooltip = ["kind:N", "pair:N", "log_distance:Q"]
     marks = [
-        alt.Chart(source).mark_point(size=75).encode(tooltip=tooltip, **place) for source in (data, published)
+        alt.Chart(source).mark_point(size=75).encode(tooltip=tooltip, **place) for source in (data, paper)
     ]
     return alt.LayerChart(layer=marks).properties(width="container", height=200)
+
+
+def paper_table_5() -> list[float]:
+    """The paper's cosines, of the pairs of epsilons in `fits`."""
+    cosines = published("kernel.table5")
+    return [cosines[f"{first:.3f}-{second:.3f}"] for first, second in fits.PAIRS_OF_EPS]
 
 
 @functools.cache
@@ -487,7 +497,7 @@ def table_5_readings(preset: str) -> pd.DataFrame:
         `form`, `negative`, `clamp` and `factor`: by which the five distances differ from the paper's, the
         root mean square of their logarithms, nearest first. A row a form and kind, at its best clamp.
     """
-    paper, spectrum = np.log(1 - np.array(PAPER_TABLE_5)), trained(preset).spectrum
+    paper, spectrum = np.log(1 - np.array(paper_table_5())), trained(preset).spectrum
     rows = []
     for form, negative in itertools.product(FORMS, get_args(Negative)):
         for clamp in FEWER_CLAMPS:
@@ -515,7 +525,7 @@ def table_5_scales(preset: str) -> pd.DataFrame:
     """Distances over squared differences of epsilons: one number wherever k0 moves steadily with epsilon."""
     squares = np.array([(b - a) ** 2 for a, b in fits.PAIRS_OF_EPS])
     spectrum = trained(preset).spectrum
-    table = {"paper": (1 - np.array(PAPER_TABLE_5)) / squares}
+    table = {"paper": (1 - np.array(paper_table_5())) / squares}
     for form, name in FORMS.items():
         table[name] = mutual_distances(spectrum, form, "clamp", kernels.FLOOR) / squares
     shown_table = pd.DataFrame(table, index=pd.Index(PAIR_NAMES, name="epsilons"))
@@ -525,13 +535,14 @@ def table_5_scales(preset: str) -> pd.DataFrame:
 def table_5_finding(preset: str) -> str:
     """What the listings give as they stand, and the reading that comes nearest."""
     spectrum, nearest = trained(preset).spectrum, table_5_readings(preset).iloc[0]
+    least = min(paper_table_5())
     parts = []
     for form, name in FORMS.items():
         largest = float(mutual_distances(spectrum, form, "clamp", kernels.FLOOR).max())
         tiny = f"1 - {largest:.0e}" if largest > 1e-16 else "1, to rounding"
         parts.append(f"{name} {1 - largest:.4f}" if largest > 5e-5 else f"{name} {tiny}")
     return (
-        f"The least cosine of Table 5 is {min(PAPER_TABLE_5)}; the listings give: {', '.join(parts)}. "
+        f"The least cosine of Table 5 is {least}; the listings give: {', '.join(parts)}. "
         f"Nearest of all readings: {FORMS[nearest['form']]}, {nearest['negative']}, off by a factor of "
         f"{nearest['factor']:.1f}"
     )

@@ -22,7 +22,6 @@ from embviz.ledger.cells import missing
 from embviz.models.minigpt import Start
 from embviz.view import charts, theme
 
-PAPER_SCORE, PAPER_COSINE = 0.936, 0.974  # Table 4's mean; Appendix A, step 3
 CORNER = 24  # words of a picture
 SHOWN = ("K", "W")
 N_SEEDS = 2  # that a reader can choose

@@ -17,6 +17,7 @@ from book.kernel.experiments import fits, models
 from book.kernel.experiments.extracted import off_diagonal, random_embeddings
 from book.kernel.experiments.models import KernelRun, Trained
 from embviz import kernels
+from embviz.ledger import published
 from embviz.ledger.studies import find_study
 from embviz.view import charts, theme
 from embviz.view.text_titles import in_short
@@ -41,16 +42,16 @@ NAMES = {
 PAPER, AFTER, BEFORE, OTHER = "paper", "trained", "untrained", "other readings"
 SHUFFLED = "trained on shuffled text"
 TABLE_1_KINDS = (AFTER, BEFORE, PAPER, OTHER)
-PAPER_TABLE_2 = dict(
-    zip(kernels.TABLE_2, (0.189, 0.412, 0.801, 0.831, 0.965, 0.966, 0.967, 0.966), strict=True)
-)
 ALPHAS = np.unique(np.r_[np.geomspace(0.001, 1.0, 25), kernels.TABLE_2])
-PAPER_TABLE_3 = {"identity": 0.247, "log": -0.845, "both": 0.967}
-# Table 4, by seed: circulant score and cosine
-PAPER_TABLE_4 = ((0.928, 0.953), (0.937, 0.968), (0.922, 0.955), (0.947, 0.978), (0.948, 0.973))
 RANDOM = "random vectors, no model"
 TRANSFORMER, VECTORS = "transformer", "word vectors"
 N_RANDOM, N_DRAWN = 40, 500  # Gram matrices a setting; pairs of words in a scatter
+
+
+def paper_powers() -> dict[float, float]:
+    """Table 2's cosines by the power alpha."""
+    figures = published("kernel.table2").items()
+    return {float(name.removeprefix("power_")): value for name, value in figures if name[:6] == "power_"}
 
 
 # --- models -------------------------------------------------------------------------------------------
@@ -373,9 +374,9 @@ def plot_powers(data: charts.Data, *, identity: float) -> alt.LayerChart:
             tooltip=["kind:N", "seed:N", "alpha:Q", "k0_cosine:Q"],
         )
     )  # fmt: skip
-    published = [{"alpha": alpha, "k0_cosine": value} for alpha, value in PAPER_TABLE_2.items()]
+    paper = [{"alpha": alpha, "k0_cosine": value} for alpha, value in paper_powers().items()]
     marks = (
-        alt.Chart(alt.Data(values=published))
+        alt.Chart(alt.Data(values=paper))
         .mark_point(shape=theme.SHAPES[4], size=70, color=theme.INK)
         .encode(x="alpha:Q", y="k0_cosine:Q", tooltip=["alpha:Q", "k0_cosine:Q"])
     )
@@ -529,7 +530,7 @@ def term_cosines(preset: str) -> pd.DataFrame:
 
 def terms_finding(preset: str) -> str:
     """Which pairs of cosines are impossible together, given the sums' own."""
-    paper = PAPER_TABLE_3
+    paper = published("kernel.table3")
     said = {True: "no three vectors can have", False: "three vectors can have"}
     impossible = paper["log"] < least_log_cosine(paper["identity"], paper["both"]) - 1e-9
     table = term_cosines(preset)
@@ -546,14 +547,14 @@ def terms_finding(preset: str) -> str:
 
 def plot_terms(preset: str) -> alt.LayerChart:
     """The log term's cosine against the identity term's; shaded is what no vectors can have, sum 0.967."""
-    published = PAPER_TABLE_3
+    printed = published("kernel.table3")
     ours = term_cosines(preset)[["kind", "identity_cosine", "log_cosine"]].round(4)
     paper = pd.DataFrame(
-        [{"kind": "Table 3", "identity_cosine": published["identity"], "log_cosine": published["log"]}]
+        [{"kind": "Table 3", "identity_cosine": printed["identity"], "log_cosine": printed["log"]}]
     )
-    ends = [-1.0, -published["both"], published["both"]]
+    ends = [-1.0, -printed["both"], printed["both"]]
     region = pd.DataFrame(
-        {"x": ends, "low": -1.0, "high": [least_log_cosine(x, published["both"]) for x in ends]}
+        {"x": ends, "low": -1.0, "high": [least_log_cosine(x, printed["both"]) for x in ends]}
     )
     whole = alt.Scale(domain=[-1, 1])
     shade = (
@@ -583,7 +584,7 @@ def table_4_strips(preset: str) -> pd.DataFrame:
     found, other = trained(preset), models.load(models.shuffled(preset))
     rows: list[dict[str, object]] = [
         {"formula": "power law, best epsilon", "label": f"seed {seed}", "kind": PAPER, "k0_cosine": cosine}
-        for seed, (_, cosine) in enumerate(PAPER_TABLE_4)
+        for seed, cosine in enumerate(published("kernel.seeds", "cosine"))
     ]
     groups = (
         (AFTER, found, found.k0),
@@ -662,7 +663,8 @@ def score_marks(preset: str) -> pd.DataFrame:
     ours = pd.DataFrame(
         {"score": found.scores(found.last), "identity_cosine": fits.cosines(found.identity, found.k0)}
     )
-    paper = pd.DataFrame(PAPER_TABLE_4, columns=["score", "identity_cosine"])
+    paper = pd.DataFrame(published("kernel.seeds"))[["score", "cosine"]]
+    paper = paper.rename(columns={"cosine": "identity_cosine"})
     return pd.concat([ours.assign(kind="our trained models"), paper.assign(kind="Table 4")]).round(4)
 
 
@@ -710,16 +712,17 @@ def plot_scores(data: charts.Data, *, fixed: pd.DataFrame) -> alt.LayerChart:
 
 def paper_roots() -> pd.DataFrame:
     """Table 4's circulant scores, their roots, and its cosines."""
-    table = pd.DataFrame(PAPER_TABLE_4, columns=["circulant score", "cosine"])
+    table = pd.DataFrame(published("kernel.seeds"))[["score", "cosine"]]
+    table = table.rename(columns={"score": "circulant score"})
     table.insert(1, "square root of it", np.sqrt(table["circulant score"]).map("{:.3f}".format))
     return table.rename_axis("seed")
 
 
 def paper_slips() -> pd.DataFrame:
     """Where the paper's figures disagree with each other, with the arithmetic."""
-    cosine, ratio = PAPER_TABLE_3["both"], 40
+    cosine, ratio = published("kernel.table3", "both"), 40
     printed = fits.PRINTED[0]
-    powers = dict(reversed(PAPER_TABLE_2.items()))
+    powers = dict(sorted(paper_powers().items()))
     falls = [(a, b) for (a, b) in zip(powers, list(powers)[1:], strict=False) if powers[b] > powers[a]]
     low, high = falls[0]
     rows = {
@@ -751,7 +754,7 @@ PMI_ROWS = {  # and the candidate, where it is one of Table 1's
     "power law": "H12 (alpha 0.003)",
     "identity matrix": "H_cI (identity matrix)",
 }
-PAPER_PMI = {"PPMI kernel": 0.204, "power law": 0.967}
+PAPER_PMI = {"PPMI kernel": "pmi", "power law": "power"}  # figures of kernel.pmi_fit
 
 
 @functools.cache
@@ -773,7 +776,8 @@ def pmi_strips(preset: str) -> pd.DataFrame:
                 for seed, value in enumerate(fits.cosines(candidates(preset)[label].values, k0))
             ]
     table += [
-        {"formula": name, "label": "", "kind": PAPER, "k0_cosine": value} for name, value in PAPER_PMI.items()
+        {"formula": name, "label": "", "kind": PAPER, "k0_cosine": published("kernel.pmi_fit", figure)}
+        for name, figure in PAPER_PMI.items()
     ]
     return pd.DataFrame(table).round({"k0_cosine": 4})
 

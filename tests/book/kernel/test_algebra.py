@@ -12,6 +12,7 @@ from book.kernel.experiments import fits, models
 from book.kernel.experiments.counts import Counts
 from book.kernel.experiments.models import Trained
 from embviz import kernels
+from embviz.ledger import published
 from embviz.view.explorers import Choice, Explorer, Range
 from tests.drawing import compiled, drawn
 
@@ -131,20 +132,24 @@ def test_scores_of_orders_are_shares_and_the_finding_counts_them():
     gain = kernels.noise_gain(models.trained("quick").spectrum.matrix[np.ix_(order, order)])
     assert scores[0] == pytest.approx(1 / (1 + gain / 64))
     every = chapter.order_scores("quick")
-    share = np.mean(every >= np.mean(chapter.PAPER_SCORES))
+    share = np.mean(every >= np.mean(published("kernel.seeds", "score")))
     assert f"{share:.0%} reach the paper's mean" in chapter.order_finding("quick")
 
 
 def test_the_gain_that_the_paper_needs_gives_its_score_back():
     needed = float(chapter.gain_note("quick").split("a gain of ")[1].split()[0])
-    assert 1 / (1 + needed / 64) == pytest.approx(np.mean(chapter.PAPER_SCORES), abs=0.001)  # one decimal
+    assert 1 / (1 + needed / 64) == pytest.approx(
+        np.mean(published("kernel.seeds", "score")), abs=0.001
+    )  # one decimal
 
 
 def test_the_papers_table_is_printed_and_its_roots_are_roots():
     table = chapter.table_4()
     assert table["circulant score"].mean() == pytest.approx(0.936, abs=0.0005)  # the paper's own mean
     assert table["cosine"].mean() == pytest.approx(0.965, abs=0.0005)
-    assert table["root of the score"].tolist() == [round(math.sqrt(x), 3) for x in chapter.PAPER_SCORES]
+    assert table["root of the score"].tolist() == [
+        round(math.sqrt(x), 3) for x in published("kernel.seeds", "score")
+    ]
     assert f"{table['cosine - root'].abs().max():.3f} at most" in chapter.table_4_finding()
 
 

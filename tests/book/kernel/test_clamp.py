@@ -196,7 +196,7 @@ def test_small_distances_are_exact_and_the_eigen_form_has_none(found):
 
 def test_the_papers_five_figures_are_one_number_to_their_rounding():
     squares = np.array([(b - a) ** 2 for a, b in fits.PAIRS_OF_EPS])
-    distances = 1 - np.array(chapter.PAPER_TABLE_5)
+    distances = 1 - np.array(chapter.paper_table_5())
     half = 0.5e-4 / squares  # what the fourth decimal leaves open
     assert (np.abs(distances / squares - 54.95) <= half).all()
     assert chapter.table_5_scales("quick")["paper"].tolist()[2] == "54.8"
