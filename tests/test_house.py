@@ -230,7 +230,10 @@ CHAPTERS = sorted(
 )
 # Chapters that compute in view: the list grows as chapters are rewritten, until it has all of them.
 IN_VIEW = [
+    "book/geometry/no_query.ipynb",
+    "book/geometry/steering.ipynb",
     "book/reflections/spectrum.ipynb",
+    "book/tying/exor.ipynb",
     "embviz/project/template/book/my_paper/neighbours.ipynb",
 ]
 BEHIND = {"ledger", "view", "storage"}  # what a page shows and stores with; the other rooms are instruments

@@ -1,4 +1,4 @@
-"""Stored runs as the chapter on attention without queries shows them: pairs, savings, accuracies side by side."""
+"""Stored runs as the chapter on attention without queries shows them: pairs, savings and accuracies."""
 
 import pandas as pd
 import pytest
