@@ -263,19 +263,20 @@ def of_finding(found: Finding | None, figure: ledger.Figure | None = None, verdi
 # --- sentences ------------------------------------------------------------------------------------------
 
 
-class Quotation:
-    """A sentence whose numbers come from the results, drawn as Markdown."""
+class Quotation(str):
+    """A sentence whose numbers come from the results: text anywhere, and drawn as Markdown.
 
-    def __init__(self, text: str) -> None:
-        self.text = text
+    >>> Quotation("12 *seeds*") + "."
+    '12 *seeds*.'
+    """
+
+    __slots__ = ()
 
     def __repr__(self) -> str:
-        return self.text
-
-    __str__ = __repr__
+        return str(self)
 
     def _repr_markdown_(self) -> str:
-        return self.text
+        return str(self)
 
 
 class Named(Mapping[str, Any]):

@@ -50,7 +50,7 @@ class FiguresTable(Mapping[Any, Any]):
 
     def _repr_html_(self) -> str:
         note = f"<p><small>{html.escape(self.note)}</small></p>" if self.note else ""
-        return f"<div>{self.texts.to_html(border=0)}{note}</div>"
+        return f"<div style='overflow-x:auto'>{self.texts.to_html(border=0)}{note}</div>"
 
 
 def only(part: Any) -> Any:

@@ -1,6 +1,8 @@
 import doctest
+import json
 import math
 
+import altair as alt
 import hypothesis.strategies as st
 import numpy as np
 import pandas as pd
@@ -11,7 +13,7 @@ from embviz import ledger
 from embviz.ledger.claims import Claim, Figure
 from embviz.ledger.findings import Finding
 from embviz.ledger.judging import Entry, conclude, judge
-from embviz.view import sentences
+from embviz.view import sentences, theme
 from embviz.view.sentences import Amount, amount, say
 
 
@@ -32,8 +34,8 @@ def test_quoted_numbers_come_from_the_ledger(monkeypatch):
     monkeypatch.setattr(ledger, "entry", lambda claim: entry())
     text = "{f} of {f:paper}, {f:interval}, null {f:shuffled}, {f:seeds} seeds, {g}"
     said = sentences.quote("p.c", text)
-    assert said.text == "0.25 nats of 0.5 nats, 0.20 to 0.30, null 9, 3 seeds, not measured"
-    assert sentences.quote("p.c", "{verdict}, {scale}, {corpus}").text == "holds, quick, mine"
+    assert said == "0.25 nats of 0.5 nats, 0.20 to 0.30, null 9, 3 seeds, not measured"
+    assert sentences.quote("p.c", "{verdict}, {scale}, {corpus}") == "holds, quick, mine"
     with pytest.raises(ValueError, match=r"p.c has no 'h': choose from f, g"):
         sentences.quote("p.c", "{h}")
     with pytest.raises(ValueError, match="no 'ppmi'"):
@@ -52,28 +54,28 @@ def test_the_examples_in_the_docstrings_hold():
 
 def test_a_claim_is_a_source_beside_others():
     own = say("{own[f]:low} to {own[f]:high} ({own.verdict}), {n:word|words}", own=entry(), n=1)
-    assert own.text == "0.20 nats to 0.30 nats (holds), 1 word"
+    assert own == "0.20 nats to 0.30 nats (holds), 1 word"
 
 
 def test_rows_and_columns_of_a_table_are_named():
     index = pd.MultiIndex.from_tuples([("tied", 11), ("untied", 11)])
     table = pd.DataFrame({"share": [0.5, 0.25], "word": ["of", "{x}"]}, index=index)
     text = say("{t[tied, 11].share:.0%} {t[untied, 11][word]} {s[untied, 11]}", t=table, s=table["share"])
-    assert text.text == "50% {x} 0.25"
+    assert text == "50% {x} 0.25"
 
 
 def test_the_columns_of_a_table_of_one_row_are_named():
-    assert say("{t.share}", t=pd.DataFrame({"share": [0.5]})).text == "0.5"
+    assert say("{t.share}", t=pd.DataFrame({"share": [0.5]})) == "0.5"
 
 
 def test_seeds_values_give_mean_interval_and_range():
     text = say("{x} ({x:interval .2f}), {x:least} to {x:most} of {x:seeds}", x=np.array([0.5, 0.6, 0.7]))
-    assert text.text == "0.60 (0.35 to 0.85), 0.50 to 0.70 of 3"
+    assert text == "0.60 (0.35 to 0.85), 0.50 to 0.70 of 3"
 
 
 def test_what_was_not_measured_is_said_to_be():
     text = say("{a}, {b:.2f}, {c:interval percent}, {d[x]}", a=None, b=math.nan, c=amount([]), d={"x": None})
-    assert text.text == ", ".join(["not measured"] * 4)
+    assert text == ", ".join(["not measured"] * 4)
 
 
 @pytest.mark.parametrize(
@@ -110,3 +112,12 @@ def test_what_is_written_is_off_by_less_than_a_tenth_of_the_interval(value, widt
 @pytest.mark.parametrize("how", [".2f", "+.1f", ".0%", "+"])
 def test_nothing_is_never_minus_nothing(how):
     assert "-" not in format(Amount(-0.0001, -0.1, 0.1), how)
+
+
+def test_a_filled_sentence_is_text_wherever_one_is_asked_for():
+    sentence = say("{share:percent} of {n} words", share=0.5, n=1200)
+    assert sentence == "50% of 1,200 words"
+    assert (repr(sentence), sentence._repr_markdown_()) == (sentence, sentence)
+    chart = theme.captioned(alt.Chart(alt.Data(values=[])).mark_point(), finding=sentence, caption="Made.")
+    spec = json.loads(json.dumps(chart.to_dict()))
+    assert spec["usermeta"]["embviz"]["title"] == "50% of 1,200 words"

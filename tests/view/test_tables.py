@@ -90,7 +90,7 @@ def test_kinds_stand_side_by_side():
     assert column(table, "tied, paper")["plain"] == "0.6"
     both = figures_table(own, ["accuracy", "grok"], "run", across="tying", statistic="median")
     assert "accuracy, tied" in both.texts
-    assert say("{t[plain][tied].grok}", t=both).text == "120"
+    assert say("{t[plain][tied].grok}", t=both) == "120"
 
 
 def test_truths_are_counted_and_words_shown():
@@ -120,7 +120,7 @@ def test_words_of_a_vocabulary_are_text():
 def test_sentences_take_numbers_from_the_table():
     table = figures_table(runs(), ["accuracy", "grok"], "run", published={"grok": {"plain": 100}})
     text = say("{t[steered].accuracy:percent} after {t[steered].grok}, not {t[plain].grok:paper}", t=table)
-    assert text.text == "91.0% after 9.0, not 100"
+    assert text == "91.0% after 9.0, not 100"
     with pytest.raises(ValueError, match="no 'tied': choose from plain, steered"):
         say("{t[tied].grok}", t=table)
 
