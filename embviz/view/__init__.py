@@ -22,13 +22,13 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     ],
     submod_attrs={
         "bars": ["plot_bars"],
+        "charts": ["bin_counts", "mirrored_bins"],
         "curves": ["plot_curves", "plot_survival"],
         "heat_maps": ["plot_heat_map"],
-        "charts": ["bin_counts", "mirrored_bins"],
         "histograms": ["plot_histogram", "plot_ridges"],
+        "multiples": ["panels"],
         "paths": ["plot_path"],
         "scatters": ["plot_scatter"],
-        "side_by_side": ["panels"],
         "strips": ["plot_strip"],
         "embedding_maps": ["EmbeddingMap", "SideBySide", "embedding_map", "side_by_side", "stress"],
         "explorers": [

@@ -9,7 +9,7 @@ import pandas as pd
 
 from embviz.view import charts, theme
 from embviz.view.charts import Data
-from embviz.view.side_by_side import panels
+from embviz.view.multiples import panels
 
 NOISE = -1  # the phase of what is in none
 SLOT = "look"

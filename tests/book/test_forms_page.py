@@ -10,9 +10,9 @@ from tests.book.test_pages import opened
 
 pytestmark = pytest.mark.browser
 
-# In the page: of each chart its column's width, its drawing's, and what a screen reader says of it.
+# In the page: of each chart, not of the map, its column's width, its drawing's, and what a screen reader says of it.
 CHARTS = """
-() => [...document.querySelectorAll(".embviz-output")].map((output) => {
+() => [...document.querySelectorAll(".embviz-output:has(.embviz-chart svg)")].map((output) => {
   const chart = output.querySelector(".embviz-chart");
   const drawing = chart.querySelector("svg").getBoundingClientRect();
   return {
@@ -64,7 +64,7 @@ def test_panels_follow_their_box_when_the_window_narrows(context, watch, site):
     page = opened(context, watch, site, "forms")
     page.set_viewport_size({"width": 700, "height": 900})
     page.wait_for_function(
-        "[...document.querySelectorAll('.embviz-chart')].every((chart) =>"
+        "[...document.querySelectorAll('.embviz-chart:has(svg)')].every((chart) =>"
         " Math.abs(chart.querySelector('svg').getBoundingClientRect().width - chart.clientWidth)"
         " < 0.03 * chart.clientWidth)",
         timeout=5_000,

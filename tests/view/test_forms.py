@@ -19,9 +19,9 @@ from embviz.view import (
     curves,
     heat_maps,
     histograms,
+    multiples,
     paths,
     scatters,
-    side_by_side,
     strips,
     theme,
 )
@@ -202,7 +202,7 @@ def test_words_for_numbers_are_refused(name):
         draw(name, table.assign(**{column: "much"}))
 
 
-MODULES = [bars, curves, heat_maps, histograms, paths, scatters, side_by_side, strips]
+MODULES = [bars, curves, heat_maps, histograms, multiples, paths, scatters, strips]
 EVERY_MODULE = pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__.split(".")[-1])
 
 
