@@ -234,6 +234,7 @@ IN_VIEW = [
     "book/geometry/steering.ipynb",
     "book/reflections/spectrum.ipynb",
     "book/tying/exor.ipynb",
+    "book/tying/exor_accuracy.ipynb",
     "embviz/project/template/book/my_paper/neighbours.ipynb",
 ]
 BEHIND = {"ledger", "view", "storage"}  # what a page shows and stores with; the other rooms are instruments
