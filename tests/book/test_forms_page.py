@@ -10,7 +10,8 @@ from tests.book.test_pages import opened
 
 pytestmark = pytest.mark.browser
 
-# In the page: of each chart, not of the map, its column's width, its drawing's, and what a screen reader says of it.
+# In the page: of each chart, not of the map, its column's width, its drawing's, and what a screen reader
+# says of it.
 CHARTS = """
 () => [...document.querySelectorAll(".embviz-output:has(.embviz-chart svg)")].map((output) => {
   const chart = output.querySelector(".embviz-chart");
