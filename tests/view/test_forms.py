@@ -285,6 +285,8 @@ def test_every_seed_is_a_thin_line_and_the_mean_a_thick_one():
     thin, thick = theme.WIDTHS["seed"], theme.WIDTHS["line"]
     assert widths.count(thin) == len(table)
     assert widths.count(thick) == len(table) / 3
+    # a line a seed and kind, from the first step to the last
+    assert [point["x"] for point in points if point["strokeWidth"] == thin] == [0, WIDTH] * 6
     means = table.groupby(["pair", "step"])["accuracy"].mean()
     assert [1 - p["y"] / 100 for p in points if p["strokeWidth"] == thick] == pytest.approx(
         means.tolist(), abs=1e-3
@@ -681,6 +683,7 @@ def test_a_layout_is_square_with_equal_units_and_names_its_seed():
     marks = drawn(chart, "symbol")
     (x0, y0), (x1, y1) = ((mark["x"], mark["y"]) for mark in marks[:2])
     assert (x1 - x0) / 4 == pytest.approx(y0 - y1)  # 4 to the right and 1 up
+    assert all(0 < mark[way] < WIDTH for mark in marks for way in ("x", "y"))
     assert "seed 7" in written(chart)
     assert chart.to_dict()["width"] == chart.to_dict()["height"] == theme.SQUARE
 
