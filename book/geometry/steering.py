@@ -41,7 +41,8 @@ RUNS = {**VARIANTS, **CONTROLS, **OTHER_P}
 KINDS = ("no projection", "high modes", "other modes", "adaptive", "control")
 HIGH = 2 / 3  # mean mode over p/2, from which a set counts as high
 SCORES = {"train_accuracy": "training", "validation_accuracy": "validation"}
-EPOCHS = np.unique(np.geomspace(10, LIMIT, 56).round().astype(int))  # at which accuracies are drawn
+# Epochs at which accuracies are drawn.
+EPOCHS: list[int] = np.unique(np.geomspace(10, LIMIT, 56).round().astype(int)).tolist()
 Cells = Mapping[str, Sequence[Cell]]
 
 
@@ -124,7 +125,8 @@ def held_scores(cell: Cell, epochs: Sequence[int]) -> pd.DataFrame:
 
 
 def _held(wide: pd.DataFrame, epochs: Sequence[int]) -> pd.DataFrame:
-    return wide.reindex(wide.index.union(epochs)).ffill().loc[epochs].rename_axis(columns=None)
+    wanted = pd.Index(epochs, name="epoch")
+    return wide.reindex(wide.index.union(wanted)).ffill().loc[wanted].rename_axis(columns=None)
 
 
 def powers(cell: Cell) -> pd.DataFrame:

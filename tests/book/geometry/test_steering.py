@@ -33,7 +33,7 @@ def results(tmp_path_factory):
         patch.setenv("EMBVIZ_RESULTS_DIR", str(folder))
         patch.setattr(chapter, "PRESET", "quick")
         patch.setattr(chapter, "LIMIT", LIMIT)
-        patch.setattr(chapter, "EPOCHS", np.arange(1, LIMIT + 1))
+        patch.setattr(chapter, "EPOCHS", list(range(1, LIMIT + 1)))
         for name, times in MADE.items():
             made = zip(steering.cells_of(chapter.RUNS[name], "quick"), times, strict=False)
             for cell, (grok, memorize) in made:
@@ -52,7 +52,7 @@ def made_table(config, grok, memorize) -> pd.DataFrame:
         ]
         accuracies[1] += 0.02  # above 0.99 once memorized
         for name, value in zip(("validation_accuracy", "train_accuracy"), accuracies, strict=True):
-            if epoch % 2 or name == "train_accuracy" or epoch == grok:  # not validated every epoch
+            if epoch % 2 or epoch in (0, grok) or name == "train_accuracy":  # not validated every epoch
                 rows.append((seed, epoch, name, value))
         if epoch in spectrum_epochs(LIMIT):
             embedding = embedding_of(config, rng)
