@@ -36,6 +36,8 @@ book: setup  ## build the book from stored outputs
 lab: setup  ## open the chapters live in JupyterLab
 	$(VENV)/bin/embviz lab
 
+# One thread a process: two processes of two threads each wait for one another (a chapter took ten times as long).
+test: export OMP_NUM_THREADS = 1
 test: setup  ## run all tests, every chapter included
 	$(PY) -m pytest -n $(CORES) --dist loadscope tests
 	$(PY) -m pytest -n $(CORES) --dist loadscope $(NBVAL) $(CHAPTERS)

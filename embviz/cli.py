@@ -34,11 +34,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, OSError, ImportError, MemoryError) as error:
         if arguments.debug:
             raise
-        print(f"embviz: {' '.join(str(error).split()) or type(error).__name__}", file=sys.stderr)
+        print(f"embviz: {_said(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("embviz: stopped", file=sys.stderr)
         return 130
+
+
+def _said(error: Exception) -> str:
+    """An error in one line; that of a library which an extra brings ends with the command."""
+    line = " ".join(str(error).split()) or type(error).__name__
+    if type(error) is ModuleNotFoundError and error.name:  # an experiment of the project's own imports it
+        from embviz.imports import extra_with
+
+        extra = extra_with(error.name.partition(".")[0])
+        return f'{line}: pip install "embviz[{extra}]"' if extra else line
+    return line
 
 
 def _in_project(command: Callable[[argparse.Namespace], int], arguments: argparse.Namespace) -> int:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.metadata
 import importlib.util
+import re
 import sys
 import types
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
@@ -55,12 +58,32 @@ def require(extra: str, *modules: str, purpose: str) -> None:
 
 
 def installed(module: str) -> bool:
-    """Whether a library's files are there; it is not imported.
+    """Whether a library is imported or its files are there; it is not imported here.
 
     >>> installed("numpy"), installed("no_such_module")
     (True, False)
     """
+    if module in sys.modules:
+        return sys.modules[module] is not None
     return importlib.util.find_spec(module) is not None
+
+
+def extra_with(module: str) -> str | None:
+    """The extra of embviz that brings a library and the least beside it, None if none does.
+
+    >>> extra_with("torch"), extra_with("umap"), extra_with("no_such_module")
+    ('torch', 'trajectories', None)
+    """
+    package = PACKAGES.get(module, module)
+    packages = defaultdict(set)
+    for line in importlib.metadata.requires("embviz") or []:
+        if found := re.fullmatch(r"""([\w.-]+).*extra == ['"](\w+)['"]""", line):
+            packages[found[2]].add(found[1])
+    return min(
+        (extra for extra in packages if package in packages[extra]),
+        key=lambda e: len(packages[e]),
+        default=None,
+    )
 
 
 def import_pymde() -> types.ModuleType:

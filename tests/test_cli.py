@@ -205,3 +205,16 @@ def test_a_reader_who_has_seen_enough_gets_no_error():
     command = f"{sys.executable} -m embviz.cli ledger reflections.lemma1 | true"  # gone before the first word
     done = subprocess.run(command, shell=True, capture_output=True, text=True)
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("module", "end"),
+    [("torch.nn", "'torch.nn': pip install \"embviz[torch]\"\n"), ("nothing", "'nothing'\n")],
+)
+def test_a_library_that_an_experiment_misses_is_named_with_its_extra(made, monkeypatch, capsys, module, end):
+    def miss():
+        raise ModuleNotFoundError(f"No module named {module!r}", name=module)
+
+    monkeypatch.setattr(storage, "registry_files", miss)
+    assert cli.main(["data", "list"]) == 1
+    assert capsys.readouterr().err == f"embviz: No module named {end}"
