@@ -3,36 +3,84 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-CGROUP_FILES = (  # (limit, use) of containers: version 2, then version 1
-    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
-)
+if sys.platform != "win32":
+    import resource
+
+PROC = Path("/proc")
+NEVER_REFUSED = 2**20  # bytes: fits wherever Python runs, and looking costs more than the work
+GROUP_FILES = {  # limit, use, and which line of memory.stat counts file caches that can go; by kind of mount
+    "cgroup2": ("memory.max", "memory.current", "inactive_file"),
+    "cgroup": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+}
 
 
 def available_memory() -> int:
-    """Bytes that a computation can still take: the smaller of the machine's and the container's."""
-    free = [_machine_available()]
-    for limit, use in CGROUP_FILES:
-        if (left := _cgroup_left(Path(limit), Path(use))) is not None:
-            free.append(left)
-    return max(0, min(free))
+    """Bytes that a computation can still take: the least that machine, control groups and limits leave.
+
+    Control groups are the process's own and those above it, as containers and batch systems set them, of
+    version 2 or 1; the limit is that of the address space (``ulimit -v``, RLIMIT_AS).
+    """
+    return max(0, min([_machine_available(), *_left_in_groups(), *_left_of_address_space()]))
 
 
 def _machine_available() -> int:
     try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
+        lines = (PROC / "meminfo").read_text().splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
     except (OSError, StopIteration):  # not Linux: all the memory that there is, for want of a better number
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def _cgroup_left(limit: Path, use: Path) -> int | None:
+def _left_in_groups() -> Iterator[int]:
+    for kind, folder, top in _memory_groups():
+        limit_file, use_file, cache_line = GROUP_FILES[kind]
+        while True:
+            try:
+                limit, use = (int((folder / name).read_text()) for name in (limit_file, use_file))
+                stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+                yield limit - use + int(stat.get(cache_line, 0))
+            except (OSError, ValueError):  # no such controller here, or "max"
+                pass
+            if folder == top or folder.parent == folder:
+                break
+            folder = folder.parent
+
+
+def _memory_groups() -> Iterator[tuple[str, Path, Path]]:
+    """Kind of mount, folder of the process's own group, and folder of the highest group that it can see."""
     try:
-        return int(limit.read_text()) - int(use.read_text())
-    except (OSError, ValueError):  # no such controller, or "max"
-        return None
+        own = [line.split(":", 2)[1:] for line in (PROC / "self/cgroup").read_text().splitlines()]
+        mounts = (PROC / "self/mountinfo").read_text().splitlines()
+    except OSError:  # not Linux
+        return
+    for mount in mounts:
+        place, _, rest = mount.partition(" - ")
+        root, point = place.split()[3:5]
+        kind, _, options = rest.split()[:3]
+        controller = {"cgroup2": "", "cgroup": "memory"}.get(kind)
+        if controller is None or (controller and controller not in options.split(",")):
+            continue
+        for group in (group for names, group in own if controller in names.split(",")):
+            inside = os.path.relpath(group, root)  # in a container the mount may begin at its own group
+            seen = not inside.startswith("..")
+            yield kind, Path(point, inside) if seen else Path(point), Path(point)
+
+
+def _left_of_address_space() -> Iterator[int]:
+    if (
+        sys.platform == "win32"
+        or (limit := resource.getrlimit(resource.RLIMIT_AS)[0]) == resource.RLIM_INFINITY
+    ):
+        return
+    try:
+        n_pages = int((PROC / "self/statm").read_text().split()[0])
+    except OSError:  # not Linux: what is in use is not known
+        n_pages = 0
+    yield limit - n_pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def require_memory(n_bytes: int, *, what: str, instead: str, max_memory: int | None = None) -> None:
@@ -52,6 +100,8 @@ def require_memory(n_bytes: int, *, what: str, instead: str, max_memory: int | N
     MemoryError
         If `n_bytes` is above the limit.
     """
+    if max_memory is None and n_bytes <= NEVER_REFUSED:
+        return
     limit = available_memory() if max_memory is None else max_memory
     if n_bytes > limit:
         source = "are available" if max_memory is None else "are allowed (max_memory)"

@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike
 from scipy import integrate, special, stats
 from scipy.spatial.distance import pdist, squareform
 
+from embviz.memory import require_memory
+
 
 def _finite(values: ArrayLike, name: str, n_axes: int) -> np.ndarray:
     array = np.asarray(values, dtype=float)
@@ -38,6 +40,32 @@ def _matched(x: ArrayLike, y: ArrayLike, n_axes: int) -> tuple[np.ndarray, np.nd
             f"x has shape {x.shape} and y {y.shape}: row i of one is held against row i of the other"
         )
     return x, y
+
+
+def require_pairs(n: int, n_numbers: float) -> None:
+    """Refuse so many float64 numbers for each of the pairs of `n` rows, where they would not fit.
+
+    Parameters
+    ----------
+    n : int
+        Rows; there are n (n - 1) / 2 pairs.
+    n_numbers : float
+        Numbers a pair that are in memory together at the peak.
+
+    Raises
+    ------
+    MemoryError
+        If they would not fit.
+
+    Examples
+    --------
+    >>> require_pairs(1_000, 3)
+    """
+    require_memory(
+        int(4 * n_numbers * n * (n - 1)),
+        what=f"measuring all pairs of {n:,} rows",
+        instead="take a random sample of the rows, or nearest_neighbors, which looks at a block at a time",
+    )
 
 
 def _spread_sample(values: ArrayLike) -> np.ndarray:
@@ -126,8 +154,11 @@ def pairwise_distances(x: ArrayLike, *, metric: Literal["euclidean", "cosine"] =
     ------
     ValueError
         If a value is not finite, or a cosine is asked of a row that is all zeros.
+    MemoryError
+        If 1.5 n^2 numbers would not fit, before they are made; so do all that measure every pair of rows.
     """
     x = _finite(x, "x", 2)
+    require_pairs(len(x), 3)
     if metric == "euclidean":
         return squareform(pdist(x))
     if metric != "cosine":
@@ -197,7 +228,7 @@ def concordance(x: ArrayLike, y: ArrayLike) -> float:
     >>> round(concordance([[1, 0], [0, 1], [1, 1]], [[0, 2], [-2, 0], [-2, 2]]), 6)
     1.0
     """
-    before, after = np.cos(_pair_angles(x, y, "x")), np.cos(_pair_angles(y, x, "y"))
+    before, after = np.cos(_pair_angles(x, y, "x", 5)), np.cos(_pair_angles(y, x, "y", 5))
     for name, values in (("x", before), ("y", after)):
         if np.ptp(values) <= 1e-12:  # rounding alone would decide the correlation
             raise ValueError(
@@ -372,14 +403,18 @@ def _positive_dim(dim: int) -> int:
     return dim
 
 
-def _pair_angles(x: ArrayLike, other: ArrayLike, name: str) -> np.ndarray:
-    """Angles between the rows i < j of `x`, which has a row for each of `other`; shape (n (n - 1) / 2,)."""
+def _pair_angles(x: ArrayLike, other: ArrayLike, name: str, n_numbers: int = 3) -> np.ndarray:
+    """Angles between the rows i < j of `x`, which has a row for each of `other`; shape (n (n - 1) / 2,).
+
+    `n_numbers` for each pair are in memory together in what the caller does.
+    """
     if len(np.asarray(x)) != len(np.asarray(other)):
         raise ValueError(
             f"{len(np.asarray(x))} rows of {name} against {len(np.asarray(other))}: row i of one is the image"
             " of row i of the other"
         )
     rows = _finite(x, name, 2)
+    require_pairs(len(rows), n_numbers)
     if len(rows) < 2:
         raise ValueError(f"{name} has a single row: angles need pairs")
     _require_directions(rows, name)
@@ -717,6 +752,8 @@ def principal_plane(weights: ArrayLike) -> np.ndarray:
     ------
     ValueError
         If a value is not finite, there are fewer than two dimensions, or all rows of the last step are equal.
+    MemoryError
+        If 2 V^2 numbers would not fit.
 
     Examples
     --------
@@ -726,6 +763,8 @@ def principal_plane(weights: ArrayLike) -> np.ndarray:
     weights = _finite(weights, "weights", 3)
     if weights.shape[2] < 2:
         raise ValueError(f"weights has shape {weights.shape}: a plane needs rows of at least two dimensions")
+    V = weights.shape[1]
+    require_memory(16 * V * V, what=f"the axes of {V:,} rows", instead="give only the rows that you draw")
     mean = weights[-1].mean(axis=0)
     _, singular_values, axes = np.linalg.svd(weights[-1] - mean, full_matrices=True)
     if singular_values[0] == 0:

@@ -1,32 +1,99 @@
 """How much memory there is, and refusals before it runs out."""
 
 import doctest
+import resource
+import subprocess
+import sys
 
+import numpy as np
 import pytest
+from scipy import sparse
 
-from embviz import memory
+from embviz import memory, metrics, projections
+from embviz.kernels import circulant
+from embviz.kernels.extraction import tied_gram
+from embviz.trajectories.traces import Layout, lay_out
+from embviz.words.spectra import permute_entries, semicircle, truncated_eigen
+from embviz.words.wordvectors import factorize_pmi
 
 
 def test_available_memory_is_some_but_not_absurd():
     assert 10**7 < memory.available_memory() < 10**14
 
 
-def test_a_container_may_leave_less_than_the_machine(monkeypatch, tmp_path):
-    limit, use = tmp_path / "memory.max", tmp_path / "memory.current"
-    limit.write_text("5000\n")
-    use.write_text("2000\n")
-    monkeypatch.setattr(memory, "CGROUP_FILES", ((str(limit), str(use)),))
-    assert memory.available_memory() == 3000
-    use.write_text("6000\n")
+@pytest.fixture
+def machine(monkeypatch, tmp_path):
+    """A made-up /proc with 10 GB of free memory and no limits; returns a writer of files beside it."""
+
+    def write(name, text):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    monkeypatch.setattr(memory, "PROC", tmp_path / "proc")
+    write("proc/meminfo", "MemTotal: 20000000 kB\nMemAvailable: 10000000 kB\n")
+    return write
+
+
+def mounted(point, *, kind, root="/", options="rw"):
+    return f"35 31 0:32 {root} {point} rw,relatime - {kind} cgroup {options}\n"
+
+
+def test_without_limits_the_machine_decides(machine):
+    assert memory.available_memory() == 10_000_000 * 1024
+
+
+def test_a_group_of_version_2_may_leave_less_and_so_may_the_groups_above_it(machine, tmp_path):
+    machine("proc/self/cgroup", "0::/batch/job7\n")
+    machine("proc/self/mountinfo", mounted(tmp_path / "cg", kind="cgroup2"))
+    for name, limit, use in (("cg/batch/job7", "8000\n", "1000\n"), ("cg/batch", "max\n", "9000\n")):
+        machine(f"{name}/memory.max", limit)
+        machine(f"{name}/memory.current", use)
+        machine(f"{name}/memory.stat", "anon 400\ninactive_file 500\n")
+    assert memory.available_memory() == 7500  # a file's cache goes when memory is asked for
+    machine("cg/batch/memory.max", "9600\n")
+    assert memory.available_memory() == 1100
+    machine("cg/batch/memory.current", "12000\n")
     assert memory.available_memory() == 0
 
 
-def test_a_container_without_a_limit_leaves_what_the_machine_has(monkeypatch, tmp_path):
-    limit, use = tmp_path / "memory.max", tmp_path / "memory.current"
-    limit.write_text("max\n")
-    use.write_text("2000\n")
-    monkeypatch.setattr(memory, "CGROUP_FILES", ((str(limit), str(use)),))
-    assert memory.available_memory() > 10**7
+def test_a_group_of_version_1_may_leave_less(machine, tmp_path):
+    machine("proc/self/cgroup", "7:cpu,cpuacct:/other\n4:memory:/job\n0::/\n")
+    machine(
+        "proc/self/mountinfo",
+        mounted(tmp_path / "cpu", kind="cgroup", options="rw,cpu,cpuacct")
+        + mounted(tmp_path / "mem", kind="cgroup", options="rw,memory"),
+    )
+    machine("mem/job/memory.limit_in_bytes", "5000\n")
+    machine("mem/job/memory.usage_in_bytes", "2000\n")
+    machine("mem/job/memory.stat", "inactive_file 7\ntotal_inactive_file 100\n")
+    assert memory.available_memory() == 3100
+
+
+def test_a_container_whose_group_is_mounted_as_the_root_is_read_there(machine, tmp_path):
+    machine("proc/self/cgroup", "4:memory:/docker/4f3a\n")
+    mount = mounted(tmp_path / "mem", kind="cgroup", root="/docker/4f3a", options="rw,memory")
+    machine("proc/self/mountinfo", mount)
+    machine("mem/memory.limit_in_bytes", "5000\n")
+    machine("mem/memory.usage_in_bytes", "2000\n")
+    machine("mem/memory.stat", "")
+    assert memory.available_memory() == 3000
+    machine("proc/self/cgroup", "4:memory:/elsewhere\n")  # of a group that can't be seen, the mount's
+    assert memory.available_memory() == 3000
+
+
+def test_a_limit_of_the_address_space_counts_what_is_taken(machine, monkeypatch):
+    machine("proc/self/statm", "300 200 100 1 0 50 0\n")
+    n_bytes = 1000 * resource.getpagesize()
+    monkeypatch.setattr(resource, "getrlimit", lambda which: {resource.RLIMIT_AS: (n_bytes, -1)}[which])
+    assert memory.available_memory() == 700 * resource.getpagesize()
+
+
+def test_a_look_at_the_machine_is_saved_where_the_job_is_tiny(monkeypatch):
+    monkeypatch.setattr(memory, "available_memory", lambda: 0)
+    memory.require_memory(memory.NEVER_REFUSED, what="a toy", instead="wait")
+    with pytest.raises(MemoryError, match=r"^a toy needs about 1\.05 MB, and 0\.00 kB are available: wait$"):
+        memory.require_memory(memory.NEVER_REFUSED + 1, what="a toy", instead="wait")
 
 
 def test_what_does_not_fit_is_refused_with_its_size_and_the_alternative():
@@ -44,3 +111,71 @@ def test_a_small_size_is_not_written_as_zero_gigabytes():
     with pytest.raises(MemoryError, match=r"^a toy needs about 6\.00 kB, and 1\.00 kB are allowed"):
         memory.require_memory(6_000, what="a toy", instead="wait", max_memory=1_000)
     assert doctest.testmod(memory).failed == 0
+
+
+def pairs(n):
+    return np.ones((n, 1)), np.ones((n, 2))
+
+
+def unseen(n):
+    return projections.given([[1.0]]), np.arange(n)[:, None]
+
+
+# Jobs of n rows that would take more than 1.9 GB, on arguments that take little.
+LARGE = {
+    "pairwise_distances": lambda: metrics.pairwise_distances(np.ones((30_000, 1))),
+    "angular_error": lambda: metrics.angular_error(*pairs(30_000)),
+    "concordance": lambda: metrics.concordance(*pairs(30_000)),
+    "expected_concordance": lambda: metrics.expected_concordance(np.ones((30_000, 1)), 4),
+    "principal_plane": lambda: metrics.principal_plane(np.ones((1, 30_000, 2))),
+    "distortions": lambda: projections.distortions(*unseen(30_000)[::-1]),
+    "n_kept": lambda: projections.n_kept(np.ones((30_000, 1)), "gaussian", 1, 0.5, n_draws=1, seed=0),
+    **{
+        f"draw {family}": lambda family=family: projections.draw(family, 30_000, 30_000, seed=0)
+        for family in ("gaussian", "rademacher", "sparse", "orthonormal")
+    },
+    "pca": lambda: projections.pca(np.ones((2, 15_000)), 3),
+    "coordinates": lambda: projections.coordinates(10, 30_000, 0),
+    "signed_permutation": lambda: projections.signed_permutation(30_000, 0),
+    "circulant": lambda: circulant(np.arange(30_000)),
+    "tied_gram": lambda: tied_gram(np.ones((30_000, 1)), np.ones((30_000, 1))),
+    "semicircle": lambda: semicircle(40_000, variance=1.0, seed=0),
+    "permute_entries": lambda: permute_entries(sparse.csr_array(sparse.eye_array(40_000)), seed=0),
+    "truncated_eigen": lambda: truncated_eigen(sparse.csr_array(sparse.eye_array(15_000)), 5_000, seed=0),
+    "truncated_eigen, few of many": lambda: truncated_eigen(
+        sparse.csr_array(sparse.eye_array(200_000)), 1_000, seed=0
+    ),
+    "factorize_pmi": lambda: factorize_pmi(sparse.csr_array(sparse.eye_array(15_000)), 5_000, seed=0),
+    "lay_out": lambda: lay_out(np.ones((20_000, 2)), seed=0),
+    "lay_out, principal components": lambda: lay_out(np.ones((6_000, 6_000)), Layout("pca"), seed=0),
+}
+
+
+@pytest.mark.parametrize("job", LARGE)
+def test_a_large_job_is_refused_with_its_size_what_is_there_and_another_way(job, monkeypatch):
+    monkeypatch.setattr(memory, "available_memory", lambda: 1_900_000_000)
+    with pytest.raises(MemoryError, match=r"needs about \d+\.\d\d GB, and 1\.90 GB are available: \w+"):
+        LARGE[job]()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the limit is read from /proc")
+def test_under_a_limit_of_the_address_space_jobs_are_refused_and_smaller_ones_done():
+    """In a process of its own: a limit can't be lifted again."""
+    code = """
+import resource
+from tests.test_memory import LARGE, projections
+taken = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (taken + 1_900_000_000, -1))
+for name, job in LARGE.items():
+    try:
+        job()
+    except MemoryError as refusal:
+        print(name, "|", refusal)
+print("done", projections.draw("orthonormal", 500, 2_000, seed=0).shape)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    *refused, last = done.stdout.splitlines()
+    assert last == "done (500, 2000)"
+    by_name = dict(line.split(" | ") for line in refused)
+    assert {name for name, why in by_name.items() if " needs about " not in why} == set()
+    assert set(by_name) == set(LARGE)

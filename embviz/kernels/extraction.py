@@ -98,6 +98,8 @@ def tied_gram(embedding: np.ndarray, output: np.ndarray) -> np.ndarray:
     ------
     ValueError
         If the two differ: W is not defined then; or if they are not finite.
+    MemoryError
+        If V x V numbers would not fit.
 
     Source
     ------
@@ -117,6 +119,10 @@ def tied_gram(embedding: np.ndarray, output: np.ndarray) -> np.ndarray:
             "embedding, and W = E E' is defined for one matrix. As a null take embedding @ embedding.T, or "
             "the output's, and say which"
         )
+    V = len(embedding)
+    require_memory(
+        8 * V * V + embedding.size, what=f"W of {V:,} words", instead="keep the most frequent words only"
+    )
     return embedding @ embedding.T
 
 
@@ -146,6 +152,11 @@ def reconstruct(D: Given, kernel: np.ndarray) -> np.ndarray:
 def circulant(first_row: ArrayLike, *, direction: Literal[1, -1] = 1) -> np.ndarray:
     """Row i is the first row rolled by i places: to the right (an entry depends on j - i) or left (i + j).
 
+    Raises
+    ------
+    MemoryError
+        If V x V numbers and as many places would not fit.
+
     Examples
     --------
     >>> circulant([1, 2, 3])
@@ -158,6 +169,10 @@ def circulant(first_row: ArrayLike, *, direction: Literal[1, -1] = 1) -> np.ndar
            [3, 1, 2]])
     """
     first_row = np.asarray(first_row)
+    V = len(first_row)
+    require_memory(
+        16 * V * V, what=f"a circulant of {V:,} rows", instead="keep its first row, which says all"
+    )
     return first_row[_rolled_places(len(first_row), direction)]
 
 

@@ -285,14 +285,18 @@ def truncated_eigen(matrix: Matrix, n_components: int, *, seed: int) -> tuple[np
     ------
     ValueError
         If `n_components` is out of range, or the matrix is not symmetric and finite.
+    MemoryError
+        If the solver's arrays would not fit, before they are made.
     """
     _check_symmetric(matrix)
     n = matrix.shape[0]
     if not 1 <= n_components <= n:
         raise ValueError(f"n_components is {n_components}: a {n} x {n} matrix has 1 to {n} eigenpairs")
-    if 3 * n_components >= n:  # the iteration would keep a basis of 2 K vectors, almost all of the space
-        dense = matrix if isinstance(matrix, np.ndarray) else matrix.toarray()
-        values, vectors = np.linalg.eigh(_floating(dense))
+    dense = 3 * n_components >= n  # the iteration would keep a basis of 2 K vectors, almost all of the space
+    _require_room(48 * n * (n if dense else n_components), f"{n_components:,} eigenpairs of {n:,} rows")
+    if dense:
+        full = matrix if isinstance(matrix, np.ndarray) else matrix.toarray()
+        values, vectors = np.linalg.eigh(_floating(full))
     else:
         rng = np.random.default_rng(seed)
         start = rng.standard_normal(n)
@@ -301,6 +305,11 @@ def truncated_eigen(matrix: Matrix, n_components: int, *, seed: int) -> tuple[np
     values, vectors = values[order], vectors[:, order]
     signs = np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(n_components)])
     return values, vectors * signs
+
+
+def _require_room(n_bytes: int, what: str) -> None:
+    instead = "take fewer (n_components below a third of V), or keep fewer words (a higher min_count)"
+    require_memory(n_bytes, what=what, instead=instead)
 
 
 def _floating(matrix: Matrix) -> Matrix:
@@ -595,6 +604,8 @@ def semicircle(n: int, *, variance: float, seed: int) -> np.ndarray:
     ------
     ValueError
         If `n` is below 1, or `variance` negative.
+    MemoryError
+        If the matrix would not fit.
 
     Source
     ------
@@ -602,6 +613,9 @@ def semicircle(n: int, *, variance: float, seed: int) -> np.ndarray:
     """
     if n < 1 or not variance >= 0:
         raise ValueError(f"n must be at least 1 and variance at least 0, not {n} and {variance}")
+    require_memory(
+        4 * int(n) * (int(n) + BLOCK_ROWS), what=f"a random {n:,} x {n:,} matrix", instead="take a smaller n"
+    )
     entries = np.random.default_rng(seed).standard_normal((n, n), dtype=np.float32)
     entries *= np.float32(variance**0.5)
     return _mirror_upper(entries)
@@ -626,9 +640,12 @@ def permute_entries(matrix: Matrix, *, seed: int) -> np.ndarray:
     ------
     ValueError
         If the matrix is not symmetric and finite.
+    MemoryError
+        If both would not fit.
     """
     _check_symmetric(matrix)
     n = matrix.shape[0]
+    require_memory(8 * n * n, what=f"a permuted {n:,} x {n:,} matrix", instead="keep fewer words")
     rows = sparse.csr_array(matrix) if sparse.issparse(matrix) else matrix
     starts = np.concatenate([[0], np.cumsum(np.arange(n, 0, -1))])  # row i keeps n - i entries
     upper = np.empty(starts[-1], dtype=np.float32)

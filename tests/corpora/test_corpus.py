@@ -296,6 +296,7 @@ def test_bytes_are_the_utf8_of_the_text(folders):
 def test_a_corpus_too_large_for_memory_is_refused_before_it_is_read(folders, monkeypatch):
     folders("rose", b"a rose", form="text")
     monkeypatch.setattr(memory, "available_memory", lambda: 10)
+    monkeypatch.setattr(memory, "NEVER_REFUSED", 0)
     with pytest.raises(
         MemoryError, match=r"numbering the words of 'rose' needs about .* use a smaller corpus"
     ):
