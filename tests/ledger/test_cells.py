@@ -36,7 +36,7 @@ def squares(config):
 
 @cells.experiment("testing.broken")
 def broken(config):
-    return pd.DataFrame({"value": [float("nan")]})
+    return pd.DataFrame({"fine": [1, 2], "value": [0.5, (np.nan, np.inf, -np.inf)[config.n]]})
 
 
 @cells.experiment("testing.reader")
@@ -146,8 +146,9 @@ def test_reading_what_is_not_stored_says_how_to_compute_it():
         cells.read(squares.cell(Squares(1)))
 
 
-def test_a_nan_is_never_stored():
-    cell = broken.cell(Squares(1))
+@pytest.mark.parametrize("which", [0, 1, 2], ids=["NaN", "infinity", "minus infinity"])
+def test_neither_nan_nor_an_infinity_is_ever_stored(which):
+    cell = broken.cell(Squares(which))
     with pytest.raises(ValueError, match="gave NaN or infinity"):
         cells.compute(cell)
     assert not cell.stored()

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import spearmanr
+from scipy.stats import binomtest, spearmanr
 
 from embviz.words.wordtests import analogy_test, similarity_test
 from embviz.words.wordvectors import WordVectors
@@ -83,6 +83,18 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says():
     assert 85 <= covered <= 100
 
 
+def test_the_interval_is_the_middle_95_percent_of_resampled_pairs():
+    vectors, table = made_vectors(), made_pairs()
+    cosines = [
+        cosine(vectors.word[WORDS.index(a)], vectors.word[WORDS.index(b)])
+        for a, b in table[["word1", "word2"]].values
+    ]
+    draws = np.random.default_rng(5).integers(60, size=(300, 60))
+    rhos = [spearmanr(np.array(cosines)[take], table["score"].to_numpy()[take]).statistic for take in draws]
+    found = similarity_test(vectors, table, n_bootstrap=300, seed=5)
+    assert found.interval == pytest.approx(np.quantile(rhos, [0.025, 0.975]), abs=1e-9)
+
+
 def test_pairs_with_unknown_words_are_left_out_or_count_as_unlike():
     vectors = made_vectors()
     table = pd.concat([made_pairs(), pd.DataFrame({"word1": ["w0"], "word2": ["nowhere"], "score": [9]})])
@@ -143,6 +155,13 @@ def answer_by_slow_loops(vectors: WordVectors, question: tuple[str, str, str], m
         if word not in question and score > best:
             best, answer = score, word
     return answer
+
+
+def test_the_interval_of_the_share_answered_is_wilsons():
+    found = analogy_test(made_vectors(V=12), made_questions(40, V=12))
+    n_correct = round(found.accuracy * found.n_questions)
+    ends = binomtest(n_correct, found.n_questions).proportion_ci(method="wilson")
+    assert found.interval == pytest.approx((ends.low, ends.high), abs=1e-4)  # 1.96 for 1.959964
 
 
 @pytest.mark.parametrize("method", ["3cosadd", "3cosmul"])

@@ -344,6 +344,7 @@ def test_the_first_epoch_at_a_threshold_is_a_time_and_never_getting_there_is_a_c
     )
     assert first_epoch(table, 0.95).values.tolist() == [[0, 6, True], [1, 9, False]]
     assert first_epoch(table, 0.99, "train_accuracy").values.tolist() == [[1, 10, True]]
+    assert first_epoch(table, 0.96).values.tolist()[0] == [0, 6, True], "exactly at the threshold is there"
 
 
 def test_the_plane_of_a_learned_mode_shows_a_circle():

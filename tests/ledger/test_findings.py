@@ -1,0 +1,88 @@
+"""Findings: their intervals are those of the textbooks, and of scipy's own functions."""
+
+import doctest
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from embviz.ledger import findings
+from embviz.ledger.findings import exact, extreme, in_errors, once, over_seeds, repetitions_needed, resampled
+
+MEASURED = [0.31, 0.35, 0.29, 0.42]
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_the_interval_over_seeds_is_students(n):
+    values = MEASURED[:n]
+    found = over_seeds(values)
+    ends = stats.t.interval(0.95, df=n - 1, loc=np.mean(values), scale=stats.sem(values))
+    assert found.value == pytest.approx(np.mean(values), abs=1e-15)
+    assert (found.low, found.high) == pytest.approx(ends, rel=1e-12)
+    assert found.n_seeds == n
+
+
+def test_a_single_seed_has_no_interval():
+    found = over_seeds([0.3])
+    assert (found.low, found.value, found.high, found.n_seeds) == (0.3, 0.3, 0.3, 1)
+
+
+def test_an_interval_is_cut_at_both_ends_of_what_its_number_can_be():
+    free, cut = over_seeds([-0.9, 0.9]), over_seeds([-0.9, 0.9], within=(-1.0, 1.0))
+    assert free.low < -1 < 1 < free.high
+    assert (cut.low, cut.high) == (-1.0, 1.0)
+    inside = over_seeds([0.1, 0.2, 0.3], within=(-1.0, 1.0))
+    assert (inside.low, inside.high) == (over_seeds([0.1, 0.2, 0.3]).low, over_seeds([0.1, 0.2, 0.3]).high)
+
+
+def test_a_finding_says_what_was_repeated_on_which_text_and_its_nulls():
+    found = over_seeds(MEASURED, repeats="draws", nulls={"shuffled": 0.1}, corpus="rose")
+    assert (found.repeats, dict(found.nulls), found.corpus) == ("draws", {"shuffled": 0.1}, "rose")
+    assert over_seeds(MEASURED).repeats == "seeds"
+
+
+def test_bootstrap_replicates_give_their_middle_95_percent():
+    replicates = np.arange(1001) / 1000
+    found = resampled(0.5, replicates, 12)
+    assert (found.low, found.high) == pytest.approx((0.025, 0.975))
+    assert (found.value, found.n_seeds) == (0.5, 12)
+    outside = resampled(2.0, replicates, 12)
+    assert (outside.low, outside.high) == pytest.approx((0.025, 2.0))
+
+
+def test_the_worst_of_several_has_their_range_as_interval():
+    found = extreme([2.0, 5.0, 3.0], largest=True)
+    assert (found.value, found.low, found.high, found.n_seeds) == (5.0, 2.0, 5.0, 3)
+    assert extreme([2.0, 5.0, 3.0], largest=False).value == 2.0
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 30])
+def test_students_factor_is_scipys(n):
+    assert findings.student(n) == pytest.approx(stats.t.ppf(0.975, n - 1), rel=1e-12)
+
+
+def test_two_repetitions_decide_nothing_and_three_or_an_exact_number_do():
+    assert not over_seeds([1.0, 2.0]).decides
+    assert over_seeds([1.0, 2.0, 3.0]).decides
+    assert exact(3).decides
+    assert not once(3).decides
+    assert in_errors(-1.2, 200, repeats="draws").decides
+
+
+def test_the_number_of_repetitions_that_would_decide_is_the_first_whose_interval_is_inside():
+    found = over_seeds([0.6, 0.9, 1.2])
+    needed = repetitions_needed(found, (0.0, 1.0))
+    spread = np.std([0.6, 0.9, 1.2], ddof=1)
+
+    def inside(n):
+        return stats.t.ppf(0.975, n - 1) * spread / math.sqrt(n) <= 1.0 - 0.9
+
+    assert inside(needed)
+    assert not inside(needed - 1)
+    assert repetitions_needed(over_seeds([0.9, 1.1]), (0.0, 1.0)) is None  # its mean lies on the border
+    assert repetitions_needed(once(0.9), (0.0, 1.0)) is None
+
+
+def test_examples_of_the_docstrings_are_true():
+    assert doctest.testmod(findings).failed == 0

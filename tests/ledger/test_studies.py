@@ -1,0 +1,51 @@
+"""Studies: which preset a claim is judged on."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from embviz.ledger.studies import PRESETS, Study, largest_stored
+
+
+def cells_of(stored, sizes=(1, 2, 3)):
+    """A preset's cells: those of the presets named are stored; a size of 0 means that it has none."""
+    numbers = dict(zip(PRESETS, sizes, strict=True))
+    return lambda preset: [
+        SimpleNamespace(path=f"{preset}/{i}", stored=lambda preset=preset: preset in stored)
+        for i in range(numbers[preset])
+    ]
+
+
+def test_presets_go_from_the_smallest_to_the_papers():
+    assert PRESETS == ("quick", "laptop", "paper")
+
+
+@pytest.mark.parametrize(
+    ("stored", "largest"),
+    [
+        (("quick", "laptop", "paper"), "paper"),
+        (("quick", "laptop"), "laptop"),
+        (("quick", "paper"), "paper"),
+        (("quick",), "quick"),
+        ((), None),
+    ],
+)
+def test_a_claim_is_judged_on_the_largest_preset_that_is_stored(stored, largest):
+    assert largest_stored(cells_of(stored)) == largest
+
+
+def test_a_preset_without_cells_measures_nothing_and_one_that_lacks_a_cell_is_not_stored():
+    assert largest_stored(cells_of(PRESETS, sizes=(1, 1, 0))) == "laptop"
+    partly = cells_of(("quick", "laptop"))
+
+    def cells(preset):
+        own = partly(preset)
+        if preset == "laptop":
+            own[-1].stored = lambda: False
+        return own
+
+    assert largest_stored(cells) == "quick"
+    study = Study(cells, lambda preset: {})
+    assert study.largest_stored() == "quick"
+    assert not study.complete("laptop")
+    assert study.why_not_measured("laptop") == "laptop: 1 of 2 cells stored"
