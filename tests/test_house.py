@@ -15,7 +15,7 @@ PACKAGE = ROOT / "embviz"
 
 # Top to bottom as in the README's map: a room or a file imports only from lines above, or from its own.
 FLOORS = [
-    "project storage memory imports pausing",
+    "project storage memory imports pausing arrays",
     "metrics projections",
     "corpora",
     "tasks",

@@ -21,6 +21,7 @@ import safetensors
 import safetensors.numpy
 
 from embviz import storage
+from embviz.arrays import checked, checked_ids, checked_starts
 from embviz.corpora import docstrings, registry
 from embviz.corpora.texts import normalize_words, ptb_sentences, wikifil
 from embviz.memory import require_memory
@@ -38,9 +39,15 @@ class Corpus:
 
     ``ids`` has shape (N,), the smallest unsigned integer type that fits; an id equal to
     ``len(vocabulary)`` is a hole: the place of a word that is not in the vocabulary.
-    ``vocabulary`` and ``counts`` (V,) go by falling count, ties by first appearance.
-    ``document_starts`` are positions in ``ids``, rising from 0. ``checksum`` is the SHA-256 of the raw
-    text (of the embedded corpus: its fingerprint).
+    ``vocabulary`` and ``counts`` (V,) go by falling count, ties by first appearance (word pieces: by the
+    published order). ``document_starts`` are positions in ``ids``, rising from 0. ``checksum`` is the SHA-256
+    of the raw text (of the embedded corpus: its fingerprint).
+
+    Raises
+    ------
+    ValueError
+        If the parts do not fit each other: an id outside the vocabulary, counts that are not those of `ids`,
+        documents that do not rise from 0 within the text.
     """
 
     name: str
@@ -49,6 +56,21 @@ class Corpus:
     counts: np.ndarray
     document_starts: np.ndarray
     checksum: str
+
+    def __post_init__(self) -> None:
+        n_words = len(self.vocabulary)
+        ids = checked_ids(self.ids, n_words)
+        counts = checked(self.counts, "counts", 1, kind="integer", low=0)
+        if len(counts) != n_words:
+            raise ValueError(f"counts has {len(counts)} entries for {n_words} words: give each word one")
+        if (wrong := np.flatnonzero(_occurrences(ids, n_words) != counts)).size:
+            raise ValueError(
+                f"counts of {len(wrong)} word(s) are not those of ids, the first "
+                f"{self.vocabulary[wrong[0]]!r}: count again, np.bincount(ids, minlength=V + 1)[:V]"
+            )
+        object.__setattr__(self, "ids", ids)
+        object.__setattr__(self, "counts", counts)
+        object.__setattr__(self, "document_starts", checked_starts(self.document_starts, len(ids)))
 
     def __repr__(self) -> str:
         return (
@@ -129,6 +151,11 @@ class Corpus:
             raise ValueError(f"max_vocab is {max_vocab}: keep at least one word")
         if UNKNOWN_WORD in self.vocabulary[:1]:
             raise ValueError('rare words are "UNK" already: restrict the corpus that this one came from')
+        if (rises := np.flatnonzero(np.diff(self.counts) > 0)).size:
+            raise ValueError(
+                f"counts rise after word {rises[0]}: the frequent words are not a prefix of the vocabulary; "
+                "number the words by falling count, as head() does"
+            )
         n_kept = int(np.searchsorted(-self.counts, -min_count, side="right"))
         n_kept = n_kept if max_vocab is None else min(n_kept, max_vocab)
         if n_kept == 0:
@@ -162,6 +189,14 @@ class Corpus:
             vocabulary=[UNKNOWN_WORD, *self.vocabulary[:n_kept]],
             counts=np.concatenate([[n_unknown], self.counts[:n_kept]]),
         )
+
+
+def _occurrences(ids: np.ndarray, n_words: int, block: int = 1 << 20) -> np.ndarray:
+    """How often each word occurs, (V,); block by block, since numpy counts in a copy of eight bytes an id."""
+    counts = np.zeros(n_words + 1, dtype=np.int64)
+    for first in range(0, len(ids), block):
+        counts += np.bincount(ids[first : first + block].astype(np.int64), minlength=n_words + 1)
+    return counts[:n_words]
 
 
 def _id_type(n_words: int) -> np.dtype:

@@ -16,6 +16,7 @@ import joblib
 import numpy as np
 import scipy.sparse
 
+from embviz.arrays import checked, checked_ids, checked_matrix, checked_starts, whole
 from embviz.memory import available_memory, require_memory
 from embviz.words import cooccurrence_numba as compiled
 
@@ -23,6 +24,7 @@ Weighting = Literal["flat", "linear", "harmonic"]
 KeepRule = Literal["word2vec", "hyperwords"]
 Matrix = TypeVar("Matrix", np.ndarray, scipy.sparse.csr_array)
 
+LARGEST_VOCABULARY = 2**31 - 2  # ids of words and of a hole are int32
 ENTRIES_PER_TASK = 1 << 20  # of one worker's task, at most: tens of megabytes
 TASKS_PER_BATCH = 8  # for each worker; memory is looked at after each batch
 SAMPLED_ROWS = 2048  # rows counted to estimate the result's size, when a bound on it does not fit
@@ -123,30 +125,17 @@ def count_pairs(
 def _checked_text(
     ids: np.ndarray, vocab_size: int, document_starts: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    ids = np.asarray(ids)
-    if vocab_size < 1:
-        raise ValueError(f"vocab_size is {vocab_size}: there must be at least one word")
-    if ids.size == 0:
-        raise ValueError("the text is empty: there is nothing to count")
-    if ids.ndim != 1 or ids.dtype.kind not in "iu":
-        raise ValueError(f"ids has shape {ids.shape} and type {ids.dtype}: give one axis of integers")
-    if ids.dtype.kind == "i" and ids.min() < 0:
-        raise ValueError(
-            f"ids go down to {ids.min()}: they count from 0, and a hole is {vocab_size} or above"
-        )
+    whole(vocab_size, "vocab_size", 1, LARGEST_VOCABULARY)
+    ids = checked_ids(ids, vocab_size, holes="above")
     if ids.max() > vocab_size:
         ids = np.minimum(ids, ids.dtype.type(vocab_size))
-    starts = np.zeros(1, np.int64) if document_starts is None else np.asarray(document_starts, np.int64)
-    if starts.ndim != 1 or starts.size == 0 or starts[0] != 0 or (np.diff(starts) <= 0).any():
-        raise ValueError("document_starts must rise from 0, without repeats")
-    if starts[-1] >= len(ids):
-        raise ValueError(f"a document starts at {starts[-1]}, and the text has {len(ids)} places")
+    ids = ids.astype(np.int64) if ids.dtype == np.uint64 else ids
+    starts = np.zeros(1, np.int64) if document_starts is None else checked_starts(document_starts, len(ids))
     return ids, starts
 
 
 def _check_window(window: int, n_places: int) -> None:
-    if window < 1:
-        raise ValueError(f"window is {window}: it must reach at least 1 place")
+    whole(window, "window", 1)
     if window > n_places:
         raise ValueError(f"window is {window}, longer than the text of {n_places} places: make it smaller")
 
@@ -164,7 +153,7 @@ def _weight_units(weighting: str, window: int, dynamic: bool, n_places: int) -> 
     elif weighting == "harmonic":
         unit = math.lcm(*range(1, window + 1))
         largest_sum = 4 * n_places * (1 + math.log(window))  # in weights: 2 sides, 2 ends
-        if unit * largest_sum >= 2**53:
+        if unit >= 2**53 or unit * largest_sum >= 2**53:  # the first is beyond float64 from window 709 on
             unit = 2 ** (52 - math.ceil(math.log2(largest_sum)))
         units = np.array([round(unit / k) for k in range(1, window + 1)])
     else:
@@ -306,7 +295,8 @@ def _assembled(parts: list[_Rows], n_entries: int) -> scipy.sparse.csr_array:
 
 def dynamic_reach(n_places: int, window: int, seed: int) -> np.ndarray:
     """Each place's own reach, uniform on 1..window, shape (n_places,): word2vec's dynamic window."""
-    bits = compiled.hash_places(n_places, 2 * seed)
+    whole(window, "window", 1, 2**31 - 1)
+    bits = compiled.hash_places(whole(n_places, "n_places", 0), 2 * whole(seed, "seed", 0, 2**62))
     return (1 + ((bits >> np.uint64(32)) * np.uint64(window) >> np.uint64(32))).astype(np.int32)
 
 
@@ -334,8 +324,9 @@ def keep_probability(counts: np.ndarray, threshold: float, *, keep_rule: KeepRul
     ------
     Mikolov et al. (2013), eq. 5 (hyperwords), and word2vec's code, which differs from it.
     """
-    if not threshold > 0:
+    if not 0 < threshold < np.inf:
         raise ValueError(f"the subsampling threshold is {threshold}: it must be above 0 (None keeps all)")
+    counts = checked(counts, "counts", 1, kind="number", low=0)
     frequency = np.asarray(counts, float) / max(1, np.sum(counts))
     ratio = threshold / np.maximum(frequency, threshold * 1e-9)  # without dividing by 0
     if keep_rule == "word2vec":
@@ -359,6 +350,8 @@ def subsample_places(
 
     Holes stay. Documents that lose all their places go too; a text that loses all keeps one hole.
     """
+    ids, document_starts = _checked_text(ids, vocab_size, document_starts)
+    whole(seed, "seed", 0, 2**62)
     counts = np.bincount(ids, minlength=vocab_size + 1)[:vocab_size]
     keep = np.append(keep_probability(counts, threshold, keep_rule=keep_rule), 1.0)
     drawn = (compiled.hash_places(len(ids), 2 * seed + 1) >> np.uint64(11)) * 2.0**-53
@@ -513,18 +506,11 @@ def shifted_pmi(
 
 
 def _checked_counts(counts: Matrix) -> Matrix:
-    counts = _canonical(counts) if scipy.sparse.issparse(counts) else np.asarray(counts)
-    stored = counts if isinstance(counts, np.ndarray) else np.asarray(counts.data)
-    if counts.ndim != 2 or counts.shape[0] != counts.shape[1] or counts.shape[0] == 0:
-        raise ValueError(f"counts have shape {counts.shape}: they must be square, a row and column a word")
+    counts = checked_matrix(counts, "counts", low=0)
     if counts.shape[0] == 1:
         raise ValueError("the vocabulary has one word: pointwise mutual information compares at least two")
-    if not np.isfinite(stored).all():
-        n_bad = int((~np.isfinite(stored)).sum())
-        raise ValueError(f"counts have {n_bad} NaN or infinite cell(s): count again")
-    if stored.size and stored.min() < 0:
-        raise ValueError(f"counts go down to {stored.min():g}: no pair meets less than 0 times")
-    row, column = asymmetry(counts)
+    counts = counts if isinstance(counts, np.ndarray) else _canonical(counts)
+    row, column = _first_asymmetry(counts)
     if row >= 0:
         raise ValueError(
             f"counts are not symmetric: cells ({row}, {column}) and ({column}, {row}) differ; "
@@ -533,9 +519,8 @@ def _checked_counts(counts: Matrix) -> Matrix:
     return counts
 
 
-def _canonical(matrix: scipy.sparse.sparray) -> scipy.sparse.csr_array:
+def _canonical(csr: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
     """A csr_array with sorted rows and no stored zeros; the same one if it is so already."""
-    csr = scipy.sparse.csr_array(matrix)
     if not csr.has_canonical_format or (csr.data == 0).any():
         csr = csr.copy()
         csr.sum_duplicates()
@@ -548,8 +533,13 @@ def asymmetry(matrix: np.ndarray | scipy.sparse.sparray) -> tuple[int, int]:
 
     Counts are whole numbers, or sums rounded once, so that mirror images are equal to the bit.
     """
+    matrix = checked_matrix(matrix, "matrix")
+    return _first_asymmetry(matrix if isinstance(matrix, np.ndarray) else _canonical(matrix))
+
+
+def _first_asymmetry(matrix: Matrix) -> tuple[int, int]:
     if not isinstance(matrix, np.ndarray):
-        csr = _canonical(matrix)
+        csr = matrix
         return compiled.first_asymmetry(csr.indptr, csr.indices, csr.data)
     step = max(1, (1 << 24) // len(matrix))  # rows at a time: no second matrix in memory
     for first in range(0, len(matrix), step):

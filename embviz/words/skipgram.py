@@ -19,12 +19,14 @@ from typing import Literal, Protocol
 
 import numpy as np
 
+from embviz.arrays import checked, checked_ids, checked_starts, number, whole
 from embviz.imports import require
 from embviz.words import skipgram_numba as kernels
 from embviz.words.skipgram_numba import NumbaSteps, Tables
 from embviz.words.wordvectors import WordVectors
 
 BLOCK = 10_000  # words of text handled at once; windows do not reach over its ends
+RAREST_NOISE = 1e-7  # share of the draws; a batch of distinct noise words waits for the last of them
 SIGNATURES = ("free", "half", "random", "ones", "learned")
 
 
@@ -32,7 +34,7 @@ class Text(Protocol):
     """What training reads of a corpus (:class:`embviz.corpora.corpus.Corpus` has it)."""
 
     @property
-    def ids(self) -> np.ndarray: ...  # (N,) word ids; V and above is a hole, a place without a word
+    def ids(self) -> np.ndarray: ...  # (N,) word ids; V is a hole, a place without a word
     @property
     def vocabulary(self) -> list[str]: ...
     @property
@@ -163,7 +165,9 @@ class Examples:
     """Draws the training examples of a stretch of text, block by block, from its own random stream."""
 
     def __init__(self, corpus: Text, config: SGNSConfig, first: int, last: int, stream: int) -> None:
-        self.corpus, self.config, self.first, self.last = corpus, config, first, last
+        self.corpus = corpus = _checked(corpus, config)
+        self.config, self.last = config, whole(last, "last", 0, len(corpus.ids))
+        self.first = whole(first, "first", 0, last)
         n_words = len(corpus.vocabulary)
         self.keep = keep_probability(corpus.counts, config.subsample)
         self.threshold, self.alias = kernels.alias_table(corpus.counts.astype(float) ** config.noise_power)
@@ -218,24 +222,73 @@ class Examples:
 # --- training ---------------------------------------------------------------------------------------
 
 
-def _check(corpus: Text, config: SGNSConfig) -> None:
-    n_words = len(corpus.vocabulary)
-    if n_words < 2 or len(corpus.ids) < 2:
+@dataclass(frozen=True)
+class _Checked:
+    """A text that the compiled loops can read without looking at bounds."""
+
+    ids: np.ndarray  # (N,) 0 to V, which is a hole
+    vocabulary: list[str]
+    counts: np.ndarray  # (V,) float64
+    document_starts: np.ndarray  # int64, rising from 0
+
+
+def _checked(corpus: Text, config: SGNSConfig) -> _Checked:
+    """The text in a form that the compiled loops can read, once text and configuration fit each other."""
+    if isinstance(corpus, _Checked):
+        return corpus
+    text = _checked_text(corpus)
+    _check_config(config, text)
+    return text
+
+
+def _checked_text(corpus: Text) -> _Checked:
+    vocabulary = list(corpus.vocabulary)
+    n_words = len(vocabulary)
+    ids = checked_ids(corpus.ids, n_words)
+    if n_words < 2 or len(ids) < 2:
         raise ValueError(
-            f"the corpus has {len(corpus.ids)} tokens of {n_words} words; skip-gram needs two words: "
+            f"the corpus has {len(ids)} tokens of {n_words} words; skip-gram needs two words: "
             "take a longer text or a lower min_count"
         )
-    if config.window < 1:
-        raise ValueError(f"window is {config.window}; it counts the words to each side and must be 1 or more")
-    if not 1 <= config.n_negative < n_words - 1:
+    counts = checked(corpus.counts, "counts", 1, low=0, high=2**53)
+    if len(counts) != n_words:
+        raise ValueError(f"counts has {len(counts)} entries for {n_words} words: give each word one")
+    return _Checked(ids, vocabulary, counts, checked_starts(corpus.document_starts, len(ids)))
+
+
+def _check_config(config: SGNSConfig, text: _Checked) -> None:
+    n_words, n_places, schedule = len(text.vocabulary), len(text.ids), config.schedule
+    whole(config.window, "window", 1, n_places)
+    for name in ("n_epochs", "batch_size"):
+        whole(getattr(schedule, name), name, 1)
+    whole(config.embedding_dim, "embedding_dim", 1)
+    if not (isinstance(config.n_negative, int | np.integer) and 1 <= config.n_negative < n_words - 1):
         raise ValueError(
             f"n_negative is {config.n_negative}; with {n_words} words it must lie in 1..{n_words - 2}"
         )
-    if config.schedule.batch_size < 1 or config.embedding_dim < 1 or config.schedule.n_epochs < 1:
-        raise ValueError("batch_size, embedding_dim and n_epochs must be 1 or more")
-    if not config.unique_negatives and config.schedule.batch_size > 1:
+    number(config.subsample, "subsample", 0)
+    number(config.noise_power, "noise_power", 0, 10)
+    for name in ("learning_rate", "decay"):
+        number(getattr(schedule, name), name, 0)
+    number(schedule.floor, "floor", 0, 1)
+    if schedule.progress not in ("text", "kept"):
+        raise ValueError(f'progress is {schedule.progress!r}: use "text" or "kept"')
+    if not config.unique_negatives and schedule.batch_size > 1:
         raise ValueError(
             "independent noise words belong to one pair each: set batch_size=1, or unique_negatives=True"
+        )
+    _require_noise(text.counts, config)
+
+
+def _require_noise(counts: np.ndarray, config: SGNSConfig) -> None:
+    """Refuse a noise whose draws would wait for words that (almost) never come."""
+    weights = (counts / max(1.0, counts.max())) ** config.noise_power * (counts > 0)
+    n_wanted = config.n_negative if config.unique_negatives else 2  # one may be the pair's own target
+    rarest = np.sort(weights)[-n_wanted] / max(1e-300, weights.sum())
+    if rarest < RAREST_NOISE:
+        raise ValueError(
+            f"counts and noise_power {config.noise_power} leave fewer than {n_wanted} noise words that come "
+            "in ten million draws: lower n_negative or noise_power, or count again"
         )
 
 
@@ -320,13 +373,15 @@ def sgns_epochs(
     FloatingPointError
         If weights overflowed; the message names the epoch.
     """
-    _check(corpus, config)
+    text = _checked(corpus, config)
+    whole(n_threads, "n_threads", 1, len(text.ids))
+    whole(batches_at_once, "batches_at_once", 1)
     init, *streams = np.random.SeedSequence(config.seed).spawn(1 + n_threads)
-    tables = _make_tables(len(corpus.vocabulary), config, np.random.default_rng(init))
+    tables = _make_tables(len(text.vocabulary), config, np.random.default_rng(init))
     steps = _make_steps(tables, config, n_threads, backend, device, batches_at_once)
-    bounds = np.linspace(0, len(corpus.ids), n_threads + 1).astype(int).tolist()
+    bounds = np.linspace(0, len(text.ids), n_threads + 1).astype(int).tolist()
     stretches = [
-        Examples(corpus, config, first, last, int(stream.generate_state(1, np.uint64)[0]))
+        Examples(text, config, first, last, int(stream.generate_state(1, np.uint64)[0]))
         for first, last, stream in zip(bounds[:-1], bounds[1:], streams, strict=True)
     ]
     schedule = config.schedule
@@ -338,10 +393,10 @@ def sgns_epochs(
             tables = _finite(steps.tables(), epoch, config)
             metrics = {
                 "loss": _loss(tables, stretches[0], schedule.batch_size),
-                "words_per_second": len(corpus.ids) / seconds,
+                "words_per_second": len(text.ids) / seconds,
                 "learning_rate": schedule.rate(stretches[0].progress()),
             }
-            yield epoch, metrics, _word_vectors(tables, corpus, config)
+            yield epoch, metrics, _word_vectors(tables, text, config)
 
 
 def train_sgns(

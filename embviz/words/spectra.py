@@ -19,6 +19,7 @@ import numpy as np
 from scipy import linalg, sparse
 from scipy.sparse.linalg import eigsh
 
+from embviz.arrays import LARGEST, checked, checked_matrix, whole
 from embviz.imports import installed
 from embviz.memory import require_memory
 from embviz.words.spectra_numba import switch_edges
@@ -28,6 +29,8 @@ Matrix: TypeAlias = np.ndarray | sparse.csr_array
 ASYMMETRY = 1e-5  # of the largest entry times sqrt(V): above the rounding of float32, below a wrong entry
 BLOCK_ROWS = 512  # rows handled together where a second V x V array would not fit
 CALIBRATION_SIZE = 1000  # rows of the matrix that is timed: a fraction of a second
+LARGEST_FLOAT32 = 1e15  # entries whose squares, and sums of them, stay finite in float32
+FOURTH_POWERS = 1e60  # entries whose fourth powers, and sums of them, stay finite in float64
 PROBES_AT_ONCE = 8  # rows of 8 numbers fill a cache line when the sparse product gathers them
 
 
@@ -117,7 +120,7 @@ def eigenvalues(matrix: Matrix, *, dtype: str = "float32", max_memory: int | Non
     >>> eigenvalues(np.array([[2.0, 1.0], [1.0, 2.0]])).round(3)
     array([1., 3.], dtype=float32)
     """
-    _check_symmetric(matrix)
+    matrix = _symmetric(matrix, LARGEST_FLOAT32 if _real_dtype(dtype).itemsize == 4 else LARGEST)
     _refuse_unless_dense_fits(matrix.shape[0], dtype, max_memory)
     return _solve_in_place(_dense_copy(matrix, dtype))
 
@@ -232,17 +235,13 @@ def _real_dtype(dtype: str) -> np.dtype:
     return np.dtype(dtype)
 
 
-def _check_symmetric(matrix: Matrix) -> None:
-    """Refuse what is not a finite, real, symmetric matrix, without a second copy of it."""
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.shape[0] == 0:
-        raise ValueError(f"the matrix has shape {matrix.shape}: only a square one has eigenvalues")
+def _symmetric(matrix: Matrix, largest: float = LARGEST) -> Matrix:
+    """A finite, real, symmetric matrix, checked without a second copy of it; sparse ones as csr_array."""
+    matrix = checked_matrix(matrix, "matrix", low=-largest, high=largest)
     entries = np.asarray(matrix.data if sparse.issparse(matrix) else matrix)
-    if np.iscomplexobj(entries):
-        raise ValueError("the matrix must be real: complex entries are not supported")
-    largest = max(float(entries.max()), -float(entries.min())) if entries.size else 0.0
-    if not np.isfinite(largest):
-        n_bad = int((~np.isfinite(entries)).sum())
-        raise ValueError(f"the matrix has {n_bad} NaN or infinite value(s): find where they come from")
+    highest = max(float(entries.max()), -float(entries.min())) if entries.size else 0.0
+    if highest > min(largest, LARGEST_FLOAT32) and matrix.dtype == np.float32:
+        raise ValueError(f"matrix reaches {highest:g}: squares of it would overflow float32, scale it down")
     n = matrix.shape[0]
     # a random vector meets every entry: (A - A') x is zero for symmetric A, and almost surely not otherwise
     probe = np.random.default_rng(0).standard_normal((n, 1))[:, 0]
@@ -252,11 +251,12 @@ def _check_symmetric(matrix: Matrix) -> None:
         difference[rows] += matrix[rows] @ probe
         difference -= matrix[rows].T @ probe[rows]
     asymmetry = float(np.abs(difference).max())
-    if asymmetry > ASYMMETRY * largest * np.sqrt(n):
+    if asymmetry > ASYMMETRY * highest * np.sqrt(n):
         raise ValueError(
             f"the matrix is not symmetric (its two triangles differ by about {asymmetry:.2g}, the largest"
-            f" entry is {largest:.2g}): symmetrize it, (A + A.T) / 2, if that is what you mean"
+            f" entry is {highest:.2g}): symmetrize it, (A + A.T) / 2, if that is what you mean"
         )
+    return matrix
 
 
 # --- leading eigenvalues ----------------------------------------------------------------------------
@@ -288,7 +288,7 @@ def truncated_eigen(matrix: Matrix, n_components: int, *, seed: int) -> tuple[np
     MemoryError
         If the solver's arrays would not fit, before they are made.
     """
-    _check_symmetric(matrix)
+    matrix = _symmetric(matrix)
     n = matrix.shape[0]
     if not 1 <= n_components <= n:
         raise ValueError(f"n_components is {n_components}: a {n} x {n} matrix has 1 to {n} eigenpairs")
@@ -388,10 +388,11 @@ def spectral_density(
     Ubaru, Chen & Saad (2017), Fast estimation of tr(f(A)) via stochastic Lanczos quadrature; Lin, Saad &
     Yang (2016), Approximating spectral densities of large matrices.
     """
-    _check_symmetric(matrix)
+    matrix = _symmetric(matrix, FOURTH_POWERS)
+    grid = None if grid is None else checked(grid, "grid", 1)
     if n_probes < 2 or n_steps < 2:
         raise ValueError(f"n_probes is {n_probes} and n_steps {n_steps}: error bars need at least 2 of each")
-    if bandwidth is not None and not bandwidth > 0:
+    if bandwidth is not None and not 0 < bandwidth < math.inf:
         raise ValueError(f"bandwidth is {bandwidth}: it must be above 0")
     matrix, n = _floating(matrix), matrix.shape[0]
     n_steps = min(n_steps, n)
@@ -472,7 +473,6 @@ def _summarize(rules: list[Quadrature], grid: np.ndarray | None, bandwidth: floa
     if grid is None:
         n_points = int(np.clip(np.ceil(2 * (high - low) / bandwidth) + 17, 201, 5_000))
         grid = np.linspace(low - 4 * bandwidth, high + 4 * bandwidth, n_points)
-    grid = np.asarray(grid, dtype=float)
     powers = np.arange(5)[:, None]
     below, below_error = _over_probes([_cumulative(rule, np.zeros(1)) for rule in rules])
     return SpectralDensity(
@@ -548,7 +548,7 @@ def trace_moments(matrix: Matrix, *, max_power: int = 4) -> np.ndarray:
     >>> trace_moments(np.diag([1.0, 2.0, 3.0]), max_power=2).round(3)
     array([1.   , 2.   , 4.667])
     """
-    _check_symmetric(matrix)
+    matrix = _symmetric(matrix, FOURTH_POWERS)
     if not 0 <= max_power <= 4:
         raise ValueError(f"max_power is {max_power}: use 0 to 4")
     n, matrix = matrix.shape[0], matrix.astype(float)
@@ -579,8 +579,13 @@ def shuffle_tokens(ids: np.ndarray, *, seed: int) -> np.ndarray:
     Returns
     -------
     array, shape (N,), of the same type
+
+    Raises
+    ------
+    ValueError
+        If `ids` is no list of integers.
     """
-    return np.random.default_rng(seed).permutation(ids)
+    return np.random.default_rng(seed).permutation(checked(ids, "ids", 1, kind="integer"))
 
 
 def semicircle(n: int, *, variance: float, seed: int) -> np.ndarray:
@@ -643,7 +648,7 @@ def permute_entries(matrix: Matrix, *, seed: int) -> np.ndarray:
     MemoryError
         If both would not fit.
     """
-    _check_symmetric(matrix)
+    matrix = _symmetric(matrix, LARGEST_FLOAT32)
     n = matrix.shape[0]
     require_memory(8 * n * n, what=f"a permuted {n:,} x {n:,} matrix", instead="keep fewer words")
     rows = sparse.csr_array(matrix) if sparse.issparse(matrix) else matrix
@@ -705,9 +710,11 @@ def configuration_model(
     ------
     Edge switching: Maslov & Sneppen (2002).
     """
-    _check_symmetric(matrix)
+    matrix = _symmetric(matrix)
     if weights not in ("ones", "permuted"):
         raise ValueError(f'weights is {weights!r}: use "ones" or "permuted"')
+    whole(n_switches, "n_switches", 0)
+    whole(seed, "seed", 0, 2**62)
     n = matrix.shape[0]
     require_memory(n * n // 8, what=f"the neighbours of {n:,} nodes as bits", instead="keep fewer words")
     edges = sparse.triu(sparse.coo_array(matrix), k=1)

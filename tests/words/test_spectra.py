@@ -141,7 +141,7 @@ DOES_IT_FIT = [
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
 def test_matrices_that_are_not_symmetric_finite_and_square_are_refused(measure, kind):
     matrix = made_matrix(30)
-    with pytest.raises(ValueError, match="only a square one"):
+    with pytest.raises(ValueError, match="must be square"):
         measure(kind(matrix[:, :20]))
     with pytest.raises(ValueError, match="1 NaN or infinite"):
         measure(kind(np.where(matrix == matrix[3, 3], np.nan, matrix)))
@@ -155,7 +155,7 @@ def test_matrices_that_are_not_symmetric_finite_and_square_are_refused(measure, 
 
 
 def test_an_empty_matrix_and_an_unknown_type_are_refused():
-    with pytest.raises(ValueError, match="only a square one"):
+    with pytest.raises(ValueError, match=r"matrix is empty: its shape is \(0, 0\)"):
         eigenvalues(np.zeros((0, 0)))
     with pytest.raises(ValueError, match="dtype is 'float16'"):
         eigenvalues(made_matrix(3), dtype="float16")

@@ -1,0 +1,238 @@
+"""What stands before the compiled loops: they look at no bounds, so nothing may reach them unchecked."""
+
+import ast
+import dataclasses
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from embviz.corpora.corpus import Corpus, make_corpus
+from embviz.words.cooccurrence import count_pairs, pmi
+from embviz.words.skipgram import Examples, SGNSConfig, SGNSSchedule, train_sgns
+from embviz.words.spectra import configuration_model
+
+ROOT = Path(__file__).resolve().parents[2]
+V, N = 9, 60
+IDS = np.random.default_rng(0).integers(0, V + 1, N)  # V is a hole
+TEXT = {
+    "ids": IDS,
+    "vocabulary": list("abcdefghi"),
+    "counts": np.bincount(IDS, minlength=V + 1)[:V],
+    "document_starts": np.array([0, 20]),
+}
+SCHEDULE = SGNSSchedule(n_epochs=1, batch_size=4, learning_rate=0.1)
+CONFIG = SGNSConfig(embedding_dim=4, window=2, n_negative=3, schedule=SCHEDULE)
+
+
+def with_entry(values, place, value):
+    changed = np.asarray(values).astype(type(value) if isinstance(value, float) else object)
+    changed[place] = value
+    return np.array(changed.tolist())
+
+
+def bad_numbers(*more):
+    return st.sampled_from([-1, -(10**6), -(2**31), 2**31, 2**40, math.nan, math.inf, -math.inf, 0.5, *more])
+
+
+places = st.integers(0, N - 1)
+HOSTILE_TEXTS = st.one_of(
+    st.builds(lambda place, bad: {"ids": with_entry(IDS, place, bad)}, places, bad_numbers(V + 1, 1j)),
+    st.sampled_from(
+        [
+            {"ids": IDS.astype(float)},
+            {"ids": IDS > 3},
+            {"ids": IDS[:, None]},
+            {"ids": IDS[:0]},
+            {"ids": IDS.astype(str)},
+            {"ids": np.ma.masked_array(IDS, mask=IDS == 1)},
+            {"vocabulary": list("ab")},
+            {"vocabulary": []},
+            {"document_starts": np.array([0, 10.9])},
+            {"document_starts": np.array([], dtype=int)},
+            {"document_starts": np.array([20, 0])},
+            {"document_starts": np.array([0, 20, 20])},
+            {"document_starts": np.array([0, N])},
+            {"document_starts": np.array([-1, 20])},
+        ]
+    ),
+    st.builds(
+        lambda place, bad: {"counts": with_entry(TEXT["counts"], place, bad)},
+        st.integers(0, V - 1),
+        st.sampled_from([-1, math.nan, math.inf, 1e300, 2j]),
+    ),
+    st.builds(
+        lambda n: {"counts": np.ones(n, dtype=int)}, st.sampled_from([0, 1, V - 1, V + 1, 10 * V, 10**6])
+    ),
+    st.just({"counts": np.eye(1, V, dtype=int)[0]}),  # one word that occurs: the draw of others would not end
+)
+OUT_OF_RANGE = [math.nan, math.inf, -math.inf, -0.1, "0.5", None]
+HOSTILE_CONFIGS = st.one_of(
+    st.builds(
+        lambda name, bad: {name: bad},
+        st.sampled_from(["noise_power", "subsample"]),
+        st.sampled_from(OUT_OF_RANGE),
+    ),
+    st.builds(
+        lambda name, bad: {"schedule": dataclasses.replace(SCHEDULE, **{name: bad})},
+        st.sampled_from(["learning_rate", "decay", "floor"]),
+        st.sampled_from(OUT_OF_RANGE),
+    ),
+    st.builds(
+        lambda name, bad: {name: bad},
+        st.sampled_from(["window", "n_negative", "embedding_dim"]),
+        st.sampled_from([0, -1, 2.5, math.nan, "2", None]),
+    ),
+    st.builds(
+        lambda name, bad: {"schedule": dataclasses.replace(SCHEDULE, **{name: bad})},
+        st.sampled_from(["n_epochs", "batch_size"]),
+        st.sampled_from([0, -1, 2.5, math.nan, "2", None]),
+    ),
+    st.sampled_from([{"window": N + 1}, {"n_negative": V}, {"signature": math.nan}, {"noise_power": 1e6}]),
+)
+
+
+def test_the_plain_text_trains():
+    assert np.isfinite(train_sgns(SimpleNamespace(**TEXT), CONFIG).word).all()
+
+
+@settings(max_examples=300)
+@given(HOSTILE_TEXTS)
+def test_a_text_that_does_not_fit_is_refused_before_anything_is_trained(changes):
+    text = SimpleNamespace(**{**TEXT, **changes})
+    (name,) = changes
+    said = "ids|the corpus|counts" if name == "vocabulary" else name
+    for use in (lambda: train_sgns(text, CONFIG), lambda: Examples(text, CONFIG, 0, N, 1)):
+        with pytest.raises(ValueError, match=said):
+            use()
+
+
+@settings(max_examples=200)
+@given(HOSTILE_CONFIGS)
+def test_a_configuration_out_of_range_is_refused_by_its_name(changes):
+    (name,) = changes
+    config = dataclasses.replace(CONFIG, **changes)
+    changed = [key for key, value in vars(config.schedule).items() if value is not getattr(SCHEDULE, key)]
+    with pytest.raises(ValueError, match=changed[0] if changed else name):
+        train_sgns(SimpleNamespace(**TEXT), config)
+
+
+@pytest.mark.parametrize(
+    "options", [{"n_threads": 0}, {"n_threads": N + 1}, {"n_threads": 1.5}, {"batches_at_once": 0}]
+)
+def test_threads_and_batches_are_whole_numbers_in_range(options):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        train_sgns(SimpleNamespace(**TEXT), CONFIG, **options)
+
+
+def test_text_of_any_integer_type_and_of_lists_trains_alike():
+    first = train_sgns(SimpleNamespace(**TEXT), CONFIG).word
+    for kind in (np.uint8, np.uint64, ">i4", list):
+        ids = IDS.tolist() if kind is list else IDS.astype(kind)
+        counts = TEXT["counts"].tolist() if kind is list else TEXT["counts"]
+        text = SimpleNamespace(**{**TEXT, "ids": ids, "counts": counts, "document_starts": [0, 20]})
+        assert train_sgns(text, CONFIG).word.tobytes() == first.tobytes()
+
+
+# --- counts and graphs ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("function", [pmi, lambda matrix: configuration_model(matrix, seed=0)])
+@pytest.mark.parametrize("bad", [V, 2**31 - 1, -1])
+def test_sparse_counts_with_an_index_outside_the_vocabulary_are_refused(function, bad):
+    counts = count_pairs(IDS, V, window=2)
+    counts.indices[3] = bad
+    with pytest.raises(ValueError, match="damaged sparse array, build it again"):
+        function(counts)
+
+
+def test_counts_of_any_sparse_format_have_the_same_pmi():
+    counts = count_pairs(IDS, V, window=5)
+    expected = pmi(counts).toarray()
+    for kind in ("csc", "coo", "lil", "bsr"):
+        np.testing.assert_array_equal(pmi(counts.asformat(kind)).toarray(), expected)
+    assert isinstance(pmi(scipy.sparse.csr_array(counts)), scipy.sparse.csr_array)
+
+
+@pytest.mark.parametrize("window", [708, 709, 1500])
+def test_harmonic_weights_of_wide_windows_do_not_overflow(window):
+    ids = np.zeros(2000, dtype=int)
+    total = count_pairs(ids, 1, window=window, weighting="harmonic")[0, 0]
+    expected = 2 * sum((2000 - k) / k for k in range(1, window + 1))
+    assert total == pytest.approx(expected, rel=1e-8)  # weights are rounded to 2^-31 or so
+
+
+# --- corpora ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"ids": np.array([0, 4])}, "ids goes up to 4: words are 0 to 1, and a hole is 2"),
+        ({"ids": np.array([0, -1])}, "ids goes down to -1"),
+        ({"counts": np.array([3, 2, 1])}, "counts has 3 entries for 2 words"),
+        (
+            {"counts": np.array([2, 3])},
+            r"counts of 2 word\(s\) are not those of ids, the first 'a': count again",
+        ),
+        ({"document_starts": np.array([0, 10.9])}, "document_starts holds 10.9: give integers"),
+        ({"document_starts": np.array([0, 5])}, "a document starts at 5, and the text has 5 places"),
+    ],
+)
+def test_a_corpus_whose_parts_do_not_fit_is_refused(changes, message):
+    corpus = make_corpus("a b a b a", name="made")
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(corpus, **changes)
+
+
+def test_a_corpus_by_another_order_than_falling_counts_is_not_restricted():
+    ids = np.array([0, 1, 1, 2, 2, 2])
+    corpus = Corpus("made", ids, list("abc"), np.array([1, 2, 3]), np.array([0]), "made")
+    with pytest.raises(ValueError, match="counts rise after word 0: the frequent words are not a prefix"):
+        corpus.restrict(min_count=2)
+
+
+# --- the loops themselves ---------------------------------------------------------------------------
+
+
+def test_compiled_loops_are_called_from_their_doors_alone():
+    doors = {}
+    for path in [*(ROOT / "embviz").rglob("*.py"), *(ROOT / "book").rglob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom):
+                for name in [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]:
+                    if name and name.endswith("_numba"):
+                        doors.setdefault(path.name, set()).add(name.split(".")[-1])
+    assert doors == {
+        "cooccurrence.py": {"cooccurrence_numba"},
+        "spectra.py": {"spectra_numba"},
+        "spectra_numba.py": {"cooccurrence_numba"},
+        "skipgram.py": {"skipgram_numba"},
+        "skipgram_torch.py": {"skipgram_numba"},
+    }
+
+
+@pytest.mark.slow
+def test_no_loop_leaves_its_arrays_on_the_inputs_of_the_tests(tmp_path):
+    modules = ["cooccurrence", "skipgram", "spectra_numba", "wordtests"]
+    left_out = (
+        "gensim or pad_the_tables or two_threads or covers_the_truth or memory"  # the same loops for longer
+    )
+    checks = {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", f"not ({left_out})"]
+        + [f"tests/words/test_{name}.py" for name in modules],
+        cwd=ROOT,
+        env={**os.environ, **checks},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
