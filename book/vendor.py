@@ -70,7 +70,7 @@ def fetch(library: dict[str, Any], folder: Path = VENDOR) -> None:
     """
     with tempfile.TemporaryDirectory() as temporary:
         command = [npm_command(), "pack", "--silent", "--pack-destination", temporary, library["package"]]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=temporary, check=False)
+        done = subprocess.run(command, capture_output=True, encoding="utf-8", cwd=temporary, check=False)
         archives = list(Path(temporary).glob("*.tgz"))
         if done.returncode != 0 or len(archives) != 1:
             words = (done.stderr.strip() or done.stdout.strip() or "it wrote no archive")[-600:]

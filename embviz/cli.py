@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import codecs
 import dataclasses
+import io
 import json
 import os
 import sys
@@ -22,6 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     An error that the user can do something about is one line on standard error and exit code 1;
     ``embviz --debug`` shows where it came from.
     """
+    _write_any_letter()
     arguments = _parser().parse_args(argv)
     command: Callable[[argparse.Namespace], int] = arguments.command
     try:
@@ -50,6 +53,14 @@ def _said(error: Exception) -> str:
         extra = extra_with(error.name.partition(".")[0])
         return f'{line}: pip install "embviz[{extra}]"' if extra else line
     return line
+
+
+def _write_any_letter() -> None:
+    """A letter that the locale lacks ends no command: UTF-8 where it has none at all, such as C."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            name = codecs.lookup(stream.encoding).name
+            stream.reconfigure(encoding="utf-8" if name == "ascii" else name, errors="replace")
 
 
 def _in_project(command: Callable[[argparse.Namespace], int], arguments: argparse.Namespace) -> int:

@@ -15,15 +15,21 @@ The registry of data sets comes with the package; a project may add a ``data/reg
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
+import platform
+import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import platformdirs
 
 from embviz.project.folder import NoProjectError, find_project
+
+NO_HOME = Path("/no-home-folder/embviz")  # of a user without one: nothing is there, nothing can be written
+TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<process>\d+)\.(?P<place>[0-9a-f]{4})[0-9a-f]{4}(\.[^.]+)?")
 
 
 def registry_files() -> list[Path]:
@@ -61,9 +67,18 @@ def results_folder() -> Path:
 
 
 def cache_folder() -> Path:
-    """Folder for downloads and derived caches: ``EMBVIZ_CACHE_DIR``, or the user's cache folder."""
+    """Folder for downloads and derived caches: ``EMBVIZ_CACHE_DIR``, or the user's cache folder.
+
+    Compiled code lies in it too: whoever can write there can run code as you.
+    """
     named = os.environ.get("EMBVIZ_CACHE_DIR")
-    return Path(named).expanduser() if named else Path(platformdirs.user_cache_dir("embviz"))
+    if named:
+        return Path(named).expanduser()
+    try:
+        folder = Path(platformdirs.user_cache_dir("embviz"))
+    except RuntimeError:  # no home folder
+        return NO_HOME
+    return folder if folder.is_absolute() else NO_HOME
 
 
 def mirror_folder() -> Path | None:
@@ -101,7 +116,8 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Give a temporary path beside `path`; on success flush it to disk and rename it into place.
 
     A reader sees the old file or the new one, never a part. On an error the temporary file is
-    removed and `path` stays as it was. Two writers may race: the last rename wins, whole.
+    removed and `path` stays as it was. Two writers may race: the last rename wins, whole. What a
+    killed process of this machine left half-written in the folder is removed first.
 
     Raises
     ------
@@ -110,8 +126,10 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
+    remove_abandoned(path.parent)
     # the suffix stays last, since writers such as numpy.save choose by it
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}.{secrets.token_hex(4)}{path.suffix}")
+    name = f".{path.stem}.{os.getpid()}.{_this_place()}{secrets.token_hex(2)}{path.suffix}"
+    temporary = path.with_name(name)
     try:
         yield temporary
         with open(temporary, "rb+") as file:
@@ -119,3 +137,42 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_if_possible(path: str | os.PathLike[str], write: Callable[[Path], object]) -> None:
+    """Write a file that only saves time: where it can't be written, go on without.
+
+    Parameters
+    ----------
+    path : the file
+    write : function that writes the content to the path it is given (see :func:`whole_file`)
+    """
+    with contextlib.suppress(OSError), whole_file(path) as temporary:
+        write(temporary)
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Remove the temporary files of :func:`whole_file` whose process, of this machine, has ended."""
+    for path in folder.glob(".*"):
+        found = TEMPORARY.fullmatch(path.name)
+        if found and found["place"] == _this_place() and not _runs(int(found["process"])):
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)  # no signal: it only asks
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+@functools.cache
+def _this_place() -> str:
+    """Four digits for this machine, or container: process numbers mean nothing in another."""
+    numbers = "/proc/self/ns/pid"  # each container counts its own
+    space = os.readlink(numbers) if os.path.islink(numbers) else ""
+    return hashlib.sha256(f"{platform.node()} {space}".encode()).hexdigest()[:4]

@@ -1,7 +1,14 @@
-"""Property tests have no deadline: a busy machine is not a wrong number."""
+"""Property tests have no deadline: a busy machine is not a wrong number. Compiled code is kept between tests."""
+
+import os
 
 import pytest
 from hypothesis import settings
+
+from embviz.storage import cache_folder
+
+# tests that choose an empty cache folder would compile everything again
+os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_folder() / "compiled"))
 
 settings.register_profile("embviz", deadline=None)
 settings.load_profile("embviz")

@@ -1,4 +1,5 @@
 import dataclasses
+import io
 import json
 import subprocess
 import sys
@@ -218,3 +219,14 @@ def test_a_library_that_an_experiment_misses_is_named_with_its_extra(made, monke
     monkeypatch.setattr(storage, "registry_files", miss)
     assert cli.main(["data", "list"]) == 1
     assert capsys.readouterr().err == f"embviz: No module named {end}"
+
+
+@pytest.mark.parametrize(
+    ("encoding", "found"), [("ascii", "ö −".encode()), ("utf-8", "ö −".encode()), ("latin-1", b"\xf6 ?")]
+)
+def test_letters_that_a_locale_lacks_do_not_end_a_command(monkeypatch, encoding, found):
+    sink = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(sink, encoding=encoding))
+    monkeypatch.setattr(cli, "data_list", lambda arguments: print("ö −", end="") or 0)
+    assert cli.main(["data", "list"]) == 0
+    assert sink.getvalue() == found

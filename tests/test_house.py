@@ -15,7 +15,7 @@ PACKAGE = ROOT / "embviz"
 
 # Top to bottom as in the README's map: a room or a file imports only from lines above, or from its own.
 FLOORS = [
-    "project storage memory imports pausing arrays",
+    "project storage compiling memory imports pausing arrays",
     "metrics projections",
     "corpora",
     "tasks",
@@ -212,6 +212,43 @@ def test_every_dependency_is_pinned_by_the_constraints():
         if "==" in line
     }
     assert wanted - {"embviz"} <= pinned
+
+
+def reads_or_writes_text(call):
+    """Whether a call opens a file, or a process, as text (binary modes say so in a constant)."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    given = {keyword.arg for keyword in call.keywords}
+    if name in ("read_text", "write_text"):
+        return True
+    if name in ("run", "Popen", "check_output"):
+        return bool({"text", "universal_newlines"} & given)
+    if name != "open" or not (isinstance(call.func, ast.Name) or ast.unparse(call.func) == "io.open"):
+        return False
+    mode = [argument.value for argument in call.args[1:2] if isinstance(argument, ast.Constant)]
+    mode += [keyword.value.value for keyword in call.keywords if keyword.arg == "mode"]
+    return "b" not in "".join(mode)
+
+
+def test_text_is_read_and_written_as_utf8_whatever_the_locale():
+    for path in {*FILES, *BOOK_FILES} - {PACKAGE / "memory.py"}:  # which reads numbers of the kernel alone
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and reads_or_writes_text(node):
+                said = [ast.unparse(word.value) for word in node.keywords if word.arg == "encoding"]
+                assert said in (["'utf-8'"], ["encoding"]), f"{path}:{node.lineno} says no encoding"
+
+
+def test_compiled_code_is_kept_where_ours_is_verified():
+    for path in FILES + BOOK_FILES:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        from_numba = {
+            alias.name
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and node.module == "numba"
+            for alias in node.names
+        }
+        assert not from_numba & {"njit", "jit", "vectorize", "guvectorize"}, (
+            f"{path}: take njit from embviz.compiling"
+        )
 
 
 def test_no_function_body_is_longer_than_fifty_lines():

@@ -1,3 +1,6 @@
+import os
+import subprocess
+
 import pytest
 
 from embviz import storage
@@ -31,6 +34,36 @@ def test_the_suffix_of_the_temporary_file_is_the_target_suffix(tmp_path):
     with storage.whole_file(tmp_path / "x.npy") as temporary:
         assert temporary.suffix == ".npy"
         temporary.write_bytes(b"")
+
+
+def _ended_process():
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+        return process.pid
+
+
+def test_what_a_killed_process_left_half_written_is_removed_at_the_next_write(tmp_path):
+    ended, place = _ended_process(), storage._this_place()
+    left = tmp_path / f".x.{ended}.{place}0123.bin"
+    kept = [  # of a process that runs; of another machine; not of ours
+        tmp_path / f".x.{os.getpid()}.{place}0123.bin",
+        tmp_path / f".x.{ended}.{'0' * 4 if place != '0' * 4 else '1' * 4}0123.bin",
+        tmp_path / ".x.bin",
+    ]
+    for path in (left, *kept):
+        path.touch()
+    with storage.whole_file(tmp_path / "y.bin") as temporary:
+        temporary.touch()
+        assert storage.TEMPORARY.fullmatch(temporary.name)
+    assert not left.exists()
+    assert all(path.exists() for path in kept)
+
+
+def test_a_write_that_only_saves_time_may_fail(tmp_path):
+    (tmp_path / "file").touch()
+    storage.write_if_possible(tmp_path / "file" / "a", lambda path: path.touch())
+    storage.write_if_possible(tmp_path / "b", lambda path: path.write_bytes(b"whole"))
+    assert (tmp_path / "b").read_bytes() == b"whole"
 
 
 def test_a_checksum_is_the_published_sha256_of_abc(tmp_path):

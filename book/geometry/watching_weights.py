@@ -327,7 +327,7 @@ def cost_table() -> pd.DataFrame:
     """What recording adds to a training step, from the stored speed table: a row a way."""
     rows = {}
     for path in sorted((results_folder() / "bench").glob("a_training_step_of_*.json")):
-        row = json.loads(path.read_text())
+        row = json.loads(path.read_text(encoding="utf-8"))
         way = row["job"].partition("recorded ")[2]
         more = f"{100 * (row['ratio'] - 1):+.1f}%"
         rows[way] = {"processor time of a step": more, "measured on": row["device"]}

@@ -812,7 +812,7 @@ def speed_rows() -> pd.DataFrame:
     """Stored rows of the speed table about EXor: models side by side against one after the other."""
     rows = {}
     for path in sorted((results_folder() / "bench").glob("EXor*.json")):
-        row = json.loads(path.read_text())
+        row = json.loads(path.read_text(encoding="utf-8"))
         peer, _, note = row["peer_name"].partition("; ours: ")
         rows[row["job"]] = {
             "ours": sentences.number(row["ours"], row["unit"]) + (f" ({note})" if note else ""),

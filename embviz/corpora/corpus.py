@@ -6,6 +6,7 @@ needs no file: it is the docstrings of the libraries that every installation of 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections import Counter
@@ -388,6 +389,7 @@ def tokens_path(key: str) -> Path:
 
 
 def write_tokens(path: Path, corpus: Corpus) -> None:
+    """Keep a corpus in the cache, if that can be written to."""
     arrays = {
         "ids": corpus.ids,
         "counts": corpus.counts,
@@ -395,8 +397,8 @@ def write_tokens(path: Path, corpus: Corpus) -> None:
         "vocabulary": np.frombuffer("\n".join(corpus.vocabulary).encode(), dtype=np.uint8),
     }
     metadata = {"checksum": corpus.checksum, "digest": _arrays_digest(arrays)}
-    with storage.whole_file(path) as temporary:
-        safetensors.numpy.save_file(arrays, temporary, metadata=metadata)
+    with contextlib.suppress(safetensors.SafetensorError):  # its way of saying that the disk is full
+        storage.write_if_possible(path, lambda file: safetensors.numpy.save_file(arrays, file, metadata))
 
 
 def read_tokens(path: Path, name: str) -> Corpus | None:

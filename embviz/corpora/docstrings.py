@@ -61,8 +61,8 @@ def load_docstrings(*, separator: str) -> str:
     if cached is None:
         # docstrings may hold lone surrogates, which UTF-8 cannot: they become question marks
         cached = f"\n{separator}\n".join(gather_docstrings()).encode(errors="replace")
-        with storage.whole_file(path) as temporary:
-            temporary.write_bytes(cached + b"\n" + hashlib.sha256(cached).hexdigest().encode())
+        sealed = cached + b"\n" + hashlib.sha256(cached).hexdigest().encode()
+        storage.write_if_possible(path, lambda temporary: temporary.write_bytes(sealed))
     return cached.decode()
 
 
@@ -70,7 +70,7 @@ def _read_checked(path: Path) -> bytes | None:
     """Content of a cached file whose last line is its SHA-256; None if it is absent or damaged."""
     try:
         content, _, digest = path.read_bytes().rpartition(b"\n")
-    except FileNotFoundError:
+    except OSError:
         return None
     return content if hashlib.sha256(content).hexdigest().encode() == digest else None
 

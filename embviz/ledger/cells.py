@@ -172,7 +172,7 @@ def device() -> str:
     """Processor, number of cores and GPU of this machine, in words."""
     name = platform.processor() or platform.machine()
     if Path("/proc/cpuinfo").is_file():
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         name = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), name)
     gpu = None
     if installed("torch"):
@@ -230,7 +230,7 @@ def training_run(cell: Cell, data: Mapping[str, str]) -> Iterator[tuple[Run, lis
     start = time.perf_counter()
     with open_or_create_run(folder, {**dataclasses.asdict(cell.config), "data": dict(data)}) as run:
         file = folder / "slices.json"
-        slices = json.loads(file.read_text()) if file.is_file() else []
+        slices = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
         this: dict[str, Any] = {"date": _now(), "device": device(), "torch": str(torch.__version__)}
         slices.append(this)
         _write_json(file, slices)
@@ -258,7 +258,7 @@ def _delete_run(cell: Cell) -> None:
 
 def _write_json(path: Path, content: Any) -> None:
     with whole_file(path) as temporary:
-        temporary.write_text(json.dumps(content))
+        temporary.write_text(json.dumps(content), encoding="utf-8")
 
 
 def _now() -> str:
@@ -272,7 +272,11 @@ def compute(cell: Cell, path: Path | None = None) -> Path:
     ------
     ValueError
         If the table holds a NaN or an infinity: a result must be a number or absent.
+    OSError
+        If the result can't be written where it belongs; nothing is computed then.
     """
+    path = path or cell.path
+    check_writable(path.parent)
     start, token = time.perf_counter(), _storing.set(cell.key)
     try:
         table = cell.experiment.function(cell.config).reset_index(drop=True)
@@ -287,7 +291,6 @@ def compute(cell: Cell, path: Path | None = None) -> Path:
     arrow = pa.Table.from_pandas(table, preserve_index=False)
     metadata = {**(arrow.schema.metadata or {}), PROVENANCE_KEY: provenance, CHECKSUM_KEY: checksum}
     arrow = arrow.replace_schema_metadata(metadata)
-    path = path or cell.path
     with whole_file(path) as temporary:
         _write_table(arrow, temporary)
     _delete_run(cell)

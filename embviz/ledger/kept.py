@@ -20,7 +20,7 @@ from embviz.ledger.claims import Claim, claim_files
 from embviz.ledger.findings import Finding
 from embviz.ledger.measuring import Measurement, measure
 from embviz.ledger.sources import PACKAGE, module_folder, tree_digest, versions
-from embviz.storage import cache_folder, results_folder, whole_file
+from embviz.storage import cache_folder, results_folder, write_if_possible
 
 VERSION = 1  # of the form of the kept files
 
@@ -120,11 +120,7 @@ def _write(path: Path, key: str, found: Measurement) -> None:
     """Keep it; a cache folder that can't be written to costs time alone."""
     body = json.loads(json.dumps(dataclasses.asdict(found), default=lambda number: number.item()))
     content = {"key": key, "digest": _digest(body), "measurement": body}
-    try:
-        with whole_file(path) as temporary:
-            temporary.write_text(json.dumps(content))
-    except OSError:
-        return
+    write_if_possible(path, lambda temporary: temporary.write_text(json.dumps(content), encoding="utf-8"))
 
 
 def _digest(body: Any) -> str:

@@ -71,7 +71,7 @@ def commit() -> str:
     """The commit that is checked out where the package lies; empty outside a checkout."""
     command = ["git", "-C", str(PACKAGE), "rev-parse", "HEAD"]
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(command, capture_output=True, encoding="utf-8", check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return ""
 

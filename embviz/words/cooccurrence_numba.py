@@ -7,7 +7,8 @@ unsigned throughout: signed ones cost a test for negative values at each access,
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from embviz.compiling import njit
 
 
 @njit(nogil=True, cache=True)

@@ -20,9 +20,11 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+from embviz.compiling import njit
 
 PADDING = 16  # floats in a cache line of 64 bytes
 HOLE = -1  # a place in the text with no word

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from embviz.compiling import njit
 from embviz.words.cooccurrence_numba import mixed
 
 

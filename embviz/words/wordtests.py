@@ -7,9 +7,9 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
-from numba import njit
 from scipy.stats import rankdata
 
+from embviz.compiling import njit
 from embviz.words.wordvectors import Choice, WordVectors, chosen_rows
 
 WORD_BLOCK = 4096  # words scored at once: a question's scores stay in the nearest cache

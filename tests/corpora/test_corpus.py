@@ -5,6 +5,7 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 import pytest
+import safetensors
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -331,6 +332,23 @@ def test_the_embedded_corpus_has_a_docstring_a_document_and_its_fingerprint(gath
     assert same(corpora.load_corpus("embedded"), corpus)
     assert corpora.load_text("embedded") == f"Some words.\n{SEPARATOR}\nMore words, and more."
     assert bytes(corpora.load_bytes("embedded")).decode() == corpora.load_text("embedded")
+
+
+def test_the_embedded_corpus_needs_no_cache_that_can_be_written(gathered, monkeypatch, tmp_path):
+    before = corpora.load_corpus("embedded")
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("EMBVIZ_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    assert same(corpora.load_corpus("embedded"), before)
+
+
+def test_a_disk_that_fills_while_words_are_kept_costs_nothing_but_time(gathered, monkeypatch):
+    def full(arrays, file, metadata):
+        file.write_bytes(b"half")
+        raise safetensors.SafetensorError("I/O error: No space left on device")
+
+    monkeypatch.setattr(safetensors.numpy, "save_file", full)
+    assert corpora.load_corpus("embedded").n_tokens == 6
+    assert not list(storage.cache_folder().glob("tokens/*"))
 
 
 def test_the_stand_in_for_text8_has_its_known_figures():

@@ -74,6 +74,13 @@ def test_a_damaged_cache_is_gathered_anew(libraries, tmp_path):
     assert docstrings.load_docstrings(separator="|") == before
 
 
+def test_a_cache_that_cannot_be_written_costs_nothing_but_time(libraries, tmp_path, monkeypatch):
+    before = docstrings.load_docstrings(separator="|")
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("EMBVIZ_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    assert docstrings.load_docstrings(separator="|") == before
+
+
 def test_a_library_that_is_not_installed_is_named(monkeypatch):
     monkeypatch.setattr(docstrings, "LIBRARIES", ("no-such-library",))
     message = r'reads docstrings of no-such-library: pip install "embviz\[trajectories\]"'

@@ -124,6 +124,19 @@ def test_a_sweep_computes_only_what_is_missing():
     assert cells.run(sweep, progress=False) == []
 
 
+def test_a_result_that_cannot_be_written_is_not_computed(results, monkeypatch):
+    def refuse(folder):
+        raise PermissionError(f"nothing can be written to {folder}")
+
+    computed = []
+    monkeypatch.setattr(cells, "check_writable", refuse)
+    cell = cells.Experiment("made.seen", 1, computed.append).cell(Squares(1))
+    for begin in (lambda: cells.compute(cell), lambda: cells.run([cell], n_jobs=1, progress=False)):
+        with pytest.raises(PermissionError, match="nothing can be written"):
+            begin()
+    assert not computed
+
+
 def test_any_number_of_workers_gives_the_same_table():
     sweep = [squares.cell(Squares(3, seed)) for seed in range(4)]
     cells.run(sweep, n_jobs=1, progress=False)

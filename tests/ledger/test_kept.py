@@ -7,7 +7,7 @@ import sys
 import pandas as pd
 import pytest
 
-from embviz import ledger
+from embviz import ledger, storage
 from embviz.ledger import claims, kept, measuring, sources, studies
 from embviz.ledger.cells import compute, experiment
 from embviz.ledger.findings import Finding, exact, over_seeds
@@ -168,7 +168,7 @@ def test_a_cache_folder_that_cannot_be_written_to_costs_time_alone(project, monk
     def refuse(path):
         raise PermissionError("no")
 
-    monkeypatch.setattr(kept, "whole_file", refuse)
+    monkeypatch.setattr(storage, "whole_file", refuse)
     assert project.entry() == project.entry()
     assert project.n_measured == 2
 

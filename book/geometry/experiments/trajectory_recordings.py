@@ -173,7 +173,7 @@ def _read_once(folder: Path) -> Recording:
 def _alone(folder: Path) -> Iterator[None]:
     """One process makes a recording; others wait for it, or pause when the time is over."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with open(folder.with_name(f"{folder.name}.lock"), "w") as file:
+    with open(folder.with_name(f"{folder.name}.lock"), "w", encoding="utf-8") as file:
         while True:
             with contextlib.suppress(BlockingIOError):
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until the file is closed, whatever happens
@@ -205,7 +205,7 @@ def _record(run: TrajectoryRun, folder: Path) -> None:
         _train(run, model, streams, training, folder)
         bits = score(model, streams.held_out, length=run.setting.length).bits_per_byte
     with whole_file(folder / SCORE) as temporary:
-        temporary.write_text(json.dumps({"bits_per_byte": bits, "slices": slices}))
+        temporary.write_text(json.dumps({"bits_per_byte": bits, "slices": slices}), encoding="utf-8")
 
 
 def _goes_on(training: Run, folder: Path, every: int) -> bool:
@@ -299,7 +299,7 @@ def recordings(config: TrajectoryRun) -> pd.DataFrame:
         held-out text at the end, the same in all rows.
     """
     recording = recorded(config)
-    about = json.loads((recording.folder / SCORE).read_text())
+    about = json.loads((recording.folder / SCORE).read_text(encoding="utf-8"))
     table = pd.DataFrame(
         {
             "step": recording.steps,
