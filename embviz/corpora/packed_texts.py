@@ -75,7 +75,7 @@ def read_pack(about: Mapping[str, Any]) -> Split | None:
         found = hashlib.sha256(b"".join(parts)).hexdigest()
         if header["about"] != dict(about) or found != header["sha256"]:
             raise ValueError("its documents are others")
-    except (lzma.LZMAError, EOFError, ValueError, KeyError, TypeError) as error:
+    except (lzma.LZMAError, EOFError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise DamagedPackError(
             f"{path} is cut short or altered ({error}): delete it, and bring or pack it anew"
         ) from error

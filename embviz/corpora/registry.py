@@ -20,7 +20,7 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, BinaryIO, Literal, get_args
 
 import pandas as pd
 
@@ -38,6 +38,7 @@ Format = Literal[
     "word pieces",  # one token a line, in the order of their ids
 ]
 EMBEDDED = "embedded"  # the corpus that needs no file
+MOST_BYTES = 100_000_000  # downloaded of a file whose size is not registered
 ALGORITHMS = ("sha256", "sha1", "md5")  # best first; the published one is used where it is all there is
 
 
@@ -361,24 +362,48 @@ def _fetch_file(name: str, file: DataFile, *, progress: bool) -> Path:
     path = download_folder() / form.path
     try:
         with storage.whole_file(path) as temporary:
-            _download(str(form.address), temporary, progress=progress)
+            _download(str(form.address), temporary, size=form.size or MOST_BYTES, progress=progress)
             wrong = _what_is_wrong(temporary, form, file)
             if wrong is not None:
                 os.replace(temporary, path)  # whole_file would remove it: nothing is deleted silently
                 aside = _set_aside(path)
                 raise ChecksumError(f"{form.address} was not used: {wrong}. It was kept as {aside}")
     except OSError as error:
-        response = getattr(error, "response", None)
-        if response is not None:
-            response.close()  # pooch leaves the connection of an error page open
         raise DataMissingError(f"could not download {form.address} ({error}); {reason}") from error
     return path
 
 
-def _download(address: str, path: Path, *, progress: bool) -> None:
+class _NoMoreThan:
+    """A file that takes `size` bytes and refuses more: a server need not end."""
+
+    def __init__(self, file: BinaryIO, size: int, address: str) -> None:
+        self._file, self._size, self._address, self._n_bytes = file, size, address, 0
+
+    def write(self, content: bytes) -> None:
+        self._n_bytes += len(content)
+        if self._n_bytes > self._size:
+            raise ChecksumError(
+                f"{self._address} was not used: it sends more than the {self._size:,} bytes that the file "
+                "may have; the download was stopped and nothing was kept"
+            )
+        self._file.write(content)
+
+    def flush(self) -> None:
+        self._file.flush()
+
+
+def _download(address: str, path: Path, *, size: int, progress: bool) -> None:
     import pooch
 
-    pooch.HTTPDownloader(progressbar=progress)(address, str(path), None)
+    responses: list[Any] = []
+    keep = {"response": lambda response, **_: responses.append(response)}
+    try:
+        with open(path, "wb") as file:
+            downloader = pooch.HTTPDownloader(progressbar=progress, hooks=keep)
+            downloader(address, _NoMoreThan(file, size, address), None)
+    finally:
+        for response in responses:
+            response.close()  # pooch leaves the connection open when something fails
 
 
 def list_data() -> pd.DataFrame:

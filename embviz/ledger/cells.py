@@ -364,7 +364,7 @@ def _verified(path: Path) -> tuple[pd.DataFrame, bytes]:
             raise ValueError("its provenance does not match its checksum")
         digest = json.loads(text)["digest"]
         table = arrow.to_pandas()
-    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
+    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise DamagedResultError(f"{path} is cut short or altered ({error}): {ADVICE}") from error
     if table_digest(table) != digest:
         raise DamagedResultError(f"{path} does not match its own digest: {ADVICE}")

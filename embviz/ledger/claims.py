@@ -10,14 +10,17 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import functools
+import math
 import tomllib
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from embviz.ledger.verdicts import VERDICTS
 from embviz.storage import claims_folder
 
 PUBLISHED, IMPLIED = "published", "implied"
+Part = TypeVar("Part", bound="Figure | Amendment")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,7 +164,7 @@ def load_claims(paper: str | None = None) -> list[Claim]:
     ------
     ValueError
         If there are no claims, there is no such paper (the message lists those there are), or a file is
-        not what it should be.
+        not what it should be; the message names the file, the claim and the field.
     """
     files = claim_files()
     if not files:
@@ -185,9 +188,7 @@ def _claims_of(file: Path) -> tuple[Claim, ...]:
                     f"{claim.id} of paper {claim.paper!r}: ids begin with the file's name and a dot"
                 )
         return claims
-    except KeyError as error:
-        raise ValueError(f"{file} lacks {error}") from error
-    except (TypeError, ValueError) as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{file}: {error}") from error
 
 
@@ -208,21 +209,92 @@ def find_claim(claim_id: str) -> Claim:
     raise ValueError(f"no claim {claim_id!r}: choose one of {', '.join(near)}")
 
 
+# --- a file of claims -------------------------------------------------------------------------------
+
+
 @functools.lru_cache(maxsize=16)
 def _parsed(content: bytes) -> tuple[Claim, ...]:
-    """The claims of a file."""
+    """The claims of a file; ValueError names the claim and the field that is not what it should be."""
     table = tomllib.loads(content.decode("utf-8"))
-    return tuple(_claim(entry, table) for entry in table["claim"])
+    for name in ("paper", "experiments"):
+        if name in table and not isinstance(table[name], str):
+            raise ValueError(f"{name} must be text, not {table[name]!r}")
+    claims = tuple(
+        _claim(entry, table, f"claim {number}")
+        for number, entry in enumerate(_tables(table, "claim", "the file"), 1)
+    )
+    ids = [claim.id for claim in claims]
+    if twice := sorted({name for name in ids if ids.count(name) > 1}):
+        raise ValueError(f"two claims are called {twice[0]}")
+    return claims
 
 
-def _claim(entry: dict[str, Any], table: dict[str, Any]) -> Claim:
-    figures = tuple(Figure(**_with_tuples(figure)) for figure in entry["figure"])
-    amended = tuple(Amendment(**_with_tuples(amendment)) for amendment in entry.get("amended", ()))
-    fields = {key: value for key, value in entry.items() if key not in ("figure", "amended")}
-    if "experiments" not in fields:
-        fields["experiments"] = table["experiments"]
-    return Claim(**fields, paper=table["paper"], figures=figures, amended=amended)
+def _claim(entry: dict[str, Any], table: dict[str, Any], where: str) -> Claim:
+    where = entry["id"] if isinstance(entry.get("id"), str) else where
+    fields: dict[str, Any] = {name: table[name] for name in ("paper", "experiments") if name in table}
+    fields |= {name: value for name, value in entry.items() if name not in ("figure", "amended")}
+    _check(fields, Claim, where, apart=("figures", "amended"))
+    figures = tuple(
+        _made(Figure, figure, f"{where}, figure {figure.get('name', number)}")
+        for number, figure in enumerate(_tables(entry, "figure", where), 1)
+    )
+    amended = tuple(
+        _made(Amendment, amendment, f"{where}, amendment {amendment.get('date', number)}")
+        for number, amendment in enumerate(_tables(entry, "amended", where) if "amended" in entry else (), 1)
+    )
+    return Claim(**fields, figures=figures, amended=amended)
 
 
-def _with_tuples(entry: dict[str, Any]) -> dict[str, Any]:
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
+def _tables(entry: dict[str, Any], name: str, where: str) -> list[dict[str, Any]]:
+    found = entry.get(name)
+    if not (isinstance(found, list) and found and all(isinstance(one, dict) for one in found)):
+        raise ValueError(f"{where} needs {name!r}, a list of one table or more, not {found!r}")
+    return found
+
+
+def _made(kind: type[Part], entry: dict[str, Any], where: str) -> Part:
+    fields: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()
+    }
+    _check(fields, kind, where)
+    try:
+        return kind(**fields)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
+
+
+# by the field's annotation: what it must be in words, and whether a value is
+_KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "str": ("text", lambda value: isinstance(value, str)),
+    "bool": ("true or false", lambda value: isinstance(value, bool)),
+    "float | None": ("a finite number", lambda value: _is_number(value) and math.isfinite(value)),
+    "tuple[float, float] | None": (
+        "two numbers, [low, high]",
+        lambda value: isinstance(value, tuple) and len(value) == 2 and all(map(_is_number, value)),
+    ),
+    "tuple[str, ...]": (
+        "a list of texts",
+        lambda value: isinstance(value, tuple) and all(isinstance(one, str) for one in value),
+    ),
+    "datetime.date": ("a date, such as 2026-11-21", lambda value: type(value) is datetime.date),
+}
+
+
+def _check(fields: dict[str, Any], kind: type, where: str, *, apart: Sequence[str] = ()) -> None:
+    """Refuse a table without the fields of a dataclass, each of its kind, but for those set `apart`."""
+    known = {field.name: field for field in dataclasses.fields(kind) if field.name not in apart}
+    for name in fields:
+        if name not in known:
+            raise ValueError(f"{where}: there is no field {name!r}, there are {', '.join(known)}")
+    for name, field in known.items():
+        if name not in fields:
+            if field.default is dataclasses.MISSING:
+                raise ValueError(f"{where} lacks {name!r}")
+            continue
+        words, right = _KINDS[str(field.type)]
+        if not right(fields[name]):
+            raise ValueError(f"{where}: {name} must be {words}, not {fields[name]!r}")

@@ -112,7 +112,7 @@ def _read(path: Path, claim: Claim, state: _State) -> Measurement | None:
                 "own_corpora": None if own is None else tuple(own),
             }
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 

@@ -32,6 +32,7 @@ import operator
 import os
 import shutil
 import time
+import warnings
 import weakref
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -190,10 +191,13 @@ class _Records:
     def require_whole(self, records: np.ndarray) -> None:
         for place in range(len(records)):
             if not self.is_whole(records, place):
-                where = f"after step {records['step'][place - 1]}" if place else "at the first"
+                last = int(records["step"][place - 1]) if place else None
+                where = "at the first" if last is None else f"after step {last}"
+                back = "" if last is None else f" go on from a checkpoint of step {last} or before, or"
                 raise DamagedRunError(
                     f"{self.path}: record {place} ({where}) does not match its checksum: restore the file "
-                    "from a copy, or read_recording(folder, verify=False) and trust no record from there on"
+                    f"from a copy, or{back} read_recording(folder, verify=False) and trust no record from "
+                    "there on"
                 )
 
 
@@ -238,6 +242,8 @@ class Recorder:
         If `every` is below 1, a name is unknown or names no tensor of real numbers, the folder holds other
         files, a recording and `resume_at` isn't said, a recording of other tensors, settings or `about`
         (the message lists what differs), or one whose weights at that step are not the model's.
+    DamagedRunError
+        If a record that is to be kept is damaged (a gigabyte takes 0.6 s to verify); the message says where.
     OSError
         If the disk is full or refuses.
 
@@ -381,6 +387,8 @@ class Recorder:
             )
         n_kept = int(np.searchsorted(records["step"], resume_at or 0, side="right"))
         kept = records[:n_kept]
+        self._records.require_whole(kept)
+        self._warn_of_a_gap(kept, n_torn, resume_at)
         self._record = np.zeros(1, self._records.dtype)
         self._rows = {name: torch.from_numpy(self._record["tensors"][name][0]) for name in self.names}
         if n_kept and kept["step"][-1] == resume_at:
@@ -396,6 +404,18 @@ class Recorder:
             self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
             self._release = weakref.finalize(self, os.close, self._descriptor)
             sync(self.folder)  # the file's name
+
+    def _warn_of_a_gap(self, kept: np.ndarray, n_torn: int, resume_at: int | None) -> None:
+        """Say what is gone from the end and will not be made again: what came before `resume_at`."""
+        last = int(kept["step"][-1]) if len(kept) else 0
+        begun = len(kept) > 0 or n_torn > 0  # or it starts here, at a checkpoint
+        if begun and resume_at is not None and last + self._every < resume_at:
+            torn = f", {n_torn:,} bytes after it are no whole records and are dropped" * bool(n_torn)
+            warnings.warn(
+                f"{self._records.path}: the last whole record is of step {last}{torn}: there is a gap up to "
+                f"step {resume_at}; to fill it go on from a checkpoint of step {last} or before",
+                stacklevel=4,
+            )
 
     def _cut(self, n_kept: int, *, drops: bool, n_torn: int) -> None:
         """Shorten the file to `n_kept` records."""

@@ -320,7 +320,7 @@ def _load_checkpoint(path: Path, model: LSTMLanguageModel, run: dict[str, object
             header = file.metadata() or {}
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
         stored_run, epochs = json.loads(header["run"]), json.loads(header["epochs"])
-    except (safetensors.SafetensorError, KeyError) as error:
+    except (safetensors.SafetensorError, KeyError, ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not a whole checkpoint ({error}): move it away to start anew") from error
     if stored_run != run:
         differing = ", ".join(key for key in run if stored_run.get(key) != run[key])

@@ -605,7 +605,7 @@ def _read_run_file(path: Path) -> dict[str, Any]:
         content = json.loads(data)
         sealed = content.pop("sha256")
         whole = _digest(_canonical(content)) == sealed
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedRunError(f"{path} is not whole ({error}): {_RESTORE}") from error
     if not whole:
         raise DamagedRunError(f"{path} was altered, it does not match its checksum: {_RESTORE}")
@@ -791,7 +791,7 @@ def _read_header(path: Path, blob: bytes) -> dict[str, Any]:
     try:
         size = int.from_bytes(blob[:8], "little")
         return json.loads(json.loads(blob[8 : 8 + size])["__metadata__"]["embviz"])
-    except (ValueError, KeyError, TypeError, OverflowError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise DamagedRunError(f"{path} has no whole header ({error}): {_RESTORE}") from error
 
 

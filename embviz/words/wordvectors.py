@@ -98,7 +98,7 @@ class WordVectors:
             tensors = load_file(path)
             vocabulary = json.loads(tensors.pop("vocabulary").tobytes())
             return cls(vocabulary, **tensors)
-        except (SafetensorError, KeyError, TypeError) as error:
+        except (SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
             raise ValueError(
                 f"{path} is not a whole file of word vectors ({error}): save it again"
             ) from error

@@ -308,6 +308,19 @@ def test_a_wrong_download_is_kept_under_another_name_and_not_used(folders, serve
     assert aside.read_bytes() == b"an error page"
 
 
+def test_a_server_that_sends_without_end_is_stopped_at_the_registered_size(folders, server):
+    address, served = server
+    write(served, "rose.txt", TEXT * 1_000_000)
+    folder = folders(toml_entry("rose", whole(stored("rose.txt", TEXT, address=f"{address}/rose.txt"))))
+    with pytest.raises(
+        registry.ChecksumError, match=r"sends more than the 37 bytes that .* nothing was kept"
+    ):
+        registry.fetch_files("rose", progress=False)
+    assert not [path for path in (folder / "cache").rglob("*") if path.is_file()]
+    (row,) = registry.fetch_data(["rose"], progress=False).itertuples()
+    assert row.state == "failed"
+
+
 @pytest.mark.parametrize("where", ["no server", "no such page"])
 def test_offline_the_error_names_file_folder_and_alternative(folders, server, where):
     address, _ = server

@@ -136,8 +136,13 @@ def test_a_claim_may_name_another_module_than_its_file_does(outside, monkeypatch
     [
         (None, None, ValueError, r"no claims in .*data.claims: write one"),
         ("paper = tulips", None, ValueError, r"tulips.toml: Invalid value"),
-        ("paper = 'tulips'", None, ValueError, r"tulips.toml lacks 'claim'"),
-        (CLAIM.replace("experiments", "experiment"), None, ValueError, "tulips.toml lacks 'experiments'"),
+        ("paper = 'tulips'", None, ValueError, r"tulips.toml: the file needs 'claim'"),
+        (
+            CLAIM.replace("experiments", "experiment"),
+            None,
+            ValueError,
+            "tulips.toml: tulips.red lacks 'experiments'",
+        ),
         (CLAIM.replace("says", "sings"), None, ValueError, "tulips.toml: .*'sings'"),
         (CLAIM.replace("tulips.red", "roses.red"), None, ValueError, "ids begin with the file's name"),
         (CLAIM.replace('"tulips"', '"roses"'), None, ValueError, "tulips.red of paper 'roses'"),

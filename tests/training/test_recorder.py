@@ -705,6 +705,43 @@ def test_checksums_may_be_left_to_the_first_and_last_record(folder):
         read_recording(folder)
 
 
+@pytest.mark.parametrize("share", [0.05, 0.25, 0.5, 0.7, 0.99])
+def test_recording_does_not_go_on_after_a_damaged_record(folder, share):
+    record(folder, range(1, 6))
+    path = folder / RECORDS
+    data = bytearray(path.read_bytes())
+    size, place = len(data) // 5, int(share * len(data))
+    data[place] ^= 1
+    path.write_bytes(data)
+    damaged = place // size  # of records 0 to 4, of steps 1 to 5
+    model = Tied()
+    if damaged == 0:
+        with pytest.raises(DamagedRunError, match=r"from its first record on"):
+            Recorder(model, folder, resume_at=5)
+        return
+    if damaged < 4:
+        with pytest.raises(DamagedRunError, match=rf"from a checkpoint of step {damaged} or before"):
+            Recorder(model, folder, resume_at=5)
+        assert path.read_bytes() == data
+    record(folder, range(damaged + 1, 6), resume_at=damaged)  # what the message says
+    assert_whole(folder, [1, 2, 3, 4, 5])
+
+
+@pytest.mark.parametrize("torn", [b"", b"half a record"])
+def test_a_gap_that_a_cut_file_leaves_is_said(folder, torn):
+    record(folder, range(1, 6))
+    path = folder / RECORDS
+    data = path.read_bytes()
+    path.write_bytes(data[: 2 * len(data) // 5] + torn)
+    model = Tied()
+    move(model, 5)
+    said = r"last whole record is of step 2(, 13 bytes after it are no whole.*)?: there is a gap up to step 5"
+    with pytest.warns(UserWarning, match=said):
+        Recorder(model, folder, resume_at=5).close()
+    record(folder, range(3, 6), resume_at=2)  # no gap: nothing is said
+    assert_whole(folder, [1, 2, 3, 4, 5])
+
+
 def test_a_damaged_full_snapshot_is_named_when_the_distortion_is_asked_for(folder):
     record(folder, range(1, 6), sketch=20)
     path = folder / "weights" / "0000000004.safetensors"

@@ -489,6 +489,13 @@ def test_any_altered_or_missing_byte_of_the_state_is_an_error_that_names_it(fold
     assert_intact(folder, [0, 10, 20])
 
 
+def test_a_header_nested_without_end_is_damage(tmp_path):
+    path = tmp_path / "weights.safetensors"
+    header = b'{"a":' * 20_000 + b"1" + b"}" * 20_000
+    with pytest.raises(DamagedRunError, match=r"weights\.safetensors has no whole header"):
+        snapshots._read_header(path, len(header).to_bytes(8, "little") + header)
+
+
 def test_the_state_of_another_run_is_refused(folder):
     run = make_run(folder)
     other = create_run(folder.with_name("other"), {"seed": 1})
@@ -502,7 +509,8 @@ def test_a_damaged_run_file_is_an_error_that_names_it(folder):
     make_run(folder).close()
     path = folder / "run.json"
     text = path.read_text()
-    for bad in (text.replace('"seed": 0', '"seed": 1'), text[:-5], "[]", "{}"):
+    deep = "[" * 20_000 + "]" * 20_000
+    for bad in (text.replace('"seed": 0', '"seed": 1'), text[:-5], "[]", "{}", deep):
         path.write_text(bad)
         for opener in (open_run, lambda f: open_or_create_run(f, DESCRIPTION)):
             with pytest.raises(DamagedRunError, match=r"run\.json (is not whole|was altered)"):

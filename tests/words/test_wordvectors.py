@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import save_file
 
 from embviz import storage
 from embviz.words.wordvectors import SEPARATORS, WordVectors, chosen_rows, context_path, factorize_pmi
@@ -47,6 +48,14 @@ def test_a_safetensors_file_keeps_everything(tmp_path):
     )
     vectors.save(tmp_path / "v.safetensors")
     assert_same(WordVectors.load(tmp_path / "v.safetensors"), vectors)
+
+
+def test_a_vocabulary_nested_without_end_is_refused(tmp_path):
+    path = tmp_path / "v.safetensors"
+    deep = np.frombuffer(b"[" * 20_000 + b"]" * 20_000, dtype=np.uint8)
+    save_file({"vocabulary": deep, "word": np.zeros((1, 2), np.float32)}, path)
+    with pytest.raises(ValueError, match="not a whole file of word vectors"):
+        WordVectors.load(path)
 
 
 def test_a_safetensors_file_cut_short_is_refused(tmp_path):

@@ -1,0 +1,110 @@
+"""Files of claims: whatever is amiss in one is said in a sentence that names the claim and the field."""
+
+import contextlib
+
+import pytest
+
+from embviz.ledger.claims import load_claims
+
+WHOLE = """
+paper = "mine"
+experiments = "mine"
+
+[[claim]]
+id = "mine.first"
+title = "It is so"
+where = "section 1"
+chapter = "mine"
+says = "so"
+setting = "as is"
+null = "none"
+question = true
+figure = [
+  { name = "score", label = "score", paper = 0.5, accept = [0.4, inf], null = "shuffled" },
+  { name = "first", label = "score, as first fixed", paper = 1 },
+]
+
+[[claim.amended]]
+date = 2026-01-02
+reason = "it was unfair"
+decides = ["score"]
+was = "undecided"
+replaces = ["first"]
+"""
+DEEP = "[" * 3_000 + "]" * 3_000
+
+
+def claims_of(folder, monkeypatch, text):
+    content = text if isinstance(text, bytes) else text.encode()
+    (folder / "mine.toml").write_bytes(content)
+    monkeypatch.setattr("embviz.ledger.claims.claims_folder", lambda: folder)
+    return load_claims()
+
+
+def test_a_whole_file_is_read(tmp_path, monkeypatch):
+    (claim,) = claims_of(tmp_path, monkeypatch, WHOLE)
+    assert claim.figures[0].accept == (0.4, float("inf"))
+    assert claim.replaced == {"first"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ('label = "score", paper', "label = 5, paper", "mine.first, figure score: label must be text, not 5"),
+        ("paper = 0.5", 'paper = "x"', "mine.first, figure score: paper must be a finite number, not 'x'"),
+        ("paper = 0.5", "paper = true", "figure score: paper must be a finite number, not True"),
+        ("paper = 0.5", "paper = nan", "figure score: paper must be a finite number, not nan"),
+        ("paper = 0.5", "paper = [0.5]", "figure score: paper must be a finite number"),
+        ("[0.4, inf]", "[0.4]", "figure score: accept must be two numbers"),
+        ("[0.4, inf]", "0.4", "figure score: accept must be two numbers"),
+        ("[0.4, inf]", '["a", "b"]', "figure score: accept must be two numbers"),
+        ("[0.4, inf]", "[nan, 1.0]", "figure score: accept must be two numbers"),
+        ("[0.4, inf]", "[2.0, 1.0]", "mine.first, figure score: .* is empty"),
+        ('null = "shuffled"', "null = 3", "figure score: null must be text"),
+        ('null = "shuffled"', 'rule = "near"', "figure score: rule must be 'inside' or 'meets'"),
+        ('null = "shuffled"', 'nul = "shuffled"', "figure score: there is no field 'nul', there are name, "),
+        ('{ name = "score", ', "{ ", "mine.first, figure 1 lacks 'name'"),
+        ('name = "score"', "name = 1", "mine.first, figure 1: name must be text"),
+        ('name = "first"', 'name = "score"', "mine.first: two figures of one name"),
+        ('id = "mine.first"', "id = 7", "claim 1: id must be text, not 7"),
+        ('id = "mine.first"\n', "", "claim 1 lacks 'id'"),
+        ('id = "mine.first"', 'id = "other.first"', "ids begin with the file's name and a dot"),
+        ('says = "so"', "says = 2026-01-02", "mine.first: says must be text"),
+        ('says = "so"', "", "mine.first lacks 'says'"),
+        ('says = "so"', 'says = "so"\nsings = "la"', "mine.first: there is no field 'sings'"),
+        ("question = true", 'question = "yes"', "mine.first: question must be true or false, not 'yes'"),
+        ("[[claim]]", "[claim]", "the file needs 'claim', a list of one table or more"),
+        ("figure = [", "other = [", "mine.first: there is no field 'other'|mine.first needs 'figure'"),
+        ('[\n  { name = "score"', '["text", { name = "score"', "mine.first needs 'figure', a list of one"),
+        ("[[claim.amended]]", "[claim.amended]", "mine.first needs 'amended', a list of one table"),
+        ("2026-01-02", '"yesterday"', "amendment yesterday: date must be a date"),
+        ("2026-01-02", "2026-01-02T03:04:05", "date must be a date"),
+        ('["score"]\nwas', '"score"\nwas', "amendment 2026-01-02: decides must be a list of texts"),
+        ('["score"]\nwas', '["else"]\nwas', r"mine.first: the amendment of 2026-01-02 names \['else'\]"),
+        ('"undecided"', '"perhaps"', "mine.first, amendment 2026-01-02: .*no verdict 'perhaps'"),
+        ('paper = "mine"', "paper = 5", "paper must be text, not 5"),
+        ('paper = "mine"\n', "", "mine.first lacks 'paper'"),
+        ('experiments = "mine"', "experiments = ['mine']", "experiments must be text"),
+        ("[[claim]]", "[[claim]", "Expected"),
+        ("[[claim]]", f"x = {DEEP}\n[[claim]]", "recursion"),
+    ],
+)
+def test_what_is_amiss_in_a_claim_is_said_with_its_claim_and_field(tmp_path, monkeypatch, old, new, says):
+    assert WHOLE.count(old) == 1
+    with pytest.raises(ValueError, match=rf"mine\.toml: .*({says})"):
+        claims_of(tmp_path, monkeypatch, WHOLE.replace(old, new))
+
+
+def test_two_claims_of_one_id_and_a_file_that_is_no_text_are_refused(tmp_path, monkeypatch):
+    claim = WHOLE[WHOLE.index("[[claim]]") :]
+    with pytest.raises(ValueError, match=r"two claims are called mine\.first"):
+        claims_of(tmp_path, monkeypatch, WHOLE + claim)
+    with pytest.raises(ValueError, match=r"mine\.toml: 'utf-8' codec can't decode"):
+        claims_of(tmp_path, monkeypatch, WHOLE.replace("so", "\xe9").encode("latin-1"))
+
+
+@pytest.mark.parametrize("share", [0.1 * n for n in range(1, 10)])
+def test_a_file_cut_short_is_refused_or_whole_as_far_as_it_goes(tmp_path, monkeypatch, share):
+    text = WHOLE[: int(share * len(WHOLE))]
+    with contextlib.suppress(ValueError):
+        assert [claim.id for claim in claims_of(tmp_path, monkeypatch, text)] == ["mine.first"]
