@@ -1,4 +1,4 @@
-"""Property tests have no deadline: a busy machine is not a wrong number. Compiled code is kept between tests."""
+"""Property tests have no deadline: a busy machine is not a wrong number. Code is compiled once for all."""
 
 import os
 
