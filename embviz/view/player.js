@@ -10,7 +10,7 @@ const ICONS = {
   step: "M5 5v14l9-7zM15.5 5H18v14h-2.5z",
 };
 const NAMES = { restart: "Back to the start", play: "Play", pause: "Pause", step: "One frame on" };
-const UNANSWERED = "no answer yet: if the kernel was restarted, run the cell again";
+const UNANSWERED = "no answer yet: the kernel is busy, or was restarted and the cell wants to be run again";
 
 const sleep = (milliseconds) => new Promise((resolve) => setTimeout(resolve, Math.max(0, milliseconds)));
 
@@ -333,7 +333,7 @@ class Playback {
     const { number } = this.bar;
     const timers = [
       setTimeout(() => (number.dataset.waiting = "true"), 400),
-      setTimeout(() => this.say(UNANSWERED), 20_000),
+      setTimeout(() => this.giveUp(), PATIENCE),
     ];
     const values = Object.fromEntries(this.asks.map((name) => [name, unguarded(this.view.signal(name))]));
     const reply = await this.ask({ run, seen: this.kept.length, values });
@@ -346,6 +346,12 @@ class Playback {
     this.note = reply.row?.note ?? this.note;
     const ended = reply.end ? `The run has ended; all its frames (${this.kept.length}) are kept.` : "";
     this.say(reply.error ?? [this.note, ended].filter(Boolean).join(" "), Boolean(reply.error));
+  }
+
+  /** The buttons are free again; an answer that comes late is kept all the same. */
+  giveUp() {
+    this.pause();
+    this.say(UNANSWERED);
   }
 
   keep(row) {

@@ -21,7 +21,7 @@ import traitlets
 from threadpoolctl import threadpool_limits
 
 from embviz.view import explorers, theme
-from embviz.view.explorers import Control, Numbers, Value
+from embviz.view.explorers import Control, Numbers, Value, read_message
 from embviz.view.named_tables import MEASURED, Draw, Feed, compact_row, connect, drawn
 
 FRAME = "frame"  # the column of step numbers, and the Vega parameter with the step shown
@@ -393,30 +393,30 @@ class PlayerFace(anywidget.AnyWidget):
         self._whose: tuple[object, object] = (None, None)  # page and number of the run
         self.on_msg(self._hear)
 
-    def _hear(self, _: object, message: dict[str, Any], buffers: object) -> None:
-        if message.get("kind") != "frame":
+    def _hear(self, _: object, message: object, buffers: object) -> None:
+        kind, reader, run, seen, values = read_message(message, "reader", "run", "seen", "values")
+        if kind != "frame":
             return
-        whose = (message.get("reader"), message.get("run"))
-        reply = {"kind": "frame", "reader": whose[0], "run": whose[1]}
+        reply = {"kind": "frame", "reader": reader, "run": run}
         try:
-            self._turn_to(whose, message)
+            self._turn_to((reader, run), bool(seen), values)
             reply |= self._next()
         except KeyboardInterrupt:
-            reply["error"] = "interrupted"
-        except Exception as error:  # whatever the run raises is the reader's to see
+            reply["error"] = "The kernel was interrupted: begin the run anew."
+        except BaseException as error:  # whatever the run raises is the reader's to see: the page waits
             reply["error"] = f"{type(error).__name__}: {error}"
         self.send(reply)
 
-    def _turn_to(self, whose: tuple[object, object], message: Mapping[str, Any]) -> None:
+    def _turn_to(self, whose: tuple[object, object], goes_on: bool, values: Any) -> None:
         """Begin the run that a page asks for, unless it's the one under way."""
         if self._run is not None and whose == self._whose:
             return
-        if message.get("seen"):
+        if goes_on:
             raise ValueError("this run is no longer here: another view of the player began its own")
         old, self._run = self._run, None
         if old is not None:
             old.close()
-        self._run, self._whose = self._player.begin(message.get("values", {})), whose
+        self._run, self._whose = self._player.begin(values), whose
 
     def _next(self) -> dict[str, Any]:
         assert self._run is not None  # turned to

@@ -77,6 +77,26 @@ def test_nothing_is_asked_until_play_and_the_run_s_end_is_told(shown):
     assert len(asked) == 6
 
 
+def test_a_kernel_that_never_answers_leaves_the_buttons_free(chromium, watch):
+    context = chromium.new_context(viewport={"width": 900, "height": 700})
+    made, asked = make_player(5, live=train), []
+    state = {"spec": made.static_spec(), "live": True}
+    page = show_widget(context, watch, str(PlayerFace._esm), state, lambda message: asked.append(message))
+    page.clock.install()
+    press(page, "play")
+    page.clock.run_for(19_000)
+    assert part(page, "[aria-label=Pause]").count() == 1
+    page.clock.run_for(2_000)
+    assert status(page).inner_text().startswith("no answer yet: the kernel is busy")
+    assert part(page, "[aria-label=Play]").count() == 1
+    press(page, "restart")  # another run: another question when it is played
+    press(page, "play")
+    page.wait_for_timeout(50)
+    assert [one["run"] for one in asked] == [1, 2]
+    assert watch.errors == []
+    context.close()
+
+
 def endless(tied: bool) -> Iterator[pd.DataFrame]:
     for place in range(10_000):
         yield frame_of(place, tied)

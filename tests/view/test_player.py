@@ -399,7 +399,7 @@ def test_an_interrupted_run_says_so():
 
     page = live(run())
     page.ask()
-    assert page.ask()["error"] == "interrupted"
+    assert page.ask()["error"] == "The kernel was interrupted: begin the run anew."
 
 
 def test_another_view_takes_the_run_over_and_the_first_is_told():
@@ -460,12 +460,31 @@ def test_a_recording_alone_computes_nothing():
     assert small(live=lambda: []).widget.live is True
 
 
-def test_a_page_that_asks_something_else_hears_nothing():
+@pytest.mark.parametrize("message", [{"kind": "measure"}, None, [], "frame", {}, {"kind": ["frame"]}])
+def test_a_page_that_asks_something_else_hears_nothing(message):
     heard: list[dict] = []
     widget = small(live=lambda: []).widget
     widget.send = heard.append
-    widget._hear(widget, {"kind": "measure"}, [])
+    widget._hear(widget, message, [])
     assert heard == []
+
+
+@pytest.mark.parametrize("question", [{}, {"values": None}, {"values": [1]}, {"values": "n", "run": []}])
+def test_a_question_of_no_sense_is_answered_with_a_sentence(question):
+    heard: list[dict] = []
+    widget = make_player(3, live=train).widget
+    widget.send = heard.append
+    widget._hear(widget, {"kind": "frame", **question}, [])
+    [reply] = heard
+    assert reply["error"].startswith("ValueError: the page sent no value")
+
+
+def test_a_run_that_leaves_the_program_is_told_too():
+    def leaves():
+        raise SystemExit("done")
+        yield
+
+    assert live(leaves()).ask()["error"] == "SystemExit: done"
 
 
 def test_the_live_face_brings_vega_along_and_names_no_host():
