@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Part = TypeVar("Part")
+LAB_OPTIONS = (  # of JupyterLab, which then asks no other host and installs nothing
+    "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+    "--LabApp.news_url=None",
+    "--LabApp.extension_manager=readonly",
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -302,8 +307,7 @@ def open_lab(arguments: argparse.Namespace) -> int:
     book = find_project().book
     if not book.is_dir():
         raise FileNotFoundError(f"the project has no folder {book} for chapters")
-    quiet = ["--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate", "--LabApp.news_url=None"]
-    command = [sys.executable, "-m", "jupyterlab", str(book), *quiet]  # it asks no other host
+    command = [sys.executable, "-m", "jupyterlab", str(book), *LAB_OPTIONS]
     return subprocess.run([*command, "--no-browser"] if arguments.no_browser else command).returncode
 
 

@@ -15,15 +15,15 @@ from pathlib import Path
 
 from playwright.sync_api import Page
 
+from embviz.cli import LAB_OPTIONS
+
 CHECKOUT = Path(__file__).resolve().parents[2]  # whose claims the copied chapters show
 SETTINGS = (
     "--no-browser",
     "--allow-root",  # containers run tests as root
     "--IdentityProvider.token=",
     "--LabApp.expose_app_in_browser=True",  # gives window.jupyterapp, to run commands
-    "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
-    "--LabApp.news_url=None",
-    "--LabApp.extension_manager=readonly",
+    *LAB_OPTIONS,  # as `embviz lab` starts it
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import nbformat
@@ -121,6 +122,12 @@ def wait_for_row(page: Page, title: str, condition: str) -> None:
 def test_a_chapter_shows_its_twin_before_any_cell_is_run(page):
     page.locator(".jp-RenderedVegaCommon5 input[type=range]").first.wait_for()
     assert page.locator(".embviz").count() == 0
+
+
+def test_no_extension_can_be_installed_from_the_page(page):
+    config = json.loads(page.locator("#jupyter-config-data").text_content())
+    assert config["extensionManager"]["name"] == "read-only"
+    assert not config["extensionManager"]["can_install"]
 
 
 def test_a_moved_control_is_measured_by_the_kernel(page, watch):
