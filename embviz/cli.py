@@ -250,8 +250,10 @@ def run_cells(arguments: argparse.Namespace) -> int:
     Exit code 1 if data are not at hand; 3 if ``--minutes`` were over before all was done.
     """
     import time
+    from collections import Counter
 
     from embviz.ledger import cells, studies
+    from embviz.ledger.holders import holder
 
     if arguments.minutes is not None and not arguments.minutes > 0:
         raise ValueError(f"--minutes must be above 0, got {arguments.minutes:g}")
@@ -272,6 +274,9 @@ def run_cells(arguments: argparse.Namespace) -> int:
             failed = True
     if left:
         print(f"{len(left)} cells are left, what was begun is kept: the same command goes on")
+        holders = Counter(filter(None, (holder(path.stem) for path in left)))
+        for who, n_cells in sorted(holders.items()):
+            print(f"{n_cells} of them {'is' if n_cells == 1 else 'are'} being computed by {who}")
     return 1 if failed else 3 if left else 0
 
 
@@ -297,9 +302,7 @@ def show_ledger(arguments: argparse.Namespace) -> int:
 
 
 def open_lab(arguments: argparse.Namespace) -> int:
-    """``embviz lab``: start JupyterLab in the book's folder."""
-    import subprocess
-
+    """``embviz lab``: become JupyterLab in the book's folder, so that what ends this process ends it."""
     from embviz.imports import require
     from embviz.project import find_project
 
@@ -308,7 +311,8 @@ def open_lab(arguments: argparse.Namespace) -> int:
     if not book.is_dir():
         raise FileNotFoundError(f"the project has no folder {book} for chapters")
     command = [sys.executable, "-m", "jupyterlab", str(book), *LAB_OPTIONS]
-    return subprocess.run([*command, "--no-browser"] if arguments.no_browser else command).returncode
+    sys.stdout.flush()
+    return os.execv(sys.executable, [*command, "--no-browser"] if arguments.no_browser else command)
 
 
 def _print_states(table: pd.DataFrame, arguments: argparse.Namespace, *, failures: set[str]) -> int:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextvars import ContextVar
 
-_moment: ContextVar[float] = ContextVar("moment", default=math.inf)
+_moment: ContextVar[float] = ContextVar("moment", default=math.inf)  # as time.monotonic()
 
 
 class Paused(Exception):  # noqa: N818 - it is no error
@@ -23,9 +23,10 @@ class BusyRunError(ValueError):
 def pausing_at(moment: float | None) -> Iterator[None]:
     """Within the block, work that can pause does so from `moment` on, in seconds as ``time.time()``.
 
-    None: never, or when a block around this one says.
+    None: never, or when a block around this one says. A clock that is set meanwhile changes nothing.
     """
-    token = _moment.set(_moment.get() if moment is None else min(moment, _moment.get()))
+    found = math.inf if moment is None else time.monotonic() + moment - time.time()
+    token = _moment.set(min(found, _moment.get()))
     try:
         yield
     finally:
@@ -41,4 +42,4 @@ def time_is_over() -> bool:
     >>> time_is_over()
     False
     """
-    return time.time() >= _moment.get()
+    return time.monotonic() >= _moment.get()

@@ -135,6 +135,10 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)
+    except OSError as error:
+        if error.errno is not None and error.filename is None:  # some libraries leave it out
+            error.filename = str(path)
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -24,6 +24,17 @@ def test_the_earlier_of_two_moments_counts_and_none_changes_nothing():
         assert not time_is_over()
 
 
+def test_a_clock_that_is_set_back_lengthens_nothing(monkeypatch):
+    start, stopwatch = 1_000_000.0, [50.0]
+    monkeypatch.setattr(time, "time", lambda: start)
+    monkeypatch.setattr(time, "monotonic", lambda: stopwatch[0])
+    with pausing_at(start + 10):
+        monkeypatch.setattr(time, "time", lambda: start - 3600)
+        assert not time_is_over()
+        stopwatch[0] += 10
+        assert time_is_over()
+
+
 def test_an_error_ends_the_block_too():
     with pytest.raises(KeyError), pausing_at(0.0):
         raise KeyError

@@ -1,3 +1,4 @@
+import errno
 import os
 import subprocess
 
@@ -18,14 +19,15 @@ def test_a_whole_file_appears_only_when_its_block_ends(tmp_path):
 def _write_half(path):
     with storage.whole_file(path) as temporary:
         temporary.write_text("half")
-        raise OSError("disk full")
+        raise OSError(errno.ENOSPC, "disk full")
 
 
 def test_an_error_keeps_the_old_file_and_leaves_no_litter(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("old")
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(OSError, match="disk full") as refusal:
         _write_half(path)
+    assert refusal.value.filename == str(path)
     assert path.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
 

@@ -18,6 +18,7 @@ import functools
 import hashlib
 import importlib
 import json
+import math
 import os
 import platform
 import resource
@@ -38,6 +39,7 @@ from tqdm.auto import tqdm
 from embviz import __version__
 from embviz.imports import installed
 from embviz.ledger.claims import load_claims, papers
+from embviz.ledger.holders import end_with, held
 from embviz.ledger.sources import PACKAGE, commit, module_folder, tree_digest, versions
 from embviz.pausing import BusyRunError, Paused, pausing_at, time_is_over
 from embviz.project import NoProjectError, find_project, import_from
@@ -417,10 +419,24 @@ def missing(cells: Sequence[Cell]) -> list[Cell]:
     return [cell for cell in unique.values() if not cell.stored()]
 
 
-def _compute_in_worker(cell: Cell, path: Path, until: float | None) -> Path | None:
+def _compute_here(cell: Cell, path: Path, moment: float, parent: int | None = None) -> Path | None:
+    """As below, on the machine that hands out the time: `moment` is one of ``time.monotonic()``.
+
+    `parent` is the process that this one is a worker of.
+    """
+    if parent is not None:
+        end_with(parent)
+    return _compute_in_worker(cell, path, time.time() + moment - time.monotonic(), parent)
+
+
+def _compute_in_worker(cell: Cell, path: Path, until: float, parent: int | None = None) -> Path | None:
     """The file written; None if the time is over, or another process has done it or is about to."""
-    with _threads(cell.experiment.threads), pausing_at(until):
-        if time_is_over() or path.is_file():
+    with (
+        _threads(cell.experiment.threads),
+        pausing_at(until),
+        held(cell.key, by=parent or os.getpid()) as ours,
+    ):
+        if not ours or time_is_over() or path.is_file():
             return None
         try:
             return compute(cell, path)  # the path is the caller's: a reused worker's environment is older
@@ -465,17 +481,19 @@ def run(
     for cell in cells:
         if cell.stored():
             _delete_run(cell)  # a kill came between storing and deleting
+    # a clock that is set back must not lengthen the time
+    moment = math.inf if until is None else time.monotonic() + until - time.time()
     bar = tqdm(total=len(todo), desc="cells", disable=not progress or not todo)
     written: list[Path] = []
     cores, before = joblib.cpu_count(), -1
     with bar:
         # a cell that reads another one's model finds it busy while that is trained beside it: once more then
-        while todo and len(written) > before and (until is None or time.time() < until):
+        while todo and len(written) > before and time.monotonic() < moment:
             before = len(written)
             for threads in sorted({cell.experiment.threads for cell in todo}):
                 group = [cell for cell in todo if cell.experiment.threads == threads]
                 workers = min(len(group), n_jobs or max(1, cores // threads))
-                for path in _compute_all(group, workers, threads, until):
+                for path in _compute_all(group, workers, threads, moment):
                     if path is not None:
                         written.append(path)
                         bar.update()
@@ -483,17 +501,17 @@ def run(
     return written
 
 
-def _compute_all(
-    group: Sequence[Cell], workers: int, threads: int, until: float | None
-) -> Iterator[Path | None]:
+def _compute_all(group: Sequence[Cell], workers: int, threads: int, moment: float) -> Iterator[Path | None]:
     if workers == 1:
-        yield from (_compute_in_worker(cell, cell.path, until) for cell in group)
+        yield from (_compute_here(cell, cell.path, moment) for cell in group)
         return
     backend, _ = joblib.parallel.get_active_backend()
-    jobs = (joblib.delayed(_compute_in_worker)(cell, cell.path, until) for cell in group)
     if type(backend).__name__ != "LokyBackend":  # the user's own cluster: its workers share the folder
+        until = time.time() + moment - time.monotonic()
+        jobs = (joblib.delayed(_compute_in_worker)(cell, cell.path, until) for cell in group)
         yield from joblib.Parallel(n_jobs=workers)(jobs)
         return
+    jobs = (joblib.delayed(_compute_here)(cell, cell.path, moment, os.getpid()) for cell in group)
     with joblib.parallel_config(backend="loky", inner_max_num_threads=threads):
         yield from joblib.Parallel(n_jobs=workers, return_as="generator_unordered")(jobs)
 

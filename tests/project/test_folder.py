@@ -230,9 +230,7 @@ def test_of_two_nested_projects_the_inner_one_is_worked_on_and_said(outside, mon
 
 def test_lab_opens_the_projects_book(outside, monkeypatch, capsys):
     opened = []
-    monkeypatch.setattr(
-        subprocess, "run", lambda command: opened.append(command) or subprocess.CompletedProcess(command, 0)
-    )
+    monkeypatch.setattr(os, "execv", lambda program, command: opened.append(command) or 0)
     root = make_project(outside / "p")
     assert cli.main(["lab", "--project", "p"]) == 1
     assert "no folder" in capsys.readouterr().err

@@ -1,0 +1,89 @@
+"""Who is computing a cell: a file in the cache folder, locked for as long as its process does.
+
+The lock ends with the process, however that ends. Where the cache folder can't be written to, or its file
+system has no locks, nobody is known to compute anything, and two processes may compute the same cell: the
+results are equal, and the last one stored stays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from embviz.storage import cache_folder
+
+WATCH_EVERY = 0.5  # seconds
+
+
+@contextlib.contextmanager
+def held(key: str, *, by: int) -> Iterator[bool]:
+    """Hold a cell within the block in the name of process `by`; False if another process holds it."""
+    path = _path(key)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = _locked(path)
+    except BlockingIOError:
+        yield False
+        return
+    except OSError:  # no folder, or no locks in it
+        yield True
+        return
+    try:
+        since = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        os.write(descriptor, f"process {by} since {since}".encode())
+        yield True
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def holder(key: str) -> str | None:
+    """Who computes a cell, as "process 123 since 2026-11-23T06:40:34+00:00"; None if nobody is known to."""
+    try:
+        with open(_path(key), encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        with contextlib.suppress(OSError):
+            return _path(key).read_text(encoding="utf-8") or None
+    except OSError:
+        return None
+    return None
+
+
+def end_with(parent: int) -> None:
+    """Let this process, a worker, end when `parent` has: one that is killed tells its workers nothing."""
+    if any(thread.name == f"end with {parent}" for thread in threading.enumerate()):
+        return
+    threading.Thread(target=_watch, args=(parent,), name=f"end with {parent}", daemon=True).start()
+
+
+def _watch(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(WATCH_EVERY)
+    os._exit(1)
+
+
+def _path(key: str) -> Path:
+    return cache_folder() / "held" / f"{key}.lock"
+
+
+def _locked(path: Path) -> int:
+    """Descriptor of the locked file at `path`, which its last holder may be deleting."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(descriptor), path.stat()):
+                    os.ftruncate(descriptor, 0)  # what a killed holder wrote
+                    return descriptor
+        except OSError:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
