@@ -221,6 +221,23 @@ def test_the_smallest_width_of_one_gaussian_pair_is_that_of_chi_squared():
     assert constant == pytest.approx(found * eps**2 / math.log(2 / delta), rel=1e-12)
 
 
+def test_the_smallest_width_loses_as_many_draws_as_it_may_and_the_one_before_loses_more():
+    options = {"n_draws": 10, "eps": 0.5}
+    for seed in range(6):
+        x = vectors(4, D, seed=seed)
+        found = projections.smallest_width(x, "gaussian", delta=0.2, seed=seed, **options)
+        kept = [projections.n_kept(x, "gaussian", m, seed=seed, **options) for m in (found - 1, found)]
+        assert kept[0] < 8 <= kept[1]
+
+
+def test_a_signed_permutation_moves_coordinates_and_turns_some_signs():
+    T = projections.signed_permutation(D, 0).matrix
+    assert (np.count_nonzero(T, axis=0) == 1).all()
+    assert (np.count_nonzero(T, axis=1) == 1).all()
+    assert sorted(set(T[T != 0])) == [-1.0, 1.0]
+    assert not np.array_equal(np.abs(T), np.eye(D))
+
+
 def test_one_hot_differences_need_a_single_sign():
     x = np.stack([np.zeros(D), np.eye(D)[4]])  # every entry has the same size
     for family in ("rademacher", "hadamard"):

@@ -68,6 +68,8 @@ def test_the_rule_meets_accepts_an_interval_that_touches_the_range():
     figure = dataclasses.replace(RANGE, rule="meets")
     assert judge(figure, finding(0.8, 1.2)).verdict == HOLDS
     assert judge(figure, finding(1.1, 1.2)).verdict == FAILS
+    assert judge(figure, finding(1.0, 1.2)).verdict == HOLDS
+    assert judge(figure, finding(-0.2, 0.0)).verdict == HOLDS
 
 
 def test_numbers_that_come_out_with_their_null_are_no_evidence_and_not_undecided():
@@ -75,6 +77,8 @@ def test_numbers_that_come_out_with_their_null_are_no_evidence_and_not_undecided
     row = judge(CONTROLLED, finding(0.2, 0.8, shuffled=0.5))
     assert row.verdict == NULL_TOO
     assert "lies in the range too" in row.reason
+    for border in RANGE.accept:
+        assert judge(CONTROLLED, finding(0.2, 0.8, shuffled=border)).verdict == NULL_TOO
 
 
 def test_a_null_that_was_not_measured_leaves_the_figure_undecided():

@@ -287,6 +287,22 @@ def test_a_diagonal_matrix_of_three_values_is_found_exactly_as_each_probe_sees_i
     assert found.positive_share_resolution == 0
 
 
+def test_the_bandwidth_is_half_the_mean_distance_of_neighbouring_nodes_by_their_weight():
+    found = spectral_density(np.diag([0.0, 1.0, 2.0, 3.0]), n_probes=2, n_steps=4, seed=0)
+    # four nodes of weight 1/4: a gap counts with the mean weight of its ends
+    assert found.bandwidth == pytest.approx((3 / 4) / 2)
+
+
+def test_the_share_up_to_an_eigenvalue_counts_it_and_the_resolution_is_half_of_what_could_be_moved():
+    known = spectra.Quadrature(np.array([-1.0, 1.0]), np.array([0.25, 0.75]), exact=True)
+    assert spectra._cumulative(known, np.array([-1.5, -1.0, 0.0, 1.0])).tolist() == [0, 0.25, 0.25, 1]
+    guessed = spectra.Quadrature(
+        np.array([-2.0, -1.0, 1.0, 2.0]), np.array([0.1, 0.2, 0.3, 0.4]), exact=False
+    )
+    assert spectra._unplaced(guessed) == pytest.approx(0.5)  # both nodes beside 0 may lie on either side
+    assert spectra._summarize([guessed] * 2, None, None).positive_share_resolution == pytest.approx(0.25)
+
+
 def test_multiples_of_the_identity_have_one_eigenvalue():
     found = spectral_density(sparse.eye_array(50, format="csr") * 3, seed=0)
     assert found.grid[found.density.argmax()] == pytest.approx(3, abs=found.bandwidth)
