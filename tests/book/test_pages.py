@@ -184,6 +184,42 @@ def test_a_page_names_no_script_or_style_of_another_host(pages: Path, name):
     assert "jupyter-widgets" not in html
 
 
+@EVERY_PAGE
+def test_a_page_begins_with_the_policy_that_allows_no_other_host(pages: Path, name):
+    html = (pages / f"{name}.html").read_text(encoding="utf-8")
+    policy = re.search(r'<meta http-equiv="Content-Security-Policy" content="([^"]+)"', html)
+    first = re.search(r"<(?:script|link|style|img)\b", html)
+    assert policy.start() < first.start()
+    assert not re.search(r"https?:|//|[*]", policy[1])
+    assert "default-src 'self'" in policy[1]
+
+
+# In the page: ask another host for a script, a picture, data and a frame; what the browser refused.
+ASK_ELSEWHERE = """
+async () => {
+  const refused = new Set();
+  document.addEventListener("securitypolicyviolation", (event) => refused.add(event.effectiveDirective));
+  const add = (tag, source) => document.head.appendChild(Object.assign(document.createElement(tag), source));
+  add("script", {src: "https://elsewhere.invalid/a.js"});
+  add("link", {rel: "stylesheet", href: "https://elsewhere.invalid/a.css"});
+  document.body.appendChild(Object.assign(new Image(), {src: "https://elsewhere.invalid/a.png"}));
+  document.body.appendChild(Object.assign(document.createElement("iframe"), {src: "https://elsewhere.invalid/"}));
+  await fetch("https://elsewhere.invalid/a.json").catch(() => {});
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  return [...refused].sort();
+}
+"""
+
+
+@pytest.mark.parametrize("name", ["how_to_read", "search"])
+def test_a_page_that_asks_another_host_is_refused_by_the_browser(context, watch, site, name):
+    page = context.new_page()
+    page.goto(f"{site}{name}.html")
+    refused = page.evaluate(ASK_ELSEWHERE)
+    assert refused == ["connect-src", "frame-src", "img-src", "script-src-elem", "style-src-elem"]
+    assert watch.strangers == []  # not even tried
+
+
 def test_the_book_opens_from_the_file_system(chromium: Browser, watch: Watch, pages: Path):
     context = chromium.new_context()
     watch.stop_strangers(context, "file://")
