@@ -8,7 +8,7 @@ NBVAL := --nbval --nbval-sanitize-with tests/nbval.cfg --nbval-cell-timeout 300
 CHAPTERS := $(wildcard book/*.ipynb book/*/*.ipynb)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup book lab test chapters rehearse bench mutants check format clean
+.PHONY: help setup book lab test chapters rehearse bench drill mutants check format clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*##/\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -53,6 +53,9 @@ REHEARSED ?= book/reflections/half_the_dimensions.ipynb
 bench: setup  ## measure the speed table, each row beside a peer
 	$(PY) -m pytest tests/benchmarks/bench_*.py -p no:xdist -q
 	@$(PY) -m tests.benchmarks.speed_table
+
+drill: setup  ## damage, fill, slow down and kill what should survive it; takes some minutes
+	$(PY) -m pytest tests/drills/drill_*.py -p no:xdist -rA -q
 
 mutants: setup  ## plant lies in the code, one at a time, and report those that no test notices
 	$(PY) -m tests.mutants
