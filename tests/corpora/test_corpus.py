@@ -190,6 +190,12 @@ def test_holes_are_dropped_become_unk_and_survive_a_cut():
     assert spelled(made("c a").restrict(max_vocab=1).head(2)) == [["c", None]]
 
 
+def test_a_document_that_loses_all_its_words_is_none_any_more():
+    restricted = made("a b a b", "c", "b a", "d").restrict(min_count=2, rare="drop")
+    assert restricted.document_starts.tolist() == [0, 4]
+    assert spelled(restricted) == [["a", "b", "a", "b"], ["b", "a"]]
+
+
 def test_restricting_to_nothing_says_what_the_most_frequent_word_is():
     with pytest.raises(ValueError, match=r"no word of 'made' occurs 9 times or more.*'a', occurs 2 times"):
         made("a b a").restrict(min_count=9)

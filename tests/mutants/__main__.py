@@ -1,7 +1,7 @@
 """Plant lies, one at a time, and report those that no test notices.
 
     python -m tests.mutants            # all of them, about an hour on one core
-    python -m tests.mutants ledger     # those in files whose path holds the word
+    python -m tests.mutants ledger     # those whose file or text holds the word
     python -m tests.mutants --trust    # the tests are known to pass without a lie: saves a third of the time
 
 Each lie is planted in a temporary copy of the sources; the checkout is never touched. A process in which the
@@ -98,9 +98,9 @@ def noticed_by(folder: Path, lie: Lie) -> str | None:
 
 
 def main(words: list[str]) -> int:
-    """Plant those lies whose file's path holds one of `words`, or all; 1 if too many live."""
+    """Plant those lies whose file or text holds one of `words`, or all; 1 if too many live."""
     trust, words = "--trust" in words, [word for word in words if word != "--trust"]
-    chosen = [lie for lie in lies() if not words or any(word in lie.path for word in words)]
+    chosen = [lie for lie in lies() if not words or any(word in str(lie) for word in words)]
     for name in LIBRARIES.split():
         importlib.import_module(name)
     assert not any(name.split(".")[0] == "embviz" for name in sys.modules), "the copy's is meant"

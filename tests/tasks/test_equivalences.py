@@ -371,6 +371,11 @@ def test_an_epsilon_admits_pairs_up_to_itself():
         for epsilon in (0.19, 0.21)
     ]
     assert verdicts == [SEMANTIC_ONLY, BOTH]
+    for row in equivalence_table(language):
+        if row.semantic_share > 0:
+            both = max(row.semantic_worst, row.conditional_worst)
+            found = {(one.u, one.v): one for one in equivalence_table(language, epsilon=both)}
+            assert found[row.u, row.v].verdict == BOTH, "a distance of epsilon itself is admitted"
 
 
 def test_strings_and_symbols_keep_the_order_in_which_they_were_given():

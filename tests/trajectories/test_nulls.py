@@ -19,7 +19,7 @@ from embviz.trajectories.nulls import (
     step_correlations,
     through_nulls,
 )
-from embviz.trajectories.phases import Clustering, path_steps
+from embviz.trajectories.phases import Clustering, couple, path_steps
 from embviz.trajectories.traces import Layout, Recipe, trace
 from embviz.trajectories.weight_paths import WeightPath, cosine_share, rotate, weight_path
 
@@ -232,7 +232,8 @@ def test_measures_are_those_of_the_parts():
     assert row["n_phases"] == traced.phases.n_phases
     assert row["reconstruction"] == traced.behaviour.errors.reconstruction
     assert row["cosine_share"] == cosine_share(traced.layout)
-    assert 0 < row["loss_p"] <= 1
+    own = couple(path_steps(traced.layout), traced.path.losses, seed=0, block=19, n_permutations=19)
+    assert (row["loss_correlation"], row["loss_lag"], row["loss_p"]) == (own.correlation, own.lag, own.p)
     without = measure(trace(momentum_path(), Recipe(None, Layout("pca"), QUICK.clustering), seed=0))
     assert without["reconstruction"] is None
 

@@ -102,6 +102,7 @@ def test_reachability_is_the_spanning_tree_of_mutual_reachability_distances(min_
 def test_the_largest_split_is_the_largest_cluster_size_that_finds_phases(seed):
     points = noise(60, 2, seed=seed)
     largest = find_phases(points, Clustering(min_cluster_size=30, min_samples=3)).largest_split
+    assert 2 <= largest <= 30
     for size in range(max(2, largest - 2), min(largest + 3, 31)):
         found = find_phases(points, Clustering(min_cluster_size=size, min_samples=3))
         assert (found.n_phases > 0) == (size <= largest)
