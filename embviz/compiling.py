@@ -9,20 +9,24 @@ The checksum tells damage, not malice: whoever can write into that folder can ru
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import inspect
 import pickle
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import llvmlite
 import numba
 from numba.core import config
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
+from numba.core.dispatcher import Dispatcher
 from numba.core.serialize import dumps
+from numba.np.ufunc.ufuncbuilder import UFuncDispatcher
 
 from embviz.storage import cache_folder, write_if_possible
 
@@ -45,6 +49,18 @@ def compiled_folder() -> Path:
     """Folder of the machine code: ``NUMBA_CACHE_DIR``, or ``compiled/`` below the cache folder."""
     named: str = config.CACHE_DIR  # type: ignore[attr-defined]  # set when numba is imported
     return Path(named) if named else cache_folder() / "compiled"
+
+
+@contextlib.contextmanager
+def keeping_nothing() -> Iterator[None]:
+    """Within the block other libraries' functions are made without a place for their machine code.
+
+    numba refuses to make them where nothing can be written; so they are compiled at every start.
+    """
+    with contextlib.ExitStack() as patches:
+        for kind in (Dispatcher, UFuncDispatcher):
+            patches.enter_context(mock.patch.object(kind, "enable_caching", lambda self: None))
+        yield
 
 
 class _Files:

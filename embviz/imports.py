@@ -98,6 +98,26 @@ def import_pymde() -> types.ModuleType:
     return _import("pymde", _StandIn(TORCHVISION))
 
 
+def import_umap() -> types.ModuleType:
+    """UMAP, also where numba finds no place for its compiled code.
+
+    Raises
+    ------
+    MissingExtraError
+        If it isn't installed.
+    """
+    require("trajectories", "umap", purpose="a UMAP layout")
+    try:
+        return importlib.import_module("umap")
+    except RuntimeError as error:
+        if "no locator available" not in str(error):
+            raise
+    from embviz.compiling import keeping_nothing
+
+    with keeping_nothing():
+        return importlib.import_module("umap")
+
+
 def import_lightning() -> types.ModuleType:
     """Lightning, whose metrics of images alone need torchvision.
 

@@ -107,6 +107,18 @@ def test_pairs_are_counted_without_a_home_where_nothing_can_be_written(tmp_path)
     assert (done.stdout, done.stderr) == ("74\n", "")
 
 
+def test_other_libraries_functions_can_be_made_where_numba_finds_no_place_for_them(monkeypatch):
+    monkeypatch.setattr(numba.core.caching.CacheImpl, "_locator_classes", [])
+    with pytest.raises(RuntimeError, match="no locator available"):
+        numba.njit(cache=True)(total)
+    with compiling.keeping_nothing():
+        function = numba.njit(cache=True)(total)
+        twice = numba.vectorize(cache=True)(lambda value: 2 * value)
+    assert function(twice(np.array([1, 2, 3]))) == 12
+    with pytest.raises(RuntimeError, match="no locator available"):
+        numba.njit(cache=True)(total)
+
+
 def test_a_user_without_a_home_has_a_cache_folder_that_holds_nothing(monkeypatch):
     def no_home(name):
         raise RuntimeError("could not determine the home directory")

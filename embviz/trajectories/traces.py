@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -12,7 +11,7 @@ import torch
 from numpy.typing import ArrayLike
 from sklearn.neighbors import NearestNeighbors
 
-from embviz.imports import import_pymde, require
+from embviz.imports import import_pymde, import_umap
 from embviz.memory import require_memory
 from embviz.trajectories.autoencoders import Autoencoder, Behaviour, encode
 from embviz.trajectories.phases import (
@@ -102,8 +101,7 @@ def _require_room(layout: Layout, n_points: int, dim: int) -> None:
 
 
 def _umap(points: np.ndarray, layout: Layout, seed: int) -> np.ndarray:
-    require("trajectories", "umap", purpose="a UMAP layout")
-    umap: Any = importlib.import_module("umap")
+    umap: Any = import_umap()
     model = umap.UMAP(n_neighbors=layout.n_neighbors, min_dist=layout.min_dist, random_state=seed, n_jobs=1)
     n_threads = torch.get_num_threads()
     try:

@@ -17,6 +17,7 @@ start = time.perf_counter()
 import numpy as np
 from embviz import storage
 from embviz.corpora import load_corpus
+from embviz.trajectories import traces
 from embviz.words import count_pairs
 for folder in (storage.cache_folder(), storage.Path("{root}")):
     try:
@@ -24,6 +25,8 @@ for folder in (storage.cache_folder(), storage.Path("{root}")):
     except OSError:
         continue
     raise SystemExit(f"{{folder}} can be written to: nothing was tried")
+layout = traces.Layout("umap", n_neighbors=5)
+assert traces.lay_out(np.random.default_rng(0).normal(size=(40, 3)), layout, seed=0).shape == (40, 2)
 corpus = load_corpus("embedded")
 print(corpus.n_tokens, int(count_pairs(np.arange(20) % 5, 5, window=2).sum()), time.perf_counter() - start)
 """
@@ -49,9 +52,10 @@ def test_the_embedded_corpus_and_its_pairs_need_no_home_and_nothing_that_can_be_
     cache = Path.home() / ".cache"
     code = tmp_path / "use.py"
     code.write_text(USE.format(root=ROOT), encoding="utf-8")
+    frozen = [ROOT, Path(sys.prefix)]
     script = (
-        f"mount --bind {ROOT} {ROOT} && mount -o remount,ro,bind {ROOT} && "
-        f"mkdir -p {cache} && mount -t tmpfs -o ro tmpfs {cache} && exec {sys.executable} {code}"
+        "".join(f"mount --bind {at} {at} && mount -o remount,ro,bind {at} && " for at in frozen)
+        + f"mkdir -p {cache} && mount -t tmpfs -o ro tmpfs {cache} && exec {sys.executable} {code}"
     )
     path = {"PATH": os.environ["PATH"]}
     if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "true"]).returncode:
