@@ -59,7 +59,7 @@ def keeping_nothing() -> Iterator[None]:
     """
     with contextlib.ExitStack() as patches:
         for kind in (Dispatcher, UFuncDispatcher):
-            patches.enter_context(mock.patch.object(kind, "enable_caching", lambda self: None))
+            patches.enter_context(mock.patch.object(kind, "enable_caching"))
         yield
 
 
