@@ -383,6 +383,9 @@ def test_shuffled_tokens_are_the_same_tokens_in_another_order():
     np.testing.assert_array_equal(np.sort(shuffled), np.sort(ids))
     assert (shuffled != ids).any()
     np.testing.assert_array_equal(shuffled, shuffle_tokens(ids, seed=1))
+    assert (shuffled != shuffle_tokens(ids, seed=2)).any()
+    # pairs of neighbours that are alike are as rare as in a random order: 500 / 50 of them
+    assert abs(int((shuffled[1:] == shuffled[:-1]).sum()) - 10) < 15
 
 
 def test_a_gaussian_matrix_has_its_variance_and_fills_the_semicircle():
