@@ -9,14 +9,18 @@ compiled loops, which look at no bounds, rely on it.
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from scipy import sparse
 
-Kind = Literal["real", "floating", "integer", "number"]
+if TYPE_CHECKING:
+    from scipy import sparse
+
+Kind = Literal["real", "floating", "integer", "number", "complex"]
 
 LARGEST = 1e100  # squares and products of such numbers, and sums of them, stay finite in float64
+SMALLEST = 1e-100  # and do not vanish; what is not 0 must reach it somewhere
+FOURTH_POWERS = 1e70  # the largest where fourth powers are taken
 NO_NUMBERS = {
     "c": "complex numbers: take the real part, or the absolute value, if that is what you mean",
     "U": "text: convert it to numbers first",
@@ -39,6 +43,7 @@ def checked(
     low: float = -LARGEST,
     high: float = LARGEST,
     empty: bool = False,
+    infinite: bool = False,
 ) -> np.ndarray:
     """What a caller handed in as a plain array of finite numbers, without a copy where it is one already.
 
@@ -49,14 +54,18 @@ def checked(
         The parameter's name, with which messages begin.
     n_axes : int, optional
         How many axes there must be; any number without it.
-    kind : "real", "floating", "integer" or "number"
+    kind : "real", "floating", "integer", "number" or "complex"
         "real" gives float64; "floating" leaves float32 and float64 as they are and gives float64 for the
-        others; "integer" leaves whole types as they are and refuses the others; "number" leaves every
-        type as it is. Truth values count as 0.0 and 1.0, but are no integers: True is no place in a table.
+        others; "integer" leaves whole types as they are and refuses the others; "number" leaves every type
+        as it is (float16 and longer ones excepted), and so does "complex", which takes complex numbers too.
+        Truth values count as 0.0 and 1.0, but are no integers: True is no place in a table.
     low, high : float
-        Range of the numbers, ends included.
+        Range of the numbers, ends included. Within the default one squares neither overflow nor all vanish;
+        where none are taken, infinite ends let every finite number through.
     empty : bool
         Whether an array without an entry is taken.
+    infinite : bool
+        Whether infinity is a value, such as the epoch of what never happened.
 
     Returns
     -------
@@ -78,7 +87,7 @@ def checked(
     ValueError: x has 1 NaN or infinite value(s): find where they come from
     """
     array = _plain(values, name)
-    _require_numbers(array, name)
+    _require_numbers(array, name, "biufc" if kind == "complex" else "biuf")
     if array.size == 0:
         if not empty:
             raise ValueError(f"{name} is empty: its shape is {array.shape}")
@@ -88,9 +97,12 @@ def checked(
         raise ValueError(f"{name} has shape {array.shape}: give an array with {axes}")
     if kind == "integer":
         _require_integers(array, name)
-    _require_range(array, name, low, high)
+    for part in (array.real, array.imag) if array.dtype.kind == "c" else (array,):
+        finite = part[np.isfinite(part)] if infinite and not np.isnan(part).any() else part
+        _require_range(finite, name, low, high, least=0.0 if infinite else SMALLEST)
     keeps = {"floating": ("float32", "float64"), "real": ("float64",)}.get(kind)
-    if array.dtype.kind == "b" or (keeps and array.dtype.name not in keeps):
+    odd = array.dtype.kind == "b" or (array.dtype.kind == "f" and array.dtype.itemsize not in (4, 8))
+    if odd or (keeps and array.dtype.name not in keeps):
         return array.astype(np.float64, copy=False)
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
@@ -122,7 +134,7 @@ def _require_square(array: Any, name: str) -> Any:
 def _plain(values: Any, name: str) -> np.ndarray:
     """`values` as an array of whatever type; no mask, no gradient and no ragged row is lost in silence."""
     root = type(values).__module__.partition(".")[0]
-    if sparse.issparse(values):
+    if _is_sparse(values):
         raise ValueError(f"{name} is a sparse array: give a dense one, {name}.toarray()")
     if isinstance(values, np.ma.MaskedArray):
         if n_masked := int(np.ma.count_masked(values)):
@@ -169,9 +181,9 @@ def _from_pandas(values: Any) -> np.ndarray:
     return array
 
 
-def _require_numbers(array: np.ndarray, name: str) -> None:
+def _require_numbers(array: np.ndarray, name: str, kinds: str) -> None:
     _require_no_objects(array, name)
-    if array.dtype.kind not in "biuf":
+    if array.dtype.kind not in kinds:
         raise ValueError(f"{name} holds {NO_NUMBERS[array.dtype.kind]}")
 
 
@@ -193,20 +205,22 @@ def _require_integers(array: np.ndarray, name: str) -> None:
         raise ValueError(f"{name} {like}: give integers")
 
 
-def _require_range(array: np.ndarray, name: str, low: float, high: float) -> None:
+def _require_range(array: np.ndarray, name: str, low: float, high: float, least: float = SMALLEST) -> None:
     """Refuse NaN, infinity, and what lies outside low..high; no array of truth values is made for it."""
     if not array.size:
         return
     with np.errstate(invalid="ignore"):
         smallest, largest = array.min().item(), array.max().item()  # NaN comes out of both
-    if low <= smallest and largest <= high and -math.inf < smallest and largest < math.inf:
+    magnitude = max(-smallest, largest)
+    in_range = low <= smallest and largest <= high and magnitude < math.inf
+    if in_range and (magnitude >= least or magnitude == 0 or high > LARGEST):
         return
     if n_bad := int((~np.isfinite(array)).sum()):
         raise ValueError(f"{name} has {n_bad} NaN or infinite value(s): find where they come from")
-    if max(-smallest, largest) > LARGEST:
-        raise ValueError(
-            f"{name} reaches {max(-smallest, largest):g}: squares of it would overflow, scale it down"
-        )
+    if magnitude > LARGEST and high <= LARGEST:
+        raise ValueError(f"{name} reaches {magnitude:g}: squares of it would overflow, scale it down")
+    if in_range:
+        raise ValueError(f"{name} reaches {magnitude:g} at most: squares of it would vanish, scale it up")
     if smallest < low:
         raise ValueError(f"{name} goes down to {smallest:g}: it must be {low:g} or above")
     if largest > high:
@@ -237,13 +251,19 @@ def checked_matrix(
     ValueError
         As :func:`checked`; and if an index of a sparse array lies outside its shape.
     """
-    if not sparse.issparse(matrix):
+    if not _is_sparse(matrix):
         return _require_square(checked(matrix, name, low=low, high=high, kind="number"), name)
+    from scipy import sparse  # whoever has a sparse array has imported it
+
     _require_structure(matrix, name)
     csr = sparse.csr_array(matrix)
     _require_square(csr, name)
     data = checked(csr.data, name, 1, low=low, high=high, kind="number", empty=True)
     return csr if data is csr.data else sparse.csr_array((data, csr.indices, csr.indptr), shape=csr.shape)
+
+
+def _is_sparse(values: Any) -> bool:
+    return type(values).__module__.startswith("scipy.sparse") and hasattr(values, "nnz")
 
 
 def _require_structure(matrix: Any, name: str) -> None:

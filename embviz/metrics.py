@@ -11,35 +11,8 @@ from numpy.typing import ArrayLike
 from scipy import integrate, special, stats
 from scipy.spatial.distance import pdist, squareform
 
+from embviz.arrays import FOURTH_POWERS, checked, matched, square
 from embviz.memory import require_memory
-
-
-def _finite(values: ArrayLike, name: str, n_axes: int) -> np.ndarray:
-    array = np.asarray(values, dtype=float)
-    if array.size == 0:
-        raise ValueError(f"{name} is empty")
-    if array.ndim != n_axes:
-        raise ValueError(f"{name} has shape {array.shape}: give an array with {n_axes} axes")
-    if not np.isfinite(array).all():
-        n_bad = int((~np.isfinite(array)).sum())
-        raise ValueError(f"{name} has {n_bad} NaN or infinite value(s): find where they come from")
-    return array
-
-
-def _square(matrix: ArrayLike, name: str) -> np.ndarray:
-    array = _finite(matrix, name, 2)
-    if array.shape[0] != array.shape[1]:
-        raise ValueError(f"{name} has shape {array.shape}: it must be square")
-    return array
-
-
-def _matched(x: ArrayLike, y: ArrayLike, n_axes: int) -> tuple[np.ndarray, np.ndarray]:
-    x, y = _finite(x, "x", n_axes), _finite(y, "y", n_axes)
-    if x.shape != y.shape:
-        raise ValueError(
-            f"x has shape {x.shape} and y {y.shape}: row i of one is held against row i of the other"
-        )
-    return x, y
 
 
 def require_pairs(n: int, n_numbers: float) -> None:
@@ -68,11 +41,11 @@ def require_pairs(n: int, n_numbers: float) -> None:
     )
 
 
-def _spread_sample(values: ArrayLike) -> np.ndarray:
-    sample = _finite(values, "values", 1)
+def _spread_sample(values: ArrayLike, name: str = "values") -> np.ndarray:
+    sample = checked(values, name, 1, low=-FOURTH_POWERS, high=FOURTH_POWERS)
     if np.ptp(sample) == 0:
         raise ValueError(
-            f"all {len(sample)} value(s) are {sample[0]:g}: a sample without spread has no shape"
+            f"{name}: all {len(sample)} value(s) are {sample[0]:g}: a sample without spread has no shape"
         )
     return sample
 
@@ -96,7 +69,7 @@ def cosines(x: ArrayLike, y: ArrayLike) -> np.ndarray:
     ValueError
         If the shapes differ, or a value is not finite.
     """
-    x, y = _matched(x, y, 2)
+    x, y = matched(x, y, 2)
     return np.clip(np.einsum("nd,nd->n", _unit_rows(x), _unit_rows(y)), -1, 1)
 
 
@@ -119,7 +92,7 @@ def angles(x: ArrayLike, y: ArrayLike) -> np.ndarray:
     ValueError
         If the shapes differ, a value is not finite, or a row is all zeros: it has no direction.
     """
-    x, y = _matched(x, y, 2)
+    x, y = matched(x, y, 2)
     for name, rows in (("x", x), ("y", y)):
         _require_directions(rows, name)
     x, y = _unit_rows(x), _unit_rows(y)
@@ -157,7 +130,7 @@ def pairwise_distances(x: ArrayLike, *, metric: Literal["euclidean", "cosine"] =
     MemoryError
         If 1.5 n^2 numbers would not fit, before they are made; so do all that measure every pair of rows.
     """
-    x = _finite(x, "x", 2)
+    x = checked(x, "x", 2)
     require_pairs(len(x), 3)
     if metric == "euclidean":
         return squareform(pdist(x))
@@ -267,11 +240,13 @@ def feature_alignment(x: ArrayLike, y: ArrayLike) -> float:
     >>> feature_alignment([[1, 0], [0, 1]], [[0, 1], [-1, 0]])
     0.0
     """
-    x, y = _finite(x, "x", 2), _finite(y, "y", 2)
+    x, y = checked(x, "x", 2), checked(y, "y", 2)
+    if len(x) != len(y):
+        raise ValueError(f"x has {len(x)} rows and y {len(y)}: row i of one is held against the other")
     if x.shape[1] != y.shape[1]:
         raise ValueError(
-            f"directions of {x.shape[1]} coordinates, images of {y.shape[1]}: their cosine is undefined, "
-            "compare angles within each side, as angular_error and concordance do"
+            f"x has directions of {x.shape[1]} coordinates, y images of {y.shape[1]}: their cosine is "
+            "undefined, compare angles within each side, as angular_error and concordance do"
         )
     for name, rows in (("x", x), ("y", y)):
         _require_directions(rows, name)
@@ -342,7 +317,8 @@ def concordance_null(x: ArrayLike, dim: int, *, n_draws: int, seed: int | np.ran
     if dim < 2:
         raise ValueError(f"directions in {dim} dimension(s): give 2 at least")
     rng = np.random.default_rng(seed)
-    n = len(np.asarray(x))
+    x = checked(x, "x", 2)
+    n = len(x)
     return np.array([concordance(x, rng.normal(size=(n, dim))) for _ in range(n_draws)])
 
 
@@ -408,12 +384,11 @@ def _pair_angles(x: ArrayLike, other: ArrayLike, name: str, n_numbers: int = 3) 
 
     `n_numbers` for each pair are in memory together in what the caller does.
     """
-    if len(np.asarray(x)) != len(np.asarray(other)):
+    rows, others = checked(x, name, 2), checked(other, "x" if name == "y" else "y", 2)
+    if len(rows) != len(others):
         raise ValueError(
-            f"{len(np.asarray(x))} rows of {name} against {len(np.asarray(other))}: row i of one is the image"
-            " of row i of the other"
+            f"{len(rows)} rows of {name} against {len(others)}: row i of one meets row i of the other"
         )
-    rows = _finite(x, name, 2)
     require_pairs(len(rows), n_numbers)
     if len(rows) < 2:
         raise ValueError(f"{name} has a single row: angles need pairs")
@@ -448,7 +423,7 @@ def circulant_score(matrix: ArrayLike, *, direction: Literal[1, -1] = 1) -> floa
     ------
     The kernel paper, section 3.3, step 4.
     """
-    matrix = _square(matrix, "matrix")
+    matrix = square(matrix, "matrix")
     if direction not in (1, -1):
         raise ValueError(f"direction is {direction!r}: use 1 (to the right) or -1 (to the left)")
     # row by row: with all rolled rows at once, 15,000 tokens would take several arrays of 2 GB
@@ -481,7 +456,7 @@ def involution_error(Q: ArrayLike) -> float:
     >>> involution_error([[0.0, 1.0], [1.0, 0.0]])
     0.0
     """
-    Q = _square(Q, "Q")
+    Q = square(Q, "Q")
     return float(np.linalg.norm(Q @ Q - np.eye(len(Q))) / np.sqrt(len(Q)))
 
 
@@ -515,11 +490,11 @@ def square_summary(Q: ArrayLike) -> SquareSummary:
     ------
     The reflections paper, Figure 3.
     """
-    Q = _square(Q, "Q")
+    Q = square(Q, "Q")
     if len(Q) == 1:
         raise ValueError("Q has shape (1, 1): nothing is off its diagonal")
-    square = Q @ Q
-    diagonal, off = np.diag(square), square[~np.eye(len(Q), dtype=bool)]
+    squared = Q @ Q
+    diagonal, off = np.diag(squared), squared[~np.eye(len(Q), dtype=bool)]
     return SquareSummary(*(float(x) for x in (diagonal.mean(), diagonal.std(), off.mean(), off.std())))
 
 
@@ -539,7 +514,7 @@ def procrustes_disparity(x: ArrayLike, y: ArrayLike) -> float:
     ValueError
         If the shapes differ, a value is not finite, or all rows of one are the same point.
     """
-    first, second = _matched(x, y, 2)
+    first, second = matched(x, y, 2)
     first, second = first - first.mean(axis=0), second - second.mean(axis=0)
     for name, points in (("x", first), ("y", second)):
         if not points.any():
@@ -569,7 +544,7 @@ def positive_share(values: ArrayLike) -> float:
     >>> positive_share([-1.0, 0.0, 2.0, 3.0])
     0.5
     """
-    return float(np.mean(_finite(values, "values", 1) > 0))
+    return float(np.mean(checked(values, "values", 1) > 0))
 
 
 def skewness(values: ArrayLike) -> float:
@@ -633,7 +608,11 @@ def kurtosis_shift(before: ArrayLike, after: ArrayLike) -> float:
     >>> round(kurtosis_shift([0, 0, 0, 1], [[0.5, 0.5], [-0.5, 0.5]]), 6)
     0.0
     """
-    return kurtosis(np.ravel(after)) - kurtosis(np.ravel(before))
+    first, second = (
+        _spread_sample(checked(values, name).ravel(), name)
+        for values, name in ((before, "before"), (after, "after"))
+    )
+    return kurtosis(second) - kurtosis(first)
 
 
 def mirror_distance(values: ArrayLike) -> float:
@@ -675,7 +654,7 @@ def semicircle_distance(values: ArrayLike) -> float:
     ValueError
         If a value is not finite, or all are 0.
     """
-    sample = np.sort(_finite(values, "values", 1))
+    sample = np.sort(checked(values, "values", 1))
     radius = 2 * np.sqrt(np.mean(sample**2))
     if radius == 0:
         raise ValueError(f"all {len(sample)} value(s) are 0: no semicircle has variance 0")
@@ -715,7 +694,7 @@ def bootstrap_interval(
     ValueError
         If there are fewer than two values, or one, or the statistic of some resample, is not finite.
     """
-    sample = _finite(values, "values", 1)
+    sample = checked(values, "values", 1)
     if len(sample) < 2:
         raise ValueError("one value has no interval: give at least two")
     if not 0 < level < 1:
@@ -760,7 +739,7 @@ def principal_plane(weights: ArrayLike) -> np.ndarray:
     >>> principal_plane([[[0, 0, 1], [5, 0, 1], [1, 1, 1], [1, -1, 1]]])[0, 1].tolist()
     [3.25, 0.0]
     """
-    weights = _finite(weights, "weights", 3)
+    weights = checked(weights, "weights", 3)
     if weights.shape[2] < 2:
         raise ValueError(f"weights has shape {weights.shape}: a plane needs rows of at least two dimensions")
     V = weights.shape[1]
@@ -809,9 +788,9 @@ def nearest_neighbors(
     >>> nearest_neighbors([[0.0], [1.0], [3.0]], 1)[0].ravel().tolist()
     [1, 0, 1]
     """
-    x = _finite(x, "x", 2)
+    x = checked(x, "x", 2)
     if not 1 <= n_neighbors < len(x):
-        raise ValueError(f"{len(x)} rows have at most {len(x) - 1} neighbours each, not {n_neighbors}")
+        raise ValueError(f"x: {len(x)} rows have at most {len(x) - 1} neighbours each, not {n_neighbors}")
     if metric == "cosine":
         _require_directions(x, "x")
         ids, distances = _nearest(_unit_rows(x), n_neighbors)
@@ -861,8 +840,9 @@ def neighbors_kept(true: ArrayLike, shown: ArrayLike) -> np.ndarray:
     >>> neighbors_kept([[1, 2], [0, 2]], [[2, 3], [2, 0]]).tolist()
     [0.5, 1.0]
     """
-    true, shown = np.asarray(true), np.asarray(shown)
-    if true.shape != shown.shape or true.ndim != 2:
-        raise ValueError(f"neighbours of shapes {true.shape} and {shown.shape} don't match")
+    true = checked(true, "true", 2, kind="integer", low=0)
+    shown = checked(shown, "shown", 2, kind="integer", low=0)
+    if true.shape != shown.shape:
+        raise ValueError(f"true has shape {true.shape} and shown {shown.shape}: they don't match")
     share: np.ndarray = (true[:, :, None] == shown[:, None, :]).any(axis=2).mean(axis=1)
     return share

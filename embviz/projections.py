@@ -17,12 +17,14 @@ import scipy.linalg
 from numpy.typing import ArrayLike
 from scipy.spatial.distance import pdist
 
+from embviz.arrays import checked, number, whole
 from embviz.memory import require_memory
 from embviz.metrics import require_pairs
 
 FAMILIES = ("gaussian", "rademacher", "sparse", "hadamard", "orthonormal")
 Scaling = Literal["isometric", "unit"]
 Seed = int | Sequence[int] | np.random.Generator
+LARGEST_WIDTH = 1 << 20  # where the search for the least width ends
 BLOCK_BITS = 4  # of the fast transform: blocks of 16 at most, near d log d and yet matrix products
 PEAK_ARRAYS = {"gaussian": 1.0, "rademacher": 2.0, "sparse": 2.0, "orthonormal": 5.5}  # of m x d, in a draw
 ROUNDING = 1e-9  # by which the products of orthonormal rows may miss 0 and 1
@@ -76,9 +78,9 @@ class Projection:
         ValueError
             If the last axis of `x` is not d long.
         """
-        x = np.asarray(x, dtype=float)
+        x = checked(x, "x", empty=True)
         if x.ndim == 0 or x.shape[-1] != self.d:
-            raise ValueError(f"vectors of shape {x.shape} for a map of {self.d} coordinates to {self.m}")
+            raise ValueError(f"x has shape {x.shape} for a map of {self.d} coordinates to {self.m}")
         if isinstance(self.operator, SubsampledHadamard):
             return self.operator.apply(x)
         return x @ self.operator.T
@@ -212,9 +214,7 @@ def pca(x: ArrayLike, m: int, *, center: bool = False) -> Projection:
     MemoryError
         If the d x d products and their eigenvectors would not fit.
     """
-    vectors = np.asarray(x, dtype=float)
-    if vectors.ndim != 2 or vectors.size == 0 or not np.isfinite(vectors).all():
-        raise ValueError(f"calibration vectors of shape {vectors.shape}: give a finite array (n, d)")
+    vectors = checked(x, "x", 2)
     d = vectors.shape[1]
     _require_widths(m, d)
     if m > d:
@@ -255,9 +255,7 @@ def given(matrix: ArrayLike) -> Projection:
     ValueError
         If it is not a finite matrix.
     """
-    T = np.array(matrix, dtype=float)
-    if T.ndim != 2 or T.size == 0 or not np.isfinite(T).all():
-        raise ValueError(f"a map of shape {T.shape}: give a finite matrix (m, d)")
+    T = checked(matrix, "matrix", 2).copy()
     lengths = np.linalg.norm(T, axis=1 if T.shape[0] <= T.shape[1] else 0)
     return Projection("given", T, float(np.sqrt(np.mean(lengths**2))))
 
@@ -304,6 +302,9 @@ class SubsampledHadamard:
 
     def apply(self, x: np.ndarray) -> np.ndarray:
         """Map vectors (..., d) to (..., m)."""
+        x = checked(x, "x", empty=True)
+        if x.ndim == 0 or x.shape[-1] != len(self.signs):
+            raise ValueError(f"x has shape {x.shape} for a map of {len(self.signs)} coordinates")
         signed = x * (self.signs * self.factor)
         missing = padded_width(len(self.signs)) - len(self.signs)
         if missing:
@@ -354,10 +355,10 @@ def walsh_hadamard(x: ArrayLike) -> np.ndarray:
     >>> walsh_hadamard([1.0, 2.0, 3.0, 4.0]).tolist()
     [10.0, -2.0, -4.0, 0.0]
     """
-    x = np.asarray(x, dtype=float)
-    width = x.shape[-1]
+    x = checked(x, "x")
+    width = x.shape[-1] if x.ndim else 0
     if width != padded_width(width):
-        raise ValueError(f"a transform of {width} coordinates: their number must be a power of two")
+        raise ValueError(f"x has {width} coordinates: their number must be a power of two")
     n_bits = width.bit_length() - 1
     n_axes = max(1, -(-n_bits // BLOCK_BITS))
     blocks = [1 << (n_bits * (axis + 1) // n_axes - n_bits * axis // n_axes) for axis in range(n_axes)]
@@ -439,15 +440,12 @@ def distortions(x: ArrayLike, projection: Projection) -> np.ndarray:
     ValueError
         If no two rows differ, or `x` is not finite.
     """
-    x = np.asarray(x, dtype=float)
-    if x.ndim != 2 or not np.isfinite(x).all():
-        raise ValueError(f"vectors of shape {x.shape}: give a finite array (n, d)")
     return _Pairs(x).distortions(projection)
 
 
 def within(x: ArrayLike, projection: Projection, eps: float) -> float:
     """Share of the pairs of rows whose squared distance stays within 1 +- eps, as :func:`distortions`."""
-    return float(np.mean(np.abs(distortions(x, projection) - 1) <= eps))
+    return float(np.mean(np.abs(distortions(x, projection) - 1) <= number(eps, "eps", 0)))
 
 
 def n_kept(
@@ -458,7 +456,9 @@ def n_kept(
     Draw i has the seed (seed, i). Counting stops where `until_lost` draws have failed: those not drawn count
     as lost.
     """
-    return _Pairs(np.asarray(x, dtype=float)).n_kept(family, m, eps, n_draws, seed, until_lost or n_draws)
+    number(eps, "eps", 0)
+    whole(n_draws, "n_draws", 1)
+    return _Pairs(x).n_kept(family, m, eps, n_draws, seed, until_lost or n_draws)
 
 
 def smallest_width(
@@ -479,9 +479,10 @@ def smallest_width(
     Raises
     ------
     ValueError
-        If a number is outside its range, or no two rows differ.
+        If a number is outside its range, no two rows differ, or no map that can be drawn is so exact.
     """
-    pairs = _Pairs(np.asarray(x, dtype=float))
+    pairs = _Pairs(x)
+    whole(n_draws, "n_draws", 1)
     _unscaled_width(eps, len(pairs.x), delta)  # its refusals
     limit = largest_width(family, pairs.x.shape[1])
     too_many = math.floor(delta * n_draws) + 1
@@ -491,6 +492,8 @@ def smallest_width(
 
     high = 1
     while high < limit and not holds(high):
+        if high >= LARGEST_WIDTH:
+            raise ValueError(f"eps is {eps:g}: no map to {high:,} coordinates keeps x so exactly, raise eps")
         high *= 2  # reaches a Hadamard map's limit too, a power of two, where it is an isometry
     low = high // 2  # the last that failed
     while high - low > 1:
@@ -504,20 +507,20 @@ def smallest_constant(
 ) -> float:
     """The least C of :func:`bound` at which a share of 1 - delta of the draws keeps every pair of rows."""
     width = smallest_width(x, family, eps=eps, delta=delta, n_draws=n_draws, seed=seed)
-    return constant(width, eps, len(np.asarray(x)), delta)
+    return constant(width, eps, len(checked(x, "x", 2)), delta)
 
 
 class _Pairs:
     """Vectors and the squared distances of those pairs that differ, measured once for many maps."""
 
-    def __init__(self, x: np.ndarray) -> None:
-        self.x = x
+    def __init__(self, x: ArrayLike) -> None:
+        self.x = x = checked(x, "x", 2)
         require_pairs(len(x), 4.5)
         before = pdist(x, "sqeuclidean")
         self.differ = before > 0
         self.before = before[self.differ]
         if not self.before.size:
-            raise ValueError(f"no two of the {len(x)} vectors differ: there is no distance to keep")
+            raise ValueError(f"x: no two of the {len(x)} vectors differ: there is no distance to keep")
 
     def distortions(self, projection: Projection) -> np.ndarray:
         """After over before, (n,)."""

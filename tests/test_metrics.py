@@ -385,7 +385,7 @@ def test_feature_alignment_falls_under_a_rotation_that_keeps_every_angle():
 
 
 def test_feature_alignment_between_two_widths_is_refused():
-    with pytest.raises(ValueError, match="of 4 coordinates, images of 3: their cosine is undefined"):
+    with pytest.raises(ValueError, match="of 4 coordinates, y images of 3: their cosine is undefined"):
         metrics.feature_alignment(np.ones((2, 4)), np.ones((2, 3)))
 
 

@@ -332,5 +332,5 @@ def test_vectors_that_do_not_fit_a_map_are_refused():
         lambda x: projections.pca(x, 2),
         projections.given,
     ):
-        with pytest.raises(ValueError, match="give a finite"):
+        with pytest.raises(ValueError, match="12 NaN or infinite"):
             make(np.full((3, 4), np.nan))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embviz import storage
+from embviz.arrays import checked
 from embviz.corpora import registry
 from embviz.imports import require
 
@@ -109,6 +110,7 @@ def encode_byte_pairs(tokenizer: Tokenizer, text: str) -> np.ndarray:
 
 def decode_byte_pairs(tokenizer: Tokenizer, ids: np.ndarray) -> str:
     """The text of token ids, special tokens included."""
+    ids = checked(ids, "ids", 1, kind="integer", low=0, high=tokenizer.get_vocab_size() - 1, empty=True)
     return tokenizer.decode(ids.tolist(), skip_special_tokens=False)
 
 

@@ -9,7 +9,8 @@ import numpy as np
 import scipy.fft
 from numpy.typing import ArrayLike
 
-from embviz.kernels.spectrum import Given, check_finite, matrix_of, rounding
+from embviz.arrays import checked
+from embviz.kernels.spectrum import Given, matrix_of, rounding
 from embviz.memory import require_memory
 
 
@@ -58,7 +59,7 @@ def extract_kernel(
     The kernel paper, section 3.3, step 3.
     """
     D = matrix_of(D)
-    W = _checked_stack(W, len(D), "W")
+    W = _checked_stack(W, "W", len(D))
     if zeros not in ("refuse", "drop"):
         raise ValueError(f'zeros is {zeros!r}: use "refuse" or "drop"')
     require_memory(
@@ -105,13 +106,11 @@ def tied_gram(embedding: np.ndarray, output: np.ndarray) -> np.ndarray:
     ------
     The kernel paper, section 3.3, step 1, and section 8, limitation 2.
     """
-    embedding, output = np.asarray(embedding, dtype=float), np.asarray(output, dtype=float)
-    if embedding.ndim != 2 or embedding.shape != output.shape:
+    embedding, output = checked(embedding, "embedding", 2), checked(output, "output", 2)
+    if embedding.shape != output.shape:
         raise ValueError(
             f"the model is not tied: its embedding has shape {embedding.shape}, its output {output.shape}"
         )
-    check_finite(embedding, "the model's embedding")
-    check_finite(output, "the model's output matrix")
     if not np.array_equal(embedding, output):
         n_rows = int((embedding != output).any(axis=1).sum())
         raise ValueError(
@@ -126,14 +125,14 @@ def tied_gram(embedding: np.ndarray, output: np.ndarray) -> np.ndarray:
     return embedding @ embedding.T
 
 
-def _checked_stack(matrices: np.ndarray, V: int, name: str) -> np.ndarray:
-    matrices = np.asarray(matrices, dtype=float)
-    if matrices.ndim < 2 or matrices.shape[-2:] != (V, V):
-        raise ValueError(
-            f"{name} has shape {matrices.shape}, and D is {V} x {V}: give one of (..., {V}, {V})"
-        )
-    check_finite(matrices, name)
-    return matrices
+def _checked_stack(matrices: ArrayLike, name: str, V: int | None = None) -> np.ndarray:
+    """Square matrices (..., V, V), of D's size where V is given."""
+    array = checked(matrices, name)
+    if V is not None and array.shape[-2:] != (V, V):
+        raise ValueError(f"{name} has shape {array.shape}, and D is {V} x {V}: give one of (..., {V}, {V})")
+    if array.ndim < 2 or array.shape[-1] != array.shape[-2]:
+        raise ValueError(f"{name} has shape {array.shape}: give square matrices, (..., V, V)")
+    return array
 
 
 def reconstruct(D: Given, kernel: np.ndarray) -> np.ndarray:
@@ -145,7 +144,7 @@ def reconstruct(D: Given, kernel: np.ndarray) -> np.ndarray:
         If shapes don't fit, a kernel is not finite, D is not symmetric, or a row of it is all 0.
     """
     D = matrix_of(D)
-    kernel = _checked_stack(kernel, len(D), "the kernel")
+    kernel = _checked_stack(kernel, "kernel", len(D))
     return scipy.fft.irfft2(scipy.fft.rfft2(D) * scipy.fft.rfft2(kernel), s=D.shape)
 
 
@@ -168,7 +167,7 @@ def circulant(first_row: ArrayLike, *, direction: Literal[1, -1] = 1) -> np.ndar
            [2, 3, 1],
            [3, 1, 2]])
     """
-    first_row = np.asarray(first_row)
+    first_row = checked(first_row, "first_row", 1, kind="number")
     V = len(first_row)
     require_memory(
         16 * V * V, what=f"a circulant of {V:,} rows", instead="keep its first row, which says all"
@@ -189,12 +188,15 @@ def reconstruct_from_row(D: Given, k0: ArrayLike, *, direction: Literal[1, -1] =
     With direction 1 it is a circulant again, V times the cyclic convolution of k0 with the mean of D along
     each cyclic diagonal, whatever the words are.
     """
+    D, k0 = matrix_of(D), checked(k0, "k0", 1)
+    if len(k0) != len(D):
+        raise ValueError(f"k0 has {len(k0)} entries, and D is {len(D)} x {len(D)}: give one a word")
     return reconstruct(D, circulant(k0, direction=direction))
 
 
 def circulant_scores(kernels: np.ndarray, *, direction: Literal[1, -1] = 1) -> np.ndarray:
     """:func:`embviz.metrics.circulant_score` of each matrix of a stack (..., V, V) at once."""
-    kernels = np.asarray(kernels, dtype=float)
+    kernels = _checked_stack(kernels, "kernels")
     rolled = kernels[..., 0, :][..., _rolled_places(kernels.shape[-1], direction)]
     inner = np.einsum("...ij,...ij->...i", kernels, rolled)
     lengths = np.linalg.norm(kernels, axis=-1) * np.linalg.norm(rolled, axis=-1)
@@ -206,16 +208,18 @@ def circulant_share(matrices: np.ndarray) -> np.ndarray:
 
     About 1 / V for independent entries. The nearest circulant has the mean of each cyclic diagonal.
     """
-    matrices = np.asarray(matrices, dtype=float)
+    matrices = _checked_stack(matrices, "matrices")
     V = matrices.shape[-1]
     means = cyclic_diagonals(matrices) / V
     total = np.einsum("...ij,...ij->...", matrices, matrices)
+    if not total.all():
+        raise ValueError("one of matrices is 0 everywhere: it has no share to keep")
     return V * (means**2).sum(-1) / total
 
 
 def cyclic_diagonals(matrices: np.ndarray) -> np.ndarray:
     """Sums s(m) of M[i, i + m mod V] over i, for a stack (..., V, V): shape (..., V)."""
-    matrices = np.asarray(matrices, dtype=float)
+    matrices = _checked_stack(matrices, "matrices")
     V = matrices.shape[-1]
     places = np.arange(V)
     return matrices[..., places[:, None], (places + places[:, None]) % V].sum(axis=-2)
@@ -264,4 +268,4 @@ def expected_score(D: Given, spread: ArrayLike) -> np.ndarray:
     -------
     array of the shape of `spread`, in 0..1
     """
-    return 1 / (1 + np.asarray(spread, dtype=float) ** 2 * noise_gain(D))
+    return 1 / (1 + checked(spread, "spread", low=0) ** 2 * noise_gain(D))

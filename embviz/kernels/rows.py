@@ -18,6 +18,7 @@ import numpy as np
 import scipy.fft
 from numpy.typing import ArrayLike
 
+from embviz.arrays import checked
 from embviz.kernels.extraction import cyclic_diagonals
 from embviz.kernels.spectrum import (
     BLOCK,
@@ -128,7 +129,8 @@ def k0_fft(
 
 
 def divisors(transform: np.ndarray, V: int, safe: float | None, name: str = "fft2(D)") -> np.ndarray:
-    """A transform (..., V // 2 + 1) to divide by: with `safe` for its zeros, or refused if it has any."""
+    """A complex transform (..., V // 2 + 1) to divide by: `safe` for its zeros, or refused if any."""
+    transform = checked(transform, "transform", kind="complex")
     if safe is None:
         _check_divisible(np.atleast_2d(transform), V, name)
         return transform
@@ -159,18 +161,30 @@ def _check_divisible(transform: np.ndarray, V: int, name: str) -> None:
 
 def deconvolve(M: np.ndarray, D: Given, *, safe: float | None = None) -> np.ndarray:
     """ifft2(fft2(M) / fft2(D)), shape (V, V), complex for complex M; `safe` as for :func:`k0_fft`."""
-    below = divisors(transform_of(D), len(M), safe)
+    transform = transform_of(D)
+    M = _fitting(M, len(transform))
+    below = divisors(transform, len(M), safe)
     real = scipy.fft.irfft2(scipy.fft.rfft2(M.real) / below, s=M.shape)
     if not np.iscomplexobj(M):
         return real
     return real + 1j * scipy.fft.irfft2(scipy.fft.rfft2(M.imag) / below, s=M.shape)
 
 
+def _fitting(M: np.ndarray, V: int) -> np.ndarray:
+    M = checked(M, "M", 2, kind="complex")
+    if M.shape != (V, V):
+        raise ValueError(f"M has shape {M.shape}, and D is {V} x {V}: give one of that shape")
+    return M
+
+
 def deconvolved_row(M: np.ndarray, D: Given, *, row: int = 0, safe: float | None = None) -> np.ndarray:
     """One row of :func:`deconvolve` of a real M, at half its time and memory."""
-    V = len(M)
-    row = checked_row(row, V)
-    below = divisors(transform_of(D), V, safe)
+    transform = transform_of(D)
+    V = len(transform)
+    M, row = _fitting(M, V), checked_row(row, V)
+    below = divisors(transform, V, safe)
+    if np.iscomplexobj(M):
+        raise ValueError("M holds complex numbers: deconvolve takes them")
     quotient = scipy.fft.rfft2(M)
     quotient /= below
     return scipy.fft.irfft(phases(V, row) @ quotient / V, n=V)
@@ -248,7 +262,7 @@ def alpha_scan(
     The kernel paper, section 4.1, Table 2.
     """
     spectrum = spectrum_of(D)
-    powers = checked_eps(alphas) - (1 if form == "eigen" else 0)
+    powers = checked_eps(checked(alphas, "alphas", 1)) - (1 if form == "eigen" else 0)
     weights = spectral_power(spectrum.values, powers, negative=negative, floor=floor)
     return weights @ responses(spectrum, form, row=row, safe=safe).T
 
@@ -276,7 +290,11 @@ def clamped_share(
     """
     spectrum = spectrum_of(D)
     row = checked_row(row, spectrum.vocab_size)
-    eps, floor = np.broadcast_arrays(checked_eps(eps), np.asarray(floor, float))
+    eps, floor = checked_eps(eps), checked(floor, "floor")
+    try:
+        eps, floor = np.broadcast_arrays(eps, floor)
+    except ValueError as error:
+        raise ValueError(f"eps has shape {eps.shape} and floor {floor.shape}: they don't fit") from error
     clamped = spectrum.values < floor[..., None]  # (..., V)
     energy = (spectral_power(spectrum.values, eps - 1, floor=floor) * spectrum.vectors[row]) ** 2
     columns = responses(spectrum, "fft", row=row, safe=safe)

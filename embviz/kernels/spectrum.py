@@ -12,6 +12,7 @@ import scipy.fft
 from numpy.typing import ArrayLike
 from scipy import sparse
 
+from embviz.arrays import checked, checked_matrix, square
 from embviz.memory import require_memory
 from embviz.words.cooccurrence import count_pairs
 
@@ -58,30 +59,24 @@ def log_counts(counts: Matrix, *, max_memory: int | None = None) -> np.ndarray:
     array([[0.   , 0.693],
            [0.693, 0.   ]])
     """
+    counts = checked_matrix(counts, "counts", low=0)
     # D, and at most as much again: the rows that are compared with columns
     require_for(counts.shape[0], max_memory, "log counts", n_arrays=2)
     dense = dense_counts(counts)
-    check_symmetric(dense, "counts", tolerance=0.0)
-    if dense.min() < 0:
-        raise ValueError(f"counts go down to {dense.min():g}: no pair meets less than 0 times")
-    check_paired(dense, "counts")
+    _require_symmetric(dense, "counts", tolerance=0.0)
+    _require_paired(dense, "counts")
     return np.log1p(dense, out=dense)
 
 
 def dense_counts(counts: Matrix) -> np.ndarray:
     """A float64 copy that is not sparse, (V, V)."""
-    if isinstance(counts, np.ndarray):
-        return np.array(counts, dtype=float)
-    return counts.astype(float).toarray()
+    counts = checked_matrix(counts, "counts")
+    return np.array(counts, dtype=float) if isinstance(counts, np.ndarray) else counts.astype(float).toarray()
 
 
-def check_symmetric(matrix: np.ndarray, name: str, *, tolerance: float) -> None:
-    """Refuse what is not square, finite and symmetric, naming the worst pair."""
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.size == 0:
-        raise ValueError(f"{name} has shape {matrix.shape}: it must be square, a row and column a word")
+def _require_symmetric(matrix: np.ndarray, name: str, *, tolerance: float) -> None:
+    """Refuse what is not symmetric, naming the worst pair."""
     largest, worst, place = max(matrix.max(), -matrix.min()), 0.0, (0, 0)
-    if not np.isfinite(largest):  # a NaN is the maximum of whatever it is in
-        check_finite(matrix, name)
     for first in range(0, len(matrix), BLOCK):  # rows from the diagonal on, against columns
         rows = matrix[first : first + BLOCK, first:] - matrix[first:, first : first + BLOCK].T
         np.abs(rows, out=rows)
@@ -96,13 +91,7 @@ def check_symmetric(matrix: np.ndarray, name: str, *, tolerance: float) -> None:
         )
 
 
-def check_finite(values: np.ndarray, name: str) -> None:
-    """Refuse NaN and infinite values, telling how many."""
-    if n_bad := int((~np.isfinite(values)).sum()):
-        raise ValueError(f"{name} has {n_bad} NaN or infinite value(s): find where they come from")
-
-
-def check_paired(matrix: np.ndarray, name: str) -> None:
+def _require_paired(matrix: np.ndarray, name: str) -> None:
     """Refuse words whose rows are all 0, naming them."""
     if (silent := np.flatnonzero(~matrix.any(axis=1))).size:
         first = ", ".join(map(str, silent[:5])) + (", ..." if silent.size > 5 else "")
@@ -115,16 +104,15 @@ def check_paired(matrix: np.ndarray, name: str) -> None:
 
 def permute(matrix: Matrix, order: ArrayLike) -> Matrix:
     """Rows and columns in another order: entry (i, j) is that of the words order[i] and order[j]."""
-    order = checked_order(order, matrix.shape[0])
-    if sparse.issparse(matrix):
-        return sparse.csr_array(matrix)[order][:, order]
-    return np.asarray(matrix)[np.ix_(order, order)]
+    matrix = checked_matrix(matrix, "matrix")
+    order = _checked_order(order, matrix.shape[0])
+    return matrix[np.ix_(order, order)] if isinstance(matrix, np.ndarray) else matrix[order][:, order]
 
 
-def checked_order(order: ArrayLike, V: int) -> np.ndarray:
-    order = np.asarray(order)
+def _checked_order(order: ArrayLike, V: int) -> np.ndarray:
+    order = checked(order, "order", 1, kind="integer")
     if order.shape != (V,) or not np.array_equal(np.sort(order), np.arange(V)):
-        raise ValueError(f"the order must name each of the {V} words once, from 0 to {V - 1}")
+        raise ValueError(f"order must name each of the {V} words once, from 0 to {V - 1}")
     return order
 
 
@@ -218,7 +206,7 @@ class Spectrum:
 
     def permuted(self, order: ArrayLike) -> Spectrum:
         """The spectrum of the reordered matrix, without computing eigenpairs again."""
-        order = checked_order(order, self.vocab_size)
+        order = _checked_order(order, self.vocab_size)
         return Spectrum(self.matrix[np.ix_(order, order)], self.values, self.vectors[order])
 
 
@@ -235,9 +223,9 @@ def matrix_of(D: Given) -> np.ndarray:
     """
     if isinstance(D, Spectrum):
         return D.matrix
-    D = np.asarray(D, dtype=float)
-    check_symmetric(D, "D", tolerance=ASYMMETRY)
-    check_paired(D, "D")
+    D = square(D, "D")
+    _require_symmetric(D, "D", tolerance=ASYMMETRY)
+    _require_paired(D, "D")
     return D
 
 
@@ -292,13 +280,15 @@ def decompose(D: np.ndarray, *, max_memory: int | None = None) -> Spectrum:
     >>> decompose(np.array([[1.0, 2.0], [2.0, 1.0]])).values.round(3)
     array([-1.,  3.])
     """
-    D = np.asarray(D, dtype=float)
+    D = square(D, "D")
     require_for(len(D), max_memory, "the spectrum")
     return eigenpairs(matrix_of(D))
 
 
 def eigenpairs(matrix: np.ndarray) -> Spectrum:
-    """Those of any symmetric matrix, such as PMI, that needn't be D; nothing is checked."""
+    """Those of any symmetric matrix, such as PMI, that needn't be D."""
+    matrix = square(matrix, "matrix")
+    _require_symmetric(matrix, "matrix", tolerance=ASYMMETRY)
     values, vectors = np.linalg.eigh(matrix)
     return Spectrum(matrix, values, vectors)
 
@@ -316,6 +306,7 @@ def spectral_power(
     Parameters
     ----------
     values : array, shape (V,)
+        They may be infinite where the power is below 0: such an eigenvalue is left out.
     power, floor : numbers or arrays that broadcast to a shape (...)
     negative : what stands for l**power
         "clamp", max(l, floor)**power, the listings'; "magnitude", max(\\|l\\|, floor)**power; "signed", that
@@ -328,11 +319,26 @@ def spectral_power(
     Raises
     ------
     ValueError
-        If `negative` is none of these, or a floor is not above 0.
+        If `negative` is none of these, a floor is not above 0, or a power overflows.
     """
-    power, floor = np.asarray(power, float)[..., None], np.asarray(floor, float)[..., None]
+    values = checked(values, "values", 1, infinite=True)
+    power, floor = checked(power, "power"), checked(floor, "floor")
+    if power.shape and floor.shape and power.shape != floor.shape:
+        try:
+            np.broadcast_shapes(power.shape, floor.shape)
+        except ValueError as error:
+            shapes = f"power has shape {power.shape} and floor {floor.shape}"
+            raise ValueError(f"{shapes}: they don't fit each other") from error
     if not (floor > 0).all():
         raise ValueError(f"the floor is {floor.min():g}: it must be above 0, for powers below 0")
+    with np.errstate(over="ignore"):
+        raised = _raised(values, power[..., None], floor[..., None], negative)
+    if not np.isfinite(raised).all():
+        raise ValueError(f"values or floor to the power {power.ravel()[0]:g} overflow: take a smaller one")
+    return raised
+
+
+def _raised(values: np.ndarray, power: np.ndarray, floor: np.ndarray, negative: str) -> np.ndarray:
     if negative == "clamp":
         return np.maximum(values, floor) ** power
     if negative == "magnitude":
@@ -348,7 +354,7 @@ def spectral_power(
 
 def checked_eps(eps: ArrayLike) -> np.ndarray:
     """Powers in (0, 1], or a refusal."""
-    eps = np.asarray(eps, dtype=float)
+    eps = checked(eps, "eps")
     if not ((eps > 0) & (eps <= 1)).all():
         outside = eps[~((eps > 0) & (eps <= 1))].ravel()[0]
         raise ValueError(f"eps is {outside:g}: D^eps is defined here above 0 and up to 1 (the paper: 0.003)")
@@ -357,9 +363,10 @@ def checked_eps(eps: ArrayLike) -> np.ndarray:
 
 def one_eps(eps: float) -> float:
     """One power in (0, 1], or a refusal."""
-    if np.ndim(eps):
-        raise ValueError(f"eps has shape {np.shape(eps)}: give one power here; alpha_scan takes many")
-    return float(checked_eps(eps))
+    power = checked_eps(eps)
+    if power.ndim:
+        raise ValueError(f"eps has shape {power.shape}: give one power here; alpha_scan takes many")
+    return float(power)
 
 
 def matrix_power(D: Given, eps: float, *, negative: Negative = "clamp", floor: float = FLOOR) -> np.ndarray:
@@ -371,10 +378,10 @@ def matrix_power(D: Given, eps: float, *, negative: Negative = "clamp", floor: f
         If eps is not one number above 0 and at most 1.
     """
     power, spectrum = one_eps(eps), spectrum_of(D)
-    return of_values(spectrum, spectral_power(spectrum.values, power, negative=negative, floor=floor))
+    return _of_values(spectrum, spectral_power(spectrum.values, power, negative=negative, floor=floor))
 
 
-def of_values(spectrum: Spectrum, values: np.ndarray) -> np.ndarray:
+def _of_values(spectrum: Spectrum, values: np.ndarray) -> np.ndarray:
     return (spectrum.vectors * values) @ spectrum.vectors.T
 
 
@@ -400,11 +407,12 @@ def log_matrix(D: Given, kind: Logarithm = "clamp", *, floor: float = FLOOR) -> 
     array, shape (V, V), complex for "complex"
     """
     spectrum = spectrum_of(D)
-    return of_values(spectrum, log_values(spectrum.values, kind, floor))
+    return _of_values(spectrum, log_values(spectrum.values, kind, floor))
 
 
 def log_values(values: np.ndarray, kind: Logarithm, floor: float) -> np.ndarray:
     """Logarithms of eigenvalues, as :func:`log_matrix` takes them."""
+    values = checked(values, "values", 1)
     if kind == "clamp":
         return np.log(np.maximum(values, floor))
     magnitude = np.log(np.maximum(np.abs(values), floor))

@@ -10,9 +10,10 @@ from typing import get_args
 import numpy as np
 import pandas as pd
 
+from embviz.arrays import checked
 from embviz.kernels.extraction import circulant_scores, extract_kernel
 from embviz.kernels.rows import EPS, Form, alpha_scan, k0_eigen, k0_fft
-from embviz.kernels.spectrum import Given, Matrix, Spectrum, log_counts, spectrum_of
+from embviz.kernels.spectrum import Given, Matrix, Spectrum, dense_counts, log_counts, spectrum_of
 
 SAME = 1e-8  # departures below are none: rounding times a condition of 1e7 stays under it
 
@@ -52,7 +53,13 @@ def invariances(
     ValueError
         As :func:`log_counts` and :func:`k0_fft`.
     """
-    base = _Measured.of(log_counts(counts), E, eps)
+    D, E = log_counts(counts), checked(E, "E", 2)
+    if len(E) != len(D):
+        raise ValueError(f"E has {len(E)} rows and counts {len(D)}: give each word one")
+    if not E.any():
+        raise ValueError("E is 0 everywhere: no kernel comes of it")
+    counts = dense_counts(counts)
+    base = _Measured.of(D, E, eps)
     rows: list[tuple[str, str, float]] = []
     for name, order in _orders(base.spectrum.matrix, words, n_random, seed):
         rows += _reordered(name, order, base, E, eps)

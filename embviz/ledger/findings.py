@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from embviz.arrays import checked
+
 SEEDS = "seeds"  # whole runs, each from a seed of its own
 LEAST_REPETITIONS = 3  # fewer have no spread to speak of
 
@@ -109,7 +111,7 @@ def over_seeds(
     Parameters
     ----------
     values : sequence of float, shape (R,)
-        One measurement a repetition.
+        One measurement a repetition; may be infinite, of what never happened.
     repeats : str
         What was repeated.
     within : tuple of two floats
@@ -128,9 +130,9 @@ def over_seeds(
     >>> finding.value, finding.n_seeds, round(finding.high - finding.value, 3)
     (2.0, 3, 2.484)
     """
-    values = np.asarray(values, dtype=float)
-    if values.size == 0:
-        raise ValueError("no seed was measured: run the experiment's cells first")
+    if len(values) == 0:
+        raise ValueError("values is empty, no seed was measured: run the experiment's cells first")
+    values = checked(values, "values", 1, infinite=True)
     mean = float(values.mean())
     half = 0.0
     if values.size > 1:
@@ -149,10 +151,13 @@ def extreme(
 ) -> Finding:
     """The worst of several repetitions, its interval their whole range: for errors that must all be small.
 
+    A value may be infinite: the epoch of what never happened.
+
     >>> finding = extreme([1.0, 3.0, 2.0], largest=True)
     >>> finding.value, finding.low, finding.high
     (3.0, 1.0, 3.0)
     """
+    values = checked(values, "values", 1, infinite=True)
     low, high = float(np.min(values)), float(np.max(values))
     return Finding(high if largest else low, low, high, len(values), nulls or {}, corpus, repeats)
 
@@ -190,9 +195,12 @@ def resampled(
 ) -> Finding:
     """A number with the middle 95% of its bootstrap replicates, each over `n` repetitions drawn anew.
 
+    Replicates may be infinite.
+
     >>> resampled(2.0, [1.0, 2.0, 3.0], 5).n_seeds
     5
     """
+    replicates = checked(replicates, "replicates", 1, infinite=True)
     low, high = (float(end) for end in np.quantile(replicates, [0.025, 0.975]))
     return Finding(float(value), min(low, value), max(high, value), n, nulls or {}, corpus, repeats)
 

@@ -18,6 +18,7 @@ from scipy import stats
 from torch import Tensor, nn
 
 from embviz import metrics
+from embviz.arrays import FOURTH_POWERS, checked
 
 Per = Literal["tensor", "channel"]
 Model = TypeVar("Model", bound=nn.Module)
@@ -105,20 +106,15 @@ def round_to_grid(values: ArrayLike, bits: int, per: Per = "tensor", *, clip: fl
     return Quantized(codes, np.asarray(scale), int(bits))
 
 
-def _checked(values: ArrayLike, per: Per) -> np.ndarray:
-    array = np.asarray(values, dtype=float)
+def _checked(values: ArrayLike, per: Per, name: str = "values") -> np.ndarray:
     if per not in get_args(Per):
         raise ValueError(f"per is {per!r}: choose one of {', '.join(get_args(Per))}")
-    if array.size == 0:
-        raise ValueError("there is nothing to quantize: the array is empty")
+    array = checked(values, name, low=-FOURTH_POWERS, high=FOURTH_POWERS)
     if array.ndim < (2 if per == "channel" else 1):
         raise ValueError(
-            f"the array has shape {array.shape}: a scale a channel needs two axes, outputs first; use "
+            f"{name} has shape {array.shape}: a scale a channel needs two axes, outputs first; use "
             "per='tensor'"
         )
-    if not np.isfinite(array).all():
-        n_bad = int((~np.isfinite(array)).sum())
-        raise ValueError(f"{n_bad} value(s) are NaN or infinite: no scale covers them")
     return array
 
 
@@ -173,7 +169,7 @@ def relative_error(values: ArrayLike, bits: int, per: Per = "tensor", *, clip: f
     ValueError
         As :func:`round_to_grid`, and if all values are 0.
     """
-    array = np.asarray(values, dtype=float)
+    array = _checked(values, per)
     rounded = round_to_grid(array, bits, per, clip=clip).values
     power = float((array**2).sum())
     if power == 0:
@@ -207,7 +203,7 @@ def excess_kurtosis(values: ArrayLike) -> float:
     ValueError
         If there is no value, one is not finite, or all are equal.
     """
-    return metrics.kurtosis(np.ravel(np.asarray(values, dtype=float))) - 3
+    return metrics.kurtosis(_checked(values, "tensor").ravel()) - 3
 
 
 def rotated_kurtosis(rows: ArrayLike) -> float:
@@ -227,10 +223,10 @@ def rotated_kurtosis(rows: ArrayLike) -> float:
     >>> round(rotated_kurtosis([[3.0, 4.0], [0.0, 5.0]]), 6)  # 3 d / (d + 2) - 3
     -1.5
     """
-    array = _checked(rows, "channel")
+    array = _checked(rows, "channel", "rows")
     squares = (array**2).sum(axis=tuple(range(1, array.ndim)))
     if not squares.any():
-        raise ValueError("all values are 0: they have no kurtosis")
+        raise ValueError("all values of rows are 0: they have no kurtosis")
     dim = array[0].size
     return float(3 * dim / (dim + 2) * np.mean(squares**2) / np.mean(squares) ** 2 - 3)
 

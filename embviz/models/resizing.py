@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from embviz import projections
+from embviz.arrays import checked
 from embviz.models.decoder import (
     Decoder,
     DecoderConfig,
@@ -669,9 +670,9 @@ def pca_slice(
         As :func:`embviz.projections.pca` and :func:`resize`.
     """
     own = as_decoder(model)
-    states = np.asarray(states, dtype=float)
-    if states.ndim != 2 or states.shape[1] != own.config.embedding_dim:
-        raise ValueError(f"states of shape {states.shape}: give (n, {own.config.embedding_dim})")
+    states = checked(states, "states", 2)
+    if states.shape[1] != own.config.embedding_dim:
+        raise ValueError(f"states has shape {states.shape}: give (n, {own.config.embedding_dim})")
     if own.config.norm == "layer":
         states = states - states.mean(axis=1, keepdims=True)
     lengths = np.linalg.norm(states, axis=1, keepdims=True)

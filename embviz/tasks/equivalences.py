@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from embviz.arrays import checked
 from embviz.tasks.exor import SYMBOLS, EXor
 
 LARGEST_LANGUAGE = 300_000  # strings: EXor in four spellings up to 9 bits
@@ -54,14 +55,15 @@ class FiniteLanguage:
     maskable: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        tokens, probability = np.array(self.tokens), np.array(self.probability, dtype=float)
-        if tokens.ndim != 2 or 0 in tokens.shape or probability.shape != tokens.shape[:1]:
+        tokens = checked(self.tokens, "tokens", 2, kind="integer").copy()
+        probability = checked(self.probability, "probability", 1).copy()
+        if probability.shape != tokens.shape[:1]:
             raise ValueError(
                 f"tokens must be (n, T) and probability (n,), got {tokens.shape}, {probability.shape}"
             )
-        if not (np.isfinite(probability) & (probability > 0)).all() or abs(probability.sum() - 1) > 1e-9:
+        if not (probability > 0).all() or abs(probability.sum() - 1) > 1e-9:
             raise ValueError(
-                f"probabilities must be above 0 with sum 1, here {probability.sum():.6g}: "
+                f"probability must be above 0 with sum 1, here {probability.sum():.6g}: "
                 "make_language(..., normalize=True) divides by the sum and drops zeros"
             )
         if len(set(self.symbols)) < len(self.symbols) or not np.array_equal(
@@ -69,7 +71,9 @@ class FiniteLanguage:
         ):
             raise ValueError(f"tokens must use every position in symbols, 0 to {len(self.symbols) - 1}")
         if len(np.unique(tokens, axis=0)) < len(tokens):
-            raise ValueError("a string occurs twice: make_language adds up the weights of equal strings")
+            raise ValueError(
+                "tokens: a string occurs twice: make_language adds up the weights of equal strings"
+            )
         maskable = tuple(self.maskable) or tuple(range(tokens.shape[1]))
         if len(set(maskable)) < len(maskable) or not set(maskable) <= set(range(tokens.shape[1])):
             raise ValueError(
@@ -234,10 +238,11 @@ def exor_language(task: EXor, bits: np.ndarray | None = None) -> FiniteLanguage:
     ------
     Tying paper, section 5 and Table 1.
     """
+    bits = None if bits is None else task.checked_bits(bits)
     n_strings = 2**task.n_bits if bits is None else len(bits)
     advice = f"take fewer than {task.n_bits} bits, or EXor.sample_contexts, which draws some"
     _refuse_large(n_strings * 2**task.n_bits, advice)
-    bits = task.strings() if bits is None else np.asarray(bits)
+    bits = task.strings() if bits is None else bits
     spelled_b = EXor(task.n_bits).strings()  # which bits are spelled B, (2^N, N)
     symbols = 2 * bits[:, None, :] + spelled_b  # (n, 2^N, N)
     weights = task.spellings[bits[:, None, :], spelled_b[None]].prod(axis=2) / len(bits)

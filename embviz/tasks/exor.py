@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
+from embviz.arrays import checked
+
 SYMBOLS = ("0A", "0B", "1A", "1B", "E", "D", "?")
 ZERO_A, ZERO_B, ONE_A, ONE_B, EVEN, ODD, MASK = range(7)
 LARGEST_ENUMERATION = 2_000_000  # masked strings: up to 9 bits in two spellings
@@ -75,7 +77,7 @@ class EXor:
 
     def spell(self, bits: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Symbols of `bits` (..., N) in random spellings, parity last: (..., N + 1), uint8."""
-        bits = self._checked(bits)
+        bits = self.checked_bits(bits)
         p_a = self.spellings[:, 0][bits]
         symbols = 2 * bits + (rng.random(bits.shape) >= p_a)
         return np.concatenate([symbols, _parity_symbol(bits)], axis=-1).astype(np.uint8)
@@ -88,7 +90,7 @@ class EXor:
         ValueError
             If a row does not hold exactly one mask, at a bit, with parity at its end.
         """
-        tokens = np.asarray(tokens)
+        tokens = checked(tokens, "tokens", kind="integer")
         if tokens.ndim != 2 or tokens.shape[1] != self.n_bits + 1:
             raise ValueError(f"tokens must be (n, {self.n_bits + 1}), got {tokens.shape}")
         masked = tokens == MASK
@@ -97,7 +99,7 @@ class EXor:
         whole = np.isin(parity, (EVEN, ODD)) & spelled.all(1)
         if not ((masked.sum(1) == 1) & whole).all():
             raise ValueError(
-                "each row needs one mask ?, other bits spelled 0A, 0B, 1A or 1B, and E or D last"
+                "tokens: each row needs one mask ?, other bits spelled 0A, 0B, 1A or 1B, and E or D last"
             )
         ones = ((bits >= ONE_A) & (bits <= ONE_B)).sum(1)
         missing = (ones + (parity == ODD)) % 2  # the bit that makes the parity right
@@ -109,13 +111,13 @@ class EXor:
 
     def optimal_accuracy(self, bits: np.ndarray | None = None) -> float:
         """Accuracy of the best guess, a place of `bits` (n, N) masked at random; all strings by default."""
-        ones = 0.5 if bits is None else float(self._checked(bits).mean())
+        ones = 0.5 if bits is None else float(self.checked_bits(bits).mean())
         best = self.spellings.max(axis=1)
         return float((1 - ones) * best[0] + ones * best[1])
 
     def optimal_loss(self, bits: np.ndarray | None = None) -> float:
         """Cross entropy of the exact distribution, nats, as :meth:`optimal_accuracy`."""
-        ones = 0.5 if bits is None else float(self._checked(bits).mean())
+        ones = 0.5 if bits is None else float(self.checked_bits(bits).mean())
         entropy = special.entr(self.spellings).sum(axis=1)
         return float((1 - ones) * entropy[0] + ones * entropy[1])
 
@@ -139,7 +141,7 @@ class EXor:
         ValueError
             If there are more than two million; the message names the sampled alternative.
         """
-        bits = self.strings() if bits is None else self._checked(bits)
+        bits = self.strings() if bits is None else self.checked_bits(bits)
         per_mask = 2 ** (self.n_bits - 1)
         advice = "sample_contexts draws some of them"
         _refuse_large(len(bits) * self.n_bits * per_mask, self.n_bits, advice)
@@ -166,17 +168,18 @@ class EXor:
         if bits is None:
             chosen = rng.integers(2, size=(n, self.n_bits), dtype=np.uint8)
         else:
-            chosen = self._checked(bits)[rng.integers(len(bits), size=n)]
+            chosen = self.checked_bits(bits)[rng.integers(len(bits), size=n)]
         return hide(self.spell(chosen, rng), rng.integers(self.n_bits, size=n))
 
     def every_mask(self, bits: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Each of `bits` (n, N) masked at each place, in one random spelling each: (n N, N + 1)."""
-        repeated = np.repeat(self._checked(bits), self.n_bits, axis=0)
+        repeated = np.repeat(self.checked_bits(bits), self.n_bits, axis=0)
         places = np.tile(np.arange(self.n_bits), len(bits))
         return hide(self.spell(repeated, rng), places)[0]
 
-    def _checked(self, bits: np.ndarray) -> np.ndarray:
-        bits = np.asarray(bits)
+    def checked_bits(self, bits: np.ndarray) -> np.ndarray:
+        """Strings of bits (..., N) as uint8, or a refusal of what is none."""
+        bits = checked(bits, "bits", kind="number")
         if bits.shape[-1:] != (self.n_bits,) or not np.isin(bits, (0, 1)).all():
             raise ValueError(f"bits must be 0 or 1, {self.n_bits} to a string, got shape {bits.shape}")
         return bits.astype(np.uint8)  # True and 1.0 index nothing
@@ -184,6 +187,12 @@ class EXor:
 
 def hide(tokens: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Tokens (..., T) with a mask at `places` (...), and the symbols that it hides (...)."""
+    tokens = checked(tokens, "tokens", kind="integer")
+    places = checked(places, "places", kind="integer", low=0, high=tokens.shape[-1] - 1 if tokens.ndim else 0)
+    if tokens.shape[:-1] != places.shape or not tokens.ndim:
+        raise ValueError(
+            f"tokens has shape {tokens.shape} and places {places.shape}: give one place a string"
+        )
     hidden = np.take_along_axis(tokens, places[..., None], axis=-1)
     masked = tokens.copy()
     np.put_along_axis(masked, places[..., None], MASK, axis=-1)

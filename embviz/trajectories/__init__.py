@@ -26,7 +26,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "Phases",
             "couple",
             "find_phases",
-            "finite_rows",
             "hidden_markov_phases",
             "path_steps",
             "phase_grid",

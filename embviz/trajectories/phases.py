@@ -15,22 +15,10 @@ from numpy.typing import ArrayLike
 from scipy import ndimage, stats
 from sklearn.metrics import adjusted_rand_score
 
+from embviz.arrays import FOURTH_POWERS, checked
 from embviz.imports import require
 
 NOISE = -1  # the label of a snapshot that belongs to no phase
-
-
-def finite_rows(values: ArrayLike, name: str, n_axes: int) -> np.ndarray:
-    """Values as a float64 array of so many axes; ValueError that names the first row that isn't finite."""
-    array = np.asarray(values, dtype=float)
-    if array.ndim != n_axes or array.size == 0:
-        raise ValueError(f"{name} has shape {array.shape}: give {n_axes} axes, a row a snapshot")
-    finite = np.isfinite(array).reshape(len(array), -1).all(axis=1)
-    if not finite.all():
-        raise ValueError(
-            f"row {int(np.argmin(finite))} of {name} is NaN or infinite: find where it comes from"
-        )
-    return array
 
 
 # --- density clusters -------------------------------------------------------------------------------
@@ -119,7 +107,8 @@ def find_phases(points: ArrayLike, clustering: Clustering | None = None) -> Phas
     ------
     Geometry paper, section 4.1; Campello, Moulavi & Sander (2013); DBCV: Moulavi et al. (2014).
     """
-    clustering, points = clustering or Clustering(), finite_rows(points, "points", 2)
+    clustering = clustering or Clustering()
+    points = np.ascontiguousarray(checked(points, "points", 2))  # by columns, hdbscan's membership is wrong
     require_enough(len(points), clustering)
     require("trajectories", "hdbscan", purpose="finding phases")
     hdbscan = importlib.import_module("hdbscan")
@@ -264,8 +253,9 @@ def transition_activity(labels: ArrayLike, steps: ArrayLike) -> np.ndarray:
 
 
 def _labels_and_steps(labels: ArrayLike, steps: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    labels, steps = np.asarray(labels), np.asarray(steps)
-    if labels.ndim != 1 or labels.shape != steps.shape or not len(labels):
+    labels = checked(labels, "labels", 1, kind="integer", low=NOISE)
+    steps = checked(steps, "steps", 1, kind="number")
+    if labels.shape != steps.shape:
         raise ValueError(f"labels have shape {labels.shape}, steps {steps.shape}: give one a snapshot")
     if (np.diff(steps) <= 0).any():
         raise ValueError("steps must increase: sort snapshots by step")
@@ -311,7 +301,7 @@ def sharpness(points: ArrayLike, *, share: float = 0.05) -> Sharpness:
 
 def path_steps(points: ArrayLike) -> np.ndarray:
     """Lengths of the S - 1 steps of a path (S, D)."""
-    points = finite_rows(points, "points", 2)
+    points = checked(points, "points", 2)
     if len(points) < 2:
         raise ValueError("a path of a single snapshot has no step")
     return np.linalg.norm(np.diff(points, axis=0), axis=1)
@@ -382,14 +372,16 @@ def couple(
         If lengths don't fit, a value isn't finite, a series is constant (a loss that never changes has no
         drops), or fewer than four blocks fit.
     """
-    activity, losses = finite_rows(activity, "activity", 1), finite_rows(losses, "losses", 1)
+    activity, losses = checked(activity, "activity", 1), checked(losses, "losses", 1)
     if len(losses) != len(activity) + 1:
-        raise ValueError(f"{len(activity)} intervals, {len(losses)} losses: S snapshots have S - 1 intervals")
+        raise ValueError(
+            f"activity has {len(activity)} intervals, losses {len(losses)}: S snapshots have S - 1 intervals"
+        )
     n = len(activity)
     if not (1 <= block <= n // 4 and 0 <= max_lag < n // 2 and n_permutations >= 1):
         raise ValueError(
-            f"block = {block}, max_lag = {max_lag}, n_permutations = {n_permutations}: of {n} intervals, "
-            "blocks take a quarter at most, lags less than half"
+            f"block = {block}, max_lag = {max_lag}, n_permutations = {n_permutations}: of {n} intervals "
+            "of activity blocks take a quarter at most, lags less than half"
         )
     moves, drops = _ranks(activity, "activity", trend), _ranks(-np.diff(losses), "the loss's drops", trend)
     rng = np.random.default_rng(seed)
@@ -482,10 +474,11 @@ def phase_grid(
     -------
     PhaseGrid
     """
-    if len({len(np.asarray(points)) for points in layouts.values()}) != 1 or not clusterings:
+    arrays = {name: checked(points, f"layouts[{name!r}]", 2) for name, points in layouts.items()}
+    if len({len(points) for points in arrays.values()}) != 1 or not clusterings:
         raise ValueError("give one clustering at least, and layouts of the same snapshots")
     rows, labels = [], []
-    for name, points in layouts.items():
+    for name, points in arrays.items():
         for clustering in clusterings:
             phases = find_phases(points, clustering)
             labels.append(phases.labels)
@@ -506,7 +499,7 @@ def weight_statistics(weights: ArrayLike) -> pd.DataFrame:
     ``norm``, ``mean``, ``spread`` (standard deviation), ``kurtosis`` (3 for the normal), ``from_start``
     (distance to the first snapshot) and ``moved`` (from the snapshot before; the first repeats the second's).
     """
-    weights = finite_rows(weights, "weights", 2)
+    weights = checked(weights, "weights", 2, low=-FOURTH_POWERS, high=FOURTH_POWERS)
     moved = path_steps(weights)
     kurtosis = [
         float(np.mean((row - row.mean()) ** 4) / max(row.var() ** 2, 1e-300)) for row in weights
@@ -552,7 +545,7 @@ def hidden_markov_phases(
     """
     require("trajectories", "hmmlearn", purpose="a hidden Markov model of weight statistics")
     hmm: Any = importlib.import_module("hmmlearn.hmm")
-    values = finite_rows(statistics.to_numpy(), "statistics", 2)
+    values = checked(statistics.to_numpy(), "statistics", 2)
     values = values[:, np.ptp(values, axis=0) > 0]
     if not values.shape[1]:
         raise ValueError("no statistic changes from snapshot to snapshot: there are no states to tell apart")

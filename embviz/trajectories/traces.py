@@ -11,6 +11,7 @@ import torch
 from numpy.typing import ArrayLike
 from sklearn.neighbors import NearestNeighbors
 
+from embviz.arrays import checked
 from embviz.imports import import_pymde, import_umap
 from embviz.memory import require_memory
 from embviz.trajectories.autoencoders import Autoencoder, Behaviour, encode
@@ -18,7 +19,6 @@ from embviz.trajectories.phases import (
     Clustering,
     Phases,
     find_phases,
-    finite_rows,
     require_enough,
 )
 from embviz.trajectories.weight_paths import WeightPath, rotate
@@ -72,7 +72,7 @@ def lay_out(points: ArrayLike, layout: Layout | None = None, *, seed: int) -> np
     Agrawal, Ali & Boyd (2021), section 4: the distortion of PyMDE's ``preserve_neighbors``. Its start and
     its pairs are drawn here, since it draws them from global generators.
     """
-    layout, points = layout or Layout(), finite_rows(points, "points", 2)
+    layout, points = layout or Layout(), checked(points, "points", 2)
     _require_room(layout, *points.shape)
     if layout.method == "pca":
         return principal_coordinates(points)
@@ -115,7 +115,7 @@ def principal_coordinates(points: ArrayLike, n_axes: int = 2) -> np.ndarray:
 
     Where D is below `n_axes`, the rest are zeros.
     """
-    points = finite_rows(points, "points", 2)
+    points = checked(points, "points", 2)
     centered = points - points.mean(axis=0)
     if not np.ptp(points, axis=0).any():
         raise ValueError("all points are the same: there is nothing to lay out")
@@ -129,6 +129,7 @@ def principal_coordinates(points: ArrayLike, n_axes: int = 2) -> np.ndarray:
 
 def neighbor_pairs(points: np.ndarray, n_neighbors: int) -> tuple[np.ndarray, np.ndarray]:
     """Pairs (E, 2), i < j, of which one is among the other's nearest; 2 where both are, else 1; (E,)."""
+    points = checked(points, "points", 2)
     finder = NearestNeighbors(n_neighbors=n_neighbors, algorithm="brute").fit(points)
     nearest = finder.kneighbors(return_distance=False)  # (S, n_neighbors), the point itself left out
     own = np.repeat(np.arange(len(points)), n_neighbors)
@@ -249,4 +250,5 @@ def trace(path: WeightPath, recipe: Recipe | None = None, *, seed: int, device: 
 
 def layouts_of(encoded: ArrayLike, layouts: Mapping[str, Layout], *, seed: int) -> dict[str, np.ndarray]:
     """The same points under several settings, for :func:`embviz.trajectories.phases.phase_grid`."""
+    encoded = checked(encoded, "encoded", 2)
     return {name: lay_out(encoded, layout, seed=seed) for name, layout in layouts.items()}

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from embviz.trajectories.phases import finite_rows
+from embviz.arrays import checked
 
 CHUNK = 16_384  # weights at a time, where all snapshots of all of them in float64 would not fit
 
@@ -71,48 +71,37 @@ def weight_path(
     >>> weight_path("query", np.zeros((4, 2, 3)), steps=[0, 10, 20, 30], losses=[3, 2, 2, 1]).weights.shape
     (4, 6)
     """
-    steps, losses = np.asarray(steps), np.asarray(losses, dtype=float)
-    if isinstance(snapshots, np.ndarray | Tensor):
-        snapshots = _as_array(snapshots)  # once, and not copied
-    arrays = [_as_array(snapshot) for snapshot in snapshots]
-    if not (len(arrays) == len(steps) == len(losses) and steps.ndim == losses.ndim == 1):
+    steps = checked(steps, f"{name}: steps", 1, kind="number")
+    losses = checked(losses, f"{name}: losses", 1)
+    try:
+        rows = list(snapshots)
+    except TypeError as error:
+        raise ValueError(f"{name}: snapshots are no arrays, one a step: {error}") from error
+    if not len(rows) == len(steps) == len(losses):
         raise ValueError(
-            f"{name}: {len(arrays)} snapshots, {steps.shape} steps, {losses.shape} losses: give one of each"
+            f"{name}: {len(rows)} snapshots, {steps.shape} steps, {losses.shape} losses: give one of each"
         )
-    if len(arrays) < 3:
-        raise ValueError(f"{name}: {len(arrays)} snapshots make no path: take three at least")
+    if len(rows) < 3:
+        raise ValueError(f"{name}: {len(rows)} snapshots make no path: take three at least")
     if (np.diff(steps) <= 0).any():
         raise ValueError(f"{name}: steps must increase: sort snapshots, and drop those taken twice")
-    for step, array, loss in zip(steps, arrays, losses, strict=True):
+    arrays = [
+        checked(row, f"{name}: the snapshot of step {step}", kind="floating", empty=True)
+        for step, row in zip(steps, rows, strict=True)
+    ]
+    for step, array in zip(steps, arrays, strict=True):
         if array.shape != arrays[0].shape:
             raise ValueError(
                 f"{name}: the snapshot of step {step} has shape {array.shape}, that of step {steps[0]} "
                 f"{arrays[0].shape}: one path holds one shape; a tensor that was resized starts a new path"
             )
-        if not np.isfinite(array).all():
-            raise ValueError(
-                f"{name}: {int((~np.isfinite(array)).sum())} of {array.size} weights are NaN or infinite at "
-                f"step {step}: training broke there or before; take the snapshots before it"
-            )
-        if not math.isfinite(loss):
-            raise ValueError(f"{name}: the loss at step {step} is {loss}: take the snapshots before it")
     if arrays[0].size == 0:
-        raise ValueError(f"{name} has no weights: its shape is {arrays[0].shape}")
-    if isinstance(snapshots, np.ndarray):
-        weights = snapshots.reshape(len(steps), -1)
+        raise ValueError(f"{name} has no weights: the shape of its snapshots is {arrays[0].shape}")
+    if isinstance(snapshots, np.ndarray) and snapshots.dtype == arrays[0].dtype:
+        weights = np.asarray(snapshots).reshape(len(steps), -1)  # not copied
     else:
         weights = np.stack([array.reshape(-1) for array in arrays])
     return WeightPath(name, steps, losses, weights, weights.shape[1])
-
-
-def _as_array(snapshot: ArrayLike | Tensor) -> np.ndarray:
-    if isinstance(snapshot, Tensor):
-        snapshot = snapshot.detach().cpu()
-        if snapshot.dtype in (torch.bfloat16, torch.float16):
-            snapshot = snapshot.float()
-        snapshot = snapshot.numpy()
-    array = np.asarray(snapshot)
-    return array if array.dtype in (np.float32, np.float64) else array.astype(float)
 
 
 def rotate(path: WeightPath, *, device: str = "cpu") -> WeightPath:
@@ -225,13 +214,15 @@ def cosine_share(points: ArrayLike, *, clock: ArrayLike | None = None) -> float:
     >>> round(cosine_share(np.stack([3 * np.cos(np.pi * t), np.cos(2 * np.pi * t)], axis=1)), 6)
     1.0
     """
-    points = finite_rows(points, "points", 2)
+    points = checked(points, "points", 2)
     n = len(points)
-    time = np.arange(n) + 0.5 if clock is None else finite_rows(clock, "clock", 1)
+    time = np.arange(n) + 0.5 if clock is None else checked(clock, "clock", 1)
     if len(time) != n or n < 4 or (np.diff(time) < 0).any():
         raise ValueError(
             f"{n} points, a clock of {len(time)}: give four at least, and a time that goes forward"
         )
+    if time[0] == time[-1]:
+        raise ValueError("the clock stands still: give a time that goes forward")
     centered = points - points.mean(axis=0)
     if not centered.any():
         raise ValueError("the path doesn't move: it has no shape")

@@ -17,6 +17,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
+from embviz import arrays
 from embviz.view import theme
 
 Data: TypeAlias = pd.DataFrame | alt.NamedData
@@ -206,18 +207,9 @@ def bin_counts(
     ValueError
         If there is no value, or one isn't finite.
     """
-    flat = finite_values(values)
+    flat = arrays.checked(values, "values", low=-np.inf, high=np.inf).ravel()
     counts, edges = np.histogram(flat, bins=n_bins, range=limits)
     return _bin_table(counts, edges, flat.size)
-
-
-def finite_values(values: ArrayLike) -> NDArray[np.float64]:
-    flat = np.asarray(values, dtype=np.float64).ravel()
-    if flat.size == 0 or not np.isfinite(flat).all():
-        raise ValueError(
-            f"a histogram needs finite values: {flat.size} given, {np.isfinite(flat).sum()} finite"
-        )
-    return flat
 
 
 def _bin_table(counts: NDArray[np.int64], edges: NDArray[np.float64], total: int) -> pd.DataFrame:
@@ -242,7 +234,7 @@ def mirrored_bins(values: ArrayLike, *, n_bins: int = 60, reach: float | None = 
     """
     if n_bins % 2:
         raise ValueError(f"{n_bins} bins: an even number is needed, so that zero is an edge")
-    flat = finite_values(values)
+    flat = arrays.checked(values, "values", low=-np.inf, high=np.inf).ravel()
     reach = float(np.abs(flat).max()) if reach is None else reach
     half = np.linspace(0.0, reach or 1.0, n_bins // 2 + 1)
     edges = np.concatenate([-half[:0:-1], half])  # exactly symmetric, with 0 itself among them

@@ -24,6 +24,7 @@ import pandas as pd
 import traitlets
 from numpy.typing import ArrayLike
 
+from embviz.arrays import checked
 from embviz.metrics import nearest_neighbors, neighbors_kept
 from embviz.view import explorers, theme
 
@@ -258,7 +259,9 @@ def embedding_map(
     >>> map_.neighbors("w0").shape
     (8, 3)
     """
-    tables = [_checked(table, words) for table in ([vectors] if other is None else [vectors, other])]
+    tables = [_checked(vectors, words, "vectors")]
+    if other is not None:
+        tables.append(_checked(other, words, "other"))
     words = _distinct(words)
     if tables[0].shape[1] != tables[-1].shape[1] and isinstance(layout, str):
         raise ValueError("the embeddings differ in dimension, so they share no plane: give coordinates")
@@ -306,19 +309,12 @@ def side_by_side(first: EmbeddingMap, second: EmbeddingMap, *, title: str, capti
     return SideBySide([first, second], title=title, caption=f"{caption} {faith}")
 
 
-def _checked(vectors: ArrayLike, words: Sequence[str]) -> np.ndarray:
-    try:
-        table = np.asarray(vectors, dtype=float)
-    except ValueError as error:
-        raise ValueError(f"the vectors are no table of numbers with a row a word: {error}") from error
-    if table.ndim != 2 or len(table) != len(words):
-        raise ValueError(f"vectors of shape {table.shape} don't give {len(words):,} words a row each")
+def _checked(vectors: ArrayLike, words: Sequence[str], name: str) -> np.ndarray:
+    table = checked(vectors, name, 2)
+    if len(table) != len(words):
+        raise ValueError(f"{name} of shape {table.shape} don't give {len(words):,} words a row each")
     if len(words) < 3 or len(words) > WORD_LIMIT:
         raise ValueError(f"a map needs 3 to {WORD_LIMIT:,} words, not {len(words):,}")
-    bad = ~np.isfinite(table).all(axis=1)
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise ValueError(f"the vector of {words[row]!r} (row {row}) has a NaN or infinite value")
     return table
 
 
@@ -350,12 +346,12 @@ def _plane(tables: list[np.ndarray], layout: str | ArrayLike, seed: int) -> tupl
     if isinstance(layout, str):
         points = _laid_out(np.concatenate(tables), layout, seed)
     else:
-        given = np.asarray(layout, dtype=float)
+        given = checked(layout, "layout")
         if given.shape not in {(V, 2)} | ({(len(tables), V, 2)} if len(tables) > 1 else set()):
-            raise ValueError(f"coordinates of shape {given.shape} don't place {len(tables)} x {V:,} points")
+            raise ValueError(
+                f"layout: coordinates of shape {given.shape} don't place {len(tables)} x {V:,} points"
+            )
         points = np.concatenate([given.reshape(-1, 2)] * (1 if given.ndim == 3 else len(tables)))
-        if not np.isfinite(points).all():
-            raise ValueError("a coordinate is NaN or infinite")
     points = points - (points.max(axis=0) + points.min(axis=0)) / 2
     span = np.abs(points).max()
     if span == 0:
@@ -415,9 +411,13 @@ def stress(table: ArrayLike, points: ArrayLike, *, n_points: int = 1_000) -> flo
     """
     from scipy.spatial.distance import pdist
 
-    table, points = np.asarray(table, dtype=float), np.asarray(points, dtype=float)
+    table, points = checked(table, "table", 2), checked(points, "points", 2)
+    if len(table) != len(points):
+        raise ValueError(f"table has {len(table)} rows and points {len(points)}: give each row a point")
     rows = np.unique(np.linspace(0, len(table) - 1, min(n_points, len(table))).astype(int))
     true, shown = pdist(table[rows]), pdist(points[rows])
+    if not true.any():
+        raise ValueError("all rows of table are the same: there is no distance to keep")
     if not shown.any():
         return 1.0
     scale = (true @ shown) / (shown @ shown)

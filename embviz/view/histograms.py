@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from embviz.arrays import checked
 from embviz.view import charts, theme
 from embviz.view.charts import Data, Levels, Null
 
@@ -103,15 +104,15 @@ def _bins_beside(
     limits: tuple[float, float] | None,
 ) -> pd.DataFrame:
     """Bins of the values, and the control's share of each."""
+    control = None if control is None else checked(control, "null", low=-np.inf, high=np.inf).ravel()
     if mirrored:
-        reach = np.concatenate([values, np.ravel([] if control is None else control)])
+        reach = np.concatenate([values, [] if control is None else control])
         bins = charts.mirrored_bins(values, n_bins=n_bins, reach=float(np.abs(reach).max()))
     else:
         bins = charts.bin_counts(values, n_bins=n_bins, limits=limits)
     if control is not None:
-        flat = charts.finite_values(control)
         edges = np.append(bins["left"], bins["right"].iloc[-1])
-        bins[CONTROL] = np.histogram(flat, bins=edges)[0] / flat.size
+        bins[CONTROL] = np.histogram(control, bins=edges)[0] / control.size
     return bins
 
 

@@ -155,6 +155,8 @@ def keep_probability(counts: np.ndarray, subsample: float) -> np.ndarray:
     f is the word's share of the text, t is `subsample`; with t = 0 every word stays. As in word2vec's
     code (the paper of Mikolov et al. has ``sqrt(t/f)`` alone).
     """
+    counts = checked(counts, "counts", 1, kind="number", low=0)
+    number(subsample, "subsample", 0)
     if subsample == 0:
         return np.ones(len(counts))
     ratio = subsample * counts.sum() / np.maximum(counts, 1)

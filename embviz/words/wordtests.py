@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import rankdata
 
+from embviz.arrays import checked
 from embviz.compiling import njit
 from embviz.words.wordvectors import Choice, WordVectors, chosen_rows
 
@@ -118,7 +119,7 @@ def similarity_test(
     Raises
     ------
     ValueError
-        If columns are missing, or fewer than 3 pairs are left; the message counts them.
+        If columns are missing, a score is NaN, or fewer than 3 pairs are left; the message counts them.
 
     Source
     ------
@@ -126,8 +127,9 @@ def similarity_test(
     """
     _check_columns(table, ["word1", "word2", "score"])
     cosines, present = similarity_cosines(vectors, table, which=which)
-    scores = table["score"].astype(str) if gold_as_strings else table["score"].astype(float)
-    gold = rankdata(np.unique(scores.to_numpy(), return_inverse=True)[1])
+    plain = checked(table["score"].astype(float), "score", 1)
+    scores = table["score"].astype(str).to_numpy() if gold_as_strings else plain
+    gold = rankdata(np.unique(scores, return_inverse=True)[1])
     kept = present if oov == "skip" else np.ones_like(present)
     n_missing = int((~present).sum())
     if kept.sum() < 3 or not present.any():

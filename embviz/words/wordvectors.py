@@ -17,6 +17,7 @@ import scipy.sparse
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
+from embviz.arrays import Kind, checked, checked_matrix
 from embviz.storage import whole_file
 
 SEPARATORS = " \t\n\r\v\f"  # what readers of the word2vec formats cut words at
@@ -42,7 +43,7 @@ class WordVectors:
     Raises
     ------
     ValueError
-        If shapes do not fit each other or a word comes twice.
+        If shapes do not fit each other, a number is NaN or infinite, or a word comes twice.
     """
 
     vocabulary: list[str]
@@ -53,6 +54,12 @@ class WordVectors:
     bias: np.ndarray | None = None
 
     def __post_init__(self) -> None:
+        for name in ("word", "context", "signature", "transform", "bias"):
+            given = getattr(self, name)
+            n_axes = 1 if name in ("signature", "bias") else 2
+            kind: Kind = "number" if name == "signature" else "floating"
+            if given is not None or name == "word":
+                object.__setattr__(self, name, checked(given, name, n_axes, kind=kind))
         V, D = len(self.vocabulary), self.word.shape[-1]
         expected = {"word": (V, D), "context": (V, D), "signature": (D,), "transform": (D, D), "bias": (V,)}
         for name, shape in expected.items():
@@ -261,6 +268,7 @@ def factorize_pmi(
     """
     from embviz.words.spectra import truncated_eigen
 
+    pmi = checked_matrix(pmi, "pmi")
     values, vectors = truncated_eigen(pmi, embedding_dim, seed=seed)
     order = np.argsort(-np.abs(values), kind="stable")
     values, vectors = values[order], vectors[:, order]

@@ -260,7 +260,9 @@ def test_powers_outside_zero_to_one_are_refused(eps):
         lambda: kernels.clamped_share(D, eps),
         lambda: kernels.taylor_terms(D, eps),
     ):
-        with pytest.raises(ValueError, match=r"eps is .*: D\^eps is defined here above 0 and up to 1"):
+        with pytest.raises(
+            ValueError, match=r"(eps|alphas) (has 1 NaN|is .*: D\^eps is defined here above 0 and up to 1)"
+        ):
             refused()
 
 
@@ -533,7 +535,7 @@ def test_a_gram_matrix_is_taken_of_tied_embeddings_alone():
     with pytest.raises(ValueError, match=r"not tied: its embedding has shape \(7, 3\), its output \(6, 3\)"):
         kernels.tied_gram(E, E[1:])
     E[1, 2] = np.nan
-    with pytest.raises(ValueError, match=r"the model's embedding has 1 NaN"):
+    with pytest.raises(ValueError, match=r"embedding has 1 NaN"):
         kernels.tied_gram(E, E)  # NaN is not equal to itself: that alone would read as another vector
 
 

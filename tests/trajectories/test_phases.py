@@ -143,7 +143,7 @@ def test_too_few_snapshots_or_a_nan_are_refused():
         find_phases(noise(49, 2))
     points = noise(60, 2)
     points[7, 1] = np.nan
-    with pytest.raises(ValueError, match="row 7 of points is NaN or infinite"):
+    with pytest.raises(ValueError, match="points has 1 NaN or infinite"):
         find_phases(points)
     with pytest.raises(ValueError, match='use "eom" or "leaf"'):
         Clustering(selection="dbscan")
@@ -285,7 +285,7 @@ def test_a_common_decline_alone_couples_until_the_trend_is_taken_off():
 def test_what_cannot_be_coupled_is_refused():
     with pytest.raises(ValueError, match="the loss's drops are constant over 40 intervals"):
         couple(noise(40), np.ones(41), seed=0, block=5)
-    with pytest.raises(ValueError, match="40 intervals, 40 losses"):
+    with pytest.raises(ValueError, match="activity has 40 intervals, losses 40"):
         couple(noise(40), noise(40), seed=0)
     with pytest.raises(ValueError, match="blocks take a quarter at most"):
         couple(noise(40), noise(41), seed=0, block=20)

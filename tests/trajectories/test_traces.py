@@ -142,7 +142,7 @@ def test_a_layout_that_cannot_be_made_is_refused():
         lay_out(noise(15, 3), seed=0)
     with pytest.raises(ValueError, match="all points are the same"):
         lay_out(np.ones((30, 3)), seed=0)
-    with pytest.raises(ValueError, match="row 4 of points is NaN"):
+    with pytest.raises(ValueError, match="points has 3 NaN"):
         lay_out(np.where(np.arange(30)[:, None] == 4, np.nan, noise(30, 3)), seed=0)
     with pytest.raises(ValueError, match='use "pymde", "pca" or "umap"'):
         Layout("tsne")

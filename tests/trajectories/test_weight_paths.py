@@ -116,12 +116,12 @@ def test_snapshots_of_different_shapes_are_refused_by_step():
 def test_a_weight_that_is_not_finite_is_refused_by_tensor_and_step():
     weights = walk(5, 6)
     weights[3, 1] = np.nan
-    with pytest.raises(ValueError, match="query: 1 of 6 weights are NaN or infinite at step 30"):
+    with pytest.raises(ValueError, match="query: the snapshot of step 30 has 1 NaN or infinite"):
         path_of(weights)
 
 
 def test_a_loss_that_is_not_finite_is_refused_by_step():
-    with pytest.raises(ValueError, match="query: the loss at step 10 is nan"):
+    with pytest.raises(ValueError, match="query: losses has 1 NaN or infinite"):
         path_of(walk(3, 6), losses=[1, math.nan, 1])
 
 
@@ -218,5 +218,5 @@ def test_a_cosine_share_without_time_or_shape_is_refused():
         cosine_share(walk(3, 2))
     with pytest.raises(ValueError, match="has no shape"):
         cosine_share(np.ones((5, 2)))
-    with pytest.raises(ValueError, match="row 2 of points is NaN or infinite"):
+    with pytest.raises(ValueError, match="points has 1 NaN or infinite"):
         cosine_share([[0.0], [1.0], [np.inf], [2.0]])

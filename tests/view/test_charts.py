@@ -33,9 +33,9 @@ def test_values_outside_the_limits_stay_in_the_total():
 
 @pytest.mark.parametrize("values", [[], [1.0, np.nan], [np.inf]])
 def test_a_histogram_of_nothing_or_of_nan_is_refused(values):
-    with pytest.raises(ValueError, match="needs finite values"):
+    with pytest.raises(ValueError, match=r"values (is empty|has 1 NaN or infinite)"):
         charts.bin_counts(values)
-    with pytest.raises(ValueError, match="needs finite values"):
+    with pytest.raises(ValueError, match=r"values (is empty|has 1 NaN or infinite)"):
         charts.mirrored_bins(values)
 
 

@@ -231,8 +231,8 @@ def with_nan() -> np.ndarray:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"table": with_nan()}, r"vector of 'word17' \(row 17\) has a NaN"),
-        ({"table": [[1.0, 2.0], [3.0]], "listed": ["a", "b"]}, "no table of numbers"),
+        ({"table": with_nan()}, "vectors has 1 NaN or infinite"),
+        ({"table": [[1.0, 2.0], [3.0]], "listed": ["a", "b"]}, "vectors is ragged"),
         ({"table": vectors(), "listed": words(59)}, r"shape \(60, 7\) don't give 59 words a row each"),
         ({"table": vectors(2)}, "3 to 20,000 words, not 2"),
         ({"table": vectors(6)}, "at most 5 neighbours each, not 8"),
@@ -242,7 +242,7 @@ def with_nan() -> np.ndarray:
         ({"table": np.ones((60, 3)), "metric": "euclidean"}, "all points lie in one place"),
         ({"layout": "tsne"}, 'use "pca", "pymde"'),
         ({"layout": vectors(59, 2)}, "don't place 1 x 60 points"),
-        ({"layout": with_nan()[:, 1:3]}, "a coordinate is NaN"),
+        ({"layout": with_nan()[:, 1:3]}, "layout has 1 NaN"),
         ({"other": vectors(D=4)}, "differ in dimension"),
         ({"focus": "king"}, "'king', to be pointed at first"),
     ],

@@ -82,7 +82,11 @@ def test_a_word2vec_file_keeps_words_and_contexts_to_the_bit(tmp_path, binary):
         max_size=6,
         unique=True,
     ),
-    numbers=st.lists(st.floats(width=32, allow_nan=False), min_size=6, max_size=6),
+    numbers=st.lists(
+        st.floats(width=32, allow_nan=False, allow_infinity=False, allow_subnormal=False),
+        min_size=6,
+        max_size=6,
+    ),
     binary=st.booleans(),
 )
 def test_any_words_and_numbers_come_back(tmp_path_factory, words, numbers, binary):

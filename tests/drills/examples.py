@@ -1,0 +1,272 @@
+"""One valid value for each parameter that a public function has, so that any of them can be called.
+
+A value is looked up as "function.parameter" first, then as "parameter"; methods are "Class.method". Values
+are made anew for each call. Sizes: V = 7 words, n = 12 rows, D = 4, S = 84 snapshots, N = 60 places.
+"""
+
+from __future__ import annotations
+
+import functools
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+V, N_ROWS, D, S, N_PLACES = 7, 12, 4, 84, 60
+
+
+def _rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def rows(n: int = N_ROWS, dim: int = D, seed: int = 0) -> np.ndarray:
+    """Numbers that bfloat16 holds exactly, no row all zeros."""
+    return np.rint(_rng(seed).normal(size=(n, dim)) * 16) / 16 + 0.5
+
+
+def symmetric(n: int = V) -> np.ndarray:
+    """A matrix of both signs without zeros in its transform."""
+    half = np.rint(_rng(3).normal(size=(n, n)) * 8) / 8
+    return half + half.T + np.diag(np.arange(1.0, n + 1))
+
+
+def counts() -> np.ndarray:
+    """Symmetric pair counts of V words, each of which met some other."""
+    half = _rng(1).integers(0, 9, (V, V)) + 1
+    return half + half.T + np.diag(np.arange(V))
+
+
+def log_counts() -> np.ndarray:
+    """D of these counts."""
+    return np.log1p(counts())
+
+
+def ids() -> np.ndarray:
+    """A text of V words and holes in which every word occurs."""
+    return np.concatenate([np.arange(V + 1), _rng(2).integers(0, V + 1, N_PLACES - V - 1)])
+
+
+def path(dim: int = 2) -> np.ndarray:
+    """Snapshots of a walk."""
+    return np.rint(_rng(5).normal(size=(S, dim)).cumsum(axis=0) * 4) / 4
+
+
+def bits() -> np.ndarray:
+    """Strings of three bits."""
+    return np.array([[0, 1, 1], [1, 0, 0], [1, 1, 1]])
+
+
+def tokens() -> np.ndarray:
+    """EXor's strings of three bits, each with one mask."""
+    return np.array([[6, 2, 3, 4], [0, 6, 1, 5], [2, 2, 6, 5]])
+
+
+def _exor() -> Any:
+    from embviz.tasks.exor import EXor
+
+    return EXor(3)
+
+
+def _projection() -> Any:
+    from embviz.projections import draw
+
+    return draw("gaussian", 3, D, seed=0)
+
+
+def _hadamard() -> Any:
+    from embviz.projections import draw
+
+    return draw("hadamard", 3, D, seed=0).operator
+
+
+def _spectrum() -> Any:
+    from embviz.kernels.spectrum import decompose
+
+    return decompose(log_counts())
+
+
+def _decoder() -> Any:
+    from embviz.models.decoder import Decoder, DecoderConfig
+
+    return Decoder(DecoderConfig(n_symbols=V, length=5, embedding_dim=D, n_heads=2, n_layers=1), seed=0)
+
+
+@functools.cache
+def _tokenizer() -> Any:
+    from embviz.corpora.bytepairs import train_byte_pairs
+
+    return train_byte_pairs("a text of some words, and some more words", vocab_size=260)
+
+
+def _clusterings() -> list[Any]:
+    from embviz.trajectories.phases import Clustering
+
+    return [Clustering(min_cluster_size=5, min_samples=2)]
+
+
+def _layouts() -> dict[str, Any]:
+    from embviz.trajectories.traces import Layout
+
+    return {"first": Layout("pca")}
+
+
+EXAMPLES: dict[str, Any] = {
+    # arrays
+    "D": log_counts,
+    "E": lambda: rows(V),
+    "M": symmetric,
+    "Q": lambda: symmetric(D),
+    "W": symmetric,
+    "activity": lambda: np.abs(rows(S - 1, 1)).ravel(),
+    "after": lambda: rows(seed=7),
+    "alphas": lambda: np.array([0.5, 0.25]),
+    "before": rows,
+    "bits": bits,
+    "clock": lambda: np.arange(float(S)),
+    "counts": counts,
+    "Corpus.counts": lambda: np.bincount(ids(), minlength=V + 1)[:V],
+    "keep_probability.counts": lambda: counts().sum(axis=0),
+    "document_starts": lambda: np.array([0, 20]),
+    "embedding": lambda: rows(V),
+    "encoded": path,
+    "eps": lambda: np.array([0.5, 0.25]),
+    "first_row": lambda: rows(1, V).ravel(),
+    "floor": lambda: np.array([0.125, 0.25]),
+    "grid": lambda: np.linspace(-2, 2, 9),
+    "ids": ids,
+    "k0": lambda: rows(1, V).ravel(),
+    "kernel": symmetric,
+    "kernels": symmetric,
+    "labels": lambda: np.repeat([0, -1, 1, 0], S // 4),
+    "layout": lambda: rows(N_ROWS, 2),
+    "losses": lambda: np.linspace(4, 1, S) + rows(S, 1).ravel() / 16,
+    "matrices": symmetric,
+    "matrix": symmetric,
+    "null": lambda: rows(1).ravel(),
+    "order": lambda: np.roll(np.arange(V), 2),
+    "other": lambda: rows(N_ROWS, D, seed=7),
+    "output": lambda: rows(V),
+    "paths": lambda: {"first": path(), "second": path()[::-1].copy()},
+    "phase_grid.layouts": lambda: {"first": path(), "second": path()[::-1].copy()},
+    "places": lambda: np.array([1, 0, 2]),
+    "hide.tokens": lambda: np.array([[0, 2, 3, 4], [0, 1, 1, 5], [2, 2, 3, 5]]),
+    "points": path,
+    "stress.points": lambda: rows(N_ROWS, 2),
+    "power": lambda: np.array([0.5, 0.25]),
+    "probability": lambda: np.array([0.5, 0.25, 0.25]),
+    "FiniteLanguage.tokens": lambda: np.array([[0, 1], [1, 2], [2, 0]]),
+    "FiniteLanguage.symbols": lambda: ("a", "b", "c"),
+    "replicates": lambda: rows(1).ravel(),
+    "resampled.value": lambda: 0.5,
+    "resampled.n": lambda: 5,
+    "rows": rows,
+    "shown": lambda: _rng(9).integers(0, N_ROWS, (N_ROWS, 3)),
+    "snapshots": lambda: [row.reshape(1, D) for row in path(D)],
+    "spread": lambda: np.array([0.5, 0.25]),
+    "states": lambda: rows(N_ROWS, D),
+    "steps": lambda: np.arange(S) * 10,
+    "table": rows,
+    "tokens": tokens,
+    "transform": lambda: np.abs(symmetric(4)) + 0.5,
+    "true": lambda: _rng(8).integers(0, N_ROWS, (N_ROWS, 3)),
+    "values": lambda: rows(1).ravel(),
+    "spectral_power.values": lambda: rows(1, V).ravel(),
+    "log_values.values": lambda: rows(1, V).ravel(),
+    "of_values.values": lambda: rows(1, V).ravel(),
+    "check_finite.values": rows,
+    "round_to_grid.values": rows,
+    "vectors": rows,
+    "weights": lambda: path(D),
+    "principal_plane.weights": lambda: rows(3 * N_ROWS).reshape(3, N_ROWS, D),
+    "x": rows,
+    "walsh_hadamard.x": rows,
+    "y": lambda: rows(seed=7),
+    "word": lambda: rows(V).astype(np.float32),
+    "context": lambda: rows(V, seed=7).astype(np.float32),
+    "signature": lambda: np.array([1, -1, 1, -1], dtype=np.int8),
+    "WordVectors.transform": lambda: symmetric(D).astype(np.float32),
+    "bias": lambda: rows(1, V).ravel().astype(np.float32),
+    # everything else that a call must have
+    "baseline": lambda: 0.0,
+    "bandwidth": lambda: 0.5,
+    "caption": lambda: "Made vectors.",
+    "checksum": lambda: "made",
+    "clusterings": _clusterings,
+    "cyclic": lambda: False,
+    "data": lambda: pd.DataFrame({"eigenvalue": rows(1).ravel()}),
+    "subsample": lambda: 0.125,
+    "pmi": symmetric,
+    "delta": lambda: 0.5,
+    "dim": lambda: 3,
+    "embedding_dim": lambda: 3,
+    "family": lambda: "gaussian",
+    "field": lambda: "eigenvalue",
+    "form": lambda: "eigen",
+    "kind": lambda: "clamp",
+    "largest": lambda: True,
+    "layouts": _layouts,
+    "m": lambda: 2,
+    "model": _decoder,
+    "n": lambda: 4,
+    "n_components": lambda: 2,
+    "n_draws": lambda: 4,
+    "n_negative": lambda: 2,
+    "n_neighbors": lambda: 3,
+    "name": lambda: "made",
+    "bits.number": lambda: 4,
+    "rng": _rng,
+    "seed": lambda: 0,
+    "spectrum": _spectrum,
+    "task": _exor,
+    "threshold": lambda: 0.125,
+    "title": lambda: "A map",
+    "tokenizer": _tokenizer,
+    "tolerance": lambda: 0.0,
+    "vocab_size": lambda: V,
+    "vocabulary": lambda: list("abcdefg"),
+    "window": lambda: 2,
+    "words": lambda: [f"w{i}" for i in range(N_ROWS)],
+    "V": lambda: V,
+    "safe": lambda: 1e-10,
+    # functions whose values differ from those of their parameter's name
+    "smallest_width.eps": lambda: 0.5,
+    "smallest_constant.eps": lambda: 0.5,
+    "smallest_width.n_draws": lambda: 4,
+    "n_kept.eps": lambda: 0.5,
+    "within.eps": lambda: 0.5,
+    "within.projection": _projection,
+    "distortions.projection": _projection,
+    "round_to_grid.bits": lambda: 4,
+    "relative_error.bits": lambda: 4,
+    "log_values.floor": lambda: 1e-15,
+    "matrix_power.eps": lambda: 0.5,
+    "EXor.self": _exor,
+    "Projection.self": _projection,
+    "SubsampledHadamard.self": _hadamard,
+    "Spectrum.self": _spectrum,
+    "sharpness.points": path,
+    "eigenpairs.matrix": symmetric,
+    "invariances.counts": counts,
+    "Text": lambda: SimpleNamespace(ids=ids()),
+}
+
+
+def example(function: str, parameter: str) -> Any:
+    """A value for a parameter of a function, such as "cosines" and "x", or "EXor.spell" and "bits".
+
+    Raises
+    ------
+    LookupError
+        If there is none.
+    """
+    owner = function.partition(".")[0]
+    last = function.rpartition(".")[2]
+    for key in (f"{function}.{parameter}", f"{owner}.{parameter}", f"{last}.{parameter}", parameter):
+        if key in EXAMPLES:
+            return EXAMPLES[key]()
+    raise LookupError(
+        f"{function} has a parameter {parameter!r} of which no valid value is known: add one to EXAMPLES in "
+        f"tests/drills/examples.py, under {parameter!r}, or {function + '.' + parameter!r} if the name has "
+        "other values elsewhere"
+    )
