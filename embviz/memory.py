@@ -29,7 +29,7 @@ def available_memory() -> int:
 
 def _machine_available() -> int:
     try:
-        lines = (PROC / "meminfo").read_text().splitlines()
+        lines = (PROC / "meminfo").read_text(encoding="utf-8").splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
     except (OSError, StopIteration):  # not Linux: all the memory that there is, for want of a better number
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -40,8 +40,12 @@ def _left_in_groups() -> Iterator[int]:
         limit_file, use_file, cache_line = GROUP_FILES[kind]
         while True:
             try:
-                limit, use = (int((folder / name).read_text()) for name in (limit_file, use_file))
-                stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+                limit, use = (
+                    int((folder / name).read_text(encoding="utf-8")) for name in (limit_file, use_file)
+                )
+                stat = dict(
+                    line.split() for line in (folder / "memory.stat").read_text(encoding="utf-8").splitlines()
+                )
                 yield limit - use + int(stat.get(cache_line, 0))
             except (OSError, ValueError):  # no such controller here, or "max"
                 pass
@@ -53,8 +57,11 @@ def _left_in_groups() -> Iterator[int]:
 def _memory_groups() -> Iterator[tuple[str, Path, Path]]:
     """Kind of mount, folder of the process's own group, and folder of the highest group that it can see."""
     try:
-        own = [line.split(":", 2)[1:] for line in (PROC / "self/cgroup").read_text().splitlines()]
-        mounts = (PROC / "self/mountinfo").read_text().splitlines()
+        own = [
+            line.split(":", 2)[1:]
+            for line in (PROC / "self/cgroup").read_text(encoding="utf-8", errors="replace").splitlines()
+        ]
+        mounts = (PROC / "self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:  # not Linux
         return
     for mount in mounts:
@@ -77,7 +84,7 @@ def _left_of_address_space() -> Iterator[int]:
     ):
         return
     try:
-        n_pages = int((PROC / "self/statm").read_text().split()[0])
+        n_pages = int((PROC / "self/statm").read_text(encoding="utf-8").split()[0])
     except OSError:  # not Linux: what is in use is not known
         n_pages = 0
     yield limit - n_pages * os.sysconf("SC_PAGE_SIZE")

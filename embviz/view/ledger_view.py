@@ -164,10 +164,9 @@ def plot_tally(items: Sequence[Entry], papers: Sequence[str], *, page: str = "le
         stroke=alt.Stroke("verdict:N", scale=looks, legend=key),
     )
     marks = base.mark_text(cursor="pointer").encode(x="middle:Q", text="text:N")
-    chart: alt.LayerChart = alt.layer(bars, marks).properties(
-        width="container", height=len(papers) * 2 * theme.HEIGHTS["half_row"]
-    )
-    return chart
+    chart = alt.layer(bars, marks)
+    assert isinstance(chart, alt.LayerChart)  # nothing here is a facet
+    return chart.properties(width="container", height=len(papers) * 2 * theme.HEIGHTS["half_row"])
 
 
 def _accepted_band() -> alt.Chart:
