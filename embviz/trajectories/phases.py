@@ -468,7 +468,7 @@ def phase_grid(
         Of the same snapshots; :func:`embviz.trajectories.traces.lay_out` under several settings.
     clusterings : sequence of Clustering
     validity : bool
-        With the column ``dbcv``, which takes most of the time.
+        With the column ``dbcv``, which takes most of the time; below two phases it may be missing.
 
     Returns
     -------

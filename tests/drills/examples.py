@@ -174,7 +174,6 @@ EXAMPLES: dict[str, Any] = {
     "spectral_power.values": lambda: rows(1, V).ravel(),
     "log_values.values": lambda: rows(1, V).ravel(),
     "of_values.values": lambda: rows(1, V).ravel(),
-    "check_finite.values": rows,
     "round_to_grid.values": rows,
     "vectors": rows,
     "weights": lambda: path(D),
