@@ -91,6 +91,8 @@ def noticed_by(folder: Path, lie: Lie) -> str | None:
     """The first test that fails when the lie is planted; None if all pass."""
     with planted(folder, lie):
         status, printed = run_tests(folder, lie.tests)
+    if status < 0:  # compiled code may end the process
+        return f"ended by signal {-status}"
     if status not in (PASSED, FAILED, BROKEN):
         raise SystemExit(f"pytest {lie.tests} ended with status {status}:\n{printed[-2000:]}")
     failed = [line for line in printed.splitlines() if line.startswith(("FAILED", "ERROR"))]
