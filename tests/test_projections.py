@@ -244,6 +244,20 @@ def test_one_hot_differences_need_a_single_sign():
         assert projections.smallest_width(x, family, eps=0.1, delta=0.1, n_draws=20) == 1
 
 
+def test_the_search_for_a_width_ends_where_no_map_keeps_vectors_so_exactly(monkeypatch):
+    monkeypatch.setattr(projections, "LARGEST_WIDTH", 64)
+    with pytest.raises(ValueError, match="64 coordinates keeps x so exactly, raise eps"):
+        projections.smallest_width(vectors(4, D), "gaussian", eps=1e-6, delta=0.1, n_draws=5)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e160])
+def test_no_width_is_found_for_vectors_that_are_no_numbers_or_too_large(bad):
+    x = vectors(30, D)
+    x[2:, 0] = bad
+    with pytest.raises(ValueError, match=r"^x (has|reaches)"):
+        projections.smallest_width(x, "gaussian", eps=0.5, delta=0.1, n_draws=5)
+
+
 # --- symmetries -------------------------------------------------------------------------------------
 
 

@@ -412,6 +412,11 @@ def test_permuted_entries_are_the_same_values_in_other_places(kind):
     assert np.corrcoef(permuted[upper], matrix[upper])[0, 1] == pytest.approx(0, abs=0.01)
 
 
+def test_entries_too_large_to_be_squared_are_not_permuted():
+    with pytest.raises(ValueError, match="matrix reaches .* scale it down"):
+        permute_entries(made_matrix(30) * 1e300, seed=0)
+
+
 def test_permutation_destroys_the_structure_of_rows():
     matrix = made_matrix(300)
     sizes = [np.square(m).sum(axis=1) for m in (matrix, permute_entries(matrix, seed=0))]

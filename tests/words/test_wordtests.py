@@ -95,6 +95,14 @@ def test_the_interval_is_the_middle_95_percent_of_resampled_pairs():
     assert found.interval == pytest.approx(np.quantile(rhos, [0.025, 0.975]), abs=1e-9)
 
 
+@pytest.mark.parametrize("score", [np.nan, np.inf])
+def test_a_score_that_is_missing_is_refused_and_not_ranked(score):
+    table = made_pairs().astype({"score": float})
+    table.loc[3, "score"] = score
+    with pytest.raises(ValueError, match="score has 1 NaN or infinite"):
+        similarity_test(made_vectors(), table)
+
+
 def test_pairs_with_unknown_words_are_left_out_or_count_as_unlike():
     vectors = made_vectors()
     table = pd.concat([made_pairs(), pd.DataFrame({"word1": ["w0"], "word2": ["nowhere"], "score": [9]})])
