@@ -1,10 +1,11 @@
 """The kernel paper: what the Gram matrix of tied embeddings converges to."""
 
-from book.kernel.experiments import extracted, fits, hyperparameters, orthogonality, scale, starts
+from book.kernel.experiments import extracted, fits, hyperparameters, orthogonality, scale, scan, starts
 
 STUDIES = {
     **extracted.STUDIES,
     **fits.STUDIES,
+    **scan.STUDIES,
     **orthogonality.STUDIES,
     **starts.STUDIES,
     **scale.STUDIES,

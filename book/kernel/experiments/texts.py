@@ -6,6 +6,7 @@ dropped, or mapped to one symbol, or characters; its length isn't told.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import zlib
@@ -50,6 +51,18 @@ class TextReading:
         return max(LEAST_HELD_OUT, self.n_tokens // 10)
 
 
+@dataclass(frozen=True)
+class Slice(TextReading):
+    """A reading that begins further on in its corpus; of words alone."""
+
+    offset: int = 0  # words of the corpus before it
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.symbols == "characters" or self.offset < 0:
+            raise ValueError(f"a slice is of words and begins at 0 or later: {self}")
+
+
 @dataclass(frozen=True, eq=False)
 class Text:
     """A training text, and the text that follows it, as ids of one vocabulary."""
@@ -64,8 +77,8 @@ class Text:
 
 
 @dataclass(frozen=True, eq=False)
-class _Source:
-    """The beginning of a corpus, uncut."""
+class Source:
+    """A corpus, or the beginning of one, uncut."""
 
     ids: np.ndarray  # (N,) places in `names`
     names: list[str]
@@ -90,17 +103,18 @@ def load(reading: TextReading) -> Text:
         As :func:`embviz.corpora.corpus.load_corpus`.
     """
     if reading.symbols != "characters":
-        return _cut(reading, _words(reading.corpus))
+        return cut(reading, words(reading.corpus))
     n_needed = reading.n_tokens + reading.n_held_out
-    return _cut(reading, _characters(reading.corpus, max(N_COUNTED, 8 * n_needed)))
+    return cut(reading, _characters(reading.corpus, max(N_COUNTED, 8 * n_needed)))
 
 
-def _words(corpus: str) -> _Source:
+def words(corpus: str) -> Source:
+    """The words of a corpus."""
     loaded = load_corpus(corpus)
-    return _Source(loaded.ids, loaded.vocabulary, loaded.document_starts, loaded.checksum)
+    return Source(loaded.ids, loaded.vocabulary, loaded.document_starts, loaded.checksum)
 
 
-def _characters(corpus: str, n_read: int) -> _Source:
+def _characters(corpus: str, n_read: int) -> Source:
     """The first characters of a text, its documents stripped and closed by a line's end each."""
     content = load_bytes(corpus)
     embedded = corpus == registry.EMBEDDED
@@ -111,10 +125,14 @@ def _characters(corpus: str, n_read: int) -> _Source:
     points = np.frombuffer("".join(documents).encode("utf-32-le"), dtype="<u4")[:n_read]
     used, ids = np.unique(points, return_inverse=True)
     starts = np.cumsum([0, *(len(document) for document in documents[:-1])])
-    return _Source(ids, [chr(point) for point in used], starts, checksum)
+    return Source(ids, [chr(point) for point in used], starts, checksum)
 
 
-def _cut(reading: TextReading, source: _Source) -> Text:
+def cut(reading: TextReading, source: Source) -> Text:
+    """The text of a reading, of words that are at hand; see :func:`load`."""
+    if isinstance(reading, Slice):
+        first = reading.offset
+        source = dataclasses.replace(source, ids=source.ids[first:], starts=source.starts - first)
     unknown = reading.symbols == "unk"
     known = _vocabulary(reading, source)
     names = [source.names[index] for index in known] + [UNKNOWN_WORD] * unknown
@@ -147,7 +165,7 @@ def _cut(reading: TextReading, source: _Source) -> Text:
     )
 
 
-def _vocabulary(reading: TextReading, source: _Source) -> np.ndarray:
+def _vocabulary(reading: TextReading, source: Source) -> np.ndarray:
     """Places in `source.names` of the symbols kept, most frequent first; that of "unk" is not among them."""
     n_counted = {
         "drop": lambda: _shortest_beginning(reading, source.ids),
