@@ -1,6 +1,14 @@
 """The kernel paper: what the Gram matrix of tied embeddings converges to."""
 
-from book.kernel.experiments import extracted, fits, hyperparameters, orthogonality, scale, scan, starts
+from book.kernel.experiments import (
+    extracted,
+    fits,
+    hyperparameters,
+    orthogonality,
+    scale,
+    scan,
+    starts,
+)
 
 STUDIES = {
     **extracted.STUDIES,

@@ -101,13 +101,18 @@ def nearest_readings(
     return chosen
 
 
-def order_agreement(table: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Spearman's rho of each model's cosines with the thirteen of the paper, (R,)."""
-    own = np.stack([table[label] for label in nearest_readings(table).values()])  # (13, R)
-    return np.array([_rank_correlation(list(PAPER_TABLE_1.values()), column) for column in own.T])
+def order_agreement(table: Mapping[str, np.ndarray], labels: Mapping[str, str] | None = None) -> np.ndarray:
+    """Spearman's rho of each model's cosines with the thirteen of the paper, (R,).
+
+    In the readings of `labels`, by formula, or else in the nearest.
+    """
+    chosen = nearest_readings(table) if labels is None else labels
+    own = np.stack([table[chosen[name]] for name in PAPER_TABLE_1])  # (13, R)
+    return np.array([rank_correlation(list(PAPER_TABLE_1.values()), column) for column in own.T])
 
 
-def _table_1(preset: str) -> dict[str, Finding]:
+def table_1_of_main(preset: str) -> dict[str, Finding]:
+    """Table 1 on the main reading, as it was judged at first."""
     trained = models.trained(preset)
     table, corpus = table_1(trained), trained.corpus
     identity = float(cosines(trained.identity, trained.k0).mean())
@@ -137,11 +142,12 @@ def _as_first_fixed(table: Mapping[str, np.ndarray], corpus: str) -> dict[str, F
     }
 
 
-def _table_2(preset: str) -> dict[str, Finding]:
+def table_2_of_main(preset: str) -> dict[str, Finding]:
+    """Table 2 on it."""
     trained = models.trained(preset)
     scan = kernels.alpha_scan(trained.spectrum, kernels.TABLE_2, form="fft")
     found = cosines(scan[:, None], trained.k0[None])  # (8, R)
-    trends = [_rank_correlation(kernels.TABLE_2, column) for column in found.T]
+    trends = [rank_correlation(kernels.TABLE_2, column) for column in found.T]
     identity = float(cosines(trained.identity, trained.k0).mean())
     rows = {
         f"power_{alpha:g}": models.of_cosines(values, nulls={"identity": identity}, corpus=trained.corpus)
@@ -168,7 +174,8 @@ def identity_of_text(preset: str) -> dict[str, Finding]:
     return {name: findings.exact(float(value), corpus=trained.corpus) for name, value in values.items()}
 
 
-def _table_3(preset: str) -> dict[str, Finding]:
+def table_3_of_main(preset: str) -> dict[str, Finding]:
+    """Table 3 on it."""
     trained = models.trained(preset)
     spectrum, kinds = trained.spectrum, get_args(kernels.Logarithm)
     terms = {kind: kernels.taylor_terms(spectrum, kind=kind) for kind in kinds}
@@ -260,7 +267,8 @@ def _of_shuffled(preset: str) -> float:
     return float(better_form(other.spectrum, other.k0).mean())
 
 
-def _table_5(preset: str) -> dict[str, Finding]:
+def table_5_of_text(preset: str) -> dict[str, Finding]:
+    """Table 5 on its text, in the eigen form."""
     trained = models.trained(preset)
     spectrum = trained.spectrum
     clamped = Spectrum(
@@ -298,7 +306,8 @@ def listings_cosine(spectrum: Spectrum, eps: float = kernels.EPS) -> float:
     return float(cosines(kernels.k0_eigen(spectrum, eps), kernels.k0_fft(spectrum, eps)))
 
 
-def _rank_correlation(x: Sequence[float], y: np.ndarray) -> float:
+def rank_correlation(x: Sequence[float], y: np.ndarray) -> float:
+    """Spearman's rho; 0 where all of y are alike."""
     return 0.0 if np.ptp(y) == 0 else float(stats.spearmanr(x, y).statistic)
 
 
@@ -323,7 +332,8 @@ def off_diagonal_correlations(W: np.ndarray, matrix: np.ndarray) -> np.ndarray:
     return np.array([np.corrcoef(own, other)[0, 1] for own in off_diagonal(W)])
 
 
-def _pmi_fit(preset: str) -> dict[str, Finding]:
+def pmi_fit_of_main(preset: str) -> dict[str, Finding]:
+    """Section 6 on the main reading."""
     trained = models.trained(preset)
     spectrum, corpus = trained.spectrum, trained.corpus
     pmi_row = kernels.candidates(trained.counts.pairs, spectrum)["H5 (as written)"].values
@@ -356,12 +366,11 @@ def _counts_of_readings(preset: str) -> list[Cell]:
 
 
 STUDIES: dict[str, Study] = {
-    "kernel.table1": Study(models.main_cells, _table_1),
-    "kernel.table2": Study(models.main_cells, _table_2),
-    "kernel.table3": Study(models.main_cells, _table_3),
+    "kernel.table1": Study(models.main_cells, table_1_of_main),
+    "kernel.table2": Study(models.main_cells, table_2_of_main),
+    "kernel.table3": Study(models.main_cells, table_3_of_main),
     "kernel.eigen_table": Study(models.main_cells, _eigen_table),
     "kernel.table4": Study(_table_4_cells, _table_4),
-    "kernel.table5": Study(models.main_cells, _table_5),
     "kernel.listings": Study(_counts_of_readings, _listings),
-    "kernel.pmi_fit": Study(lambda preset: models.main_cells(preset) + vector_cells(preset), _pmi_fit),
+    "kernel.pmi_fit": Study(lambda preset: models.main_cells(preset) + vector_cells(preset), pmi_fit_of_main),
 }
