@@ -268,6 +268,7 @@ CHAPTERS = sorted(
 # Chapters that compute in view: the list grows as chapters are rewritten, until it has all of them.
 IN_VIEW = [
     "book/forms.ipynb",
+    "book/geometry/grokking.ipynb",
     "book/geometry/no_query.ipynb",
     "book/geometry/steering.ipynb",
     "book/reflections/spectrum.ipynb",

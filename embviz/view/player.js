@@ -14,11 +14,13 @@ const UNANSWERED = "no answer yet: the kernel is busy, or was restarted and the 
 
 const sleep = (milliseconds) => new Promise((resolve) => setTimeout(resolve, Math.max(0, milliseconds)));
 
-// Panels in a row shrink a little to fit the page, or else stand below each other, none wider than it. Rows
-// below each other are each arranged so.
+// Panels in a row shrink a little to fit the page, or else stand below each other, none wider than it. A row may
+// hold columns of panels; rows below each other are each arranged so.
 const ROOM_FOR_AXIS = 62; // pixels beside each panel
 const EDGE = 16; // beside rows that stand below each other, whose axes are lined up
 const LEAST = 0.8; // of its width, before a row is given up
+const column = (part) => part.vconcat?.map((panel) => fed(panel, part)) ?? [part];
+const widest = (part) => Math.max(...column(part).map((panel) => panel.width));
 function arranged(spec, room) {
   const { hconcat, ...rest } = spec;
   if (spec.vconcat && room) {
@@ -27,16 +29,23 @@ function arranged(spec, room) {
     const fit = (row) => (row.width > 0 ? shrunk(row, alone / row.width) : arranged(row, inside));
     return { ...spec, vconcat: spec.vconcat.map(fit) };
   }
-  if (!hconcat || !room || !hconcat.every((panel) => panel.width > 0)) return spec;
-  const wanted = hconcat.reduce((sum, panel) => sum + panel.width, 0);
+  if (!hconcat || !room || !hconcat.every((part) => widest(part) > 0)) return spec;
+  const wanted = hconcat.reduce((sum, part) => sum + widest(part), 0);
   const share = (room - ROOM_FOR_AXIS * hconcat.length) / wanted;
-  if (share >= LEAST) return { ...rest, hconcat: hconcat.map((panel) => shrunk(panel, share)) };
+  if (share >= LEAST) return { ...rest, hconcat: hconcat.map((part) => shrunk(part, share)) };
   const alone = room - ROOM_FOR_AXIS;
-  return { ...rest, vconcat: hconcat.map((panel) => shrunk(panel, alone / panel.width)) };
+  return { ...rest, vconcat: hconcat.flatMap(column).map((panel) => shrunk(panel, alone / panel.width)) };
+}
+
+/** A panel by itself: Altair names the data that a column's panels share once, on the column. */
+function fed(panel, { data, transform = [] }) {
+  if (panel.data || !data) return panel;
+  return { ...panel, data, transform: [...transform, ...(panel.transform ?? [])] };
 }
 
 function shrunk(panel, share) {
   if (share >= 1) return panel;
+  if (panel.vconcat) return { ...panel, vconcat: panel.vconcat.map((one) => shrunk(one, share)) };
   const width = Math.floor(share * panel.width);
   return panel.height === panel.width ? { ...panel, width, height: width } : { ...panel, width }; // a square stays one
 }

@@ -66,8 +66,9 @@ class Player:
         `curves`; :data:`BACKGROUND`, the table below; and expressions may use ``frame``, the step shown,
         as in ``"datum.frame <= frame"``. Fix the scales' domains, or the axes jump. The panels of an
         ``alt.hconcat`` with widths in pixels (290 each fits the book) stand below each other where the page
-        is narrow, and so do those of each row of an ``alt.vconcat``; make their colours and shapes
-        independent with ``resolve_scale``, or legends mix.
+        is narrow, and so do those of each row of an ``alt.vconcat``. A row may hold columns, an
+        ``alt.vconcat`` each. Make the colours and shapes of panels independent with ``resolve_scale``, or
+        legends mix.
     title : str
         The finding, in one sentence.
     caption : str

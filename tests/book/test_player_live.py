@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page
 
 from embviz.view.explorers import Choice, Number, Numbers
-from embviz.view.player import NOTE, Player, PlayerFace
+from embviz.view.player import HISTORY, NOTE, Player, PlayerFace
 from tests.book.browser import Watch
 from tests.book.jupyterlab import open_notebook, run_all, running_lab
 from tests.book.widget_page import kernel_of, show_widget
@@ -282,6 +282,30 @@ def test_where_nothing_is_computed_a_click_finds_the_recording_with_a_number(sho
     press_bar(page, 2)
     status(page).filter(has_text="No recording with 2").wait_for()
     assert page.evaluate("document.querySelector('#el').view.signal('run')") == "3"
+
+
+@pytest.mark.parametrize(("width", "n_columns"), [(900, 2), (390, 1)])
+def test_a_column_of_curves_stands_beside_the_plane_or_on_a_phone_below_it(
+    chromium: Browser, watch: Watch, width: int, n_columns: int
+):
+    def columns(data: alt.NamedData) -> alt.HConcatChart:
+        plane = alt.Chart(data).mark_point().encode(x="x:Q", y="y:Q").properties(width=290, height=290)
+        line = alt.Chart(HISTORY).mark_line(point=True).properties(width=200, height=100)
+        pair = (line.encode(x="frame:Q", y=f"{name}:Q") for name in ("loss", "accuracy"))
+        return alt.hconcat(plane, alt.vconcat(*pair))
+
+    made = make_player(4, draw=columns)
+    context = chromium.new_context(viewport={"width": width, "height": 900})
+    state = {"spec": made.static_spec(), "live": False}
+    page = show_widget(context, watch, str(PlayerFace._esm), state, kernel_of(made.widget, []))
+    points = page.locator(".mark-symbol.role-mark")
+    points.nth(2).wait_for(state="attached")
+    boxes = [points.nth(place).bounding_box() for place in range(3)]
+    assert [points.nth(place).locator("path").count() for place in range(3)] == [7, 4, 4]
+    assert len({box["x"] > width / 3 for box in boxes}) == n_columns
+    assert boxes[2]["y"] > boxes[1]["y"] + 90
+    assert watch.errors == []
+    context.close()
 
 
 CELL = """

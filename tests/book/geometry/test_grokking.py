@@ -1,4 +1,4 @@
-"""The chapter on grokking: its table, its waves and new names, stored runs, films, and the live player."""
+"""The chapter on grokking: films, live runs, and the picture that its player draws of them."""
 
 import dataclasses
 
@@ -7,13 +7,14 @@ import pandas as pd
 import pytest
 
 from book.geometry import grokking as chapter
-from book.geometry.experiments import films, steering
-from book.geometry.experiments.grokking import Frame, GrokkingRun, Setting, circle, grok, grokking
+from book.geometry.experiments import films
+from book.geometry.experiments.grokking import Frame, GrokkingRun, Members, Setting, circle, grok
 from embviz.ledger import cells
 from embviz.ledger.cells import Cell, Experiment
-from embviz.view.explorers import Choice, Explorer, Range
+from embviz.view import theme
+from embviz.view.explorers import Choice
 from embviz.view.player import NOTE, Player
-from tests.drawing import compiled
+from tests.drawing import compiled, drawn
 
 N_EPOCHS = 4
 
@@ -41,36 +42,9 @@ def make_player() -> Player:
     frames = chapter.recorded_frames()
     runs = Choice(list(dict.fromkeys(frames["run"])), "recording")
     return Player(
-        frames, chapter.plot_frames, title="t", caption="c", controls={"run": runs}, live=chapter.live_frames,
+        frames, chapter.plot_frame, title="t", caption="c", controls={"run": runs}, live=chapter.live_frames,
         live_controls=chapter.live_controls(), curves=chapter.CURVES, digits=3,
     )  # fmt: skip
-
-
-# --- the task -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("op", "right"), [("+", lambda a, b: a + b), ("-", lambda a, b: a - b), ("*", lambda a, b: a * b)]
-)
-def test_the_table_has_every_answer_and_the_share_that_was_asked_for(op, right):
-    table = chapter.answer_table(op, 0.4)
-    assert len(table) == 23**2
-    assert (table["answer"] == right(table["a"], table["b"]) % 23).all()
-    assert table["known"].sum() == round(0.4 * 23**2)
-
-
-def test_a_larger_share_only_adds_known_pairs():
-    few, many = (chapter.answer_table("+", share)["known"] for share in (0.2, 0.6))
-    assert (few <= many).all()
-
-
-def test_adding_turns_every_residue_by_the_same_angle():
-    table = chapter.wave(mode=5, step=3)
-    here, there = table["x"] + 1j * table["y"], table["to_x"] + 1j * table["to_y"]
-    turn = there / here
-    np.testing.assert_allclose(turn, turn[0], atol=1e-12)
-    # clockwise from the top: a positive angle has the sign of exp(-i)
-    np.testing.assert_allclose(turn[0], np.exp(-2j * np.pi * 5 * 3 / 23), atol=1e-12)
 
 
 # --- new names ------------------------------------------------------------------------------------------
@@ -84,34 +58,19 @@ def test_new_names_move_the_power_of_each_mode_where_renamed_says():
         named[factor * np.arange(p) % p] = wave
         power = np.abs(np.fft.rfft(named)) ** 2
         assert (int(power.argmax()),) == chapter.renamed((mode,), factor, p)
-
-
-def test_a_renaming_is_found_or_there_is_none():
-    assert chapter.renamed(chapter.NEAR, chapter.renaming(chapter.NEAR, films.LOW)) == films.LOW
-    assert chapter.renaming((48,), (1,)) is not None  # any one mode is any other
-    assert chapter.renaming(chapter.NEAR, (1, 2, 3, 4, 5)) is None
     with pytest.raises(ValueError, match="5 and 10 have a common factor"):
         chapter.renamed((1, 2), 5, 10)
 
 
-def test_a_renamed_model_trains_alike_and_not_with_the_old_modes():
-    table = chapter.renamed_losses(5, n_epochs=6)
-    # the same numbers added in another order, after three digits
-    np.testing.assert_allclose(table["renamed"], table["as it is"], atol=1.1e-3)
-    assert (table["renamed, old modes"] - table["as it is"]).abs().max() > 2e-3
-
-
-def test_a_margin_is_the_gap_that_a_slow_loop_finds_and_new_names_keep_it():
-    p, modes = 23, (3, 7, 8)
-    for a, b in ((0, 0), (5, 21)):
-        scores = [sum(np.cos(2 * np.pi * k * (a + b - c) / p) for k in modes) / len(modes) for c in range(p)]
-        best, second = sorted(scores)[:-3:-1]
-        assert scores[(a + b) % p] == best
-        assert chapter.margin(modes, p) == pytest.approx(best - second)
-    assert chapter.margin(chapter.renamed(modes, 5, p), p) == pytest.approx(chapter.margin(modes, p))
-    assert chapter.margin((48,)) == pytest.approx(1 - np.cos(2 * np.pi / 97))
-    table = chapter.margin_table(n_draws=50)
-    assert len(set(table["margin"].iloc[:2])) == len(set(table["margin"].iloc[-2:])) == 1  # renamed
+def test_a_renamed_model_has_the_same_losses_and_not_with_the_old_modes():
+    run = GrokkingRun(p=23, modes=(9, 10, 11), train_share=0.6, n_epochs=6)
+    new = dataclasses.replace(run, modes=chapter.renamed(run.modes, 5, run.p))
+    models = [Members(run, [0]), *(chapter.with_new_names(Members(one, [0]), 5) for one in (new, run))]
+    plain, same, other = (
+        np.array([model.train_epoch(epoch)[0].item() for epoch in range(1, 7)]) for model in models
+    )
+    np.testing.assert_allclose(same, plain, atol=1e-4)  # the same numbers added in another order, float32
+    assert np.abs(other - plain).max() > 2e-3
 
 
 # --- pictures -------------------------------------------------------------------------------------------
@@ -204,54 +163,10 @@ def test_a_film_shows_every_epoch_that_it_promises_and_what_a_run_had_there():
 # --- what is stored -------------------------------------------------------------------------------------
 
 
-def test_stored_runs_are_shown_with_their_number_of_seeds_and_else_said_to_be_missing(monkeypatch, tmp_path):
-    monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path))
-    assert chapter.stored_cells("baseline") == ("", [])
-    assert chapter.stored_curves().empty
-    assert chapter.stored_note() == "No seed of 'baseline' is stored: not measured."
-    assert chapter.stored_finding() == "Not measured"
-    rows = [(0, epoch, "train_accuracy", float(epoch >= 2)) for epoch in range(7)]
-    rows += [(0, epoch, "validation_accuracy", float(epoch >= 6)) for epoch in range(7)]
-    table = pd.DataFrame(rows, columns=["seed", "epoch", "quantity", "value"])
-    store_as(grokking.cell(steering.at_preset(steering.BASE, "laptop", 0)), table)
-    assert "1 seed stored (laptop)" in chapter.stored_note()
-    assert (
-        chapter.stored_finding()
-        == "The pairs never seen come out right 3.0 times as late as those trained on"
-    )
-    curves = chapter.stored_curves(n_points=100)
-    training = curves[curves["split"] == "training"]
-    assert dict(zip(training["epoch"], training["accuracy"], strict=True)) == {
-        1: 0,
-        2: 1,
-        3: 1,
-        4: 1,
-        5: 1,
-        6: 1,
-    }
-    compiled(chapter.plot_stored(curves))
-    store_as(grokking.cell(steering.at_preset(steering.BASE, "laptop", 1)), table.assign(seed=1, value=0.0))
-    assert chapter.stored_finding().endswith("; 1 of 2 seeds did not grok within the limit")
-
-
 def test_without_films_the_message_says_how_to_get_them(monkeypatch, tmp_path):
     monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path))
     with pytest.raises(FileNotFoundError, match=r"film_cells\('quick'\)"):
         chapter.recorded_frames()
-
-
-def test_the_table_of_films_says_by_which_frame_and_never_counts_a_run_that_did_not(monkeypatch):
-    film = films.at_preset(films.FILMS["plain"], "quick")
-    table, _ = cells.read(films.grokking_film.cell(film))
-    table.loc[table["frame"] >= 2, "train_accuracy"] = 0.995
-    monkeypatch.setattr(chapter, "read", lambda cell: (table, {}))
-    row = chapter.film_table(["plain"]).loc["plain"]
-    assert row["memorized by"] == "2"
-    assert row["grokked by"] == "not by 4"
-    last = table[(table["frame"] == 4) & (table["rank"] == -1)].set_index("place")["v"].drop(0)
-    assert row["strongest modes"] == ", ".join(
-        map(str, last.sort_values(ascending=False, kind="stable").index[:5])
-    )
 
 
 # --- live -----------------------------------------------------------------------------------------------
@@ -324,16 +239,19 @@ def test_weight_decay_and_seed_reach_the_run(monkeypatch):
     assert seen == [dataclasses.replace(run, n_epochs=chapter.LIMIT)]
 
 
-# --- drawings -------------------------------------------------------------------------------------------
+# --- the picture ----------------------------------------------------------------------------------------
 
 
-def test_every_chart_can_be_drawn():
-    compiled(make_player())
-    compiled(
-        Explorer(
-            chapter.answer_table, {"op": Choice(["+", "*"], "op"), "share": Range(0.2, 0.6, 0.2, "share")},
-            chapter.plot_answers, title="t", caption="c",
-        )
-    )  # fmt: skip
-    controls = {"mode": Range(1, 3, 1, "mode"), "step": Range(1, 2, 1, "step")}
-    compiled(Explorer(chapter.wave, controls, chapter.plot_wave, title="t", caption="c"))
+def test_the_picture_has_every_mode_and_the_three_strongest_planes_of_the_frame_shown():
+    player = make_player()
+    compiled(player)
+    spec = player.static_spec()
+    frames = chapter.recorded_frames()
+    table = frames[(frames["run"] == "near-Nyquist") & (frames["frame"] == 0)]  # shown at first
+    modes = [f"mode {table[f'mode_{rank}'].iloc[0]}" for rank in range(3)]
+    words = [item["text"] for item in drawn(spec, "text") if str(item.get("text")).startswith("mode ")]
+    assert words == modes
+    bars = [item for item in drawn(spec, "rect") if item.get("ariaRoleDescription") == "bar"]
+    assert len(bars) == 23 // 2 + 1
+    kept = table["kept"].iloc[0].split()
+    assert sum(item["fill"] == theme.CATEGORIES[1] for item in bars) == len(kept)
