@@ -484,7 +484,7 @@ def plot_table_5(data: charts.Data) -> alt.LayerChart:
 def paper_table_5() -> list[float]:
     """The paper's cosines, of the pairs of epsilons in `fits`."""
     cosines = published("kernel.table5")
-    return [cosines[f"{first:.3f}-{second:.3f}"] for first, second in fits.PAIRS_OF_EPS]
+    return [cosines[f"text_{first:.3f}-{second:.3f}"] for first, second in fits.PAIRS_OF_EPS]
 
 
 @functools.cache
