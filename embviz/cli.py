@@ -1,4 +1,4 @@
-"""The command line: ``embviz new | data | run | ledger | lab``. Imports lie inside of its functions."""
+"""The command line: ``embviz new | spectrum | data | run | ledger | lab``; it imports as it goes."""
 
 from __future__ import annotations
 
@@ -93,6 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--debug", action="store_true", help="show where an error came from")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_new(commands)
+    _add_spectrum(commands)
     _add_data(commands)
     _add_run(commands)
     _add_ledger(commands)
@@ -110,6 +111,20 @@ def _add_new(commands: Any) -> None:
     new.add_argument("name", metavar="NAME", help="key of the paper, such as my_paper")
     new.add_argument("--folder", metavar="DIR", help="where to write it; default ./NAME")
     new.set_defaults(command=begin_project)
+
+
+def _add_spectrum(commands: Any) -> None:
+    spectrum = commands.add_parser("spectrum", help="the PMI spectrum of a text of yours, with its controls")
+    spectrum.add_argument("files", nargs="+", metavar="FILE", help="text, UTF-8; .gz is unpacked")
+    spectrum.add_argument("--window", type=int, default=5, help="words on each side; default 5")
+    spectrum.add_argument("--min-count", type=int, default=5, help="rarer words are left out; default 5")
+    spectrum.add_argument("--words", type=int, default=2_000, help="most frequent words kept; default 2000")
+    spectrum.add_argument(
+        "--tokenizer", default="unicode", choices=("unicode", "text8"), help="default unicode"
+    )
+    spectrum.add_argument("--encoding", default="utf-8", help="of the files; default utf-8")
+    spectrum.add_argument("--html", metavar="FILE", help="write a page that works offline")
+    spectrum.set_defaults(command=show_spectrum)
 
 
 def _add_project(command: argparse.ArgumentParser) -> None:
@@ -169,6 +184,32 @@ def begin_project(arguments: argparse.Namespace) -> int:
     for file in files:
         print(os.path.relpath(file))
     print(f"Now: cd {os.path.relpath(root)} && embviz run {arguments.name} && embviz ledger {arguments.name}")
+    return 0
+
+
+def show_spectrum(arguments: argparse.Namespace) -> int:
+    """``embviz spectrum FILE``: eigenvalues of PMI, their mirror image, and the same of shuffled tokens."""
+    from pathlib import Path
+
+    from embviz.corpora import make_corpus
+    from embviz.words import spectrum_report
+
+    corpus = make_corpus(
+        [Path(file) for file in arguments.files],
+        name=Path(arguments.files[0]).stem,
+        tokenizer=arguments.tokenizer,
+        encoding=arguments.encoding,
+    )
+    report = spectrum_report(
+        corpus, window=arguments.window, min_count=arguments.min_count, max_vocab=arguments.words
+    )
+    _print_table(report.scores.round({"positive_share": 3, "mirror_distance": 3}))
+    print(f"\n{report.sentence}")
+    if arguments.html:
+        from embviz import view
+
+        view.save_page(view.plot_spectrum(report), arguments.html)
+        print(f"page: {arguments.html}")
     return 0
 
 

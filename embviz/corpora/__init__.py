@@ -4,9 +4,19 @@ import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
-    submodules=["bytepairs", "corpus", "docstrings", "packed_texts", "registry", "texts", "wordpieces"],
+    submodules=[
+        "bytepairs",
+        "corpus",
+        "docstrings",
+        "making",
+        "packed_texts",
+        "registry",
+        "texts",
+        "wordpieces",
+    ],
     submod_attrs={
-        "corpus": ["Corpus", "load_bytes", "load_corpus", "load_word_test", "make_corpus"],
+        "corpus": ["Corpus", "load_bytes", "load_corpus", "load_word_test"],
+        "making": ["corpus_from_tokens", "make_corpus", "unicode_words"],
         "packed_texts": ["Split", "pack_name", "read_pack", "write_pack"],
         "registry": ["DataMissingError"],
         "texts": ["normalize_words", "ptb_sentences", "wikifil"],

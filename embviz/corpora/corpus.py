@@ -221,14 +221,14 @@ def _renumber(ids: np.ndarray, vocabulary: list[str]) -> tuple[np.ndarray, list[
     return new[ids], [vocabulary[i] for i in order], counts[order]
 
 
-def make_corpus(text: str | bytes, *, name: str) -> Corpus:
-    """A corpus of words from a text of the user's.
+def text8_corpus(text: str | bytes, *, name: str) -> Corpus:
+    """A text as words in text8's normal form, as all corpora of the registry are read.
 
     Parameters
     ----------
     text : str, or UTF-8 bytes
         Documents are separated by ``<|endoftext|>``; without it the text is one document.
-    name : what to call it in results and messages
+    name : str
 
     Raises
     ------
@@ -311,7 +311,7 @@ def _load_embedded() -> Corpus:
     corpus = read_tokens(path, registry.EMBEDDED)
     if corpus is None:
         text = docstrings.load_docstrings(separator=DOCUMENT_SEPARATOR)
-        corpus = replace(make_corpus(text, name=registry.EMBEDDED), checksum=checksum)
+        corpus = replace(text8_corpus(text, name=registry.EMBEDDED), checksum=checksum)
         write_tokens(path, corpus)
     return corpus
 
@@ -335,7 +335,7 @@ def _load_registered(name: str, part: str | None) -> Corpus:
             )
         content = registry.read_bytes(name, part=file.part)
         if entry.format == "text":
-            corpus = make_corpus(content, name=name)
+            corpus = text8_corpus(content, name=name)
         else:
             documents = wikifil(content) if entry.format == "wikipedia xml" else [content.strip()]
             checksum = hashlib.sha256(content).hexdigest()

@@ -4,7 +4,7 @@ import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
-    submodules=["cooccurrence", "skipgram", "spectra", "wordtests", "wordvectors"],
+    submodules=["cooccurrence", "reports", "skipgram", "spectra", "wordtests", "wordvectors"],
     submod_attrs={
         "cooccurrence": [
             "asymmetry",
@@ -16,6 +16,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "shifted_pmi",
             "subsample_places",
         ],
+        "reports": ["SpectrumReport", "spectrum_report"],
         "skipgram": ["Examples", "SGNSConfig", "SGNSSchedule", "make_signature", "sgns_epochs", "train_sgns"],
         "spectra": [
             "configuration_model",

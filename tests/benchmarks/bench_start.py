@@ -41,7 +41,7 @@ def test_the_commands_help_beside_an_empty_program(speed_table):
 def test_reading_words_beside_pandas(speed_table):
     text = " ".join(corpora.load_corpus("embedded", n_tokens=1_000_000).words())
     start = time.perf_counter()
-    corpus = corpora.make_corpus(text, name="bench")
+    corpus = corpora.text8_corpus(text, name="bench")
     ours = time.perf_counter() - start
     start = time.perf_counter()
     codes, _ = pd.factorize(pd.Series(text.split()))

@@ -20,7 +20,7 @@ SEPARATOR = corpora.DOCUMENT_SEPARATOR
 
 
 def made(*documents):
-    return corpora.make_corpus(SEPARATOR.join(documents), name="made")
+    return corpora.text8_corpus(SEPARATOR.join(documents), name="made")
 
 
 def spelled(corpus):
@@ -84,8 +84,8 @@ def test_a_known_text_has_its_known_ids():
 
 
 def test_the_checksum_is_that_of_the_raw_text():
-    assert corpora.make_corpus("abc", name="x").checksum.startswith("ba7816bf8f01cfea414140de5dae2223")
-    assert corpora.make_corpus(b"abc", name="x").checksum == corpora.make_corpus("abc", name="y").checksum
+    assert corpora.text8_corpus("abc", name="x").checksum.startswith("ba7816bf8f01cfea414140de5dae2223")
+    assert corpora.text8_corpus(b"abc", name="x").checksum == corpora.text8_corpus("abc", name="y").checksum
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_ids_have_the_smallest_type_that_also_holds_the_hole(n_words, dtype):
     words = [a + b + c + d for a in "ab" for b in letters for c in letters for d in letters for _ in "ab"]
     text = " ".join(f"{word}{'x' * (i % 2)}" for i, word in enumerate(words))
     text = " ".join(dict.fromkeys(text.split()[:n_words]))
-    corpus = corpora.make_corpus(text, name="many")
+    corpus = corpora.text8_corpus(text, name="many")
     assert len(corpus.vocabulary) == n_words
     assert corpus.ids.dtype == dtype
 
@@ -104,7 +104,7 @@ def test_ids_have_the_smallest_type_that_also_holds_the_hole(n_words, dtype):
 @pytest.mark.parametrize("text", ["", "  \n", "?!", SEPARATOR, "\u5b57"])
 def test_an_empty_text_is_refused(text):
     with pytest.raises(ValueError, match="the text 'made' is empty: it has no word"):
-        corpora.make_corpus(text, name="made")
+        corpora.text8_corpus(text, name="made")
 
 
 def test_documents_without_words_are_left_out():
@@ -232,8 +232,8 @@ def test_a_corpus_read_from_the_cache_is_the_one_that_was_made(folders, monkeypa
     content = f"One rose. {SEPARATOR}\nTwo roses, one {SEPARATOR}".encode()
     folders("rose", content, form="text")
     first = corpora.load_corpus("rose")
-    assert same(first, corpora.make_corpus(content, name="rose"))
-    monkeypatch.setattr(corpora, "make_corpus", None)  # the second time nothing is made
+    assert same(first, corpora.text8_corpus(content, name="rose"))
+    monkeypatch.setattr(corpora, "text8_corpus", None)  # the second time nothing is made
     assert same(corpora.load_corpus("rose"), first)
 
 

@@ -15,7 +15,8 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from embviz.corpora.corpus import Corpus, make_corpus
+from embviz.corpora import make_corpus
+from embviz.corpora.corpus import Corpus
 from embviz.words.cooccurrence import count_pairs, pmi
 from embviz.words.skipgram import Examples, SGNSConfig, SGNSSchedule, train_sgns
 from embviz.words.spectra import configuration_model

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from embviz.corpora.corpus import Corpus, make_corpus
+from embviz.corpora import make_corpus
+from embviz.corpora.corpus import Corpus
 from embviz.words import skipgram_numba as kernels
 from embviz.words.skipgram import (
     Examples,

@@ -6,7 +6,7 @@ import pytest
 import vl_convert
 
 from book.reflections import counting_words as chapter
-from embviz.corpora.corpus import make_corpus
+from embviz.corpora import make_corpus
 from embviz.words.cooccurrence import count_pairs, pmi
 from tests.drawing import compiled
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from book.kernel.experiments import texts
 from book.kernel.experiments.texts import TextReading, load
-from embviz.corpora.corpus import make_corpus
+from embviz.corpora import make_corpus
 
 RNG = np.random.default_rng(0)
 ALPHABET = [first + second for first in "abcdefgh" for second in "xyz"]

@@ -1,0 +1,205 @@
+"""Corpora of one's own: texts in any script, files, documents, tokenizers, tokens."""
+
+import gzip
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from embviz.corpora import corpus_from_tokens, make_corpus, making, unicode_words
+from embviz.corpora.corpus import DOCUMENT_SEPARATOR, text8_corpus
+
+TEXTS = {
+    "Cyrillic": ("Съешь ещё этих мягких булок", ["съешь", "ещё", "этих", "мягких", "булок"]),
+    "German": ("Die Straße, größer!", ["die", "straße", "größer"]),
+    "Chinese": ("我爱北京", ["我", "爱", "北", "京"]),
+    "Arabic": ("مرحبا بالعالم", ["مرحبا", "بالعالم"]),
+    "Hindi": ("नमस्ते दुनिया", ["नमस्ते", "दुनिया"]),
+    "emoji between words": ("good 🙂👩‍👩‍👧 day", ["good", "day"]),
+    "an apostrophe and a number": ("Don't pay 1,000.50!", ["don't", "pay", "1,000.50"]),
+    "Windows line ends": ("one\r\ntwo\r\n", ["one", "two"]),
+    "an accent by itself": ("cafe\u0301 café", ["café"]),
+}
+
+
+def spelled(corpus):
+    return [corpus.vocabulary[i] for i in corpus.ids]
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_words_of_any_script_are_kept_whole(kind):
+    text, words = TEXTS[kind]
+    assert list(dict.fromkeys(unicode_words(text))) == words
+    assert make_corpus(text).vocabulary == words
+
+
+@given(st.lists(st.text("abcXYZé ß.,'1я字\n", max_size=20), max_size=5), st.integers(2, 12))
+def test_blocks_cut_no_word_and_lose_none(documents, block):
+    text = DOCUMENT_SEPARATOR.join(documents)
+    words = [unicode_words(document) for document in documents]
+    if not any(words):
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(making, "BLOCK", 40 * block)
+        blocks = [text[i : i + block] for i in range(0, len(text), block)]  # as a file gives them
+        found = list(making._pieces(blocks))
+    assert [word for _, piece in found for word in unicode_words(piece)] == [
+        word for part in words for word in part
+    ]
+    assert sum(begins for begins, _ in found) == len(documents)
+
+
+@given(st.lists(st.text("abc 12.\n", min_size=1, max_size=30), min_size=1, max_size=4))
+def test_text8s_form_is_that_of_the_registrys_corpora(documents):
+    text = DOCUMENT_SEPARATOR.join(documents)
+    if not any(character in "abc12" for character in text):
+        return
+    mine, theirs = make_corpus(text, name="x", tokenizer="text8"), text8_corpus(text, name="x")
+    assert mine.vocabulary == theirs.vocabulary
+    assert mine.checksum == theirs.checksum
+    for name in ("ids", "counts", "document_starts"):
+        np.testing.assert_array_equal(getattr(mine, name), getattr(theirs, name))
+    assert mine.ids.dtype == theirs.ids.dtype
+
+
+def test_text8s_form_tells_which_letters_it_drops():
+    with pytest.warns(UserWarning, match=r"drops 86% of the letters of 'mine', such as 'п'.*unicode"):
+        assert make_corpus("привет a", tokenizer="text8").vocabulary == ["a"]
+    make_corpus("a " * 500 + "é", tokenizer="text8")  # 0.2% is not worth a warning, which would be an error
+
+
+def test_a_file_is_read_in_blocks_and_gives_what_its_text_gives(tmp_path, monkeypatch):
+    text = "Größe und Maß, sagt sie. " * 50 + DOCUMENT_SEPARATOR + "Ende gut " * 30
+    plain, packed = tmp_path / "mein.txt", tmp_path / "mein.txt.gz"
+    plain.write_text(text, encoding="utf-8")
+    packed.write_bytes(gzip.compress(text.encode()))
+    whole = make_corpus(text)
+    monkeypatch.setattr(making, "BLOCK", 64)
+    for path in (plain, packed):
+        corpus = make_corpus(path)
+        assert spelled(corpus) == spelled(whole)
+        assert corpus.document_starts.tolist() == whole.document_starts.tolist() == [0, 250]
+    assert make_corpus(plain).name == "mein"
+    assert whole.checksum != hashlib.sha256(b"").hexdigest()
+
+
+def test_ids_of_a_long_text_lie_in_a_file_and_are_the_same(monkeypatch):
+    text = "a b a c " * 200
+    whole = make_corpus(text)
+    monkeypatch.setattr(making, "ON_DISK", 100)
+    paged = make_corpus(text)
+    assert isinstance(paged.ids.base, np.memmap)
+    np.testing.assert_array_equal(paged.ids, whole.ids)
+    assert paged.restrict(min_count=300).vocabulary == ["a"]
+
+
+def test_documents_and_files_of_a_list_are_documents(tmp_path):
+    (tmp_path / "a.txt").write_text("x y")
+    corpus = make_corpus(["one two", "", "three", tmp_path / "a.txt"])
+    assert spelled(corpus) == ["one", "two", "three", "x", "y"]
+    assert corpus.document_starts.tolist() == [0, 2, 3]
+    assert (
+        make_corpus(f"one two{DOCUMENT_SEPARATOR}three").checksum
+        == make_corpus(["one two", "three"]).checksum
+    )
+
+
+def test_a_generator_of_documents_is_read_once():
+    assert make_corpus(word for word in ("one", "two")).n_tokens == 2
+
+
+def test_latin_1_is_named_and_then_read(tmp_path):
+    path = tmp_path / "alt.txt"
+    path.write_bytes("größer als".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"alt\.txt is not utf-8: byte 0xf6.*encoding=\"latin-1\""):
+        make_corpus(path)
+    assert make_corpus(path, encoding="latin-1").vocabulary == ["größer", "als"]
+    with pytest.raises(ValueError, match="the text is not utf-8"):
+        make_corpus("größer".encode("latin-1"))
+
+
+def test_the_name_of_a_file_is_not_taken_for_a_text(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("mine.txt").write_text("a b")
+    with pytest.raises(ValueError, match=r"'mine.txt' is the name of a file: give pathlib.Path"):
+        make_corpus("mine.txt")
+    assert make_corpus(Path("mine.txt")).n_tokens == 2
+    with pytest.raises(FileNotFoundError):
+        make_corpus(Path("absent.txt"))
+
+
+def test_a_byte_order_mark_is_no_letter(tmp_path):
+    (tmp_path / "bom.txt").write_bytes("\ufeffa b".encode())
+    assert make_corpus(tmp_path / "bom.txt").vocabulary == ["a", "b"]
+    assert make_corpus("\ufeffa".encode()).vocabulary == ["a"]
+
+
+def test_a_tokenizer_of_hugging_face_cuts_as_it_does_anywhere():
+    tokenizers = pytest.importorskip("tokenizers")
+    text = "low lower lowest new newer newest " * 5
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.train_from_iterator([text], tokenizers.trainers.BpeTrainer(vocab_size=40, show_progress=False))
+    corpus = make_corpus(text, tokenizer=tokenizer)
+    assert spelled(corpus) == tokenizer.encode(text).tokens
+
+    class Like:
+        """As those of transformers."""
+
+        def tokenize(self, text):
+            return tokenizer.encode(text).tokens
+
+    assert spelled(make_corpus(text, tokenizer=Like())) == spelled(corpus)
+
+
+def test_a_function_is_a_tokenizer_and_its_ids_are_refused():
+    assert make_corpus("ab ba", tokenizer=list).vocabulary == ["a", "b", " "]
+    with pytest.raises(ValueError, match="the tokenizer gave 97, which is no string"):
+        make_corpus("ab", tokenizer=lambda text: [ord(letter) for letter in text])
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "message"),
+    [
+        ("a", {"tokenizer": "words"}, 'use "unicode", "text8"'),
+        (5, {}, "source is int: give a text"),
+        ([["a", "b"]], {}, "document 0 is list.*corpus_from_tokens"),
+        ("?! 🙂", {}, "the text 'mine' is empty"),
+        ([], {}, "the text 'mine' is empty"),
+    ],
+)
+def test_what_is_no_text_is_refused_with_what_to_do(source, options, message):
+    with pytest.raises(ValueError, match=message):
+        make_corpus(source, **options)
+
+
+# --- tokens -----------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.lists(st.integers(0, 5), max_size=8), min_size=1, max_size=4))
+def test_tokens_keep_their_order_and_are_numbered_by_count(documents):
+    flat = [str(token) for document in documents for token in document]
+    if not flat:
+        return
+    corpus = corpus_from_tokens(documents)
+    assert spelled(corpus) == flat
+    assert (np.diff(corpus.counts) <= 0).all()
+    lengths = [len(document) for document in documents if document]
+    assert corpus.document_starts.tolist() == [0, *np.cumsum(lengths)[:-1].tolist()]
+
+
+def test_ids_are_looked_up_in_their_vocabulary():
+    corpus = corpus_from_tokens(np.array([2, 0, 2]), vocabulary=["a", "b", "c"])
+    assert spelled(corpus) == ["c", "a", "c"]
+    with pytest.raises(ValueError, match="id 3 lies outside the vocabulary of 3"):
+        corpus_from_tokens([3], vocabulary=["a", "b", "c"])
+
+
+def test_tokens_that_are_none_are_refused():
+    with pytest.raises(ValueError, match="documents is one string"):
+        corpus_from_tokens("a b")
+    with pytest.raises(ValueError, match=r"1\.5 is no token"):
+        corpus_from_tokens([[1.5]])
