@@ -72,9 +72,9 @@ def test_pictures_need_no_torch():
 
 def test_the_readmes_first_snippet_says_the_same_without_any_extra():
     snippet = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[1]
-    share = float(run_without(VIEW + TORCH, snippet))
-    assert share == float(run_without([], snippet))
-    assert 0 < share < 1
+    sentence = run_without(VIEW + TORCH, snippet)
+    assert sentence == run_without([], snippet)
+    assert "random orders" in sentence
 
 
 def test_a_cell_is_computed_and_read_without_any_extra(tmp_path):

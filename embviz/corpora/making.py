@@ -143,7 +143,7 @@ def _token(token: Any, vocabulary: Sequence[str] | None) -> str:
         if vocabulary is None:
             return str(int(token))
         if 0 <= token < len(vocabulary):
-            return vocabulary[token]
+            return vocabulary[int(token)]
         raise ValueError(f"id {token} lies outside the vocabulary of {len(vocabulary):,}: give its own")
     raise ValueError(f"{token!r} is no token: give strings or integers, a list a document")
 

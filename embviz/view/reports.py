@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+from typing import Any
 
 import altair as alt
 import numpy as np
@@ -39,7 +41,7 @@ def plot_spectrum(report: SpectrumReport) -> alt.ConcatChart:
 
 
 def save_page(chart: alt.ConcatChart, path: str | os.PathLike[str]) -> None:
-    """Write a chart as a page of its own that asks no other host for anything.
+    """Write a chart as a page of its own that asks no other host for anything; no name in it runs as HTML.
 
     Parameters
     ----------
@@ -48,4 +50,11 @@ def save_page(chart: alt.ConcatChart, path: str | os.PathLike[str]) -> None:
         Of the .html file; a file of that name is replaced once the new one is whole.
     """
     with whole_file(path) as temporary:
-        chart.save(str(temporary), format="html", inline=True)
+        chart.save(str(temporary), format="html", inline=True, json_kwds={"cls": _WithoutTags})
+
+
+class _WithoutTags(json.JSONEncoder):
+    """JSON that closes no script element."""
+
+    def encode(self, o: Any) -> str:
+        return super().encode(o).replace("<", "\\u003c")

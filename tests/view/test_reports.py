@@ -1,0 +1,45 @@
+"""Pages of reports: whole, offline, and safe with any name."""
+
+import re
+
+import pytest
+
+from embviz.cli import main
+from embviz.corpora import make_corpus
+from embviz.view import plot_spectrum, save_page
+from embviz.words import spectrum_report
+
+WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "dog", "by", "it", "all", "day", "so", "we", "fed"]
+HOSTILE = "</script><script>alert(1)</script>"
+
+
+@pytest.fixture
+def text():
+    return " ".join(WORDS[(7 * i * i + i // 5) % len(WORDS)] for i in range(4_000))
+
+
+def test_a_page_asks_no_other_host_and_runs_no_name(tmp_path, text):
+    report = spectrum_report(make_corpus(text, name=HOSTILE), n_shuffles=1)
+    save_page(plot_spectrum(report), tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert HOSTILE not in page
+    assert not re.search(r"<(script|link)[^>]+(src|href)=", page)
+    assert len(page) < 3_000_000
+
+
+def test_the_command_prints_scores_and_a_sentence_and_writes_a_page(tmp_path, text, capsys):
+    (tmp_path / "mine.txt").write_text(text, encoding="utf-8")
+    page = tmp_path / "out.html"
+    assert main(["spectrum", str(tmp_path / "mine.txt"), "--window", "2", "--html", str(page)]) == 0
+    printed = capsys.readouterr().out
+    assert "tokens shuffled" in printed
+    assert "words of 'mine'" in printed
+    assert page.is_file()
+
+
+def test_a_file_that_is_not_there_or_not_utf8_is_one_line(tmp_path, capsys):
+    assert main(["spectrum", str(tmp_path / "none.txt")]) == 1
+    assert "none.txt" in capsys.readouterr().err
+    (tmp_path / "old.txt").write_bytes("größer".encode("latin-1"))
+    assert main(["spectrum", str(tmp_path / "old.txt")]) == 1
+    assert 'such as encoding="latin-1"' in capsys.readouterr().err
