@@ -269,6 +269,7 @@ CHAPTERS = sorted(
 IN_VIEW = [
     "book/forms.ipynb",
     "book/geometry/grokking.ipynb",
+    "book/geometry/hammer.ipynb",
     "book/geometry/no_query.ipynb",
     "book/geometry/steering.ipynb",
     "book/reflections/spectrum.ipynb",

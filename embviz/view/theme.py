@@ -295,7 +295,7 @@ LABELS: dict[str, Label] = {
     "share_of_weights": Label("share of weights"),
     "share_plus": Label("share of plus signs l/d"),
     "share_w": Label("share of W that the nearest circulant keeps"),
-    "shared_modes": Label("modes shared, all seeds together"),
+    "shared_modes": Label("modes shared", "of 5"),
     "shared_neighbours": Label("shared neighbours", "of 10"),
     "shift": Label("shift", "nats"),
     "sign": Label("sign"),
