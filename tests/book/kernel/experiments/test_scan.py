@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from book.kernel.experiments import scan, texts
+from book.kernel.experiments import chosen, models, scan, texts
 from book.kernel.experiments.texts import Slice, TextReading
 from embviz import kernels
+from embviz.ledger.cells import missing
 
 LINE = {"sd_identity": scan.SD_IDENTITY, "sd_power": scan.SD_POWER, "mutual": scan.MUTUAL} | dict(
     zip(scan.PAIRS, scan.TABLE_5, strict=True)
@@ -93,6 +94,25 @@ def test_each_half_of_the_distance_chooses_texts_for_the_other(monkeypatch):
     monkeypatch.setattr(scan, "N_NEAREST", 1)
     assert scan._identity("quick")["mutual_text"].value == 0.9
     assert scan._table_5("quick")["text_0.003-0.020"].value == 0.5
+
+
+def test_the_texts_that_models_read_are_the_three_nearest(monkeypatch):
+    monkeypatch.delenv("EMBVIZ_RESULTS_DIR", raising=False)
+    if missing(scan.cells("paper")):
+        pytest.skip("the scan is not stored")
+    near = scan.nearest(scan.table("paper"), scan.N_CHOSEN)
+    found = [(text.symbols, text.n_tokens, text.offset) for text in chosen.TEXTS]
+    assert found == list(near[["symbols", "n_tokens", "offset"]].itertuples(index=False, name=None))
+
+
+def test_settings_are_both_starts_and_three_batches_on_seeds_that_no_other_run_has():
+    runs = chosen.choosing("paper")
+    assert {(run.shape.start, run.batch_size) for run in runs.values()} == set(runs)
+    assert len(runs) == 6
+    seeds = {member.seed for run in runs.values() for member in run.members}
+    judged = {member.seed for member in chosen.run(chosen.TEXT, "small", 8).members}
+    assert not seeds & judged
+    assert not (seeds | judged) & {member.seed for member in models.main("paper").members}
 
 
 def test_the_quick_scan_has_a_row_a_slice():
