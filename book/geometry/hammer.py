@@ -16,13 +16,14 @@ from book.geometry.experiments.films import SETTING, is_prime
 from book.geometry.experiments.grokking import GrokkingRun
 from book.geometry.experiments.hammer_language import MLP
 from book.geometry.experiments.hammer_modular import END, MEMORY, START, STUDIES, TOP
+from book.geometry.experiments.steering import SEEDS
 from embviz.ledger.cells import Cell, read
 from embviz.view import panels, plot_bars, plot_curves
 from embviz.view.player import HISTORY, NOTE
 
 PRESET = "paper"  # of the runs mod 97
 SMALLER = "laptop"  # of language models, of soundings of every tensor, and of films
-STARTS = {"small start": "geometry.hammer_modular"}  # of the weights, as readers call them: a claim's runs
+STARTS = {"small": "small start", "pytorch": "N(0, 1/d)"}  # of the weights, as readers call them
 MOMENTS = {START: "before training", MEMORY: "memorized", END: "at the end"}
 KINDS = {"gradient": "gradient", "permuted": "gradient, rows permuted", "embedding": "embedding of then"}
 LIMIT = 300  # epochs of a live run
@@ -68,21 +69,27 @@ def ranked(table: pd.DataFrame, by: Sequence[str], value: str = "power_share") -
 # --- modular arithmetic ---------------------------------------------------------------------------------
 
 
+def strike_cells() -> list[Cell]:
+    """Stored strikes of seeds that were not looked at when the claim's statistic was chosen, else of all."""
+    cells = [cell for cell in STUDIES["geometry.hammer_modular"].preset_cells(PRESET) if cell.stored()]
+    return [cell for cell in cells if cell.config.run.first_seed >= SEEDS[PRESET]] or cells
+
+
+def _run(cell: Cell) -> dict[str, Any]:
+    run = cell.config.run
+    return {"start": STARTS[run.setting.start], "seed": run.first_seed}
+
+
 def struck() -> pd.DataFrame:
-    """Spectra of the stored seeds.
+    """Spectra of :func:`strike_cells`.
 
     Returns
     -------
     DataFrame
-        start, seed, moment (of MOMENTS' values), spectrum (of KINDS'), mode, power_share and rank without
-        mode 0, used: whether the mode is among the `TOP` strongest of the trained embedding.
+        start (of STARTS' values), seed, moment (of MOMENTS'), spectrum (of KINDS'), mode, power_share and
+        rank without mode 0, used: whether the mode is among the `TOP` strongest of the trained embedding.
     """
-    parts = [
-        table_of(cell).assign(start=start, seed=cell.config.run.first_seed)
-        for start, claim in STARTS.items()
-        for cell in STUDIES[claim].preset_cells(PRESET)
-        if cell.stored()
-    ]
+    parts = [table_of(cell).assign(**_run(cell)) for cell in strike_cells()]
     table = pd.concat(parts, ignore_index=True).rename(columns={"value": "power_share"})
     table = ranked(table, ["start", "seed", "moment", "quantity"])
     best = table.query("moment == @END and quantity == 'embedding' and rank < @TOP")
@@ -93,12 +100,11 @@ def struck() -> pd.DataFrame:
 
 
 def strike_epochs() -> pd.DataFrame:
-    """start, seed, and the epoch of each moment of MOMENTS, of the stored seeds of :func:`struck`."""
+    """start, seed, and the epoch of each moment of MOMENTS, of each of :func:`strike_cells`."""
     rows = []
-    for start, claim in STARTS.items():
-        for cell in filter(Cell.stored, STUDIES[claim].preset_cells(PRESET)):
-            epochs = table_of(cell).query("quantity == 'epoch'").set_index("moment")["value"].astype(int)
-            rows.append({"start": start, "seed": cell.config.run.first_seed, **epochs.rename(MOMENTS)})
+    for cell in strike_cells():
+        epochs = table_of(cell).query("quantity == 'epoch'").set_index("moment")["value"].astype(int)
+        rows.append({**_run(cell), **epochs.rename(MOMENTS)})
     return pd.DataFrame(rows)
 
 

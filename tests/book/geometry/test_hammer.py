@@ -1,5 +1,7 @@
 """Stored strikes as the chapter on the Sounding Hammer shows them: shared modes, films, every tensor."""
 
+import dataclasses
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,12 +13,14 @@ from book.geometry.experiments.grokking import GrokkingRun, Members
 from book.geometry.experiments.soundings import spectra
 from embviz.ledger import cells
 from embviz.ledger.cells import Cell, Experiment
+from embviz.ledger.studies import Study
 from embviz.models.transformer import Transformer
 from embviz.tasks.modular import ModularArithmetic
 from embviz.view.explorers import Choice
 from embviz.view.player import NOTE, Player
 from tests.drawing import compiled
 
+CLAIM = "geometry.hammer_modular"
 N_MODES = 11  # of the quick preset, p = 23
 USED = (2, 3, 5, 7, 11)  # modes that the made-up embeddings end with
 NAMED = ((2, 4, 6, 8, 10), (1, 4, 6, 8, 9))  # by the gradients before training, a row a seed
@@ -26,10 +30,6 @@ FRAMES = (0, 2, 4)
 def store(cell: Cell, table: pd.DataFrame) -> None:
     made = Experiment(cell.experiment.name, cell.experiment.version, lambda config: table)
     cells.compute(Cell(made, cell.config))
-
-
-def strike_cells() -> list[Cell]:
-    return hammer_modular.STUDIES["geometry.hammer_modular"].preset_cells("quick")
 
 
 def peaks(modes, *, height: float = 10.0) -> np.ndarray:
@@ -110,7 +110,8 @@ def results(tmp_path_factory):
         patch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path_factory.mktemp("results")))
         patch.setattr(chapter, "PRESET", "quick")
         patch.setattr(chapter, "SMALLER", "quick")
-        for named, cell in zip(NAMED, strike_cells(), strict=True):
+        made = zip(NAMED, hammer_modular.STUDIES[CLAIM].preset_cells("quick"), strict=False)
+        for named, cell in made:
             store(cell, made_strikes(named))
         for runs in (hammer_language.hammer_runs, hammer_language.byte_runs):
             for seed, run in enumerate(runs("quick")):
@@ -157,7 +158,7 @@ def test_modes_are_ranked_without_mode_0_and_marked_if_the_trained_embedding_use
 def test_shared_modes_are_those_that_the_claim_counts():
     table = chapter.struck()
     shared = table[table["rank"] < 5].groupby(["spectrum", "moment", "seed"])["used"].sum()
-    tables = [chapter.table_of(cell) for cell in strike_cells()]
+    tables = [chapter.table_of(cell) for cell in chapter.strike_cells()]
     for quantity, spectrum in chapter.KINDS.items():
         for moment, words in chapter.MOMENTS.items():
             assert shared[spectrum, words].tolist() == hammer_modular._shared(tables, moment, quantity)
@@ -168,6 +169,19 @@ def test_shared_modes_are_those_that_the_claim_counts():
 def test_a_strike_s_epochs_are_tabulated_by_moment():
     table = chapter.strike_epochs().set_index("seed")
     assert table.loc[1, list(chapter.MOMENTS.values())].tolist() == [0, 7, 14]
+
+
+def test_seeds_that_nobody_looked_at_displace_the_first_ones(monkeypatch):
+    run = chapter.strike_cells()[0].config.run
+    setting = dataclasses.replace(run.setting, start="pytorch")
+    other = dataclasses.replace(run, first_seed=run.first_seed + 2, setting=setting)
+    fresh = hammer_modular.strikes.cell(hammer_modular.Strike(other))
+    store(fresh, made_strikes(NAMED[1]))
+    first = chapter.strike_cells()
+    monkeypatch.setattr(chapter, "STUDIES", {CLAIM: Study(lambda preset: [*first, fresh], dict)})
+    assert chapter.strike_cells() == [fresh]
+    assert chapter.struck()["start"].unique().tolist() == ["N(0, 1/d)"]
+    assert chapter.strike_epochs()["seed"].tolist() == [2]
 
 
 # --- films ----------------------------------------------------------------------------------------------
