@@ -4,7 +4,7 @@ import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
-    submodules=["cooccurrence", "reports", "skipgram", "spectra", "wordtests", "wordvectors"],
+    submodules=["cooccurrence", "formats", "reports", "skipgram", "spectra", "wordtests", "wordvectors"],
     submod_attrs={
         "cooccurrence": [
             "asymmetry",
@@ -30,6 +30,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "truncated_eigen",
         ],
         "wordtests": ["analogy_correct", "analogy_test", "similarity_cosines", "similarity_test"],
-        "wordvectors": ["WordVectors", "chosen_rows", "context_path", "factorize_pmi"],
+        "formats": ["context_path", "read_vectors"],
+        "wordvectors": ["WordVectors", "chosen_rows", "factorize_pmi"],
     },
 )

@@ -8,19 +8,23 @@ from __future__ import annotations
 import functools
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Any, Literal
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import scipy.sparse
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from embviz.arrays import Kind, checked, checked_matrix
 from embviz.storage import whole_file
+from embviz.words import formats
 
-SEPARATORS = " \t\n\r\v\f"  # what readers of the word2vec formats cut words at
+Choice = Literal["word", "context", "sum"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,22 +97,136 @@ class WordVectors:
             save_file(tensors, temporary, metadata={"format": "embviz word vectors 1"})
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> WordVectors:
-        """Read a file of :meth:`save`.
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        limit: int | None = None,
+        encoding: str = "utf-8",
+        vocabulary: Sequence[str] | str | os.PathLike[str] | None = None,
+        tensor: str | None = None,
+    ) -> WordVectors:
+        """Read word vectors of ours or of others; the format shows in the file's first bytes.
+
+        Parameters
+        ----------
+        path : path
+            A file of :meth:`save`; word2vec's text or binary format, with the context vectors where
+            ``<path>.context`` lies beside it; GloVe's text; fastText's ``.vec`` or ``.bin``; safetensors of
+            another program, with a `vocabulary`; packed as ``.gz`` or not.
+        limit, encoding, vocabulary, tensor
+            As in :func:`~embviz.words.formats.read_vectors`.
 
         Raises
         ------
         ValueError
-            If the file is cut short, or is not one of ours.
+            If the file is cut short, malformed, of another encoding, or a pickle; the message says where, and
+            what to do.
+        MemoryError
+            If the vectors would not fit.
         """
-        try:
-            tensors = load_file(path)
-            vocabulary = json.loads(tensors.pop("vocabulary").tobytes())
-            return cls(vocabulary, **tensors)
-        except (SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
+        own = vocabulary is None and tensor is None
+        if own and (found := _load_own(path)) is not None:
+            return found if limit is None else found.head(limit)
+        words, word = formats.read_vectors(
+            path, limit=limit, encoding=encoding, vocabulary=vocabulary, tensor=tensor
+        )
+        beside = formats.context_path(path)
+        if not beside.is_file():
+            return cls(words, word)
+        context_words, context = formats.read_vectors(beside, limit=limit, encoding=encoding)
+        if context_words != words:
+            raise ValueError(f"{beside} has other words than {path}: move it away, or save both again")
+        return cls(words, word, context)
+
+    @classmethod
+    def from_gensim(cls, model: Any) -> WordVectors:
+        """Vectors of a gensim model or of its ``KeyedVectors``; context vectors where it has ``syn1neg``.
+
+        Raises
+        ------
+        ValueError
+            If it is neither.
+        """
+        keyed = getattr(model, "wv", model)
+        if not (hasattr(keyed, "index_to_key") and hasattr(keyed, "vectors")):
             raise ValueError(
-                f"{path} is not a whole file of word vectors ({error}): save it again"
-            ) from error
+                f"{type(model).__name__} is no model of gensim: it needs .wv, or is KeyedVectors"
+            )
+        context = getattr(model, "syn1neg", None)
+        words = np.array(keyed.vectors, dtype=np.float32)
+        return cls(list(keyed.index_to_key), words, None if context is None else np.array(context))
+
+    @classmethod
+    def from_model(cls, model: Any, tokenizer: Any) -> WordVectors:
+        """Input rows of a language model as word vectors, its output rows as context vectors.
+
+        Parameters
+        ----------
+        model : a model of Hugging Face
+            With ``get_input_embeddings()``, and ``get_output_embeddings()`` where it has a head; tied
+            rows are the same twice.
+        tokenizer : a tokenizer of Hugging Face, or a list of tokens in the order of their ids
+            Rows that it has no token for are called "[row 50257]".
+
+        Raises
+        ------
+        ValueError
+            If the model has no input embedding.
+        """
+        if not hasattr(model, "get_input_embeddings"):
+            raise ValueError(
+                f"{type(model).__name__} has no get_input_embeddings(): give its rows to WordVectors"
+            )
+        table = _rows_of(model.get_input_embeddings())
+        output = getattr(model, "get_output_embeddings", lambda: None)()
+        context = None if output is None else _rows_of(output)
+        tokens = _tokens(tokenizer, len(table))
+        return cls(tokens, table, context if context is not None and context.shape == table.shape else None)
+
+    def head(self, n_words: int) -> WordVectors:
+        """The first so many words."""
+        context = None if self.context is None else self.context[:n_words]
+        bias = None if self.bias is None else self.bias[:n_words]
+        words, rows = self.vocabulary[:n_words], self.word[:n_words]
+        return WordVectors(words, rows, context, self.signature, self.transform, bias)
+
+    def most_similar(
+        self, word: str | np.ndarray, n: int = 10, *, which: Choice = "word"
+    ) -> list[tuple[str, float]]:
+        """Words of the largest cosine with a word or vector, the largest first; the word itself is left out.
+
+        Parameters
+        ----------
+        word : str, or array of shape (D,)
+        n : int
+        which : "word", "context" or "sum"
+            The vectors that are compared.
+
+        Raises
+        ------
+        ValueError
+            If the word is not in the vocabulary (names words that begin alike), or the vector is zero.
+        """
+        table = chosen_rows(self, which)
+        asked = table[self._place(word)] if isinstance(word, str) else checked(word, "word", 1)
+        if len(asked) != table.shape[1] or not np.linalg.norm(asked) > 0:
+            raise ValueError(f"word has {len(asked)} numbers: {table.shape[1]} are needed, not all of them 0")
+        lengths, unit = np.linalg.norm(table, axis=1), asked / np.linalg.norm(asked)
+        cosines = table @ unit.astype(table.dtype) / np.where(lengths > 0, lengths, 1)
+        if isinstance(word, str):
+            cosines[self.index[word]] = -np.inf
+        best = np.argsort(-cosines, kind="stable")[: min(n, len(table) - isinstance(word, str))]
+        return [(self.vocabulary[place], float(cosines[place])) for place in best]
+
+    def _place(self, word: str) -> int:
+        if word in self.index:
+            return self.index[word]
+        alike = [known for known in self.vocabulary if known.lower().startswith(word.lower()[:3])][:5]
+        raise ValueError(
+            f"{word!r} is not among the {len(self.vocabulary):,} words"
+            + (f": there are {', '.join(map(repr, alike))}" if alike else "")
+        )
 
     def save_word2vec(self, path: str | os.PathLike[str], *, binary: bool = False) -> None:
         """Write the word vectors in word2vec's format, the context vectors beside them.
@@ -125,106 +243,70 @@ class WordVectors:
         ValueError
             If a word is empty or has white space in it, which the format cannot hold.
         """
-        for word in self.vocabulary:
-            if not word or any(character in SEPARATORS for character in word):
-                raise ValueError(
-                    f"the word {word!r} is empty or has white space in it, at which readers of the word2vec "
-                    "format cut: rename it, or use save() (safetensors)"
-                )
-        _write_word2vec(Path(path), self.vocabulary, self.word, binary)
+        formats.write_word2vec(Path(path), self.vocabulary, self.word, binary=binary)
         if self.context is not None:
-            _write_word2vec(context_path(path), self.vocabulary, self.context, binary)
+            formats.write_word2vec(formats.context_path(path), self.vocabulary, self.context, binary=binary)
 
-    @classmethod
-    def load_word2vec(cls, path: str | os.PathLike[str]) -> WordVectors:
-        """Read word2vec's text or binary format, and the context vectors if ``<path>.context`` is there.
-
-        Which of the two formats it is shows in the first record. The signature is not part of the format.
+    def save_glove(self, path: str | os.PathLike[str]) -> None:
+        """Write the word vectors as GloVe's text: word2vec's without the header.
 
         Raises
         ------
         ValueError
-            If the file is cut short or malformed; the message names the file and the record.
+            As :meth:`save_word2vec`.
         """
-        vocabulary, word = _read_word2vec(Path(path))
-        if not context_path(path).is_file():
-            return cls(vocabulary, word)
-        context_vocabulary, context = _read_word2vec(context_path(path))
-        if context_vocabulary != vocabulary:
-            raise ValueError(
-                f"{context_path(path)} has other words than {path}: move it away, or save both again"
-            )
-        return cls(vocabulary, word, context)
+        formats.write_word2vec(Path(path), self.vocabulary, self.word, binary=False, header=False)
+
+    def save_projector(self, folder: str | os.PathLike[str], *, which: Choice = "word") -> None:
+        """Write ``vectors.tsv`` and ``metadata.tsv`` for TensorBoard's embedding projector."""
+        formats.write_projector(Path(folder), self.vocabulary, chosen_rows(self, which))
+
+    def save_parquet(self, path: str | os.PathLike[str]) -> None:
+        """Write columns word, vector and, where there are any, context: for Embedding Atlas, say."""
+        columns = {"word": pa.array(self.vocabulary)}
+        for name, table in (("vector", self.word), ("context", self.context)):
+            if table is not None:
+                flat = pa.array(np.ascontiguousarray(table, dtype=np.float32).ravel())
+                columns[name] = pa.FixedSizeListArray.from_arrays(flat, table.shape[1])
+        with whole_file(path) as temporary:
+            pq.write_table(pa.table(columns), temporary)
 
 
-# --- word2vec's formats -----------------------------------------------------------------------------
-
-
-def context_path(path: str | os.PathLike[str]) -> Path:
-    """Where the context vectors of a word2vec file lie: its name with ``.context`` added."""
-    return Path(f"{os.fspath(path)}.context")
-
-
-def _write_word2vec(path: Path, vocabulary: list[str], rows: np.ndarray, binary: bool) -> None:
-    rows = np.ascontiguousarray(rows, dtype="<f4")
-    line = " ".join(["%.9g"] * rows.shape[1])  # nine digits tell any two float32 apart
-    with whole_file(path) as temporary, open(temporary, "wb") as file:
-        file.write(f"{len(vocabulary)} {rows.shape[1]}\n".encode())
-        for word, row in zip(vocabulary, rows, strict=True):
-            numbers = row.tobytes() if binary else (line % tuple(row.tolist())).encode()
-            file.write(word.encode() + b" " + numbers + b"\n")
-
-
-def _read_word2vec(path: Path) -> tuple[list[str], np.ndarray]:
+def _load_own(path: str | os.PathLike[str]) -> WordVectors | None:
+    """A file of :meth:`WordVectors.save`, or None if it is none."""
     with open(path, "rb") as file:
-        header = file.readline(100).split()
-        if len(header) != 2 or not all(part.isdigit() for part in header):
-            raise ValueError(f'{path} does not start with "V D": it is no word2vec file, or lacks its header')
-        V, D = int(header[0]), int(header[1])
-        start = file.tell()
-        # a record takes two bytes a number at least: a wild header is refused before it is allocated
-        if path.stat().st_size < V * (2 * D + 1):
-            raise ValueError(f"{path} is too short for its {V} words in {D} dimensions: get it again")
-        is_text = len(_numbers(file.readline(), D)) == D
-        file.seek(start)
-        return (_read_text if is_text else _read_binary)(file, V, D, path)
-
-
-def _numbers(line: bytes, D: int) -> list[float]:
-    """The D numbers of a record in text; an empty list if it is none."""
-    parts = line.split(b" ", 1)[-1].split()
+        if not formats.is_safetensors(Path(path), file.read(9)):
+            return None
     try:
-        return [float(part) for part in parts] if len(parts) == D else []
-    except ValueError:
-        return []
+        tensors = load_file(path)
+        if not tensors.keys() >= {"vocabulary", "word"}:
+            return None
+        vocabulary = json.loads(tensors.pop("vocabulary").tobytes())
+        return WordVectors(vocabulary, **tensors)
+    except (SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is not a whole file of word vectors ({error}): save it again") from error
 
 
-def _read_text(file: BinaryIO, V: int, D: int, path: Path) -> tuple[list[str], np.ndarray]:
-    vocabulary, rows = [], np.empty((V, D), dtype=np.float32)
-    for i in range(V):
-        line = file.readline()
-        numbers = _numbers(line, D)
-        if len(numbers) != D or not line.endswith(b"\n"):
-            raise ValueError(
-                f"{path}: record {i + 1} of {V} is not a word and {D} numbers: get the file again"
-            )
-        vocabulary.append(line.split(b" ", 1)[0].decode())
-        rows[i] = numbers
-    return vocabulary, rows
+def _rows_of(layer: Any) -> np.ndarray:
+    """A layer's weight, (V, D), float32, from any device and precision."""
+    weight = layer.weight.detach()
+    if weight.device.type == "meta":
+        raise ValueError("the model's weights are on the meta device: load them first")
+    rows: np.ndarray = weight.float().cpu().numpy()
+    return rows
 
 
-def _read_binary(file: BinaryIO, V: int, D: int, path: Path) -> tuple[list[str], np.ndarray]:
-    content, place = file.read(), 0
-    vocabulary, rows = [], np.empty((V, D), dtype=np.float32)
-    for i in range(V):
-        end = content.find(b" ", place)
-        if end < 0 or end + 1 + 4 * D > len(content):
-            raise ValueError(f"{path}: record {i + 1} of {V} is cut short: get the file again")
-        # word2vec ends a record with a newline, gensim does not
-        vocabulary.append(content[place:end].lstrip(b"\n").decode())
-        rows[i] = np.frombuffer(content, dtype="<f4", count=D, offset=end + 1)
-        place = end + 1 + 4 * D
-    return vocabulary, rows
+def _tokens(tokenizer: Any, n_rows: int) -> list[str]:
+    """A token a row, distinct."""
+    if hasattr(tokenizer, "convert_ids_to_tokens"):
+        known = [tokenizer.convert_ids_to_tokens(i) for i in range(min(n_rows, len(tokenizer)))]
+    else:
+        known = list(tokenizer)[:n_rows]
+    found: dict[str, None] = {}
+    for row in range(n_rows):
+        token = known[row] if row < len(known) and known[row] is not None else f"[row {row}]"
+        found[f"{token} [row {row}]" if token in found else str(token)] = None
+    return list(found)
 
 
 # --- vectors by factorization -----------------------------------------------------------------------
@@ -276,9 +358,6 @@ def factorize_pmi(
     word = (vectors * np.abs(values) ** eigenvalue_power).astype(np.float32)
     names = [str(i) for i in range(len(word))] if vocabulary is None else list(vocabulary)
     return WordVectors(names, word, word * signature.astype(np.float32), signature)
-
-
-Choice = Literal["word", "context", "sum"]
 
 
 def chosen_rows(vectors: WordVectors, which: Choice) -> np.ndarray:

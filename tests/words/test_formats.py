@@ -1,0 +1,227 @@
+"""Word vectors in the formats of others, against their own programs where those are at hand."""
+
+import gzip
+import json
+import pickle
+import struct
+
+import numpy as np
+import pandas as pd
+import pytest
+from safetensors.numpy import save_file
+
+from embviz.imports import import_transformers
+from embviz.words import WordVectors, formats
+
+ROWS = np.arange(12, dtype=np.float32).reshape(4, 3) / 8 - 0.5
+WORDS = ["the", "größer", "猫", "at name@domain.com"]
+GLOVE = "".join(f"{word} {' '.join(map(str, row))}\n" for word, row in zip(WORDS, ROWS.tolist(), strict=True))
+
+
+def same(vectors, words=WORDS, rows=ROWS):
+    assert vectors.vocabulary == list(words)
+    assert vectors.word.dtype == np.float32
+    np.testing.assert_array_equal(vectors.word, rows)
+
+
+# --- text -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("header", ["", "4 3\n"], ids=["GloVe", "fastText's .vec"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_text_is_read_with_or_without_header_packed_or_not_and_words_may_hold_blanks(
+    tmp_path, header, packed
+):
+    path, content = tmp_path / "vectors.txt", (header + GLOVE).encode()
+    path.write_bytes(gzip.compress(content) if packed else content)
+    same(WordVectors.load(path))
+    same(WordVectors.load(path, limit=2), WORDS[:2], ROWS[:2])
+    same(WordVectors.load(path, limit=9))
+
+
+def test_a_word_that_is_a_number_is_no_dimension(tmp_path):
+    (tmp_path / "v").write_text("2020 0.5 1.5\nyear 1.0 2.0\n")
+    same(WordVectors.load(tmp_path / "v"), ["2020", "year"], [[0.5, 1.5], [1.0, 2.0]])
+
+
+def test_a_last_line_without_an_end_is_read_and_said(tmp_path):
+    (tmp_path / "v").write_text("a 0.5 1\nb 2 3", encoding="utf-8")
+    with pytest.warns(UserWarning, match="the last line has no end"):
+        same(WordVectors.load(tmp_path / "v"), ["a", "b"], [[0.5, 1], [2, 3]])
+
+
+def test_words_that_come_twice_are_kept_once_and_counted(tmp_path):
+    (tmp_path / "v").write_text("a 1 2\nb 3 4\na 5 6\n")
+    with pytest.warns(UserWarning, match="1 words came a second time"):
+        same(WordVectors.load(tmp_path / "v"), ["a", "b"], [[1, 2], [3, 4]])
+
+
+def test_latin_1_words_are_named_and_then_read(tmp_path):
+    path = tmp_path / "v"
+    path.write_bytes("größer 1 2\n".encode("latin-1"))
+    with pytest.raises(ValueError, match=r'a word is not utf-8.*encoding="latin-1"'):
+        WordVectors.load(path)
+    assert WordVectors.load(path, encoding="latin-1").vocabulary == ["größer"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is no file of word vectors that is known here"),
+        (b"only words here\nand here too\n", "is no file of word vectors that is known here"),
+        (b"a 1 2\nb 3 x\n", "is no file of word vectors that is known here"),
+        (b"a 1 2\n" * 21 + b"b 3\n", "record 22 of 22 is not a word and 2 numbers"),
+        (b"2 2\na 1 2\n\n", "record 2 of 2 is missing"),
+        (pickle.dumps({"a": [1.0]}), r"is a pickle, which can run code.*save_word2vec_format"),
+        (struct.pack("<ii", formats.FASTTEXT, 11), "has version 11 of fastText's format"),
+        (struct.pack("<ii", formats.FASTTEXT, 12), "is cut short"),
+        (gzip.compress(GLOVE.encode())[:-20], "is cut short or damaged"),
+    ],
+)
+def test_what_is_no_file_of_vectors_is_refused_with_what_to_do(tmp_path, content, message):
+    (tmp_path / "v").write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        WordVectors.load(tmp_path / "v")
+
+
+def test_too_many_vectors_for_the_machine_are_refused_with_the_way_out(tmp_path, monkeypatch):
+    (tmp_path / "v").write_text(GLOVE, encoding="utf-8")
+    monkeypatch.setattr("embviz.memory.available_memory", lambda: 0)
+    monkeypatch.setattr("embviz.memory.NEVER_REFUSED", 0)
+    with pytest.raises(MemoryError, match="read fewer with limit="):
+        WordVectors.load(tmp_path / "v")
+
+
+# --- safetensors, gensim, fastText ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["list", "lines", "json list", "json ids"])
+def test_safetensors_of_another_program_need_their_vocabulary(tmp_path, kind):
+    save_file({"embedding": ROWS, "bias": np.zeros(4, np.float32)}, tmp_path / "v.safetensors")
+    contents = {
+        "lines": "\n".join(WORDS) + "\n",
+        "json list": json.dumps(WORDS),
+        "json ids": json.dumps({word: i for i, word in reversed(list(enumerate(WORDS)))}),
+    }
+    vocabulary = WORDS
+    if kind != "list":
+        vocabulary = tmp_path / "words"
+        vocabulary.write_text(contents[kind], encoding="utf-8")
+    same(WordVectors.load(tmp_path / "v.safetensors", vocabulary=vocabulary))
+    with pytest.raises(ValueError, match="has no words in it: give vocabulary="):
+        WordVectors.load(tmp_path / "v.safetensors")
+
+
+def test_of_several_tables_one_has_to_be_named(tmp_path):
+    save_file({"wte": ROWS, "head": -ROWS}, tmp_path / "v.safetensors")
+    with pytest.raises(ValueError, match="has 2 tables of 4 rows: name one with tensor="):
+        WordVectors.load(tmp_path / "v.safetensors", vocabulary=WORDS)
+    same(WordVectors.load(tmp_path / "v.safetensors", vocabulary=WORDS, tensor="head"), rows=-ROWS)
+
+
+@pytest.fixture(scope="module")
+def sentences():
+    rng = np.random.default_rng(0)
+    words = ["größer", "kleiner", "猫", "hund", "haus", "a"]
+    return [[words[i] for i in rng.integers(len(words), size=12)] for _ in range(60)]
+
+
+def test_a_model_of_gensim_keeps_its_words_and_contexts(sentences):
+    gensim = pytest.importorskip("gensim.models")
+    model = gensim.Word2Vec(sentences, vector_size=6, min_count=1, workers=1, epochs=1, seed=1)
+    found = WordVectors.from_gensim(model)
+    same(found, model.wv.index_to_key, model.wv.vectors)
+    np.testing.assert_array_equal(found.context, model.syn1neg)
+    assert WordVectors.from_gensim(model.wv).context is None
+    with pytest.raises(ValueError, match="list is no model of gensim"):
+        WordVectors.from_gensim([1])
+
+
+def test_a_pickled_model_of_gensim_is_refused(sentences, tmp_path):
+    gensim = pytest.importorskip("gensim.models")
+    model = gensim.Word2Vec(sentences, vector_size=6, min_count=1, workers=1, epochs=1, seed=1)
+    model.wv.save(str(tmp_path / "vectors.kv"))
+    with pytest.raises(ValueError, match=r"KeyedVectors\.load\(.*vectors\.kv"):
+        WordVectors.load(tmp_path / "vectors.kv")
+
+
+@pytest.mark.parametrize("longest", [0, 4])
+def test_fasttexts_binary_file_gives_the_vectors_that_gensim_reads_from_it(sentences, tmp_path, longest):
+    fasttext = pytest.importorskip("gensim.models.fasttext")
+    model = fasttext.FastText(
+        sentences, vector_size=5, min_count=1, min_n=2, max_n=longest, bucket=50, workers=1, epochs=1, seed=1
+    )
+    path = tmp_path / "model.bin"
+    fasttext.save_facebook_model(model, str(path))
+    theirs = fasttext.load_facebook_vectors(str(path))
+    found = WordVectors.load(path)
+    assert found.vocabulary == theirs.index_to_key
+    expected = np.stack([theirs[word] for word in found.vocabulary])
+    np.testing.assert_allclose(found.word, expected, rtol=1e-5, atol=1e-7)  # sums in another order
+    assert WordVectors.load(path, limit=2).vocabulary == found.vocabulary[:2]
+
+
+# --- models -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_input_and_output_rows_of_a_language_model_are_words_and_contexts(tied):
+    transformers = import_transformers()
+    config = transformers.LlamaConfig(
+        vocab_size=7, hidden_size=4, intermediate_size=4, num_hidden_layers=1, num_attention_heads=1,
+        tie_word_embeddings=tied,
+    )  # fmt: skip
+    model = transformers.LlamaForCausalLM(config)
+    found = WordVectors.from_model(model, ["a", "b", "a", "d"])
+    assert found.vocabulary == ["a", "b", "a [row 2]", "d", "[row 4]", "[row 5]", "[row 6]"]
+    np.testing.assert_array_equal(found.word, model.model.embed_tokens.weight.detach().numpy())
+    np.testing.assert_array_equal(found.context, model.lm_head.weight.detach().numpy())
+    assert np.array_equal(found.word, found.context) == tied
+
+
+# --- out --------------------------------------------------------------------------------------------
+
+
+def test_what_is_written_for_others_is_what_they_read(tmp_path):
+    vectors = WordVectors(["a", "größer", "猫"], ROWS[:3], -ROWS[:3])
+    vectors.save_glove(tmp_path / "glove.txt")
+    same(WordVectors.load(tmp_path / "glove.txt"), vectors.vocabulary, vectors.word)
+    vectors.save_projector(tmp_path / "projector", which="context")
+    table = pd.read_csv(tmp_path / "projector/vectors.tsv", sep="\t", header=None)
+    np.testing.assert_array_equal(table.to_numpy(np.float32), vectors.context)
+    lines = (tmp_path / "projector/metadata.tsv").read_text(encoding="utf-8").splitlines()
+    assert lines == vectors.vocabulary
+    vectors.save_parquet(tmp_path / "v.parquet")
+    frame = pd.read_parquet(tmp_path / "v.parquet")
+    assert frame["word"].tolist() == vectors.vocabulary
+    np.testing.assert_array_equal(np.stack(frame["vector"]), vectors.word)
+    np.testing.assert_array_equal(np.stack(frame["context"]), vectors.context)
+
+
+# --- neighbours -------------------------------------------------------------------------------------
+
+
+def test_most_similar_words_are_those_of_a_slow_loop():
+    rng = np.random.default_rng(0)
+    words, rows = [f"w{i}" for i in range(30)], rng.normal(size=(30, 4)).astype(np.float32)
+    rows[7] = 0  # a word without a direction is like none
+    vectors = WordVectors(words, rows)
+
+    def cosine(i, j):
+        lengths = np.linalg.norm(rows[i]) * np.linalg.norm(rows[j])
+        return rows[i] @ rows[j] / lengths if lengths else 0.0
+
+    expected = sorted(((cosine(3, i), i) for i in range(30) if i != 3), reverse=True)[:5]
+    found = vectors.most_similar("w3", n=5)
+    assert [word for word, _ in found] == [f"w{i}" for _, i in expected]
+    assert [value for _, value in found] == pytest.approx([value for value, _ in expected], abs=1e-6)
+    assert vectors.most_similar(rows[3], n=1)[0][0] == "w3"
+    assert len(vectors.most_similar("w3", n=99)) == 29
+
+
+def test_an_unknown_word_is_told_with_its_like():
+    vectors = WordVectors(["king", "kind", "queen"], ROWS[:3])
+    with pytest.raises(ValueError, match=r"'Kin' is not among the 3 words: there are 'king', 'kind'"):
+        vectors.most_similar("Kin")
+    with pytest.raises(ValueError, match="3 are needed"):
+        vectors.most_similar(np.zeros(3))
