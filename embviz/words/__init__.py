@@ -16,7 +16,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "shifted_pmi",
             "subsample_places",
         ],
-        "reports": ["SpectrumReport", "spectrum_report"],
+        "reports": ["SpectrumReport", "map_summary", "reflection_test", "spectrum_report"],
         "skipgram": ["Examples", "SGNSConfig", "SGNSSchedule", "make_signature", "sgns_epochs", "train_sgns"],
         "spectra": [
             "configuration_model",

@@ -1,18 +1,19 @@
-"""The spectrum of a text's PMI in one call: eigenvalues, what their mirror image says, and controls."""
+"""Reports in one call, each with its controls: the PMI spectrum of a text, reflections of word vectors."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import pandas as pd
 import scipy.sparse
 
-from embviz.arrays import whole
+from embviz.arrays import matched, whole
 from embviz.corpora.corpus import Corpus
-from embviz.metrics import mirror_distance, positive_share
+from embviz.metrics import cosines, mirror_distance, positive_share
 from embviz.words.cooccurrence import count_pairs, pmi, ppmi
 from embviz.words.spectra import eigenvalues, shuffle_tokens
+from embviz.words.wordvectors import WordVectors, chosen_rows
 
 PMI, SHUFFLED, CLIPPED = MATRICES = ("PMI", "tokens shuffled", "positive PMI")
 DIGITS = 6  # of eigenvalues, so that one that is 0 but for rounding has no sign
@@ -130,3 +131,119 @@ def spectrum_report(
     scores = pd.DataFrame(rows, columns=["matrix", "seed", "positive_share", "mirror_distance"])
     spectra = {PMI: found[PMI, 0], SHUFFLED: found[SHUFFLED, seed], CLIPPED: found[CLIPPED, 0]}
     return SpectrumReport(corpus.name, n_words, corpus.n_tokens, window, spectra, scores)
+
+
+# --- reflections ------------------------------------------------------------------------------------
+
+TRAINED, OTHER_ROWS, ROTATION, NOISE = KINDS = (
+    "word and context",
+    "contexts in random order",
+    "word and its rotation",
+    "random vectors",
+)
+N_PAIRS = 200_000  # of words whose cosines are compared
+
+
+@dataclass(frozen=True)
+class MapSummary:
+    """What the least-squares map Q from word to context vectors looks like.
+
+    Parameters
+    ----------
+    diagonal : float
+        Mean of the diagonal of Q Q: 1 for a reflection, which undoes itself.
+    offdiagonal : float
+        Standard deviation of the rest of Q Q over `diagonal`: 0 for a reflection.
+    negative_share : float
+        Share of Q's eigenvalues with a negative real part: of reflected dimensions, half in the paper.
+    similarity_correlation : float
+        Pearson correlation of word cosines with context cosines, over pairs of words.
+    norm_correlation : float
+        The same of lengths, over words.
+    """
+
+    diagonal: float
+    offdiagonal: float
+    negative_share: float
+    similarity_correlation: float
+    norm_correlation: float
+
+
+def map_summary(word: np.ndarray, context: np.ndarray, *, seed: int = 0) -> MapSummary:
+    """Summary of the map from word to context vectors.
+
+    Parameters
+    ----------
+    word, context : array, shape (V, D), V at least D
+    seed : int
+        Of the pairs of words.
+
+    Raises
+    ------
+    ValueError
+        If shapes differ, there are fewer words than dimensions, or a number is not finite.
+
+    Source
+    ------
+    The reflections paper, section 3.3, Lemma 3 and Figure 3.
+    """
+    tables = matched(word, context, 2, ("word", "context"))
+    word, context = (table.astype(float) for table in tables)
+    V, D = word.shape
+    if V < D:
+        raise ValueError(f"{V} words in {D} dimensions: as many words as dimensions are needed for a map")
+    Q = np.linalg.pinv(word) @ context
+    squared = Q @ Q
+    diagonal, off = np.diag(squared), squared[~np.eye(D, dtype=bool)]
+    i, j = np.random.default_rng(seed).integers(V, size=(2, N_PAIRS))
+    i, j = i[i != j], j[i != j]
+    lengths = np.linalg.norm(word, axis=1), np.linalg.norm(context, axis=1)
+    alike = cosines(word[i], word[j]), cosines(context[i], context[j])
+    return MapSummary(
+        float(diagonal.mean()),
+        float(off.std() / abs(diagonal.mean())) if D > 1 else 0.0,
+        float((np.linalg.eigvals(Q).real < 0).mean()),
+        float(np.corrcoef(*alike)[0, 1]),
+        float(np.corrcoef(*lengths)[0, 1]),
+    )
+
+
+def reflection_test(vectors: WordVectors, *, seed: int = 0) -> pd.DataFrame:
+    """Are the context vectors reflected word vectors? The map between them, beside three controls.
+
+    Parameters
+    ----------
+    vectors : WordVectors
+        With context vectors.
+    seed : int
+        Of the controls and of the pairs of words.
+
+    Returns
+    -------
+    DataFrame
+        A row a kind (KINDS: the vectors, their contexts in a random order, the word vectors under a random
+        rotation, and random vectors), a column a number of :class:`MapSummary`.
+
+    Raises
+    ------
+    ValueError
+        If there are no context vectors, or fewer words than dimensions.
+
+    >>> rng = np.random.default_rng(0)
+    >>> word = rng.standard_normal((50, 4)).astype(np.float32)
+    >>> signs = np.array([1, 1, -1, -1], dtype=np.float32)
+    >>> table = reflection_test(WordVectors([str(i) for i in range(50)], word, word * signs))
+    >>> table.loc["word and context", ["diagonal", "negative_share"]].round(3).tolist()
+    [1.0, 0.5]
+    """
+    rng = np.random.default_rng(seed)
+    word, context = vectors.word, chosen_rows(vectors, "context")
+    rotation, _ = np.linalg.qr(rng.standard_normal((word.shape[1],) * 2))
+    tables = {
+        TRAINED: (word, context),
+        OTHER_ROWS: (word, rng.permutation(context)),
+        ROTATION: (word, word @ rotation),
+        NOISE: (rng.standard_normal(word.shape), rng.standard_normal(word.shape)),
+    }
+    rows = [asdict(map_summary(*pair, seed=seed)) for pair in tables.values()]
+    return pd.DataFrame(rows, index=pd.Index(KINDS, name="kind"))

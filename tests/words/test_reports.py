@@ -6,7 +6,15 @@ import pytest
 
 from embviz.corpora import load_corpus, make_corpus
 from embviz.metrics import mirror_distance, positive_share
-from embviz.words import count_pairs, eigenvalues, pmi, shuffle_tokens, spectrum_report
+from embviz.words import (
+    WordVectors,
+    count_pairs,
+    eigenvalues,
+    pmi,
+    reflection_test,
+    shuffle_tokens,
+    spectrum_report,
+)
 from embviz.words.reports import CLIPPED, PMI, SHUFFLED, SpectrumReport
 
 
@@ -57,3 +65,42 @@ def test_one_seed_gives_one_report(corpus, report):
     again = spectrum_report(corpus, window=2, max_vocab=120, n_shuffles=2, seed=4)
     pd.testing.assert_frame_equal(again.scores, report.scores)
     np.testing.assert_array_equal(again.spectra[SHUFFLED], report.spectra[SHUFFLED])
+
+
+# --- reflections ------------------------------------------------------------------------------------
+
+
+def made_vectors(n_reflected, D=6, V=400, noise=0.0, seed=0):
+    rng = np.random.default_rng(seed)
+    word = rng.standard_normal((V, D))
+    basis, _ = np.linalg.qr(rng.standard_normal((D, D)))
+    reflection = basis @ np.diag(np.where(np.arange(D) < n_reflected, -1.0, 1.0)) @ basis.T
+    context = word @ reflection + noise * rng.standard_normal((V, D))
+    names = [f"w{i}" for i in range(V)]
+    return WordVectors(names, word.astype(np.float32), context.astype(np.float32))
+
+
+@pytest.mark.parametrize("n_reflected", [0, 3, 6])
+def test_a_reflection_in_any_basis_is_found_with_its_dimensions(n_reflected):
+    table = reflection_test(made_vectors(n_reflected))
+    own = table.loc["word and context"]
+    assert own["diagonal"] == pytest.approx(1.0, abs=1e-4)
+    assert own["offdiagonal"] == pytest.approx(0.0, abs=1e-4)
+    assert own["negative_share"] == n_reflected / 6
+    assert own["similarity_correlation"] == pytest.approx(1.0, abs=1e-4)
+
+
+def test_a_rotation_keeps_similarities_and_is_no_reflection():
+    table = reflection_test(made_vectors(3))
+    rotated = table.loc["word and its rotation"]
+    assert rotated["similarity_correlation"] == pytest.approx(1.0, abs=1e-4)
+    assert rotated["diagonal"] < 0.9
+    assert abs(table.loc["contexts in random order", "similarity_correlation"]) < 0.1
+    assert abs(table.loc["random vectors", "norm_correlation"]) < 0.2
+
+
+def test_vectors_without_contexts_or_with_too_few_words_have_no_map():
+    with pytest.raises(ValueError, match="needs context vectors"):
+        reflection_test(WordVectors(["a", "b"], np.ones((2, 2), np.float32)))
+    with pytest.raises(ValueError, match="2 words in 6 dimensions"):
+        reflection_test(made_vectors(3, V=2))
