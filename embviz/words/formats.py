@@ -11,7 +11,7 @@ import json
 import os
 import struct
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -19,10 +19,8 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from embviz.memory import require_memory
-from embviz.storage import whole_file
 
 Read = tuple[list[str], np.ndarray]  # a vocabulary and its rows (V, D), float32
-SEPARATORS = " \t\n\r\v\f"  # what readers of the word2vec formats cut words at
 FASTTEXT = 793_712_314  # the number that a binary file of fastText begins with
 FASTTEXT_VERSION = 12
 PEEKED = 20  # lines of a file without a header from which its dimension follows
@@ -329,36 +327,3 @@ def gram_hash(gram: bytes) -> int:
     for byte in gram:
         value = ((value ^ (byte if byte < 128 else byte | 0xFFFFFF00)) * 16_777_619) & 0xFFFFFFFF
     return value
-
-
-# --- writing ----------------------------------------------------------------------------------------
-
-
-def write_word2vec(
-    path: Path, vocabulary: list[str], rows: np.ndarray, *, binary: bool, header: bool = True
-) -> None:
-    """word2vec's format, in text with nine digits, which tell any float32 apart; GloVe's has no header."""
-    for word in vocabulary:
-        if not word or any(character in SEPARATORS for character in word):
-            raise ValueError(
-                f"the word {word!r} is empty or has white space in it, at which readers of the word2vec "
-                "format cut: rename it, or use save() (safetensors)"
-            )
-    rows = np.ascontiguousarray(rows, dtype="<f4")
-    line = " ".join(["%.9g"] * rows.shape[1])
-    with whole_file(path) as temporary, open(temporary, "wb") as file:
-        if header:
-            file.write(f"{len(vocabulary)} {rows.shape[1]}\n".encode())
-        for word, row in zip(vocabulary, rows, strict=True):
-            numbers = row.tobytes() if binary else (line % tuple(row.tolist())).encode()
-            file.write(word.encode() + b" " + numbers + b"\n")
-
-
-def write_projector(folder: Path, vocabulary: Iterable[str], rows: np.ndarray) -> None:
-    """vectors.tsv and metadata.tsv, as TensorBoard's embedding projector loads them; tabs become blanks."""
-    folder.mkdir(parents=True, exist_ok=True)
-    line = "\t".join(["%.9g"] * rows.shape[1])
-    with whole_file(folder / "vectors.tsv") as temporary, open(temporary, "w", encoding="utf-8") as file:
-        file.writelines(line % tuple(row.tolist()) + "\n" for row in rows)
-    with whole_file(folder / "metadata.tsv") as temporary, open(temporary, "w", encoding="utf-8") as file:
-        file.writelines(" ".join(word.split()) + "\n" for word in vocabulary)

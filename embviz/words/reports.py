@@ -199,6 +199,8 @@ def map_summary(word: np.ndarray, context: np.ndarray, *, seed: int = 0) -> MapS
     i, j = i[i != j], j[i != j]
     lengths = np.linalg.norm(word, axis=1), np.linalg.norm(context, axis=1)
     alike = cosines(word[i], word[j]), cosines(context[i], context[j])
+    if any(np.ptp(values) == 0 for values in (*lengths, *alike)) or not np.isfinite(squared).all():
+        raise ValueError("all vectors have one length, or one direction: no correlation is defined")
     return MapSummary(
         float(diagonal.mean()),
         float(off.std() / abs(diagonal.mean())) if D > 1 else 0.0,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -25,6 +25,7 @@ from embviz.storage import whole_file
 from embviz.words import formats
 
 Choice = Literal["word", "context", "sum"]
+SEPARATORS = " \t\n\r\v\f"  # what readers of the word2vec formats cut words at
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,9 +244,9 @@ class WordVectors:
         ValueError
             If a word is empty or has white space in it, which the format cannot hold.
         """
-        formats.write_word2vec(Path(path), self.vocabulary, self.word, binary=binary)
+        _write_word2vec(Path(path), self.vocabulary, self.word, binary=binary)
         if self.context is not None:
-            formats.write_word2vec(formats.context_path(path), self.vocabulary, self.context, binary=binary)
+            _write_word2vec(formats.context_path(path), self.vocabulary, self.context, binary=binary)
 
     def save_glove(self, path: str | os.PathLike[str]) -> None:
         """Write the word vectors as GloVe's text: word2vec's without the header.
@@ -255,11 +256,11 @@ class WordVectors:
         ValueError
             As :meth:`save_word2vec`.
         """
-        formats.write_word2vec(Path(path), self.vocabulary, self.word, binary=False, header=False)
+        _write_word2vec(Path(path), self.vocabulary, self.word, binary=False, header=False)
 
     def save_projector(self, folder: str | os.PathLike[str], *, which: Choice = "word") -> None:
         """Write ``vectors.tsv`` and ``metadata.tsv`` for TensorBoard's embedding projector."""
-        formats.write_projector(Path(folder), self.vocabulary, chosen_rows(self, which))
+        _write_projector(Path(folder), self.vocabulary, chosen_rows(self, which))
 
     def save_parquet(self, path: str | os.PathLike[str]) -> None:
         """Write columns word, vector and, where there are any, context: for Embedding Atlas, say."""
@@ -307,6 +308,39 @@ def _tokens(tokenizer: Any, n_rows: int) -> list[str]:
         token = known[row] if row < len(known) and known[row] is not None else f"[row {row}]"
         found[f"{token} [row {row}]" if token in found else str(token)] = None
     return list(found)
+
+
+# --- files for others ---------------------------------------------------------------------------------
+
+
+def _write_word2vec(
+    path: Path, vocabulary: list[str], rows: np.ndarray, *, binary: bool, header: bool = True
+) -> None:
+    """word2vec's format, in text with nine digits, which tell any float32 apart; GloVe's has no header."""
+    for word in vocabulary:
+        if not word or any(character in SEPARATORS for character in word):
+            raise ValueError(
+                f"the word {word!r} is empty or has white space in it, at which readers of the word2vec "
+                "format cut: rename it, or use save() (safetensors)"
+            )
+    rows = np.ascontiguousarray(rows, dtype="<f4")
+    line = " ".join(["%.9g"] * rows.shape[1])
+    with whole_file(path) as temporary, open(temporary, "wb") as file:
+        if header:
+            file.write(f"{len(vocabulary)} {rows.shape[1]}\n".encode())
+        for word, row in zip(vocabulary, rows, strict=True):
+            numbers = row.tobytes() if binary else (line % tuple(row.tolist())).encode()
+            file.write(word.encode() + b" " + numbers + b"\n")
+
+
+def _write_projector(folder: Path, vocabulary: Iterable[str], rows: np.ndarray) -> None:
+    """vectors.tsv and metadata.tsv, as TensorBoard's embedding projector loads them; tabs become blanks."""
+    folder.mkdir(parents=True, exist_ok=True)
+    line = "\t".join(["%.9g"] * rows.shape[1])
+    with whole_file(folder / "vectors.tsv") as temporary, open(temporary, "w", encoding="utf-8") as file:
+        file.writelines(line % tuple(row.tolist()) + "\n" for row in rows)
+    with whole_file(folder / "metadata.tsv") as temporary, open(temporary, "w", encoding="utf-8") as file:
+        file.writelines(" ".join(word.split()) + "\n" for word in vocabulary)
 
 
 # --- vectors by factorization -----------------------------------------------------------------------

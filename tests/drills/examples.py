@@ -68,6 +68,12 @@ def _exor() -> Any:
     return EXor(3)
 
 
+def _vectors() -> Any:
+    from embviz.words import WordVectors
+
+    return WordVectors([f"w{i}" for i in range(V)], rows(V).astype(np.float32))
+
+
 def _projection() -> Any:
     from embviz.projections import draw
 
@@ -241,6 +247,8 @@ EXAMPLES: dict[str, Any] = {
     "log_values.floor": lambda: 1e-15,
     "matrix_power.eps": lambda: 0.5,
     "EXor.self": _exor,
+    "WordVectors.self": _vectors,
+    "WordVectors.most_similar.word": lambda: rows()[0],
     "Projection.self": _projection,
     "SubsampledHadamard.self": _hadamard,
     "Spectrum.self": _spectrum,

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from embviz import storage
-from embviz.words.formats import SEPARATORS, context_path
-from embviz.words.wordvectors import WordVectors, chosen_rows, factorize_pmi
+from embviz.words.formats import context_path
+from embviz.words.wordvectors import SEPARATORS, WordVectors, chosen_rows, factorize_pmi
 
 ODD_WORDS = [
     "naïve",
