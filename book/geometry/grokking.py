@@ -6,18 +6,16 @@ A frame is a table of :func:`~.experiments.films.picture`: the embedding's spect
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import altair as alt
-import numpy as np
 import pandas as pd
-import torch
 
 from book.geometry.experiments import films
 from book.geometry.experiments.films import NEAR, NOT_MEASURED, RMS, SETTING, SHARES, Film
-from book.geometry.experiments.grokking import MEMORIZED, GrokkingRun, Members, grok
+from book.geometry.experiments.grokking import MEMORIZED, GrokkingRun, grok
 from book.geometry.experiments.steering import GROKKED
 from embviz.ledger.cells import read
 from embviz.ledger.studies import largest_stored
@@ -140,37 +138,6 @@ def about(run: GrokkingRun) -> list[str]:
     if run.op == "*":
         return [f"p = {run.p} is not prime: products have divisors of zero, and some answers are frequent."]
     return [f"p = {run.p} is not prime: a wave of mode {factor} takes each value {factor} times."]
-
-
-# --- other names of the residues ---------------------------------------------------------------------------
-
-
-def renamed(modes: Sequence[int], factor: int, p: int = 97) -> tuple[int, ...]:
-    """The modes when residue a is called `factor` a: in order, each as the one of k and p - k up to p/2.
-
-    Raises
-    ------
-    ValueError
-        If two residues would get one name.
-    """
-    if np.gcd(factor, p) != 1:
-        raise ValueError(f"{factor} and {p} have a common factor, so two residues would get the same name")
-    inverse = pow(factor, -1, p)
-    return tuple(sorted(min(inverse * mode % p, -inverse * mode % p) for mode in modes))
-
-
-@torch.no_grad()
-def with_new_names(members: Members, factor: int) -> Members:
-    """The same members with residue a called `factor` a mod p: in place, and returned."""
-    p = members.config.p
-    goal = torch.arange(p) * factor % p
-    for matrix in (members.model.embedding, members.model.head):
-        old: torch.Tensor = matrix[:p].clone()  # type: ignore[index, operator, assignment]
-        matrix[goal] = old  # type: ignore[index, operator]
-    for name in ("train", "validation"):
-        a, b = getattr(members, name) // p, getattr(members, name) % p
-        setattr(members, name, a * factor % p * p + b * factor % p)
-    return members
 
 
 # --- the picture ----------------------------------------------------------------------------------------

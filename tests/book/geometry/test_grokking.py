@@ -8,7 +8,7 @@ import pytest
 
 from book.geometry import grokking as chapter
 from book.geometry.experiments import films
-from book.geometry.experiments.grokking import Frame, GrokkingRun, Members, Setting, circle, grok
+from book.geometry.experiments.grokking import Frame, GrokkingRun, Setting, circle, grok
 from embviz.ledger import cells
 from embviz.ledger.cells import Cell, Experiment
 from embviz.view import theme
@@ -45,32 +45,6 @@ def make_player() -> Player:
         frames, chapter.plot_frame, title="t", caption="c", controls={"run": runs}, live=chapter.live_frames,
         live_controls=chapter.live_controls(), curves=chapter.CURVES, digits=3,
     )  # fmt: skip
-
-
-# --- new names ------------------------------------------------------------------------------------------
-
-
-def test_new_names_move_the_power_of_each_mode_where_renamed_says():
-    p, factor = 23, 5
-    for mode in range(1, p // 2 + 1):
-        wave = np.cos(2 * np.pi * mode * np.arange(p) / p)
-        named = np.empty(p)
-        named[factor * np.arange(p) % p] = wave
-        power = np.abs(np.fft.rfft(named)) ** 2
-        assert (int(power.argmax()),) == chapter.renamed((mode,), factor, p)
-    with pytest.raises(ValueError, match="5 and 10 have a common factor"):
-        chapter.renamed((1, 2), 5, 10)
-
-
-def test_a_renamed_model_has_the_same_losses_and_not_with_the_old_modes():
-    run = GrokkingRun(p=23, modes=(9, 10, 11), train_share=0.6, n_epochs=6)
-    new = dataclasses.replace(run, modes=chapter.renamed(run.modes, 5, run.p))
-    models = [Members(run, [0]), *(chapter.with_new_names(Members(one, [0]), 5) for one in (new, run))]
-    plain, same, other = (
-        np.array([model.train_epoch(epoch)[0].item() for epoch in range(1, 7)]) for model in models
-    )
-    np.testing.assert_allclose(same, plain, atol=1e-4)  # the same numbers added in another order, float32
-    assert np.abs(other - plain).max() > 2e-3
 
 
 # --- pictures -------------------------------------------------------------------------------------------
