@@ -367,7 +367,7 @@ def own_finding() -> str:
 def tied_finding() -> str:
     """What projecting costs a tied model, in bits a token, beside the paper's numbers."""
     parts = []
-    for variant in (NEAR_NYQUIST, TOP_5, FROZEN):
+    for variant in (NEAR_NYQUIST, TOP_5, SUBSPACE, FROZEN):
         paper = PAPER.get(("byte pairs", variant))
         published = f", published {paper:+.2f}" if paper else ""
         parts.append(f"{variant} {said(difference_of('token', 'byte pairs', TIED, variant))}{published}")

@@ -99,8 +99,14 @@ FRESH = {"quick": 2, "laptop": 10, "paper": 10}  # seeds, after those of the fir
 
 
 def _cells(preset: str) -> list[Cell]:
-    first = [_cell(USED, preset, seed) for seed in range(SEEDS[preset])]
-    return first + [cell for reading in (USED, TABLE_1S) for cell in fresh_cells(reading, preset)]
+    return first_cells(preset) + [
+        cell for reading in (USED, TABLE_1S) for cell in fresh_cells(reading, preset)
+    ]
+
+
+def first_cells(preset: str) -> list[Cell]:
+    """A cell a seed of those that the first range was held against."""
+    return [_cell(USED, preset, seed) for seed in range(SEEDS[preset])]
 
 
 def fresh_cells(reading: str, preset: str) -> list[Cell]:
@@ -139,13 +145,18 @@ def log_overlap_p(overlaps: Sequence[int], n_modes: int, top: int = TOP) -> floa
     return math.log10(max(total[sum(overlaps) :].sum(), np.finfo(float).tiny))
 
 
-def shared_before(tables: Sequence[pd.DataFrame]) -> Finding:
-    """Modes that the gradient before training shares with the trained embedding, mean of a seed.
+def shared_before(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """How many of the `TOP` strongest modes before training are among the trained embedding's.
 
-    Its nulls share them too: the gradient with its rows permuted, and the embedding before training.
+    Returns
+    -------
+    DataFrame
+        A row a seed; columns "gradient", and its controls: "permuted", its rows in a random order, and
+        "embedding", the embedding before training.
     """
-    nulls = {name: float(np.mean(_shared(tables, START, name))) for name in ("permuted", "embedding")}
-    return over_seeds(_shared(tables, START, "gradient"), nulls=nulls, within=(0, TOP))
+    return pd.DataFrame(
+        {name: _shared(tables, START, name) for name in ("gradient", "permuted", "embedding")}
+    )
 
 
 def _shared(tables: Sequence[pd.DataFrame], moment: str, quantity: str) -> list[int]:
@@ -175,7 +186,7 @@ def _single(table: pd.DataFrame, moment: str, quantity: str) -> float:
 
 
 def _findings(preset: str) -> dict[str, Finding]:
-    tables = [read(_cell(USED, preset, seed))[0] for seed in range(SEEDS[preset])]
+    tables = [read(cell)[0] for cell in first_cells(preset)]
     n_modes = int(tables[0]["mode"].max())
     permuted = {"permuted": log_overlap_p(_shared(tables, START, "permuted"), n_modes)}
     nanda = {"permuted": float(np.mean([_share_of_nanda(table, "permuted") for table in tables]))}
@@ -186,8 +197,9 @@ def _findings(preset: str) -> dict[str, Finding]:
         "z": over_seeds([_single(table, START, "z") for table in tables]),
     }
     for reading in (USED, TABLE_1S):
-        fresh = [read(cell)[0] for cell in fresh_cells(reading, preset)]
-        found[f"shared_{reading}"] = shared_before(fresh)
+        shared = shared_before([read(cell)[0] for cell in fresh_cells(reading, preset)])
+        nulls = shared.drop(columns="gradient").mean().to_dict()
+        found[f"shared_{reading}"] = over_seeds(shared["gradient"], nulls=nulls, within=(0, TOP))
     if all((table["moment"] == MEMORY).any() for table in tables):
         found["overlap_p_memorized"] = _overlap(tables, MEMORY)
     return found

@@ -131,7 +131,7 @@ def test_costs_are_said_in_the_unit_they_have():
     assert table.loc[("byte pairs", NEAR_NYQUIST), "paper"] == "9.47"
     assert table.loc[("byte pairs", NEAR_NYQUIST), "tied"] == f"{PER_TOKEN * 4:.2f}"
     assert table.loc[("bytes", NEAR_NYQUIST), "tied"] == "4.00"
-    assert table.loc[("byte pairs", SUBSPACE), "tied"] == ""
+    assert table.loc[("byte pairs", ON_HEAD), "tied"] == ""
     assert chapter.table_4("character").loc[("byte pairs", NEAR_NYQUIST), "tied"] == "4.00"
     units = chapter.units_table()
     assert units.loc["byte pairs: frequencies alone"].tolist() == ["2.50", "10.00", "2.50"]

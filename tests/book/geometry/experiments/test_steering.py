@@ -11,7 +11,7 @@ import pytest
 import torch
 from scipy import stats
 
-from book.geometry.experiments import STUDIES, hammer_modular, queries, steering
+from book.geometry.experiments import STUDIES, hammer_modular, queries, readings, steering
 from book.geometry.experiments.grokking import GrokkingRun, grok
 from embviz.ledger.cells import Cell
 from embviz.ledger.claims import find_claim
@@ -366,14 +366,26 @@ def test_a_gradient_that_names_the_circuit_has_a_small_chance_and_the_permuted_o
     high, low = ([0.0] * 44 + [5, 4, 3, 2, 1], [0.0] + [5, 4, 3, 2, 1] + [0.0] * 43)
     tables = [struck(high, high, low)] * 3
     assert hammer_modular._overlap(tables, "start").value < -15  # three times 1 in 1.7 million
-    permuted = hammer_modular._shared(tables, "start", "permuted")
-    assert permuted == [0, 0, 0]
+    shared = hammer_modular.shared_before(tables)
+    assert shared["gradient"].tolist() == [5, 5, 5]
+    assert shared["permuted"].tolist() == [0, 0, 0]
 
 
 def test_the_share_of_the_named_modes_counts_those_among_the_three_strongest():
     powers = np.zeros(49)
     powers[[1, 14, 20, 0]] = 3, 2, 1, 50
     assert hammer_modular._share_of_nanda(struck(powers, powers), "gradient") == pytest.approx(2 / 3)
+
+
+def test_the_fresh_seeds_of_the_hammer_are_others_and_of_both_starts():
+    first = {cell.config.run.first_seed for cell in hammer_modular.first_cells("paper")}
+    used, table_1s = (
+        [cell.config.run for cell in hammer_modular.fresh_cells(reading, "paper")]
+        for reading in (hammer_modular.USED, hammer_modular.TABLE_1S)
+    )
+    assert not first & {run.first_seed for run in used}
+    assert [run.first_seed for run in used] == [run.first_seed for run in table_1s] == [*range(5, 15)]
+    assert {run.setting for run in table_1s} == {readings.READINGS[readings.TABLE_1S]}
 
 
 def test_a_strike_hears_the_start_and_the_end_of_a_run_and_changes_nothing_of_it():

@@ -188,7 +188,8 @@ def test_every_preset_has_runs_of_every_variant_and_each_cell_once():
         runs = steering.steering_runs(preset)
         assert len(runs) == 5 * n_pairs + 3 * n_bytes
         tied_pairs, tied_bytes = steering.N_TIED_SEEDS[preset]
-        assert len(steering.tied_runs(preset)) == 4 * tied_pairs + 3 * tied_bytes
+        fresh = tied_pairs - steering.N_LOOKED_AT[preset]
+        assert len(steering.tied_runs(preset)) == 4 * tied_pairs + 3 * tied_bytes + fresh
         assert {run.kind for run in runs} == {"own head"}
         assert {run.kind for run in steering.tied_runs(preset)} == {"tied"}
         assert {run.kind for run in steering.small_runs(preset)} == {"own head, small start"}
@@ -205,8 +206,8 @@ def test_every_preset_has_runs_of_every_variant_and_each_cell_once():
 
 def made_scores(monkeypatch, extra: dict[tuple[str, str], float]) -> None:
     """Scores of 2 bits plus a seed's own, plus what a variant costs; larger while training."""
-    noise = np.random.default_rng(0).normal(0, 0.1, (2, 3))
-    cost = np.random.default_rng(1).normal(0, 0.01, (2, 3, len(KNOWN)))
+    noise = np.random.default_rng(0).normal(0, 0.1, (2, 8))
+    cost = np.random.default_rng(1).normal(0, 0.01, (2, 8, len(KNOWN)))
 
     def scores(cell: cells.Cell) -> tuple[pd.DataFrame, dict]:
         run = cell.config
@@ -240,6 +241,7 @@ def test_findings_are_differences_to_the_baseline_of_the_seed(monkeypatch):
         "bpe_subspace": 0.2,
         "tied_bpe_near_nyquist": 12.0,  # four characters a token, in the scores made up
         "tied_bpe_top5": 2.0,
+        "tied_bpe_order": 10.0,
         "tied_bpe_frozen": 0.4,
         "tied_byte_near_nyquist": 0.0,
     }
@@ -251,7 +253,8 @@ def test_findings_are_differences_to_the_baseline_of_the_seed(monkeypatch):
         # the baselines' 0.1 cancels in pairs: what is left is a spread of 0.01 or twice that, a token's 0.04
         assert found[name].value == pytest.approx(value, abs=0.12 if name.startswith("tied") else 0.03)
         seeds = steering.N_TIED_SEEDS if name.startswith("tied") else steering.N_SEEDS
-        assert found[name].n_seeds == seeds["laptop"]["byte" in name]
+        looked_at = steering.N_LOOKED_AT["laptop"] if name.startswith("tied_bpe") else 0
+        assert found[name].n_seeds == seeds["laptop"]["byte" in name] - looked_at
         assert found[name].corpus == "tinystories_5mb"
     assert found["byte_near_nyquist"].nulls == {"frozen": pytest.approx(0.3, abs=0.03)}
     runs = steering.steering_runs("laptop")
