@@ -3,6 +3,7 @@
 import dataclasses
 
 from book.geometry.experiments import (
+    crossed,
     hammer_language,
     hammer_modular,
     language_models,
@@ -36,6 +37,7 @@ def _bottlenecks(preset: str) -> list[Cell]:
 
 STUDIES = {
     **steering.STUDIES,
+    **crossed.STUDIES,
     **hammer_modular.STUDIES,
     **hammer_language.STUDIES,
     **steering_language.STUDIES,
