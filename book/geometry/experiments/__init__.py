@@ -14,6 +14,7 @@ from book.geometry.experiments import (
     steering_language,
     trajectory_findings,
     trajectory_runs,
+    variants,
 )
 from embviz.ledger.cells import Cell
 
@@ -37,6 +38,7 @@ def _bottlenecks(preset: str) -> list[Cell]:
 
 STUDIES = {
     **steering.STUDIES,
+    **variants.STUDIES,
     **crossed.STUDIES,
     **hammer_modular.STUDIES,
     **hammer_language.STUDIES,

@@ -21,10 +21,9 @@ from book.geometry.experiments.grokking import (
     grokking,
 )
 from embviz.ledger.cells import Cell, read
-from embviz.ledger.findings import Finding, exact, over_seeds, resampled, share
+from embviz.ledger.findings import Finding, over_seeds, share
 from embviz.ledger.studies import Study
 
-N_RESAMPLED = 1_000
 GROKKED, STRICT = 0.95, 0.99  # validation accuracies: section 2.3, Table 8
 LIMITS = {"quick": 12, "laptop": 300, "paper": 1500}  # epochs
 SETTINGS = {
@@ -202,10 +201,6 @@ def _order(in_paper_s_order: Sequence[pd.DataFrame]) -> Finding:
 # --- Figure 1 -------------------------------------------------------------------------------------------
 
 
-def _variant_cells(preset: str) -> list[Cell]:
-    return [cell for run in VARIANTS.values() for cell in cells_of(run, preset, FEWER[preset])]
-
-
 def variant_times(preset: str) -> pd.DataFrame:
     """Times of all of Figure 1's variants: variant, and the columns of :func:`times`."""
     parts = [
@@ -214,24 +209,7 @@ def variant_times(preset: str) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def _variant_findings(preset: str) -> dict[str, Finding]:
-    measured = variant_times(preset)
-    columns = ("grok", "memorize")
-    wide = [measured.pivot(index="variant", columns="seed", values=column) for column in columns]
-    times_of = np.stack([table.to_numpy(float) for table in wide])  # (2, variants, seeds)
-    near, n_seeds = list(wide[0].index).index("near-Nyquist"), times_of.shape[2]
-    rng = np.random.default_rng(0)
-    drawn = rng.integers(n_seeds, size=(N_RESAMPLED, n_seeds))
-    again = np.array([_ranking(times_of[:, :, seeds], near) for seeds in drawn])  # the same seeds of all
-    names = ("rank_grok", "rank_memorize", "correlation")
-    ranks = zip(names, _ranking(times_of, near), again.T, strict=True)
-    return {
-        "variants": exact(times_of.shape[1]),
-        **{name: resampled(value, replicates, n_seeds) for name, value, replicates in ranks},
-    }
-
-
-def _ranking(times_of: np.ndarray, near: int) -> tuple[float, float, float]:
+def ranking(times_of: np.ndarray, near: int) -> tuple[float, float, float]:
     """Ranks of variant `near` by both medians over seeds, and the medians' rank correlation over variants.
 
     Times are (2, variants, seeds): epochs to grok, and to memorize.
@@ -285,6 +263,5 @@ def _cross_findings(preset: str) -> dict[str, Finding]:
 
 STUDIES: dict[str, Study] = {
     "geometry.pfft_speed": Study(_main_cells, _main_findings),
-    "geometry.fourteen_variants": Study(_variant_cells, _variant_findings),
     "geometry.cross_p": Study(_cross_cells, _cross_findings),
 }

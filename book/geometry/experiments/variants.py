@@ -1,0 +1,155 @@
+"""Figure 1 of the geometry paper against mode sets drawn at random, and how few modes are enough."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from book.geometry.experiments.grokking import GrokkingRun, grokking
+from book.geometry.experiments.steering import (
+    FEWER,
+    NEAR,
+    SINGLES,
+    VARIANTS,
+    at_preset,
+    cells_of,
+    random_sets,
+    ranking,
+    times,
+    variant_times,
+)
+from embviz.ledger.cells import Cell
+from embviz.ledger.findings import Finding, exact, once, over_seeds, resampled, share
+from embviz.ledger.studies import Study
+
+P = 97
+N_RESAMPLED = 1_000
+FRESH = {"quick": range(2), "laptop": range(5, 10), "paper": range(5, 10)}  # seeds that were not looked at
+N_LOOKED_AT = {"quick": 0, "laptop": 20, "paper": 20}  # drawn sets of five modes that were
+N_DRAWS = {"quick": 2, "laptop": 20, "paper": 20}
+N_FEW = {"quick": 2, "laptop": 10, "paper": 10}  # drawn pairs of modes, and triples
+
+
+# --- up to symmetry -------------------------------------------------------------------------------------
+
+
+def renamings(modes: Sequence[int], p: int) -> set[tuple[int, ...]]:
+    """Mode sets that `modes` become when residue a is called u a, for every u: the task looks alike to all.
+
+    >>> sorted(renamings((1,), 7))
+    [(1,), (2,), (3,)]
+    """
+    return {
+        tuple(sorted(min(u * mode % p, -u * mode % p) for mode in modes)) for u in range(1, p // 2 + 1)
+    }
+
+
+def n_distinct(runs: Sequence[GrokkingRun]) -> int:
+    """How many of `runs` differ by more than the names of the residues."""
+    kinds = {(min(renamings(run.modes, run.p)) if run.modes else (), run.top_k, run.subspace) for run in runs}
+    return len(kinds)
+
+
+# --- drawn sets -----------------------------------------------------------------------------------------
+
+
+def drawn_cells(preset: str, size: int, n_draws: int, *, skip: int = 0) -> list[Cell]:
+    """A cell a drawn set of `size` modes, the first `skip` sets left out; fresh seeds take turns."""
+    seeds = FRESH[preset]
+    sets = random_sets(P, skip + n_draws, size=size)[skip:]
+    return [
+        grokking.cell(at_preset(GrokkingRun(modes=modes), preset, seeds[i % len(seeds)]))
+        for i, modes in enumerate(sets)
+    ]
+
+
+def near_cells(preset: str) -> list[Cell]:
+    """Near-Nyquist modes on the fresh seeds."""
+    return [grokking.cell(at_preset(NEAR, preset, seed)) for seed in FRESH[preset]]
+
+
+def _five_drawn(preset: str) -> list[Cell]:
+    return drawn_cells(preset, 5, N_DRAWS[preset], skip=N_LOOKED_AT[preset])
+
+
+def against_drawn(preset: str) -> pd.DataFrame:
+    """Stored times of near-Nyquist modes and of drawn sets on the same seeds: modes, and those of `times`."""
+    parts = [
+        times([cell]).assign(modes=name)
+        for name, cells in (("near-Nyquist", near_cells(preset)), ("drawn", _five_drawn(preset)))
+        for cell in cells
+    ]
+    return pd.concat(parts, ignore_index=True)
+
+
+def ahead(table: pd.DataFrame, column: str) -> Finding:
+    """Share of the drawn sets that are there no later than near-Nyquist modes of the same seed.
+
+    The null puts each drawn set in the place of the near-Nyquist modes, against the others of its seed.
+    """
+    drawn, near = (table[table["modes"] == modes] for modes in ("drawn", "near-Nyquist"))
+    no_later = drawn[column].to_numpy() <= drawn["seed"].map(near.set_index("seed")[column]).to_numpy()
+    others = [
+        (rows.drop(index=row.Index)[column] <= getattr(row, column)).mean()
+        for _, rows in drawn.groupby("seed")
+        for row in rows.itertuples()
+        if len(rows) > 1
+    ]
+    by_lot = float(np.mean(others)) if others else 0.5
+    return share(int(no_later.sum()), len(no_later), repeats="drawn mode sets", nulls={"by_lot": by_lot})
+
+
+# --- Figure 1 -------------------------------------------------------------------------------------------
+
+
+def _variant_cells(preset: str) -> list[Cell]:
+    cells = [cell for run in VARIANTS.values() for cell in cells_of(run, preset, FEWER[preset])]
+    return [*cells, *near_cells(preset), *_five_drawn(preset)]
+
+
+def _variant_findings(preset: str) -> dict[str, Finding]:
+    measured, drawn = variant_times(preset), against_drawn(preset)
+    wide = [measured.pivot(index="variant", columns="seed", values=name) for name in ("grok", "memorize")]
+    times_of = np.stack([table.to_numpy(float) for table in wide])  # (2, variants, seeds)
+    near, n_seeds = list(wide[0].index).index("near-Nyquist"), times_of.shape[2]
+    rng = np.random.default_rng(0)
+    seeds_drawn = rng.integers(n_seeds, size=(N_RESAMPLED, n_seeds))
+    again = np.array([ranking(times_of[:, :, seeds], near) for seeds in seeds_drawn])  # the same seeds of all
+    names = ("rank_grok", "rank_memorize", "correlation")
+    ranks = zip(names, ranking(times_of, near), again.T, strict=True)
+    return {
+        "variants": exact(times_of.shape[1]),
+        "distinct": exact(n_distinct(list(VARIANTS.values()))),
+        **{name: resampled(value, replicates, n_seeds) for name, value, replicates in ranks},
+        "first_in_both": once(float((again[:, :2] == 1).all(axis=1).mean())),
+        "ahead_grok": ahead(drawn, "grok"),
+        "ahead_memorize": ahead(drawn, "memorize"),
+    }
+
+
+# --- how few modes --------------------------------------------------------------------------------------
+
+
+def few_cells(preset: str) -> dict[int, list[Cell]]:
+    """Runs with one mode, as Table 2 has them, and with two and three modes drawn at random, by their number."""
+    single = [cell for run in SINGLES.values() for cell in cells_of(run, preset, FEWER[preset])]
+    return {1: single} | {size: drawn_cells(preset, size, N_FEW[preset]) for size in (2, 3)}
+
+
+def _few_findings(preset: str) -> dict[str, Finding]:
+    found = {}
+    for size, cells in few_cells(preset).items():
+        table, word = times(cells), ("one", "two", "three")[size - 1]
+        found[word] = share(int(table["grokked"].sum()), len(table), repeats="runs")
+        found[f"{word}_epochs"] = over_seeds(table["grok"].to_numpy(float), repeats="runs")
+    return found
+
+
+STUDIES = {
+    "geometry.fourteen_variants": Study(_variant_cells, _variant_findings),
+    "geometry.three_modes": Study(
+        lambda preset: [cell for cells in few_cells(preset).values() for cell in cells], _few_findings
+    ),
+}
