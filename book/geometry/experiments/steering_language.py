@@ -41,6 +41,8 @@ BASELINE, NEAR_NYQUIST, TOP_5, SUBSPACE, FROZEN = VARIANTS = (
 )
 ON_HEAD = "near-Nyquist, head alone"  # the embedding is trained as ever
 LOWEST = "lowest modes"  # five, without the mean; byte pairs are numbered by how often they were merged
+POSITIONS = "positions, "  # before a variant: of the positions' gradient, the tokens' is left as it is
+ON_POSITIONS = tuple(POSITIONS + name for name in (TOP_5, LOWEST, NEAR_NYQUIST, FROZEN))
 N_POINTS = 10  # scores of a run
 # of byte pairs, and of bytes: heads of their own, tied, and heads of their own beside a small start
 N_SEEDS = {"quick": (2, 2), "laptop": (2, 8), "paper": (3, 3)}
@@ -104,7 +106,7 @@ class SteeringRun:
     setting: Setting = Setting()
 
     def __post_init__(self) -> None:
-        known = (*VARIANTS, ON_HEAD, LOWEST)
+        known = (*VARIANTS, ON_HEAD, LOWEST, *ON_POSITIONS)
         if self.variant not in known:
             raise ValueError(f"variant is {self.variant!r}: choose one of {', '.join(known)}")
 
@@ -115,9 +117,14 @@ class SteeringRun:
             return "tied"
         return "own head" if self.start == "pytorch" else "own head, small start"
 
+    @property
+    def on_positions(self) -> bool:
+        """Whether it is the positions that are steered."""
+        return self.variant.startswith(POSITIONS)
+
     def projection(self, n_symbols: int) -> Projection | None:
-        """What the gradient of the embedding, or of the head, is projected onto."""
-        highest = n_symbols // 2
+        """What the gradient of the embedding, of the head or of the positions is projected onto."""
+        highest = (self.setting.length if self.on_positions else n_symbols) // 2
         near_nyquist = Prescribed(tuple(range(highest - 4, highest + 1)))
         projections: dict[str, Projection] = {
             NEAR_NYQUIST: near_nyquist,
@@ -126,7 +133,7 @@ class SteeringRun:
             TOP_5: Adaptive(5),
             SUBSPACE: RandomSubspace(10, self.seed),
         }
-        return projections.get(self.variant)
+        return projections.get(self.variant.removeprefix(POSITIONS))
 
 
 # --- one run ----------------------------------------------------------------------------------------
@@ -136,16 +143,19 @@ def make_model(run: SteeringRun, streams: Streams) -> tuple[Transformer, Callabl
     """The run's model before training, and what happens between its backward pass and its update."""
     shape = run.setting.shape(streams.vocab_size, tied=run.tied, start=run.start)
     model = Transformer(shape, seed=run.seed).to("cuda" if torch.cuda.is_available() else "cpu")
-    if run.variant == FROZEN:
-        model.embedding.requires_grad_(False)
-    projection = run.projection(streams.vocab_size)
+    weights, projection = steered_weights(run, model), run.projection(streams.vocab_size)
+    if run.variant.endswith(FROZEN):
+        weights.requires_grad_(False)
     if projection is None:
         return model, None
-    return model, functools.partial(_project, projected_weights(run, model), projection)
+    return model, functools.partial(_project, weights, projection)
 
 
-def projected_weights(run: SteeringRun, model: Transformer) -> nn.Parameter:
-    """Whose gradient a run projects: the embedding's, or the head's."""
+def steered_weights(run: SteeringRun, model: Transformer) -> nn.Parameter:
+    """Whose gradient a run projects or drops: the embedding's, the head's, or the positions'."""
+    if run.on_positions:
+        assert isinstance(model.position, nn.Parameter)
+        return model.position
     if run.variant == ON_HEAD and model.free_head is not None:
         return model.free_head
     return model.embedding

@@ -1,0 +1,83 @@
+"""The Natural Ordering Condition of the geometry paper: is steering safe along an axis whose order means something?
+
+Source: section 3.1. Residues on a ring and positions in a sequence are in order, tokens of a vocabulary are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from book.geometry.experiments import steering
+from book.geometry.experiments.steering_language import (
+    BASELINE,
+    FROZEN,
+    LOWEST,
+    N_LOOKED_AT,
+    N_TIED_SEEDS,
+    NEAR_NYQUIST,
+    ON_POSITIONS,
+    POSITIONS,
+    TOP_5,
+    SteeringRun,
+    losses_to_baseline,
+    steering_curves,
+    steering_language,
+    texts_and_setting,
+)
+from embviz.ledger.cells import Cell
+from embviz.ledger.findings import Finding, over_seeds
+from embviz.ledger.studies import Study
+
+FIGURES: Mapping[str, str] = {
+    "positions_top5": POSITIONS + TOP_5,
+    "positions_lowest": POSITIONS + LOWEST,
+    "positions_near_nyquist": POSITIONS + NEAR_NYQUIST,
+    "positions_frozen": POSITIONS + FROZEN,
+}
+
+
+def position_runs(preset: str) -> list[SteeringRun]:
+    """Tied models of byte pairs whose positions are steered, and their baselines, a run a seed and variant."""
+    text, _, setting = texts_and_setting(preset)
+    return [
+        SteeringRun(text, variant, seed, tied=True, start="small", setting=setting)
+        for seed in range(N_LOOKED_AT[preset], N_TIED_SEEDS[preset][0])
+        for variant in (BASELINE, *ON_POSITIONS)
+    ]
+
+
+def _residue_preset(preset: str) -> str:
+    return "quick" if preset == "quick" else "paper"
+
+
+def _residue_cells(preset: str) -> dict[str, list[Cell]]:
+    """Runs on residues in their order, on residues in a random order, and without a projection."""
+    runs = {"ordered": steering.NEAR, "shuffled": steering.CONTROLS["shuffled"], "baseline": steering.BASE}
+    return {name: steering.cells_of(run, _residue_preset(preset)) for name, run in runs.items()}
+
+
+def _cells(preset: str) -> list[Cell]:
+    residues = [cell for cells in _residue_cells(preset).values() for cell in cells]
+    return residues + [steering_language.cell(run) for run in position_runs(preset)]
+
+
+def _findings(preset: str) -> dict[str, Finding]:
+    residues = {name: steering.times(cells) for name, cells in _residue_cells(preset).items()}
+    found = {
+        name: steering.capped(over_seeds(steering.speedups(residues[name], residues["baseline"])))
+        for name in ("ordered", "shuffled")
+    }
+    runs = position_runs(preset)
+    table = losses_to_baseline(steering_curves(runs), "bits_per_token")
+    costs = table.pivot(index="seed", columns="variant", values="difference")
+    frozen = {"frozen": float(costs[POSITIONS + FROZEN].mean())}
+    corpus = runs[0].text.corpus
+    return found | {
+        name: over_seeds(
+            costs[variant].to_numpy(), nulls={} if variant.endswith(FROZEN) else frozen, corpus=corpus
+        )
+        for name, variant in FIGURES.items()
+    }
+
+
+STUDIES = {"geometry.natural_order": Study(_cells, _findings)}
