@@ -3,6 +3,8 @@
 import dataclasses
 
 from book.geometry.experiments import (
+    asymmetry,
+    byte_slope,
     crossed,
     hammer_language,
     hammer_modular,
@@ -13,8 +15,10 @@ from book.geometry.experiments import (
     readings,
     steering,
     steering_language,
+    steps,
     trajectory_findings,
     trajectory_runs,
+    transplant,
     variants,
 )
 from embviz.ledger.cells import Cell
@@ -41,11 +45,15 @@ STUDIES = {
     **steering.STUDIES,
     **variants.STUDIES,
     **crossed.STUDIES,
+    **steps.STUDIES,
+    **transplant.STUDIES,
     **hammer_modular.STUDIES,
     **hammer_language.STUDIES,
+    **byte_slope.STUDIES,
     **steering_language.STUDIES,
     **natural_order.STUDIES,
     **queries.STUDIES,
+    **asymmetry.STUDIES,
     **language_models.STUDIES,
     **trajectory_findings.STUDIES,
 }

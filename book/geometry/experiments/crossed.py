@@ -1,7 +1,7 @@
 """Table 1 of the geometry paper under fifteen settings: does one of them give both of its columns?
 
-The text gives neither batch size nor start. Each of five batch sizes is crossed with each of three starts, and
-each setting trains a baseline and near-Nyquist modes from the same seeds.
+The text gives neither batch size nor start. Each of five batch sizes is crossed with each of three starts,
+and each setting trains a baseline and near-Nyquist modes from the same seeds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ STARTS = {
 RUNS = {"baseline": BASE, "near-Nyquist": NEAR}
 PRINTED = {"baseline": 782.0, "near-Nyquist": 57.0}  # epochs to grok, in Table 1
 SMALL = 512  # pairs: smaller batches make so many updates an epoch that they are given fewer epochs
-LIMIT_SMALL = {"baseline": 1000, "near-Nyquist": 300}  # beyond which a run is off by more than 1.25 in any case
+LIMIT_SMALL = {
+    "baseline": 1000,
+    "near-Nyquist": 300,
+}  # beyond them a run is off by more than 1.25
 N_SEEDS = {"quick": 2, "laptop": 0, "paper": 3}
 KEYS = ["batch_size", "start", "run"]
 

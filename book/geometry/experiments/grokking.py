@@ -37,14 +37,16 @@ from embviz.training.fourier import (
     Shuffled,
     power_spectrum,
 )
+from embviz.training.grokfast import amplify_slow_gradients
 from embviz.training.loop import AdamW, keep_freed_memory
 
 MEMORIZED = 0.99  # training accuracy
-SHUFFLED, MATCHED, SWITCHED, DECAY = CONTROLS = (
+SHUFFLED, MATCHED, SWITCHED, DECAY, GROKFAST = CONTROLS = (
     "shuffled",  # the projection as if the residues stood in a random order
     "matched norm",  # what is kept has the norm of the full gradient
     "switched off after memorization",
     "decay on embedding only",
+    "GrokFast",  # another way to change gradients, of all parameters
 )
 EVERY = 5  # epochs between two validations
 SAMPLE, NEAR = 512, 0.4  # validation pairs looked at in each epoch; share right from which all are
@@ -233,6 +235,7 @@ class Members:
         self.model = (singles[0] if len(singles) == 1 else StackedTransformers(singles)).to(device)
         self.projections = [config.projection(seed) for seed in seeds]
         self.memories: list[Memory] = [{} for _ in seeds]
+        self._slow: dict[str, Tensor] = {}
         self._n_solved = dict.fromkeys(seeds, 0)  # epochs in a row
         task = config.task
         splits = [task.split(seed) for seed in seeds]
@@ -297,6 +300,8 @@ class Members:
             losses, right = self.scores(rows)
             losses.sum().backward()
             self._project()
+            if self.config.control == GROKFAST:
+                amplify_slow_gradients(dict(self.model.named_parameters()), self._slow)
             for group in self.adam.param_groups:
                 group["lr"] = self._rate()
             self.adam.step()
@@ -310,6 +315,8 @@ class Members:
 
     def _project(self) -> None:
         """Project the embedding's gradient, each member's by itself."""
+        if not any(self.projections):
+            return
         gradients = self.embedding_gradients()
         for index, projection in enumerate(self.projections):
             if projection is not None:

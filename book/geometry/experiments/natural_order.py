@@ -1,6 +1,6 @@
-"""The Natural Ordering Condition of the geometry paper: is steering safe along an axis whose order means something?
+"""The Natural Ordering Condition of the geometry paper: is steering safe where the order means something?
 
-Source: section 3.1. Residues on a ring and positions in a sequence are in order, tokens of a vocabulary are not.
+Source: section 3.1. Residues on a ring and positions in a sequence are in order, a vocabulary is not.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FIGURES: Mapping[str, str] = {
 
 
 def position_runs(preset: str) -> list[SteeringRun]:
-    """Tied models of byte pairs whose positions are steered, and their baselines, a run a seed and variant."""
+    """Tied models of byte pairs with steered positions, and their baselines, a run a seed and variant."""
     text, _, setting = texts_and_setting(preset)
     return [
         SteeringRun(text, variant, seed, tied=True, start="small", setting=setting)

@@ -11,6 +11,7 @@ from scipy import stats
 
 from book.geometry.experiments.grokking import (
     DECAY,
+    GROKFAST,
     MATCHED,
     MEMORIZED,
     SHUFFLED,
@@ -65,6 +66,11 @@ CONTROLS = {
     "subspace": GrokkingRun(subspace=10),
     "shuffled": dataclasses.replace(NEAR, control=SHUFFLED),
     "matched_norm": dataclasses.replace(NEAR, control=MATCHED),
+}
+PEERS = {  # beside the projections at each step
+    "every_10": GrokkingRun(top_k=5, every=10),
+    "every_100": GrokkingRun(top_k=5, every=100),
+    "grokfast": dataclasses.replace(BASE, control=GROKFAST),
 }
 
 MORE_CONTROLS = {  # of no claim; shown where they are stored
@@ -165,7 +171,7 @@ def _speedup(
 
 
 def _main_cells(preset: str) -> list[Cell]:
-    runs = [*MAIN.values(), *CONTROLS.values()]
+    runs = [*MAIN.values(), *CONTROLS.values(), *PEERS.values()]
     return [cell for run in runs for cell in cells_of(run, preset)] + random_cells(97, preset)
 
 
@@ -186,7 +192,7 @@ def _main_findings(preset: str) -> dict[str, Finding]:
         "order": _order(list(found.values())),
         "memorization": _speedup(near, base, "memorize", null_mem),
         "near_nyquist_99": _speedup(strict, strict_base),
-        **{name: _speedup(times(cells_of(run, preset)), base) for name, run in CONTROLS.items()},
+        **{name: _speedup(times(cells_of(run, preset)), base) for name, run in (CONTROLS | PEERS).items()},
     }
 
 

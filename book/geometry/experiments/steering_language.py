@@ -316,10 +316,12 @@ def _steering_findings(preset: str) -> dict[str, Finding]:
     pairs, whole = _differences(steering_runs(preset), "bits_per_character")
     tied_pairs, tied_whole = _differences(tied_runs(preset), "bits_per_token")
     tied_pairs = tied_pairs.loc[N_LOOKED_AT[preset] :]
-    nulls = dict.fromkeys(
-        ("tied_bpe_near_nyquist", "tied_bpe_top5"), {"subspace": float(tied_pairs[SUBSPACE].mean())}
-    )
-    nulls["byte_near_nyquist"] = {"frozen": float(whole[FROZEN].mean())}
+    subspace = {"subspace": float(tied_pairs[SUBSPACE].mean())}
+    nulls = {
+        "tied_bpe_near_nyquist": subspace,
+        "tied_bpe_top5": subspace,
+        "byte_near_nyquist": {"frozen": float(whole[FROZEN].mean())},
+    }
     differences = {
         "bpe_near_nyquist": pairs[NEAR_NYQUIST],
         "bpe_top5": pairs[TOP_5],

@@ -41,9 +41,7 @@ def renamings(modes: Sequence[int], p: int) -> set[tuple[int, ...]]:
     >>> sorted(renamings((1,), 7))
     [(1,), (2,), (3,)]
     """
-    return {
-        tuple(sorted(min(u * mode % p, -u * mode % p) for mode in modes)) for u in range(1, p // 2 + 1)
-    }
+    return {tuple(sorted(min(u * mode % p, -u * mode % p) for mode in modes)) for u in range(1, p // 2 + 1)}
 
 
 def n_distinct(runs: Sequence[GrokkingRun]) -> int:
@@ -133,7 +131,7 @@ def _variant_findings(preset: str) -> dict[str, Finding]:
 
 
 def few_cells(preset: str) -> dict[int, list[Cell]]:
-    """Runs with one mode, as Table 2 has them, and with two and three modes drawn at random, by their number."""
+    """Runs with one mode, as in Table 2, and with two and three drawn at random, by their number."""
     single = [cell for run in SINGLES.values() for cell in cells_of(run, preset, FEWER[preset])]
     return {1: single} | {size: drawn_cells(preset, size, N_FEW[preset]) for size in (2, 3)}
 
