@@ -88,15 +88,17 @@ def _findings(preset: str) -> dict[str, Finding]:
     table = mean_cosines(preset).pivot(index=["run", "seed"], columns="quantity", values="cosine")
     of = {(run, name): table.loc[run, name].to_numpy(float) for run in RUNS for name in QUANTITIES}
     within = {"within": (-1.0, 1.0)}
-    null = float(np.mean(of["subspace", "update"] - of["baseline", "update"]))
+    null = float(np.mean(of["subspace", "gradient"] - of["baseline", "gradient"]))
     return {
-        "baseline": over_seeds(of["baseline", "update"], **within),
+        "baseline": over_seeds(of["baseline", "gradient"], **within),
         "gain": over_seeds(
-            of["near_nyquist", "update"] - of["baseline", "update"], nulls={"subspace": null}, within=(-2, 2)
+            of["near_nyquist", "gradient"] - of["baseline", "gradient"],
+            nulls={"subspace": null},
+            within=(-2, 2),
         ),
-        "near_nyquist": over_seeds(of["near_nyquist", "update"], **within),
-        "baseline_gradient": over_seeds(of["baseline", "gradient"], **within),
-        "near_nyquist_gradient": over_seeds(of["near_nyquist", "gradient"], **within),
+        "near_nyquist": over_seeds(of["near_nyquist", "gradient"], **within),
+        "baseline_update": over_seeds(of["baseline", "update"], **within),
+        "near_nyquist_update": over_seeds(of["near_nyquist", "update"], **within),
     }
 
 
