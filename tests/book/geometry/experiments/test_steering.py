@@ -11,7 +11,7 @@ import pytest
 import torch
 from scipy import stats
 
-from book.geometry.experiments import STUDIES, hammer_modular, queries, readings, steering
+from book.geometry.experiments import STUDIES, crossed, hammer_modular, queries, readings, steering, variants
 from book.geometry.experiments.grokking import GrokkingRun, grok
 from embviz.ledger.cells import Cell
 from embviz.ledger.claims import find_claim
@@ -143,7 +143,9 @@ def test_the_variants_have_one_to_ten_modes_and_are_at_least_fourteen():
     assert max(sizes) == 10
 
 
-@pytest.mark.parametrize("claim", [*steering.STUDIES, *queries.STUDIES, *hammer_modular.STUDIES])
+@pytest.mark.parametrize(
+    "claim", [*steering.STUDIES, *variants.STUDIES, *queries.STUDIES, *hammer_modular.STUDIES]
+)
 @pytest.mark.parametrize("preset", ["quick", "laptop", "paper"])
 def test_no_cell_of_a_study_is_of_several_seeds(claim, preset):
     todo = STUDIES[claim].preset_cells(preset)
@@ -209,8 +211,8 @@ def test_seeds_that_all_stay_censored_have_no_order():
 
 
 def test_ranks_and_correlation_of_the_variants_are_those_of_their_medians():
-    found = made_up(steering._variant_cells("paper"), 2)
-    findings = steering._variant_findings("paper")
+    found = made_up(variants._variant_cells("paper"), 2)
+    findings = variants._variant_findings("paper")
     medians = {}
     for name, run in steering.VARIANTS.items():
         own = [found[cell] for cell in steering.cells_of(run, "paper", 3)]
@@ -222,6 +224,91 @@ def test_ranks_and_correlation_of_the_variants_are_those_of_their_medians():
     # medians of three random times hardly ever tie; a censored median may
     assert findings["correlation"].value == pytest.approx(np.corrcoef(both)[0, 1], abs=0.05)
     assert findings["variants"].value == len(steering.VARIANTS)
+
+
+# --- drawn sets, and few modes --------------------------------------------------------------------------
+
+
+def test_renaming_residues_permutes_the_modes_of_an_embedding():
+    p, modes, u = 11, (1, 4), 3
+    rng = np.random.default_rng(0)
+    rows = np.fft.irfft(
+        np.isin(np.arange(p // 2 + 1), modes)[:, None] * rng.standard_normal((p // 2 + 1, 2)), n=p, axis=0
+    )
+    renamed = rows[u * np.arange(p) % p]  # residue a now stands where u a stood
+    power = power_spectrum(torch.from_numpy(renamed))
+    assert tuple(np.flatnonzero(power > 1e-9)) in variants.renamings(modes, p)
+
+
+def test_single_modes_are_one_variant_and_adaptive_ones_are_several():
+    runs = [GrokkingRun(modes=(mode,)) for mode in (1, 20, 48)]
+    assert variants.n_distinct(runs) == 1
+    assert variants.n_distinct([*runs, GrokkingRun(top_k=1), GrokkingRun(top_k=5), GrokkingRun()]) == 4
+    assert variants.n_distinct([GrokkingRun(modes=(1, 2)), GrokkingRun(modes=(1, 3))]) == 2
+
+
+def test_fresh_draws_are_none_of_those_that_were_looked_at():
+    looked_at = {(cell.config.modes, cell.config.first_seed) for cell in steering.random_cells(97, "paper")}
+    fresh = [(cell.config.modes, cell.config.first_seed) for cell in variants._five_drawn("paper")]
+    assert len(set(fresh)) == 20
+    assert not {modes for modes, _ in looked_at} & {modes for modes, _ in fresh}
+    assert not {seed for _, seed in looked_at} & {seed for _, seed in fresh}
+
+
+def test_ahead_counts_drawn_sets_no_later_than_near_nyquist_of_their_seed():
+    rows = [("near-Nyquist", 5, 60), ("near-Nyquist", 6, 90)]
+    rows += [("drawn", 5, 60), ("drawn", 5, 61), ("drawn", 6, 89), ("drawn", 6, 300)]
+    finding = variants.ahead(pd.DataFrame(rows, columns=["modes", "seed", "grok"]), "grok")
+    assert (finding.value, finding.n_seeds) == (0.5, 4)
+    assert finding.nulls["by_lot"] == 0.5  # of two different times one is no later than the other
+
+
+def test_the_share_of_runs_with_few_modes_counts_those_that_grokked():
+    for size, cells in variants.few_cells("paper").items():
+        for index, cell in enumerate(cells):
+            store(cell, 300 if index < size else None)
+    findings = STUDIES["geometry.three_modes"].findings("paper")
+    assert [findings[name].value for name in ("one", "two", "three")] == [1 / 9, 0.2, 0.3]
+    assert findings["two_epochs"].value == (2 * 300 + 8 * LIMIT) / 10
+
+
+# --- one setting for both columns -----------------------------------------------------------------------
+
+
+def store_crossed(epochs_of) -> None:
+    for (batch_size, start, name), cells in crossed.crossed_cells("paper").items():
+        for cell in cells:
+            store(cell, epochs_of(batch_size, start, name))
+
+
+def test_a_setting_that_gives_both_columns_is_found_and_its_factor_is_one():
+    def epochs_of(batch_size, start, name):
+        right = (batch_size, start) == (128, "N(0, 1)")
+        return int(crossed.PRINTED[name]) if right else 200
+
+    store_crossed(epochs_of)
+    findings = STUDIES["geometry.one_setting"].findings("paper")
+    assert (findings["miss"].value, findings["miss"].low, findings["miss"].high) == (1.0, 1.0, 1.0)
+    assert (findings["baseline_there"].value, findings["near_nyquist_there"].value) == (782.0, 57.0)
+
+
+def test_columns_from_two_settings_are_no_setting_with_both():
+    def epochs_of(batch_size, start, name):
+        if name == "baseline":
+            return 782 if start == "N(0, 1/d)" else 391
+        return 57 if start == "small" else 114
+
+    store_crossed(epochs_of)
+    findings = STUDIES["geometry.one_setting"].findings("paper")
+    assert findings["miss"].value == pytest.approx(2.0)
+    assert findings["mixed"].value == pytest.approx(1.0)
+
+
+def test_a_run_that_did_not_grok_is_off_by_what_its_limit_says_at_least():
+    store_crossed(lambda batch_size, start, name: None)
+    off = crossed.factors_off(crossed.crossed_times("paper"))
+    assert off.loc[(64, "small"), "near-Nyquist"] == pytest.approx(300 / 57)
+    assert off.loc[(0, "small"), "baseline"] == pytest.approx(1500 / 782)
 
 
 def test_table_2_is_what_slow_loops_give():
@@ -400,10 +487,10 @@ def test_a_strike_hears_the_start_and_the_end_of_a_run_and_changes_nothing_of_it
 # --- quick cells ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("claim", [*steering.STUDIES, *queries.STUDIES])
+@pytest.mark.parametrize("claim", [*steering.STUDIES, *variants.STUDIES, *crossed.STUDIES, *queries.STUDIES])
 def test_findings_of_made_up_quick_cells_are_those_that_the_claim_asks_for(claim):
     study = STUDIES[claim]
     for index, cell in enumerate(study.preset_cells("quick")):
         store(cell, 5 + index % 7, 2 + index % 4)
-    asked = {figure.name for figure in find_claim(claim).figures}
+    asked = {figure.name for figure in find_claim(claim).figures} - {"memorize_full"}  # of full batches
     assert set(study.findings("quick")) == asked

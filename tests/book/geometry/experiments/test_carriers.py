@@ -1,0 +1,127 @@
+"""What steps undo, who carries a circuit, slopes of spectra, queries against keys, steered positions."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from book.geometry.experiments import STUDIES, asymmetry, byte_slope, natural_order, steps, transplant
+from book.geometry.experiments.grokking import GrokkingRun, Members, Setting
+from book.geometry.experiments.steering import at_preset
+from embviz.ledger.claims import find_claim
+from embviz.models.transformer import Transformer
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+TINY = GrokkingRun(p=7, train_share=0.6, n_epochs=3, setting=Setting(n_layers=1))
+
+
+# --- steps ----------------------------------------------------------------------------------------------
+
+
+def test_cosines_of_steps_are_those_of_a_plain_loop():
+    run = dataclasses.replace(TINY, modes=(1, 2))
+    table = steps.steps.function(steps.Steps(run, n_updates=3))
+    members = Members(run, [0])
+    gradients, places = [], [members.embeddings[0, :7].detach().clone()]
+    for epoch in (1, 2, 3):
+        members.train_epoch(epoch)
+        gradients.append(members.embedding_gradients()[0, :7].detach().clone().flatten())
+        places.append(members.embeddings[0, :7].detach().clone())
+    moves = [(after - before).flatten() for before, after in itertools.pairwise(places)]
+    for name, values in (("gradient", gradients), ("update", moves)):
+        expected = [
+            float(one @ other / (one.norm() * other.norm())) for one, other in itertools.pairwise(values)
+        ]
+        found = table.loc[table["quantity"] == name, "cosine"].tolist()
+        assert found == pytest.approx(expected, abs=1e-5)
+
+
+def test_no_step_is_watched_once_all_pairs_are_memorized(monkeypatch):
+    monkeypatch.setattr(steps, "MEMORIZED", 0.0)
+    assert steps.steps.function(steps.Steps(TINY)).empty
+
+
+# --- transplants ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given", [transplant.EMBEDDING, transplant.REST])
+def test_a_receiver_has_the_donors_part_for_good_and_learns_the_rest(given):
+    donor = Transformer(TINY.shape, seed=0)
+    receiver = Members(TINY, [0])
+    receiver.model = transplant._with_part(donor, given, 1_000)
+    fresh = dict(Transformer(TINY.shape, seed=1_000).named_parameters())
+    transplant._train(receiver)
+    for name, theirs in donor.named_parameters():
+        mine = dict(receiver.model.named_parameters())[name]
+        if (name == "embedding") == (given == transplant.EMBEDDING):
+            assert torch.equal(mine, theirs), name
+        else:
+            assert not torch.equal(mine, fresh[name]), name
+
+
+def test_the_share_of_a_few_strong_modes_is_one_for_a_few_waves_and_leaves_the_mean_out():
+    rows = torch.cos(2 * torch.pi * 3 * torch.arange(32)[:, None] / 32) + 100.0
+    assert transplant.top_share(rows) == pytest.approx(1.0)
+    noise = torch.randn(33, 500, generator=torch.Generator().manual_seed(0))
+    assert transplant.top_share(noise) == pytest.approx(5 / 16, abs=0.04)  # the strongest of 16 even ones
+
+
+def test_the_embedding_is_credited_with_what_its_receivers_save(monkeypatch):
+    tables = []
+    for donor, kept, rest in ((400, 100, 200), (500, 100, 500), (300, 60, 600)):
+        rows = [("nothing", "epoch", "", donor), ("embedding", "epoch", "", kept)]
+        rows += [("all but the embedding", "epoch", "", rest)]
+        rows += [("nothing", "share", "embedding", 0.7), ("nothing", "permuted", "embedding", 0.2)]
+        rows += [("nothing", "share", "0.key", 0.3), ("nothing", "permuted", "0.key", 0.3)]
+        tables.append(pd.DataFrame(rows, columns=["given", "quantity", "name", "value"]))
+    monkeypatch.setattr(transplant, "read", lambda cell: (tables[cell.config.donor.first_seed], {}))
+    found = transplant._findings("paper")
+    assert found["embedding_given"].value == pytest.approx((75 + 80 + 80) / 3)
+    assert found["rest_given"].value == pytest.approx((50 + 0 - 100) / 3)
+    assert found["difference"].value == pytest.approx((25 + 80 + 180) / 3)
+    assert found["embedding_excess"].value == pytest.approx(0.5)
+    assert found["attention_excess"].value == pytest.approx(0.0)
+
+
+# --- slopes ---------------------------------------------------------------------------------------------
+
+
+def test_a_spectrum_that_falls_as_a_power_has_that_slope_and_its_mean_does_not_count():
+    modes = np.arange(1, 129)
+    power = np.concatenate([[1e6], 3.0 * modes**-0.35])
+    assert byte_slope.slope(power) == pytest.approx(-0.35)
+
+
+# --- claims ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("claim", ["undoing", "carrier", "byte_slope", "natural_order", "qk_asymmetry"])
+def test_every_figure_of_a_claim_is_measured_by_its_study(claim, monkeypatch):
+    study, asked = STUDIES[f"geometry.{claim}"], find_claim(f"geometry.{claim}").figures
+    preset = "laptop" if claim in ("byte_slope", "natural_order", "qk_asymmetry") else "paper"
+    if not study.complete(preset):
+        pytest.skip(f"not all cells of {claim} are stored")
+    assert set(study.findings(preset)) == {figure.name for figure in asked}
+
+
+def test_queries_are_held_against_keys_on_the_same_seeds():
+    cells = asymmetry._residue_cells("paper")
+    seeds = {name: [cell.config.first_seed for cell in of] for name, of in cells.items()}
+    assert seeds["no_q"] == seeds["no_k"] == seeds["baseline"]
+
+
+def test_steered_positions_keep_their_modes_and_tokens_their_whole_gradient():
+    runs = {run.variant: run for run in natural_order.position_runs("laptop")}
+    lowest = runs["positions, lowest modes"].projection(4_096)
+    assert lowest.modes == (1, 2, 3, 4, 5)
+    assert runs["positions, near-Nyquist"].projection(4_096).modes == (28, 29, 30, 31, 32)  # of 64 positions
+    assert runs["baseline"].projection(4_096) is None
+    assert {run.seed for run in runs.values()} <= {2, 3, 4}
+
+
+def test_a_donor_is_the_baseline_of_table_1():
+    (first, *_) = transplant.cells_of("paper")
+    assert first.config.donor == at_preset(GrokkingRun(), "paper", 0)
