@@ -5,6 +5,8 @@ Source: section 7.2. Both are measured already; here they are held against each 
 
 from __future__ import annotations
 
+import pandas as pd
+
 from book.geometry.experiments import queries, steering
 from book.geometry.experiments.language_models import (
     BASELINE,
@@ -42,19 +44,38 @@ def _cells(preset: str) -> list[Cell]:
     return residues + [language_models.cell(run) for run in _language_runs(preset)]
 
 
-def _findings(preset: str) -> dict[str, Finding]:
+def saved(preset: str) -> pd.DataFrame:
+    """What stored runs save on the run with both of the same seed, in percent of its epochs or bits.
+
+    Returns
+    -------
+    DataFrame
+        task ("residues" or "stories"), without ("queries" or "keys"), seed, saved.
+    """
     times = {name: steering.times(cells, steering.STRICT) for name, cells in _residue_cells(preset).items()}
-    faster = {name: steering.speedups(times[name], times["baseline"]) for name in ("no_q", "no_k")}
-    table, corpus = curves(_language_runs(preset)), stories(preset).text.corpus
-    saved = {"no_q": gains(table, NO_Q), "no_k": gains(table, NO_K)}
-    return {
-        "grokking": over_seeds(faster["no_q"] - faster["no_k"]),
-        "language": over_seeds(saved["no_q"] - saved["no_k"], corpus=corpus),
-        "grokking_no_q": over_seeds(faster["no_q"]),
-        "grokking_no_k": over_seeds(faster["no_k"]),
-        "language_no_q": over_seeds(saved["no_q"], corpus=corpus),
-        "language_no_k": over_seeds(saved["no_k"], corpus=corpus),
-    }
+    table = curves(_language_runs(preset))
+    rows = [
+        (task, without, seed, value)
+        for without, name, variant in (("queries", "no_q", NO_Q), ("keys", "no_k", NO_K))
+        for task, values in (
+            ("residues", steering.speedups(times[name], times["baseline"])),
+            ("stories", gains(table, variant)),
+        )
+        for seed, value in enumerate(values)
+    ]
+    return pd.DataFrame(rows, columns=["task", "without", "seed", "saved"])
+
+
+def _findings(preset: str) -> dict[str, Finding]:
+    wide = saved(preset).pivot(index=["task", "seed"], columns="without", values="saved")
+    found = {}
+    corpus = stories(preset).text.corpus
+    for name, task, of in (("grokking", "residues", ""), ("language", "stories", corpus)):
+        own = wide.loc[task]
+        found[name] = over_seeds((own["queries"] - own["keys"]).to_numpy(), corpus=of)
+        found[f"{name}_no_q"] = over_seeds(own["queries"].to_numpy(), corpus=of)
+        found[f"{name}_no_k"] = over_seeds(own["keys"].to_numpy(), corpus=of)
+    return found
 
 
 STUDIES = {"geometry.qk_asymmetry": Study(_cells, _findings)}
