@@ -26,7 +26,8 @@ from embviz.ledger.cells import Cell
 
 def _grokking_readings(preset: str) -> list[Cell]:
     seeded = [cell for row in readings.seeded_cells().values() for cell in row]
-    return [*readings.reading_cells(), *seeded] if preset == "paper" else []
+    peers = steering.peer_cells(preset)
+    return [*readings.reading_cells(), *seeded, *peers] if preset == "paper" else peers
 
 
 def _language_readings(preset: str) -> list[Cell]:

@@ -13,7 +13,7 @@ from scipy import stats
 
 from book.geometry.experiments.grokking import MEMORIZED, GrokkingRun, Members
 from book.geometry.experiments.steering import BASE, SEEDS, at_preset
-from embviz.ledger.cells import Cell, experiment, read
+from embviz.ledger.cells import Cell, experiment, missing, read
 from embviz.ledger.findings import Finding, over_seeds, resampled
 from embviz.ledger.studies import Study
 from embviz.training.fourier import power_spectrum, sound
@@ -99,9 +99,13 @@ FRESH = {"quick": 2, "laptop": 10, "paper": 10}  # seeds, after those of the fir
 
 
 def _cells(preset: str) -> list[Cell]:
-    return first_cells(preset) + [
-        cell for reading in (USED, TABLE_1S) for cell in fresh_cells(reading, preset)
-    ]
+    return first_cells(preset) + [cell for cells in _fresh(preset).values() for cell in cells]
+
+
+def _fresh(preset: str) -> dict[str, list[Cell]]:
+    """Fresh cells by reading; those of Table 1's start count once all of them are stored."""
+    fresh = {reading: fresh_cells(reading, preset) for reading in (USED, TABLE_1S)}
+    return fresh if preset == "quick" or not missing(fresh[TABLE_1S]) else {USED: fresh[USED]}
 
 
 def first_cells(preset: str) -> list[Cell]:
@@ -196,8 +200,8 @@ def _findings(preset: str) -> dict[str, Finding]:
         "regularity": over_seeds([_single(table, START, "regularity") for table in tables]),
         "z": over_seeds([_single(table, START, "z") for table in tables]),
     }
-    for reading in (USED, TABLE_1S):
-        shared = shared_before([read(cell)[0] for cell in fresh_cells(reading, preset)])
+    for reading, fresh in _fresh(preset).items():
+        shared = shared_before([read(cell)[0] for cell in fresh])
         nulls = shared.drop(columns="gradient").mean().to_dict()
         found[f"shared_{reading}"] = over_seeds(shared["gradient"], nulls=nulls, within=(0, TOP))
     if all((table["moment"] == MEMORY).any() for table in tables):
@@ -205,4 +209,6 @@ def _findings(preset: str) -> dict[str, Finding]:
     return found
 
 
-STUDIES: dict[str, Study] = {"geometry.hammer_modular": Study(_cells, _findings)}
+STUDIES: dict[str, Study] = {
+    "geometry.hammer_modular": Study(_cells, _findings, beside=lambda preset: fresh_cells(TABLE_1S, preset))
+}

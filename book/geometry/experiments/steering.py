@@ -21,7 +21,7 @@ from book.geometry.experiments.grokking import (
     first_epoch,
     grokking,
 )
-from embviz.ledger.cells import Cell, read
+from embviz.ledger.cells import Cell, missing, read
 from embviz.ledger.findings import Finding, over_seeds, share
 from embviz.ledger.studies import Study
 
@@ -171,8 +171,20 @@ def _speedup(
 
 
 def _main_cells(preset: str) -> list[Cell]:
-    runs = [*MAIN.values(), *CONTROLS.values(), *PEERS.values()]
+    runs = [*MAIN.values(), *CONTROLS.values(), *_peers(preset).values()]
     return [cell for run in runs for cell in cells_of(run, preset)] + random_cells(97, preset)
+
+
+def _peers(preset: str) -> dict[str, GrokkingRun]:
+    """PEERS whose runs are all stored; no verdict waits for them."""
+    return {
+        name: run for name, run in PEERS.items() if preset == "quick" or not missing(cells_of(run, preset))
+    }
+
+
+def peer_cells(preset: str) -> list[Cell]:
+    """A cell a seed of each of PEERS."""
+    return [cell for run in PEERS.values() for cell in cells_of(run, preset)]
 
 
 def _main_findings(preset: str) -> dict[str, Finding]:
@@ -192,7 +204,10 @@ def _main_findings(preset: str) -> dict[str, Finding]:
         "order": _order(list(found.values())),
         "memorization": _speedup(near, base, "memorize", null_mem),
         "near_nyquist_99": _speedup(strict, strict_base),
-        **{name: _speedup(times(cells_of(run, preset)), base) for name, run in (CONTROLS | PEERS).items()},
+        **{
+            name: _speedup(times(cells_of(run, preset)), base)
+            for name, run in (CONTROLS | _peers(preset)).items()
+        },
     }
 
 
