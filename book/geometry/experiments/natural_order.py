@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pandas as pd
+
 from book.geometry.experiments import steering
 from book.geometry.experiments.steering_language import (
     BASELINE,
@@ -28,11 +30,11 @@ from embviz.ledger.cells import Cell
 from embviz.ledger.findings import Finding, over_seeds
 from embviz.ledger.studies import Study
 
-FIGURES: Mapping[str, str] = {
-    "positions_top5": POSITIONS + TOP_5,
-    "positions_lowest": POSITIONS + LOWEST,
-    "positions_near_nyquist": POSITIONS + NEAR_NYQUIST,
-    "positions_frozen": POSITIONS + FROZEN,
+FIGURES: Mapping[str, str] = {  # of variants, all of the positions
+    "positions_top5": TOP_5,
+    "positions_lowest": LOWEST,
+    "positions_near_nyquist": NEAR_NYQUIST,
+    "positions_frozen": FROZEN,
 }
 
 
@@ -61,21 +63,31 @@ def _cells(preset: str) -> list[Cell]:
     return residues + [steering_language.cell(run) for run in position_runs(preset)]
 
 
+def position_costs(preset: str) -> pd.DataFrame:
+    """What steered positions cost, in bits a token over the baseline of the seed.
+
+    Returns
+    -------
+    DataFrame
+        variant (without "positions, " before it), seed, difference.
+    """
+    table = losses_to_baseline(steering_curves(position_runs(preset)), "bits_per_token")
+    return table[["variant", "seed", "difference"]].replace(
+        {name: name.removeprefix(POSITIONS) for name in ON_POSITIONS}
+    )
+
+
 def _findings(preset: str) -> dict[str, Finding]:
     residues = {name: steering.times(cells) for name, cells in _residue_cells(preset).items()}
     found = {
         name: steering.capped(over_seeds(steering.speedups(residues[name], residues["baseline"])))
         for name in ("ordered", "shuffled")
     }
-    runs = position_runs(preset)
-    table = losses_to_baseline(steering_curves(runs), "bits_per_token")
-    costs = table.pivot(index="seed", columns="variant", values="difference")
-    frozen = {"frozen": float(costs[POSITIONS + FROZEN].mean())}
-    corpus = runs[0].text.corpus
+    costs = position_costs(preset).pivot(index="seed", columns="variant", values="difference")
+    frozen = {"frozen": float(costs[FROZEN].mean())}
+    corpus = texts_and_setting(preset)[0].corpus
     return found | {
-        name: over_seeds(
-            costs[variant].to_numpy(), nulls={} if variant.endswith(FROZEN) else frozen, corpus=corpus
-        )
+        name: over_seeds(costs[variant].to_numpy(), nulls={} if variant == FROZEN else frozen, corpus=corpus)
         for name, variant in FIGURES.items()
     }
 
