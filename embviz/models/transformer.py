@@ -17,7 +17,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from embviz.models.linear import linear
 
-Attending = Literal["standard", "no_q", "half_q", "no_k", "frozen_q", "identity_q"]
+Attending = Literal["standard", "no_q", "no_k", "frozen_q", "identity_q"]
 Norm = Literal["pre", "post", "none"]
 Positions = Literal["learned", "sines", "none"]
 Activation = Literal["gelu", "relu"]
@@ -28,10 +28,10 @@ Start = Literal["pytorch", "scaled", "small"]
 class TransformerConfig:
     """Shape of a transformer; the defaults are those of the geometry paper's modular arithmetic.
 
-    `attention` is "standard"; "no_q", whose queries are the normalized hidden state itself; "half_q", half of
-    it, which halves the scores; or a control: "no_k", whose keys are the hidden state; "frozen_q", a random
-    query projection that is never trained; "identity_q", one that starts as the identity. With a `key_rank`
-    the keys are the hidden state and a change of that rank, which starts at zero.
+    `attention` is "standard"; "no_q", whose queries are the normalized hidden state itself; or a control:
+    "no_k", whose keys are; "frozen_q", a random query projection that is never trained; "identity_q", one
+    that starts as the identity. With a `key_rank` the keys are the hidden state and a change of that rank,
+    which starts at zero.
     """
 
     n_symbols: int
@@ -102,17 +102,6 @@ class FrozenLinear(nn.Module):
         return linear(x, self.weight)
 
 
-class Scaled(nn.Module):
-    """x times a constant."""
-
-    def __init__(self, factor: float) -> None:
-        super().__init__()
-        self.factor = factor
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.factor * x
-
-
 class NearIdentity(nn.Module):
     """x plus a linear map of it that has a low rank."""
 
@@ -133,7 +122,6 @@ class Attention(nn.Module):
         dim, self.n_heads = config.embedding_dim, config.n_heads
         make_query: dict[Attending, Callable[[], nn.Module]] = {
             "no_q": nn.Identity,
-            "half_q": lambda: Scaled(0.5),
             "frozen_q": lambda: FrozenLinear(dim),
         }
         self.query = make_query.get(config.attention, lambda: Linear(dim, dim, config.biases))()

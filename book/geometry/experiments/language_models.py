@@ -24,21 +24,14 @@ from embviz.ledger import findings
 from embviz.ledger.cells import Cell, experiment, read, training_run
 from embviz.ledger.findings import Finding
 from embviz.ledger.studies import Study
-from embviz.models.transformer import (
-    Attending,
-    Attention,
-    Scaled,
-    Transformer,
-    TransformerConfig,
-    n_parameters,
-)
+from embviz.models.transformer import Attending, Attention, Transformer, TransformerConfig, n_parameters
 from embviz.training.language import LanguageTraining, Streams, TextConfig, load_streams, train_language_model
 from embviz.training.loop import Snapshot
 
 if TYPE_CHECKING:
     from embviz.training.snapshots import Run
 
-BASELINE, NO_Q, NO_K, FROZEN_Q, IDENTITY_Q, THIN, UNDECAYED_Q, WIDE, HALF_Q = VARIANTS = (
+BASELINE, NO_Q, NO_K, FROZEN_Q, IDENTITY_Q, THIN, UNDECAYED_Q = VARIANTS = (
     "baseline",
     "no Q",
     "no K",
@@ -46,16 +39,12 @@ BASELINE, NO_Q, NO_K, FROZEN_Q, IDENTITY_Q, THIN, UNDECAYED_Q, WIDE, HALF_Q = VA
     "identity Q",
     "thin MLP",  # as many parameters as without Q, and as many products: its MLPs are D / 2 narrower
     "Q without decay",
-    "no Q, wide MLP",  # as many parameters and products as the baseline: its MLPs are D / 2 wider
-    "no Q, half scores",  # queries are half the hidden state: the scale of Karbevski & Mijoski (2025)
 )
 ATTENDING: Mapping[str, Attending] = {
     NO_Q: "no_q",
     NO_K: "no_k",
     FROZEN_Q: "frozen_q",
     IDENTITY_Q: "identity_q",
-    WIDE: "no_q",
-    HALF_Q: "half_q",
 }
 LAPTOP = Setting(128, 4, 4, 512, 128, 16, 2_500, 1e-3)
 PAPER = Setting(256, 4, 4, 1_024, 256, 64, 5_000, 3e-4, bfloat16=True)
@@ -79,12 +68,12 @@ class LanguageRun:
     def shape(self, n_symbols: int) -> TransformerConfig:
         """The model's shape for so many tokens."""
         shape = self.setting.shape(n_symbols, tied=False, start="small")
-        wider = {THIN: -1, WIDE: 1}.get(self.variant, 0) * (shape.embedding_dim // 2)
+        thinner = shape.embedding_dim // 2 if self.variant == THIN else 0
         return dataclasses.replace(
             shape,
             attention=ATTENDING.get(self.variant, "standard"),
             key_rank=self.key_rank,
-            mlp_dim=shape.mlp_dim + wider,
+            mlp_dim=shape.mlp_dim - thinner,
         )
 
     @property
@@ -153,7 +142,7 @@ def products_a_token(shape: TransformerConfig) -> int:
     Causal attention is counted in full. Training takes about three times as many.
     """
     dim, rank = shape.embedding_dim, shape.key_rank
-    projections = {"no_q": 3, "half_q": 3, "no_k": 3}.get(shape.attention, 4) * dim**2
+    projections = {"no_q": 3, "no_k": 3}.get(shape.attention, 4) * dim**2
     if rank:
         projections += 2 * dim * rank - dim**2
     a_layer = projections + 2 * dim * shape.mlp_dim + 2 * shape.length * dim
@@ -188,7 +177,7 @@ def _of_layer(attention: Attention) -> dict[str, float]:
     leading = {}
     for name in ("key", "query"):
         projection = getattr(attention, name)
-        if isinstance(projection, torch.nn.Identity | Scaled):
+        if isinstance(projection, torch.nn.Identity):
             continue
         matrix = _matrix(projection, attention.out.in_features).float()
         _, values, right = torch.linalg.svd(matrix.cpu())
