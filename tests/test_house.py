@@ -272,6 +272,7 @@ IN_VIEW = [
     "book/geometry/hammer.ipynb",
     "book/geometry/no_query.ipynb",
     "book/geometry/steering.ipynb",
+    "book/geometry/steering_language.ipynb",
     "book/geometry/which_modes.ipynb",
     "book/reflections/spectrum.ipynb",
     "book/tying/exor.ipynb",
