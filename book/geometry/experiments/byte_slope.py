@@ -73,11 +73,11 @@ def slopes(preset: str) -> pd.DataFrame:
 
 def _findings(preset: str) -> dict[str, Finding]:
     table, corpus = slopes(preset), cells_of(preset)[0].config.text.corpus
-    wide = table.pivot(index=["moment", "seed"], columns="quantity", values="beta")
+    of = {key: part["beta"].to_numpy(float) for key, part in table.groupby(["moment", "quantity"])}
     found = {}
     for moment, name in zip(MOMENTS, ("beta", "beta_trained"), strict=True):
-        nulls = {"permuted": float(wide.loc[moment, "permuted"].mean())}
-        found[name] = over_seeds(wide.loc[moment, "gradient"].to_numpy(), nulls=nulls, corpus=corpus)
+        nulls = {"permuted": float(of[moment, "permuted"].mean())}
+        found[name] = over_seeds(of[moment, "gradient"], nulls=nulls, corpus=corpus)
     return found
 
 

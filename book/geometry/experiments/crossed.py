@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 
-import numpy as np
 import pandas as pd
 
 from book.geometry.experiments.grokking import GrokkingRun, Setting, grokking
@@ -58,8 +57,8 @@ def _run(name: str, preset: str, batch_size: int, start: str, seed: int) -> Grok
 def crossed_times(preset: str) -> pd.DataFrame:
     """Stored times: batch_size, start, run, and the columns of :func:`~.steering.times`, a row a seed."""
     parts = [
-        times(cells).assign(**dict(zip(KEYS, key, strict=True)))
-        for key, cells in crossed_cells(preset).items()
+        times(cells).assign(batch_size=batch_size, start=start, run=run)
+        for (batch_size, start, run), cells in crossed_cells(preset).items()
     ]
     return pd.concat(parts, ignore_index=True)
 
@@ -80,7 +79,8 @@ def factors_off(table: pd.DataFrame) -> pd.DataFrame:
         medians over seeds miss Table 1; "both", the larger of the two.
     """
     medians = table.pivot_table(index=KEYS[:2], columns="run", values="grok", aggfunc="median")
-    off = np.exp(np.abs(np.log(medians / pd.Series(PRINTED))))
+    ratio = medians / pd.Series(PRINTED)
+    off = ratio.where(ratio >= 1, 1 / ratio)
     return off.assign(both=off.max(axis=1))
 
 

@@ -202,8 +202,8 @@ def _findings(preset: str) -> dict[str, Finding]:
     }
     for reading, fresh in _fresh(preset).items():
         shared = shared_before([read(cell)[0] for cell in fresh])
-        nulls = shared.drop(columns="gradient").mean().to_dict()
-        found[f"shared_{reading}"] = over_seeds(shared["gradient"], nulls=nulls, within=(0, TOP))
+        nulls = {name: float(shared[name].mean()) for name in ("permuted", "embedding")}
+        found[f"shared_{reading}"] = over_seeds(shared["gradient"].to_numpy(float), nulls=nulls, within=(0, TOP))
     if all((table["moment"] == MEMORY).any() for table in tables):
         found["overlap_p_memorized"] = _overlap(tables, MEMORY)
     return found

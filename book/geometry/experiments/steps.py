@@ -19,7 +19,6 @@ from embviz.ledger.cells import Cell, experiment, read
 from embviz.ledger.findings import Finding, over_seeds
 from embviz.ledger.studies import Study
 
-QUANTITIES = ("gradient", "update")
 RUNS = {"baseline": BASE, "near_nyquist": NEAR, "subspace": CONTROLS["subspace"]}
 N_SEEDS = {"quick": 2, "laptop": 3, "paper": 3}
 
@@ -85,20 +84,19 @@ def mean_cosines(preset: str) -> pd.DataFrame:
 
 
 def _findings(preset: str) -> dict[str, Finding]:
-    table = mean_cosines(preset).pivot(index=["run", "seed"], columns="quantity", values="cosine")
-    of = {(run, name): table.loc[run, name].to_numpy(float) for run in RUNS for name in QUANTITIES}
-    within = {"within": (-1.0, 1.0)}
+    table = mean_cosines(preset).sort_values("seed")
+    of = {key: part["cosine"].to_numpy(float) for key, part in table.groupby(["run", "quantity"])}
     null = float(np.mean(of["subspace", "gradient"] - of["baseline", "gradient"]))
     return {
-        "baseline": over_seeds(of["baseline", "gradient"], **within),
+        "baseline": over_seeds(of["baseline", "gradient"], within=(-1, 1)),
         "gain": over_seeds(
             of["near_nyquist", "gradient"] - of["baseline", "gradient"],
             nulls={"subspace": null},
             within=(-2, 2),
         ),
-        "near_nyquist": over_seeds(of["near_nyquist", "gradient"], **within),
-        "baseline_update": over_seeds(of["baseline", "update"], **within),
-        "near_nyquist_update": over_seeds(of["near_nyquist", "update"], **within),
+        "near_nyquist": over_seeds(of["near_nyquist", "gradient"], within=(-1, 1)),
+        "baseline_update": over_seeds(of["baseline", "update"], within=(-1, 1)),
+        "near_nyquist_update": over_seeds(of["near_nyquist", "update"], within=(-1, 1)),
     }
 
 
