@@ -342,13 +342,15 @@ def read(cell: Cell) -> tuple[pd.DataFrame, dict[str, Any]]:
 
 ADVICE = "move it away and run the cell again"
 MOST_READ = 300_000_000  # bytes of tables that are kept while a process runs
-_read: dict[tuple[str, int, int], tuple[pd.DataFrame, bytes, int]] = {}  # the file last asked for comes last
+_read: dict[
+    tuple[str, int, int, int, int], tuple[pd.DataFrame, bytes, int]
+] = {}  # the file last asked for comes last
 
 
 def _read_file(path: Path) -> tuple[pd.DataFrame, bytes]:
     """A stored table and its provenance as text, verified; a file that has not changed is read once."""
     state = path.stat()
-    key = (str(path), state.st_mtime_ns, state.st_size)
+    key = (str(path), state.st_mtime_ns, state.st_ctime_ns, state.st_ino, state.st_size)
     if key not in _read:
         table, text = _verified(path)
         _read[key] = table, text, int(table.memory_usage(deep=True).sum())

@@ -14,6 +14,7 @@ from book.geometry.experiments import grokking as engine
 from book.geometry.experiments.grokking import (
     CONTROLS,
     DECAY,
+    GROKFAST,
     MATCHED,
     SHUFFLED,
     SWITCHED,
@@ -118,7 +119,7 @@ def trained_plainly(config: GrokkingRun) -> tuple[Transformer, list[float]]:
     strings, answers = torch.from_numpy(task.strings()), torch.from_numpy(task.answers())
     train = task.split(seed)[0]
     projecting = bool(config.modes or config.top_k)
-    step, epoch_losses = 0, []
+    step, epoch_losses, slow = 0, [], {}
     for epoch in range(1, config.n_epochs + 1):
         order, size = np.arange(len(train)), setting.batch_size or len(train)
         if setting.batch_size:
@@ -133,6 +134,10 @@ def trained_plainly(config: GrokkingRun) -> tuple[Transformer, list[float]]:
             if projecting:
                 gradient = model.embedding.grad[: config.p].numpy()
                 model.embedding.grad[: config.p] = torch.from_numpy(kept_of(gradient, config))
+            if config.control == GROKFAST:
+                for name, weights in model.named_parameters():
+                    slow[name] = 0.98 * slow.get(name, weights.grad) + 0.02 * weights.grad
+                    weights.grad = weights.grad + 2.0 * slow[name]
             step += 1
             for group in adam.param_groups:
                 group["lr"] = setting.learning_rate * min(1, step / max(1, setting.warm_up))
@@ -156,6 +161,7 @@ RUNS = {
         for control in (SHUFFLED, MATCHED, DECAY)
     },
     SWITCHED: dataclasses.replace(NEAR, control=SWITCHED, n_epochs=6),
+    GROKFAST: dataclasses.replace(TINY, control=GROKFAST),
 }
 
 
