@@ -203,7 +203,8 @@ def _findings(preset: str) -> dict[str, Finding]:
     for reading, fresh in _fresh(preset).items():
         shared = shared_before([read(cell)[0] for cell in fresh])
         nulls = {name: float(shared[name].mean()) for name in ("permuted", "embedding")}
-        found[f"shared_{reading}"] = over_seeds(shared["gradient"].to_numpy(float), nulls=nulls, within=(0, TOP))
+        counts = shared["gradient"].to_numpy(float)
+        found[f"shared_{reading}"] = over_seeds(counts, nulls=nulls, within=(0, TOP))
     if all((table["moment"] == MEMORY).any() for table in tables):
         found["overlap_p_memorized"] = _overlap(tables, MEMORY)
     return found
