@@ -17,7 +17,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from embviz.models.linear import linear
 
-Attending = Literal["standard", "no_q", "no_k", "frozen_q", "identity_q"]
+Attending = Literal["standard", "no_q", "half_no_q", "no_k", "frozen_q", "identity_q"]
 Norm = Literal["pre", "post", "none"]
 Positions = Literal["learned", "sines", "none"]
 Activation = Literal["gelu", "relu"]
@@ -29,9 +29,9 @@ class TransformerConfig:
     """Shape of a transformer; the defaults are those of the geometry paper's modular arithmetic.
 
     `attention` is "standard"; "no_q", whose queries are the normalized hidden state itself; or a control:
-    "no_k", whose keys are; "frozen_q", a random query projection that is never trained; "identity_q", one
-    that starts as the identity. With a `key_rank` the keys are the hidden state and a change of that rank,
-    which starts at zero.
+    "half_no_q", the same with scores halved; "no_k", whose keys are the hidden state; "frozen_q", a random
+    query projection that is never trained; "identity_q", one that starts as the identity. With a `key_rank`
+    the keys are the hidden state and a change of that rank, which starts at zero.
     """
 
     n_symbols: int
@@ -122,6 +122,7 @@ class Attention(nn.Module):
         dim, self.n_heads = config.embedding_dim, config.n_heads
         make_query: dict[Attending, Callable[[], nn.Module]] = {
             "no_q": nn.Identity,
+            "half_no_q": nn.Identity,
             "frozen_q": lambda: FrozenLinear(dim),
         }
         self.query = make_query.get(config.attention, lambda: Linear(dim, dim, config.biases))()
@@ -131,6 +132,8 @@ class Attention(nn.Module):
             self.key = nn.Identity() if config.attention == "no_k" else Linear(dim, dim, config.biases)
         self.value = Linear(dim, dim, config.biases)
         self.out = Linear(dim, dim, config.biases)
+        width = dim // self.n_heads
+        self.scale = 0.5 * width**-0.5 if config.attention == "half_no_q" else None  # None: 1 / sqrt(width)
 
     def heads(self, x: Tensor) -> Tensor:
         """x (..., D) as (..., H, D / H)."""
@@ -142,7 +145,9 @@ class Attention(nn.Module):
             self.heads(part).transpose(1, 2) for part in (self.query(asking), self.key(x), self.value(x))
         )  # (B, H, Q or T, D / H)
         causal = asking.shape[1] == x.shape[1]  # the last position may look at all others
-        read = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=causal)
+        read = nn.functional.scaled_dot_product_attention(
+            query, key, value, is_causal=causal, scale=self.scale
+        )
         attended: Tensor = self.out(read.transpose(1, 2).flatten(2))
         return attended
 

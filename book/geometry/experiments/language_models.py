@@ -31,7 +31,7 @@ from embviz.training.loop import Snapshot
 if TYPE_CHECKING:
     from embviz.training.snapshots import Run
 
-BASELINE, NO_Q, NO_K, FROZEN_Q, IDENTITY_Q, THIN, UNDECAYED_Q = VARIANTS = (
+BASELINE, NO_Q, NO_K, FROZEN_Q, IDENTITY_Q, THIN, UNDECAYED_Q, WIDE, HALVED = VARIANTS = (
     "baseline",
     "no Q",
     "no K",
@@ -39,9 +39,13 @@ BASELINE, NO_Q, NO_K, FROZEN_Q, IDENTITY_Q, THIN, UNDECAYED_Q = VARIANTS = (
     "identity Q",
     "thin MLP",  # as many parameters as without Q, and as many products: its MLPs are D / 2 narrower
     "Q without decay",
+    "no Q, wider MLP",  # as many parameters as the baseline: its MLPs are D / 2 wider
+    "no Q, scores halved",
 )
 ATTENDING: Mapping[str, Attending] = {
     NO_Q: "no_q",
+    WIDE: "no_q",
+    HALVED: "half_no_q",
     NO_K: "no_k",
     FROZEN_Q: "frozen_q",
     IDENTITY_Q: "identity_q",
@@ -68,12 +72,12 @@ class LanguageRun:
     def shape(self, n_symbols: int) -> TransformerConfig:
         """The model's shape for so many tokens."""
         shape = self.setting.shape(n_symbols, tied=False, start="small")
-        thinner = shape.embedding_dim // 2 if self.variant == THIN else 0
+        wider = {THIN: -1, WIDE: 1}.get(self.variant, 0) * (shape.embedding_dim // 2)
         return dataclasses.replace(
             shape,
             attention=ATTENDING.get(self.variant, "standard"),
             key_rank=self.key_rank,
-            mlp_dim=shape.mlp_dim - thinner,
+            mlp_dim=shape.mlp_dim + wider,
         )
 
     @property
@@ -142,7 +146,7 @@ def products_a_token(shape: TransformerConfig) -> int:
     Causal attention is counted in full. Training takes about three times as many.
     """
     dim, rank = shape.embedding_dim, shape.key_rank
-    projections = {"no_q": 3, "no_k": 3}.get(shape.attention, 4) * dim**2
+    projections = {"no_q": 3, "half_no_q": 3, "no_k": 3}.get(shape.attention, 4) * dim**2
     if rank:
         projections += 2 * dim * rank - dim**2
     a_layer = projections + 2 * dim * shape.mlp_dim + 2 * shape.length * dim

@@ -8,13 +8,21 @@ that, its numbers of parameters fit learned positions alone, and sines are here 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from book.geometry.experiments.language_models import BASELINE, NO_Q, LanguageRun, language_models
+from book.geometry.experiments.language_models import (
+    BASELINE,
+    HALVED,
+    NO_Q,
+    WIDE,
+    LanguageRun,
+    language_models,
+)
 from embviz.ledger.cells import Cell, experiment, missing, table_of, training_run
 from embviz.models.transformer import Positions, Start, TransformerConfig
 from embviz.training.language import load_streams
@@ -39,6 +47,11 @@ READINGS = {
     "positions as sines": Reading(positions="sines"),
     "three times as many steps": Reading(longer=3),
 }
+SPENT = {  # of "no queries": its freed weights go elsewhere, or its larger scores are tamed
+    "freed weights in a wider MLP": WIDE,
+    "scores without Q halved": HALVED,
+}
+N_SPENT = 3  # seeds
 
 
 @dataclass(frozen=True)
@@ -89,13 +102,23 @@ def pair(run: LanguageRun, reading: Reading) -> dict[str, Cell]:
     return {variant: language_readings.cell(ReadingRun(run, reading)) for variant, run in runs.items()}
 
 
+def spent(run: LanguageRun, variant: str) -> dict[str, Cell]:
+    """The same for one of SPENT, against the claim's own baseline."""
+    runs = {BASELINE: run, NO_Q: dataclasses.replace(run, variant=variant)}
+    return {name: language_models.cell(one) for name, one in runs.items()}
+
+
 def cells(run: LanguageRun, *, n_rate_seeds: int = 1) -> list[Cell]:
-    """Pairs under all readings, cheapest first, then more seeds of those that change the rate alone."""
+    """Pairs under all readings, cheapest first, then more seeds of those of the rate alone, and SPENT."""
     order = sorted(READINGS, key=lambda name: READINGS[name].longer)
     runs = [(run, name) for name in order]
     for seed in range(1, n_rate_seeds):
         runs += [(dataclasses.replace(run, seed=seed), name) for name in rates(run) if name != AS_USED]
-    return [cell for one, name in runs for cell in pair(one, READINGS[name]).values()]
+    found = [cell for one, name in runs for cell in pair(one, READINGS[name]).values()]
+    if n_rate_seeds > 1:
+        seeds = [dataclasses.replace(run, seed=seed) for seed in range(N_SPENT)]
+        found += [spent(one, variant)[NO_Q] for variant in SPENT.values() for one in seeds]
+    return found
 
 
 def rates(run: LanguageRun) -> dict[str, float]:
@@ -125,9 +148,11 @@ def gains(run: LanguageRun, *, make: bool = False) -> pd.DataFrame:
         reading, seed, baseline and no_q (bits a byte at the end), gain (percent).
     """
     rows = []
-    for name, reading in READINGS.items():
+    pairs = {name: functools.partial(pair, reading=reading) for name, reading in READINGS.items()}
+    pairs |= {name: functools.partial(spent, variant=variant) for name, variant in SPENT.items()}
+    for name, cells_of in pairs.items():
         for seed in itertools.count():
-            of = pair(dataclasses.replace(run, seed=seed), reading)
+            of = cells_of(dataclasses.replace(run, seed=seed))
             if missing(list(of.values())) and not (make and seed == 0):
                 break
             last = {variant: float(table_of(cell)["bits_per_byte"].iloc[-1]) for variant, cell in of.items()}

@@ -81,7 +81,7 @@ def test_quick_runs_are_made_on_the_spot_and_not_stored(tmp_path, monkeypatch):
     fake = dataclasses.replace(language_models, function=made)
     monkeypatch.setattr(chapter, "language_models", fake)
     table = chapter.scores(chapter.story_runs)
-    assert set(table["variant"]) == set(VARIANTS)
+    assert set(table["variant"]) == {BASELINE, NO_Q, *CONTROLS}
     assert "This is the quick preset" in chapter.note(chapter.story_runs)
     assert not (tmp_path / "none").exists()
 
@@ -89,7 +89,7 @@ def test_quick_runs_are_made_on_the_spot_and_not_stored(tmp_path, monkeypatch):
 def test_a_stored_part_is_shown_without_what_is_missing():
     table = chapter.scores(chapter.story_runs)
     assert table.groupby("variant")["seed"].nunique().to_dict() == {
-        name: 2 if name in (BASELINE, NO_Q) else 1 for name in VARIANTS
+        name: 2 if name in (BASELINE, NO_Q) else 1 for name in (BASELINE, NO_Q, *CONTROLS)
     }
     assert "baseline 2" in chapter.note(chapter.story_runs)
     assert "quick" not in chapter.note(chapter.story_runs)

@@ -23,6 +23,7 @@ from book.geometry.experiments.language_models import (
     THIN,
     UNDECAYED_Q,
     VARIANTS,
+    WIDE,
     LanguageRun,
     attention_measures,
     curves,
@@ -74,6 +75,9 @@ def test_parameters_are_the_papers_to_the_unit(n_layers, length, baseline, no_q)
 def test_a_thin_baseline_has_as_many_parameters_as_a_model_without_queries(run):
     thin, no_q = (dataclasses.replace(run, variant=name) for name in (THIN, NO_Q))
     assert models.count_parameters(thin.shape(256)) == models.count_parameters(no_q.shape(256))
+    wide = dataclasses.replace(run, variant=WIDE)
+    assert models.count_parameters(wide.shape(256)) == models.count_parameters(run.shape(256))
+    assert models.products_a_token(wide.shape(256)) == models.products_a_token(run.shape(256))
 
 
 def test_only_a_query_without_decay_changes_how_a_variant_is_trained():

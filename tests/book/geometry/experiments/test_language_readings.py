@@ -7,7 +7,15 @@ import pytest
 
 from book.geometry.experiments import language_models, language_readings
 from book.geometry.experiments.language_models import BASELINE, NO_Q
-from book.geometry.experiments.language_readings import AS_USED, READINGS, Reading, ReadingRun, pair
+from book.geometry.experiments.language_readings import (
+    AS_USED,
+    N_SPENT,
+    READINGS,
+    SPENT,
+    Reading,
+    ReadingRun,
+    pair,
+)
 from embviz.ledger import cells
 from tests.book.geometry.experiments.test_language_models import TINY
 
@@ -53,7 +61,10 @@ def test_more_seeds_are_of_readings_that_change_the_rate_alone_and_are_read_whil
     assert "three times as many steps" not in rates
     listed = language_readings.cells(TINY, n_rate_seeds=3)
     more = [cell for cell in listed if isinstance(cell.config, ReadingRun) and cell.config.run.seed > 0]
-    assert len(listed) - len(language_readings.cells(TINY)) == len(more) == 2 * 2 * (len(rates) - 1)
+    freed = [cell for cell in listed if getattr(cell.config, "variant", None) in SPENT.values()]
+    assert len(freed) == len(SPENT) * N_SPENT
+    added = len(listed) - len(language_readings.cells(TINY)) - len(freed)
+    assert added == len(more) == 2 * 2 * (len(rates) - 1)
     assert {cell.config.reading.learning_rate for cell in more} == {3e-4, 3e-3}
     score = pd.DataFrame({"bits_per_byte": [2.0]})
     stored = {
