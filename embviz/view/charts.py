@@ -377,12 +377,13 @@ def marks(
 def crosses(table: pd.DataFrame, place: Mapping[str, Any], looks: Mapping[str, Any]) -> alt.Chart:
     """The paper's values, with their own mark in the legend; in a strip amid a row, or in its part."""
     kind = column(looks["color"])
-    rows = table.rename(columns={kind: PART}).assign(**{kind: theme.PUBLISHED})
+    part = PART if PART not in table or kind == PART else f"{PART}, published"
+    rows = table.rename(columns={kind: part}).assign(**{kind: theme.PUBLISHED})
     mark = alt.Chart(alt.Data(values=rows.to_dict("records"))).mark_point(size=theme.SIZES["mark"], clip=True)
     where = {"x": place["x"], "y": place["y"]}
-    if PART in rows and "yOffset" in place:
-        where["yOffset"] = alt.YOffset(f"{PART}:N", scale=place["yOffset"]["scale"])
-    fields = {name: PART if name == kind and PART in rows else name for name in table}
+    if part in rows and "yOffset" in place:
+        where["yOffset"] = alt.YOffset(f"{part}:N", scale=place["yOffset"]["scale"])
+    fields = {name: part if name == kind and part in rows else name for name in table}
     tooltip = [alt.Tooltip(f"{field}:N", title=theme.title(str(name))) for name, field in fields.items()]
     return mark.encode(tooltip=tooltip, **where, **looks)
 

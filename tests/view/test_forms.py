@@ -381,10 +381,12 @@ def test_the_papers_value_of_a_row_is_a_mark_of_its_own_in_the_legend():
     assert legend_names(compiled(chart)) == ["one seed", theme.PUBLISHED]
 
 
-def test_the_papers_values_of_kinds_stand_in_their_part_of_the_row():
-    table = pd.concat([times().assign(model=model) for model in ("tied", "free")])
-    paper = pd.DataFrame({"run": ["a", "b"], "model": ["free", "tied"], "grok": [50.0, 90.0]})
-    marks = drawn(strip(table, by="model", published=paper), "symbol")
+@pytest.mark.parametrize("rows", ["run", "part"])
+def test_the_papers_values_of_kinds_stand_in_their_part_of_the_row(rows):
+    table = pd.concat([times().assign(model=model) for model in ("tied", "free")]).rename(columns={"run": rows})
+    paper = pd.DataFrame({rows: ["a", "b"], "model": ["free", "tied"], "grok": [50.0, 90.0]})
+    chart = view.plot_strip(table, "grok", rows, limits=(0, 100), by="model", published=paper)
+    marks = drawn(chart, "symbol")
     crosses = {(mark["x"], mark["y"]) for mark in marks if mark["shape"] == theme.PUBLISHED_SHAPE}
     ours = {mark["y"]: mark["shape"] for mark in marks if mark["shape"] != theme.PUBLISHED_SHAPE}
     shapes = dict(zip(("tied", "free"), theme.SHAPES, strict=False))
