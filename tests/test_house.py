@@ -274,6 +274,7 @@ IN_VIEW = [
     "book/geometry/steering.ipynb",
     "book/geometry/steering_language.ipynb",
     "book/geometry/which_modes.ipynb",
+    "book/kernel/extracting.ipynb",
     "book/reflections/spectrum.ipynb",
     "book/tying/exor.ipynb",
     "book/tying/exor_accuracy.ipynb",
