@@ -1,4 +1,4 @@
-"""The command line: ``embviz new | spectrum | data | run | ledger | lab``; it imports as it goes."""
+"""The command line, ``embviz new | spectrum | inspect | data | run | ledger | lab``: imports as it goes."""
 
 from __future__ import annotations
 
@@ -94,6 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_new(commands)
     _add_spectrum(commands)
+    _add_inspect(commands)
     _add_data(commands)
     _add_run(commands)
     _add_ledger(commands)
@@ -125,6 +126,17 @@ def _add_spectrum(commands: Any) -> None:
     spectrum.add_argument("--encoding", default="utf-8", help="of the files; default utf-8")
     spectrum.add_argument("--html", metavar="FILE", help="write a page that works offline")
     spectrum.set_defaults(command=show_spectrum)
+
+
+def _add_inspect(commands: Any) -> None:
+    inspect = commands.add_parser("inspect", help="weights of a model of yours, each number beside its null")
+    inspect.add_argument(
+        "model", metavar="MODEL", help="folder of Hugging Face; .safetensors; llama2.c's .bin; a state_dict"
+    )
+    inspect.add_argument("--text", metavar="FILE", help="for the kernel of tied embeddings")
+    inspect.add_argument("--rows", type=int, default=2_000, help="most rows of a matrix; default 2000")
+    inspect.add_argument("--html", metavar="FILE", help="write a page that works offline")
+    inspect.set_defaults(command=show_inspection)
 
 
 def _add_project(command: argparse.ArgumentParser) -> None:
@@ -209,6 +221,30 @@ def show_spectrum(arguments: argparse.Namespace) -> int:
         from embviz import view
 
         view.save_page(view.plot_spectrum(report), arguments.html)
+        print(f"page: {arguments.html}")
+    return 0
+
+
+def show_inspection(arguments: argparse.Namespace) -> int:
+    """``embviz inspect MODEL``: the table of its weights; a tokenizer is taken from the model's folder."""
+    from pathlib import Path
+
+    from embviz.inspection import inspect, read_tokenizer
+
+    tokenizer = read_tokenizer(arguments.model)
+    corpus = Path(arguments.text) if arguments.text else None
+    report = inspect(arguments.model, tokenizer, corpus, max_rows=arguments.rows)
+    _print_table(report.summary())
+    if len(report.neighbors):
+        print()
+        words = {name: report.neighbors[name].map(_printable) for name in ("token", "neighbor")}
+        _print_table(report.neighbors.assign(**words).round(3))
+    print(f"\n{report.sentence}")
+    if arguments.html:
+        from embviz import view
+
+        tables = {"The table": report.summary(), "Neighbours": report.neighbors.round(3)}
+        view.save_page(view.plot_inspection(report), arguments.html, tables=tables)
         print(f"page: {arguments.html}")
     return 0
 
@@ -374,6 +410,15 @@ def _print_json(table: pd.DataFrame) -> int:
 def _print_table(table: pd.DataFrame) -> None:
     """A table as :func:`_print_rows` prints it, a dash for what is not there."""
     _print_rows(table.astype(object).where(table.notna(), "-").to_dict(orient="records"))
+
+
+def _printable(token: str) -> str:
+    r"""A token in one line that moves no cursor and changes no colour.
+
+    >>> print(_printable("a" + chr(9) + "b"))
+    a\tb
+    """
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in token)
 
 
 def _print_rows(rows: Sequence[Mapping[Any, Any]]) -> None:

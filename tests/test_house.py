@@ -23,6 +23,7 @@ FLOORS = [
     "kernels",
     "models",
     "training",
+    "inspection",
     "trajectories",
     "ledger",
     "view",
@@ -32,7 +33,13 @@ FLOOR_OF = {name: floor for floor, names in enumerate(FLOORS) for name in names.
 LIGHT = FLOOR_OF["ledger"]
 VIEW_LIBRARIES = {"altair", "ipywidgets", "anywidget", "pymde", "hdbscan", "vl_convert"}
 # Rooms that ask for an extra of pyproject.toml; the others are content with its dependencies.
-EXTRA_OF = {"models": "torch", "training": "torch", "trajectories": "trajectories", "view": "view"}
+EXTRA_OF = {
+    "models": "torch",
+    "training": "torch",
+    "inspection": "torch",
+    "trajectories": "trajectories",
+    "view": "view",
+}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 MODULES = {"scikit-learn": "sklearn", "umap-learn": "umap", "vl-convert-python": "vl_convert"}
 

@@ -43,7 +43,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "vega_runtime",
         ],
         "ledger_view": ["ClaimsTable", "claim_box", "plot_ledger", "plot_tally"],
-        "reports": ["plot_spectrum", "save_page"],
+        "reports": ["plot_inspection", "plot_spectrum", "save_page"],
         "player": ["LiveRun", "Player", "PlayerFace"],
         "sentences": ["Amount", "Quotation", "amount", "number", "quote", "say"],
         "tables": ["FiguresTable", "figures_table"],

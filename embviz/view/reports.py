@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import altair as alt
 import numpy as np
+import pandas as pd
 
 from embviz.storage import whole_file
 from embviz.view.charts import mirrored_bins
+from embviz.view.curves import plot_curves
+from embviz.view.embedding_maps import embedding_map
 from embviz.view.histograms import plot_histogram
-from embviz.view.multiples import panels
+from embviz.view.multiples import Form, panels
+from embviz.view.scatters import plot_scatter
 from embviz.view.theme import captioned
 from embviz.words.reports import SHUFFLED, SpectrumReport
+
+if TYPE_CHECKING:
+    from embviz.inspection import Inspection
 
 SHOWN = 0.98  # share of the eigenvalues inside the axes
 
@@ -40,7 +49,77 @@ def plot_spectrum(report: SpectrumReport) -> alt.ConcatChart:
     )
 
 
-def save_page(chart: alt.ConcatChart, path: str | os.PathLike[str]) -> None:
+N_MAPPED = 800  # rows of an embedding on a page's map
+STYLE = "<style>body { font-family: sans-serif } td, th { padding-right: 1em }</style>"
+HEADS = "singular values beyond the edge, by head"
+
+
+def plot_inspection(report: Inspection) -> alt.ConcatChart:
+    """Spectra of the tables over the edge of random entries, queries, keys and values by layer, and a map.
+
+    Parameters
+    ----------
+    report : Inspection
+        With an embedding, or queries, keys and values.
+
+    Raises
+    ------
+    ValueError
+        If nothing of it can be drawn.
+    """
+    charts: dict[str, Form] = {}
+    for part, (values, null) in report.spectra.items():
+        inside = values[values <= np.quantile(values, SHOWN)]
+        table = pd.DataFrame({"singular_value": inside})
+        charts[f"spectrum of the {part}"] = plot_histogram(
+            table,
+            "singular_value",
+            null=null,
+            reference={"edge": 1.0},
+            x_title="singular value over the edge",
+        )
+    found = report.table[report.table["quantity"].eq("beyond the edge") & report.table["layer"].notna()]
+    heads = found[found["head"].notna()] if found["head"].notna().any() else found.assign(head=0)
+    if len(heads):
+        null = heads.assign(part="null", head=heads["part"] + heads["head"].astype(str), value=heads["null"])
+        shown = pd.concat([heads, null])[["part", "layer", "head", "value"]].astype(
+            {"layer": int, "head": str}
+        )
+        charts[HEADS] = plot_curves(
+            shown,
+            "layer",
+            "value",
+            kind="part",
+            seed="head",
+            interval=False,
+            null="null",
+            y_title="share",
+            x_title="layer",
+        )
+    if len(report.vectors) > 10:
+        charts["map of the embedding"] = _plain_map(report)
+    if not charts:
+        raise ValueError(f"{report.name} has neither embedding nor queries, keys and values: nothing to draw")
+    return captioned(
+        panels(charts, columns=1, same_legend=False),
+        finding=report.sentence,
+        caption="Grey: the same numbers in random places; the edge is where the spectrum of independent "
+        f"numbers of that variance ends. Of each spectrum the largest {1 - SHOWN:.0%} are not drawn.",
+    )
+
+
+def _plain_map(report: Inspection) -> Form:
+    """Measured rows in the plane of their two strongest directions."""
+    chosen = np.flatnonzero(report.vectors.any(axis=1))[:N_MAPPED]
+    tokens = [report.tokens[place] for place in chosen]
+    placed = embedding_map(report.vectors[chosen], tokens, title="", caption="").placed[0]
+    table = pd.DataFrame({"x": placed.plane[:, 0], "y": placed.plane[:, 1], "token": tokens})
+    return plot_scatter(table, "x", "y", tooltip=["token"])
+
+
+def save_page(
+    chart: alt.ConcatChart, path: str | os.PathLike[str], *, tables: Mapping[str, pd.DataFrame] | None = None
+) -> None:
     """Write a chart as a page of its own that asks no other host for anything; no name in it runs as HTML.
 
     Parameters
@@ -48,9 +127,17 @@ def save_page(chart: alt.ConcatChart, path: str | os.PathLike[str]) -> None:
     chart : Altair chart
     path : path
         Of the .html file; a file of that name is replaced once the new one is whole.
+    tables : mapping of title to DataFrame, optional
+        Below the chart.
     """
     with whole_file(path) as temporary:
         chart.save(str(temporary), format="html", inline=True, json_kwds={"cls": _WithoutTags})
+        below = "".join(
+            f"<h2>{html.escape(title)}</h2>{table.to_html(index=False, border=0, justify='left')}"
+            for title, table in (tables or {}).items()
+        )
+        before, end, after = temporary.read_text(encoding="utf-8").rpartition("</body>")
+        temporary.write_text(f"{before}{STYLE if below else ''}{below}{end}{after}", encoding="utf-8")
 
 
 class _WithoutTags(json.JSONEncoder):

@@ -182,7 +182,7 @@ class WordVectors:
         table = _rows_of(model.get_input_embeddings())
         output = getattr(model, "get_output_embeddings", lambda: None)()
         context = None if output is None else _rows_of(output)
-        tokens = _tokens(tokenizer, len(table))
+        tokens = token_names(tokenizer, len(table))
         return cls(tokens, table, context if context is not None and context.shape == table.shape else None)
 
     def head(self, n_words: int) -> WordVectors:
@@ -297,10 +297,12 @@ def _rows_of(layer: Any) -> np.ndarray:
     return rows
 
 
-def _tokens(tokenizer: Any, n_rows: int) -> list[str]:
-    """A token a row, distinct."""
+def token_names(tokenizer: Any, n_rows: int) -> list[str]:
+    """A token a row, distinct: by a tokenizer of Hugging Face or of ``tokenizers``, or by a list."""
     if hasattr(tokenizer, "convert_ids_to_tokens"):
         known = [tokenizer.convert_ids_to_tokens(i) for i in range(min(n_rows, len(tokenizer)))]
+    elif hasattr(tokenizer, "id_to_token"):
+        known = [tokenizer.id_to_token(i) for i in range(n_rows)]
     else:
         known = list(tokenizer)[:n_rows]
     found: dict[str, None] = {}

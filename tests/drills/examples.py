@@ -117,7 +117,15 @@ def _layouts() -> dict[str, Any]:
     return {"first": Layout("pca")}
 
 
+def _stored() -> Any:
+    from embviz.inspection import read_weights
+
+    return read_weights({"rows": rows()}).arrays["rows"]
+
+
 EXAMPLES: dict[str, Any] = {
+    "StoredArray.read.self": _stored,
+    "StoredArray.read.rows": lambda: np.array([0, 2]),
     # arrays
     "D": log_counts,
     "E": lambda: rows(V),

@@ -1,0 +1,16 @@
+"""What the weights of a model of yours look like, each number beside its control."""
+
+import lazy_loader
+
+from embviz.imports import require
+
+require("torch", "torch", purpose="embviz.inspection")
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submodules=["inspecting", "measures", "roles", "weight_files"],
+    submod_attrs={
+        "inspecting": ["Inspection", "inspect"],
+        "weight_files": ["StoredArray", "Weights", "read_tokenizer", "read_weights"],
+    },
+)

@@ -1,0 +1,505 @@
+"""A model of yours in one call: a table of what its weights look like, each number beside its null."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from torch import Tensor, nn
+
+from embviz.arrays import whole
+from embviz.corpora import make_corpus
+from embviz.corpora.corpus import Corpus
+from embviz.inspection import measures, roles
+from embviz.inspection.measures import Measured
+from embviz.inspection.weight_files import StoredArray, Weights, read_weights
+from embviz.kernels import extract_kernel, log_counts, tied_gram
+from embviz.metrics import circulant_score
+from embviz.training.fourier import strike
+from embviz.words import count_pairs
+from embviz.words.wordvectors import token_names
+
+EMBEDDING, OUTPUT, POSITIONS, BOTH = "embedding", "output", "positions", "embedding and output"
+NOT = "not applicable: "
+COLUMNS = (
+    *("part", "layer", "head", "quantity", "value", "low", "high"),
+    *("null", "null_low", "null_high", "n_rows", "note"),
+)
+BLOCK_ROWS = 4_096  # of a large table at a time
+TYING = ("LMHeadModel", "ForCausalLM", "ForMaskedLM", "ForConditionalGeneration", "ForPreTraining")
+
+
+@dataclass(frozen=True, eq=False)
+class Inspection:
+    """What :func:`inspect` found.
+
+    Parameters
+    ----------
+    name : str
+        Of the model.
+    vocab_size, embedding_dim : int
+        V and D of the embedding; 0 without one.
+    tied : bool or None
+        Whether input and output embedding are one; None where there is no saying.
+    why : str
+        How that is known.
+    table : DataFrame
+        A row a number: part, layer, head, quantity, value, its 95% interval over rows (low, high) where it
+        is a mean over rows, the null's mean and range over draws (null, null_low, null_high), the rows that
+        were measured, and a note: what does not apply says so there.
+    neighbors : DataFrame
+        token, neighbor, cosine, and `null`, the largest cosine with rows of the same numbers in disorder.
+    spectra : dict of str to pair of arrays
+        Singular values of the embedding and the output matrix, over their edge, and of the null's first draw.
+    rows : array of int
+        Rows of the embedding that were measured.
+    vectors : array, (len(rows), D)
+    tokens : list of str
+        Of these rows.
+    """
+
+    name: str
+    vocab_size: int
+    embedding_dim: int
+    tied: bool | None
+    why: str
+    table: pd.DataFrame
+    neighbors: pd.DataFrame
+    spectra: dict[str, tuple[np.ndarray, np.ndarray]]
+    rows: np.ndarray
+    vectors: np.ndarray
+    tokens: list[str]
+
+    @property
+    def sentence(self) -> str:
+        """What the model is, in a few words."""
+        if not self.vocab_size:
+            return f"{self.name}: no embedding was found."
+        how = {True: "tied", False: "not tied", None: "tied or without a head, which cannot be told"}[
+            self.tied
+        ]
+        rows = len(self.rows)
+        part = "all rows" if rows == self.vocab_size else f"{rows:,} rows, drawn at random,"
+        return (
+            f"{self.name}: {self.vocab_size:,} tokens in {self.embedding_dim:,} dimensions, {how} "
+            f"({self.why}). Of the embedding {part} were measured."
+        )
+
+    def summary(self) -> pd.DataFrame:
+        """The table for people, without single heads: a number with its interval, its null with its range."""
+        rows = self.table[self.table["head"].isna()]
+        found = [
+            {
+                "part": row.part if pd.isna(row.layer) else f"{row.part} of layer {row.layer}",
+                "quantity": row.quantity,
+                "value": row.note or _written(row.value, row.low, row.high),
+                "null": "" if row.note else _written(row.null, row.null_low, row.null_high),
+                "rows": "" if row.note else f"{row.n_rows:,}",
+            }
+            for row in (SimpleNamespace(**record) for record in rows.to_dict("records"))
+        ]
+        return pd.DataFrame(found)
+
+
+def _written(value: float, low: float, high: float) -> str:
+    """A number and its range, three digits."""
+    return f"{value:.3g}" if math.isnan(low) else f"{value:.3g} ({low:.3g} to {high:.3g})"
+
+
+@dataclass
+class _Table:
+    """Rows of the table as they come."""
+
+    n_draws: int
+    seed: int
+    rows: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(
+        self,
+        part: str,
+        found: Iterable[Measured],
+        n_rows: int,
+        *,
+        layer: float = math.nan,
+        head: float = math.nan,
+    ) -> None:
+        for one in found:
+            null = one.null
+            self.rows.append(
+                {
+                    "part": part,
+                    "layer": layer,
+                    "head": head,
+                    "quantity": one.quantity,
+                    "value": one.value,
+                    "low": one.interval[0],
+                    "high": one.interval[1],
+                    "null": float(null.mean()),
+                    "null_low": float(null.min()),
+                    "null_high": float(null.max()),
+                    "n_rows": n_rows,
+                    "note": "",
+                }
+            )
+
+    def refuse(self, part: str, quantity: str, why: object, *, layer: float = math.nan) -> None:
+        """A number that isn't there, and why."""
+        self.rows.append({"part": part, "layer": layer, "quantity": quantity, "note": f"{NOT}{why}"})
+
+    def measure(
+        self,
+        part: str,
+        name: str,
+        measure: Callable[..., list[Measured]],
+        *tables: np.ndarray,
+        layer: float = math.nan,
+        head: float = math.nan,
+    ) -> None:
+        try:
+            found = measure(*tables, n_draws=self.n_draws, seed=self.seed)
+        except (ValueError, MemoryError) as error:  # NaN, all zeros: of this part alone
+            self.refuse(part, name, error, layer=layer)
+        else:
+            self.add(part, found, len(tables[0]), layer=layer, head=head)
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        numbers = dict.fromkeys(("layer", "head", "n_rows"), "Int64")
+        return pd.DataFrame(self.rows, columns=list(COLUMNS)).astype(numbers)
+
+
+def inspect(
+    model: Any,
+    tokenizer: Any = None,
+    corpus: Any = None,
+    *,
+    loss: Callable[[nn.Module, Any], Tensor] | None = None,
+    batches: Iterable[Any] = (),
+    embedding: str | None = None,
+    output: str | None = None,
+    n_heads: int | None = None,
+    max_rows: int = 2_000,
+    max_layers: int = 12,
+    n_draws: int = 5,
+    seed: int = 0,
+) -> Inspection:
+    """The weights of a model: what is there beyond numbers in random places?
+
+    Parameters
+    ----------
+    model : nn.Module, mapping of names to arrays, or path
+        As for :func:`~embviz.inspection.weight_files.read_weights`: a module of any kind, a folder of Hugging
+        Face, a file of safetensors, of llama2.c, of PyTorch.
+    tokenizer : a tokenizer of Hugging Face or ``tokenizers``, or a list of tokens, optional
+        Names the rows; neighbours are shown with it.
+    corpus : text, path or Corpus, optional
+        For the kernel of tied embeddings; a text needs a tokenizer that cuts it, a Corpus one that knows
+        its words.
+    loss, batches : function of model and batch, and batches, optional
+        For the Sounding Hammer, on a module.
+    embedding, output : str, optional
+        Names of these matrices, where they are not recognised.
+    n_heads : int, optional
+        Heads of queries, where neither configuration nor module says.
+    max_rows : int
+        Rows of a matrix that are measured; of larger ones so many are drawn.
+    max_layers : int
+        Attentions that are measured, evenly spread.
+    n_draws : int
+        Of each null.
+    seed : int
+        Of drawn rows, of nulls and of intervals.
+
+    Returns
+    -------
+    Inspection
+
+    Raises
+    ------
+    ValueError
+        If the model can't be read or a named matrix isn't there.
+    FileNotFoundError
+        If there is no such file.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> found = inspect({"wte.weight": rng.normal(size=(50, 8)), "lm_head.weight": rng.normal(size=(50, 8))})
+    >>> found.tied, found.table.loc[0, "quantity"]
+    (False, 'beyond the edge')
+    """
+    weights = read_weights(model)
+    table = _Table(whole(n_draws, "n_draws", low=2), seed)
+    names = _tables(weights, embedding, output)
+    V, D = weights.arrays[names[EMBEDDING]].shape if names[EMBEDDING] else (0, 0)
+    rows = _sample(V, whole(max_rows, "max_rows", low=4), seed)
+    tied, why = _tied(weights, names[EMBEDDING], names[OUTPUT], rows)
+    vectors, spectra = _measure_tables(table, weights, names, rows, tied)
+    _measure_positions(table, weights, max_rows)
+    _measure_attention(table, weights, n_heads, max_rows, max_layers)
+    neighbors, tokens = _name_rows(table, weights, names[EMBEDDING], rows, tokenizer)
+    _measure_kernel(table, weights, names[EMBEDDING], tied, tokenizer, corpus)
+    _strike(table, weights.module, loss, batches)
+    return Inspection(weights.name, V, D, tied, why, table.frame, neighbors, spectra, rows, vectors, tokens)
+
+
+def _tables(weights: Weights, embedding: str | None, output: str | None) -> dict[str, str | None]:
+    """Names of embedding and output matrix."""
+    for name in (embedding, output):
+        if name is not None and name not in weights.arrays:
+            raise ValueError(
+                f"the model has no array {name!r}: there are {', '.join(list(weights.arrays)[:9])}, ..."
+            )
+    embedding = embedding or roles.find_embedding(weights)
+    return {EMBEDDING: embedding, OUTPUT: output or roles.find_output(weights, embedding)}
+
+
+def _sample(n: int, most: int, seed: int) -> np.ndarray:
+    """Sorted rows, all of them or so many drawn."""
+    if n <= most:
+        return np.arange(n)
+    return np.sort(np.random.default_rng(seed).choice(n, size=most, replace=False))
+
+
+def _tied(
+    weights: Weights, embedding: str | None, output: str | None, rows: np.ndarray
+) -> tuple[bool | None, str]:
+    if embedding is None:
+        return None, "no embedding was found"
+    if output is not None:
+        first, second = weights.arrays[embedding], weights.arrays[output]
+        if first is second or (first.key is not None and first.key == second.key):
+            return True, "one array in memory"
+        if first.shape != second.shape:
+            return False, f"shapes {first.shape} and {second.shape} differ"
+        same = np.array_equal(first.read(rows), second.read(rows))
+        return same, f"the {len(rows):,} rows looked at are {'equal' if same else 'different'}"
+    if (said := weights.config.get("tie_word_embeddings")) is not None and _has_head(weights):
+        if said:
+            return True, "the configuration says so"
+        return None, "the configuration says it is not tied, and no output matrix was found"
+    if _has_head(weights):
+        return True, "the architecture has a head, the weights hold no matrix for it"
+    return None, "no output matrix was found"
+
+
+def _has_head(weights: Weights) -> bool:
+    architectures = weights.config.get("architectures") or [type(weights.module).__name__]
+    if "architectures" not in weights.config and weights.module is None:
+        return weights.config.get("tie_word_embeddings") is True  # llama2.c
+    return any(name.endswith(TYING) for name in architectures)
+
+
+# --- tables -----------------------------------------------------------------------------------------
+
+
+def _measure_tables(
+    table: _Table, weights: Weights, names: Mapping[str, str | None], rows: np.ndarray, tied: bool | None
+) -> tuple[np.ndarray, dict[str, tuple[np.ndarray, np.ndarray]]]:
+    """Embedding and output matrix; the embedding's measured rows, and spectra over their edges."""
+    read: dict[str, np.ndarray] = {}
+    spectra: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+    for part in (EMBEDDING, OUTPUT):
+        name = names[part]
+        if name is None or (part == OUTPUT and tied):
+            table.refuse(
+                part, "all", "the model is tied, see the embedding" if tied else f"no {part} matrix found"
+            )
+            continue
+        array, V = weights.arrays[name], weights.arrays[names[EMBEDDING] or name].shape[0]
+        own = rows if array.shape[0] == V else None
+        read[part] = array.read(
+            _sample(array.shape[0], max(len(rows), 4), table.seed) if own is None else own
+        )
+        if (found := _measure_spectrum(table, part, read[part])) is not None:
+            spectra[part] = found
+        table.measure(part, "isotropy", measures.row_measures, read[part])
+    if len(read) == 2:
+        table.measure(BOTH, "rows compared", measures.paired_measures, read[EMBEDDING], read[OUTPUT])
+    else:
+        table.refuse(BOTH, "rows compared", "there are no two matrices")
+    return read.get(EMBEDDING, np.empty((0, 0))), spectra
+
+
+def _measure_spectrum(
+    table: _Table, part: str, matrix: np.ndarray, *, layer: float = math.nan, head: float = math.nan
+) -> tuple[np.ndarray, np.ndarray] | None:
+    kept: list[np.ndarray] = []
+
+    def measure(rows: np.ndarray, *, n_draws: int, seed: int) -> list[Measured]:
+        found, *values = measures.spectrum_measures(rows, n_draws=n_draws, seed=seed)
+        kept.extend(values)
+        return found
+
+    table.measure(part, "spectrum", measure, matrix, layer=layer, head=head)
+    end = measures.edge(matrix) if kept else 1.0
+    return (kept[0] / end, kept[1] / end) if kept else None
+
+
+def _measure_positions(table: _Table, weights: Weights, max_rows: int) -> None:
+    name = roles.find_positions(weights)
+    if name is None:
+        return table.refuse(POSITIONS, "all", "no table of positions found")
+    array = weights.arrays[name]
+    rows = np.arange(min(array.shape[0], max_rows))  # the first ones: their order is what is measured
+    positions = array.read(rows)
+    _measure_spectrum(table, POSITIONS, positions)
+    return table.measure(POSITIONS, "smoothness", measures.order_measures, positions)
+
+
+def _measure_attention(
+    table: _Table, weights: Weights, n_heads: int | None, max_rows: int, max_layers: int
+) -> None:
+    known, n_kv = roles.heads_of(weights)
+    n_heads = n_heads or known
+    try:
+        maps = roles.attention_maps(weights, n_heads, n_kv or n_heads)
+    except ValueError as error:
+        return table.refuse("Q, K, V", "all", error)
+    if not maps:
+        return table.refuse("Q, K, V", "all", "no queries, keys and values recognised by their names")
+    n_layers = max(one.layer for one in maps) + 1
+    chosen = set(np.linspace(0, n_layers - 1, min(n_layers, max_layers)).round().astype(int).tolist())
+    for one in (one for one in maps if one.layer in chosen):
+        matrix = one.array.read()
+        rows = _sample(len(matrix), max_rows, table.seed)
+        _measure_spectrum(table, one.kind, matrix[rows], layer=one.layer)
+        if not one.n_heads or len(matrix) % one.n_heads:
+            table.refuse(
+                one.kind, "by head", "the number of heads is not known: give n_heads", layer=one.layer
+            )
+            continue
+        if one.n_heads > 1:
+            for head, part in enumerate(np.split(matrix, one.n_heads)):
+                _measure_spectrum(table, one.kind, part, layer=one.layer, head=head)
+    return None
+
+
+# --- tokens, kernel, hammer ----------------------------------------------------------------------------
+
+
+def _name_rows(
+    table: _Table, weights: Weights, name: str | None, rows: np.ndarray, tokenizer: Any, n_tokens: int = 12
+) -> tuple[pd.DataFrame, list[str]]:
+    """Neighbours of some tokens among all rows, and the names of the measured rows."""
+    empty = pd.DataFrame(columns=["token", "neighbor", "cosine", "null"])
+    if name is None or tokenizer is None:
+        table.refuse("tokens", "neighbours", "no tokenizer was given" if name else "no embedding found")
+        return empty, [f"[row {row}]" for row in rows]
+    array = weights.arrays[name]
+    names = token_names(tokenizer, array.shape[0])
+    words = [row for row in rows.tolist() if sum(map(str.isalpha, names[row])) >= 4] or rows.tolist()
+    rng = np.random.default_rng(table.seed)
+    asked = np.sort(rng.choice(words, size=min(n_tokens, len(words)), replace=False))
+    queries = array.read(asked)
+    null = rng.permutation(queries.ravel()).reshape(queries.shape)
+    near, cosines, of_null = _nearest_of(array, asked, queries, null)
+    found = [
+        {"token": names[row], "neighbor": names[other], "cosine": cosine, "null": of_null[place]}
+        for place, row in enumerate(asked)
+        for other, cosine in zip(near[place], cosines[place], strict=True)
+    ]
+    return pd.DataFrame(found, columns=empty.columns), [names[row] for row in rows]
+
+
+def _nearest_of(
+    array: StoredArray, asked: np.ndarray, queries: np.ndarray, null: np.ndarray, n: int = 5
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The nearest rows of a table to some of its rows, a block at a time, and the null's largest cosine."""
+
+    def unit(rows: np.ndarray) -> np.ndarray:
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+        scaled: np.ndarray = rows / np.where(lengths > 0, lengths, 1)
+        return scaled
+
+    n = min(n, array.shape[0] - 1)
+    best = np.full((len(asked), n), -np.inf)
+    near = np.zeros((len(asked), n), dtype=int)
+    of_null = np.full(len(asked), -np.inf)
+    queries, null = unit(queries), unit(null)
+    for first in range(0, array.shape[0], BLOCK_ROWS):
+        block = np.arange(first, min(first + BLOCK_ROWS, array.shape[0]))
+        rows = unit(array.read(block))
+        cosines = queries @ rows.T
+        cosines[asked[:, None] == block] = -np.inf
+        of_null = np.maximum(of_null, (null @ rows.T).max(axis=1))
+        both, ids = np.hstack([best, cosines]), np.hstack([near, np.tile(block, (len(asked), 1))])
+        order = np.argsort(-both, axis=1, kind="stable")[:, :n]
+        best, near = np.take_along_axis(both, order, 1), np.take_along_axis(ids, order, 1)
+    return near, best, of_null
+
+
+def _measure_kernel(
+    table: _Table,
+    weights: Weights,
+    name: str | None,
+    tied: bool | None,
+    tokenizer: Any,
+    corpus: Any,
+    n_words: int = 300,
+) -> None:
+    """The kernel between log counts and the Gram matrix of the most frequent tokens."""
+    why = "no corpus was given" if corpus is None else "no tokenizer was given" if tokenizer is None else ""
+    if name is None or tied is False:
+        why = "the kernel is that of tied embeddings"
+    if why:
+        return table.refuse("kernel", "circulant score", why)
+
+    def cut(text: str) -> list[str]:
+        found: list[str] = tokenizer.encode(text, add_special_tokens=False).tokens
+        return found
+
+    if not isinstance(corpus, Corpus):
+        if isinstance(tokenizer, list | tuple):
+            return table.refuse("kernel", "circulant score", "a list of tokens cuts no text: give a Corpus")
+        corpus = make_corpus(corpus, tokenizer=cut if hasattr(tokenizer, "id_to_token") else tokenizer)
+    array = weights.arrays[str(name)]
+    row_of = {token: row for row, token in enumerate(token_names(tokenizer, array.shape[0]))}
+    known = [place for place, word in enumerate(corpus.vocabulary) if word in row_of][:n_words]
+    if len(known) < 4:
+        why = f"{len(known)} words of the corpus are tokens of the model: cut it by its tokenizer"
+        return table.refuse("kernel", "circulant score", why)
+    new_id = np.full(len(corpus.vocabulary) + 1, len(known))
+    new_id[known] = np.arange(len(known))
+    ids = new_id[np.minimum(corpus.ids, len(corpus.vocabulary))]
+    rows = np.array([row_of[corpus.vocabulary[place]] for place in known])
+    order = np.argsort(rows)
+    vectors = np.empty((len(rows), array.shape[1]))
+    vectors[order] = array.read(rows[order])
+    counts = count_pairs(ids, len(known), window=5, document_starts=corpus.document_starts)
+
+    def measure(vectors: np.ndarray, *, n_draws: int, seed: int) -> list[Measured]:
+        D, rng = log_counts(counts), np.random.default_rng(seed)
+
+        def score(rows: np.ndarray) -> float:
+            return circulant_score(extract_kernel(tied_gram(rows, rows), D, zeros="drop").kernel)
+
+        null = np.array([score(rng.permutation(vectors)) for _ in range(n_draws)])
+        return [Measured("circulant score", score(vectors), null)]
+
+    return table.measure("kernel", "circulant score", measure, vectors)
+
+
+def _strike(
+    table: _Table,
+    module: nn.Module | None,
+    loss: Callable[[nn.Module, Any], Tensor] | None,
+    batches: Iterable[Any],
+) -> None:
+    """The Sounding Hammer on every tensor that the loss reaches."""
+    if module is None or loss is None:
+        why = "no loss and batches were given" if module is not None else "weights alone have no loss"
+        return table.refuse("gradients", "regularity", why)
+    try:
+        soundings = strike(module, loss, batches, seed=table.seed)
+    except ValueError as error:
+        return table.refuse("gradients", "regularity", error)
+    for name, one in soundings.items():
+        found = Measured("regularity", one.regularity, one.permuted)
+        table.add(f"gradient of {name}", [found], one.power.size)
+    return None

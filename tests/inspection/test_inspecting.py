@@ -1,0 +1,376 @@
+"""Models of others, read and measured: tiny ones with random weights, from configurations; no downloads."""
+
+import json
+import re
+import struct
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from embviz.cli import main
+from embviz.imports import import_transformers
+from embviz.inspection import inspect, read_weights
+from embviz.inspection.measures import order_measures, paired_measures, row_measures, spectrum_measures
+from embviz.inspection.roles import attention_maps, heads_of
+
+V, D, H, W, KV = 60, 16, 4, 4, 2
+HOSTILE = "</script><script>alert(1)</script>"
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def gpt2(**options):
+    tf = import_transformers()
+    config = tf.GPT2Config(
+        vocab_size=V, n_positions=32, n_embd=D, n_layer=2, n_head=H, bos_token_id=0, eos_token_id=0, **options
+    )
+    torch.manual_seed(0)
+    return tf.GPT2LMHeadModel(config)
+
+
+def llama(**options):
+    tf = import_transformers()
+    torch.manual_seed(0)
+    return tf.LlamaForCausalLM(
+        tf.LlamaConfig(
+            vocab_size=V, hidden_size=D, intermediate_size=24, num_hidden_layers=2, num_attention_heads=H,
+            num_key_value_heads=KV, **options,
+        )
+    )  # fmt: skip
+
+
+def neox():
+    tf = import_transformers()
+    torch.manual_seed(0)
+    config = tf.GPTNeoXConfig(
+        vocab_size=V, hidden_size=D, intermediate_size=24, num_hidden_layers=2, num_attention_heads=H
+    )
+    return tf.GPTNeoXForCausalLM(config)
+
+
+def notes(report):
+    return " ".join(report.table["note"])
+
+
+def maps_of(source):
+    weights = read_weights(source)
+    return {(one.kind, one.layer): one.array.read() for one in attention_maps(weights, *heads_of(weights))}
+
+
+# --- queries, keys and values -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [gpt2, llama, neox])
+def test_queries_keys_and_values_are_those_that_the_model_computes(make):
+    """The products with a layer's input are what the model's own attention gets, head by head."""
+    model = make().eval()
+    found = maps_of(model)
+    tf_name = type(model).__name__
+    x = torch.randn(1, 5, D)
+    with torch.no_grad():
+        if tf_name == "GPT2LMHeadModel":
+            layer = model.transformer.h[1].attn.c_attn
+            own = (layer(x) - layer.bias).split(D, dim=2)
+        elif tf_name == "LlamaForCausalLM":
+            attention = model.model.layers[1].self_attn
+            own = (attention.q_proj(x), attention.k_proj(x), attention.v_proj(x))
+        else:
+            layer = model.gpt_neox.layers[1].attention.query_key_value
+            by_head = (layer(x) - layer.bias).view(1, 5, H, 3 * W).chunk(3, dim=-1)  # as its forward cuts
+            own = [part.reshape(1, 5, D) for part in by_head]
+    for kind, expected in zip("QKV", own, strict=True):
+        ours = x.numpy() @ found[kind, 1].T
+        np.testing.assert_allclose(ours, expected.numpy(), rtol=0, atol=1e-5)  # float32 sums
+
+
+def test_a_torch_encoder_is_read_with_its_heads():
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(D, H, 24, batch_first=True), 2)
+    found = maps_of(encoder)
+    own = encoder.layers[0].self_attn.in_proj_weight.detach().numpy()
+    np.testing.assert_array_equal(found["K", 0], own[D : 2 * D])
+    report = inspect(encoder)
+    assert not report.vocab_size
+    assert report.table["head"].max() == H - 1
+    assert "no embedding" in notes(report)
+
+
+def test_queries_that_alternate_by_head_are_not_guessed_at():
+    state = {name: value for name, value in neox().state_dict().items()}
+    assert "give n_heads" in notes(inspect(state))
+    assert inspect(state, n_heads=H).table["head"].notna().any()
+
+
+# --- tied or not ------------------------------------------------------------------------------------
+
+
+class Mine(nn.Module):
+    """A subclass of nothing, with names of its own."""
+
+    def __init__(self, tied):
+        super().__init__()
+        self.words = nn.Embedding(V, D)
+        self.head = nn.Linear(D, V, bias=False)
+        if tied:
+            self.head.weight = self.words.weight
+
+
+@pytest.mark.parametrize(
+    ("make", "tied"),
+    [
+        (gpt2, True),
+        (lambda: gpt2(tie_word_embeddings=False), False),
+        (llama, False),
+        (lambda: llama(tie_word_embeddings=True), True),
+        (lambda: gpt2().transformer, None),
+        (lambda: Mine(False), False),
+        (lambda: Mine(True), True),
+        (lambda: torch.compile(gpt2(), backend="eager"), True),
+        (lambda: llama().bfloat16(), False),
+    ],
+)
+def test_whether_a_model_is_tied_is_found(make, tied):
+    report = inspect(make(), max_rows=V)
+    assert report.tied is tied
+    assert (report.vocab_size, report.embedding_dim) == (V, D)
+    assert report.table.loc[report.table["part"] == "embedding", "value"].notna().all()
+
+
+def test_folders_shards_and_files_give_the_models_own_numbers(tmp_path):
+    model = llama()
+    expected = inspect(model).table
+    model.save_pretrained(tmp_path / "one")
+    model.save_pretrained(tmp_path / "shards", max_shard_size="8KB")
+    assert (tmp_path / "shards/model.safetensors.index.json").is_file()
+    torch.save(model.state_dict(), tmp_path / "state.pt")
+    for path in ("one", "shards", "one/model.safetensors", "state.pt"):
+        heads = {} if (tmp_path / path).is_dir() else {"n_heads": H}
+        found = inspect(tmp_path / path, **heads)
+        assert found.tied is False
+        values = found.table[found.table["head"].isna() & found.table["value"].notna()]["value"]
+        own = expected[expected["head"].isna() & expected["value"].notna()]["value"]
+        np.testing.assert_array_equal(values, own)
+    gpt2().save_pretrained(tmp_path / "tied")
+    assert inspect(tmp_path / "tied").tied is True
+    (tmp_path / "shards/model-00001-of-00002.safetensors").unlink(missing_ok=True)
+    for part in (tmp_path / "shards").glob("model-00001*"):
+        part.unlink()
+    with pytest.raises(FileNotFoundError, match="which its index names"):
+        inspect(tmp_path / "shards")
+
+
+# --- llama2.c ---------------------------------------------------------------------------------------
+
+
+def write_llama2c(path, model, shared):
+    """llama2.c's version 0, as its export.py writes it: header, then one kind of array after the other."""
+    own = model.state_dict()
+    config = model.config
+    numbers = (D, 24, 2, H, KV, V if shared else -V, 8)
+    layers = [f"model.layers.{layer}." for layer in range(2)]
+    kinds = (
+        "input_layernorm", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
+        "post_attention_layernorm", "mlp.gate_proj", "mlp.down_proj", "mlp.up_proj",
+    )  # fmt: skip
+    arrays = [own["model.embed_tokens.weight"]]
+    arrays += [own[f"{layer}{kind}.weight"] for kind in kinds for layer in layers]
+    arrays += [own["model.norm.weight"], torch.zeros(2, 8, config.head_dim // 2)]
+    arrays += [] if shared else [own["lm_head.weight"]]
+    content = b"".join(array.numpy().astype("<f4").tobytes() for array in arrays)
+    path.write_bytes(struct.pack("<7i", *numbers) + content)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_llama2c_file_holds_the_same_arrays_as_the_model(tmp_path, shared):
+    model = llama(tie_word_embeddings=shared)
+    write_llama2c(tmp_path / "stories.bin", model, shared)
+    theirs, ours = maps_of(model), maps_of(tmp_path / "stories.bin")
+    for key, array in theirs.items():
+        np.testing.assert_array_equal(ours[key], array)
+    report = inspect(tmp_path / "stories.bin")
+    assert (report.tied, report.vocab_size) == (shared, V)
+    arrays = read_weights(tmp_path / "stories.bin").arrays
+    np.testing.assert_array_equal(arrays["norm.weight"].read(), np.ones(D))
+    rows = np.array([3, 7])
+    np.testing.assert_array_equal(
+        arrays["tok_embeddings.weight"].read(rows), model.model.embed_tokens.weight.detach().numpy()[rows]
+    )
+
+
+def test_what_is_no_model_is_refused_in_a_sentence(tmp_path):
+    (tmp_path / "cut.bin").write_bytes(struct.pack("<7i", D, 24, 2, H, KV, V, 8) + b"\0" * 40)
+    with pytest.raises(ValueError, match="neither llama2"):
+        inspect(tmp_path / "cut.bin")
+    torch.save(Mine(True), tmp_path / "pickle.pt")
+    with pytest.raises(ValueError, match="weights alone"):
+        inspect(tmp_path / "pickle.pt")
+    (tmp_path / "broken.safetensors").write_bytes(b"\0" * 20)
+    with pytest.raises(ValueError, match="not a whole safetensors file"):
+        inspect(tmp_path / "broken.safetensors")
+    with torch.device("meta"):
+        empty = Mine(False)
+    with pytest.raises(ValueError, match="meta device"):
+        inspect(empty)
+    with pytest.raises(FileNotFoundError, match="read from disk alone"):
+        inspect("gpt2")
+    with pytest.raises(ValueError, match="no array 'wte'"):
+        inspect(Mine(False), embedding="wte")
+
+
+def test_an_array_that_cannot_be_measured_is_said_and_the_rest_is_measured():
+    model = gpt2()
+    with torch.no_grad():
+        model.transformer.wpe.weight[3, 2] = torch.nan
+        model.transformer.h[0].attn.c_attn.weight.zero_()
+    report = inspect(model)
+    assert "NaN" in notes(report)
+    assert "all its numbers are equal" in notes(report)
+    assert report.table["value"].notna().sum() > 20
+
+
+# --- the numbers ------------------------------------------------------------------------------------
+
+
+def test_a_planted_direction_is_beyond_the_edge_and_noise_is_not():
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(300, 40))
+    planted = noise + 3 * rng.normal(size=(300, 1)) * rng.normal(size=(1, 40))
+    (share, rank, _), values, _ = spectrum_measures(planted, n_draws=4, seed=0)
+    assert share.value == 1 / 40
+    assert share.null.max() <= 1 / 40
+    squares = np.linalg.svd(planted, compute_uv=False) ** 2
+    np.testing.assert_allclose(values, np.sqrt(squares), rtol=1e-8)
+    assert rank.value == pytest.approx(squares.sum() / squares[0])
+    assert rank.value < rank.null.min() / 3
+    (share, *_), _, _ = spectrum_measures(noise, n_draws=4, seed=0)
+    assert share.value <= 1 / 40
+
+
+def test_orthonormal_columns_are_at_distance_zero_from_orthogonal():
+    columns, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(50, 8)))
+    (_, rank, distance), _, _ = spectrum_measures(5 * columns, n_draws=2, seed=0)
+    assert distance.value == pytest.approx(0, abs=1e-12)
+    assert rank.value == pytest.approx(8)
+    assert distance.null.min() > 0.2
+
+
+def test_mean_cosine_is_that_of_all_pairs_and_its_interval_holds_it():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(40, 6)) + 0.7
+    rows[5] = 0  # points nowhere
+    (isotropy, nearest) = row_measures(rows, n_draws=3, seed=0)
+    unit = np.delete(rows, 5, axis=0)
+    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
+    cosines = unit @ unit.T
+    off = cosines[~np.eye(39, dtype=bool)]
+    assert isotropy.value == pytest.approx(off.mean())
+    assert isotropy.interval[0] < isotropy.value < isotropy.interval[1]
+    np.fill_diagonal(cosines, -1)
+    assert nearest.value == pytest.approx(cosines.max(axis=1).mean(), abs=1e-5)  # neighbours up to 1e-6
+    assert isotropy.null.mean() > 0.2  # the mean of the entries stays where they are permuted
+
+
+def test_equal_tables_have_cosine_one_and_rows_in_disorder_none():
+    rows = np.random.default_rng(0).normal(size=(200, 8))
+    same, alike = paired_measures(rows, rows, n_draws=3, seed=0)
+    assert (same.value, alike.value) == (pytest.approx(1), pytest.approx(1))
+    assert abs(same.null.mean()) < 0.1
+    assert abs(alike.null).max() < 0.1
+
+
+def test_smooth_positions_are_told_from_the_same_in_disorder():
+    angles = np.linspace(0, 6, 60)[:, None] * np.arange(1, 4)
+    (smooth,) = order_measures(np.hstack([np.sin(angles), np.cos(angles)]), n_draws=9, seed=0)
+    assert smooth.value > 0.9
+    assert abs(smooth.null).max() < 0.5
+
+
+def test_of_a_large_vocabulary_a_sample_is_read(monkeypatch):
+    """256,000 rows: as a stored array that refuses to be read whole."""
+    from embviz.inspection.weight_files import StoredArray, Weights
+
+    def load(rows):
+        assert rows is not None
+        assert len(rows) <= 4_096
+        return np.random.default_rng(int(rows[0])).normal(size=(len(rows), 8))
+
+    big = Weights("big", {"wte.weight": StoredArray((256_000, 8), load)})
+    report = inspect(big, [f"word{i}" for i in range(256_000)], max_rows=300, n_draws=2)
+    assert len(report.rows) == 300
+    assert "300 rows, drawn at random" in report.sentence
+    assert len(report.neighbors) == 60
+
+
+def test_neighbours_are_those_of_a_slow_loop():
+    model = gpt2()
+    names = [f"word{i}" for i in range(V)]
+    report = inspect(model, names)
+    rows = model.transformer.wte.weight.detach().double()
+    unit = rows / rows.norm(dim=1, keepdim=True)
+    for token, part in report.neighbors.groupby("token"):
+        place = names.index(token)
+        cosines = unit @ unit[place]
+        cosines[place] = -2
+        best = cosines.argsort(descending=True)[:5]
+        assert part["neighbor"].tolist() == [names[other] for other in best]
+        np.testing.assert_allclose(part["cosine"], cosines[best], atol=1e-6)  # float32
+
+
+# --- corpus, loss -----------------------------------------------------------------------------------
+
+
+def test_a_corpus_gives_the_kernel_and_a_loss_the_hammer():
+    model = gpt2()
+    names = [f"w{i}" for i in range(V)]
+    rng = np.random.default_rng(0)
+    text = " ".join(names[i] for i in rng.integers(20, size=2_000))
+    from embviz.corpora import make_corpus
+
+    batch = torch.from_numpy(rng.integers(V, size=(2, 16)))
+    report = inspect(
+        model, names, make_corpus(text), loss=lambda m, ids: m(ids, labels=ids).loss, batches=[batch]
+    )
+    kernel = report.table[report.table["part"] == "kernel"].iloc[0]
+    assert -1 <= kernel["value"] <= 1
+    assert kernel["n_rows"] == 20
+    struck = report.table[report.table["part"].str.startswith("gradient of")]
+    assert "gradient of transformer.wte.weight" in set(struck["part"])
+    assert struck["value"].between(0, 1).all()
+    assert "tied" in notes(inspect(llama(), names, make_corpus(text)))
+
+
+# --- the door ---------------------------------------------------------------------------------------
+
+
+def test_the_command_writes_a_page_that_is_offline_small_and_safe(tmp_path, capsys):
+    gpt2().save_pretrained(tmp_path / "tiny")
+    words = {HOSTILE if i == 3 else f"{HOSTILE}{i}\n" if i % 2 else f"word{i}": i for i in range(V)}
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="word0"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.save(str(tmp_path / "tiny/tokenizer.json"))
+    text = " ".join(f"word{2 * (i * i % 23)}" for i in range(900))
+    (tmp_path / "mine.txt").write_text(text, encoding="utf-8")
+    page, mine = tmp_path / "out.html", str(tmp_path / "mine.txt")
+    assert main(["inspect", str(tmp_path / "tiny"), "--text", mine, "--html", str(page)]) == 0
+    printed = capsys.readouterr().out
+    assert "tiny: 60 tokens in 16 dimensions, tied (the configuration says so)" in printed
+    assert re.search(r"kernel +circulant score +-?0\.\d", printed)
+    content = page.read_text(encoding="utf-8")
+    assert "<script>alert" not in content
+    assert "circulant score" in content
+    assert not re.search(r"<(script|link)[^>]+(src|href)=", content)
+    assert len(content) < 3_000_000
+    assert main(["inspect", str(tmp_path / "nothing")]) == 1
+    assert "there is no file or folder" in capsys.readouterr().err
+
+
+def test_safetensors_of_bfloat16_alone_say_what_cannot_be_told(tmp_path):
+    save_file({"tok_embeddings.weight": torch.randn(V, D).bfloat16()}, tmp_path / "rows.safetensors")
+    report = inspect(str(tmp_path / "rows.safetensors"))
+    assert report.tied is None
+    assert "no output matrix" in report.why
+    json.dumps(report.summary().to_dict())
