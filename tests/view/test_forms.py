@@ -383,7 +383,8 @@ def test_the_papers_value_of_a_row_is_a_mark_of_its_own_in_the_legend():
 
 @pytest.mark.parametrize("rows", ["run", "part"])
 def test_the_papers_values_of_kinds_stand_in_their_part_of_the_row(rows):
-    table = pd.concat([times().assign(model=model) for model in ("tied", "free")]).rename(columns={"run": rows})
+    tables = [times().assign(model=model) for model in ("tied", "free")]
+    table = pd.concat(tables).rename(columns={"run": rows})
     paper = pd.DataFrame({rows: ["a", "b"], "model": ["free", "tied"], "grok": [50.0, 90.0]})
     chart = view.plot_strip(table, "grok", rows, limits=(0, 100), by="model", published=paper)
     marks = drawn(chart, "symbol")

@@ -76,7 +76,7 @@ def read_layer(
             found.append(Place(slice(n, n + len(read)), place.index))
         else:
             asked = attention.heads(attention.query(hidden[place.rows]))
-            read = _attend(Place(slice(None), place.index).of(asked), seen[: position + 1])
+            read = _attend(Place(slice(None), place.index).of(asked), seen[: position + 1], attention.scale)
             residual = place.of(x).expand(len(read), -1)
             found.append(Place(slice(n, n + len(read))))
         residuals.append(residual)
@@ -86,10 +86,14 @@ def read_layer(
     return block.mlp(block.after[0](changed)), found
 
 
-def _attend(query: Tensor, seen: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
-    """What queries (B or 1, H, D / H) read of two or three keys and values (B or 1, H, D / H) each."""
+def _attend(query: Tensor, seen: Sequence[tuple[Tensor, Tensor]], scale: float | None) -> Tensor:
+    """What queries (B or 1, H, D / H) read of two or three keys and values (B or 1, H, D / H) each.
+
+    Scores are multiplied by `scale`; None: by 1 / sqrt(D / H).
+    """
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
     scores = torch.stack(torch.broadcast_tensors(*((query * key).sum(-1) for key, _ in seen)))
-    weights = (scores * query.shape[-1] ** -0.5).softmax(0)[..., None]  # (positions, B, H, 1)
+    weights = (scores * scale).softmax(0)[..., None]  # (positions, B, H, 1)
     read = weights[0] * seen[0][1]
     for weight, (_, value) in zip(weights[1:], seen[1:], strict=True):
         read = read + weight * value
