@@ -50,8 +50,8 @@ N_RANDOM, N_DRAWN = 40, 500  # Gram matrices a setting; pairs of words in a scat
 
 def paper_powers() -> dict[float, float]:
     """Table 2's cosines by the power alpha."""
-    figures = published("kernel.table2").items()
-    return {float(name.removeprefix("power_")): value for name, value in figures if name[:6] == "power_"}
+    figures = published("kernel.table2")
+    return {alpha: figures[f"power_{alpha:g}_text"] for alpha in kernels.TABLE_2}
 
 
 # --- models -------------------------------------------------------------------------------------------
@@ -532,7 +532,7 @@ def terms_finding(preset: str) -> str:
     """Which pairs of cosines are impossible together, given the sums' own."""
     paper = published("kernel.table3")
     said = {True: "no three vectors can have", False: "three vectors can have"}
-    impossible = paper["log"] < least_log_cosine(paper["identity"], paper["both"]) - 1e-9
+    impossible = paper["log_text"] < least_log_cosine(paper["identity_text"], paper["both_text"]) - 1e-9
     table = term_cosines(preset)
     least = [least_log_cosine(*pair) for pair in zip(table["identity_cosine"], table["both"], strict=True)]
     outside = (table["log_cosine"] < np.array(least) - 1e-9).groupby(table["kind"]).agg(["sum", "size"])
@@ -550,11 +550,11 @@ def plot_terms(preset: str) -> alt.LayerChart:
     printed = published("kernel.table3")
     ours = term_cosines(preset)[["kind", "identity_cosine", "log_cosine"]].round(4)
     paper = pd.DataFrame(
-        [{"kind": "Table 3", "identity_cosine": printed["identity"], "log_cosine": printed["log"]}]
+        [{"kind": "Table 3", "identity_cosine": printed["identity_text"], "log_cosine": printed["log_text"]}]
     )
-    ends = [-1.0, -printed["both"], printed["both"]]
+    ends = [-1.0, -printed["both_text"], printed["both_text"]]
     region = pd.DataFrame(
-        {"x": ends, "low": -1.0, "high": [least_log_cosine(x, printed["both"]) for x in ends]}
+        {"x": ends, "low": -1.0, "high": [least_log_cosine(x, printed["both_text"]) for x in ends]}
     )
     whole = alt.Scale(domain=[-1, 1])
     shade = (
@@ -720,7 +720,7 @@ def paper_roots() -> pd.DataFrame:
 
 def paper_slips() -> pd.DataFrame:
     """Where the paper's figures disagree with each other, with the arithmetic."""
-    cosine, ratio = published("kernel.table3", "both"), 40
+    cosine, ratio = published("kernel.table3", "both_text"), 40
     printed = fits.PRINTED[0]
     powers = dict(sorted(paper_powers().items()))
     falls = [(a, b) for (a, b) in zip(powers, list(powers)[1:], strict=False) if powers[b] > powers[a]]
@@ -754,7 +754,7 @@ PMI_ROWS = {  # and the candidate, where it is one of Table 1's
     "power law": "H12 (alpha 0.003)",
     "identity matrix": "H_cI (identity matrix)",
 }
-PAPER_PMI = {"PPMI kernel": "pmi", "power law": "power"}  # figures of kernel.pmi_fit
+PAPER_PMI = {"PPMI kernel": "pmi_text", "power law": "power_text"}  # figures of kernel.pmi_fit
 
 
 @functools.cache

@@ -1,6 +1,7 @@
 """The kernel paper: what the Gram matrix of tied embeddings converges to."""
 
 from book.kernel.experiments import (
+    chosen,
     extracted,
     fits,
     hyperparameters,
@@ -14,6 +15,7 @@ STUDIES = {
     **extracted.STUDIES,
     **fits.STUDIES,
     **scan.STUDIES,
+    **chosen.STUDIES,
     **orthogonality.STUDIES,
     **starts.STUDIES,
     **scale.STUDIES,

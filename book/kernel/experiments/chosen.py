@@ -1,13 +1,27 @@
-"""Models on the texts that the scan chose: both starts, batches of three sizes, seeds of their own."""
+"""Models on the texts that the scan chose: both starts, batches of three sizes, seeds of their own.
+
+What Tables 1 to 3 and section 6 say is judged on them, beside the same models before training.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
-from book.kernel.experiments.models import QUICK, STARTS
+import numpy as np
+
+from book.kernel.experiments import fits, models
+from book.kernel.experiments.fits import cosines
+from book.kernel.experiments.models import QUICK, STARTS, Trained
 from book.kernel.experiments.runs import KernelRun
 from book.kernel.experiments.texts import Slice
+from embviz import kernels
+from embviz.ledger import findings
+from embviz.ledger.cells import Cell
+from embviz.ledger.findings import Finding
+from embviz.ledger.studies import Study
 from embviz.models.minigpt import MiniGPTConfig, Start
 
 TEXTS = (  # see tests: the scan's three nearest
@@ -19,6 +33,7 @@ TEXT = TEXTS[1]  # which decides: nearly as near as the first, and a third as lo
 BATCH_SIZES = (4, 8, 32)  # blocks
 CHOOSING, JUDGED = (100, 3), (200, 5)  # first seed and how many
 SETTINGS: list[tuple[Start, int]] = list(itertools.product(STARTS, BATCH_SIZES))
+DECIDING: tuple[Start, int] = ("small", 8)  # see tests: its loss lies nearest to the paper's
 
 
 def run(text: Slice, start: Start, batch_size: int, seeds: tuple[int, int] = JUDGED) -> KernelRun:
@@ -31,7 +46,135 @@ def run(text: Slice, start: Start, batch_size: int, seeds: tuple[int, int] = JUD
 def choosing(preset: str) -> dict[tuple[Start, int], KernelRun]:
     """The settings on the text that decides, on the seeds that choose among them."""
     if preset == "quick":
-        text = Slice("embedded", "unk", QUICK.text.vocab_size, 1_500, offset=400)
-        own = dataclasses.replace(QUICK, text=text, first_seed=CHOOSING[0], keep_all=False)
-        return {(own.shape.start, own.batch_size): own}
+        return {DECIDING: dataclasses.replace(_quick(), first_seed=CHOOSING[0])}
     return {setting: run(TEXT, *setting, CHOOSING) for setting in SETTINGS}
+
+
+def judged(preset: str) -> KernelRun:
+    """The setting that decides, on seeds that chose nothing."""
+    return _quick() if preset == "quick" else run(TEXT, *DECIDING)
+
+
+def others(preset: str) -> list[KernelRun]:
+    """The same setting on the other texts."""
+    return [] if preset == "quick" else [run(text, *DECIDING) for text in TEXTS if text != TEXT]
+
+
+def _quick() -> KernelRun:
+    text = Slice("embedded", "unk", QUICK.text.vocab_size, 1_500, offset=400)
+    return dataclasses.replace(QUICK, text=text, first_seed=JUDGED[0], keep_all=False)
+
+
+# --- what is judged -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """The models that are judged, and those that chose how to read formulas."""
+
+    models: Trained
+    chosen_by: Trained
+
+    @property
+    def before(self) -> np.ndarray:
+        """First rows of the judged models before training, (R, V)."""
+        return self.models.k0_of(self.models.first)
+
+    def rows(self, values: np.ndarray) -> Finding:
+        """Of one row's cosines with the models; its nulls the identity matrix's row and the untrained."""
+        trained = self.models
+        nulls = {"untrained": cosines(values, self.before), "identity": cosines(trained.identity, trained.k0)}
+        return self.found(cosines(values, trained.k0), nulls)
+
+    def over(self, values: np.ndarray) -> dict[str, Finding]:
+        """What a row's cosine with a model has over the same model before training, and over the identity."""
+        trained = self.models
+        own = cosines(values, trained.k0)
+        rest = {"untrained": cosines(values, self.before), "identity": cosines(trained.identity, trained.k0)}
+        return {
+            f"over_{name}": findings.over_seeds(own - other, corpus=trained.corpus, within=(-2.0, 2.0))
+            for name, other in rest.items()
+        }
+
+    def found(self, values: np.ndarray, nulls: Mapping[str, np.ndarray]) -> Finding:
+        """A finding over seeds, its nulls as means."""
+        means = {name: float(np.mean(null)) for name, null in nulls.items()}
+        return models.of_cosines(values, nulls=means, corpus=self.models.corpus)
+
+
+def load(preset: str) -> Judged:
+    """Both, stored or trained here."""
+    return Judged(models.load(judged(preset)), models.load(choosing(preset)[DECIDING]))
+
+
+def _table_1(preset: str) -> dict[str, Finding]:
+    both = load(preset)
+    own, chooser = both.models, both.chosen_by
+    table, untrained = fits.table_1(own), fits.table_1(own, both.before)
+    labels = fits.nearest_readings(fits.table_1(chooser))
+    of_untrained = fits.nearest_readings(fits.table_1(chooser, chooser.k0_of(chooser.first)))
+    identity = cosines(own.identity, own.k0)
+    found = {
+        f"{name}_text": both.found(
+            table[label], {"untrained": untrained[of_untrained[name]], "identity": identity}
+        )
+        for name, label in labels.items()
+    }
+    order = both.found(
+        fits.order_agreement(table, labels), {"untrained": fits.order_agreement(untrained, of_untrained)}
+    )
+    return found | {"order_text": order} | both.over(kernels.k0_fft(own.spectrum))
+
+
+def _table_2(preset: str) -> dict[str, Finding]:
+    both = load(preset)
+    own = both.models
+    scan = kernels.alpha_scan(own.spectrum, kernels.TABLE_2, form="fft")
+    trends = [
+        np.array([fits.rank_correlation(kernels.TABLE_2, column) for column in found.T])
+        for found in (cosines(scan[:, None], k0[None]) for k0 in (own.k0, both.before))
+    ]
+    rows = {f"power_{alpha:g}_text": both.rows(row) for alpha, row in zip(kernels.TABLE_2, scan, strict=True)}
+    power = kernels.k0_fft(own.spectrum)
+    return rows | {"trend_text": both.found(trends[0], {"untrained": trends[1]})} | both.over(power)
+
+
+def _table_3(preset: str) -> dict[str, Finding]:
+    both = load(preset)
+    spectrum = both.models.spectrum
+    terms = kernels.taylor_terms(spectrum)
+    rows = {"identity": kernels.impulse_row(spectrum), "log": terms.log.real, "both": terms.both}
+    return {f"{name}_text": both.rows(row) for name, row in rows.items()} | both.over(terms.both)
+
+
+def _pmi_fit(preset: str) -> dict[str, Finding]:
+    both = load(preset)
+    own = both.models
+    pmi = kernels.candidates(own.counts.pairs, own.spectrum)["H5 (as written)"].values
+    power = kernels.k0_fft(own.spectrum)
+    return {"pmi_text": both.rows(pmi), "power_text": both.rows(power)} | both.over(power)
+
+
+def _cells(preset: str) -> list[Cell]:
+    return models.main_cells(preset) + models.cells_of(*choosing(preset).values(), judged(preset))
+
+
+def _study(
+    first: Callable[[str], Mapping[str, Finding]],
+    own: Callable[[str], Mapping[str, Finding]],
+    more: Callable[[str], list[Cell]] = lambda preset: [],
+) -> Study:
+    """What judged a claim at first, on the main reading, and what judges it now."""
+    return Study(
+        lambda preset: _cells(preset) + more(preset),
+        lambda preset: {**first(preset), **own(preset)},
+        beside=lambda preset: models.cells_of(*others(preset)),
+    )
+
+
+STUDIES: dict[str, Study] = {
+    "kernel.table1": _study(fits.table_1_of_main, _table_1),
+    "kernel.table2": _study(fits.table_2_of_main, _table_2),
+    "kernel.table3": _study(fits.table_3_of_main, _table_3),
+    "kernel.pmi_fit": _study(fits.pmi_fit_of_main, _pmi_fit, fits.vector_cells),
+}

@@ -11,7 +11,7 @@ from typing import get_args
 import numpy as np
 from scipy import optimize, stats
 
-from book.kernel.experiments import chosen, models, word_vectors
+from book.kernel.experiments import models, word_vectors
 from book.kernel.experiments.extracted import READINGS, off_diagonal
 from book.kernel.experiments.models import Trained
 from book.kernel.experiments.word_vectors import VectorsRun
@@ -366,15 +366,7 @@ def _counts_of_readings(preset: str) -> list[Cell]:
 
 
 STUDIES: dict[str, Study] = {
-    "kernel.table1": Study(
-        models.main_cells,
-        table_1_of_main,
-        beside=lambda preset: models.cells_of(*chosen.choosing(preset).values()),
-    ),
-    "kernel.table2": Study(models.main_cells, table_2_of_main),
-    "kernel.table3": Study(models.main_cells, table_3_of_main),
     "kernel.eigen_table": Study(models.main_cells, _eigen_table),
     "kernel.table4": Study(_table_4_cells, _table_4),
     "kernel.listings": Study(_counts_of_readings, _listings),
-    "kernel.pmi_fit": Study(lambda preset: models.main_cells(preset) + vector_cells(preset), pmi_fit_of_main),
 }

@@ -105,6 +105,18 @@ def test_the_texts_that_models_read_are_the_three_nearest(monkeypatch):
     assert found == list(near[["symbols", "n_tokens", "offset"]].itertuples(index=False, name=None))
 
 
+def test_the_setting_that_decides_is_the_one_whose_loss_lies_nearest_to_the_papers(monkeypatch):
+    monkeypatch.delenv("EMBVIZ_RESULTS_DIR", raising=False)
+    runs = chosen.choosing("paper")
+    if missing(models.cells_of(*runs.values())):
+        pytest.skip("not all settings are stored")
+    distance = {
+        setting: abs(models.final_losses(models.load(run)).mean() - models.PAPER_LOSS)
+        for setting, run in runs.items()
+    }
+    assert min(distance, key=distance.get) == chosen.DECIDING
+
+
 def test_settings_are_both_starts_and_three_batches_on_seeds_that_no_other_run_has():
     runs = chosen.choosing("paper")
     assert {(run.shape.start, run.batch_size) for run in runs.values()} == set(runs)
