@@ -92,26 +92,27 @@ def _rho(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def _orthogonal(preset: str) -> dict[str, Finding]:
-    trained = models.trained(preset)
-    corpus, expected = trained.corpus, expected_cosine(trained.embedding_dim)
+    main, untied = models.trained(preset), models.load(models.untied(preset))
+    found = _ends(main)
+    found |= {f"{name}_other": one for name, one in _ends(models.load(models.other_start(preset))).items()}
+    output = mean_cosines(untied.output) / expected_cosine(main.embedding_dim)
+    return found | {"ratio_untied": findings.over_seeds(output, corpus=main.corpus)}
+
+
+def _ends(trained: Trained) -> dict[str, Finding]:
+    """How orthogonal models are after training, beside themselves before it."""
+    expected = expected_cosine(trained.embedding_dim)
     first, last = mean_cosines(trained.first), mean_cosines(trained.last)
-    shares = {
-        name: diagonal_shares(rows) for name, rows in (("first", trained.first), ("last", trained.last))
+    before = {
+        "ratio": float(first.mean() / expected),
+        "diagonal": float(diagonal_shares(trained.first).mean()),
     }
-    untied, other = (models.load(run(preset)) for run in (models.untied, models.other_start))
-    ratio = findings.over_seeds(
-        last / expected, nulls={"untrained": float(first.mean() / expected)}, corpus=corpus
-    )
+    ratio = findings.over_seeds(last / expected, nulls={"untrained": before["ratio"]}, corpus=trained.corpus)
     diagonal = models.of_cosines(
-        shares["last"], nulls={"untrained": float(shares["first"].mean())}, corpus=corpus
+        diagonal_shares(trained.last), nulls={"untrained": before["diagonal"]}, corpus=trained.corpus
     )
-    return {
-        "ratio": ratio,
-        "diagonal": diagonal,
-        "change": findings.over_seeds(last / first, corpus=corpus),
-        "ratio_untied": findings.over_seeds(mean_cosines(untied.output) / expected, corpus=corpus),
-        "ratio_other": findings.over_seeds(mean_cosines(other.last) / expected, corpus=corpus),
-    }
+    change = findings.over_seeds(last / first, corpus=trained.corpus)
+    return {"ratio": ratio, "diagonal": diagonal, "change": change}
 
 
 def _diagnostic(preset: str) -> dict[str, Finding]:
