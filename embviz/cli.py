@@ -8,6 +8,7 @@ import dataclasses
 import io
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -389,7 +390,10 @@ def open_lab(arguments: argparse.Namespace) -> int:
         raise FileNotFoundError(f"the project has no folder {book} for chapters")
     command = [sys.executable, "-m", "jupyterlab", str(book), *LAB_OPTIONS]
     sys.stdout.flush()
-    return os.execv(sys.executable, [*command, "--no-browser"] if arguments.no_browser else command)
+    command += ["--no-browser"] * arguments.no_browser
+    if sys.platform == "win32":  # no process can become another there
+        return subprocess.call(command)
+    return os.execv(sys.executable, command)
 
 
 def _print_states(table: pd.DataFrame, arguments: argparse.Namespace, *, failures: set[str]) -> int:

@@ -7,8 +7,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-if sys.platform != "win32":
+import psutil
+
+try:
     import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
 
 PROC = Path("/proc")
 NEVER_REFUSED = 2**20  # bytes: fits wherever Python runs, and looking costs more than the work
@@ -31,8 +35,16 @@ def _machine_available() -> int:
     try:
         lines = (PROC / "meminfo").read_text(encoding="utf-8").splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, StopIteration):  # not Linux: all the memory that there is, for want of a better number
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (OSError, StopIteration):  # not Linux
+        return int(psutil.virtual_memory().available)
+
+
+def peak_memory() -> int:
+    """Bytes that this process held at its fullest."""
+    if resource is None:
+        return int(psutil.Process().memory_info().peak_wset)  # what Windows calls it
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def _left_in_groups() -> Iterator[int]:
@@ -78,10 +90,7 @@ def _memory_groups() -> Iterator[tuple[str, Path, Path]]:
 
 
 def _left_of_address_space() -> Iterator[int]:
-    if (
-        sys.platform == "win32"
-        or (limit := resource.getrlimit(resource.RLIMIT_AS)[0]) == resource.RLIM_INFINITY
-    ):
+    if resource is None or (limit := resource.getrlimit(resource.RLIMIT_AS)[0]) == resource.RLIM_INFINITY:
         return
     try:
         n_pages = int((PROC / "self/statm").read_text(encoding="utf-8").split()[0])

@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import platformdirs
+import psutil
 
 from embviz.project.folder import NoProjectError, find_project
 
@@ -166,12 +167,9 @@ def remove_abandoned(folder: Path) -> None:
 
 def _runs(process: int) -> bool:
     try:
-        os.kill(process, 0)  # no signal: it only asks
-    except (ProcessLookupError, OverflowError):
+        return psutil.pid_exists(process)
+    except OverflowError:
         return False
-    except PermissionError:
-        return True
-    return True
 
 
 @functools.cache

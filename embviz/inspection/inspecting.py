@@ -101,7 +101,10 @@ class Inspection:
                 "null": "" if row.note else _written(row.null, row.null_low, row.null_high),
                 "rows": "" if row.note else f"{row.n_rows:,}",
             }
-            for row in (SimpleNamespace(**record) for record in rows.to_dict("records"))
+            for row in (
+                SimpleNamespace(**{str(k): v for k, v in record.items()})
+                for record in rows.to_dict("records")
+            )
         ]
         return pd.DataFrame(found)
 
@@ -236,7 +239,7 @@ def inspect(
     weights = read_weights(model)
     table = _Table(whole(n_draws, "n_draws", low=2), seed)
     names = _tables(weights, embedding, output)
-    V, D = weights.arrays[names[EMBEDDING]].shape if names[EMBEDDING] else (0, 0)
+    V, D = weights.arrays[name].shape if (name := names[EMBEDDING]) else (0, 0)
     rows = _sample(V, whole(max_rows, "max_rows", low=4), seed)
     tied, why = _tied(weights, names[EMBEDDING], names[OUTPUT], rows)
     vectors, spectra = _measure_tables(table, weights, names, rows, tied)

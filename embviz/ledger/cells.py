@@ -21,7 +21,6 @@ import json
 import math
 import os
 import platform
-import resource
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
@@ -41,6 +40,7 @@ from embviz.imports import installed
 from embviz.ledger.claims import load_claims, papers
 from embviz.ledger.holders import end_with, held
 from embviz.ledger.sources import PACKAGE, commit, module_folder, tree_digest, versions
+from embviz.memory import peak_memory
 from embviz.pausing import BusyRunError, Paused, pausing_at, time_is_over
 from embviz.project import NoProjectError, find_project, import_from
 from embviz.storage import cache_folder, check_writable, results_folder, whole_file
@@ -198,7 +198,7 @@ def _provenance(cell: Cell, table: pd.DataFrame, seconds: float) -> dict[str, An
         "device": device(),
         "wall_seconds": round(seconds, 3),  # of the last slice, if there were several
         "slices": table.attrs.get("slices", []),
-        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "peak_memory_bytes": peak_memory(),
         "date": _now(),
     }
 

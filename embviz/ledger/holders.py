@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import fcntl
 import os
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+
+import psutil
+from filelock import lock_descriptor
 
 from embviz.storage import cache_folder
 
@@ -28,32 +30,30 @@ def held(key: str, *, by: int) -> Iterator[bool]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = _locked(path)
-    except BlockingIOError:
-        yield False
-        return
     except OSError:  # no folder, or no locks in it
         yield True
+        return
+    if descriptor is None:
+        yield False
         return
     try:
         since = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         os.write(descriptor, f"process {by} since {since}".encode())
         yield True
     finally:
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # Windows removes no file that is open: an empty one stays there
+            path.unlink()
         os.close(descriptor)
 
 
 def holder(key: str) -> str | None:
     """Who computes a cell, as "process 123 since 2026-11-23T06:40:34+00:00"; None if nobody is known to."""
     try:
-        with open(_path(key), encoding="utf-8") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        with contextlib.suppress(OSError):
-            return _path(key).read_text(encoding="utf-8") or None
-    except OSError:
+        with open(_path(key), "r+", encoding="utf-8") as file:
+            free = lock_descriptor(file.fileno(), blocking=False)
+        return None if free else _path(key).read_text(encoding="utf-8") or None
+    except OSError:  # there is no such file, or on Windows its locked byte can't be read
         return None
-    return None
 
 
 def end_with(parent: int) -> None:
@@ -64,7 +64,7 @@ def end_with(parent: int) -> None:
 
 
 def _watch(parent: int) -> None:
-    while os.getppid() == parent:
+    while os.getppid() == parent and psutil.pid_exists(parent):  # Windows gives orphans no other parent
         time.sleep(WATCH_EVERY)
     os._exit(1)
 
@@ -73,12 +73,14 @@ def _path(key: str) -> Path:
     return cache_folder() / "held" / f"{key}.lock"
 
 
-def _locked(path: Path) -> int:
-    """Descriptor of the locked file at `path`, which its last holder may be deleting."""
+def _locked(path: Path) -> int | None:
+    """Descriptor of the locked file at `path`, which its last holder may be deleting; None if it is held."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not lock_descriptor(descriptor, blocking=False):
+                os.close(descriptor)
+                return None
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(descriptor), path.stat()):
                     os.ftruncate(descriptor, 0)  # what a killed holder wrote

@@ -24,7 +24,6 @@ import bisect
 import contextlib
 import dataclasses
 import errno
-import fcntl
 import functools
 import hashlib
 import json
@@ -32,8 +31,8 @@ import math
 import operator
 import os
 import re
-import resource
 import shutil
+import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -43,6 +42,7 @@ import numpy as np
 import pandas as pd
 import safetensors
 import torch
+from filelock import lock_descriptor
 from safetensors.torch import load, save
 from torch import Tensor
 
@@ -379,7 +379,7 @@ class Run:
     def _write_line(self, line: bytes) -> None:
         path, end = self.folder / LOG, self._log_end
         with explaining_failures(path, len(line)):
-            descriptor = os.open(path, os.O_WRONLY)
+            descriptor = os.open(path, os.O_WRONLY | getattr(os, "O_BINARY", 0))
             try:
                 os.ftruncate(descriptor, end)
                 os.lseek(descriptor, end, os.SEEK_SET)
@@ -517,18 +517,19 @@ class _WriterLock:
         with explaining_failures(path):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            free = lock_descriptor(descriptor, blocking=False)
         except OSError as error:
-            holder = os.read(descriptor, 20).decode(errors="replace").strip()
             os.close(descriptor)
-            if not isinstance(error, BlockingIOError):
-                text = f"{error.strerror}: its file system has no locks, choose a folder on another"
-                raise OSError(error.errno, text, str(path)) from error
+            text = f"{error.strerror}: its file system has no locks, choose a folder on another"
+            raise OSError(error.errno, text, str(path)) from error
+        if not free:
+            holder = "of an unknown number"
+            with contextlib.suppress(OSError):  # on Windows a locked byte can't be read
+                holder = os.read(descriptor, 20).decode(errors="replace").strip()
+            os.close(descriptor)
             own = holder == str(os.getpid())
             who = "this process: close() that Run" if own else f"process {holder}: end it"
-            raise BusyRunError(
-                f"{path.parent} is being written by {who}, or open_run it for reading"
-            ) from error
+            raise BusyRunError(f"{path.parent} is being written by {who}, or open_run it for reading")
         with contextlib.suppress(OSError):  # for the message above only
             os.ftruncate(descriptor, 0)
             os.write(descriptor, f"{os.getpid()}\n".encode())
@@ -546,7 +547,8 @@ class _WriterLock:
             lock.release()
 
 
-os.register_at_fork(after_in_child=_WriterLock.drop_all)
+if hasattr(os, "register_at_fork"):  # not on Windows, which doesn't fork
+    os.register_at_fork(after_in_child=_WriterLock.drop_all)
 
 
 def _require_unborn(folder: Path) -> None:
@@ -852,7 +854,9 @@ def _store(path: Path, parts: list[bytes | memoryview]) -> None:
 
 def sync(path: Path) -> None:
     """Flush a folder's names to disk (or a file's content): a rename is not durable before."""
-    descriptor = os.open(path, os.O_RDONLY)
+    if sys.platform == "win32" and path.is_dir():
+        return  # folders can't be opened there
+    descriptor = os.open(path, os.O_RDWR if path.is_file() else os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
@@ -868,15 +872,22 @@ def explaining_failures(path: Path, n_bytes: int = 0) -> Iterator[None]:
         raise OSError(error.errno, _advice(error, path, n_bytes), str(path)) from error
 
 
+def _file_size_limit() -> str:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return ""
+    return f" of {resource.getrlimit(resource.RLIMIT_FSIZE)[0]:,} bytes (ulimit -f)"
+
+
 def _advice(error: OSError, path: Path, n_bytes: int) -> str:
     folder = next(parent for parent in path.parents if parent.is_dir())
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", None)):
         free = shutil.disk_usage(folder).free
         cause = "the disk is full" if error.errno == errno.ENOSPC else "the disk quota is used up"
         remedy = f"{n_bytes:,} bytes are needed, {free:,} are free: make room, then resume the run"
     elif error.errno == errno.EFBIG:
-        limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
-        cause = f"the file would exceed this process's limit of {limit:,} bytes (ulimit -f)"
+        cause = f"the file would exceed this process's limit{_file_size_limit()}"
         remedy = f"{n_bytes:,} more bytes are needed: raise the limit, then resume the run"
     elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         cause = f"no permission to write ({error.strerror})"

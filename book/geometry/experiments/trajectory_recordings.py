@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
 import functools
 import json
 import shutil
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from filelock import lock_descriptor
 from torch import Tensor
 
 from book.geometry.experiments.steering_language import Setting
@@ -175,8 +175,7 @@ def _alone(folder: Path) -> Iterator[None]:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with open(folder.with_name(f"{folder.name}.lock"), "w", encoding="utf-8") as file:
         while True:
-            with contextlib.suppress(BlockingIOError):
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until the file is closed, whatever happens
+            if lock_descriptor(file.fileno(), blocking=False):  # until the file is closed, whatever happens
                 break
             if time_is_over():
                 raise Paused(f"{folder} is being made by another process")

@@ -1,0 +1,74 @@
+"""Without the modules that only Unix has, as on Windows: embviz imports, locks, stores, knows its memory."""
+
+import subprocess
+import sys
+
+HIDDEN = """
+import builtins
+
+UNIX = {"fcntl", "resource", "pwd", "grp", "termios"}
+real = builtins.__import__
+
+
+def without_unix(name, globals=None, *rest, **named):
+    asker = (globals or {}).get("__name__", "")
+    if name in UNIX and asker.partition(".")[0] in ("embviz", "book"):
+        raise ImportError(f"no {name} on this system", name=name)
+    return real(name, globals, *rest, **named)
+
+
+builtins.__import__ = without_unix
+"""
+
+EVERYTHING = """
+import importlib, pkgutil
+import embviz, book.geometry.experiments.trajectory_recordings
+
+for module in pkgutil.walk_packages(embviz.__path__, "embviz."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+print("resource" in vars(embviz.memory) and embviz.memory.resource)
+"""
+
+WORK = """
+import sys
+import torch
+from embviz.ledger.holders import held, holder
+from embviz.memory import available_memory
+from embviz.pausing import BusyRunError
+from embviz.training.snapshots import create_run, open_or_create_run, open_run
+
+folder = sys.argv[1]
+with held("cell", by=7) as mine, held("cell", by=8) as another:
+    print(mine, another, holder("cell").partition(" since")[0])
+print(holder("cell"), available_memory() > 2**20)
+run = create_run(folder, {"seed": 0})
+try:
+    open_or_create_run(folder, {"seed": 0})
+except BusyRunError as refusal:
+    print("this process" in str(refusal))
+run.append(0, {"loss": 1.0}, {"weight": torch.ones(2, 3)})
+run.close()
+print(open_run(folder).weights(0)["weight"].sum().item())
+"""
+
+
+def without_unix(code, *arguments):
+    done = subprocess.run(
+        [sys.executable, "-c", HIDDEN + code, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split("\n")[:-1]
+
+
+def test_everything_imports():
+    assert without_unix(EVERYTHING) == ["None"]
+
+
+def test_cells_are_held_runs_locked_and_memory_known(tmp_path, monkeypatch):
+    monkeypatch.setenv("EMBVIZ_CACHE_DIR", str(tmp_path / "cache"))
+    said = without_unix(WORK, tmp_path / "run")
+    assert said == ["True False process 7", "None True", "True", "6.0"]
