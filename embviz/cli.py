@@ -245,7 +245,10 @@ def show_inspection(arguments: argparse.Namespace) -> int:
         from embviz import view
 
         tables = {"The table": report.summary(), "Neighbours": report.neighbors.round(3)}
-        view.save_page(view.plot_inspection(report), arguments.html, tables=tables)
+        pictures: list[Any] = [view.plot_inspection(report)]
+        if len(report.vectors) > 10:
+            pictures.append(view.map_rows(report))
+        view.save_page(pictures, arguments.html, tables=tables)
         print(f"page: {arguments.html}")
     return 0
 

@@ -146,7 +146,7 @@ LARGE = {
         sparse.csr_array(sparse.eye_array(200_000)), 1_000, seed=0
     ),
     "factorize_pmi": lambda: factorize_pmi(sparse.csr_array(sparse.eye_array(15_000)), 5_000, seed=0),
-    "lay_out": lambda: lay_out(np.ones((20_000, 2)), seed=0),
+    "lay_out": lambda: lay_out(np.ones((200_000, 2)), seed=0),
     "lay_out, principal components": lambda: lay_out(np.ones((6_000, 6_000)), Layout("pca"), seed=0),
 }
 

@@ -6,7 +6,6 @@ start-up.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +13,10 @@ import myst_nb.core.render as render
 from docutils import nodes
 from sphinx.application import Sphinx
 
-from embviz.view import embedding_maps, explorers, player
+from embviz.view.pages import inert, page_script, page_style
 from embviz.view.theme import MIME
 
 SCRIPT, STYLE = "embviz.js", "embviz.css"
-
-START = """
-const start = () => document.querySelectorAll(".embviz-output").forEach((element) => {
-  const spec = JSON.parse(element.querySelector("script").textContent);
-  const { player, maps } = spec.usermeta?.embviz ?? {};
-  const draw = player ? play : maps ? drawMaps : mount;
-  draw(element, spec, globalThis.embvizVegaEmbed).catch((error) => console.error(error));
-});
-document.readyState === "loading" ? document.addEventListener("DOMContentLoaded", start) : start();
-"""
 
 
 class VegaOutput:
@@ -39,18 +28,10 @@ class VegaOutput:
     def handle_mime(
         renderer: render.NbElementRenderer, data: render.MimeData, inline: bool
     ) -> list[nodes.Element] | None:
-        """The specification as inert JSON; '<' is escaped, since a word may be ``</script>``."""
+        """The specification as inert JSON."""
         if inline or data.mime_type != MIME:
             return None
-        spec = json.dumps(data.content, sort_keys=True).replace("<", "\\u003c")
-        html = f'<div class="embviz-output"><script type="application/json">{spec}</script></div>'
-        return [nodes.raw("", html, format="html")]
-
-
-def page_script() -> str:
-    """Vega, the drawing code and the start-up, wrapped so that none of their names leaks."""
-    drawing = player.page_code() + embedding_maps.page_code()
-    return f"(() => {{{explorers.vega_runtime()}\n}})();\n(() => {{\n{drawing}\n{START}}})();\n"
+        return [nodes.raw("", inert(data.content), format="html")]
 
 
 def write_assets(app: Sphinx) -> None:
@@ -58,8 +39,7 @@ def write_assets(app: Sphinx) -> None:
     folder = Path(app.outdir, "_static")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / SCRIPT).write_text(page_script(), encoding="utf-8")
-    style = player.page_style() + embedding_maps.page_style()
-    (folder / STYLE).write_text(style, encoding="utf-8")
+    (folder / STYLE).write_text(page_style(), encoding="utf-8")
 
 
 def add_assets(app: Sphinx, _page: str, _template: str, _context: dict[str, Any], doctree: Any) -> None:

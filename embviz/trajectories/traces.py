@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.neighbors import NearestNeighbors
 
 from embviz.arrays import checked
-from embviz.imports import import_pymde, import_umap
+from embviz.imports import import_pymde, import_umap, require
 from embviz.memory import require_memory
 from embviz.trajectories.autoencoders import Autoencoder, Behaviour, encode
 from embviz.trajectories.phases import (
@@ -24,6 +24,8 @@ from embviz.trajectories.phases import (
 from embviz.trajectories.weight_paths import WeightPath, rotate
 
 # --- layouts ----------------------------------------------------------------------------------------
+
+ALL_PAIRS = 5_000  # points of which all pairs are looked at: exact neighbours, and 0.6 GB
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,11 @@ def lay_out(points: ArrayLike, layout: Layout | None = None, *, seed: int) -> np
     Parameters
     ----------
     points : array, shape (S, D)
-        A bottleneck, or the rotated snapshots themselves.
+        A bottleneck, the rotated snapshots themselves, or an embedding. Of more than 5,000 points the
+        neighbours are approximate (pynndescent), so that memory grows with S, not with its square.
     layout : Layout, optional
     seed : int
-        Of the pairs that PyMDE pushes apart, or of UMAP.
+        Of the pairs that PyMDE pushes apart, of approximate neighbours, or of UMAP.
 
     Returns
     -------
@@ -87,9 +90,9 @@ def lay_out(points: ArrayLike, layout: Layout | None = None, *, seed: int) -> np
 
 
 def _require_room(layout: Layout, n_points: int, dim: int) -> None:
-    """Peaks as measured; above 4,096 points UMAP no longer measures all pairs."""
+    """Peaks as measured; above ALL_PAIRS points PyMDE, above 4,096 UMAP no longer looks at all pairs."""
     beside = {
-        "pymde": 24 * n_points**2,
+        "pymde": 24 * min(n_points, ALL_PAIRS) ** 2 + 600 * n_points * layout.n_neighbors,
         "umap": 8 * min(n_points, 4096) ** 2 + 100 * n_points * layout.n_neighbors,
         "pca": 0,
     }
@@ -129,12 +132,39 @@ def principal_coordinates(points: ArrayLike, n_axes: int = 2) -> np.ndarray:
 
 def neighbor_pairs(points: np.ndarray, n_neighbors: int) -> tuple[np.ndarray, np.ndarray]:
     """Pairs (E, 2), i < j, of which one is among the other's nearest; 2 where both are, else 1; (E,)."""
-    points = checked(points, "points", 2)
+    return _pairs(_nearest(checked(points, "points", 2), n_neighbors))
+
+
+def _nearest(points: np.ndarray, n_neighbors: int) -> np.ndarray:
+    """Rows (S, n_neighbors), the point itself left out."""
     finder = NearestNeighbors(n_neighbors=n_neighbors, algorithm="brute").fit(points)
-    nearest = finder.kneighbors(return_distance=False)  # (S, n_neighbors), the point itself left out
-    own = np.repeat(np.arange(len(points)), n_neighbors)
-    pairs = np.sort(np.stack([own, nearest.ravel()], axis=1), axis=1)
-    return np.unique(pairs, axis=0, return_counts=True)
+    rows: np.ndarray = finder.kneighbors(return_distance=False)
+    return rows
+
+
+def _nearly_nearest(points: np.ndarray, n_neighbors: int, seed: int) -> np.ndarray:
+    """The same by nearest-neighbour descent; where a point has a copy, that may stand for itself."""
+    require("trajectories", "pynndescent", purpose="a layout of many points")
+    import pynndescent
+
+    found, _ = pynndescent.NNDescent(
+        points, n_neighbors=n_neighbors + 1, random_state=seed, low_memory=True
+    ).neighbor_graph
+    own = np.arange(len(points))[:, None]
+    if (found < 0).any():  # none found: rare, and of points far from all others
+        found = np.where(found < 0, own, found)
+    last = np.argsort(found == own, axis=1, kind="stable")  # the point itself comes last
+    rows: np.ndarray = np.take_along_axis(found, last, axis=1)[:, :n_neighbors].astype(np.int64)
+    return rows
+
+
+def _pairs(nearest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs i < j of a table of neighbours, and how often each comes; without a point's pair with itself."""
+    n_points, n_neighbors = nearest.shape
+    own = np.repeat(np.arange(n_points), n_neighbors)
+    low, high = np.minimum(own, nearest.ravel()), np.maximum(own, nearest.ravel())
+    codes, counts = np.unique((low * n_points + high)[low < high], return_counts=True)
+    return np.stack(np.divmod(codes, n_points), axis=1), counts
 
 
 def _distant_pairs(near: np.ndarray, n_points: int, share: float, rng: np.random.Generator) -> np.ndarray:
@@ -146,13 +176,30 @@ def _distant_pairs(near: np.ndarray, n_points: int, share: float, rng: np.random
     return np.stack([first[chosen], second[chosen]], axis=1)
 
 
+def _distant_among_many(
+    near: np.ndarray, n_points: int, share: float, rng: np.random.Generator
+) -> np.ndarray:
+    """The same where near pairs are few among all: drawn, and those that are near or came before left out."""
+    wanted, taken = round(share * len(near)), near[:, 0] * n_points + near[:, 1]
+    far = np.empty(0, dtype=np.int64)
+    while len(far) < wanted:
+        drawn = np.sort(rng.integers(n_points, size=(wanted - len(far) + 1_000, 2)), axis=1)
+        codes = drawn[:, 0] * n_points + drawn[:, 1]
+        codes = codes[(drawn[:, 0] < drawn[:, 1]) & ~np.isin(codes, taken)]
+        far = rng.permutation(np.unique(np.concatenate([far, codes])))[:wanted]
+    return np.stack(np.divmod(far, n_points), axis=1)
+
+
 def _minimum_distortion(points: np.ndarray, layout: Layout, seed: int) -> np.ndarray:
     rng = np.random.default_rng(seed)
     start = principal_coordinates(points)
     start = start / start.std() + 1e-4 * rng.standard_normal(start.shape)  # no two points in one place
     start -= start.mean(axis=0)  # the constraint
-    near, weight = neighbor_pairs(points, layout.n_neighbors)
-    far = _distant_pairs(near, len(points), layout.repulsive, rng)
+    few = len(points) <= ALL_PAIRS
+    near, weight = _pairs(
+        _nearest(points, layout.n_neighbors) if few else _nearly_nearest(points, layout.n_neighbors, seed)
+    )
+    far = (_distant_pairs if few else _distant_among_many)(near, len(points), layout.repulsive, rng)
     pymde = import_pymde()
     problem = pymde.MDE(
         n_items=len(points),
@@ -165,7 +212,8 @@ def _minimum_distortion(points: np.ndarray, layout: Layout, seed: int) -> np.nda
         ),
         constraint=pymde.Centered(),
     )
-    placed = problem.embed(X=torch.tensor(start, dtype=torch.float32), max_iter=layout.max_iter)
+    rows = torch.from_numpy(np.ascontiguousarray(start, dtype=np.float32))  # its gradient is viewed as a row
+    placed = problem.embed(X=rows, max_iter=layout.max_iter)
     return placed.detach().numpy().astype(float)
 
 

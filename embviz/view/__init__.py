@@ -30,7 +30,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "paths": ["plot_path"],
         "scatters": ["plot_scatter"],
         "strips": ["plot_strip"],
-        "embedding_maps": ["EmbeddingMap", "SideBySide", "embedding_map", "side_by_side", "stress"],
+        "embedding_maps": ["EmbeddingMap", "SideBySide", "embedding_map", "map_of", "side_by_side", "stress"],
         "explorers": [
             "Choice",
             "Control",
@@ -43,7 +43,8 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "vega_runtime",
         ],
         "ledger_view": ["ClaimsTable", "claim_box", "plot_ledger", "plot_tally"],
-        "reports": ["plot_inspection", "plot_spectrum", "save_page"],
+        "pages": ["save_page"],
+        "reports": ["map_rows", "plot_inspection", "plot_spectrum"],
         "player": ["LiveRun", "Player", "PlayerFace"],
         "sentences": ["Amount", "Quotation", "amount", "number", "quote", "say"],
         "tables": ["FiguresTable", "figures_table"],

@@ -27,6 +27,8 @@ from numpy.typing import ArrayLike
 from embviz.arrays import checked
 from embviz.metrics import nearest_neighbors, neighbors_kept
 from embviz.view import explorers, theme
+from embviz.view.pictures import Picture
+from embviz.words.wordvectors import WordVectors
 
 Metric = Literal["cosine", "euclidean"]
 
@@ -64,7 +66,7 @@ class Placed:
     kept: np.ndarray
 
 
-class EmbeddingMap:
+class EmbeddingMap(Picture):
     """A map made by :func:`embedding_map`; shows itself in a notebook and in the book.
 
     Attributes
@@ -144,11 +146,11 @@ class EmbeddingMap:
         """The face in a notebook, made on first use."""
         return MapFace(spec=self.static_spec())
 
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+    def _bundle(self) -> dict[str, Any]:
         return _bundle(self)
 
 
-class SideBySide:
+class SideBySide(Picture):
     """Two maps made by :func:`side_by_side`: a word pointed at in one is pointed at in both."""
 
     def __init__(self, maps: Sequence[EmbeddingMap], *, title: str, caption: str) -> None:
@@ -166,7 +168,7 @@ class SideBySide:
         """The face in a notebook, made on first use."""
         return MapFace(spec=self.static_spec())
 
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+    def _bundle(self) -> dict[str, Any]:
         return _bundle(self)
 
 
@@ -284,6 +286,62 @@ def embedding_map(
         metric=metric,
         scale=step if isinstance(layout, str) and layout == "pca" else None,
         focus=focus,
+    )
+
+
+def map_of(
+    vectors: WordVectors,
+    n_words: int = 3_000,
+    *,
+    layout: Literal["pca", "pymde"] | ArrayLike = "pca",
+    focus: str | None = None,
+    seed: int = 0,
+    title: str | None = None,
+) -> EmbeddingMap:
+    """A map of word vectors as they come out of a file: their first words, context vectors behind a switch.
+
+    Parameters
+    ----------
+    vectors : WordVectors
+    n_words : int
+        So many of the first words, the frequent ones in most files; all where there are fewer. Words whose
+        vector is zero are left out, and counted in the caption.
+    layout, focus, seed
+        As in :func:`embedding_map`.
+    title : str, optional
+        The finding; without it the map says how many words it shows.
+
+    Returns
+    -------
+    EmbeddingMap
+
+    Raises
+    ------
+    ValueError
+        As :func:`embedding_map` does.
+
+    Examples
+    --------
+    >>> vectors = WordVectors([f"w{i}" for i in range(40)], np.random.default_rng(0).normal(size=(40, 5)))
+    >>> map_of(vectors, 30).title
+    'The first 30 words'
+    """
+    first = vectors.head(n_words)
+    tables = [table for table in (first.word, first.context) if table is not None]
+    there = np.all([table.any(axis=1) for table in tables], axis=0)
+    words = [word for word, kept in zip(first.vocabulary, there, strict=True) if kept]
+    empty = f" {(~there).sum():,} words without a vector are left out." if not there.all() else ""
+    return embedding_map(
+        tables[0][there],
+        words,
+        other=tables[1][there] if len(tables) > 1 else None,
+        names=("word vectors", "context vectors"),
+        layout=layout,
+        n_neighbors=max(1, min(8, len(words) - 2)),
+        focus=focus,
+        seed=seed,
+        title=title or f"The first {len(words):,} words",
+        caption=f"{len(vectors.vocabulary):,} vectors of {first.word.shape[1]:,} numbers.{empty}",
     )
 
 

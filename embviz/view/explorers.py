@@ -44,6 +44,7 @@ from embviz.view.named_tables import (
     plain,
     without_repeats,
 )
+from embviz.view.pictures import Picture
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 GRID_LIMIT = 2_000  # combinations: more can't be told apart with sliders, nor measured while waiting
@@ -352,7 +353,7 @@ class Numbers:
         return " ".join(map(str, sorted({int(word) for word in words if word})))
 
 
-class Explorer:
+class Explorer(Picture):
     """A chart that answers to controls, with a kernel or without.
 
     Parameters
@@ -496,7 +497,7 @@ class Explorer:
         """The title at the controls' first values."""
         return self._title(self._start)
 
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+    def _bundle(self) -> dict[str, Any]:
         bundle = {theme.MIME: self.static_spec(), "text/plain": repr(self)}
         if self.measure is not None:
             bundle[WIDGET] = {"version_major": 2, "version_minor": 0, "model_id": self.widget.model_id}

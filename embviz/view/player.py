@@ -23,6 +23,7 @@ from threadpoolctl import threadpool_limits
 from embviz.view import explorers, theme
 from embviz.view.explorers import Control, Numbers, Value, read_message
 from embviz.view.named_tables import MEASURED, Draw, Feed, compact_row, connect, drawn
+from embviz.view.pictures import Picture
 
 FRAME = "frame"  # the column of step numbers, and the Vega parameter with the step shown
 NEXT = "next_frame"  # the step at which a row's successor takes over
@@ -51,7 +52,7 @@ def page_style() -> str:
     return "".join((FOLDER / name).read_text(encoding="utf-8") for name in ("explorer.css", "player.css"))
 
 
-class Player:
+class Player(Picture):
     """A run played frame by frame: play, pause, step, scrub; from a recording, or live with a kernel.
 
     Parameters
@@ -194,7 +195,7 @@ class Player:
             rows.append(row | {name: column[start:until] for name, column in lists.items()})
         return rows
 
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+    def _bundle(self) -> dict[str, Any]:
         view = {"version_major": 2, "version_minor": 0, "model_id": self.widget.model_id}
         return {theme.MIME: self.static_spec(), explorers.WIDGET: view, "text/plain": repr(self)}
 

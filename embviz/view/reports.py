@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import html
-import json
-import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import altair as alt
 import numpy as np
 import pandas as pd
 
-from embviz.storage import whole_file
 from embviz.view.charts import mirrored_bins
 from embviz.view.curves import plot_curves
-from embviz.view.embedding_maps import embedding_map
+from embviz.view.embedding_maps import EmbeddingMap, embedding_map
 from embviz.view.histograms import plot_histogram
 from embviz.view.multiples import Form, panels
-from embviz.view.scatters import plot_scatter
 from embviz.view.theme import captioned
 from embviz.words.reports import SHUFFLED, SpectrumReport
 
@@ -50,12 +44,11 @@ def plot_spectrum(report: SpectrumReport) -> alt.ConcatChart:
 
 
 N_MAPPED = 800  # rows of an embedding on a page's map
-STYLE = "<style>body { font-family: sans-serif } td, th { padding-right: 1em }</style>"
 HEADS = "singular values beyond the edge, by head"
 
 
 def plot_inspection(report: Inspection) -> alt.ConcatChart:
-    """Spectra of the tables over the edge of random entries, queries, keys and values by layer, and a map.
+    """Spectra of the tables over the edge of random entries; queries, keys and values by layer.
 
     Parameters
     ----------
@@ -96,8 +89,6 @@ def plot_inspection(report: Inspection) -> alt.ConcatChart:
             y_title="share",
             x_title="layer",
         )
-    if len(report.vectors) > 10:
-        charts["map of the embedding"] = _plain_map(report)
     if not charts:
         raise ValueError(f"{report.name} has neither embedding nor queries, keys and values: nothing to draw")
     return captioned(
@@ -108,40 +99,18 @@ def plot_inspection(report: Inspection) -> alt.ConcatChart:
     )
 
 
-def _plain_map(report: Inspection) -> Form:
-    """Measured rows in the plane of their two strongest directions."""
-    chosen = np.flatnonzero(report.vectors.any(axis=1))[:N_MAPPED]
-    tokens = [report.tokens[place] for place in chosen]
-    placed = embedding_map(report.vectors[chosen], tokens, title="", caption="").placed[0]
-    table = pd.DataFrame({"x": placed.plane[:, 0], "y": placed.plane[:, 1], "token": tokens})
-    return plot_scatter(table, "x", "y", tooltip=["token"])
-
-
-def save_page(
-    chart: alt.ConcatChart, path: str | os.PathLike[str], *, tables: Mapping[str, pd.DataFrame] | None = None
-) -> None:
-    """Write a chart as a page of its own that asks no other host for anything; no name in it runs as HTML.
+def map_rows(report: Inspection) -> EmbeddingMap:
+    """A map of the rows that were measured, the first 800 of those that aren't zero.
 
     Parameters
     ----------
-    chart : Altair chart
-    path : path
-        Of the .html file; a file of that name is replaced once the new one is whole.
-    tables : mapping of title to DataFrame, optional
-        Below the chart.
+    report : Inspection
+        With an embedding of more than ten rows.
     """
-    with whole_file(path) as temporary:
-        chart.save(str(temporary), format="html", inline=True, json_kwds={"cls": _WithoutTags})
-        below = "".join(
-            f"<h2>{html.escape(title)}</h2>{table.to_html(index=False, border=0, justify='left')}"
-            for title, table in (tables or {}).items()
-        )
-        before, end, after = temporary.read_text(encoding="utf-8").rpartition("</body>")
-        temporary.write_text(f"{before}{STYLE if below else ''}{below}{end}{after}", encoding="utf-8")
-
-
-class _WithoutTags(json.JSONEncoder):
-    """JSON that closes no script element."""
-
-    def encode(self, o: Any) -> str:
-        return super().encode(o).replace("<", "\\u003c")
+    chosen = np.flatnonzero(report.vectors.any(axis=1))[:N_MAPPED]
+    return embedding_map(
+        report.vectors[chosen],
+        [report.tokens[place] for place in chosen],
+        title=f"{len(chosen):,} rows of the embedding",
+        caption=f"{report.name}.",
+    )

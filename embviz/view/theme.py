@@ -1,7 +1,8 @@
 """One look for every chart: colours everybody can tell apart, axis titles with units, text as the page's.
 
-Importing this module registers the theme and the renderer with Altair and turns both on;
-``alt.theme.enable("default")`` and ``alt.renderers.enable("default")`` turn them off again.
+Importing this module registers the theme and the renderer with Altair, and turns the theme on; in the working
+directory of a project the renderer too. Elsewhere ``alt.renderers.enable("embviz")`` shows charts without a
+network, and ``alt.theme.enable("default")`` and ``alt.renderers.enable("default")`` turn both off again.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import altair as alt
+
+from embviz.view.pictures import in_project, with_html
 
 MIME = "application/vnd.vegalite.v5+json"
 # JupyterLab draws Vega-Lite up to 5, and what Altair 6 writes is valid there too.
@@ -574,7 +577,7 @@ def mime_bundle(spec: dict[str, Any], **_: Any) -> dict[str, Any]:
     """
     meta = spec.get("usermeta", {}).get("embviz", {})
     text = f"<chart: {meta['title']}>" if "title" in meta else "<chart>"
-    return {MIME: portable(spec), "text/plain": text}
+    return with_html({MIME: portable(spec), "text/plain": text}, portable(spec))
 
 
 def portable(spec: dict[str, Any]) -> dict[str, Any]:
@@ -591,4 +594,5 @@ def portable(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 alt.renderers.register("embviz", mime_bundle)
-alt.renderers.enable("embviz")
+if in_project():  # elsewhere the reader's own renderer stays
+    alt.renderers.enable("embviz")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import scipy.sparse
@@ -21,6 +22,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from embviz.arrays import Kind, checked, checked_matrix
+from embviz.metrics import nearest_neighbors
 from embviz.storage import whole_file
 from embviz.words import formats
 
@@ -219,6 +221,46 @@ class WordVectors:
             cosines[self.index[word]] = -np.inf
         best = np.argsort(-cosines, kind="stable")[: min(n, len(table) - isinstance(word, str))]
         return [(self.vocabulary[place], float(cosines[place])) for place in best]
+
+    def neighbors(self, n_neighbors: int = 10, *, which: Choice = "word") -> pd.DataFrame:
+        """Nearest neighbours of every word, by cosine.
+
+        Parameters
+        ----------
+        n_neighbors : int
+        which : "word", "context" or "sum"
+            The vectors that are compared.
+
+        Returns
+        -------
+        DataFrame, a row a pair
+            Columns word, rank (from 1), neighbor, cosine.
+
+        Raises
+        ------
+        ValueError
+            If a vector is zero, or there are no more words than neighbours.
+
+        Examples
+        --------
+        >>> rows = np.array([[1, 0], [1, 0.1], [0, 1]])
+        >>> WordVectors(["one", "two", "three"], rows).neighbors(1).neighbor.tolist()
+        ['two', 'one', 'two']
+        """
+        table = chosen_rows(self, which)
+        if not (lengths := np.linalg.norm(table, axis=1)).all():
+            empty = self.vocabulary[int(np.argmin(lengths))]
+            raise ValueError(f"the vector of {empty!r} is zero and has no direction: leave the word out")
+        ids, distances = nearest_neighbors(table, n_neighbors, metric="cosine")
+        words = np.array(self.vocabulary, dtype=object)
+        return pd.DataFrame(
+            {
+                "word": np.repeat(words, n_neighbors),
+                "rank": np.tile(np.arange(1, n_neighbors + 1), len(words)),
+                "neighbor": words[ids.ravel()],
+                "cosine": 1 - distances.ravel(),
+            }
+        )
 
     def _place(self, word: str) -> int:
         if word in self.index:

@@ -255,6 +255,8 @@ EXAMPLES: dict[str, Any] = {
     "log_values.floor": lambda: 1e-15,
     "matrix_power.eps": lambda: 0.5,
     "EXor.self": _exor,
+    "map_of.vectors": _vectors,
+    "map_of.layout": lambda: rows(V)[:, :2],
     "WordVectors.self": _vectors,
     "WordVectors.most_similar.word": lambda: rows()[0],
     "Projection.self": _projection,

@@ -10,6 +10,8 @@ import torch
 from scipy.spatial.distance import cdist
 
 from embviz.imports import import_pymde
+from embviz.metrics import nearest_neighbors, neighbors_kept
+from embviz.trajectories import traces
 from embviz.trajectories.autoencoders import Autoencoder
 from embviz.trajectories.phases import Clustering, transitions
 from embviz.trajectories.traces import (
@@ -105,6 +107,41 @@ def test_points_in_one_place_or_on_a_line_are_laid_out():
     line = np.linspace(0, 1, 40)[:, None]
     for points in (twice, line):
         assert np.isfinite(lay_out(points, Layout(n_neighbors=5, max_iter=50), seed=0)).all()
+
+
+@pytest.mark.slow  # compiled anew in each process
+def test_many_points_are_laid_out_by_approximate_neighbours_nearly_as_by_exact_ones(monkeypatch):
+    centers = 4 * noise(20, 8)
+    points = np.repeat(centers, 20, axis=0) + noise(400, 8, seed=1)
+    layout = Layout(n_neighbors=8, max_iter=60)
+    exact = lay_out(points, layout, seed=0)
+    near, _ = neighbor_pairs(points, 8)
+    monkeypatch.setattr(traces, "ALL_PAIRS", 100)
+    found = lay_out(points, layout, seed=0)
+    np.testing.assert_array_equal(lay_out(points, layout, seed=0), found)
+    rows = traces._nearly_nearest(points, 8, 0)
+    assert rows.shape == (400, 8)
+    assert (rows != np.arange(400)[:, None]).all()
+    nearly = traces._pairs(rows)[0] @ [400, 1]
+    assert np.isin(near @ [400, 1], nearly).mean() > 0.95
+    kept = [
+        neighbors_kept(nearest_neighbors(points, 8)[0], nearest_neighbors(plane, 8)[0]).mean()
+        for plane in (exact, found)
+    ]
+    assert kept[1] > kept[0] - 0.05
+
+
+def test_distant_pairs_among_many_are_distinct_not_near_and_as_many_as_asked_for():
+    near, _ = neighbor_pairs(noise(60, 3), 5)
+    far = traces._distant_among_many(near, 60, 1.5, np.random.default_rng(0))
+    codes = far @ [60, 1]
+    assert len(np.unique(codes)) == len(far) == round(1.5 * len(near))
+    assert (far[:, 0] < far[:, 1]).all()
+    assert not np.isin(codes, near @ [60, 1]).any()
+    counts = np.bincount(far.ravel(), minlength=60)
+    assert counts.min() > 0
+    all_far = traces._distant_pairs(near, 60, 1.5, np.random.default_rng(0))
+    assert abs(far.mean() - all_far.mean()) < 3  # neither leaves out early or late points
 
 
 def test_few_points_have_fewer_distant_pairs_than_asked_for():

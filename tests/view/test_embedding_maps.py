@@ -10,8 +10,9 @@ import pytest
 import vl_convert
 
 from embviz.view import embedding_maps, theme
-from embviz.view.embedding_maps import EmbeddingMap, embedding_map, side_by_side, stress
+from embviz.view.embedding_maps import EmbeddingMap, embedding_map, map_of, side_by_side, stress
 from embviz.view.explorers import WIDGET
+from embviz.words.wordvectors import WordVectors
 
 HOSTILE = ["</script>", "__proto__", "constructor", "שלום", "a" * 400, "two\nlines", '"quoted"', "<b>", ""]
 
@@ -157,6 +158,21 @@ def test_coordinates_of_ones_own_stay_where_they_are_up_to_one_scale_and_shift()
     ratio = (plane - plane[0])[1:] / (places - places[0])[1:]
     np.testing.assert_allclose(ratio, ratio.mean(), rtol=0.05)  # whole coordinates of near points are coarse
     assert picture.scale is None
+
+
+def test_a_map_of_word_vectors_shows_their_first_words_and_contexts_without_empty_ones():
+    table, contexts = vectors().astype(np.float32), vectors(seed=1).astype(np.float32)
+    table[3] = 0
+    picture = map_of(WordVectors(words(), table, contexts), 50, focus="word7")
+    assert picture.words == [word for word in words(50) if word != "word3"]
+    assert [part.name for part in picture.placed] == ["word vectors", "context vectors"]
+    np.testing.assert_array_equal(
+        picture.placed[1].near[:3], made(np.delete(contexts[:50], 3, axis=0)).placed[0].near[:3]
+    )
+    assert picture.title == "The first 49 words"
+    assert picture.caption.startswith("60 vectors of 7 numbers. 1 words without a vector are left out.")
+    alone = map_of(WordVectors(words(), vectors().astype(np.float32)), title="Mine")
+    assert (alone.title, len(alone.words), len(alone.placed)) == ("Mine", 60, 1)
 
 
 def test_pymde_lays_out_and_repeats_itself():

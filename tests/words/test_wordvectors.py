@@ -190,6 +190,29 @@ def test_contexts_must_be_there_to_be_chosen():
         chosen_rows(vectors, "sum")
 
 
+def test_neighbours_of_all_words_are_those_of_each():
+    rng = np.random.default_rng(0)
+    table, contexts = rng.normal(size=(2, 30, 6)).astype(np.float32)
+    made = WordVectors([f"w{place}" for place in range(30)], table, contexts)
+    for which in ("word", "context", "sum"):
+        found = made.neighbors(4, which=which)
+        assert found.columns.tolist() == ["word", "rank", "neighbor", "cosine"]
+        for word in made.vocabulary:
+            own = found[found.word == word]
+            names, cosines = zip(*made.most_similar(word, 4, which=which), strict=True)
+            assert tuple(own.neighbor) == names
+            np.testing.assert_allclose(own.cosine, cosines, atol=1e-6)
+            assert own["rank"].tolist() == [1, 2, 3, 4]
+
+
+def test_a_word_without_a_vector_has_no_neighbours():
+    made = WordVectors(["one", "two", "none"], np.array([[1, 0], [0, 1], [0, 0]], dtype=np.float32))
+    with pytest.raises(ValueError, match="vector of 'none' is zero and has no direction: leave the word out"):
+        made.neighbors(1)
+    with pytest.raises(ValueError, match="3"):
+        made.head(2).neighbors(3)
+
+
 def test_tied_contexts_cost_no_parameters():
     vectors = made_vectors(["a", "b", "c"])
     assert vectors.n_parameters == 30

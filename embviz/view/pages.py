@@ -1,0 +1,146 @@
+"""Pictures outside the book: pages of their own that ask no other host, and what a notebook shows as HTML.
+
+The same code draws a chart, an explorer, a player or a map in the book's pages, in a saved page and in a
+notebook whose front end knows neither Vega nor our widgets.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from embviz.storage import whole_file
+from embviz.view import embedding_maps, explorers, player, theme
+
+START = """
+const start = () => document.querySelectorAll(".embviz-output").forEach((element) => {
+  const spec = JSON.parse(element.querySelector("script").textContent);
+  const { player, maps } = spec.usermeta?.embviz ?? {};
+  const draw = player ? play : maps ? drawMaps : mount;
+  draw(element, spec, globalThis.embvizVegaEmbed).catch((error) => console.error(error));
+});
+document.readyState === "loading" ? document.addEventListener("DOMContentLoaded", start) : start();
+"""
+# A frame in a notebook is as high as what it holds.
+FIT = """
+new ResizeObserver(() => {
+  if (window.frameElement) frameElement.style.height = `${document.documentElement.offsetHeight + 4}px`;
+}).observe(document.documentElement);
+"""
+# Vega compiles the expressions of a chart; nothing else is asked for anywhere.
+POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data:"
+)
+STYLE = """
+:root { color-scheme: light dark; background: Canvas; color: CanvasText; }
+body { background: Canvas; font-family: system-ui, sans-serif; }
+body { margin: 0 auto; max-width: 60rem; padding: 0.5rem; }
+td, th { padding-right: 1em; text-align: left; }
+table { border-collapse: collapse; display: block; overflow-x: auto; }
+"""
+
+
+def page_script() -> str:
+    """Vega, the drawing code and the start-up, wrapped so that none of their names leaks."""
+    drawing = player.page_code() + embedding_maps.page_code()
+    return f"(() => {{{explorers.vega_runtime()}\n}})();\n(() => {{\n{drawing}\n{START}}})();\n"
+
+
+def page_style() -> str:
+    """The styles of charts, explorers, players and maps."""
+    return player.page_style() + embedding_maps.page_style()
+
+
+def inert(spec: Mapping[str, Any]) -> str:
+    """A specification as HTML that runs nothing: '<' is escaped, since a word may be ``</script>``."""
+    text = json.dumps(spec, sort_keys=True).replace("<", "\\u003c")
+    return f'<div class="embviz-output"><script type="application/json">{text}</script></div>'
+
+
+def page(
+    pictures: Any,
+    *,
+    title: str = "embviz",
+    tables: Mapping[str, pd.DataFrame] | None = None,
+    fit: bool = False,
+) -> str:
+    """HTML of a page with pictures and tables; about 1 MB, which is Vega, and what the pictures weigh.
+
+    Parameters
+    ----------
+    pictures : Altair chart, explorer, player, map, or a sequence of them
+    title : str
+        Of the browser's window.
+    tables : mapping of title to DataFrame, optional
+        Below the pictures.
+    fit : bool
+        The page is to stand in a frame, which takes its height.
+
+    Raises
+    ------
+    TypeError
+        If something is none of these pictures.
+    """
+    every = pictures if isinstance(pictures, Sequence) else [pictures]
+    shown = "\n".join(inert(_specification(each)) for each in every)
+    below = "".join(
+        f"<h2>{html.escape(name)}</h2>{table.to_html(index=False, border=0, justify='left')}"
+        for name, table in (tables or {}).items()
+    )
+    script = page_script().replace("</script", "<\\/script")
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        '<meta name="viewport" content="width=device-width">'
+        f"<title>{html.escape(title)}</title><style>{STYLE}{page_style()}</style></head>\n"
+        f"<body>\n{shown}\n{below}\n<script>{script}{FIT if fit else ''}</script></body></html>\n"
+    )
+
+
+def save_page(
+    pictures: Any, path: str | os.PathLike[str], *, tables: Mapping[str, pd.DataFrame] | None = None
+) -> None:
+    """Write pictures as a page that asks no other host for anything; no name in it runs as HTML.
+
+    Parameters
+    ----------
+    pictures : Altair chart, explorer, player, map, or a sequence of them
+    path : path
+        Of the .html file; a file of that name is replaced once the new one is whole.
+    tables : mapping of title to DataFrame, optional
+        Below the pictures.
+
+    Raises
+    ------
+    TypeError
+        If something is none of these pictures.
+    OSError
+        If nothing can be written there.
+    """
+    text = page(pictures, title=Path(path).stem, tables=tables)
+    with whole_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def frame(picture: Any) -> str:
+    """HTML of a picture for the output of a cell: its page in a frame of its own."""
+    source = html.escape(page(picture, fit=True), quote=True)
+    return f'<iframe srcdoc="{source}" style="border: 0; width: 100%; height: 30rem"></iframe>'
+
+
+def _specification(picture: Any) -> dict[str, Any]:
+    if hasattr(picture, "static_spec"):
+        found: dict[str, Any] = picture.static_spec()
+        return found
+    if isinstance(picture, dict):
+        return picture
+    if isinstance(picture, alt.TopLevelMixin):
+        return theme.portable(picture.to_dict())  # type: ignore[attr-defined]
+    raise TypeError(f"{type(picture).__name__} is no chart, explorer, player or map of embviz")
