@@ -10,7 +10,7 @@ import math
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -68,6 +68,9 @@ class DecoderConfig:
     norm_width: int = 0  # a norm's sum of squares is divided by this; 0: embedding_dim
     after_gains: Gains | None = None  # of peri-norm's second norms; None: as `gains`
     start: Start = "small"  # of the weights, see initial_value
+    # of GPT-NeoX, see embviz.models.huggingface.NeoXConfig
+    parallel: ClassVar[bool] = False
+    rotary_share: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
         sizes = (self.n_symbols, self.length, self.embedding_dim, self.n_layers, self.n_heads, self.mlp_dim)
@@ -105,6 +108,11 @@ class DecoderConfig:
     def head_width(self) -> int:
         """Coordinates of a query, key or value of one head."""
         return self.head_dim or self.embedding_dim // self.n_heads
+
+    @property
+    def rotary_width(self) -> int:
+        """Coordinates of a head that rotary positions turn, the first ones."""
+        return int(self.head_width * self.rotary_share)
 
     @property
     def scale(self) -> float:
@@ -219,7 +227,8 @@ class DecoderAttention(nn.Module):
         """Queries and keys as their products are taken, (B, H, T, W) each."""
         query, key = self.by_head(self.query(x)), self.by_head(self.key(x))
         if self.config.positions == "rotary":
-            query, key = (rotate(part, self.config.rotary_base) for part in (query, key))
+            base, width = self.config.rotary_base, self.config.rotary_width
+            query, key = (rotate(part, base, width) for part in (query, key))
         if self.scales is not None:
             scales = (self.scales / _SPHERE_UNIT).unflatten(-1, (self.config.n_heads, 1, -1))
             query, key = unit(query) * scales, unit(key) * scales
@@ -275,6 +284,8 @@ class DecoderBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x (B, T, D) after both parts."""
+        if self.config.parallel:
+            return x + self.attention(self.before[0](x)) + self.mlp(self.before[1](x))
         parts: tuple[Callable[[Tensor], Tensor], ...] = (self.attention, self.mlp)
         for index, part in enumerate(parts):
             if self.config.placement == "sphere":
@@ -411,19 +422,22 @@ def initial_value(config: DecoderConfig, name: str, shape: tuple[int, ...], seed
     return torch.from_numpy(values).float()
 
 
-def rotate(x: Tensor, base: float) -> Tensor:
+def rotate(x: Tensor, base: float, n_turned: int | None = None) -> Tensor:
     """Rotary positions: pairs of coordinates, one of each half of x (..., T, W), turned by the position.
+
+    With `n_turned` only the first so many coordinates turn.
 
     Source
     ------
     Su and others (2021), section 3.2.2, the pairing of later programs: coordinate i with W / 2 + i.
     """
+    x, rest = x[..., :n_turned], x[..., x.shape[-1] if n_turned is None else n_turned :]
     n_places, width = x.shape[-2:]
     rates = base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)  # (W / 2,)
     angles = torch.arange(n_places, dtype=torch.float64)[:, None] * rates
     sine, cosine = angles.sin().to(x), angles.cos().to(x)
     first, second = x.chunk(2, dim=-1)
-    return torch.cat([first * cosine - second * sine, first * sine + second * cosine], dim=-1)
+    return torch.cat([first * cosine - second * sine, first * sine + second * cosine, rest], dim=-1)
 
 
 def alibi(n_heads: int, length: int) -> Tensor:
@@ -482,102 +496,3 @@ def with_weights(config: DecoderConfig, weights: dict[str, Tensor]) -> Decoder:
     model = Decoder(config, seed=0).to(next(iter(weights.values())))
     model.load_state_dict(weights)
     return model.eval()
-
-
-_GPT2_LAYERS = {  # classes of what a GPT-2 consists of; activations are checked by their name
-    "GPT2LMHeadModel",
-    "GPT2Model",
-    "GPT2Block",
-    "GPT2Attention",
-    "GPT2SdpaAttention",
-    "GPT2MLP",
-    "Conv1D",
-    "Embedding",
-    "Dropout",
-    "LayerNorm",
-    "Linear",
-    "ModuleList",
-    "NewGELUActivation",
-    "FastGELUActivation",
-    "GELUTanh",
-    "GELUActivation",
-    "GELU",
-    "ReLU",
-    "SiLU",
-    "SiLUActivation",
-}
-_GPT2_ACTIVATIONS: dict[str, Activation] = {
-    "gelu_new": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "gelu": "gelu",
-    "relu": "relu",
-    "silu": "silu",
-    "swish": "silu",
-}
-
-
-def from_gpt2(model: Any) -> Decoder:
-    """The same function as a Hugging Face ``GPT2LMHeadModel`` without its dropout.
-
-    Parameters
-    ----------
-    model : transformers.GPT2LMHeadModel
-        Of any size and type of numbers.
-
-    Raises
-    ------
-    ValueError
-        If it is another model, or has a layer or an option that a decoder doesn't have: names it.
-    """
-    if type(model).__name__ != "GPT2LMHeadModel":
-        raise ValueError(f"not a GPT2LMHeadModel but a {type(model).__name__}: its layers are not known here")
-    for name, layer in model.named_modules():
-        if type(layer).__name__ not in _GPT2_LAYERS:
-            raise ValueError(f"layer {name} is a {type(layer).__name__}, which a decoder doesn't have")
-    own = model.config
-    if own.activation_function not in _GPT2_ACTIVATIONS:
-        known = ", ".join(_GPT2_ACTIVATIONS)
-        raise ValueError(f"the activation {own.activation_function!r} is not known here: choose from {known}")
-    for option in ("scale_attn_by_inverse_layer_idx", "add_cross_attention"):
-        if getattr(own, option, False):
-            raise ValueError(f"the model has {option}=True, which a decoder doesn't have")
-    head, tokens = model.lm_head.weight, model.transformer.wte.weight
-    tied = head is tokens or (head.shape == tokens.shape and bool((head == tokens).all()))
-    width = own.n_embd // own.n_head
-    config = DecoderConfig(
-        own.vocab_size,
-        own.n_positions,
-        own.n_embd,
-        own.n_layer,
-        own.n_head,
-        mlp_dim=own.n_inner or 4 * own.n_embd,
-        norm="layer",
-        norm_biases=True,
-        tied=tied,
-        biases=True,
-        activation=_GPT2_ACTIVATIONS[own.activation_function],
-        attention_scale=0.0 if getattr(own, "scale_attn_weights", True) else 1.0,
-        norm_eps=own.layer_norm_epsilon,
-    )
-    assert config.head_width == width
-    return with_weights(config, _gpt2_weights(model.state_dict(), own.n_layer, tied))
-
-
-def _gpt2_weights(theirs: dict[str, Tensor], n_layers: int, tied: bool) -> dict[str, Tensor]:
-    """A GPT-2's arrays by a decoder's names; its maps are stored as (inputs, outputs)."""
-    names = {"embedding": "transformer.wte.weight", "position": "transformer.wpe.weight"}
-    names |= {f"norm.{kind}": f"transformer.ln_f.{kind}" for kind in ("weight", "bias")}
-    found = {ours: theirs[name].clone() for ours, name in names.items()}
-    if not tied:
-        found["free_head"] = theirs["lm_head.weight"].clone()
-    for layer in range(n_layers):
-        here, there = f"blocks.{layer}", f"transformer.h.{layer}"
-        for kind in ("weight", "bias"):
-            found[f"{here}.before.0.{kind}"] = theirs[f"{there}.ln_1.{kind}"].clone()
-            found[f"{here}.before.1.{kind}"] = theirs[f"{there}.ln_2.{kind}"].clone()
-            three = theirs[f"{there}.attn.c_attn.{kind}"].t().chunk(3, dim=0)
-            for name, part in zip(("query", "key", "value"), three, strict=True):
-                found[f"{here}.attention.{name}.{kind}"] = part.clone()
-            for name, their in (("attention.out", "attn.c_proj"), ("up", "mlp.c_fc"), ("down", "mlp.c_proj")):
-                found[f"{here}.{name}.{kind}"] = theirs[f"{there}.{their}.{kind}"].t().clone()
-    return found

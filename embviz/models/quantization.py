@@ -248,7 +248,7 @@ def matrices(model: nn.Module) -> dict[str, Tensor]:
     if turned:
         raise ValueError(
             f"{turned[0]} is a Conv1D, whose weight has its inputs first: make the model a Decoder first "
-            "(embviz.models.decoder.from_gpt2)"
+            "(embviz.models.huggingface.from_hf)"
         )
     found = {name: array.detach() for name, array in model.named_parameters() if array.dim() >= 2}
     if not found:

@@ -22,13 +22,13 @@ from embviz.arrays import checked
 from embviz.models.decoder import (
     Decoder,
     DecoderConfig,
-    from_gpt2,
     from_transformer,
     initial_value,
     nearest_multiples,
     unit,
     with_weights,
 )
+from embviz.models.huggingface import FAMILIES, family, from_hf, unwrapped
 from embviz.models.transformer import Transformer
 from embviz.projections import Projection
 
@@ -130,26 +130,37 @@ def _flows(name: str, array: Tensor) -> list[tuple[int, Literal["write", "read"]
 
 
 def as_decoder(model: nn.Module) -> Decoder:
-    """A decoder of the same function: itself, or one made of a Transformer or a Hugging Face GPT-2.
+    """A decoder of the same function: itself, or one made of a Transformer or a model of Hugging Face.
+
+    GPT-2, Llama, Mistral and GPT-NeoX are known (:func:`embviz.models.huggingface.from_hf`), subclasses and
+    compiled models included.
 
     Raises
     ------
     ValueError
         If the model, or a layer of it, is of a kind not known here: names it.
     """
-    if type(model).__name__ == "GPT2LMHeadModel":
-        return from_gpt2(model)
+    model = unwrapped(model)
+    if family(model) is not None:
+        return from_hf(model)
     if not isinstance(model, Decoder | Transformer):
         raise ValueError(
-            f"a {type(model).__name__} can't be carried: give a Decoder, a Transformer or a GPT2LMHeadModel"
+            f"a {type(model).__name__} can't be carried: give a Decoder, a Transformer, or of Hugging Face's "
+            f"models a {' or '.join(FAMILIES.values())}"
         )
     for name, layer in model.named_modules():
-        if type(layer).__name__ not in _KNOWN_LAYERS:
+        if not _is_known(layer):
             raise ValueError(
                 f"layer {name} is a {type(layer).__name__}: which of its axes lie along the residual stream "
                 "is not known here"
             )
     return from_transformer(model) if isinstance(model, Transformer) else model
+
+
+def _is_known(layer: nn.Module) -> bool:
+    """Whether a layer is of a known class, or of a subclass that computes the same."""
+    known = next((cls for cls in type(layer).__mro__ if cls.__name__ in _KNOWN_LAYERS), None)
+    return known is not None and type(layer).forward is known.forward  # type: ignore[attr-defined]
 
 
 @dataclass
@@ -225,7 +236,7 @@ def fold(model: nn.Module, *, untie: bool = True) -> Decoder:
 
     Parameters
     ----------
-    model : Decoder, Transformer or GPT2LMHeadModel
+    model : Decoder, Transformer, or a language model of Hugging Face
     untie : bool
         Whether a tied head may come apart from the embedding, as it does where the last norm has gains.
 
@@ -383,7 +394,7 @@ def resize(
 
     Parameters
     ----------
-    model : Decoder, Transformer or GPT2LMHeadModel
+    model : Decoder, Transformer, or a language model of Hugging Face
         Not changed. Products are made in float64, of half precision in float32; the result has its type.
     m : int
         The new width, at least 1.
@@ -548,6 +559,11 @@ def _carry_heads(parts: _Parts, maps: _Maps, heads: _Heads, rule: AttentionRule,
         if rule == "plain" and max(config.n_heads, heads.number) > 1
         else "each head's coordinates are mapped"
     )
+    if config.rotary_share < 1:
+        raise ValueError(
+            f"rotary positions turn {config.rotary_width} of a head's {config.head_width} coordinates: other "
+            "heads would turn others, so use attention='kept'"
+        )
     if config.positions == "rotary":
         parts.note("rotary positions turn other pairs of coordinates than before")
     for layer in range(config.n_layers):
@@ -626,7 +642,7 @@ def truncate(model: nn.Module, dims: int | Sequence[int]) -> Resized:
 
     Parameters
     ----------
-    model : Decoder, Transformer or GPT2LMHeadModel
+    model : Decoder, Transformer, or a language model of Hugging Face
     dims : int or sequence of int
         How many, or which.
 
@@ -659,7 +675,7 @@ def pca_slice(
 
     Parameters
     ----------
-    model : Decoder, Transformer or GPT2LMHeadModel
+    model : Decoder, Transformer, or a language model of Hugging Face
     m : int, 1 to D
     states : array, shape (n, D)
         Hidden states of the model itself; where it has LayerNorm they are centered here.
@@ -689,7 +705,7 @@ def grow(
 
     Parameters
     ----------
-    model : Decoder, Transformer or GPT2LMHeadModel
+    model : Decoder, Transformer, or a language model of Hugging Face
     m : int
         At least the model's width.
     how : "zeros", "orthogonal" or "gaussian"
@@ -741,7 +757,7 @@ def from_scratch(model: nn.Module, m: int, seed: int) -> Decoder:
 
     Parameters
     ----------
-    model : Decoder, Transformer or GPT2LMHeadModel
+    model : Decoder, Transformer, or a language model of Hugging Face
         Whose shape is meant: give a folded one for a shape without gains.
     m : int
         Its width.

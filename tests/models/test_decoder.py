@@ -14,7 +14,6 @@ from embviz.models.decoder import (
     Decoder,
     DecoderConfig,
     alibi,
-    from_gpt2,
     from_transformer,
     rotate,
 )
@@ -289,39 +288,6 @@ def made_gpt2(**options):
         **options,
     )
     return theirs.GPT2LMHeadModel(config).eval()  # its weights are random, and livened() adds seeded ones
-
-
-@pytest.mark.parametrize("activation", ["gelu_new", "relu", "silu", "gelu"])
-def test_gpt2_becomes_a_decoder_with_its_logits(activation):
-    model, tokens = livened(made_gpt2(activation_function=activation)), made_tokens(SMALL)
-    torch.testing.assert_close(from_gpt2(model)(tokens), model(tokens).logits, **FLOAT64)
-
-
-def test_gpt2_with_a_free_head_and_unscaled_products_becomes_a_decoder_too():
-    theirs = made_gpt2(tie_word_embeddings=False, scale_attn_weights=False, n_inner=7)
-    model, tokens = livened(theirs), made_tokens(SMALL)
-    own = from_gpt2(model)
-    assert not own.config.tied
-    torch.testing.assert_close(own(tokens), model(tokens).logits, **FLOAT64)
-
-
-def test_gpt2_keeps_its_type_of_numbers():
-    model = from_gpt2(made_gpt2().bfloat16())
-    assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
-
-
-def test_a_gpt2_with_a_layer_of_another_kind_is_refused_by_that_layer():
-    class Adapter(torch.nn.Module):
-        pass
-
-    model = made_gpt2()
-    model.transformer.h[1].mlp.adapter = Adapter()
-    with pytest.raises(ValueError, match=r"transformer\.h\.1\.mlp\.adapter is a Adapter"):
-        from_gpt2(model)
-    with pytest.raises(ValueError, match="not a GPT2LMHeadModel but a Linear"):
-        from_gpt2(torch.nn.Linear(1, 1))
-    with pytest.raises(ValueError, match="scale_attn_by_inverse_layer_idx"):
-        from_gpt2(made_gpt2(scale_attn_by_inverse_layer_idx=True))
 
 
 # --- refusals ---------------------------------------------------------------------------------------
