@@ -36,6 +36,11 @@ CONTROLS = {
     "decay on embedding": steering.MORE_CONTROLS["decay_on_embedding"],
     "renamed {6, 7, 11, 19, 20}": steering.MORE_CONTROLS["renamed"],
 }
+PEERS = {
+    "top 5, every 10": steering.PEERS["every_10"],
+    "top 5, every 100": steering.PEERS["every_100"],
+    "GrokFast": steering.PEERS["grokfast"],
+}
 OTHER_P = {"p = 113, near-Nyquist": steering.NEAR_113, "p = 113, baseline": steering.BASE_113}
 RUNS = {**VARIANTS, **CONTROLS, **OTHER_P}
 KINDS = ("no projection", "high modes", "other modes", "adaptive", "control")
@@ -47,11 +52,11 @@ Cells = Mapping[str, Sequence[Cell]]
 
 
 def stored(names: Iterable[str]) -> dict[str, list[Cell]]:
-    """Stored cells of runs, keys of RUNS or RANDOM; runs of which none is stored are left out."""
-    found = {}
+    """Stored cells of runs, keys of RUNS, PEERS or RANDOM; runs of which none is stored are left out."""
+    found, every = {}, RUNS | PEERS
     for name in dict.fromkeys(names):
         drawn = name == RANDOM
-        cells = steering.random_cells(97, PRESET) if drawn else steering.cells_of(RUNS[name], PRESET)
+        cells = steering.random_cells(97, PRESET) if drawn else steering.cells_of(every[name], PRESET)
         found[name] = [cell for cell in cells if cell.stored()]
     return {name: cells for name, cells in found.items() if cells}
 
@@ -66,7 +71,7 @@ def kind_of(name: str) -> str:
     """To which of KINDS a run belongs."""
     if name == RANDOM or name in CONTROLS:
         return "control"
-    run = RUNS[name]
+    run = (RUNS | PEERS)[name]
     if not run.modes:
         return "adaptive" if run.top_k else "no projection"
     return "high modes" if np.mean(run.modes) > HIGH * (run.p // 2) else "other modes"
