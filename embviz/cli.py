@@ -175,6 +175,13 @@ def _add_run(commands: Any) -> None:
         "--minutes", type=float, help="pause after so long; the same command goes on (exit code 3 until done)"
     )
     run.add_argument("--dry-run", action="store_true", help="only count the cells")
+    run.add_argument("--backend", choices=["dask"], help="compute on a cluster: dask, with --scheduler")
+    run.add_argument("--scheduler", metavar="ADDRESS", help="of a dask cluster, such as tcp://10.0.0.1:8786")
+    run.add_argument(
+        "--slurm",
+        metavar="RESOURCES",
+        help='start workers as jobs of SLURM: "jobs=20,cores=4,memory=8GB,walltime=02:00:00"',
+    )
     _add_project(run)
     run.set_defaults(command=run_cells)
 
@@ -331,14 +338,22 @@ def run_cells(arguments: argparse.Namespace) -> int:
     Exit code 1 if data are not at hand; 3 if ``--minutes`` were over before all was done.
     """
     import time
+
+    from embviz.ledger.clusters import backend_of
+
+    if arguments.minutes is not None and not arguments.minutes > 0:
+        raise ValueError(f"--minutes must be above 0, got {arguments.minutes:g}")
+    until = None if arguments.minutes is None else time.time() + 60 * arguments.minutes
+    with backend_of(arguments):
+        return _run_claims(arguments, until)
+
+
+def _run_claims(arguments: argparse.Namespace, until: float | None) -> int:
     from collections import Counter
 
     from embviz.ledger import cells, studies
     from embviz.ledger.holders import holder
 
-    if arguments.minutes is not None and not arguments.minutes > 0:
-        raise ValueError(f"--minutes must be above 0, got {arguments.minutes:g}")
-    until = None if arguments.minutes is None else time.time() + 60 * arguments.minutes
     failed, left = False, set()
     for claim_id in _claim_ids(arguments.id):
         study = studies.find_study(claim_id)
@@ -350,7 +365,7 @@ def run_cells(arguments: argparse.Namespace) -> int:
         try:
             cells.run(todo, n_jobs=arguments.jobs, until=until)
             left |= {cell.path for cell in cells.missing(todo)}  # claims share cells
-        except FileNotFoundError as error:  # data that is not at hand must not stop the other claims
+        except (FileNotFoundError, cells.FailedCellsError) as error:  # must not stop the other claims
             print(f"embviz: {claim_id}: {error}", file=sys.stderr)
             failed = True
     if left:

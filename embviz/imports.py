@@ -20,7 +20,12 @@ from importlib.machinery import ModuleSpec
 
 TORCHVISION = "torchvision"
 # packages whose modules are named otherwise
-PACKAGES = {"sklearn": "scikit-learn", "umap": "umap-learn", "vl_convert": "vl-convert-python"}
+PACKAGES = {
+    "dask_jobqueue": "dask-jobqueue",
+    "sklearn": "scikit-learn",
+    "umap": "umap-learn",
+    "vl_convert": "vl-convert-python",
+}
 
 
 class MissingExtraError(ImportError):

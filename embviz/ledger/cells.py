@@ -21,6 +21,7 @@ import json
 import math
 import os
 import platform
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
@@ -57,6 +58,10 @@ class DamagedResultError(ValueError):
     """A stored result that is cut short, altered, or belongs to another cell."""
 
 
+class FailedCellsError(ValueError):
+    """Cells of a sweep that raised, named by their configurations; the others are stored."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Experiment:
     """A pure function of a frozen configuration, with a name and a version.
@@ -78,11 +83,17 @@ class Experiment:
     function: Callable[[Any], pd.DataFrame]
     threads: int = 1
 
+    def __post_init__(self) -> None:
+        if not all(self.name.partition(".")):
+            raise ValueError(f"an experiment is called paper.experiment, not {self.name!r}")
+
     def cell(self, config: Any) -> Cell:
         """Return the cell of `config`, a frozen dataclass."""
         return Cell(self, config)
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self.function.__module__ == "__main__":  # of a notebook or a script, which no worker can import
+            return Experiment, (self.name, self.version, self.function, self.threads)
         # workers look the experiment up by name: its function, hidden behind the decorator, can't be
         return _find_experiment, (_root(), self.function.__module__, self.function.__qualname__)
 
@@ -95,7 +106,8 @@ def _root() -> Path | None:
 
 def _find_experiment(root: Path | None, module: str, name: str) -> Experiment:
     # a worker that served before may not know the project's folder
-    return getattr(import_from(root, module) if root else importlib.import_module(module), name)
+    there = root is not None and root.is_dir()  # a worker on another machine may have the package alone
+    return getattr(import_from(root, module) if root and there else importlib.import_module(module), name)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -421,7 +433,24 @@ def missing(cells: Sequence[Cell]) -> list[Cell]:
     return [cell for cell in unique.values() if not cell.stored()]
 
 
-def _compute_here(cell: Cell, path: Path, moment: float, parent: int | None = None) -> Path | None:
+@dataclasses.dataclass(frozen=True)
+class _Failure:
+    """What a cell raised; the error itself where it was raised in this process."""
+
+    cell: Cell
+    said: str
+    error: Exception | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Failure, (self.cell, self.said)  # not every error survives the way back
+
+
+def _failure(cell: Cell, error: Exception) -> _Failure:
+    told = "; ".join([str(error), *getattr(error, "__notes__", [])])
+    return _Failure(cell, f"{type(error).__name__}: {told}", error)
+
+
+def _compute_here(cell: Cell, path: Path, moment: float, parent: int | None = None) -> Path | _Failure | None:
     """As below, on the machine that hands out the time: `moment` is one of ``time.monotonic()``.
 
     `parent` is the process that this one is a worker of.
@@ -431,7 +460,9 @@ def _compute_here(cell: Cell, path: Path, moment: float, parent: int | None = No
     return _compute_in_worker(cell, path, time.time() + moment - time.monotonic(), parent)
 
 
-def _compute_in_worker(cell: Cell, path: Path, until: float, parent: int | None = None) -> Path | None:
+def _compute_in_worker(
+    cell: Cell, path: Path, until: float, parent: int | None = None
+) -> Path | _Failure | None:
     """The file written; None if the time is over, or another process has done it or is about to."""
     with (
         _threads(cell.experiment.threads),
@@ -444,6 +475,27 @@ def _compute_in_worker(cell: Cell, path: Path, until: float, parent: int | None 
             return compute(cell, path)  # the path is the caller's: a reused worker's environment is older
         except (Paused, BusyRunError):
             return None
+        except OSError:  # a full disk, data that are not at hand: other cells would fare no better
+            raise
+        except Exception as error:
+            return _failure(cell, error)
+
+
+def _compute_away(cell: Cell, until: float) -> bytes | _Failure | None:
+    """What the file holds, from a worker that may share no folder with the caller; None as above."""
+    with (
+        _threads(cell.experiment.threads),
+        pausing_at(until),
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        if time_is_over():
+            return None
+        try:
+            return compute(cell, Path(folder, cell.path.name)).read_bytes()
+        except (Paused, BusyRunError):
+            return None
+        except Exception as error:
+            return _failure(cell, error)
 
 
 def run(
@@ -459,8 +511,9 @@ def run(
     ----------
     n_jobs : int, optional
         Worker processes of joblib's current backend (loky by default; a dask or ray backend chosen with
-        ``joblib.parallel_config`` spreads over a cluster). None: as many as the machine has cores, fewer
-        for experiments whose cells use several threads.
+        ``joblib.parallel_config`` spreads over a cluster, whose workers need share no folder with this
+        process: it stores what they send back). None: as many as the backend has cores, fewer for
+        experiments whose cells use several threads.
     until : float, optional
         Moment, in seconds as ``time.time()``, from which no cell is begun, and those that train in a
         :func:`training_run` pause; the next call goes on with them. Other cells run to their ends.
@@ -476,6 +529,8 @@ def run(
     ------
     OSError
         If results can't be written where they belong; nothing is computed then.
+    FailedCellsError
+        If cells raised: names their configurations. The others were computed and stored before.
     """
     todo = missing(cells)
     for folder in {cell.path.parent for cell in todo}:
@@ -487,7 +542,8 @@ def run(
     moment = math.inf if until is None else time.monotonic() + until - time.time()
     bar = tqdm(total=len(todo), desc="cells", disable=not progress or not todo)
     written: list[Path] = []
-    cores, before = joblib.cpu_count(), -1
+    failures: list[_Failure] = []
+    cores, before = joblib.effective_n_jobs(-1), -1
     with bar:
         # a cell that reads another one's model finds it busy while that is trained beside it: once more then
         while todo and len(written) > before and time.monotonic() < moment:
@@ -495,27 +551,56 @@ def run(
             for threads in sorted({cell.experiment.threads for cell in todo}):
                 group = [cell for cell in todo if cell.experiment.threads == threads]
                 workers = min(len(group), n_jobs or max(1, cores // threads))
-                for path in _compute_all(group, workers, threads, moment):
-                    if path is not None:
-                        written.append(path)
+                for found in _compute_all(group, workers, threads, moment):
+                    if isinstance(found, _Failure):
+                        failures.append(found)
+                    elif found is not None:
+                        written.append(found)
                         bar.update()
-            todo = missing(todo)
+            failed = {failure.cell.path for failure in failures}
+            todo = [cell for cell in missing(todo) if cell.path not in failed]
+    if failures:
+        raise FailedCellsError(_told(failures, len(written))) from failures[0].error
     return written
 
 
-def _compute_all(group: Sequence[Cell], workers: int, threads: int, moment: float) -> Iterator[Path | None]:
+def _told(failures: Sequence[_Failure], n_stored: int) -> str:
+    lines = [f"{each.cell.experiment.name} of {each.cell.config}: {each.said}" for each in failures[:10]]
+    more = f"\n  and {len(failures) - 10} more" if len(failures) > 10 else ""
+    return "\n  ".join([f"{len(failures)} cells failed, {n_stored} were stored:", *lines]) + more
+
+
+def _compute_all(
+    group: Sequence[Cell], workers: int, threads: int, moment: float
+) -> Iterator[Path | _Failure | None]:
+    backend, _ = joblib.parallel.get_active_backend()
+    if type(backend).__name__ != "LokyBackend":  # the user's own cluster
+        yield from _compute_on_cluster(backend, group, workers, moment)
+        return
     if workers == 1:
         yield from (_compute_here(cell, cell.path, moment) for cell in group)
-        return
-    backend, _ = joblib.parallel.get_active_backend()
-    if type(backend).__name__ != "LokyBackend":  # the user's own cluster: its workers share the folder
-        until = time.time() + moment - time.monotonic()
-        jobs = (joblib.delayed(_compute_in_worker)(cell, cell.path, until) for cell in group)
-        yield from joblib.Parallel(n_jobs=workers)(jobs)
         return
     jobs = (joblib.delayed(_compute_here)(cell, cell.path, moment, os.getpid()) for cell in group)
     with joblib.parallel_config(backend="loky", inner_max_num_threads=threads):
         yield from joblib.Parallel(n_jobs=workers, return_as="generator_unordered")(jobs)
+
+
+def _compute_on_cluster(
+    backend: Any, group: Sequence[Cell], workers: int, moment: float
+) -> Iterator[Path | _Failure | None]:
+    until = time.time() + moment - time.monotonic()
+    as_done = "generator" if getattr(backend, "supports_return_generator", False) else "list"
+    # no more at once than there is room for, whatever the backend makes of n_jobs
+    parallel = joblib.Parallel(n_jobs=workers, pre_dispatch=workers, batch_size=1, return_as=as_done)
+    for cell, found in zip(
+        group, parallel(joblib.delayed(_compute_away)(cell, until) for cell in group), strict=True
+    ):
+        if isinstance(found, bytes):
+            with whole_file(cell.path) as temporary:
+                temporary.write_bytes(found)
+            yield cell.path
+        else:
+            yield found
 
 
 def load(cells: Sequence[Cell]) -> pd.DataFrame:
