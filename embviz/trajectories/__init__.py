@@ -8,9 +8,10 @@ require("trajectories", "torch", "sklearn", purpose="embviz.trajectories")
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
-    submodules=["autoencoders", "nulls", "phases", "traces", "weight_paths"],
+    submodules=["autoencoders", "checkpoints", "nulls", "phases", "traces", "weight_paths"],
     submod_attrs={
         "autoencoders": ["Autoencoder", "Behaviour", "encode", "held_out_errors"],
+        "checkpoints": ["read_checkpoints"],
         "nulls": [
             "Left",
             "disparities",

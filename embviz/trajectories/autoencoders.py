@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor, nn
+from tqdm.auto import tqdm
 
 from embviz.trajectories.weight_paths import WeightPath, rotate
 
@@ -107,14 +108,19 @@ def _standardize(path: WeightPath, config: Autoencoder, device: str) -> _Standar
     scores = scores / math.sqrt((scores**2).sum() / len(scores))
     left_out = float((scores[:, config.n_components :] ** 2).sum() / len(scores))
     x = torch.tensor(scores[:, : config.n_components], dtype=torch.float32, device=device)
-    if np.ptp(path.losses) == 0:
+    if not path.has_losses:
         return _Standardized(x, None, left_out)
     y = (path.losses - path.losses.mean()) / path.losses.std()
     return _Standardized(x, torch.tensor(y, dtype=torch.float32, device=device), left_out)
 
 
 def encode(
-    path: WeightPath, config: Autoencoder | None = None, *, seed: int, device: str = "cpu"
+    path: WeightPath,
+    config: Autoencoder | None = None,
+    *,
+    seed: int,
+    device: str = "cpu",
+    progress: bool = False,
 ) -> Behaviour:
     """Train a behavioural autoencoder on a path.
 
@@ -129,6 +135,8 @@ def encode(
     seed : int
         Of the initial weights; there are no batches to draw.
     device : str
+    progress : bool
+        Show a bar.
 
     Returns
     -------
@@ -147,12 +155,14 @@ def encode(
     config = config or Autoencoder()
     data = _standardize(path, config, device)
     everyone = torch.ones(len(data.x), dtype=torch.bool, device=device)
-    network = _fit(data, everyone, config, seed)
+    network = _fit(data, everyone, config, seed, progress=progress)
     with torch.no_grad():
         bottleneck, _, predicted = network(data.x)
     constant = data.y is None
     predicted_losses = predicted.cpu().numpy().astype(float) * path.losses.std() + path.losses.mean()
-    flat = f"the loss is {path.losses[0]:g} at every snapshot: there is no prediction, only reconstruction"
+    first = path.losses[0]
+    what = "no loss was told" if np.isnan(first) else f"the loss is {first:g} at every snapshot"
+    flat = f"{what}: there is no prediction, only reconstruction"
     kept = data.x[:, : config.bottleneck]
     return Behaviour(
         bottleneck.cpu().numpy().astype(float),
@@ -164,12 +174,14 @@ def encode(
     )
 
 
-def _fit(data: _Standardized, seen: Tensor, config: Autoencoder, seed: int) -> _Network:
+def _fit(
+    data: _Standardized, seen: Tensor, config: Autoencoder, seed: int, *, progress: bool = False
+) -> _Network:
     """Train on the snapshots marked in `seen`, (S,) bool."""
     network = _Network(data.x.shape[1], config, seed).to(data.x.device)
     adam = torch.optim.Adam(network.parameters(), lr=config.learning_rate, fused=True)
     x, y = data.x[seen], None if data.y is None else data.y[seen]
-    for epoch in range(config.n_epochs):
+    for epoch in tqdm(range(config.n_epochs), desc="autoencoder", disable=not progress):
         adam.param_groups[0]["lr"] = (
             config.learning_rate * (1 + math.cos(math.pi * epoch / config.n_epochs)) / 2
         )

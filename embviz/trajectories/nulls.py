@@ -141,7 +141,7 @@ def measure(
     errors = None if traced.behaviour is None else traced.behaviour.errors
     moves, drops = path_steps(traced.layout), -np.diff(path.losses)
     coupling = None
-    if np.ptp(moves) > 0 and np.ptp(drops) > 0:
+    if path.has_losses and np.ptp(moves) > 0 and np.ptp(drops) > 0:
         coupling = couple(
             moves,
             path.losses,
@@ -291,7 +291,7 @@ def through_nulls(
     path = rotate(path, device=device)
     drawn = [("data", 0, path)]
     drawn += [("random walk", i, random_walk(path, seed=seed + i, n_lags=n_lags)) for i in range(n_draws)]
-    if np.ptp(path.losses) > 0:
+    if path.has_losses:
         drawn += [("shuffled losses", i, shuffled_losses(path, seed=seed + i)) for i in range(n_draws)]
     drawn += [(kind, 0, other) for kind, other in (others or {}).items()]
     traces = {f"{kind} {i}": trace(one, recipe, seed=seed, device=device) for kind, i, one in drawn}

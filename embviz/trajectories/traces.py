@@ -253,7 +253,14 @@ class Trace:
         return told if self.phases.n_phases else (*told, self.phases.explanation)
 
 
-def trace(path: WeightPath, recipe: Recipe | None = None, *, seed: int, device: str = "cpu") -> Trace:
+def trace(
+    path: WeightPath,
+    recipe: Recipe | None = None,
+    *,
+    seed: int,
+    device: str = "cpu",
+    progress: bool = False,
+) -> Trace:
     """Rotate, encode, lay out and find the phases of a path.
 
     Parameters
@@ -264,6 +271,8 @@ def trace(path: WeightPath, recipe: Recipe | None = None, *, seed: int, device: 
         Of the autoencoder and of the layout.
     device : str
         Of the rotation and the autoencoder; a layout of some thousand points is made on the CPU.
+    progress : bool
+        Show a bar while the autoencoder is trained, which takes the longest.
 
     Returns
     -------
@@ -289,7 +298,7 @@ def trace(path: WeightPath, recipe: Recipe | None = None, *, seed: int, device: 
     rotated = rotate(path, device=device)
     behaviour = None
     if recipe.autoencoder is not None:
-        behaviour = encode(rotated, recipe.autoencoder, seed=seed, device=device)
+        behaviour = encode(rotated, recipe.autoencoder, seed=seed, device=device, progress=progress)
     encoded = rotated.weights if behaviour is None else behaviour.bottleneck
     plane = lay_out(encoded, recipe.layout, seed=seed)
     phases = find_phases(plane if recipe.clustered == "layout" else encoded, recipe.clustering)

@@ -30,10 +30,15 @@ class WeightPath:
 
     name: str
     steps: np.ndarray  # (S,) updates made, increasing
-    losses: np.ndarray  # (S,)
+    losses: np.ndarray  # (S,), NaN where they are not known at all
     weights: np.ndarray  # (S, P)
     n_weights: int  # those of the tensor: P before a rotation
     rotated: bool = False  # its mean is 0, its axes the principal ones
+
+    @property
+    def has_losses(self) -> bool:
+        """Whether losses are known, and not all the same: without them nothing is predicted or coupled."""
+        return bool(np.isfinite(self.losses).all() and np.ptp(self.losses) > 0)
 
     @property
     def total(self) -> float:
@@ -43,7 +48,10 @@ class WeightPath:
 
 
 def weight_path(
-    name: str, snapshots: Iterable[ArrayLike | Tensor], steps: ArrayLike, losses: ArrayLike
+    name: str,
+    snapshots: Iterable[ArrayLike | Tensor],
+    steps: ArrayLike,
+    losses: ArrayLike | None = None,
 ) -> WeightPath:
     """Check snapshots of a tensor, and flatten them.
 
@@ -54,7 +62,9 @@ def weight_path(
     snapshots : S arrays or tensors of one shape, or one array (S, ...)
         Weights, or a sketch of them.
     steps : array of int, shape (S,)
-    losses : array, shape (S,)
+    losses : array, shape (S,), optional
+        All NaN, as a recorder writes them that was told none, or left out: weights alone are looked at. At
+        step 0, where no update has been, NaN stands for the loss of the first one.
 
     Returns
     -------
@@ -72,7 +82,7 @@ def weight_path(
     (4, 6)
     """
     steps = checked(steps, f"{name}: steps", 1, kind="number")
-    losses = checked(losses, f"{name}: losses", 1)
+    losses = _told(name, steps, losses)
     try:
         rows = list(snapshots)
     except TypeError as error:
@@ -102,6 +112,25 @@ def weight_path(
     else:
         weights = np.stack([array.reshape(-1) for array in arrays])
     return WeightPath(name, steps, losses, weights, weights.shape[1])
+
+
+def _told(name: str, steps: np.ndarray, losses: ArrayLike | None) -> np.ndarray:
+    """Losses (S,), all NaN where none was told; at step 0, where no update has been, that of the first."""
+    given = np.full(len(steps), math.nan) if losses is None else np.asarray(losses)
+    plain = given.shape == (len(steps),) and np.issubdtype(given.dtype, np.floating)
+    if not plain or isinstance(losses, np.ma.MaskedArray):
+        return checked(losses, f"{name}: losses", 1)
+    missing = np.isnan(given)
+    if missing.all():
+        return given.astype(float)
+    if steps[0] == 0 and missing[0] and not missing[1:].any():
+        given = np.concatenate([given[1:2], given[1:]])
+    elif missing.any():
+        raise ValueError(
+            f"{name}: losses has {missing.sum()} NaN or infinite of {len(given)}: tell the loss of every "
+            "snapshot, or give losses=None and look at weights alone"
+        )
+    return checked(given, f"{name}: losses", 1)
 
 
 def rotate(path: WeightPath, *, device: str = "cpu") -> WeightPath:
@@ -174,7 +203,9 @@ def join(paths: Sequence[WeightPath], name: str = "all", *, equal: bool = True) 
     if not paths:
         raise ValueError("there is no path to join")
     for path in paths[1:]:
-        if not np.array_equal(path.steps, paths[0].steps) or not np.array_equal(path.losses, paths[0].losses):
+        if not np.array_equal(path.steps, paths[0].steps) or not np.array_equal(
+            path.losses, paths[0].losses, equal_nan=True
+        ):
             raise ValueError(
                 f"{path.name} and {paths[0].name} differ in steps or losses: join tensors of one run"
             )

@@ -7,6 +7,8 @@ are made anew for each call. Sizes: V = 7 words, n = 12 rows, D = 4, S = 84 snap
 from __future__ import annotations
 
 import functools
+import tempfile
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -123,7 +125,21 @@ def _stored() -> Any:
     return read_weights({"rows": rows()}).arrays["rows"]
 
 
+@functools.cache
+def _checkpoints() -> list[Path]:
+    import torch
+
+    folder = Path(tempfile.mkdtemp())
+    for step in (1, 2, 3):
+        torch.save({"w": step * torch.from_numpy(rows())}, folder / f"{step}.pt")
+    return sorted(folder.iterdir())
+
+
 EXAMPLES: dict[str, Any] = {
+    "read_checkpoints.source": _checkpoints,
+    "read_checkpoints.tensors": lambda: "*",
+    "read_checkpoints.steps": lambda: np.array([1, 2, 3]),
+    "read_checkpoints.losses": lambda: np.array([3.0, 2.0, 1.0]),
     "StoredArray.read.self": _stored,
     "StoredArray.read.rows": lambda: np.array([0, 2]),
     # arrays

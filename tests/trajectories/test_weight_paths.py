@@ -120,9 +120,23 @@ def test_a_weight_that_is_not_finite_is_refused_by_tensor_and_step():
         path_of(weights)
 
 
-def test_a_loss_that_is_not_finite_is_refused_by_step():
-    with pytest.raises(ValueError, match="query: losses has 1 NaN or infinite"):
-        path_of(walk(3, 6), losses=[1, math.nan, 1])
+@pytest.mark.parametrize("losses", [[1, math.nan, 1], [1, 1, math.inf], [math.nan, math.nan, 1]])
+def test_a_loss_that_is_not_finite_is_refused(losses):
+    with pytest.raises(ValueError, match=r"query: losses has \d NaN or infinite"):
+        path_of(walk(3, 6), losses=losses)
+
+
+def test_losses_may_be_unknown_and_that_of_step_0_is_that_of_the_first_update():
+    for unknown in (None, [math.nan] * 3):
+        path = weight_path("query", walk(3, 6), [0, 10, 20], unknown)
+        assert np.isnan(path.losses).all()
+        assert not path.has_losses
+        assert not join([path, path]).has_losses
+    path = path_of(walk(3, 6), losses=[math.nan, 2, 1])
+    assert path.losses.tolist() == [2, 2, 1]
+    assert path.has_losses
+    with pytest.raises(ValueError, match="1 NaN"):
+        weight_path("query", walk(3, 6), [5, 10, 20], [math.nan, 2, 1])
 
 
 @pytest.mark.parametrize(

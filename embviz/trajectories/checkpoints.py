@@ -1,0 +1,155 @@
+"""Checkpoints that another program left: the path of every tensor, with the losses that it logged."""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import glob
+import json
+import math
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike
+from tqdm.auto import tqdm
+
+from embviz.arrays import checked
+from embviz.inspection import Weights, read_weights
+from embviz.memory import require_memory
+from embviz.trajectories.weight_paths import WeightPath, weight_path
+
+LOG = "trainer_state.json"  # of Hugging Face's Trainer, in each checkpoint's folder
+Source = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+
+
+def read_checkpoints(
+    source: Source,
+    tensors: str | Sequence[str] = "*",
+    *,
+    steps: ArrayLike | None = None,
+    losses: ArrayLike | Mapping[int, float] | None = None,
+    progress: bool = False,
+) -> dict[str, WeightPath]:
+    """Paths of a model's tensors through its checkpoints.
+
+    Parameters
+    ----------
+    source : path, glob pattern, or paths
+        A folder with checkpoints in it (``checkpoint-500``, ...), a pattern such as ``"run/step*.pt"``, or
+        the checkpoints themselves: whatever :func:`embviz.inspection.read_weights` reads.
+    tensors : glob pattern or patterns
+        Names, as in ``"*.attn.*"``; each must match. Tensors of one number are left out.
+    steps : array of int, shape (S,), optional
+        In the order of `source`; by default the last number in each name.
+    losses : array (S,), or mapping of steps to losses, optional
+        By default those that Trainer logged (trainer_state.json), between two entries by a straight line;
+        without a log they are not known.
+    progress : bool
+        Show a bar.
+
+    Returns
+    -------
+    dict of name to WeightPath, in order of the steps
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than three checkpoints, a step can't be told, a name matches nothing (says what is
+        near), or a tensor is missing or has another shape in one of them.
+    FileNotFoundError
+        If nothing matches the pattern.
+    MemoryError
+        If the paths would not fit.
+    """
+    paths = _found(source)
+    told = (
+        [_step_of(path) for path in paths]
+        if steps is None
+        else checked(steps, "steps", 1, kind="integer").tolist()
+    )
+    if len(told) != len(paths):
+        raise ValueError(f"{len(paths)} checkpoints and {len(told)} steps: give one of each")
+    order = np.argsort(told, kind="stable")
+    known = None if losses is None else _given(losses, told)[order]
+    paths, told = [paths[place] for place in order], [told[place] for place in order]
+    known = _logged(paths[-1], told) if known is None else known
+    first = read_weights(paths[0])
+    names = _chosen(first, [tensors] if isinstance(tensors, str) else list(tensors))
+    shapes = {name: first.arrays[name].shape for name in names}
+    require_memory(
+        12 * len(paths) * sum(math.prod(shape) for shape in shapes.values()),
+        what=f"the paths of {len(names)} tensors through {len(paths)} checkpoints",
+        instead="name fewer tensors, or take every second checkpoint",
+    )
+    rows = {
+        name: np.empty((len(paths), math.prod(shape)), dtype=np.float32) for name, shape in shapes.items()
+    }
+    for place, path in enumerate(tqdm(paths, desc="checkpoints", disable=not progress)):
+        weights = first if place == 0 else read_weights(path)
+        for name, shape in shapes.items():
+            if name not in weights.arrays or weights.arrays[name].shape != shape:
+                there = weights.arrays[name].shape if name in weights.arrays else "none"
+                raise ValueError(f"{path}: {name!r} has shape {there}, in {paths[0].name} it has {shape}")
+            rows[name][place] = weights.arrays[name].read().reshape(-1)
+    return {name: weight_path(name, own, told, known) for name, own in rows.items()}
+
+
+def _found(source: Source) -> list[Path]:
+    if not isinstance(source, str | os.PathLike):
+        paths = [Path(path) for path in source]
+    elif Path(source).is_dir():
+        inside = sorted(Path(source).iterdir())
+        paths = [path for path in inside if re.search(r"\d", path.stem) and not path.name.startswith(".")]
+    else:
+        paths = [Path(path) for path in sorted(glob.glob(os.fspath(source)))]
+        if not paths:
+            raise FileNotFoundError(f"nothing is called {source}")
+    if len(paths) < 3:
+        raise ValueError(f"{len(paths)} checkpoints of {source} make no path: three are needed at least")
+    return paths
+
+
+def _step_of(path: Path) -> int:
+    numbers = re.findall(r"\d+", path.stem if path.is_file() else path.name)
+    if not numbers:
+        raise ValueError(f"{path.name} has no number that could be its step: give steps=")
+    return int(numbers[-1])
+
+
+def _given(losses: ArrayLike | Mapping[int, float], steps: Sequence[int]) -> np.ndarray:
+    if isinstance(losses, Mapping):
+        if lacking := [step for step in steps if step not in losses]:
+            raise ValueError(f"losses has none for step {lacking[0]}: tell all, or leave losses out")
+        losses = [losses[step] for step in steps]
+    found = checked(losses, "losses", 1)
+    if len(found) != len(steps):
+        raise ValueError(f"{len(steps)} checkpoints and {len(found)} losses: give one of each")
+    return found
+
+
+def _logged(last: Path, steps: Sequence[int]) -> np.ndarray | None:
+    """Losses at these steps from the log beside the last checkpoint's weights."""
+    log = last / LOG
+    if not log.is_file():
+        return None
+    try:
+        entries = json.loads(log.read_text(encoding="utf-8"))["log_history"]
+        logged = {int(entry["step"]): float(entry["loss"]) for entry in entries if "loss" in entry}
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{log} is no log of Trainer's ({error}): give losses=") from error
+    if not logged:
+        return None
+    at = sorted(logged)
+    return np.interp(steps, at, [logged[step] for step in at])
+
+
+def _chosen(weights: Weights, patterns: Sequence[str]) -> list[str]:
+    names = [name for name, array in weights.arrays.items() if math.prod(array.shape) > 1]
+    for pattern in patterns:
+        if not fnmatch.filter(names, pattern):
+            near = difflib.get_close_matches(pattern, names, n=3, cutoff=0.3) or names[:3]
+            raise ValueError(f"no tensor is called {pattern!r}: there are {', '.join(near)}, ...")
+    return [name for name in names if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)]

@@ -1,0 +1,119 @@
+"""Paths read from checkpoints: of Trainer's folders and of files, in order, with losses, and refusals."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from embviz.trajectories import Recipe, read_checkpoints, trace
+from embviz.trajectories.autoencoders import Autoencoder
+from embviz.trajectories.nulls import measure
+from embviz.trajectories.phases import Clustering
+from embviz.trajectories.traces import Layout
+
+STEPS = [50, 100, 1000, 200]
+
+
+def weights(step):
+    draw = torch.Generator().manual_seed(step)
+    return {
+        "h.0.attn.weight": step * torch.ones(3, 4) + torch.randn(3, 4, generator=draw),
+        "h.0.mlp.weight": torch.randn(5, 3, generator=draw),
+        "scale": torch.ones(()),
+    }
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Folders as Trainer leaves them, the last with the log of all."""
+    history = [{"step": step, "loss": 100 / step} for step in (50, 150, 1000)]
+    for step in STEPS:
+        folder = tmp_path / "run" / f"checkpoint-{step}"
+        folder.mkdir(parents=True)
+        save_file(weights(step), folder / "model.safetensors")
+        log = {"log_history": [*history, {"step": 1000, "eval_loss": 3.0}]}
+        (folder / "trainer_state.json").write_text(json.dumps(log), encoding="utf-8")
+    (tmp_path / "run" / "README.md").write_text("no checkpoint", encoding="utf-8")
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def files(tmp_path):
+    for step in STEPS:
+        torch.save(weights(step), tmp_path / f"model_v2_step{step:05}.pt")
+    return [tmp_path / f"model_v2_step{step:05}.pt" for step in STEPS]
+
+
+@pytest.mark.parametrize("how", ["folder", "pattern", "paths"])
+def test_checkpoints_come_in_order_with_the_logged_losses(run, how):
+    source = {"folder": run, "pattern": f"{run}/checkpoint-*", "paths": list(run.glob("checkpoint-*"))}[how]
+    paths = read_checkpoints(source)
+    assert list(paths) == ["h.0.attn.weight", "h.0.mlp.weight"]
+    path = paths["h.0.attn.weight"]
+    assert path.steps.tolist() == sorted(STEPS)
+    np.testing.assert_array_equal(
+        path.weights, [weights(step)["h.0.attn.weight"].numpy().ravel() for step in sorted(STEPS)]
+    )
+    between = 2 + (100 - 50) / (150 - 50) * (100 / 150 - 2)
+    np.testing.assert_allclose(path.losses[[0, 1, 3]], [2, between, 0.1])
+
+
+def test_files_without_a_log_have_no_losses_unless_they_are_given(files):
+    pattern = str(files[0].with_name("model_v2_step*.pt"))
+    assert np.isnan(read_checkpoints(pattern, "*mlp*")["h.0.mlp.weight"].losses).all()
+    given = read_checkpoints(files, "*mlp*", losses=[4, 3, 1, 2])["h.0.mlp.weight"]
+    assert given.losses.tolist() == [4, 3, 2, 1]  # in the order of the files before
+    by_step = read_checkpoints(files, "*mlp*", losses={50: 4, 100: 3, 200: 2, 1000: 1})["h.0.mlp.weight"]
+    assert by_step.losses.tolist() == [4, 3, 2, 1]
+    named = read_checkpoints(files, "*mlp*", steps=[1, 2, 4, 3])["h.0.mlp.weight"]
+    assert named.steps.tolist() == [1, 2, 3, 4]
+    np.testing.assert_array_equal(named.weights, given.weights)
+
+
+def test_a_path_without_losses_is_traced_by_its_weights_alone(tmp_path):
+    rng = np.random.default_rng(0)
+    for step in range(60):
+        place = np.zeros(20) if step < 30 else np.full(20, 9.0)
+        torch.save({"w": torch.tensor(place + rng.normal(size=20))}, tmp_path / f"{step}.pt")
+    path = read_checkpoints(tmp_path)["w"]
+    recipe = Recipe(
+        Autoencoder(bottleneck=2, hidden=8, n_epochs=20),
+        Layout("pca"),
+        Clustering(min_cluster_size=10, min_samples=3),
+    )
+    traced = trace(path, recipe, seed=0)
+    assert traced.phases.n_phases == 2
+    assert traced.behaviour.errors.prediction is None
+    assert traced.notes == ("no loss was told: there is no prediction, only reconstruction",)
+    assert measure(traced)["loss_correlation"] is None
+
+
+def test_what_makes_no_path_is_refused_with_what_to_do(run, files, tmp_path):
+    with pytest.raises(FileNotFoundError, match="nothing is called"):
+        read_checkpoints(tmp_path / "none*")
+    with pytest.raises(ValueError, match=r"2 checkpoints of .* make no path"):
+        read_checkpoints(files[:2])
+    with pytest.raises(
+        ValueError, match=r"no tensor is called 'h\.0\.atn\.weight': there are h\.0\.attn\.weight"
+    ):
+        read_checkpoints(run, ["*mlp*", "h.0.atn.weight"])
+    with pytest.raises(ValueError, match=r"4 checkpoints and 2 steps"):
+        read_checkpoints(files, steps=[1, 2])
+    with pytest.raises(ValueError, match="4 checkpoints and 2 losses"):
+        read_checkpoints(files, losses=[1.0, 2.0])
+    with pytest.raises(ValueError, match="losses has none for step 1000: tell all, or leave losses out"):
+        read_checkpoints(files, losses={50: 1.0, 100: 1.0})
+    for name in ("first", "second", "third"):
+        torch.save(weights(1), tmp_path / f"{name}.pt")
+    with pytest.raises(ValueError, match=r"first\.pt has no number that could be its step: give steps="):
+        read_checkpoints([tmp_path / f"{name}.pt" for name in ("first", "second", "third")])
+    torch.save({**weights(9), "h.0.mlp.weight": torch.ones(2, 2)}, tmp_path / "step9999.pt")
+    with pytest.raises(
+        ValueError, match=r"step9999\.pt.*'h\.0\.mlp\.weight' has shape \(2, 2\), in .* it has \(5, 3\)"
+    ):
+        read_checkpoints([*files, tmp_path / "step9999.pt"])
+    (run / "checkpoint-1000" / "trainer_state.json").write_text("[]", encoding="utf-8")
+    with pytest.raises(ValueError, match="is no log of Trainer's"):
+        read_checkpoints(run)
