@@ -251,7 +251,9 @@ def show_inspection(arguments: argparse.Namespace) -> int:
     if arguments.html:
         from embviz import view
 
-        tables = {"The table": report.summary(), "Neighbours": report.neighbors.round(3)}
+        tables = {"The table": report.summary()}
+        if len(report.neighbors):
+            tables["Neighbours"] = report.neighbors.round(3)
         pictures: list[Any] = [view.plot_inspection(report)]
         if len(report.vectors) > 10:
             pictures.append(view.map_rows(report))

@@ -70,6 +70,7 @@ def plot_inspection(report: Inspection) -> alt.ConcatChart:
             null=null,
             reference={"edge": 1.0},
             x_title="singular value over the edge",
+            y_title="share",
         )
     found = report.table[report.table["quantity"].eq("beyond the edge") & report.table["layer"].notna()]
     heads = found[found["head"].notna()] if found["head"].notna().any() else found.assign(head=0)
