@@ -1,0 +1,1 @@
+"""The chapter *Yours*: the doors for a text, vectors, a model or a run of the reader's."""
