@@ -13,11 +13,13 @@ from embviz.view.curves import plot_curves
 from embviz.view.embedding_maps import EmbeddingMap, embedding_map
 from embviz.view.histograms import plot_histogram
 from embviz.view.multiples import Form, panels
+from embviz.view.paths import plot_path
 from embviz.view.theme import captioned
 from embviz.words.reports import SHUFFLED, SpectrumReport
 
 if TYPE_CHECKING:
     from embviz.inspection import Inspection
+    from embviz.trajectories import Trace
 
 SHOWN = 0.98  # share of the eigenvalues inside the axes
 
@@ -114,4 +116,34 @@ def map_rows(report: Inspection) -> EmbeddingMap:
         [report.tokens[place] for place in chosen],
         title=f"{len(chosen):,} rows of the embedding",
         caption=f"{report.name}.",
+    )
+
+
+def plot_trace(trace: Trace) -> alt.LayerChart | alt.ConcatChart:
+    """A traced path in the plane, by phase, or by step where it has none; its losses beside it, where known.
+
+    Parameters
+    ----------
+    trace : Trace
+        Of :func:`embviz.trajectories.trace`.
+    """
+    path, phases = trace.path, trace.phases
+    table = pd.DataFrame(trace.layout, columns=["x", "y"]).assign(
+        step=path.steps, loss=path.losses, phase=phases.labels
+    )
+    has_losses = path.has_losses
+    drawn = plot_path(
+        table if has_losses else table.drop(columns="loss"),
+        "x",
+        "y",
+        order="step",
+        phase="phase" if phases.n_phases else None,
+        loss="loss" if has_losses else None,
+        seed_text=f"seed {trace.seed}",
+    )
+    n_phases = phases.n_phases or "no"
+    return captioned(
+        drawn,
+        finding=f"{path.name}: {n_phases} phases in {len(path.steps)} snapshots",
+        caption=". ".join(trace.notes or [phases.explanation]) + ".",
     )

@@ -1,12 +1,16 @@
 """Pages of reports: whole, offline, and safe with any name."""
 
+import json
 import re
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from embviz.cli import main
 from embviz.corpora import make_corpus
-from embviz.view import plot_spectrum, save_page
+from embviz.trajectories import Layout, Recipe, trace, weight_path
+from embviz.view import plot_spectrum, plot_trace, save_page
 from embviz.words import spectrum_report
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "dog", "by", "it", "all", "day", "so", "we", "fed"]
@@ -43,3 +47,24 @@ def test_a_file_that_is_not_there_or_not_utf8_is_one_line(tmp_path, capsys):
     (tmp_path / "old.txt").write_bytes("größer".encode("latin-1"))
     assert main(["spectrum", str(tmp_path / "old.txt")]) == 1
     assert 'such as encoding="latin-1"' in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def short_trace():
+    rng = np.random.default_rng(0)
+    weights = np.concatenate([rng.normal(size=(40, 6)), 40 + rng.normal(size=(40, 6))]).astype(np.float32)
+    recipe = Recipe(autoencoder=None, layout=Layout("pca"))
+    return trace(weight_path("query", weights, np.arange(80)), recipe, seed=3)
+
+
+def test_a_trace_is_drawn_by_its_phases_and_says_how_many(short_trace):
+    drawn = plot_trace(short_trace).to_dict()
+    assert drawn["title"]["text"] == ["query: 2 phases in 80 snapshots"]
+    phases = drawn["data"]["values"][0]["phase"]  # by columns, in order of the steps
+    assert (set(phases[:40]) - {-1}, set(phases[40:]) - {-1}) == ({0}, {1})
+
+
+def test_losses_stand_beside_a_trace_where_they_are_known(short_trace):
+    known = replace(short_trace, path=replace(short_trace.path, losses=np.linspace(2, 1, 80)))
+    assert "loss" not in json.dumps(plot_trace(short_trace).to_dict())
+    assert "loss" in json.dumps(plot_trace(known).to_dict())
