@@ -285,6 +285,7 @@ IN_VIEW = [
     "book/reflections/spectrum.ipynb",
     "book/tying/exor.ipynb",
     "book/tying/exor_accuracy.ipynb",
+    "book/yours/yours.ipynb",
     "embviz/project/template/book/my_paper/neighbours.ipynb",
 ]
 BEHIND = {"ledger", "view", "storage"}  # what a page shows and stores with; the other rooms are instruments
