@@ -75,11 +75,13 @@ def plot_path(
         "y": alt.Y(f"{y}:Q", scale=alt.Scale(domain=up, nice=False), axis=_blank(y_title or theme.title(y))),
     }
     words = theme.title(order) if order_title is None else order_title
+    known = phase is not None and isinstance(data, pd.DataFrame)
+    phases = sorted(set(data[phase]) - {NOISE})[:: 1 + data[phase].nunique() // 8] if known else None
     shown = charts.tooltips([order, phase, loss, *tooltip], data, [order, *([loss] if loss else [])])
     line = alt.Chart().mark_line(
         strokeWidth=theme.WIDTHS["seed"], opacity=theme.OPACITY["seed"], color=theme.INK, clip=True
     )
-    layers = [line.encode(order=f"{order}:Q", **plane), *_points(plane, order, phase, words, shown)]
+    layers = [line.encode(order=f"{order}:Q", **plane), *_points(plane, order, phase, words, shown, phases)]
     if seed_text is not None:
         corner = alt.Chart(alt.Data(values=[{"words": seed_text}])).mark_text(
             align="left", baseline="top", fontSize=theme.TEXT["small"]
@@ -95,7 +97,7 @@ def plot_path(
         "x": charts.placed(alt.X, order, scale=charts.tight("linear"), words=words),
         "y": charts.placed(alt.Y, loss, scale=charts.scaled(loss_scale)),
     }
-    beside = charts.layered(data, _points(curve, order, phase, words, shown))
+    beside = charts.layered(data, _points(curve, order, phase, words, shown, phases))
     beside = charts.finished(beside, f"{theme.title(loss)} over {words}", side)
     return panels([drawing, beside])
 
@@ -120,7 +122,12 @@ def _blank(words: str) -> alt.Axis:
 
 
 def _points(
-    place: dict[str, Any], order: str, phase: str | None, words: str, shown: list[alt.Tooltip]
+    place: dict[str, Any],
+    order: str,
+    phase: str | None,
+    words: str,
+    shown: list[alt.Tooltip],
+    phases: list[int] | None,
 ) -> list[alt.Chart]:
     """Points coloured by their order; or by their phase, with a shape too, and those in none as crosses."""
     size = theme.SIZES["small"]
@@ -137,7 +144,8 @@ def _points(
         shape="cross", size=size, filled=False, color=theme.INK, strokeWidth=theme.WIDTHS["seed"], clip=True
     )
     inside = base.transform_filter(f"datum[{phase!r}] != {NOISE}").mark_point(size=size, clip=True, **outline)
-    key = alt.Legend(title=theme.title(phase), gradientLength=theme.GRADIENT, tickMinStep=1, format="d")
+    ticks = alt.Undefined if phases is None else phases  # a gradient's own fall between two phases
+    key = alt.Legend(title=theme.title(phase), gradientLength=theme.GRADIENT, format="d", values=ticks)
     colour = alt.Color(f"{phase}:Q", scale=theme.sequential_scale(), legend=key)
     slots = alt.Scale(domain=list(range(n_shapes)), range=list(theme.SHAPES))
     shape = alt.Shape(f"{SLOT}:N", scale=slots, legend=None)
