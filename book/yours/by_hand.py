@@ -90,7 +90,7 @@ def word_map(path: Path) -> np.ndarray:
 
 
 def heads(folder: Path) -> np.ndarray:
-    config = json.loads((folder / "config.json").read_text())
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     arrays, shares = load_file(folder / "model.safetensors"), []
     for layer in range(config["n_layer"]):
         fused = arrays[f"transformer.h.{layer}.attn.c_attn.weight"].T.astype(float)
@@ -154,7 +154,9 @@ def path_of(folder: Path, tensor: str) -> tuple[np.ndarray, np.ndarray]:
     for step in steps:
         arrays = load_file(folder / f"checkpoint-{step}" / "model.safetensors")
         rows.append(arrays[tensor].ravel())
-    state = json.loads((folder / f"checkpoint-{steps[-1]}" / "trainer_state.json").read_text())
+    state = json.loads(
+        (folder / f"checkpoint-{steps[-1]}" / "trainer_state.json").read_text(encoding="utf-8")
+    )
     logged = {entry["step"]: entry["loss"] for entry in state["log_history"] if "loss" in entry}
     losses = np.interp(steps, list(logged), list(logged.values()))
     return np.stack(rows), losses
