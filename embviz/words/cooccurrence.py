@@ -99,6 +99,7 @@ def count_pairs(
     """
     ids, starts = _checked_text(ids, vocab_size, document_starts)
     _check_window(window, len(ids))
+    vocab_size = int(vocab_size)  # one of NumPy's, such as ids.max() + 1, may be of 16 bits
     per_place = 8 + (28 if dynamic else 0) + (40 if subsample is not None else 0)  # bytes, as made below
     n_bytes = per_place * (len(ids) + len(starts) * window) + 16 * vocab_size
     _require(n_bytes, max_memory, "laying out the text")

@@ -430,3 +430,9 @@ def test_a_shift_moves_smoothed_pairs_whose_mutual_information_is_exactly_zero()
     assert shifted_pmi(counts, **options)[1, 3] == -math.log(3)
     sparse = shifted_pmi(scipy.sparse.csr_array(counts), **options)
     np.testing.assert_array_equal(sparse.toarray(), shifted_pmi(counts, **options))
+
+
+def test_a_vocabulary_may_be_a_small_number_of_numpys():
+    ids = np.arange(5_000, dtype=np.uint16) % 30  # 16 bits: no room for the bytes that counting needs
+    counts = count_pairs(ids, ids.max() + 1, window=2)
+    assert (counts != count_pairs(ids, 30, window=2)).nnz == 0
