@@ -281,6 +281,7 @@ IN_VIEW = [
     "book/geometry/steering.ipynb",
     "book/geometry/steering_language.ipynb",
     "book/geometry/which_modes.ipynb",
+    "book/kernel/algebra.ipynb",
     "book/kernel/extracting.ipynb",
     "book/reflections/spectrum.ipynb",
     "book/tying/exor.ipynb",
