@@ -283,6 +283,7 @@ IN_VIEW = [
     "book/geometry/which_modes.ipynb",
     "book/kernel/algebra.ipynb",
     "book/kernel/extracting.ipynb",
+    "book/kernel/formulas.ipynb",
     "book/reflections/spectrum.ipynb",
     "book/tying/exor.ipynb",
     "book/tying/exor_accuracy.ipynb",
