@@ -282,6 +282,7 @@ IN_VIEW = [
     "book/geometry/steering_language.ipynb",
     "book/geometry/which_modes.ipynb",
     "book/kernel/algebra.ipynb",
+    "book/kernel/clamp.ipynb",
     "book/kernel/extracting.ipynb",
     "book/kernel/formulas.ipynb",
     "book/reflections/spectrum.ipynb",

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from book.kernel import clamp as kernel_clamp
 from embviz import kernels
 from embviz.corpora.corpus import load_corpus
 from embviz.corpora.registry import DataMissingError
@@ -85,35 +84,6 @@ def test_a_new_order_of_300_words(text, speed_table):
         bar="under 50 ms",
         peer_name="the FFT listing anew",
     )
-
-
-def test_a_move_of_the_chapters_explorer_at_300_words(text, speed_table, monkeypatch):
-    spectrum = kernels.decompose(log_counts(text, 300))
-    E = np.random.default_rng(0).standard_normal((300, 64))
-    ground = kernel_clamp.Ground(spectrum, tuple(f"{i:03d}" for i in range(300)), E)
-    monkeypatch.setattr(kernel_clamp, "grounds", lambda preset: {"text": ground})
-    orders = (f"random {k}" for k in range(100))
-
-    def moved(order: str) -> None:
-        kernel_clamp.derived_row("bench", -2.5, -9.0, "clamp", "fft", order, "text", "middle")
-
-    def anew() -> None:
-        place = kernel_clamp.order_for("random 1", ground.tokens)
-        W = E[place] @ E[place].T
-        as_listed(kernels.permute(spectrum.matrix, place), 0.003)
-        kernels.extract_kernel(W, kernels.permute(spectrum.matrix, place))
-
-    moved("frequency")
-    peer = milliseconds(anew)
-    for job, move in (("slider", lambda: moved("frequency")), ("new order", lambda: moved(next(orders)))):
-        speed_table(
-            job=f"the clamp's explorer, V = 300, a {job}",
-            ours=milliseconds(move),
-            peer=peer,
-            unit="ms",
-            bar="under 50 ms",
-            peer_name="listing and extraction anew",
-        )
 
 
 def test_k0_of_a_large_vocabulary(text, speed_table):
