@@ -285,6 +285,7 @@ IN_VIEW = [
     "book/kernel/clamp.ipynb",
     "book/kernel/extracting.ipynb",
     "book/kernel/formulas.ipynb",
+    "book/kernel/head_start.ipynb",
     "book/kernel/orthogonal.ipynb",
     "book/reflections/spectrum.ipynb",
     "book/tying/exor.ipynb",
