@@ -287,6 +287,8 @@ IN_VIEW = [
     "book/kernel/formulas.ipynb",
     "book/kernel/head_start.ipynb",
     "book/kernel/orthogonal.ipynb",
+    "book/kernel/the_text.ipynb",
+    "book/kernel/verdict.ipynb",
     "book/reflections/spectrum.ipynb",
     "book/tying/exor.ipynb",
     "book/tying/exor_accuracy.ipynb",
