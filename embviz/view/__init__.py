@@ -48,7 +48,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "player": ["LiveRun", "Player", "PlayerFace"],
         "sentences": ["Amount", "Quotation", "amount", "number", "quote", "say"],
         "tables": ["FiguresTable", "figures_table"],
-        "text_titles": ["in_short", "n_read", "titled"],
+        "text_titles": ["n_read", "titled"],
         "theme": ["captioned"],
         "verdicts": ["Change", "between_nulls", "over"],
     },

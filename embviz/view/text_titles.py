@@ -40,12 +40,3 @@ def n_read(text: TextConfig) -> int | None:
     parts = set() if embedded else {file.part for file in registry.data_set(text.corpus).files}
     n_held_out = 0 if "valid" in parts else text.n_documents // text.held_out_every
     return text.n_documents - n_held_out
-
-
-def in_short(corpus: str, bundled: str = "bundled documentation") -> str:
-    """What a caption of the kernel chapters calls a text: `bundled`, or the Wikipedia of both its forms.
-
-    >>> in_short("enwiki2018_raw"), in_short("embedded")
-    ('English Wikipedia', 'bundled documentation')
-    """
-    return bundled if corpus == registry.EMBEDDED else "English Wikipedia"
