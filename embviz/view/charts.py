@@ -330,6 +330,8 @@ def mark_looks(
     by: str | None, names: Sequence[str], null: Null | None, *, words: str | None, one: str, paper: bool
 ) -> dict[str, Any]:
     """Colour and shape of marks; where nothing is coloured, a legend only if the paper's mark needs one."""
+    if by == ROLE:
+        raise ValueError(f"a column called {ROLE!r} can't be coloured, since legends use the name: rename it")
     if by is not None:
         control = null_kind(null, names)
         looks = theme.point_styles(by, names, null=control, published=paper, words=words)

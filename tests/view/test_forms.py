@@ -742,3 +742,9 @@ def test_a_square_beside_a_chart_keeps_its_side():
 def test_no_panels_are_refused():
     with pytest.raises(ValueError, match="no panels: give at least one chart"):
         view.panels({})
+
+
+def test_a_column_whose_name_the_legend_needs_is_refused_and_not_drawn_in_one_colour():
+    data = pd.DataFrame({"x": [0.0, 1.0], "y": [0.0, 1.0], "mark": ["near", "far"]})
+    with pytest.raises(ValueError, match="'mark' can't be coloured"):
+        scatters.plot_scatter(data, "x", "y", kind="mark")
