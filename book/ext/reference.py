@@ -1,0 +1,408 @@
+"""The API reference: an entry for each public name of a room, and links between entries and chapters.
+
+A room shows what it attaches; of the modules that it names and attaches nothing of, and of a room that attaches
+nothing, every public function and class. To these come the classes that their functions return, and what a
+chapter imports. Nothing is listed by hand.
+"""
+
+from __future__ import annotations
+
+import ast
+import html
+import importlib
+import inspect
+import io
+import json
+import re
+import textwrap
+import tokenize
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from docutils import nodes
+from docutils.statemachine import StringList
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+from sphinx.util.nodes import make_refnode, nested_parse_with_titles
+from sphinx.writers.html5 import HTML5Translator
+
+FOLDED = {"hide-input", "hide-cell", "remove-input", "remove-cell"}
+COMPILED = ("_numba", "_torch")  # loops behind the modules that call them
+
+
+class Entry(NamedTuple):
+    """A public name: where readers import it from, and the module that defines it."""
+
+    name: str  # in full, as embviz.words.pmi
+    module: str  # as embviz.words.cooccurrence
+    node: ast.stmt
+
+    @property
+    def last(self) -> str:
+        """The name alone."""
+        return self.name.rsplit(".", 1)[1]
+
+    @property
+    def also(self) -> str:
+        """Its name in the module that defines it."""
+        return f"{self.module}.{self.last}"
+
+    @property
+    def directive(self) -> str:
+        """Autodoc's, for what it is."""
+        if isinstance(self.node, ast.FunctionDef):
+            return "autofunction"
+        return "autoclass" if isinstance(self.node, ast.ClassDef) else "autodata"
+
+
+# --- what is public ---------------------------------------------------------------------------------
+
+
+def definitions(module: ModuleType) -> dict[str, ast.stmt]:
+    """Public names that a module's file defines, in its order."""
+    found: dict[str, ast.stmt] = {}
+    for node in ast.parse(inspect.getsource(module)).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found[node.name] = node
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            found.update({name.id: node for name in ast.walk(node) if _stored(name)})
+    return {name: node for name, node in found.items() if not name.startswith("_")}
+
+
+def _stored(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+
+
+def modules(room: str) -> list[str]:
+    """The modules of a room in full; a module by itself is its own."""
+    folder = getattr(importlib.import_module(room), "__path__", None)
+    if folder is None:
+        return [room]
+    names = sorted(path.stem for path in Path(folder[0]).glob("[!_]*.py"))
+    return [f"{room}.{name}" for name in names if not name.endswith(COMPILED)]
+
+
+def entries(room: str, used: frozenset[str] = frozenset()) -> list[Entry]:
+    """Every entry of a room, in the order of its files.
+
+    Parameters
+    ----------
+    room : str
+        As ``embviz.words`` or ``embviz.metrics``.
+    used : set of str
+        Names in full that chapters import; those of the room are entries too.
+    """
+    place = importlib.import_module(room)
+    names = set(getattr(place, "__all__", []))
+    attached = {name for name in names if not inspect.ismodule(getattr(place, name))}
+    public: list[Entry] = []
+    hidden: list[Entry] = []
+    for module in modules(room):
+        found = importlib.import_module(module)
+        named = definitions(found)
+        ours = {name for name in attached & set(named) if getattr(place, name) is getattr(found, name)}
+        attached -= ours
+        whole = not ours and (not names or module.rsplit(".", 1)[1] in names)
+        for name, node in named.items():
+            entry = Entry(f"{room if name in ours else module}.{name}", module, node)
+            code = isinstance(node, ast.FunctionDef | ast.ClassDef)
+            shown = name in ours or (whole and code) or {entry.also, f"{room}.{name}"} & used
+            (public if shown else hidden).append(entry)
+    for name in sorted(attached):  # what the room attaches of another
+        module = getattr(place, name).__module__
+        node = definitions(importlib.import_module(module))[name]
+        public.append(Entry(f"{room}.{name}", module, node))
+    new = public
+    while new:
+        wanted = needed(new)
+        new = [entry for entry in hidden if entry.last in wanted]
+        hidden = [entry for entry in hidden if entry.last not in wanted]
+        public = public + new
+    return sorted(public, key=lambda entry: (entry.module, entry.node.lineno))
+
+
+def needed(public: list[Entry]) -> set[str]:
+    """What entries return, raise, and refer to: last parts of names."""
+    wanted = set()
+    for node in [node for entry in public for node in ast.walk(entry.node)]:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+            text = ast.get_docstring(node) or ""
+            wanted |= set(re.findall(r":[a-z]+:`~?(?:\w+\.)*(\w+)`", text) + re.findall(r"\w+Error\b", text))
+        if isinstance(node, ast.FunctionDef) and node.returns:
+            wanted |= {name.id for name in ast.walk(node.returns) if isinstance(name, ast.Name)}
+    return wanted
+
+
+# --- what chapters use ------------------------------------------------------------------------------
+
+
+class Use(NamedTuple):
+    """A name of the package in the source of a cell."""
+
+    line: int  # from 0
+    column: int  # in characters, from 0
+    name: str  # in full, as the cell's imports say
+
+
+def code_cells(notebook: Path) -> list[tuple[str, bool]]:
+    """Source of each code cell, and whether it stands open on the page."""
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    return [
+        ("".join(cell["source"]), not FOLDED & set(cell["metadata"].get("tags", [])))
+        for cell in cells
+        if cell["cell_type"] == "code"
+    ]
+
+
+def imported(sources: list[str]) -> dict[str, str]:
+    """Names that cells import from the package, with what they stand for in full."""
+    found = {}
+    for node in [node for source in sources for node in ast.walk(_parsed(source))]:
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "embviz":
+            found.update({alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names})
+    return found
+
+
+def uses(source: str, names: dict[str, str]) -> Iterator[Use]:
+    """Where a cell says one of the names, or an attribute of one; not where it gives the name to its own."""
+    tree, lines = _parsed(source), source.encode().splitlines()
+    own = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and _stored(node)}
+    own |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name | ast.Attribute):
+            first, _, rest = ast.unparse(node).partition(".")
+            if first in names and first not in own and re.fullmatch(r"[\w.]*", rest):
+                line, end = (node.end_lineno or 1) - 1, node.end_col_offset or 0
+                said = rest.rsplit(".", 1)[-1] or first
+                column = len(lines[line][:end].decode()) - len(said)
+                yield Use(line, column, f"{names[first]}.{rest}".rstrip("."))
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                column = len(lines[alias.lineno - 1][: alias.col_offset].decode())
+                yield Use(alias.lineno - 1, column, f"{node.module}.{alias.name}")
+
+
+@lru_cache(maxsize=4096)
+def _parsed(source: str) -> ast.Module:
+    try:
+        return ast.parse(source)
+    except SyntaxError:  # a line for the shell, or of magic
+        return ast.Module([], [])
+
+
+# --- the pages --------------------------------------------------------------------------------------
+
+
+class Reference:
+    """What one build knows: the rooms' entries, and the chapters that use them."""
+
+    def __init__(self, app: Sphinx) -> None:
+        self.book = Path(app.srcdir)
+        pages = sorted((self.book / "reference").glob("*.md"))
+        self.rooms = [room for page in pages for room in re.findall(r"(?m)^\.\. room:: (\S+)", page.read_text())]
+        self.used: dict[str, list[str]] = {}  # name in full -> chapters in whose open cells it stands
+        for chapter in self.chapters(app):
+            cells = code_cells(self.book / f"{chapter}.ipynb")
+            names = imported([source for source, _ in cells])
+            said = {use.name for source, is_open in cells if is_open for use in uses(source, names)}
+            for name in said:
+                self.used.setdefault(name, []).append(chapter)
+        self.entries = {room: entries(room, frozenset(self.used)) for room in self.rooms}
+        self.names = {
+            name: entry.name
+            for found in self.entries.values()
+            for entry in found
+            for name in (entry.name, entry.also)
+        }
+
+    def chapters(self, app: Sphinx) -> list[str]:
+        """Notebooks of the book, in its order."""
+        listed = app.config.external_site_map
+        return [page for page in listed if (self.book / f"{page}.ipynb").is_file()]
+
+    def used_in(self, name: str) -> list[str]:
+        """Chapters whose open cells say an entry's name, in whichever way they import it."""
+        found = {page for said, pages in self.used.items() if self.names.get(said) == name for page in pages}
+        return sorted(found)
+
+
+class Room(SphinxDirective):
+    """``.. room:: embviz.words``: all entries of a room, by module."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Autodoc's directives, for what the room shows."""
+        room = self.arguments[0]
+        lines = [f".. automodule:: {room}", ""]
+        module = room
+        for entry in self.env.app.reference.entries[room]:  # type: ignore[attr-defined]
+            if entry.module != module and entry.module.startswith(f"{room}."):
+                module = entry.module
+                title = module.removeprefix("embviz.")
+                lines += [title, "-" * len(title), "", f".. automodule:: {module}", ""]
+            lines += [f".. {entry.directive}:: {entry.name}", ""]
+            if entry.directive == "autoclass":
+                lines[-1:] = ["   :members:", ""]
+            elif entry.node.end_lineno != entry.node.lineno and entry.directive == "autodata":
+                lines[-1:] = ["   :no-value:", ""]
+        for notebook in self.env.found_docs:
+            self.env.note_dependency(self.env.doc2path(notebook))
+        box = nodes.section()
+        box.document = self.state.document
+        nested_parse_with_titles(self.state, StringList(lines, source=room), box)
+        return box.children
+
+
+def field_comments(found: type) -> dict[str, str]:
+    """What the trailing comments of a dataclass or a named tuple say of its fields."""
+    source = textwrap.dedent(inspect.getsource(found))
+    said = {
+        token.start[0]: token.string.lstrip("# ")
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type == tokenize.COMMENT
+    }
+    body = ast.parse(source).body[0].body  # type: ignore[attr-defined]
+    return {
+        node.target.id: plain(said.get(node.end_lineno, ""))
+        for node in body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
+
+
+def plain(text: str) -> str:
+    """A text whose bars, stars and underscores are what they look like, outside of `code`."""
+    parts = re.split(r"(`[^`]*`)", text)
+    parts[::2] = [re.sub(r"[|*]|(?<=\w)_(?!\w)", r"\\\g<0>", part) for part in parts[::2]]
+    return "".join(parts)
+
+
+def read_as_written(_app: Sphinx, what: str, _name: str, _found: Any, _options: Any, lines: list[str]) -> None:
+    """Our docstrings are no reStructuredText but for `code` and roles, and examples need no heading."""
+    if what == "property" and lines:  # napoleon takes what stands before a colon for a type
+        lines[:1] = lines[0].replace(": ", ":\n", 1).split("\n")
+    if what == "data":  # of its type, which everybody knows
+        lines.clear()
+    for i, line in enumerate(lines):
+        if not line.lstrip().startswith((">>>", "...")):
+            name, colon, said = line.rpartition(" : ")  # napoleon takes care of names
+            lines[i] = name + colon + plain(said)
+    first = next((i for i, line in enumerate(lines) if line.startswith(">>>")), 0)
+    if first and not any(line.startswith("Example") for line in lines):
+        lines[first:first] = ["Examples", "--------"]
+
+
+def add_fields(_app: Sphinx, what: str, _name: str, found: Any, _options: Any, lines: list[str]) -> None:
+    """Say of a class's fields what stands beside them, unless its docstring does."""
+    if what != "class" or "Parameters" in lines or found.__module__.partition(".")[0] != "embviz":
+        return
+    comments = {name: said for name, said in field_comments(found).items() if not name.startswith("_")}
+    if any(comments.values()):
+        lines += ["", "Parameters", "----------"]
+        for name, said in comments.items():
+            lines += [f"{name} : {inspect.get_annotations(found).get(name, '')}", f"    {said}"]
+
+
+def add_chapters(app: Sphinx, _what: str, name: str, _found: Any, _options: Any, lines: list[str]) -> None:
+    """Name the chapters that use an entry."""
+    chapters = app.reference.used_in(name)  # type: ignore[attr-defined]
+    if chapters:
+        links = ", ".join(f":doc:`/{chapter}`" for chapter in chapters)
+        lines += ["", ".. rst-class:: used-in", "", f"   Used in {links}", ""]
+
+
+def skip_aliases(_app: Sphinx, _what: str, _name: str, found: Any, skip: bool, _options: Any) -> bool | None:
+    """Fields of named tuples stand among the parameters."""
+    return True if (getattr(found, "__doc__", None) or "").startswith("Alias for field number") else None
+
+
+def find_entry(app: Sphinx, env: Any, node: Any, content: Any) -> Any:
+    """Lead a reference by the defining module's name to the entry."""
+    names = app.reference.names  # type: ignore[attr-defined]
+    said = node["reftarget"]
+    name = names.get(said) or next((names[name] for name in names if name.endswith(f".{said}")), None)
+    found = env.domains["py"].objects.get(name)
+    if node["refdomain"] != "py" or found is None:
+        return None
+    return make_refnode(app.builder, node["refdoc"], found.docname, found.node_id, content, name)
+
+
+# --- the chapters -----------------------------------------------------------------------------------
+
+
+def find_instruments(app: Sphinx, doctree: Any, page: str) -> None:
+    """Note in each code cell of a chapter where it says the name of an entry, and the entry's address."""
+    notebook = Path(app.srcdir, f"{page}.ipynb")
+    if app.builder.format != "html" or not notebook.is_file():
+        return
+    names = imported([source for source, _ in code_cells(notebook)])
+    objects = app.env.domains["py"].objects  # type: ignore[attr-defined]
+    for block in doctree.findall(nodes.literal_block):
+        places = {}
+        for use in uses(block.astext(), names) if "ipython" in block.get("language", "") else ():
+            entry = app.reference.names.get(use.name)  # type: ignore[attr-defined]
+            if entry in objects:
+                address = app.builder.get_relative_uri(page, objects[entry].docname)
+                places[use.line, use.column] = f"{address}#{objects[entry].node_id}"
+        block["instruments"] = places
+
+
+def linked(highlighted: str, places: dict[tuple[int, int], str]) -> str:
+    """Highlighted code with a link around each token that begins at one of the places.
+
+    Parameters
+    ----------
+    highlighted : str
+        HTML as Pygments writes it, a token in a span of its own.
+    places : dict of (line, column) to str
+        Addresses, by where in the plain text a token begins.
+    """
+    parts, line, column = [], 0, 0
+    for part in re.split(r"(<[^>]*>)", highlighted):
+        if not part.startswith("<"):
+            text = html.unescape(part)
+            address = places.get((line, column)) if text.isidentifier() else None
+            line += text.count("\n")
+            column = len(text) - text.rfind("\n") - 1 if "\n" in text else column + len(text)
+            if address:
+                part = f'<a class="instrument" href="{html.escape(address)}">{part}</a>'
+        parts.append(part)
+    return "".join(parts)
+
+
+def visit_code(self: HTML5Translator, node: nodes.literal_block) -> None:
+    """Sphinx's own visit, then the links."""
+    try:
+        HTML5Translator.visit_literal_block(self, node)
+    finally:
+        if node.get("instruments"):
+            self.body[-1] = linked(self.body[-1], node["instruments"])
+
+
+def depart_code(self: HTML5Translator, node: nodes.literal_block) -> None:
+    """Sphinx's own."""
+    HTML5Translator.depart_literal_block(self, node)
+
+
+def prepare(app: Sphinx) -> None:
+    """Gather entries and uses before a page is read."""
+    app.reference = Reference(app)  # type: ignore[attr-defined]
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Sphinx's entry."""
+    app.setup_extension("sphinx.ext.autodoc")
+    app.setup_extension("sphinx.ext.napoleon")  # of Sphinx itself; it takes sections of ours, numpydoc doesn't
+    app.add_directive("room", Room)
+    app.add_node(nodes.literal_block, override=True, html=(visit_code, depart_code))
+    app.connect("builder-inited", prepare)
+    app.connect("autodoc-process-docstring", read_as_written, priority=300)
+    app.connect("autodoc-process-docstring", add_fields, priority=400)  # before napoleon
+    app.connect("autodoc-process-docstring", add_chapters, priority=600)
+    app.connect("autodoc-skip-member", skip_aliases)
+    app.connect("missing-reference", find_entry)
+    app.connect("doctree-resolved", find_instruments)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
