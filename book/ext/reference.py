@@ -67,7 +67,7 @@ def definitions(module: ModuleType) -> dict[str, ast.stmt]:
     for node in ast.parse(inspect.getsource(module)).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             found[node.name] = node
-        elif isinstance(node, ast.Assign | ast.AnnAssign):
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and "TypeVar(" not in ast.unparse(node):
             found.update({name.id: node for name in ast.walk(node) if _stored(name)})
     return {name: node for name, node in found.items() if not name.startswith("_")}
 
@@ -277,7 +277,7 @@ def plain(text: str) -> str:
     """A text whose bars, stars and underscores are what they look like, outside of `code`."""
     parts = re.split(r"(`[^`]*`)", text)
     parts[::2] = [re.sub(r"[|*]|(?<=\w)_(?!\w)", r"\\\g<0>", part) for part in parts[::2]]
-    return "".join(parts)
+    return re.sub(r"^(\s*[A-Za-z])\.", r"\1\\.", "".join(parts))  # V. is no fifth item of a list
 
 
 def read_as_written(_app: Sphinx, what: str, _name: str, _found: Any, _options: Any, lines: list[str]) -> None:
@@ -342,7 +342,7 @@ def find_instruments(app: Sphinx, doctree: Any, page: str) -> None:
     objects = app.env.domains["py"].objects  # type: ignore[attr-defined]
     for block in doctree.findall(nodes.literal_block):
         places = {}
-        for use in uses(block.astext(), names) if "ipython" in block.get("language", "") else ():
+        for use in uses(block.astext(), names) if "python" in block.get("language", "") else ():
             entry = app.reference.names.get(use.name)  # type: ignore[attr-defined]
             if entry in objects:
                 address = app.builder.get_relative_uri(page, objects[entry].docname)
