@@ -1,8 +1,8 @@
 """The API reference: an entry for each public name of a room, and links between entries and chapters.
 
-A room shows what it attaches; of the modules that it names and attaches nothing of, and of a room that attaches
-nothing, every public function and class. To these come the classes that their functions return, and what a
-chapter imports. Nothing is listed by hand.
+A room shows what it attaches; of the modules that it names and attaches nothing of, and of a room that
+attaches nothing, every public function and class. To these come what they return, raise and refer to, and
+what a chapter imports. Nothing is listed by hand.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import json
 import re
 import textwrap
 import tokenize
+from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -68,12 +69,14 @@ def definitions(module: ModuleType) -> dict[str, ast.stmt]:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             found[node.name] = node
         elif isinstance(node, ast.Assign | ast.AnnAssign) and "TypeVar(" not in ast.unparse(node):
-            found.update({name.id: node for name in ast.walk(node) if _stored(name)})
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found.update({name: node for target in targets for name in _stored(target)})
     return {name: node for name, node in found.items() if not name.startswith("_")}
 
 
-def _stored(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+def _stored(tree: ast.AST) -> list[str]:
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    return [name.id for name in names if isinstance(name.ctx, ast.Store)]
 
 
 def modules(room: str) -> list[str]:
@@ -169,8 +172,7 @@ def imported(sources: list[str]) -> dict[str, str]:
 def uses(source: str, names: dict[str, str]) -> Iterator[Use]:
     """Where a cell says one of the names, or an attribute of one; not where it gives the name to its own."""
     tree, lines = _parsed(source), source.encode().splitlines()
-    own = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and _stored(node)}
-    own |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    own = set(_stored(tree)) | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Name | ast.Attribute):
             first, _, rest = ast.unparse(node).partition(".")
@@ -201,8 +203,13 @@ class Reference:
 
     def __init__(self, app: Sphinx) -> None:
         self.book = Path(app.srcdir)
-        pages = sorted((self.book / "reference").glob("*.md"))
-        self.rooms = [room for page in pages for room in re.findall(r"(?m)^\.\. room:: (\S+)", page.read_text())]
+        self.pages = {
+            page.partition("/")[2]: re.findall(
+                r"(?m)^\.\. room:: (\S+)", (self.book / f"{page}.md").read_text()
+            )
+            for page in app.config.external_site_map
+            if page.startswith("reference/") and page != "reference/index"
+        }
         self.used: dict[str, list[str]] = {}  # name in full -> chapters in whose open cells it stands
         for chapter in self.chapters(app):
             cells = code_cells(self.book / f"{chapter}.ipynb")
@@ -210,13 +217,20 @@ class Reference:
             said = {use.name for source, is_open in cells if is_open for use in uses(source, names)}
             for name in said:
                 self.used.setdefault(name, []).append(chapter)
-        self.entries = {room: entries(room, frozenset(self.used)) for room in self.rooms}
+        rooms = [room for found in self.pages.values() for room in found]
+        self.entries = {room: entries(room, frozenset(self.used)) for room in rooms}
         self.names = {
             name: entry.name
             for found in self.entries.values()
             for entry in found
             for name in (entry.name, entry.also)
         }
+
+        classes = [
+            entry for found in self.entries.values() for entry in found if entry.directive == "autoclass"
+        ]
+        once = Counter(entry.last for entry in classes)
+        self.classes = {entry.last: entry.name for entry in classes if once[entry.last] == 1}
 
     def chapters(self, app: Sphinx) -> list[str]:
         """Notebooks of the book, in its order."""
@@ -257,6 +271,22 @@ class Room(SphinxDirective):
         return box.children
 
 
+class Rooms(SphinxDirective):
+    """``.. rooms::``: the pages, each with what its rooms say of themselves."""
+
+    def run(self) -> list[nodes.Node]:
+        """A list of links."""
+        lines = []
+        for page, rooms in self.env.app.reference.pages.items():  # type: ignore[attr-defined]
+            said = [inspect.getdoc(importlib.import_module(room)) or "" for room in rooms]
+            about = " ".join(text.split("\n\n")[0].replace("\n", " ") for text in said)
+            lines += [f"* :doc:`{page}`: {about}", ""]
+        box = nodes.section()
+        box.document = self.state.document
+        self.state.nested_parse(StringList(lines, source="rooms"), 0, box)
+        return box.children
+
+
 def field_comments(found: type) -> dict[str, str]:
     """What the trailing comments of a dataclass or a named tuple say of its fields."""
     source = textwrap.dedent(inspect.getsource(found))
@@ -267,7 +297,7 @@ def field_comments(found: type) -> dict[str, str]:
     }
     body = ast.parse(source).body[0].body  # type: ignore[attr-defined]
     return {
-        node.target.id: plain(said.get(node.end_lineno, ""))
+        node.target.id: plain(said.get(node.end_lineno or 0, ""))
         for node in body
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
     }
@@ -280,7 +310,7 @@ def plain(text: str) -> str:
     return re.sub(r"^(\s*[A-Za-z])\.", r"\1\\.", "".join(parts))  # V. is no fifth item of a list
 
 
-def read_as_written(_app: Sphinx, what: str, _name: str, _found: Any, _options: Any, lines: list[str]) -> None:
+def read_as_written(app: Sphinx, what: str, _name: str, _found: Any, _options: Any, lines: list[str]) -> None:
     """Our docstrings are no reStructuredText but for `code` and roles, and examples need no heading."""
     if what == "property" and lines:  # napoleon takes what stands before a colon for a type
         lines[:1] = lines[0].replace(": ", ":\n", 1).split("\n")
@@ -289,7 +319,9 @@ def read_as_written(_app: Sphinx, what: str, _name: str, _found: Any, _options: 
     for i, line in enumerate(lines):
         if not line.lstrip().startswith((">>>", "...")):
             name, colon, said = line.rpartition(" : ")  # napoleon takes care of names
-            lines[i] = name + colon + plain(said)
+            heads = lines[i + 1 : i + 2] == ["-" * len(said)]
+            known = None if heads else app.reference.classes.get(said.strip())  # type: ignore[attr-defined]
+            lines[i] = name + colon + (f":class:`~{known}`" if known else plain(said))
     first = next((i for i, line in enumerate(lines) if line.startswith(">>>")), 0)
     if first and not any(line.startswith("Example") for line in lines):
         lines[first:first] = ["Examples", "--------"]
@@ -395,8 +427,11 @@ def prepare(app: Sphinx) -> None:
 def setup(app: Sphinx) -> dict[str, bool]:
     """Sphinx's entry."""
     app.setup_extension("sphinx.ext.autodoc")
-    app.setup_extension("sphinx.ext.napoleon")  # of Sphinx itself; it takes sections of ours, numpydoc doesn't
+    app.setup_extension(
+        "sphinx.ext.napoleon"
+    )  # of Sphinx itself; it takes sections of ours, numpydoc doesn't
     app.add_directive("room", Room)
+    app.add_directive("rooms", Rooms)
     app.add_node(nodes.literal_block, override=True, html=(visit_code, depart_code))
     app.connect("builder-inited", prepare)
     app.connect("autodoc-process-docstring", read_as_written, priority=300)

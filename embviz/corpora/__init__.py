@@ -18,7 +18,14 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "corpus": ["Corpus", "load_bytes", "load_corpus", "load_word_test"],
         "making": ["corpus_from_tokens", "make_corpus", "unicode_words"],
         "packed_texts": ["Split", "pack_name", "read_pack", "write_pack"],
-        "registry": ["ChecksumError", "DataMissingError", "RegistryError", "fetch_data", "list_data", "verify_data"],
+        "registry": [
+            "ChecksumError",
+            "DataMissingError",
+            "RegistryError",
+            "fetch_data",
+            "list_data",
+            "verify_data",
+        ],
         "texts": ["normalize_words", "ptb_sentences", "wikifil"],
     },
 )

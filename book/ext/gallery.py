@@ -1,0 +1,108 @@
+"""The gallery: each chapter's first picture as a card, with its title and what the picture shows.
+
+Pictures are drawn at build time from stored outputs, and kept by the checksum of what they are drawn from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import json
+import re
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import vl_convert
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+from embviz.storage import cache_folder, write_if_possible
+from embviz.view.theme import MIME
+
+WIDTH = 420  # pixels of a chart that fills its column on a page
+LARGEST = 60_000  # bytes of a drawing; what has more marks becomes pixels
+INK = "#333"  # of what has the colour of the text; the style turns it over in the dark
+
+
+def lead(notebook: Path) -> tuple[str, dict[str, Any]]:
+    """A chapter's title, and the specification of its first picture."""
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    text = "".join(cells[0]["source"])
+    charts = (
+        output["data"][MIME]
+        for cell in cells
+        for output in cell.get("outputs", [])
+        if MIME in output.get("data", {})
+    )
+    return re.search(r"(?m)^# (.+)$", text)[1], next(charts, {})  # type: ignore[index]
+
+
+def small(chart: dict[str, Any]) -> str:
+    """A specification of the same picture for a card: narrow, and without words above it."""
+    said = {key: value for key, value in chart.items() if key not in ("title", "description", "usermeta")}
+    if isinstance(said.get("width"), int) and said["width"] > WIDTH:
+        said["width"] = WIDTH
+        if isinstance(said.get("height"), int):
+            said["height"] = said["height"] * 3 // 4
+    return json.dumps(said, sort_keys=True).replace("currentColor", INK)
+
+
+def drawn(chart: str) -> bytes:
+    """A picture of a specification, as SVG, or as PNG where that would be large."""
+    path = re.compile(r' d="[^"]*"')
+    svg = vl_convert.vegalite_to_svg(chart)
+    svg = path.sub(lambda found: re.sub(r"(\.\d)\d+", r"\1", found[0]), svg)  # a tenth of a pixel will do
+    if len(svg) <= LARGEST:
+        return svg.encode()
+    width = float(re.search(r'width="([\d.]+)"', svg)[1])  # type: ignore[index]
+    png: bytes = vl_convert.svg_to_png(svg, scale=min(1.0, 0.8 * WIDTH / width))
+    return png
+
+
+def kept(chart: str) -> bytes:
+    """The picture, drawn once for each version of vl-convert and kept in the cache folder."""
+    name = hashlib.sha256((version("vl-convert-python") + chart).encode()).hexdigest()[:24]
+    path = cache_folder() / "gallery" / name
+    if path.is_file():
+        return path.read_bytes()
+    picture = drawn(chart)
+    write_if_possible(path, lambda temporary: temporary.write_bytes(picture))
+    return picture
+
+
+class Gallery(SphinxDirective):
+    """``{gallery} reflections``: the cards of a paper's chapters, in the book's order."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """One list of cards."""
+        book, out = Path(self.env.srcdir), Path(self.env.app.outdir, "_static", "gallery")
+        out.mkdir(parents=True, exist_ok=True)
+        cards = []
+        for page in self.config.external_site_map:
+            notebook = book / f"{page}.ipynb"
+            if page.startswith(f"{self.arguments[0]}/") and notebook.is_file():
+                self.env.note_dependency(str(notebook))
+                cards.append(self.card(page, *lead(notebook), out))
+        return [nodes.raw("", f'<ul class="gallery">{"".join(cards)}</ul>', format="html")]
+
+    def card(self, page: str, title: str, chart: dict[str, Any], out: Path) -> str:
+        """HTML of a card; the picture says nothing that the sentence below it does not."""
+        picture = kept(small(chart))
+        name = page.replace("/", "-") + (".png" if picture.startswith(b"\x89PNG") else ".svg")
+        (out / name).write_bytes(picture)
+        address = self.env.app.builder.get_relative_uri(self.env.docname, page)
+        finding = " ".join(chart["title"]["text"])
+        return (
+            f'<li><a href="{address}"><img src="_static/gallery/{name}" alt="" loading="lazy">'
+            f"<strong>{html.escape(title)}</strong> {html.escape(finding)}</a></li>"
+        )
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Sphinx's entry."""
+    app.add_directive("gallery", Gallery)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,138 @@
+"""The reference names everything public, links lead both ways, and docstrings read as they were written."""
+
+from __future__ import annotations
+
+import ast
+import html
+import importlib
+import inspect
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+import embviz
+from tests.book.conftest import BOOK
+from tests.book.scripts import load_script
+
+reference = load_script("ext/reference")
+ROOMS = re.findall(
+    r"(?m)^\.\. room:: (\S+)", "".join(page.read_text() for page in (BOOK / "reference").glob("*.md"))
+)
+EVERY_ROOM = pytest.mark.parametrize("room", ROOMS)
+
+
+def test_every_room_and_every_module_that_the_package_names_has_its_place_once():
+    folders = {found.name for found in pkgutil.iter_modules(embviz.__path__) if found.ispkg}
+    assert sorted(ROOMS) == sorted(set(ROOMS))
+    assert {f"embviz.{name}" for name in folders | set(embviz.__all__)} <= set(ROOMS)
+
+
+@EVERY_ROOM
+def test_every_public_name_of_a_room_has_an_entry(room):
+    place = importlib.import_module(room)
+    names = {name for name in getattr(place, "__all__", []) if not inspect.ismodule(getattr(place, name))}
+    if not names:  # nothing is attached: all that its files define
+        paths = Path(place.__file__).parent.glob("*.py") if hasattr(place, "__path__") else [place.__file__]
+        nodes = [node for path in paths for node in ast.parse(Path(path).read_text()).body]
+        names = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        names = {name for name in names if not name.startswith("_")}
+    found = [entry.name for entry in reference.entries(room)]
+    assert names
+    assert names <= {name.rsplit(".", 1)[1] for name in found}
+    assert len(found) == len(set(found))
+
+
+def test_what_a_function_returns_and_what_a_chapter_imports_are_entries_too():
+    names = {entry.name for entry in reference.entries("embviz.words")}
+    assert "embviz.words.spectra.SpectralDensity" in names
+    assert "embviz.words.wordvectors.token_names" not in names
+    used = frozenset({"embviz.words.wordvectors.token_names"})
+    assert used <= {entry.name for entry in reference.entries("embviz.words", used)}
+
+
+CELL = """from embviz import ledger
+from embviz.words import pmi as count, ppmi
+über, ppmi = count(ledger.entries()), 2
+ppmi
+"""
+
+
+def test_a_use_is_a_name_as_imported_but_not_one_that_the_cell_gives_to_its_own():
+    names = reference.imported([CELL])
+    found = {(use.line, use.column, use.name) for use in reference.uses(CELL, names)}
+    assert {(2, 13, "embviz.words.pmi"), (2, 26, "embviz.ledger.entries")} <= found
+    assert not [place for place in found if place[0] == 3]
+
+
+def test_a_cell_that_is_no_python_has_no_uses():
+    assert list(reference.uses("!ls pmi(", {"pmi": "embviz.words.pmi"})) == []
+
+
+def test_a_link_stands_around_its_token_and_nothing_else():
+    code = '<pre><span class="n">a</span> <span class="o">&lt;</span> <span class="n">pmi</span>\npmi</pre>'
+    linked = reference.linked(code, {(0, 4): "r.html#x", (0, 2): "no name"})
+    assert linked == code.replace(">pmi<", '><a class="instrument" href="r.html#x">pmi</a><', 1)
+
+
+def test_bars_stars_and_underscores_are_what_they_look_like_but_in_code():
+    assert reference.plain("|x_| 2 * 3 of `|a_|`") == r"\|x\_\| 2 \* 3 of `|a_|`"
+    assert reference.plain("V.") == r"V\."
+
+
+@pytest.fixture(scope="module")
+def read(pages):
+    """Text of a built page, read once."""
+    texts: dict[str, str] = {}
+
+    def text(name: str) -> str:
+        if name not in texts:
+            texts[name] = (pages / name).read_text(encoding="utf-8")
+        return texts[name]
+
+    return text
+
+
+def test_every_entry_stands_on_its_page(pages, read):
+    shown = "".join(read(f"reference/{page.name}") for page in (pages / "reference").glob("*.html"))
+    ids = set(re.findall(r'id="(embviz\.[\w.]+)"', shown))
+    for room in ROOMS:
+        assert {entry.name for entry in reference.entries(room)} <= ids
+
+
+def test_every_name_in_a_cell_leads_to_an_entry_that_leads_back(pages, read):
+    n_links = 0
+    for notebook in sorted(BOOK.glob("*/*.ipynb")):
+        page = f"{notebook.parent.name}/{notebook.stem}"
+        text = read(f"{page}.html")
+        links = set(re.findall(r'<a class="instrument" href="\.\./(reference/\w+\.html)#([\w.]+)"', text))
+        cells = reference.code_cells(notebook)
+        names = reference.imported([source for source, _ in cells])
+        said = {use.name for source, is_open in cells if is_open for use in reference.uses(source, names)}
+        for target, name in links:
+            n_links += 1
+            entry = read(target).split(f'id="{name}"')[1].split('<dt class="sig')[0]
+            if said & {name, _defined_as(name)}:
+                assert f'href="../{page}.html"' in entry, f"{name} does not lead back to {page}"
+    assert n_links > 100
+
+
+def _defined_as(name):
+    module, _, last = name.rpartition(".")
+    found = getattr(importlib.import_module(module), last)
+    return f"{getattr(found, '__module__', module)}.{last}"
+
+
+def test_sources_and_examples_of_a_docstring_are_shown(read):
+    entry = read("reference/words.html").split('id="embviz.words.pmi"')[1].split('id="embviz.words.ppmi"')[0]
+    assert re.search(r'<p class="rubric">Source</p>\s*<p>Levy', entry)
+    corpus = read("reference/corpora.html").split('id="embviz.corpora.corpus_from_tokens"')[1]
+    assert 'class="doctest highlight-' in corpus.split('<dt class="sig')[0]
+
+
+def test_a_field_says_what_stands_beside_it(read):
+    entry = (
+        read("reference/training.html").split('id="embviz.training.TextConfig"')[1].split("</dl>\n</dd>")[0]
+    )
+    assert "of byte pairs: asked for, the 256 bytes and" in html.unescape(entry)
