@@ -203,13 +203,11 @@ class Reference:
 
     def __init__(self, app: Sphinx) -> None:
         self.book = Path(app.srcdir)
-        self.pages = {
-            page.partition("/")[2]: re.findall(
-                r"(?m)^\.\. room:: (\S+)", (self.book / f"{page}.md").read_text()
-            )
-            for page in app.config.external_site_map
-            if page.startswith("reference/") and page != "reference/index"
-        }
+        self.pages: dict[str, list[str]] = {}  # page -> its rooms
+        for page in app.config.external_site_map:
+            if page.startswith("reference/") and page != "reference/index":
+                text = (self.book / f"{page}.md").read_text(encoding="utf-8")
+                self.pages[page.partition("/")[2]] = re.findall(r"(?m)^\.\. room:: (\S+)", text)
         self.used: dict[str, list[str]] = {}  # name in full -> chapters in whose open cells it stands
         for chapter in self.chapters(app):
             cells = code_cells(self.book / f"{chapter}.ipynb")

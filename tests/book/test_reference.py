@@ -18,7 +18,7 @@ from tests.book.scripts import load_script
 
 reference = load_script("ext/reference")
 ROOMS = re.findall(
-    r"(?m)^\.\. room:: (\S+)", "".join(page.read_text() for page in (BOOK / "reference").glob("*.md"))
+    r"(?m)^\.\. room:: (\S+)", "".join(page.read_text("utf-8") for page in (BOOK / "reference").glob("*.md"))
 )
 EVERY_ROOM = pytest.mark.parametrize("room", ROOMS)
 
@@ -35,7 +35,7 @@ def test_every_public_name_of_a_room_has_an_entry(room):
     names = {name for name in getattr(place, "__all__", []) if not inspect.ismodule(getattr(place, name))}
     if not names:  # nothing is attached: all that its files define
         paths = Path(place.__file__).parent.glob("*.py") if hasattr(place, "__path__") else [place.__file__]
-        nodes = [node for path in paths for node in ast.parse(Path(path).read_text()).body]
+        nodes = [node for path in paths for node in ast.parse(Path(path).read_text("utf-8")).body]
         names = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
         names = {name for name in names if not name.startswith("_")}
     found = [entry.name for entry in reference.entries(room)]
