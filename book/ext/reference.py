@@ -12,6 +12,7 @@ import html
 import importlib
 import inspect
 import io
+import itertools
 import json
 import re
 import textwrap
@@ -250,17 +251,20 @@ class Room(SphinxDirective):
         """Autodoc's directives, for what the room shows."""
         room = self.arguments[0]
         lines = [f".. automodule:: {room}", ""]
-        module = room
-        for entry in self.env.app.reference.entries[room]:  # type: ignore[attr-defined]
-            if entry.module != module and entry.module.startswith(f"{room}."):
-                module = entry.module
+        found = self.env.app.reference.entries[room]  # type: ignore[attr-defined]
+        for module, group in itertools.groupby(found, lambda entry: entry.module):
+            listed = list(group)
+            if module.startswith(f"{room}."):
                 title = module.removeprefix("embviz.")
                 lines += [title, "-" * len(title), "", f".. automodule:: {module}", ""]
-            lines += [f".. {entry.directive}:: {entry.name}", ""]
-            if entry.directive == "autoclass":
-                lines[-1:] = ["   :members:", ""]
-            elif entry.node.end_lineno != entry.node.lineno and entry.directive == "autodata":
-                lines[-1:] = ["   :no-value:", ""]
+            lines += [", ".join(f":py:obj:`~{entry.name}`" for entry in listed), ""]
+            for entry in listed:
+                lines += [f".. {entry.directive}:: {entry.name}"]
+                if entry.directive == "autoclass":
+                    lines += ["   :members:"]
+                elif entry.node.end_lineno != entry.node.lineno and entry.directive == "autodata":
+                    lines += ["   :no-value:"]
+                lines += [""]
         for notebook in self.env.found_docs:
             self.env.note_dependency(self.env.doc2path(notebook))
         box = nodes.section()
