@@ -9,6 +9,8 @@ compiled loops, which look at no bounds, rely on it.
 from __future__ import annotations
 
 import math
+import mmap
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -210,7 +212,7 @@ def _require_range(array: np.ndarray, name: str, low: float, high: float, least:
     if not array.size:
         return
     with np.errstate(invalid="ignore"):
-        smallest, largest = array.min().item(), array.max().item()  # NaN comes out of both
+        smallest, largest = _extremes(array)  # NaN comes out of both
     magnitude = max(-smallest, largest)
     in_range = low <= smallest and largest <= high and magnitude < math.inf
     if in_range and (magnitude >= least or magnitude == 0 or high > LARGEST):
@@ -225,6 +227,34 @@ def _require_range(array: np.ndarray, name: str, low: float, high: float, least:
         raise ValueError(f"{name} goes down to {smallest:g}: it must be {low:g} or above")
     if largest > high:
         raise ValueError(f"{name} goes up to {largest:g}: it must be {high:g} or below")
+
+
+def _extremes(array: np.ndarray) -> tuple[Any, Any]:
+    if array.ndim != 1:
+        return array.min().item(), array.max().item()
+    ends = [(block.min(), block.max()) for block in in_blocks(array)]
+    lows, highs = zip(*ends, strict=True)
+    return np.min(lows).item(), np.max(highs).item()
+
+
+def in_blocks(array: np.ndarray, size: int = 1 << 22) -> Iterator[np.ndarray]:
+    """Parts of an array along its first axis; of one in a file no more than a part is in memory.
+
+    >>> [part.tolist() for part in in_blocks(np.arange(5), 2)]
+    [[0, 1], [2, 3], [4]]
+    """
+    for first in range(0, len(array), size):
+        yield array[first : first + size]
+        let_go(array)
+
+
+def let_go(array: np.ndarray) -> None:
+    """Take an array's pages out of memory, where it lies in a file; they are read when they are asked for."""
+    owner: Any = array
+    while isinstance(owner, np.ndarray):
+        owner = owner.base
+    if isinstance(owner, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        owner.madvise(mmap.MADV_DONTNEED)
 
 
 # --- sparse arrays ----------------------------------------------------------------------------------
@@ -310,7 +340,7 @@ def checked_ids(ids: Any, vocab_size: int, *, holes: Literal["V", "above"] = "V"
     if _plain(ids, "ids").size == 0:
         raise ValueError("ids is empty: the text has no token")
     array = checked(ids, "ids", 1, kind="integer", low=-np.inf, high=np.inf)
-    lowest, highest = array.min().item(), array.max().item()
+    lowest, highest = _extremes(array)
     rule = f"words are 0 to {vocab_size - 1}, and a hole is {vocab_size}"
     if lowest < 0:
         raise ValueError(f"ids goes down to {lowest}: {rule}{' or above' if holes == 'above' else ''}")

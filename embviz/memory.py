@@ -121,17 +121,15 @@ def require_memory(n_bytes: int, *, what: str, instead: str, max_memory: int | N
     limit = available_memory() if max_memory is None else max_memory
     if n_bytes > limit:
         source = "are available" if max_memory is None else "are allowed (max_memory)"
-        raise MemoryError(
-            f"{what} needs about {_written(n_bytes)}, and {_written(limit)} {source}: {instead}"
-        )
+        raise MemoryError(f"{what} needs about {written(n_bytes)}, and {written(limit)} {source}: {instead}")
 
 
-def _written(n_bytes: int) -> str:
+def written(n_bytes: int) -> str:
     """A size in the largest unit of which there is a tenth at least.
 
     Examples
     --------
-    >>> _written(2_500_000_000), _written(48_000)
+    >>> written(2_500_000_000), written(48_000)
     ('2.50 GB', '48.00 kB')
     """
     unit, size = next(

@@ -17,6 +17,7 @@ from embviz.arrays import (
     checked_ids,
     checked_matrix,
     checked_starts,
+    in_blocks,
     matched,
     number,
     square,
@@ -212,3 +213,12 @@ def test_single_numbers_are_whole_or_finite_and_in_range():
     for value in (-0.1, 1.1, math.nan, math.inf, "0.5", None, 1j):
         with pytest.raises(ValueError, match=r"share is .*: it must be a number, 0 to 1"):
             number(value, "share", 0, 1)
+
+
+def test_an_array_in_a_file_leaves_memory_block_by_block_and_keeps_what_was_written(tmp_path):
+    stored = np.memmap(tmp_path / "ids", dtype=np.uint32, mode="w+", shape=(1000,))
+    stored[:] = np.arange(1000)
+    seen = [block.copy() for block in in_blocks(np.asarray(stored), 300)]
+    assert [len(block) for block in seen] == [300, 300, 300, 100]
+    np.testing.assert_array_equal(np.concatenate(seen), np.arange(1000))
+    np.testing.assert_array_equal(stored, np.arange(1000))

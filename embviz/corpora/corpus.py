@@ -22,7 +22,7 @@ import safetensors
 import safetensors.numpy
 
 from embviz import storage
-from embviz.arrays import checked, checked_ids, checked_starts
+from embviz.arrays import checked, checked_ids, checked_starts, in_blocks
 from embviz.corpora import docstrings, registry
 from embviz.corpora.texts import normalize_words, ptb_sentences, wikifil
 from embviz.memory import require_memory
@@ -192,11 +192,11 @@ class Corpus:
         )
 
 
-def _occurrences(ids: np.ndarray, n_words: int, block: int = 1 << 20) -> np.ndarray:
+def _occurrences(ids: np.ndarray, n_words: int) -> np.ndarray:
     """How often each word occurs, (V,); block by block, since numpy counts in a copy of eight bytes an id."""
     counts = np.zeros(n_words + 1, dtype=np.int64)
-    for first in range(0, len(ids), block):
-        counts += np.bincount(ids[first : first + block].astype(np.int64), minlength=n_words + 1)
+    for block in in_blocks(ids, 1 << 20):
+        counts += np.bincount(block.astype(np.int64), minlength=n_words + 1)
     return counts[:n_words]
 
 

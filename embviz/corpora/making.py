@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-import functools
+import errno
 import gzip
 import hashlib
+import heapq
 import itertools
 import os
+import pickle
+import shutil
+import string
 import tempfile
 import unicodedata
 import warnings
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -17,24 +22,36 @@ from typing import IO, Any
 import numpy as np
 import regex
 
+from embviz.arrays import let_go, whole
 from embviz.corpora.corpus import DOCUMENT_SEPARATOR, Corpus
 from embviz.corpora.texts import normalize_words
-from embviz.memory import require_memory
+from embviz.memory import require_memory, written
 
 BLOCK = 1 << 22  # characters read at a time
 ON_DISK = 1 << 28  # bytes of ids from which they stay in a file, which the system pages in
+N_TYPES = 1 << 20  # types in memory; then they are sorted into a file, and a new list begins
+N_CHUNKS = 1 << 18  # what stood between spaces lately and how it was cut: some 60 MB
 TELL = 0.01  # share of dropped letters from which a warning says so
 # Default word boundaries of Unicode annex 29; pieces between them that have a letter or digit are words.
 _BOUNDARY = regex.compile(r"\b", regex.WORD | regex.VERSION1)
 _WORD = regex.compile(r"[\p{L}\p{N}]")
 _OTHER_LETTER = regex.compile(r"[^\P{L}A-Za-z]")
-_SPACE = regex.compile(r"\s")
+_OUTSIDE = "".join(set(string.punctuation) - set("_'"))  # ASCII that joins no word at its end
 
 
 def make_corpus(
-    source: Any, *, name: str | None = None, tokenizer: Any = "unicode", encoding: str = "utf-8"
+    source: Any,
+    *,
+    name: str | None = None,
+    tokenizer: Any = "unicode",
+    encoding: str = "utf-8",
+    min_count: int = 1,
+    max_vocab: int | None = None,
 ) -> Corpus:
-    """A corpus from a text of yours.
+    """A corpus from a text of yours, of any length.
+
+    Ids of a long text lie in a temporary file without a name, in the folder that TMPDIR names: up to 8 bytes
+    a token while it is made, 4 afterwards. With `max_vocab` memory does not grow with the text.
 
     Parameters
     ----------
@@ -51,6 +68,8 @@ def make_corpus(
         drops. Special tokens of a tokenizer are not added.
     encoding : str
         Of files and bytes.
+    min_count, max_vocab : int
+        Rarer words become holes, as by ``restrict``, and are not kept in memory.
 
     Returns
     -------
@@ -66,6 +85,8 @@ def make_corpus(
         If a path names no file.
     MemoryError
         If the ids of all tokens do not fit, with the estimate.
+    OSError
+        If the folder of temporary files has no room, with the bytes.
 
     Source
     ------
@@ -78,6 +99,8 @@ def make_corpus(
     """
     called = name or _name_of(source)
     tokenize = _tokenizer(tokenizer)
+    min_count = whole(min_count, "min_count", 1)
+    max_vocab = None if max_vocab is None else whole(max_vocab, "max_vocab", 1)
     n_letters, n_dropped, example = 0, 0, ""
     with _Numbering(called) as numbering:
         for begins, block in _blocks(source, encoding):
@@ -93,7 +116,7 @@ def make_corpus(
                 f'{example!r}: take tokenizer="unicode" to keep them',
                 stacklevel=2,
             )
-        return numbering.corpus()
+        return numbering.corpus(min_count, max_vocab)
 
 
 def corpus_from_tokens(
@@ -261,10 +284,24 @@ def unicode_words(text: str) -> list[str]:
     >>> unicode_words("Don't panic: 3.14 – ЁЛКА 字典 🙂")
     ["don't", 'panic', '3.14', 'ёлка', '字', '典']
     """
-    return list(itertools.chain.from_iterable(map(_words_of, text.split())))
+    return list(itertools.chain.from_iterable(map(_CUT.__getitem__, text.split())))
 
 
-@functools.lru_cache(maxsize=1 << 18)  # texts repeat what stands between their spaces: ten times as fast
+class _Cut(dict[str, tuple[str, ...]]):
+    """Words of what stands between spaces, which texts repeat."""
+
+    def __missing__(self, chunk: str) -> tuple[str, ...]:
+        if len(self) >= N_CHUNKS:
+            self.clear()
+        core = chunk.strip(_OUTSIDE)
+        plain = core.isascii() and core.isalnum()  # most are one word of ASCII: no rule cuts there
+        words = self[chunk] = (core.lower(),) if plain else _words_of(chunk)
+        return words
+
+
+_CUT = _Cut()
+
+
 def _words_of(chunk: str) -> tuple[str, ...]:
     pieces = _BOUNDARY.split(unicodedata.normalize("NFC", chunk).lower())
     return tuple(piece for piece in pieces if _WORD.search(piece))
@@ -278,24 +315,35 @@ def _ascii_letters(text: str) -> int:
 # --- numbering --------------------------------------------------------------------------------------
 
 
+class _Index(dict[str, int]):
+    """Numbers of words by first appearance."""
+
+    def __missing__(self, word: str) -> int:
+        number = self[word] = len(self)
+        return number
+
+
 class _Numbering:
-    """Tokens become ids as they come; those of a long text wait in a file."""
+    """Tokens become ids as they come; those of a long text wait in a file, and so do types of many parts."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.index: dict[str, int] = {}  # by first appearance
-        self.starts: list[int] = []
+        self.index = _Index()  # of this part of the text
+        self.starts = array("q")
         self.n_tokens = 0
         self._begun = False
         self._hash = hashlib.sha256()
         self._any = False
         self._spool = tempfile.SpooledTemporaryFile(max_size=ON_DISK)  # noqa: SIM115
+        self._ends = [0]  # tokens before and after each part that is closed
+        self._types: list[IO[bytes]] = []  # of each: its words in their order, with number and count
 
     def __enter__(self) -> _Numbering:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._spool.close()
+        for file in (self._spool, *self._types):
+            file.close()
 
     def digest(self, text: str, *, begins: bool) -> None:
         """Count a piece of text into the checksum."""
@@ -306,47 +354,97 @@ class _Numbering:
 
     def add(self, tokens: Iterable[str], *, begins: bool) -> None:
         """The tokens of a piece; a document without a token is none."""
-        index, tokens = self.index, list(tokens)
+        tokens = list(tokens)
         self._begun |= begins
         if not tokens:
             return
         if not isinstance(tokens[0], str):
             raise ValueError(f"the tokenizer gave {tokens[0]!r}, which is no string: return tokens, not ids")
-        ids = np.fromiter((index.setdefault(token, len(index)) for token in tokens), np.uint32, len(tokens))
+        ids = np.fromiter(map(self.index.__getitem__, tokens), np.uint32, len(tokens))
         if self._begun:
             self.starts.append(self.n_tokens)
             self._begun = False
-        self._spool.write(ids.tobytes())
+        try:
+            self._spool.write(ids.tobytes())
+        except OSError as error:
+            raise self._full(4 * self.n_tokens, error.errno) from error
         self.n_tokens += len(ids)
+        if len(self.index) >= N_TYPES:
+            self._close_part()
 
-    def corpus(self) -> Corpus:
+    def _close_part(self) -> None:
+        """Types of the text since the last part go to a file, sorted."""
+        file = tempfile.SpooledTemporaryFile(max_size=ON_DISK >> 4)  # noqa: SIM115
+        self._types.append(file)
+        self._ends.append(self.n_tokens)
+        counts = np.zeros(len(self.index), dtype=np.int64)
+        for ids in self._ids(len(self._types) - 1):
+            counts += np.bincount(ids, minlength=len(counts))
+        typed = ((word, number, int(counts[number])) for word, number in sorted(self.index.items()))
+        while batch := list(itertools.islice(typed, 1 << 8)):
+            pickle.dump(batch, file)
+        self.index.clear()
+        self._spool.seek(0, os.SEEK_END)
+
+    def _typed(self, part: int) -> Iterator[tuple[str, int, int, int]]:
+        """Word, part, number and count, by word."""
+        file = self._types[part]
+        file.seek(0, os.SEEK_END)
+        end = file.tell()
+        file.seek(0)
+        while file.tell() < end:
+            for word, number, count in pickle.load(file):
+                yield word, part, number, count
+
+    def _kept(self, min_count: int, max_vocab: int | None) -> list[tuple[int, int, int, str]]:
+        """Words by falling count, equal ones by first appearance: minus the count, part, number, word."""
+        every = heapq.merge(*map(self._typed, range(len(self._types))))
+        of_word = (list(same) for _, same in itertools.groupby(every, key=lambda one: one[0]))
+        totals = ((-sum(one[3] for one in same), *same[0][1:3], same[0][0]) for same in of_word)
+        frequent = (total for total in totals if total[0] <= -min_count)
+        return sorted(frequent) if max_vocab is None else heapq.nsmallest(max_vocab, frequent)
+
+    def corpus(self, min_count: int = 1, max_vocab: int | None = None) -> Corpus:
         """All of it, numbered anew by falling count; equal counts stay in order of first appearance."""
         if not self.n_tokens:
             raise ValueError(f"the text {self.name!r} is empty: it has no word (with a letter or a digit)")
-        counts = np.zeros(len(self.index), dtype=np.int64)
-        for ids in self._ids():
-            counts += np.bincount(ids, minlength=len(counts))
-        order = np.argsort(-counts, kind="stable")
-        new = np.empty(len(order), dtype=np.min_scalar_type(len(order)))
-        new[order] = np.arange(len(order))
-        numbered, filled = self._room(new.dtype), 0
-        for ids in self._ids():
-            numbered[filled : filled + len(ids)] = new[ids]
-            filled += len(ids)
-        words = list(self.index)
-        starts = np.array(self.starts, dtype=np.int64)
-        vocabulary = [words[i] for i in order]
-        return Corpus(self.name, numbered, vocabulary, counts[order], starts, self._hash.hexdigest())
+        self._close_part()
+        kept = self._kept(min_count, max_vocab)
+        if not kept:
+            raise ValueError(f"no word of {self.name!r} occurs {min_count:,} times: lower min_count")
+        vocabulary = [word for *_, word in kept]
+        new_id = {word: place for place, word in enumerate(vocabulary)}
+        numbered, filled = self._room(np.min_scalar_type(len(vocabulary))), 0
+        for part in range(len(self._types)):
+            new = {number: new_id.get(word, len(new_id)) for word, _, number, _ in self._typed(part)}
+            table = np.fromiter(map(new.__getitem__, range(len(new))), numbered.dtype, len(new))
+            for ids in self._ids(part):
+                numbered[filled : filled + len(ids)] = table[ids]
+                filled += len(ids)
+                let_go(numbered)
+        counts, starts = -np.array([count for count, *_ in kept]), np.array(self.starts)
+        return Corpus(self.name, numbered, vocabulary, counts, starts, self._hash.hexdigest())
 
-    def _ids(self) -> Iterator[np.ndarray]:
-        self._spool.seek(0)
-        while content := self._spool.read(4 * BLOCK):
-            yield np.frombuffer(content, dtype=np.uint32)
+    def _ids(self, part: int) -> Iterator[np.ndarray]:
+        self._spool.seek(4 * self._ends[part])
+        while left := min(4 * BLOCK, 4 * self._ends[part + 1] - self._spool.tell()):
+            yield np.frombuffer(self._spool.read(left), dtype=np.uint32)
 
     def _room(self, dtype: np.dtype) -> np.ndarray:
         n_bytes = self.n_tokens * dtype.itemsize
         if n_bytes > ON_DISK:
+            if shutil.disk_usage(tempfile.gettempdir()).free < n_bytes:
+                raise self._full(n_bytes, errno.ENOSPC)
             with tempfile.TemporaryFile() as file:  # without a name: gone with the array
                 return np.memmap(file, dtype=dtype, mode="w+", shape=(self.n_tokens,))
         require_memory(n_bytes, what=f"the ids of {self.name!r}", instead="take a part of the text")
         return np.empty(self.n_tokens, dtype=dtype)
+
+    def _full(self, n_bytes: int, number: int | None) -> OSError:
+        folder = tempfile.gettempdir()
+        free = shutil.disk_usage(folder).free
+        return OSError(
+            number,
+            f"{folder} has {written(free)} left, and the ids of {self.name!r} take {written(n_bytes)} or "
+            "more: let TMPDIR name a folder with 8 bytes a token",
+        )

@@ -16,7 +16,7 @@ import joblib
 import numpy as np
 import scipy.sparse
 
-from embviz.arrays import checked, checked_ids, checked_matrix, checked_starts, whole
+from embviz.arrays import checked, checked_ids, checked_matrix, checked_starts, in_blocks, whole
 from embviz.memory import available_memory, require_memory
 from embviz.words import cooccurrence_numba as compiled
 
@@ -25,6 +25,7 @@ KeepRule = Literal["word2vec", "hyperwords"]
 Matrix = TypeVar("Matrix", np.ndarray, scipy.sparse.csr_array)
 
 LARGEST_VOCABULARY = 2**31 - 2  # ids of words and of a hole are int32
+BLOCK_PLACES = 1 << 25  # of a text that are laid out at a time, where places need no draws
 ENTRIES_PER_TASK = 1 << 20  # of one worker's task, at most: tens of megabytes
 TASKS_PER_BATCH = 8  # for each worker; memory is looked at after each batch
 SAMPLED_ROWS = 2048  # rows counted to estimate the result's size, when a bound on it does not fit
@@ -52,6 +53,7 @@ def count_pairs(
 
     Entry (i, j) sums over all places of word i the weights of the places of word j around it, on both
     sides; so it equals (j, i), and two neighbouring places of one word add 2 to its diagonal entry.
+    Memory does not grow with the text, which may lie in a file, unless places are drawn.
 
     Parameters
     ----------
@@ -101,7 +103,9 @@ def count_pairs(
     _check_window(window, len(ids))
     vocab_size = int(vocab_size)  # one of NumPy's, such as ids.max() + 1, may be of 16 bits
     per_place = 8 + (28 if dynamic else 0) + (40 if subsample is not None else 0)  # bytes, as made below
-    n_bytes = per_place * (len(ids) + len(starts) * window) + 16 * vocab_size
+    drawn = dynamic or subsample is not None
+    n_places = len(ids) + len(starts) * window
+    n_bytes = per_place * (n_places if drawn else min(n_places, BLOCK_PLACES)) + 16 * vocab_size
     _require(n_bytes, max_memory, "laying out the text")
     if subsample is not None:
         ids, starts = subsample_places(
@@ -115,12 +119,67 @@ def count_pairs(
         )
     units, unit = _weight_units(weighting, window, dynamic, len(ids))
     reach = dynamic_reach(len(ids), window, seed) if dynamic else None
-    counting = _Counting.prepare(ids, starts, vocab_size, units, reach)
-    counting.refuse_unless_it_fits(max_memory)
-    counts = counting.run(n_jobs, available_memory() if max_memory is None else max_memory)
+    if drawn:
+        counts = _counted(ids, starts, vocab_size, units, reach, n_jobs, max_memory)
+    else:
+        counts = _counted_in_blocks(ids, starts, vocab_size, units, n_jobs, max_memory)
     if weighting != "flat" or dynamic:
         counts.data = counts.data / unit
     return counts
+
+
+def _counted(
+    ids: np.ndarray,
+    starts: np.ndarray,
+    vocab_size: int,
+    units: np.ndarray,
+    reach: np.ndarray | None,
+    n_jobs: int,
+    max_memory: int | None,
+) -> scipy.sparse.csr_array:
+    counting = _Counting.prepare(ids, starts, vocab_size, units, reach)
+    counting.refuse_unless_it_fits(max_memory)
+    return counting.run(n_jobs, available_memory() if max_memory is None else max_memory)
+
+
+def _counted_in_blocks(
+    ids: np.ndarray,
+    starts: np.ndarray,
+    vocab_size: int,
+    units: np.ndarray,
+    n_jobs: int,
+    max_memory: int | None,
+) -> scipy.sparse.csr_array:
+    """Each block is counted with the last places before it; their own pairs, counted twice, go off."""
+    window, place = len(units), 0
+    kind = _count_type(len(ids), units)
+    before = ids[:0]
+    seams: list[np.ndarray] = []
+    seam_starts: list[np.ndarray] = []
+    total: scipy.sparse.csr_array | None = None
+    for block in in_blocks(ids, max(BLOCK_PLACES, window)):
+        text = np.concatenate([before, block])
+        first = place - len(before)
+        inside = np.searchsorted(starts, [first + 1, first + len(text)])
+        begins = np.append(0, starts[slice(*inside)] - first)
+        part = _counted(text, begins, vocab_size, units, None, n_jobs, max_memory).astype(kind, copy=False)
+        if total is not None:
+            seam_starts.append(begins[begins < window] + len(seams) * window)
+            seams.append(before)
+            n_bytes = 2 * (part.nnz + total.nnz) * (4 + part.data.itemsize)
+            _require(n_bytes, max_memory, f"adding up counts of {vocab_size:,} words")
+        total = part if total is None else total + part
+        before, place = text[-window:], place + len(block)
+    assert total is not None  # a text has a place
+    if not seams:
+        return total
+    twice = (np.concatenate(seams), np.concatenate(seam_starts))
+    return total - _counted(*twice, vocab_size, units, None, n_jobs, max_memory)
+
+
+def _count_type(n_places: int, units: np.ndarray) -> type[np.signedinteger]:
+    largest_sum = 4 * n_places * int(units.sum())  # 2 sides, and 2 ends when dynamic
+    return np.int32 if largest_sum < 2**31 else np.int64
 
 
 def _checked_text(
@@ -128,7 +187,7 @@ def _checked_text(
 ) -> tuple[np.ndarray, np.ndarray]:
     whole(vocab_size, "vocab_size", 1, LARGEST_VOCABULARY)
     ids = checked_ids(ids, vocab_size, holes="above")
-    if ids.max() > vocab_size:
+    if max(block.max() for block in in_blocks(ids)) > vocab_size:
         ids = np.minimum(ids, ids.dtype.type(vocab_size))
     ids = ids.astype(np.int64) if ids.dtype == np.uint64 else ids
     starts = np.zeros(1, np.int64) if document_starts is None else checked_starts(document_starts, len(ids))
@@ -192,11 +251,9 @@ class _Counting:
         compiled.count_places(text, row_starts)
         places = np.empty(row_starts[vocab_size], np.uint32 if len(text) < 2**32 else np.uint64)
         compiled.group_places(text, row_starts, places)
-        largest_sum = 4 * len(ids) * int(units.sum())  # 2 sides, and 2 ends when dynamic
-        kind = np.int32 if largest_sum < 2**31 else np.int64
         if reach is not None:
             reach = _with_gaps(reach, starts, window, fill=0)
-        return cls(text, places, row_starts, units.astype(kind), reach)
+        return cls(text, places, row_starts, units.astype(_count_type(len(ids), units)), reach)
 
     @property
     def vocab_size(self) -> int:

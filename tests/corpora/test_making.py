@@ -2,13 +2,18 @@
 
 import gzip
 import hashlib
+import shutil
+import tracemalloc
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from embviz.arrays import in_blocks
+from embviz.corpora import corpus as corpus_file
 from embviz.corpora import corpus_from_tokens, make_corpus, making, unicode_words
 from embviz.corpora.corpus import DOCUMENT_SEPARATOR, text8_corpus
 
@@ -94,6 +99,65 @@ def test_ids_of_a_long_text_lie_in_a_file_and_are_the_same(monkeypatch):
     assert isinstance(paged.ids.base, np.memmap)
     np.testing.assert_array_equal(paged.ids, whole.ids)
     assert paged.restrict(min_count=300).vocabulary == ["a"]
+
+
+@given(st.lists(st.sampled_from("abcdefg"), min_size=1), st.integers(1, 4), st.integers(1, 4))
+def test_types_in_many_parts_and_rare_ones_left_out_are_those_of_a_whole_list(words, n_types, kept):
+    whole = corpus_from_tokens(words)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(making, "N_TYPES", n_types)
+        parts = [corpus_from_tokens(words[i : i + 1]) for i in range(len(words))]
+        assert [spelled(part) for part in parts] == [[word] for word in words]
+        in_parts = make_corpus(words, name="mine", tokenizer=str.split)
+        frequent = make_corpus(words, tokenizer=str.split, max_vocab=kept)
+    for found, expected in ((in_parts, whole), (frequent, whole.restrict(max_vocab=kept))):
+        assert found.vocabulary == expected.vocabulary
+        np.testing.assert_array_equal(found.counts, expected.counts)
+        np.testing.assert_array_equal(found.ids, expected.ids)
+        assert found.ids.dtype == expected.ids.dtype
+
+
+def test_rare_words_become_holes_and_no_word_at_all_is_refused():
+    corpus = make_corpus("a b a c a b", min_count=2)
+    assert (corpus.vocabulary, corpus.ids.tolist()) == (["a", "b"], [0, 1, 0, 2, 0, 1])
+    with pytest.raises(ValueError, match="no word of 'mine' occurs 4 times: lower min_count"):
+        make_corpus("a b a c a b", min_count=4)
+    with pytest.raises(ValueError, match="max_vocab"):
+        make_corpus("a", max_vocab=0)
+
+
+def test_memory_does_not_grow_with_the_text(tmp_path, monkeypatch):
+    """Three times as many tokens, types and documents, each with blocks and parts of the same size."""
+    for name, size in (("BLOCK", 1 << 12), ("ON_DISK", 1 << 14), ("N_TYPES", 4_000), ("N_CHUNKS", 4_000)):
+        monkeypatch.setattr(making, name, size)
+    monkeypatch.setattr(corpus_file, "in_blocks", lambda ids, _: in_blocks(ids, 1 << 12))
+    making._CUT.clear()
+    peaks = []
+    for n_words in (20_000, 60_000):
+        lines = (f"word{i} the and\n" + DOCUMENT_SEPARATOR * (i % 500 == 0) for i in range(n_words))
+        (tmp_path / "long.txt").write_text("".join(lines))
+        tracemalloc.start()
+        corpus = make_corpus(tmp_path / "long.txt", max_vocab=100)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert corpus.n_tokens == 3 * n_words
+    assert peaks[1] < 1.3 * peaks[0], peaks  # all ids and types at once: three times as much
+
+
+def test_a_full_disk_is_told_with_what_is_left(monkeypatch):
+    monkeypatch.setattr(making, "ON_DISK", 100)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=20))
+    with pytest.raises(OSError, match=r"0\.02 kB left, and the ids of 'mine' take 0\.40 kB.*TMPDIR"):
+        make_corpus("a b " * 200)
+
+
+word_like = st.text("aZ9_'.,:;-é’\u0301中א\u200d\u00ad", max_size=8)
+
+
+@given(word_like | st.text(max_size=8))
+def test_the_short_way_for_ascii_cuts_as_the_rule_does(chunk):
+    for part in chunk.split():
+        assert making._Cut()[part] == making._words_of(part)
 
 
 def test_documents_and_files_of_a_list_are_documents(tmp_path):

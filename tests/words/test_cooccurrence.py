@@ -8,6 +8,7 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from embviz.words import cooccurrence
 from embviz.words.cooccurrence import (
     asymmetry,
     count_pairs,
@@ -154,6 +155,21 @@ def test_dynamic_windows_are_linear_weights_on_average():
 
 
 # --- known cases ------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(text=texts(), weighting=st.sampled_from(["flat", "linear", "harmonic"]), block=st.integers(1, 9))
+def test_a_text_counted_in_blocks_has_the_counts_of_the_whole(text, weighting, block):
+    ids, vocab_size, window, starts = text
+    options = {"window": window, "document_starts": starts, "weighting": weighting}
+    whole = count_pairs(ids, vocab_size, **options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cooccurrence, "BLOCK_PLACES", block)
+        counts = count_pairs(ids, vocab_size, **options)
+    assert counts.nnz == whole.nnz
+    assert counts.dtype == whole.dtype
+    assert counts.has_canonical_format
+    assert (counts != whole).nnz == 0
 
 
 def test_two_words_in_turn_meet_as_counted_by_hand():
