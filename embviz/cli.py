@@ -134,7 +134,7 @@ def _add_inspect(commands: Any) -> None:
     inspect.add_argument(
         "model", metavar="MODEL", help="folder of Hugging Face; .safetensors; llama2.c's .bin; a state_dict"
     )
-    inspect.add_argument("--text", metavar="FILE", help="for the kernel of tied embeddings")
+    inspect.add_argument("--text", metavar="FILE", help="for the kernel of tied embeddings, and gradients")
     inspect.add_argument("--rows", type=int, default=2_000, help="most rows of a matrix; default 2000")
     inspect.add_argument("--html", metavar="FILE", help="write a page that works offline")
     inspect.set_defaults(command=show_inspection)

@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from embviz.arrays import whole
 from embviz.corpora import make_corpus
 from embviz.corpora.corpus import Corpus
-from embviz.inspection import measures, roles
+from embviz.inspection import gradients, measures, roles
 from embviz.inspection.measures import Measured
 from embviz.inspection.weight_files import StoredArray, Weights, read_weights
 from embviz.kernels import extract_kernel, log_counts, tied_gram
 from embviz.metrics import circulant_score
-from embviz.training.fourier import strike
+from embviz.training.fourier import Sounding, strike
 from embviz.words import count_pairs
 from embviz.words.wordvectors import token_names
 
@@ -30,6 +30,8 @@ COLUMNS = (
     *("part", "layer", "head", "quantity", "value", "low", "high"),
     *("null", "null_low", "null_high", "n_rows", "note"),
 )
+GRADIENT = "gradient of "
+TOP = 16  # modes that count as few, as in strike
 BLOCK_ROWS = 4_096  # of a large table at a time
 TYING = ("LMHeadModel", "ForCausalLM", "ForMaskedLM", "ForConditionalGeneration", "ForPreTraining")
 
@@ -91,8 +93,9 @@ class Inspection:
         )
 
     def summary(self) -> pd.DataFrame:
-        """The table for people, without single heads: a number with its interval, its null with its range."""
-        rows = self.table[self.table["head"].isna()]
+        """The table for people, without single heads, gradients by kind: intervals, and ranges of nulls."""
+        one_of_many = self.table["part"].str.startswith(GRADIENT) & self.table["layer"].notna()
+        rows = self.table[self.table["head"].isna() & ~one_of_many]
         found = [
             {
                 "part": row.part if pd.isna(row.layer) else f"{row.part} of layer {row.layer}",
@@ -111,7 +114,7 @@ class Inspection:
 
 def _written(value: float, low: float, high: float) -> str:
     """A number and its range, three digits."""
-    return f"{value:.3g}" if math.isnan(low) else f"{value:.3g} ({low:.3g} to {high:.3g})"
+    return f"{value:.3g}" if math.isnan(low) or low == high else f"{value:.3g} ({low:.3g} to {high:.3g})"
 
 
 @dataclass
@@ -188,6 +191,8 @@ def inspect(
     n_heads: int | None = None,
     max_rows: int = 2_000,
     max_layers: int = 12,
+    n_batches: int = 8,
+    n_tokens: int = 256,
     n_draws: int = 5,
     seed: int = 0,
 ) -> Inspection:
@@ -201,10 +206,11 @@ def inspect(
     tokenizer : a tokenizer of Hugging Face or ``tokenizers``, or a list of tokens, optional
         Names the rows; neighbours are shown with it.
     corpus : text, path or Corpus, optional
-        For the kernel of tied embeddings; a text needs a tokenizer that cuts it, a Corpus one that knows
-        its words.
+        For the kernel of tied embeddings, and for the Sounding Hammer where the model is a causal language
+        model: a module from ids to logits, or a folder of Hugging Face with safetensors, which Transformers
+        loads. A text needs a tokenizer that cuts it, a Corpus one that knows its words.
     loss, batches : function of model and batch, and batches, optional
-        For the Sounding Hammer, on a module.
+        For the Sounding Hammer, on a module, instead of the next-token loss on the text.
     embedding, output : str, optional
         Names of these matrices, where they are not recognised.
     n_heads : int, optional
@@ -213,6 +219,9 @@ def inspect(
         Rows of a matrix that are measured; of larger ones so many are drawn.
     max_layers : int
         Attentions that are measured, evenly spread.
+    n_batches, n_tokens : int
+        Strings of the text, evenly spread, whose next-token loss is taken, and tokens of each. Of positions
+        as many rows are struck. The loss stands beside that of the tokens' shares of the text.
     n_draws : int
         Of each null.
     seed : int
@@ -246,8 +255,10 @@ def inspect(
     _measure_positions(table, weights, max_rows)
     _measure_attention(table, weights, n_heads, max_rows, max_layers)
     neighbors, tokens = _name_rows(table, weights, names[EMBEDDING], rows, tokenizer)
-    _measure_kernel(table, weights, names[EMBEDDING], tied, tokenizer, corpus)
-    _strike(table, weights.module, loss, batches)
+    text = _read_text(weights, names[EMBEDDING], tokenizer, corpus)
+    _measure_kernel(table, weights, names[EMBEDDING], tied, text)
+    n_batches, n_tokens = whole(n_batches, "n_batches", low=1), whole(n_tokens, "n_tokens", low=2)
+    _strike(table, weights, names, model, text, loss, batches, n_batches, n_tokens)
     return Inspection(weights.name, V, D, tied, why, table.frame, neighbors, spectra, rows, vectors, tokens)
 
 
@@ -437,21 +448,13 @@ def _nearest_of(
     return near, best, of_null
 
 
-def _measure_kernel(
-    table: _Table,
-    weights: Weights,
-    name: str | None,
-    tied: bool | None,
-    tokenizer: Any,
-    corpus: Any,
-    n_words: int = 300,
-) -> None:
-    """The kernel between log counts and the Gram matrix of the most frequent tokens."""
-    why = "no corpus was given" if corpus is None else "no tokenizer was given" if tokenizer is None else ""
-    if name is None or tied is False:
-        why = "the kernel is that of tied embeddings"
-    if why:
-        return table.refuse("kernel", "circulant score", why)
+def _read_text(
+    weights: Weights, name: str | None, tokenizer: Any, corpus: Any
+) -> tuple[Corpus, np.ndarray] | str:
+    """A text in the model's tokens, with the row of each of its words and -1 for a hole; or why not."""
+    if corpus is None or tokenizer is None or name is None:
+        none = "corpus" if corpus is None else "tokenizer"
+        return "no embedding was found" if name is None else f"no {none} was given"
 
     def cut(text: str) -> list[str]:
         found: list[str] = tokenizer.encode(text, add_special_tokens=False).tokens
@@ -459,19 +462,37 @@ def _measure_kernel(
 
     if not isinstance(corpus, Corpus):
         if isinstance(tokenizer, list | tuple):
-            return table.refuse("kernel", "circulant score", "a list of tokens cuts no text: give a Corpus")
+            return "a list of tokens cuts no text: give a Corpus"
         corpus = make_corpus(corpus, tokenizer=cut if hasattr(tokenizer, "id_to_token") else tokenizer)
-    array = weights.arrays[str(name)]
-    row_of = {token: row for row, token in enumerate(token_names(tokenizer, array.shape[0]))}
-    known = [place for place, word in enumerate(corpus.vocabulary) if word in row_of][:n_words]
+    names = token_names(tokenizer, weights.arrays[name].shape[0])
+    row_of = {token: row for row, token in enumerate(names)}
+    return corpus, np.array([row_of.get(word, -1) for word in [*corpus.vocabulary, None]])
+
+
+def _measure_kernel(
+    table: _Table,
+    weights: Weights,
+    name: str | None,
+    tied: bool | None,
+    text: tuple[Corpus, np.ndarray] | str,
+    n_words: int = 300,
+) -> None:
+    """The kernel between log counts and the Gram matrix of the most frequent tokens."""
+    if name is None or tied is False:
+        text = "the kernel is that of tied embeddings"
+    if isinstance(text, str):
+        return table.refuse("kernel", "circulant score", text)
+    corpus, row_of = text
+    known = np.flatnonzero(row_of >= 0)[:n_words]
     if len(known) < 4:
         why = f"{len(known)} words of the corpus are tokens of the model: cut it by its tokenizer"
         return table.refuse("kernel", "circulant score", why)
-    new_id = np.full(len(corpus.vocabulary) + 1, len(known))
+    new_id = np.full(len(row_of), len(known))
     new_id[known] = np.arange(len(known))
-    ids = new_id[np.minimum(corpus.ids, len(corpus.vocabulary))]
-    rows = np.array([row_of[corpus.vocabulary[place]] for place in known])
+    ids = new_id[corpus.ids]
+    rows = row_of[known]
     order = np.argsort(rows)
+    array = weights.arrays[str(name)]
     vectors = np.empty((len(rows), array.shape[1]))
     vectors[order] = array.read(rows[order])
     counts = count_pairs(ids, len(known), window=5, document_starts=corpus.document_starts)
@@ -490,19 +511,77 @@ def _measure_kernel(
 
 def _strike(
     table: _Table,
-    module: nn.Module | None,
+    weights: Weights,
+    names: Mapping[str, str | None],
+    source: Any,
+    text: tuple[Corpus, np.ndarray] | str,
     loss: Callable[[nn.Module, Any], Tensor] | None,
     batches: Iterable[Any],
+    n_batches: int,
+    n_tokens: int,
 ) -> None:
-    """The Sounding Hammer on every tensor that the loss reaches."""
-    if module is None or loss is None:
-        why = "no loss and batches were given" if module is not None else "weights alone have no loss"
-        return table.refuse("gradients", "regularity", why)
+    """The Sounding Hammer on every tensor that the loss reaches: a row a kind, and a row a tensor."""
+    n_rows: dict[str, int] = {}
     try:
-        soundings = strike(module, loss, batches, seed=table.seed)
-    except ValueError as error:
-        return table.refuse("gradients", "regularity", error)
-    for name, one in soundings.items():
-        found = Measured("regularity", one.regularity, one.permuted)
-        table.add(f"gradient of {name}", [found], one.power.size)
+        if loss is not None:
+            if weights.module is None:
+                raise ValueError("weights alone have no loss")
+            found = strike(weights.module, loss, batches, n_permutations=table.n_draws, seed=table.seed)
+        elif isinstance(text, str):
+            raise ValueError(f"{text}, and no loss and batches")
+        else:
+            gradients.require_room(weights, n_tokens)
+            strings = gradients.cut_strings(*text, weights, n_batches, n_tokens)
+            module = gradients.causal_model(weights, source)
+            if module is not weights.module:  # in a folder arrays may have other names
+                weights = read_weights(module)
+                names = _tables(weights, None, None)
+            found, n_rows = _strike_text(table, module, roles.find_positions(weights), *text, strings)
+    except Exception as error:
+        if loss is not None and not isinstance(error, ValueError):
+            raise
+        why = (str(error).strip() or type(error).__name__).splitlines()[0]
+        return table.refuse("gradients", "regularity", why)
+    known = {names[OUTPUT]: OUTPUT, roles.find_positions(weights): POSITIONS, names[EMBEDDING]: EMBEDDING}
+    struck = {gradients.plain_name(name): one for name, one in found.items()}
+    kinds = gradients.by_kind(struck, lambda name: gradients.kind_of(name, known), seed=table.seed)
+    for part, layer, measured, name in kinds:
+        n = n_rows.get(name, weights.arrays[name].shape[0])
+        table.add(GRADIENT + part, [measured], n, layer=layer)
+    keys = {weights.arrays[name].key for name in struck}
+    silent = [name for name, one in weights.arrays.items() if len(one.shape) > 1 and one.key not in keys]
+    if left := dict.fromkeys(gradients.kind_of(name, known)[0] for name in silent):
+        why = f"fewer than {2 * TOP} rows, or no gradient: {', '.join(left)}"
+        table.refuse("other gradients", "regularity", why)
     return None
+
+
+def _strike_text(
+    table: _Table,
+    module: nn.Module,
+    positions: str | None,
+    corpus: Corpus,
+    row_of: np.ndarray,
+    strings: list[Tensor],
+) -> tuple[dict[str, Sounding], dict[str, int]]:
+    """By the next-token loss of a text, which gets a row of its own; and rows of what is struck in part."""
+    device = next(module.parameters()).device
+    losses: list[float] = []
+
+    def loss(module: nn.Module, ids: Tensor) -> Tensor:
+        value = gradients.next_token_loss(module, ids.to(device))
+        losses.append(value.item())
+        return value
+
+    reached = {
+        name: strings[0].shape[1] - 1
+        for name, _ in module.named_parameters()
+        if gradients.plain_name(name) == positions
+    }
+    with gradients.evaluating(module):
+        gradients.require_causal(module, strings[0][:, 1:].to(device))
+        found = strike(module, loss, strings, n_rows=reached, n_permutations=table.n_draws, seed=table.seed)
+    known = np.bincount(row_of[row_of >= 0], corpus.counts[row_of[:-1] >= 0])
+    bits = gradients.loss_in_bits(losses, strings, known, seed=table.seed)
+    table.add("next token", [bits], sum(string.shape[1] - 1 for string in strings))
+    return found, {str(positions): n for n in reached.values()}

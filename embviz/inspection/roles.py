@@ -121,7 +121,7 @@ def find_positions(weights: Weights) -> str | None:
 # --- attention --------------------------------------------------------------------------------------
 
 
-def _option(config: dict[str, Any], names: str) -> int | None:
+def option(config: dict[str, Any], names: str) -> int | None:
     config = {**config, **(config.get("text_config") or {})}
     for name in names.split():
         if isinstance(config.get(name), int) and not isinstance(config[name], bool):
@@ -131,7 +131,7 @@ def _option(config: dict[str, Any], names: str) -> int | None:
 
 def heads_of(weights: Weights) -> tuple[int | None, int | None]:
     """Heads of queries, and of keys and values: by the configuration, or by an attribute of a layer."""
-    n_heads = _option(weights.config, "num_attention_heads n_head n_heads num_heads")
+    n_heads = option(weights.config, "num_attention_heads n_head n_heads num_heads")
     if n_heads is None and weights.module is not None:
         owners = (
             getattr(module, name, None)
@@ -141,7 +141,7 @@ def heads_of(weights: Weights) -> tuple[int | None, int | None]:
         n_heads = next((value for value in owners if isinstance(value, int)), None)
     if weights.config.get("multi_query") and not weights.config.get("new_decoder_architecture"):
         return n_heads, 1
-    n_kv = _option(
+    n_kv = option(
         weights.config, "num_key_value_heads num_kv_heads n_kv_heads n_head_kv multi_query_group_num"
     )
     return n_heads, n_kv or n_heads

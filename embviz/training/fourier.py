@@ -500,7 +500,7 @@ def strike(
     *,
     tensors: Sequence[str] | None = None,
     dim: int = 0,
-    n_rows: int | None = None,
+    n_rows: int | Mapping[str, int] | None = None,
     top: int = 16,
     n_permutations: int = 200,
     seed: int = 0,
@@ -518,7 +518,8 @@ def strike(
         Parameter names, any of a tied tensor's. By default every learning parameter that has two axes or
         more, more than `top` modes along `dim`, and a gradient.
     dim, n_rows, top, n_permutations, seed
-        As in :func:`sound`, for each tensor alike.
+        As in :func:`sound`, for each tensor alike; `n_rows` also by name, such as the positions that the
+        batches reach.
 
     Returns
     -------
@@ -529,26 +530,27 @@ def strike(
     ValueError
         If a name is unknown, the loss reaches no tensor, or not one that was named, or there is no batch.
     """
-    struck = _struck(module, tensors, dim, n_rows, top)
+    rows = n_rows if isinstance(n_rows, Mapping) else dict.fromkeys(_named(module), n_rows)
+    struck = _struck(module, tensors, dim, rows, top)
     means = _mean_gradients(module, loss, batches, list(struck.values()))
     silent = [name for name, mean in zip(struck, means, strict=True) if not mean.any()]
     if silent and (tensors is not None or len(silent) == len(struck)):
         raise ValueError(f"the loss gives no gradient to {', '.join(silent)}: leave out what it misses")
     return {
-        name: sound(mean, dim=dim, n_rows=n_rows, top=top, n_permutations=n_permutations, seed=seed)
+        name: sound(mean, dim=dim, n_rows=rows.get(name), top=top, n_permutations=n_permutations, seed=seed)
         for name, mean in zip(struck, means, strict=True)
         if name not in silent
     }
 
 
 def _struck(
-    module: nn.Module, tensors: Sequence[str] | None, dim: int, n_rows: int | None, top: int
+    module: nn.Module, tensors: Sequence[str] | None, dim: int, rows: Mapping[str, int | None], top: int
 ) -> dict[str, Tensor]:
     """Parameters to strike; a tied one once, under the first of its names that was asked for."""
     chosen = {
         name: tensor
         for name, tensor in _named(module).items()
-        if -tensor.ndim <= dim < tensor.ndim > 1 and (n_rows or tensor.shape[dim]) // 2 + 1 > top
+        if -tensor.ndim <= dim < tensor.ndim > 1 and (rows.get(name) or tensor.shape[dim]) // 2 + 1 > top
     }
     if tensors is not None:
         every = {name: t for name, t in module.named_parameters(remove_duplicate=False) if t.requires_grad}

@@ -14,6 +14,7 @@ from embviz.view.embedding_maps import EmbeddingMap, embedding_map
 from embviz.view.histograms import plot_histogram
 from embviz.view.multiples import Form, panels
 from embviz.view.paths import plot_path
+from embviz.view.strips import plot_strip
 from embviz.view.theme import captioned
 from embviz.words.reports import SHUFFLED, SpectrumReport
 
@@ -46,11 +47,12 @@ def plot_spectrum(report: SpectrumReport) -> alt.ConcatChart:
 
 
 N_MAPPED = 800  # rows of an embedding on a page's map
+GRADIENTS = "regularity of the gradient: power in the 16 strongest modes along rows"
 HEADS = "singular values beyond the edge, by head"
 
 
 def plot_inspection(report: Inspection) -> alt.ConcatChart:
-    """Spectra of the tables over the edge of random entries; queries, keys and values by layer.
+    """Spectra of tables over the edge of random entries; queries, keys, values by layer; gradients by kind.
 
     Parameters
     ----------
@@ -92,14 +94,33 @@ def plot_inspection(report: Inspection) -> alt.ConcatChart:
             y_title="share",
             x_title="layer",
         )
+    if (struck := _gradients(report)) is not None:
+        charts[GRADIENTS] = struck
     if not charts:
         raise ValueError(f"{report.name} has neither embedding nor queries, keys and values: nothing to draw")
     return captioned(
         panels(charts, columns=1, same_legend=False),
         finding=report.sentence,
-        caption="Grey: the same numbers in random places; the edge is where the spectrum of independent "
-        f"numbers of that variance ends. Of each spectrum the largest {1 - SHOWN:.0%} are not drawn.",
+        caption="Grey: the same numbers in random places, of gradients rows in random orders. The edge is "
+        "where the spectrum of independent numbers of that variance ends. Of each spectrum the largest "
+        f"{1 - SHOWN:.0%} are not drawn.",
     )
+
+
+def _gradients(report: Inspection) -> alt.LayerChart | None:
+    """A row a kind of layer, a mark a tensor, beside its rows in random orders."""
+    struck = report.table[report.table["part"].str.match(r"gradient of (?!.*, mean of \d+$)")]
+    if struck.empty:
+        return None
+    struck = struck.assign(part=struck["part"].str.removeprefix("gradient of "), tensor=range(len(struck)))
+    own, permuted = (
+        struck[["part", "tensor"]].assign(regularity=struck[column], rows=rows)
+        for column, rows in (("value", "gradient"), ("null", "permuted"))
+    )
+    return plot_strip(
+        pd.concat([own, permuted]), "regularity", "part", by="rows", by_names=["gradient", "permuted"],
+        by_title="", null="permuted", seed="tensor", interval=False, limits=(0, 1),
+    )  # fmt: skip
 
 
 def map_rows(report: Inspection) -> EmbeddingMap:

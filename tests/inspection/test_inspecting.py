@@ -10,7 +10,9 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
+from embviz import memory
 from embviz.cli import main
+from embviz.corpora import corpus_from_tokens
 from embviz.imports import import_transformers
 from embviz.inspection import inspect, read_weights
 from embviz.inspection.measures import order_measures, paired_measures, row_measures, spectrum_measures
@@ -25,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 def gpt2(**options):
     tf = import_transformers()
     config = tf.GPT2Config(
-        vocab_size=V, n_positions=32, n_embd=D, n_layer=2, n_head=H, bos_token_id=0, eos_token_id=0, **options
+        vocab_size=V, n_positions=34, n_embd=D, n_layer=2, n_head=H, bos_token_id=0, eos_token_id=0, **options
     )
     torch.manual_seed(0)
     return tf.GPT2LMHeadModel(config)
@@ -336,9 +338,177 @@ def test_a_corpus_gives_the_kernel_and_a_loss_the_hammer():
     assert -1 <= kernel["value"] <= 1
     assert kernel["n_rows"] == 20
     struck = report.table[report.table["part"].str.startswith("gradient of")]
-    assert "gradient of transformer.wte.weight" in set(struck["part"])
+    assert "gradient of embedding" in set(struck["part"])
     assert struck["value"].between(0, 1).all()
     assert "tied" in notes(inspect(llama(), names, make_corpus(text)))
+
+
+# --- gradients of the next-token loss -----------------------------------------------------------------
+
+LINES = " ".join(f"word{i * i % 23}" for i in range(900))
+
+
+def word_level():
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    tokenizer = Tokenizer(models.WordLevel({f"word{i}": i for i in range(V)}, unk_token="word0"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return tokenizer
+
+
+def rows_of(report, part):
+    return report.table[report.table["part"] == part]
+
+
+def test_loss_and_regularity_of_a_text_are_those_of_a_loop_by_hand():
+    model, ids = gpt2().train(), np.array([i * i % 23 for i in range(900)])
+    report = inspect(model, word_level(), LINES, n_batches=4, n_tokens=999)
+    assert model.training
+    assert all(one.grad is None for one in model.parameters())
+    model.eval()
+    losses, bits = [], []
+    for first in (0, 288, 577, 865):  # 34 tokens and the next: what the model's positions leave room for
+        string = torch.from_numpy(ids[first : first + 35])
+        logs = model(string[None, :-1]).logits[0].log_softmax(-1)
+        losses.append(-sum(logs[place, string[place + 1]] for place in range(34)) / 34)
+        bits += [-np.log2((ids == token).mean()) for token in ids[first + 1 : first + 35]]
+    (sum(losses) / 4).backward()
+    loss = rows_of(report, "next token").iloc[0]
+    assert loss["value"] == pytest.approx(sum(losses).item() / 4 / np.log(2), rel=1e-5)
+    assert loss["null"] == pytest.approx(np.mean(bits))
+    for part, table in (("embedding", model.transformer.wte), ("positions", model.transformer.wpe)):
+        power = (np.abs(np.fft.rfft(table.weight.grad.double().numpy(), axis=0)) ** 2).sum(axis=1)
+        struck = rows_of(report, f"gradient of {part}").iloc[0]
+        assert struck["value"] == pytest.approx(np.sort(power)[-16:].sum() / power.sum(), rel=1e-5)
+        assert struck["null_low"] <= struck["null"] <= struck["null_high"]
+
+
+@pytest.mark.parametrize("make", [gpt2, llama, neox])
+def test_a_folder_has_the_gradients_of_its_model(make, tmp_path, capsys):
+    model = make()
+    model.save_pretrained(tmp_path / "tiny")
+    word_level().save(str(tmp_path / "tiny/tokenizer.json"))
+    (tmp_path / "mine.txt").write_text(LINES)
+    whole = inspect(model, word_level(), LINES)
+    read = inspect(tmp_path / "tiny", word_level(), tmp_path / "mine.txt")
+    own, found = (
+        report.table[report.table["part"].str.startswith(("gradient of", "next"))]["value"]
+        for report in (whole, read)
+    )
+    np.testing.assert_allclose(found, own, rtol=1e-5)
+    assert len(rows_of(read, "gradient of embedding")) == 1
+    assert len(rows_of(read, "gradient of output")) == (0 if make is gpt2 else 1)
+    assert main(["inspect", str(tmp_path / "tiny"), "--text", str(tmp_path / "mine.txt")]) == 0
+    printed = capsys.readouterr()
+    assert re.search(r"gradient of embedding +regularity +0\.\d+ +0\.\d+ \(", printed.out)
+    assert re.search(r"next-token loss, bits a token +\d", printed.out)
+    assert "Loading weights" not in printed.err
+
+
+def test_of_positions_those_are_struck_that_the_text_reaches():
+    """Rows that no batch reaches would look like an order, since they stand side by side."""
+    model = import_transformers().GPT2LMHeadModel(
+        import_transformers().GPT2Config(
+            vocab_size=V, n_positions=400, n_embd=D, n_layer=1, n_head=H, bos_token_id=0, eos_token_id=0
+        )
+    )
+    row = rows_of(inspect(model, word_level(), LINES, n_tokens=40), "gradient of positions").iloc[0]
+    assert row["n_rows"] == 40
+    assert row["value"] - row["null_high"] < 0.1  # with the other 360 rows, 0.2
+
+
+def test_layers_are_summed_up_and_what_is_not_struck_is_named():
+    tf = import_transformers()
+    config = {"vocab_size": V, "n_positions": 34, "n_embd": 32, "n_layer": 3, "n_head": H}
+    report = inspect(
+        tf.GPT2LMHeadModel(tf.GPT2Config(**config, bos_token_id=0, eos_token_id=0)), word_level(), LINES
+    )
+    layers = rows_of(report, "gradient of mlp.c_fc")
+    assert layers["layer"].tolist() == [0, 1, 2]
+    mean = rows_of(report, "gradient of mlp.c_fc, mean of 3").iloc[0]
+    assert mean["value"] == pytest.approx(layers["value"].mean())
+    assert mean["null"] == pytest.approx(layers["null"].mean())
+    parts = report.summary()["part"]
+    assert parts.str.startswith("gradient of mlp.c_fc").sum() == 1
+    assert "attn.c_attn" in notes(inspect(gpt2(), word_level(), LINES))  # 16 rows have 9 modes
+
+
+class Seeing(nn.Module):
+    """Logits of a place from all of the string."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(V, D)
+
+    def forward(self, ids):
+        rows = self.words(ids)
+        return (rows + rows.mean(dim=1, keepdim=True)) @ self.words.weight.T
+
+
+class Tupled(Seeing):
+    def forward(self, ids):
+        return super().forward(ids), None
+
+
+def no_tables(folder):
+    bert = import_transformers().BertConfig(
+        vocab_size=V, hidden_size=D, num_hidden_layers=1, num_attention_heads=H, intermediate_size=24
+    )
+    import_transformers().BertForMaskedLM(bert).save_pretrained(folder)
+    return folder
+
+
+def cut_short(folder):
+    model = llama()
+    state = {name: array for name, array in model.state_dict().items() if "layers.1.mlp" not in name}
+    model.save_pretrained(folder, state_dict=state)
+    return folder
+
+
+def pickled(folder):
+    model = llama()
+    model.save_pretrained(folder)
+    (folder / "model.safetensors").unlink()
+    torch.save(model.state_dict(), folder / "pytorch_model.bin")
+    return folder
+
+
+def rounded(folder):
+    llama().save_pretrained(folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"quantization_config": {}}))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda _: Seeing(), "change with later tokens: no causal"),
+        (lambda _: Tupled(), "the module gives tuple for ids"),
+        (lambda _: nn.Sequential(nn.Embedding(9, 4), nn.Linear(4, 9)), "tokens that the model doesn't"),
+        (lambda _: gpt2().state_dict(), "weights alone have no loss"),
+        (no_tables, "BertForMaskedLM is no causal language model"),
+        (cut_short, "the folder lacks model.layers.1.mlp"),
+        (pickled, "safetensors"),
+        (rounded, "its weights are rounded"),
+    ],
+)
+def test_what_has_no_next_token_loss_is_said_in_the_table(make, why, tmp_path):
+    report = inspect(make(tmp_path), word_level(), LINES, embedding=None)
+    row = rows_of(report, "gradients").iloc[0]
+    assert row["note"].startswith("not applicable: ")
+    assert why in row["note"]
+    assert len(rows_of(report, "next token")) == 0
+
+
+def test_a_text_that_is_too_short_and_a_model_that_is_too_large_are_said(monkeypatch):
+    assert "three are the least" in notes(inspect(gpt2(), word_level(), "word1 word2"))
+    assert "no tokenizer was given, and no loss" in notes(inspect(gpt2(), None, LINES))
+    corpus = corpus_from_tokens(LINES.split())
+    monkeypatch.setattr(memory, "available_memory", lambda: 1_000)
+    monkeypatch.setattr(memory, "NEVER_REFUSED", 0)
+    found = notes(inspect(llama(), word_level(), corpus))
+    assert re.search(r"gradients of the next-token loss needs about .* and 1\.00 kB are available", found)
 
 
 # --- the door ---------------------------------------------------------------------------------------
@@ -362,6 +532,7 @@ def test_the_command_writes_a_page_that_is_offline_small_and_safe(tmp_path, caps
     content = page.read_text(encoding="utf-8")
     assert "<script>alert" not in content
     assert "circulant score" in content
+    assert "regularity of the gradient" in content
     assert not re.search(r"<(script|link)[^>]+(src|href)=", content)
     assert len(content) < 3_000_000
     assert main(["inspect", str(tmp_path / "nothing")]) == 1

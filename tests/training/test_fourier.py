@@ -592,6 +592,22 @@ def test_spectra_of_members_are_theirs(device):
     np.testing.assert_allclose(spectra, [slow_power(member) for member in members.cpu().numpy()], rtol=EXACT)
 
 
+def test_rows_may_be_chosen_for_one_tensor_alone():
+    module = Tied()
+    options = {"top": 2, "n_permutations": 2}
+    (name, *others), whole = (
+        dict(module.named_parameters()),
+        fourier.strike(module, cross_entropy, [TOKENS], **options),
+    )
+    n_rows = module.get_parameter(name).shape[0] - 1
+    part = fourier.strike(module, cross_entropy, [TOKENS], n_rows={name: n_rows}, **options)
+    alone = fourier.strike(module, cross_entropy, [TOKENS], tensors=[name], n_rows=n_rows, **options)
+    np.testing.assert_array_equal(part[name].power, alone[name].power)
+    assert part[name].regularity != whole[name].regularity
+    for other in set(others) & set(whole):
+        np.testing.assert_array_equal(part[other].power, whole[other].power)
+
+
 def test_striking_leaves_the_module_as_it_was():
     module = Tied()
     cross_entropy(module, TOKENS).backward()

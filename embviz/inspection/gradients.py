@@ -1,0 +1,252 @@
+"""Gradients of a causal language model's next-token loss on a text, by kind of layer."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from embviz.corpora.corpus import Corpus
+from embviz.imports import import_transformers
+from embviz.inspection import roles
+from embviz.inspection.measures import Measured
+from embviz.inspection.weight_files import Weights, plain_name
+from embviz.memory import require_memory
+from embviz.metrics import bootstrap_interval
+from embviz.training.fourier import Sounding
+
+CAUSAL = ("LMHeadModel", "ForCausalLM")
+LENGTHS = "n_positions max_position_embeddings n_ctx max_seq_len block_size length"
+MOST_RISE = 1e-3  # of a logit, of their largest, when a later token changes: rounding
+
+
+def next_token_loss(module: nn.Module, ids: Tensor) -> Tensor:
+    """Mean cross-entropy of each token but the first, in nats.
+
+    Parameters
+    ----------
+    module : nn.Module
+        From ids (B, T) to logits (B, T, V), or to an output of Hugging Face with such.
+    ids : integer tensor, shape (B, T + 1)
+
+    Raises
+    ------
+    ValueError
+        If it gives no such logits.
+    """
+    return cross_entropy(_logits(module, ids[:, :-1]).flatten(0, 1).float(), ids[:, 1:].flatten())
+
+
+def _logits(module: nn.Module, ids: Tensor) -> Tensor:
+    found = module(ids)
+    found = getattr(found, "logits", found)
+    if not isinstance(found, Tensor) or found.ndim != 3 or found.shape[:2] != ids.shape:
+        shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+        raise ValueError(f"the module gives {shape} for ids {tuple(ids.shape)}, no logits of each place")
+    return found
+
+
+def require_causal(module: nn.Module, ids: Tensor) -> None:
+    """Refuse a model whose logits at a place change with a later token.
+
+    Parameters
+    ----------
+    module, ids
+        As of :func:`next_token_loss`.
+
+    Raises
+    ------
+    ValueError
+        If they change, so that the next token is no secret.
+    """
+    other = ids.clone()
+    other[:, -1] = ids[:, 0] if (ids[:, 0] != ids[:, -1]).any() else (ids[:, -1] + 1) % (int(ids.max()) + 1)
+    with torch.no_grad():
+        first, second = (_logits(module, one)[:, :-1] for one in (ids, other))
+    if (first - second).abs().max() > MOST_RISE * first.abs().max():
+        raise ValueError("its logits at a place change with later tokens: no causal language model")
+
+
+def require_room(weights: Weights, n_tokens: int) -> None:
+    """Refuse a model whose weights and gradients do not fit in memory.
+
+    Parameters
+    ----------
+    weights : Weights
+    n_tokens : int
+        Of a string.
+
+    Raises
+    ------
+    MemoryError
+        With the estimate.
+    """
+    sizes = [math.prod(array.shape) for array in weights.arrays.values()]
+    rows = max((array.shape[0] for array in weights.arrays.values()), default=0)
+    copies = 2 if weights.module is not None else 3  # gradients and their sums; the weights
+    n_bytes = 4 * (copies * sum(sizes) + 6 * max(sizes, default=0) + 4 * n_tokens * rows)
+    require_memory(n_bytes, what="gradients of the next-token loss", instead="take a smaller model")
+
+
+def causal_model(weights: Weights, source: Any) -> nn.Module:
+    """The module that gives a model's logits: itself, or what Transformers makes of a folder.
+
+    Parameters
+    ----------
+    weights : Weights
+    source : Any
+        What they were read from. Of a folder safetensors alone are read, no code of the model's runs, and
+        nothing is asked of the network.
+
+    Raises
+    ------
+    ValueError
+        If there is no module, or the folder's is no causal language model.
+    """
+    if weights.module is not None:
+        return weights.module
+    if not isinstance(source, str | os.PathLike) or not Path(source).is_dir():
+        raise ValueError("weights alone have no loss: give a module, or a folder of Hugging Face")
+    kinds = weights.config.get("architectures") or []
+    if not any(kind.endswith(CAUSAL) for kind in kinds):
+        raise ValueError(f"{', '.join(kinds) or 'a model of no architecture'} is no causal language model")
+    if "quantization_config" in weights.config:
+        raise ValueError("its weights are rounded, which leaves no gradient")
+    transformers = import_transformers()
+    progress = transformers.utils.logging
+    shown = progress.is_progress_bar_enabled()
+    progress.disable_progress_bar()
+    try:
+        module, loading = transformers.AutoModelForCausalLM.from_pretrained(
+            source, local_files_only=True, trust_remote_code=False, use_safetensors=True,
+            dtype=torch.float32, attn_implementation="eager", output_loading_info=True,
+        )  # fmt: skip
+    finally:
+        if shown:
+            progress.enable_progress_bar()
+    if missing := [*loading["missing_keys"], *loading["mismatched_keys"]]:
+        raise ValueError(f"the folder lacks {missing[0]}, and others perhaps: it would start at random")
+    made: nn.Module = module
+    return made
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Without dropout; afterwards every part is in the mode in which it was."""
+    modes = {part: part.training for part in module.modules()}
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, mode in modes.items():
+            part.training = mode
+
+
+def cut_strings(
+    corpus: Corpus, rows: np.ndarray, weights: Weights, n_batches: int, n_tokens: int
+) -> list[Tensor]:
+    """Strings of a text as the model's ids, evenly spread.
+
+    Parameters
+    ----------
+    corpus : Corpus
+        In tokens of the model.
+    rows : array, shape (V + 1,)
+        The model's id of each word of the corpus, and of a hole; -1 where it has none.
+    weights : Weights
+    n_batches, n_tokens : int
+        Strings at most, and tokens of each that are read; the model's length may be less.
+
+    Returns
+    -------
+    list of tensors, (1, T + 1)
+
+    Raises
+    ------
+    ValueError
+        If no string consists of tokens of the model alone.
+    """
+    positions = roles.find_positions(weights)
+    table = weights.arrays[positions].shape[0] if positions else n_tokens
+    n_tokens = min(n_tokens, roles.option(weights.config, LENGTHS) or table, corpus.n_tokens - 1)
+    if n_tokens < 2:
+        raise ValueError(f"the text has {corpus.n_tokens} tokens: three are the least")
+    first = np.unique(np.linspace(0, corpus.n_tokens - n_tokens - 1, n_batches).round().astype(int))
+    strings = [rows[corpus.ids[place : place + n_tokens + 1].astype(int)] for place in first]
+    whole = [torch.from_numpy(string)[None] for string in strings if (string >= 0).all()]
+    if not whole:
+        raise ValueError(
+            "every string of the text has tokens that the model doesn't: cut it by its tokenizer"
+        )
+    return whole
+
+
+def loss_in_bits(losses: list[float], strings: list[Tensor], counts: np.ndarray, *, seed: int) -> Measured:
+    """A model's loss beside that of the tokens' shares of the text, which it is fitted to.
+
+    Parameters
+    ----------
+    losses : list of float, in nats
+        Of each string.
+    strings : list of tensors, (1, T + 1)
+    counts : array, shape (V,)
+        Of the model's ids in the text.
+    seed : int
+        Of the interval, over strings.
+    """
+    bits = np.array(losses) / math.log(2)
+    targets = torch.cat([string[0, 1:] for string in strings]).numpy()
+    null = -np.log2(counts[targets] / counts.sum()).mean()
+    interval = bootstrap_interval(bits, seed=seed) if len(bits) > 1 else (math.nan, math.nan)
+    return Measured("next-token loss, bits a token", float(bits.mean()), np.array([null]), interval)
+
+
+def kind_of(name: str, known: Mapping[str | None, str]) -> tuple[str, float]:
+    """What a parameter is, and its layer (NaN outside of layers).
+
+    >>> kind_of("transformer.h.3.attn.c_attn.weight", {})
+    ('attn.c_attn', 3)
+    """
+    name = plain_name(name)
+    if name in known:
+        return known[name], math.nan
+    outside, *inside = re.split(r"(?:^|\.)(\d+)\.", name, maxsplit=1)
+    if not inside:
+        return name.removesuffix(".weight"), math.nan
+    kind = re.sub(r"\.\d+(?=\.)", ".*", inside[1]).removesuffix("weight").rstrip(".")
+    return kind or outside, int(inside[0])
+
+
+def by_kind(
+    soundings: Mapping[str, Sounding], kind: Callable[[str], tuple[str, float]], *, seed: int
+) -> Iterator[tuple[str, float, Measured, str]]:
+    """Kind, layer, regularity beside permuted rows, and a name: of the mean over layers, of each tensor.
+
+    Parameters
+    ----------
+    soundings : dict of str to Sounding
+    kind : function of a name, such as :func:`kind_of`
+    seed : int
+        Of the intervals, over layers.
+    """
+    groups: dict[str, list[tuple[float, str, Sounding]]] = {}
+    for name, one in soundings.items():
+        part, layer = kind(name)
+        groups.setdefault(part, []).append((layer, name, one))
+    for part, members in groups.items():
+        if len(members) > 1:
+            values = np.array([one.regularity for *_, one in members])
+            null = np.mean([one.permuted for *_, one in members], axis=0)
+            mean = Measured("regularity", float(values.mean()), null, bootstrap_interval(values, seed=seed))
+            yield f"{part}, mean of {len(members)}", math.nan, mean, members[0][1]
+        for layer, name, one in members:
+            yield part, layer, Measured("regularity", one.regularity, one.permuted), name
