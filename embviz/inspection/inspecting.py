@@ -32,6 +32,7 @@ COLUMNS = (
 )
 GRADIENT = "gradient of "
 TOP = 16  # modes that count as few, as in strike
+LONGEST = 60  # letters of a token that are shown
 BLOCK_ROWS = 4_096  # of a large table at a time
 TYING = ("LMHeadModel", "ForCausalLM", "ForMaskedLM", "ForConditionalGeneration", "ForPreTraining")
 
@@ -406,7 +407,7 @@ def _name_rows(
         table.refuse("tokens", "neighbours", "no tokenizer was given" if name else "no embedding found")
         return empty, [f"[row {row}]" for row in rows]
     array = weights.arrays[name]
-    names = token_names(tokenizer, array.shape[0])
+    names = [_legible(token, row) for row, token in enumerate(token_names(tokenizer, array.shape[0]))]
     words = [row for row in rows.tolist() if sum(map(str.isalpha, names[row])) >= 4] or rows.tolist()
     rng = np.random.default_rng(table.seed)
     asked = np.sort(rng.choice(words, size=min(n_tokens, len(words)), replace=False))
@@ -419,6 +420,12 @@ def _name_rows(
         for other, cosine in zip(near[place], cosines[place], strict=True)
     ]
     return pd.DataFrame(found, columns=empty.columns), [names[row] for row in rows]
+
+
+def _legible(token: str, row: int) -> str:
+    """A token that a page can show: a long one is cut, half a character is spelled out."""
+    whole = token.encode("utf-8", "backslashreplace").decode()
+    return token if whole == token and len(token) <= LONGEST else f"{whole[:LONGEST]}… [row {row}]"
 
 
 def _nearest_of(

@@ -126,7 +126,7 @@ def save_page(
     """
     text = page(pictures, title=Path(path).stem, tables=tables)
     with whole_file(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")  # of a file's name
 
 
 def frame(picture: Any) -> str:

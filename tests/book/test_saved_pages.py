@@ -9,6 +9,7 @@ from playwright.sync_api import Browser
 
 from embviz.view.pages import frame, save_page
 from tests.book.browser import Watch
+from tests.inspection.test_inspecting import save_hostile
 from tests.view.test_pages import PICTURES, POINTS, chart
 
 pytestmark = pytest.mark.browser
@@ -52,4 +53,22 @@ def test_a_frame_is_as_high_as_its_picture(chromium: Browser, watch: Watch, tmp_
     high = inner.evaluate("document.documentElement.offsetHeight")
     assert high <= page.locator("iframe").bounding_box()["height"] <= high + 6
     assert (watch.errors, watch.strangers) == ([], [])
+    context.close()
+
+
+def test_an_inspection_of_hostile_tokens_is_drawn_and_asks_and_runs_nothing(
+    chromium: Browser, watch: Watch, tmp_path: Path
+):
+    save_hostile(tmp_path / "hostile.html", 400)
+    context = chromium.new_context(viewport={"width": 900, "height": 900})
+    watch.stop_strangers(context, "file://")
+    page = context.new_page()
+    watch.follow(page)
+    dialogs: list[str] = []
+    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+    page.goto((tmp_path / "hostile.html").as_uri())
+    page.wait_for_function(READY)
+    assert page.locator(".embviz-output").count() == 2
+    assert page.locator("td img, td script").count() == 0
+    assert (dialogs, watch.errors, watch.strangers) == ([], [], [])
     context.close()

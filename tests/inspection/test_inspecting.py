@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from embviz import memory
+from embviz import memory, view
 from embviz.cli import main
 from embviz.corpora import corpus_from_tokens
 from embviz.imports import import_transformers
@@ -537,6 +537,31 @@ def test_the_command_writes_a_page_that_is_offline_small_and_safe(tmp_path, caps
     assert len(content) < 3_000_000
     assert main(["inspect", str(tmp_path / "nothing")]) == 1
     assert "there is no file or folder" in capsys.readouterr().err
+
+
+def save_hostile(path, n_tokens):
+    """The page of a model of 12 layers and 144 heads; each token is made to break a page in one way."""
+    rng = np.random.default_rng(0)
+    model = {name: rng.normal(size=(n_tokens, 24)) for name in ("wte.weight", "lm_head.weight")}
+    for layer in range(12):
+        model |= {f"h.{layer}.attn.{kind}_proj.weight": rng.normal(size=(24, 24)) for kind in "qkv"}
+    kinds = (HOSTILE, "<img src=x onerror=alert(1)>", "a\nb", "\u2028", "\ud800", "W" * 10_000)
+    report = inspect(
+        model, [f"{kinds[row % len(kinds)]}{row}" for row in range(n_tokens)], n_heads=12, n_draws=2
+    )
+    pictures = [view.plot_inspection(report), view.map_rows(report)]
+    view.save_page(pictures, path, tables={"The table": report.summary(), "Neighbours": report.neighbors})
+    return report
+
+
+def test_a_page_of_144_heads_and_hostile_tokens_is_small_and_runs_nothing(tmp_path):
+    report = save_hostile(tmp_path / "hostile.html", 50_000)
+    assert len(set(report.tokens)) == len(report.tokens)
+    assert max(map(len, report.tokens)) < 90
+    content = (tmp_path / "hostile.html").read_bytes().decode()
+    assert len(content) < 3_000_000
+    assert "<script>alert" not in content
+    assert "<img src=x" not in content
 
 
 def test_safetensors_of_bfloat16_alone_say_what_cannot_be_told(tmp_path):
