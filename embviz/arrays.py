@@ -237,8 +237,8 @@ def _extremes(array: np.ndarray) -> tuple[Any, Any]:
     return np.min(lows).item(), np.max(highs).item()
 
 
-def in_blocks(array: np.ndarray, size: int = 1 << 22) -> Iterator[np.ndarray]:
-    """Parts of an array along its first axis; of one in a file no more than a part is in memory.
+def in_blocks(array: Any, size: int = 1 << 22) -> Iterator[np.ndarray]:
+    """Parts of a checked array along its first axis; of one in a file no more than a part is in memory.
 
     >>> [part.tolist() for part in in_blocks(np.arange(5), 2)]
     [[0, 1], [2, 3], [4]]
@@ -248,7 +248,7 @@ def in_blocks(array: np.ndarray, size: int = 1 << 22) -> Iterator[np.ndarray]:
         let_go(array)
 
 
-def let_go(array: np.ndarray) -> None:
+def let_go(array: Any) -> None:
     """Take an array's pages out of memory, where it lies in a file; they are read when they are asked for."""
     owner: Any = array
     while isinstance(owner, np.ndarray):

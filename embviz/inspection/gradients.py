@@ -15,9 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from embviz.corpora.corpus import Corpus
 from embviz.imports import import_transformers
-from embviz.inspection import roles
 from embviz.inspection.measures import Measured
 from embviz.inspection.weight_files import Weights, plain_name
 from embviz.memory import require_memory
@@ -25,7 +23,6 @@ from embviz.metrics import bootstrap_interval
 from embviz.training.fourier import Sounding
 
 CAUSAL = ("LMHeadModel", "ForCausalLM")
-LENGTHS = "n_positions max_position_embeddings n_ctx max_seq_len block_size length"
 MOST_RISE = 1e-3  # of a logit, of their largest, when a later token changes: rounding
 
 
@@ -149,65 +146,6 @@ def evaluating(module: nn.Module) -> Iterator[None]:
     finally:
         for part, mode in modes.items():
             part.training = mode
-
-
-def cut_strings(
-    corpus: Corpus, rows: np.ndarray, weights: Weights, n_batches: int, n_tokens: int
-) -> list[Tensor]:
-    """Strings of a text as the model's ids, evenly spread.
-
-    Parameters
-    ----------
-    corpus : Corpus
-        In tokens of the model.
-    rows : array, shape (V + 1,)
-        The model's id of each word of the corpus, and of a hole; -1 where it has none.
-    weights : Weights
-    n_batches, n_tokens : int
-        Strings at most, and tokens of each that are read; the model's length may be less.
-
-    Returns
-    -------
-    list of tensors, (1, T + 1)
-
-    Raises
-    ------
-    ValueError
-        If no string consists of tokens of the model alone.
-    """
-    positions = roles.find_positions(weights)
-    table = weights.arrays[positions].shape[0] if positions else n_tokens
-    n_tokens = min(n_tokens, roles.option(weights.config, LENGTHS) or table, corpus.n_tokens - 1)
-    if n_tokens < 2:
-        raise ValueError(f"the text has {corpus.n_tokens} tokens: three are the least")
-    first = np.unique(np.linspace(0, corpus.n_tokens - n_tokens - 1, n_batches).round().astype(int))
-    strings = [rows[corpus.ids[place : place + n_tokens + 1].astype(int)] for place in first]
-    whole = [torch.from_numpy(string)[None] for string in strings if (string >= 0).all()]
-    if not whole:
-        raise ValueError(
-            "every string of the text has tokens that the model doesn't: cut it by its tokenizer"
-        )
-    return whole
-
-
-def loss_in_bits(losses: list[float], strings: list[Tensor], counts: np.ndarray, *, seed: int) -> Measured:
-    """A model's loss beside that of the tokens' shares of the text, which it is fitted to.
-
-    Parameters
-    ----------
-    losses : list of float, in nats
-        Of each string.
-    strings : list of tensors, (1, T + 1)
-    counts : array, shape (V,)
-        Of the model's ids in the text.
-    seed : int
-        Of the interval, over strings.
-    """
-    bits = np.array(losses) / math.log(2)
-    targets = torch.cat([string[0, 1:] for string in strings]).numpy()
-    null = -np.log2(counts[targets] / counts.sum()).mean()
-    interval = bootstrap_interval(bits, seed=seed) if len(bits) > 1 else (math.nan, math.nan)
-    return Measured("next-token loss, bits a token", float(bits.mean()), np.array([null]), interval)
 
 
 def kind_of(name: str, known: Mapping[str | None, str]) -> tuple[str, float]:

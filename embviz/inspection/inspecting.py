@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from torch import Tensor, nn
 
 from embviz.arrays import whole
@@ -19,7 +20,7 @@ from embviz.inspection import gradients, measures, roles
 from embviz.inspection.measures import Measured
 from embviz.inspection.weight_files import StoredArray, Weights, read_weights
 from embviz.kernels import extract_kernel, log_counts, tied_gram
-from embviz.metrics import circulant_score
+from embviz.metrics import bootstrap_interval, circulant_score
 from embviz.training.fourier import Sounding, strike
 from embviz.words import count_pairs
 from embviz.words.wordvectors import token_names
@@ -32,6 +33,7 @@ COLUMNS = (
 )
 GRADIENT = "gradient of "
 TOP = 16  # modes that count as few, as in strike
+LENGTHS = "n_positions max_position_embeddings n_ctx max_seq_len block_size length"
 LONGEST = 60  # letters of a token that are shown
 BLOCK_ROWS = 4_096  # of a large table at a time
 TYING = ("LMHeadModel", "ForCausalLM", "ForMaskedLM", "ForConditionalGeneration", "ForPreTraining")
@@ -538,7 +540,7 @@ def _strike(
             raise ValueError(f"{text}, and no loss and batches")
         else:
             gradients.require_room(weights, n_tokens)
-            strings = gradients.cut_strings(*text, weights, n_batches, n_tokens)
+            strings = _cut_strings(*text, weights, n_batches, n_tokens)
             module = gradients.causal_model(weights, source)
             if module is not weights.module:  # in a folder arrays may have other names
                 weights = read_weights(module)
@@ -589,6 +591,34 @@ def _strike_text(
         gradients.require_causal(module, strings[0][:, 1:].to(device))
         found = strike(module, loss, strings, n_rows=reached, n_permutations=table.n_draws, seed=table.seed)
     known = np.bincount(row_of[row_of >= 0], corpus.counts[row_of[:-1] >= 0])
-    bits = gradients.loss_in_bits(losses, strings, known, seed=table.seed)
+    bits = _loss_in_bits(losses, strings, known, table.seed)
     table.add("next token", [bits], sum(string.shape[1] - 1 for string in strings))
     return found, {str(positions): n for n in reached.values()}
+
+
+def _cut_strings(
+    corpus: Corpus, row_of: np.ndarray, weights: Weights, n_batches: int, n_tokens: int
+) -> list[Tensor]:
+    """Strings of a text as the model's ids, (1, T + 1) each, evenly spread; T at most the model's length."""
+    positions = roles.find_positions(weights)
+    table = weights.arrays[positions].shape[0] if positions else n_tokens
+    n_tokens = min(n_tokens, roles.option(weights.config, LENGTHS) or table, corpus.n_tokens - 1)
+    if n_tokens < 2:
+        raise ValueError(f"the text has {corpus.n_tokens} tokens: three are the least")
+    first = np.unique(np.linspace(0, corpus.n_tokens - n_tokens - 1, n_batches).round().astype(int))
+    strings = [row_of[corpus.ids[place : place + n_tokens + 1].astype(int)] for place in first]
+    known = [torch.from_numpy(string)[None] for string in strings if (string >= 0).all()]
+    if not known:
+        raise ValueError(
+            "every string of the text has tokens that the model doesn't: cut it by its tokenizer"
+        )
+    return known
+
+
+def _loss_in_bits(losses: list[float], strings: list[Tensor], counts: np.ndarray, seed: int) -> Measured:
+    """Losses of strings, in nats, beside that of the tokens' shares of the text, which it is fitted to."""
+    bits = np.array(losses) / math.log(2)
+    targets = torch.cat([string[0, 1:] for string in strings]).numpy()
+    null = -np.log2(counts[targets] / counts.sum()).mean()
+    interval = bootstrap_interval(bits, seed=seed) if len(bits) > 1 else (math.nan, math.nan)
+    return Measured("next-token loss, bits a token", float(bits.mean()), np.array([null]), interval)
