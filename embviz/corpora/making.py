@@ -372,15 +372,16 @@ class _Numbering:
         if len(self.index) >= N_TYPES:
             self._close_part()
 
-    def _close_part(self) -> None:
-        """Types of the text since the last part go to a file, sorted."""
+    def _close_part(self, *, alone: bool = False) -> None:
+        """Types of the text since the last part go to a file, sorted unless there is no other."""
         file = tempfile.SpooledTemporaryFile(max_size=ON_DISK >> 4)  # noqa: SIM115
         self._types.append(file)
         self._ends.append(self.n_tokens)
         counts = np.zeros(len(self.index), dtype=np.int64)
         for ids in self._ids(len(self._types) - 1):
             counts += np.bincount(ids, minlength=len(counts))
-        typed = ((word, number, int(counts[number])) for word, number in sorted(self.index.items()))
+        items = self.index.items() if alone else sorted(self.index.items())
+        typed = ((word, number, int(counts[number])) for word, number in items)
         while batch := list(itertools.islice(typed, 1 << 8)):
             pickle.dump(batch, file)
         self.index.clear()
@@ -408,7 +409,7 @@ class _Numbering:
         """All of it, numbered anew by falling count; equal counts stay in order of first appearance."""
         if not self.n_tokens:
             raise ValueError(f"the text {self.name!r} is empty: it has no word (with a letter or a digit)")
-        self._close_part()
+        self._close_part(alone=not self._types)
         kept = self._kept(min_count, max_vocab)
         if not kept:
             raise ValueError(f"no word of {self.name!r} occurs {min_count:,} times: lower min_count")
