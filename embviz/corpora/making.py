@@ -7,8 +7,8 @@ import gzip
 import hashlib
 import heapq
 import itertools
+import json
 import os
-import pickle
 import shutil
 import string
 import tempfile
@@ -383,18 +383,16 @@ class _Numbering:
         items = self.index.items() if alone else sorted(self.index.items())
         typed = ((word, number, int(counts[number])) for word, number in items)
         while batch := list(itertools.islice(typed, 1 << 8)):
-            pickle.dump(batch, file)
+            file.write(json.dumps(batch).encode() + b"\n")
         self.index.clear()
         self._spool.seek(0, os.SEEK_END)
 
     def _typed(self, part: int) -> Iterator[tuple[str, int, int, int]]:
         """Word, part, number and count, by word."""
         file = self._types[part]
-        file.seek(0, os.SEEK_END)
-        end = file.tell()
         file.seek(0)
-        while file.tell() < end:
-            for word, number, count in pickle.load(file):
+        for line in file:
+            for word, number, count in json.loads(line):
                 yield word, part, number, count
 
     def _kept(self, min_count: int, max_vocab: int | None) -> list[tuple[int, int, int, str]]:
