@@ -26,6 +26,7 @@ Matrix = TypeVar("Matrix", np.ndarray, scipy.sparse.csr_array)
 
 LARGEST_VOCABULARY = 2**31 - 2  # ids of words and of a hole are int32
 BLOCK_PLACES = 1 << 25  # of a text that are laid out at a time, where places need no draws
+N_SLABS = 64  # of rows, to which a block's counts are added one after the other
 ENTRIES_PER_TASK = 1 << 20  # of one worker's task, at most: tens of megabytes
 TASKS_PER_BATCH = 8  # for each worker; memory is looked at after each batch
 SAMPLED_ROWS = 2048  # rows counted to estimate the result's size, when a bound on it does not fit
@@ -156,25 +157,33 @@ def _counted_in_blocks(
     before = ids[:0]
     seams: list[np.ndarray] = []
     seam_starts: list[np.ndarray] = []
-    total: scipy.sparse.csr_array | None = None
+    total: list[scipy.sparse.csr_array] = []  # by rows: no sum of it all stands beside it all
+    step = max(1, vocab_size // N_SLABS)
+    slabs = [slice(first, first + step) for first in range(0, vocab_size, step)]
     for block in in_blocks(ids, max(BLOCK_PLACES, window)):
         text = np.concatenate([before, block])
         first = place - len(before)
         inside = np.searchsorted(starts, [first + 1, first + len(text)])
         begins = np.append(0, starts[slice(*inside)] - first)
-        part = _counted(text, begins, vocab_size, units, None, n_jobs, max_memory).astype(kind, copy=False)
-        if total is not None:
+        part = _counted(text, begins, vocab_size, units, None, n_jobs, max_memory)
+        if len(text) == len(ids):
+            return part
+        if total:
             seam_starts.append(begins[begins < window] + len(seams) * window)
             seams.append(before)
-            n_bytes = 2 * (part.nnz + total.nnz) * (4 + part.data.itemsize)
-            _require(n_bytes, max_memory, f"adding up counts of {vocab_size:,} words")
-        total = part if total is None else total + part
+        for number, rows in enumerate(slabs):
+            added = part[rows].astype(kind)
+            total[number : number + 1] = [total[number] + added if len(total) > number else added]
         before, place = text[-window:], place + len(block)
-    assert total is not None  # a text has a place
-    if not seams:
-        return total
     twice = (np.concatenate(seams), np.concatenate(seam_starts))
-    return total - _counted(*twice, vocab_size, units, None, n_jobs, max_memory)
+    part = _counted(*twice, vocab_size, units, None, n_jobs, max_memory)
+    for number, rows in enumerate(slabs):
+        total[number] = total[number] - part[rows].astype(kind)
+    n_entries = sum(slab.nnz for slab in total)
+    _require(n_entries * (4 + np.dtype(kind).itemsize), max_memory, f"counts of {vocab_size:,} words")
+    counts = scipy.sparse.vstack(total, format="csr")
+    counts.has_canonical_format = True
+    return counts
 
 
 def _count_type(n_places: int, units: np.ndarray) -> type[np.signedinteger]:
