@@ -26,7 +26,7 @@ Matrix = TypeVar("Matrix", np.ndarray, scipy.sparse.csr_array)
 
 LARGEST_VOCABULARY = 2**31 - 2  # ids of words and of a hole are int32
 BLOCK_PLACES = 1 << 25  # of a text that are laid out at a time, where places need no draws
-N_SLABS = 64  # of rows, to which a block's counts are added one after the other
+N_SLABS = 16  # of rows, of about as many entries, to which a block's counts are added one after the other
 ENTRIES_PER_TASK = 1 << 20  # of one worker's task, at most: tens of megabytes
 TASKS_PER_BATCH = 8  # for each worker; memory is looked at after each batch
 SAMPLED_ROWS = 2048  # rows counted to estimate the result's size, when a bound on it does not fit
@@ -158,8 +158,7 @@ def _counted_in_blocks(
     seams: list[np.ndarray] = []
     seam_starts: list[np.ndarray] = []
     total: list[scipy.sparse.csr_array] = []  # by rows: no sum of it all stands beside it all
-    step = max(1, vocab_size // N_SLABS)
-    slabs = [slice(first, first + step) for first in range(0, vocab_size, step)]
+    slabs: list[slice] = []
     for block in in_blocks(ids, max(BLOCK_PLACES, window)):
         text = np.concatenate([before, block])
         first = place - len(before)
@@ -168,20 +167,42 @@ def _counted_in_blocks(
         part = _counted(text, begins, vocab_size, units, None, n_jobs, max_memory)
         if len(text) == len(ids):
             return part
-        if total:
+        if not total:
+            ends = np.searchsorted(part.indptr, np.linspace(0, part.nnz, N_SLABS + 1)[1:-1])
+            slabs = [slice(*ab) for ab in itertools.pairwise(np.unique([0, *ends, vocab_size]).tolist())]
+        else:
             seam_starts.append(begins[begins < window] + len(seams) * window)
             seams.append(before)
         for number, rows in enumerate(slabs):
             added = part[rows].astype(kind)
-            total[number : number + 1] = [total[number] + added if len(total) > number else added]
+            total[number : number + 1] = [_trimmed(total[number] + added) if len(total) > number else added]
         before, place = text[-window:], place + len(block)
     twice = (np.concatenate(seams), np.concatenate(seam_starts))
     part = _counted(*twice, vocab_size, units, None, n_jobs, max_memory)
     for number, rows in enumerate(slabs):
         total[number] = total[number] - part[rows].astype(kind)
-    n_entries = sum(slab.nnz for slab in total)
-    _require(n_entries * (4 + np.dtype(kind).itemsize), max_memory, f"counts of {vocab_size:,} words")
-    counts = scipy.sparse.vstack(total, format="csr")
+    return _stacked(total, kind)
+
+
+def _trimmed(counts: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
+    """Without the room that scipy leaves behind a sum, up to as much again."""
+    parts = (counts.data.copy(), counts.indices.copy(), counts.indptr)
+    return scipy.sparse.csr_array(parts, shape=counts.shape)
+
+
+def _stacked(slabs: list[scipy.sparse.csr_array], kind: type) -> scipy.sparse.csr_array:
+    """One array of slabs of rows, each of which leaves memory when it is copied."""
+    sizes = np.concatenate([np.diff(slab.indptr) for slab in slabs])
+    indptr = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+    index_type = np.int32 if indptr[-1] < 2**31 else np.int64
+    indices, data = np.empty(indptr[-1], index_type), np.empty(indptr[-1], kind)
+    filled = 0
+    while slabs:
+        slab = slabs.pop(0)
+        indices[filled : filled + slab.nnz], data[filled : filled + slab.nnz] = slab.indices, slab.data
+        filled += slab.nnz
+    shape = (len(sizes), len(sizes))
+    counts = scipy.sparse.csr_array((data, indices, indptr.astype(index_type)), shape=shape)
     counts.has_canonical_format = True
     return counts
 
