@@ -176,7 +176,7 @@ def _counted_in_blocks(
         for number, rows in enumerate(slabs):
             added = part[rows].astype(kind)
             total[number : number + 1] = [_trimmed(total[number] + added) if len(total) > number else added]
-        before, place = text[-window:], place + len(block)
+        before, place = text[-window:].copy(), place + len(block)  # a view would keep the text
     twice = (np.concatenate(seams), np.concatenate(seam_starts))
     part = _counted(*twice, vocab_size, units, None, n_jobs, max_memory)
     for number, rows in enumerate(slabs):

@@ -1,6 +1,7 @@
 """Counts of pairs against slow loops straight from their definition; the PMI family; what is refused."""
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -170,6 +171,18 @@ def test_a_text_counted_in_blocks_has_the_counts_of_the_whole(text, weighting, b
     assert counts.dtype == whole.dtype
     assert counts.has_canonical_format
     assert (counts != whole).nnz == 0
+
+
+def test_memory_of_counting_does_not_grow_with_the_text(monkeypatch):
+    monkeypatch.setattr(cooccurrence, "BLOCK_PLACES", 1 << 16)
+    peaks = []
+    for n_places in (1 << 18, 1 << 18, 1 << 20):  # the first time loops are loaded
+        ids = np.random.default_rng(0).integers(50, size=n_places).astype(np.uint8)
+        tracemalloc.start()
+        count_pairs(ids, 50, window=3)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[2] < 1.2 * peaks[1], peaks  # with the text of each block kept, 2 times as much
 
 
 def test_two_words_in_turn_meet_as_counted_by_hand():
