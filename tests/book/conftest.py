@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 from playwright.sync_api import Browser, BrowserContext
 
 from tests.book.browser import Watch, find_chromium, running_chromium, served
@@ -46,8 +48,16 @@ def vendored() -> None:
 
 @pytest.fixture(scope="session")
 def pages(tmp_path_factory: pytest.TempPathFactory, vendored: None) -> Path:
-    """Folder of the built book."""
-    return build(BOOK, tmp_path_factory.mktemp("book"))
+    """Folder of the built book, which the workers of a session build once."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    with FileLock(folder / "book.lock"):
+        if (folder / "book_is_built").exists():
+            return folder / "book" / "_build" / "html"
+        pages = build(BOOK, folder / "book")
+        (folder / "book_is_built").touch()
+        return pages
 
 
 @pytest.fixture(scope="session")
