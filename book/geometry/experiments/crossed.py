@@ -11,9 +11,9 @@ import itertools
 
 import pandas as pd
 
-from book.geometry.experiments.grokking import GrokkingRun, Setting, grokking
-from book.geometry.experiments.steering import BASE, LIMITS, NEAR, at_preset, times
-from embviz.ledger.cells import Cell
+from book.geometry.experiments.grokking import MEMORIZED, GrokkingRun, Setting, grok, grokking, tabulated
+from book.geometry.experiments.steering import BASE, GROKKED, LIMITS, NEAR, at_preset, times
+from embviz.ledger.cells import Cell, Experiment, experiment
 from embviz.ledger.findings import Finding, extreme, over_seeds, resampled
 from embviz.ledger.studies import Study
 
@@ -32,6 +32,29 @@ LIMIT_SMALL = {
 }  # beyond them a run is off by more than 1.25
 N_SEEDS = {"quick": 2, "laptop": 0, "paper": 3}
 KEYS = ["batch_size", "start", "run"]
+# validation jumps too much here for a run to stop by itself; the start not named was run whole
+STOPPED = [(64, "N(0, 1/d)"), (64, "N(0, 1)"), (128, "N(0, 1/d)"), (128, "N(0, 1)")]
+STOPPED_BASELINES = [(128, "small")]
+
+
+@experiment("geometry.first_times")
+def first_times(config: GrokkingRun) -> pd.DataFrame:
+    """Train until both times are known, the epochs to memorize and to grok: the beginning of the whole run.
+
+    Returns
+    -------
+    DataFrame
+        train_accuracy and validation_accuracy as in :func:`~.grokking.grokking`.
+    """
+    rows, reached = [], set()
+    thresholds = {"train_accuracy": MEMORIZED, "validation_accuracy": GROKKED}
+    for frame in grok(config):
+        scores = {name: frame.scores[name] for name in thresholds if name in frame.scores}
+        rows += [(frame.seed, frame.epoch, name, value) for name, value in scores.items()]
+        reached |= {(frame.seed, name) for name, value in scores.items() if value >= thresholds[name]}
+        if len(reached) == len(thresholds) * config.n_seeds:
+            break
+    return tabulated(rows)
 
 
 def crossed_cells(preset: str) -> dict[tuple[int, str, str], list[Cell]]:
@@ -39,11 +62,18 @@ def crossed_cells(preset: str) -> dict[tuple[int, str, str], list[Cell]]:
     settings = [(64, "small")] if preset == "quick" else itertools.product(BATCHES, STARTS)
     return {
         (batch_size, start, name): [
-            grokking.cell(_run(name, preset, batch_size, start, seed)) for seed in range(N_SEEDS[preset])
+            _experiment(batch_size, start, name).cell(_run(name, preset, batch_size, start, seed))
+            for seed in range(N_SEEDS[preset])
         ]
         for batch_size, start in settings
         for name in RUNS
     }
+
+
+def _experiment(batch_size: int, start: str, name: str) -> Experiment:
+    setting = (batch_size, start)
+    stopped = setting in STOPPED or (name == "baseline" and setting in STOPPED_BASELINES)
+    return first_times if stopped else grokking
 
 
 def _run(name: str, preset: str, batch_size: int, start: str, seed: int) -> GrokkingRun:

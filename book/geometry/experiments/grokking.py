@@ -412,6 +412,11 @@ def grokking(config: GrokkingRun) -> pd.DataFrame:
                 (seed, frame.epoch, f"embedding/{residue}", float(value))
                 for (residue, _), value in np.ndenumerate(frame.embedding)
             ]
+    return tabulated(rows)
+
+
+def tabulated(rows: list[tuple[int, int, str, float]]) -> pd.DataFrame:
+    """Rows of seed, epoch, quantity and value as a table."""
     table = pd.DataFrame(rows, columns=["seed", "epoch", "quantity", "value"])
     table = table.sort_values(["quantity", "seed", "epoch"], kind="stable", ignore_index=True)  # a small file
     return table.astype({"seed": np.int16, "epoch": np.int32, "value": np.float32})

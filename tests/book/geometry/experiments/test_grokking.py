@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import torch
 
+from book.geometry.experiments import crossed
 from book.geometry.experiments import grokking as engine
 from book.geometry.experiments.grokking import (
     CONTROLS,
@@ -397,3 +398,23 @@ def test_the_engine_keeps_to_the_papers_size():
     assert GrokkingRun().task == ModularArithmetic()
     assert GrokkingRun().steps_per_epoch == 1
     assert math.ceil(3764 / 512) == GrokkingRun(setting=Setting(batch_size=512)).steps_per_epoch
+
+
+# --- runs that stop when their times are known ------------------------------------------------------
+
+
+@pytest.mark.parametrize("thresholds", [(0.2, 0.1), (0.1, 0.3), (2.0, 0.1)])
+def test_a_run_that_stops_at_its_times_is_the_beginning_of_the_whole_run(monkeypatch, thresholds):
+    names = ("train_accuracy", "validation_accuracy")
+    monkeypatch.setattr(crossed, "MEMORIZED", thresholds[0])
+    monkeypatch.setattr(crossed, "GROKKED", thresholds[1])
+    config = dataclasses.replace(TINY, n_epochs=60, setting=Setting(batch_size=16))
+    whole = grokking.function(config)
+    stopped = crossed.first_times.function(config)
+    ends = [first_epoch(whole, *pair).iloc[0] for pair in zip(thresholds, names, strict=True)]
+    last = max(end["epoch"] for end in ends)
+    pd.testing.assert_frame_equal(
+        stopped, whole[whole["quantity"].isin(names) & (whole["epoch"] <= last)].reset_index(drop=True)
+    )
+    assert all(end["reached"] for end in ends) == (last < 60)
+    assert stopped["epoch"].max() == last
