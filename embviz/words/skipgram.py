@@ -12,7 +12,7 @@ Source: Mikolov et al. (2013), eq. 4; the tied models: the reflections paper, se
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
@@ -28,6 +28,8 @@ from embviz.words.wordvectors import WordVectors
 BLOCK = 10_000  # words of text handled at once; windows do not reach over its ends
 RAREST_NOISE = 1e-7  # share of the draws; a batch of distinct noise words waits for the last of them
 SIGNATURES = ("free", "half", "random", "ones", "learned")
+
+State = Mapping[str, np.ndarray]  # of a training between two blocks of its text
 
 
 class Text(Protocol):
@@ -176,6 +178,7 @@ class Examples:
         self.state = np.array([stream], dtype=np.uint64)
         self.stamps = np.zeros(n_words + 1, dtype=np.int64)
         self.n_read = self.n_kept = 0  # places of the text handled so far, over all epochs
+        self.between: Callable[[], None] | None = None  # called when a block is done
         size = min(BLOCK, last - first)
         self.kept = np.empty(size * (config.window + 1), dtype=np.int32)
         self.pairs = np.empty((2, size * 2 * config.window), dtype=np.int32)
@@ -187,9 +190,12 @@ class Examples:
         return done / (self.config.schedule.n_epochs * (self.last - self.first))
 
     def blocks(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """One epoch: centres (pairs,), targets (pairs,) and negatives (batches, K) of every block."""
+        """An epoch, or what is left of it: centres (pairs,), targets (pairs,) and negatives (batches, K)
+        of every block.
+        """
         starts = self.corpus.document_starts
-        for first in range(self.first, self.last, BLOCK):
+        done = self.n_read % max(1, self.last - self.first)
+        for first in range(self.first + done, self.last, BLOCK):
             last = min(first + BLOCK, self.last)
             ids = self.corpus.ids[first:last].astype(np.int32)
             inside = starts[np.searchsorted(starts, first) : np.searchsorted(starts, last)] - first
@@ -203,6 +209,8 @@ class Examples:
                 yield self.last_block
             self.n_read += last - first
             self.n_kept += int(np.count_nonzero(self.kept[:n_kept] != kernels.HOLE))
+            if self.between is not None:
+                self.between()
 
     def _negatives(self, targets: np.ndarray) -> np.ndarray:
         batch_size = self.config.schedule.batch_size
@@ -301,6 +309,32 @@ def _train_stretch(steps: Steps, examples: Examples, schedule: SGNSSchedule) -> 
         steps.train(centers, targets, negatives, rate / schedule.batch_size)
 
 
+def _state(steps: Steps, examples: Examples) -> dict[str, np.ndarray]:
+    """All that decides how one thread goes on: the weights, its random stream, how far it has read."""
+    tables = steps.tables()
+    stream = [int(examples.state.view(np.int64)[0]), examples.n_read, examples.n_kept]
+    own_context = {} if tables.context is tables.word else {"context": tables.context}
+    parts = {"word": tables.word, "bias": tables.bias, "transform": tables.transform, **own_context}
+    return {**parts, "stream": np.array(stream, dtype=np.int64)}
+
+
+def _restore(tables: Tables, examples: Examples, state: State) -> Tables:
+    """The tables of a state, and its place in the text."""
+    word = state["word"]
+    found = Tables(
+        word, state.get("context", word), state["bias"].copy(), tables.signature, state["transform"]
+    )
+    for name in ("word", "context", "bias", "transform"):
+        if getattr(found, name).shape != getattr(tables, name).shape:
+            raise ValueError(
+                f"the state's {name} has shape {getattr(found, name).shape}, this model's "
+                f"{getattr(tables, name).shape}: it belongs to another configuration or corpus"
+            )
+    random, examples.n_read, examples.n_kept = (int(number) for number in state["stream"])
+    examples.state[:] = np.array([random], dtype=np.int64).view(np.uint64)
+    return found
+
+
 def _loss(tables: Tables, examples: Examples, batch_size: int, n_batches: int = 500) -> float:
     """Mean loss of a pair, in nats, over the first batches of the block read last."""
     centers, targets, negatives = examples.last_block
@@ -361,10 +395,12 @@ def sgns_epochs(
     backend: str = "numba",
     device: str = "cpu",
     batches_at_once: int = 64,
+    state: State | None = None,
+    keep: Callable[[Callable[[], State]], None] | None = None,
 ) -> Iterator[tuple[int, dict[str, float], WordVectors]]:
     """Train epoch by epoch: a generator of (epoch, metrics, vectors).
 
-    The parameters are those of :func:`train_sgns`. The metrics are `loss` (mean of a pair's loss in nats
+    The parameters are those of :func:`train_sgns`; from a `state` it goes on with the epoch that it is in. The metrics are `loss` (mean of a pair's loss in nats
     over at most 500 batches of the last block, after its steps), `words_per_second` and `learning_rate`
     (at the epoch's end).
 
@@ -380,17 +416,27 @@ def sgns_epochs(
     whole(batches_at_once, "batches_at_once", 1)
     init, *streams = np.random.SeedSequence(config.seed).spawn(1 + n_threads)
     tables = _make_tables(len(text.vocabulary), config, np.random.default_rng(init))
-    steps = _make_steps(tables, config, n_threads, backend, device, batches_at_once)
+    if n_threads > 1 and (state is not None or keep is not None):
+        raise ValueError("several threads share the tables without locks and have no state: n_threads=1")
     bounds = np.linspace(0, len(text.ids), n_threads + 1).astype(int).tolist()
     stretches = [
         Examples(text, config, first, last, int(stream.generate_state(1, np.uint64)[0]))
         for first, last, stream in zip(bounds[:-1], bounds[1:], streams, strict=True)
     ]
+    if state is not None:
+        tables = _restore(tables, stretches[0], state)
+    steps = _make_steps(tables, config, n_threads, backend, device, batches_at_once)
+    if keep is not None:
+        stretches[0].between = lambda: keep(lambda: _state(steps, stretches[0]))
     schedule = config.schedule
     with ThreadPoolExecutor(n_threads) as pool:  # the kernels release the lock; threads share the tables
-        for epoch in range(1, schedule.n_epochs + 1):
+        first = stretches[0].n_read // bounds[1] + 1
+        for epoch in range(min(first, schedule.n_epochs), schedule.n_epochs + 1):
             start = time.perf_counter()
-            list(pool.map(lambda examples: _train_stretch(steps, examples, schedule), stretches))
+            if n_threads == 1 and epoch >= first:  # in this thread, whose caller may pause it
+                _train_stretch(steps, stretches[0], schedule)
+            elif n_threads > 1:
+                list(pool.map(lambda examples: _train_stretch(steps, examples, schedule), stretches))
             seconds = time.perf_counter() - start
             tables = _finite(steps.tables(), epoch, config)
             metrics = {
@@ -409,6 +455,8 @@ def train_sgns(
     backend: str = "numba",
     device: str = "cpu",
     batches_at_once: int = 64,
+    state: State | None = None,
+    keep: Callable[[Callable[[], State]], None] | None = None,
 ) -> WordVectors:
     """Train skip-gram vectors with negative sampling.
 
@@ -427,6 +475,11 @@ def train_sgns(
     batches_at_once : int
         torch backend: how many batches take their gradient at the same weights, as that many unlocked
         threads would. With 1 both backends do the same steps, up to rounding.
+    state : mapping of str to array, optional
+        To go on from, as `keep` was given it; one thread ends with the bits of an unbroken training.
+    keep : callable, optional
+        Called whenever a block of 10,000 places is done, with a function that returns the state then; what
+        it raises ends the training. ``keep=lambda state: saved.update(state())`` keeps every one.
 
     Returns
     -------
@@ -446,7 +499,16 @@ def train_sgns(
     ------
     Mikolov et al. (2013), section 2.2; the reflections paper, section 4.
     """
-    options = {"n_threads": n_threads, "backend": backend, "device": device}
-    for _, _, vectors in sgns_epochs(corpus, config, batches_at_once=batches_at_once, **options):  # type: ignore[arg-type]
+    epochs = sgns_epochs(
+        corpus,
+        config,
+        n_threads=n_threads,
+        backend=backend,
+        device=device,
+        batches_at_once=batches_at_once,
+        state=state,
+        keep=keep,
+    )
+    for _, _, vectors in epochs:
         result = vectors
     return result

@@ -396,3 +396,55 @@ def test_overflow_stops_with_the_epoch_and_the_remedy(backend):
         FloatingPointError, match=r"after epoch [123] of 3: train again with a lower learning"
     ):
         train_sgns(made_text(), small_config(signature="ones", schedule=schedule), backend=backend)
+
+
+# --- a training that is killed ---------------------------------------------------------------------------
+
+
+class Killed(Exception):
+    pass
+
+
+def states_of(corpus, config, n_blocks=None) -> list[dict[str, np.ndarray]]:
+    """The state after each block of a training, which is killed after `n_blocks` of them."""
+    kept = []
+
+    def keep(state):
+        kept.append({name: array.copy() for name, array in state().items()})
+        if len(kept) == n_blocks:
+            raise Killed
+
+    try:
+        train_sgns(corpus, config, keep=keep)
+    except Killed:
+        pass
+    return kept
+
+
+@pytest.mark.parametrize("signature", ["free", "half", "random", "learned"])
+@pytest.mark.parametrize("n_blocks", [1, 2, 3, 5, 9])
+def test_a_training_killed_after_any_block_ends_with_the_bits_of_an_unbroken_one(
+    monkeypatch, signature, n_blocks
+):
+    monkeypatch.setattr("embviz.words.skipgram.BLOCK", 1100)  # three blocks an epoch, the last one shorter
+    corpus, config = made_text(), small_config(signature=signature, subsample=1e-1, bias=True)
+    whole = train_sgns(corpus, config)
+    *_, state = states_of(corpus, config, n_blocks)
+    resumed = train_sgns(corpus, config, state=state)
+    for name in ("word", "context", "bias"):
+        assert getattr(resumed, name).tobytes() == getattr(whole, name).tobytes(), name
+
+
+def test_keeping_states_changes_nothing():
+    corpus, config = made_text(), small_config()
+    watched = train_sgns(corpus, config, keep=lambda state: state())
+    assert watched.word.tobytes() == train_sgns(corpus, config).word.tobytes()
+
+
+def test_a_state_of_another_model_is_refused_and_so_are_threads():
+    corpus = made_text()
+    (state, *_) = states_of(corpus, small_config(), 1)
+    with pytest.raises(ValueError, match="the state's word has shape"):
+        train_sgns(corpus, small_config(embedding_dim=12), state=state)
+    with pytest.raises(ValueError, match="several threads share the tables"):
+        train_sgns(corpus, small_config(), state=state, n_threads=2)
