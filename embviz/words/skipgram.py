@@ -400,9 +400,9 @@ def sgns_epochs(
 ) -> Iterator[tuple[int, dict[str, float], WordVectors]]:
     """Train epoch by epoch: a generator of (epoch, metrics, vectors).
 
-    The parameters are those of :func:`train_sgns`; from a `state` it goes on with the epoch that it is in. The metrics are `loss` (mean of a pair's loss in nats
-    over at most 500 batches of the last block, after its steps), `words_per_second` and `learning_rate`
-    (at the epoch's end).
+    The parameters are those of :func:`train_sgns`; from a `state` it goes on with the epoch that it is in.
+    The metrics are `loss` (mean of a pair's loss in nats over at most 500 batches of the last block, after
+    its steps), `words_per_second` and `learning_rate` (at the epoch's end).
 
     Raises
     ------

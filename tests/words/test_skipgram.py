@@ -1,5 +1,6 @@
 """Skip-gram training: its gradient, its examples, its models, its refusals."""
 
+import contextlib
 from dataclasses import replace
 
 import numpy as np
@@ -401,7 +402,7 @@ def test_overflow_stops_with_the_epoch_and_the_remedy(backend):
 # --- a training that is killed ---------------------------------------------------------------------------
 
 
-class Killed(Exception):
+class KilledError(Exception):
     pass
 
 
@@ -412,12 +413,10 @@ def states_of(corpus, config, n_blocks=None) -> list[dict[str, np.ndarray]]:
     def keep(state):
         kept.append({name: array.copy() for name, array in state().items()})
         if len(kept) == n_blocks:
-            raise Killed
+            raise KilledError
 
-    try:
+    with contextlib.suppress(KilledError):
         train_sgns(corpus, config, keep=keep)
-    except Killed:
-        pass
     return kept
 
 
