@@ -1,4 +1,4 @@
-"""The command line, ``embviz new | spectrum | inspect | data | run | ledger | lab``: imports as it goes."""
+"""The command line, ``embviz new | spectrum | inspect | resize | data | run | ledger | lab``."""
 
 from __future__ import annotations
 
@@ -96,6 +96,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_new(commands)
     _add_spectrum(commands)
     _add_inspect(commands)
+    _add_resize(commands)
     _add_data(commands)
     _add_run(commands)
     _add_ledger(commands)
@@ -138,6 +139,26 @@ def _add_inspect(commands: Any) -> None:
     inspect.add_argument("--rows", type=int, default=2_000, help="most rows of a matrix; default 2000")
     inspect.add_argument("--html", metavar="FILE", help="write a page that works offline")
     inspect.set_defaults(command=show_inspection)
+
+
+def _add_resize(commands: Any) -> None:
+    resize = commands.add_parser(
+        "resize", help="a checkpoint of Hugging Face at another width, with a report of what it cost"
+    )
+    resize.add_argument(
+        "checkpoint", metavar="CHECKPOINT", help="folder of a GPT-2, Llama, Mistral or GPT-NeoX"
+    )
+    resize.add_argument("--width", type=int, required=True, help="of the residual stream")
+    resize.add_argument("--out", metavar="FOLDER", required=True, help="not there yet, or empty")
+    resize.add_argument("--text", metavar="FILE", help="on which errors and losses are measured, UTF-8")
+    resize.add_argument(
+        "--map",
+        choices=("orthonormal", "pca"),
+        default="orthonormal",
+        help="random orthonormal rows (default), or principal directions of the stream on the text",
+    )
+    resize.add_argument("--seed", type=int, default=0, help="of the random map; default 0")
+    resize.set_defaults(command=resize_model)
 
 
 def _add_project(command: argparse.ArgumentParser) -> None:
@@ -260,6 +281,60 @@ def show_inspection(arguments: argparse.Namespace) -> int:
         view.save_page(pictures, arguments.html, tables=tables)
         print(f"page: {arguments.html}")
     return 0
+
+
+def resize_model(arguments: argparse.Namespace) -> int:
+    """``embviz resize CHECKPOINT --width M --out FOLDER``: the checkpoint at that width, and its report."""
+    from embviz.memory import written
+    from embviz.models.resizing_checkpoints import load_checkpoint, resize_checkpoint, save_checkpoint
+
+    model = load_checkpoint(arguments.checkpoint)
+    tokens = _read_tokens(arguments.checkpoint, arguments.text, model.config) if arguments.text else None
+    found = resize_checkpoint(model, arguments.width, how=arguments.map, seed=arguments.seed, tokens=tokens)
+    folder = save_checkpoint(found, arguments.out, tokenizer_of=arguments.checkpoint)
+    table = found.summary()
+    shown = {
+        "error": table["error"].map("{:.2g}".format),
+        "exact": table["exact"].map({True: "yes", False: "no"}),
+    }
+    _print_table(table.assign(**shown))
+    text = "on the text" if arguments.text else "on tokens drawn at random"
+    print(f"\nrelative logit error {text}: {found.logit_error:.2g}")
+    if found.losses:
+        print("nats a token: {:.4f} before, {:.4f} after".format(*found.losses))
+    print("parameters: {:,} before, {:,} after".format(*found.n_parameters))
+    print("memory: {} before, {} after".format(*map(written, found.n_bytes)))
+    for note in found.notes:
+        print(f"- {note}")
+    print(f"checkpoint: {folder}")
+    return 0
+
+
+def _read_tokens(folder: str, file: str, config: Any, *, n_strings: int = 64, most: int = 256) -> Any:
+    """Strings of a text in the ids of the tokenizer beside a model, evenly spread: a tensor (B, T + 1)."""
+    from pathlib import Path
+
+    import numpy as np
+    import torch
+
+    from embviz.inspection import read_tokenizer
+
+    text = Path(file).read_text(encoding="utf-8")
+    if (tokenizer := read_tokenizer(folder)) is not None:
+        ids = np.array(tokenizer.encode(text, add_special_tokens=False).ids)
+    elif config.vocab_size == 256:
+        ids = np.frombuffer(text.encode(), dtype=np.uint8).astype(np.int64)
+    else:
+        raise ValueError(
+            f"{folder} has no tokenizer.json to read a text by, and {config.vocab_size} symbols are no bytes"
+        )
+    length = min(most, config.max_position_embeddings, getattr(config, "sliding_window", None) or most)
+    length = min(length, len(ids) // 2 - 1)
+    if length < 2:
+        raise ValueError(f"{file} has {len(ids)} tokens: six are the least")
+    n_strings = min(n_strings, len(ids) // (length + 1))
+    starts = np.linspace(0, len(ids) - length - 1, n_strings).astype(int)
+    return torch.from_numpy(ids[starts[:, None] + np.arange(length + 1)].astype(np.int64))
 
 
 def data_list(arguments: argparse.Namespace) -> int:

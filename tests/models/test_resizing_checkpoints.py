@@ -1,0 +1,288 @@
+"""Checkpoints of tiny models, built from configurations: resized, written, and read again by Transformers."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from embviz.cli import main
+from embviz.imports import import_transformers
+from embviz.models import resizing_checkpoints
+from embviz.models.huggingface import from_hf
+from embviz.models.resizing import logit_error
+from embviz.models.resizing_checkpoints import (
+    load_checkpoint,
+    ones_kept,
+    resize_checkpoint,
+    save_checkpoint,
+)
+from embviz.projections import draw
+from tests.models.test_decoder import livened
+from tests.models.test_huggingface import MODELS, gpt2, llama, mistral, neox
+
+pytest.importorskip("transformers", reason="transformers is an extra")
+
+TOKENS = torch.randint(11, (8, 6), generator=torch.Generator().manual_seed(3))
+STRING = TOKENS[1:2, :-1]
+KINDS = {
+    name: MODELS[name] for name in ("gpt2", "gpt2, a free head, unscaled", "mistral", "neox", "neox, tied")
+}
+KINDS |= {name: MODELS[name] for name in MODELS if name.startswith("llama")}
+EVERY_KIND = pytest.mark.parametrize("name", KINDS)
+
+
+def read_again(folder):
+    return import_transformers().AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+
+
+def written(model, folder, width, **options):
+    found = resize_checkpoint(model, width, tokens=TOKENS, **options)
+    return found, read_again(save_checkpoint(found, folder / "small"))
+
+
+@EVERY_KIND
+@pytest.mark.parametrize("width", [12, 18, 24])
+def test_at_its_own_width_and_above_a_model_read_again_gives_the_same_logits(name, width, tmp_path):
+    model = KINDS[name]().float()
+    found, again = written(model, tmp_path, width)
+    assert type(again) is type(model)
+    assert from_hf(again).config.embedding_dim == width
+    assert logit_error(again(STRING).logits, model(STRING).logits) < 1e-5
+    assert found.logit_error < 1e-5
+    assert found.parts["exact"].all()
+    assert found.losses[1] == pytest.approx(found.losses[0], abs=1e-5)
+
+
+@pytest.mark.parametrize("name", [name for name in KINDS if "neox" not in name])
+def test_below_its_width_a_model_is_written_and_read_again_and_the_report_tells_what_is_lost(name, tmp_path):
+    model = KINDS[name]().float()
+    found, again = written(model, tmp_path, 9)
+    torch.testing.assert_close(again(STRING).logits, found.model.float()(STRING).logits)
+    exact = found.summary().set_index("part")["exact"]
+    assert exact["embedding"]
+    assert not exact.drop("embedding").any()
+    assert found.logit_error > 0.1
+    assert "3 of 12 directions of the stream are gone" in found.notes[0]
+
+
+def test_groups_of_queries_stay_groups(tmp_path):
+    found, again = written(llama(num_key_value_heads=1).float(), tmp_path, 18)
+    assert again.model.layers[0].self_attn.k_proj.weight.shape == (4, 18)
+    assert found.n_parameters[1] == sum(array.numel() for array in again.parameters())
+
+
+def test_a_tied_head_comes_apart_and_the_report_says_so_and_counts_it(tmp_path):
+    model = gpt2().float()
+    found, again = written(model, tmp_path, 12)
+    assert not torch.equal(again.lm_head.weight, again.transformer.wte.weight)
+    assert any("the head is an array of its own" in note for note in found.notes)
+    assert found.n_parameters[1] - found.n_parameters[0] == 11 * 12
+    assert found.n_bytes[1] == 4 * found.n_parameters[1]
+
+
+def test_half_precision_is_written_in_half_precision(tmp_path):
+    folder = tmp_path / "model"
+    llama().bfloat16().save_pretrained(folder)
+    found = resize_checkpoint(load_checkpoint(folder), 18)
+    save_checkpoint(found, tmp_path / "small")
+    assert json.loads((tmp_path / "small/config.json").read_text())["dtype"] == "bfloat16"
+    assert found.n_bytes[0] == 2 * found.n_parameters[0]
+    assert 1e-4 < found.logit_error < 0.05  # what rounding to eight bits costs
+    assert found.parts["exact"].all()
+
+
+def test_a_map_that_keeps_ones_commutes_with_centering_and_other_maps_do_not():
+    x = np.random.default_rng(0).normal(size=(5, 12))
+    for m in (7, 12, 20):
+        kept = ones_kept(draw("orthonormal", m - 1, 11, seed=1, scaling="unit").matrix)
+        plain = draw("orthonormal", m, 12, seed=1, scaling="unit")
+        apart = []
+        for T in (kept, plain):
+            image, centered = T.apply(x), T.apply(x - x.mean(1, keepdims=True))
+            apart.append(np.abs(image - image.mean(1, keepdims=True) - centered).max())
+        assert apart[0] < 1e-12 < 1e-2 < apart[1]
+        assert kept.is_orthonormal
+
+
+def test_wide_heads_of_low_rank_are_narrowed_without_loss():
+    model = gpt2().double()
+    with torch.no_grad():  # each head's maps use two of their four coordinates
+        for block in model.transformer.h:
+            attention = block.attn
+            dead = torch.arange(12) % 4 >= 2
+            for part in range(3):
+                attention.c_attn.weight[:, part * 12 : (part + 1) * 12][:, dead] = 0
+                attention.c_attn.bias[part * 12 : (part + 1) * 12][dead] = 0
+    decoder = from_hf(model)
+    narrow = resizing_checkpoints._narrowed(
+        dict(decoder.state_dict()),
+        "blocks.0.attention",
+        decoder.config,
+        2,
+        resizing_checkpoints._read_by(decoder, 0, TOKENS),
+    )
+    x = decoder.blocks[0].before[0](decoder.embed(STRING))
+    small = {name.removeprefix("blocks.0.attention."): array for name, array in narrow.items()}
+    assert small["query.weight"].shape == (6, 12)
+    query, key, value = (
+        (x @ small[f"{part}.weight"].T + small[f"{part}.bias"]).unflatten(-1, (3, 2)).transpose(1, 2)
+        for part in ("query", "key", "value")
+    )
+    later = torch.ones(5, 5, dtype=torch.bool).triu(1)
+    shares = (query @ key.mT * decoder.config.scale).masked_fill(later, -torch.inf).softmax(-1)
+    found = (shares @ value).transpose(1, 2).flatten(2) @ small["out.weight"].T
+    found = found + decoder.blocks[0].attention.out.bias
+    torch.testing.assert_close(found, decoder.blocks[0].attention(x))
+
+
+def test_principal_directions_carry_a_stream_of_low_rank_without_loss(tmp_path):
+    model = llama().double()
+    with torch.no_grad():  # nothing is written to the last three dimensions
+        model.model.embed_tokens.weight[:, 9:] = 0
+        for layer in model.model.layers:
+            layer.self_attn.o_proj.weight[9:] = 0
+            layer.mlp.down_proj.weight[9:] = 0
+    seen = resize_checkpoint(model.float(), 9, how="pca", tokens=TOKENS)
+    blind = resize_checkpoint(model.float(), 9, tokens=TOKENS)
+    assert seen.logit_error < 1e-4 < 0.1 < blind.logit_error
+
+
+def test_losses_are_of_strings_that_principal_directions_have_not_seen():
+    model = llama().float()
+    other = TOKENS.clone()
+    other[::2] = (other[::2] + 1) % 11
+    first, second = (resize_checkpoint(model, 6, how="pca", tokens=ids) for ids in (TOKENS, other))
+    assert first.losses[0] == second.losses[0]
+    assert first.losses[1] != second.losses[1]
+
+
+# --- refusals -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "width", "options", "why"),
+    [
+        (gpt2, 13, {}, "its 3 heads divide, and 13 is none: take 12 or 15"),
+        (neox, 9, {}, "rotary positions turn fixed pairs"),
+        (llama, 1, {}, "two dimensions are the least"),
+        (llama, 6, {"how": "svd"}, "choose one of orthonormal, pca"),
+        (llama, 6, {"how": "pca"}, "principal directions are those of a text"),
+        (llama, 6, {"tokens": TOKENS[:1]}, "two strings at least"),
+        (llama, 6, {"tokens": TOKENS + 5}, "must be 0 to 10"),
+        (lambda: torch.nn.Linear(2, 2), 2, {}, "a Linear is not known here"),
+        (
+            lambda: llama(rope_parameters={"rope_type": "linear", "rope_theta": 1e4, "factor": 2.0}),
+            6,
+            {},
+            "rotary positions are scaled",
+        ),
+    ],
+)
+def test_what_cannot_be_carried_is_refused_with_the_reason(make, width, options, why):
+    with pytest.raises(ValueError, match=why):
+        resize_checkpoint(make(), width, **options)
+
+
+def test_a_model_that_does_not_fit_is_refused_with_its_size(monkeypatch):
+    monkeypatch.setattr("embviz.memory.available_memory", lambda: 10)
+    monkeypatch.setattr("embviz.memory.NEVER_REFUSED", 0)
+    with pytest.raises(MemoryError, match="carrying 2,196 parameters needs about"):
+        resize_checkpoint(llama().float(), 6)
+
+
+def test_folders_that_hold_no_model_of_these_are_refused_with_the_reason(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no config\.json"):
+        load_checkpoint(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "t5"}')
+    with pytest.raises(ValueError, match="holds a 't5': known are gpt2, llama"):
+        load_checkpoint(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "llama", "quantization_config": {}}')
+    with pytest.raises(ValueError, match="are rounded"):
+        load_checkpoint(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    (tmp_path / "pytorch_model.bin").write_bytes(b"")
+    with pytest.raises(FileNotFoundError, match="no safetensors"):
+        load_checkpoint(tmp_path)
+    (tmp_path / "adapter_config.json").write_text("{}")
+    with pytest.raises(ValueError, match="an adapter"):
+        load_checkpoint(tmp_path)
+
+
+def test_a_checkpoint_that_lacks_an_array_is_refused(tmp_path):
+    llama().float().save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 3}))
+    with pytest.raises(ValueError, match=r"lacks model\.layers\.2"):
+        load_checkpoint(tmp_path)
+
+
+def test_a_folder_with_something_in_it_is_left_alone_and_nothing_half_written_stays(tmp_path, monkeypatch):
+    found = resize_checkpoint(llama().float(), 6)
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / "mine.txt").write_text("mine")
+    with pytest.raises(FileExistsError, match="not empty"):
+        save_checkpoint(found, full)
+    monkeypatch.setattr(type(found), "as_record", lambda self: {"a set": {1}})
+    with pytest.raises(TypeError):
+        save_checkpoint(found, tmp_path / "new")
+    assert [path.name for path in tmp_path.iterdir()] == ["full"]
+
+
+# --- from the command line ----------------------------------------------------------------------------
+
+
+def byte_model(folder):
+    tf = import_transformers()
+    sizes = dict(vocab_size=256, hidden_size=12, num_hidden_layers=2, num_attention_heads=3)
+    sizes |= dict(intermediate_size=10, max_position_embeddings=16, num_key_value_heads=3)
+    livened(tf.LlamaForCausalLM(tf.LlamaConfig(**sizes))).float().save_pretrained(folder)
+    return folder
+
+
+def test_embviz_resize_writes_a_checkpoint_and_prints_what_it_cost(tmp_path, capsys):
+    model, small, text = byte_model(tmp_path / "model"), tmp_path / "small", tmp_path / "mine.txt"
+    text.write_text("A rose is a rose is a rose. " * 8)
+    (model / "tokenizer_config.json").write_text("{}")
+    arguments = ["--width", "9", "--out", str(small), "--text", str(text), "--map", "pca"]
+    assert main(["resize", str(model), *arguments]) == 0
+    printed = capsys.readouterr().out
+    report = json.loads((small / "resizing.json").read_text())
+    assert f"relative logit error on the text: {report['logit_error']:.2g}" in printed
+    assert "nats a token: {:.4f} before, {:.4f} after".format(*report["losses"]) in printed
+    assert "3 of 12 directions" in printed
+    assert report["width"] == [12, 9]
+    assert (small / "tokenizer_config.json").is_file()
+    assert read_again(small).config.hidden_size == 9
+
+
+def test_embviz_resize_reads_a_text_by_the_tokenizer_beside_the_model(tmp_path, capsys):
+    tokenizers = pytest.importorskip("tokenizers")
+    model, text = byte_model(tmp_path / "model"), tmp_path / "mine.txt"
+    words = {"rose": 0, "is": 1, "a": 2, "[UNK]": 3}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer.save(str(model / "tokenizer.json"))
+    text.write_text("a rose is a rose is a rose")
+    assert (
+        main(["resize", str(model), "--width", "12", "--out", str(tmp_path / "b"), "--text", str(text)]) == 0
+    )
+    assert "nats a token" in capsys.readouterr().out
+    text.write_text("a rose")
+    assert (
+        main(["resize", str(model), "--width", "12", "--out", str(tmp_path / "c"), "--text", str(text)]) == 1
+    )
+    assert "has 2 tokens: six are the least" in capsys.readouterr().err
+
+
+def test_embviz_resize_refuses_in_one_line(tmp_path, capsys):
+    mistral().float().save_pretrained(tmp_path / "model")
+    (tmp_path / "mine.txt").write_text("a rose")
+    for arguments, why in (
+        (["--width", "6", "--text", str(tmp_path / "mine.txt")], "11 symbols are no bytes"),
+        (["--width", "0"], "two dimensions are the least"),
+    ):
+        assert main(["resize", str(tmp_path / "model"), "--out", str(tmp_path / "new"), *arguments]) == 1
+        assert why in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
