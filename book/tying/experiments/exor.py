@@ -114,7 +114,7 @@ def _over_seeds(values: pd.Series, nulls: Mapping[str, float] | None = None) -> 
     return findings.over_seeds(values.to_numpy(float), nulls=nulls)
 
 
-def _ratio(table: pd.DataFrame, column: str) -> Finding:
+def ratio(table: pd.DataFrame, column: str) -> Finding:
     """Relative distance at the end, with the same before training as its null."""
     return not_negative(_over_seeds(last(table)[column], {"start": float(first(table)[column].mean())}))
 
@@ -178,12 +178,12 @@ def _in_standard_errors(count: pd.Series, n: pd.Series, expected: pd.Series) -> 
 
 def _input_findings(preset: str) -> dict[str, Finding]:
     untied = _untied(curves(MAIN, preset))
-    return {f"ratio_{pair}": _ratio(untied, f"relative_input_{pair}") for pair in ("11", "00")}
+    return {f"ratio_{pair}": ratio(untied, f"relative_input_{pair}") for pair in ("11", "00")}
 
 
 def _output_findings(preset: str) -> dict[str, Finding]:
     untied = _untied(curves(MAIN, preset))
-    return {f"ratio_{pair}": _ratio(untied, f"relative_output_{pair}") for pair in ("11", "00")}
+    return {f"ratio_{pair}": ratio(untied, f"relative_output_{pair}") for pair in ("11", "00")}
 
 
 def _tied_findings(preset: str) -> dict[str, Finding]:
@@ -192,12 +192,12 @@ def _tied_findings(preset: str) -> dict[str, Finding]:
     spread = last(tied)[["input_00", "input_11"]].to_numpy()
     return {
         "speed": _speed(table),
-        "ratio_11": _ratio(tied, "relative_input_11"),
-        "variance": _variance_ratio(spread, last(untied)[["input_00", "input_11"]].to_numpy()),
+        "ratio_11": ratio(tied, "relative_input_11"),
+        "variance": variance_ratio(spread, last(untied)[["input_00", "input_11"]].to_numpy()),
     }
 
 
-def _variance_ratio(pairs: np.ndarray, control: np.ndarray) -> Finding:
+def variance_ratio(pairs: np.ndarray, control: np.ndarray) -> Finding:
     """log10 of the variances' ratio of two columns over seeds, with a bootstrap over seeds."""
     rng = np.random.default_rng(0)
     drawn = [_log_variances(pairs[rng.integers(len(pairs), size=len(pairs))]) for _ in range(2_000)]
@@ -253,43 +253,42 @@ def _overfit_findings(preset: str) -> dict[str, Finding]:
 # --- appendix C -----------------------------------------------------------------------------------------
 
 
-def _holds_findings(preset: str) -> dict[str, Finding]:
-    table = curves(ONES, preset)
+def holds_findings(table: pd.DataFrame) -> dict[str, Finding]:
+    """Appendix C.1, of curves with 1A and 1B alone."""
     mean = table.groupby(["tied", "seed"])["accuracy"].mean()
     return {
         "tied_minus_untied": _over_seeds(mean[True] - mean[False]),
         "speed": _speed(table),
-        "ratio_11_tied": _ratio(_tied(table), "relative_input_11"),
-        "ratio_11_input": _ratio(_untied(table), "relative_input_11"),
-        "ratio_11_output": _ratio(_untied(table), "relative_output_11"),
+        "ratio_11_tied": ratio(_tied(table), "relative_input_11"),
+        "ratio_11_input": ratio(_untied(table), "relative_input_11"),
+        "ratio_11_output": ratio(_untied(table), "relative_output_11"),
     }
 
 
-def _fails_findings(preset: str) -> dict[str, Finding]:
-    table = curves(ZEROS, preset)
+def fails_findings(table: pd.DataFrame) -> dict[str, Finding]:
+    """Appendix C.2, of curves with 0A and 0B alone."""
     return {
         "untied_minus_tied": _over_seeds(late_accuracy(_untied(table)) - late_accuracy(_tied(table))),
-        "ratio_00_input": _ratio(_untied(table), "relative_input_00"),
-        "ratio_00_output": _ratio(_untied(table), "relative_output_00"),
-        "ratio_00_tied": _ratio(_tied(table), "relative_input_00"),
+        "ratio_00_input": ratio(_untied(table), "relative_input_00"),
+        "ratio_00_output": ratio(_untied(table), "relative_output_00"),
+        "ratio_00_tied": ratio(_tied(table), "relative_input_00"),
     }
 
 
-def _six_ratios(run: EXorRun, preset: str) -> dict[str, Finding]:
+def six_ratios(table: pd.DataFrame) -> dict[str, Finding]:
     """Final relative distances of both pairs in the input, output and tied matrices."""
-    table = curves(run, preset)
     found = {}
     for pair in ("11", "00"):
-        found[f"ratio_{pair}_input"] = _ratio(_untied(table), f"relative_input_{pair}")
-        found[f"ratio_{pair}_output"] = _ratio(_untied(table), f"relative_output_{pair}")
-        found[f"ratio_{pair}_tied"] = _ratio(_tied(table), f"relative_input_{pair}")
+        found[f"ratio_{pair}_input"] = ratio(_untied(table), f"relative_input_{pair}")
+        found[f"ratio_{pair}_output"] = ratio(_untied(table), f"relative_output_{pair}")
+        found[f"ratio_{pair}_tied"] = ratio(_tied(table), f"relative_input_{pair}")
     return found
 
 
 def _larger_findings(preset: str) -> dict[str, Finding]:
     table = curves(LARGER, preset)
     difference = late_accuracy(_tied(table)) - late_accuracy(_untied(table))
-    return {"tied_minus_untied": _over_seeds(difference), **_six_ratios(LARGER, preset)}
+    return {"tied_minus_untied": _over_seeds(difference), **six_ratios(table)}
 
 
 def _slower(run: EXorRun, other: EXorRun, preset: str) -> Finding:
@@ -300,14 +299,12 @@ def _slower(run: EXorRun, other: EXorRun, preset: str) -> Finding:
 
 
 def _lstm_findings(preset: str) -> dict[str, Finding]:
-    ratios = _six_ratios(LSTM, preset)
-    del ratios["ratio_00_tied"]
+    ratios = six_ratios(curves(LSTM, preset))
     return {**ratios, "slower": _slower(LSTM, MAIN, preset)}
 
 
 def _mixer_findings(preset: str) -> dict[str, Finding]:
-    ratios = _six_ratios(MIXER, preset)
-    del ratios["ratio_00_tied"]
+    ratios = six_ratios(curves(MIXER, preset))
     return {**ratios, "slower": _slower(MIXER, MAIN, preset), "faster": _slower(MIXER, LSTM, preset)}
 
 
@@ -324,11 +321,14 @@ def _bigger_cells(preset: str) -> list[Cell]:
 def _bigger_findings(preset: str) -> dict[str, Finding]:
     found = {}
     for name, run in _bigger_runs(preset).items():
-        ratios = _six_ratios(run, preset)
+        table = curves(run, preset)
+        ratios = six_ratios(table)
+        gap = late_accuracy(_tied(table)) - late_accuracy(_untied(table))
+        found[f"{name}_tied_minus_untied"] = _over_seeds(gap)
         for matrix in ("input", "tied", "output"):
-            ratio = ratios[f"ratio_11_{matrix}"]
-            nulls = {**ratio.nulls, "zeros": ratios["ratio_00_output"].value}
-            found[f"{name}_11_{matrix}"] = dataclasses.replace(ratio, nulls=nulls)
+            ones = ratios[f"ratio_11_{matrix}"]
+            nulls = {**ones.nulls, "zeros": ratios["ratio_00_output"].value}
+            found[f"{name}_11_{matrix}"] = dataclasses.replace(ones, nulls=nulls)
     return found
 
 
@@ -351,8 +351,8 @@ STUDIES: dict[str, Study] = {
     "tying.tied": _study(_tied_findings, MAIN),
     "tying.accuracy": _study(_accuracy_findings, MAIN),
     "tying.overfit_alignment": _study(_overfit_findings, MAIN),
-    "tying.dh_holds": _study(_holds_findings, ONES),
-    "tying.dh_fails": _study(_fails_findings, ZEROS),
+    "tying.dh_holds": _study(lambda preset: holds_findings(curves(ONES, preset)), ONES),
+    "tying.dh_fails": _study(lambda preset: fails_findings(curves(ZEROS, preset)), ZEROS),
     "tying.larger": _study(_larger_findings, LARGER),
     "tying.lstm": _study(_lstm_findings, LSTM, MAIN),
     "tying.mixer": _study(_mixer_findings, MIXER, LSTM, MAIN),

@@ -32,6 +32,7 @@ SIZES = {
     ("transformer", "small"): EncoderConfig(),
     ("transformer", "medium"): EncoderConfig(n_layers=2, embedding_dim=32, hidden_dim=32),
     ("lstm", "small"): EncoderConfig("lstm", n_layers=2, hidden_dim=8),
+    ("lstm", "one layer"): EncoderConfig("lstm", n_layers=1, hidden_dim=8),
     ("lstm", "medium"): EncoderConfig("lstm", n_layers=4, embedding_dim=32, hidden_dim=32),
     ("mixer", "small"): EncoderConfig("mixer", hidden_dim=8),
     ("mixer", "medium"): EncoderConfig("mixer", n_layers=2, embedding_dim=32, hidden_dim=32, token_dim=32),
@@ -71,6 +72,62 @@ class EXorRun:
     rank: int = 0  # of the encodings; 0: full
     reading: str = "program"
 
+    @property
+    def seeds(self) -> range:
+        """Seeds of the models."""
+        return range(self.n_seeds)
+
+    @property
+    def least_rate(self) -> float:
+        """Learning rate at the bottom of the schedule: the paper's 1e-5 for its 5e-4."""
+        return self.learning_rate / 50
+
+    def start(self, member: Member) -> Encoder | None:
+        """The model that a member starts from; None for ``Encoder(seed=member.seed)``."""
+        return None
+
+
+@dataclasses.dataclass(frozen=True)
+class FreshRun(EXorRun):
+    """Models of seeds that nobody had looked at when a claim was amended: `first_seed` and following."""
+
+    first_seed: int = 20
+    drawn: str = "ours"  # initial weights; "program": both embeddings before all else, tied or not
+
+    @property
+    def seeds(self) -> range:
+        return range(self.first_seed, self.first_seed + self.n_seeds)
+
+    @property
+    def least_rate(self) -> float:
+        return min(1e-5, self.learning_rate)  # of the program, whatever the rate at the top
+
+    def start(self, member: Member) -> Encoder | None:
+        return None if self.drawn == "ours" else start_of_program(_shape(self), member)
+
+
+def start_of_program(config: EncoderConfig, member: Member) -> Encoder:
+    """A transformer before training with its weights drawn in the order of the authors' program.
+
+    Input embedding, output embedding (also where it is then replaced by the input embedding), layers. The
+    program draws on a GPU, whose generator gives other numbers for the same seed.
+    """
+    model = Encoder(config, tied=member.tied, seed=member.seed)
+    shape = (config.vocab_size, config.embedding_dim)
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(member.seed)
+        model.input_embedding.copy_(torch.randn(shape))
+        output = torch.randn(shape)
+        if model.free_output is not None:
+            model.free_output.copy_(output)
+        layer = torch.nn.TransformerEncoderLayer(
+            config.embedding_dim, 1, config.hidden_dim, dropout=0.0, activation="gelu", batch_first=True
+        )
+        for index in range(config.n_layers):  # copies of one layer
+            own = model.body.get_submodule(f"layers.{index}")
+            own.load_state_dict(layer.state_dict())
+    return model
+
 
 @experiment("tying.exor")
 def exor(config: EXorRun) -> pd.DataFrame:
@@ -80,7 +137,8 @@ def exor(config: EXorRun) -> pd.DataFrame:
     -------
     DataFrame
         seed, tied, step, quantity, value: what :class:`Gauge` measures; coordinates of the embeddings,
-        those of seeds 2 and up at the last step alone; every weight of the first small models at the end.
+        those of all seeds but the first two at the last step alone; every weight of the first small models
+        at the end.
     """
     session = prepare(config)
     shown = range(len(session.members))[: 2 * N_SHOWN]
@@ -162,14 +220,18 @@ def prepare(config: EXorRun, *, task: EXor | None = None) -> Session:
         if value not in known:
             raise ValueError(f"no {value!r}: choose one of {', '.join(map(str, known))}")
     reading = READINGS[config.reading]
-    members = [Member(seed, tied) for seed in range(config.n_seeds) for tied in (False, True)]
+    members = [Member(seed, tied) for seed in config.seeds for tied in (False, True)]
+    model = StackedEncoder(_shape(config), members)
+    starts = [config.start(member) for member in members]
+    if None not in starts:
+        model.stack(starts)  # type: ignore[arg-type]
     return Session(
-        StackedEncoder(_shape(config), members),
+        model,
         task or SYMBOL_SETS[config.symbols],
         reading,
         AdamW(
             learning_rate=config.learning_rate,
-            min_learning_rate=config.learning_rate / 50,  # 1e-5 for the paper's 5e-4
+            min_learning_rate=config.least_rate,
             weight_decay=config.weight_decay,
         ),
         n_steps=config.n_steps,
@@ -261,7 +323,8 @@ class Gauge:
 
     Scores are expectations under the exact conditional distribution, on every string masked at every
     place in two random spellings; `sampled_accuracy` is the fraction right on the held-out strings in one
-    fixed spelling, masked once, as the authors' program plots it.
+    fixed spelling, masked once, as the authors' program plots it, and `sampled_loss` the cross entropy
+    there, in nats.
     """
 
     def __init__(self, model: StackedEncoder, task: EXor, train: np.ndarray, held_out: np.ndarray) -> None:
@@ -295,22 +358,35 @@ class Gauge:
         return {name: values.tolist() for name, values in found.items()}
 
     def scores(self) -> dict[str, Tensor]:
-        """Expected accuracies, losses above the optimum (nats), and the encodings' smallest relative axis."""
+        """Expected accuracies, losses above the optimum (nats), differences of the logits of two spellings,
+        and the encodings' smallest relative axis."""
         encoded = self._read(self.contexts)
         right = self._expected_accuracy(encoded.logits)
         above = -(self.exact * encoded.logits.log_softmax(-1)).sum(-1) - self.floor  # (R, n)
         singular_values = torch.linalg.svdvals(encoded.encodings)
-        sampled = (self._read(self.sample).logits.argmax(-1) == self.answers).float()
+        sampled = self._read(self.sample).logits.log_softmax(-1)  # (R, 12, V)
+        said = sampled.gather(-1, self.answers.expand(len(sampled), -1)[..., None])[..., 0]
         return {
             "accuracy": right.mean(1),
             "train_accuracy": right[:, self.is_train].mean(1),
             "held_accuracy": right[:, ~self.is_train].mean(1),
-            "sampled_accuracy": sampled.mean(1),
+            "sampled_accuracy": (sampled.argmax(-1) == self.answers).float().mean(1),
+            "sampled_loss": -said.mean(1),
+            **self._logit_gaps(encoded.logits),
             "loss_gap": above.mean(1),
             "train_loss_gap": above[:, self.is_train].mean(1),
             "held_loss_gap": above[:, ~self.is_train].mean(1),
             "span": singular_values[:, -1] / singular_values[:, 0],
         }
+
+    def _logit_gaps(self, logits: Tensor) -> dict[str, Tensor]:
+        """Logit of spelling B minus that of A, mean over contexts that ask for that bit, (R,)."""
+        gaps = {}
+        for name, (a, b) in self.pairs.items():
+            if name != "01":
+                asked = self.exact[:, a] > 0
+                gaps[f"logit_{name}"] = (logits[:, asked, b] - logits[:, asked, a]).mean(1)
+        return gaps
 
     def distances(self) -> dict[str, Tensor]:
         """Euclidean distances of pairs and mean norms, in each matrix."""

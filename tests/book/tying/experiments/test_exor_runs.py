@@ -71,7 +71,7 @@ def test_a_table_holds_every_quantity_of_every_member_at_every_snapshot():
     table = table_of(TINY)
     metrics = {
         *("accuracy", "train_accuracy", "held_accuracy", "sampled_accuracy", "span"),
-        *("loss_gap", "train_loss_gap", "held_loss_gap"),
+        *("loss_gap", "train_loss_gap", "held_loss_gap", "sampled_loss", "logit_11", "logit_00"),
         *(f"{matrix}_{what}" for matrix in ("input", "output") for what in ("unrelated", "norm")),
         *(f"{what}_{pair}" for what in ("input", "output", "bound", "tight") for pair in ("11", "00", "01")),
     }

@@ -1,0 +1,299 @@
+"""What amended claims are judged by: criteria against slow loops, and an optimal model that fulfils them."""
+
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from book.tying.experiments import STUDIES, amended
+from book.tying.experiments import exor as study
+from book.tying.experiments.exor_runs import EXorRun, FreshRun, exor, prepare
+from book.tying.experiments.spellings import FreshSweep, Sweep, sweep_cells, sweep_session
+from embviz.ledger.cells import Cell, Experiment, compute
+from embviz.ledger.claims import load_claims
+from embviz.ledger.judging import entry_of, judge
+from embviz.ledger.measuring import Measurement
+from embviz.models.encoders import Encoder
+from embviz.models.members import Member
+from embviz.tasks.exor import MASK, ONE_A, ONE_B, ZERO_A, ZERO_B
+
+PRESET, SEEDS, STEPS = "quick", (20, 21, 22), range(0, 301, 20)
+CLAIMS = {claim.id: claim for claim in load_claims("tying")}
+
+
+@pytest.fixture(autouse=True)
+def results(tmp_path, monkeypatch):
+    monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path))
+
+
+def frame(values: dict[str, object], *, seeds=SEEDS, steps=STEPS) -> pd.DataFrame:
+    """Curves with these columns; a function of (seed, tied, step), or a number."""
+    keys = list(itertools.product(seeds, (False, True), steps))
+    table = pd.DataFrame(keys, columns=["seed", "tied", "step"])
+    for name, value in values.items():
+        table[name] = [value(*key) if callable(value) else value for key in keys]
+    return table
+
+
+def store(cell: Cell, table: pd.DataFrame) -> None:
+    told = Experiment(exor.name, exor.version, lambda config: table)
+    compute(Cell(told, cell.config), cell.path)
+
+
+# --- fresh seeds ----------------------------------------------------------------------------------------
+
+
+def test_fresh_runs_have_seeds_that_no_first_run_of_their_kind_had():
+    firsts = {
+        (run.architecture, run.size, run.symbols, run.weight_decay): run
+        for run in (study.MAIN, study.ONES, study.ZEROS, study.LSTM, study.MIXER)
+    }
+    for run in (amended.MAIN, amended.ONES, amended.ZEROS, amended.LSTM, amended.MIXER):
+        first = firsts[run.architecture, run.size, run.symbols, run.weight_decay]
+        assert not set(run.seeds) & set(first.seeds)
+        assert {member.seed for member in prepare(dataclasses.replace(run, n_seeds=2)).members} <= set(
+            run.seeds
+        )
+    assert list(amended.AUTHORS.seeds) == [42, 43, 44, 45, 46]
+
+
+def test_a_fresh_seed_starts_as_a_first_one_would_and_trains_at_the_papers_rates():
+    fresh = prepare(FreshRun(n_steps=4, n_seeds=1, first_seed=2))
+    plain = prepare(EXorRun(n_steps=4, n_seeds=3))
+    for name, array in fresh.model.weights.items():
+        rows = slice(2, 3) if name == "free_output" else slice(4, 6)
+        assert torch.equal(array, plain.model.weights[name][rows])
+    assert fresh.optimizer == plain.optimizer
+    assert prepare(amended.LARGER_PROGRAM).optimizer.min_learning_rate == 1e-5
+
+
+def test_the_programs_order_draws_both_embeddings_first_and_ties_them_afterwards():
+    session = prepare(FreshRun(n_seeds=1, first_seed=42, drawn="program"))
+    torch.manual_seed(42)
+    read, answer = torch.nn.Embedding(7, 4), torch.nn.Embedding(7, 4)
+    layer = torch.nn.TransformerEncoderLayer(4, 1, 4, dropout=0.0, activation="gelu", batch_first=True)
+    untied, tied = (session.model.member(index) for index in range(2))
+    for model in (untied, tied):
+        assert torch.equal(model.input_embedding, read.weight)
+        for name, array in layer.state_dict().items():
+            assert torch.equal(model.body.layers[0].state_dict()[name], array)
+    assert torch.equal(untied.output_embedding, answer.weight)
+    assert tied.free_output is None
+    ours = Encoder(session.model.config, tied=True, seed=42)
+    assert not torch.equal(tied.body.layers[0].linear1.weight, ours.body.layers[0].linear1.weight)
+
+
+def test_a_fresh_sweep_is_the_first_one_with_other_seeds():
+    fresh, first = sweep_session(FreshSweep(n_seeds=2)), sweep_session(Sweep(n_seeds=2))
+    assert fresh.optimizer == first.optimizer
+    assert fresh.members == tuple(Member(seed, tied) for seed in (8, 9) for tied in (False, True))
+    assert not {cell.key for cell in sweep_cells("laptop")} & {
+        cell.key for cell in sweep_cells("laptop", fresh=True)
+    }
+
+
+# --- runs that solve the task ---------------------------------------------------------------------------
+
+
+def test_a_run_solves_the_task_if_it_ends_near_the_optimum():
+    table = frame(
+        {"loss_gap": lambda seed, tied, step: 1.0 if step < 300 else {20: 0.1, 21: 0.2}.get(seed, 0)}
+    )
+    assert amended.solved(table[~table["tied"]]).to_dict() == {20: True, 21: False, 22: True}
+
+
+def test_a_perfect_model_has_no_gap_and_holds_where_the_first_optimum_made_it_fail():
+    best = amended.best_accuracy(amended.EXor())
+    perfect = {"loss_gap": lambda seed, tied, step: 1.0 if seed == 24 else 0.0}
+    perfect["accuracy"] = lambda seed, tied, step: 0.5 if seed == 24 else best - 0.01 * tied
+    found = amended._of_those_that_solve(frame(perfect, seeds=range(20, 25)))
+    figures = {figure.name: figure for figure in CLAIMS["tying.accuracy"].figures}
+    assert judge(figures["untied_gap_solved"], found["untied_gap_solved"]).verdict == "holds"
+    assert found["untied_gap_solved"].nulls["unsolved"] == pytest.approx(best - 0.5)
+    assert found["tied_minus_untied_solved"].value == pytest.approx(-0.01)
+    assert not 0.7 - best >= -0.001, "the first range, around 0.7, left a perfect model out"
+
+
+def test_shares_count_runs_and_their_difference_is_paired():
+    table = frame({"loss_gap": lambda seed, tied, step: 0.0 if tied or seed == 20 else 1.0})
+    found = amended.shares(table)
+    assert (found["untied_solved"].value, found["tied_solved"].value) == (pytest.approx(1 / 3), 1.0)
+    assert found["more_solved"].value == pytest.approx(-2 / 3)
+
+
+def test_an_unpaired_difference_has_students_interval_of_the_smaller_group():
+    a, b = pd.Series([1.0, 2.0, 4.0]), pd.Series([0.0, 1.0, 2.0, 3.0])
+    finding = amended.difference(a, b)
+    half = 4.302653 * math.sqrt(a.var() / 3 + b.var() / 4)
+    assert (finding.value, finding.n_seeds) == (pytest.approx(a.mean() - b.mean()), 3)
+    assert finding.high - finding.value == pytest.approx(half, rel=1e-5)
+    assert amended.difference(a, b[:1]) is None
+
+
+# --- apart ----------------------------------------------------------------------------------------------
+
+
+def optimal_session():
+    """A model whose output embedding, made by hand, gives the exact differences of logits."""
+    session = prepare(FreshRun(n_steps=2, n_seeds=1))
+    session.model.double()
+    with torch.no_grad():
+        output = session.model.arrays["free_output"][0]
+        output.zero_()
+        session.model.arrays[
+            "body/layers/0/norm2/weight"
+        ].zero_()  # the encoding is the bias, whatever is read
+        session.model.arrays["body/layers/0/norm2/bias"].copy_(torch.tensor([1.0, 0, 0, 0]).expand(2, -1))
+        output[ZERO_B, 0] = math.log(9)
+        output[ONE_A, 0] = output[ONE_B, 0] = -3.0
+    return session
+
+
+def test_the_logits_of_a_model_with_exact_spellings_differ_by_ln_9_and_hold():
+    session = optimal_session()
+    with torch.no_grad():
+        measured = session.gauge.measure(0)
+    assert measured["logit_00"][0] == pytest.approx(math.log(9))
+    assert measured["logit_11"][0] == pytest.approx(0.0, abs=1e-12)
+    row = {name: (lambda value: lambda seed, tied, step: value if step else 1.0)(measured[name][0])
+           for name in ("logit_00", "logit_11", "output_00", "output_11")}  # fmt: skip
+    row["logit_00"] = lambda seed, tied, step: measured["logit_00"][0] if step else 0.0
+    found = amended.apart(frame(row))
+    figures = {figure.name: figure for figure in CLAIMS["tying.untied_output"].figures}
+    for name in ("logit_00", "ones_over_zeros"):
+        assert judge(figures[name], found[name]).verdict == "holds"
+
+
+def test_a_model_that_spells_zeros_by_a_fair_coin_fails():
+    table = frame({"logit_00": 0.0, "logit_11": 0.0, "output_00": 1.0, "output_11": 0.9})
+    figures = {figure.name: figure for figure in CLAIMS["tying.untied_output"].figures}
+    for name, finding in amended.apart(table).items():
+        assert judge(figures[name], finding).verdict == "fails"
+
+
+def test_logit_gaps_are_means_over_the_contexts_that_ask_for_the_bit():
+    session = prepare(FreshRun(n_steps=2, n_seeds=1))
+    session.model.double()
+    gauge = session.gauge
+    with torch.no_grad():
+        found = gauge.scores()
+        for index in range(2):
+            logits = session.model.member(index).double()(gauge.contexts)
+            gaps: dict[str, list[float]] = {"00": [], "11": []}
+            for tokens, rows, exact in zip(
+                gauge.contexts.tolist(), logits.tolist(), gauge.exact.tolist(), strict=True
+            ):
+                row, (pair, a, b) = rows[tokens.index(MASK)], ("00", ZERO_A, ZERO_B)
+                if exact[ONE_A] > 0:
+                    pair, a, b = "11", ONE_A, ONE_B
+                gaps[pair].append(row[b] - row[a])
+            for pair, values in gaps.items():
+                assert float(found[f"logit_{pair}"][index]) == pytest.approx(np.mean(values), abs=1e-6)
+
+
+def test_the_loss_on_twelve_strings_is_their_mean_cross_entropy():
+    session = prepare(FreshRun(n_steps=2, n_seeds=1))
+    gauge = session.gauge
+    with torch.no_grad():
+        found = gauge.scores()["sampled_loss"][0]
+        logits = session.model.member(0)(gauge.sample).log_softmax(-1)
+    slow = [
+        -float(rows[tokens.index(MASK)][answer])
+        for tokens, rows, answer in zip(gauge.sample.tolist(), logits, gauge.answers.tolist(), strict=True)
+    ]
+    assert len(slow) == 12
+    assert float(found) == pytest.approx(np.mean(slow), rel=1e-5)
+
+
+# --- overfitting ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("strings", "trained", "expected"),
+    [
+        (lambda step: abs(step - 100) / 1000, lambda step: 1 - step / 1000, True),
+        (lambda step: abs(step - 100) / 1000, lambda step: step / 1000, False),  # the whole model gets worse
+        (lambda step: 1 - step / 1000, lambda step: 1 - step / 1000, False),
+        (lambda step: abs(step - 100) / 10_000, lambda step: 1 - step / 1000, False),  # too little
+    ],
+)
+def test_a_run_overfits_if_only_the_loss_on_the_twelve_strings_rises(strings, trained, expected):
+    values = {
+        "sampled_loss": lambda seed, tied, step: strings(step),
+        "train_loss_gap": lambda seed, tied, step: trained(step),
+        **dict.fromkeys(("relative_input_11", "relative_output_11"), lambda s, t, step: 1 - step / 300),
+    }
+    table = frame(values)
+    found = amended.overfitting(table[~table["tied"]])
+    assert found["overfits"].tolist() == [expected] * 3
+    if expected:
+        assert found["lowest"].tolist() == [100.0] * 3
+        assert found["aligned"].tolist() == [240.0] * 3
+
+
+# --- times ----------------------------------------------------------------------------------------------
+
+
+def test_arrivals_never_is_infinite_and_the_last_step_is_none():
+    table = frame(
+        {"close": lambda seed, tied, step: {20: 1 - step / 300, 21: 1.0}.get(seed, 0.3 * (step < 300))}
+    )
+    found = amended.arrivals(table[~table["tied"]], ["close"])
+    assert found.to_dict() == {20: 240.0, 21: math.inf, 22: 300.0}
+
+
+def test_a_ratio_of_medians_is_not_paired_and_counts_never_as_later():
+    mine, theirs = pd.Series([10.0, 20.0, math.inf]), pd.Series([40.0, 40.0, 40.0, 40.0])
+    finding = amended.ratio_of_medians(mine, theirs)
+    assert (finding.value, finding.n_seeds) == (0.5, 3)
+    assert finding.low == 0.25
+    assert finding.high == math.inf
+    nobody = pd.Series([math.inf] * 3)
+    assert amended.ratio_of_medians(nobody, nobody).value == 1.0
+
+
+# --- claims ---------------------------------------------------------------------------------------------
+
+
+def test_no_pair_of_any_matrix_passes_the_bound_so_the_claim_is_null_too():
+    claim = CLAIMS["tying.theorem_input"]
+    entry = entry_of(claim, Measurement("paper", amended._theorem_input("paper"), own_corpora=()))
+    assert entry.verdict == "null too"
+
+
+def test_costs_of_coins_are_untied_minus_tied_at_the_end():
+    coins = {coin: frame({"accuracy_gap": lambda s, tied, step, c=coin: tied * (0.6 - c)}).assign(p_0a=coin)
+             for coin in (0.5, 0.1, 0.02)}  # fmt: skip
+    costs = amended.coin_costs(pd.concat(coins.values()))
+    assert costs.mean().round(6).to_dict() == {0.02: 0.58, 0.1: 0.5, 0.5: 0.1}
+
+
+@pytest.mark.parametrize("claim", sorted(amended.STUDIES))
+def test_without_fresh_seeds_an_amended_figure_is_not_measured_and_nothing_breaks(claim):
+    beside = STUDIES[claim].beside(PRESET)
+    measure = amended.AMENDED[claim][0] if claim in amended.AMENDED else amended._larger
+    if claim != "tying.tie_only_where":
+        assert set(measure(PRESET)) <= {"possible_violations"}
+    names = {figure.name for figure in CLAIMS[claim].figures}
+    assert {name for move in CLAIMS[claim].amended for name in move.decides} <= names
+    assert all(not cell.stored() for cell in beside)
+
+
+def test_fresh_cells_of_a_few_steps_give_every_amended_figure(monkeypatch, tmp_path):
+    monkeypatch.setenv("EMBVIZ_CACHE_DIR", str(tmp_path / "cache"))
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    for claim in ("tying.accuracy", "tying.lstm", "tying.dh_fails", "tying.theorem_output", "tying.larger"):
+        study_of = STUDIES[claim]
+        for cell in {cell.key: cell for cell in study_of.beside(PRESET) + study_of.cells(PRESET)}.values():
+            if not cell.stored():
+                store(cell, exor.function(dataclasses.replace(cell.config, n_steps=10)))
+        found = study_of.findings(PRESET)
+        rare = {"untied_gap_solved", "tied_minus_untied_solved", "instability_solved", "near_ratio"}
+        assert {name for move in CLAIMS[claim].amended for name in move.decides} - rare <= set(found)
+        assert set(found) <= {figure.name for figure in CLAIMS[claim].figures}
+    torch.set_num_threads(n_threads)
