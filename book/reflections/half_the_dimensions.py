@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from book.reflections.experiments import theory, vectors
+from book.reflections.experiments import theory
 from book.reflections.simulated import nonzero_eigenvalues
 from embviz.ledger.cells import load
 from embviz.ledger.studies import find_study
@@ -506,11 +506,7 @@ def trained_maps() -> pd.DataFrame:
     FileNotFoundError
         If nothing is stored; the message gives the command.
     """
-    tables = [stored_cells("reflections.involution")]
-    tables.append(
-        load([cell for cell in vectors.prefix_cells() if cell.config.signature == "free" and cell.stored()])
-    )
-    table = pd.concat(tables, ignore_index=True)
+    table = stored_cells("reflections.involution")
     table = table[table["quantity"].isin(["map", "square_diagonal", "square_offdiagonal"])]
     names = (
         table["corpus"]
@@ -519,7 +515,7 @@ def trained_maps() -> pd.DataFrame:
         + " epochs, d = "
         + table["embedding_dim"].astype(str)
     )
-    known = table.assign(run=names, control=table["control"].map(CONTROLS))
+    known = table.assign(run=names, control=table["control"].map(CONTROLS)).dropna(subset="control")
     return known[["run", "corpus", "seed", "control", "quantity", "item", "value"]].reset_index(drop=True)
 
 
@@ -634,20 +630,27 @@ def map_summary(table: pd.DataFrame) -> pd.DataFrame:
     return wide[list(names)].rename(columns=names).rename_axis(columns=None).round(3)
 
 
-EIGENVALUE_CONTROLS = {"": "trained", "shuffled_rows": "C with its rows shuffled", "copy": "a copy, C = W"}
+EIGENVALUE_CONTROLS = {
+    "": "trained",
+    "shuffled_rows": "C with its rows shuffled",
+    "random_rotation": "C = W R",
+}
 
 
 def map_eigenvalues() -> pd.DataFrame:
-    """Eigenvalues of pinv(W) C at the largest stored scale, beside the controls; empty where none is stored.
+    """Eigenvalues of pinv(W) C at the largest stored scale, beside the controls.
 
     Returns
     -------
     DataFrame with `control`, `real`, `imaginary`, `seed`, `corpus`
     """
-    preset = find_study("reflections.half_reflected").largest_stored()
-    if preset is None:
-        return pd.DataFrame(columns=["control", "real", "imaginary", "seed", "corpus"])
-    table = load(vectors.eigenvalue_cells(preset))
+    table = stored_cells("reflections.half_reflected")
+    parts = {
+        name: table.loc[table["quantity"] == f"eigenvalue_{name}"].reset_index(drop=True)
+        for name in ("real", "imaginary")
+    }
+    table = parts["real"].assign(real=parts["real"]["value"], imaginary=parts["imaginary"]["value"])
+    table = table[table["control"].isin(list(EIGENVALUE_CONTROLS))]
     table["control"] = table["control"].map(EIGENVALUE_CONTROLS)
     return table[["control", "real", "imaginary", "seed", "corpus"]].round(3)
 

@@ -15,6 +15,7 @@ import pandas as pd
 from scipy import stats
 
 from book.reflections.experiments import vectors
+from book.reflections.experiments.scores import ANALOGY_TESTS
 from embviz import ledger, metrics, view
 from embviz.corpora import corpus as corpora
 from embviz.ledger import studies
@@ -63,8 +64,7 @@ def word_scores(cells: Sequence[Cell], *, way: str = "score") -> pd.DataFrame:
     Parameters
     ----------
     cells : sequence of Cell
-        From :func:`model_cells` or :func:`book.reflections.experiments.vectors.prefix_cells`; what
-        isn't stored yet is left out.
+        From :func:`model_cells`; what isn't stored yet is left out.
     way : {"score", "frequent"}
         "score": an unknown word makes a similarity 0 and an analogy wrong, as in the paper's tool;
         "frequent": only items whose words all occur at least 100 times.
@@ -223,8 +223,8 @@ def sweep_curves() -> pd.DataFrame:
     preset = studies.find_study("reflections.proportion").largest_stored()
     if preset is None:
         return pd.DataFrame(columns=["share", "line", "kind", "relative"])
-    table = vectors.sweep_scores(preset)
-    analogies = list(vectors.ANALOGY_TESTS)
+    table = vectors.sweep_scores()
+    analogies = list(ANALOGY_TESTS)
     kinds = np.select(
         [table["test"] == "mean", table["test"].isin(analogies)], [MEAN, ANALOGIES], SIMILARITIES
     )

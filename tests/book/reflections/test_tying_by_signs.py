@@ -192,7 +192,7 @@ def test_the_null_of_the_sweep_holds_the_same_scores_at_other_shares(monkeypatch
     )
     study = SimpleNamespace(largest_stored=lambda: "laptop")
     monkeypatch.setattr(signs.studies, "find_study", lambda claim: study)
-    monkeypatch.setattr(signs.vectors, "sweep_scores", lambda preset: table)
+    monkeypatch.setattr(signs.vectors, "sweep_scores", lambda: table)
     curves = signs.sweep_curves()
     for line, rows in curves[curves["kind"] == signs.NULL].groupby("line"):
         assert sorted(rows["relative"]) == shares, line
