@@ -18,6 +18,7 @@ from book.kernel.experiments.models import QUICK, STARTS, Trained
 from book.kernel.experiments.runs import KernelRun
 from book.kernel.experiments.texts import Slice
 from embviz import kernels
+from embviz.kernels import Spectrum
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell
 from embviz.ledger.findings import Finding
@@ -123,7 +124,18 @@ def _table_1(preset: str) -> dict[str, Finding]:
     order = both.found(
         fits.order_agreement(table, labels), {"untrained": fits.order_agreement(untrained, of_untrained)}
     )
-    return found | {"order_text": order} | both.over(kernels.k0_fft(own.spectrum))
+    unclamped = both.rows(complex_power_row(own.spectrum))
+    return found | {"order_text": order, "H12_complex": unclamped} | both.over(kernels.k0_fft(own.spectrum))
+
+
+def complex_power_row(D: Spectrum, eps: float = kernels.EPS) -> np.ndarray:
+    """k0 in the FFT form from the real part of D^eps without the clamp, (V,).
+
+    The principal power of a negative eigenvalue is |l|^eps exp(i pi eps): nothing needs a floor.
+    """
+    powers = (D.values.astype(complex) ** eps).real
+    row: np.ndarray = kernels.responses(D, "fft") @ powers
+    return row
 
 
 def _table_2(preset: str) -> dict[str, Finding]:

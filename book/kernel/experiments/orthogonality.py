@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -12,10 +14,13 @@ from book.kernel.experiments import models
 from book.kernel.experiments.extracted import off_diagonal
 from book.kernel.experiments.fits import cosines
 from book.kernel.experiments.models import Trained
+from book.kernel.experiments.texts import TextReading, load
 from embviz import kernels
 from embviz.ledger import findings
+from embviz.ledger.cells import Cell, experiment, table_of
 from embviz.ledger.findings import Finding
 from embviz.ledger.studies import Study
+from embviz.words.cooccurrence import count_pairs
 
 PLAIN = ("train_loss", "weight_norm", "update_norm")  # diagnostics that need no text beside the training's
 
@@ -88,6 +93,54 @@ def _rho(x: np.ndarray, y: np.ndarray) -> float:
     return 0.0 if np.ptp(x) == 0 or np.ptp(y) == 0 else float(stats.spearmanr(x, y).statistic)
 
 
+# --- the paper's one model out of sample ------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class UntrainedModels:
+    """Embeddings that were never trained, of the size of the paper's PhotonicGPT."""
+
+    text: TextReading
+    embedding_dim: int
+    n_draws: int
+
+
+@experiment("kernel.untrained", threads=2)
+def untrained(config: UntrainedModels) -> pd.DataFrame:
+    """Cosines of the extracted first row of random embeddings with what formulas give for a text.
+
+    Returns
+    -------
+    DataFrame
+        A row a draw: draw, fft and eigen (k0 at epsilon 0.003 in both forms) and identity, that of the
+        identity matrix. Zeros of fft2(D) are replaced as the listing does.
+    """
+    text = load(config.text)
+    D = kernels.log_counts(count_pairs(text.ids, len(text.vocabulary), window=5))
+    spectrum = kernels.decompose(D)
+    rows = {
+        "fft": kernels.k0_fft(spectrum, safe=kernels.SAFE),
+        "eigen": kernels.k0_eigen(spectrum),
+        "identity": kernels.row_identity(spectrum, safe=kernels.SAFE),
+    }
+    found = []
+    for draw in range(config.n_draws):
+        E = np.random.default_rng(draw).standard_normal((len(D), config.embedding_dim))
+        k0 = kernels.deconvolved_row(models.gram(E), spectrum, safe=kernels.SAFE)
+        found.append({"draw": draw} | {name: float(cosines(row, k0)) for name, row in rows.items()})
+    table = pd.DataFrame(found)
+    table.attrs["data"] = {config.text.corpus: text.checksum}
+    return table
+
+
+def untrained_cell(preset: str) -> Cell:
+    """Of the paper's size, or a small one."""
+    if preset != "quick":
+        return untrained.cell(UntrainedModels(TextReading(vocab_size=15_007, n_tokens=2_000_000), 256, 10))
+    text = dataclasses.replace(models.main("quick").text, vocab_size=60, n_tokens=3_000)
+    return untrained.cell(UntrainedModels(text, 16, 4))
+
+
 # --- claims -----------------------------------------------------------------------------------------
 
 
@@ -128,9 +181,23 @@ def _diagnostic(preset: str) -> dict[str, Finding]:
     # nearer to the held-out loss is better whichever way a diagnostic runs
     nulls = {"update_norm": -float(np.abs(plain["update_norm"]).mean())}
     found = {name: models.of_cosines(values, corpus=corpus) for name, values in (ends | plain).items()}
-    return found | {
-        "correlation": models.of_cosines(own, nulls=nulls, corpus=corpus),
-        "advantage": models.of_cosines(advantage, corpus=corpus),
+    return (
+        found
+        | _out_of_sample(preset)
+        | {
+            "correlation": models.of_cosines(own, nulls=nulls, corpus=corpus),
+            "advantage": models.of_cosines(advantage, corpus=corpus),
+        }
+    )
+
+
+def _out_of_sample(preset: str) -> dict[str, Finding]:
+    cell = untrained_cell(preset)
+    table, corpus = table_of(cell), cell.config.text.corpus
+    names = {"photonic": "fft", "photonic_eigen": "eigen", "photonic_identity": "identity"}
+    return {
+        name: models.of_cosines(table[column].to_numpy(), repeats="draws of an embedding", corpus=corpus)
+        for name, column in names.items()
     }
 
 
@@ -141,5 +208,7 @@ STUDIES: dict[str, Study] = {
         ),
         _orthogonal,
     ),
-    "kernel.diagnostic": Study(models.main_cells, _diagnostic),
+    "kernel.diagnostic": Study(
+        lambda preset: [*models.main_cells(preset), untrained_cell(preset)], _diagnostic
+    ),
 }

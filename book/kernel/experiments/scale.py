@@ -11,19 +11,23 @@ import pandas as pd
 from book.kernel.experiments import models
 from book.kernel.experiments.fits import best_over_eps, best_sum, cosines, with_counts
 from book.kernel.experiments.orthogonality import diagonal_shares, expected_cosine, mean_cosines
-from book.kernel.experiments.runs import KernelRun, prepare
+from book.kernel.experiments.runs import KernelRun, Session, embedding, measures, prepare
 from book.kernel.experiments.texts import TextReading, load
 from embviz import kernels
 from embviz.kernels import Spectrum
 from embviz.ledger import findings
-from embviz.ledger.cells import Cell, experiment, table_of
+from embviz.ledger.cells import Cell, experiment, table_of, training_run
 from embviz.ledger.findings import Finding
 from embviz.ledger.studies import Study
-from embviz.models.minigpt import MiniGPTConfig
+from embviz.models.minigpt import MiniGPTConfig, Start
+from embviz.training.loop import Metrics
 from embviz.words.cooccurrence import count_pairs
 
 WINDOW = 5
 SIZES = {"quick": (40, 60, 80), "full": (1_000, 5_000, 15_000)}  # two with models, one without
+FLAT = 0.02  # of its value: a loss that falls by less over the last two fifths of the updates is at a plateau
+AT_PLATEAU = "seeds whose loss is flat"
+STARTS: dict[str, Start] = {"wide": "pytorch", "small": "small"}
 
 
 @dataclass(frozen=True)
@@ -98,26 +102,82 @@ def models_at_scale(config: ScaledRun) -> pd.DataFrame:
     """
     session = prepare(config.run)
     spectrum = _spectrum(session.text.ids, len(session.text.vocabulary))
-    formula, parts = formula_measures(spectrum), []
+    parts = []
     for snapshot in session.snapshots(
         session.n_steps,
         measure=lambda step: {"held_out_loss": session.held_out_losses().tolist()},
         weights=lambda: {"embedding": session.model.embedding},
     ):
         embeddings = snapshot.weights["embedding"].double().cpu().numpy()
-        shared = {
-            "seed": [member.seed for member in config.run.members],
-            "step": snapshot.step,
-            "held_out_loss": snapshot.metrics["held_out_loss"],
-            "ratio": np.array([mean_cosines(E) for E in embeddings]) / expected_cosine(embeddings.shape[2]),
-            "diagonal": np.array([diagonal_shares(E) for E in embeddings]),
-        }
-        for number, order in enumerate(_orders(spectrum.vocab_size, config.n_orders)):
-            own = _fits(embeddings[:, order], spectrum.permuted(order))
-            parts.append(pd.DataFrame(shared | {"order": number} | own))
-    table = pd.concat(parts, ignore_index=True).assign(**formula)
+        parts += _measured(config, spectrum, snapshot.step, embeddings, snapshot.metrics)
+    table = pd.concat(parts, ignore_index=True).assign(**formula_measures(spectrum))
     table.attrs["data"] = {config.run.text.corpus: session.text.checksum}
     return table
+
+
+def _measured(
+    config: ScaledRun,
+    spectrum: Spectrum,
+    step: int,
+    embeddings: np.ndarray,
+    of_losses: Metrics,
+) -> list[pd.DataFrame]:
+    """Rows of :func:`models_at_scale` of one snapshot, embeddings (R, V, D); a table an order."""
+    shared = {
+        "seed": [member.seed for member in config.run.members],
+        "step": step,
+        **of_losses,
+        "ratio": np.array([mean_cosines(E) for E in embeddings]) / expected_cosine(embeddings.shape[2]),
+        "diagonal": np.array([diagonal_shares(E) for E in embeddings]),
+    }
+    return [
+        pd.DataFrame(shared | {"order": number} | _fits(embeddings[:, order], spectrum.permuted(order)))
+        for number, order in enumerate(_orders(spectrum.vocab_size, config.n_orders))
+    ]
+
+
+@experiment("kernel.models_at_plateau")
+def models_at_plateau(config: ScaledRun) -> pd.DataFrame:
+    """The same for longer training, which goes on after a kill.
+
+    Returns
+    -------
+    DataFrame
+        The columns of :func:`models_at_scale`, before and after training; dropout_loss, on training blocks,
+        nats; and fall, the share by which it fell since the last snapshot but one, after three fifths of the
+        updates (0 before training).
+    """
+    session = prepare(config.run)
+    spectrum = _spectrum(session.text.ids, len(session.text.vocabulary))
+    data = {config.run.text.corpus: session.text.checksum}
+    with training_run(models_at_plateau.cell(config), data) as (run, slices):
+        session.train(run)
+        path = _losses_and_ends(session, session.table(run))
+    parts = []
+    for step, (embeddings, of_losses) in path.items():
+        parts += _measured(config, spectrum, step, embeddings, of_losses)
+    table = pd.concat(parts, ignore_index=True).assign(**formula_measures(spectrum))
+    table.attrs |= {"data": data, "slices": slices}
+    return table
+
+
+def _losses_and_ends(session: Session, table: pd.DataFrame) -> dict[int, tuple[np.ndarray, Metrics]]:
+    """Embeddings (R, V, D) and losses of each seed by step, of the first snapshot and the last."""
+    wide = measures(table).pivot(index="step", columns="seed")
+    steps = list(wide.index)
+    found: dict[int, tuple[np.ndarray, Metrics]] = {}
+    for step, before in ((steps[0], steps[0]), (steps[-1], steps[-2])):
+        embeddings = np.stack([embedding(table, member.seed, step) for member in session.config.members])
+        dropout = wide["dropout_loss"]
+        found[step] = (
+            embeddings,
+            {
+                "held_out_loss": wide["held_out_loss"].loc[step].to_numpy(),
+                "dropout_loss": dropout.loc[step].to_numpy(),
+                "fall": 1 - dropout.loc[step].to_numpy() / dropout.loc[before].to_numpy(),
+            },
+        )
+    return found
 
 
 def _orders(V: int, n: int) -> list[np.ndarray]:
@@ -169,6 +229,27 @@ def runs(preset: str) -> dict[int, KernelRun]:
     }
 
 
+def plateau_runs(preset: str) -> dict[str, KernelRun]:
+    """Models of 1,000 words that train until their loss is flat, by their start."""
+    if preset == "quick":
+        run = runs("quick")[1_000]
+        return {
+            name: dataclasses.replace(run, shape=dataclasses.replace(run.shape, start=start), first_seed=100)
+            for name, start in STARTS.items()
+        }
+    text = TextReading(vocab_size=1_000, n_tokens=50_000)
+    return {
+        name: KernelRun(
+            text, MiniGPTConfig(1_000, start=start), batch_size=8, n_seeds=3, first_seed=100
+        )  # 200 epochs of 98 updates
+        for name, start in STARTS.items()
+    }
+
+
+def _plateau_cells(preset: str) -> list[Cell]:
+    return [models_at_plateau.cell(ScaledRun(run)) for run in plateau_runs(preset).values()]
+
+
 def formula_texts(preset: str) -> list[TextReading]:
     """Those of the models, and the largest, which has none."""
     own = [run.text for run in runs(preset).values()]
@@ -185,7 +266,7 @@ def formula_cells(preset: str) -> list[Cell]:
 def cells(preset: str) -> list[Cell]:
     """Models, then the formula alone."""
     models_of_it = [models_at_scale.cell(ScaledRun(run)) for run in runs(preset).values()]
-    return models_of_it + formula_cells(preset)
+    return models_of_it + _plateau_cells(preset) + formula_cells(preset)
 
 
 def table(preset: str) -> pd.DataFrame:
@@ -223,10 +304,42 @@ def _open_scale(preset: str) -> dict[str, Finding]:
             for kind, series in values.items()
         }
     alone = table_of(formula_cells(preset)[-1]).iloc[0]
-    return found | {
-        "clamped_15000": findings.exact(float(alone["clamped"]), corpus=corpus),
-        "listings_15000": findings.exact(float(alone["listings"]), corpus=corpus),
-    }
+    return (
+        found
+        | at_plateau(preset)
+        | {
+            "clamped_15000": findings.exact(float(alone["clamped"]), corpus=corpus),
+            "listings_15000": findings.exact(float(alone["listings"]), corpus=corpus),
+        }
+    )
+
+
+def at_plateau(preset: str) -> dict[str, Finding]:
+    """What trained models of 1,000 words say from either start; of models whose loss still falls, nothing."""
+    found: dict[str, Finding] = {}
+    for (name, run), cell in zip(plateau_runs(preset).items(), _plateau_cells(preset), strict=True):
+        table = table_of(cell)
+        given = table[table["order"] == 0].assign(formula=lambda rows: rows[["eigen", "fft"]].max(axis=1))
+        first, last = given[given["step"] == 0], given[given["step"] > 0]
+        corpus, flat = run.text.corpus, (last["fall"] < FLAT).to_numpy()
+        formula, over = last["formula"].to_numpy(), (last["formula"] - last["identity"]).to_numpy()
+        nulls = {"identity": float(last["identity"].mean()), "untrained": float(first["formula"].mean())}
+        before = {"untrained": float((first["formula"] - first["identity"]).mean())}
+        if flat.any():
+            cosine = models.of_cosines(formula[flat], nulls=nulls, corpus=corpus)
+            excess = findings.over_seeds(over[flat], nulls=before, corpus=corpus, within=(-2.0, 2.0))
+        else:  # shown, and nothing is decided by it
+            cosine = findings.once(formula.mean(), repeats=AT_PLATEAU, nulls=nulls, corpus=corpus)
+            excess = findings.once(over.mean(), repeats=AT_PLATEAU, nulls=before, corpus=corpus)
+        found |= {
+            f"cosine_{name}": cosine,
+            f"over_{name}": excess,
+            f"counts_{name}": models.of_cosines(last["with_counts"].to_numpy(), corpus=corpus),
+            f"score_{name}": models.of_cosines(last["score"].to_numpy(), corpus=corpus),
+            f"fall_{name}": findings.over_seeds(100 * last["fall"].to_numpy(), corpus=corpus),
+            f"loss_{name}": findings.over_seeds(last["dropout_loss"].to_numpy(), corpus=corpus),
+        }
+    return found
 
 
 STUDIES: dict[str, Study] = {"kernel.open_scale": Study(cells, _open_scale)}

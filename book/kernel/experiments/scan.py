@@ -26,6 +26,7 @@ from embviz.words.cooccurrence import count_pairs
 
 SD_IDENTITY, SD_POWER, MUTUAL = 0.0007, 0.0278, 0.247  # section 4.2
 TABLE_5 = (0.9998, 0.9955, 0.9802, 0.9973, 0.9841)  # of PAIRS_OF_EPS
+PRINTED_RATIO = 40.0  # of the log term to the identity term, Appendix A step 6
 N_UNTRAINED = 5  # embeddings from N(0, 1), of seed 0
 N_CHOSEN = 3  # texts, the nearest by all of it
 N_NEAREST = 20  # texts nearest by one half of it, on which the other half is judged
@@ -103,6 +104,43 @@ def of_text(D: Spectrum) -> dict[str, float]:
     found |= {name: cosines(rows[a], rows[b]) for name, (a, b) in zip(PAIRS, PAIRS_OF_EPS, strict=True)}
     found["eigen"] = cosines(eigen[0], eigen[1])
     return {name: float(value) for name, value in found.items()}
+
+
+@dataclass(frozen=True)
+class NearestTexts:
+    """The texts of some scans that lie nearest by Table 5."""
+
+    scans: tuple[Scan, ...]
+    n_texts: int = N_NEAREST
+
+
+@experiment("kernel.log_terms")
+def log_terms(config: NearestTexts) -> pd.DataFrame:
+    """Spreads of the terms of D^eps = I + eps log D + ..., deconvolved, on each of those texts.
+
+    Returns
+    -------
+    DataFrame
+        A row a text, nearest first: symbols, offset, n_tokens; sd_log (of the log term, without epsilon, the
+        listings' clamp), sd_identity (of the identity term as written), sd_matrix (of the identity matrix's).
+    """
+    every = [table_of(scanned.cell(scan)).assign(symbols=scan.symbols) for scan in config.scans]
+    near = nearest(pd.concat(every, ignore_index=True), config.n_texts, "Table 5")
+    (corpus,), (vocab_size,) = (
+        {getattr(scan, name) for scan in config.scans} for name in ("corpus", "vocab_size")
+    )
+    source, rows = words(corpus), []
+    places = zip(near["symbols"], near["n_tokens"].astype(int), near["offset"].astype(int), strict=True)
+    for symbols, n_tokens, offset in places:
+        text = cut(Slice(corpus, symbols, vocab_size, n_tokens, offset=offset), source)
+        D = kernels.decompose(kernels.log_counts(count_pairs(text.ids, vocab_size, window=5)))
+        terms = kernels.taylor_terms(D, safe=kernels.SAFE)
+        written = kernels.impulse_row(D, safe=kernels.SAFE)
+        spreads = {"log": terms.log.real, "identity": written, "matrix": terms.identity}
+        rows.append({f"sd_{name}": float(row.std()) for name, row in spreads.items()})
+    table = pd.concat([near[["symbols", "offset", "n_tokens"]], pd.DataFrame(rows)], axis=1)
+    table.attrs["data"] = {corpus: source.checksum}
+    return table
 
 
 def distance(table: pd.DataFrame, part: str = "all") -> pd.Series:
@@ -185,11 +223,32 @@ def _table_5(preset: str) -> dict[str, Finding]:
     return fits.table_5_of_text(preset) | found | {"text_slope": median_of(pd.Series(slopes), corpus)}
 
 
+def log_terms_cell(preset: str) -> Cell:
+    """Of the texts nearest by Table 5."""
+    scans = tuple(cell.config for cell in cells(preset))
+    return log_terms.cell(NearestTexts(scans, N_NEAREST if preset != "quick" else 4))
+
+
+def _active(preset: str) -> dict[str, Finding]:
+    table, corpus = table_of(log_terms_cell(preset)), _corpus(preset)
+    plain = table["sd_log"] / table["sd_identity"]
+    ratios = {
+        "magnitude": plain,
+        "magnitude_eps": kernels.EPS * plain,
+        "magnitude_matrix": table["sd_log"] / table["sd_matrix"],
+        "magnitude_matrix_eps": kernels.EPS * table["sd_log"] / table["sd_matrix"],
+    }
+    found = {name: median_of(values, corpus) for name, values in ratios.items()}
+    by_nearness = sorted(found, key=lambda name: abs(np.log(found[name].value / PRINTED_RATIO)))
+    return found | {"nearest": found[by_nearness[0]]}
+
+
 def _corpus(preset: str) -> str:
     return str(cells(preset)[0].config.corpus)
 
 
 STUDIES: dict[str, Study] = {
     "kernel.identity": Study(lambda preset: models.main_cells(preset) + cells(preset), _identity),
+    "kernel.active": Study(lambda preset: [*cells(preset), log_terms_cell(preset)], _active),
     "kernel.table5": Study(lambda preset: models.main_cells(preset) + cells(preset), _table_5),
 }

@@ -6,8 +6,10 @@ import pytest
 
 from book.kernel.experiments import (
     STUDIES,
+    chosen,
     extracted,
     fits,
+    frozen,
     hyperparameters,
     models,
     orthogonality,
@@ -16,6 +18,7 @@ from book.kernel.experiments import (
 )
 from book.kernel.experiments.counts import Counts
 from book.kernel.experiments.models import MAIN, QUICK, Trained
+from book.kernel.experiments.runs import prepare
 from embviz import kernels, ledger
 from embviz.ledger import cells
 from embviz.ledger.cells import missing
@@ -231,7 +234,11 @@ def test_claims_on_what_trains_longest_find_what_their_tables_hold(monkeypatch):
     others = {"identity": 0.4, "score": 0.3, "with_counts": 0.95, "with_mean": 0.5}
     monkeypatch.setattr(scale, "table", lambda preset: pd.DataFrame(rows).assign(**others))
     monkeypatch.setattr(scale, "table_of", lambda cell: pd.DataFrame([{"clamped": 1.0, "listings": 0.2}]))
+    at_plateau = scale.at_plateau
+    monkeypatch.setattr(scale, "at_plateau", lambda preset: {})
     found = scale._open_scale("paper")
+    monkeypatch.setattr(scale, "table_of", lambda cell: plateau_table())
+    found |= at_plateau("paper")
     assert found["cosine_1000"].value == pytest.approx(0.9)
     assert found["cosine_1000"].nulls == pytest.approx({"identity": 0.4, "untrained": 0.5, "counts": 0.95})
     assert found["orders_1000"].value == pytest.approx(0.885)
@@ -240,11 +247,13 @@ def test_claims_on_what_trains_longest_find_what_their_tables_hold(monkeypatch):
 
     groups = np.repeat(np.arange(12), 3)
     table = pd.DataFrame({"setting": groups, "eps": np.exp(groups), "range": 0.1, "at_end": groups == 0})
-    monkeypatch.setattr(hyperparameters, "best_eps", lambda preset: table)
+    monkeypatch.setattr(hyperparameters, "best_eps", lambda preset, first_seed=0: table)
     found = hyperparameters._open_eps("paper")
     assert found["explained"].value == pytest.approx(1)  # seeds of a setting agree
     assert found["explained"].nulls["dealt"] < 0.8
     assert found["bound"].value == pytest.approx(1 / 12)
+    assert found["agreement"].value == pytest.approx(1)
+    assert found["agreement"].nulls["dealt"] < 0.5
     assert_all_figures("kernel.open_eps", found)
 
 
@@ -276,3 +285,87 @@ def test_errors_are_bounded_by_a_power_of_ten_that_does_not_tell_rounding_from_r
     )
     assert extracted.error_power(2e-7) == -6
     assert extracted.error_power(1e-9) == -9
+
+
+# --- frozen embeddings, terms, plateaus, agreement ----------------------------------------------------------
+
+
+def test_agreement_is_the_share_that_groups_explain_beyond_chance():
+    rng = np.random.default_rng(0)
+    groups = np.repeat(range(400), 3)
+    by_chance = [hyperparameters.agreement(rng.standard_normal(36), groups[:36])[0] for _ in range(300)]
+    assert np.mean(by_chance) == pytest.approx(0, abs=0.03)  # where the plain share is a third
+    half = rng.standard_normal(400)[groups] + rng.standard_normal(
+        1_200
+    )  # half of the variance is the group's
+    value, low, high = hyperparameters.agreement(half, groups)
+    assert low < 0.5 < high
+    assert value == pytest.approx(0.5, abs=0.06)
+    assert hyperparameters.agreement(np.array([1.0, 1, 3, 3]), np.array([0, 0, 1, 1])) == (1, 1, 1)
+    assert hyperparameters.agreement(np.ones(4), np.array([0, 0, 1, 1])) == (0, 0, 0)
+
+
+def test_the_interval_of_agreement_covers_the_truth_as_often_as_it_says():
+    rng = np.random.default_rng(1)
+    groups, hits = np.repeat(range(12), 3), 0
+    for _ in range(400):
+        drawn = rng.standard_normal(12)[groups] + rng.standard_normal(36)
+        _, low, high = hyperparameters.agreement(drawn, groups)
+        hits += low <= 0.5 <= high
+    assert 0.92 < hits / 400 < 0.98
+
+
+def test_frozen_embeddings_have_the_learned_norm_and_the_geometry_of_their_names():
+    learned = np.random.default_rng(0).standard_normal((30, 16)) * 3
+    made_up = frozen.frozen_embeddings(learned, np.random.default_rng(1))
+    for own in made_up.values():
+        assert np.linalg.norm(own) == pytest.approx(np.linalg.norm(learned))
+    W = models.gram(made_up[frozen.ORTHOGONAL])
+    assert pytest.approx(W * np.linalg.norm(learned) ** 2 / 16) == W @ W  # a multiple of a projector
+    assert np.linalg.matrix_rank(made_up[frozen.NARROW]) == frozen.N_NARROW
+    rows = made_up[frozen.EXCHANGED]
+    assert rows[np.argsort(rows[:, 0])] == pytest.approx(learned[np.argsort(learned[:, 0])])
+
+
+def test_a_frozen_embedding_stays_what_it_was_while_all_else_learns():
+    run = frozen.runs("quick")[0]
+    given = np.random.default_rng(0).standard_normal((run.text.vocab_size, run.shape.embedding_dim))
+    losses, embedding = frozen._train(frozen.FrozenRuns(run), given)
+    assert embedding == pytest.approx(given.astype(np.float32))
+    assert losses["held_out_loss"].iloc[-1] < losses["held_out_loss"].iloc[0]
+    _, learned = frozen._train(frozen.FrozenRuns(run), None)
+    assert np.abs(learned - prepare(run).model.embedding.detach().numpy()[0]).max() > 0.001
+
+
+def plateau_table() -> pd.DataFrame:
+    """Three models whose loss is flat, before and after training."""
+    rows = [
+        {"seed": seed, "step": step, "order": 0, "fall": fall * (step > 0), "dropout_loss": 2.0}
+        | {"eigen": 0.5, "fft": 0.6 + seed / 1000, "identity": 0.4, "with_counts": 0.7, "score": 0.1}
+        for seed, fall in ((100, 0.01), (101, 0.015), (102, 0.005))
+        for step in (0, 10)
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_a_loss_that_still_falls_decides_nothing_and_a_flat_one_does(monkeypatch):
+    table = plateau_table()
+    monkeypatch.setattr(scale, "table_of", lambda cell: table)
+    flat = scale.at_plateau("paper")
+    assert flat["cosine_wide"].n_seeds == 3
+    assert flat["cosine_wide"].value == pytest.approx(0.701)
+    assert flat["over_small"].value == pytest.approx(0.301)
+    table["fall"] *= 10
+    falling = scale.at_plateau("paper")
+    assert not falling["cosine_wide"].decides
+    assert falling["fall_wide"].value == pytest.approx(10.0)
+
+
+def test_the_complex_power_of_a_positive_definite_matrix_is_the_clamped_one():
+    rng = np.random.default_rng(0)
+    half = rng.uniform(size=(9, 9))
+    positive = kernels.decompose(half @ half.T + 0.1)
+    assert chosen.complex_power_row(positive) == pytest.approx(kernels.k0_fft(positive))
+    signed = kernels.decompose(half + half.T)
+    power = (signed.vectors * (signed.values.astype(complex) ** kernels.EPS).real) @ signed.vectors.T
+    assert chosen.complex_power_row(signed) == pytest.approx(kernels.deconvolved_row(power, signed))
