@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import warnings
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -22,9 +23,23 @@ from book.geometry.experiments.steering import (
     speedups,
     times,
 )
-from embviz.ledger.cells import Cell
+from embviz.ledger.cells import Cell, missing
 from embviz.ledger.findings import Finding, over_seeds
 from embviz.ledger.studies import Study
+from embviz.models.transformer import TransformerConfig
+
+
+@dataclass(frozen=True)
+class WideRun(GrokkingRun):
+    """MLPs with the weights of a query projection, D^2 a layer: D / 2 more hidden units."""
+
+    mlp_dim: int = 576
+
+    @property
+    def shape(self) -> TransformerConfig:
+        """As the plain run's, with wider MLPs."""
+        return dataclasses.replace(super().shape, mlp_dim=self.mlp_dim)
+
 
 N_PAIRS = {"quick": 2, "laptop": 10, "paper": 10}
 NO_Q = GrokkingRun(attention="no_q")
@@ -32,12 +47,20 @@ CONTROLS = {
     name: GrokkingRun(attention=name)  # type: ignore[arg-type]
     for name in ("no_k", "frozen_q", "identity_q")
 }
+VARIANTS = {  # of the model without queries
+    "half_no_q": GrokkingRun(attention="half_no_q"),  # scores halved, as the prior work has them
+    "wide_no_q": WideRun(attention="no_q"),
+}
 BOTH = dataclasses.replace(NEAR, attention="no_q")
 
 
 def _query_cells(preset: str) -> list[Cell]:
     pairs = [cell for run in (BASE, NO_Q) for cell in cells_of(run, preset, N_PAIRS[preset])]
     return pairs + [cell for run in CONTROLS.values() for cell in cells_of(run, preset)]
+
+
+def _variant_cells(preset: str) -> dict[str, list[Cell]]:
+    return {name: cells_of(run, preset) for name, run in VARIANTS.items()}
 
 
 def _query_findings(preset: str) -> dict[str, Finding]:
@@ -53,6 +76,11 @@ def _query_findings(preset: str) -> dict[str, Finding]:
         if threshold == STRICT:
             found |= {
                 control: capped(over_seeds(controls[control])) for control in ("frozen_q", "identity_q")
+            }
+            found |= {
+                variant: capped(over_seeds(speedups(times(cells, threshold), base)))
+                for variant, cells in _variant_cells(preset).items()
+                if not missing(cells)
             }
             difference = (without["grok"] - base["grok"]).to_numpy(float)
             found["restricted_mean"] = over_seeds(difference)
@@ -134,6 +162,10 @@ def _both_findings(preset: str) -> dict[str, Finding]:
 
 
 STUDIES: dict[str, Study] = {
-    "geometry.noq_grokking": Study(_query_cells, _query_findings),
+    "geometry.noq_grokking": Study(
+        _query_cells,
+        _query_findings,
+        beside=lambda preset: [cell for cells in _variant_cells(preset).values() for cell in cells],
+    ),
     "geometry.open_combination": Study(_both_cells, _both_findings),
 }

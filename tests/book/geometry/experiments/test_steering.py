@@ -15,6 +15,7 @@ from book.geometry.experiments import STUDIES, crossed, hammer_modular, queries,
 from book.geometry.experiments.grokking import GrokkingRun, grok
 from embviz.ledger.cells import Cell
 from embviz.ledger.claims import find_claim
+from embviz.models.transformer import Transformer, n_parameters
 from embviz.training.fourier import power_spectrum
 
 LIMIT = steering.LIMITS["paper"]
@@ -331,8 +332,17 @@ def test_table_2_is_what_slow_loops_give():
 # --- without queries ------------------------------------------------------------------------------------
 
 
-def test_findings_without_queries_are_what_slow_loops_give():
-    found = made_up(queries._query_cells("paper"), 4)
+def test_the_wider_mlp_takes_as_many_weights_as_the_query_projection():
+    both, wide = (
+        n_parameters(Transformer(run.shape, seed=0)) for run in (steering.BASE, queries.VARIANTS["wide_no_q"])
+    )
+    assert wide == both
+
+
+def test_findings_without_queries_are_what_slow_loops_give(monkeypatch):
+    variants = queries._variant_cells("paper")
+    monkeypatch.setattr(queries, "missing", lambda cells: [])
+    found = made_up(queries._query_cells("paper") + [one for cells in variants.values() for one in cells], 4)
     findings = queries._query_findings("paper")
     without = steering.cells_of(queries.NO_Q, "paper", 10)
     base = steering.cells_of(steering.BASE, "paper", 10)
@@ -343,6 +353,8 @@ def test_findings_without_queries_are_what_slow_loops_give():
         controls = steering.cells_of(queries.CONTROLS["no_k"], "paper")
         null = slow_speedup(controls, found)[0]
         assert findings[name].nulls["no_k"] == pytest.approx(null)
+    for name, cells in variants.items():
+        assert findings[name].value == pytest.approx(slow_speedup(cells, found)[0])
     assert findings["restricted_mean"].value == pytest.approx(
         statistics.mean(one[0] - other[0] for one, other in pairs)
     )
