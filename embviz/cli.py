@@ -373,7 +373,7 @@ def data_pack(arguments: argparse.Namespace) -> int:
     todo = [
         cell
         for study in map(studies.find_study, _claim_ids(arguments.id))
-        for cell in cells.missing(study.preset_cells(arguments.preset) + study.beside(arguments.preset))
+        for cell in cells.missing(study.every_cell(arguments.preset))
     ]
     texts = [text for cell in todo for text in _parts_of(cell.config, language.TextConfig)]
     wanted = {language.pack_path(text): text for text in texts}
@@ -434,7 +434,7 @@ def _run_claims(arguments: argparse.Namespace, until: float | None) -> int:
     failed, left = False, set()
     for claim_id in _claim_ids(arguments.id):
         study = studies.find_study(claim_id)
-        wanted = study.preset_cells(arguments.preset) + study.beside(arguments.preset)
+        wanted = study.every_cell(arguments.preset)
         todo = cells.missing(wanted)
         print(f"{claim_id}: {len(todo)} of {len(wanted)} cells to compute at preset {arguments.preset}")
         if arguments.dry_run:

@@ -37,7 +37,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "findings": ["Finding", "exact", "extreme", "in_errors", "once", "over_seeds", "resampled", "share"],
         "judging": ["Entry", "Row", "conclude", "entries", "entries_of", "entry", "entry_of", "judge"],
         "measuring": ["Measurement", "measure"],
-        "studies": ["Study", "find_study", "largest_stored"],
+        "studies": ["Part", "Study", "find_study", "largest_stored"],
         "tables": [
             "as_record",
             "figure_texts",

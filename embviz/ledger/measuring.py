@@ -43,7 +43,7 @@ def measure(claim: Claim, scale: str | None = None) -> Measurement:
 
     study = find_study(claim.id)
     own = study.preset_cells(OWN_SCALE)
-    cells = [cell for preset in PRESETS for cell in study.preset_cells(preset)]
+    cells = [cell for preset in PRESETS for cell in study.every_cell(preset)]
     shared: dict[str, Any] = {
         "own_corpora": tuple(sorted(corpora(cell.config for cell in own))) if own else None,
         "folders": tuple(sorted({claim.paper, *(cell.path.parent.parent.name for cell in cells)})),

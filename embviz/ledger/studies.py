@@ -14,6 +14,21 @@ PRESETS = ("quick", "laptop", "paper")
 
 
 @dataclasses.dataclass(frozen=True)
+class Part:
+    """Some figures of a claim that have cells of their own, such as those that an amendment added.
+
+    Parameters
+    ----------
+    cells, measure : callable
+        As of a :class:`Study`. The figures are judged once all of these cells are stored; until then they are
+        not measured, and the claim's others are what they were.
+    """
+
+    cells: Callable[[str], list[Cell]]
+    measure: Callable[[str], Mapping[str, Finding]]
+
+
+@dataclasses.dataclass(frozen=True)
 class Study:
     """The cells of a claim at each preset, and what follows from them.
 
@@ -29,12 +44,15 @@ class Study:
     beside : callable
         From a preset to cells that a chapter shows beside the claim, such as other readings of the paper's
         setting: they are run with the others, and no verdict waits for them.
+    parts : tuple of Part
+        Figures with cells of their own, run with the others.
     """
 
     cells: Callable[[str], list[Cell]]
     measure: Callable[[str], Mapping[str, Finding]]
     needs: str = ""
     beside: Callable[[str], list[Cell]] = lambda preset: []
+    parts: tuple[Part, ...] = ()
 
     def preset_cells(self, preset: str) -> list[Cell]:
         """Cells of `preset`; empty where it measures nothing.
@@ -46,14 +64,22 @@ class Study:
         """
         return self.cells(_known(preset))
 
+    def every_cell(self, preset: str) -> list[Cell]:
+        """Cells of `preset`, those of parts and those beside included: what a run computes."""
+        own = self.preset_cells(preset)
+        return [*own, *(cell for part in self.parts for cell in part.cells(preset)), *self.beside(preset)]
+
     def findings(self, preset: str) -> Mapping[str, Finding]:
-        """Findings by figure name, from the stored cells of `preset`."""
-        return self.measure(_known(preset))
+        """Findings by figure name, from the stored cells of `preset`; of parts those that are stored."""
+        stored = [part for part in self.parts if _complete(part.cells(_known(preset)))]
+        found = dict(self.measure(_known(preset)))
+        for part in stored:
+            found |= part.measure(preset)
+        return found
 
     def complete(self, preset: str) -> bool:
         """Whether the preset has cells and all of them are stored."""
-        cells = self.cells(_known(preset))
-        return bool(cells) and not missing(cells)
+        return _complete(self.cells(_known(preset)))
 
     def largest_stored(self) -> str | None:
         """The largest preset whose cells are all stored, or None."""
@@ -69,9 +95,13 @@ class Study:
         return "; ".join([*([self.needs] if self.needs else []), *parts]) or "no preset measures it"
 
 
+def _complete(cells: Sequence[Cell]) -> bool:
+    return bool(cells) and not missing(cells)
+
+
 def largest_stored(cells: Callable[[str], list[Cell]], presets: Sequence[str] = PRESETS) -> str | None:
     """The last of `presets` that has cells, all of them stored; or None."""
-    return next((name for name in reversed(presets) if (own := cells(name)) and not missing(own)), None)
+    return next((name for name in reversed(presets) if _complete(cells(name))), None)
 
 
 def _known(preset: str) -> str:

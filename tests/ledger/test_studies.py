@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from embviz.ledger.studies import PRESETS, Study, largest_stored
+from embviz.ledger.studies import PRESETS, Part, Study, largest_stored
 
 
 def cells_of(stored, sizes=(1, 2, 3)):
@@ -49,3 +49,20 @@ def test_a_preset_without_cells_measures_nothing_and_one_that_lacks_a_cell_is_no
     assert study.largest_stored() == "quick"
     assert not study.complete("laptop")
     assert study.why_not_measured("laptop") == "laptop: 1 of 2 cells stored"
+
+
+def test_a_part_is_judged_once_its_cells_are_stored_and_the_rest_does_not_wait_for_it():
+    stored = {"main": True, "part": False}
+
+    def cells(name):
+        return lambda preset: [SimpleNamespace(path=name, stored=lambda: stored[name])]
+
+    part = Part(cells("part"), lambda preset: {"new": 2})
+    study = Study(cells("main"), lambda preset: {"old": 1}, beside=lambda preset: ["beside"], parts=(part,))
+    assert study.complete("paper")
+    assert study.findings("paper") == {"old": 1}
+    stored["part"] = True
+    assert study.findings("paper") == {"old": 1, "new": 2}
+    stored["main"] = False
+    assert not study.complete("paper")
+    assert [getattr(cell, "path", cell) for cell in study.every_cell("paper")] == ["main", "part", "beside"]
