@@ -292,6 +292,7 @@ IN_VIEW = [
     "book/reflections/spectrum.ipynb",
     "book/tying/exor.ipynb",
     "book/tying/exor_accuracy.ipynb",
+    "book/tying/theorems.ipynb",
     "book/yours/yours.ipynb",
     "embviz/project/template/book/my_paper/neighbours.ipynb",
 ]
