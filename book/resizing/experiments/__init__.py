@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from book.resizing.experiments import geometry, growing, porting, quantized, recovery, throughput
+from book.resizing.experiments import (
+    fresh,
+    geometry,
+    growing,
+    porting,
+    quantized,
+    recovery,
+    throughput,
+    widths,
+)
 from embviz.ledger.studies import Study
 
 STUDIES: dict[str, Study] = {
@@ -12,4 +21,7 @@ STUDIES: dict[str, Study] = {
     **throughput.STUDIES,
     **growing.STUDIES,
     **quantized.STUDIES,
+    **fresh.STUDIES,
+    **widths.STUDIES,
 }
+STUDIES |= {claim: fresh.also(STUDIES[claim], *later) for claim, later in fresh.LATER.items()}

@@ -54,6 +54,7 @@ ARCHITECTURES: Mapping[str, Mapping[str, Any]] = {
 }
 N_SCORES = {"quick": 2, "laptop": 10, "paper": 10}  # besides the one before the first update
 DRAWS = "draws of a map on one model"  # what is repeated where every map is carried by the same base model
+MODELS = "base models"  # what is repeated where draws of maps are averaged within each
 BATCH = 16  # sequences that calibration and scoring read at a time
 
 
@@ -111,6 +112,11 @@ def base(preset: str, architecture: str = LAYER, seed: int = 0) -> BaseRun:
         text = TextConfig("tinystories", n_documents=200_000, n_held_out=500)
         return BaseRun(text, shape, large, seed)
     raise ValueError(f"no preset {preset!r}: choose quick, laptop or paper")
+
+
+def fresh(preset: str, architecture: str = LAYER, n: int = 3) -> list[BaseRun]:
+    """Base models from seeds 1 to n: the first claims were judged on seed 0, which is not among them."""
+    return [base(preset, architecture, seed) for seed in range(1, n + 1)]
 
 
 def training(

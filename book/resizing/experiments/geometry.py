@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 
 from book.resizing.experiments import bases
 from book.resizing.experiments.bases import BaseRun
@@ -24,7 +25,7 @@ from embviz.ledger.cells import Cell, experiment, table_of
 from embviz.ledger.findings import Finding
 from embviz.ledger.studies import Study
 from embviz.projections import FAMILIES, Projection, draw
-from embviz.training.language import Streams, TextConfig, load_streams
+from embviz.training.language import Streams, TextConfig, draw_batch, load_streams
 
 EPS, OTHER_EPS, DELTA, C = 0.5, 0.9, 0.05, 8.0
 EMBEDDINGS, HIDDEN = "embeddings", "hidden states"
@@ -513,6 +514,147 @@ def _support_findings(preset: str) -> dict[str, Finding]:
     }
 
 
+# --- a larger calibration set -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SizesRun:
+    """Maps made from calibration sets of several sizes and of two texts, and distances under them."""
+
+    base: BaseRun
+    text: TextConfig  # the other text
+    backwards: bool = False
+    sizes: tuple[int, ...] = (128, 256, 1_024, 4_096)
+    n_vectors: int = 512  # whose distances are measured, of each text
+    n_directions: int = 24  # steering directions
+    n_draws: int = 5
+    ratio: float = 0.5  # m / d
+    seed: int = 0
+
+
+@experiment("resizing.support_sizes")
+def support_sizes(config: SizesRun) -> pd.DataFrame:
+    """Distortion of distances under maps that have seen a calibration set.
+
+    Returns
+    -------
+    DataFrame
+        vectors ("inside": others of the calibration set's text; "outside": of the other text; "steering":
+        directions of the first), quantity ("mean square" of |ratio of squared distances - 1|), family ("pca"
+        of the set, or "gaussian", which sees none), set ("own", or "mixed": half of it of the other text),
+        size, m, draw, value.
+    """
+    other = other_streams(SupportRun(config.base, config.text, config.backwards))
+    return _table(_sizes_rows(config, other), config.base, **{config.text.corpus: other.checksum})
+
+
+def _sizes_rows(config: SizesRun, other: Streams) -> Iterator[dict[str, Any]]:
+    base = bases.load(config.base)
+    dim = base.config.shape.embedding_dim
+    m = max(1, round(config.ratio * dim))
+    for i in range(config.n_draws):
+        seed = config.seed + i
+        apart = seed + 1_000  # no vector is measured that a map was made from
+        sets = {
+            "inside": bases.calibration(base, config.n_vectors, apart),
+            "outside": bases.calibration(base, config.n_vectors, apart, streams=other),
+            "steering": steering(base, config.n_directions, apart),
+        }
+        blind = draw("gaussian", m, dim, seed=[config.seed, i])
+        for size in config.sizes:
+            own = bases.calibration(base, size, seed)
+            half = bases.calibration(base, size - size // 2, seed, streams=other)
+            for name, x in (("own", own), ("mixed", np.concatenate([own[: size // 2], half]))):
+                for family, projection in (("gaussian", blind), (PCA, projections.pca(x, m))):
+                    for vectors_of, y in sets.items():
+                        moved = np.abs(projections.distortions(y, projection) - 1)
+                        more = {"set": name, "size": size}
+                        yield _row(vectors_of, "mean square", family, m, i, np.mean(moved**2), **more)
+
+
+def steering(base: bases.Base, n: int, seed: int = 0) -> np.ndarray:
+    """Directions (n, D) from the mean of all last states to that of those before a frequent token."""
+    tokens = draw_batch(base.streams.train, seed=seed, step=0, batch_size=4 * bases.BATCH, length=base.length)
+    with torch.no_grad():
+        states = base.model.states(tokens[:, :-1])[-1].flatten(0, 1).double().numpy()
+    following = tokens[:, 1:].flatten().numpy()
+    frequent = np.bincount(following).argsort(kind="stable")[::-1][:n]
+    return np.stack([states[following == token].mean(axis=0) for token in frequent]) - states.mean(axis=0)
+
+
+# --- many vectors -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ManyRun:
+    """All pairs of many hidden states held against the lemma at its own width."""
+
+    base: BaseRun
+    n_vectors: int = 10_000
+    n_draws: int = 40
+    eps: float = EPS
+    delta: float = DELTA
+    C: float = C
+    seed: int = 0
+
+
+@experiment("resizing.many_vectors")
+def many_vectors(config: ManyRun) -> pd.DataFrame:
+    """How far the worst pair of many different hidden states moves: family, m, draw, value."""
+    base = bases.load(config.base)
+    x = different_states(base, config.n_vectors, config.seed + 1)
+    m, dim = projections.bound(config.eps, config.n_vectors, config.delta, config.C), x.shape[1]
+    rows = []
+    for family in ("gaussian", COORDINATES):
+        for i in range(config.n_draws if family == "gaussian" else max(1, config.n_draws // 4)):
+            image = _drawn(family, m, dim, [config.seed, i]).apply(x).astype(np.float32)
+            rows.append({"family": family, "m": m, "draw": i, "value": worst_pair(x, image)})
+    table = pd.DataFrame(rows).astype({"m": np.int32, "draw": np.int32, "value": np.float32})
+    table.attrs["data"] = {config.base.text.corpus: base.streams.checksum}
+    return table
+
+
+def different_states(base: bases.Base, n: int, seed: int) -> np.ndarray:
+    """Hidden states (n, D) of training text, float32, no two the same: before the first layer some are.
+
+    Raises
+    ------
+    ValueError
+        If twice as many states have fewer different ones.
+    """
+    drawn = bases.calibration(base, 2 * n, seed).astype(np.float32)
+    _, first = np.unique(drawn, axis=0, return_index=True)
+    if len(first) < n:
+        raise ValueError(f"{2 * n} states have {len(first)} different ones, not {n}")
+    return drawn[np.sort(first)[:n]]
+
+
+def worst_pair(x: np.ndarray, image: np.ndarray, block: int = 1_000) -> float:
+    """Largest |ratio of squared distances - 1| over all pairs of rows, a block of rows at a time.
+
+    Distances of centered float32 rows by products; of the pairs that come out worst the distances are taken
+    again from differences, in float64.
+    """
+    (a, b), worst = ((one - one.mean(axis=0)).astype(np.float32) for one in (x, image)), 0.0
+    squares = [(one.astype(float) ** 2).sum(1).astype(np.float32) for one in (a, b)]
+    for first in range(0, len(a), block):
+        rows = slice(first, first + block)
+        old, new = (
+            own[rows, None] + own[None, first:] - 2 * (one[rows] @ one[first:].T)
+            for one, own in ((a, squares[0]), (b, squares[1]))
+        )
+        near = np.tri(*old.shape) > 0  # a pair once, and none with itself
+        moved = np.where(near, 0.0, np.abs(new / np.where(near, 1.0, np.maximum(old, 1e-12)) - 1))
+        for place in np.argpartition(moved.ravel(), -8)[-8:]:
+            i, j = divmod(int(place), moved.shape[1])
+            if i != j:
+                exact = [
+                    float(((one[first + i].astype(float) - one[first + j]) ** 2).sum()) for one in (x, image)
+                ]
+                worst = max(worst, abs(exact[1] / exact[0] - 1) if exact[0] else 0.0)
+    return worst
+
+
 # --- the appendix's counts --------------------------------------------------------------------------
 
 
@@ -590,6 +732,32 @@ def support_run(preset: str) -> SupportRun:
     if preset == "quick":
         return SupportRun(base, base.text, backwards=True, n_vectors=64, n_draws=5)
     return SupportRun(base, TextConfig("enwiki2018_raw", n_documents=400, n_held_out=1))
+
+
+def sizes_runs(preset: str) -> list[SizesRun]:
+    """Calibration sets of several sizes on fresh base models."""
+    runs = []
+    for base in bases.fresh(preset):
+        if preset == "quick":
+            own = SizesRun(base, base.text, True, (64, 256), n_vectors=64, n_directions=8, n_draws=2)
+        else:
+            own = SizesRun(base, support_run(preset).text)
+        runs.append(own)
+    return runs
+
+
+def many_runs(preset: str) -> list[ManyRun]:
+    """Ten thousand vectors of each fresh base model, and a hundred thousand of the first."""
+    if preset == "quick":
+        return [ManyRun(base, 300, 4) for base in bases.fresh(preset)]
+    return [ManyRun(base) for base in bases.fresh(preset)]
+
+
+def most_runs(preset: str) -> list[ManyRun]:
+    """A hundred thousand vectors of each fresh base model, in few draws."""
+    if preset == "quick":
+        return [ManyRun(base, 600, 2) for base in bases.fresh(preset)]
+    return [ManyRun(base, 100_000, 4) for base in bases.fresh(preset)]
 
 
 def _study(

@@ -236,6 +236,12 @@ def _cells(preset: str, *hows: How) -> list[Cell]:
     return [growing.cell(run) for of_seed in each for run in of_seed]
 
 
+def fresh_runs(preset: str, how: How) -> list[GrowRun]:
+    """Runs of seeds that the first claim did not see, two at preset `quick` and five at others."""
+    first, seeds = runs(preset, how)[0], range(3, 5 if preset == "quick" else 8)
+    return [dataclasses.replace(first, base=narrow_base(preset, seed)) for seed in seeds]
+
+
 # --- findings ---------------------------------------------------------------------------------------
 
 
@@ -288,9 +294,10 @@ def saving(grown_table: pd.DataFrame, scratch_table: pd.DataFrame, run: GrowRun)
     )
 
 
-def savings(preset: str, how: How = ORTHOGONAL) -> list[Saving]:
+def savings(preset: str, how: How = ORTHOGONAL, *, fresh: bool = False) -> list[Saving]:
     """Of each seed."""
-    pairs = zip(runs(preset, how), runs(preset, SCRATCH), strict=True)
+    seeds_of = fresh_runs if fresh else runs
+    pairs = zip(seeds_of(preset, how), seeds_of(preset, SCRATCH), strict=True)
     return [saving(table_of(growing.cell(run)), table_of(growing.cell(other)), run) for run, other in pairs]
 
 

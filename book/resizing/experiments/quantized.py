@@ -161,8 +161,13 @@ def measured(
     preset: str, treatment: Treatment, quantity: str, bits: int = FLOAT, per: str = ""
 ) -> np.ndarray:
     """A quantity, its mean over matrices or layers, a number a seed."""
-    chosen = {"quantity": quantity, "bits": bits, "per": per}
-    return np.array([_of(table, chosen).mean() for table in tables(preset, treatment)])
+    cells = [quantized.cell(run) for run in runs(preset, treatment)]
+    return np.array([mean_of(cell, quantity, bits, per) for cell in cells])
+
+
+def mean_of(cell: Cell, quantity: str, bits: int = FLOAT, per: str = "") -> float:
+    """A quantity of one cell, its mean over matrices or layers."""
+    return float(_of(table_of(cell), {"quantity": quantity, "bits": bits, "per": per}).mean())
 
 
 def _of(table: pd.DataFrame, chosen: Mapping[str, Any]) -> pd.Series:

@@ -1,0 +1,310 @@
+"""Two conjectures of the paper: larger models are carried better; geometry that is kept keeps the language.
+
+The first is asked of base models of several widths, each carried to half of its own; the second of one base
+model, carried by many maps to many widths, and by maps that keep every angle under rules that do not commute.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.stats import rankdata
+
+from book.resizing.experiments import bases
+from book.resizing.experiments.bases import Base, BaseRun
+from book.resizing.experiments.porting import Treatment
+from book.resizing.experiments.recovery import (
+    PROJECTION,
+    SCRATCH,
+    WITHIN,
+    RecoveryRun,
+    curves,
+    recovery,
+    when_recovered,
+)
+from book.resizing.experiments.tuned import PRINTED
+from embviz import metrics, projections
+from embviz.ledger.cells import Cell, experiment, table_of
+from embviz.ledger.findings import Finding, over_seeds
+from embviz.ledger.studies import Study
+from embviz.models import resizing
+from embviz.projections import Projection
+
+HEAD = 32  # coordinates of a head at every width
+WIDTHS: Mapping[str, tuple[int, ...]] = {
+    "quick": (32, 64),
+    "laptop": (64, 128, 256),
+    "paper": (64, 128, 256, 512, 1_024),
+}
+SEEDS = (1, 2, 3)  # of base models, none of which was looked at when the ranges were fixed
+N_STEPS = {"quick": 40, "laptop": 1_200, "paper": 1_200}
+
+
+# --- the law of width ---------------------------------------------------------------------------------
+
+
+def base(preset: str, width: int, seed: int) -> BaseRun:
+    """A base model of another width: heads of one size, MLPs four times as wide, as many updates.
+
+    At the preset's own width it is the preset's own base model.
+    """
+    run = bases.base(preset, seed=seed)
+    if width == run.shape.embedding_dim:
+        return run
+    n_heads = max(1, width * run.shape.n_heads // run.shape.embedding_dim)
+    mlp_dim = width * run.shape.mlp_dim // run.shape.embedding_dim
+    shape = dataclasses.replace(run.shape, embedding_dim=width, n_heads=n_heads, mlp_dim=mlp_dim)
+    return dataclasses.replace(run, shape=shape)
+
+
+def run_of(preset: str, width: int, seed: int, treatment: str = PROJECTION) -> RecoveryRun:
+    """A base model at half its width, fine-tuned."""
+    rate = 1e-2 if preset == "quick" else 1e-3
+    return RecoveryRun(base(preset, width, seed), (0.5,), treatment, seed, N_STEPS[preset], rate)
+
+
+def _width_cells(preset: str) -> list[Cell]:
+    """Seed by seed, so that a sweep that stops leaves whole laws."""
+    cells = []
+    for seed in SEEDS:
+        for width in WIDTHS[preset]:
+            cells += bases.base_cells(base(preset, width, seed))
+            cells += [recovery.cell(run_of(preset, width, seed, how)) for how in (PROJECTION, SCRATCH)]
+    return cells
+
+
+@dataclass(frozen=True)
+class Carried:
+    """What a base model of one width lost."""
+
+    lost: float  # nats above the original right after the port
+    tuned: float  # after 400 updates, or the last if there are fewer
+    steps: float  # until it is within 2% to stay; the last update of a run that isn't
+    reached: bool
+
+
+def carried(run: RecoveryRun) -> Carried:
+    """From a stored cell."""
+    table = curves([run], stored=False)
+    back = when_recovered(table, WITHIN, for_good=True)
+    tuned = table[table["step"] <= 400]["lost"].iloc[-1]
+    return Carried(float(table["lost"].iloc[0]), float(tuned), back.steps, back.reached)
+
+
+def slope(values: Mapping[int, float]) -> float:
+    """Slope of a quantity on the logarithm of the width to base 2.
+
+    >>> slope({64: 3.0, 128: 2.0, 256: 1.0})
+    -1.0
+    """
+    widths = np.log2(list(values))
+    return round(float(np.polyfit(widths, list(values.values()), 1)[0]), 12)
+
+
+def laws(preset: str, quantity: str, treatment: str = PROJECTION) -> np.ndarray:
+    """Slope of lost or tuned nats, or of the logarithm of steps, one a seed of base models."""
+    found = []
+    for seed in SEEDS:
+        own = {width: carried(run_of(preset, width, seed, treatment)) for width in WIDTHS[preset]}
+        values = {width: getattr(one, quantity) for width, one in own.items()}
+        if quantity == "steps":
+            values = {width: math.log2(max(1.0, value)) for width, value in values.items()}
+        found.append(slope(values))
+    return np.array(found)
+
+
+def _width_findings(preset: str) -> dict[str, Finding]:
+    corpus = bases.base(preset).text.corpus
+    several: dict[str, Any] = {"repeats": "base models of each width", "corpus": corpus}
+    found = {
+        f"slope_{quantity}": over_seeds(
+            laws(preset, quantity),
+            nulls={"scratch": float(laws(preset, quantity, SCRATCH).mean())},
+            **several,
+        )
+        for quantity in ("lost", "tuned")
+    }
+    found["slope_steps"] = over_seeds(laws(preset, "steps"), **several)
+    for width in WIDTHS[preset]:
+        own = [carried(run_of(preset, width, seed)) for seed in SEEDS]
+        for quantity in ("lost", "tuned", "steps"):
+            if width in (64, 128, 256):
+                found[f"{quantity}_{width}"] = over_seeds([getattr(one, quantity) for one in own], **several)
+    return found
+
+
+# --- geometry against loss ----------------------------------------------------------------------------
+
+ORTHONORMAL, PCA, COORDINATES = "orthonormal", "pca", "coordinates"
+KINDS = ("gaussian", "rademacher", "sparse", "hadamard", ORTHONORMAL, PCA, COORDINATES)
+ROTATED: Mapping[str, Treatment] = {  # at m = d by a rotation, which keeps every angle
+    "commuting rules": Treatment(),
+    "as printed": PRINTED,
+    "plain heads": Treatment(attention="plain"),
+    "gains dropped": Treatment(gains="drop"),
+    "centering kept": Treatment(centering="keep"),
+}
+
+
+@dataclass(frozen=True)
+class LanguageRun:
+    """One base model carried by many maps, without fine-tuning."""
+
+    base: BaseRun
+    quarters: tuple[float, ...] = (1.0, 1.5, 2.0, 2.5, 3.0, 3.5)  # m in quarters of d
+    n_draws: int = 3
+    n_calibration: int = 4_096  # hidden states that PCA sees
+    n_probes: int = 512  # hidden states that angles are taken of, beside the embeddings
+    seed: int = 0
+
+
+@experiment("resizing.language")
+def language(config: LanguageRun) -> pd.DataFrame:
+    """Angles and loss of ports.
+
+    Returns
+    -------
+    DataFrame
+        rule, family, m, draw, error (mean angular error of embeddings and hidden states, radians),
+        concordance (mean of both), lost (nats above the original right after the port).
+    """
+    own = bases.load(config.base)
+    table = pd.DataFrame(_language_rows(config, own))
+    table.attrs["data"] = {config.base.text.corpus: own.streams.checksum}
+    return table
+
+
+def _language_rows(config: LanguageRun, own: Base) -> Iterator[dict[str, Any]]:
+    d = config.base.shape.embedding_dim
+    folded = resizing.fold(own.model)
+    seen = _centered(bases.calibration(own, config.n_calibration, config.seed))
+    probes = (
+        folded.embedding.detach().double().numpy(),
+        _centered(bases.calibration(own, config.n_probes, config.seed + 1)),
+    )
+    for quarters in config.quarters:
+        m = max(1, round(d * quarters / 4))
+        for family in KINDS:
+            for draw in range(1 if family == PCA else config.n_draws):
+                projection = _drawn(family, m, d, [config.seed, m, draw], seen)
+                energy = float((projection.apply(seen) ** 2).sum() / (seen**2).sum())
+                model = resizing.resize(folded, m, projection=projection, energy=energy).model
+                yield _row("commuting rules", family, m, draw, probes, projection, model, own)
+    for rule, treatment in ROTATED.items():
+        for draw in range(config.n_draws):
+            projection = projections.draw("orthonormal", d, d, seed=[config.seed, d, draw], scaling="unit")
+            model = treatment.carry(own.model, d, projection, draw).model
+            yield _row(rule, ORTHONORMAL, d, draw, probes, projection, model, own)
+
+
+def _centered(states: np.ndarray) -> np.ndarray:
+    """States as a folded model has them."""
+    return states - states.mean(axis=1, keepdims=True)
+
+
+def _drawn(family: str, m: int, d: int, seed: list[int], seen: np.ndarray) -> Projection:
+    if family == PCA:
+        return projections.pca(seen / np.linalg.norm(seen, axis=1, keepdims=True), m)
+    if family == COORDINATES:
+        return projections.coordinates(m, d, seed, scaling="unit")
+    return projections.draw(family, m, d, seed=seed, scaling="unit")
+
+
+def _row(
+    rule: str, family: str, m: int, draw: int, probes: Any, projection: Projection, model: Any, own: Base
+) -> dict[str, Any]:
+    images = [projection.apply(x) for x in probes]
+    pairs = list(zip(probes, images, strict=True))
+    return {
+        "rule": rule,
+        "family": family,
+        "m": m,
+        "draw": draw,
+        "error": float(np.mean([metrics.angular_error(x, image) for x, image in pairs])),
+        "concordance": float(np.mean([metrics.concordance(x, image) for x, image in pairs])),
+        "lost": bases.held_out_loss(model, own) - own.log_perplexity,
+    }
+
+
+def rank_correlation(x: Any, y: Any) -> float:
+    """Spearman's; 0 where one of them does not vary.
+
+    >>> rank_correlation([1, 2, 3], [10, 30, 20])
+    0.5
+    """
+    ranks = [rankdata(values) for values in (x, y)]
+    if min(np.std(rank) for rank in ranks) == 0:
+        return 0.0
+    return round(float(np.corrcoef(*ranks)[0, 1]), 12)
+
+
+def within_widths(table: pd.DataFrame, measure: str = "error", seed: int | None = None) -> float:
+    """Mean over widths of the rank correlation of a measure with the loss; with a seed, losses exchanged."""
+    ports = table[(table["rule"] == "commuting rules") & (table["m"] < table["m"].max())]
+    rng = None if seed is None else np.random.default_rng(seed)
+    found = []
+    for _, own in ports.groupby("m"):
+        lost = own["lost"].to_numpy() if rng is None else rng.permutation(own["lost"].to_numpy())
+        found.append(rank_correlation(own[measure], lost))
+    return float(np.mean(found))
+
+
+def language_runs(preset: str) -> list[LanguageRun]:
+    """A run a base model."""
+    runs = [LanguageRun(bases.base(preset, seed=seed)) for seed in SEEDS]
+    if preset == "quick":
+        runs = [
+            dataclasses.replace(run, quarters=(1.0, 2.0), n_draws=1, n_calibration=512, n_probes=64)
+            for run in runs
+        ]
+    return runs
+
+
+def _language_findings(preset: str) -> dict[str, Finding]:
+    tables = [table_of(language.cell(run)) for run in language_runs(preset)]
+    several: dict[str, Any] = {"repeats": bases.MODELS, "corpus": bases.base(preset).text.corpus}
+    exchanged = float(np.mean([within_widths(table, seed=i) for table in tables for i in range(20)]))
+    across = []
+    for table in tables:
+        ports = table[(table["rule"] == "commuting rules") & (table["m"] < table["m"].max())]
+        across.append(rank_correlation(ports["error"], ports["lost"]))
+    kept = {
+        rule: [float(t[(t["rule"] == rule) & (t["m"] == t["m"].max())]["lost"].mean()) for t in tables]
+        for rule in ROTATED
+    }
+    return {
+        "within_width": over_seeds(
+            [within_widths(table) for table in tables],
+            nulls={"exchanged": exchanged},
+            within=(-1, 1),
+            **several,
+        ),
+        "within_width_concordance": over_seeds(
+            [-within_widths(table, "concordance") for table in tables], within=(-1, 1), **several
+        ),
+        "across_widths": over_seeds(across, within=(-1, 1), **several),
+        "angles_kept": over_seeds(kept["as printed"], **several),
+        "angles_kept_plain": over_seeds(kept["plain heads"], **several),
+        "angles_kept_gains": over_seeds(kept["gains dropped"], **several),
+        "angles_kept_centering": over_seeds(kept["centering kept"], **several),
+        "angles_kept_commuting": over_seeds(kept["commuting rules"], **several),
+    }
+
+
+def _language_cells(preset: str) -> list[Cell]:
+    runs = language_runs(preset)
+    return bases.base_cells(*(run.base for run in runs)) + [language.cell(run) for run in runs]
+
+
+STUDIES: dict[str, Study] = {
+    "resizing.width_law": Study(
+        _width_cells, _width_findings, "widths of 512 and 1,024 need a GPU for their base models"
+    ),
+    "resizing.language": Study(_language_cells, _language_findings),
+}
