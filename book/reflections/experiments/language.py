@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from book.reflections.experiments import twins
 from embviz.corpora import corpus as corpora
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell, experiment, load
@@ -106,7 +107,9 @@ def final_perplexities(preset: str) -> pd.DataFrame:
 
 def _language_findings(preset: str) -> dict[str, Finding]:
     table = final_perplexities(preset)
-    found = {}
+    gaps = twins.held_out_gaps()
+    null = {twins.SAME_START: gaps[twins.SAME_START]}
+    found = {"reflected_gap": findings.exact(gaps[twins.REFLECTED], nulls=null)}
     if preset == "paper":
         names = {"plain": "wt", "signs": "wtq"}
         for (corpus, dim, tying), rows in table.groupby(["corpus", "embedding_dim", "tying"]):
@@ -123,7 +126,7 @@ def _language_findings(preset: str) -> dict[str, Finding]:
 
 STUDIES = {
     "reflections.lstm": Study(
-        language_model_cells,
+        lambda preset: [*language_model_cells(preset), *twins.twin_cells()],
         _language_findings,
         needs="PTB and WikiText-2's training part are not at hand",
     )

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from scipy import sparse
+from scipy import sparse, stats
 
 from embviz import metrics
 from embviz.corpora import corpus as corpora
@@ -23,6 +24,10 @@ from embviz.words.cooccurrence import count_pairs, pmi, ppmi, shifted_pmi
 
 WINDOWS = (2, 5)
 NULLS = ("ppmi", "shifted", "shuffled", "gaussian", "permuted", "configuration")
+CENTRED = ("centred", "centred_permuted", "centred_shuffled")  # rows and columns with mean 0
+GRAPHS = {"clustered_graph": 1.0, "scale_free": 0.0, "sparse_graph": 1.0}  # chance of closing a triangle
+N_NODES, SPARSE = 3_000, 5  # of a graph; edges a node of the sparse one
+LEADING = (50, 100, 200, 500, 1000, 2000)  # eigenvalues whose signs are counted
 
 
 # --- corpora ----------------------------------------------------------------------------------------
@@ -83,7 +88,7 @@ class Spectrum:
     corpus: str  # name in the registry
     window: int  # words to each side
     min_count: int  # rarer words leave holes
-    matrix: str  # "pmi", or one of NULLS
+    matrix: str  # "pmi", or one of NULLS, CENTRED, GRAPHS
     seed: int = 0
 
 
@@ -99,7 +104,7 @@ def spectrum(config: Spectrum) -> pd.DataFrame:
 
 def _matrix(config: Spectrum, corpus: corpora.Corpus) -> np.ndarray | sparse.csr_array:
     ids = corpus.ids
-    if config.matrix == "shuffled":
+    if config.matrix.endswith("shuffled"):
         ids = spectra.shuffle_tokens(ids, seed=config.seed)
     counts = count_pairs(
         ids, len(corpus.vocabulary), window=config.window, document_starts=corpus.document_starts
@@ -109,6 +114,15 @@ def _matrix(config: Spectrum, corpus: corpora.Corpus) -> np.ndarray | sparse.csr
     if config.matrix == "shifted":
         return shifted_pmi(counts, n_negative=5)
     matrix = pmi(counts)
+    if config.matrix in GRAPHS:
+        dense = round(counts.nnz / counts.shape[0] ** 2 * N_NODES / 2)  # as large a share of all pairs
+        n_edges = SPARSE if config.matrix == "sparse_graph" else dense
+        graph = scale_free_graph(N_NODES, n_edges, GRAPHS[config.matrix], seed=config.seed)
+        return centred(graph)
+    if config.matrix == "centred_permuted":
+        return centred(spectra.permute_entries(matrix, seed=config.seed))
+    if config.matrix in CENTRED:
+        return centred(matrix)
     if config.matrix in ("pmi", "shuffled"):
         return matrix
     if config.matrix == "permuted":
@@ -119,18 +133,129 @@ def _matrix(config: Spectrum, corpus: corpora.Corpus) -> np.ndarray | sparse.csr
         n = matrix.shape[0]
         variance = float((matrix.data**2).sum()) / n**2
         return spectra.semicircle(n, variance=variance, seed=config.seed)
-    raise ValueError(f"matrix must be 'pmi' or one of {NULLS}, not {config.matrix!r}")
+    known = ("pmi", *NULLS, *CENTRED, *GRAPHS)
+    raise ValueError(f"matrix must be one of {known}, not {config.matrix!r}")
 
 
-def spectrum_cells(preset: str) -> list[Cell]:
+def centred(matrix: np.ndarray | sparse.csr_array) -> np.ndarray:
+    """A symmetric matrix less the means of its rows and columns, as float32, shape (n, n)."""
+    dense = np.array(matrix) if isinstance(matrix, np.ndarray) else matrix.toarray()
+    means = dense.mean(axis=0, dtype=float)
+    dense = dense.astype(np.float32)
+    dense -= means.astype(np.float32)
+    dense -= (means - means.mean()).astype(np.float32)[:, None]
+    return dense
+
+
+def scale_free_graph(n_nodes: int, n_edges: int, triangles: float, *, seed: int) -> np.ndarray:
+    """Adjacency matrix of a growing scale-free graph, with triangles or without.
+
+    Parameters
+    ----------
+    n_nodes : int
+    n_edges : int
+        That each new node brings.
+    triangles : float between 0 and 1
+        Chance that an edge goes to a neighbour of the last one's end and closes a triangle; else it goes
+        to a node with a chance proportional to its degree.
+    seed : int
+
+    Returns
+    -------
+    array of 0 and 1 as float32, shape (n, n)
+
+    Source
+    ------
+    Barabási & Albert (1999); with triangles, Holme & Kim (2002).
+    """
+    rng = np.random.default_rng(seed)
+    matrix = np.zeros((n_nodes, n_nodes), dtype=np.float32)
+    ends = list(range(n_edges))  # a node as often as it has edges
+    neighbours: list[list[int]] = [[] for _ in range(n_nodes)]
+    for node in range(n_edges, n_nodes):
+        chosen: list[int] = []
+        while len(chosen) < n_edges:
+            near = neighbours[chosen[-1]] if chosen and rng.random() < triangles else []
+            pool = near or ends
+            other = pool[int(rng.integers(len(pool)))]
+            if matrix[node, other]:  # two have an edge at most: by degree then
+                other = ends[int(rng.integers(len(ends)))]
+            if not matrix[node, other]:
+                matrix[node, other] = matrix[other, node] = 1
+                chosen.append(other)
+        for other in chosen:
+            neighbours[node].append(other)
+            neighbours[other].append(node)
+            ends += [node, other]
+    return matrix
+
+
+def _text(preset: str) -> tuple[str, int]:
+    texts = {"quick": ("embedded", 500), "laptop": ("text8_prefix", 100), "paper": ("enwiki2018", 100)}
+    return texts[preset]
+
+
+def spectrum_cells(preset: str, matrices: Sequence[str] = ("pmi", *NULLS)) -> list[Cell]:
     """Cells of all spectra of a preset: PMI and its nulls at both windows."""
-    corpus, min_count = {
-        "quick": ("embedded", 500),
-        "laptop": ("text8_prefix", 100),
-        "paper": ("enwiki2018", 100),
-    }[preset]
-    grid = itertools.product(WINDOWS, ("pmi", *NULLS))
+    corpus, min_count = _text(preset)
+    grid = itertools.product(WINDOWS, matrices)
     return [spectrum.cell(Spectrum(corpus, window, min_count, matrix)) for window, matrix in grid]
+
+
+def shape_cells(preset: str) -> list[Cell]:
+    """Cells of centred spectra, and of three scale-free graphs of each kind, at both windows."""
+    corpus, min_count = _text(preset)
+    graphs = itertools.product(WINDOWS, GRAPHS, range(3))
+    return [
+        *spectrum_cells(preset, CENTRED),
+        *(spectrum.cell(Spectrum(corpus, window, min_count, kind, seed)) for window, kind, seed in graphs),
+    ]
+
+
+def bulk(eigenvalues: np.ndarray) -> np.ndarray:
+    """The middle 99% of a spectrum, ascending.
+
+    >>> len(bulk(np.arange(1000.0)))
+    990
+    """
+    values = np.sort(eigenvalues)
+    cut = round(len(values) / 200)
+    return values[cut : len(values) - cut]
+
+
+QUANTILES = (np.arange(999) + 0.5) / 999
+
+
+def bulk_distance(one: np.ndarray, other: np.ndarray | None = None) -> float:
+    """Wasserstein-1 distance of two bulks, each of mean 0 and standard deviation 1; from a semicircle's
+    where there is no other.
+    """
+    shapes = []
+    for values in (one, other):
+        inside = bulk(stats.semicircular.ppf(QUANTILES) if values is None else values)
+        quantiles = np.quantile(inside, QUANTILES)
+        shapes.append((quantiles - quantiles.mean()) / quantiles.std())
+    return float(np.abs(shapes[0] - shapes[1]).mean())
+
+
+def leading_share(eigenvalues: np.ndarray, d: int) -> float:
+    """Share of positive ones among the d eigenvalues largest in magnitude.
+
+    >>> leading_share(np.array([-3.0, 2.0, 1.0, 4.0]), 2)
+    0.5
+    """
+    order = np.argsort(-np.abs(eigenvalues), kind="stable")
+    return float((eigenvalues[order[:d]] > 0).mean())
+
+
+def leading_shares(preset: str) -> pd.DataFrame:
+    """Share of +1 among the leading eigenvalues of each stored spectrum: window, matrix, d, share."""
+    rows = []
+    cells = spectrum_cells(preset)
+    for (window, matrix), part in load(cells).groupby(["window", "matrix"], sort=False):
+        values = part["eigenvalue"].to_numpy(dtype=float)
+        rows += [(window, matrix, d, leading_share(values, d)) for d in LEADING if d <= len(values)]
+    return pd.DataFrame(rows, columns=["window", "matrix", "d", "share"])
 
 
 def spectrum_statistics(preset: str) -> pd.DataFrame:
@@ -146,6 +271,8 @@ def spectrum_statistics(preset: str) -> pd.DataFrame:
                 "n": len(values),
                 "positive_share": metrics.positive_share(values),
                 "mirror_distance": metrics.mirror_distance(values),
+                # in nats, over that of a semi-definite matrix with eigenvalues of the same sizes
+                "rival_ratio": float(np.abs(values + values[::-1]).mean() / (2 * np.abs(values).mean())),
                 "skewness": metrics.skewness(values),
                 "kurtosis": metrics.kurtosis(values),
                 "ks_semicircle": metrics.semicircle_distance(values),
@@ -170,13 +297,66 @@ def _symmetry_findings(preset: str) -> dict[str, Finding]:
         distance = _by_matrix(table, window, "mirror_distance")
         ratio = {matrix: value / distance["ppmi"] for matrix, value in distance.items()}
         found[f"mirror_ratio_{window}"] = findings.exact(ratio.pop("pmi"), nulls=ratio, corpus=corpus)
+        rival = _by_matrix(table, window, "rival_ratio")
+        found[f"rival_ratio_{window}"] = findings.exact(rival.pop("pmi"), nulls=rival, corpus=corpus)
+    return found
+
+
+def _leading_findings(preset: str) -> dict[str, Finding]:
+    table = leading_shares(preset)
+    corpus = _text(preset)[0]
+    found = {}
+    for (window, d), rows in table.groupby(["window", "d"]):
+        share = dict(zip(rows["matrix"], rows["share"], strict=True))
+        found[f"share_{d}_{window}"] = findings.exact(share.pop("pmi"), nulls=share, corpus=corpus)
+    return found
+
+
+def _spectra(cells: Sequence[Cell]) -> dict[tuple[int, str, int], np.ndarray]:
+    """Eigenvalues by window, matrix and seed."""
+    return {
+        (cell.config.window, cell.config.matrix, cell.config.seed): values["eigenvalue"].to_numpy(dtype=float)
+        for cell, values in ((cell, load([cell])) for cell in cells)
+    }
+
+
+def _bulk_findings(preset: str) -> dict[str, Finding]:
+    of = _spectra([*spectrum_cells(preset, ("gaussian",)), *shape_cells(preset)])
+    corpus = _text(preset)[0]
+    found = {}
+    for window in WINDOWS:
+        own, null, noise = (of[window, name, 0] for name in ("centred", "centred_permuted", "gaussian"))
+        apart = {key: metrics.semicircle_distance(bulk(x)) for key, x in (("", own), ("gaussian", noise))}
+        base = metrics.semicircle_distance(bulk(null))
+        shuffled = of[window, "centred_shuffled", 0]
+        edge = np.abs(null).max()
+        values = {
+            "bulk_ratio": (apart[""] / base, {"gaussian": apart["gaussian"] / base}),
+            "bulk_kurtosis": (metrics.kurtosis(bulk(own)), {"gaussian": metrics.kurtosis(bulk(noise))}),
+            "spikes": ((np.abs(own) > edge).sum(), {"shuffled": (np.abs(shuffled) > edge).sum()}),
+            "centred_mirror": (
+                metrics.mirror_distance(own),
+                {"shuffled": metrics.mirror_distance(shuffled)},
+            ),
+        }
+        for name, (value, nulls) in values.items():
+            numbers = {key: float(x) for key, x in nulls.items()}
+            found[f"{name}_{window}"] = findings.exact(value, nulls=numbers, corpus=corpus)
+        like = {
+            kind: [bulk_distance(own, of[window, kind, seed]) / bulk_distance(own) for seed in range(3)]
+            for kind in GRAPHS
+        }
+        numbers = {kind: float(np.mean(like[kind])) for kind in GRAPHS if kind != "clustered_graph"}
+        found[f"likeness_{window}"] = findings.over_seeds(
+            like["clustered_graph"], repeats="graphs", nulls=numbers, corpus=corpus
+        )
     return found
 
 
 def _shape_findings(preset: str) -> dict[str, Finding]:
     table = spectrum_statistics(preset)
     corpus = str(table["corpus"].iloc[0])
-    found = {}
+    found = _bulk_findings(preset)
     for window in WINDOWS:
         distance = _by_matrix(table, window, "ks_semicircle")
         ratio = {matrix: value / distance["gaussian"] for matrix, value in distance.items()}
@@ -193,5 +373,8 @@ STUDIES = {
         needs="text8 and enwik9 are not at hand: `embviz data fetch text8 enwik9`",
     ),
     "reflections.spectrum_symmetry": Study(spectrum_cells, _symmetry_findings),
-    "reflections.not_semicircle": Study(spectrum_cells, _shape_findings),
+    "reflections.not_semicircle": Study(
+        lambda preset: [*spectrum_cells(preset), *shape_cells(preset)], _shape_findings
+    ),
+    "reflections.half_of_pmi": Study(spectrum_cells, _leading_findings),
 }

@@ -14,7 +14,7 @@ import pandas as pd
 from scipy import stats
 
 from embviz.ledger import findings
-from embviz.ledger.cells import Cell, experiment, load
+from embviz.ledger.cells import Cell, Experiment, experiment, load
 from embviz.ledger.findings import Finding
 from embviz.ledger.studies import Study
 from embviz.metrics import involution_error
@@ -294,24 +294,59 @@ def recovered_map(config: RecoveredMap) -> pd.DataFrame:
     return pd.DataFrame({"involution_error": [involution_error(recovered)], "distance_to_truth": [distance]})
 
 
+@experiment("reflections.joint_asymmetry")
+def joint_asymmetry(config: RecoveredMap) -> pd.DataFrame:
+    """How far p(i | j) p_j of Assumption 3 is from its own transpose, as a symmetric window's must not be.
+
+    Returns
+    -------
+    DataFrame
+        asymmetry: the total variation distance between the two joint distributions, in 0..1.
+    """
+    rng = np.random.default_rng(config.seed)
+    w = draw_vectors(config.n, config.d, rng)
+    q = draw_orthogonal(config.d, config.kind, rng)
+    p = unigram(config.n, config.alpha)
+    weights = np.exp(w @ q.T @ w.T) * p[:, None]  # row i, column j: p_i exp(w_j'c_i)
+    joint = weights / weights.sum(axis=0) * p
+    return pd.DataFrame({"asymmetry": [np.abs(joint - joint.T).sum() / 2]})
+
+
 def _recovered_cells(preset: str) -> list[Cell]:
+    return [*_map_cells(recovered_map, preset), *_map_cells(joint_asymmetry, preset)]
+
+
+def _map_cells(of: Experiment, preset: str) -> list[Cell]:
     sizes, n_seeds = {
         "quick": ((200, 400, 800), 3),
         "laptop": ((200, 400, 800, 1600, 3200, 6400), 5),
         "paper": ((200, 400, 800, 1600, 3200, 6400), 5),
     }[preset]
     grid = itertools.product(sizes, ("involution", "orthogonal"), range(n_seeds))
-    return [recovered_map.cell(RecoveredMap(n, 50, 0.25, kind, seed)) for n, kind, seed in grid]
+    return [of.cell(RecoveredMap(n, 50, 0.25, kind, seed)) for n, kind, seed in grid]
+
+
+def recovered_errors(preset: str) -> pd.DataFrame:
+    """Stored maps: n, kind, seed, involution_error, asymmetry."""
+    fields = ["n", "kind", "seed"]
+    errors = load(_map_cells(recovered_map, preset))
+    asymmetries = load(_map_cells(joint_asymmetry, preset))[[*fields, "asymmetry"]]
+    return errors[[*fields, "involution_error"]].merge(asymmetries, on=fields, validate="one_to_one")
 
 
 def _recovered_findings(preset: str) -> dict[str, Finding]:
-    table = load(_recovered_cells(preset))
+    table = recovered_errors(preset)
     errors = table.pivot_table(index=["kind", "seed"], columns="n", values="involution_error")
+    shares = table.pivot_table(index=["kind", "seed"], columns="n", values="asymmetry")
     first, last = errors.columns.min(), errors.columns.max()
-    ratio = errors[last] / errors[first]
+    ratio, falls = errors[last] / errors[first], shares[last] / shares[first]
     null = {"random_orthogonal": float(ratio["orthogonal"].mean())}
+    null_falls = {"random_orthogonal": float(falls["orthogonal"].mean())}
     null_last = {"random_orthogonal": float(errors[last]["orthogonal"].mean())}
     return {
+        "asymmetry_ratio": findings.over_seeds(
+            falls["involution"].to_numpy(), repeats=SIMULATIONS, nulls=null_falls
+        ),
         "error_ratio": findings.over_seeds(ratio["involution"].to_numpy(), repeats=SIMULATIONS, nulls=null),
         "error_last": findings.over_seeds(
             errors[last]["involution"].to_numpy(), repeats=SIMULATIONS, nulls=null_last
@@ -334,7 +369,7 @@ class RandomPMI:
     seed: int
 
 
-@experiment("reflections.random_pmi")
+@experiment("reflections.random_pmi", version=2)
 def random_pmi(config: RandomPMI) -> pd.DataFrame:
     """Moments of the entries of W signature W', and where its trace crosses zero; a row a draw."""
     rows = []
@@ -347,8 +382,11 @@ def random_pmi(config: RandomPMI) -> pd.DataFrame:
 
 
 def entry_moments(matrix: np.ndarray) -> dict[str, float]:
-    """Moments about zero of a symmetric matrix, shape (n, n): off and on the diagonal, and within rows."""
+    """Moments about zero of a symmetric matrix, shape (n, n): off and on the diagonal, within rows, and the
+    mean product of the three entries of three distinct words.
+    """
     off = matrix[np.triu_indices_from(matrix, 1)]
+    hollow = matrix - np.diag(np.diag(matrix))
     diagonal = np.diag(matrix)
     n = len(matrix)
     first, second = matrix[np.arange(n), (np.arange(n) + 1) % n], matrix[np.arange(n), (np.arange(n) + 2) % n]
@@ -358,6 +396,7 @@ def entry_moments(matrix: np.ndarray) -> dict[str, float]:
         "diag_mean": float(diagonal.mean()),
         "diag_variance": float((diagonal**2).mean()),
         "correlation": float((first * second).mean() / (off**2).mean()),
+        "triples": float(np.einsum("ij,ji->", hollow @ hollow, hollow) / (n * (n - 1) * (n - 2))),
     }
 
 
@@ -383,6 +422,7 @@ def _random_pmi_findings(preset: str) -> dict[str, Finding]:
         "diag_mean": 0.0,
         "diag_variance": 2 / d,
         "correlation": 0.0,
+        "triples": 0.0,
     }
     half = table["positive"] == 0.5
     gaussian = table[half & (table["distribution"] == "gaussian")]
@@ -392,7 +432,8 @@ def _random_pmi_findings(preset: str) -> dict[str, Finding]:
         value = _deviation(gaussian[name], target)
         nulls = {control: _deviation(rows[name], target) for control, rows in controls.items()}
         found[name] = findings.in_errors(value, len(gaussian), repeats="simulated matrices", nulls=nulls)
-    found["diag_variance_first"] = found["diag_variance"]  # its null is another
+    for name in ("offdiag_mean", "offdiag_variance", "correlation", "diag_variance"):
+        found[f"{name}_first"] = found[name]  # whose null is another, or none
     found["zero_trace"] = findings.over_seeds(gaussian["zero_trace"].to_numpy(), repeats="simulated matrices")
     return found
 
