@@ -19,7 +19,7 @@ from embviz import kernels
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell, experiment, table_of
 from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Study
+from embviz.ledger.studies import Part, Study
 from embviz.words.cooccurrence import count_pairs
 
 PLAIN = ("train_loss", "weight_norm", "update_norm")  # diagnostics that need no text beside the training's
@@ -181,14 +181,10 @@ def _diagnostic(preset: str) -> dict[str, Finding]:
     # nearer to the held-out loss is better whichever way a diagnostic runs
     nulls = {"update_norm": -float(np.abs(plain["update_norm"]).mean())}
     found = {name: models.of_cosines(values, corpus=corpus) for name, values in (ends | plain).items()}
-    return (
-        found
-        | _out_of_sample(preset)
-        | {
-            "correlation": models.of_cosines(own, nulls=nulls, corpus=corpus),
-            "advantage": models.of_cosines(advantage, corpus=corpus),
-        }
-    )
+    return found | {
+        "correlation": models.of_cosines(own, nulls=nulls, corpus=corpus),
+        "advantage": models.of_cosines(advantage, corpus=corpus),
+    }
 
 
 def _out_of_sample(preset: str) -> dict[str, Finding]:
@@ -209,6 +205,8 @@ STUDIES: dict[str, Study] = {
         _orthogonal,
     ),
     "kernel.diagnostic": Study(
-        lambda preset: [*models.main_cells(preset), untrained_cell(preset)], _diagnostic
+        models.main_cells,
+        _diagnostic,
+        parts=(Part(lambda preset: [untrained_cell(preset)], _out_of_sample),),
     ),
 }

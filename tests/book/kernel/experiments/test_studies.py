@@ -31,10 +31,7 @@ def results(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path_factory.mktemp("results")))
         todo = [
-            cell
-            for name, study in STUDIES.items()
-            if name not in slow
-            for cell in study.preset_cells("quick")
+            cell for name, study in STUDIES.items() if name not in slow for cell in study.every_cell("quick")
         ]
         cells.run(todo, n_jobs=1, progress=False)
         yield [name for name in STUDIES if name not in slow]
@@ -234,11 +231,9 @@ def test_claims_on_what_trains_longest_find_what_their_tables_hold(monkeypatch):
     others = {"identity": 0.4, "score": 0.3, "with_counts": 0.95, "with_mean": 0.5}
     monkeypatch.setattr(scale, "table", lambda preset: pd.DataFrame(rows).assign(**others))
     monkeypatch.setattr(scale, "table_of", lambda cell: pd.DataFrame([{"clamped": 1.0, "listings": 0.2}]))
-    at_plateau = scale.at_plateau
-    monkeypatch.setattr(scale, "at_plateau", lambda preset: {})
     found = scale._open_scale("paper")
     monkeypatch.setattr(scale, "table_of", lambda cell: plateau_table())
-    found |= at_plateau("paper")
+    found |= scale.at_plateau("paper")
     assert found["cosine_1000"].value == pytest.approx(0.9)
     assert found["cosine_1000"].nulls == pytest.approx({"identity": 0.4, "untrained": 0.5, "counts": 0.95})
     assert found["orders_1000"].value == pytest.approx(0.885)
@@ -248,7 +243,7 @@ def test_claims_on_what_trains_longest_find_what_their_tables_hold(monkeypatch):
     groups = np.repeat(np.arange(12), 3)
     table = pd.DataFrame({"setting": groups, "eps": np.exp(groups), "range": 0.1, "at_end": groups == 0})
     monkeypatch.setattr(hyperparameters, "best_eps", lambda preset, first_seed=0: table)
-    found = hyperparameters._open_eps("paper")
+    found = hyperparameters._open_eps("paper") | hyperparameters._fresh("paper")
     assert found["explained"].value == pytest.approx(1)  # seeds of a setting agree
     assert found["explained"].nulls["dealt"] < 0.8
     assert found["bound"].value == pytest.approx(1 / 12)
