@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from book.reflections.experiments import scores, spectrum, theory, twins, vectors
+from embviz.corpora import make_corpus
 from embviz.ledger import cells
 from embviz.pausing import Paused, pausing_at
 from embviz.words.wordvectors import WordVectors
@@ -37,14 +38,15 @@ def test_pairs_vary_more_than_questions_taken_as_independent():
     assert scores.pair_replicates(correct, table).std() > 5 * alone
 
 
-SMALL = {"corpus": "embedded", "embedding_dim": 8, "n_epochs": 1, "n_negative": 5, "min_count": 400}
-
-
 def test_a_cell_that_pauses_goes_on_and_ends_with_the_same_table(monkeypatch, tmp_path):
     monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path / "results"))
     monkeypatch.setenv("EMBVIZ_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr("embviz.words.skipgram.BLOCK", 200_000)
-    cell = vectors.skipgram.cell(vectors.SkipGram(signature="half", seed=0, word_tests=False, **SMALL))
+    monkeypatch.setattr("embviz.words.skipgram.BLOCK", 700)
+    words = np.random.default_rng(0).choice(list("abcdefghijklmnopqrst"), 3000)
+    made = make_corpus(" ".join(words), name="made")
+    monkeypatch.setattr(vectors.corpora, "load_corpus", lambda name: made)
+    size = {"embedding_dim": 8, "n_epochs": 2, "n_negative": 5, "min_count": 1, "word_tests": False}
+    cell = vectors.skipgram.cell(vectors.SkipGram("made", "half", 0, **size))
     n_pauses = 0
     for _ in range(30):  # a slice that is over at once still does a block
         try:
@@ -53,7 +55,7 @@ def test_a_cell_that_pauses_goes_on_and_ends_with_the_same_table(monkeypatch, tm
             break
         except Paused:
             n_pauses += 1
-    assert n_pauses > 3
+    assert n_pauses == 10  # five blocks an epoch
     pd.testing.assert_frame_equal(cells.read(cell)[0], vectors.skipgram.function(cell.config))
     assert not list((tmp_path / "cache" / "runs").glob(f"{cell.key}*"))
 
