@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 PROVENANCE_KEY, CHECKSUM_KEY = b"embviz", b"embviz.sha256"  # of the schema's metadata
 
+_stored_alone: ContextVar[bool] = ContextVar("stored_alone", default=False)
 _storing: ContextVar[str] = ContextVar("storing", default="")  # key of the cell that compute() will keep
 
 
@@ -388,8 +389,24 @@ def _verified(path: Path) -> tuple[pd.DataFrame, bytes]:
 
 
 def table_of(cell: Cell) -> pd.DataFrame:
-    """A cell's table: as it is stored, or else computed here with its threads, and kept while this runs."""
-    return read(cell)[0] if cell.stored() else _computed(cell)
+    """A cell's table: as it is stored, or else computed here with its threads, and kept while this runs.
+
+    Raises
+    ------
+    FileNotFoundError
+        Within :func:`stored_alone`, if the cell is not stored.
+    """
+    return read(cell)[0] if cell.stored() or _stored_alone.get() else _computed(cell)
+
+
+@contextlib.contextmanager
+def stored_alone() -> Iterator[None]:
+    """Compute nothing in this block: what judges a claim reads what is stored, and never trains a model."""
+    token = _stored_alone.set(True)
+    try:
+        yield
+    finally:
+        _stored_alone.reset(token)
 
 
 @functools.cache

@@ -38,7 +38,14 @@ class Measurement:
 
 
 def measure(claim: Claim, scale: str | None = None) -> Measurement:
-    """Read the claim's cells and compute its findings, at `scale` or else at the largest that is stored."""
+    """Read the claim's cells and compute its findings, at `scale` or else at the largest that is stored.
+
+    Raises
+    ------
+    FileNotFoundError
+        If findings read a cell that the study does not list, and it is not stored: nothing is computed here.
+    """
+    from embviz.ledger.cells import stored_alone
     from embviz.ledger.studies import PRESETS, find_study
 
     study = find_study(claim.id)
@@ -51,7 +58,8 @@ def measure(claim: Claim, scale: str | None = None) -> Measurement:
     chosen = scale or study.largest_stored()
     if chosen is None or not study.complete(chosen):
         return Measurement(None, {}, study.why_not_measured(scale), **shared)
-    return Measurement(chosen, dict(study.findings(chosen)), **shared)
+    with stored_alone():
+        return Measurement(chosen, dict(study.findings(chosen)), **shared)
 
 
 def corpora(configs: Iterable[Any]) -> set[str]:

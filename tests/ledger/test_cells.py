@@ -342,3 +342,13 @@ def test_a_cell_that_finds_its_model_busy_is_run_once_more():
 def test_cells_that_stay_busy_are_left():
     readers = [reader.cell(Squares(1, seed)) for seed in (1, 2)]  # nobody trains their model
     assert cells.run(readers, n_jobs=1, progress=False) == []
+
+
+def test_where_only_what_is_stored_counts_nothing_is_computed(results):
+    stored, other = squares.cell(Squares(3)), squares.cell(Squares(4, seed=977))
+    cells.compute(stored)
+    with cells.stored_alone():
+        assert len(cells.table_of(stored))
+        with pytest.raises(FileNotFoundError, match="embviz run"):
+            cells.table_of(other)
+    assert len(cells.table_of(other))
