@@ -30,7 +30,7 @@ $(VENV)/.vendor: $(VENV)/.ready book/vendor.toml
 setup: $(VENV)/.ready $(VENV)/.vendor  ## make the environment in .venv and fetch the browser libraries
 
 book: setup  ## build the book from stored outputs
-	$(VENV)/bin/jupyter-book build --warningiserror --nitpick --quiet book
+	$(PY) book/build.py
 	@echo "Open $(CURDIR)/book/_build/html/index.html"
 
 lab: setup  ## open the chapters live in JupyterLab
