@@ -11,6 +11,7 @@ import torch
 from book.reflections.experiments import scores, spectrum, theory, twins, vectors
 from embviz.corpora import make_corpus
 from embviz.ledger import cells
+from embviz.models.recurrent import LSTMConfig, LSTMLanguageModel
 from embviz.pausing import Paused, pausing_at
 from embviz.words.wordvectors import WordVectors
 
@@ -96,6 +97,21 @@ def test_the_reflected_twin_computes_the_plain_models_logits_and_losses_to_the_b
     assert not torch.allclose(logits[twins.SAME_START], logits[twins.PLAIN])
     losses = {name: twins.train_losses(model, words, 8) for name, model in models.items()}
     assert losses[twins.REFLECTED].tolist() == losses[twins.PLAIN].tolist()
+
+
+@pytest.mark.parametrize("n_layers", [1, 2, 3])
+def test_a_reflected_model_leaves_the_plain_one_and_the_size_of_its_weights_as_they_were(n_layers):
+    config = LSTMConfig(vocab_size=11, embedding_dim=6, n_layers=n_layers, dropout=0.0)
+    model = LSTMLanguageModel(config, seed=0).double()
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    twin = twins.reflected(model, torch.tensor([1, -1, 1, -1, -1, 1]))
+    words = torch.tensor([[1, 2], [3, 4], [10, 0], [5, 5], [1, 9]])
+    ours, theirs = (one(words, one.initial_state(2))[0] for one in (model, twin))
+    assert torch.equal(ours, theirs)
+    for name, weight in model.state_dict().items():
+        assert torch.equal(weight, before[name])
+        if name != "signs":
+            assert torch.equal(twin.state_dict()[name].abs(), weight.abs())
 
 
 def test_a_model_that_is_not_tied_plainly_is_refused():

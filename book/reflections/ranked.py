@@ -1,0 +1,59 @@
+"""Words by the size of a number, largest first: bars with a name each, for explorers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import altair as alt
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from embviz.view import theme
+from embviz.view.charts import Data
+
+CHOSEN, OTHER = "the chosen word", "another word"
+
+
+def ranked(
+    values: ArrayLike, words: Sequence[str], chosen: int | None = None, *, n_shown: int = 10
+) -> pd.DataFrame:
+    """The words with the largest values, and the chosen one wherever it stands.
+
+    Parameters
+    ----------
+    values : array, shape (V,)
+    words : sequence of str, length V
+    chosen : int, optional
+        Row of the word that is always shown.
+
+    Returns
+    -------
+    DataFrame
+        label (rank and word), place (from the top), value, kind; ties in the order of the words.
+
+    >>> ranked([0.1, 0.9, 0.5], ["a", "b", "c"], 0, n_shown=1)["label"].tolist()
+    ['1. b', '3. a']
+    """
+    numbers = np.asarray(values, dtype=float)
+    order = np.argsort(-numbers.round(6), kind="stable")
+    places = [place for place, row in enumerate(order) if place < n_shown or row == chosen]
+    rows = order[places]
+    return pd.DataFrame(
+        {
+            "label": [f"{place + 1}. {words[row]}" for place, row in zip(places, rows, strict=True)],
+            "place": np.arange(len(rows)),
+            "value": numbers[rows],
+            "kind": [CHOSEN if row == chosen else OTHER for row in rows],
+        }
+    )
+
+
+def plot_ranked(data: Data, field: str, *, limits: tuple[float, float] | None = None) -> alt.LayerChart:
+    """Bars of :func:`ranked`, the largest on top; `field` names the axis as in ``theme.LABELS``."""
+    colour, _ = theme.line_styles("kind", [CHOSEN, OTHER])
+    rows = alt.Y("label:N", sort=alt.EncodingSortField("place"), axis=alt.Axis(title=None, labelLimit=160))
+    scale = alt.Scale(domain=list(limits)) if limits else alt.Scale()
+    across = alt.X("value:Q", axis=theme.axis(field), scale=scale)
+    bars = alt.Chart(data).mark_bar().encode(x=across, y=rows, color=colour)
+    return alt.LayerChart(layer=[bars]).properties(width="container", height=theme.HEIGHT)
