@@ -287,6 +287,7 @@ IN_VIEW = [
     "book/reflections/language_models.ipynb",
     "book/reflections/spectrum.ipynb",
     "book/tying/architectures.ipynb",
+    "book/resizing/growing.ipynb",
     "book/tying/exor.ipynb",
     "book/tying/exor_accuracy.ipynb",
     "book/tying/theorems.ipynb",
