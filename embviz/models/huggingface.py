@@ -34,6 +34,7 @@ ACTIVATIONS: dict[str, Activation] = {
 HEADS = ("lm_head.weight", "embed_out.weight")  # the second of GPT-NeoX in earlier releases
 THEIRS: dict[Activation, str] = {"gelu_tanh": "gelu_new", "gelu": "gelu", "relu": "relu", "silu": "silu"}
 UNUSED = ("attn.bias", "attn.masked_bias", "rotary_emb.inv_freq")  # masks and angles that files carry along
+GPT2_END = 50_256  # the token that a GPT-2 begins and ends with, where there are so many
 TRIED = 12  # tokens whose logits are compared
 
 
@@ -420,8 +421,10 @@ def _to_gpt2(config: DecoderConfig, weights: dict[str, Tensor]) -> tuple[dict[st
     if config.head_width * config.n_heads != config.embedding_dim:
         raise ValueError(f"a GPT-2's heads share its width: {config.n_heads} of {config.head_width} don't")
     theirs = import_transformers()
+    ends = {} if config.n_symbols > GPT2_END else {"bos_token_id": None, "eos_token_id": None}
     model = theirs.GPT2LMHeadModel(
         theirs.GPT2Config(
+            **ends,
             vocab_size=config.n_symbols,
             n_positions=config.length,
             n_embd=config.embedding_dim,
