@@ -182,3 +182,17 @@ def test_triples_agree_with_loops_over_distinct_words():
     matrix = theory.simulated_pmi(7, 3, 2, seed=0)
     triples = [matrix[i, j] * matrix[j, k] * matrix[k, i] for i, j, k in itertools.permutations(range(7), 3)]
     assert theory.entry_moments(matrix)["triples"] == pytest.approx(np.mean(triples))
+
+
+def test_the_floor_is_the_variance_of_the_mean_given_the_word():
+    d = 100
+    norms = np.random.default_rng(0).chisquare(d, 200_000) / d
+    # a fourth-moment standard error of 0.3%, and terms of relative order 1/d left out of 1/(2 d^3)
+    assert np.exp(norms / (2 * d)).var() == pytest.approx(1 / (2 * d**3), rel=0.03)
+
+
+def test_a_random_maps_involution_error_is_that_of_its_symmetric_part():
+    q = theory.draw_orthogonal(200, "orthogonal", np.random.default_rng(0))
+    half = (q + q.T) / 2
+    error = np.linalg.norm(half @ half - np.eye(200)) / math.sqrt(200)
+    assert error == pytest.approx(math.sqrt(3 / 8), abs=0.02)
