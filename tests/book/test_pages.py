@@ -132,6 +132,30 @@ FAINT_WORDS = """
 """
 
 
+# In the page: code and figures that go on beyond the column's right edge, and by how many pixels.
+CUT = """
+() => {
+  const edge = document.querySelector("article").getBoundingClientRect().right;
+  const found = [];
+  for (const one of document.querySelectorAll(".bd-content div.highlight pre")) {
+    const over = one.scrollWidth - one.clientWidth;
+    if (over > 2) found.push([over, one.innerText.slice(0, 60)]);
+  }
+  for (const one of document.querySelectorAll(".bd-content .embviz-output, .bd-content img")) {
+    const over = one.getBoundingClientRect().right - edge;
+    if (over > 2) found.push([Math.round(over), one.innerText.slice(0, 60)]);
+  }
+  return found;
+}
+"""
+
+
+@EVERY_PAGE
+def test_no_line_of_code_and_no_figure_is_cut_on_a_wide_page(desktop, name):
+    page, _ = desktop(name)
+    assert page.evaluate(CUT) == []
+
+
 @EVERY_PAGE
 def test_a_page_opens_without_errors_and_asks_no_other_host(desktop, name):
     _, watch = desktop(name)
