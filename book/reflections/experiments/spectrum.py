@@ -26,7 +26,8 @@ WINDOWS = (2, 5)
 NULLS = ("ppmi", "shifted", "shuffled", "gaussian", "permuted", "configuration")
 CENTRED = ("centred", "centred_permuted", "centred_shuffled")  # rows and columns with mean 0
 GRAPHS = {"clustered_graph": 1.0, "scale_free": 0.0, "sparse_graph": 1.0}  # chance of closing a triangle
-N_NODES, SPARSE = 3_000, 5  # of a graph; edges a node of the sparse one
+N_NODES, FEW_NODES = 3_000, 600  # of a graph, and of one of the quick preset
+SPARSE = 5  # edges a node of the sparse graph
 LEADING = (50, 100, 200, 500, 1000, 2000)  # eigenvalues whose signs are counted
 
 
@@ -115,9 +116,10 @@ def _matrix(config: Spectrum, corpus: corpora.Corpus) -> np.ndarray | sparse.csr
         return shifted_pmi(counts, n_negative=5)
     matrix = pmi(counts)
     if config.matrix in GRAPHS:
-        dense = round(counts.nnz / counts.shape[0] ** 2 * N_NODES / 2)  # as large a share of all pairs
+        n_nodes = FEW_NODES if config.corpus == "embedded" else N_NODES
+        dense = round(counts.nnz / counts.shape[0] ** 2 * n_nodes / 2)  # as large a share of all pairs
         n_edges = SPARSE if config.matrix == "sparse_graph" else dense
-        graph = scale_free_graph(N_NODES, n_edges, GRAPHS[config.matrix], seed=config.seed)
+        graph = scale_free_graph(n_nodes, n_edges, GRAPHS[config.matrix], seed=config.seed)
         return centred(graph)
     if config.matrix == "centred_permuted":
         return centred(spectra.permute_entries(matrix, seed=config.seed))
