@@ -9,6 +9,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,7 @@ from embviz.ledger.cells import Cell
 from embviz.ledger.findings import Finding
 from embviz.ledger.studies import Study
 from embviz.metrics import procrustes_disparity
+from embviz.storage import results_folder
 from embviz.trajectories.nulls import share_left
 
 OTHERS = tuple(kind for kind in PARAMETERS if kind != "Q")
@@ -198,7 +200,12 @@ def disparity_matrix(
 
 
 def _planes(run: TrajectoryRun, path: str = DATA, method: str = "pymde") -> dict[str, np.ndarray]:
-    """The judged drawing of each tensor, (S, 2)."""
+    """The judged drawing of each tensor, (S, 2); read once, not to be changed in place."""
+    return _planes_once(run, path, method, results_folder())
+
+
+@functools.lru_cache(maxsize=256)
+def _planes_once(run: TrajectoryRun, path: str, method: str, folder: Path) -> dict[str, np.ndarray]:
     table = trajectory_runs.drawings(run)
     n_neighbors = 0 if method == "pca" else run.pipeline.neighbors[0]
     same = (table["path"] == path) & (table["method"] == method) & (table["n_neighbors"] == n_neighbors)
@@ -226,11 +233,16 @@ def shape_table(runs: Sequence[TrajectoryRun], method: str = "pymde") -> pd.Data
     """
     if len({run.seed for run in runs}) < 2:
         raise ValueError("give runs of two seeds at least: a run is held against independent ones")
-    parts = [_shape_of_run(run, [other for other in runs if other.seed != run.seed], method) for run in runs]
+    others = [tuple(other for other in runs if other.seed != run.seed) for run in runs]
+    folder = results_folder()
+    parts = [_shape_of_run(run, rest, method, folder) for run, rest in zip(runs, others, strict=True)]
     return pd.concat(parts, ignore_index=True)
 
 
-def _shape_of_run(run: TrajectoryRun, others: Sequence[TrajectoryRun], method: str) -> pd.DataFrame:
+@functools.lru_cache(maxsize=64)
+def _shape_of_run(
+    run: TrajectoryRun, others: tuple[TrajectoryRun, ...], method: str, folder: Path
+) -> pd.DataFrame:
     planes = _planes(run, method=method)
     embeddings = [_planes(other, method=method)[EMBEDDING] for other in others]
     walks = [_planes(run, f"{WALK} {i}") for i in range(run.pipeline.n_walks)] if method == "pymde" else []
