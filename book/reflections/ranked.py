@@ -49,11 +49,21 @@ def ranked(
     )
 
 
-def plot_ranked(data: Data, field: str, *, limits: tuple[float, float] | None = None) -> alt.LayerChart:
-    """Bars of :func:`ranked`, the largest on top; `field` names the axis as in ``theme.LABELS``."""
-    colour, _ = theme.line_styles("kind", [CHOSEN, OTHER])
+def plot_ranked(
+    data: Data, field: str, *, limits: tuple[float, float] | None = None, told_apart: bool = True
+) -> alt.LayerChart:
+    """Bars of :func:`ranked`, the largest on top.
+
+    Parameters
+    ----------
+    field : str
+        What the axis is called, as in ``theme.LABELS``.
+    told_apart : bool
+        Whether the chosen word has a colour of its own.
+    """
     rows = alt.Y("label:N", sort=alt.EncodingSortField("place"), axis=alt.Axis(title=None, labelLimit=160))
     scale = alt.Scale(domain=list(limits)) if limits else alt.Scale()
-    across = alt.X("value:Q", axis=theme.axis(field), scale=scale)
-    bars = alt.Chart(data).mark_bar().encode(x=across, y=rows, color=colour)
+    bars = alt.Chart(data).mark_bar().encode(x=alt.X("value:Q", axis=theme.axis(field), scale=scale), y=rows)
+    if told_apart:
+        bars = bars.encode(color=theme.point_styles("kind", [CHOSEN, OTHER])[0])
     return alt.LayerChart(layer=[bars]).properties(width="container", height=theme.HEIGHT)
