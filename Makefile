@@ -39,8 +39,7 @@ lab: setup  ## open the chapters live in JupyterLab
 # One thread a process: two processes of two threads each wait for one another (a chapter took ten times as long).
 test: export OMP_NUM_THREADS = 1
 test: setup  ## run all tests, every chapter included
-	$(PY) -m pytest -n $(CORES) --dist loadscope tests
-	$(PY) -m pytest -n $(CORES) --dist loadscope $(NBVAL) $(CHAPTERS)
+	$(PY) -m pytest -n $(CORES) --dist loadscope $(NBVAL) tests $(CHAPTERS)
 
 chapters: setup  ## run every chapter again and store its outputs
 	$(PY) book/execute.py $(CHAPTERS)
