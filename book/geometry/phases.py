@@ -834,10 +834,14 @@ def settings_grid() -> pd.DataFrame:
     """
     parts = []
     for tensor, path in itertools.product(tensors(), PATHS.values()):
-        labels = settings_of(tensor, path)
+        labels = list(settings_of(tensor, path).values())
+        rand = {  # the same both ways, and 1 with itself
+            (i, j): round(float(adjusted_rand_score(labels[i], labels[j])), 2)
+            for i, j in itertools.combinations(range(len(labels)), 2)
+        }
         rows = [
-            (i, j, round(float(adjusted_rand_score(one, other)), 2), one.max() + 1)
-            for (i, one), (j, other) in itertools.product(enumerate(labels.values()), repeat=2)
+            (i, j, 1.0 if i == j else rand[min(i, j), max(i, j)], labels[i].max() + 1)
+            for i, j in itertools.product(range(len(labels)), repeat=2)
         ]
         table = pd.DataFrame(rows, columns=["one", "other", "rand", "n_phases"])
         others = table.loc[table["one"] != table["other"], "rand"]
