@@ -12,7 +12,7 @@ from IPython.display import Markdown
 from book.reflections.experiments import vectors
 from book.reflections.experiments.scores import ANALOGY_TESTS
 from embviz.ledger import published
-from embviz.ledger.cells import Cell, missing
+from embviz.ledger.cells import Cell, load, missing
 from embviz.view import plot_curves, theme
 from embviz.view.charts import Data
 
@@ -85,6 +85,27 @@ def ratios(scores: pd.DataFrame) -> pd.DataFrame:
     both = both[both["model"] != MODELS["free"]].copy()
     both["ratio"] = (both["score"] / both["score_free"]).round(4)
     return both[["test", "model", "seed", "ratio"]]
+
+
+def factor_readings(preset: str) -> list[Cell]:
+    """Factorizations of a preset, the main reading of Remark 4.2 and the others."""
+    return [*vectors.factor_cells(preset), *vectors.factor_readings(preset)]
+
+
+def factor_table(cells: Sequence[Cell]) -> pd.DataFrame:
+    """Stored factorizations: a row a reading, the share of +1 and the score of each word test.
+
+    Scores are of items whose words all occur at least 100 times.
+    """
+    rows = {}
+    for cell in cells:
+        table, config = load([cell]), cell.config
+        numbers = table[table["quantity"].isin(["share", "frequent"])].set_index("item")["value"]
+        words = f"window {config.window}, count >= {config.min_count}"
+        name = f"{words}, tokens shuffled" if config.shuffled else words
+        rows[name] = [numbers["positive"], *(numbers[test] for test in TESTS)]
+    columns = ["share of +1", *TESTS.values()]
+    return pd.DataFrame.from_dict(rows, orient="index", columns=columns).round(2)
 
 
 def sweep_curves() -> pd.DataFrame:

@@ -86,3 +86,11 @@ def test_the_mark_stands_at_the_explorers_control():
     spec = explorer.static_spec()
     assert '"calculate": "share"' in str(spec).replace("'", '"')
     assert compiled(chapter.with_mark(table, kinds).transform_calculate(share="0.5"))
+
+
+def test_factorizations_stand_in_a_row_each():
+    cells = chapter.stored(["laptop"], chapter.factor_readings)
+    table = chapter.factor_table(cells)
+    assert len(table) == len(cells) == 4
+    assert table.loc["window 5, count >= 100", "share of +1"] > 0.6
+    assert table.loc["window 5, count >= 100, tokens shuffled", "WordSim-353"] < 0.2
