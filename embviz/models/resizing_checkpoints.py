@@ -324,7 +324,7 @@ def _require_width(kind: str, config: DecoderConfig, m: int) -> None:
 # --- the map ------------------------------------------------------------------------------------------
 
 
-def ones_kept(inner: np.ndarray) -> Projection:
+def _ones_kept(inner: np.ndarray) -> Projection:
     """A map (m, D) that takes the direction of ones to that of ones, and its complement by `inner`.
 
     LayerNorm's centering commutes with it: the mean over dimensions is the coordinate along ones.
@@ -333,7 +333,7 @@ def ones_kept(inner: np.ndarray) -> Projection:
     ----------
     inner : array, shape (m - 1, D - 1)
 
-    >>> T = ones_kept(np.eye(2)).matrix
+    >>> T = _ones_kept(np.eye(2)).matrix
     >>> np.allclose(T @ np.ones(3), np.ones(3)), np.allclose(T @ T.T, np.eye(3))
     (True, True)
     """
@@ -359,7 +359,7 @@ def _map(model: Decoder, m: int, how: Map, seed: int, ids: Tensor) -> tuple[Proj
         states = states / np.maximum(np.linalg.norm(states, axis=1, keepdims=True), 1e-12)
     if centered:  # in the complement of ones
         inner = _inner(m - 1, d - 1, seed, states @ _complement(d))
-        projection, energy = ones_kept(inner.matrix), min(m - 1, d - 1) / (d - 1)
+        projection, energy = _ones_kept(inner.matrix), min(m - 1, d - 1) / (d - 1)
     else:
         projection = _inner(m, d, seed, states)
         energy = min(m, d) / d

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -29,7 +29,7 @@ BLOCK = 10_000  # words of text handled at once; windows do not reach over its e
 RAREST_NOISE = 1e-7  # share of the draws; a batch of distinct noise words waits for the last of them
 SIGNATURES = ("free", "half", "random", "ones", "learned")
 
-State = Mapping[str, np.ndarray]  # of a training between two blocks of its text
+State = Mapping[str, Any]  # arrays by name: a training between two blocks of its text
 
 
 class Text(Protocol):
@@ -320,7 +320,11 @@ def _state(steps: Steps, examples: Examples) -> dict[str, np.ndarray]:
 
 def _restore(tables: Tables, examples: Examples, state: State) -> Tables:
     """The tables of a state, and its place in the text."""
+    if lacking := {"word", "bias", "transform", "stream"} - set(state):
+        raise ValueError(f"the state lacks {', '.join(sorted(lacking))}: give what `keep` was given")
     word = state["word"]
+    if not all(np.isfinite(state[name]).all() for name in ("word", "bias", "transform")):
+        raise ValueError("the state holds a NaN or an infinity: give what `keep` was given")
     found = Tables(
         word, state.get("context", word), state["bias"].copy(), tables.signature, state["transform"]
     )

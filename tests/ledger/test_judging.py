@@ -478,5 +478,6 @@ def test_every_stored_verdict_rests_on_three_repetitions_or_on_an_exact_number(s
             assert (
                 item.scale == judging.OWN_SCALE
                 or item.verdict in (HOLDS_HERE, FAILS_HERE, NULL_TOO, YES, NO)
-                or (item.claim.any_scale)
+                or item.claim.any_scale
+                or item.deciding.figure.any_scale
             )

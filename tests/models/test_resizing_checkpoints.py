@@ -12,8 +12,8 @@ from embviz.models import resizing_checkpoints
 from embviz.models.huggingface import from_hf
 from embviz.models.resizing import logit_error
 from embviz.models.resizing_checkpoints import (
+    _ones_kept,
     load_checkpoint,
-    ones_kept,
     resize_checkpoint,
     save_checkpoint,
 )
@@ -95,7 +95,7 @@ def test_half_precision_is_written_in_half_precision(tmp_path):
 def test_a_map_that_keeps_ones_commutes_with_centering_and_other_maps_do_not():
     x = np.random.default_rng(0).normal(size=(5, 12))
     for m in (7, 12, 20):
-        kept = ones_kept(draw("orthonormal", m - 1, 11, seed=1, scaling="unit").matrix)
+        kept = _ones_kept(draw("orthonormal", m - 1, 11, seed=1, scaling="unit").matrix)
         plain = draw("orthonormal", m, 12, seed=1, scaling="unit")
         apart = []
         for T in (kept, plain):

@@ -447,3 +447,12 @@ def test_a_state_of_another_model_is_refused_and_so_are_threads():
         train_sgns(corpus, small_config(embedding_dim=12), state=state)
     with pytest.raises(ValueError, match="several threads share the tables"):
         train_sgns(corpus, small_config(), state=state, n_threads=2)
+
+
+def test_a_state_that_lacks_something_or_holds_no_numbers_is_refused():
+    corpus, config = made_text(), small_config()
+    (state, *_) = states_of(corpus, config, 1)
+    with pytest.raises(ValueError, match="lacks bias"):
+        train_sgns(corpus, config, state={name: part for name, part in state.items() if name != "bias"})
+    with pytest.raises(ValueError, match="NaN"):
+        train_sgns(corpus, config, state=state | {"word": np.full_like(state["word"], np.nan)})

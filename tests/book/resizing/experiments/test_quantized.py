@@ -12,6 +12,7 @@ from embviz import ledger
 from embviz.ledger.studies import find_study
 from embviz.models import quantization, resizing
 from embviz.models.decoder import Decoder, DecoderConfig
+from tests.book.resizing.experiments.later import first_figures
 
 BASE = dataclasses.replace(bases.base("quick"), training=bases.training(4, 4, 32, 1e-2), n_scores=1)
 
@@ -108,7 +109,7 @@ def test_every_figure_of_the_claim_is_found(monkeypatch, tables):
     monkeypatch.setattr(quantized, "table_of", lambda cell: tables[cell.config.treatment])
     found = find_study("resizing.quantization").findings("quick")
     claim = ledger.find_claim("resizing.quantization")
-    assert set(found) == {figure.name for figure in claim.figures}
+    assert set(found) == first_figures(claim)
     losses = [
         value(tables[how], quantity="log_perplexity", bits=4, per="channel").item()
         for how in ("rotation", "none")
