@@ -7,6 +7,7 @@ read of models that were never trained stands beside and chooses nothing.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -112,6 +113,7 @@ class NearestTexts:
 
     scans: tuple[Scan, ...]
     n_texts: int = N_NEAREST
+    shuffled: bool = False  # the tokens of each in random order
 
 
 @experiment("kernel.log_terms")
@@ -132,7 +134,8 @@ def log_terms(config: NearestTexts) -> pd.DataFrame:
     source, rows = words(corpus), []
     places = zip(near["symbols"], near["n_tokens"].astype(int), near["offset"].astype(int), strict=True)
     for symbols, n_tokens, offset in places:
-        text = cut(Slice(corpus, symbols, vocab_size, n_tokens, offset=offset), source)
+        one = Slice(corpus, symbols, vocab_size, n_tokens, offset=offset, shuffled=config.shuffled)
+        text = cut(one, source)
         D = kernels.decompose(kernels.log_counts(count_pairs(text.ids, vocab_size, window=5)))
         terms = kernels.taylor_terms(D, safe=kernels.SAFE)
         written = kernels.impulse_row(D, safe=kernels.SAFE)
@@ -223,24 +226,37 @@ def _table_5(preset: str) -> dict[str, Finding]:
     return fits.table_5_of_text(preset) | found | {"text_slope": median_of(pd.Series(slopes), corpus)}
 
 
-def log_terms_cell(preset: str) -> Cell:
-    """Of the texts nearest by Table 5."""
+def log_terms_cell(preset: str, *, shuffled: bool = False) -> Cell:
+    """Of the texts nearest by Table 5, or of their tokens in random order."""
     scans = tuple(cell.config for cell in cells(preset))
-    return log_terms.cell(NearestTexts(scans, N_NEAREST if preset != "quick" else 4))
+    return log_terms.cell(NearestTexts(scans, N_NEAREST if preset != "quick" else 4, shuffled))
+
+
+def _ratios(table: pd.DataFrame) -> dict[str, pd.Series]:
+    """The log term over the identity term, in four readings, a number a text."""
+    plain, matrix = (table["sd_log"] / table[name] for name in ("sd_identity", "sd_matrix"))
+    return {
+        "magnitude": plain,
+        "magnitude_eps": kernels.EPS * plain,
+        "magnitude_matrix": matrix,
+        "magnitude_matrix_eps": kernels.EPS * matrix,
+    }
+
+
+def _nearest_to_printed(medians: Mapping[str, float]) -> str:
+    return min(medians, key=lambda name: abs(np.log(medians[name] / PRINTED_RATIO)))
 
 
 def _active(preset: str) -> dict[str, Finding]:
-    table, corpus = table_of(log_terms_cell(preset)), _corpus(preset)
-    plain = table["sd_log"] / table["sd_identity"]
-    ratios = {
-        "magnitude": plain,
-        "magnitude_eps": kernels.EPS * plain,
-        "magnitude_matrix": table["sd_log"] / table["sd_matrix"],
-        "magnitude_matrix_eps": kernels.EPS * table["sd_log"] / table["sd_matrix"],
-    }
-    found = {name: median_of(values, corpus) for name, values in ratios.items()}
-    by_nearness = sorted(found, key=lambda name: abs(np.log(found[name].value / PRINTED_RATIO)))
-    return found | {"nearest": found[by_nearness[0]]}
+    corpus = _corpus(preset)
+    own, shuffled = (
+        _ratios(table_of(log_terms_cell(preset, shuffled=shuffled))) for shuffled in (False, True)
+    )
+    of_shuffled = {name: float(values.median()) for name, values in shuffled.items()}
+    found = {name: median_of(values, corpus) for name, values in own.items()}
+    nearest_one = _nearest_to_printed({name: one.value for name, one in found.items()})
+    nulls = {"shuffled": of_shuffled[_nearest_to_printed(of_shuffled)]}
+    return found | {"nearest": median_of(own[nearest_one], corpus, nulls)}
 
 
 def _corpus(preset: str) -> str:
@@ -249,6 +265,9 @@ def _corpus(preset: str) -> str:
 
 STUDIES: dict[str, Study] = {
     "kernel.identity": Study(lambda preset: models.main_cells(preset) + cells(preset), _identity),
-    "kernel.active": Study(lambda preset: [*cells(preset), log_terms_cell(preset)], _active),
+    "kernel.active": Study(
+        lambda preset: [*cells(preset), log_terms_cell(preset), log_terms_cell(preset, shuffled=True)],
+        _active,
+    ),
     "kernel.table5": Study(lambda preset: models.main_cells(preset) + cells(preset), _table_5),
 }
