@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from book.resizing.experiments import (
     fresh,
     geometry,
@@ -24,4 +26,4 @@ STUDIES: dict[str, Study] = {
     **fresh.STUDIES,
     **widths.STUDIES,
 }
-STUDIES |= {claim: fresh.also(STUDIES[claim], *later) for claim, later in fresh.LATER.items()}
+STUDIES |= {claim: dataclasses.replace(STUDIES[claim], parts=(part,)) for claim, part in fresh.LATER.items()}

@@ -21,28 +21,14 @@ from book.resizing.experiments.porting import GAUSSIAN, ROTATION, Port, PortedLo
 from book.resizing.experiments.recovery import PROJECTION, SCRATCH, WITHIN, RecoveryRun
 from book.resizing.experiments.tuned import PRINTED, TunedRun, run_of, tuned
 from embviz.ledger import findings
-from embviz.ledger.cells import Cell, missing, table_of
+from embviz.ledger.cells import Cell, table_of
 from embviz.ledger.findings import Finding, over_seeds
-from embviz.ledger.studies import Study
+from embviz.ledger.studies import Part, Study
 
 Figures = Mapping[str, Finding]
 Cells = Callable[[str], list[Cell]]
 FAMILIES = ("rademacher", "sparse", "hadamard", "orthonormal")  # beside the Gaussian map of Algorithm 1
 N_LAYER = 5  # base models with LayerNorm, where five are asked for
-
-
-def also(study: Study, cells: Cells, measure: Callable[[str], Figures]) -> Study:
-    """A study with figures that came later: their cells are run beside, and read once all are stored."""
-
-    def both(preset: str) -> Figures:
-        own = cells(preset)
-        more = measure(preset) if own and not missing(own) else {}
-        return {**study.measure(preset), **more}
-
-    def beside(preset: str) -> list[Cell]:
-        return [*cells(preset), *study.beside(preset)]
-
-    return dataclasses.replace(study, measure=both, beside=beside)
 
 
 def over_bases(values: Iterable[Any], preset: str, **more: Any) -> Finding:
@@ -489,19 +475,19 @@ def _square(table: pd.DataFrame, vectors: str, family: str, which: str, size: in
 
 # --- which study has which ----------------------------------------------------------------------------
 
-LATER: Mapping[str, tuple[Cells, Callable[[str], Figures]]] = {
-    "resizing.jl_bound": (_many_cells, _many_figures),
-    "resizing.geometry_curves": (_curve_cells, _curve_figures),
-    "resizing.out_of_support": (_support_cells, _support_figures),
-    "resizing.porting": (_port_cells, _port_figures),
-    "resizing.gains": (_gain_cells, _gain_figures),
-    "resizing.heads": (_head_cells, _head_figures),
-    "resizing.rope": (_rotary_cells, _rotary_figures),
-    "resizing.perplexity": (_recovery_cells, _recovery_figures),
-    "resizing.architecture": (_architecture_cells, _architecture_figures),
-    "resizing.staged": (_staged_cells, _staged_figures),
-    "resizing.grow": (_grow_cells, _grow_figures),
-    "resizing.quantization": (_quantized_cells, _quantized_figures),
+LATER: Mapping[str, Part] = {
+    "resizing.jl_bound": Part(_many_cells, _many_figures),
+    "resizing.geometry_curves": Part(_curve_cells, _curve_figures),
+    "resizing.out_of_support": Part(_support_cells, _support_figures),
+    "resizing.porting": Part(_port_cells, _port_figures),
+    "resizing.gains": Part(_gain_cells, _gain_figures),
+    "resizing.heads": Part(_head_cells, _head_figures),
+    "resizing.rope": Part(_rotary_cells, _rotary_figures),
+    "resizing.perplexity": Part(_recovery_cells, _recovery_figures),
+    "resizing.architecture": Part(_architecture_cells, _architecture_figures),
+    "resizing.staged": Part(_staged_cells, _staged_figures),
+    "resizing.grow": Part(_grow_cells, _grow_figures),
+    "resizing.quantization": Part(_quantized_cells, _quantized_figures),
 }
 STUDIES: dict[str, Study] = {
     "resizing.end_to_end": Study(

@@ -135,10 +135,7 @@ def test_a_sweep_goes_seed_by_seed_and_what_is_beside_is_not_waited_for():
         ("scratch", 0),
         ("orthogonal", 1),
     ]
-    beside = [cell.config for cell in study.beside("laptop") if hasattr(cell.config, "how")]
-    looked_at = {run.base.seed for run in own}
-    assert {run.how for run in beside if run.base.seed in looked_at} == {"zeros", "fresh"}
-    assert {run.how for run in beside if run.base.seed not in looked_at} >= {"orthogonal", "scratch"}
+    assert {cell.config.how for cell in study.beside("laptop")} == {"zeros", "fresh"}
     assert all(run.width == 2 * run.base.shape.embedding_dim == 128 for run in own)
 
 

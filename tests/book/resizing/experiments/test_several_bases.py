@@ -15,8 +15,6 @@ from book.resizing.experiments.porting import Treatment
 from book.resizing.experiments.tuned import PRINTED, TunedRun
 from embviz import ledger, projections
 from embviz.ledger import cells
-from embviz.ledger.findings import exact
-from embviz.ledger.studies import Study
 from embviz.models.decoder import DecoderConfig
 from embviz.models.resizing import logit_error
 from embviz.training.language import TextConfig
@@ -47,26 +45,13 @@ def test_fresh_base_models_leave_out_the_one_that_was_looked_at():
     assert not {run.base.seed for run in growing.runs("laptop", "scratch")} & {3, 4, 5, 6, 7}
 
 
-def test_figures_that_came_later_are_read_once_all_their_cells_are_stored(monkeypatch):
-    here = {"a": False}
-    monkeypatch.setattr(fresh, "missing", lambda own: [cell for cell in own if not here[cell]])
-    study = Study(lambda preset: ["first"], lambda preset: {"old": exact(1)}, beside=lambda preset: ["b"])
-    both = fresh.also(study, lambda preset: ["a"], lambda preset: {"new": exact(2)})
-    assert set(both.measure("quick")) == {"old"}
-    here["a"] = True
-    assert set(both.measure("quick")) == {"old", "new"}
-    assert both.cells("quick") == ["first"]
-    assert both.beside("quick") == ["a", "b"]
-
-
 def test_every_amended_claim_has_cells_that_its_new_figures_wait_for():
     amended = {claim.id for claim in ledger.load_claims("resizing") if claim.amended}
     assert set(fresh.LATER) == amended - {"resizing.metrics"}  # which nothing had to be run for
-    for claim, (own, _) in fresh.LATER.items():
-        assert own("laptop"), claim
-        assert not {cell.key for cell in own("laptop")} - {
-            cell.key for cell in experiments.STUDIES[claim].beside("laptop")
-        }
+    for claim, part in fresh.LATER.items():
+        own = {cell.key for cell in part.cells("laptop")}
+        assert own, claim
+        assert own <= {cell.key for cell in experiments.STUDIES[claim].every_cell("laptop")}
 
 
 def test_draws_are_averaged_within_a_base_model_and_base_models_are_what_is_repeated():
