@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from book.geometry.experiments import trajectory_runs
+from book.geometry.experiments import layout_shapes, trajectory_runs
 from book.geometry.experiments.trajectory_drawings import DATA, SHUFFLED
 from book.geometry.experiments.trajectory_recordings import EMBEDDING, JOINT, PARAMETERS, TrajectoryRun
 from embviz.ledger import findings
@@ -199,15 +199,23 @@ def disparity_matrix(
     return pd.DataFrame(square, index=list(rows), columns=list(columns))
 
 
-def _planes(run: TrajectoryRun, path: str = DATA, method: str = "pymde") -> dict[str, np.ndarray]:
-    """The judged drawing of each tensor, (S, 2); read once, not to be changed in place."""
-    return _planes_once(run, path, method, results_folder())
+def _planes(
+    run: TrajectoryRun, path: str = DATA, method: str = "pymde", n_neighbors: int = 0
+) -> dict[str, np.ndarray]:
+    """The drawing of each tensor, (S, 2), of PyMDE and UMAP the judged one by default.
+
+    Read once, not to be changed in place.
+    """
+    if method != "pca" and not n_neighbors:
+        n_neighbors = run.pipeline.neighbors[0]
+    return _planes_once(run, path, method, n_neighbors, results_folder())
 
 
 @functools.lru_cache(maxsize=256)
-def _planes_once(run: TrajectoryRun, path: str, method: str, folder: Path) -> dict[str, np.ndarray]:
+def _planes_once(
+    run: TrajectoryRun, path: str, method: str, n_neighbors: int, folder: Path
+) -> dict[str, np.ndarray]:
     table = trajectory_runs.drawings(run)
-    n_neighbors = 0 if method == "pca" else run.pipeline.neighbors[0]
     same = (table["path"] == path) & (table["method"] == method) & (table["n_neighbors"] == n_neighbors)
     groups = table[same].groupby("tensor", sort=False)
     return {str(tensor): own[["x", "y"]].to_numpy(dtype=float) for tensor, own in groups}
@@ -308,11 +316,26 @@ def _shape_findings(preset: str) -> dict[str, Finding]:
         found[column] = over(table.groupby("seed")[column].mean().to_numpy())
     by_kind = table.pivot_table(index="seed", columns="kind", values="disparity")
     found |= {f"disparity_{short}": over(by_kind[kind].to_numpy()) for kind, short in NAMES.items()}
-    flat = _of_matrices(shape_table(runs, "pca")).groupby("seed")["disparity"].mean()
-    found["disparity_pca"] = over(flat.to_numpy())
+    flat = _of_matrices(shape_table(runs, "pca")).groupby("seed")[["disparity", "between_runs"]].mean()
+    found["disparity_pca"] = over(flat["disparity"].to_numpy())
+    ratio = (flat["disparity"] / flat["between_runs"]).to_numpy()
+    found["against_runs_pca"] = findings.over_seeds(ratio, within=NOT_NEGATIVE)
+    if runs[0].pipeline.alternatives:
+        others = {"disparity_30": ("pymde", 30), "disparity_umap": ("umap", 0)}
+        found |= {name: over(_disparities(runs, *how)) for name, how in others.items()}
     without = _of_matrices(shape_table(trajectory_runs.no_query_runs(preset)))
     found["disparity_no_q"] = over(without.groupby("seed")["disparity"].mean().to_numpy())
     return found
+
+
+def _disparities(runs: Sequence[TrajectoryRun], method: str, n_neighbors: int) -> np.ndarray:
+    """Mean disparity of matrices to the embedding under another layout, a number a run."""
+    means = []
+    for run in runs:
+        planes = dict(_planes(run, method=method, n_neighbors=n_neighbors))
+        embedding = planes.pop(EMBEDDING)
+        means.append(_mean_disparity((planes[name], embedding) for name in planes if name != JOINT))
+    return np.array(means)
 
 
 def _web_findings(preset: str) -> dict[str, Finding]:
@@ -341,7 +364,7 @@ def _shape_cells(preset: str) -> list[Cell]:
 NEEDS = "the paper's setting needs 200,000 stories of TinyStories and a GPU"
 STUDIES: Mapping[str, Study] = {
     "geometry.trajectories_q": Study(_q_cells, _q_findings, NEEDS),
-    "geometry.trajectories_shape": Study(_shape_cells, _shape_findings, NEEDS),
+    "geometry.trajectories_shape": Study(_shape_cells, _shape_findings, NEEDS, parts=(layout_shapes.PART,)),
     "geometry.trajectories_fineweb": Study(
         lambda preset: _cells(trajectory_runs.web_runs(preset)), _web_findings, NEEDS
     ),
