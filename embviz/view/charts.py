@@ -8,7 +8,9 @@ explorer puts there. Encodings name their types, since an explorer's data has no
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 import altair as alt
@@ -493,10 +495,21 @@ def student_half(n_seeds: str, spread: str) -> str:
     return f"datum.{n_seeds} < 2 ? 0 : {quantile} * datum.{spread} / sqrt(datum.{n_seeds})"
 
 
+@dataclass(frozen=True)
+class OverSeeds:
+    """One row a group, of a chart's own making, and what its columns are called."""
+
+    chart: alt.Chart
+    centre: str
+    low: str
+    high: str
+    n_seeds: str
+
+
 def over_seeds(
     value: str, groupby: Sequence[str], *, centre: str = "mean", interval: bool | tuple[str, str] = True
-) -> alt.Chart:
-    """One row a group, of a chart's own making: `centre`, `low` and `high` of a column over its seeds.
+) -> OverSeeds:
+    """Centre and interval of a column over its seeds.
 
     Parameters
     ----------
@@ -509,19 +522,19 @@ def over_seeds(
     interval : bool or pair of str
         Student's 95% interval of the mean, or the columns that hold the ends.
     """
+    # Vega-Lite makes one of two sums over the same groups: equal names would show one panel's numbers in both
+    own = re.sub(r"\W", "_", value)
+    at = {name: f"{name}_{own}" for name in ("centre", "low", "high", "n_seeds", "spread", "half")}
     ends = () if isinstance(interval, bool) else interval
-    means: dict[str, Any] = {end: f"mean({at})" for end, at in zip(("low", "high"), ends, strict=False)}
+    sums = {at[end]: f"mean({column})" for end, column in zip(("low", "high"), ends, strict=False)}
+    sums |= {at["centre"]: f"{centre}({value})", at["spread"]: f"stdev({value})"}
     chart = alt.Chart().transform_aggregate(
-        centre=f"{centre}({value})",
-        spread=f"stdev({value})",
-        n_seeds=f"count({value})",
-        groupby=list(groupby),
-        **means,
+        groupby=list(groupby), **sums, **{at["n_seeds"]: f"count({value})"}
     )
-    if ends:
-        return chart
-    return chart.transform_calculate(
-        half=student_half("n_seeds", "spread"),
-        low="datum.centre - datum.half",
-        high="datum.centre + datum.half",
-    )
+    if not ends:
+        half = student_half(at["n_seeds"], at["spread"])
+        middle, width = f"datum.{at['centre']}", f"datum.{at['half']}"
+        chart = chart.transform_calculate(
+            **{at["half"]: half, at["low"]: f"{middle} - {width}", at["high"]: f"{middle} + {width}"}
+        )
+    return OverSeeds(chart, at["centre"], at["low"], at["high"], at["n_seeds"])

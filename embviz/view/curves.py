@@ -112,20 +112,21 @@ def _seed_layers(
     """Band, thin lines and the thick one."""
     x, y = charts.column(across), charts.column(up)
     kinds = [charts.column(looks["color"])] if looks else []
-    mean = charts.over_seeds(y, [x, *kinds], interval=interval)
-    names = {x: f"{x}:Q", **{kind: f"{kind}:N" for kind in kinds}, y: "centre:Q", "seeds": "n_seeds:Q"}
+    found = charts.over_seeds(y, [x, *kinds], interval=interval)
+    names = {x: f"{x}:Q", **{kind: f"{kind}:N" for kind in kinds}}
+    names |= {y: f"{found.centre}:Q", "seeds": f"{found.n_seeds}:Q"}
     tooltip = [
         alt.Tooltip(field, title=theme.title(name), format=",.4~g" if field.endswith(":Q") else alt.Undefined)
         for name, field in names.items()
     ]
-    thick = mean.mark_line(strokeWidth=theme.WIDTHS["line"], clip=True).encode(
-        x=across, y=charts.same_axis(up, "centre"), tooltip=tooltip, **looks
+    thick = found.chart.mark_line(strokeWidth=theme.WIDTHS["line"], clip=True).encode(
+        x=across, y=charts.same_axis(up, found.centre), tooltip=tooltip, **looks
     )
     layers = []
     if interval and (seed or not isinstance(interval, bool)):
-        band = mean.mark_area(opacity=theme.OPACITY["band"], clip=True)
+        band = found.chart.mark_area(opacity=theme.OPACITY["band"], clip=True)
         colour = {channel: look for channel, look in looks.items() if channel == "color"}
-        layers.append(band.encode(x=across, y=charts.same_axis(up, "low"), y2="high:Q", **colour))
+        layers.append(band.encode(x=across, y=charts.same_axis(up, found.low), y2=f"{found.high}:Q", **colour))
     if seed:
         thin = alt.Chart().mark_line(
             strokeWidth=theme.WIDTHS["seed"], opacity=theme.OPACITY["seed"], clip=True
@@ -205,7 +206,7 @@ def plot_survival(
     stepped: dict[str, Any] = {"interpolate": "step-after", "clip": True}
     line = shown.mark_line(strokeWidth=theme.WIDTHS["line"], **stepped).encode(y=up, **looks)
     band = shown.mark_area(opacity=theme.OPACITY["band"], **stepped).encode(
-        y=charts.same_axis(up, "low"), y2="high:Q", **({"color": looks["color"]} if looks else {})
+        y=charts.same_axis(up, found.low), y2=f"{found.high}:Q", **({"color": looks["color"]} if looks else {})
     )
     layers = [band, line] if interval else [line]
     layers += charts.levels(reference=reference, null=None, published=None)

@@ -136,18 +136,19 @@ def _bars(
     """The interval as a bar and the centre as a tick, in the page's ink or their kind's colour."""
     value, kind = charts.column(place["x"]), charts.column(place["y"])
     groups = [kind] if by is None else [kind, by]
-    centres = charts.over_seeds(value, groups, centre=centre, interval=interval)
+    found = charts.over_seeds(value, groups, centre=centre, interval=interval)
     colour = {} if by is None else {"color": looks["color"]}
-    numbers = {centre: "centre:Q"} | ({"low": "low:Q", "high": "high:Q"} if interval else {})
+    numbers = {centre: f"{found.centre}:Q"}
+    numbers |= {"low": f"{found.low}:Q", "high": f"{found.high}:Q"} if interval else {}
     tooltip = [alt.Tooltip(f"{field}:N", title=theme.title(field)) for field in groups]
     tooltip += [alt.Tooltip(field, title=name, format=",.4~g") for name, field in numbers.items()]
     elsewhere = {channel: where for channel, where in place.items() if channel != "x"}
-    tick = centres.mark_tick(
+    tick = found.chart.mark_tick(
         thickness=theme.WIDTHS["tick"], size=theme.WIDTHS["tick_length"], clip=True
-    ).encode(x=charts.same_axis(place["x"], "centre"), tooltip=tooltip, **colour, **elsewhere)
+    ).encode(x=charts.same_axis(place["x"], found.centre), tooltip=tooltip, **colour, **elsewhere)
     if not interval:
         return [tick]
-    rule = centres.mark_rule(
+    rule = found.chart.mark_rule(
         strokeWidth=theme.WIDTHS["interval"], opacity=theme.OPACITY["rule"], clip=True
-    ).encode(x=charts.same_axis(place["x"], "low"), x2="high:Q", tooltip=tooltip, **colour, **elsewhere)
+    ).encode(x=charts.same_axis(place["x"], found.low), x2=f"{found.high}:Q", tooltip=tooltip, **colour, **elsewhere)
     return [rule, tick]

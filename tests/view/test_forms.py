@@ -739,6 +739,26 @@ def test_a_square_beside_a_chart_keeps_its_side():
     assert spec["usermeta"]["embviz"]["panels"]["fluid"] == 1
 
 
+def test_panels_over_one_table_each_draw_their_own_column():
+    rows = {"step": [0, 1, 0, 1], "seed": [0, 0, 1, 1], "kind": ["a"] * 4}
+    table = pd.DataFrame(rows | {"loss": [4.0, 2.0, 4.0, 2.0], "accuracy": [0.1, 0.9, 0.1, 0.9]})
+    explorer = view.Explorer(
+        lambda rate: table,
+        {"rate": view.Choice([1, 2])},
+        lambda data: view.panels(
+            [
+                view.plot_curves(data, "step", column, kind="kind", names=["a"], limits=(0, 4))
+                for column in ("loss", "accuracy")
+            ]
+        ),
+        title="Both",
+        caption="Made.",
+    )
+    lines = drawing.drawn(explorer.static_spec(), "line")
+    ends = {round(item["y"]) for item in lines if item.get("strokeWidth") == theme.WIDTHS["line"]}
+    assert len(ends) == 4, "one column's mean was drawn in both panels"
+
+
 def test_no_panels_are_refused():
     with pytest.raises(ValueError, match="no panels: give at least one chart"):
         view.panels({})
