@@ -206,7 +206,7 @@ def plot_survival(
     stepped: dict[str, Any] = {"interpolate": "step-after", "clip": True}
     line = shown.mark_line(strokeWidth=theme.WIDTHS["line"], **stepped).encode(y=up, **looks)
     band = shown.mark_area(opacity=theme.OPACITY["band"], **stepped).encode(
-        y=charts.same_axis(up, found.low), y2=f"{found.high}:Q", **({"color": looks["color"]} if looks else {})
+        y=charts.same_axis(up, "low"), y2="high:Q", **({"color": looks["color"]} if looks else {})
     )
     layers = [band, line] if interval else [line]
     layers += charts.levels(reference=reference, null=None, published=None)
