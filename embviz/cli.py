@@ -1,4 +1,4 @@
-"""The command line, ``embviz new | spectrum | inspect | resize | data | run | ledger | lab``."""
+"""The command line, ``embviz new | spectrum | inspect | trace | resize | data | run | ledger | lab``."""
 
 from __future__ import annotations
 
@@ -96,6 +96,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_new(commands)
     _add_spectrum(commands)
     _add_inspect(commands)
+    _add_trace(commands)
     _add_resize(commands)
     _add_data(commands)
     _add_run(commands)
@@ -139,6 +140,23 @@ def _add_inspect(commands: Any) -> None:
     inspect.add_argument("--rows", type=int, default=2_000, help="most rows of a matrix; default 2000")
     inspect.add_argument("--html", metavar="FILE", help="write a page that works offline")
     inspect.set_defaults(command=show_inspection)
+
+
+def _add_trace(commands: Any) -> None:
+    trace = commands.add_parser(
+        "trace", help="the weights' paths through a run of yours, beside random walks"
+    )
+    trace.add_argument("folder", metavar="FOLDER", help="a recording, or a folder with checkpoints in it")
+    trace.add_argument(
+        "--tensor",
+        metavar="PATTERN",
+        action="append",
+        help='names to trace, such as "*.attn.*"; may come several times; default all matrices',
+    )
+    trace.add_argument("--sketch", type=int, metavar="N", help="numbers to keep of a matrix; default all")
+    trace.add_argument("--seed", type=int, default=0, help="of autoencoders, layouts and walks; default 0")
+    trace.add_argument("--html", metavar="FILE", help="write a page that works offline")
+    trace.set_defaults(command=show_trace)
 
 
 def _add_resize(commands: Any) -> None:
@@ -249,8 +267,7 @@ def show_spectrum(arguments: argparse.Namespace) -> int:
     if arguments.html:
         from embviz import view
 
-        view.save_page(view.plot_spectrum(report), arguments.html)
-        print(f"page: {arguments.html}")
+        _write_page(view.plot_spectrum(report), arguments.html)
     return 0
 
 
@@ -278,9 +295,33 @@ def show_inspection(arguments: argparse.Namespace) -> int:
         pictures: list[Any] = [view.plot_inspection(report)]
         if len(report.vectors) > 10:
             pictures.append(view.map_rows(report))
-        view.save_page(pictures, arguments.html, tables=tables)
-        print(f"page: {arguments.html}")
+        _write_page(pictures, arguments.html, tables)
     return 0
+
+
+def show_trace(arguments: argparse.Namespace) -> int:
+    """``embviz trace FOLDER``: the path of each matrix, its phases, and the same of random walks like it."""
+    from embviz.trajectories import run_report
+
+    if arguments.html:
+        from embviz import view  # says what is missing before anything is traced
+    report = run_report(
+        arguments.folder, arguments.tensor, seed=arguments.seed, sketch=arguments.sketch, progress=True
+    )
+    table = report.summary()
+    _print_table(table.assign(tensor=table["tensor"].map(_printable)))
+    print(f"In brackets: random walks.\n\n{_printable(report.sentence)}\n{report.limits}")
+    if arguments.html:
+        _write_page(view.plot_run(report), arguments.html, {"The table; in brackets random walks": table})
+    return 0
+
+
+def _write_page(pictures: Any, path: str, tables: Mapping[str, pd.DataFrame] | None = None) -> None:
+    """A page that works offline, and where it is."""
+    from embviz import view
+
+    view.save_page(pictures, path, tables=tables)
+    print(f"page: {path}")
 
 
 def resize_model(arguments: argparse.Namespace) -> int:

@@ -46,6 +46,7 @@ import torch
 from torch import Tensor, nn
 
 from embviz.storage import whole_file
+from embviz.training.paths import WeightPath, weight_path
 from embviz.training.snapshots import (
     DamagedRunError,
     Run,
@@ -607,6 +608,32 @@ class Recording:
         if self.tensors[name].shape[1] != math.prod(shape):
             raise ValueError(f"{name!r} was sketched: its numbers tell distances, not weights")
         return self.tensors[name][place].reshape(shape)
+
+    def path(self, name: str) -> WeightPath:
+        """The path of one tensor through the recording, with its losses: what ``trace`` draws.
+
+        Parameters
+        ----------
+        name : str
+            As in `tensors`. Of a sketched recording the path is that of the sketch.
+
+        Returns
+        -------
+        WeightPath
+            Where the loss was told at some snapshots only, the others have it by a straight line between.
+
+        Raises
+        ------
+        ValueError
+            If no tensor of that name was recorded (says what is near), or there are fewer than three
+            snapshots.
+        """
+        if name not in self.tensors:
+            near = difflib.get_close_matches(name, self.tensors, n=3, cutoff=0.3) or list(self.tensors)[:3]
+            raise ValueError(f"no tensor {name!r} was recorded: there are {', '.join(near)}")
+        told = np.flatnonzero(np.isfinite(self.losses))
+        losses = np.interp(self.steps, self.steps[told], self.losses[told]) if len(told) else None
+        return weight_path(name, self.tensors[name], self.steps, losses)
 
     @functools.cached_property
     def distortion(self) -> pd.DataFrame:

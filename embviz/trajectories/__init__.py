@@ -8,7 +8,7 @@ require("trajectories", "torch", "sklearn", purpose="embviz.trajectories")
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
-    submodules=["autoencoders", "checkpoints", "nulls", "phases", "traces", "weight_paths"],
+    submodules=["autoencoders", "checkpoints", "nulls", "phases", "reports", "traces", "weight_paths"],
     submod_attrs={
         "autoencoders": ["Autoencoder", "Behaviour", "encode", "held_out_errors"],
         "checkpoints": ["read_checkpoints"],
@@ -37,6 +37,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "visits",
             "weight_statistics",
         ],
+        "reports": ["RunReport", "run_report"],
         "traces": [
             "Layout",
             "Recipe",

@@ -13,13 +13,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike
 from tqdm.auto import tqdm
 
 from embviz.arrays import checked
 from embviz.inspection import Weights, read_weights
 from embviz.memory import require_memory
-from embviz.trajectories.weight_paths import WeightPath, weight_path
+from embviz.training.paths import WeightPath, weight_path
+from embviz.training.recorder import Sketch
 
 LOG = "trainer_state.json"  # of Hugging Face's Trainer, in each checkpoint's folder
 Source = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
@@ -27,10 +29,11 @@ Source = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 def read_checkpoints(
     source: Source,
-    tensors: str | Sequence[str] = "*",
+    tensors: str | Sequence[str] | None = "*",
     *,
     steps: ArrayLike | None = None,
     losses: ArrayLike | Mapping[int, float] | None = None,
+    sketch: int | Sketch | None = None,
     progress: bool = False,
 ) -> dict[str, WeightPath]:
     """Paths of a model's tensors through its checkpoints.
@@ -41,12 +44,15 @@ def read_checkpoints(
         A folder with checkpoints in it (``checkpoint-500``, ...), a pattern such as ``"run/step*.pt"``, or
         the checkpoints themselves: whatever :func:`embviz.inspection.read_weights` reads.
     tensors : glob pattern or patterns
-        Names, as in ``"*.attn.*"``; each must match. Tensors of one number are left out.
+        Names, as in ``"*.attn.*"``; each must match. Tensors of one number are left out. None: all matrices.
     steps : array of int, shape (S,), optional
         In the order of `source`; by default the last number in each name.
     losses : array (S,), or mapping of steps to losses, optional
         By default those that Trainer logged (trainer_state.json), between two entries by a straight line;
         without a log they are not known.
+    sketch : int or Sketch, optional
+        Numbers to keep of a tensor, as a recorder does; by default all. Then no more than one checkpoint's
+        arrays, and five bytes a weight for the map, are in memory at a time.
     progress : bool
         Show a bar.
 
@@ -77,24 +83,36 @@ def read_checkpoints(
     paths, told = [paths[place] for place in order], [told[place] for place in order]
     known = _logged(paths[-1], told) if known is None else known
     first = read_weights(paths[0])
-    names = _chosen(first, [tensors] if isinstance(tensors, str) else list(tensors))
+    names = _chosen(first, [tensors] if isinstance(tensors, str) else tensors)
     shapes = {name: first.arrays[name].shape for name in names}
-    require_memory(
-        12 * len(paths) * sum(math.prod(shape) for shape in shapes.values()),
-        what=f"the paths of {len(names)} tensors through {len(paths)} checkpoints",
-        instead="name fewer tensors, or take every second checkpoint",
-    )
-    rows = {
-        name: np.empty((len(paths), math.prod(shape)), dtype=np.float32) for name, shape in shapes.items()
-    }
+    sketch = Sketch(sketch) if isinstance(sketch, int) else sketch
+    sizes = {name: math.prod(shape) for name, shape in shapes.items()}
+    kept = {name: min(size, sketch.size) if sketch else size for name, size in sizes.items()}
+    _require_room(len(paths), sizes, kept)
+    rows = {name: np.empty((len(paths), n_numbers), dtype=np.float32) for name, n_numbers in kept.items()}
+    maps = {name: sketch.projection(name, shape) for name, shape in shapes.items()} if sketch else {}
     for place, path in enumerate(tqdm(paths, desc="checkpoints", disable=not progress)):
         weights = first if place == 0 else read_weights(path)
         for name, shape in shapes.items():
             if name not in weights.arrays or weights.arrays[name].shape != shape:
                 there = weights.arrays[name].shape if name in weights.arrays else "none"
                 raise ValueError(f"{path}: {name!r} has shape {there}, in {paths[0].name} it has {shape}")
-            rows[name][place] = weights.arrays[name].read().reshape(-1)
+            array = weights.arrays[name].read()
+            rows[name][place] = (
+                maps[name](torch.from_numpy(np.require(array, requirements="W")))
+                if maps
+                else array.reshape(-1)
+            )
     return {name: weight_path(name, own, told, known) for name, own in rows.items()}
+
+
+def _require_room(n_paths: int, sizes: Mapping[str, int], kept: Mapping[str, int]) -> None:
+    maps = 5 * sum(size for name, size in sizes.items() if kept[name] < size)
+    require_memory(
+        12 * n_paths * sum(kept.values()) + maps + 8 * max(sizes.values()),
+        what=f"the paths of {len(sizes)} tensors through {n_paths} checkpoints",
+        instead="keep a sketch of each (sketch=1024), name fewer tensors, or take every second checkpoint",
+    )
 
 
 def _found(source: Source) -> list[Path]:
@@ -146,8 +164,15 @@ def _logged(last: Path, steps: Sequence[int]) -> np.ndarray | None:
     return np.interp(steps, at, [logged[step] for step in at])
 
 
-def _chosen(weights: Weights, patterns: Sequence[str]) -> list[str]:
-    names = [name for name, array in weights.arrays.items() if math.prod(array.shape) > 1]
+def _chosen(weights: Weights, patterns: Sequence[str] | None) -> list[str]:
+    shapes = {name: array.shape for name, array in weights.arrays.items() if math.prod(array.shape) > 1}
+    if patterns is None and (names := [name for name, shape in shapes.items() if len(shape) > 1]):
+        return names
+    return matching(list(shapes), patterns or ["*"])
+
+
+def matching(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
+    """Names that match one of the patterns, each of which must match; ValueError says what there is."""
     for pattern in patterns:
         if not fnmatch.filter(names, pattern):
             near = difflib.get_close_matches(pattern, names, n=3, cutoff=0.3) or names[:3]

@@ -146,7 +146,7 @@ def measure(
             moves,
             path.losses,
             seed=seed,
-            max_lag=min(10, (len(moves) - 1) // 2),
+            max_lag=min(10, len(moves) // 2 - 1),
             block=min(20, len(moves) // 4),
             trend=trend,
             n_permutations=n_permutations,
@@ -259,6 +259,7 @@ def through_nulls(
     seed: int,
     n_draws: int = 3,
     n_lags: int = 1,
+    shuffled: bool = True,
     others: Mapping[str, WeightPath] | None = None,
     trend: int | None = None,
     device: str = "cpu",
@@ -275,6 +276,8 @@ def through_nulls(
         Of each null.
     n_lags : int
         The walks' momentum, as of :func:`random_walk`.
+    shuffled : bool
+        Draw shuffled losses too, where losses are known.
     others : mapping from kind to WeightPath, optional
         What only the caller can make: an independent run, a run that only decays.
     trend : int, optional
@@ -291,7 +294,7 @@ def through_nulls(
     path = rotate(path, device=device)
     drawn = [("data", 0, path)]
     drawn += [("random walk", i, random_walk(path, seed=seed + i, n_lags=n_lags)) for i in range(n_draws)]
-    if path.has_losses:
+    if shuffled and path.has_losses:
         drawn += [("shuffled losses", i, shuffled_losses(path, seed=seed + i)) for i in range(n_draws)]
     drawn += [(kind, 0, other) for kind, other in (others or {}).items()]
     traces = {f"{kind} {i}": trace(one, recipe, seed=seed, device=device) for kind, i, one in drawn}

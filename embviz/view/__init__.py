@@ -45,7 +45,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         ],
         "ledger_view": ["ClaimsTable", "claim_box", "plot_ledger", "plot_tally"],
         "pages": ["save_page"],
-        "reports": ["map_rows", "plot_inspection", "plot_spectrum", "plot_trace"],
+        "reports": ["map_rows", "plot_inspection", "plot_run", "plot_spectrum", "plot_trace"],
         "player": ["LiveRun", "Player", "PlayerFace"],
         "sentences": ["Amount", "Quotation", "amount", "number", "quote", "say"],
         "tables": ["FiguresTable", "figures_table"],

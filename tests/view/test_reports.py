@@ -77,3 +77,12 @@ def test_losses_stand_beside_a_trace_where_they_are_known(short_trace):
     known = replace(short_trace, path=replace(short_trace.path, losses=np.linspace(2, 1, 80)))
     assert "loss" not in json.dumps(plot_trace(short_trace).to_dict())
     assert "loss" in json.dumps(plot_trace(known).to_dict())
+
+
+def test_others_are_drawn_below_a_trace_each_in_its_own_colours(short_trace):
+    known = replace(short_trace, path=replace(short_trace.path, losses=np.linspace(2, 1, 80)))
+    assert len(plot_trace(short_trace, short_trace).to_dict()["concat"]) == 2
+    drawn = plot_trace(known, known).to_dict()
+    assert len(drawn["concat"]) == 4
+    assert drawn["resolve"]["scale"]["color"] == "independent"
+    assert drawn["title"]["text"] == ["query: 2 phases in 80 snapshots; query: 2 phases"]
