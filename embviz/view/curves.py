@@ -126,7 +126,9 @@ def _seed_layers(
     if interval and (seed or not isinstance(interval, bool)):
         band = found.chart.mark_area(opacity=theme.OPACITY["band"], clip=True)
         colour = {channel: look for channel, look in looks.items() if channel == "color"}
-        layers.append(band.encode(x=across, y=charts.same_axis(up, found.low), y2=f"{found.high}:Q", **colour))
+        layers.append(
+            band.encode(x=across, y=charts.same_axis(up, found.low), y2=f"{found.high}:Q", **colour)
+        )
     if seed:
         thin = alt.Chart().mark_line(
             strokeWidth=theme.WIDTHS["seed"], opacity=theme.OPACITY["seed"], clip=True

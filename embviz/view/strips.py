@@ -150,5 +150,11 @@ def _bars(
         return [tick]
     rule = found.chart.mark_rule(
         strokeWidth=theme.WIDTHS["interval"], opacity=theme.OPACITY["rule"], clip=True
-    ).encode(x=charts.same_axis(place["x"], found.low), x2=f"{found.high}:Q", tooltip=tooltip, **colour, **elsewhere)
+    ).encode(
+        x=charts.same_axis(place["x"], found.low),
+        x2=f"{found.high}:Q",
+        tooltip=tooltip,
+        **colour,
+        **elsewhere,
+    )
     return [rule, tick]
