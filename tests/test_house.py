@@ -296,6 +296,7 @@ IN_VIEW = [
     "book/resizing/quantization.ipynb",
     "book/resizing/recovery.ipynb",
     "book/resizing/verdict.ipynb",
+    "book/tying/distributional_hypothesis.ipynb",
     "book/tying/exor.ipynb",
     "book/tying/exor_accuracy.ipynb",
     "book/tying/natural_text.ipynb",
