@@ -55,9 +55,9 @@ def layout_shapes(config: LaidOut) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row a layout and a matrix: ``disparity`` to the run's own embedding; ``between_runs``: to those of
-        independent runs, the mean, NaN where none is stored under that layout; ``walks``: of its walk to the
-        embedding's walk.
+        layout, tensor, against and value. Disparities to the run's own embedding ("disparity"), to those of
+        independent runs, the mean, where one is stored under that layout ("between_runs"), and of the
+        matrix' walk to the embedding's walk ("walks").
     """
     rows = []
     for name, layout in config.layouts.items():
@@ -66,17 +66,15 @@ def layout_shapes(config: LaidOut) -> pd.DataFrame:
         for tensor, plane in planes[DATA].items():
             if tensor == EMBEDDING:
                 continue
-            between = [procrustes_disparity(plane[kept], other) for kept, other in embeddings]
-            rows.append(
-                {
-                    "layout": name,
-                    "tensor": tensor,
-                    "disparity": procrustes_disparity(plane, planes[DATA][EMBEDDING]),
-                    "between_runs": float(np.mean(between)) if between else np.nan,
-                    "walks": procrustes_disparity(planes[WALK][tensor], planes[WALK][EMBEDDING]),
-                }
-            )
-    return pd.DataFrame(rows)
+            found = {
+                "disparity": procrustes_disparity(plane, planes[DATA][EMBEDDING]),
+                "walks": procrustes_disparity(planes[WALK][tensor], planes[WALK][EMBEDDING]),
+            }
+            if embeddings:
+                between = [procrustes_disparity(plane[kept], other) for kept, other in embeddings]
+                found["between_runs"] = float(np.mean(between))
+            rows += [(name, tensor, against, value) for against, value in found.items()]
+    return pd.DataFrame(rows, columns=["layout", "tensor", "against", "value"])
 
 
 def _planes(config: LaidOut, layout: Layout, path: str) -> dict[str, np.ndarray]:
@@ -122,14 +120,17 @@ def cells(preset: str) -> list[Cell]:
 
 def shapes(preset: str) -> pd.DataFrame:
     """Stored disparities of all fresh seeds: the columns of :func:`layout_shapes`, and seed."""
-    own = cells(preset)[-len(FRESH) :]
-    return pd.concat([table_of(cell).assign(seed=cell.config.seed) for cell in own], ignore_index=True)
+    own = [cell for cell in cells(preset)[-len(FRESH) :] if cell.stored()]
+    empty = pd.DataFrame(columns=["layout", "tensor", "against", "value", "seed"])
+    parts = [table_of(cell).assign(seed=cell.config.seed) for cell in own]
+    return pd.concat(parts, ignore_index=True) if parts else empty
 
 
 def over_layouts(table: pd.DataFrame, corpus: str = "") -> dict[str, Finding]:
     """Means over matrices and layouts, a number a seed of the layouts."""
-    means = table.groupby("seed")[["disparity", "walks"]].mean()
-    drawn = table.dropna(subset=["between_runs"]).groupby("seed")[["disparity", "between_runs"]].mean()
+    wide = table.pivot(index=["seed", "layout", "tensor"], columns="against", values="value")
+    means = wide.groupby("seed")[["disparity", "walks"]].mean()
+    drawn = wide.dropna().groupby("seed")[["disparity", "between_runs"]].mean()
     values = {
         "disparity_layouts": means["disparity"],
         "against_walks_layouts": means["disparity"] / means["walks"],

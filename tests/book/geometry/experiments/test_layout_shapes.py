@@ -36,26 +36,29 @@ def stored(monkeypatch):
 def test_each_matrix_is_held_against_the_embedding_its_walks_and_other_runs_under_every_layout():
     config = LaidOut(RUN, (1, 2), 100, layers=(1,), neighbors=(5, 7), umap=False)
     table = layout_shapes.layout_shapes.function(config)
+    assert np.isfinite(table["value"]).all()  # as a cell must be
     assert table["layout"].unique().tolist() == [
         "PyMDE, 5 neighbours",
         "PyMDE, 7 neighbours",
         "principal components",
     ]
-    same = table[table["tensor"] == "Q 1"]
-    assert same["disparity"].max() < 1e-9
-    assert table[table["tensor"] == "K 1"]["disparity"].min() > 1e-3
-    assert table.groupby("layout")["between_runs"].count()["PyMDE, 7 neighbours"] == 5
-    assert table["between_runs"].count() == 5  # of other layouts no other run is stored
+    named = table.set_index(["against", "layout", "tensor"])["value"]
+    assert named["disparity"].xs("Q 1", level="tensor").max() < 1e-9
+    assert named["disparity"].xs("K 1", level="tensor").min() > 1e-3
+    assert set(named["between_runs"].index.get_level_values("layout")) == {"PyMDE, 7 neighbours"}
     walks = [lay_out(places(name, "random walk 0"), Layout("pca"), seed=100) for name in ("V 1", "embedding")]
-    flat = table.set_index(["layout", "tensor"]).loc[("principal components", "V 1"), "walks"]
-    assert flat == pytest.approx(procrustes_disparity(*walks))
+    assert named["walks", "principal components", "V 1"] == pytest.approx(procrustes_disparity(*walks))
 
 
 def test_means_over_layouts_and_matrices_are_repeated_over_seeds_of_the_layouts():
-    rows = [(seed, "a", 0.1 * seed, 0.4, 0.2) for seed in (1, 2, 3)] + [
-        (seed, "b", 0.3 * seed, np.nan, 0.4) for seed in (1, 2, 3)
-    ]
-    table = pd.DataFrame(rows, columns=["seed", "layout", "disparity", "between_runs", "walks"])
+    rows = []
+    for seed in (1, 2, 3):
+        known = {
+            "a": {"disparity": 0.1 * seed, "between_runs": 0.4, "walks": 0.2},
+            "b": {"disparity": 0.3 * seed, "walks": 0.4},
+        }
+        rows += [(seed, layout, "Q 1", *one) for layout, own in known.items() for one in own.items()]
+    table = pd.DataFrame(rows, columns=["seed", "layout", "tensor", "against", "value"])
     found = layout_shapes.over_layouts(table)
     assert found["disparity_layouts"].value == pytest.approx(0.4)
     assert found["disparity_layouts"].nulls["random_walk"] == pytest.approx(0.3)
