@@ -276,6 +276,7 @@ IN_VIEW = [
     "book/geometry/steering.ipynb",
     "book/geometry/steering_language.ipynb",
     "book/geometry/which_modes.ipynb",
+    "book/geometry/your_run.ipynb",
     "book/kernel/algebra.ipynb",
     "book/kernel/clamp.ipynb",
     "book/kernel/extracting.ipynb",
