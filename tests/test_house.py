@@ -273,6 +273,8 @@ IN_VIEW = [
     "book/geometry/grokking.ipynb",
     "book/geometry/hammer.ipynb",
     "book/geometry/no_query.ipynb",
+    "book/geometry/no_query_bpe.ipynb",
+    "book/geometry/no_query_language.ipynb",
     "book/geometry/steering.ipynb",
     "book/geometry/steering_language.ipynb",
     "book/geometry/which_modes.ipynb",

@@ -337,6 +337,13 @@ def gains(table: pd.DataFrame, variant: str = NO_Q, against: str = BASELINE) -> 
     return (100 * (1 - scores[variant] / scores[against])).to_numpy()
 
 
+def early_gains(table: pd.DataFrame) -> np.ndarray:
+    """The same of the model without queries at the first score after a sixth of the training."""
+    steps = np.sort(table["step"].unique())
+    early = steps[np.searchsorted(steps, steps[-1] / 6)]
+    return gains(table[table["step"] <= early])
+
+
 def published_counts(n_layers: int, length: int) -> dict[str, Finding]:
     """Parameters of the paper's models, which need no training."""
     setting = dataclasses.replace(PAPER, n_layers=n_layers, length=length)
@@ -356,6 +363,7 @@ def _story_findings(preset: str) -> dict[str, Finding]:
     found = {
         "gain": findings.over_seeds(of[NO_Q], nulls=nulls, corpus=corpus),
         "gain_equal_parameters": findings.over_seeds(gains(table, NO_Q, THIN), corpus=corpus),
+        "gain_early": findings.over_seeds(early_gains(table), corpus=corpus),
         "baseline": findings.over_seeds(end[BASELINE].to_numpy(), corpus=corpus),
         "no_q": findings.over_seeds(end[NO_Q].to_numpy(), corpus=corpus),
     }
@@ -405,7 +413,8 @@ def _generalization_findings(preset: str) -> dict[str, Finding]:
         ("", stories(preset), N_SEEDS[preset]),
         ("_few", few_stories(preset), N_CONTROL_SEEDS[preset]),
     ):
-        gaps = score_gaps(curves(_pairs(run, preset, n_seeds)))
+        table = curves(_pairs(run, preset, n_seeds))
+        gaps, before = score_gaps(table), score_gaps(table, untrained=True)
         shares = (gaps < 0).groupby(level="seed").mean()  # of the scores, a row a seed
         ends = gaps.groupby(level="seed").last()
         nulls = {"with_queries": float(shares[BASELINE].mean())}
@@ -416,12 +425,15 @@ def _generalization_findings(preset: str) -> dict[str, Finding]:
             f"below{suffix}": below,
             f"below_with_q{suffix}": below_with,
             f"gap{suffix}": findings.over_seeds((ends[NO_Q] - ends[BASELINE]).to_numpy(), corpus=corpus),
+            f"gap_untrained{suffix}": findings.over_seeds(before[NO_Q].abs().to_numpy(), corpus=corpus),
         }
     return found
 
 
-def score_gaps(table: pd.DataFrame) -> pd.DataFrame:
+def score_gaps(table: pd.DataFrame, *, untrained: bool = False) -> pd.DataFrame:
     """Bits per byte of training documents less those of held-out ones, at every score after the first.
+
+    Or, `untrained`, at the first alone.
 
     Below zero the model fits its training text better. Some documents are harder than others, which is the
     same for all models of one text: a difference of two models' gaps is free of it.
@@ -431,7 +443,7 @@ def score_gaps(table: pd.DataFrame) -> pd.DataFrame:
     DataFrame
         Index seed and step, a column a variant.
     """
-    trained = table[table["step"] > 0]
+    trained = table[(table["step"] > 0) ^ untrained]
     gap = trained["train_bits_per_byte"] - trained["bits_per_byte"]
     return trained.assign(gap=gap).pivot(index=["seed", "step"], columns="variant", values="gap")
 

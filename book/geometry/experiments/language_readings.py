@@ -131,16 +131,13 @@ def rates(run: LanguageRun) -> dict[str, float]:
     return dict(sorted(found.items(), key=lambda item: item[1]))
 
 
-def gains(run: LanguageRun, *, make: bool = False) -> pd.DataFrame:
+def gains(run: LanguageRun) -> pd.DataFrame:
     """What pairs save without queries, under each reading.
 
     Parameters
     ----------
     run : LanguageRun
-        Its seed and variant don't matter.
-    make : bool
-        Compute the first seed where it isn't stored, and store nothing; by default a reading is left out
-        that no seed, counted from 0, is stored of.
+        Its seed and variant don't matter. A reading is left out that no seed, counted from 0, is stored of.
 
     Returns
     -------
@@ -153,7 +150,7 @@ def gains(run: LanguageRun, *, make: bool = False) -> pd.DataFrame:
     for name, cells_of in pairs.items():
         for seed in itertools.count():
             of = cells_of(dataclasses.replace(run, seed=seed))
-            if missing(list(of.values())) and not (make and seed == 0):
+            if missing(list(of.values())):
                 break
             last = {variant: float(table_of(cell)["bits_per_byte"].iloc[-1]) for variant, cell in of.items()}
             gain = 100 * (1 - last[NO_Q] / last[BASELINE])

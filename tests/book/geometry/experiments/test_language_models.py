@@ -170,6 +170,19 @@ def test_gaps_leave_the_untrained_model_out():
     assert gaps[NO_Q].tolist() == [0.5, 0.25]
 
 
+def test_gaps_of_the_untrained_model_alone():
+    table = scores(BASELINE, 0, (2.0, 1.5)).assign(train_bits_per_byte=[8.25, 1.0, 1.0])
+    assert score_gaps(table, untrained=True)[BASELINE].tolist() == [0.25]
+
+
+def test_an_early_gain_is_that_of_the_first_score_after_a_sixth_of_the_training():
+    table = pd.concat([scores(BASELINE, 0, (2.0, 2.0)), scores(NO_Q, 0, (2.2, 2.0))])
+    table["step"] *= 100
+    table.loc[(table["variant"] == NO_Q) & (table["step"] == 500), "bits_per_byte"] = 2.4
+    assert models.early_gains(table) == pytest.approx([20.0])
+    assert gains(table) == pytest.approx([-10.0])
+
+
 def fake(run: LanguageRun) -> pd.DataFrame:
     """Scores of a formula: without Q 10% less than 2 bits, and 1% more a doubling of the vocabulary."""
     few = {models.few_stories(preset).text.n_documents for preset in ("quick", "laptop")}
