@@ -277,6 +277,7 @@ IN_VIEW = [
     "book/geometry/no_query_language.ipynb",
     "book/geometry/steering.ipynb",
     "book/geometry/steering_language.ipynb",
+    "book/geometry/trajectories.ipynb",
     "book/geometry/which_modes.ipynb",
     "book/geometry/your_run.ipynb",
     "book/kernel/algebra.ipynb",
