@@ -1,4 +1,4 @@
-"""The gallery: each chapter's first picture as a card, with its title and what the picture shows.
+"""The gallery: each chapter's first picture as a card; and the papers' cards on the front page.
 
 Pictures are drawn at build time from stored outputs, and kept by the checksum of what they are drawn from.
 """
@@ -9,19 +9,24 @@ import hashlib
 import html
 import json
 import re
+from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import vl_convert
 from docutils import nodes
+from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
+from sphinx.util.typing import OptionSpec
 
 from embviz.storage import cache_folder, write_if_possible
 from embviz.view.theme import MIME
 
 WIDTH = 420  # pixels of a chart that fills its column on a page
+WORDS_A_MINUTE = 230  # of prose, for the minutes that a paper's chapters take
 LARGEST = 60_000  # bytes of a drawing; what has more marks becomes pixels
 INK = "#333"  # of what has the colour of the text; the style turns it over in the dark
 
@@ -72,37 +77,84 @@ def kept(chart: str) -> bytes:
     return picture
 
 
+def minutes(notebooks: Iterable[Path]) -> int:
+    """How long the prose of these chapters takes to read, to five minutes."""
+    n_words = 0
+    for path in notebooks:
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        prose = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
+        n_words += sum(len(text.split()) for text in prose)
+    return max(5, 5 * round(n_words / WORDS_A_MINUTE / 5))
+
+
 class Gallery(SphinxDirective):
-    """``{gallery} reflections``: the cards of a paper's chapters, in the book's order."""
+    """``{gallery} reflections kernel/clamp``: cards of a paper's chapters, or of single ones, in order."""
 
     required_arguments = 1
+    final_argument_whitespace = True
 
     def run(self) -> list[nodes.Node]:
         """One list of cards."""
-        book, out = Path(self.env.srcdir), Path(self.env.app.outdir, "_static", "gallery")
-        out.mkdir(parents=True, exist_ok=True)
-        cards = []
+        book = Path(self.env.srcdir)
+        cards, wanted = [], set(self.arguments[0].split())
         for page in self.config.external_site_map:
             notebook = book / f"{page}.ipynb"
-            if page.startswith(f"{self.arguments[0]}/") and notebook.is_file():
+            if {page, page.rpartition("/")[0]} & wanted and notebook.is_file():
                 self.env.note_dependency(str(notebook))
-                cards.append(self.card(page, *lead(notebook), out))
+                cards.append(self.card(page, *lead(notebook)))
         return [nodes.raw("", f'<ul class="gallery">{"".join(cards)}</ul>', format="html")]
 
-    def card(self, page: str, title: str, chart: dict[str, Any], out: Path) -> str:
+    def card(self, page: str, title: str, chart: dict[str, Any]) -> str:
         """HTML of a card; the picture says nothing that the sentence below it does not."""
-        picture = kept(small(chart))
-        name = page.replace("/", "-") + (".png" if picture.startswith(b"\x89PNG") else ".svg")
-        (out / name).write_bytes(picture)
+        name = write_picture(self.env, page, kept(small(chart)))
         address = self.env.app.builder.get_relative_uri(self.env.docname, page)
         finding = " ".join(chart["title"]["text"])
         return (
-            f'<li><a href="{address}"><img src="_static/gallery/{name}" alt="" loading="lazy">'
+            f'<li><a href="{address}"><img src="{name}" alt="" loading="lazy">'
             f"<strong>{html.escape(title)}</strong> {html.escape(finding)}</a></li>"
         )
+
+
+class PaperCard(SphinxDirective):
+    """``{paper-card} CHAPTER``: the chapter's first picture, the words below, the paper's minutes to read.
+
+    The card leads to the paper's first chapter in the book's order.
+    """
+
+    required_arguments = 1
+    option_spec: ClassVar[OptionSpec] = {"title": directives.unchanged_required}
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        """A container of picture, title, words and minutes."""
+        book, shown = Path(self.env.srcdir), self.arguments[0]
+        pages = [page for page in self.config.external_site_map if page.startswith(f"{Path(shown).parent}/")]
+        notebooks = [path for page in pages if (path := book / f"{page}.ipynb").is_file()]
+        for path in notebooks:
+            self.env.note_dependency(str(path))
+        name = write_picture(self.env, shown, kept(small(lead(book / f"{shown}.ipynb")[1])))
+        first = self.env.app.builder.get_relative_uri(self.env.docname, pages[0])
+        title = html.escape(self.options["title"])
+        card = nodes.container(classes=["paper-card"])
+        head = f'<img src="{name}" alt="" loading="lazy"><a href="{first}"><strong>{title}</strong></a>'
+        card += nodes.raw("", head, format="html")
+        self.state.nested_parse(self.content, self.content_offset, card)
+        length = f"{len(notebooks)} chapters, about {minutes(notebooks)} minutes to read"
+        card += nodes.paragraph("", length, classes=["length"])
+        return [card]
+
+
+def write_picture(env: BuildEnvironment, page: str, picture: bytes) -> str:
+    """Write a card's picture into the pages' static folder; gives its address from the book's root."""
+    out = Path(env.app.outdir, "_static", "gallery")
+    out.mkdir(parents=True, exist_ok=True)
+    name = page.replace("/", "-") + (".png" if picture.startswith(b"\x89PNG") else ".svg")
+    (out / name).write_bytes(picture)
+    return f"_static/gallery/{name}"
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Sphinx's entry."""
     app.add_directive("gallery", Gallery)
+    app.add_directive("paper-card", PaperCard)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

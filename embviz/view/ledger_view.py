@@ -17,7 +17,7 @@ from embviz.ledger.claims import IMPLIED, Amendment, Claim
 from embviz.ledger.judging import Entry, Row
 from embviz.ledger.verdicts import FAILS, FAILS_HERE, HOLDS, HOLDS_HERE, NO, NULL_TOO, YES
 from embviz.view import theme
-from embviz.view.sentences import digits_for, interval, number
+from embviz.view.sentences import MOST_DIGITS, digits_for, interval, number
 
 MOST_ROWS = 5  # of a claim box, before the fold
 
@@ -54,7 +54,7 @@ def _beyond(distance: float) -> float:
 ROW_SEPARATOR = ": "  # no claim's id has it
 
 
-def picture_table(table: pd.DataFrame, *, chapter_suffix: str = ".html") -> pd.DataFrame:
+def picture_table(table: pd.DataFrame, *, root: str = "") -> pd.DataFrame:
     """Rows of :func:`embviz.ledger.table` that decide, with texts, links and places in the range."""
     judged = table[table["accept_low"].notna() & ~table["replaced"]].copy()
     for column in ("measured", "low", "high", "published", "null"):
@@ -77,52 +77,52 @@ def picture_table(table: pd.DataFrame, *, chapter_suffix: str = ".html") -> pd.D
     judged["interval_text"] = [interval(low, high) if n else "–" for low, high, n in spans]
     judged["row"] = judged["claim"] + ROW_SEPARATOR + judged["label"]  # labels repeat from claim to claim
     pairs = zip(judged["chapter"], judged["claim"], strict=True)
-    judged["link"] = [f"{chapter}{chapter_suffix}#{claim}" for chapter, claim in pairs]
+    judged["link"] = [f"{root}{chapter}.html#{claim}" for chapter, claim in pairs]
     return judged.reset_index(drop=True)
 
 
-def plot_ledger(table: pd.DataFrame, *, chapter_suffix: str = ".html") -> alt.LayerChart:
+def plot_ledger(table: pd.DataFrame, *, root: str = "") -> alt.LayerChart:
     """Every judged figure of the ledger against its accepted range; a click leads to its claim's box.
 
     Parameters
     ----------
     table : DataFrame
         From :func:`embviz.ledger.table`.
-    chapter_suffix : str
-        Ending of the chapters' addresses: ``.html`` in the book, ``.ipynb`` in JupyterLab.
+    root : str
+        From the page to the book's root, such as ``../`` in a chapter.
     """
-    shown = picture_table(table, chapter_suffix=chapter_suffix)
+    shown = picture_table(table, root=root)
     columns = [
-        "claim", "row", "where", "verdict", "scale", "corpus", "reason", "link", "null_name",
+        "title", "row", "where", "verdict", "scale", "corpus", "reason", "link", "null_name",
         "measured_place", "low_place", "high_place", "published_place", "null_place",
         "measured_text", "interval_text", "published_text", "null_text", "accepted_text", "repetitions",
     ]  # fmt: skip
     verdicts = ["all", *(v for v in ledger.VERDICTS if v in set(shown["verdict"]))]
-    claims = ["all", *dict.fromkeys(shown["claim"])]
+    claims = ["all", *dict.fromkeys(shown["title"])]
     by_verdict = alt.param(
         name="verdict_shown", value="all", bind=alt.binding_select(options=verdicts, name="verdict ")
     )
     by_claim = alt.param(
         name="claim_shown", value="all", bind=alt.binding_select(options=claims, name="claim ")
     )
-    rows = list(shown["row"])  # a filter empties rows and moves none
+    rows = list(shown["row"])  # their order; a filter takes rows out
     own_label = f"slice(datum.label, indexof(datum.label, '{ROW_SEPARATOR}') + {len(ROW_SEPARATOR)})"
     base = (
         alt.Chart(shown[columns])
         .encode(
             y=alt.Y(
                 "row:N",
-                scale=alt.Scale(domain=rows),
+                sort=rows,
                 axis=alt.Axis(title=None, labelExpr=own_label, labelLimit=300, ticks=False),
             )
         )
         .transform_filter("verdict_shown == 'all' || datum.verdict == verdict_shown")
-        .transform_filter("claim_shown == 'all' || datum.claim == claim_shown")
+        .transform_filter("claim_shown == 'all' || datum.title == claim_shown")
     )
     return (
         alt.LayerChart(layer=[_accepted_band(), *_ledger_marks(base, verdicts[1:])])
         .add_params(by_verdict, by_claim)
-        .properties(width="container", height=17 * len(rows))
+        .properties(width="container", height=alt.Step(17))
     )
 
 
@@ -189,7 +189,7 @@ def _ledger_marks(base: alt.Chart, names: list[str]) -> list[alt.Chart]:
     tooltip = [
         alt.Tooltip(f"{field}:N", title=title)
         for field, title in {
-            "claim": "claim", "where": "where", "published_text": "paper", "measured_text": "ours",
+            "title": "claim", "where": "where", "published_text": "paper", "measured_text": "ours",
             "interval_text": "interval", "accepted_text": "accepted", "null_text": "null",
             "null_name": "which null", "repetitions": "repeated", "corpus": "data", "scale": "scale",
             "verdict": "verdict", "reason": "reason",
@@ -237,9 +237,9 @@ class ClaimBox:
         return (
             f"<div class='ev-claim' id='{html.escape(claim.id)}' "
             f"style='border-left:4px solid {colour};padding:.4em 1em;margin:1em 0;overflow-x:auto'>"
-            f"<p>{_verdict_html(item.verdict)}{scale}. {html.escape(verdict_sentence(item))}{where}</p>"
-            f"<p><b>{html.escape(claim.title)}</b> <small>({html.escape(claim.where)})</small><br>"
-            f"The paper {asks}: {html.escape(claim.says)}</p>"
+            f"<p>{_verdict_html(item.verdict)}{scale}. {_text(verdict_sentence(item))}{where}</p>"
+            f"<p><b>{_text(claim.title)}</b> <small>({_text(claim.where)})</small><br>"
+            f"The paper {asks}: {_text(claim.says)}</p>"
             f"{_figures_html(deciding_rows(item))}{_fold(item)}</div>"
         )
 
@@ -279,8 +279,13 @@ def _elsewhere_html(words: str) -> str:
     """What differs from the paper's own setting, commands in the type of code; empty for nothing."""
     if not words:
         return ""
-    said = re.sub("`([^`]*)`", r"<code>\1</code>", html.escape(f"{words[:1].upper()}{words[1:]}."))
-    return f" <small>{said}</small>"
+    return f" <small>{_text(f'{words[:1].upper()}{words[1:]}.')}</small>"
+
+
+def _text(words: str) -> str:
+    """Words of a claim as HTML: code in its type, formulas without their dollar signs."""
+    coded = re.sub("`([^`]*)`", r"<code>\1</code>", html.escape(words))
+    return re.sub(r"\$([^$<>]+)\$", r"<i>\1</i>", coded)
 
 
 def _fold(item: Entry) -> str:
@@ -291,60 +296,72 @@ def _fold(item: Entry) -> str:
     more = f"{others}how it was measured"
     moved = "".join(_amendment_html(claim, one) for one in claim.amended)
     scale = f"It depends on no scale: {claim.any_scale}. " if claim.any_scale else ""
-    reason = f"<p>{html.escape(item.reason)}.</p>" if item.reason else ""
+    reason = f"<p>{_text(item.reason)}.</p>" if item.reason else ""
     return (
         f"<details><summary><small>{more}{', what was moved' if moved else ''}</small></summary>"
         f"{_figures_html(rest) if rest else ''}{reason}{moved}"
-        f"<p><small>Setting: {html.escape(claim.setting)}. Null: {html.escape(claim.null)}. "
-        f"{html.escape(scale)}</small></p></details>"
+        f"<p><small>Setting: {_text(claim.setting)}. Null: {_text(claim.null)}. "
+        f"{_text(scale)}</small></p></details>"
     )
 
 
 def _amendment_html(claim: Claim, amendment: Amendment) -> str:
     labels = {figure.name: figure.label for figure in claim.figures}
     decides = ", ".join(labels[name] for name in amendment.decides)
-    first = f" As first fixed: {html.escape(amendment.first)}." if amendment.first else ""
+    first = f" As first fixed: {_text(amendment.first)}." if amendment.first else ""
     return (
-        f"<p><b>Amended on {amendment.date:%-d %B %Y}.</b> {html.escape(amendment.reason)} "
-        f"Since then decides: {html.escape(decides)}. Before: <i>{amendment.was}</i>.{first}</p>"
+        f"<p><b>Amended on {amendment.date:%-d %B %Y}.</b> {_text(amendment.reason)} "
+        f"Since then decides: {_text(decides)}. Before: <i>{amendment.was}</i>.{first}</p>"
     )
 
 
 def _figures_html(rows: Sequence[Row]) -> str:
-    names = ("figure", "paper", "ours", "interval", "accepted", "null", "repeated", "")
-    head = "".join(f"<th>{name}</th>" for name in names)
+    """Three columns: the figure, what would bear it out, and what was found."""
+    head = "".join(f"<th>{name}</th>" for name in ("figure", "the paper", "ours"))
     body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in _figure_cells(row))}</tr>" for row in rows)
     return f"<table class='ev-figures'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _figure_cells(row: Row) -> list[str]:
-    figure, finding = row.figure, row.finding
-    null = ""
-    if finding and finding.nulls:
-        name = figure.null or next(iter(finding.nulls))
-        null = f"{number(finding.nulls[name])} ({name.replace('_', ' ')})"
-    accepted = interval(*figure.accept) if figure.accept else "–"
-    span = interval(finding.low, finding.high) if finding else "–"
-    repeated = ledger.repetitions(finding) if finding else "–"
-    label = f"{figure.label}{f' ({figure.unit})' if figure.unit else ''}"
-    paper = html.escape(number(figure.paper, digits=_digits(row)))
+    """Each number first, and in small type below it what is known of it."""
+    figure, finding, digits = row.figure, row.finding, _digits(row)
+    unit = f" ({figure.unit})" if figure.unit else ""
+    paper = [number(figure.paper, digits=digits)]
     if figure.target == IMPLIED and figure.paper is not None:
-        paper += f" <small title='{html.escape(figure.why, quote=True)}'>implied</small>"
+        paper.append(f"<small title='{html.escape(figure.why, quote=True)}'>implied</small>")
+    if figure.accept:
+        paper.append(f"<br><small>accepted {interval(*figure.accept)}</small>")
     mark = f"{theme.VERDICT_MARKS[row.verdict]}&nbsp;{html.escape(ledger.said_verdict(row))}"
-    texts = [html.escape(text) for text in (label, "", _ours(row), span, accepted, null, repeated)]
-    texts[1] = paper
-    return [*texts, mark]
+    if finding is None:
+        return [_text(figure.label + unit), " ".join(paper), mark]
+    known = ["exact" if finding.exact else f"{_span(row)}, {html.escape(ledger.repetitions(finding))}"]
+    if finding.nulls:
+        name = figure.null or next(iter(finding.nulls))
+        known.append(f"{html.escape(name.replace('_', ' '))}: {number(finding.nulls[name], digits=digits)}")
+    ours = f"{_ours(row)} <span>{mark}</span><br><small>{'; '.join(known)}</small>"
+    return [_text(figure.label + unit), " ".join(paper), ours]
 
 
 def _ours(row: Row) -> str:
     return number(row.finding.value if row.finding else None, digits=_digits(row))
 
 
+def _span(row: Row) -> str:
+    """The interval of a finding, with the digits of its row; empty where there is none."""
+    assert row.finding is not None
+    ends = [number(end, digits=_digits(row)) for end in (row.finding.low, row.finding.high)]
+    return ends[0] if ends[0] == ends[1] else " to ".join(ends)
+
+
 def _digits(row: Row) -> int:
-    """As many as the interval needs, and as the range that decides."""
+    """As many as the interval and the accepted range need, and as keep their ends apart."""
     spans = [row.figure.accept] if row.figure.accept else []
     spans += [(row.finding.low, row.finding.high)] if row.finding else []
-    return max((digits_for(*span) for span in spans), default=3)
+    digits = max((digits_for(*span) for span in spans), default=3)
+    ends = {end for span in spans for end in span if math.isfinite(end)}
+    while digits < MOST_DIGITS and len({number(end, digits=digits) for end in ends}) < len(ends):
+        digits += 1
+    return digits
 
 
 def claim_box(claim_id: str) -> ClaimBox:
@@ -359,32 +376,143 @@ class ClaimsTable:
     ----------
     items : sequence of Entry
         From :func:`embviz.ledger.judging.entries`.
+    root : str
+        From the page to the book's root, such as ``../`` in a chapter.
+    """
+
+    def __init__(self, items: Sequence[Entry], *, root: str = "") -> None:
+        self.items, self.root = items, root
+
+    def __repr__(self) -> str:
+        return pd.DataFrame(ledger.summary(self.items)).to_string(index=False)
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{name}</th>" for name in ("claim", "verdict", "figures"))
+        body = "".join(f"<tr>{self._cells(item)}</tr>" for item in self.items)
+        table = f"<table class='ev-figures'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return f"<div style='overflow-x:auto'>{table}</div>"
+
+    def _cells(self, item: Entry) -> str:
+        claim = item.claim
+        scale = f"<br><small>{item.scale}</small>" if item.scale else ""
+        texts = [
+            f"<a href='{_box_address(claim, self.root)}'>{_text(claim.title)}</a>"
+            f"<br><small>{_text(claim.where)}</small>",
+            f"{_verdict_html(item.verdict)}{scale}",
+            html.escape(ledger.tally(item.rows)),
+        ]
+        return "".join(f"<td>{text}</td>" for text in texts)
+
+
+class ClaimsMatrix:
+    """A mark a claim and a row a paper; each mark leads to the claim in the :class:`ClaimsList` below.
+
+    Parameters
+    ----------
+    items : sequence of Entry
+        From :func:`embviz.ledger.judging.entries`.
     """
 
     def __init__(self, items: Sequence[Entry]) -> None:
         self.items = items
 
     def __repr__(self) -> str:
-        return pd.DataFrame(ledger.summary(self.items)).to_string(index=False)
+        rows: dict[str, list[str]] = {
+            paper: [] for paper in dict.fromkeys(item.claim.paper for item in self.items)
+        }
+        for item in self.items:
+            rows[item.claim.paper].append(theme.VERDICT_MARKS[item.verdict])
+        return "\n".join(f"{paper}: {' '.join(marks)}" for paper, marks in rows.items())
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{name}</th>" for name in ("claim", "where", "verdict", "scale", "figures"))
-        body = "".join(f"<tr>{self._cells(item)}</tr>" for item in self.items)
-        table = f"<table class='ev-figures'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        return f"<div style='overflow-x:auto'>{table}</div>"
+        papers = dict.fromkeys(item.claim.paper for item in self.items)
+        body = "".join(
+            f"<tr><th><a href='#{paper}'>{paper}</a></th><td>{self._marks(paper)}</td></tr>"
+            for paper in papers
+        )
+        counts = Counter(item.verdict for item in self.items)
+        key = " · ".join(
+            f"{_verdict_html(verdict)}&nbsp;{counts[verdict]}"
+            for verdict in ledger.VERDICTS
+            if counts[verdict]
+        )
+        return f"<table class='ev-figures ev-matrix'><tbody>{body}</tbody></table><p>{key}</p>"
 
-    @staticmethod
-    def _cells(item: Entry) -> str:
-        claim = item.claim
-        link = html.escape(f"{claim.chapter}.html#{claim.id}")
-        texts = [
-            f"<a href='{link}'>{html.escape(claim.title)}</a>",
-            html.escape(claim.where),
-            _verdict_html(item.verdict),
-            item.scale or "–",
-            html.escape(ledger.tally(item.rows)),
-        ]
-        return "".join(f"<td>{text}</td>" for text in texts)
+    def _marks(self, paper: str) -> str:
+        return " ".join(
+            f"<a href='#{html.escape(item.claim.id)}' style='color:{theme.VERDICT_COLOURS[item.verdict]}' "
+            f"title='{html.escape(f'{item.claim.title}: {item.verdict}', quote=True)}'>"
+            f"{theme.VERDICT_MARKS[item.verdict]}</a>"
+            for item in self.items
+            if item.claim.paper == paper
+        )
+
+
+class ClaimsList:
+    """A line a claim, which opens to its figures, each in a picture against its accepted range.
+
+    In the book a filter above the first list hides the lines that it excludes.
+
+    Parameters
+    ----------
+    items : sequence of Entry
+        From :func:`embviz.ledger.judging.entries`.
+    """
+
+    def __init__(self, items: Sequence[Entry]) -> None:
+        self.items = items
+
+    def __repr__(self) -> str:
+        return repr(ClaimsTable(self.items))
+
+    def _repr_html_(self) -> str:
+        return f"<div class='ev-claims'>{''.join(_line_html(item) for item in self.items)}</div>"
+
+
+def _line_html(item: Entry) -> str:
+    claim = item.claim
+    judged = [row for row in item.rows if row.figure.accept and not row.replaced]
+    pictures = "".join(
+        f"<tr><td>{_text(row.figure.label)}</td><td>{_range_picture(row)}</td>{cells}</tr>"
+        for row in judged
+        for cells in ["".join(f"<td>{cell}</td>" for cell in _figure_cells(row)[1:])]
+    )
+    head = "".join(f"<th>{name}</th>" for name in ("figure", "", "the paper", "ours"))
+    return (
+        f"<details id='{html.escape(claim.id)}' data-verdict='{item.verdict}'><summary>"
+        f"{_verdict_html(item.verdict)} {_text(claim.title)}</summary>"
+        f"<p>{_text(verdict_sentence(item))} "
+        f"<a href='{_box_address(claim)}'>{_text(claim.where)}, in its chapter</a></p>"
+        f"<table class='ev-figures'><thead><tr>{head}</tr></thead><tbody>{pictures}</tbody></table></details>"
+    )
+
+
+def _range_picture(row: Row) -> str:
+    """A figure against its accepted range, shaded: our interval, the paper's tick, the null's cross."""
+    assert row.figure.accept is not None
+    finding, width = row.finding, 120
+
+    def across(value: float | None) -> float | None:
+        place = place_in_range(value, *row.figure.accept)  # type: ignore[misc]
+        return None if place is None else round((place + 1) / 3 * (width - 10) + 5, 1)
+
+    left, right = 5 + (width - 10) / 3, 5 + 2 * (width - 10) / 3
+    marks = [f"<rect x='{left:.1f}' width='{right - left:.1f}' height='16' fill='#0072b2' opacity='.18'/>"]
+    if (paper := across(row.figure.paper)) is not None:
+        marks.append(f"<path d='M{paper} 1v14' stroke='currentColor' stroke-width='2'/>")
+    if finding is not None:
+        colour = theme.VERDICT_COLOURS[row.verdict]
+        null = across(finding.nulls.get(row.figure.null or "", None))
+        if null is not None:
+            marks.append(f"<path d='M{null - 3} 5l6 6m0-6l-6 6' stroke='currentColor' opacity='.7'/>")
+        ends = [across(end) for end in (finding.low, finding.high)]
+        marks.append(f"<path d='M{ends[0]} 8H{ends[1]}' stroke='{colour}' stroke-width='2'/>")
+        marks.append(f"<circle cx='{across(finding.value)}' cy='8' r='4' fill='{colour}'/>")
+    return f"<svg width='{width}' height='16' aria-hidden='true'>{''.join(marks)}</svg>"
+
+
+def _box_address(claim: Claim, root: str = "") -> str:
+    return html.escape(f"{root}{claim.chapter}.html#{claim.id}", quote=True)
 
 
 def _verdict_html(verdict: str) -> str:

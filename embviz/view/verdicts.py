@@ -24,7 +24,7 @@ def entries(paper: str) -> tuple[ledger.Entry, ...]:
 
 def claims_table(paper: str) -> ClaimsTable:
     """A row a claim, leading to its box."""
-    return ClaimsTable(entries(paper))
+    return ClaimsTable(entries(paper), root="../")
 
 
 def tally(paper: str) -> str:
@@ -36,7 +36,7 @@ def tally(paper: str) -> str:
 
 def plot_figures(paper: str) -> alt.LayerChart:
     """Every judged figure of the paper against its accepted range."""
-    return ledger_view.plot_ledger(ledger.table(list(entries(paper))))
+    return ledger_view.plot_ledger(ledger.table(list(entries(paper))), root="../")
 
 
 def by_claim(paper: str) -> Mapping[str, ledger.Entry]:

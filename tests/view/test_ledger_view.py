@@ -54,7 +54,7 @@ def test_inside_the_range_is_inside_the_band(value, low, high):
 def test_a_claim_box_shows_paper_ours_interval_null_and_verdict():
     html = ledger_view.ClaimBox(entry())._repr_html_()
     for text in (
-        *("0.5", "0.25", "0.2 to 0.3", "9 (shuffled)", "holds", "3 seeds"),
+        *("0.5", "0.25", "0.2 to 0.3", "shuffled: 9", "holds", "3 seeds"),
         *("a setting", "id='p.c'", "(nats)"),
     ):
         assert text in html
@@ -153,6 +153,46 @@ def test_words_of_a_claim_are_drawn_as_text():
 
 def test_a_null_that_passes_shows_as_null_too():
     assert "null too" in ledger_view.ClaimBox(entry(null=0.5))._repr_html_()
+
+
+def test_a_figure_has_three_columns():
+    html = ledger_view.ClaimBox(entry())._repr_html_()
+    assert html.count("<th>") == 2 * 3  # before the fold and in it
+    assert "<td>0.5 <br><small>accepted 0 to 1</small></td>" in html
+
+
+def test_no_markup_shows_in_a_box():
+    html = ledger_view.ClaimBox(entry(says="run `x` from $N(0, 1/d)$"))._repr_html_()
+    assert "run <code>x</code> from <i>N(0, 1/d)</i>" in html
+
+
+def test_a_value_that_rounding_would_put_into_the_range_has_more_digits():
+    row = judge(Figure("f", "f", accept=(0.0101, 0.0103)), Finding(0.01008, 0.01008, 0.01008, 3))
+    assert "0.01008 <span>" in ledger_view._figures_html([row])
+
+
+def test_the_matrix_has_a_row_a_paper_and_a_mark_a_claim_that_leads_to_its_line():
+    other = dataclasses.replace(entry(), claim=dataclasses.replace(entry().claim, id="q.d", paper="q"))
+    items = [entry(), entry(null=0.5), other]
+    html = ledger_view.ClaimsMatrix(items)._repr_html_()
+    assert html.count("<tr>") == 2
+    assert html.count("<a href='#p.c'") == 2
+    assert "title='A title: null too'" in html
+    assert repr(ledger_view.ClaimsMatrix(items)).count("\n") == 1
+
+
+def test_a_line_of_the_list_opens_to_figures_in_pictures_and_leads_to_the_box():
+    html = ledger_view.ClaimsList([entry(says="<script>")])._repr_html_()
+    assert "<details id='p.c' data-verdict='holds'>" in html
+    assert html.count("<svg") == 1  # of the figure that is judged
+    assert "href='p/chapter.html#p.c'" in html
+    assert "<script>" not in html
+
+
+def test_links_from_a_chapter_lead_to_the_books_root():
+    assert "href='../p/chapter.html#p.c'" in ledger_view.ClaimsTable([entry()], root="../")._repr_html_()
+    table = ledger_view.picture_table(ledger.table([entry()]), root="../")
+    assert table["link"].tolist() == ["../p/chapter.html#p.c"]
 
 
 def test_the_picture_has_a_row_a_judged_figure_and_leads_to_the_claims_box():

@@ -1,0 +1,65 @@
+"""Sentences that rest on verdicts: each names its claims and what the ledger says of them, or is refused."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from embviz import ledger
+from embviz.view import theme
+from embviz.view.sentences import Quotation, say
+
+_CITED = re.compile(r"\s*\[(?P<claim>\w+\.\w+): (?P<verdict>[a-z ]+)\]")
+
+
+def as_judged(template: str, *named: Mapping[str, Any], **sources: Any) -> Quotation:
+    """Sentences with the claims they rest on, each with a link to its box; refused once a verdict has moved.
+
+    Parameters
+    ----------
+    template : str
+        Markdown for a page at the book's root. ``[paper.claim: verdict]`` stands at the end of the words that
+        rest on that verdict. Numbers are filled in as :func:`embviz.view.say` does.
+    *named, **sources
+        As in :func:`embviz.view.say`.
+
+    Raises
+    ------
+    ValueError
+        If the ledger has another verdict than a sentence was written for: names the sentence.
+    """
+    cited = {found["claim"] for found in _CITED.finditer(template)}
+    judged = {name: ledger.entry(ledger.find_claim(name)) for name in cited}
+    moved = moved_sentences(template, {name: item.verdict for name, item in judged.items()})
+    if moved:
+        raise ValueError("\n".join(moved))
+
+    def link(found: re.Match[str]) -> str:
+        claim = judged[found["claim"]].claim
+        address = html.escape(f"{claim.chapter}.html#{claim.id}", quote=True)
+        mark = theme.VERDICT_MARKS[found["verdict"]]
+        title = html.escape(claim.title, quote=True)
+        words = f"{mark}&nbsp;{found['verdict'].replace(' ', '&nbsp;')}"
+        return f' <small><a href="{address}" title="{title}">{words}</a></small>'
+
+    return Quotation(_CITED.sub(link, say(template, *named, **sources)))
+
+
+def moved_sentences(text: str, verdicts: Mapping[str, str]) -> list[str]:
+    """The sentences of a template whose verdicts are others by now, each with what to do.
+
+    >>> moved_sentences("It does. So does noise [p.c: null too].", {"p.c": "fails"})
+    ["p.c is 'fails' now, not 'null too'. Write the sentence again: So does noise [p.c: null too]."]
+    """
+    found = []
+    for sentence in re.split(r"(?<=[.?!])\s+|\n{2,}", text):
+        for cited in _CITED.finditer(sentence):
+            claim, written = cited["claim"], cited["verdict"]
+            now = verdicts.get(claim, "no claim")
+            if now != written:
+                found.append(
+                    f"{claim} is {now!r} now, not {written!r}. Write the sentence again: {sentence.strip()}"
+                )
+    return found
