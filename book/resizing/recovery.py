@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 
 from book.resizing import story
-from book.resizing.experiments import bases, recovery, throughput
+from book.resizing.experiments import bases, fresh, recovery, throughput
 from book.resizing.experiments.recovery import PCA, PROJECTION, SCRATCH, TREATMENTS, when_recovered
 from embviz.ledger import studies
 from embviz.ledger.cells import read, table_of
@@ -45,6 +45,25 @@ def ratios(preset: str) -> list[float]:
 def curves(preset: str) -> pd.DataFrame:
     """All runs of the sweep, see :func:`.recovery.curves`."""
     return recovery.curves(recovery.sweep(preset), stored=preset != "quick")
+
+
+AS_PRINTED, REPAIRED, UNTRAINED = "as printed", "our repairs", "random initialization"
+
+
+def end_to_end(preset: str) -> pd.DataFrame:
+    """Algorithm 1 beside our repairs, fine-tuned: rule, width, seed (the base model), step, lost (nats)."""
+    parts = []
+    for width, ratio in (("m = d / 2", 0.5), ("m = 3 d / 4", 0.75)):
+        for rule, scratch in ((AS_PRINTED, False), (UNTRAINED, True)):
+            for run in fresh.their(preset, ratio, scratch=scratch, **fresh.AS_PRINTED):
+                table = table_of(fresh.tuned.cell(run))
+                lost = table["log_perplexity"] - table["original"]
+                row = {"rule": rule, "width": width, "seed": run.seed, "step": table["step"], "lost": lost}
+                parts.append(pd.DataFrame(row))
+        for own in fresh.ours(preset, ratio):
+            table = recovery.curves([own], stored=False)[["step", "lost"]]
+            parts.append(table.assign(rule=REPAIRED, width=width, seed=own.seed))
+    return pd.concat(parts, ignore_index=True)
 
 
 def data_note(preset: str, n_steps: int = 0) -> str:
