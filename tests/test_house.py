@@ -279,6 +279,7 @@ IN_VIEW = [
     "book/geometry/steering.ipynb",
     "book/geometry/steering_language.ipynb",
     "book/geometry/trajectories.ipynb",
+    "book/geometry/watching_weights.ipynb",
     "book/geometry/which_modes.ipynb",
     "book/geometry/your_run.ipynb",
     "book/kernel/algebra.ipynb",

@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from scipy.spatial.distance import pdist
 from torch import Tensor
 
 from book.geometry.experiments.language_models import BASELINE, NO_Q, LanguageRun
@@ -22,7 +21,7 @@ from embviz.ledger.cells import Cell, experiment
 from embviz.models.transformer import Transformer
 from embviz.training.language import TextConfig, draw_batch, load_streams, next_token_losses, score
 from embviz.training.loop import train
-from embviz.training.recorder import Recorder, Recording, Sketch, read_recording
+from embviz.training.recorder import Recorder, Recording, read_recording
 
 # a second a hundred updates on one core
 SETTING = Setting(32, 2, 4, 128, 32, 16, 400, 5e-3)
@@ -47,7 +46,6 @@ WALKERS: Mapping[str, Sequence[str]] = {  # whose paths are drawn as curves
     "value": ("value",),
     "MLP": ("MLP up", "MLP down"),
 }
-SIZES = (16, 32, 64, 128, 256, 512)  # numbers that a sketch keeps of a matrix
 ABSENT = -1.0  # the path of a matrix that the model hasn't
 
 
@@ -259,54 +257,3 @@ def film_cells(preset: str) -> list[Cell]:
     """A cell for each variant shown; `quick` ones are 60 updates long."""
     n_steps = 60 if preset == "quick" else SETTING.n_steps
     return [weight_film.cell(film_of(variant, n_steps=n_steps)) for variant in SHOWN]
-
-
-# --- one run in full --------------------------------------------------------------------------------
-
-
-@experiment("geometry.sketched_run")
-def sketched_run(config: WeightFilm) -> pd.DataFrame:
-    """What sketches of several sizes make of one run's distances, and what its last model pays by stride.
-
-    Returns
-    -------
-    DataFrame
-        `quantity` "error": for a sketch of `place` numbers a matrix, the relative error of the distance
-        between two snapshots of all matrices together, sketched / true - 1, a row a pair. "bits": held-out
-        bits a character where windows move by `place` tokens.
-    """
-    streams, length = load_streams(config.run.text), config.run.setting.length
-    with tempfile.TemporaryDirectory() as folder:
-        *_, (_, model, _) = watch(replace(config, sketch=0), Path(folder) / "recording")
-        recording = read_recording(Path(folder) / "recording", load=True)
-    rows = [("error", size, error) for size in SIZES for error in sketch_errors(recording, Sketch(size))]
-    for stride in strides(length):
-        bits = score(model, streams.held_out, length=length, stride=stride).bits_per_character
-        rows.append(("bits", stride, bits))
-    table = pd.DataFrame(rows, columns=["quantity", "place", "value"])
-    table.attrs["data"] = {config.run.text.corpus: streams.checksum}
-    return table
-
-
-def sketch_errors(recording: Recording, sketch: Sketch) -> np.ndarray:
-    """Relative errors of all distances between snapshots of a full recording, all tensors side by side."""
-    true = squares = 0.0
-    for name, rows in recording.tensors.items():
-        shape = recording.metadata["tensors"][name]["shape"]
-        project = sketch.projection(name, shape)
-        sketched = torch.stack([project(torch.from_numpy(row)) for row in np.asarray(rows)])
-        true = true + pdist(rows, "sqeuclidean")
-        squares = squares + pdist(sketched.numpy(), "sqeuclidean")
-    return np.sqrt(squares / true) - 1
-
-
-def strides(length: int) -> list[int]:
-    """From the window's length downwards, halved each time, four of them."""
-    return [length // 2**i for i in range(4)]
-
-
-def sketched_cell(preset: str) -> Cell:
-    """The cell of :func:`sketched_run`: 30 snapshots of the baseline's film."""
-    film = film_of(BASELINE, n_steps=60 if preset == "quick" else SETTING.n_steps)
-    every = film.run.setting.n_steps // 30
-    return sketched_run.cell(replace(film, record_every=every, frame_every=every))
