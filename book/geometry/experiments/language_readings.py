@@ -38,14 +38,14 @@ class Reading:
     longer: int = 1  # times as many steps
 
 
-AS_USED, PAPER_RATE = "as used", "learning rate 3e-4, the paper's"
+AS_USED, PAPER_RATE, LONGER = "as used", "learning rate 3e-4, the paper's", "three times as many steps"
 READINGS = {
     AS_USED: Reading(),
     PAPER_RATE: Reading(learning_rate=3e-4),
     "learning rate 3e-3": Reading(learning_rate=3e-3),
     "weights start as PyTorch's": Reading(start="pytorch"),
     "positions as sines": Reading(positions="sines"),
-    "three times as many steps": Reading(longer=3),
+    LONGER: Reading(longer=3),
 }
 SPENT = {  # of "no queries": its freed weights go elsewhere, or its larger scores are tamed
     "freed weights in a wider MLP": WIDE,
@@ -109,7 +109,7 @@ def spent(run: LanguageRun, variant: str) -> dict[str, Cell]:
 
 
 def cells(run: LanguageRun, *, n_rate_seeds: int = 1) -> list[Cell]:
-    """Pairs under all readings, cheapest first, then more seeds of those of the rate alone, and SPENT."""
+    """Pairs under all readings, cheapest first; more seeds of those of the rate, SPENT, of longer training."""
     order = sorted(READINGS, key=lambda name: READINGS[name].longer)
     runs = [(run, name) for name in order]
     for seed in range(1, n_rate_seeds):
@@ -118,6 +118,7 @@ def cells(run: LanguageRun, *, n_rate_seeds: int = 1) -> list[Cell]:
     if n_rate_seeds > 1:
         seeds = [dataclasses.replace(run, seed=seed) for seed in range(N_SPENT)]
         found += [spent(one, variant)[NO_Q] for variant in SPENT.values() for one in seeds]
+        found += [cell for one in seeds[1:] for cell in pair(one, READINGS[LONGER]).values()]
     return found
 
 
