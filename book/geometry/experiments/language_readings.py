@@ -109,7 +109,7 @@ def spent(run: LanguageRun, variant: str) -> dict[str, Cell]:
 
 
 def cells(run: LanguageRun, *, n_rate_seeds: int = 1) -> list[Cell]:
-    """Pairs under all readings, cheapest first; more seeds of those of the rate, SPENT, of longer training."""
+    """Pairs under all readings, cheapest first; more seeds of rates, of SPENT and of longer training."""
     order = sorted(READINGS, key=lambda name: READINGS[name].longer)
     runs = [(run, name) for name in order]
     for seed in range(1, n_rate_seeds):

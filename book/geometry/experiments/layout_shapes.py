@@ -17,7 +17,7 @@ from book.geometry.experiments import trajectory_runs
 from book.geometry.experiments.trajectory_drawings import DATA
 from book.geometry.experiments.trajectory_recordings import EMBEDDING, PARAMETERS, TrajectoryRun
 from embviz.ledger import findings
-from embviz.ledger.cells import Cell, experiment, table_of
+from embviz.ledger.cells import Cell, experiment, missing, table_of
 from embviz.ledger.findings import Finding
 from embviz.ledger.studies import Part
 from embviz.metrics import procrustes_disparity
@@ -119,11 +119,11 @@ def cells(preset: str) -> list[Cell]:
 
 
 def shapes(preset: str) -> pd.DataFrame:
-    """Stored disparities of all fresh seeds: the columns of :func:`layout_shapes`, and seed."""
-    own = [cell for cell in cells(preset)[-len(FRESH) :] if cell.stored()]
-    empty = pd.DataFrame(columns=["layout", "tensor", "against", "value", "seed"])
-    parts = [table_of(cell).assign(seed=cell.config.seed) for cell in own]
-    return pd.concat(parts, ignore_index=True) if parts else empty
+    """The columns of :func:`layout_shapes`, and seed; empty until all fresh seeds are stored."""
+    own = cells(preset)[-len(FRESH) :]
+    if missing(own):
+        return pd.DataFrame(columns=["layout", "tensor", "against", "value", "seed"])
+    return pd.concat([table_of(cell).assign(seed=cell.config.seed) for cell in own], ignore_index=True)
 
 
 def over_layouts(table: pd.DataFrame, corpus: str = "") -> dict[str, Finding]:
