@@ -416,9 +416,28 @@ def test_every_figure_of_the_claims_is_found_but_those_of_alternatives(stored):
         missing[claim_id] = {row.figure.name for row in entry.rows if row.finding is None}
     assert missing == {
         "geometry.trajectories_q": {"stable", "umap_agreement", "hmm_agreement"},
-        "geometry.trajectories_shape": set(),
+        "geometry.trajectories_shape": {
+            *("disparity_layouts", "against_runs_layouts", "against_walks_layouts"),  # of a laptop's run
+            *("disparity_30", "disparity_umap"),
+        },
         "geometry.trajectories_fineweb": set(),
     }
+
+
+def test_disparities_under_another_layout_are_means_over_single_matrices(monkeypatch):
+    rng = np.random.default_rng(0)
+    planes = {name: rng.standard_normal((20, 2)) for name in ("Q 1", "K 1", "embedding", "all")}
+    asked = []
+
+    def drawn(run, *, method, n_neighbors):
+        asked.append((method, n_neighbors))
+        return planes
+
+    monkeypatch.setattr(trajectory_findings, "_planes", drawn)
+    found = trajectory_findings._disparities([TINY], "pymde", 30)
+    expected = [procrustes_disparity(planes[name], planes["embedding"]) for name in ("Q 1", "K 1")]
+    assert found == pytest.approx([np.mean(expected)])
+    assert asked == [("pymde", 30)]
 
 
 def test_intervals_end_where_a_number_can_go_no_further(monkeypatch):
