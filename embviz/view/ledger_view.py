@@ -151,7 +151,7 @@ def plot_tally(items: Sequence[Entry], papers: Sequence[str], *, page: str = "le
                 end += n
     present = [verdict for verdict in ledger.VERDICTS if any(row["verdict"] == verdict for row in rows)]
     looks = alt.Scale(domain=present, range=[theme.VERDICT_COLOURS[verdict] for verdict in present])
-    key = alt.Legend(title=None, columns=5)
+    key = alt.Legend(title=None, columns=4)
     base = alt.Chart(pd.DataFrame(rows)).encode(
         y=alt.Y("paper:N", sort=list(papers), title=None),
         href="link:N",

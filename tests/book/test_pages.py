@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -132,7 +133,7 @@ FAINT_WORDS = """
 """
 
 
-# In the page: code and figures that go on beyond the column's right edge, and by how many pixels.
+# In the page: code, figures, equations and tables that go on beyond the column, and by how many pixels.
 CUT = """
 () => {
   const edge = document.querySelector("article").getBoundingClientRect().right;
@@ -141,19 +142,90 @@ CUT = """
     const over = one.scrollWidth - one.clientWidth;
     if (over > 2) found.push([over, one.innerText.slice(0, 60)]);
   }
-  for (const one of document.querySelectorAll(".bd-content .embviz-output, .bd-content img")) {
+  for (const one of document.querySelectorAll(".bd-content :is(.embviz-output, img, table)")) {
     const over = one.getBoundingClientRect().right - edge;
     if (over > 2) found.push([Math.round(over), one.innerText.slice(0, 60)]);
+  }
+  for (const one of document.querySelectorAll(".bd-content :is(mjx-container[display=true], .cell_output)")) {
+    const over = one.scrollWidth - one.clientWidth;
+    if (over > 2) found.push([over, one.textContent.trim().slice(0, 60)]);
   }
   return found;
 }
 """
 
+# In the page: words in which markup shows that should have been drawn: dollar signs, backticks, asterisks.
+RAW_MARKUP = """
+() => {
+  const found = [];
+  const article = document.querySelector(".bd-content article");
+  const walker = document.createTreeWalker(article, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const node = walker.currentNode;
+    if (node.parentElement.closest("pre, code, script, style, mjx-container, .math, kbd, textarea")) continue;
+    const hit = node.textContent.match(/.{0,25}(`|\\$[^\\s$][^$]*\\$|\\*\\*).{0,25}/);
+    if (hit) found.push(hit[0]);
+  }
+  return found;
+}
+"""
+
+# In the page: pictures that are wider than the screen, and how wide.
+WIDER_THAN_SCREEN = """
+() => [...document.querySelectorAll(".bd-content :is(.embviz-output svg, .embviz-output canvas, img)")]
+  .map((one) => [Math.round(one.getBoundingClientRect().width), one.closest("div")?.innerText.slice(0, 60)])
+  .filter(([width]) => width > innerWidth)
+"""
+
+TALLEST = 24_000  # pixels at 1280: the reference is a list, and as long as it is
+
 
 @EVERY_PAGE
-def test_no_line_of_code_and_no_figure_is_cut_on_a_wide_page(desktop, name):
+def test_no_code_figure_equation_or_table_is_cut_on_a_wide_page(desktop, name):
     page, _ = desktop(name)
     assert page.evaluate(CUT) == []
+
+
+PROSE = [name for name in page_names() if not name.startswith("reference/")]
+
+
+@pytest.mark.parametrize("name", PROSE)
+def test_no_markup_shows(desktop, name):
+    page, _ = desktop(name)
+    assert page.evaluate(RAW_MARKUP) == []
+
+
+def test_no_page_is_taller_than_a_reader_scrolls(desktop):
+    heights = {name: desktop(name)[0].evaluate("document.documentElement.scrollHeight") for name in PROSE}
+    listed = dict(sorted(heights.items(), key=lambda pair: -pair[1]))
+    print(listed)  # shown where the test fails, and with -s
+    assert [name for name, height in listed.items() if height > TALLEST] == []
+
+
+def test_the_front_page_weighs_less_than_two_megabytes(pages: Path):
+    assert (pages / "index.html").stat().st_size < 2_000_000
+
+
+def test_every_link_between_pages_leads_somewhere(pages: Path):
+    kept: dict[Path, set[str]] = {}
+
+    def places(page: Path) -> set[str]:
+        if page not in kept:
+            kept[page] = set(re.findall(r"\bid=[\"']?([^\"'\s>]+)", page.read_text(encoding="utf-8")))
+        return kept[page]
+
+    broken = []
+    for page in (pages / f"{name}.html" for name in page_names()):
+        text = page.read_text(encoding="utf-8")
+        links = re.findall(r"\bhref=[\"']([^\"']+)[\"']", text) + re.findall(r'"link":\s*"([^"]+)"', text)
+        for link in set(map(unescape, links)):
+            path, _, place = link.partition("#")
+            target = (page.parent / path.split("?")[0]).resolve() if path else page
+            if re.match(r"\w+:|#$", link):
+                continue
+            if not target.exists() or (place and target.suffix == ".html" and place not in places(target)):
+                broken.append((page.stem, link))
+    assert broken == []
 
 
 @EVERY_PAGE
@@ -194,6 +266,7 @@ def test_nothing_is_cut_on_a_phone(chromium, watch, site, name):
     page = opened(context, watch, site, name)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     # a chart of fixed width may scroll in its box; one that fills its box must not
+    assert page.evaluate(WIDER_THAN_SCREEN) == []
     cut = "(all) => all.filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.innerText)"
     assert page.locator(".embviz-chart.fit-x, .embviz-controls").evaluate_all(cut) == []
     context.close()
@@ -295,6 +368,23 @@ def test_the_front_page_shows_what_a_text_knows_and_its_shuffled_words_do_not(co
     found = [{button.split()[0] for button in buttons} for buttons in near]
     assert {"spain", "italy"} <= found[0]
     assert not {"spain", "italy"} & found[1]
+
+
+def test_the_keyboard_opens_a_claim_of_the_ledger_and_a_filter_leaves_its_verdict(context, watch, site):
+    page = opened(context, watch, site, "ledger")
+    mark = page.locator(".ev-matrix td a").first
+    mark.focus()
+    page.keyboard.press("Enter")
+    claim = mark.get_attribute("href")[1:]
+    assert page.locator(f"[id='{claim}'][open] table").is_visible()
+    page.get_by_label("verdict").select_option("null too")
+    shown = page.locator(".ev-claims details:visible").evaluate_all(
+        "(all) => all.map((one) => one.dataset.verdict)"
+    )
+    assert set(shown) == {"null too"}
+    page.get_by_label("words").fill("circulant")
+    assert page.locator(".ev-claims details:visible").count() == 1
+    assert watch.errors == []
 
 
 def test_the_theme_switch_recolours_a_chart_and_keeps_its_slider(context, watch, site):
