@@ -399,7 +399,7 @@ class ClaimsTable:
             f"<a href='{_box_address(claim, self.root)}'>{_text(claim.title)}</a>"
             f"<br><small>{_text(claim.where)}</small>",
             f"{_verdict_html(item.verdict)}{scale}",
-            html.escape(ledger.tally(item.rows)),
+            html.escape(in_number(ledger.tally(item.rows))),
         ]
         return "".join(f"<td>{text}</td>" for text in texts)
 
@@ -513,6 +513,15 @@ def _range_picture(row: Row) -> str:
 
 def _box_address(claim: Claim, root: str = "") -> str:
     return html.escape(f"{root}{claim.chapter}.html#{claim.id}", quote=True)
+
+
+def in_number(tally: str) -> str:
+    """Verdicts with their counts, the verb in its number.
+
+    >>> in_number("1 holds, 4 fails, 2 null too")
+    '1 holds, 4 fail, 2 null too'
+    """
+    return re.sub(r"\b(?!1 )(\d+) (hold|fail)s\b", r"\1 \2", tally)
 
 
 def _verdict_html(verdict: str) -> str:

@@ -31,7 +31,7 @@ def tally(paper: str) -> str:
     """How many claims have each verdict, in words."""
     counts = {name: sum(entry.verdict == name for entry in entries(paper)) for name in ledger.VERDICTS}
     said = ", ".join(f"{n} {name}" for name, n in counts.items() if n)
-    return f"Of {len(entries(paper))} claims: {said}"
+    return f"Of {len(entries(paper))} claims {ledger_view.in_number(said)}"
 
 
 def plot_figures(paper: str) -> alt.LayerChart:
