@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -74,7 +75,8 @@ def explorer_grid() -> dict[str, pd.DataFrame]:
     paths, found = [], []
     for where, own in table.groupby(["tensor", "path", "neighbors"], sort=False):
         for size in run.pipeline.sizes:
-            key = dict(zip(("tensor", "path", "neighbors", "size"), (*where, size), strict=True))
+            names = ("tensor", "path", "neighbors", "size")
+            key: dict[str, Any] = dict(zip(names, (*where, size), strict=True))
             drawn = own.assign(phase=own[f"phase_{size}"])
             paths.append(thinned(drawn)[["step", "loss", "x", "y", "phase"]].assign(**key))
             found.append({**key, **_told(drawn["phase"].to_numpy())})
