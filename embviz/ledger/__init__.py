@@ -10,7 +10,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "findings",
         "judging",
         "kept",
-        "made_here",
         "measuring",
         "printed",
         "sources",
