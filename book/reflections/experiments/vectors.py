@@ -392,12 +392,16 @@ def _tied_findings(preset: str) -> dict[str, Finding]:
             found[f"{test}_{NAMES[one]}_{NAMES[other]}"] = findings.over_seeds(
                 gap, nulls=nulls, corpus=corpus
             )
+        for signature in ("free", "half", "random"):
+            found[f"{test}_{NAMES[signature]}"] = findings.over_seeds(of[signature].to_numpy(), corpus=corpus)
+        if not found[f"{test}_{NAMES['free']}"].low > 0:
+            continue  # a test that free vectors don't pass: a ratio of its scores says nothing
         null = {"plain": float((of["ones"] / of["free"]).mean())}
         ratio = (of["half"] / of["free"]).to_numpy()
         found[f"{test}_kept"] = findings.over_seeds(ratio, nulls=null, corpus=corpus)
         kept.append((of["random"] / of["half"], of["ones"] / of["half"]))
-        for signature in ("free", "half", "random"):
-            found[f"{test}_{NAMES[signature]}"] = findings.over_seeds(of[signature].to_numpy(), corpus=corpus)
+    if not kept:
+        return found
     random, ones = (np.mean([pair[at] for pair in kept], axis=0) for at in (0, 1))
     found["wtr_over_wt"] = findings.over_seeds(random, nulls={"plain": float(ones.mean())}, corpus=corpus)
     return found
