@@ -46,8 +46,8 @@ def scores(runs: Runs) -> pd.DataFrame:
     spent = {}
     for run in own:
         shape = run.shape(256 if run.text.tokens == "bytes" else run.text.vocab_size)
-        a_step = 3 * models.products_a_token(shape) * run.setting.batch_size * run.setting.length
-        spent[run.text.vocab_size, run.variant, run.key_rank, run.seed] = a_step / 1e12
+        products = 3 * models.products_a_token(shape) * run.setting.batch_size * run.setting.length
+        spent[run.text.vocab_size, run.variant, run.key_rank, run.seed] = products / 1e12
     a_step = pd.Series(spent).rename_axis(keys).rename("products").reset_index()
     table = table.merge(a_step, on=keys)
     return table.assign(products=table["step"] * table["products"])

@@ -526,11 +526,12 @@ def over_seeds(
     own = re.sub(r"\W", "_", value)
     at = {name: f"{name}_{own}" for name in ("centre", "low", "high", "n_seeds", "spread", "half")}
     ends = () if isinstance(interval, bool) else interval
-    sums = {at[end]: f"mean({column})" for end, column in zip(("low", "high"), ends, strict=False)}
+    sums: dict[str, Any] = {
+        at[end]: f"mean({column})" for end, column in zip(("low", "high"), ends, strict=False)
+    }
     sums |= {at["centre"]: f"{centre}({value})", at["spread"]: f"stdev({value})"}
-    chart = alt.Chart().transform_aggregate(
-        groupby=list(groupby), **sums, **{at["n_seeds"]: f"count({value})"}
-    )
+    sums |= {at["n_seeds"]: f"count({value})"}
+    chart = alt.Chart().transform_aggregate(groupby=list(groupby), **sums)
     if not ends:
         half = student_half(at["n_seeds"], at["spread"])
         middle, width = f"datum.{at['centre']}", f"datum.{at['half']}"
