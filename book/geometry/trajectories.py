@@ -89,7 +89,7 @@ def dealt(deal_number: int, view: str, answers: bool) -> dict[str, pd.DataFrame]
     Returns
     -------
     dict
-        `paths`: `panel` ("A" to "D"), `step`, `x`, `y`; `told`: the answers in words, or a question mark.
+        `paths`: `panel` ("A" to "D"), `step`, `x`, `y`; `told`: `panel` and `answer`, in words or "?".
     """
     rng = np.random.default_rng([2018, deal_number])
     table, cards = drawings(), dict(zip(PANELS, deal(deal_number), strict=True))
@@ -100,11 +100,8 @@ def dealt(deal_number: int, view: str, answers: bool) -> dict[str, pd.DataFrame]
         matrix = np.linalg.qr(rng.standard_normal((2, 2))).Q
         x, y = (part[["x", "y"]].to_numpy() @ matrix).round(3).T
         parts.append(pd.DataFrame({"panel": name, "step": part["step"], "x": x, "y": y}))
-    words = [
-        f"{name} {'is' if kind == TRAINING else 'walks like'} {tensor}"
-        for name, (tensor, kind) in cards.items()
-    ]
+    words = [f"{'is' if kind == TRAINING else 'walks like'} {tensor}" for tensor, kind in cards.values()]
     return {
         "paths": pd.concat(parts, ignore_index=True),
-        "told": pd.DataFrame({"answer": ["; ".join(words) if answers else "?"]}),
+        "told": pd.DataFrame({"panel": list(cards), "answer": words if answers else "?"}),
     }

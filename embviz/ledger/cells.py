@@ -577,6 +577,8 @@ def run(
             failed = {failure.cell.path for failure in failures}
             todo = [cell for cell in missing(todo) if cell.path not in failed]
     if failures:
+        places = {cell.path: place for place, cell in enumerate(cells)}  # workers end in any order
+        failures.sort(key=lambda failure: places[failure.cell.path])
         raise FailedCellsError(_told(failures, len(written))) from failures[0].error
     return written
 

@@ -122,7 +122,7 @@ def plot_ledger(table: pd.DataFrame, *, root: str = "") -> alt.LayerChart:
     return (
         alt.LayerChart(layer=[_accepted_band(), *_ledger_marks(base, verdicts[1:])])
         .add_params(by_verdict, by_claim)
-        .properties(width="container", height=alt.Step(17))
+        .properties(width="container", height=17 * len(rows))
     )
 
 

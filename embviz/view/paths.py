@@ -30,6 +30,7 @@ def plot_path(
     x_title: str | None = None,
     y_title: str | None = None,
     order_title: str | None = None,
+    order_limits: tuple[float, float] | None = None,
 ) -> alt.LayerChart | alt.ConcatChart:
     """Points of a layout joined in their order, coloured by it or by phase; the loss beside, coloured alike.
 
@@ -55,6 +56,8 @@ def plot_path(
         Written into the plane: which seed, or run, this is.
     tooltip : sequence of str
         Further columns to show on hovering.
+    order_limits : pair of float, optional
+        Ends of the colours of `order`; by default those of the data, which a player has not at first.
 
     Raises
     ------
@@ -81,7 +84,10 @@ def plot_path(
     line = alt.Chart().mark_line(
         strokeWidth=theme.WIDTHS["seed"], opacity=theme.OPACITY["seed"], color=theme.INK, clip=True
     )
-    layers = [line.encode(order=f"{order}:Q", **plane), *_points(plane, order, phase, words, shown, phases)]
+    layers = [
+        line.encode(order=f"{order}:Q", **plane),
+        *_points(plane, order, phase, words, shown, phases, order_limits),
+    ]
     if seed_text is not None:
         corner = alt.Chart(alt.Data(values=[{"words": seed_text}])).mark_text(
             align="left", baseline="top", fontSize=theme.TEXT["small"]
@@ -97,7 +103,7 @@ def plot_path(
         "x": charts.placed(alt.X, order, scale=charts.tight("linear"), words=words),
         "y": charts.placed(alt.Y, loss, scale=charts.scaled(loss_scale)),
     }
-    beside = charts.layered(data, _points(curve, order, phase, words, shown, phases))
+    beside = charts.layered(data, _points(curve, order, phase, words, shown, phases, order_limits))
     beside = charts.finished(beside, f"{theme.title(loss)} over {words}", side)
     return panels([drawing, beside])
 
@@ -128,6 +134,7 @@ def _points(
     words: str,
     shown: list[alt.Tooltip],
     phases: list[int] | None,
+    order_limits: tuple[float, float] | None,
 ) -> list[alt.Chart]:
     """Points coloured by their order; or by their phase, with a shape too, and those in none as crosses."""
     size = theme.SIZES["small"]
@@ -135,7 +142,10 @@ def _points(
     outline: dict[str, Any] = {"stroke": theme.INK, "strokeWidth": theme.WIDTHS["outline"]}
     if phase is None:
         key = alt.Legend(title=words, gradientLength=theme.GRADIENT)
-        colour = alt.Color(f"{order}:Q", scale=theme.sequential_scale(), legend=key)
+        scale = theme.sequential_scale()
+        if order_limits:  # a player begins without rows, from which no ends can be read
+            scale.domain = list(order_limits)
+        colour = alt.Color(f"{order}:Q", scale=scale, legend=key)
         points = alt.Chart().mark_point(size=size, clip=True, **outline)
         return [points.encode(color=colour, tooltip=shown, **place)]
     n_shapes = len(theme.SHAPES)
