@@ -57,7 +57,8 @@ def plot_path(
     tooltip : sequence of str
         Further columns to show on hovering.
     order_limits : pair of float, optional
-        Ends of the colours of `order`; by default those of the data, which a player has not at first.
+        Ends of `order`, in colours and along the axis; by default those of the data. A player has none at
+        first, and a path without noise has none of its crosses.
 
     Raises
     ------
@@ -100,7 +101,7 @@ def plot_path(
     if loss is None:
         return drawing
     curve = {
-        "x": charts.placed(alt.X, order, scale=charts.tight("linear"), words=words),
+        "x": charts.placed(alt.X, order, scale=charts.tight("linear", order_limits), words=words),
         "y": charts.placed(alt.Y, loss, scale=charts.scaled(loss_scale)),
     }
     beside = charts.layered(data, _points(curve, order, phase, words, shown, phases, order_limits))
