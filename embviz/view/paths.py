@@ -100,9 +100,12 @@ def plot_path(
     )
     if loss is None:
         return drawing
+    ends = None  # a layer without rows, as of a path without noise, has none of its own
+    if order_limits and isinstance(data, pd.DataFrame):
+        ends = float(data[loss].min()), float(data[loss].max())
     curve = {
         "x": charts.placed(alt.X, order, scale=charts.tight("linear", order_limits), words=words),
-        "y": charts.placed(alt.Y, loss, scale=charts.scaled(loss_scale)),
+        "y": charts.placed(alt.Y, loss, scale=charts.scaled(loss_scale, ends)),
     }
     beside = charts.layered(data, _points(curve, order, phase, words, shown, phases, order_limits))
     beside = charts.finished(beside, f"{theme.title(loss)} over {words}", side)
