@@ -20,12 +20,18 @@ from embviz.storage import whole_file
 from embviz.view import embedding_maps, explorers, player, theme
 
 START = """
-const start = () => document.querySelectorAll(".embviz-output").forEach((element) => {
+function begin(element) {
+  const fold = element.closest("details:not([open])"); // what is folded is drawn once it has a width
+  if (fold) {
+    fold.addEventListener("toggle", () => begin(element), { once: true });
+    return;
+  }
   const spec = JSON.parse(element.querySelector("script").textContent);
   const { player, maps } = spec.usermeta?.embviz ?? {};
   const draw = player ? play : maps ? drawMaps : mount;
   draw(element, spec, globalThis.embvizVegaEmbed).catch((error) => console.error(error));
-});
+}
+const start = () => document.querySelectorAll(".embviz-output").forEach(begin);
 document.readyState === "loading" ? document.addEventListener("DOMContentLoaded", start) : start();
 """
 # A frame in a notebook is as high as what it holds.

@@ -1,0 +1,50 @@
+"""Sections that go deeper are folded, by a comment below their heading."""
+
+from __future__ import annotations
+
+import pytest
+from docutils import nodes
+from sphinx.util import logging
+
+from tests.book.scripts import load_script
+
+extension = load_script("ext/depth")
+
+
+def document(*children: nodes.Node) -> nodes.document:
+    page = nodes.document(None, None)
+    page += nodes.section("", *children, ids=["one"])
+    return page
+
+
+def comment(text: str) -> nodes.raw:
+    return nodes.raw("", f"<!-- {text} -->", format="html")
+
+
+def title() -> nodes.title:
+    return nodes.title("", "More")
+
+
+def test_what_follows_the_comment_is_folded_below_its_words():
+    page = document(
+        title(), comment("depth: two readings"), nodes.paragraph("", "a"), nodes.paragraph("", "b")
+    )
+    extension.fold_sections(None, page)
+    heading, fold = page[0].children
+    assert heading.astext() == "More"
+    assert fold["holds"] == "two readings"
+    assert [child.astext() for child in fold] == ["a", "b"]
+
+
+def test_other_comments_fold_nothing():
+    page = document(title(), comment("a note"), nodes.paragraph("", "a"))
+    extension.fold_sections(None, page)
+    assert next(page.findall(extension.depth), None) is None
+
+
+def test_a_comment_that_follows_no_heading_is_a_warning(monkeypatch: pytest.MonkeyPatch):
+    heard: list[str] = []
+    monkeypatch.setattr(logging.SphinxLoggerAdapter, "warning", lambda _, text, **__: heard.append(text))
+    page = document(title(), nodes.paragraph("", "a"), comment("depth: late"))
+    extension.fold_sections(None, page)
+    assert heard == ["depth: no heading before it"]
