@@ -10,7 +10,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submodules=["autoencoders", "checkpoints", "nulls", "phases", "reports", "traces", "weight_paths"],
     submod_attrs={
-        "autoencoders": ["Autoencoder", "Behaviour", "encode", "held_out_errors"],
+        "autoencoders": ["Autoencoder", "Behaviour", "encode", "encode_together", "held_out_errors"],
         "checkpoints": ["read_checkpoints"],
         "nulls": [
             "Left",
@@ -47,6 +47,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "neighbor_pairs",
             "principal_coordinates",
             "trace",
+            "trace_together",
         ],
         "weight_paths": ["WeightPath", "cosine_share", "join", "rotate", "weight_path"],
     },

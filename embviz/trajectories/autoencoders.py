@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -152,12 +153,60 @@ def encode(
     ------
     Geometry paper, section 4.1, which names the two terms and gives no size, weight or standardization.
     """
+    return encode_together([path], config, seed=seed, device=device, progress=progress)[0]
+
+
+def encode_together(
+    paths: Sequence[WeightPath],
+    config: Autoencoder | None = None,
+    *,
+    seed: int,
+    device: str = "cpu",
+    progress: bool = False,
+) -> list[Behaviour]:
+    """Train one behavioural autoencoder on several paths, so that their bottlenecks share their axes.
+
+    Each path is standardized as :func:`encode` does, about its own mean and in its own principal axes, the
+    widest first: matrices of any shapes go in, and which of them a snapshot is of isn't told.
+
+    Parameters
+    ----------
+    paths : sequence of WeightPath
+        Such as all matrices of a run.
+    config, seed, device, progress
+        As of :func:`encode`.
+
+    Returns
+    -------
+    list of Behaviour, one a path
+        Of a single path, that of :func:`encode`.
+
+    Raises
+    ------
+    ValueError
+        If there is no path, all snapshots of one are equal, or the loss of one is constant or unknown and
+        that of another is not.
+    """
     config = config or Autoencoder()
-    data = _standardize(path, config, device)
-    everyone = torch.ones(len(data.x), dtype=torch.bool, device=device)
-    network = _fit(data, everyone, config, seed, progress=progress)
-    with torch.no_grad():
-        bottleneck, _, predicted = network(data.x)
+    if not paths:
+        raise ValueError("there is no path to encode")
+    if len({path.has_losses for path in paths}) > 1:
+        odd = next(path for path in paths if not path.has_losses)
+        raise ValueError(f"{odd.name} has no loss that changes and others have: one loss term serves all")
+    parts = [_standardize(path, config, device) for path in paths]
+    width = max(part.x.shape[1] for part in parts)
+    parts = [replace(part, x=nn.functional.pad(part.x, (0, width - part.x.shape[1]))) for part in parts]
+    losses = [part.y for part in parts if part.y is not None]
+    stacked = _Standardized(torch.cat([part.x for part in parts]), torch.cat(losses) if losses else None, 0.0)
+    everyone = torch.ones(len(stacked.x), dtype=torch.bool, device=device)
+    network = _fit(stacked, everyone, config, seed, progress=progress)
+    return [_behaviour(network, path, part, config) for path, part in zip(paths, parts, strict=True)]
+
+
+@torch.no_grad()
+def _behaviour(network: _Network, path: WeightPath, data: _Standardized, config: Autoencoder) -> Behaviour:
+    bottleneck, _, predicted = network(data.x)
+    everyone = torch.ones(len(data.x), dtype=torch.bool, device=data.x.device)
     constant = data.y is None
     predicted_losses = predicted.cpu().numpy().astype(float) * path.losses.std() + path.losses.mean()
     first = path.losses[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -14,7 +14,7 @@ from sklearn.neighbors import NearestNeighbors
 from embviz.arrays import checked
 from embviz.imports import import_pymde, import_umap, require
 from embviz.memory import require_memory
-from embviz.trajectories.autoencoders import Autoencoder, Behaviour, encode
+from embviz.trajectories.autoencoders import Autoencoder, Behaviour, encode_together
 from embviz.trajectories.phases import (
     Clustering,
     Phases,
@@ -288,17 +288,40 @@ def trace(
     ------
     Geometry paper, section 4.1.
     """
+    return trace_together([path], recipe, seed=seed, device=device, progress=progress)[0]
+
+
+def trace_together(
+    paths: Sequence[WeightPath],
+    recipe: Recipe | None = None,
+    *,
+    seed: int,
+    device: str = "cpu",
+    progress: bool = False,
+) -> list[Trace]:
+    """:func:`trace` of several paths with one autoencoder for all: each is laid out and cut by itself.
+
+    Raises
+    ------
+    ValueError
+        As :func:`trace` and :func:`~embviz.trajectories.encode_together` do.
+    """
     recipe = recipe or Recipe()
-    if recipe.layout.method != "pca" and len(path.steps) <= recipe.layout.n_neighbors:
-        raise ValueError(
-            f"{path.name}: {len(path.steps)} snapshots are too few for {recipe.layout.n_neighbors} "
-            "neighbours of each: take snapshots more often, or fewer neighbours"
-        )
-    require_enough(len(path.steps), recipe.clustering, name=path.name)
-    rotated = rotate(path, device=device)
-    behaviour = None
+    for path in paths:
+        if recipe.layout.method != "pca" and len(path.steps) <= recipe.layout.n_neighbors:
+            raise ValueError(
+                f"{path.name}: {len(path.steps)} snapshots are too few for {recipe.layout.n_neighbors} "
+                "neighbours of each: take snapshots more often, or fewer neighbours"
+            )
+        require_enough(len(path.steps), recipe.clustering, name=path.name)
+    rotated = [rotate(path, device=device) for path in paths]
+    seen: list[Behaviour | None] = [None] * len(rotated)
     if recipe.autoencoder is not None:
-        behaviour = encode(rotated, recipe.autoencoder, seed=seed, device=device, progress=progress)
+        seen[:] = encode_together(rotated, recipe.autoencoder, seed=seed, device=device, progress=progress)
+    return [_drawn(path, behaviour, recipe, seed) for path, behaviour in zip(rotated, seen, strict=True)]
+
+
+def _drawn(rotated: WeightPath, behaviour: Behaviour | None, recipe: Recipe, seed: int) -> Trace:
     encoded = rotated.weights if behaviour is None else behaviour.bottleneck
     plane = lay_out(encoded, recipe.layout, seed=seed)
     phases = find_phases(plane if recipe.clustered == "layout" else encoded, recipe.clustering)

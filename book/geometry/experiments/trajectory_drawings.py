@@ -225,11 +225,11 @@ def _numbers(traced: Trace, n_permutations: int) -> dict[str, float]:
         "transition": transition_activity(traced.phases.labels, traced.path.steps),
     }
     for name, one in activity.items():
-        numbers |= _coupled(name, one, traced, n_permutations)
+        numbers |= coupled(name, one, traced, n_permutations)
     return numbers
 
 
-def _coupled(name: str, activity: np.ndarray, traced: Trace, n_permutations: int) -> dict[str, float]:
+def coupled(name: str, activity: np.ndarray, traced: Trace, n_permutations: int) -> dict[str, float]:
     """Activity beside drops of the loss that are free of their slow trend."""
     drops, n = -np.diff(traced.path.losses), len(activity)
     drops = drops - ndimage.median_filter(drops, TREND, mode="nearest")

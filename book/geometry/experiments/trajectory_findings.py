@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from book.geometry.experiments import layout_shapes, trajectory_runs
+from book.geometry.experiments import layout_shapes, trajectory_readings, trajectory_runs
 from book.geometry.experiments.trajectory_drawings import DATA, SHUFFLED
 from book.geometry.experiments.trajectory_recordings import EMBEDDING, JOINT, PARAMETERS, TrajectoryRun
 from embviz.ledger import findings
@@ -363,7 +363,7 @@ def _shape_cells(preset: str) -> list[Cell]:
 
 NEEDS = "the paper's setting needs 200,000 stories of TinyStories and a GPU"
 STUDIES: Mapping[str, Study] = {
-    "geometry.trajectories_q": Study(_q_cells, _q_findings, NEEDS),
+    "geometry.trajectories_q": Study(_q_cells, _q_findings, NEEDS, beside=trajectory_readings.cells),
     "geometry.trajectories_shape": Study(_shape_cells, _shape_findings, NEEDS, parts=(layout_shapes.PART,)),
     "geometry.trajectories_fineweb": Study(
         lambda preset: _cells(trajectory_runs.web_runs(preset)), _web_findings, NEEDS

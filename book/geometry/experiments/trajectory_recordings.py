@@ -48,6 +48,7 @@ PARAMETERS: Mapping[str, str] = {  # of block l
 EMBEDDING, JOINT = "embedding", "all"  # the token embedding; all tensors as one path
 KINDS = (*PARAMETERS, EMBEDDING, JOINT)
 SCORE = "score.json"  # of a recording: bits per byte of the held-out text at the end
+BATCHES = "batches.txt"  # of a recording: step and loss of the batch that is trained on next, a line a snapshot
 SAMPLE_SEED = 1_000_003  # of the training sequences whose loss is followed: the same for all runs of a text
 
 
@@ -235,7 +236,10 @@ def _train(run: TrajectoryRun, model: Transformer, streams: Streams, training: R
                 return torch.stack([parameter.sum() for parameter in model.parameters()]).sum() * 0.0
             batch = draw(seed=run.seed, step=step).to(device)
             with torch.autocast(device.type, torch.bfloat16, enabled=setting.bfloat16):
-                return next_token_losses(model, batch).mean()
+                loss = next_token_losses(model, batch).mean()
+            if step % run.every == 0:
+                taker.note(step, loss)
+            return loss
 
         states = train(
             model,
@@ -250,6 +254,9 @@ def _train(run: TrajectoryRun, model: Transformer, streams: Streams, training: R
         for _ in states:
             pass
         taker.take(setting.n_steps)
+        with torch.no_grad():
+            last = draw(seed=run.seed, step=setting.n_steps).to(device)
+            taker.note(setting.n_steps, next_token_losses(model, last).mean())
 
 
 class _Taker:
@@ -285,6 +292,31 @@ class _Taker:
         if self._recorder.n_snapshots <= step // self._run.every:
             loss = next_token_losses(self._model, self._sample).mean()
             self._recorder.step(step=step, loss=loss)
+
+    def note(self, step: int, loss: Tensor) -> None:
+        """Write the batch's loss down; of a step that is trained again after a kill, the last line counts."""
+        with open(self._folder / BATCHES, "a", encoding="utf-8") as file:
+            file.write(f"{step} {loss.item():.6f}\n")
+
+
+def batch_losses(run: TrajectoryRun) -> np.ndarray:
+    """Loss of the batch that is trained on next, at each snapshot, (S,); made with the recording.
+
+    Raises
+    ------
+    ValueError
+        If the recording has none, as of a run that only decays, or one made before they were noted.
+    """
+    recording = recorded(run)
+    file = recording.folder / BATCHES
+    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+    known = {int(step): float(loss) for step, loss in (line.split(" ") for line in lines)}
+    if missing := [step for step in recording.steps.tolist() if step not in known]:
+        raise ValueError(
+            f"{run.name}: the batch's loss is not known at {len(missing)} snapshots, the first at step "
+            f"{missing[0]}: delete {recording.folder} to record it again"
+        )
+    return np.array([known[step] for step in recording.steps.tolist()])
 
 
 @experiment("geometry.trajectory_recordings")
