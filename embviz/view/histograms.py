@@ -29,6 +29,7 @@ def plot_histogram(
     reference: Levels | None = None,
     null: Null | Sequence[float] | NDArray[np.float64] | None = None,
     published: Levels | None = None,
+    y_limits: tuple[float, float] | None = None,
     x_title: str | None = None,
     y_title: str | None = None,
     height: str = "plot",
@@ -54,6 +55,8 @@ def plot_histogram(
     null : array of float, str, number, mapping or pair, optional
         A control's values, binned alike, or the column of its heights in a table of bins: a grey stepped
         line. Or the control's level, named levels, or (a tuple) the ends of its range.
+    y_limits : pair of float, optional
+        Ends of the vertical axis, to keep it while an explorer's control moves; what is higher is cut off.
     height : str
         One of ``theme.HEIGHTS``.
 
@@ -83,7 +86,12 @@ def plot_histogram(
         scale=alt.Scale(nice=False),
         axis=alt.Axis(title=x_title or theme.title(field), tickCount=6),
     )
-    up = alt.Y(f"{value}:Q", stack=None, axis=alt.Axis(title=y_title or theme.title(value), tickCount=5))
+    up = alt.Y(
+        f"{value}:Q",
+        stack=None,
+        scale=alt.Undefined if y_limits is None else alt.Scale(domain=list(y_limits), nice=False),
+        axis=alt.Axis(title=y_title or theme.title(value), tickCount=5),
+    )
     level = None if CONTROL in steps else null
     layers = [
         *_stepped_layers(across, up, value, steps),
@@ -125,24 +133,35 @@ def _stepped_layers(across: alt.X, up: alt.Y, value: str, steps: dict[str, str])
     }
     named = [MEASURED, *steps]
     scale = alt.Scale(domain=named, range=[look[name][0] for name in named])
-    colour = alt.Color(f"{charts.ROLE}:N", scale=scale, legend=alt.Legend(title=None) if steps else None)
+    dashes = json.dumps({name: list(look[name][1]) for name in steps})
+    key = alt.Legend(
+        title=None,  # a square for the bars, a dash for each line
+        symbolType={"expr": f"datum.value === '{MEASURED}' ? 'square' : 'stroke'"},
+        symbolDash={"expr": f"{dashes}[datum.value] || []"},
+        symbolStrokeWidth=theme.WIDTHS["line"],
+    )
+    colour = alt.Color(f"{charts.ROLE}:N", scale=scale, legend=key if steps else None)
     role = {name: {charts.ROLE: json.dumps(name)} for name in named}
     shown = charts.tooltips(
         ["left", "right", value, *steps.values()],
         alt.NamedData(""),
         ["left", "right", value, *steps.values()],
     )
-    bars = alt.Chart().transform_calculate(**role[MEASURED]).mark_bar(binSpacing=0)
+    cut = alt.Undefined if up["scale"] is alt.Undefined else True
+    bars = alt.Chart().transform_calculate(**role[MEASURED]).mark_bar(binSpacing=0, clip=cut)
     layers = [bars.encode(x=across, x2="right:Q", y=up, color=colour, tooltip=shown)]
     for name, column in steps.items():
         line = (
             alt.Chart()
             .transform_calculate(**role[name])
             .mark_line(
-                interpolate="step-after", strokeDash=list(look[name][1]), strokeWidth=theme.WIDTHS["step"]
+                interpolate="step-after",
+                strokeDash=list(look[name][1]),
+                strokeWidth=theme.WIDTHS["step"],
+                clip=cut,
             )
         )
-        layers.append(line.encode(x="left:Q", y=alt.Y(f"{column}:Q", axis=up["axis"]), color=colour))
+        layers.append(line.encode(x="left:Q", y=charts.same_axis(up, column), color=colour))
     return layers
 
 

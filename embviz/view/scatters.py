@@ -36,6 +36,7 @@ def plot_scatter(
     y_title: str | None = None,
     kind_title: str | None = None,
     height: str = "plot",
+    square: bool = False,
 ) -> alt.LayerChart:
     """A mark each row at two of its numbers, with the line of equals if they share a unit.
 
@@ -73,6 +74,8 @@ def plot_scatter(
         One of ``theme.SIZES``.
     height : str
         One of ``theme.HEIGHTS``.
+    square : bool, default False
+        Draw a square instead: with the same ends of both axes, a circle is round.
 
     Raises
     ------
@@ -109,7 +112,8 @@ def plot_scatter(
         table = charts.checked(published, numbers=[x, y])
         layers.append(charts.crosses(table, {"x": across, "y": up}, looks))
     words = f"{theme.title(y)} against {theme.title(x)}"
-    return charts.finished(charts.layered(data, layers), words, theme.HEIGHTS[height])
+    chart = charts.finished(charts.layered(data, layers), words, theme.HEIGHTS[height])
+    return chart.properties(width=theme.SQUARE, height=theme.SQUARE) if square else chart
 
 
 def _common(

@@ -468,6 +468,11 @@ def test_the_line_of_equals_runs_from_corner_to_corner(scale):
     assert all(mark["y"] < 100 - mark["x"] for mark in drawn(chart, "symbol"))  # grok > memorize
 
 
+def test_a_square_scatter_is_as_wide_as_tall():
+    spec = view.plot_scatter(times(), "memorize", "grok", square=True).to_dict()
+    assert spec["width"] == spec["height"]
+
+
 def test_an_explorers_line_of_equals_needs_its_ends():
     with pytest.raises(ValueError, match=r"give the ends of both axes \(limits=...\)"):
         view.plot_scatter(NAMED, "memorize", "grok", equals=True)
@@ -554,6 +559,21 @@ def test_the_mirror_image_and_the_controls_values_are_stepped_lines():
     assert row["mirrored"] == row["share"][::-1]
     assert row["null"] == [0.5, 0, 0, 0, 0, 0, 0, 0.5]
     assert legend_names(compiled(chart)) == ["measured", "its mirror image", "null"]
+
+
+def test_the_legend_shows_a_dash_for_the_mirror_image():
+    values = pd.DataFrame({"pmi": [-1.0, 2.0, 2.0, 3.0]})
+    chart = view.plot_histogram(values, "pmi", mirrored=True, n_bins=4)
+    symbols = drawing.drawn(sized(chart), "symbol", "legend-symbol")
+    assert [bool(symbol.get("strokeDash")) for symbol in symbols] == [False, True]
+    assert [symbol["shape"] for symbol in symbols] == ["square", "stroke"]
+
+
+def test_the_vertical_axis_of_a_histogram_can_be_fixed():
+    values = pd.DataFrame({"pmi": [-1.0, 2.0, 2.0, 3.0]})
+    chart = view.plot_histogram(values, "pmi", n_bins=4, y_limits=(0, 0.25))
+    tops = {bar["y"] for bar in drawn(chart, "rect") if bar["height"]}
+    assert tops == {0, -2 * HEIGHT}  # a share of 0.25 reaches the top, 0.75 is cut off there
 
 
 def test_bins_are_drawn_as_they_are_with_a_column_of_the_control():
