@@ -32,7 +32,15 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "paths": ["plot_path"],
         "scatters": ["plot_scatter"],
         "strips": ["plot_strip"],
-        "embedding_maps": ["EmbeddingMap", "SideBySide", "embedding_map", "map_of", "side_by_side", "stress"],
+        "embedding_maps": [
+            "EmbeddingMap",
+            "SideBySide",
+            "embedding_map",
+            "map_of",
+            "pick_a_word",
+            "side_by_side",
+            "stress",
+        ],
         "explorers": [
             "Choice",
             "Control",

@@ -37,6 +37,7 @@ class MapData {
       near: unpacked(about.near[place]),
       far: unpacked(about.far[place]),
     }));
+    this.compared = about.compared && unpacked(about.compared);
     this.columns = new Map(about.columns.map((one, place) => [one.name, { ...one, values: row[`column${place}`] }]));
   }
 
@@ -47,6 +48,11 @@ class MapData {
       return { point: near[at], distance: far[at] * this.about.unit };
     };
     return Array.from({ length: this.k }, of);
+  }
+
+  /** The neighbours that a point has where these are compared with, if they are. */
+  former(point) {
+    return this.compared && Array.from(this.compared.subarray(point * this.k, (point + 1) * this.k));
   }
 
   /** Points no farther in the plane than the k-th nearest there. */
@@ -131,7 +137,7 @@ class WordMap {
     this.canvas.tabIndex = 0;
     this.canvas.dataset.lmSuppressShortcuts = "true";
     this.canvas.setAttribute("role", "img");
-    this.show = 0;
+    this.show = data.about.first;
     this.column = null;
     this.pointed = null; // { point, show }
     this.widths = new Map();
@@ -152,7 +158,7 @@ class WordMap {
     const before = first ? 1 : this.fitted;
     this.ratio = devicePixelRatio;
     this.width = width;
-    this.height = Math.round(Math.min(width, 560));
+    this.height = Math.round(Math.min(width, this.data.about.over ? 460 : 560));
     this.canvas.style.height = `${this.height}px`;
     this.canvas.width = Math.round(width * this.ratio);
     this.canvas.height = Math.round(this.height * this.ratio);
@@ -172,7 +178,8 @@ class WordMap {
 
   fit() {
     const ends = (name) => {
-      const values = this.drawn.flatMap((show) => Array.from(this.data.shows[show][name]));
+      const shown = this.data.about.over ? this.data.shows.keys() : this.drawn; // all states, so that axes stay
+      const values = Array.from(shown).flatMap((show) => Array.from(this.data.shows[show][name]));
       return values.reduce(([low, high], one) => [Math.min(low, one), Math.max(high, one)], [Infinity, -Infinity]);
     };
     const [[left, right], [bottom, top]] = [ends("x"), ends("y")];
@@ -207,8 +214,11 @@ class WordMap {
     this.ask();
   }
 
-  /** Bring a point to the middle, near enough that its surroundings have labels. */
+  /** Bring a point to the middle, near enough that its surroundings have labels; where axes are to stay, only
+   *  one that is out of sight. */
   centre(point) {
+    const [px, py] = this.screen(Math.max(this.show, 0), point);
+    if (this.data.about.over && px > 0 && px < this.width && py > 0 && py < this.height) return;
     const { x, y } = this.data.shows[Math.max(this.show, 0)];
     const from = { ...this.view };
     const scale = Math.max(from.scale, this.fitted * 4);
@@ -228,7 +238,8 @@ class WordMap {
       const to = this.data.shows[at];
       this.places[at] = { x: to.x.slice(), y: to.y.slice() };
     }
-    this.fit();
+    if (this.pointed) this.pointed.show = this.drawn[0];
+    if (!this.data.about.over) this.fit();
     if (show === BOTH) return;
     const to = this.data.shows[show];
     const place = this.places[show];
@@ -282,7 +293,8 @@ class WordMap {
     const { categories, shapes, ramp } = this.look;
     const inked = (colour) => (colour === "currentColor" ? this.ink : colour);
     const plain = (place) => ({ of: () => 0, looks: [[inked(categories[place]), shapes[place]]] });
-    if (this.column === null) return plain(show);
+    const own = this.data.about.over ? 0 : show;
+    if (this.column === null) return plain(own);
     const kept = this.column === KEPT_COLUMN;
     const column = this.data.columns.get(this.column);
     if (!kept && column.kinds) {
@@ -293,7 +305,7 @@ class WordMap {
     const values = kept ? this.data.shows[show].kept : column.values;
     const [low, high] = kept ? [0, this.data.k] : [column.low, column.high];
     const steps = RAMP_STEPS - 1;
-    const looks = Array.from({ length: RAMP_STEPS }, (_, at) => [mixed(ramp, at / steps), shapes[show]]);
+    const looks = Array.from({ length: RAMP_STEPS }, (_, at) => [mixed(ramp, at / steps), shapes[own]]);
     return { of: (point) => Math.round(((values[point] - low) / (high - low || 1)) * steps), looks };
   }
 
@@ -535,12 +547,14 @@ class MapGroup {
     this.say = say;
     this.pinned = null;
     const { maps: abouts, look } = meta;
+    this.entitle = (place) => meta.titles && entitle(figure, meta.titles[place]);
     const bar = document.createElement("form");
     bar.className = "embviz-map-bar";
     bar.addEventListener("submit", (event) => event.preventDefault());
     figure.querySelector(".embviz-chart").before(bar);
     const row = figure.querySelector(".embviz-chart");
     row.classList.add("embviz-maps");
+    row.dataset.null = Boolean(abouts[0].over); // the second map is a control, below the first
     this.panels = abouts.map((about, place) => this.makePanel(row, new MapData(rows[place], about), look, abouts.length > 1));
     this.fillBar(bar, abouts[0], look);
     const focus = abouts.find((about) => about.focus)?.focus;
@@ -568,7 +582,8 @@ class MapGroup {
 
   fillBar(bar, about, look) {
     this.search = this.makeSearch(bar);
-    if (about.names.length > 1) {
+    if (about.over) this.makeSlider(bar, about);
+    else if (about.names.length > 1) {
       const names = [...about.names, "both, joined"];
       this.select(bar, "show", names, (place) => {
         for (const map of this.maps) map.turnTo(place === about.names.length ? BOTH : place);
@@ -605,6 +620,27 @@ class MapGroup {
     select.dataset.lmSuppressShortcuts = "true";
     names.forEach((name, place) => select.add(new Option(name, place)));
     select.addEventListener("change", () => act(Number(select.value)));
+  }
+
+  /** A slider over the states of one embedding; axes and what is pointed at stay. */
+  makeSlider(bar, about) {
+    const box = child(bar, "label", "");
+    box.append(about.over);
+    const slider = child(box, "input", "");
+    const told = child(box, "output", "");
+    Object.assign(slider, { type: "range", min: 0, max: about.names.length - 1, step: 1, value: about.first });
+    slider.dataset.lmSuppressShortcuts = "true";
+    const tell = () => {
+      told.textContent = about.names[slider.value];
+      slider.setAttribute("aria-valuetext", about.names[slider.value]);
+    };
+    slider.addEventListener("input", () => {
+      tell();
+      this.entitle(Number(slider.value));
+      for (const map of this.maps) map.turnTo(Number(slider.value));
+      this.point(this.pinned, true);
+    });
+    tell();
   }
 
   makeSearch(bar) {
@@ -676,13 +712,17 @@ class MapGroup {
     child(head, "b", "").textContent = data.words[point];
     const name = data.shows.length > 1 ? `${data.shows[show].name}, ` : "";
     const kept = `${data.shows[show].kept[point]} of ${data.k} neighbours are near in the plane too`;
-    child(head, "small", "").textContent = ` ${name}${data.about.distance}; ${kept}`;
+    const former = data.former(point);
+    const left = data.neighbours(show, point).filter(({ point: other }) => former?.includes(other)).length;
+    const held = former ? `; ${left} are among the ${data.k} nearest ${data.about.former} (bold)` : "";
+    child(head, "small", "").textContent = ` ${name}${data.about.distance}; ${kept}${held}`;
     const list = child(near, "ul", "");
     const inPlane = data.nearInPlane(show, point);
     for (const { point: other, distance } of data.neighbours(show, point)) {
       const button = child(child(list, "li", ""), "button", "");
       button.type = "button";
       button.dataset.kept = inPlane(other);
+      button.dataset.held = former?.includes(other) ?? false;
       button.title = inPlane(other) ? "near in the plane too" : "the plane has lost it";
       button.append(`${data.words[other]} `);
       child(button, "small", "").textContent = twoDigits(distance);

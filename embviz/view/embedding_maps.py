@@ -66,6 +66,28 @@ class Placed:
     kept: np.ndarray
 
 
+@dataclass(frozen=True, eq=False)
+class States:
+    """What a map needs whose embeddings are one embedding in several states, chosen by a slider.
+
+    Parameters
+    ----------
+    over : str
+        Words before the slider.
+    first : int
+        The state shown at first.
+    former : str
+        What its neighbours are compared with, as the end of "5 are among the 8 nearest ..."; may be empty.
+    near : array of int, shape (V, k), optional
+        The rows nearest there.
+    """
+
+    over: str
+    first: int
+    former: str = ""
+    near: np.ndarray | None = None
+
+
 class EmbeddingMap(Picture):
     """A map made by :func:`embedding_map`; shows itself in a notebook and in the book.
 
@@ -73,13 +95,14 @@ class EmbeddingMap(Picture):
     ----------
     words : list of str, length V
     placed : list of Placed
-        One, or two of the same words.
+        One, or two of the same words, or one in each of `states`.
     columns : dict from name to list
         To colour by.
     faith : str
         How far the plane can be trusted, in a sentence; stands at the end of the caption.
     scale : float or None
         The vectors' units in a step of the plane, where the plane has a unit.
+    states : States or None
     """
 
     def __init__(
@@ -94,7 +117,9 @@ class EmbeddingMap(Picture):
         metric: Metric = "cosine",
         scale: float | None = None,
         focus: str | None = None,
+        states: States | None = None,
     ) -> None:
+        self.states = states
         self.words, self.placed, self.columns, self.scale = words, placed, columns, scale
         self.title, self.faith = title, faith
         self.caption = f"{caption} {faith[:1].upper()}{faith[1:]}".strip()
@@ -151,17 +176,25 @@ class EmbeddingMap(Picture):
 
 
 class SideBySide(Picture):
-    """Two maps made by :func:`side_by_side`: a word pointed at in one is pointed at in both."""
+    """Two maps made by :func:`side_by_side`: a word pointed at in one is pointed at in both.
 
-    def __init__(self, maps: Sequence[EmbeddingMap], *, title: str, caption: str) -> None:
-        self.maps, self.title, self.caption = list(maps), title, caption
+    Of :func:`pick_a_word` the second stands below the first, and `titles` has a title for each state.
+    """
+
+    def __init__(
+        self, maps: Sequence[EmbeddingMap], *, title: str, caption: str, titles: Sequence[str] = ()
+    ) -> None:
+        self.maps, self.title, self.caption, self.titles = list(maps), title, caption, list(titles)
 
     def __repr__(self) -> str:
         return f"<maps: {self.title}>"
 
     def static_spec(self) -> dict[str, Any]:
         """As :meth:`EmbeddingMap.static_spec`, the maps beside each other."""
-        return _specification(self.maps, title=self.title, caption=self.caption)
+        spec = _specification(self.maps, title=self.title, caption=self.caption)
+        if self.titles:
+            spec["usermeta"]["embviz"]["titles"] = self.titles
+        return spec
 
     @functools.cached_property
     def widget(self) -> MapFace:
@@ -271,11 +304,10 @@ def embedding_map(
         raise ValueError(f"{focus!r}, to be pointed at first, is not among the words")
     shown = [_unit(table) if metric == "cosine" else table for table in tables]
     plane, step = _plane(shown, layout, seed)
-    placed = []
-    for name, table, points in zip(names, tables, plane, strict=False):
-        near, distances = nearest_neighbors(table, n_neighbors, metric=metric)
-        kept = neighbors_kept(near, nearest_neighbors(points, n_neighbors)[0])
-        placed.append(Placed(name, points, near, distances, kept))
+    placed = [
+        _placed(name, table, points, metric, n_neighbors)
+        for name, table, points in zip(names, tables, plane, strict=False)
+    ]
     return EmbeddingMap(
         words,
         placed,
@@ -365,6 +397,149 @@ def side_by_side(first: EmbeddingMap, second: EmbeddingMap, *, title: str, capti
         raise ValueError(f"one switch can't serve {names[0]} and {names[1]}: give both maps the same names")
     faith = " ".join(f"{map_.title}: {map_.faith}" for map_ in (first, second))
     return SideBySide([first, second], title=title, caption=f"{caption} {faith}")
+
+
+def pick_a_word(
+    states: Mapping[str, ArrayLike],
+    words: Sequence[str],
+    *,
+    null: Mapping[str, ArrayLike],
+    names: tuple[str, str],
+    over: str,
+    first: str | None = None,
+    compared: tuple[str, ArrayLike] | None = None,
+    planes: tuple[ArrayLike, ArrayLike] | None = None,
+    color: Mapping[str, Sequence[Any]] | pd.DataFrame | pd.Series | None = None,
+    metric: Metric = "cosine",
+    n_neighbors: int = 8,
+    focus: str | None = None,
+    title: str | Mapping[str, str],
+    caption: str,
+) -> SideBySide:
+    """A map to pick a word in, and a slider over an embedding's states; its null stands below it.
+
+    Search, hover and neighbours are those of :func:`embedding_map`. The states (moments of training, widths,
+    modes) share one plane, whose axes stay as the slider moves. Below it the null is drawn in the same
+    states.
+
+    Parameters
+    ----------
+    states : mapping of name to array, shape (V, D)
+        A row a word. Where D differs between states, each is turned onto the first one shown (Procrustes).
+    words : sequence of str, length V
+        Distinct; earlier words are labelled first.
+    null : mapping of the same names to array, shape (V, D)
+        What the picture shows of an embedding that knows nothing.
+    names : two str
+        What stands above the map, and above its null.
+    over : str
+        Words before the slider, such as "updates".
+    first : str, optional
+        The state shown at first; by default the last.
+    compared : pair of str and array, shape (V, D), optional
+        Each state's neighbours are compared with those in this embedding; those of both are bold. The text
+        ends the sentence "5 are among the 8 nearest ...", such as "before training".
+    planes : two arrays, shape (S, V, 2), optional
+        Coordinates for each state, of the map and of its null; by default both have the plane of their
+        principal components, of all states together.
+    color, metric, n_neighbors, focus
+        As in :func:`embedding_map`.
+    title : str, or mapping of each state's name to str
+        The finding; with a mapping it follows the slider.
+    caption : str
+        Data and seeds. How far the planes can be trusted is added.
+
+    Returns
+    -------
+    SideBySide
+
+    Raises
+    ------
+    ValueError
+        As :func:`embedding_map` does; or if there are fewer than two states, the null or the titles have
+        other ones, or `first` is none of them.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> made = {f"width {m}": rng.normal(size=(40, m)) for m in (20, 10, 5)}
+    >>> words = [f"w{i}" for i in range(40)]
+    >>> pick_a_word(made, words, null=made, names=("noise", "noise"), over="width", focus="w0",
+    ...             title="Noise has neighbours too", caption="Made vectors.")
+    <maps: Noise has neighbours too>
+    """
+    if len(states) < 2 or list(null) != list(states):
+        raise ValueError(
+            f"the states {list(states)} need to be two or more, and the null's {list(null)} the same"
+        )
+    if first is not None and first not in states:
+        raise ValueError(f"{first!r}, to be shown at first, is none of the states {list(states)}")
+    if not isinstance(title, str) and set(title) != set(states):
+        raise ValueError(f"titles for {list(title)} don't serve the states {list(states)}: give each its own")
+    words = _distinct(words)
+    if focus is not None and focus not in words:
+        raise ValueError(f"{focus!r}, to be pointed at first, is not among the words")
+    start = len(states) - 1 if first is None else list(states).index(first)
+    near = None
+    if compared is not None:
+        near = nearest_neighbors(_checked(compared[1], words, "compared"), n_neighbors, metric=metric)[0]
+    shown = States(over, start, compared[0] if compared else "", near)
+    maps = []
+    for place, (name, tables) in enumerate(zip(names, (states, null), strict=True)):
+        checked_ = {state: _checked(table, words, state) for state, table in tables.items()}
+        layout = "pca" if planes is None else planes[place]
+        placed, faith = _in_states(checked_, start, layout, metric, n_neighbors)
+        maps.append(
+            EmbeddingMap(
+                words,
+                placed,
+                _columns(color, len(words)),
+                title=name,
+                caption="",
+                faith=faith,
+                metric=metric,
+                focus=focus,
+                states=shown,
+            )
+        )
+    titles = [] if isinstance(title, str) else [title[state] for state in states]
+    faith = " ".join(f"{map_.title}: {map_.faith}" for map_ in maps)
+    sentence = titles[start] if titles else str(title)
+    return SideBySide(maps, title=sentence, caption=f"{caption} {faith}", titles=titles)
+
+
+def _in_states(
+    tables: dict[str, np.ndarray], start: int, layout: Any, metric: Metric, k: int
+) -> tuple[list[Placed], str]:
+    """The states of one embedding in one plane, and how far that can be trusted."""
+    given = list(tables.values())
+    shown = [_unit(table) if metric == "cosine" else table for table in given]
+    if isinstance(layout, str) and len({table.shape[1] for table in shown}) > 1:
+        shown = [_turned(table, shown[start]) for table in shown]
+    plane, _ = _plane(shown, layout, 0)
+    placed = [
+        _placed(name, table, points, metric, k)
+        for name, table, points in zip(tables, given, plane, strict=True)
+    ]
+    kept = [f"{part.kept.mean():.0%}" for part in placed]
+    ends = sorted({kept[0], kept[-1]}, key=[kept[0], kept[-1]].index)
+    return placed, (
+        f"of {k} true neighbours the plane keeps {' to '.join(ends)} from the first state to the last, a "
+        f"random plane {k / (len(given[0]) - 1):.1%}."
+    )
+
+
+def _turned(table: np.ndarray, onto: np.ndarray) -> np.ndarray:
+    """Rows turned to come as near to the others as an orthogonal map can bring them."""
+    left, _, right = np.linalg.svd(table.T @ onto, full_matrices=False)
+    turned: np.ndarray = table @ (left @ right)
+    return turned
+
+
+def _placed(name: str, table: np.ndarray, points: np.ndarray, metric: Metric, k: int) -> Placed:
+    near, distances = nearest_neighbors(table, k, metric=metric)
+    kept = neighbors_kept(near, nearest_neighbors(points, k)[0])
+    return Placed(name, points, near, distances, kept)
 
 
 def _checked(vectors: ArrayLike, words: Sequence[str], name: str) -> np.ndarray:
@@ -557,12 +732,17 @@ def _row(map_: EmbeddingMap) -> dict[str, list[Any]]:
 
 def _about(map_: EmbeddingMap) -> dict[str, Any]:
     """What the script needs beside the columns; neighbours in base64, two bytes each."""
+    states = map_.states or States("", 0)
     unit = max(float(part.distances.max()) for part in map_.placed) / 65_535 or 1.0
     return {
         "title": map_.title,
         "names": [part.name for part in map_.placed],
         "columns": [_about_column(name, values) for name, values in map_.columns.items()],
         "focus": map_.focus or "",
+        "over": states.over,
+        "first": states.first,
+        "former": states.former,
+        "compared": None if states.near is None else _packed(states.near),
         "distance": DISTANCES[map_.metric],
         "n_neighbors": map_.placed[0].near.shape[1],
         "near": [_packed(part.near) for part in map_.placed],
@@ -585,7 +765,7 @@ def _packed(numbers: np.ndarray) -> str:
 def _twin(map_: EmbeddingMap, *, title: str) -> alt.LayerChart:
     """The map for viewers without our script: points with words on hover, the first words labelled."""
     ends = [-1.05 * HALF_SPAN, 1.05 * HALF_SPAN]
-    place = {axis: f"{axis}0:Q" for axis in "xy"}
+    place = {axis: f"{axis}{map_.states.first if map_.states else 0}:Q" for axis in "xy"}
     base = alt.Chart(alt.NamedData("words")).encode(
         x=alt.X(place["x"], axis=None).scale(domain=ends), y=alt.Y(place["y"], axis=None).scale(domain=ends)
     )

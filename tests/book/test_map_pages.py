@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
 
-from embviz.view.embedding_maps import EmbeddingMap, embedding_map, side_by_side
+from embviz.view.embedding_maps import EmbeddingMap, SideBySide, embedding_map, pick_a_word, side_by_side
 from embviz.view.explorers import WIDGET
 from tests.book.browser import Watch
 from tests.book.conftest import BOOK, build
@@ -51,9 +51,26 @@ def made(seed: int) -> EmbeddingMap:
     )
 
 
+def picked() -> SideBySide:
+    """A map over three states, the middle one first, with its null."""
+    states = {f"step {step}": vectors(20 + step) for step in range(3)}
+    return pick_a_word(
+        states,
+        WORDS,
+        null={name: vectors(30) for name in states},
+        names=("trained", "drawn"),
+        over="update",
+        first="step 1",
+        compared=("at the end", vectors(22)),
+        focus="word7",
+        title={name: f"Title of {name}" for name in states},
+        caption="Made.",
+    )
+
+
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory, vendored: None) -> Path:
-    """A book of one page with two maps beside each other and a large one, with the real book's settings."""
+    """A book of one page, set as the real one: two maps beside each other, a large one, one over states."""
     source = tmp_path_factory.mktemp("maps")
     shutil.copytree(BOOK / "ext", source / "ext", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(BOOK / "assets", source / "assets")
@@ -69,7 +86,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory, vendored: None) -> Path:
     )
     pair = side_by_side(made(0), made(1), title="Two maps of the same words", caption="Made vectors.")
     cells = [nbformat.v4.new_markdown_cell("# Maps")]
-    for picture in (pair, large):
+    for picture in (pair, large, picked()):
         bundle = {key: value for key, value in picture._repr_mimebundle_().items() if key != WIDGET}
         output = nbformat.v4.new_output("display_data", data=bundle)
         cells.append(nbformat.v4.new_code_cell("shown", outputs=[output]))
@@ -85,7 +102,8 @@ def opened(context: BrowserContext, watch: Watch, pages: Path) -> Page:
     page.goto(f"{pages.as_uri()}/index.html")
     settle(page)
     page.evaluate(
-        f"window.first = {map_of(0)}; window.second = {map_of(1)}; window.large = {map_of(0, 1)}; 0"
+        f"window.first = {map_of(0)}; window.second = {map_of(1)}; window.large = {map_of(0, 1)}; "
+        f"window.states = {map_of(0, 2)}; window.control = {map_of(1, 2)}; 0"
     )
     return page
 
@@ -121,8 +139,8 @@ def place_in_page(page: Page, word: str, name: str = "first") -> tuple[float, fl
     return x, y
 
 
-def search(page: Page, text: str) -> None:
-    field = page.get_by_label("find").first
+def search(page: Page, text: str, output: int = 0) -> None:
+    field = page.get_by_label("find").nth(output)
     field.fill(text)
     field.press("Enter")
     drawn(page)
@@ -336,3 +354,64 @@ def test_a_map_of_five_thousand_words_is_drawn_within_a_frame(page):
         " const since = performance.now(); large.draw(); return performance.now() - since; }))"
     )
     assert best < 1000 / 60  # the best of forty, since the machine has other work
+
+
+# a word picked in several states; of the panels its own are the fourth and the fifth
+
+
+def slide(page: Page, key: str) -> None:
+    page.get_by_label("update").focus()
+    page.keyboard.press(key)
+    drawn(page)
+
+
+def test_a_slider_moves_both_maps_and_the_title_and_leaves_the_axes(page):
+    figure = page.locator(".embviz").nth(2)
+    assert figure.locator(".embviz-title").text_content() == "Title of step 1"
+    assert near(page, 3) == said(slow_neighbors(vectors(21), "word7"))
+    frame = page.evaluate("JSON.stringify([states.view, states.frame])")
+    slide(page, "ArrowRight")
+    assert figure.locator(".embviz-title").text_content() == "Title of step 2"
+    assert figure.get_attribute("aria-label") == "Title of step 2"
+    assert figure.locator("output").text_content() == "step 2"
+    assert page.get_by_label("update").get_attribute("aria-valuetext") == "step 2"
+    assert near(page, 3) == said(slow_neighbors(vectors(22), "word7"))
+    assert near(page, 4) == said(slow_neighbors(vectors(30), "word7"))
+    assert page.evaluate("[states.show, control.show]") == [2, 2]
+    assert page.evaluate("JSON.stringify([states.view, states.frame])") == frame
+    slide(page, "Home")
+    assert near(page, 3) == said(slow_neighbors(vectors(20), "word7"))
+
+
+def test_the_null_is_there_from_the_start_below_a_wide_plane(page):
+    first, second = (page.locator(".embviz-map").nth(place).bounding_box() for place in (3, 4))
+    assert second["y"] >= first["y"] + first["height"]
+    assert page.evaluate("states.width") >= 600
+    assert page.evaluate("control.width") < 0.6 * page.evaluate("states.width")
+    assert page.locator(".embviz-map-name").nth(3).text_content() == "drawn"
+
+
+def test_neighbours_that_are_kept_are_counted_and_bold(page):
+    end = {name for name, _ in slow_neighbors(vectors(22), "word50")}
+    search(page, "word50", 2)
+    for key, seed in (("Home", 20), ("End", 22)):
+        slide(page, key)
+        held = [name for name, _ in slow_neighbors(vectors(seed), "word50") if name in end]
+        head = page.locator(".embviz-near").nth(3).locator("small").first.text_content()
+        assert f"; {len(held)} are among the 8 nearest at the end (bold)" in head
+        bold = page.locator(".embviz-near").nth(3).locator("button[data-held=true]")
+        assert [text.split(" ")[0] for text in bold.all_text_contents()] == held
+
+
+def test_a_typed_word_is_picked_without_moving_the_axes_and_an_unknown_one_is_said(page):
+    view = page.evaluate("JSON.stringify(states.view)")
+    search(page, "word33", 2)
+    assert page.evaluate("states.data.words[states.pointed.point]") == "word33"
+    assert page.evaluate("JSON.stringify(states.view)") == view
+    search(page, "zebra", 2)
+    said = page.locator(".embviz-status").nth(2).text_content()
+    assert said == "None of the 400 words has “zebra” in it."
+    for word in HOSTILE[:4]:
+        search(page, word, 2)
+        assert page.locator(".embviz-near").nth(3).locator("b").text_content() == word
+        slide(page, "ArrowLeft")

@@ -10,7 +10,15 @@ import pytest
 import vl_convert
 
 from embviz.view import embedding_maps, theme
-from embviz.view.embedding_maps import EmbeddingMap, embedding_map, map_of, side_by_side, stress
+from embviz.view.embedding_maps import (
+    EmbeddingMap,
+    SideBySide,
+    embedding_map,
+    map_of,
+    pick_a_word,
+    side_by_side,
+    stress,
+)
 from embviz.view.explorers import WIDGET
 from embviz.words.wordvectors import WordVectors
 
@@ -311,3 +319,82 @@ def test_maps_side_by_side_need_the_same_switch():
         side_by_side(made(), named, title="Two", caption="Made.")
     with pytest.raises(ValueError, match="not among the 60 words"):
         named.neighbors("king")
+
+
+# a word picked in several states
+
+
+def picked(states=None, **changes) -> SideBySide:
+    states = states or {"early": vectors(seed=1), "late": vectors()}
+    null = {name: vectors(seed=7) for name in states}
+    given = {"names": ("trained", "drawn"), "over": "updates", "title": "Words meet", "caption": "Made."}
+    return pick_a_word(states, words(), **{"null": null, **given, **changes})
+
+
+def test_each_state_has_its_own_neighbours_in_one_plane():
+    states = {"early": vectors(seed=1), "late": vectors()}
+    trained, drawn = picked(states).maps
+    assert [part.name for part in trained.placed] == [part.name for part in drawn.placed] == ["early", "late"]
+    for part, table in zip(trained.placed, states.values(), strict=True):
+        assert part.near[3].tolist() == [row for _, row in slow_neighbors(table, 3, 8, cosine_distance)]
+    both = np.concatenate([part.plane for part in trained.placed])
+    assert np.abs(both).max() == 5_000  # one scale for all states
+    unit = [table / np.linalg.norm(table, axis=1, keepdims=True) for table in states.values()]
+    shared = np.concatenate(unit) - np.concatenate(unit).mean(axis=0)
+    axes = np.linalg.svd(shared, full_matrices=False)[2][:2]
+    lengths = np.linalg.norm(both - both.mean(axis=0), axis=1)
+    assert np.corrcoef(lengths, np.linalg.norm(shared @ axes.T, axis=1))[0, 1] > 0.999
+
+
+def test_a_state_that_is_only_turned_lies_where_the_other_does():
+    table = vectors()
+    turn = np.linalg.qr(np.random.default_rng(0).normal(size=(9, 9)))[0][:7]  # into nine dimensions
+    before, after = picked({"turned": table @ turn, "before": table}).maps[0].placed
+    assert np.abs(before.plane - after.plane).max() <= 1
+    assert np.array_equal(before.near, after.near)
+
+
+def test_neighbours_are_compared_with_those_that_are_named():
+    spec = picked(compared=("before training", vectors(seed=3))).static_spec()
+    for one in spec["usermeta"]["embviz"]["maps"]:
+        expected = [row for _, row in slow_neighbors(vectors(seed=3), 5, 8, cosine_distance)]
+        assert unpacked(one["compared"], 8)[5].tolist() == expected
+        assert one["former"] == "before training"
+    assert picked().static_spec()["usermeta"]["embviz"]["maps"][0]["compared"] is None
+
+
+def test_the_first_state_and_its_title_are_those_asked_for():
+    titles = {"early": "Apart", "late": "Together"}
+    meta = picked(title=titles, first="early").static_spec()["usermeta"]["embviz"]
+    assert (meta["title"], meta["titles"], meta["maps"][0]["first"]) == ("Apart", ["Apart", "Together"], 0)
+    last = picked(title=titles).static_spec()["usermeta"]["embviz"]
+    assert (last["title"], last["maps"][1]["first"], last["maps"][1]["over"]) == ("Together", 1, "updates")
+
+
+def test_planes_of_ones_own_stay_what_they_are():
+    given = np.random.default_rng(0).uniform(-1, 1, size=(2, 2, 60, 2))
+    for map_, planes in zip(picked(planes=given).maps, given, strict=True):
+        drawn = np.stack([part.plane for part in map_.placed])
+        assert np.corrcoef(drawn[..., 0].ravel(), planes[..., 0].ravel())[0, 1] > 0.999999
+
+
+def test_other_viewers_draw_the_first_state_of_both():
+    svg = vl_convert.vegalite_to_svg(picked().static_spec(), vl_version="6.4")
+    assert svg.count(">word12<") == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"states": {"only": vectors()}}, "need to be two or more"),
+        ({"null": {"late": vectors(), "early": vectors()}}, "the null's"),
+        ({"first": "never"}, "'never', to be shown at first, is none of the states"),
+        ({"title": {"early": "Apart"}}, "give each its own"),
+        ({"focus": "king"}, "'king', to be pointed at first"),
+        ({"compared": ("before", vectors(59))}, "compared of shape"),
+        ({"states": {"early": vectors(59), "late": vectors()}}, "early of shape"),
+    ],
+)
+def test_what_cannot_be_picked_from_is_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        picked(**changes)
