@@ -137,7 +137,7 @@ class WordMap {
     this.canvas.tabIndex = 0;
     this.canvas.dataset.lmSuppressShortcuts = "true";
     this.canvas.setAttribute("role", "img");
-    this.show = data.about.first;
+    this.show = data.about.first ?? 0;
     this.column = null;
     this.pointed = null; // { point, show }
     this.widths = new Map();

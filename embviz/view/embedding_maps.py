@@ -732,24 +732,25 @@ def _row(map_: EmbeddingMap) -> dict[str, list[Any]]:
 
 def _about(map_: EmbeddingMap) -> dict[str, Any]:
     """What the script needs beside the columns; neighbours in base64, two bytes each."""
-    states = map_.states or States("", 0)
     unit = max(float(part.distances.max()) for part in map_.placed) / 65_535 or 1.0
     return {
         "title": map_.title,
         "names": [part.name for part in map_.placed],
         "columns": [_about_column(name, values) for name, values in map_.columns.items()],
         "focus": map_.focus or "",
-        "over": states.over,
-        "first": states.first,
-        "former": states.former,
-        "compared": None if states.near is None else _packed(states.near),
         "distance": DISTANCES[map_.metric],
         "n_neighbors": map_.placed[0].near.shape[1],
         "near": [_packed(part.near) for part in map_.placed],
         "far": [_packed(np.rint(part.distances / unit)) for part in map_.placed],
         "unit": float(f"{unit:.9g}"),
         "scale": None if map_.scale is None else float(f"{map_.scale:.4g}"),
+        **({} if map_.states is None else _about_states(map_.states)),
     }
+
+
+def _about_states(states: States) -> dict[str, Any]:
+    near = None if states.near is None else _packed(states.near)
+    return {"over": states.over, "first": states.first, "former": states.former, "compared": near}
 
 
 def _about_column(name: str, values: list[Any]) -> dict[str, Any]:
