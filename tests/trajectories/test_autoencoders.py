@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from embviz.trajectories.autoencoders import Autoencoder, encode, held_out_errors
+from embviz.trajectories.autoencoders import Autoencoder, encode, encode_together, held_out_errors
 from embviz.trajectories.nulls import shuffled_losses
 from embviz.trajectories.weight_paths import rotate, weight_path
 
@@ -159,3 +159,70 @@ def test_settings_that_make_no_sense_are_refused():
     for n_folds, block in ((1, 1), (61, 1), (2, 60), (4, 20)):
         with pytest.raises(ValueError, match="hold out none, or all, of 60"):
             held_out_errors(bent_path(), QUICK, seed=0, n_folds=n_folds, block=block)
+
+
+# --- one for several paths --------------------------------------------------------------------------
+
+
+def other_path(dim=40):
+    """Another matrix of the same run, wider spread in other directions."""
+    rng = np.random.default_rng(5)
+    weights = np.cumsum(rng.standard_normal((60, dim)), axis=0)
+    return weight_path("key", weights, np.arange(60), bent_path().losses)
+
+
+def test_an_autoencoder_of_one_path_is_the_paths_own():
+    (one,) = encode_together([bent_path()], QUICK, seed=0)
+    alone = encode(bent_path(), QUICK, seed=0)
+    np.testing.assert_array_equal(one.bottleneck, alone.bottleneck)
+    np.testing.assert_array_equal(one.predicted, alone.predicted)
+    assert one.errors == alone.errors
+
+
+def test_before_training_every_path_has_its_own_principal_components():
+    paths = [bent_path(), other_path()]
+    for path, seen in zip(paths, encode_together(paths, UNTRAINED, seed=0), strict=True):
+        assert np.isclose(seen.errors.reconstruction, principal_error(path.weights, 3), atol=FLOAT)
+        np.testing.assert_allclose(
+            seen.bottleneck, rotate(path).weights[:, :3] / np.sqrt(path.total), atol=FLOAT
+        )
+
+
+def test_training_lowers_both_errors_of_paths_of_different_widths():
+    paths = [bent_path(), other_path()]
+    together = encode_together(paths, QUICK, seed=0)
+    untrained = encode_together(paths, UNTRAINED, seed=0)
+    means = [np.mean([one.errors.reconstruction for one in seen]) for seen in (together, untrained)]
+    assert means[0] < means[1]
+    assert all(one.errors.prediction < 0.5 for one in together)  # 1 before
+
+
+def test_copies_of_a_path_are_encoded_alike_and_a_turned_matrix_as_before():
+    path = bent_path()
+    turn = np.linalg.qr(np.random.default_rng(1).standard_normal((100, 100))).Q
+    turned = weight_path("turned", path.weights @ turn + 3.0, path.steps, path.losses)
+    one, copy, again = encode_together([path, path, turned], UNTRAINED, seed=0)
+    np.testing.assert_array_equal(one.bottleneck, copy.bottleneck)
+    np.testing.assert_allclose(again.bottleneck, one.bottleneck, atol=1e-4)  # eigenvectors of a Gram matrix
+
+
+def test_the_order_of_the_paths_changes_rounding_alone():
+    paths = [bent_path(), other_path()]
+    few = Autoencoder(bottleneck=3, hidden=16, n_epochs=5, learning_rate=1e-3)
+    forwards = encode_together(paths, few, seed=0)
+    backwards = encode_together(paths[::-1], few, seed=0)[::-1]
+    for one, other in zip(forwards, backwards, strict=True):
+        # Adam's first steps are the signs of gradients, some of which are rounding
+        assert one.errors.reconstruction == pytest.approx(other.errors.reconstruction, abs=1e-3)
+        assert one.errors.prediction == pytest.approx(other.errors.prediction, abs=1e-2)
+
+
+def test_paths_that_no_autoencoder_serves_are_refused():
+    flat = weight_path("flat", other_path().weights, np.arange(60), np.ones(60))
+    with pytest.raises(ValueError, match="there is no path to encode"):
+        encode_together([], QUICK, seed=0)
+    with pytest.raises(ValueError, match="flat has no loss that changes and others have"):
+        encode_together([bent_path(), flat], QUICK, seed=0)
+    first, second = encode_together([flat, flat], QUICK, seed=0)
+    assert first.predicted is None
+    assert second.errors.prediction is None

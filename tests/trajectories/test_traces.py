@@ -22,6 +22,7 @@ from embviz.trajectories.traces import (
     neighbor_pairs,
     principal_coordinates,
     trace,
+    trace_together,
 )
 from embviz.trajectories.weight_paths import rotate, weight_path
 
@@ -222,6 +223,19 @@ def test_tracing_twice_gives_the_same_bits():
     first, again = (trace(planted(), QUICK, seed=1) for _ in range(2))
     np.testing.assert_array_equal(first.layout, again.layout)
     np.testing.assert_array_equal(first.phases.labels, again.phases.labels)
+
+
+def test_paths_traced_together_are_laid_out_and_cut_each_by_itself():
+    path = planted()
+    one, copy = trace_together([path, path], QUICK, seed=0)
+    np.testing.assert_array_equal(one.layout, copy.layout)
+    assert len(transitions(one.phases.labels, path.steps)) == 1
+    (alone,) = trace_together([path], QUICK, seed=0)
+    np.testing.assert_array_equal(alone.layout, trace(path, QUICK, seed=0).layout)
+    plain = Recipe(None, Layout("pca"), QUICK.clustering)
+    first, second = trace_together([path, planted(60)], plain, seed=0)  # without one they share nothing
+    assert len(first.layout) == 100
+    assert len(second.layout) == 120
 
 
 def test_a_constant_loss_and_noise_alone_are_told():
