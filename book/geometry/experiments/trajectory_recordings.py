@@ -48,7 +48,7 @@ PARAMETERS: Mapping[str, str] = {  # of block l
 EMBEDDING, JOINT = "embedding", "all"  # the token embedding; all tensors as one path
 KINDS = (*PARAMETERS, EMBEDDING, JOINT)
 SCORE = "score.json"  # of a recording: bits per byte of the held-out text at the end
-BATCHES = "batches.txt"  # of a recording: step and loss of the batch that is trained on next, a line a snapshot
+BATCHES = "batches.txt"  # of a recording: step and loss of the next batch, a line a snapshot
 SAMPLE_SEED = 1_000_003  # of the training sequences whose loss is followed: the same for all runs of a text
 
 
