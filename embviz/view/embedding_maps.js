@@ -710,7 +710,8 @@ class MapGroup {
     const { point, show } = map.pointed;
     const head = child(near, "div", "");
     child(head, "b", "").textContent = data.words[point];
-    const name = data.shows.length > 1 ? `${data.shows[show].name}, ` : "";
+    const over = data.about.over ? `${data.about.over} ` : "";
+    const name = data.shows.length > 1 ? `${over}${data.shows[show].name}, ` : "";
     const kept = `${data.shows[show].kept[point]} of ${data.k} neighbours are near in the plane too`;
     const former = data.former(point);
     const left = data.neighbours(show, point).filter(({ point: other }) => former?.includes(other)).length;

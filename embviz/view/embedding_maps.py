@@ -425,7 +425,8 @@ def pick_a_word(
     Parameters
     ----------
     states : mapping of name to array, shape (V, D)
-        A row a word. Where D differs between states, each is turned onto the first one shown (Procrustes).
+        A row a word. Where D differs between states, each is turned onto the first one shown (Procrustes)
+        and drawn as wide as the others.
     words : sequence of str, length V
         Distinct; earlier words are labelled first.
     null : mapping of the same names to array, shape (V, D)
@@ -515,7 +516,7 @@ def _in_states(
     given = list(tables.values())
     shown = [_unit(table) if metric == "cosine" else table for table in given]
     if isinstance(layout, str) and len({table.shape[1] for table in shown}) > 1:
-        shown = [_turned(table, shown[start]) for table in shown]
+        layout = _common_plane(shown, start)
     plane, _ = _plane(shown, layout, 0)
     placed = [
         _placed(name, table, points, metric, k)
@@ -529,11 +530,17 @@ def _in_states(
     )
 
 
-def _turned(table: np.ndarray, onto: np.ndarray) -> np.ndarray:
-    """Rows turned to come as near to the others as an orthogonal map can bring them."""
-    left, _, right = np.linalg.svd(table.T @ onto, full_matrices=False)
-    turned: np.ndarray = table @ (left @ right)
-    return turned
+def _common_plane(tables: list[np.ndarray], start: int) -> np.ndarray:
+    """Coordinates (S, V, 2) of tables that differ in D: turned onto one of them, all equally wide."""
+    onto = tables[start] - tables[start].mean(axis=0)
+    turned = []
+    for table in tables:
+        centered = table - table.mean(axis=0)
+        left, _, right = np.linalg.svd(centered.T @ onto, full_matrices=False)  # Procrustes
+        turned.append(centered @ left @ right)
+    planes = _laid_out(np.concatenate(turned), "pca", 0).reshape(len(tables), -1, 2)
+    scaled: np.ndarray = planes / np.linalg.norm(planes, axis=(1, 2), keepdims=True)
+    return scaled
 
 
 def _placed(name: str, table: np.ndarray, points: np.ndarray, metric: Metric, k: int) -> Placed:
