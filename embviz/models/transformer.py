@@ -31,7 +31,8 @@ class TransformerConfig:
     `attention` is "standard"; "no_q", whose queries are the normalized hidden state itself; or a control:
     "half_no_q", the same with scores halved; "no_k", whose keys are the hidden state; "frozen_q", a random
     query projection that is never trained; "identity_q", one that starts as the identity. With a `key_rank`
-    the keys are the hidden state and a change of that rank, which starts at zero.
+    the keys are the hidden state and a change of that rank, which starts at zero; with a `key_multiple` a
+    learned multiple of the hidden state, which starts there, and that change.
     """
 
     n_symbols: int
@@ -42,6 +43,7 @@ class TransformerConfig:
     mlp_dim: int = 512
     attention: Attending = "standard"
     key_rank: int = 0  # 0: a full key projection
+    key_multiple: float | None = None  # where the learned multiple of x in such keys starts; None: it is 1
     norm: Norm = "pre"  # "pre": before each part and at the end; "post": after each residual sum
     positions: Positions = "learned"
     tied: bool = False  # whether the output embedding is the input embedding
@@ -60,6 +62,10 @@ class TransformerConfig:
             raise ValueError(
                 f"key_rank must lie in 0..{self.embedding_dim}, embedding_dim, and be 0 where there are no "
                 f"keys to project, got {self}"
+            )
+        if self.key_multiple is not None and not (self.key_rank and math.isfinite(self.key_multiple)):
+            raise ValueError(
+                f"key_multiple must be a finite number, and None where keys have no key_rank, got {self}"
             )
         if self.embedding_sd < 0:
             raise ValueError(f"embedding_sd must not be negative, got {self.embedding_sd}")
@@ -103,15 +109,16 @@ class FrozenLinear(nn.Module):
 
 
 class NearIdentity(nn.Module):
-    """x plus a linear map of it that has a low rank."""
+    """x, or a learned multiple of it, plus a linear map of it that has a low rank."""
 
-    def __init__(self, dim: int, rank: int) -> None:
+    def __init__(self, dim: int, rank: int, multiple: float | None = None) -> None:
         super().__init__()
         self.narrow, self.widen = Linear(dim, rank, False), Linear(rank, dim, False)
+        self.multiple = None if multiple is None else nn.Parameter(torch.tensor(float(multiple)))
 
     def forward(self, x: Tensor) -> Tensor:
         widened: Tensor = self.widen(self.narrow(x))
-        return x + widened
+        return (x if self.multiple is None else self.multiple * x) + widened
 
 
 class Attention(nn.Module):
@@ -127,7 +134,7 @@ class Attention(nn.Module):
         }
         self.query = make_query.get(config.attention, lambda: Linear(dim, dim, config.biases))()
         if config.key_rank:
-            self.key: nn.Module = NearIdentity(dim, config.key_rank)
+            self.key: nn.Module = NearIdentity(dim, config.key_rank, config.key_multiple)
         else:
             self.key = nn.Identity() if config.attention == "no_k" else Linear(dim, dim, config.biases)
         self.value = Linear(dim, dim, config.biases)

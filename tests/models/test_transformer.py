@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import json
 import math
 from typing import get_args
 
@@ -218,6 +219,60 @@ def test_low_rank_keys_have_two_narrow_maps_a_layer():
 @pytest.mark.parametrize("change", [{"key_rank": -1}, {"key_rank": 13}, {"key_rank": 1, "attention": "no_k"}])
 def test_a_key_rank_that_no_projection_has_is_refused(change):
     with pytest.raises(ValueError, match=r"key_rank must lie in 0..12"):
+        dataclasses.replace(SMALL, **change)
+
+
+@pytest.mark.parametrize("start", [0.0, 1.0, -2.5])
+def test_a_learned_multiple_of_the_hidden_state_starts_where_it_is_told_and_is_trained(start):
+    config = dataclasses.replace(SMALL, attention="no_q", key_rank=2, key_multiple=start)
+    model = Transformer(config, seed=0)
+    key = model.blocks[0].attention.key
+    x = torch.randn(2, 3, SMALL.embedding_dim, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(key(x), start * x)
+    model(torch.arange(SMALL.length)[None] % SMALL.n_symbols).square().mean().backward()
+    assert key.multiple.grad != 0
+    with torch.no_grad():
+        key.multiple.fill_(3.0)
+        key.widen.weight.normal_(generator=torch.Generator().manual_seed(1))
+    expected = 3 * x + x @ key.narrow.weight.mT @ key.widen.weight.mT
+    torch.testing.assert_close(key(x), expected, **FLOAT32)
+
+
+def test_a_multiple_that_starts_at_one_leaves_every_other_weight_and_the_first_output_as_they_are():
+    low = dataclasses.replace(SMALL, attention="no_q", key_rank=2)
+    fixed = Transformer(low, seed=0)
+    learned = Transformer(dataclasses.replace(low, key_multiple=1.0), seed=0)
+    tokens = torch.arange(SMALL.length)[None] % SMALL.n_symbols
+    assert torch.equal(fixed(tokens), learned(tokens))
+    assert n_parameters(learned) - n_parameters(fixed) == SMALL.n_layers
+    missing = set(learned.state_dict()) - set(fixed.state_dict())
+    assert missing == {f"blocks.{i}.attention.key.multiple" for i in range(SMALL.n_layers)}
+
+
+def test_models_with_a_learned_multiple_train_side_by_side():
+    config = dataclasses.replace(SMALL, attention="no_q", key_rank=2, key_multiple=0.5)
+    models = [Transformer(config, seed=seed) for seed in range(2)]
+    stacked = StackedTransformers(models)
+    for i, model in enumerate(models):
+        for name, array in stacked.member(i).state_dict().items():
+            assert torch.equal(array, model.state_dict()[name]), name
+
+
+def test_a_configuration_comes_back_from_its_fields():
+    config = dataclasses.replace(SMALL, attention="no_q", key_rank=2, key_multiple=0.5)
+    assert TransformerConfig(**json.loads(json.dumps(dataclasses.asdict(config)))) == config
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"key_multiple": 0.0},
+        {"key_rank": 2, "key_multiple": math.nan},
+        {"key_rank": 2, "key_multiple": math.inf},
+    ],
+)
+def test_a_multiple_that_no_keys_have_is_refused(change):
+    with pytest.raises(ValueError, match="key_multiple must be a finite number, and None where"):
         dataclasses.replace(SMALL, **change)
 
 

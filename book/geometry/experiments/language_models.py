@@ -21,9 +21,9 @@ from torch import Tensor
 
 from book.geometry.experiments.steering_language import Setting
 from embviz.ledger import findings
-from embviz.ledger.cells import Cell, experiment, read, training_run
+from embviz.ledger.cells import Cell, experiment, missing, read, table_of, training_run
 from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Study
+from embviz.ledger.studies import Part, Study
 from embviz.models.transformer import Attending, Attention, Transformer, TransformerConfig, n_parameters
 from embviz.training.language import LanguageTraining, Streams, TextConfig, load_streams, train_language_model
 from embviz.training.loop import Snapshot
@@ -164,8 +164,9 @@ def attention_measures(model: Transformer) -> dict[str, float]:
     -------
     dict
         key_share: the largest singular value over the sum of all, of W_K as a map from hidden state to
-        keys (1/D at least); key_power: the same of their squares; query_share; alignment: |cosine| of the
-        leading right singular vectors of W_Q and W_K. Missing where the model has no such projection.
+        keys (1/D at least); key_power: the same of their squares; key_multiple: the learned multiple of the
+        hidden state in keys of low rank; query_share; alignment: |cosine| of the leading right singular
+        vectors of W_Q and W_K. Missing where the model has no such projection.
 
     Source
     ------
@@ -189,6 +190,8 @@ def _of_layer(attention: Attention) -> dict[str, float]:
         found[f"{name}_share"] = float(values[0] / values.sum())
         if name == "key":
             found["key_power"] = float(values[0] ** 2 / values.square().sum())
+            if (multiple := getattr(projection, "multiple", None)) is not None:
+                found["key_multiple"] = float(multiple)
     if len(leading) == 2:
         found["alignment"] = float((leading["key"] @ leading["query"]).abs())
     return found
@@ -476,6 +479,68 @@ def _rank_findings(preset: str) -> dict[str, Finding]:
     }
 
 
+# --- a reading: keys of low rank whose multiple of the hidden state is learned -----------------------------
+
+
+@dataclass(frozen=True)
+class MultipleRun:
+    """A model with keys of low rank, and where the learned multiple of the hidden state starts."""
+
+    run: LanguageRun
+    start: float = 0.0
+
+    def shape(self, n_symbols: int) -> TransformerConfig:
+        """The model's shape for so many tokens."""
+        return dataclasses.replace(self.run.shape(n_symbols), key_multiple=self.start)
+
+
+@experiment("geometry.language_multiples")
+def language_multiples(config: MultipleRun) -> pd.DataFrame:
+    """Train one model and score it on the way: the columns of :func:`language_models`, and key_multiple."""
+    streams = load_streams(config.run.text)
+    data = {config.run.text.corpus: streams.checksum}
+    shape = config.shape(streams.vocab_size)
+    with training_run(language_multiples.cell(config), data) as (run, slices):
+        for _ in config.run.train(streams, run, shape=shape):
+            pass
+        table = run.metrics()
+    table["n_parameters"] = count_parameters(shape)
+    table.attrs |= {"data": data, "slices": slices}
+    return table
+
+
+def multiple_runs(preset: str) -> list[MultipleRun]:
+    """Keys of the rank that is judged, with a multiple that is learned from 0 on."""
+    ranks = KEY_RANKS[preset]
+    rank = ranks[len(ranks) // 2]
+    return [MultipleRun(run) for run in rank_runs(preset) if run.key_rank == rank]
+
+
+def multiple_scores(preset: str = "laptop") -> pd.DataFrame:
+    """Scores of those runs that are stored: seed, and the columns of :func:`language_multiples`."""
+    every = [language_multiples.cell(run) for run in multiple_runs(preset)]
+    absent = set(missing(every))
+    parts = [table_of(cell).assign(seed=cell.config.run.seed) for cell in every if cell not in absent]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+
+def _multiple_cells(preset: str) -> list[Cell]:
+    full = [run for run in rank_runs(preset) if not run.key_rank]
+    return [*_cells(full), *(language_multiples.cell(run) for run in multiple_runs(preset))]
+
+
+def _multiple_findings(preset: str) -> dict[str, Finding]:
+    table = curves([run for run in rank_runs(preset) if not run.key_rank])
+    learned, corpus = multiple_scores(preset), stories(preset).text.corpus
+    end = learned[learned["step"] == learned["step"].max()].set_index("seed")
+    full = table[table["step"] == table["step"].max()].set_index("seed")["bits_per_byte"]
+    costs = 100 * (end["bits_per_byte"] / full - 1)
+    return {
+        "cost_multiple": findings.over_seeds(costs.to_numpy(), corpus=corpus),
+        "multiple": findings.over_seeds(end["key_multiple"].to_numpy(), corpus=corpus),
+    }
+
+
 NEEDS = "the paper's setting needs 200,000 stories of TinyStories and a GPU"
 WEB_NEEDS = "the paper's setting needs a GPU"
 STUDIES: dict[str, Study] = {
@@ -496,5 +561,10 @@ STUDIES: dict[str, Study] = {
         NEEDS,
     ),
     "geometry.open_bpe": Study(lambda preset: _cells(vocabulary_runs(preset)), _vocabulary_findings, NEEDS),
-    "geometry.open_lowrank_k": Study(lambda preset: _cells(rank_runs(preset)), _rank_findings, NEEDS),
+    "geometry.open_lowrank_k": Study(
+        lambda preset: _cells(rank_runs(preset)),
+        _rank_findings,
+        NEEDS,
+        parts=(Part(_multiple_cells, _multiple_findings),),
+    ),
 }

@@ -25,6 +25,7 @@ from book.geometry.experiments.language_models import (
     VARIANTS,
     WIDE,
     LanguageRun,
+    MultipleRun,
     attention_measures,
     curves,
     gains,
@@ -34,7 +35,7 @@ from book.geometry.experiments.language_models import (
 )
 from book.geometry.experiments.steering_language import Setting
 from embviz import ledger, pausing
-from embviz.ledger import cells
+from embviz.ledger import cells, studies
 from embviz.models.transformer import Transformer, n_parameters
 from embviz.training.language import TextConfig
 from embviz.training.snapshots import open_run
@@ -140,6 +141,13 @@ def test_a_key_of_low_rank_is_measured_with_the_identity_it_is_added_to():
     assert attention_measures(model)["key_share"] == pytest.approx(1 / 16)  # the change starts at zero
 
 
+def test_a_learned_multiple_is_measured_where_there_is_one():
+    config = MultipleRun(dataclasses.replace(TINY, variant=NO_Q, key_rank=2), start=0.5)
+    model = Transformer(config.shape(256), seed=0)
+    assert attention_measures(model)["key_multiple"] == 0.5
+    assert attention_measures(model)["key_share"] == pytest.approx(1 / 16)  # a multiple of the identity
+
+
 # --- findings -----------------------------------------------------------------------------------------
 
 
@@ -225,8 +233,33 @@ def test_open_questions_have_as_many_pairs_as_controls_two_would_leave_one_degre
             assert finding.n_seeds == models.N_CONTROL_SEEDS["laptop"] > 2
 
 
+def test_a_learned_multiple_is_a_part_of_its_claim_that_no_other_figure_waits_for(monkeypatch):
+    monkeypatch.setattr(models, "read", lambda cell: (fake(cell.config), {}))
+    monkeypatch.setattr(models, "table_of", learned)
+    study = STUDIES["geometry.open_lowrank_k"]
+    assert "cost_multiple" not in study.findings("paper")  # nothing is stored
+    assert models.multiple_scores("paper").empty
+    runs = models.multiple_runs("laptop")
+    assert [one.run.seed for one in runs] == list(range(models.N_CONTROL_SEEDS["laptop"]))
+    assert {one.run.key_rank for one in runs} == {models.KEY_RANKS["laptop"][1]}
+    assert all(one.shape(256).key_multiple == 0.0 for one in runs)
+    for module in (models, studies):
+        monkeypatch.setattr(module, "missing", lambda cells: [])
+    found = study.findings("laptop")
+    rank = models.KEY_RANKS["laptop"][1]
+    assert found["cost_multiple"].value == pytest.approx(100 * 0.001 * rank / 0.9)
+    assert found["multiple"].value == pytest.approx(0.3)
+
+
+def learned(cell: cells.Cell) -> pd.DataFrame:
+    return fake(cell.config.run).assign(key_multiple=[0.0, 0.1, 0.3])
+
+
 def test_a_larger_preset_finds_every_figure_of_its_claims(monkeypatch):
     monkeypatch.setattr(models, "read", lambda cell: (fake(cell.config), {}))
+    monkeypatch.setattr(models, "table_of", learned)
+    for module in (models, studies):  # parts are judged where they are stored
+        monkeypatch.setattr(module, "missing", lambda cells: [])
     for name, study in STUDIES.items():
         assert set(study.findings("paper")) == {figure.name for figure in ledger.find_claim(name).figures}, (
             name
