@@ -22,8 +22,10 @@ MATRICES = {
 }
 
 
-def bins_inside(eigenvalues: ArrayLike, inside: float = 0.99, *, n_bins: int = 80) -> pd.DataFrame:
-    """Histogram with mirror image over the limits that hold most of a spectrum.
+def bins_inside(
+    eigenvalues: ArrayLike, inside: float = 0.99, *, n_bins: int = 80, limit: float | None = None
+) -> pd.DataFrame:
+    """Histogram with mirror image over the limits that hold most of a spectrum, or over given ones.
 
     Parameters
     ----------
@@ -32,13 +34,16 @@ def bins_inside(eigenvalues: ArrayLike, inside: float = 0.99, *, n_bins: int = 8
         Share of the eigenvalues, by magnitude, that the limits hold.
     n_bins : int, default 80
         Must be even.
+    limit : float, optional
+        End of the bins instead, such as to keep an axis from one spectrum to the next.
 
     Returns
     -------
     DataFrame as from :func:`embviz.view.mirrored_bins`; shares are of all eigenvalues
     """
     values = np.asarray(eigenvalues, dtype=float)
-    limit = float(f"{np.quantile(np.abs(values), inside):.1e}") or 1.0  # two digits: the same everywhere
+    if limit is None:
+        limit = float(f"{np.quantile(np.abs(values), inside):.1e}") or 1.0  # two digits: the same everywhere
     return _bins_within(values, limit, n_bins).round(6)
 
 
