@@ -108,10 +108,8 @@ async () => {
 }
 """
 
-# In the page: words of a chart or near it that stand out less than 3:1 from the page's ground, but for
-# numbers in the cells of a heat map, which repeat what the cells say and lie on their colours.
-FAINT_WORDS = """
-() => {
+# In the page: how far a colour stands out from the ground of an element.
+CONTRAST = """
   const parts = (colour) => (colour.match(/[\\d.]+/g) ?? [0, 0, 0, 0]).map(Number);
   const light = (rgb) => rgb.slice(0, 3).map((c) => c / 255)
     .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4))
@@ -123,14 +121,52 @@ FAINT_WORDS = """
     }
     return [255, 255, 255];
   };
+  const contrast = (colour, element) => {
+    const [a, b] = [light(parts(colour)), light(ground(element))];
+    return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  };
+"""
+
+# In the page: words of a chart or near it that stand out less than 3:1 from the page's ground, but for
+# numbers in the cells of a heat map, which repeat what the cells say and lie on their colours.
+FAINT_WORDS = f"""
+() => {{{CONTRAST}
   const words = document.querySelectorAll(
     ".embviz text:not([aria-hidden=true] *), .embviz-title, .embviz-caption, .embviz label, .bd-content p");
-  return [...words].filter((one) => one.textContent.trim()).map((one) => {
+  return [...words].filter((one) => one.textContent.trim()).map((one) => {{
     const style = getComputedStyle(one);
-    const [a, b] = [light(parts(one.tagName === "text" ? style.fill : style.color)), light(ground(one))];
-    return [(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), one.textContent.slice(0, 40)];
-  }).filter(([contrast]) => contrast < 3);
-}
+    return [contrast(one.tagName === "text" ? style.fill : style.color, one), one.textContent.slice(0, 40)];
+  }}).filter(([ratio]) => ratio < 3);
+}}
+"""
+
+# In the page: colours of marks that stand for a kind and are less than 3:1 from the page's ground. Where a
+# legend grades a colour, cells touch each other and points have an outline.
+FAINT_MARKS = f"""
+() => {{{CONTRAST}
+  const drawn = (mark, kind) => {{
+    const style = getComputedStyle(mark);
+    const seen = parts(style[kind])[3] !== 0 && Number(style.opacity) * Number(style[kind + "Opacity"]) > 0;
+    if (style[kind] === "none" || !seen || (kind === "stroke" && style.strokeWidth === "0px")) return [];
+    return [style[kind]];
+  }};
+  const found = new Set();
+  for (const chart of document.querySelectorAll(".embviz-output")) {{
+    const graded = chart.querySelector(".role-legend-gradient");
+    const groups = ".role-mark:not(.mark-text, .mark-group), .role-legend-symbol";
+    for (const group of chart.querySelectorAll(groups)) {{
+      if (graded && group.matches(".mark-rect, .mark-symbol")) continue;
+      for (const mark of group.querySelectorAll("path, line, rect, circle")) {{
+        const box = mark.getBBox();
+        if (box.width + box.height === 0) continue;
+        for (const colour of ["fill", "stroke"].flatMap((kind) => drawn(mark, kind))) {{
+          if (contrast(colour, chart) < 3) found.add(`${{chart.innerText.slice(0, 40)}}: ${{colour}}`);
+        }}
+      }}
+    }}
+  }}
+  return [...found];
+}}
 """
 
 
@@ -284,11 +320,12 @@ def test_every_formula_is_set(desktop, name):
 
 @EVERY_PAGE
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_words_stand_out_from_the_page(desktop, name, scheme):
+def test_words_and_marks_stand_out_from_the_page(desktop, name, scheme):
     page, _ = desktop(name)
     page.emulate_media(color_scheme=scheme)
     page.wait_for_function(f"document.documentElement.dataset.theme === '{scheme}'")
     assert page.evaluate(FAINT_WORDS) == []
+    assert page.evaluate(FAINT_MARKS) == []
 
 
 @EVERY_PAGE
@@ -301,6 +338,18 @@ def test_nothing_is_cut_on_a_phone(chromium, watch, site, name):
     assert page.evaluate(WIDER_THAN_SCREEN) == []
     cut = "(all) => all.filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.innerText)"
     assert page.locator(".embviz-chart.fit-x, .embviz-controls").evaluate_all(cut) == []
+    context.close()
+
+
+@pytest.mark.parametrize("name", ["reflections/spectrum", "tying/exor", "geometry/phases"])
+def test_on_paper_nothing_is_cut_and_no_button_shows(chromium, watch, site, name):
+    context = chromium.new_context(viewport={"width": 720, "height": 1050})  # A4 with its margins
+    watch.stop_strangers(context, site)
+    page = opened(context, watch, site, name)
+    page.emulate_media(media="print")
+    assert page.evaluate(CUT) == []
+    shown = "(all) => all.filter((one) => one.checkVisibility({visibilityProperty: true})).map((one) => one.outerHTML)"
+    assert page.locator("button").evaluate_all(shown) == []
     context.close()
 
 
