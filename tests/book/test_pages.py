@@ -348,7 +348,8 @@ def test_on_paper_nothing_is_cut_and_no_button_shows(chromium, watch, site, name
     page = opened(context, watch, site, name)
     page.emulate_media(media="print")
     assert page.evaluate(CUT) == []
-    shown = "(all) => all.filter((one) => one.checkVisibility({visibilityProperty: true})).map((one) => one.outerHTML)"
+    shown = """(all) => all.filter((one) => one.checkVisibility({visibilityProperty: true}))
+      .map((one) => one.outerHTML)"""
     assert page.locator("button").evaluate_all(shown) == []
     context.close()
 
