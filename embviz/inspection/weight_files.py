@@ -9,6 +9,7 @@ import json
 import math
 import os
 import struct
+import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -232,7 +233,8 @@ def _of_safetensors(path: Path) -> dict[str, StoredArray]:
 def _state_dict(path: Path) -> Mapping[str, Any]:
     """A PyTorch file of weights alone; inside of "state_dict" or "model", where training loops put them."""
     try:
-        found = torch.load(path, map_location="cpu", weights_only=True)
+        lazily = zipfile.is_zipfile(path)  # all but the format of before PyTorch 1.6
+        found = torch.load(path, map_location="cpu", weights_only=True, mmap=lazily)
     except Exception as error:  # pickle's, zip's and PyTorch's own, of many kinds
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(

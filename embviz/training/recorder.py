@@ -104,11 +104,16 @@ class Sketch:
         if n <= self.size:
             return _flat
         signs, turns = self._draw(name, shape, n)
-        chunks = np.arange(len(turns))[:, None] * self.size
-        places = chunks + (np.arange(self.size) - turns[:, None]) % self.size  # that each number adds up
-        signs = np.where(places < n, signs[np.minimum(places, n - 1)], 0)  # the last chunk may be short
-        index_type = np.int32 if n < 2**31 else np.int64
-        index = torch.from_numpy(np.minimum(places, n - 1).ravel().astype(index_type)).to(device)
+        width: type = np.int32 if n + self.size < 2**31 else np.int64  # of places, the last chunk's included
+        chunks = np.arange(0, n, self.size, dtype=width)[:, None]
+        places = np.arange(self.size, dtype=width) - turns.astype(width)[:, None]
+        places %= width(self.size)
+        places += chunks  # that each number adds up
+        short = places >= n  # the last chunk may be
+        np.minimum(places, width(n - 1), out=places)
+        signs = signs[places]
+        signs[short] = 0
+        index = torch.from_numpy(places.ravel()).to(device)
         sign = torch.from_numpy(signs.ravel()).to(device)
 
         def project(tensor: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +24,7 @@ from embviz.training.paths import WeightPath, weight_path
 from embviz.training.recorder import Sketch
 
 LOG = "trainer_state.json"  # of Hugging Face's Trainer, in each checkpoint's folder
+TOGETHER = 2**26  # weights whose maps are in memory together, unless a single tensor has more
 Source = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
@@ -51,8 +52,8 @@ def read_checkpoints(
         By default those that Trainer logged (trainer_state.json), between two entries by a straight line;
         without a log they are not known.
     sketch : int or Sketch, optional
-        Numbers to keep of a tensor, as a recorder does; by default all. Then no more than one checkpoint's
-        arrays, and five bytes a weight for the map, are in memory at a time.
+        Numbers to keep of a tensor, as a recorder does; by default all. Then no more than some tensors of one
+        checkpoint are in memory at a time, with five bytes a weight for their maps.
     progress : bool
         Show a bar.
 
@@ -90,26 +91,55 @@ def read_checkpoints(
     kept = {name: min(size, sketch.size) if sketch else size for name, size in sizes.items()}
     _require_room(len(paths), sizes, kept)
     rows = {name: np.empty((len(paths), n_numbers), dtype=np.float32) for name, n_numbers in kept.items()}
-    maps = {name: sketch.projection(name, shape) for name, shape in shapes.items()} if sketch else {}
-    for place, path in enumerate(tqdm(paths, desc="checkpoints", disable=not progress)):
-        weights = first if place == 0 else read_weights(path)
-        for name, shape in shapes.items():
-            if name not in weights.arrays or weights.arrays[name].shape != shape:
-                there = weights.arrays[name].shape if name in weights.arrays else "none"
-                raise ValueError(f"{path}: {name!r} has shape {there}, in {paths[0].name} it has {shape}")
-            array = weights.arrays[name].read()
-            rows[name][place] = (
-                maps[name](torch.from_numpy(np.require(array, requirements="W")))
-                if maps
-                else array.reshape(-1)
-            )
+    del first
+    groups = _groups(sizes) if sketch else [names]
+    bar = tqdm(desc="checkpoints", total=len(groups) * len(paths), disable=not progress)
+    for group in groups:
+        maps = {name: sketch.projection(name, shapes[name]) for name in group} if sketch else {}
+        for place, path in enumerate(paths):
+            for name, array in _checked_arrays(path, shapes, paths[0].name, group):
+                rows[name][place] = (
+                    maps[name](torch.from_numpy(np.require(array, requirements="W")))
+                    if maps
+                    else array.reshape(-1)
+                )
+            bar.update()
+    bar.close()
     return {name: weight_path(name, own, told, known) for name, own in rows.items()}
 
 
+def _groups(sizes: Mapping[str, int]) -> list[list[str]]:
+    """Tensors in their order, in groups of :data:`TOGETHER` weights at most, or of one tensor."""
+    groups: list[list[str]] = []
+    room = 0
+    for name, size in sizes.items():
+        if size > room:
+            groups.append([])
+            room = TOGETHER
+        groups[-1].append(name)
+        room -= size
+    return groups
+
+
+def _checked_arrays(
+    path: Path, shapes: Mapping[str, tuple[int, ...]], first: str, names: Sequence[str]
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Some tensors of a checkpoint one after another, if all have the shapes of the first's."""
+    arrays = read_weights(path).arrays
+    for name, shape in shapes.items():
+        if name not in arrays or arrays[name].shape != shape:
+            there = arrays[name].shape if name in arrays else "none"
+            raise ValueError(f"{path}: {name!r} has shape {there}, in {first} it has {shape}")
+    for name in names:
+        yield name, arrays[name].read()
+
+
 def _require_room(n_paths: int, sizes: Mapping[str, int], kept: Mapping[str, int]) -> None:
-    maps = 5 * sum(size for name, size in sizes.items() if kept[name] < size)
+    maps = 5 * min(
+        sum(size for name, size in sizes.items() if kept[name] < size), max(TOGETHER, *sizes.values())
+    )
     require_memory(
-        12 * n_paths * sum(kept.values()) + maps + 8 * max(sizes.values()),
+        12 * n_paths * sum(kept.values()) + maps + 12 * max(sizes.values()),
         what=f"the paths of {len(sizes)} tensors through {n_paths} checkpoints",
         instead="keep a sketch of each (sketch=1024), name fewer tensors, or take every second checkpoint",
     )

@@ -7,7 +7,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from embviz.trajectories import Recipe, read_checkpoints, trace
+from embviz.training.recorder import Sketch
+from embviz.trajectories import Recipe, checkpoints, read_checkpoints, trace
 from embviz.trajectories.autoencoders import Autoencoder
 from embviz.trajectories.nulls import measure
 from embviz.trajectories.phases import Clustering
@@ -58,6 +59,22 @@ def test_checkpoints_come_in_order_with_the_logged_losses(run, how):
     )
     between = 2 + (100 - 50) / (150 - 50) * (100 / 150 - 2)
     np.testing.assert_allclose(path.losses[[0, 1, 3]], [2, between, 0.1])
+
+
+@pytest.mark.parametrize("together", [1, 12, 20, 10**6])
+def test_a_sketch_is_the_recorders_however_many_maps_are_in_memory(files, monkeypatch, together):
+    monkeypatch.setattr(checkpoints, "TOGETHER", together)
+    paths = read_checkpoints(files, sketch=4)
+    for name in ("h.0.attn.weight", "h.0.mlp.weight"):
+        project = Sketch(4).projection(name, weights(50)[name].shape)
+        expected = [project(weights(step)[name]).numpy() for step in sorted(STEPS)]
+        np.testing.assert_array_equal(paths[name].weights, expected)
+
+
+def test_maps_of_some_tensors_are_in_memory_together_and_of_a_larger_one_alone(monkeypatch):
+    monkeypatch.setattr(checkpoints, "TOGETHER", 10)
+    sizes = {"a": 4, "b": 6, "c": 1, "large": 30, "d": 10}
+    assert checkpoints._groups(sizes) == [["a", "b"], ["c"], ["large"], ["d"]]
 
 
 def test_files_without_a_log_have_no_losses_unless_they_are_given(files):
