@@ -11,13 +11,11 @@ import torch
 from torch import Tensor
 
 from book.resizing import story
-from book.resizing.experiments import bases, porting
-from book.resizing.experiments.bases import NO_GAINS
-from book.resizing.experiments.porting import COMPONENTS, GAIN_RULES, HEAD_RULES, MAPS, MORE_COMPONENTS
+from book.resizing.experiments import bases, fresh, porting, recovery
+from book.resizing.experiments.porting import COMPONENTS, MAPS, MORE_COMPONENTS
 from embviz.ledger import studies
 from embviz.ledger.cells import missing, table_of
 from embviz.models.decoder import Decoder
-from embviz.models.resizing import AttentionRule
 
 FLOOR = 1e-16  # the order of a sum in float64: where smaller errors are shown
 NAMES = {
@@ -41,7 +39,6 @@ NAMES = {
     "gains_projected": "gains as a vector",
     "hidden": "hidden units mapped",
 }
-RULES: dict[AttentionRule, str] = {"kept": "heads kept", "within": "within heads", "plain": "plain"}
 
 
 def shown_preset(claim: str = "resizing.porting") -> str:
@@ -56,7 +53,7 @@ def data_note(preset: str) -> str:
     source = "Bundled documentation" if run.text.corpus == "embedded" else "Short stories"
     return (
         f"{source} in bytes, {shape.n_layers} layers, {shape.n_heads} heads of {shape.head_width}, "
-        f"d = {shape.embedding_dim}; {porting.n_draws(preset)} draws of the map"
+        f"d = {shape.embedding_dim}"
     )
 
 
@@ -88,28 +85,35 @@ def component_errors(preset: str) -> pd.DataFrame:
 
 
 def gain_losses(preset: str) -> pd.DataFrame:
-    """Nats lost by a port: rule, width, draw, lost; the model trained without gains beside."""
+    """Nats lost, draws averaged: where (width, and before or after fine-tuning), rule, base_model, lost."""
+    places = {"m = d": 4, "m = d / 2": 2}
     rows = []
-    runs = {rule: porting.gain_run(preset, rule) for rule in GAIN_RULES}
-    runs["trained without gains"] = porting.gain_run(preset, "folded", NO_GAINS)
-    for rule, run in runs.items():
-        original = bases.load(run.base).log_perplexity
-        for quarters, width in ((4, "m = d"), (2, "m = d / 2")):
-            for draw, loss in enumerate((porting.losses(run, quarters) - original).tolist()):
-                rows.append({"rule": rule, "width": width, "draw": draw, "lost": loss})
+    for rule in fresh.GAINS:
+        for run, tuned in zip(fresh.gain_runs(preset, rule), fresh.gain_tuned(preset, rule), strict=True):
+            original = bases.load(run.base).log_perplexity
+            lost = {where: porting.losses(run, n).mean() - original for where, n in places.items()}
+            lost["m = d / 2, fine-tuned"] = fresh.lost([tuned])[0]
+            own = {"rule": rule, "base_model": run.base.seed}
+            rows += [{"where": where, **own, "lost": value} for where, value in lost.items()]
     return pd.DataFrame(rows)
 
 
 def head_losses(preset: str) -> pd.DataFrame:
-    """Nats lost by a port at every width: ratio (m / d), rule, seed (the draw), lost."""
+    """Nats lost: where (width, and before or after fine-tuning), rule, base_model, lost."""
     rows = []
-    for rule in HEAD_RULES:
-        run = porting.head_run(preset, rule)
-        table = table_of(porting.ported_losses.cell(run))
-        lost = table["log_perplexity"] - bases.load(run.base).log_perplexity
-        columns = {"ratio": table["quarters"] / 4, "rule": RULES[rule], "seed": table["draw"], "lost": lost}
-        rows.append(pd.DataFrame(columns))
-    return pd.concat(rows, ignore_index=True)
+    for share, ratio in {"d / 2": 0.5, "3 d / 4": 0.75}.items():
+        kept = recovery.curves(fresh.ours(preset, ratio), stored=False).groupby("seed")["lost"]
+        plain, scratch = (
+            fresh.their(preset, ratio, treatment=fresh.PLAIN, scratch=scratch) for scratch in (False, True)
+        )
+        for moment, end in (("", False), (", fine-tuned", True)):
+            ends = (kept.last() if end else kept.first()).to_numpy()
+            losses = {"heads kept": ends, "plain": fresh.lost(plain, end=end)}
+            losses["plain, not trained before"] = fresh.lost(scratch, end=end)
+            for rule, lost in losses.items():
+                own = {"where": f"m = {share}{moment}", "rule": rule}
+                rows += [{**own, "base_model": n, "lost": one} for n, one in enumerate(lost, start=1)]
+    return pd.DataFrame(rows)
 
 
 def other_widths(preset: str) -> pd.DataFrame:
@@ -118,19 +122,19 @@ def other_widths(preset: str) -> pd.DataFrame:
 
 
 def rotary_losses(preset: str) -> pd.DataFrame:
-    """Held-out loss by rotary base after a port within heads: factor, width, seed (the draw), lost.
+    """Held-out loss by rotary base, draws averaged: factor, width, base_model, lost.
 
     The last width's name says that its heads are kept; it has one base.
     """
-    original = bases.load(bases.base(preset, bases.ROTARY)).log_perplexity
-    kept = table_of(porting.rotary_bases.cell(porting.kept_rotary_run(preset))).assign(quarters=0)
-    table = pd.concat([porting.rotary_table(preset), kept], ignore_index=True)
-    names = {1: "m = d / 4", 2: "m = d / 2", 3: "m = 3 d / 4", 0: "m = d / 2, heads kept"}
-    return pd.DataFrame(
-        {
-            "factor": table["factor"],
-            "width": table["quarters"].map(names),
-            "seed": table["draw"],
-            "lost": table["held_out"] - original,
-        }
-    )
+    runs = {
+        "m = d / 2": fresh.rotary_runs(preset, 2),
+        "m = 3 d / 4": fresh.rotary_runs(preset, 3),
+        "m = d / 2, heads kept": fresh.kept_rotary_runs(preset),
+    }
+    rows = []
+    for width, own in runs.items():
+        for run in own:
+            means = table_of(porting.rotary_bases.cell(run)).groupby("factor")["held_out"].mean()
+            lost = (means - bases.load(run.base).log_perplexity).rename("lost").reset_index()
+            rows.append(lost.assign(width=width, base_model=run.base.seed))
+    return pd.concat(rows, ignore_index=True)

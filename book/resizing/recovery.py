@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import textwrap
 
@@ -13,6 +14,7 @@ import torch
 
 from book.resizing import story
 from book.resizing.experiments import bases, fresh, recovery, throughput
+from book.resizing.experiments import widths as width_law
 from book.resizing.experiments.recovery import PCA, PROJECTION, SCRATCH, TREATMENTS, when_recovered
 from embviz.ledger import studies
 from embviz.ledger.cells import read, table_of
@@ -23,6 +25,7 @@ from embviz.view.charts import Data
 CLAIM = "resizing.perplexity"
 TOLERANCES = (1, 2, 5, 10, 20, 50)  # percent of a perplexity
 AFTER_PORT, AT_END = MOMENTS = ("right after the port", "after fine-tuning")
+AFTER_400 = "after 400 updates"
 OPENING = {"embedded": "Return ", "tinystories_5mb": "Once upon a time, there was a little girl named "}
 N_STATES = 1_024  # that PCA sees before a model writes
 N_WRITTEN, LINE = 120, 42  # characters that a model writes, and in a line
@@ -64,6 +67,17 @@ def end_to_end(preset: str) -> pd.DataFrame:
             table = recovery.curves([own], stored=False)[["step", "lost"]]
             parts.append(table.assign(rule=REPAIRED, width=width, seed=own.seed))
     return pd.concat(parts, ignore_index=True)
+
+
+def by_width(preset: str) -> pd.DataFrame:
+    """Base models carried to half of their width: width, moment, treatment, seed, lost (nats)."""
+    rows = []
+    for width, seed in itertools.product(width_law.WIDTHS[preset], width_law.SEEDS):
+        for treatment in (PROJECTION, SCRATCH):
+            own = width_law.carried(width_law.run_of(preset, width, seed, treatment))
+            for moment, lost in ((AFTER_PORT, own.lost), (AFTER_400, own.tuned)):
+                rows.append((width, moment, treatment, seed, lost))
+    return pd.DataFrame(rows, columns=["width", "moment", "treatment", "seed", "lost"])
 
 
 def data_note(preset: str, n_steps: int = 0) -> str:

@@ -318,8 +318,14 @@ def rotary_runs(preset: str, quarters: int) -> list[porting.RotaryBases]:
     return [dataclasses.replace(first, base=base) for base in bases.fresh(preset, ROTARY)]
 
 
+def kept_rotary_runs(preset: str) -> list[porting.RotaryBases]:
+    """Heads kept at half the width, the base too, a run a base model."""
+    first = porting.kept_rotary_run(preset)
+    return [dataclasses.replace(first, base=base) for base in bases.fresh(preset, ROTARY)]
+
+
 def _rotary_cells(preset: str) -> list[Cell]:
-    runs = [run for quarters in (2, 3) for run in rotary_runs(preset, quarters)]
+    runs = [run for quarters in (2, 3) for run in rotary_runs(preset, quarters)] + kept_rotary_runs(preset)
     return _with_bases([run.base for run in runs], [porting.rotary_bases.cell(run) for run in runs])
 
 
