@@ -13,6 +13,7 @@ from embviz.view.multiples import panels
 
 NOISE = -1  # the phase of what is in none
 SLOT = "look"
+FILLED = theme.HEIGHTS["tall"]  # of a plane that fills the page
 
 
 def plot_path(
@@ -30,11 +31,11 @@ def plot_path(
     x_title: str | None = None,
     y_title: str | None = None,
     order_title: str | None = None,
-    order_limits: tuple[float, float] | None = None,
+    fill: bool = False,
 ) -> alt.LayerChart | alt.ConcatChart:
     """Points of a layout joined in their order, coloured by it or by phase; the loss beside, coloured alike.
 
-    Layout coordinates have no unit: the plane is a square without ticks, equal in both directions.
+    Layout coordinates have no unit: the plane has no ticks, and is equal in both directions.
 
     Parameters
     ----------
@@ -48,17 +49,16 @@ def plot_path(
         Column of phases: whole numbers from 0 in their order in time, -1 in none. They are told apart by
         colour and shape; points in none are small crosses.
     loss : str, optional
-        Column of numbers drawn over `order` beside the plane, or below it on a narrow page.
+        Column of numbers drawn over `order` beside the plane; below it where the page is narrow, or filled.
     loss_scale : {"linear", "log", "symlog", "sqrt"}
     limits : pair of float, optional
-        Ends of both axes of the plane; by default a square about all points.
+        Ends of both axes of the plane, where it fills the page of the shorter; by default about all points.
     seed_text : str, optional
         Written into the plane: which seed, or run, this is.
     tooltip : sequence of str
         Further columns to show on hovering.
-    order_limits : pair of float, optional
-        Ends of `order`, in colours and along the axis; by default those of the data. A player has none at
-        first, and a path without noise has none of its crosses.
+    fill : bool, default False
+        Fill the page's width, with the loss below; without, a square that others may stand beside.
 
     Raises
     ------
@@ -71,12 +71,10 @@ def plot_path(
     >>> chart = plot_path(table, "u", "v", order="step", loss="loss", seed_text="seed 0")
     """
     data = charts.checked(data, numbers=[x, y, order, phase, loss], more=tooltip)
-    across, up = _square(data, x, y, limits)
+    scales = _filling(data, x, y, limits) if fill else _square(data, x, y, limits)
     plane = {
-        "x": alt.X(
-            f"{x}:Q", scale=alt.Scale(domain=across, nice=False), axis=_blank(x_title or theme.title(x))
-        ),
-        "y": alt.Y(f"{y}:Q", scale=alt.Scale(domain=up, nice=False), axis=_blank(y_title or theme.title(y))),
+        "x": alt.X(f"{x}:Q", scale=scales[0], axis=_blank(x_title or theme.title(x))),
+        "y": alt.Y(f"{y}:Q", scale=scales[1], axis=_blank(y_title or theme.title(y))),
     }
     words = theme.title(order) if order_title is None else order_title
     known = phase is not None and isinstance(data, pd.DataFrame)
@@ -87,44 +85,74 @@ def plot_path(
     )
     layers = [
         line.encode(order=f"{order}:Q", **plane),
-        *_points(plane, order, phase, words, shown, phases, order_limits),
+        *_points(data, plane, order, phase, words, shown, phases),
     ]
     if seed_text is not None:
         corner = alt.Chart(alt.Data(values=[{"words": seed_text}])).mark_text(
             align="left", baseline="top", fontSize=theme.TEXT["small"]
         )
         layers.append(corner.encode(x=alt.value(4), y=alt.value(4), text="words:N"))
-    side = theme.SQUARE
     drawing = charts.layered(data, layers).properties(
-        width=side, height=side, description=f"path over {words}"
+        width="container" if fill else theme.SQUARE,
+        height=FILLED if fill else theme.SQUARE,
+        description=f"path over {words}",
     )
     if loss is None:
         return drawing
-    ends = None  # a layer without rows, as of a path without noise, has none of its own
-    if order_limits and isinstance(data, pd.DataFrame):
-        ends = float(data[loss].min()), float(data[loss].max())
     curve = {
-        "x": charts.placed(alt.X, order, scale=charts.tight("linear", order_limits), words=words),
-        "y": charts.placed(alt.Y, loss, scale=charts.scaled(loss_scale, ends)),
+        "x": charts.placed(alt.X, order, scale=charts.tight("linear"), words=words),
+        "y": charts.placed(alt.Y, loss, scale=charts.scaled(loss_scale)),
     }
-    beside = charts.layered(data, _points(curve, order, phase, words, shown, phases, order_limits))
-    beside = charts.finished(beside, f"{theme.title(loss)} over {words}", side)
-    return panels([drawing, beside])
+    beside = charts.layered(data, _points(data, curve, order, phase, words, shown, phases))
+    height = theme.HEIGHTS["short"] if fill else theme.SQUARE
+    beside = charts.finished(beside, f"{theme.title(loss)} over {words}", height)
+    return panels([drawing, beside], columns=1 if fill else 2)
 
 
-def _square(
-    data: Data, x: str, y: str, limits: tuple[float, float] | None
-) -> tuple[list[float], list[float]]:
-    """Ends of both axes: a square about all points, or as given."""
+def _square(data: Data, x: str, y: str, limits: tuple[float, float] | None) -> list[alt.Scale]:
+    """Of a plane that is a square about all points, or between the ends given."""
     if limits is not None:
-        return list(limits), list(limits)
+        return [alt.Scale(domain=list(limits), nice=False)] * 2
+    middles, spans = _about(data, x, y)
+    half = max(spans) / 2 or 1.0
+    return [alt.Scale(domain=[middle - half, middle + half], nice=False) for middle in middles]
+
+
+def _filling(data: Data, x: str, y: str, limits: tuple[float, float] | None) -> list[alt.Scale]:
+    """Of a plane as wide as the page: the axis with room to spare reaches further, so that units stay equal.
+
+    The page alone knows the width, so the ends are expressions in it.
+    """
+    middles, (across, up) = _about(data, x, y) if limits is None else _between(limits)
+    if not (across or up):  # all points in one place
+        across = up = 2.0
+    halves = (
+        f"max({across:.6g}, {up:.6g} * width / {FILLED}) / 2",
+        f"max({up:.6g}, {across:.6g} * {FILLED} / width) / 2",
+    )
+    return [
+        alt.Scale(
+            domainMin=alt.ExprRef(expr=f"{middle:.6g} - {half}"),
+            domainMax=alt.ExprRef(expr=f"{middle:.6g} + {half}"),
+            nice=False,
+            zero=False,
+        )
+        for middle, half in zip(middles, halves, strict=True)
+    ]
+
+
+def _between(limits: tuple[float, float]) -> tuple[list[float], list[float]]:
+    low, high = limits
+    return [(low + high) / 2] * 2, [float(high - low)] * 2
+
+
+def _about(data: Data, x: str, y: str) -> tuple[list[float], list[float]]:
+    """The middle of all points and how far they reach, some room included, across and up."""
     if not isinstance(data, pd.DataFrame):
         raise ValueError("give the ends of the plane (limits=...): an explorer's data can't be looked into")
     lows, highs = data[[x, y]].min(), data[[x, y]].max()
-    half = 0.54 * float((highs - lows).max()) or 1.0
-    middle = (lows + highs) / 2
-    across, up = ([float(middle[field] - half), float(middle[field] + half)] for field in (x, y))
-    return across, up
+    middles = [float((lows[field] + highs[field]) / 2) for field in (x, y)]
+    return middles, [1.08 * float(highs[field] - lows[field]) for field in (x, y)]
 
 
 def _blank(words: str) -> alt.Axis:
@@ -132,13 +160,13 @@ def _blank(words: str) -> alt.Axis:
 
 
 def _points(
+    data: Data,
     place: dict[str, Any],
     order: str,
     phase: str | None,
     words: str,
     shown: list[alt.Tooltip],
     phases: list[int] | None,
-    order_limits: tuple[float, float] | None,
 ) -> list[alt.Chart]:
     """Points coloured by their order; or by their phase, with a shape too, and those in none as crosses."""
     size = theme.SIZES["small"]
@@ -146,10 +174,7 @@ def _points(
     outline: dict[str, Any] = {"stroke": theme.INK, "strokeWidth": theme.WIDTHS["outline"]}
     if phase is None:
         key = alt.Legend(title=words, gradientLength=theme.GRADIENT)
-        scale = theme.sequential_scale()
-        if order_limits:  # a player begins without rows, from which no ends can be read
-            scale.domain = list(order_limits)
-        colour = alt.Color(f"{order}:Q", scale=scale, legend=key)
+        colour = alt.Color(f"{order}:Q", scale=theme.sequential_scale(), legend=key)
         points = alt.Chart().mark_point(size=size, clip=True, **outline)
         return [points.encode(color=colour, tooltip=shown, **place)]
     n_shapes = len(theme.SHAPES)
@@ -163,7 +188,12 @@ def _points(
     colour = alt.Color(f"{phase}:Q", scale=theme.sequential_scale(), legend=key)
     slots = alt.Scale(domain=list(range(n_shapes)), range=list(theme.SHAPES))
     shape = alt.Shape(f"{SLOT}:N", scale=slots, legend=None)
-    return [
-        none.encode(tooltip=shown, **place),
-        inside.encode(color=colour, shape=shape, tooltip=shown, **place),
-    ]
+    both = {
+        "noise": none.encode(tooltip=shown, **place),
+        "phases": inside.encode(color=colour, shape=shape, tooltip=shown, **place),
+    }
+    if isinstance(data, pd.DataFrame):  # a layer without rows has no ends to give its axes
+        noise = data[phase] == NOISE
+        absent = {"noise": not noise.any(), "phases": noise.all()}
+        return [layer for name, layer in both.items() if not absent[name]]
+    return list(both.values())

@@ -191,7 +191,6 @@ def _plane_and_loss(trace: Trace, *, has_losses: bool | None = None) -> alt.Laye
         phase="phase" if phases.n_phases else None,
         loss="loss" if has_losses else None,
         seed_text=f"seed {trace.seed}",
-        order_limits=(float(path.steps[0]), float(path.steps[-1])),
     )
 
 

@@ -725,6 +725,35 @@ def test_points_in_no_phase_are_open_crosses_and_phases_have_shapes():
     assert [mark["shape"] for mark in marks] == ["cross"] * 3 + ["circle"] * 3 + ["square"] * 3
 
 
+def test_a_path_without_noise_has_no_layer_of_crosses_and_noise_alone_none_of_phases():
+    def n_layers(*phases):
+        table = POINTS.assign(phase=phases)
+        return len(view.plot_path(table, "u", "v", order="step", phase="phase").to_dict()["layer"])
+
+    assert n_layers(0, 0, 1) == n_layers(-1, -1, -1) == 2  # the line, and one of points
+    assert n_layers(0, -1, 1) == 3
+    assert len(view.plot_path(NAMED, "u", "v", order="step", phase="phase", limits=(0, 1)).layer) == 3
+
+
+@pytest.mark.parametrize("width", [300, 800])
+@pytest.mark.parametrize("loss", [None, "loss"])
+def test_a_plane_that_fills_the_page_has_equal_units_at_any_width(width, loss):
+    spec = view.plot_path(POINTS, "u", "v", order="step", loss=loss, fill=True).to_dict()
+    for part in spec.get("concat", [spec]):
+        part["width"] = width
+    marks = drawing.drawn(spec, "symbol")[:3]
+    (x0, y0), (x1, y1) = ((mark["x"], mark["y"]) for mark in marks[:2])
+    assert (x1 - x0) / 4 == pytest.approx(y0 - y1)  # 4 to the right and 1 up
+    assert all(0 < mark["x"] < width and 0 < mark["y"] < theme.HEIGHTS["tall"] for mark in marks)
+
+
+def test_the_loss_is_below_a_plane_that_fills_the_page():
+    spec = view.plot_path(POINTS, "u", "v", order="step", loss="loss", fill=True).to_dict()
+    assert spec["columns"] == 1
+    assert spec["usermeta"]["embviz"]["panels"]["fluid"] == 1
+    assert len({part["width"] for part in spec["concat"]}) == 1
+
+
 def test_the_loss_beside_a_path_has_its_colours():
     spec = view.plot_path(POINTS, "u", "v", order="step", loss="loss").to_dict()
     colours = [mark["fill"] for mark in drawing.drawn(spec, "symbol")]
