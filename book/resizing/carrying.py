@@ -17,6 +17,7 @@ from embviz.ledger import studies
 from embviz.ledger.cells import missing, table_of
 from embviz.models.decoder import Decoder
 
+GAINS = {"dropped": "dropped", "projected": "as a vector", "dense": "as a matrix"}
 FLOOR = 1e-16  # the order of a sum in float64: where smaller errors are shown
 NAMES = {
     "commuting": "RMSNorm, heads kept",
@@ -88,12 +89,12 @@ def gain_losses(preset: str) -> pd.DataFrame:
     """Nats lost, draws averaged: where (width, and before or after fine-tuning), rule, base_model, lost."""
     places = {"m = d": 4, "m = d / 2": 2}
     rows = []
-    for rule in fresh.GAINS:
+    for rule in GAINS:
         for run, tuned in zip(fresh.gain_runs(preset, rule), fresh.gain_tuned(preset, rule), strict=True):
             original = bases.load(run.base).log_perplexity
             lost = {where: porting.losses(run, n).mean() - original for where, n in places.items()}
             lost["m = d / 2, fine-tuned"] = fresh.lost([tuned])[0]
-            own = {"rule": rule, "base_model": run.base.seed}
+            own = {"rule": GAINS[rule], "base_model": run.base.seed}
             rows += [{"where": where, **own, "lost": value} for where, value in lost.items()]
     return pd.DataFrame(rows)
 

@@ -41,8 +41,8 @@ def test_gains_carried_as_a_vector_lose_most_of_each_base_model():
     table = runs.gain_losses("quick")
     assert len(table) == 3 * 3 * 3  # rules, places, base models
     means = table[table["where"] == "m = d / 2"].groupby("rule")["lost"].mean()
-    assert means.idxmax() == "projected"
-    dense = table[(table["rule"] == "dense") & (table["where"] == "m = d")]
+    assert means.idxmax() == "as a vector"
+    dense = table[(table["rule"] == "as a matrix") & (table["where"] == "m = d")]
     assert dense["lost"].to_numpy() == pytest.approx(np.zeros(3), abs=1e-5)
 
 
