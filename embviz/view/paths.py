@@ -13,7 +13,7 @@ from embviz.view.multiples import panels
 
 NOISE = -1  # the phase of what is in none
 SLOT = "look"
-FILLED = theme.HEIGHTS["tall"]  # of a plane that fills the page
+FILLED = theme.HEIGHTS["plane"]  # of a plane that fills the page
 
 
 def plot_path(

@@ -65,6 +65,7 @@ HEIGHTS = {
     "short": 190,
     "plot": 260,
     "tall": 340,
+    "plane": 440,
 }
 HEIGHT = HEIGHTS["plot"]
 SQUARE = 290  # side of a layout, as wide as a phone allows

@@ -744,7 +744,7 @@ def test_a_plane_that_fills_the_page_has_equal_units_at_any_width(width, loss):
     marks = drawing.drawn(spec, "symbol")[:3]
     (x0, y0), (x1, y1) = ((mark["x"], mark["y"]) for mark in marks[:2])
     assert (x1 - x0) / 4 == pytest.approx(y0 - y1)  # 4 to the right and 1 up
-    assert all(0 < mark["x"] < width and 0 < mark["y"] < theme.HEIGHTS["tall"] for mark in marks)
+    assert all(0 < mark["x"] < width and 0 < mark["y"] < theme.HEIGHTS["plane"] for mark in marks)
 
 
 def test_the_loss_is_below_a_plane_that_fills_the_page():
