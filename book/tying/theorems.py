@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 import altair as alt
 import pandas as pd
@@ -53,13 +55,17 @@ def stored(run: str, seed: int, preset: str = "paper") -> Encoder:
     return load_model(cell.config, read(cell)[0], seed=seed, tied=False).double()
 
 
-def plot_plane(names: Sequence[str], *, reach: float = 1.6) -> Callable[..., alt.LayerChart]:
+def plot_plane(
+    names: Sequence[str], *, beside: Mapping[str, tuple[int, int]] = MappingProxyType({}), reach: float = 1.6
+) -> Callable[..., alt.LayerChart]:
     """Drawing function of an explorer: named arrows from the origin, over an area.
 
     Parameters
     ----------
     names : sequence of str
         What the arrows are called, in the order of their colours.
+    beside : mapping of str to a pair of int
+        Where a name stands, pixels right and down of its arrow's head, if not above it.
     reach : float
         From the middle of the square to its sides.
 
@@ -76,12 +82,18 @@ def plot_plane(names: Sequence[str], *, reach: float = 1.6) -> Callable[..., alt
     )
 
     def draw(arrows: alt.NamedData, area: alt.NamedData) -> alt.LayerChart:
-        own = alt.Chart(arrows).transform_calculate(
-            zero="0", turn="90 - atan2(datum.y, datum.x) * 180 / PI", out="datum.y < 0 ? 16 : -12"
-        )
+        own = alt.Chart(arrows).transform_calculate(zero="0", turn="90 - atan2(datum.y, datum.x) * 180 / PI")
         line = own.mark_rule(strokeWidth=theme.WIDTHS["line"], clip=True)
         ends = own.mark_point(shape="triangle", filled=True, size=theme.SIZES["mark"] * 2, clip=True)
-        words = own.mark_text(dy=-12, fontSize=theme.TEXT["normal"] + 1)
+        shifts = {"dx": "0", "dy": "-12"}
+        for name, (dx, dy) in beside.items():
+            here = f"datum.name === {json.dumps(name)} ? "
+            shifts = {"dx": f"{here}{dx} : {shifts['dx']}", "dy": f"{here}{dy} : {shifts['dy']}"}
+        words = own.mark_text(
+            fontSize=theme.TEXT["normal"] + 1,
+            dx=alt.ExprRef(shifts["dx"]),
+            dy=alt.ExprRef(shifts["dy"]),
+        )
         outline = alt.Chart(area).mark_line(
             strokeWidth=theme.WIDTHS["line"], color=theme.INK, strokeDash=list(theme.DASHES[1]), clip=True
         )
@@ -97,7 +109,6 @@ def plot_plane(names: Sequence[str], *, reach: float = 1.6) -> Callable[..., alt
             ends.encode(angle=alt.Angle("turn:Q", scale=None), color=colour, **place),
             words.encode(text="name:N", **place),
         ]
-        side = 1.5 * theme.SQUARE
-        return alt.LayerChart(layer=layers).properties(width=side, height=side)
+        return alt.LayerChart(layer=layers).properties(width=theme.SQUARE, height=theme.SQUARE)
 
     return draw
