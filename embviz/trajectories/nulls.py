@@ -48,7 +48,8 @@ def random_walk(path: WeightPath, *, seed: int | np.random.Generator, n_lags: in
 
     Directions are a Gaussian process in the space of all weights, autoregressive of order `n_lags`: its
     steps correlate as the path's do up to that lag. 0 is a walk without momentum, 1 has the momentum of
-    successive steps and lets it fade. A slow drift in one direction is not in it.
+    successive steps and lets it fade, so that a slow drift in one direction is not in it; with S - 2, all
+    lags there are, it drifts as far, in a direction that is chance.
 
     Parameters
     ----------

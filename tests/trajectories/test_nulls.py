@@ -73,7 +73,7 @@ def test_momentum_and_step_lengths_survive_a_rotation():
 
 
 @pytest.mark.parametrize("dim", [20, 300, 10**6])  # fewer weights than steps, more, many more
-@pytest.mark.parametrize("n_lags", [1, 3])
+@pytest.mark.parametrize("n_lags", [1, 3, 78])  # the last: at every lag there is
 def test_a_walk_has_the_paths_step_lengths_and_momentum(dim, n_lags):
     path = momentum_path()
     path = WeightPath(path.name, path.steps, path.losses, path.weights, dim)
@@ -91,6 +91,19 @@ def test_momentum_of_one_lag_fades_geometrically():
     first, second, third = step_correlations(walk, 3)[1:]
     assert np.isclose(second, first**2, atol=0.02)
     assert np.isclose(third, first**3, atol=0.02)
+
+
+def test_a_walk_that_remembers_all_steps_keeps_a_drift_that_one_lag_forgets():
+    drift = np.ones(400) / 20
+    moves = drift + 1.5 * noise(100, 400) / 20  # each step has a part in one direction, for good
+    path = weight_path("drifting", np.concatenate([[0 * drift], moves.cumsum(axis=0)]), range(101))
+    far = {
+        lags: np.linalg.norm(np.diff(random_walk(path, seed=0, n_lags=lags).weights[[0, 50]], axis=0))
+        for lags in (1, 99)
+    }
+    own = np.linalg.norm(path.weights[50] - path.weights[0])
+    assert far[1] < 0.4 * own
+    assert far[99] > 0.6 * own
 
 
 def test_without_lags_steps_are_at_right_angles():
