@@ -71,6 +71,22 @@ def test_the_sweep_is_averaged_by_kind_of_test(monkeypatch):
     assert curves.to_dict() == {"analogies": 0.5, "similarities": pytest.approx(0.9)}
 
 
+def test_a_test_that_no_model_passes_is_no_line_of_the_sweep(monkeypatch):
+    rows = [
+        (share, 1, test, score, score / flat)
+        for test, flat in [("men", 0.4), ("rare_words", -0.01), ("mean", 1.0)]
+        for share, score in [(0.1, 0.2), (0.5, flat), (1.0, 0.3)]
+    ]
+    table = pd.DataFrame(rows, columns=["share", "seed", "test", "score", "relative"])
+    monkeypatch.setattr(chapter.vectors, "sweep_scores", lambda: table)
+    curves = chapter.sweep_curves().query("shown == 'similarities'")
+    assert curves["relative"].tolist() == [0.5, 1.0, 0.75]
+    assert chapter.ends_of_sweep() == (
+        "The mean score is 20% of the plateau's where 10% of the signs are plus, "
+        "30% of the plateau's where 100% of the signs are plus"
+    )
+
+
 def test_the_mark_stands_at_the_explorers_control():
     kinds = ["a", "b"]
     table = pd.DataFrame(
