@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -458,44 +457,6 @@ def involution_error(Q: ArrayLike) -> float:
     """
     Q = square(Q, "Q")
     return float(np.linalg.norm(Q @ Q - np.eye(len(Q))) / np.sqrt(len(Q)))
-
-
-@dataclass(frozen=True)
-class SquareSummary:
-    """Entries of the square of a matrix: 1, 0, 0, 0 for an involution."""
-
-    diagonal_mean: float
-    diagonal_std: float
-    offdiagonal_mean: float
-    offdiagonal_std: float
-
-
-def square_summary(Q: ArrayLike) -> SquareSummary:
-    """Mean and standard deviation of Q^2 on and off its diagonal.
-
-    Parameters
-    ----------
-    Q : array, shape (D, D), D at least 2
-
-    Returns
-    -------
-    SquareSummary
-
-    Raises
-    ------
-    ValueError
-        If Q is not square and finite, or 1 x 1: nothing is off its diagonal.
-
-    Source
-    ------
-    The reflections paper, Figure 3.
-    """
-    Q = square(Q, "Q")
-    if len(Q) == 1:
-        raise ValueError("Q has shape (1, 1): nothing is off its diagonal")
-    squared = Q @ Q
-    diagonal, off = np.diag(squared), squared[~np.eye(len(Q), dtype=bool)]
-    return SquareSummary(*(float(x) for x in (diagonal.mean(), diagonal.std(), off.mean(), off.std())))
 
 
 def procrustes_disparity(x: ArrayLike, y: ArrayLike) -> float:

@@ -502,14 +502,6 @@ def smallest_width(
     return high
 
 
-def smallest_constant(
-    x: ArrayLike, family: str, *, eps: float, delta: float, n_draws: int = 200, seed: int = 0
-) -> float:
-    """The least C of :func:`bound` at which a share of 1 - delta of the draws keeps every pair of rows."""
-    width = smallest_width(x, family, eps=eps, delta=delta, n_draws=n_draws, seed=seed)
-    return constant(width, eps, len(checked(x, "x", 2)), delta)
-
-
 class _Pairs:
     """Vectors and the squared distances of those pairs that differ, measured once for many maps."""
 

@@ -97,18 +97,6 @@ def test_semicircle_distance_is_the_kolmogorov_smirnov_statistic(values):
     assert metrics.semicircle_distance(values) == pytest.approx(stats.kstest(values, law.cdf).statistic)
 
 
-def test_square_summary_reads_the_square_on_and_off_its_diagonal():
-    Q = made_rows(5, 5)
-    square = [[sum(Q[i, k] * Q[k, j] for k in range(5)) for j in range(5)] for i in range(5)]
-    on = [square[i][i] for i in range(5)]
-    off = [square[i][j] for i, j in itertools.permutations(range(5), 2)]
-    summary = metrics.square_summary(Q)
-    assert summary.diagonal_mean == pytest.approx(np.mean(on))
-    assert summary.diagonal_std == pytest.approx(np.std(on))
-    assert summary.offdiagonal_mean == pytest.approx(np.mean(off))
-    assert summary.offdiagonal_std == pytest.approx(np.std(off))
-
-
 # --- known cases ------------------------------------------------------------------------------------
 
 
@@ -128,9 +116,6 @@ def test_a_reflection_is_an_involution_and_a_large_random_rotation_is_not():
     assert metrics.involution_error(rotation) == pytest.approx(
         math.sqrt(2 - 2 / 300), abs=0.015
     )  # its sd is 0.003
-    summary = metrics.square_summary(reflection)
-    assert summary.diagonal_mean == pytest.approx(1)
-    assert summary.offdiagonal_std < 1e-12
 
 
 def test_a_circulant_matrix_scores_one_in_its_own_direction_only():
@@ -243,7 +228,7 @@ OF_A_SAMPLE = [
     metrics.mirror_distance,
     metrics.semicircle_distance,
 ]
-OF_A_MATRIX = [metrics.circulant_score, metrics.involution_error, metrics.square_summary]
+OF_A_MATRIX = [metrics.circulant_score, metrics.involution_error]
 OF_TWO = [metrics.cosines, metrics.angles, metrics.concordance, metrics.angular_error]
 
 
@@ -301,8 +286,6 @@ def test_other_senseless_questions_are_refused():
         metrics.concordance([[1.0, 2.0], [2.0, 1.0]], [[1.0, 2.0], [0.0, 1.0]])
     with pytest.raises(ValueError, match="direction is 2"):
         metrics.circulant_score(np.eye(3), direction=2)
-    with pytest.raises(ValueError, match="nothing is off its diagonal"):
-        metrics.square_summary([[1.0]])
     with pytest.raises(ValueError, match="same point"):
         metrics.procrustes_disparity(np.ones((3, 2)), made_rows(3, 2))
     with pytest.raises(ValueError, match="one value has no interval"):

@@ -217,7 +217,7 @@ def test_the_smallest_width_of_one_gaussian_pair_is_that_of_chi_squared():
     found = projections.smallest_width(x, "gaussian", eps=eps, delta=delta, n_draws=400, seed=0)
     # 400 draws know the share to 2%, and near there a step of m changes it by 1.6%
     assert abs(found - exact) <= 4
-    constant = projections.smallest_constant(x, "gaussian", eps=eps, delta=delta, n_draws=400, seed=0)
+    constant = projections.constant(found, eps, 2, delta)
     assert constant == pytest.approx(found * eps**2 / math.log(2 / delta), rel=1e-12)
 
 

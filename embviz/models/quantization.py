@@ -121,18 +121,6 @@ def _checked(values: ArrayLike, per: Per, name: str = "values") -> np.ndarray:
 # --- errors in closed form --------------------------------------------------------------------------
 
 
-def uniform_error(bits: int) -> float:
-    """Expected squared error over the mean square of values spread evenly between -max and max: 1 / 4 L^2.
-
-    A step is max / L, the error evenly spread in half a step to either side, so its square is step^2 / 12
-    on average; the values' is max^2 / 3.
-
-    >>> round(uniform_error(4) * 4 * 7**2, 12)
-    1.0
-    """
-    return 1 / (4 * n_levels(bits) ** 2)
-
-
 def normal_error(bits: int, crest: float) -> float:
     """Expected squared error over the mean square of normal values, the largest level at `crest` sd.
 

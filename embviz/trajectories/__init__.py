@@ -43,7 +43,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "Recipe",
             "Trace",
             "lay_out",
-            "layouts_of",
             "neighbor_pairs",
             "principal_coordinates",
             "trace",

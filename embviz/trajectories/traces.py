@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -326,9 +326,3 @@ def _drawn(rotated: WeightPath, behaviour: Behaviour | None, recipe: Recipe, see
     plane = lay_out(encoded, recipe.layout, seed=seed)
     phases = find_phases(plane if recipe.clustered == "layout" else encoded, recipe.clustering)
     return Trace(rotated, behaviour, plane, phases, recipe, seed)
-
-
-def layouts_of(encoded: ArrayLike, layouts: Mapping[str, Layout], *, seed: int) -> dict[str, np.ndarray]:
-    """The same points under several settings, for :func:`embviz.trajectories.phases.phase_grid`."""
-    encoded = checked(encoded, "encoded", 2)
-    return {name: lay_out(encoded, layout, seed=seed) for name, layout in layouts.items()}

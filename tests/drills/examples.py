@@ -260,7 +260,6 @@ EXAMPLES: dict[str, Any] = {
     "safe": lambda: 1e-10,
     # functions whose values differ from those of their parameter's name
     "smallest_width.eps": lambda: 0.5,
-    "smallest_constant.eps": lambda: 0.5,
     "smallest_width.n_draws": lambda: 4,
     "n_kept.eps": lambda: 0.5,
     "within.eps": lambda: 0.5,

@@ -68,7 +68,7 @@ def test_the_error_of_evenly_spread_values_is_the_closed_form(bits):
     # midpoints of a fine division of -1..1, and the ends: the mean over them is the integral to 1 / n
     x = np.concatenate([(np.arange(400_000) + 0.5) / 200_000 - 1, [-1.0, 1.0]])
     found = quantization.relative_error(x, bits)
-    assert found == pytest.approx(quantization.uniform_error(bits), rel=2e-3)
+    assert found == pytest.approx(1 / (4 * quantization.n_levels(bits) ** 2), rel=2e-3)
 
 
 @pytest.mark.parametrize("bits", [2, 4, 6])

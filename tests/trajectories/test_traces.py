@@ -18,7 +18,6 @@ from embviz.trajectories.traces import (
     Layout,
     Recipe,
     lay_out,
-    layouts_of,
     neighbor_pairs,
     principal_coordinates,
     trace,
@@ -260,10 +259,3 @@ def test_too_few_snapshots_are_refused_before_anything_is_trained(monkeypatch):
         trace(short, seed=0)
     with pytest.raises(ValueError, match="query: 12 snapshots are too few for Clustering"):
         trace(short, Recipe(layout=Layout("pca")), seed=0)
-
-
-def test_layouts_under_several_settings_are_those_made_one_by_one():
-    settings = {"5 neighbours": Layout(n_neighbors=5, max_iter=20), "pca": Layout("pca")}
-    points = noise(30, 4)
-    for name, plane in layouts_of(points, settings, seed=2).items():
-        np.testing.assert_array_equal(plane, lay_out(points, settings[name], seed=2))
