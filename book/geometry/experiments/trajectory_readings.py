@@ -149,7 +149,7 @@ def cells(preset: str) -> list[Cell]:
 
 
 def stored(preset: str = "laptop") -> pd.DataFrame:
-    """The columns of :func:`trajectory_readings`, seed and reading; of seeds whose readings are all stored."""
+    """The columns of :func:`trajectory_readings`, seed and reading, of seeds that have all readings."""
     every = cells(preset)
     halved = {cell.config.run.seed for cell in missing(every)}
     parts = [
