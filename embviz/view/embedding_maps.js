@@ -4,6 +4,7 @@
 const LABEL = { font: "12px system-ui, sans-serif", bold: "600 13px system-ui, sans-serif", height: 14, letters: 28 };
 const ROOM_A_LABEL = 2200; // square pixels of the map
 const MARGIN = 16; // pixels around the points
+const HEIGHTS = { map: 560, states: 380, null: 220 }; // pixels at most
 const REACH = 16; // pixels from a point within which it is pointed at
 const TURN = 350; // milliseconds of a change of view
 const SUGGESTIONS = 12;
@@ -158,7 +159,8 @@ class WordMap {
     const before = first ? 1 : this.fitted;
     this.ratio = devicePixelRatio;
     this.width = width;
-    this.height = Math.round(Math.min(width, this.data.about.over ? 460 : 560));
+    const { over, below } = this.data.about;
+    this.height = Math.round(Math.min(width, HEIGHTS[over ? (below ? "null" : "states") : "map"]));
     this.canvas.style.height = `${this.height}px`;
     this.canvas.width = Math.round(width * this.ratio);
     this.canvas.height = Math.round(this.height * this.ratio);
@@ -555,7 +557,7 @@ class MapGroup {
     const row = figure.querySelector(".embviz-chart");
     row.classList.add("embviz-maps");
     row.dataset.null = Boolean(abouts[0].over); // the second map is a control, below the first
-    this.panels = abouts.map((about, place) => this.makePanel(row, new MapData(rows[place], about), look, abouts.length > 1));
+    this.panels = abouts.map((about, place) => this.makePanel(row, new MapData(rows[place], { ...about, below: place > 0 }), look, abouts.length > 1));
     this.fillBar(bar, abouts[0], look);
     const focus = abouts.find((about) => about.focus)?.focus;
     this.point(focus ?? null, true);
