@@ -18,7 +18,7 @@ def two_paths(paths: pd.DataFrame, *, title: str, caption: str) -> Player:
     Parameters
     ----------
     paths : DataFrame
-        A row a point: path, step, x, y, with RMS radius 1; two paths of the same steps.
+        One row per point: path, step, x, y, with RMS radius 1; two paths of the same steps.
     """
     frames = paths.rename(columns={"step": "frame"}).sort_values("frame", kind="stable")
     names = list(dict.fromkeys(paths["path"]))

@@ -197,7 +197,7 @@ def _so_far(y: str, limits: tuple[float, float], words: str, **kinds: Any) -> al
 
 
 def regularities() -> pd.DataFrame:
-    """Regularities of the stored language models, a row a tensor and seed.
+    """Regularities of the stored language models, one row per tensor and seed.
 
     Returns
     -------

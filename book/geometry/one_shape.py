@@ -112,7 +112,7 @@ def ratio(group: str, null: str, kinds: Sequence[str] = KINDS) -> findings.Findi
 
 
 def group_table() -> pd.DataFrame:
-    """A row a group of runs, over kinds that all have: disparity in the run, and its ratios to both nulls."""
+    """One row per group of runs, over kinds that all have: disparity in the run, its ratios to both nulls."""
     kinds = [kind for kind in KINDS if all(kind in own[0].kinds for own in groups().values())]
     rows = {}
     for group, own in groups().items():

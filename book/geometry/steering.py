@@ -81,7 +81,7 @@ def kind_of(name: str) -> str:
 
 
 def times_of(cells: Cells, threshold: float = GROKKED) -> pd.DataFrame:
-    """run, and the columns of :func:`~.experiments.steering.times`, a row a seed."""
+    """run, and the columns of :func:`~.experiments.steering.times`, one row per seed."""
     parts = [steering.times(own, threshold).assign(run=name) for name, own in cells.items()]
     return pd.concat(parts, ignore_index=True)
 
@@ -135,13 +135,13 @@ def _held(wide: pd.DataFrame, epochs: Sequence[int]) -> pd.DataFrame:
 
 
 def powers(cell: Cell) -> pd.DataFrame:
-    """Share of each mode above 0 in the embedding's power: a row an epoch, a column a mode."""
+    """Share of each mode above 0 in the embedding's power: one row per epoch, one column per mode."""
     wide = spectra(table_of(cell)).pivot(index="epoch", columns="mode", values="power").drop(columns=0)
     return wide.div(wide.sum(axis=1), axis=0)
 
 
 def final_powers(names: Iterable[str]) -> pd.DataFrame:
-    """The same at the end of each stored run, a row a run and seed."""
+    """The same at the end of each stored run, one row per run and seed."""
     rows = {
         (name, cell.config.first_seed): powers(cell).iloc[-1]
         for name, cells in stored(names).items()

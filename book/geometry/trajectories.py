@@ -28,7 +28,7 @@ def drawings() -> pd.DataFrame:
 
 
 def numbers() -> pd.DataFrame:
-    """Every number of the quick run: a row a tensor and kind, a column a number."""
+    """Every number of the quick run: one row per tensor and kind, a column a number."""
     table = _table()
     told = table[table["step"] < 0].pivot(index=["tensor", "kind"], columns="shown", values="x")
     return told.rename_axis(None, axis="columns").reset_index()

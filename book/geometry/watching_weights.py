@@ -24,7 +24,7 @@ PRESET = "laptop"  # of the films: seconds, and stored where somebody has stored
 
 
 def cost_table() -> pd.DataFrame:
-    """What recording adds to a training step, from the stored speed table: a row a way."""
+    """What recording adds to a training step, from the stored speed table: one row per way."""
     rows = {}
     for path in sorted((results_folder() / "bench").glob("a_training_step_of_*.json")):
         row = json.loads(path.read_text(encoding="utf-8"))
@@ -157,7 +157,7 @@ def _walked() -> alt.Chart:
 
 
 def _spectra(data: alt.NamedData) -> alt.Chart:
-    """Singular values of W_K by rank, a line a layer."""
+    """Singular values of W_K by rank, one line per layer."""
     colour, dash = theme.line_styles("name", ["layer 1", "layer 2"])
     key = alt.Legend(title=None, orient="top", symbolType="stroke", symbolStrokeWidth=2.5)
     return (
@@ -179,7 +179,7 @@ def _spectra(data: alt.NamedData) -> alt.Chart:
 
 
 def _way(data: alt.NamedData) -> alt.LayerChart:
-    """A mark a matrix: how far from its start it is, and how far it walked; the rule is a straight way."""
+    """One mark per matrix: how far from its start it is and how far it walked; the rule is a straight way."""
     limits = alt.Scale(type="symlog", constant=0.1, domain=[0, 40], nice=False)
     values = [0, 0.1, 0.3, 1, 3, 10, 30]
     points = (

@@ -94,7 +94,7 @@ def factor_readings(preset: str) -> list[Cell]:
 
 
 def factor_table(cells: Sequence[Cell]) -> pd.DataFrame:
-    """Stored factorizations: a row a reading, the share of +1 and the score of each word test.
+    """Stored factorizations: one row per reading, the share of +1 and the score of each word test.
 
     Scores are of items whose words all occur at least 100 times.
     """

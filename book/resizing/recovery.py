@@ -162,8 +162,8 @@ def architecture_curves(preset: str) -> pd.DataFrame:
 
 
 def architecture_ends(preset: str, percent: float = 2) -> pd.DataFrame:
-    """A row a run: architecture, seed, updates that trained the original, original (its held-out loss), lost
-    (right after the port), left (at the end), steps_back (to within `percent`) and back (whether it is)."""
+    """One row per run: architecture, seed, updates that trained the original, original (its held-out loss),
+    lost (right after the port), left (at the end), steps_back (to within `percent`), back (whether it is)."""
     rows = []
     groups = architecture_curves(preset).groupby(["architecture", "seed"], sort=False)
     for (architecture, seed), own in groups:  # type: ignore[misc]
@@ -280,7 +280,7 @@ def written(preset: str, ratio: float, treatment: str, seed: int = 0) -> pd.Data
     Returns
     -------
     DataFrame
-        who, place (of the line), line; a row a line of text.
+        who, place (of the line), line; one row per line of text.
     """
     base = text_base(preset)
     width = round(ratio * base.model.config.embedding_dim)

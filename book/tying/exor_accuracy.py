@@ -21,7 +21,7 @@ READING_SEEDS = 5  # as many as the paper has; the main task was run with more
 
 
 def scores(task: str = "both pairs") -> pd.DataFrame:
-    """Mean accuracy over the last tenth of training: a row a seed, columns untied and tied."""
+    """Mean accuracy over the last tenth of training: one row per seed, columns untied and tied."""
     table = chapter.curves(task)
     return pd.DataFrame({name: exor.late_accuracy(rows) for name, rows in table.groupby("tying")})[
         list(chapter.TYINGS)

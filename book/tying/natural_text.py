@@ -132,7 +132,7 @@ def run_of(matrix: str, spelling: str, seed: int = 0) -> NaturalRun:
 
 @functools.lru_cache(maxsize=16)
 def named_rows(matrix: str, spelling: str, seed: int = 0) -> pd.DataFrame:
-    """Rows of a stored matrix at the end, a row a word; a twin's name has a prime."""
+    """Rows of a stored matrix at the end, one row per word; a twin's name has a prime."""
     run, table = run_of(matrix, spelling, seed), words()
     names = dict(zip(table["token"].tolist(), table["word"], strict=True))
     twins = table[table["twin"] >= 0]

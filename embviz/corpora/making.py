@@ -168,7 +168,7 @@ def _token(token: Any, vocabulary: Sequence[str] | None) -> str:
         if 0 <= token < len(vocabulary):
             return vocabulary[int(token)]
         raise ValueError(f"id {token} lies outside the vocabulary of {len(vocabulary):,}: give its own")
-    raise ValueError(f"{token!r} is no token: give strings or integers, a list a document")
+    raise ValueError(f"{token!r} is no token: give strings or integers, one list per document")
 
 
 # --- reading ----------------------------------------------------------------------------------------

@@ -529,7 +529,7 @@ def _strike(
     n_batches: int,
     n_tokens: int,
 ) -> None:
-    """The Sounding Hammer on every tensor that the loss reaches: a row a kind, and a row a tensor."""
+    """The Sounding Hammer on every tensor that the loss reaches: one row per kind, and one row per tensor."""
     n_rows: dict[str, int] = {}
     try:
         if loss is not None:

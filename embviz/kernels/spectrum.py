@@ -187,7 +187,7 @@ class Spectrum:
 
     matrix: np.ndarray  # (V, V)
     values: np.ndarray  # (V,), ascending
-    vectors: np.ndarray  # (V, V), a column an eigenvector
+    vectors: np.ndarray  # (V, V), one column per eigenvector
 
     @property
     def vocab_size(self) -> int:

@@ -33,7 +33,7 @@ def invariances(
     ----------
     counts : sparse or dense array (V, V)
     E : array (V, D)
-        Tied embeddings, a row a word.
+        Tied embeddings, one row per word.
     eps : float
     words : of strings, optional
         The vocabulary, to put it in alphabetical order.

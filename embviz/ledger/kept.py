@@ -1,9 +1,9 @@
 """Findings that are kept: what was computed from the same claims, cells and code is not computed again.
 
-A file a claim and scale in the cache folder, beside the digest of all that it follows from: the paper's file
-of claims, the files in the claim's folders of results, the Python files of the package and of the paper's
-folder, and the versions of the libraries. Another digest, or a damaged file, and the findings are computed.
-Reading them imports neither PyTorch nor the code that computes them.
+One file per claim and scale in the cache folder, beside the digest of all that it follows from: the paper's
+file of claims, the files in the claim's folders of results, the Python files of the package and of the
+paper's folder, and the versions of the libraries. Another digest, or a damaged file, and the findings are
+computed. Reading them imports neither PyTorch nor the code that computes them.
 """
 
 from __future__ import annotations

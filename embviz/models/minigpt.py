@@ -169,7 +169,7 @@ class StackedMiniGPT(nn.Module):
         n_tokens, limit = tokens.shape[2], self.config.length
         if n_tokens > limit:
             raise ValueError(f"sequences of {n_tokens} tokens: this model reads {limit} at most")
-        arrays = {**self.weights, "head": self.head}  # every array a row a member
+        arrays = {**self.weights, "head": self.head}  # every array one row per member
         arrays.pop("free_head", None)
         if tokens.device.type != "cpu":
             return self._read(arrays, tokens, masks)

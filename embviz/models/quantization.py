@@ -291,7 +291,7 @@ def weight_table(model: nn.Module) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row a matrix: name, n_weights, excess_kurtosis, crest_tensor and crest_channel (see
+        One row per matrix: name, n_weights, excess_kurtosis, crest_tensor and crest_channel (see
         :func:`crest_factor`). Matrices whose entries are all equal, such as zeros, are left out.
     """
     rows = []

@@ -84,7 +84,7 @@ class ResizedCheckpoint:
         return {"width": [d, m], **own, "parts": self.parts.to_dict("records")}
 
     def summary(self) -> pd.DataFrame:
-        """A row a kind of part: part, layers, largest error, exact."""
+        """One row per kind of part: part, layers, largest error, exact."""
         found = self.parts.groupby("part", sort=False).agg(
             layers=("layer", "size"), error=("error", "max"), exact=("exact", "all")
         )

@@ -294,7 +294,7 @@ def n_parameters(model: nn.Module) -> int:
 
 
 class StackedTransformers(nn.Module):
-    """R transformers of one shape in one program: every array has a leading axis R, a row a member.
+    """R transformers of one shape in one program: every array has a leading axis R, one row per member.
 
     Parameters
     ----------

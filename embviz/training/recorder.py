@@ -105,8 +105,8 @@ class Sketch:
             return _flat
         signs, turns = self._draw(name, shape, n)
         width: type = np.int32 if n + self.size < 2**31 else np.int64  # of places, the last chunk's included
-        chunks = np.arange(0, n, self.size, dtype=width)[:, None]
-        places = np.arange(self.size, dtype=width) - turns.astype(width)[:, None]
+        chunks: np.ndarray = np.arange(0, n, self.size, dtype=width)[:, None]
+        places: np.ndarray = np.arange(self.size, dtype=width) - turns.astype(width)[:, None]
         places %= width(self.size)
         places += chunks  # that each number adds up
         short = places >= n  # the last chunk may be
@@ -588,7 +588,7 @@ class Recording:
     losses : array of float64, shape (S,), in the loss's unit
         Of the update that led to each snapshot; NaN where it wasn't told.
     tensors : dict of array, shape (S, P) each
-        A row a snapshot: all P numbers of a tensor, or its sketch. Memory-mapped and read-only, or loaded.
+        One row per snapshot: all P numbers of a tensor, or its sketch. Memory-mapped, read-only, or loaded.
     metadata : dict
         about, every, sketch (None or its fields), tensors (shape, dtype and numbers of each), versions.
     n_torn : int
@@ -646,7 +646,7 @@ class Recording:
 
         Returns
         -------
-        DataFrame, a row a tensor and one, called "(all)", for all side by side
+        DataFrame, one row per tensor and one, called "(all)", for all side by side
             ``tensor``; ``n_weights``; ``n_numbers`` kept of them; ``n_pairs`` of snapshots, those without
             any distance left out; ``median``, ``q95`` and ``worst`` of the relative error of a pair's
             distance, ``abs(sketched / true - 1)``: 0 where all numbers are kept, NaN where there is no pair.

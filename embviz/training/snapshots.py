@@ -7,7 +7,7 @@ file                                holds
 ==================================  ===================================================================
 ``run.json``                        what the run is: its description and versions; written once
 ``weights/0000001000.safetensors``  the weights of one snapshot, named by step
-``log.jsonl``                       a line a snapshot: step, metrics, size and SHA-256 of its weights
+``log.jsonl``                       one line per snapshot: step, metrics, size and SHA-256 of its weights
 ``state.safetensors``               the newest state to resume from; replaced whole
 ``writer.lock``                     held by the one process that writes; freed when it ends
 ==================================  ===================================================================
@@ -181,7 +181,7 @@ class Run:
         self._snapshots.append(snapshot)
 
     def metrics(self) -> pd.DataFrame:
-        """Table of what was measured: ``step`` and a column a metric, a row a snapshot.
+        """Table of what was measured: ``step`` and one column per metric, one row per snapshot.
 
         Where metrics are lists of R numbers there are R rows a snapshot, told apart by ``member``
         (0 to R - 1); numbers are repeated.
@@ -300,7 +300,7 @@ class Run:
 
         Returns
         -------
-        DataFrame, a row a file
+        DataFrame, one row per file
             ``file`` (relative to the folder), ``ok`` and ``problem``: what is wrong and what to do. A file
             that isn't the run's is ok, and the problem says so.
         """
@@ -706,7 +706,8 @@ def _clean_metrics(
         )
     lengths = _lengths(clean)
     if len(set(lengths.values()) - {None}) > 1 or 0 in lengths.values():
-        raise ValueError(f"{what}: lists of metrics must have one length, a number a member, got {lengths}")
+        text = f"{what}: lists of metrics must have one length, one number per member, got {lengths}"
+        raise ValueError(text)
     before = lengths if earlier is None else _lengths(earlier)
     if before != lengths:
         raise ValueError(

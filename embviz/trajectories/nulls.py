@@ -184,7 +184,7 @@ class Left:
 class NullComparison:
     """A path and its nulls through one pipeline."""
 
-    table: pd.DataFrame  # a row a path: kind, draw, the columns of `measure`, disparity to the path's layout
+    table: pd.DataFrame  # a row per path: kind, draw, columns of `measure`, disparity to the path's layout
     traces: dict[str, Trace]  # by kind and draw, as "random walk 0"
 
     def share_left(self, column: str = "cosine_share", kind: str = "random walk") -> Left:

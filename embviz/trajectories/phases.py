@@ -199,7 +199,7 @@ def visits(labels: ArrayLike, steps: ArrayLike) -> pd.DataFrame:
 
     Returns
     -------
-    DataFrame, a row a stay
+    DataFrame, one row per stay
         ``phase``, ``first`` and ``last`` (steps), ``n_snapshots`` (of the phase; noise isn't counted).
     """
     every, when = _labels_and_steps(labels, steps)
@@ -226,7 +226,7 @@ def transitions(labels: ArrayLike, steps: ArrayLike) -> pd.DataFrame:
 
     Returns
     -------
-    DataFrame, a row a transition
+    DataFrame, one row per transition
         ``before``, ``after`` (phases), ``leaves`` (last step of the old), ``enters`` (first of the new) and
         ``step``, the middle of the two.
     """
@@ -436,7 +436,7 @@ def _exceeding(null: np.ndarray, observed: float) -> float:
 class PhaseGrid:
     """Phases under many settings, and how far they agree."""
 
-    table: pd.DataFrame  # a row a setting: layout, HDBSCAN's settings, n_phases, noise, and dbcv
+    table: pd.DataFrame  # one row per setting: layout, HDBSCAN's settings, n_phases, noise, and dbcv
     labels: np.ndarray  # (settings, S)
     agreement: np.ndarray  # (settings, settings) adjusted Rand index; noise counts as one more phase
 
@@ -523,7 +523,7 @@ def hidden_markov_phases(
 
     Parameters
     ----------
-    statistics : DataFrame, a row a snapshot
+    statistics : DataFrame, one row per snapshot
         As of :func:`weight_statistics`; each column is standardized, constant ones are dropped.
     seed : int
     n_states : sequence of int
@@ -534,7 +534,7 @@ def hidden_markov_phases(
     Returns
     -------
     labels : array of int, shape (S,), states by their first snapshot; none is noise
-    table : DataFrame, a row a candidate: ``n_states``, ``bic``, ``log_likelihood``
+    table : DataFrame, one row per candidate: ``n_states``, ``bic``, ``log_likelihood``
 
     Raises
     ------

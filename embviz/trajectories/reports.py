@@ -36,7 +36,7 @@ class RunReport:
     name : str
         Of the folder, or "run".
     table : DataFrame
-        A row a matrix: `tensor`, `n_snapshots`; `n_phases`, `validity` (DBCV), `seeds_agree` and
+        One row per matrix: `tensor`, `n_snapshots`; `n_phases`, `validity` (DBCV), `seeds_agree` and
         `settings_agree` (mean adjusted Rand index of phases between two seeds of the layout alone, and with
         least phases half as large among them); each once more of random walks, as `walk_phases` and so on,
         None where fewer than two find phases; `from_walks` and `among_walks`, Procrustes disparities of

@@ -35,7 +35,7 @@ def plot_bars(
     kind_title: str | None = None,
     height: str = "plot",
 ) -> alt.LayerChart:
-    """A bar a row: eigenvalues by rank, power by mode, counts by category.
+    """One bar per row: eigenvalues by rank, power by mode, counts by category.
 
     Parameters
     ----------

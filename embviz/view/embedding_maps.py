@@ -249,7 +249,7 @@ def embedding_map(
     Parameters
     ----------
     vectors : array, shape (V, D)
-        A row a word.
+        One row per word.
     words : sequence of str, length V
         Distinct. Where labels don't all fit, earlier words are labelled first: give frequent words first.
     other : array, shape (V, D), optional
@@ -425,7 +425,7 @@ def pick_a_word(
     Parameters
     ----------
     states : mapping of name to array, shape (V, D)
-        A row a word. Where D differs between states, each is turned onto the first one shown (Procrustes)
+        One row per word. Where D differs between states, each is turned onto the first one shown (Procrustes)
         and drawn as wide as the others.
     words : sequence of str, length V
         Distinct; earlier words are labelled first.

@@ -29,7 +29,7 @@ def plot_heat_map(
     value_title: str | None = None,
     height: str = "plot",
 ) -> alt.LayerChart:
-    """A cell a row, coloured by a number: from little to much, or from blue through white at 0 to orange.
+    """One cell per row, coloured by a number: from little to much, or from blue through white at 0 to orange.
 
     Parameters
     ----------

@@ -180,7 +180,7 @@ def plot_ridges(
     x_title: str | None = None,
     step: str = "ridge",
 ) -> alt.LayerChart:
-    """A curve a row over one horizontal axis, each on its own base line: distributions beside each other.
+    """One curve per row over one horizontal axis, each on its own base line: distributions beside each other.
 
     Heights share one scale: the tallest ridge reaches `overlap` rows up.
 

@@ -405,7 +405,7 @@ class ClaimsTable:
 
 
 class ClaimsMatrix:
-    """A mark a claim and a row a paper; each mark leads to the claim in the :class:`ClaimsList` below.
+    """One mark per claim, one row per paper; each mark leads to the claim in the :class:`ClaimsList` below.
 
     Parameters
     ----------
@@ -449,7 +449,7 @@ class ClaimsMatrix:
 
 
 class ClaimsList:
-    """A line a claim, which opens to its figures, each in a picture against its accepted range.
+    """One line per claim, which opens to its figures, each in a picture against its accepted range.
 
     In the book a filter above the first list hides the lines that it excludes.
 

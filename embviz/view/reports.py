@@ -108,7 +108,7 @@ def plot_inspection(report: Inspection) -> alt.ConcatChart:
 
 
 def _gradients(report: Inspection) -> alt.LayerChart | None:
-    """A row a kind of layer, a mark a tensor, beside its rows in random orders."""
+    """One row per kind of layer, one mark per tensor, beside its rows in random orders."""
     struck = report.table[report.table["part"].str.match(r"gradient of (?!.*, mean of \d+$)")]
     if struck.empty:
         return None

@@ -1,4 +1,4 @@
-"""The strip: a row a kind, a mark each seed, a bar for their mean and its interval."""
+"""The strip: one row per kind, a mark each seed, a bar for their mean and its interval."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def plot_strip(
     x_title: str | None = None,
     by_title: str | None = None,
 ) -> alt.LayerChart:
-    """A row a kind, a mark each seed; a tick at their mean, a bar along its Student's 95% interval.
+    """One row per kind, a mark each seed; a tick at their mean, a bar along its Student's 95% interval.
 
     Parameters
     ----------

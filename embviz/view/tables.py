@@ -1,4 +1,4 @@
-"""Tables of figures: a row a kind, with its mean, its range over seeds, its null and the published value."""
+"""Tables of figures: one row per kind, with its mean, its range over seeds, null and published value."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def figures_table(
     Parameters
     ----------
     table : DataFrame
-        Tidy: a row a seed of a kind. Missing values are left out. A column of truth values is counted
+        Tidy: one row per seed of a kind. Missing values are left out. A column of truth values is counted
         ("4 of 5"), one of text or of one number a kind is shown as it is.
     values : str, list of str, or mapping of column to heading
         What was measured; headings come from :data:`theme.LABELS` where they aren't given.

@@ -23,7 +23,7 @@ def entries(paper: str) -> tuple[ledger.Entry, ...]:
 
 
 def claims_table(paper: str) -> ClaimsTable:
-    """A row a claim, leading to its box."""
+    """One row per claim, leading to its box."""
     return ClaimsTable(entries(paper), root="../")
 
 

@@ -55,8 +55,8 @@ def read_vectors(
     encoding : str
         Of the words.
     vocabulary : list of str, or a file, optional
-        Needed for safetensors: the words in the order of the rows; a file has a word a line, or is JSON, a
-        list or token to id.
+        Needed for safetensors: the words in the order of the rows; a file has one word per line, or is JSON,
+        a list or token to id.
     tensor : str, optional
         Of a safetensors file with several tables of so many rows: which one.
 
@@ -228,7 +228,9 @@ def _read_safetensors(
     encoding: str,
 ) -> Read:
     if vocabulary is None:
-        raise ValueError(f"{path} has no words in it: give vocabulary=, a list or a file with a word a line")
+        raise ValueError(
+            f"{path} has no words in it: give vocabulary=, a list or file with one word per line"
+        )
     words = _words_of(vocabulary, encoding)
     try:
         with safe_open(path, framework="numpy") as file:

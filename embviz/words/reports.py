@@ -36,7 +36,7 @@ class SpectrumReport:
     spectra : dict of str to array, (V,)
         Ascending eigenvalues in nats, of the matrices in MATRICES; of the shuffled ones the first.
     scores : DataFrame
-        matrix, seed, positive_share (0..1), mirror_distance (standard deviations), a row a matrix.
+        matrix, seed, positive_share (0..1), mirror_distance (standard deviations), one row per matrix.
     """
 
     name: str
@@ -223,8 +223,8 @@ def reflection_test(vectors: WordVectors, *, seed: int = 0) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row a kind (KINDS: the vectors, their contexts in a random order, the word vectors under a random
-        rotation, and random vectors), a column a number of :class:`MapSummary`.
+        One row per kind (KINDS: the vectors, their contexts in a random order, the word vectors under a
+        random rotation, and random vectors), a column a number of :class:`MapSummary`.
 
     Raises
     ------

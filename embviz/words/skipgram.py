@@ -77,7 +77,7 @@ class SGNSConfig:
     noise_power: float = 0.75  # noise words come with probability count^noise_power
     subsample: float = 1e-3  # share of the text above which a word is thinned out; 0 keeps every word
     signature: str | float = "free"
-    bias: bool = False  # a number a context word, added to its inner products
+    bias: bool = False  # one number per context word, added to its inner products
     schedule: SGNSSchedule = field(default_factory=SGNSSchedule)
     seed: int = 0
 

@@ -233,7 +233,7 @@ class WordVectors:
 
         Returns
         -------
-        DataFrame, a row a pair
+        DataFrame, one row per pair
             Columns word, rank (from 1), neighbor, cosine.
 
         Raises
@@ -340,7 +340,7 @@ def _rows_of(layer: Any) -> np.ndarray:
 
 
 def token_names(tokenizer: Any, n_rows: int) -> list[str]:
-    """A token a row, distinct: by a tokenizer of Hugging Face or of ``tokenizers``, or by a list."""
+    """One token per row, distinct: by a tokenizer of Hugging Face or of ``tokenizers``, or by a list."""
     if hasattr(tokenizer, "convert_ids_to_tokens"):
         known = [tokenizer.convert_ids_to_tokens(i) for i in range(min(n_rows, len(tokenizer)))]
     elif hasattr(tokenizer, "id_to_token"):

@@ -1,4 +1,4 @@
-"""The report on a run: a row a matrix beside its walks, from a recording or checkpoints, and refusals."""
+"""The report on a run: one row per matrix beside its walks, from a recording or checkpoints, and refusals."""
 
 import numpy as np
 import pytest

@@ -285,7 +285,7 @@ def test_every_seed_is_a_thin_line_and_the_mean_a_thick_one():
     thin, thick = theme.WIDTHS["seed"], theme.WIDTHS["line"]
     assert widths.count(thin) == len(table)
     assert widths.count(thick) == len(table) / 3
-    # a line a seed and kind, from the first step to the last
+    # one line per seed and kind, from the first step to the last
     assert [point["x"] for point in points if point["strokeWidth"] == thin] == [0, WIDTH] * 6
     means = table.groupby(["pair", "step"])["accuracy"].mean()
     assert [1 - p["y"] / 100 for p in points if p["strokeWidth"] == thick] == pytest.approx(

@@ -17,6 +17,7 @@ from book.geometry.experiments import (
     steering_language,
     steps,
     trajectory_findings,
+    trajectory_readings,
     trajectory_runs,
     transplant,
     variants,
@@ -37,9 +38,10 @@ def _language_readings(preset: str) -> list[Cell]:
     return language_readings.cells(language_models.stories(preset), n_rate_seeds=n_rate_seeds)
 
 
-def _bottlenecks(preset: str) -> list[Cell]:
+def _trajectories(preset: str) -> list[Cell]:
     first = trajectory_runs.story_runs(preset)[0]
-    return [] if preset == "quick" else trajectory_runs.code_cells(first)
+    own = [] if preset == "quick" else trajectory_runs.code_cells(first)
+    return [*own, *trajectory_readings.cells(preset)]
 
 
 STUDIES = {
@@ -61,6 +63,6 @@ STUDIES = {
 for claim, beside in (
     ("geometry.pfft_speed", _grokking_readings),
     ("geometry.noq_tinystories", _language_readings),
-    ("geometry.trajectories_q", _bottlenecks),
+    ("geometry.trajectories_q", _trajectories),
 ):
     STUDIES[claim] = dataclasses.replace(STUDIES[claim], beside=beside)

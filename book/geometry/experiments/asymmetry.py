@@ -30,7 +30,7 @@ def _residue_preset(preset: str) -> str:
 
 
 def _residue_cells(preset: str) -> dict[str, list[Cell]]:
-    """A baseline, one without queries and one without keys, a cell a seed."""
+    """A baseline, one without queries and one without keys, one cell per seed."""
     runs = {"baseline": steering.BASE, "no_q": queries.NO_Q, "no_k": queries.CONTROLS["no_k"]}
     return {name: steering.cells_of(run, _residue_preset(preset)) for name, run in runs.items()}
 

@@ -58,7 +58,7 @@ def first_times(config: GrokkingRun) -> pd.DataFrame:
 
 
 def crossed_cells(preset: str) -> dict[tuple[int, str, str], list[Cell]]:
-    """A cell a seed, by batch size, start and run; `quick` has one setting of its own."""
+    """One cell per seed, by batch size, start and run; `quick` has one setting of its own."""
     settings = [(64, "small")] if preset == "quick" else itertools.product(BATCHES, STARTS)
     return {
         (batch_size, start, name): [
@@ -85,7 +85,7 @@ def _run(name: str, preset: str, batch_size: int, start: str, seed: int) -> Grok
 
 
 def crossed_times(preset: str) -> pd.DataFrame:
-    """Stored times: batch_size, start, run, and the columns of :func:`~.steering.times`, a row a seed."""
+    """Stored times: batch_size, start, run, and the columns of :func:`~.steering.times`, one row per seed."""
     parts = [
         times(cells).assign(batch_size=batch_size, start=start, run=run)
         for (batch_size, start, run), cells in crossed_cells(preset).items()
@@ -105,8 +105,8 @@ def factors_off(table: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row a setting, indexed by batch_size and start: "baseline" and "near-Nyquist", the factors by which
-        medians over seeds miss Table 1; "both", the larger of the two.
+        One row per setting, indexed by batch_size and start: "baseline" and "near-Nyquist", the factors by
+        which medians over seeds miss Table 1; "both", the larger of the two.
     """
     medians = table.pivot_table(index=KEYS[:2], columns="run", values="grok", aggfunc="median")
     ratio = medians / pd.Series(PRINTED)

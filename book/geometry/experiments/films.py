@@ -96,11 +96,11 @@ def picture(frame: Frame, run: GrokkingRun, *, by_powers: bool = False) -> pd.Da
     Returns
     -------
     DataFrame
-        `frame`, the epoch. `rank` -1: a row a mode, `place`, whose share of the embedding's power is `v`
-        ten-thousandths. `rank` 0, 1, 2: a row a residue, `place`, at `u`, `v` of the plane of the strongest
-        modes but 0, scaled to a root mean square radius of 45 and cut off at 100. In each row: the run's
-        scores, -1 where a validation was not due; `kept`, the modes prescribed, as text; `n_places`; and
-        the modes `mode_0` to `mode_2` of the planes.
+        `frame`, the epoch. `rank` -1: one row per mode, `place`, whose share of the embedding's power is `v`
+        ten-thousandths. `rank` 0, 1, 2: one row per residue, `place`, at `u`, `v` of the plane of the
+        strongest modes but 0, scaled to a root mean square radius of 45 and cut off at 100. In each row: the
+        run's scores, -1 where a validation was not due; `kept`, the modes prescribed, as text; `n_places`;
+        and the modes `mode_0` to `mode_2` of the planes.
     """
     embedding = frame.embedding[powers_of_a_root(run.p)] if by_powers else frame.embedding
     power = power_spectrum(torch.from_numpy(embedding)).astype(float)
@@ -148,7 +148,7 @@ def grokking_film(config: Film) -> pd.DataFrame:
 
 
 def film_cells(preset: str) -> list[Cell]:
-    """A cell a film; the `quick` ones are of a small modulus and a few epochs, to look at the machinery."""
+    """One cell per film; the `quick` ones have a small modulus and a few epochs, to look at the machinery."""
     films = [*FILMS.values(), *OPERATIONS.values()]
     return [grokking_film.cell(at_preset(film, preset)) for film in films]
 

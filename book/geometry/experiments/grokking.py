@@ -225,7 +225,7 @@ def grok(config: GrokkingRun, *, device: str | None = None) -> Iterator[Frame]:
 
 
 class Members:
-    """Seeds that train side by side, one or many: every tensor has a leading axis R, a row a seed."""
+    """Seeds that train side by side, one or many: every tensor has a leading axis R, one row per seed."""
 
     def __init__(self, config: GrokkingRun, seeds: Sequence[int], device: str = "cpu") -> None:
         self.config, self.seeds, self.device = config, list(seeds), device
@@ -394,7 +394,7 @@ def grokking(config: GrokkingRun) -> pd.DataFrame:
         seed, epoch, quantity, value. Quantities: train_accuracy and train_loss of every epoch,
         validation_accuracy and validation_loss where measured, power/MODE of the embedding at some 30
         epochs and at a seed's last; where modes are prescribed, embedding/RESIDUE of seeds 0 and 1 at the
-        last, a row a coordinate in their order.
+        last, one row per coordinate in their order.
     """
     shown = set(spectrum_epochs(config.n_epochs))
     rows: list[tuple[int, int, str, float]] = []

@@ -318,7 +318,7 @@ def regularities(preset: str, runs: Sequence[HammerRun] | None = None) -> pd.Dat
 
 
 def _by_role(table: pd.DataFrame, column: str, keys: Sequence[str] = ()) -> pd.DataFrame:
-    """Means over the layers, a column a role."""
+    """Means over the layers, one column per role."""
     return table.groupby([*keys, "role"])[column].mean().unstack("role")
 
 

@@ -109,12 +109,12 @@ def _fresh(preset: str) -> dict[str, list[Cell]]:
 
 
 def first_cells(preset: str) -> list[Cell]:
-    """A cell a seed of those that the first range was held against."""
+    """One cell per seed of those that the first range was held against."""
     return [_cell(USED, preset, seed) for seed in range(SEEDS[preset])]
 
 
 def fresh_cells(reading: str, preset: str) -> list[Cell]:
-    """A cell a seed that was not looked at when the statistic was chosen."""
+    """One cell per seed that was not looked at when the statistic was chosen."""
     seeds = range(SEEDS[preset], SEEDS[preset] + FRESH[preset])
     return [_cell(reading, preset, seed) for seed in seeds]
 
@@ -155,7 +155,7 @@ def shared_before(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row a seed; columns "gradient", and its controls: "permuted", its rows in a random order, and
+        One row per seed; columns "gradient", and its controls: "permuted", its rows in a random order, and
         "embedding", the embedding before training.
     """
     return pd.DataFrame(

@@ -47,7 +47,7 @@ def pictures(run: SteeringRun) -> Iterator[pd.DataFrame]:
     Yields
     ------
     DataFrame
-        A row a token: `frame`, the step; `text`, the token's; `frequency`, the bits that it costs by its
+        One row per token: `frame`, the step; `text`, the token's; `frequency`, the bits that it costs by its
         frequency in the training text, 1 added to each count; `expected`, those that it costs by the
         model's mean prediction over the held-out text; and of the model as a whole `bits_per_token`, with
         `unigram` and `uniform`, which frequencies alone and no knowledge at all would pay.

@@ -119,8 +119,8 @@ def language_models(config: LanguageRun) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row a score: step, bits_per_token, bits_per_character and bits_per_byte of the held-out text, the
-        same of as many training documents with "train_" before, and the columns of
+        One row per score: step, bits_per_token, bits_per_character and bits_per_byte of the held-out text,
+        the same of as many training documents with "train_" before, and the columns of
         :func:`attention_measures`; n_parameters.
     """
     streams = load_streams(config.text)
@@ -329,7 +329,7 @@ def with_fields(run: LanguageRun, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def last_scores(table: pd.DataFrame, unit: str = "bits_per_byte") -> pd.DataFrame:
-    """Scores at the end, a row a seed and a column a variant, of a table of one text and key rank."""
+    """Scores at the end, one row per seed and one column per variant, of a table of one text and key rank."""
     end = table[table["step"] == table["step"].max()]
     return end.pivot(index="seed", columns="variant", values=unit)
 
@@ -418,7 +418,7 @@ def _generalization_findings(preset: str) -> dict[str, Finding]:
     ):
         table = curves(_pairs(run, preset, n_seeds))
         gaps, before = score_gaps(table), score_gaps(table, untrained=True)
-        shares = (gaps < 0).groupby(level="seed").mean()  # of the scores, a row a seed
+        shares = (gaps < 0).groupby(level="seed").mean()  # of the scores, one row per seed
         ends = gaps.groupby(level="seed").last()
         nulls = {"with_queries": float(shares[BASELINE].mean())}
         corpus = run.text.corpus
@@ -444,7 +444,7 @@ def score_gaps(table: pd.DataFrame, *, untrained: bool = False) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        Index seed and step, a column a variant.
+        Index seed and step, one column per variant.
     """
     trained = table[(table["step"] > 0) ^ untrained]
     gap = trained["train_bits_per_byte"] - trained["bits_per_byte"]

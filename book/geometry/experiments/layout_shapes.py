@@ -127,7 +127,7 @@ def shapes(preset: str) -> pd.DataFrame:
 
 
 def over_layouts(table: pd.DataFrame, corpus: str = "") -> dict[str, Finding]:
-    """Means over matrices and layouts, a number a seed of the layouts."""
+    """Means over matrices and layouts, one number per seed of the layouts."""
     wide = table.pivot(index=["seed", "layout", "tensor"], columns="against", values="value")
     means = wide.groupby("seed")[["disparity", "walks"]].mean()
     drawn = wide.dropna().groupby("seed")[["disparity", "between_runs"]].mean()

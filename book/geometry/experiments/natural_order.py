@@ -39,7 +39,7 @@ FIGURES: Mapping[str, str] = {  # of variants, all of the positions
 
 
 def position_runs(preset: str) -> list[SteeringRun]:
-    """Tied models of byte pairs with steered positions, and their baselines, a run a seed and variant."""
+    """Tied models of byte pairs with steered positions, and their baselines, one run per seed and variant."""
     text, _, setting = texts_and_setting(preset)
     return [
         SteeringRun(text, variant, seed, tied=True, start="small", setting=setting)

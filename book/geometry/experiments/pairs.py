@@ -26,7 +26,7 @@ class Place:
     index: Tensor | None = None  # which of them belongs to each pair, (B,); None: one each, or one for all
 
     def of(self, x: Tensor) -> Tensor:
-        """Its rows of x (N, ...), a row a pair (B, ...), or one for all of them."""
+        """Its rows of x (N, ...), one row per pair (B, ...), or one for all of them."""
         x = x[self.rows]
         if self.index is None:
             return x

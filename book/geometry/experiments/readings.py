@@ -72,7 +72,7 @@ def seeded_times(threshold: float = GROKKED) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        reading, run, and the columns of :func:`~.steering.times`, a row a stored seed.
+        reading, run, and the columns of :func:`~.steering.times`, one row per stored seed.
     """
     parts = []
     for (reading, name), cells in seeded_cells().items():

@@ -83,8 +83,8 @@ def spectra(gradients: Mapping[str, Tensor], *, n_rows: int = N_ROWS, n_permutat
     Returns
     -------
     DataFrame
-        tensor, dim, rows; a row a mode: `mode`, and its share of the `power`; `permuted`, likewise with the
-        rows in one random order. By rank, which is mode + 1: `null` and `null_sd`, mean and standard
+        tensor, dim, rows; one row per mode: `mode`, and its share of the `power`; `permuted`, likewise with
+        the rows in one random order. By rank, which is mode + 1: `null` and `null_sd`, mean and standard
         deviation over the orders of the share of the `rank` strongest modes; `noise`, that share in white
         noise.
     """

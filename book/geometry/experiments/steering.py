@@ -96,7 +96,7 @@ def at_preset(run: GrokkingRun, preset: str, seed: int) -> GrokkingRun:
 
 
 def cells_of(run: GrokkingRun, preset: str, n_seeds: int | None = None) -> list[Cell]:
-    """A cell a seed."""
+    """One cell per seed."""
     seeds = range(SEEDS[preset] if n_seeds is None else n_seeds)
     return [grokking.cell(at_preset(run, preset, seed)) for seed in seeds]
 
@@ -109,7 +109,7 @@ def random_sets(p: int, n_draws: int, *, size: int = 5) -> list[tuple[int, ...]]
 
 
 def random_cells(p: int, preset: str) -> list[Cell]:
-    """A cell a drawn set; seeds take turns, so that sets and seeds both vary."""
+    """One cell per drawn set; seeds take turns, so that sets and seeds both vary."""
     runs = [GrokkingRun(p=p, modes=modes) for modes in random_sets(p, N_DRAWS[preset])]
     return [grokking.cell(at_preset(run, preset, i % SEEDS[preset])) for i, run in enumerate(runs)]
 
@@ -183,7 +183,7 @@ def _peers(preset: str) -> dict[str, GrokkingRun]:
 
 
 def peer_cells(preset: str) -> list[Cell]:
-    """A cell a seed of each of PEERS."""
+    """One cell per seed of each of PEERS."""
     return [cell for run in PEERS.values() for cell in cells_of(run, preset)]
 
 

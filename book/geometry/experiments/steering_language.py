@@ -172,7 +172,7 @@ def steering_language(config: SteeringRun) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row a score: step, bits_per_token, bits_per_character, bits_per_byte of the held-out text, moved
+        One row per score: step, bits_per_token, bits_per_character, bits_per_byte of the held-out text, moved
         (Frobenius norm of the embedding's change over that of its start), and unigram (bits per character
         that the tokens' frequencies alone need).
     """
@@ -343,7 +343,7 @@ def _steering_findings(preset: str) -> dict[str, Finding]:
 
 
 def _differences(runs: list[SteeringRun], unit: str) -> list[pd.DataFrame]:
-    """Of byte pairs and of bytes: differences to the baseline, a row a seed, a column a variant."""
+    """Of byte pairs and of bytes: differences to the baseline, one row per seed, one column per variant."""
     table = losses_to_baseline(steering_curves(runs), unit)
     on_bytes = table["tokens"] == "bytes"
     return [

@@ -66,7 +66,7 @@ def steps(config: Steps) -> pd.DataFrame:
 
 
 def cells_of(preset: str) -> dict[str, list[Cell]]:
-    """A cell a seed, by name of the run."""
+    """One cell per seed, by name of the run."""
     return {
         name: [steps.cell(Steps(at_preset(run, preset, seed))) for seed in range(N_SEEDS[preset])]
         for name, run in RUNS.items()

@@ -272,7 +272,7 @@ def drawn(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def numbers_of(table: pd.DataFrame) -> pd.DataFrame:
-    """Numbers in it: path, method, n_neighbors, and a column a measure, NaN where it was not measured."""
+    """Numbers in it: path, method, n_neighbors, and one column per measure, NaN where it was not measured."""
     names = ["path", "method", "n_neighbors"]
     own = table[table["measure"] != ""]
     wide = own.pivot(index=names, columns="measure", values="value")
@@ -291,10 +291,10 @@ def codes_of_tensor(config: DrawnTensor) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row a snapshot, all of them: path, as in :func:`drawings_of_tensor`, step, and for each coordinate
-        of the bottleneck, centred, of RMS radius 1, how far it moved since the snapshot before, in multiples
-        of 1 / 65536: `moved_0` and so on. In the first row that is its place. A layout of the rounded
-        bottleneck is near that of the exact one, and not the same.
+        One row per snapshot, all of them: path, as in :func:`drawings_of_tensor`, step, and for each
+        coordinate of the bottleneck, centred, of RMS radius 1, how far it moved since the snapshot before, in
+        multiples of 1 / 65536: `moved_0` and so on. In the first row that is its place. A layout of the
+        rounded bottleneck is near that of the exact one, and not the same.
     """
     run, recording, parts = config.run, recorded(config.run), []
     path = rotate(_path(run, config.tensor, recording))

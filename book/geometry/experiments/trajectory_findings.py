@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from book.geometry.experiments import layout_shapes, trajectory_readings, trajectory_runs
+from book.geometry.experiments import layout_shapes, trajectory_runs
 from book.geometry.experiments.trajectory_drawings import DATA, SHUFFLED
 from book.geometry.experiments.trajectory_recordings import EMBEDDING, JOINT, PARAMETERS, TrajectoryRun
 from embviz.ledger import findings
@@ -70,12 +70,12 @@ def kinds_table(runs: Sequence[TrajectoryRun], column: str, path: str = DATA) ->
 
 
 def of_kinds(runs: Sequence[TrajectoryRun], column: str, path: str = DATA) -> pd.DataFrame:
-    """The same as means over layers: a row a seed, a column a kind."""
+    """The same as means over layers: one row per seed, one column per kind."""
     return kinds_table(runs, column, path).pivot_table(index="seed", columns="kind", values="value")
 
 
 def q_minus_others(runs: Sequence[TrajectoryRun], column: str, path: str = DATA) -> np.ndarray:
-    """Mean over layers of Q, less the mean over K, V, MLP-up and MLP-down; a number a seed."""
+    """Mean over layers of Q, less the mean over K, V, MLP-up and MLP-down; one number per seed."""
     table = of_kinds(runs, column, path)
     return (table["Q"] - table[list(OTHERS)].mean(axis=1)).to_numpy()
 
@@ -166,7 +166,7 @@ def _alternative_findings(runs: Sequence[TrajectoryRun], over: Callable[..., Fin
 
 
 def _of_q(runs: Sequence[TrajectoryRun], column: str, path: str) -> np.ndarray:
-    """Mean over layers of Q, a number a seed; empty where it was not measured."""
+    """Mean over layers of Q, one number per seed; empty where it was not measured."""
     table = kinds_table(runs, column, path)
     means: np.ndarray = table[table["kind"] == "Q"].groupby("seed")["value"].mean().to_numpy()
     return means
@@ -233,7 +233,7 @@ def shape_table(runs: Sequence[TrajectoryRun], method: str = "pymde") -> pd.Data
 
     Returns
     -------
-    DataFrame, a row a seed and a tensor
+    DataFrame, one row per seed and a tensor
         ``disparity`` to the embedding's drawing; ``between_runs``: to those of embeddings of other seeds, the
         mean; of "pymde" besides ``walks``: of its walk to the embedding's walk, mean over draws;
         ``own_walks``: of its drawing to its own walks', ``among_walks``: of these to each other; and of its
@@ -329,7 +329,7 @@ def _shape_findings(preset: str) -> dict[str, Finding]:
 
 
 def _disparities(runs: Sequence[TrajectoryRun], method: str, n_neighbors: int) -> np.ndarray:
-    """Mean disparity of matrices to the embedding under another layout, a number a run."""
+    """Mean disparity of matrices to the embedding under another layout, one number per run."""
     means = []
     for run in runs:
         planes = dict(_planes(run, method=method, n_neighbors=n_neighbors))
@@ -363,7 +363,7 @@ def _shape_cells(preset: str) -> list[Cell]:
 
 NEEDS = "the paper's setting needs 200,000 stories of TinyStories and a GPU"
 STUDIES: Mapping[str, Study] = {
-    "geometry.trajectories_q": Study(_q_cells, _q_findings, NEEDS, beside=trajectory_readings.cells),
+    "geometry.trajectories_q": Study(_q_cells, _q_findings, NEEDS),
     "geometry.trajectories_shape": Study(_shape_cells, _shape_findings, NEEDS, parts=(layout_shapes.PART,)),
     "geometry.trajectories_fineweb": Study(
         lambda preset: _cells(trajectory_runs.web_runs(preset)), _web_findings, NEEDS

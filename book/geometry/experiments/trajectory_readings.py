@@ -66,7 +66,7 @@ def trajectory_readings(config: ReadRun) -> pd.DataFrame:
 
     Returns
     -------
-    DataFrame, a row a matrix
+    DataFrame, one row per matrix
         tensor; :data:`NUMBERS`, as in :func:`embviz.trajectories.nulls.measure`; `transition_correlation`,
         `transition_lag` and `transition_p` of transitions with drops of the loss, the slow trend taken off;
         and `disparity` to the embedding's drawing.
@@ -139,7 +139,7 @@ def small_runs(preset: str) -> list[TrajectoryRun]:
 
 
 def cells(preset: str) -> list[Cell]:
-    """A cell a seed and reading."""
+    """One cell per seed and reading."""
     own = small_runs(preset)
     return [
         trajectory_readings.cell(ReadRun(run, reading, other=0 if run.seed else 1))

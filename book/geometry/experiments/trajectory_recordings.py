@@ -48,7 +48,7 @@ PARAMETERS: Mapping[str, str] = {  # of block l
 EMBEDDING, JOINT = "embedding", "all"  # the token embedding; all tensors as one path
 KINDS = (*PARAMETERS, EMBEDDING, JOINT)
 SCORE = "score.json"  # of a recording: bits per byte of the held-out text at the end
-BATCHES = "batches.txt"  # of a recording: step and loss of the next batch, a line a snapshot
+BATCHES = "batches.txt"  # of a recording: step and loss of the next batch, one line per snapshot
 SAMPLE_SEED = 1_000_003  # of the training sequences whose loss is followed: the same for all runs of a text
 
 
@@ -326,8 +326,8 @@ def recordings(config: TrajectoryRun) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row a snapshot: step; loss, nats a token of the same training sequences; and bits_per_byte of the
-        held-out text at the end, the same in all rows.
+        One row per snapshot: step; loss, nats a token of the same training sequences; and bits_per_byte of
+        the held-out text at the end, the same in all rows.
     """
     recording = recorded(config)
     about = json.loads((recording.folder / SCORE).read_text(encoding="utf-8"))

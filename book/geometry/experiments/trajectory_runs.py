@@ -146,7 +146,7 @@ def bits(run: TrajectoryRun) -> float:
 
 
 def drawings(run: TrajectoryRun) -> pd.DataFrame:
-    """All drawings of a run, a row a kept snapshot; read once, not to be changed in place.
+    """All drawings of a run, one row per kept snapshot; read once, not to be changed in place.
 
     Returns
     -------
@@ -209,7 +209,7 @@ def labels(
     n_neighbors: int | None = None,
     size: int = 0,
 ) -> pd.DataFrame:
-    """Phases of all tensors side by side: a row a step, a column a tensor; `size` 0: the judged one."""
+    """Phases of all tensors side by side: a row per step, a column per tensor; `size` 0: the judged one."""
     table = drawings(run)
     if n_neighbors is None:
         n_neighbors = 0 if method == "pca" else run.pipeline.neighbors[0]
@@ -270,7 +270,7 @@ def _numbers_once(run: TrajectoryRun, folder: Path) -> pd.DataFrame:
 
 
 def _numbers(run: TrajectoryRun) -> pd.DataFrame:
-    """A row a drawing."""
+    """One row per drawing."""
     return _numbers_once(run, results_folder())
 
 

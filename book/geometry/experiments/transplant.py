@@ -104,7 +104,7 @@ def top_share(tensor: torch.Tensor) -> float:
 
 
 def cells_of(preset: str) -> list[Cell]:
-    """A cell a donor."""
+    """One cell per donor."""
     return [transplant.cell(Transplant(at_preset(BASE, preset, seed))) for seed in range(N_SEEDS[preset])]
 
 
@@ -120,7 +120,7 @@ def _findings(preset: str) -> dict[str, Finding]:
     saved = {given: (100 * (1 - epochs[given] / epochs[NOTHING])).to_numpy() for given in (EMBEDDING, REST)}
     shares = table[table["quantity"].isin(["share", "permuted"])]
     wide = shares.pivot(index=["seed", "name"], columns="quantity", values="value")
-    excess = (wide["share"] - wide["permuted"]).unstack("name")  # a row a seed, a column a tensor
+    excess = (wide["share"] - wide["permuted"]).unstack("name")  # one row per seed, one column per tensor
     return {
         "difference": over_seeds(saved[EMBEDDING] - saved[REST]),
         "attention_excess": over_seeds(excess.drop(columns="embedding").mean(axis=1).to_numpy()),

@@ -54,7 +54,7 @@ def n_distinct(runs: Sequence[GrokkingRun]) -> int:
 
 
 def drawn_cells(preset: str, size: int, n_draws: int, *, skip: int = 0) -> list[Cell]:
-    """A cell a drawn set of `size` modes, the first `skip` sets left out; fresh seeds take turns."""
+    """One cell per drawn set of `size` modes, the first `skip` sets left out; fresh seeds take turns."""
     seeds = FRESH[preset]
     sets = random_sets(P, skip + n_draws, size=size)[skip:]
     return [

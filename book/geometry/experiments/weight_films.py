@@ -153,7 +153,7 @@ class Walked:
         self.n_read = len(recording.steps)
 
     def table(self) -> pd.DataFrame:
-        """A row a matrix: `name`, `walked`, `away`."""
+        """One row per matrix: `name`, `walked`, `away`."""
         norms = {name: float(np.linalg.norm(start)) for name, start in self.starts.items()}
         rows = [
             (

@@ -68,8 +68,8 @@ def fitted(config: EpsRun) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row a seed: seed, eps (of the largest cosine), cosine (at it), range (largest less smallest cosine
-        over all epsilons), at_end (whether it is the first or the last that was tried).
+        One row per seed: seed, eps (of the largest cosine), cosine (at it), range (largest less smallest
+        cosine over all epsilons), at_end (whether it is the first or the last that was tried).
     """
     session = prepare(config.run)
     for _ in session.snapshots(session.n_steps):

@@ -112,7 +112,7 @@ def untrained(config: UntrainedModels) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row a draw: draw, fft and eigen (k0 at epsilon 0.003 in both forms) and identity, that of the
+        One row per draw: draw, fft and eigen (k0 at epsilon 0.003 in both forms) and identity, that of the
         identity matrix. Zeros of fft2(D) are replaced as the listing does.
     """
     text = load(config.text)

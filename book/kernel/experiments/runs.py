@@ -288,7 +288,7 @@ def measures(table: pd.DataFrame) -> pd.DataFrame:
     -------
     DataFrame
         seed, step, train_loss, dropout_loss, held_out_loss, weight_norm, update_norm (NaN at step 0), see
-        :func:`minigpt`; a row a seed and step.
+        :func:`minigpt`; one row per seed and step.
     """
     measured = table[~table["quantity"].isin(("embedding", "head", "vocab_size"))]
     names = list(dict.fromkeys(measured["quantity"]))

@@ -94,8 +94,8 @@ def models_at_scale(config: ScaledRun) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row a seed and order of the words (0: by frequency), before and after training: seed, step, order,
-        held_out_loss, ratio (mean |cosine| of words to that of random directions), diagonal (share of
+        One row per seed and order of the words (0: by frequency), before and after training: seed, step,
+        order, held_out_loss, ratio (mean |cosine| of words to that of random directions), diagonal (share of
         |W|_F), score (circulant); cosines with k0: eigen and fft (best over epsilons 0.001 to 0.02),
         identity, with_counts (best of aI + bD), with_mean (best of aI + b11'); and the columns of
         :func:`formula_at_scale`, of the order by frequency.

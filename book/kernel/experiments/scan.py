@@ -64,7 +64,7 @@ def scanned(config: Scan) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row a slice: offset, n_tokens; the columns of :func:`of_text`; score_untrained and
+        One row per slice: offset, n_tokens; the columns of :func:`of_text`; score_untrained and
         cosine_untrained, circulant score and better form's best cosine of embeddings from N(0, 1), mean of 5.
     """
     source = words(config.corpus)
@@ -123,8 +123,9 @@ def log_terms(config: NearestTexts) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row a text, nearest first: symbols, offset, n_tokens; sd_log (of the log term, without epsilon, the
-        listings' clamp), sd_identity (of the identity term as written), sd_matrix (of the identity matrix's).
+        One row per text, nearest first: symbols, offset, n_tokens; sd_log (of the log term, without epsilon,
+        the listings' clamp), sd_identity (of the identity term as written), sd_matrix (of the identity
+        matrix's).
     """
     every = [table_of(scanned.cell(scan)).assign(symbols=scan.symbols) for scan in config.scans]
     near = nearest(pd.concat(every, ignore_index=True), config.n_texts, "Table 5")
@@ -233,7 +234,7 @@ def log_terms_cell(preset: str, *, shuffled: bool = False) -> Cell:
 
 
 def _ratios(table: pd.DataFrame) -> dict[str, pd.Series]:
-    """The log term over the identity term, in four readings, a number a text."""
+    """The log term over the identity term, in four readings, one number per text."""
     plain, matrix = (table["sd_log"] / table[name] for name in ("sd_identity", "sd_matrix"))
     return {
         "magnitude": plain,

@@ -52,7 +52,7 @@ def word_vectors(config: VectorsRun) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        word and context, float32: a row a coordinate, in the order of words; vocab_size.
+        word and context, float32: one row per coordinate, in the order of words; vocab_size.
     """
     text = load(config.text)
     vectors = train_sgns(

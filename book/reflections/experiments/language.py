@@ -48,7 +48,7 @@ def slice_sizes(corpus: str) -> dict[str, Any]:
 
 @experiment("reflections.language_model")
 def language_model(config: LanguageModelRun) -> pd.DataFrame:
-    """Train one model; a row an epoch, the last row's test perplexity being the result."""
+    """Train one model; one row per epoch, the last row's test perplexity being the result."""
     if config.corpus in PAPER_CORPORA:
         data = corpora.load_language_model_data(config.corpus)
     else:

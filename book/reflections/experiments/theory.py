@@ -371,7 +371,7 @@ class RandomPMI:
 
 @experiment("reflections.random_pmi", version=2)
 def random_pmi(config: RandomPMI) -> pd.DataFrame:
-    """Moments of the entries of W signature W', and where its trace crosses zero; a row a draw."""
+    """Moments of the entries of W signature W', and where its trace crosses zero; one row per draw."""
     rows = []
     for draw in range(config.n_draws):
         rng = np.random.default_rng([config.seed, draw])

@@ -32,7 +32,7 @@ N_LAYER = 5  # base models with LayerNorm, where five are asked for
 
 
 def over_bases(values: Iterable[Any], preset: str, **more: Any) -> Finding:
-    """A number a base model, draws averaged within each; and its interval over base models."""
+    """One number per base model, draws averaged within each; and its interval over base models."""
     corpus = bases.base(preset).text.corpus
     return over_seeds([float(np.mean(one)) for one in values], repeats=MODELS, corpus=corpus, **more)
 
@@ -45,7 +45,7 @@ def _with_bases(runs: Sequence[BaseRun], cells: Sequence[Cell]) -> list[Cell]:
 
 
 def port_runs(preset: str, treatment: Treatment) -> list[Port]:
-    """A base model with LayerNorm at its own width, a run a base model."""
+    """A base model with LayerNorm at its own width, one run per base model."""
     n_draws = porting.n_draws(preset)
     return [Port(base, treatment, n_draws=n_draws) for base in bases.fresh(preset)]
 
@@ -112,7 +112,7 @@ def _gain_figures(preset: str) -> Figures:
 
 
 def lost(runs: Sequence[TunedRun], *, end: bool = True) -> np.ndarray:
-    """Nats above the original after fine-tuning, or right after the port, a number a run."""
+    """Nats above the original after fine-tuning, or right after the port, one number per run."""
     tables = [table_of(tuned.cell(run)) for run in runs]
     place = -1 if end else 0
     return np.array([float(t["log_perplexity"].iloc[place] - t["original"].iloc[place]) for t in tables])
@@ -122,7 +122,7 @@ def lost(runs: Sequence[TunedRun], *, end: bool = True) -> np.ndarray:
 
 
 def ours(preset: str, ratio: float, treatment: str = PROJECTION) -> list[RecoveryRun]:
-    """Our repairs, heads kept, a run a base model; or another way to that width."""
+    """Our repairs, heads kept, one run per base model; or another way to that width."""
     first = recovery.run_of(preset, (ratio,), treatment)
     return [dataclasses.replace(first, base=base, seed=base.seed) for base in bases.fresh(preset)]
 
@@ -244,7 +244,7 @@ COMPARED = (LAYER, bases.PERI, bases.SPHERE)
 
 
 def architecture_runs(preset: str, architecture: str) -> list[RecoveryRun]:
-    """Half the width of an architecture, a run a base model, as long as the first ones."""
+    """Half the width of an architecture, one run per base model, as long as the first ones."""
     first = recovery.run_of(preset, (0.5,), architecture=architecture, n_steps=recovery.N_LONG[preset])
     return [
         dataclasses.replace(first, base=base, seed=base.seed) for base in bases.fresh(preset, architecture)
@@ -313,13 +313,13 @@ def _grow_figures(preset: str) -> Figures:
 
 
 def rotary_runs(preset: str, quarters: int) -> list[porting.RotaryBases]:
-    """All rotary bases within heads, a run a base model."""
+    """All rotary bases within heads, one run per base model."""
     first = porting.rotary_run(preset, quarters)
     return [dataclasses.replace(first, base=base) for base in bases.fresh(preset, ROTARY)]
 
 
 def kept_rotary_runs(preset: str) -> list[porting.RotaryBases]:
-    """Heads kept at half the width, the base too, a run a base model."""
+    """Heads kept at half the width, the base too, one run per base model."""
     first = porting.kept_rotary_run(preset)
     return [dataclasses.replace(first, base=base) for base in bases.fresh(preset, ROTARY)]
 
@@ -376,7 +376,7 @@ def _quantized_figures(preset: str) -> Figures:
 
 
 def curve_runs(preset: str) -> list[geometry.CurvesRun]:
-    """Angles against the width, a run a base model."""
+    """Angles against the width, one run per base model."""
     first = geometry.curves_run(preset)
     return [dataclasses.replace(first, base=base) for base in bases.fresh(preset)]
 
@@ -430,7 +430,7 @@ def _support_cells(preset: str) -> list[Cell]:
 
 
 def support_runs(preset: str) -> list[geometry.SupportRun]:
-    """The first claim's comparison of two texts, a run a base model."""
+    """The first claim's comparison of two texts, one run per base model."""
     first = geometry.support_run(preset)
     return [dataclasses.replace(first, base=base) for base in bases.fresh(preset)]
 

@@ -224,7 +224,7 @@ def narrow_base(preset: str, seed: int = 0) -> BaseRun:
 
 
 def runs(preset: str, how: How) -> list[GrowRun]:
-    """One way to the wide model, a run a seed."""
+    """One way to the wide model, one run per seed."""
     width = bases.base(preset).shape.embedding_dim
     n_scores = {"quick": 6}.get(preset, 20)
     return [GrowRun(narrow_base(preset, seed), how, width, n_scores) for seed in range(N_SEEDS[preset])]
@@ -302,7 +302,7 @@ def savings(preset: str, how: How = ORTHOGONAL, *, fresh: bool = False) -> list[
 
 
 def errors(preset: str, how: str) -> np.ndarray:
-    """Relative logit errors right after growing, a number a seed."""
+    """Relative logit errors right after growing, one number per seed."""
     tables = [(run, table_of(growing.cell(run))) for run in runs(preset, ORTHOGONAL)]
     return np.array([curve(table, run.width, f"logit_error_{how}").iloc[0] for run, table in tables])
 

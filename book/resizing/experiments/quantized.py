@@ -137,7 +137,7 @@ def hidden_states(model: Decoder, base: bases.Base) -> list[np.ndarray]:
 
 
 def runs(preset: str, treatment: Treatment) -> list[QuantizedRun]:
-    """A run a seed; without a treatment there is nothing to draw, and one."""
+    """One run per seed; without a treatment there is nothing to draw, and one."""
     base = bases.base(preset)
     return [
         QuantizedRun(base, treatment, seed) for seed in range(1 if treatment == NONE else N_SEEDS[preset])
@@ -160,7 +160,7 @@ def tables(preset: str, treatment: Treatment) -> list[pd.DataFrame]:
 def measured(
     preset: str, treatment: Treatment, quantity: str, bits: int = FLOAT, per: str = ""
 ) -> np.ndarray:
-    """A quantity, its mean over matrices or layers, a number a seed."""
+    """A quantity, its mean over matrices or layers, one number per seed."""
     cells = [quantized.cell(run) for run in runs(preset, treatment)]
     return np.array([mean_of(cell, quantity, bits, per) for cell in cells])
 

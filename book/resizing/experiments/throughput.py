@@ -46,9 +46,9 @@ def throughput(config: ThroughputRun) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row a round and model: round, rule ("original", "kept heads", or "plain rule", which narrows heads
-        and MLPs with the width), ratio, training and scoring (tokens a second), n_parameters, peak_bytes of
-        all tensors alive during two updates (see :class:`PeakMemory`).
+        One row per round and model: round, rule ("original", "kept heads", or "plain rule", which narrows
+        heads and MLPs with the width), ratio, training and scoring (tokens a second), n_parameters,
+        peak_bytes of all tensors alive during two updates (see :class:`PeakMemory`).
     """
     streams, shape = load_streams(config.base.text), config.base.training
     batches = [

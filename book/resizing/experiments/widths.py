@@ -256,7 +256,7 @@ def within_widths(table: pd.DataFrame, measure: str = "error", seed: int | None 
 
 
 def language_runs(preset: str) -> list[LanguageRun]:
-    """A run a base model."""
+    """One run per base model."""
     runs = [LanguageRun(bases.base(preset, seed=seed)) for seed in SEEDS]
     if preset == "quick":
         runs = [

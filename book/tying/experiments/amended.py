@@ -253,7 +253,7 @@ def overfitting(table: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row a seed: `overfits`, `lowest` (step of the lowest loss), `aligned` (step from which on 1A and
+        One row per seed: `overfits`, `lowest` (step of the lowest loss), `aligned` (step from which on 1A and
         1B are close in input and output; the last where they never are).
     """
     rows = {}
@@ -375,7 +375,7 @@ def _theorem_input(preset: str) -> dict[str, Finding]:
 
 
 def coin_costs(table: pd.DataFrame) -> pd.DataFrame:
-    """Accuracy that tying costs, untied minus tied at the end, a row a seed and a column a coin."""
+    """Accuracy that tying costs, untied minus tied at the end, one row per seed and one column per coin."""
     end = last(table)
     gap = end.pivot(index=["p_0a", "seed"], columns="tied", values="accuracy_gap")
     return (gap[True] - gap[False]).unstack("p_0a")

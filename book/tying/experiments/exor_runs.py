@@ -164,7 +164,7 @@ def exor(config: EXorRun) -> pd.DataFrame:
 
 
 def _arrays(weights: Mapping[str, Tensor], member: int, step: int) -> pd.DataFrame:
-    """Embeddings (R, V, D) of one member, a row a coordinate, called ``input/0A/0``."""
+    """Embeddings (R, V, D) of one member, one row per coordinate, called ``input/0A/0``."""
     parts = []
     for name, array in weights.items():
         table = array[member].numpy()  # (V, D)

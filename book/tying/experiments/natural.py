@@ -416,7 +416,7 @@ def natural_cells(preset: str) -> list[Cell]:
 
 
 def natural_curves(preset: str) -> pd.DataFrame:
-    """Scores and mean distances along the way: a row a run and step, a column a quantity."""
+    """Scores and mean distances along the way: one row per run and step, one column per quantity."""
     return curves_of(natural_runs(preset))
 
 
@@ -468,7 +468,7 @@ def stored_pairs(run: NaturalRun) -> pd.DataFrame:
 
 
 def _gains(table: pd.DataFrame) -> pd.DataFrame:
-    """Validation accuracy, tied minus untied, in points: a row a step, a column a seed."""
+    """Validation accuracy, tied minus untied, in points: one row per step, one column per seed."""
     tied, untied = (
         table[table["tied"] == tied].pivot(index="step", columns="seed", values="accuracy")
         for tied in (True, False)

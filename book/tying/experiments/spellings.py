@@ -81,7 +81,7 @@ def exor_sweep(config: Sweep) -> pd.DataFrame:
 
 
 def _coordinates(snapshot: Snapshot) -> pd.DataFrame:
-    """Embeddings (R, V, D) of the members whose pictures are kept: a row a member, a column a coordinate."""
+    """Embeddings (R, V, D) of the members with pictures: a row per member, a column per coordinate."""
     columns = {}
     for matrix in MATRICES:
         rows = snapshot.weights[matrix][: 2 * N_SHOWN].numpy()
@@ -91,7 +91,7 @@ def _coordinates(snapshot: Snapshot) -> pd.DataFrame:
 
 
 def sweep_cells(preset: str, *, fresh: bool = False) -> list[Cell]:
-    """A cell a coin, of the first seeds or of fresh ones; the `quick` ones are for looking at the
+    """One cell per coin, of the first seeds or of fresh ones; the `quick` ones are for looking at the
     machinery, not at the result."""
     kind = FreshSweep if fresh else Sweep
     if preset == "quick":

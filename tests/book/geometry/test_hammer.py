@@ -23,7 +23,7 @@ from tests.drawing import compiled
 CLAIM = "geometry.hammer_modular"
 N_MODES = 11  # of the quick preset, p = 23
 USED = (2, 3, 5, 7, 11)  # modes that the made-up embeddings end with
-NAMED = ((2, 4, 6, 8, 10), (1, 4, 6, 8, 9))  # by the gradients before training, a row a seed
+NAMED = ((2, 4, 6, 8, 10), (1, 4, 6, 8, 9))  # by the gradients before training, one row per seed
 FRAMES = (0, 2, 4)
 
 

@@ -186,7 +186,7 @@ def test_permuted_beginnings_are_the_derived_ones_in_another_order():
 
 
 def fake_curves(run, kinds):
-    """A curve a seed and kind that falls alike, derived ones twice as fast."""
+    """One curve per seed and kind that falls alike, derived ones twice as fast."""
     steps = np.arange(61) * 10
     return pd.concat(
         [

@@ -53,7 +53,7 @@ def found(claim: str):
 
 
 def same(finding, per_seed: list[float], *, nulls: dict[str, float] | None = None, floor=-math.inf) -> None:
-    """A finding is the mean of a number a seed, with Student's interval; its nulls are as told."""
+    """A finding is the mean of one number per seed, with Student's interval; its nulls are as told."""
     n = len(per_seed)
     mean = sum(per_seed) / n
     half = stats.t.ppf(0.975, n - 1) * np.std(per_seed, ddof=1) / math.sqrt(n)
