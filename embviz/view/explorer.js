@@ -103,6 +103,22 @@ function offerReset(controls, view, params) {
   look();
 }
 
+// States worth a look: a button sets the controls that it names, and leaves the others where they are.
+function offerTries(controls, view, tries) {
+  if (!tries.length) return;
+  const row = child(controls, "div", "embviz-tries");
+  row.append("try");
+  for (const { name, values } of tries) {
+    const button = child(row, "button", "");
+    button.type = "button";
+    button.textContent = name;
+    button.addEventListener("click", () => {
+      for (const [control, value] of Object.entries(values)) view.signal(control, guarded(value));
+      view.runAsync();
+    });
+  }
+}
+
 // Vega binds native inputs, so the keyboard works; what it leaves out is said here.
 function finishControls(controls) {
   // JupyterLab would take the arrow keys; it asks the focused element first
@@ -200,6 +216,7 @@ async function mount(element, spec, vegaEmbed) {
       },
     });
     offerReset(controls, view, shown.params ?? []);
+    offerTries(controls, view, meta.tries ?? []);
     finishControls(controls);
     if (meta.titles) followTitle(figure, view, meta.titles);
     if (shown.width === "container") followWidth(chart, view);

@@ -353,6 +353,20 @@ class Numbers:
         return " ".join(map(str, sorted({int(word) for word in words if word})))
 
 
+def _checked_tries(
+    tries: Mapping[str, Mapping[str, Any]], controls: Mapping[str, Control]
+) -> list[dict[str, Any]]:
+    for name, values in tries.items():
+        for control, value in values.items():
+            if control not in controls:
+                raise ValueError(
+                    f"to try {name!r}: there is no control {control!r}, but {', '.join(controls)}"
+                )
+            if value not in controls[control].values:
+                raise ValueError(f"to try {name!r}: {value!r} is no value of the control {control!r}")
+    return [{"name": name, "values": dict(values)} for name, values in tries.items()]
+
+
 class Explorer(Picture):
     """A chart that answers to controls, with a kernel or without.
 
@@ -380,6 +394,8 @@ class Explorer(Picture):
         Rows for every combination, with a column for each control: stored results, shown instead of
         measuring beforehand. Of several tables the first needs them all; one without a control's column is
         the same whatever that says.
+    tries : mapping of str to mapping, optional
+        States worth a look, each a button: what it is called, and the values of some controls.
     digits : int, default 4
         Significant digits kept in the page.
     n_jobs : int, default 1
@@ -388,8 +404,9 @@ class Explorer(Picture):
     Raises
     ------
     ValueError
-        If a control's name can't be used, if neither `measure` nor `grid` is given, or if the grid is too
-        large for a page (the message has the number and the way out).
+        If a control's name can't be used, if neither `measure` nor `grid` is given, if something to try is no
+        value of its control, or if the grid is too large for a page (the message has the number and the way
+        out).
 
     Examples
     --------
@@ -415,6 +432,7 @@ class Explorer(Picture):
         caption: str,
         view_controls: Mapping[str, Any] | None = None,
         grid: pd.DataFrame | Mapping[str, pd.DataFrame] | None = None,
+        tries: Mapping[str, Mapping[str, Any]] | None = None,
         digits: int = 4,
         n_jobs: int = 1,
     ) -> None:
@@ -425,6 +443,7 @@ class Explorer(Picture):
             raise ValueError(f"{sorted(both)[0]!r} is measured and only drawn: give one another name")
         if measure is None and grid is None:
             raise ValueError("an explorer needs a measuring function, or a grid of stored results, or both")
+        self.tries = _checked_tries(tries or {}, {**self.controls, **self.view_controls})
         self.measure, self.draw = measure, draw
         self.title, self.caption = title, caption
         self.digits, self.n_jobs = digits, n_jobs
@@ -641,6 +660,8 @@ class Explorer(Picture):
         bound = [*bound_params(self.controls, live=live), *bound_params(self.view_controls, live=True)]
         spec["params"] = [*bound, *spec.get("params", [])]
         spec["usermeta"]["embviz"]["controls"] = list(self.controls)
+        if self.tries:
+            spec["usermeta"]["embviz"]["tries"] = self.tries
         return theme.portable(spec)
 
     def _unfolded(self, rows: list[dict[str, Any]], *, live: bool) -> list[dict[str, Any]]:

@@ -36,6 +36,7 @@ def make_explorer() -> Explorer:
         title=lambda points: f"With n = {{n}} the largest is {points['y'].max():g}",
         caption="Made.",
         view_controls={"most": Range(0, 100, 50, initial=100)},
+        tries={"many, cubed": {"n": 6, "power": 3}, "low": {"most": 0}},
     )
 
 
@@ -108,6 +109,21 @@ def test_reset_brings_all_controls_back(shown):
     assert page.locator("input[name=most]").input_value() == "100"
     page.locator(".embviz-title:text-is('With n = 4 the largest is 3')").wait_for()
     assert not reset.is_visible()
+
+
+def test_a_state_to_try_sets_its_controls_and_leaves_the_others(shown, watch):
+    asked: list[dict] = []
+    page = shown(make_explorer(), asked)
+    page.get_by_role("button", name="many, cubed").click()
+    names(page, "points", "rows[0].n === 6 && rows[0].power === 3")
+    assert page.locator("input[name=n]").input_value() == "6"
+    assert page.get_by_label("3", exact=True).is_checked()
+    assert page.locator("input[name=most]").input_value() == "100"
+    assert asked[-1]["values"] == {"n": 6, "power": 3}
+    page.get_by_role("button", name="low").press("Enter")
+    page.wait_for_function("document.querySelectorAll('.mark-symbol.role-mark path').length === 1")
+    assert page.locator("input[name=n]").input_value() == "6"
+    assert watch.errors == []
 
 
 def bars(chosen: str) -> pd.DataFrame:

@@ -692,3 +692,30 @@ def test_an_interrupt_is_answered():
     page = Page(make_two(measure=interrupted, draw=draw_x))
     reply = page.say(kind="measure", request=1, values={"n": 4, "power": 1})
     assert reply["error"] == "The kernel was interrupted: move a control to measure again."
+
+
+def tried(tries):
+    return Explorer(
+        lambda slope, raised: pd.DataFrame({"x": [0, 1], "y": [int(raised), slope]}),
+        {"slope": range(5), "raised": False},
+        lambda data: alt.Chart(data).mark_line().encode(x="x:Q", y="y:Q"),
+        title="A line of slope {slope}",
+        caption="Two made points.",
+        tries=tries,
+    )
+
+
+def test_states_to_try_stand_in_the_specification_and_nothing_where_there_are_none():
+    spec = tried({"steep": {"slope": 4}, "flat, raised": {"slope": 0, "raised": True}}).static_spec()
+    assert spec["usermeta"]["embviz"]["tries"] == [
+        {"name": "steep", "values": {"slope": 4}},
+        {"name": "flat, raised", "values": {"slope": 0, "raised": True}},
+    ]
+    assert "tries" not in tried(None).static_spec()["usermeta"]["embviz"]
+
+
+def test_a_state_to_try_that_no_control_can_take_is_refused():
+    with pytest.raises(ValueError, match="to try 'steep': 9 is no value of the control 'slope'"):
+        tried({"steep": {"slope": 9}})
+    with pytest.raises(ValueError, match="there is no control 'angle', but slope, raised"):
+        tried({"steep": {"angle": 9}})
