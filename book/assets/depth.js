@@ -25,7 +25,7 @@ function offerAll() {
   });
   for (const fold of folds()) fold.addEventListener("toggle", look);
   look();
-  document.querySelector(".bd-content h1")?.after(button);
+  document.querySelector("article h1")?.after(button);
 }
 
 document.addEventListener("DOMContentLoaded", () => {

@@ -27,6 +27,7 @@ from embviz.view.theme import MIME
 
 WIDTH = 420  # pixels of a chart that fills its column on a page
 WORDS_A_MINUTE = 230  # of prose, for the minutes that a paper's chapters take
+SHARE = 0.7  # of that width, of a picture in pixels
 LARGEST = 60_000  # bytes of a drawing; what has more marks becomes pixels
 INK = "#333"  # of what has the colour of the text; the style turns it over in the dark
 
@@ -62,13 +63,13 @@ def drawn(chart: str) -> bytes:
     if len(svg) <= LARGEST:
         return svg.encode()
     width = float(re.search(r'width="([\d.]+)"', svg)[1])  # type: ignore[index]
-    png: bytes = vl_convert.svg_to_png(svg, scale=min(1.0, 0.8 * WIDTH / width))
+    png: bytes = vl_convert.svg_to_png(svg, scale=min(1.0, SHARE * WIDTH / width))
     return png
 
 
 def kept(chart: str) -> bytes:
     """The picture, drawn once for each version of vl-convert and kept in the cache folder."""
-    name = hashlib.sha256((version("vl-convert-python") + chart).encode()).hexdigest()[:24]
+    name = hashlib.sha256((f"{version('vl-convert-python')} {SHARE} {chart}").encode()).hexdigest()[:24]
     path = cache_folder() / "gallery" / name
     if path.is_file():
         return path.read_bytes()

@@ -407,7 +407,7 @@ def pick_a_word(
     names: tuple[str, str],
     over: str,
     first: str | None = None,
-    compared: tuple[str, ArrayLike] | None = None,
+    compared: Mapping[str, ArrayLike] | None = None,
     planes: tuple[ArrayLike, ArrayLike] | None = None,
     color: Mapping[str, Sequence[Any]] | pd.DataFrame | pd.Series | None = None,
     metric: Metric = "cosine",
@@ -437,7 +437,7 @@ def pick_a_word(
         Words before the slider, such as "updates".
     first : str, optional
         The state shown at first; by default the last.
-    compared : pair of str and array, shape (V, D), optional
+    compared : mapping of one text to array, shape (V, D), optional
         Each state's neighbours are compared with those in this embedding; those of both are bold. The text
         ends the sentence "5 are among the 8 nearest ...", such as "before training".
     planes : two arrays, shape (S, V, 2), optional
@@ -481,14 +481,18 @@ def pick_a_word(
     if focus is not None and focus not in words:
         raise ValueError(f"{focus!r}, to be pointed at first, is not among the words")
     start = len(states) - 1 if first is None else list(states).index(first)
-    near = None
-    if compared is not None:
-        near = nearest_neighbors(_checked(compared[1], words, "compared"), n_neighbors, metric=metric)[0]
-    shown = States(over, start, compared[0] if compared else "", near)
+    if compared is not None and len(compared) != 1:
+        raise ValueError(f"compared holds {len(compared)} embeddings: give one, under the words that name it")
+    than, near = "", None
+    if compared:
+        ((than, table),) = compared.items()
+        near = nearest_neighbors(_checked(table, words, "compared"), n_neighbors, metric=metric)[0]
+    shown = States(over, start, than, near)
     maps = []
-    for place, (name, tables) in enumerate(zip(names, (states, null), strict=True)):
-        checked_ = {state: _checked(table, words, state) for state, table in tables.items()}
-        layout = "pca" if planes is None else planes[place]
+    for place, (name, given) in enumerate(zip(names, ("states", "null"), strict=True)):
+        tables = states if given == "states" else null
+        checked_ = {one: _checked(table, words, f"{given}[{one!r}]") for one, table in tables.items()}
+        layout = "pca" if planes is None else checked(planes[place], "planes", 3)
         placed, faith = _in_states(checked_, start, layout, metric, n_neighbors)
         maps.append(
             EmbeddingMap(

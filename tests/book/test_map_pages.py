@@ -61,7 +61,7 @@ def picked() -> SideBySide:
         names=("trained", "drawn"),
         over="update",
         first="step 1",
-        compared=("at the end", vectors(22)),
+        compared={"at the end": vectors(22)},
         focus="word7",
         title={name: f"Title of {name}" for name in states},
         caption="Made.",

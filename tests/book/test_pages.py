@@ -140,8 +140,8 @@ FAINT_WORDS = f"""
 }}
 """
 
-# In the page: colours of marks that stand for a kind and are less than 3:1 from the page's ground. Where a
-# legend grades a colour, cells touch each other and points have an outline.
+# In the page: marks neither of whose colours, of area and of outline, is 3:1 from the page's ground. Where a
+# legend grades a colour, cells touch each other.
 FAINT_MARKS = f"""
 () => {{{CONTRAST}
   const drawn = (mark, kind) => {{
@@ -155,13 +155,13 @@ FAINT_MARKS = f"""
     const graded = chart.querySelector(".role-legend-gradient");
     const groups = ".role-mark:not(.mark-text, .mark-group), .role-legend-symbol";
     for (const group of chart.querySelectorAll(groups)) {{
-      if (graded && group.matches(".mark-rect, .mark-symbol")) continue;
+      if (graded && group.matches(".mark-rect")) continue;
       for (const mark of group.querySelectorAll("path, line, rect, circle")) {{
         const box = mark.getBBox();
         if (box.width + box.height === 0) continue;
-        for (const colour of ["fill", "stroke"].flatMap((kind) => drawn(mark, kind))) {{
-          if (contrast(colour, chart) < 3) found.add(`${{chart.innerText.slice(0, 40)}}: ${{colour}}`);
-        }}
+        const colours = ["fill", "stroke"].flatMap((kind) => drawn(mark, kind));
+        if (!colours.length || Math.max(...colours.map((one) => contrast(one, chart))) >= 3) continue;
+        found.add(`${{chart.innerText.slice(0, 40)}}: ${{colours}}`);
       }}
     }}
   }}

@@ -355,7 +355,7 @@ def test_a_state_that_is_only_turned_lies_where_the_other_does():
 
 
 def test_neighbours_are_compared_with_those_that_are_named():
-    spec = picked(compared=("before training", vectors(seed=3))).static_spec()
+    spec = picked(compared={"before training": vectors(seed=3)}).static_spec()
     for one in spec["usermeta"]["embviz"]["maps"]:
         expected = [row for _, row in slow_neighbors(vectors(seed=3), 5, 8, cosine_distance)]
         assert unpacked(one["compared"], 8)[5].tolist() == expected
@@ -391,8 +391,8 @@ def test_other_viewers_draw_the_first_state_of_both():
         ({"first": "never"}, "'never', to be shown at first, is none of the states"),
         ({"title": {"early": "Apart"}}, "give each its own"),
         ({"focus": "king"}, "'king', to be pointed at first"),
-        ({"compared": ("before", vectors(59))}, "compared of shape"),
-        ({"states": {"early": vectors(59), "late": vectors()}}, "early of shape"),
+        ({"compared": {"before": vectors(59)}}, "compared of shape"),
+        ({"states": {"early": vectors(59), "late": vectors()}}, "states\\['early'\\] of shape"),
     ],
 )
 def test_what_cannot_be_picked_from_is_refused(changes, message):

@@ -41,7 +41,7 @@ def _language_readings(preset: str) -> list[Cell]:
 def _trajectories(preset: str) -> list[Cell]:
     first = trajectory_runs.story_runs(preset)[0]
     own = [] if preset == "quick" else trajectory_runs.code_cells(first)
-    return [*own, *trajectory_readings.cells(preset)]
+    return own if preset == "paper" else [*own, *trajectory_readings.cells(preset)]
 
 
 STUDIES = {
