@@ -264,9 +264,9 @@ def test_a_folded_section_opens_where_a_link_leads_and_draws_its_charts_then(con
     assert fold.get_attribute("open") is not None
     assert chart.locator("svg").first.bounding_box()["width"] > 300
     page.locator(".ev-open-all").click()
-    assert page.locator("details.ev-depth[open]").count() == 0
-    page.locator(".ev-open-all").click()
     assert page.locator("details.ev-depth:not([open])").count() == 0
+    page.locator(".ev-open-all", has_text="fold the sections again").click()
+    assert page.locator("details.ev-depth[open]").count() == 0
     assert watch.errors == []
 
 
