@@ -61,8 +61,8 @@ def train(tied: bool) -> Iterator[pd.DataFrame]:
 def draw(data: alt.NamedData) -> alt.HConcatChart:
     """Points joined by pairs beside the curves up to now."""
     x, y = (
-        alt.X("x:Q", axis=theme.layout_axis("layout_x")).scale(domain=[-1.3, 1.3]),
-        alt.Y("y:Q", axis=theme.layout_axis("layout_y")).scale(domain=[-1.3, 1.3]),
+        alt.X("x:Q", axis=theme.layout_axis("x")).scale(domain=[-1.3, 1.3]),
+        alt.Y("y:Q", axis=theme.layout_axis("y")).scale(domain=[-1.3, 1.3]),
     )
     base = alt.Chart(data).encode(x=x, y=y)
     pairs = base.mark_line(color=theme.FAINT, strokeWidth=3).encode(detail="pair:N")

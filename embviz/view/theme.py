@@ -97,53 +97,29 @@ class Label(NamedTuple):
     unit: str | None = None
 
 
-# Every field that any chart draws. A new field gets its words here, once.
+# Fields with a unit, or with other words than their name. A new one gets its words here, once.
 LABELS: dict[str, Label] = {
-    "a": Label("a"),
-    "accuracy": Label("accuracy"),
     "accuracy_gap": Label("best possible accuracy - accuracy"),
     "alpha": Label("power of D"),
     "angle": Label("angle", "degrees"),
     "angular_error": Label("angular error", "rad"),
-    "answer": Label("answer"),
-    "architecture": Label("architecture"),
     "away": Label("away", "starting norms"),
-    "b": Label("b"),
-    "basis": Label("basis"),
-    "beginning": Label("beginning"),
     "bits": Label("bits a weight"),
     "bits_gap": Label("training minus held-out text", "bits a byte"),
     "bits_per_character": Label("held-out text", "bits a character"),
     "bits_per_token": Label("held-out text", "bits a token"),
-    "bound": Label("bound"),
     "bound_ratio": Label("bound / distance"),
     "by_frequency": Label("cost of a token by its frequency", "bits"),
     "by_model": Label("by the model's mean prediction", "bits"),
     "case": Label("word"),
-    "circulant_score": Label("circulant score"),
     "column_factor": Label("one coordinate, times the others"),
     "columns": Label("columns", "numbers in a row"),
-    "comparison": Label("comparison"),
     "component": Label("principal component"),
-    "concordance": Label("concordance"),
-    "conditional_distance": Label("conditional distance"),
     "context_distance": Label("distance of two words"),
-    "context_power": Label("power of the context distribution"),
-    "control": Label("control"),
-    "coordinate": Label("coordinate of the embedding"),
-    "correlation": Label("correlation"),
-    "cosine_after": Label("cosine after"),
-    "cosine_before": Label("cosine before"),
-    "cosine_distance": Label("cosine distance"),
     "cosine_part": Label("cosine component"),
-    "cosine_ratio": Label("mean |cosine| / random"),
-    "cosine_share": Label("share of two cosines in the layout"),
     "cost": Label("held-out text, as chosen", "bits"),
     "cost_difference": Label("cost minus the baseline's", "bits"),
     "cost_percent": Label("cost", "% more bits"),
-    "count": Label("number of pairs"),
-    "dbcv": Label("density-based validity (DBCV)"),
-    "density": Label("density"),
     "deviation": Label("deviation", "standard errors"),
     "diagonal": Label("diagonal entry"),
     "difference": Label("difference of scores"),
@@ -154,20 +130,11 @@ LABELS: dict[str, Label] = {
     "distance_before": Label("distance before", "root mean squares"),
     "distance_error": Label("sketched / true distance - 1"),
     "drawn": Label("masked strings drawn"),
-    "eigenvalue": Label("eigenvalue"),
     "eigenvalue_rms": Label("eigenvalue", "root mean squares"),
-    "eigenvalues": Label("number of eigenvalues"),
-    "entries": Label("entries"),
     "epoch": Label("epoch", "passes over the data"),
-    "epochs": Label("epochs"),
     "eps": Label("epsilon"),
-    "epsilon": Label("epsilon"),
-    "equivalent": Label("equivalent"),
     "error_ratio": Label("angular error / Gaussian's"),
-    "excess_kurtosis": Label("excess kurtosis"),
     "expected_score": Label("expected circulant score"),
-    "explained": Label("share of variance"),
-    "family": Label("family"),
     "frequency": Label("word count", "tokens"),
     "gain": Label("bits saved", "%"),
     "gap": Label("perplexity gap", "%"),
@@ -178,17 +145,10 @@ LABELS: dict[str, Label] = {
     "inside_change": Label("change of squared distances, inside"),
     "involution_error": Label("|Q² - I| / sqrt(d)"),
     "kept": Label("share kept"),
-    "key_rank": Label("rank of the change"),
     "key_share": Label("leading share of W_K"),
     "key_value": Label("singular value of W_K"),
     "kind": Label("shown"),
-    "lag": Label("lag", "snapshots"),
     "law": Label("word counts"),
-    "layout_sharpness": Label("share of the layout's path in 5% of its steps"),
-    "layout_x": Label("layout, first axis"),
-    "layout_y": Label("layout, second axis"),
-    "line": Label("line"),
-    "log_clamp": Label("clamp of the eigenvalues"),
     "log_perplexity": Label("held-out text", "nats a token"),
     "logit": Label("logit", "|h| |e|"),
     "logit_error": Label("relative logit error"),
@@ -196,46 +156,26 @@ LABELS: dict[str, Label] = {
     "loss_correlation": Label("rank correlation with drops of the loss"),
     "loss_difference": Label("loss minus WT's", "thousandths of a nat a word"),
     "loss_gap": Label("loss above the optimum", "nats"),
-    "loss_lag": Label("lag of the loss", "snapshots"),
     "lost": Label("log perplexity above the original's", "nats"),
     "map_kind": Label("map"),
-    "matrix": Label("matrix"),
-    "measured": Label("measured"),
     "memorize": Label("epochs to memorize"),
     "met": Label("share of word pairs that met"),
-    "min_cluster_size": Label("least cluster", "snapshots"),
     "minus_signs": Label("number of minus signs"),
     "mode": Label("Fourier mode"),
-    "model": Label("model"),
     "moment": Label("measured over its scale"),
     "n_neighbors": Label("neighbours"),
     "n_phases": Label("phases"),
     "n_tokens": Label("vocabulary", "tokens"),
-    "name": Label("name"),
     "negatives": Label("noise words a pair"),
-    "new_head": Label("head of the port"),
     "new_width": Label("new width m"),
-    "noise": Label("share of snapshots in no phase"),
     "of": Label("share of"),
-    "off": Label("printed / computed - 1", "%"),
-    "old_head": Label("head of the original"),
-    "optimizer": Label("optimizer"),
     "order": Label("order of the vocabulary"),
     "output_error": Label("squared error / squared outputs"),
     "outside_change": Label("change of squared distances, outside"),
     "outside_share": Label("energy in new directions"),
-    "over_original": Label("over the original's"),
     "p_0a": Label("probability of spelling a 0 as 0A"),
-    "p_1a": Label("probability of spelling a 1 as 1A"),
-    "pair": Label("pair"),
     "pairs": Label("share of the pairs that met"),
-    "partition_excess": Label("mean of Z - 1"),
-    "partition_variance": Label("variance of Z"),
-    "path_kind": Label("path"),
-    "perplexity": Label("perplexity"),
     "perplexity_ratio": Label("perplexity / the original's"),
-    "phase": Label("phase"),
-    "pieces_seen": Label("text read", "word pieces"),
     "pmi": Label("pointwise mutual information", "nats"),
     "pmi_eigenvalue": Label("eigenvalue of the PMI matrix", "nats"),
     "portrait": Label("entries and eigenvalues, each scaled as named", "nats"),
@@ -244,63 +184,34 @@ LABELS: dict[str, Label] = {
     "predicted_error": Label("crest² / 12 L²"),
     "principal_1": Label("first principal component"),
     "principal_2": Label("second principal component"),
-    "probability": Label("probability"),
     "product": Label("product of two words' vectors", "standard deviations"),
-    "published": Label("published"),
-    "quantity": Label("quantity"),
-    "rand": Label("adjusted Rand index"),
-    "rank": Label("rank"),
-    "rank_correlation": Label("rank correlation"),
     "rare_weight": Label("weight of each rare sentence"),
     "ratio": Label("width m / d"),
-    "reading": Label("reading"),
     "real": Label("real part"),
     "regularity": Label("regularity ρ"),
-    "relative": Label("score / best of its test"),
     "relative_distance": Label("distance / distance of 0A and 1B"),
-    "relative_variance": Label("mean square, over the paper's variance"),
     "reproduced": Label("squared entries reproduced"),
-    "rolled": Label("first row rolled"),
-    "rotary_factor": Label("rotary base / 10,000"),
     "rounding_cost": Label("cost of rounding", "nats a token"),
     "row_number": Label("row of K"),
-    "rule": Label("rule"),
-    "run": Label("run"),
     "saving": Label("steps saved", "%"),
     "scaled_exceedance": Label("share beyond t, times t²"),
-    "score": Label("score"),
-    "seconds": Label("time", "s"),
-    "seed": Label("seed"),
-    "semantic_distance": Label("semantic distance"),
     "series": Label("shown"),
     "setting": Label("neighbours, least phase"),
     "share": Label("share of eigenvalues"),
-    "share_of_pairs": Label("share of pairs"),
     "share_of_variance": Label("share of the variance"),
-    "share_of_weights": Label("share of weights"),
     "share_plus": Label("share of plus signs l/d"),
     "shared_modes": Label("modes shared", "of 5"),
-    "shared_neighbours": Label("shared neighbours", "of 10"),
-    "shift": Label("shift", "nats"),
-    "sign": Label("sign"),
     "similarity": Label("cosine similarity"),
     "sine_part": Label("sine component"),
-    "smoothing": Label("added to every count", "pairs"),
-    "snapshot": Label("snapshot"),
-    "snapshots": Label("snapshots"),
     "span": Label("smallest / largest singular value"),
-    "speed_ratio": Label("steps, tied / untied"),
     "spent": Label("spent", "updates, or 10¹² products, as chosen"),
     "split": Label("pairs"),
-    "square_entry": Label("entry of the squared map"),
     "squared_error": Label("squared error / squared weights"),
     "step": Label("step", "updates"),
     "steps_back": Label("until recovered", "updates"),
     "steps_until": Label("steps until close", "updates"),
-    "stream_place": Label("place in the stream", "tokens"),
     "strength": Label("strength", "nats; for counts alone, times met"),
     "supposed": Label("supposed p(0A | 0)"),
-    "symbol": Label("symbol"),
     "t": Label("t", "standard deviations"),
     "tensor": Label("matrix"),
     "test": Label("word test"),
@@ -310,27 +221,17 @@ LABELS: dict[str, Label] = {
     "to_input": Label("to untied input"),
     "to_output": Label("to untied output"),
     "trained": Label("circulant score after training"),
-    "treatment": Label("treatment"),
-    "true_map": Label("true map"),
     "twin_ratio": Label("distance / distance of unrelated pairs"),
-    "tying": Label("tying"),
     "untrained": Label("circulant score before training"),
-    "update": Label("update"),
     "value": Label("as chosen"),
-    "variant": Label("variant"),
     "vocab_size": Label("vocabulary size V", "words"),
     "waiting": Label("share of runs that have not grokked"),
     "walked": Label("walked", "starting norms"),
-    "way": Label("way"),
-    "weight_place": Label("weight / last level"),
     "when": Label("struck"),
     "which": Label("pairs"),
     "width": Label("new width"),
     "window": Label("window", "words on each side"),
     "window_number": Label("window"),
-    "word": Label("word"),
-    "word_id": Label("word id"),
-    "words_per_second": Label("speed", "words/s"),
     "worst_change": Label("largest change of a squared distance"),
     "z": Label("z-score against permuted rows"),
 }
@@ -349,34 +250,14 @@ def title(field: str) -> str:
     return words if unit is None else f"{words} ({unit})"
 
 
-def axis(field: str, *, number_format: str | None = None, tick_count: int | None = None) -> alt.Axis:
-    """Axis titled from the table, such as ``alt.X("pmi:Q", axis=axis("pmi"))``.
-
-    Parameters
-    ----------
-    field : str
-        A key of :data:`LABELS`.
-    number_format : str, optional
-        d3 format of the tick labels, such as ``".0%"``; by default Vega chooses.
-    tick_count : int, optional
-        About how many ticks; by default Vega chooses.
-    """
-    chosen: dict[str, Any] = {"title": title(field)}
-    if number_format is not None:
-        chosen["format"] = number_format
-    if tick_count is not None:
-        chosen["tickCount"] = tick_count
-    return alt.Axis(**chosen)
+def axis(field: str, *, tick_count: int | None = None) -> alt.Axis:
+    """Axis titled from :data:`LABELS`, with about so many ticks: ``alt.X("pmi:Q", axis=axis("pmi"))``."""
+    return alt.Axis(title=title(field), tickCount=alt.Undefined if tick_count is None else tick_count)
 
 
 def layout_axis(field: str) -> alt.Axis:
     """Axis of a layout coordinate: it has no unit, so neither ticks nor numbers nor grid are drawn."""
     return alt.Axis(title=title(field), ticks=False, labels=False, grid=False)
-
-
-def legend(field: str) -> alt.Legend:
-    """Legend titled from the same table as the axes."""
-    return alt.Legend(title=title(field))
 
 
 def line_styles(
@@ -456,10 +337,8 @@ def sequential_scale(kind: str = "linear", limits: tuple[float, float] | None = 
     return alt.Scale(**chosen | ({} if limits is None else {"domain": list(limits), "clamp": True}))
 
 
-def signed_scale(limit: float | None = None) -> alt.Scale:
-    """Blue to orange with white at zero; `limit` fixes the scale at minus and plus that value."""
-    if limit is None:
-        return alt.Scale(scheme="blueorange", domainMid=0)
+def signed_scale(limit: float) -> alt.Scale:
+    """Blue to orange with white at zero, from minus to plus `limit`."""
     return alt.Scale(scheme="blueorange", domain=[-limit, limit], domainMid=0, clamp=True)
 
 
@@ -492,9 +371,11 @@ def captioned(chart: AnyChart, *, finding: str, caption: str) -> AnyChart:
     return titled
 
 
-def _config() -> dict[str, Any]:
+@alt.theme.register("embviz", enable=True)
+def embviz_theme() -> alt.theme.ThemeConfig:
+    """The theme, as Altair asks for it."""
     ink = {"labelColor": INK, "titleColor": INK}
-    return {
+    config = {
         "background": "transparent",
         "font": "system-ui, sans-serif",
         "view": {"continuousHeight": HEIGHT, "discreteHeight": HEIGHT, "stroke": FAINT},
@@ -541,12 +422,7 @@ def _config() -> dict[str, Any]:
         "line": {"strokeWidth": 2},
         "point": {"filled": True, "size": 45},
     }
-
-
-@alt.theme.register("embviz", enable=True)
-def embviz_theme() -> alt.theme.ThemeConfig:
-    """The theme, as Altair asks for it."""
-    return {"config": _config()}  # type: ignore[typeddict-item]
+    return {"config": config}  # type: ignore[typeddict-item]
 
 
 def mime_bundle(spec: dict[str, Any], **_: Any) -> dict[str, Any]:
