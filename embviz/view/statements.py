@@ -14,14 +14,16 @@ from embviz.view.sentences import Quotation, say
 _CITED = re.compile(r"\s*\[(?P<claim>\w+\.\w+): (?P<verdict>[a-z ]+)\]")
 
 
-def as_judged(template: str, *named: Mapping[str, Any], **sources: Any) -> Quotation:
+def as_judged(template: str, *named: Mapping[str, Any], root: str = "", **sources: Any) -> Quotation:
     """Sentences with the claims they rest on, each with a link to its box; refused once a verdict has moved.
 
     Parameters
     ----------
     template : str
-        Markdown for a page at the book's root. ``[paper.claim: verdict]`` stands at the end of the words that
-        rest on that verdict. Numbers are filled in as :func:`embviz.view.say` does.
+        Markdown. ``[paper.claim: verdict]`` stands at the end of the words that rest on that verdict. Numbers
+        are filled in as :func:`embviz.view.say` does.
+    root : str
+        How to get from the page to the book's root: ``"../"`` in a chapter.
     *named, **sources
         As in :func:`embviz.view.say`.
 
@@ -38,7 +40,7 @@ def as_judged(template: str, *named: Mapping[str, Any], **sources: Any) -> Quota
 
     def link(found: re.Match[str]) -> str:
         claim = judged[found["claim"]].claim
-        address = html.escape(f"{claim.chapter}.html#{claim.id}", quote=True)
+        address = html.escape(f"{root}{claim.chapter}.html#{claim.id}", quote=True)
         mark = theme.VERDICT_MARKS[found["verdict"]]
         title = html.escape(claim.title, quote=True)
         words = f"{mark}&nbsp;{found['verdict'].replace(' ', '&nbsp;')}"

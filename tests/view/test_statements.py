@@ -22,6 +22,7 @@ def test_a_sentence_leads_to_the_box_of_the_claim_that_it_rests_on_and_shows_its
     assert 'href="p/chapter.html#p.c" title="A title"' in said
     assert said.endswith("null&nbsp;too</a></small>. A third.")
     assert "[" not in said
+    assert 'href="../p/chapter.html#p.c"' in as_judged(SENTENCES, root="../", share=0.25)
 
 
 def test_a_sentence_whose_verdict_has_moved_is_refused_by_name(monkeypatch):
