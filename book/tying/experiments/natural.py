@@ -15,13 +15,14 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from book.tying.experiments.spellings import FAIR, UNFAIR, sweep_cells, sweep_curves
 from embviz import metrics
 from embviz.corpora import corpus as corpora
 from embviz.corpora import wordpieces
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell, experiment, load, read, training_run
 from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Study
+from embviz.ledger.studies import Part, Study
 from embviz.models.masked import MaskedConfig, MaskedLanguageModel
 from embviz.training.loop import AdamW, train
 
@@ -65,6 +66,8 @@ class Setting:
 SETTINGS = {
     "novels": Setting("novels", None, 100, 4),
     "novels in 2,000 pieces": Setting("novels", 2_000, 100, 4, 2, 32, 4, 128, last_rate=1.0),
+    # 100,000 steps of it, the rate going down by the program's cosine: the product is 2.2
+    "novels in 2,000 pieces, cosine": Setting("novels", 2_000, 100, 4, 2, 32, 4, 128),
     "embedded": Setting("embedded", 1_000, 20, 200, 1, 32, 2, 64),
 }
 UNDECAYED = ", no weight decay"
@@ -400,6 +403,21 @@ def natural_runs(preset: str) -> list[NaturalRun]:
     ]
 
 
+def cosine_runs(preset: str) -> list[NaturalRun]:
+    """Runs of fresh seeds under the program's cosine, four times as long; where that is not the preset's."""
+    if preset != "laptop":
+        return []
+    base = NaturalRun(
+        "novels in 2,000 pieces, cosine", False, 2, n_steps=100_000, length=32, learning_rate=4e-3
+    )
+    grid = [(seed, "mixed") for seed in (2, 3, 4)] + [(2, "fixed")]
+    return [
+        dataclasses.replace(base, tied=tied, seed=seed, spelling=spelling)
+        for seed, spelling in grid
+        for tied in (False, True)
+    ]
+
+
 def undecayed_runs(preset: str) -> list[NaturalRun]:
     """The first runs of a preset without weight decay, for their first 25,000 steps at most."""
     return [
@@ -476,8 +494,8 @@ def _gains(table: pd.DataFrame) -> pd.DataFrame:
     return 100 * (tied - untied)
 
 
-def _natural_findings(preset: str) -> dict[str, Finding]:
-    table = natural_curves(preset)
+def _natural_findings(runs: Sequence[NaturalRun]) -> dict[str, Finding]:
+    table = curves_of(runs)
     corpus = str(table["corpus"].iloc[0])
     n_steps = table["step"].max()
     end = table[table["step"] == n_steps]
@@ -497,6 +515,53 @@ def _natural_findings(preset: str) -> dict[str, Finding]:
         since = gain.index[gain.index > behind.max()][0] if len(behind) else 0
         found["crossing"] = findings.once(since / n_steps, repeats="sets of seeds", corpus=corpus)
     return found
+
+
+def _cosine_cells(preset: str) -> list[Cell]:
+    return [natural_text.cell(run) for run in cosine_runs(preset)]
+
+
+def _cosine_findings(preset: str) -> dict[str, Finding]:
+    return {f"cosine_{name}": found for name, found in _natural_findings(cosine_runs(preset)).items()}
+
+
+def early_and_late(gain: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Means of gains (steps by runs) over the first tenth of training and over the last, (R,) each."""
+    share = gain.index.to_numpy() / gain.index.max()
+    early, late = (gain[at].mean().to_numpy() for at in ((share > 0) & (share <= 0.1), share > 0.9))
+    return early, late
+
+
+def _cosine_early_and_late(preset: str) -> dict[str, Finding]:
+    """What tying gains early and costs late, in points of validation accuracy, where spellings are mixed."""
+    table = curves_of(cosine_runs(preset))
+    early, late = early_and_late(_gains(table[table["spelling"] == "mixed"]))
+    corpus = str(table["corpus"].iloc[0])
+    return {
+        "natural_early_gain": findings.over_seeds(early, corpus=corpus),
+        "natural_late_cost": findings.over_seeds(-late, corpus=corpus),
+    }
+
+
+def _coin_gains(table: pd.DataFrame) -> pd.DataFrame:
+    """Accuracy, tied minus untied, in points, mean over coins: one row per step, one column per seed."""
+    untied, tied = (
+        table[table["tied"] == tied].pivot_table(index="step", columns="seed", values="accuracy_gap")
+        for tied in (False, True)
+    )
+    return 100 * (untied - tied)
+
+
+def _weak_findings(preset: str) -> dict[str, Finding]:
+    """The same under coins where the hypothesis holds weakly, with the fair coin as the null."""
+    table = sweep_curves(preset, fresh=True)
+    weak = (table["p_0a"] < FAIR) & ((table["p_0a"] > UNFAIR) | (preset == "quick"))
+    early, late = early_and_late(_coin_gains(table[weak]))
+    fair_early, fair_late = early_and_late(_coin_gains(table[table["p_0a"] == FAIR]))
+    return {
+        "coin_early_gain": findings.over_seeds(early, nulls={"fair": float(fair_early.mean())}),
+        "coin_late_cost": findings.over_seeds(-late, nulls={"fair": float(-fair_late.mean())}),
+    }
 
 
 def resemblance(preset: str) -> pd.DataFrame:
@@ -542,7 +607,14 @@ def shared_neighbours(x: np.ndarray, y: np.ndarray, *, k: int = N_NEIGHBOURS) ->
 STUDIES: dict[str, Study] = {
     "tying.natural": Study(
         natural_cells,
-        _natural_findings,
+        lambda preset: _natural_findings(natural_runs(preset)),
         needs="BookCorpus is not published any more: 42 novels stand in",
-    )
+        parts=(Part(_cosine_cells, _cosine_findings),),
+    ),
+    "tying.weakly_held": Study(
+        # the paper has no such sweep, so none is at its scale
+        lambda preset: [] if preset == "paper" else sweep_cells(preset, fresh=True),
+        _weak_findings,
+        parts=(Part(_cosine_cells, _cosine_early_and_late),),
+    ),
 }

@@ -19,6 +19,7 @@ from embviz.tasks.exor import SYMBOLS, EXor
 from embviz.training.loop import Snapshot
 
 COINS = (0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02)  # p(0A | 0)
+FAIR = 0.5
 UNFAIR = 0.1  # coins up to this one, the paper's own, count as unfair
 N_KEPT = 30  # points of a curve
 MATRICES, PAIRS = ("input", "output"), ("11", "00", "01")

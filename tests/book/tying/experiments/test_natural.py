@@ -393,7 +393,7 @@ def made_curves(gains: list[float]) -> pd.DataFrame:
 
 
 def findings_of(monkeypatch, gains: list[float]):
-    monkeypatch.setattr(natural, "natural_curves", lambda preset: made_curves(gains))
+    monkeypatch.setattr(natural, "curves_of", lambda runs: made_curves(gains))
     return natural.STUDIES["tying.natural"].findings("quick")
 
 
@@ -479,3 +479,33 @@ def test_a_matrix_shares_all_neighbours_with_itself_turned_and_scaled():
     x = rng.normal(size=(40, 5))
     turn = np.linalg.qr(rng.normal(size=(5, 5)))[0]
     assert natural.shared_neighbours(x, 3 * x @ turn) == 10
+
+
+def test_early_is_the_first_tenth_without_the_start_and_late_the_last():
+    gain = pd.DataFrame({0: np.arange(11.0), 1: np.full(11, 2.0)}, index=np.arange(0, 1100, 100))
+    early, late = natural.early_and_late(gain)
+    assert early.tolist() == [1.0, 2.0]
+    assert late.tolist() == [10.0, 2.0]
+
+
+def test_weak_coins_are_judged_against_the_fair_one(monkeypatch):
+    gaps = {0.5: 0.01, 0.4: 0.02, 0.3: 0.04, 0.2: 0.06, 0.1: 0.5}  # what tying costs at the end
+    rows = [
+        {
+            "p_0a": coin,
+            "seed": seed,
+            "tied": tied,
+            "step": step,
+            "accuracy_gap": tied * sign * (gap + seed / 1e3),
+        }
+        for coin, gap in gaps.items()
+        for seed in (0, 1, 2)
+        for tied in (False, True)
+        for step, sign in ((0, 0), (10, -1), (100, 1))
+    ]
+    monkeypatch.setattr(natural, "sweep_curves", lambda preset, fresh: pd.DataFrame(rows))
+    found = natural._weak_findings("laptop")
+    assert found["coin_early_gain"].value == pytest.approx(4.1)  # the mean of 2, 4 and 6, and seeds' 0.1
+    assert found["coin_late_cost"].value == pytest.approx(4.1)
+    assert found["coin_late_cost"].nulls == {"fair": pytest.approx(1.1)}
+    assert found["coin_late_cost"].n_seeds == 3
