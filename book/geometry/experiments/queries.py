@@ -14,6 +14,7 @@ from scipy import stats
 from book.geometry.experiments.grokking import GrokkingRun
 from book.geometry.experiments.steering import (
     BASE,
+    FEWER,
     GROKKED,
     NEAR,
     SEEDS,
@@ -60,7 +61,12 @@ def _query_cells(preset: str) -> list[Cell]:
 
 
 def _variant_cells(preset: str) -> dict[str, list[Cell]]:
-    return {name: cells_of(run, preset) for name, run in VARIANTS.items()}
+    return {name: cells_of(run, preset, FEWER[preset]) for name, run in VARIANTS.items()}
+
+
+def _by_seed(preset: str) -> list[Cell]:
+    """Cells of the variants, those of a seed together, so that a sweep that is cut short leaves pairs."""
+    return [cell for seed in zip(*_variant_cells(preset).values(), strict=True) for cell in seed]
 
 
 def _query_findings(preset: str) -> dict[str, Finding]:
@@ -165,7 +171,7 @@ STUDIES: dict[str, Study] = {
     "geometry.noq_grokking": Study(
         _query_cells,
         _query_findings,
-        beside=lambda preset: [cell for cells in _variant_cells(preset).values() for cell in cells],
+        beside=_by_seed,
     ),
     "geometry.open_combination": Study(_both_cells, _both_findings),
 }
