@@ -21,14 +21,12 @@ def plot_bars(
     kind: str | None = None,
     names: Sequence[str] | None = None,
     x_names: Sequence[str] | None = None,
-    interval: tuple[str, str] | None = None,
     scale: Scale = "linear",
     x_scale: Scale = "linear",
     limits: tuple[float, float] | None = None,
     x_limits: tuple[float, float] | None = None,
     reference: Levels | None = None,
     null: Null | None = None,
-    published: Levels | pd.DataFrame | None = None,
     tooltip: Sequence[str] = (),
     x_title: str | None = None,
     y_title: str | None = None,
@@ -49,8 +47,6 @@ def plot_bars(
         Column told apart by colour, at most five kinds and a null; categories have them side by side.
     names, x_names : sequence of str, optional
         The kinds, and the categories, in order. An explorer's data with categories needs `x_names`.
-    interval : pair of str, optional
-        Columns of the ends of an interval of `y`.
     scale, x_scale : {"linear", "log", "symlog", "sqrt"} or a scale of Altair's
         Of `y` and of `x`.
     limits, x_limits : pair of float, optional
@@ -60,8 +56,6 @@ def plot_bars(
     null : str, number, mapping or pair, optional
         The kind that is the control; or the column of what a control has at each bar, a grey line; or its
         level, named levels, or the ends of its range.
-    published : number, mapping or DataFrame, optional
-        The paper's values: levels, or crosses at the `x` and `y` of a table.
     tooltip : sequence of str
         Further columns to show on hovering.
     height : str
@@ -81,8 +75,7 @@ def plot_bars(
     """
     by_name = x_names is not None or charts.holds_words(data, x)
     control = null if isinstance(null, str) and isinstance(data, pd.DataFrame) and null in data else None
-    ends: list[str] = list(interval or ())
-    numbers = [y, *ends, control, None if by_name else x]
+    numbers = [y, control, None if by_name else x]
     data = charts.checked(data, numbers=numbers, words=[kind, x if by_name else None], more=tooltip)
     kinds = charts.kind_names(data, kind, names)
     charts.refuse_repeats(
@@ -100,22 +93,12 @@ def plot_bars(
         base, place = _ranks(x, charts.tight(x_scale, x_limits), x_title)
     unbinned = place if by_name else place | {"x": charts.same_axis(place["x"], "left")}
     up = charts.placed(alt.Y, y, scale=charts.scaled(scale, limits, zero=True), words=y_title)
-    shown = charts.tooltips(
-        [kind, x, y, *ends, control, *tooltip], data, [y, *ends, *([control] if control else [])]
-    )
+    shown = charts.tooltips([kind, x, y, control, *tooltip], data, [y, *([control] if control else [])])
     foot = {} if floor is None else {"y2": alt.datum(floor)}
     layers = [base.mark_bar(clip=True).encode(y=up, tooltip=shown, **place, **looks, **foot)]
-    if interval:
-        whisker = base.mark_rule(strokeWidth=theme.WIDTHS["rule"], clip=True)
-        middle = {channel: where for channel, where in place.items() if channel != "x2"}
-        middle |= {} if by_name else {"x": charts.same_axis(place["x"], x)}
-        layers.append(whisker.encode(y=charts.same_axis(up, ends[0]), y2=f"{ends[1]}:Q", **middle))
     if control:
         layers.append(_ticks(base, by_name).encode(y=charts.same_axis(up, control), **unbinned))
-    level, paper = charts.split_published(published)
-    layers += charts.levels(reference=reference, null=None if control else null, published=level)
-    if paper is not None:
-        layers.append(charts.plain_crosses(paper, place | {"y": up}, x, y))
+    layers += charts.levels(reference=reference, null=None if control else null)
     words = f"{theme.title(y)} by {theme.title(x)}"
     return charts.finished(charts.layered(data, layers), words, theme.HEIGHTS[height])
 

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from embviz import arrays
-from embviz.view import theme
+from embviz.view import named_tables, theme
 
 Data: TypeAlias = pd.DataFrame | alt.NamedData
 # A number, or numbers by their names.
@@ -70,22 +70,11 @@ def checked(
     if data.empty:
         raise ValueError("the table is empty: there is nothing to draw")
     for field in wanted:
-        _refuse_holes(data[field], number=field in numbers)
+        if field in numbers and not pd.api.types.is_numeric_dtype(data[field].dtype):
+            raise ValueError(f"column {field!r} holds {data[field].dtype} values: numbers are drawn there")
+    named_tables.refuse_holes(data[wanted])
     kinds = {field: data[field].astype(str) for field in words if field is not None}
     return data[wanted].assign(**kinds)  # type: ignore[return-value]
-
-
-def _refuse_holes(column: pd.Series, *, number: bool) -> None:
-    if number and not pd.api.types.is_numeric_dtype(column.dtype):
-        raise ValueError(f"column {column.name!r} holds {column.dtype} values: numbers are drawn there")
-    holes = column.isna()
-    if pd.api.types.is_float_dtype(column.dtype):
-        holes |= np.isinf(column)
-    if holes.any():
-        raise ValueError(
-            f"{int(holes.sum())} of {len(column)} values in column {column.name!r} are missing or infinite: "
-            "leave their rows out, so that nobody takes a gap for a number"
-        )
 
 
 def holds_words(data: Data, field: str) -> bool:
@@ -148,36 +137,20 @@ def refuse_repeats(data: Data, fields: Sequence[str | None], advice: str) -> Non
             raise ValueError(f"more than one row at {where}: {advice}")
 
 
-def layered(
-    data: Data, layers: Sequence[alt.Chart], *, transforms: Sequence[Mapping[str, Any]] = (), digits: int = 4
-) -> alt.LayerChart:
-    """Layers over one data set, of which a page holds the columns as lists: a quarter of rows' size.
-
-    Parameters
-    ----------
-    data : DataFrame, or the data of an explorer
-    layers : sequence of charts
-        Those without data of their own draw `data`.
-    transforms : sequence of Vega-Lite transforms, optional
-        Of `data`, before those of the layers.
-    digits : int, default 4
-        Significant digits kept of a DataFrame's floats.
-    """
-    before = list(transforms)
-    source: alt.Data | alt.NamedData
-    if isinstance(data, pd.DataFrame):
-        source = alt.Data(values=[{str(name): _listed(data[name], digits) for name in data}])
-        before.insert(0, {"flatten": [str(name) for name in data]})
-    else:
-        source = data
-    return alt.LayerChart(data=source, transform=before or alt.Undefined, layer=list(layers))
+def layered(data: Data, layers: Sequence[alt.Chart]) -> alt.LayerChart:
+    """Layers over one data set, of which a page holds the columns as lists: a quarter of rows' size."""
+    if not isinstance(data, pd.DataFrame):
+        return alt.LayerChart(data=data, layer=list(layers))
+    lists = alt.Data(values=[{str(name): _listed(data[name]) for name in data}])
+    flat = [{"flatten": [str(name) for name in data]}]
+    return alt.LayerChart(data=lists, transform=flat, layer=list(layers))
 
 
-def _listed(column: pd.Series, digits: int) -> list[Any]:
-    """Plain values for JSON, floats rounded to significant digits, more where they differ in later ones."""
+def _listed(column: pd.Series) -> list[Any]:
+    """Plain values for JSON, floats rounded to four digits, more where they differ in later ones."""
     if pd.api.types.is_float_dtype(column.dtype):
         span, most = column.max() - column.min(), column.abs().max()
-        digits += int(np.floor(np.log10(most / span))) if 0 < span < most else 0
+        digits = 4 + (int(np.floor(np.log10(most / span))) if 0 < span < most else 0)
         return [None if np.isnan(value) else float(f"{value:.{digits}g}") for value in column]
     return column.tolist()
 
@@ -344,11 +317,6 @@ def mark_looks(
     return dict(zip(("color", "shape"), looks, strict=True))
 
 
-def is_role(looks: Mapping[str, Any]) -> bool:
-    """Whether the looks only tell measured marks from the paper's, or are none."""
-    return not looks or column(looks["color"]) == ROLE
-
-
 def marks(
     place: Mapping[str, Any],
     looks: Mapping[str, Any],
@@ -360,7 +328,7 @@ def marks(
 ) -> list[alt.Chart]:
     """A mark each row of the table, open where its event didn't come and the true value lies beyond."""
     base = alt.Chart()
-    if looks and is_role(looks):
+    if looks and column(looks["color"]) == ROLE:  # the looks only tell measured marks from the paper's
         base = base.transform_calculate(**{ROLE: json.dumps(looks["color"]["scale"]["domain"][0])})
     colour, shape = (
         {name: look for name, look in looks.items() if name == which} for which in ("color", "shape")
@@ -392,24 +360,6 @@ def crosses(table: pd.DataFrame, place: Mapping[str, Any], looks: Mapping[str, A
     return mark.encode(tooltip=tooltip, **where, **looks)
 
 
-def plain_crosses(table: pd.DataFrame, place: Mapping[str, Any], x: str, y: str) -> alt.Chart:
-    """The paper's values at their places, without a legend."""
-    rows = checked(table, numbers=[y], more=[x]).to_dict("records")
-    mark = alt.Chart(alt.Data(values=rows)).mark_point(
-        shape=theme.PUBLISHED_SHAPE, size=theme.SIZES["mark"], color=theme.INK, clip=True
-    )
-    across = place["x"] if column(place["x"]) == x else same_axis(place["x"], x)
-    tooltip = alt.Tooltip(f"{y}:Q", title=theme.PUBLISHED, format=",.4~g")
-    return mark.encode(x=across, y=place["y"], tooltip=tooltip)
-
-
-def split_published(
-    published: Levels | pd.DataFrame | None,
-) -> tuple[Levels | None, pd.DataFrame | None]:
-    """The paper's values as levels, or as places of a table."""
-    return (None, published) if isinstance(published, pd.DataFrame) else (published, None)
-
-
 # --- levels across --------------------------------------------------------------------------------------
 
 
@@ -425,7 +375,11 @@ def named_levels(values: Levels | None, name: str = "") -> dict[str, float]:
 
 
 def levels(
-    *, reference: Levels | None, null: Null | None, published: Levels | None, upright: bool = False
+    *,
+    reference: Levels | None,
+    null: Null | None = None,
+    published: Levels | None = None,
+    upright: bool = False,
 ) -> list[alt.Chart]:
     """Rules across at references (dashed), controls (dotted, grey) and the paper's values, each named.
 

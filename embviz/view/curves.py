@@ -87,12 +87,24 @@ def plot_curves(
     up = charts.placed(alt.Y, y, scale=charts.scaled(scale, limits), words=y_title)
     looks = _line_looks(kind, kinds, null, kind_title)
     layers = _seed_layers(across, up, looks, seed=seed, interval=interval)
-    level, paper = charts.split_published(published)
-    layers += charts.levels(reference=reference, null=null, published=level)
-    if paper is not None:
-        layers.append(charts.plain_crosses(paper, {"x": across, "y": up}, x, y))
+    if isinstance(published, pd.DataFrame):
+        layers += charts.levels(reference=reference, null=null)
+        layers.append(_crosses(published, across, up))
+    else:
+        layers += charts.levels(reference=reference, null=null, published=published)
     chart = charts.layered(data, layers)
     return charts.finished(chart, f"{theme.title(y)} over {theme.title(x)}", theme.HEIGHTS[height])
+
+
+def _crosses(table: pd.DataFrame, across: alt.X, up: alt.Y) -> alt.Chart:
+    """The paper's values at their places, without a legend."""
+    y = charts.column(up)
+    rows = charts.checked(table, numbers=[y], more=[charts.column(across)]).to_dict("records")
+    mark = alt.Chart(alt.Data(values=rows)).mark_point(
+        shape=theme.PUBLISHED_SHAPE, size=theme.SIZES["mark"], color=theme.INK, clip=True
+    )
+    tooltip = alt.Tooltip(f"{y}:Q", title=theme.PUBLISHED, format=",.4~g")
+    return mark.encode(x=across, y=up, tooltip=tooltip)
 
 
 def _line_looks(
@@ -145,15 +157,10 @@ def plot_survival(
     kind: str | None = None,
     names: Sequence[str] | None = None,
     limit: float | None = None,
-    interval: bool = True,
     x_scale: Scale = "linear",
     start: float = 0.0,
     reference: Levels | None = None,
-    null: str | None = None,
-    x_title: str | None = None,
     y_title: str = "share that is not there yet",
-    kind_title: str | None = None,
-    height: str = "plot",
 ) -> alt.LayerChart:
     """Share of the runs still waiting for an event, as Kaplan and Meier estimate it, with its 95% interval.
 
@@ -168,7 +175,7 @@ def plot_survival(
     event : str, optional
         Column of booleans: False where the run was given up before; by default all events came.
     kind : str, optional
-        Column of kinds, at most five and a null.
+        Column of kinds, at most five.
     names : sequence of str, optional
         The kinds in the order of their looks.
     limit : float, optional
@@ -178,10 +185,6 @@ def plot_survival(
         Where the curves begin; above 0 on a logarithmic axis.
     reference : number, or mapping of str to float, optional
         Shares, dashed.
-    null : str, optional
-        The kind that is the control.
-    height : str
-        One of ``theme.HEIGHTS``.
 
     Raises
     ------
@@ -197,9 +200,9 @@ def plot_survival(
     data = charts.checked(data, numbers=[time], words=[kind], more=[event] if event else [])
     kinds = charts.kind_names(data, kind, names)
     charts.refuse_logarithms(pd.DataFrame({"start": [start]}), "start", x_scale)
-    looks = _line_looks(kind, kinds, null, kind_title)
+    looks = _line_looks(kind, kinds, None, None)
     across = charts.placed(
-        alt.X, time, scale=charts.tight(x_scale, None if limit is None else (start, limit)), words=x_title
+        alt.X, time, scale=charts.tight(x_scale, None if limit is None else (start, limit))
     )
     up = charts.placed(alt.Y, "waiting", scale=charts.scaled("linear", (0, 1)), words=y_title)
     share = _waiting(time, event, [kind] if kind else [], start, limit)
@@ -210,10 +213,8 @@ def plot_survival(
     band = shown.mark_area(opacity=theme.OPACITY["band"], **stepped).encode(
         y=charts.same_axis(up, "low"), y2="high:Q", **({"color": looks["color"]} if looks else {})
     )
-    layers = [band, line] if interval else [line]
-    layers += charts.levels(reference=reference, null=None, published=None)
-    chart = charts.layered(data, layers)
-    return charts.finished(chart, f"{y_title} over {theme.title(time)}", theme.HEIGHTS[height])
+    chart = charts.layered(data, [band, line, *charts.levels(reference=reference)])
+    return charts.finished(chart, f"{y_title} over {theme.title(time)}", theme.HEIGHT)
 
 
 def _waiting(time: str, event: str | None, kind: list[str], start: float, limit: float | None) -> alt.Chart:

@@ -36,12 +36,12 @@ from embviz.view.named_tables import (
     Tables,
     as_tables,
     called,
-    checked,
     compact_row,
     connect,
     drawn,
     handed,
     plain,
+    refuse_holes,
     without_repeats,
 )
 from embviz.view.pictures import Picture
@@ -613,7 +613,7 @@ class Explorer(Picture):
                 raise ValueError(
                     f"the measured table has a column {taken[0]!r}, the name of a control: rename one"
                 )
-            checked(table, f"that {self._name} measured at {dict(values)}")
+            refuse_holes(table, f" that {self._name} measured at {dict(values)}")
 
     def _checked_grid(self, grid: Tables) -> Tables:
         self._combinations()  # refuses too many
@@ -621,9 +621,8 @@ class Explorer(Picture):
         for place, (name, table) in enumerate(grid.items()):
             own = {key: one for key, one in self.controls.items() if place == 0 or key in table.columns}
             what = "the grid" if name == MEASURED else f"the grid's table {name!r}"
-            tables[name] = checked(
-                keyed(table, own, what, whole=place == 0), f"in the given {what.removeprefix('the ')}"
-            )
+            tables[name] = keyed(table, own, what, whole=place == 0)
+            refuse_holes(tables[name], f" in the given {what.removeprefix('the ')}")
         return tables
 
     # --- drawing ---

@@ -23,7 +23,6 @@ def plot_heat_map(
     x_names: Sequence[str] | None = None,
     y_names: Sequence[str] | None = None,
     labels: str | None = None,
-    tooltip: Sequence[str] = (),
     x_title: str | None = None,
     y_title: str | None = None,
     value_title: str | None = None,
@@ -49,8 +48,6 @@ def plot_heat_map(
         Values of `x` and of `y` in order, from the left and the top.
     labels : str, optional
         Write each value into its cell, in this d3 format, such as ``".2f"``; for maps of few cells.
-    tooltip : sequence of str
-        Further columns to show on hovering.
     height : str
         One of ``theme.HEIGHTS``.
 
@@ -65,7 +62,7 @@ def plot_heat_map(
     >>> table = pd.DataFrame({"row": [0, 0, 1, 1], "column": [0, 1, 0, 1], "pmi": [0.0, -3.0, 1.0, 0.0]})
     >>> chart = plot_heat_map(table, "column", "row", "pmi", signed=True)
     """
-    data = charts.checked(data, numbers=[value], more=[x, y, *tooltip])
+    data = charts.checked(data, numbers=[value], more=[x, y])
     charts.refuse_repeats(data, [x, y], "a cell shows one number: average first, or choose")
     charts.refuse_logarithms(data, value, scale)
     low, high = _ends(data, value, limits, signed=signed, wanted=signed or labels is not None)
@@ -82,7 +79,7 @@ def plot_heat_map(
     colour = alt.Color(
         f"{value}:Q", scale=colours, legend=alt.Legend(title=words or None, gradientLength=theme.GRADIENT)
     )
-    shown = charts.tooltips([x, y, value, *tooltip], data, [value])
+    shown = charts.tooltips([x, y, value], data, [value])
     layers = [alt.Chart().mark_rect().encode(color=colour, tooltip=shown, **place)]
     if labels is not None:
         inside = alt.Chart().mark_text(fontSize=theme.TEXT["small"], aria=False)  # cells say their number

@@ -23,12 +23,10 @@ def plot_histogram(
     field: str,
     *,
     mirrored: bool = False,
-    value: str = "share",
     n_bins: int = 60,
     limits: tuple[float, float] | None = None,
     reference: Levels | None = None,
     null: Null | Sequence[float] | NDArray[np.float64] | None = None,
-    published: Levels | None = None,
     y_limits: tuple[float, float] | None = None,
     x_title: str | None = None,
     y_title: str | None = None,
@@ -45,12 +43,10 @@ def plot_histogram(
         What is binned.
     mirrored : bool, default False
         Draw the mirror image about zero too; bins are then symmetric and even in number.
-    value : str, default "share"
-        Column of the bins drawn as height.
     n_bins : int, default 60
     limits : pair of float, optional
         Ends of the bins; by default those of the values.
-    reference, published : number, or mapping of str to float, optional
+    reference : number, or mapping of str to float, optional
         Upright lines with their names.
     null : array of float, str, number, mapping or pair, optional
         A control's values, binned alike, or the column of its heights in a table of bins: a grey stepped
@@ -76,7 +72,7 @@ def plot_histogram(
     if not isinstance(data, pd.DataFrame) or {"left", "right"} <= set(data):
         if control is not None:
             raise ValueError("the table holds bins: give the values, to be binned as the control's are")
-        bins = charts.checked(data, numbers=["left", "right", value, *steps.values()])
+        bins = charts.checked(data, numbers=["left", "right", "share", *steps.values()])
     else:
         values = charts.checked(data, numbers=[field])[field]
         bins = _bins_beside(values, control, mirrored=mirrored, n_bins=n_bins, limits=limits)
@@ -87,18 +83,18 @@ def plot_histogram(
         axis=alt.Axis(title=x_title or theme.title(field), tickCount=6),
     )
     up = alt.Y(
-        f"{value}:Q",
+        "share:Q",
         stack=None,
         scale=alt.Undefined if y_limits is None else alt.Scale(domain=list(y_limits), nice=False),
-        axis=alt.Axis(title=y_title or theme.title(value), tickCount=5),
+        axis=alt.Axis(title=y_title or theme.title("share"), tickCount=5),
     )
     level = None if CONTROL in steps else null
     layers = [
-        *_stepped_layers(across, up, value, steps),
-        *charts.levels(reference=reference, null=level, published=published, upright=True),  # type: ignore[arg-type]
+        *_stepped_layers(across, up, steps),
+        *charts.levels(reference=reference, null=level, upright=True),  # type: ignore[arg-type]
     ]
     if mirrored:
-        layers += charts.levels(reference={"": 0.0}, null=None, published=None, upright=True)
+        layers += charts.levels(reference={"": 0.0}, upright=True)
     words = f"histogram of {theme.title(field)}"
     return charts.finished(charts.layered(bins, layers), words, theme.HEIGHTS[height])
 
@@ -124,7 +120,7 @@ def _bins_beside(
     return bins
 
 
-def _stepped_layers(across: alt.X, up: alt.Y, value: str, steps: dict[str, str]) -> list[alt.Chart]:
+def _stepped_layers(across: alt.X, up: alt.Y, steps: dict[str, str]) -> list[alt.Chart]:
     """Bars, and a stepped line over them for each of `steps` (name to column)."""
     look = {
         MEASURED: (theme.CATEGORIES[0], theme.DASHES[0]),
@@ -142,11 +138,8 @@ def _stepped_layers(across: alt.X, up: alt.Y, value: str, steps: dict[str, str])
     )
     colour = alt.Color(f"{charts.ROLE}:N", scale=scale, legend=key if steps else None)
     role = {name: {charts.ROLE: json.dumps(name)} for name in named}
-    shown = charts.tooltips(
-        ["left", "right", value, *steps.values()],
-        alt.NamedData(""),
-        ["left", "right", value, *steps.values()],
-    )
+    numbers = ["left", "right", "share", *steps.values()]
+    shown = charts.tooltips(numbers, alt.NamedData(""), numbers)
     cut = alt.Undefined if up["scale"] is alt.Undefined else True
     bars = alt.Chart().transform_calculate(**role[MEASURED]).mark_bar(binSpacing=0, clip=cut)
     layers = [bars.encode(x=across, x2="right:Q", y=up, color=colour, tooltip=shown)]
@@ -176,7 +169,6 @@ def plot_ridges(
     overlap: float = 1.4,
     limits: tuple[float, float] | None = None,
     reference: Levels | None = None,
-    published: Levels | None = None,
     x_title: str | None = None,
     step: str = "ridge",
 ) -> alt.LayerChart:
@@ -200,7 +192,7 @@ def plot_ridges(
         Rows that the tallest ridge covers.
     limits : pair of float, optional
         Ends of the horizontal axis.
-    reference, published : number, or mapping of str to float, optional
+    reference : number, or mapping of str to float, optional
         Upright lines with their names.
     step : str
         One of ``theme.HEIGHTS``: the height of a row.
@@ -244,7 +236,7 @@ def plot_ridges(
     if null:
         line = base.mark_line(color=theme.NULL_COLOUR, strokeDash=list(theme.NULL_DASH), clip=True)
         layers.append(line.encode(x=across, y=charts.same_axis(up, "top1"), detail=f"{row}:N"))
-    layers += charts.levels(reference=reference, null=None, published=published, upright=True)
+    layers += charts.levels(reference=reference, upright=True)
     total = theme.HEIGHTS[step] * (len(rows) - 1 + overlap)
     words = f"{theme.title(height)} over {theme.title(x)}, for each {theme.title(row)}"
     return charts.finished(charts.layered(data, layers), words, total)

@@ -109,24 +109,21 @@ def drawn(draw: Draw, names: Sequence[str], *, finding: str, caption: str, who: 
     return spec
 
 
-def checked(table: pd.DataFrame, where: str) -> pd.DataFrame:
-    """The table, if it has no gap.
-
-    Raises
-    ------
-    ValueError
-        If a value is missing or infinite.
-    """
+def refuse_holes(table: pd.DataFrame, where: str = "") -> None:
+    """Raise ``ValueError`` if a value is missing or infinite; `where` stands behind the column's name."""
     for column in table.columns:
-        wrong = table[column].isna()
-        if pd.api.types.is_float_dtype(table[column].dtype):
-            wrong |= np.isinf(table[column])
+        wrong = holes(table[column])
         if wrong.any():
             raise ValueError(
-                f"{int(wrong.sum())} of {len(table)} values in column {column!r} {where} are missing or "
+                f"{int(wrong.sum())} of {len(table)} values in column {column!r}{where} are missing or "
                 "infinite: leave their rows out, so that nobody takes a gap for a number"
             )
-    return table
+
+
+def holes(column: pd.Series) -> pd.Series:
+    """Whether each value is missing or infinite."""
+    wrong = column.isna()
+    return wrong | np.isinf(column) if pd.api.types.is_float_dtype(column.dtype) else wrong
 
 
 # --- rows of a page ---------------------------------------------------------------------------------------

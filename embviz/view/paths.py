@@ -24,12 +24,9 @@ def plot_path(
     order: str,
     phase: str | None = None,
     loss: str | None = None,
-    loss_scale: str = "linear",
     limits: tuple[float, float] | None = None,
     seed_text: str | None = None,
     tooltip: tuple[str, ...] = (),
-    x_title: str | None = None,
-    y_title: str | None = None,
     order_title: str | None = None,
     fill: bool = False,
 ) -> alt.LayerChart | alt.ConcatChart:
@@ -50,7 +47,6 @@ def plot_path(
         colour and shape; points in none are small crosses.
     loss : str, optional
         Column of numbers drawn over `order` beside the plane; below it where the page is narrow, or filled.
-    loss_scale : {"linear", "log", "symlog", "sqrt"}
     limits : pair of float, optional
         Ends of both axes of the plane, where it fills the page of the shorter; by default about all points.
     seed_text : str, optional
@@ -73,8 +69,8 @@ def plot_path(
     data = charts.checked(data, numbers=[x, y, order, phase, loss], more=tooltip)
     scales = _filling(data, x, y, limits) if fill else _square(data, x, y, limits)
     plane = {
-        "x": alt.X(f"{x}:Q", scale=scales[0], axis=_blank(x_title or theme.title(x))),
-        "y": alt.Y(f"{y}:Q", scale=scales[1], axis=_blank(y_title or theme.title(y))),
+        "x": alt.X(f"{x}:Q", scale=scales[0], axis=theme.layout_axis(x)),
+        "y": alt.Y(f"{y}:Q", scale=scales[1], axis=theme.layout_axis(y)),
     }
     words = theme.title(order) if order_title is None else order_title
     known = phase is not None and isinstance(data, pd.DataFrame)
@@ -101,7 +97,7 @@ def plot_path(
         return drawing
     curve = {
         "x": charts.placed(alt.X, order, scale=charts.tight("linear"), words=words),
-        "y": charts.placed(alt.Y, loss, scale=charts.scaled(loss_scale)),
+        "y": charts.placed(alt.Y, loss, scale=charts.scaled("linear")),
     }
     beside = charts.layered(data, _points(data, curve, order, phase, words, shown, phases))
     height = theme.HEIGHTS["short"] if fill else theme.SQUARE
@@ -153,10 +149,6 @@ def _about(data: Data, x: str, y: str) -> tuple[list[float], list[float]]:
     lows, highs = data[[x, y]].min(), data[[x, y]].max()
     middles = [float((lows[field] + highs[field]) / 2) for field in (x, y)]
     return middles, [1.08 * float(highs[field] - lows[field]) for field in (x, y)]
-
-
-def _blank(words: str) -> alt.Axis:
-    return alt.Axis(title=words, ticks=False, labels=False, grid=False)
 
 
 def _points(

@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 
 from embviz.view import explorers, theme
 from embviz.view.explorers import Control, Numbers, Value, read_message
-from embviz.view.named_tables import MEASURED, Draw, Feed, compact_row, connect, drawn
+from embviz.view.named_tables import MEASURED, Draw, Feed, compact_row, connect, drawn, holes
 from embviz.view.pictures import Picture
 
 FRAME = "frame"  # the column of step numbers, and the Vega parameter with the step shown
@@ -453,9 +453,7 @@ def check_frame(frames: pd.DataFrame, curves: Sequence[str] = ()) -> None:
 
 def _refuse_gaps(table: pd.DataFrame, what: str) -> None:
     for column in table.columns:
-        wrong = table[column].isna().to_numpy()
-        if pd.api.types.is_float_dtype(table[column].dtype):
-            wrong = wrong | np.isinf(table[column].to_numpy())
+        wrong = holes(table[column])
         if wrong.any():
             where = f"frame {int(table[FRAME][wrong].iloc[0])}" if FRAME in table.columns else what
             raise ValueError(

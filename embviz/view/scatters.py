@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import altair as alt
 import pandas as pd
@@ -21,7 +20,6 @@ def plot_scatter(
     names: Sequence[str] | None = None,
     label: str | None = None,
     equals: bool = False,
-    interval: tuple[str, str] | None = None,
     event: str | None = None,
     scale: Scale = "linear",
     x_scale: Scale | None = None,
@@ -54,8 +52,6 @@ def plot_scatter(
         Column of words written beside the marks.
     equals : bool, default False
         Draw the line where `x` and `y` are equal; both axes then have the same ends and scale.
-    interval : pair of str, optional
-        Columns of the ends of an interval of `y`.
     event : str, optional
         Column of booleans: False where the true `y` lies beyond (a run that was given up), an open mark.
     scale, x_scale : {"linear", "log", "symlog", "sqrt"} or a scale of Altair's
@@ -90,7 +86,7 @@ def plot_scatter(
     """
     x_scale = scale if x_scale is None else x_scale
     extra = [field for field in (label, event, *tooltip) if field]
-    data = charts.checked(data, numbers=[x, y, *(interval or ())], words=[kind], more=extra)
+    data = charts.checked(data, numbers=[x, y], words=[kind], more=extra)
     kinds = charts.kind_names(data, kind, names)
     for field, its_scale in ((x, x_scale), (y, scale)):
         charts.refuse_logarithms(data, field, its_scale)
@@ -99,12 +95,10 @@ def plot_scatter(
     across = charts.placed(alt.X, x, scale=charts.scaled(x_scale, x_limits), words=x_title)
     up = charts.placed(alt.Y, y, scale=charts.scaled(scale, limits), words=y_title)
     looks = charts.mark_looks(kind, kinds, null, words=kind_title, one="mark", paper=published is not None)
-    layers = charts.levels(reference=reference, null=null, published=None)
+    layers = charts.levels(reference=reference, null=null)
     if equals and limits is not None:
         layers.append(_equals(limits, across, up))
-    if interval is not None:
-        layers.append(_intervals(interval, across, up, looks))
-    shown = charts.tooltips([kind, *extra, x, y, *(interval or ())], data, [x, y, *(interval or ())])
+    shown = charts.tooltips([kind, *extra, x, y], data, [x, y])
     layers += charts.marks({"x": across, "y": up}, looks, event, shown, size=size, beyond="triangle-up")
     if label is not None:
         layers.append(_labels(label, across, up))
@@ -138,13 +132,6 @@ def _equals(limits: tuple[float, float], across: alt.X, up: alt.Y) -> alt.Chart:
         strokeDash=list(theme.DASHES[1]), color=theme.INK, strokeWidth=theme.WIDTHS["rule"], clip=True
     )
     return line.encode(x=across, y=up)
-
-
-def _intervals(interval: tuple[str, str], across: alt.X, up: alt.Y, looks: dict[str, Any]) -> alt.Chart:
-    low, high = interval
-    rule = alt.Chart().mark_rule(strokeWidth=theme.WIDTHS["rule"], opacity=theme.OPACITY["rule"], clip=True)
-    colour = {} if charts.is_role(looks) else {"color": looks["color"]}
-    return rule.encode(x=across, y=charts.same_axis(up, low), y2=f"{high}:Q", **colour)
 
 
 def _labels(label: str, across: alt.X, up: alt.Y) -> alt.Chart:

@@ -478,20 +478,17 @@ def test_an_explorers_line_of_equals_needs_its_ends():
         view.plot_scatter(NAMED, "memorize", "grok", equals=True)
 
 
-def test_a_scatter_has_labels_intervals_and_the_papers_marks():
-    table = times().assign(low=times()["grok"] - 5, high=times()["grok"] + 5)
+def test_a_scatter_has_labels_and_the_papers_marks():
     chart = view.plot_scatter(
-        table,
+        times(),
         "memorize",
         "grok",
         kind="run",
         label="seed",
-        interval=("low", "high"),
         limits=(0, 100),
         published=pd.DataFrame({"memorize": [9.0], "grok": [57.0]}),
     )
     assert written(chart).count("2") >= 2
-    assert all(abs(rule["y2"] - rule["y"]) == pytest.approx(10) for rule in drawn(chart, "rule"))
     assert legend_names(compiled(chart)) == ["a", "b", theme.PUBLISHED]
     assert drawn(chart, "symbol")[-1]["y"] == pytest.approx(43)
 
@@ -578,9 +575,9 @@ def test_the_vertical_axis_of_a_histogram_can_be_fixed():
 
 def test_bins_are_drawn_as_they_are_with_a_column_of_the_control():
     bins = charts.bin_counts([1.0, 2.0, 2.5, 4.0], n_bins=3).assign(expected=0.3)
-    chart = view.plot_histogram(bins, "pmi", value="count", null="expected")
+    chart = view.plot_histogram(bins, "pmi", null="expected")
     assert len(drawn(chart, "rect")) == 3
-    assert axis_titles(chart) == {theme.title("pmi"), theme.title("count")}
+    assert axis_titles(chart) == {theme.title("pmi"), theme.title("share")}
     with pytest.raises(ValueError, match="the table holds bins"):
         view.plot_histogram(bins, "pmi", null=[1.0, 2.0])
 
