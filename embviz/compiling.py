@@ -22,10 +22,13 @@ from unittest import mock
 
 import llvmlite
 import numba
-from numba.core import config
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils, config
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
 from numba.core.dispatcher import Dispatcher
 from numba.core.serialize import dumps
+from numba.extending import intrinsic
 from numba.np.ufunc.ufuncbuilder import UFuncDispatcher
 
 from embviz.storage import cache_folder, write_if_possible
@@ -43,6 +46,25 @@ def njit(*, cache: bool = True, **options: Any) -> Callable[[Callable], Any]:
         return dispatcher
 
     return decorate
+
+
+@intrinsic
+def prefetch(typing_context: Any, array: Any, index: Any) -> tuple[Any, Any]:
+    """In compiled code: ask for the cache line of ``array[index]``, `index` a tuple; changes no value."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = signature.args[0]
+        made = context.make_array(kind)(context, builder, arguments[0])
+        indices = cgutils.unpack_tuple(builder, arguments[1], kind.ndim)
+        place = cgutils.get_item_pointer(context, builder, kind, made, indices)
+        byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+        called = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+        instruction = cgutils.get_or_insert_function(builder.module, called, "llvm.prefetch.p0")
+        for_reading, into_second_level, data = word(0), word(2), word(1)
+        builder.call(instruction, [builder.bitcast(place, byte), for_reading, into_second_level, data])
+        return context.get_dummy_value()
+
+    return types.void(array, index), generate
 
 
 def compiled_folder() -> Path:

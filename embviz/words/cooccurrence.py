@@ -253,7 +253,7 @@ def _weight_units(weighting: str, window: int, dynamic: bool, n_places: int) -> 
 
 @dataclass(frozen=True)
 class _Rows:
-    """Counted rows, each one's entries in no order."""
+    """Counted rows."""
 
     first: int  # number of the first row
     sizes: np.ndarray  # entries of each row
@@ -338,13 +338,11 @@ class _Counting:
         tasks = [joblib.delayed(self.rows)(a, b) for a, b in itertools.pairwise(edges)]
         batch_size = TASKS_PER_BATCH * joblib.effective_n_jobs(n_jobs)
         parts: list[_Rows] = []
-        n_entries = 0
         with joblib.Parallel(n_jobs, backend="threading") as parallel:
             for first in range(0, len(tasks), batch_size):
                 parts += parallel(tasks[first : first + batch_size])
-                n_entries = sum(len(part.columns) for part in parts)
-                self._require(n_entries, limit)
-        return _assembled(parts, n_entries)
+                self._require(sum(len(part.columns) for part in parts), limit)
+            return _joined(parts, parallel)
 
 
 def _require(n_bytes: int, max_memory: int | None, what: str) -> None:
@@ -362,18 +360,20 @@ def _with_gaps(values: np.ndarray, starts: np.ndarray, window: int, *, fill: int
     return padded
 
 
-def _assembled(parts: list[_Rows], n_entries: int) -> scipy.sparse.csr_array:
-    """One array of all rows. Their entries are in no order; a transposition, which changes nothing else in
-    symmetric counts, sorts them in one pass.
-    """
-    index_type = np.int32 if n_entries < 2**31 else np.int64
+def _joined(parts: list[_Rows], parallel: joblib.Parallel) -> scipy.sparse.csr_array:
+    """One array of all rows; threads copy them side by side."""
     sizes = np.concatenate([part.sizes for part in parts])
-    indptr = np.concatenate([[0], np.cumsum(sizes)]).astype(index_type)
-    indices, data = np.empty(n_entries, index_type), np.empty(n_entries, parts[0].values.dtype)
-    following = indptr[:-1].copy()
-    for part in parts:
-        compiled.place_mirrored(part.first, part.sizes, part.columns, part.values, following, indices, data)
-    counts = scipy.sparse.csr_array((data, indices, indptr), shape=(len(sizes), len(sizes)))
+    indptr = np.concatenate([[0], np.cumsum(sizes)])
+    index_type = np.int32 if indptr[-1] < 2**31 else np.int64
+    indices, data = np.empty(indptr[-1], index_type), np.empty(indptr[-1], parts[0].values.dtype)
+
+    def copy(part: _Rows) -> None:
+        filled = slice(indptr[part.first], indptr[part.first + len(part.sizes)])
+        indices[filled], data[filled] = part.columns, part.values
+
+    parallel(joblib.delayed(copy)(part) for part in parts)
+    shape = (len(sizes), len(sizes))
+    counts = scipy.sparse.csr_array((data, indices, indptr.astype(index_type)), shape=shape)
     counts.has_canonical_format = True
     return counts
 

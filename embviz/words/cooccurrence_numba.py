@@ -7,8 +7,11 @@ unsigned throughout: signed ones cost a test for negative values at each access,
 from __future__ import annotations
 
 import numpy as np
+from numba.cpython.unsafe.numbers import trailing_zeros
 
-from embviz.compiling import njit
+from embviz.compiling import njit, prefetch
+
+PLACES_AHEAD = 16  # how early the text around a place is asked for
 
 
 @njit(nogil=True, cache=True)
@@ -45,19 +48,28 @@ def count_rows(
     values: np.ndarray,
     sizes: np.ndarray,
 ) -> np.uint64:
-    """Count rows `first`..`last`: fill `columns`, in the order met, `values` and each row's size.
+    """Count rows `first`..`last`: fill `columns`, rising in a row, `values` and each row's size.
 
     `units` (window,) weighs distances 1, 2, ...; `reach` is each place's own window, like `text`. Returns
     the number of entries; `columns` and `values` have room for one more.
     """
     hole = np.uint64(len(row_starts) - 2)
     sums = np.zeros(len(row_starts) - 1, units.dtype)  # (V + 1,)
+    groups = np.zeros((len(sums) >> 6) + 1, np.uint64)  # a bit for each column
+    groups_of_groups = np.zeros((len(groups) >> 6) + 1, np.uint64)  # a bit for each of `groups`
+    window = len(units)
     n = np.uint64(0)
     for row in range(first, last):
         begin = n
         sums[hole] = 1  # above 0: holes look as if they were listed already
         for i in range(row_starts[row], row_starts[row + 1]):
+            ahead = np.int64(places[min(i + PLACES_AHEAD, len(places) - 1)])
+            for other in (ahead - window, ahead + window):  # most of a place's time was waiting for memory
+                prefetch(text, (other,))
+                if reach is not None:
+                    prefetch(reach, (other,))
             n = _add_neighbours(text, np.uint64(places[i]), units, reach, sums, columns, n)
+        _sort(columns[begin:n], groups, groups_of_groups)
         for j in range(begin, n):
             column = np.uint64(columns[j])
             values[j] = sums[column]
@@ -91,28 +103,24 @@ def _add_neighbours(
 
 
 @njit(nogil=True, cache=True)
-def place_mirrored(
-    first: int,
-    sizes: np.ndarray,
-    columns: np.ndarray,
-    values: np.ndarray,
-    following: np.ndarray,
-    indices: np.ndarray,
-    data: np.ndarray,
-) -> None:
-    """Write rows from `first` on as columns of the result: a symmetric matrix comes out sorted by row.
-
-    `following` (V,) is where each row of the result goes on.
-    """
-    j = np.uint64(0)
-    for i in range(len(sizes)):
-        for _ in range(sizes[i]):
-            column = np.uint64(columns[j])
-            at = np.uint64(following[column])
-            indices[at] = first + i
-            data[at] = values[j]
-            following[column] += 1
-            j += np.uint64(1)
+def _sort(columns: np.ndarray, groups: np.ndarray, groups_of_groups: np.ndarray) -> None:
+    """Sort distinct numbers: set a bit for each, and read the bits in order; they are 0 again then."""
+    six, low = np.uint64(6), np.uint64(63)
+    for i in range(len(columns)):
+        group = np.uint64(columns[i]) >> six
+        groups[group] |= np.uint64(1) << (np.uint64(columns[i]) & low)
+        groups_of_groups[group >> six] |= np.uint64(1) << (group & low)
+    n = np.uint64(0)
+    for i in range(len(groups_of_groups)):
+        while groups_of_groups[i]:
+            group = (np.uint64(i) << six) + np.uint64(trailing_zeros(groups_of_groups[i]))
+            groups_of_groups[i] &= groups_of_groups[i] - np.uint64(1)  # the lowest bit off
+            bits = groups[group]
+            groups[group] = 0
+            while bits:
+                columns[n] = (group << six) + np.uint64(trailing_zeros(bits))
+                bits &= bits - np.uint64(1)
+                n += np.uint64(1)
 
 
 @njit(nogil=True, cache=True)

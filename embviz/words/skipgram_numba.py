@@ -16,15 +16,10 @@ zero columns stay zero under every step.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
-from embviz.compiling import njit
+from embviz.compiling import njit, prefetch
 
 PADDING = 16  # floats in a cache line of 64 bytes
 HOLE = -1  # a place in the text with no word
@@ -198,30 +193,12 @@ def draw_negatives(
 # --- rows -------------------------------------------------------------------------------------------
 
 
-@intrinsic
-def prefetch(typing_context: Any, table: Any, row: Any, column: Any) -> tuple[Any, Any]:
-    """Ask the processor to bring the cache line of ``table[row, column]`` nearer; changes no value."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        table_type = signature.args[0]
-        array = context.make_array(table_type)(context, builder, arguments[0])
-        place = cgutils.get_item_pointer(context, builder, table_type, array, arguments[1:])
-        byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
-        instruction = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        for_reading, into_second_level, data = word(0), word(2), word(1)
-        builder.call(instruction, [builder.bitcast(place, byte), for_reading, into_second_level, data])
-        return context.get_dummy_value()
-
-    return types.void(table, types.int64, types.int64), generate
-
-
 @njit(nogil=True, cache=True)
 def prefetch_rows(table: np.ndarray, rows: np.ndarray) -> None:
     """Ask for whole rows of a table, a cache line at a time."""
     for i in range(rows.size):
         for k in range(0, table.shape[1], PADDING):
-            prefetch(table, np.int64(rows[i]), np.int64(k))
+            prefetch(table, (np.int64(rows[i]), np.int64(k)))
 
 
 @njit(nogil=True, fastmath=FAST, cache=True)
