@@ -17,7 +17,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from embviz.models.linear import linear
 
-Attending = Literal["standard", "no_q", "half_no_q", "no_k", "frozen_q", "identity_q"]
+Attending = Literal["standard", "no_q", "half_no_q", "no_k", "frozen_q", "identity_q", "half_standard"]
 Norm = Literal["pre", "post", "none"]
 Positions = Literal["learned", "sines", "none"]
 Activation = Literal["gelu", "relu"]
@@ -29,10 +29,10 @@ class TransformerConfig:
     """Shape of a transformer; the defaults are those of the geometry paper's modular arithmetic.
 
     `attention` is "standard"; "no_q", whose queries are the normalized hidden state itself; or a control:
-    "half_no_q", the same with scores halved; "no_k", whose keys are the hidden state; "frozen_q", a random
-    query projection that is never trained; "identity_q", one that starts as the identity. With a `key_rank`
-    the keys are the hidden state and a change of that rank, which starts at zero; with a `key_multiple` a
-    learned multiple of the hidden state, which starts there, and that change.
+    "half_standard" and "half_no_q", the same with scores halved; "no_k", whose keys are the hidden state;
+    "frozen_q", a random query projection that is never trained; "identity_q", one that starts as the
+    identity. With a `key_rank` the keys are the hidden state and a change of that rank, which starts at zero;
+    with a `key_multiple` a learned multiple of the hidden state, which starts there, and that change.
     """
 
     n_symbols: int
@@ -140,7 +140,8 @@ class Attention(nn.Module):
         self.value = Linear(dim, dim, config.biases)
         self.out = Linear(dim, dim, config.biases)
         width = dim // self.n_heads
-        self.scale = 0.5 * width**-0.5 if config.attention == "half_no_q" else None  # None: 1 / sqrt(width)
+        halved = config.attention.startswith("half_")
+        self.scale = 0.5 * width**-0.5 if halved else None  # None: 1 / sqrt(width)
 
     def heads(self, x: Tensor) -> Tensor:
         """x (..., D) as (..., H, D / H)."""

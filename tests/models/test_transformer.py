@@ -86,7 +86,7 @@ def slow_logits(model: Transformer, tokens: list[int]) -> Tensor:
             for head in range(config.n_heads):
                 part = slice(head * width, (head + 1) * width)
                 query = mapped(f"{block}.attention.query", hidden[here])[part]
-                query = query / 2 if config.attention == "half_no_q" else query
+                query = query / 2 if config.attention in ("half_no_q", "half_standard") else query
                 seen = range(here + 1)
                 scores = [
                     query @ mapped(f"{block}.attention.key", hidden[s])[part] / math.sqrt(width) for s in seen

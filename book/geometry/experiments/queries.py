@@ -48,9 +48,10 @@ CONTROLS = {
     name: GrokkingRun(attention=name)  # type: ignore[arg-type]
     for name in ("no_k", "frozen_q", "identity_q")
 }
-VARIANTS = {  # of the model without queries
+VARIANTS = {  # of the model without queries, but for the last: whether halved scores do it by themselves
     "half_no_q": GrokkingRun(attention="half_no_q"),  # scores halved, as the prior work has them
     "wide_no_q": WideRun(attention="no_q"),
+    "half_q": GrokkingRun(attention="half_standard"),
 }
 BOTH = dataclasses.replace(NEAR, attention="no_q")
 
