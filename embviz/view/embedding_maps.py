@@ -14,7 +14,6 @@ import functools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import altair as alt
@@ -26,13 +25,12 @@ from numpy.typing import ArrayLike
 
 from embviz.arrays import checked
 from embviz.metrics import nearest_neighbors, neighbors_kept
-from embviz.view import explorers, theme
-from embviz.view.pictures import Picture
+from embviz.view import theme
+from embviz.view.pictures import Picture, script, style
 from embviz.words.wordvectors import WordVectors
 
 Metric = Literal["cosine", "euclidean"]
 
-FOLDER = Path(__file__).parent
 HALF_SPAN = 5_000  # steps from the plane's middle to its farthest point: coordinates are whole numbers
 SIZE_LIMIT = 2_000_000  # bytes of JSON: what a page may weigh
 WORD_LIMIT = 20_000
@@ -43,52 +41,35 @@ DISTANCES = {"cosine": "cosine distance", "euclidean": "Euclidean distance"}
 
 @dataclass(frozen=True, eq=False)
 class Placed:
-    """One embedding of the words, in the plane and with its neighbours in the full space.
+    """One embedding of the words, in the plane and with its neighbours in the full space."""
 
-    Parameters
-    ----------
-    name : str
-        What it is called beside others of the same words.
-    plane : array of int, shape (V, 2)
-        In steps from -5,000 to 5,000, whole numbers so that a stored page is the same everywhere.
-    near : array of int, shape (V, k)
-        Rows nearest in the full space, nearest first.
-    distances : array, shape (V, k)
-        How far they are there.
-    kept : array, shape (V,)
-        Share of them that are among the k nearest in the plane.
-    """
-
-    name: str
-    plane: np.ndarray
-    near: np.ndarray
-    distances: np.ndarray
-    kept: np.ndarray
+    name: str  # what it is called beside others of the same words
+    plane: np.ndarray  # (V, 2), whole steps from -5,000 to 5,000: a stored page is the same everywhere
+    near: np.ndarray  # (V, k), rows nearest in the full space, nearest first
+    distances: np.ndarray  # (V, k), how far they are there
+    kept: np.ndarray  # (V,), share of them that are among the k nearest in the plane
 
 
 @dataclass(frozen=True, eq=False)
 class States:
-    """What a map needs whose embeddings are one embedding in several states, chosen by a slider.
+    """What a map needs whose embeddings are one embedding in several states, chosen by a slider."""
 
-    Parameters
-    ----------
-    over : str
-        Words before the slider.
-    first : int
-        The state shown at first.
-    former : str
-        What its neighbours are compared with, as the end of "5 are among the 8 nearest ..."; may be empty.
-    near : array of int, shape (V, k), optional
-        The rows nearest there.
-    """
-
-    over: str
-    first: int
-    former: str = ""
-    near: np.ndarray | None = None
+    over: str  # words before the slider
+    first: int  # the state shown at first
+    former: str = ""  # what neighbours are compared with: the end of "5 are among the 8 nearest ..."
+    near: np.ndarray | None = None  # (V, k), the rows nearest there
 
 
-class EmbeddingMap(Picture):
+class MapPicture(Picture):
+    """What one map and two share."""
+
+    @functools.cached_property
+    def widget(self) -> MapFace:
+        """The face in a notebook, made on first use."""
+        return MapFace(spec=self.static_spec())
+
+
+class EmbeddingMap(MapPicture):
     """A map made by :func:`embedding_map`; shows itself in a notebook and in the book.
 
     Attributes
@@ -128,11 +109,6 @@ class EmbeddingMap(Picture):
     def __repr__(self) -> str:
         return f"<map: {self.title}>"
 
-    @property
-    def chance(self) -> float:
-        """Share of neighbours kept, on average, by a plane that knows nothing."""
-        return self.placed[0].near.shape[1] / (len(self.words) - 1)
-
     def neighbors(self, word: str) -> pd.DataFrame:
         """The nearest words of one word in the full space: embedding, word, distance.
 
@@ -166,16 +142,8 @@ class EmbeddingMap(Picture):
         """
         return _specification([self], title=self.title, caption=self.caption)
 
-    @functools.cached_property
-    def widget(self) -> MapFace:
-        """The face in a notebook, made on first use."""
-        return MapFace(spec=self.static_spec())
 
-    def _bundle(self) -> dict[str, Any]:
-        return _bundle(self)
-
-
-class SideBySide(Picture):
+class SideBySide(MapPicture):
     """Two maps made by :func:`side_by_side`: a word pointed at in one is pointed at in both.
 
     Of :func:`pick_a_word` the second stands below the first, and `titles` has a title for each state.
@@ -196,33 +164,18 @@ class SideBySide(Picture):
             spec["usermeta"]["embviz"]["titles"] = self.titles
         return spec
 
-    @functools.cached_property
-    def widget(self) -> MapFace:
-        """The face in a notebook, made on first use."""
-        return MapFace(spec=self.static_spec())
-
-    def _bundle(self) -> dict[str, Any]:
-        return _bundle(self)
-
 
 def page_code() -> str:
     """The map's drawing code in a scope of its own, to stand behind the explorers'."""
-    code, export, _ = (FOLDER / "embedding_maps.js").read_text(encoding="utf-8").rpartition("export default")
-    assert export, "embedding_maps.js ends with its export"
     names = "{ drawMaps, renderMaps }"
-    return f"const {names} = (() => {{\n{code}\nreturn {names};\n}})();\n"
-
-
-def page_style() -> str:
-    """The map's style, beside the explorers'."""
-    return (FOLDER / "embedding_maps.css").read_text(encoding="utf-8")
+    return f"const {names} = (() => {{\n{script('embedding_maps.js')}\nreturn {names};\n}})();\n"
 
 
 class MapFace(anywidget.AnyWidget):
     """The widget behind a map. It asks the kernel nothing, so it stays alive when the kernel is gone."""
 
-    _esm = explorers.drawing_code() + page_code() + "\nexport default { render: renderMaps };\n"
-    _css = (FOLDER / "explorer.css").read_text(encoding="utf-8") + page_style()
+    _esm = script("explorer.js") + page_code() + "\nexport default { render: renderMaps };\n"
+    _css = style("explorer.css", "embedding_maps.css")
     spec = traitlets.Dict().tag(sync=True)
 
 
@@ -236,11 +189,10 @@ def embedding_map(
     other: ArrayLike | None = None,
     names: Sequence[str] = ("vectors", "other vectors"),
     color: Mapping[str, Sequence[Any]] | pd.DataFrame | pd.Series | None = None,
-    layout: Literal["pca", "pymde"] | ArrayLike = "pca",
+    layout: ArrayLike | None = None,
     metric: Metric = "cosine",
     n_neighbors: int = 8,
     focus: str | None = None,
-    seed: int = 0,
     title: str,
     caption: str,
 ) -> EmbeddingMap:
@@ -260,17 +212,15 @@ def embedding_map(
     color : mapping of name to V values, DataFrame or Series, optional
         Columns to colour by, one at a time: up to five kinds (told apart by shape too), or numbers. The share
         of neighbours kept is always among the choices.
-    layout : "pca", "pymde", or coordinates of shape (V, 2); with `other` also (2, V, 2)
-        "pca" gives the same picture on every machine. "pymde" keeps more neighbours; its coordinates
-        differ between processors, so a chapter stores them in a cell and gives them here.
+    layout : array of shape (V, 2), or with `other` (2, V, 2), optional
+        Coordinates; by default the plane of the principal components, the same on every machine. That of
+        :func:`embviz.trajectories.lay_out` keeps more neighbours, and differs between processors.
     metric : "cosine" or "euclidean"
         Of neighbours. With "cosine" the rows are scaled to length 1 before they are laid out.
     n_neighbors : int, default 8
         k, shown for each word.
     focus : str, optional
         A word pointed at from the start.
-    seed : int
-        Of PyMDE's layout.
     title : str
         The finding, in one sentence.
     caption : str
@@ -298,12 +248,12 @@ def embedding_map(
     if other is not None:
         tables.append(_checked(other, words, "other"))
     words = _distinct(words)
-    if tables[0].shape[1] != tables[-1].shape[1] and isinstance(layout, str):
+    if tables[0].shape[1] != tables[-1].shape[1] and layout is None:
         raise ValueError("the embeddings differ in dimension, so they share no plane: give coordinates")
     if focus is not None and focus not in words:
         raise ValueError(f"{focus!r}, to be pointed at first, is not among the words")
     shown = [_unit(table) if metric == "cosine" else table for table in tables]
-    plane, step = _plane(shown, layout, seed)
+    plane, step = _plane(shown, layout)
     placed = [
         _placed(name, table, points, metric, n_neighbors)
         for name, table, points in zip(names, tables, plane, strict=False)
@@ -316,7 +266,7 @@ def embedding_map(
         caption=caption,
         faith=_faith(placed, shown, layout),
         metric=metric,
-        scale=step if isinstance(layout, str) and layout == "pca" else None,
+        scale=step if layout is None else None,
         focus=focus,
     )
 
@@ -325,9 +275,7 @@ def map_of(
     vectors: WordVectors,
     n_words: int = 3_000,
     *,
-    layout: Literal["pca", "pymde"] | ArrayLike = "pca",
     focus: str | None = None,
-    seed: int = 0,
     title: str | None = None,
 ) -> EmbeddingMap:
     """A map of word vectors as they come out of a file: their first words, context vectors behind a switch.
@@ -338,8 +286,8 @@ def map_of(
     n_words : int
         So many of the first words, the frequent ones in most files; all where there are fewer. Words whose
         vector is zero are left out, and counted in the caption.
-    layout, focus, seed
-        As in :func:`embedding_map`.
+    focus : str, optional
+        A word pointed at from the start.
     title : str, optional
         The finding; without it the map says how many words it shows.
 
@@ -368,10 +316,8 @@ def map_of(
         words,
         other=tables[1][there] if len(tables) > 1 else None,
         names=("word vectors", "context vectors"),
-        layout=layout,
         n_neighbors=max(1, min(8, len(words) - 2)),
         focus=focus,
-        seed=seed,
         title=title or f"The first {len(words):,} words",
         caption=f"{len(vectors.vocabulary):,} vectors of {first.word.shape[1]:,} numbers.{empty}",
     )
@@ -492,7 +438,7 @@ def pick_a_word(
     for place, (name, given) in enumerate(zip(names, ("states", "null"), strict=True)):
         tables = states if given == "states" else null
         checked_ = {one: _checked(table, words, f"{given}[{one!r}]") for one, table in tables.items()}
-        layout = "pca" if planes is None else checked(planes[place], "planes", 3)
+        layout = None if planes is None else checked(planes[place], "planes", 3)
         placed, faith = _in_states(checked_, start, layout, metric, n_neighbors)
         maps.append(
             EmbeddingMap(
@@ -519,9 +465,9 @@ def _in_states(
     """The states of one embedding in one plane, and how far that can be trusted."""
     given = list(tables.values())
     shown = [_unit(table) if metric == "cosine" else table for table in given]
-    if isinstance(layout, str) and len({table.shape[1] for table in shown}) > 1:
+    if layout is None and len({table.shape[1] for table in shown}) > 1:
         layout = _common_plane(shown, start)
-    plane, _ = _plane(shown, layout, 0)
+    plane, _ = _plane(shown, layout)
     placed = [
         _placed(name, table, points, metric, k)
         for name, table, points in zip(tables, given, plane, strict=True)
@@ -542,7 +488,7 @@ def _common_plane(tables: list[np.ndarray], start: int) -> np.ndarray:
         centered = table - table.mean(axis=0)
         left, _, right = np.linalg.svd(centered.T @ onto, full_matrices=False)  # Procrustes
         turned.append(centered @ left @ right)
-    planes = _laid_out(np.concatenate(turned), "pca", 0).reshape(len(tables), -1, 2)
+    planes = _principal_plane(np.concatenate(turned)).reshape(len(tables), -1, 2)
     scaled: np.ndarray = planes / np.linalg.norm(planes, axis=(1, 2), keepdims=True)
     return scaled
 
@@ -584,11 +530,11 @@ def _unit(table: np.ndarray) -> np.ndarray:
 # --- the plane --------------------------------------------------------------------------------------
 
 
-def _plane(tables: list[np.ndarray], layout: str | ArrayLike, seed: int) -> tuple[list[np.ndarray], float]:
+def _plane(tables: list[np.ndarray], layout: ArrayLike | None) -> tuple[list[np.ndarray], float]:
     """Whole coordinates (V, 2) of each embedding, all in one plane, and the length of their step."""
     V = len(tables[0])
-    if isinstance(layout, str):
-        points = _laid_out(np.concatenate(tables), layout, seed)
+    if layout is None:
+        points = _principal_plane(np.concatenate(tables))
     else:
         given = checked(layout, "layout")
         if given.shape not in {(V, 2)} | ({(len(tables), V, 2)} if len(tables) > 1 else set()):
@@ -604,29 +550,23 @@ def _plane(tables: list[np.ndarray], layout: str | ArrayLike, seed: int) -> tupl
     return [whole[place * V : (place + 1) * V] for place in range(len(tables))], float(span / HALF_SPAN)
 
 
-def _laid_out(table: np.ndarray, layout: str, seed: int) -> np.ndarray:
-    if layout == "pca":
-        centered = table - table.mean(axis=0)
-        _, axes = np.linalg.eigh(centered.T @ centered)  # rising
-        points = centered @ axes[:, :-3:-1]
-        points = np.pad(points, ((0, 0), (0, 2 - points.shape[1])))
-        extreme = points[np.abs(points).argmax(axis=0), [0, 1]]
-        signed: np.ndarray = points * np.where(extreme < 0, -1, 1)
-        return signed
-    if layout == "pymde":
-        from embviz.trajectories.traces import lay_out  # torch and PyMDE, for this layout alone
-
-        return lay_out(table, seed=seed)
-    raise ValueError(f'layout is {layout!r}: use "pca", "pymde", or coordinates of your own')
+def _principal_plane(table: np.ndarray) -> np.ndarray:
+    centered = table - table.mean(axis=0)
+    _, axes = np.linalg.eigh(centered.T @ centered)  # rising
+    points = centered @ axes[:, :-3:-1]
+    points = np.pad(points, ((0, 0), (0, 2 - points.shape[1])))
+    extreme = points[np.abs(points).argmax(axis=0), [0, 1]]
+    signed: np.ndarray = points * np.where(extreme < 0, -1, 1)
+    return signed
 
 
-def _faith(placed: list[Placed], tables: list[np.ndarray], layout: str | ArrayLike) -> str:
+def _faith(placed: list[Placed], tables: list[np.ndarray], layout: ArrayLike | None) -> str:
     """How far the plane can be trusted, in a sentence."""
     V, k = placed[0].near.shape
     whose = [f" ({part.name})" if len(placed) > 1 else "" for part in placed]
     kept = " and ".join(f"{part.kept.mean():.0%}{name}" for part, name in zip(placed, whose, strict=True))
     words = f"of {k} true neighbours the plane keeps {kept}, a random plane {k / (V - 1):.1%}; "
-    if isinstance(layout, str) and layout == "pca":
+    if layout is None:
         table = np.concatenate(tables)
         centered = table - table.mean(axis=0)
         spread = np.linalg.eigvalsh(centered.T @ centered)  # rising
@@ -635,15 +575,15 @@ def _faith(placed: list[Placed], tables: list[np.ndarray], layout: str | ArrayLi
     return f"{words}stress of its distances {' and '.join(strains)}."
 
 
-def stress(table: ArrayLike, points: ArrayLike, *, n_points: int = 1_000) -> float:
+def stress(table: ArrayLike, points: ArrayLike) -> float:
     """Kruskal's first stress of a layout, at the layout's best scale: 0 keeps all distances.
+
+    Of tables with more than 1,000 rows so many are looked at, at equal steps.
 
     Parameters
     ----------
     table : array, shape (V, D)
     points : array, shape (V, 2)
-    n_points : int
-        Of larger tables, so many rows at equal steps are looked at.
 
     Returns
     -------
@@ -658,7 +598,7 @@ def stress(table: ArrayLike, points: ArrayLike, *, n_points: int = 1_000) -> flo
     table, points = checked(table, "table", 2), checked(points, "points", 2)
     if len(table) != len(points):
         raise ValueError(f"table has {len(table)} rows and points {len(points)}: give each row a point")
-    rows = np.unique(np.linspace(0, len(table) - 1, min(n_points, len(table))).astype(int))
+    rows = np.unique(np.linspace(0, len(table) - 1, min(1_000, len(table))).astype(int))
     true, shown = pdist(table[rows]), pdist(points[rows])
     if not true.any():
         raise ValueError("all rows of table are the same: there is no distance to keep")
@@ -700,11 +640,6 @@ def _columns(color: Any, n_words: int) -> dict[str, list[Any]]:
 
 
 # --- what goes into the page --------------------------------------------------------------------------
-
-
-def _bundle(picture: EmbeddingMap | SideBySide) -> dict[str, Any]:
-    view = {"version_major": 2, "version_minor": 0, "model_id": picture.widget.model_id}
-    return {theme.MIME: picture.static_spec(), explorers.WIDGET: view, "text/plain": repr(picture)}
 
 
 def _specification(maps: Sequence[EmbeddingMap], *, title: str, caption: str) -> dict[str, Any]:
@@ -755,11 +690,13 @@ def _about(map_: EmbeddingMap) -> dict[str, Any]:
         "far": [_packed(np.rint(part.distances / unit)) for part in map_.placed],
         "unit": float(f"{unit:.9g}"),
         "scale": None if map_.scale is None else float(f"{map_.scale:.4g}"),
-        **({} if map_.states is None else _about_states(map_.states)),
+        **_about_states(map_.states),
     }
 
 
-def _about_states(states: States) -> dict[str, Any]:
+def _about_states(states: States | None) -> dict[str, Any]:
+    if states is None:
+        return {}
     near = None if states.near is None else _packed(states.near)
     return {"over": states.over, "first": states.first, "former": states.former, "compared": near}
 

@@ -13,16 +13,13 @@ import functools
 import itertools
 import json
 import math
-import pickle
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 import anywidget
-import joblib
 import pandas as pd
 import traitlets
 import vl_convert
@@ -44,9 +41,8 @@ from embviz.view.named_tables import (
     refuse_holes,
     without_repeats,
 )
-from embviz.view.pictures import Picture
+from embviz.view.pictures import FOLDER, Picture
 
-WIDGET = "application/vnd.jupyter.widget-view+json"
 GRID_LIMIT = 2_000  # combinations: more can't be told apart with sliders, nor measured while waiting
 TYPING = 600  # milliseconds without a key after which a typed value counts
 TWIN_WARNING, TWIN_LIMIT = 1_000_000, 4_000_000  # bytes of JSON in a page
@@ -77,7 +73,6 @@ class Control(Protocol):
     @property
     def initial(self) -> Any: ...
     def binding(self, *, live: bool) -> dict[str, Any]: ...
-    def matches(self, name: str) -> str: ...
     def read(self, sent: object) -> Value: ...
 
 
@@ -140,10 +135,6 @@ class Choice:
     def _shown(self, *, live: bool) -> Sequence[Any]:
         return self.values if self.live_values is None or not live else self.live_values
 
-    def matches(self, name: str) -> str:
-        """Vega expression that is true for the grid's rows at the chosen value."""
-        return f"datum.{name} === {name}"
-
     def read(self, sent: object) -> Value:
         """The value that the page sent, one of ours."""
         shown = self._shown(live=True)
@@ -205,10 +196,6 @@ class Range:
         step = self.live_step or self.step if live else self.step
         return {"input": "range", "min": self.start, "max": self.stop, "step": step, "name": self.label}
 
-    def matches(self, name: str) -> str:
-        """Vega expression that is true for the grid's rows at the chosen value."""
-        return f"abs(datum.{name} - {name}) < {self.step / 2!r}"
-
     def read(self, sent: object) -> Value:
         """The number that the page sent, inside the range."""
         if isinstance(sent, bool) or not isinstance(sent, int | float):
@@ -241,10 +228,6 @@ class Toggle:
     def binding(self, *, live: bool) -> dict[str, Any]:
         """Vega's description of the input element."""
         return {"input": "checkbox", "name": self.label}
-
-    def matches(self, name: str) -> str:
-        """Vega expression that is true for the grid's rows in the chosen state."""
-        return f"datum.{name} === {name}"
 
     def read(self, sent: object) -> Value:
         """The state that the page sent."""
@@ -287,10 +270,6 @@ class Number:
         """Vega's description of the input element."""
         ends = {"min": self.start, "max": self.stop, "step": 1}
         return {"input": "number", **ends, "name": self.label, "debounce": TYPING}
-
-    def matches(self, name: str) -> str:
-        """Vega expression that is true for rows at the number."""
-        return f"datum.{name} == {name}"
 
     def read(self, sent: object) -> Value:
         """The number that the page sent, as a number or as it was typed."""
@@ -337,10 +316,6 @@ class Numbers:
     def binding(self, *, live: bool) -> dict[str, Any]:
         """Vega's description of the input element."""
         return {"input": "text", "name": self.label, "debounce": TYPING}
-
-    def matches(self, name: str) -> str:
-        """Vega expression that is true for rows at the set."""
-        return f"datum.{name} === {name}"
 
     def read(self, sent: object) -> Value:
         """The set that the page sent, in order."""
@@ -398,8 +373,6 @@ class Explorer(Picture):
         States worth a look, each a button: what it is called, and the values of some controls.
     digits : int, default 4
         Significant digits kept in the page.
-    n_jobs : int, default 1
-        Worker processes that measure the grid (joblib's meaning).
 
     Raises
     ------
@@ -434,7 +407,6 @@ class Explorer(Picture):
         grid: pd.DataFrame | Mapping[str, pd.DataFrame] | None = None,
         tries: Mapping[str, Mapping[str, Any]] | None = None,
         digits: int = 4,
-        n_jobs: int = 1,
     ) -> None:
         self.controls, self.view_controls = labelled(controls), labelled(view_controls or {})
         check_names([*self.controls, *self.view_controls])
@@ -446,7 +418,7 @@ class Explorer(Picture):
         self.tries = _checked_tries(tries or {}, {**self.controls, **self.view_controls})
         self.measure, self.draw = measure, draw
         self.title, self.caption = title, caption
-        self.digits, self.n_jobs = digits, n_jobs
+        self.digits = digits
         self._drawn: set[str] | None = None  # the tables that the drawing uses, once there is one
         self._grid = None if grid is None else self._checked_grid(as_tables(grid, "the grid"))
         if isinstance(title, str):
@@ -507,20 +479,14 @@ class Explorer(Picture):
         return reply | ({"title": self._title(values, tables)} if self._follows else {})
 
     @functools.cached_property
-    def widget(self) -> LiveFace:
-        """The live face, made on first use."""
-        return LiveFace(self)
+    def widget(self) -> LiveFace | None:
+        """The live face, made on first use; None where only stored results are shown."""
+        return None if self.measure is None else LiveFace(self)
 
     @functools.cached_property
     def first_title(self) -> str:
         """The title at the controls' first values."""
         return self._title(self._start)
-
-    def _bundle(self) -> dict[str, Any]:
-        bundle = {theme.MIME: self.static_spec(), "text/plain": repr(self)}
-        if self.measure is not None:
-            bundle[WIDGET] = {"version_major": 2, "version_minor": 0, "model_id": self.widget.model_id}
-        return bundle
 
     @property
     def _start(self) -> dict[str, Any]:
@@ -547,7 +513,8 @@ class Explorer(Picture):
     def _tables(self) -> Tables:
         if self._grid is None:
             every = self._combinations()
-            measured = self._measured_at(every)
+            assert self.measure is not None  # else a grid was given
+            measured = [measure_tables(self.measure, values) for values in every]
             first = measured[0]
             for values, tables in zip(every, measured, strict=True):
                 self._check(tables, values)
@@ -560,17 +527,6 @@ class Explorer(Picture):
                         )
             self._grid = {name: self._keyed(every, [one[name] for one in measured]) for name in first}
         return self._grid
-
-    def _measured_at(self, every: list[dict[str, Any]]) -> list[Tables]:
-        assert self.measure is not None  # else a grid was given
-        tasks = (joblib.delayed(measure_tables)(self.measure, values) for values in every)
-        try:
-            found: list[Tables] = joblib.Parallel(n_jobs=self.n_jobs)(tasks)
-        except pickle.PicklingError as error:
-            raise ValueError(
-                f"{self._name} can't be sent to {self.n_jobs} worker processes ({error}): take n_jobs=1"
-            ) from error
-        return found
 
     def _keyed(self, every: list[dict[str, Any]], tables: list[pd.DataFrame]) -> pd.DataFrame:
         keyed = [table.assign(**values) for values, table in zip(every, tables, strict=True)]
@@ -701,8 +657,8 @@ class Explorer(Picture):
 class LiveFace(anywidget.AnyWidget):
     """The widget behind an explorer: the page sends control values, the kernel sends rows back."""
 
-    _esm = Path(__file__).with_name("explorer.js")
-    _css = Path(__file__).with_name("explorer.css")
+    _esm = FOLDER / "explorer.js"
+    _css = FOLDER / "explorer.css"
     spec = traitlets.Dict().tag(sync=True)
     runtime = traitlets.Bytes().tag(sync=True)
 
@@ -786,7 +742,13 @@ def combinations(controls: Mapping[str, Control]) -> list[dict[str, Any]]:
 
 def is_chosen(controls: Mapping[str, Control]) -> str:
     """Vega expression that is true for rows at the chosen values of all controls."""
-    return " && ".join(control.matches(name) for name, control in controls.items()) or "true"
+    chosen = [
+        f"abs(datum.{name} - {name}) < {control.step / 2!r}"
+        if isinstance(control, Range)
+        else f"datum.{name} === {name}"
+        for name, control in controls.items()
+    ]
+    return " && ".join(chosen) or "true"
 
 
 def bound_params(controls: Mapping[str, Control], *, live: bool) -> list[dict[str, Any]]:
@@ -858,15 +820,6 @@ def weigh(spec: dict[str, Any], name: str, advice: str) -> None:
         raise ValueError(f"{name} would put {size:,} bytes into the page, more than {TWIN_LIMIT:,}: {advice}")
     if size > TWIN_WARNING:
         warnings.warn(f"{name} puts {size:,} bytes into the page: {advice}", stacklevel=4)
-
-
-def drawing_code() -> str:
-    """``explorer.js`` without its last line, for a script that adds a start-up or a player of its own."""
-    code, export, _ = (
-        Path(__file__).with_name("explorer.js").read_text(encoding="utf-8").rpartition("export default")
-    )
-    assert export, "explorer.js ends with its export"
-    return code
 
 
 def measure_tables(measure: Measure, values: Mapping[str, Any]) -> Tables:

@@ -17,7 +17,8 @@ import altair as alt
 import pandas as pd
 
 from embviz.storage import whole_file
-from embviz.view import embedding_maps, explorers, player, theme
+from embviz.view import embedding_maps, explorers, theme
+from embviz.view.pictures import script, style
 
 START = """
 function begin(element) {
@@ -55,13 +56,13 @@ table { border-collapse: collapse; display: block; overflow-x: auto; }
 
 def page_script() -> str:
     """Vega, the drawing code and the start-up, wrapped so that none of their names leaks."""
-    drawing = player.page_code() + embedding_maps.page_code()
+    drawing = script("explorer.js") + script("player.js") + embedding_maps.page_code()
     return f"(() => {{{explorers.vega_runtime()}\n}})();\n(() => {{\n{drawing}\n{START}}})();\n"
 
 
 def page_style() -> str:
     """The styles of charts, explorers, players and maps."""
-    return player.page_style() + embedding_maps.page_style()
+    return style("explorer.css", "player.css", "embedding_maps.css")
 
 
 def inert(spec: Mapping[str, Any]) -> str:

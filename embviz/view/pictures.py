@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 import os
+from pathlib import Path
 from typing import Any
 
 from embviz.project import NoProjectError, find_project
 
+MIME = "application/vnd.vegalite.v5+json"
+WIDGET = "application/vnd.jupyter.widget-view+json"
+FOLDER = Path(__file__).parent
+
 
 class Picture:
-    """A picture that gives a specification, and what else a notebook can show it as."""
+    """A picture that gives a specification, and where it has one a widget for the notebook."""
+
+    @functools.cached_property
+    def widget(self) -> Any:
+        """The face in a notebook, made on first use; None where a kernel adds nothing."""
+        raise NotImplementedError
+
+    def static_spec(self) -> dict[str, Any]:
+        """The Vega-Lite specification that pages without a kernel show."""
+        raise NotImplementedError
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a page of its own, about 1 MB and what the picture weighs, which asks no other host.
@@ -23,11 +38,23 @@ class Picture:
 
         save_page(self, path)
 
-    def _bundle(self) -> dict[str, Any]:
-        raise NotImplementedError
-
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
-        return with_html(self._bundle(), self)
+        bundle: dict[str, Any] = {MIME: self.static_spec(), "text/plain": repr(self)}
+        if self.widget is not None:
+            bundle[WIDGET] = {"version_major": 2, "version_minor": 0, "model_id": self.widget.model_id}
+        return with_html(bundle, self)
+
+
+def script(name: str) -> str:
+    """One of our scripts without its last line, the export, so that another may stand behind it."""
+    code, export, _ = (FOLDER / name).read_text(encoding="utf-8").rpartition("export default")
+    assert export, f"{name} ends with its export"
+    return code
+
+
+def style(*names: str) -> str:
+    """Our style sheets, one behind the other."""
+    return "".join((FOLDER / name).read_text(encoding="utf-8") for name in names)
 
 
 def with_html(bundle: dict[str, Any], picture: Any) -> dict[str, Any]:

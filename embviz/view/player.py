@@ -10,7 +10,6 @@ import functools
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import altair as alt
@@ -23,7 +22,7 @@ from threadpoolctl import threadpool_limits
 from embviz.view import explorers, theme
 from embviz.view.explorers import Control, Numbers, Value, read_message
 from embviz.view.named_tables import MEASURED, Draw, Feed, compact_row, connect, drawn, holes
-from embviz.view.pictures import Picture
+from embviz.view.pictures import Picture, script, style
 
 FRAME = "frame"  # the column of step numbers, and the Vega parameter with the step shown
 NEXT = "next_frame"  # the step at which a row's successor takes over
@@ -36,20 +35,7 @@ FRAME_LIMIT = 2_000  # a slider has no more places than that on a wide screen
 HISTORY = alt.NamedData(name="history")
 BACKGROUND = alt.NamedData(name="background")
 
-FOLDER = Path(__file__).parent
 Live = Callable[..., Iterable[pd.DataFrame]]
-
-
-def page_code() -> str:
-    """The explorers' drawing code and the player's, without their exports, for the book's pages."""
-    code, export, _ = (FOLDER / "player.js").read_text(encoding="utf-8").rpartition("export default")
-    assert export, "player.js ends with its export"
-    return explorers.drawing_code() + code
-
-
-def page_style() -> str:
-    """The explorers' style and the player's."""
-    return "".join((FOLDER / name).read_text(encoding="utf-8") for name in ("explorer.css", "player.css"))
 
 
 class Player(Picture):
@@ -194,10 +180,6 @@ class Player(Picture):
             row |= {name: column[place] for name, column in curves.items()}
             rows.append(row | {name: column[start:until] for name, column in lists.items()})
         return rows
-
-    def _bundle(self) -> dict[str, Any]:
-        view = {"version_major": 2, "version_minor": 0, "model_id": self.widget.model_id}
-        return {theme.MIME: self.static_spec(), explorers.WIDGET: view, "text/plain": repr(self)}
 
     def _check_controls(self) -> None:
         explorers.check_names([*self.controls, *self.live_controls])
@@ -381,8 +363,8 @@ class PlayerFace(anywidget.AnyWidget):
     Between two questions the kernel is free. One run at a time: a page that begins another ends this one.
     """
 
-    _esm = page_code() + "\nexport default { render: renderPlayer };\n"
-    _css = page_style()
+    _esm = script("explorer.js") + script("player.js") + "\nexport default { render: renderPlayer };\n"
+    _css = style("explorer.css", "player.css")
     spec = traitlets.Dict().tag(sync=True)
     live = traitlets.Bool().tag(sync=True)
     runtime = traitlets.Bytes().tag(sync=True)

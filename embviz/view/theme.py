@@ -13,9 +13,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import altair as alt
 
-from embviz.view.pictures import in_project, with_html
+from embviz.view.pictures import MIME, in_project, with_html
 
-MIME = "application/vnd.vegalite.v5+json"
 # JupyterLab draws Vega-Lite up to 5, and what Altair 6 writes is valid there too.
 SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
 

@@ -29,6 +29,7 @@ from playwright.sync_api import Page
 
 from embviz.view import embedding_maps, explorers
 from embviz.view.embedding_maps import embedding_map
+from embviz.view.pictures import script
 from tests.book.browser import running_chromium
 
 N_WORDS, SECONDS = 5_000, 3
@@ -63,7 +64,7 @@ def test_zooming(speed_table: Callable[..., None], tmp_path: Path) -> None:
     points = np.random.default_rng(0).normal(size=(N_WORDS, 2))
     words = [f"word{place}" for place in range(N_WORDS)]
     spec = embedding_map(points, words, metric="euclidean", title="Made", caption="Made.").static_spec()
-    ours = f"""async () => {{ {explorers.drawing_code()} {embedding_maps.page_code()}
+    ours = f"""async () => {{ {script("explorer.js")} {embedding_maps.page_code()}
         const maps = await drawMaps(document.querySelector("#map"), {json.dumps(spec)});
         window.shown = maps.maps[0]; }}"""
     vega = f"""async () => {{ {explorers.vega_runtime()}

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
 
 from embviz.view.embedding_maps import EmbeddingMap, SideBySide, embedding_map, pick_a_word, side_by_side
-from embviz.view.explorers import WIDGET
+from embviz.view.pictures import WIDGET
 from tests.book.browser import Watch
 from tests.book.conftest import BOOK, build
 from tests.book.test_pages import FAINT_WORDS, settle

@@ -10,7 +10,7 @@ import nbformat
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page
 
-from embviz.view.explorers import WIDGET
+from embviz.view.pictures import WIDGET
 from tests.book.browser import Watch
 from tests.book.conftest import BOOK, build
 from tests.book.test_pages import FAINT_WORDS, STUCK_CONTROLS, settle

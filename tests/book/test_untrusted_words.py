@@ -14,7 +14,8 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from embviz.view import theme
-from embviz.view.explorers import WIDGET, Choice, Explorer
+from embviz.view.explorers import Choice, Explorer
+from embviz.view.pictures import WIDGET
 from tests.book.browser import Watch, served
 from tests.book.conftest import BOOK, build
 from tests.book.test_pages import settle

@@ -277,7 +277,6 @@ EXAMPLES: dict[str, Any] = {
     "matrix_power.eps": lambda: 0.5,
     "EXor.self": _exor,
     "map_of.vectors": _vectors,
-    "map_of.layout": lambda: rows(V)[:, :2],
     "WordVectors.self": _vectors,
     "WordVectors.most_similar.word": lambda: rows()[0],
     "Projection.self": _projection,

@@ -2,8 +2,6 @@
 
 import doctest
 import json
-import subprocess
-import sys
 import warnings
 
 import altair as alt
@@ -15,6 +13,7 @@ from threadpoolctl import threadpool_info
 
 from embviz.view import explorers, named_tables, theme
 from embviz.view.explorers import Choice, Explorer, Range, Toggle, compact_row
+from embviz.view.pictures import WIDGET
 
 WORDS = ["<script>alert(1)</script>", 'it\'s "quoted"', "🦉", "שלום", "two\nlines", "</script>", "__proto__"]
 
@@ -95,10 +94,6 @@ def test_the_grid_is_what_a_slow_loop_measures():
     pd.testing.assert_frame_equal(make_explorer().grid(), pd.concat(frames, ignore_index=True))
 
 
-def test_the_grid_is_the_same_from_two_workers():
-    pd.testing.assert_frame_equal(make_explorer(n_jobs=2).grid(), make_explorer().grid())
-
-
 def test_words_of_any_kind_pass_through_unchanged():
     spec = json.loads(json.dumps(make_explorer().static_spec()))
     assert spec["data"]["values"][0]["name"] == WORDS[:4]
@@ -109,7 +104,7 @@ def test_words_of_any_kind_pass_through_unchanged():
 
 def test_a_bundle_holds_twin_widget_and_text():
     bundle = make_explorer()._repr_mimebundle_()
-    assert set(bundle) == {theme.MIME, explorers.WIDGET, "text/plain"}
+    assert set(bundle) == {theme.MIME, WIDGET, "text/plain"}
     assert bundle["text/plain"] == "<explorer: Curves bend>"
     assert bundle[theme.MIME]["usermeta"]["embviz"]["controls"] == ["power", "scale", "upward"]
 
@@ -175,7 +170,7 @@ def test_stored_results_are_shown_though_their_floats_are_noisy():
     )
     rows = explorer.static_spec()["data"]["values"]
     assert rows == [{"share": 0.1, "x": [1.0]}, {"share": 0.2, "x": [2.0]}, {"share": 0.3, "x": [3.0]}]
-    assert explorers.WIDGET not in explorer._repr_mimebundle_()
+    assert WIDGET not in explorer._repr_mimebundle_()
 
 
 def test_stored_results_with_a_hole_are_refused_by_naming_it():
@@ -542,33 +537,7 @@ def test_other_tables_at_another_combination_are_refused():
         make_two(measure=made).grid()
 
 
-# a function of the notebook's
-
-NOTEBOOK = """
-import pandas as pd
-from embviz.view.explorers import Explorer
-offset = 10
-
-def shifted(n):
-    return pd.DataFrame({"x": [n + offset]})
-
-for measure in (shifted, lambda n: pd.DataFrame({"x": [n + offset]})):
-    made = Explorer(measure, {"n": [1, 2, 3]}, None, title="t", caption="c", n_jobs=2)
-    print(made.grid()["x"].tolist())
-made = Explorer(lambda n: next(numbers), {"n": [1, 2]}, None, title="t", caption="c", n_jobs=2)
-numbers = (pd.DataFrame() for _ in range(2))
-try:
-    made.grid()
-except Exception as error:
-    print(type(error).__name__, error)
-"""
-
-
-def test_a_function_of_the_notebook_is_measured_by_several_workers():
-    ran = subprocess.run([sys.executable, "-c", NOTEBOOK], capture_output=True, text=True, timeout=300)
-    assert ran.stdout.splitlines()[:2] == ["[11, 12, 13]", "[11, 12, 13]"], ran.stderr
-    assert "the measuring function can't be sent to 2 worker processes" in ran.stdout
-    assert "take n_jobs=1" in ran.stdout
+# errors
 
 
 def test_an_error_in_the_grid_says_where_it_arose():
@@ -576,7 +545,7 @@ def test_an_error_in_the_grid_says_where_it_arose():
         raise ZeroDivisionError("no words left")
 
     with pytest.raises(ZeroDivisionError, match="no words left") as caught:
-        make_two(measure=failing, n_jobs=2).grid()
+        make_two(measure=failing).grid()
     assert caught.value.__notes__[0].startswith("measured by failing at n=3, power=")
 
 

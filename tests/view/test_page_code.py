@@ -3,11 +3,12 @@
 import re
 from collections import Counter
 
-from embviz.view import embedding_maps, player
+from embviz.view import embedding_maps
+from embviz.view.pictures import script
 
 
 def test_scripts_that_share_a_page_declare_each_name_once():
-    code = player.page_code() + embedding_maps.page_code()
+    code = script("explorer.js") + script("player.js") + embedding_maps.page_code()
     declared = re.findall(r"^(?:async )?(?:const|let|function\*?|class) (\w+)", code, re.MULTILINE)
     assert len(declared) > 20
     assert [name for name, times in Counter(declared).items() if times > 1] == []
