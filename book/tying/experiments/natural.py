@@ -20,7 +20,7 @@ from embviz import metrics
 from embviz.corpora import corpus as corpora
 from embviz.corpora import wordpieces
 from embviz.ledger import findings
-from embviz.ledger.cells import Cell, experiment, load, read, training_run
+from embviz.ledger.cells import Cell, experiment, load, missing, read, training_run
 from embviz.ledger.findings import Finding
 from embviz.ledger.studies import Part, Study
 from embviz.models.masked import MaskedConfig, MaskedLanguageModel
@@ -534,9 +534,8 @@ def early_and_late(gain: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
 
 def _cosine_early_and_late(preset: str) -> dict[str, Finding]:
     """What tying gains early and costs late, in points of validation accuracy, where spellings are mixed."""
-    table = curves_of(cosine_runs(preset))
-    early, late = early_and_late(_gains(table[table["spelling"] == "mixed"]))
-    corpus = str(table["corpus"].iloc[0])
+    early, late = early_and_late(text_gains(preset))
+    corpus = cosine_runs(preset)[0].corpus
     return {
         "natural_early_gain": findings.over_seeds(early, corpus=corpus),
         "natural_late_cost": findings.over_seeds(-late, corpus=corpus),
@@ -544,7 +543,7 @@ def _cosine_early_and_late(preset: str) -> dict[str, Finding]:
 
 
 def _coin_gains(table: pd.DataFrame) -> pd.DataFrame:
-    """Accuracy, tied minus untied, in points, mean over coins: one row per step, one column per seed."""
+    """As :func:`_gains`, of the coins of a sweep together."""
     untied, tied = (
         table[table["tied"] == tied].pivot_table(index="step", columns="seed", values="accuracy_gap")
         for tied in (False, True)
@@ -552,12 +551,29 @@ def _coin_gains(table: pd.DataFrame) -> pd.DataFrame:
     return 100 * (untied - tied)
 
 
-def _weak_findings(preset: str) -> dict[str, Finding]:
-    """The same under coins where the hypothesis holds weakly, with the fair coin as the null."""
+def coin_gains(preset: str) -> dict[str, pd.DataFrame]:
+    """Accuracy, tied minus untied, in points, over steps (rows) and fresh seeds (columns).
+
+    Of the fair coin, where the hypothesis holds strictly, and on average over those where it holds weakly.
+    """
     table = sweep_curves(preset, fresh=True)
     weak = (table["p_0a"] < FAIR) & ((table["p_0a"] > UNFAIR) | (preset == "quick"))
-    early, late = early_and_late(_coin_gains(table[weak]))
-    fair_early, fair_late = early_and_late(_coin_gains(table[table["p_0a"] == FAIR]))
+    fair = table["p_0a"] == FAIR
+    return {"fair coin": _coin_gains(table[fair]), "weak coins": _coin_gains(table[weak])}
+
+
+def text_gains(preset: str) -> pd.DataFrame:
+    """The same on natural text with mixed spellings; under the cosine, once those runs are stored."""
+    runs = cosine_runs(preset)
+    if not runs or missing(_cosine_cells(preset)):
+        runs = natural_runs(preset)
+    table = curves_of(runs)
+    return _gains(table[table["spelling"] == "mixed"])
+
+
+def _weak_findings(preset: str) -> dict[str, Finding]:
+    """What tying gains early and costs late under weak coins, with the fair coin as the null."""
+    (fair_early, fair_late), (early, late) = map(early_and_late, coin_gains(preset).values())
     return {
         "coin_early_gain": findings.over_seeds(early, nulls={"fair": float(fair_early.mean())}),
         "coin_late_cost": findings.over_seeds(-late, nulls={"fair": float(-fair_late.mean())}),
