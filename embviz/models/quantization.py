@@ -6,7 +6,6 @@ Arrays are numpy, computed in float64; :func:`quantize` does the same to the mat
 from __future__ import annotations
 
 import copy
-import functools
 from dataclasses import dataclass
 from typing import Literal, TypeVar, get_args
 
@@ -14,7 +13,6 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import ArrayLike
-from scipy import stats
 from torch import Tensor, nn
 
 from embviz import metrics
@@ -34,17 +32,11 @@ class Quantized:
 
     codes: np.ndarray  # (...), integers
     scale: np.ndarray  # (), or (n, 1, ...) with a scale for each entry of the first axis
-    bits: int
 
     @property
     def values(self) -> np.ndarray:
         """What the integers stand for, float64."""
         return self.codes * self.scale
-
-    @property
-    def n_bytes(self) -> float:
-        """Bytes of the integers, packed, and of their scales in float32."""
-        return self.codes.size * self.bits / 8 + 4 * self.scale.size
 
 
 def n_levels(bits: int) -> int:
@@ -66,7 +58,7 @@ def n_levels(bits: int) -> int:
     return int(2 ** (bits - 1) - 1)
 
 
-def round_to_grid(values: ArrayLike, bits: int, per: Per = "tensor", *, clip: float = 1.0) -> Quantized:
+def round_to_grid(values: ArrayLike, bits: int, per: Per = "tensor") -> Quantized:
     """Round to the nearest level; a half goes to the even one.
 
     Parameters
@@ -76,8 +68,6 @@ def round_to_grid(values: ArrayLike, bits: int, per: Per = "tensor", *, clip: fl
         has a scale of its own.
     bits : int, 2 to 24
     per : {"tensor", "channel"}
-    clip : float, in (0, 1], default 1
-        The largest level stands for so much of the largest absolute value; what lies beyond is cut to it.
 
     Returns
     -------
@@ -88,7 +78,7 @@ def round_to_grid(values: ArrayLike, bits: int, per: Per = "tensor", *, clip: fl
     ------
     ValueError
         If the array is empty or holds a NaN or an infinity, if it has too few axes for channels, or for an
-        unknown `per`, `bits` or `clip`.
+        unknown `per` or `bits`.
 
     Examples
     --------
@@ -96,14 +86,11 @@ def round_to_grid(values: ArrayLike, bits: int, per: Per = "tensor", *, clip: fl
     [0.1, -0.5, 0.7]
     """
     largest_code, array = n_levels(bits), _checked(values, per)
-    if not 0 < clip <= 1:
-        raise ValueError(f"clip is {clip}: give a share of the largest absolute value, above 0, at most 1")
     axes = tuple(range(array.ndim)) if per == "tensor" else tuple(range(1, array.ndim))
     largest = np.abs(array).max(axis=axes, keepdims=per == "channel")
-    scale = clip * largest / largest_code
+    scale = largest / largest_code
     ratios = np.divide(array, scale, out=np.zeros_like(array), where=scale > 0)
-    codes = np.clip(np.rint(ratios), -largest_code, largest_code).astype(np.int32)
-    return Quantized(codes, np.asarray(scale), int(bits))
+    return Quantized(np.rint(ratios).astype(np.int32), np.asarray(scale))
 
 
 def _checked(values: ArrayLike, per: Per, name: str = "values") -> np.ndarray:
@@ -118,38 +105,10 @@ def _checked(values: ArrayLike, per: Per, name: str = "values") -> np.ndarray:
     return array
 
 
-# --- errors in closed form --------------------------------------------------------------------------
-
-
-def normal_error(bits: int, crest: float) -> float:
-    """Expected squared error over the mean square of normal values, the largest level at `crest` sd.
-
-    Parameters
-    ----------
-    bits : int
-    crest : float
-        Where the last level lies, in standard deviations; what lies beyond is cut to it.
-
-    Raises
-    ------
-    ValueError
-        If `crest` is not above 0.
-    """
-    if not crest > 0:
-        raise ValueError(f"crest is {crest}: the largest level must lie above 0")
-    largest = n_levels(bits)
-    levels = np.arange(-largest, largest + 1) * crest / largest
-    edges = np.concatenate([[-np.inf], (levels[1:] + levels[:-1]) / 2, [np.inf]])
-    mass, density = stats.norm.cdf(edges), stats.norm.pdf(edges)
-    moment = np.where(np.isfinite(edges), edges, 0.0) * density  # x times density, 0 at infinity
-    inside = np.diff(mass) * (1 + levels**2) - np.diff(moment) + 2 * levels * np.diff(density)
-    return float(inside.sum())
-
-
 # --- what decides the error -------------------------------------------------------------------------
 
 
-def relative_error(values: ArrayLike, bits: int, per: Per = "tensor", *, clip: float = 1.0) -> float:
+def relative_error(values: ArrayLike, bits: int, per: Per = "tensor") -> float:
     """Squared error of :func:`round_to_grid` over the squared values, both summed.
 
     Raises
@@ -158,7 +117,7 @@ def relative_error(values: ArrayLike, bits: int, per: Per = "tensor", *, clip: f
         As :func:`round_to_grid`, and if all values are 0.
     """
     array = _checked(values, per)
-    rounded = round_to_grid(array, bits, per, clip=clip).values
+    rounded = round_to_grid(array, bits, per).values
     power = float((array**2).sum())
     if power == 0:
         raise ValueError("all values are 0: an error relative to them means nothing")
@@ -244,44 +203,29 @@ def matrices(model: nn.Module) -> dict[str, Tensor]:
     return found
 
 
-def quantize(
-    model: Model,
-    bits: int,
-    per: Per = "tensor",
-    *,
-    clip: float = 1.0,
-    kept: tuple[str, ...] = (),
-) -> Model:
+def quantize(model: Model, bits: int, per: Per = "tensor") -> Model:
     """A copy whose matrices hold rounded values, in their own type; tied weights stay tied.
 
     Parameters
     ----------
     model : nn.Module
-    bits, per, clip
+    bits, per
         As in :func:`round_to_grid`.
-    kept : tuple of str
-        Ends of the names of matrices that are left as they are.
 
     Raises
     ------
     ValueError
-        As :func:`round_to_grid`, with the matrix's name, and :func:`matrices`; if nothing ends in one of
-        `kept`.
+        As :func:`round_to_grid`, with the matrix's name, and :func:`matrices`.
     """
     n_levels(bits)  # a wrong number of bits is no matter of one matrix
     rounded = copy.deepcopy(model)
-    found = matrices(rounded)
-    for end in kept:
-        if not any(name.endswith(end) for name in found):
-            raise ValueError(f"no matrix's name ends in {end!r}; there are {', '.join(found)}")
     with torch.no_grad():
-        for name, array in found.items():
-            if not name.endswith(kept or ("\0",)):
-                try:
-                    own = round_to_grid(_numpy(array), bits, per, clip=clip)
-                except ValueError as error:
-                    raise ValueError(f"{name}: {error}") from error
-                array.copy_(torch.from_numpy(own.values).to(array.dtype))
+        for name, array in matrices(rounded).items():
+            try:
+                own = round_to_grid(_numpy(array), bits, per)
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from error
+            array.copy_(torch.from_numpy(own.values).to(array.dtype))
     return rounded
 
 
@@ -310,20 +254,15 @@ def weight_table(model: nn.Module) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def error_table(model: nn.Module, bits: int, per: Per = "tensor", *, clip: float = 1.0) -> pd.DataFrame:
+def error_table(model: nn.Module, bits: int, per: Per = "tensor") -> pd.DataFrame:
     """Relative squared error of each matrix that is not all zeros: name, relative_error."""
-    error = functools.partial(relative_error, bits=bits, per=per, clip=clip)
     values = {name: _numpy(array) for name, array in matrices(model).items()}
-    rows = [{"name": name, "relative_error": error(own)} for name, own in values.items() if own.any()]
+    rows = [
+        {"name": name, "relative_error": relative_error(own, bits, per)}
+        for name, own in values.items()
+        if own.any()
+    ]
     return pd.DataFrame(rows)
-
-
-def n_bytes(model: nn.Module, bits: int, per: Per = "tensor") -> float:
-    """Bytes of a quantized model: its matrices packed, with their scales, and all else in its own type."""
-    packed = matrices(model)
-    rest = [array for name, array in model.named_parameters() if name not in packed]
-    own = sum(round_to_grid(_numpy(array), bits, per).n_bytes for array in packed.values())
-    return own + sum(array.numel() * array.element_size() for array in rest)
 
 
 def _numpy(array: Tensor) -> np.ndarray:
