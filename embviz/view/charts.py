@@ -43,22 +43,9 @@ def checked(
     words: Sequence[str | None] = (),
     more: Sequence[str] = (),
 ) -> AnyData:
-    """The columns that a chart draws, if none would leave a hole in it; an explorer's data as it is.
+    """The columns that a chart draws, kinds as text; an explorer's data as it is. None stands for no column.
 
-    Parameters
-    ----------
-    data : DataFrame, or the data of an explorer
-    numbers : sequence of str
-        Columns of finite numbers; None stands for a column that the chart does without.
-    words : sequence of str
-        Columns of kinds; their values become text.
-    more : sequence of str
-        Further columns of a tooltip.
-
-    Raises
-    ------
-    ValueError
-        If the table is empty, a column is missing, or holds a NaN, an infinite number, or words for numbers.
+    Raises ``ValueError`` if the table is empty, or a column is missing, has a hole, or words for numbers.
     """
     if not isinstance(data, pd.DataFrame):
         return data
@@ -86,10 +73,7 @@ def holds_words(data: Data, field: str) -> bool:
 def kind_names(data: Data, kind: str | None, names: Sequence[str] | None) -> list[str]:
     """The kinds in a column: as given, or as they come; none without a column.
 
-    Raises
-    ------
-    ValueError
-        If an explorer's data comes without names, or the table has a kind that is none of them.
+    Raises ``ValueError`` if an explorer's data comes without names, or the table has a kind that none names.
     """
     if kind is None:
         return []
@@ -108,13 +92,7 @@ def kind_names(data: Data, kind: str | None, names: Sequence[str] | None) -> lis
 
 
 def null_kind(null: Null | None, kinds: Sequence[str]) -> str | None:
-    """The control, if it is one of the kinds.
-
-    Raises
-    ------
-    ValueError
-        If it is named, but is none of them.
-    """
+    """The control, if it is one of the kinds; raises ``ValueError`` if it is named, but is none of them."""
     if not isinstance(null, str):
         return None
     if null not in kinds:
@@ -383,13 +361,7 @@ def levels(
 ) -> list[alt.Chart]:
     """Rules across at references (dashed), controls (dotted, grey) and the paper's values, each named.
 
-    Parameters
-    ----------
-    reference, published : number, or mapping of str to float
-    null : number, mapping of str to float, or pair of float
-        A pair is drawn as a grey band between the ends of a control's range. A kind (text) is no level.
-    upright : bool, default False
-        Whether the values are those of the horizontal axis.
+    A pair of nulls is a grey band; a null that is text is a kind and no level. Upright: along the x axis.
     """
     layers = []
     numbers = None if isinstance(null, str | tuple) else null
@@ -463,18 +435,9 @@ class OverSeeds:
 def over_seeds(
     value: str, groupby: Sequence[str], *, centre: str = "mean", interval: bool | tuple[str, str] = True
 ) -> OverSeeds:
-    """Centre and interval of a column over its seeds.
+    """Centre ("mean" or "median") and interval of a column over its seeds, by groups.
 
-    Parameters
-    ----------
-    value : str
-        Column of numbers.
-    groupby : sequence of str
-        Columns that tell groups apart.
-    centre : {"mean", "median"}
-        What stands for the seeds.
-    interval : bool or pair of str
-        Student's 95% interval of the mean, or the columns that hold the ends.
+    The interval is Student's of the mean, or lies between two columns that hold its ends.
     """
     # Vega-Lite makes one of two sums over the same groups: equal names would show one panel's numbers in both
     own = re.sub(r"\W", "_", value)

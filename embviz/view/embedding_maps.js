@@ -545,16 +545,12 @@ class Taken {
 
 /** Maps beside each other with one search, one switch and one word pointed at. */
 class MapGroup {
-  constructor(figure, rows, meta, say) {
+  constructor({ figure, bar, row }, rows, meta, say) {
     this.say = say;
     this.pinned = null;
     const { maps: abouts, look } = meta;
     this.entitle = (place) => meta.titles && entitle(figure, meta.titles[place]);
-    const bar = document.createElement("form");
-    bar.className = "embviz-map-bar";
     bar.addEventListener("submit", (event) => event.preventDefault());
-    figure.querySelector(".embviz-chart").before(bar);
-    const row = figure.querySelector(".embviz-chart");
     row.classList.add("embviz-maps");
     row.dataset.null = Boolean(abouts[0].over); // the second map is a control, below the first
     this.panels = abouts.map((about, place) => this.makePanel(row, new MapData(rows[place], { ...about, below: place > 0 }), look, abouts.length > 1));
@@ -771,21 +767,10 @@ class MapGroup {
 /** Draw the maps of a specification inside `element`. */
 async function drawMaps(element, spec) {
   const meta = spec.usermeta.embviz;
-  const figure = child(element, "figure", "embviz");
-  if (meta.title) child(figure, "div", "embviz-title").textContent = meta.title;
-  child(figure, "div", "embviz-chart");
-  const status = child(figure, "div", "embviz-status");
-  status.setAttribute("role", "status");
-  child(figure, "figcaption", "embviz-caption").textContent = meta.caption ?? "";
-  figure.setAttribute("aria-label", meta.title ?? "map");
-  const say = (text, wrong = false, hidden = false) => {
-    status.textContent = text;
-    status.classList.toggle("embviz-wrong", wrong);
-    status.classList.toggle("embviz-unseen", hidden);
-  };
-  const views = spec.hconcat ?? [spec];
+  const { figure, controls, chart, say } = framed(element, meta, "map", "embviz-map-bar");
+  const rows = (spec.hconcat ?? [spec]).map((view) => view.data.values[0]);
   try {
-    element.maps = new MapGroup(figure, views.map((view) => view.data.values[0]), meta, say);
+    element.maps = new MapGroup({ figure, bar: controls, row: chart }, rows, meta, say);
     element.dataset.ready = "true";
     return element.maps;
   } catch (error) {

@@ -179,21 +179,28 @@ function narrowed(part) {
   return Object.fromEntries(entries);
 }
 
-/** Draw `spec` inside `element`; resolves to the Vega view and a function that shows a message below. */
-async function mount(element, spec, vegaEmbed) {
-  const meta = spec.usermeta?.embviz ?? {};
+/** A figure with its title, a form for controls, room for the drawing, a message and the caption. */
+function framed(element, { title, caption = "" }, kind, bar) {
   const figure = child(element, "figure", "embviz");
-  if (meta.title) child(figure, "div", "embviz-title").textContent = meta.title;
-  const controls = child(figure, "form", "embviz-controls"); // a form keeps its radio buttons apart from others'
+  if (title) child(figure, "div", "embviz-title").textContent = title;
+  const controls = child(figure, "form", bar); // a form keeps its radio buttons apart from others'
   const chart = child(figure, "div", "embviz-chart");
   const status = child(figure, "div", "embviz-status");
   status.setAttribute("role", "status");
-  child(figure, "figcaption", "embviz-caption").textContent = meta.caption ?? "";
-  figure.setAttribute("aria-label", meta.title ?? "chart");
-  const say = (text, wrong = false) => {
+  child(figure, "figcaption", "embviz-caption").textContent = caption;
+  figure.setAttribute("aria-label", title ?? kind);
+  const say = (text, wrong = false, hidden = false) => {
     status.textContent = text;
     status.classList.toggle("embviz-wrong", wrong);
+    status.classList.toggle("embviz-unseen", hidden);
   };
+  return { figure, controls, chart, say };
+}
+
+/** Draw `spec` inside `element`; resolves to the Vega view and a function that shows a message below. */
+async function mount(element, spec, vegaEmbed) {
+  const meta = spec.usermeta?.embviz ?? {};
+  const { figure, controls, chart, say } = framed(element, meta, "chart", "embviz-controls");
   // as text of the page title and caption wrap, so the chart needs none of its own
   const narrow = element.clientWidth > 0 && element.clientWidth < NARROW;
   const safe = guardedSpec(spec);

@@ -762,13 +762,7 @@ def bound_params(controls: Mapping[str, Control], *, live: bool) -> list[dict[st
 
 
 def read_values(controls: Mapping[str, Control], sent: Mapping[str, object]) -> dict[str, Value]:
-    """The controls' values that the page sent.
-
-    Raises
-    ------
-    ValueError
-        If one is missing or none of its control's own.
-    """
+    """The controls' values that the page sent; raises ``ValueError`` if one is missing or none of its own."""
     if not isinstance(sent, Mapping):
         raise ValueError("the page sent no values by the controls' names: run the cell again")
     missing = [name for name in controls if name not in sent]
@@ -782,20 +776,8 @@ def keyed(
 ) -> pd.DataFrame:
     """A stored table's rows at the controls' values, each written as its control writes it.
 
-    Parameters
-    ----------
-    table : DataFrame
-        With a column for each control.
-    controls : mapping of name to Choice, Range or Toggle
-    what : str
-        What the table is called in a message, such as ``"the grid"``.
-    whole : bool
-        Whether every combination needs a row.
-
-    Raises
-    ------
-    ValueError
-        If a control has no column, or a combination of values no row.
+    `what` is the table's name in a message. Raises ``ValueError`` if a control has no column, or a
+    combination of values no row where the table is to be `whole`.
     """
     absent = [name for name in controls if name not in table.columns]
     if absent:

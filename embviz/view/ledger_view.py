@@ -215,11 +215,6 @@ class ClaimBox:
     """A claim of the ledger, drawn for a chapter: the verdict in a sentence, and the figures that decide it.
 
     Folded away: all other figures, the setting, the null, and what was moved after it had been fixed.
-
-    Parameters
-    ----------
-    item : Entry
-        From :func:`embviz.ledger.judging.entry`.
     """
 
     def __init__(self, item: Entry) -> None:
@@ -370,15 +365,7 @@ def claim_box(claim_id: str) -> ClaimBox:
 
 
 class ClaimsTable:
-    """One row a claim, each leading to its box in the book.
-
-    Parameters
-    ----------
-    items : sequence of Entry
-        From :func:`embviz.ledger.judging.entries`.
-    root : str
-        From the page to the book's root, such as ``../`` in a chapter.
-    """
+    """One row a claim, each leading to its box in the book; `root` leads from the page to the book's."""
 
     def __init__(self, items: Sequence[Entry], *, root: str = "") -> None:
         self.items, self.root = items, root
@@ -405,13 +392,7 @@ class ClaimsTable:
 
 
 class ClaimsMatrix:
-    """One mark per claim, one row per paper; each mark leads to the claim in the :class:`ClaimsList` below.
-
-    Parameters
-    ----------
-    items : sequence of Entry
-        From :func:`embviz.ledger.judging.entries`.
-    """
+    """One mark per claim, one row per paper; each leads to the claim in the :class:`ClaimsList` below."""
 
     def __init__(self, items: Sequence[Entry]) -> None:
         self.items = items
@@ -452,11 +433,6 @@ class ClaimsList:
     """One line per claim, which opens to its figures, each in a picture against its accepted range.
 
     In the book a filter above the first list hides the lines that it excludes.
-
-    Parameters
-    ----------
-    items : sequence of Entry
-        From :func:`embviz.ledger.judging.entries`.
     """
 
     def __init__(self, items: Sequence[Entry]) -> None:

@@ -35,10 +35,7 @@ def called(function: Callable[..., Any]) -> str:
 def as_tables(result: Any, who: str) -> Tables:
     """A measuring function's result as tables by name; a DataFrame alone is called ``measured``.
 
-    Raises
-    ------
-    ValueError
-        If it is neither; the message names the function.
+    Raises ``ValueError`` if it is neither; the message names the function.
     """
     if isinstance(result, pd.DataFrame):
         return {MEASURED: result}
@@ -91,10 +88,7 @@ def handed(function: Callable[..., Any], tables: Mapping[str, Any]) -> Any:
 def drawn(draw: Draw, names: Sequence[str], *, finding: str, caption: str, who: str) -> dict[str, Any]:
     """The specification that a drawing function makes of tables known by name alone.
 
-    Raises
-    ------
-    ValueError
-        If it leaves out a type, which nothing can be guessed from.
+    Raises ``ValueError`` if it leaves out a type, which nothing can be guessed from.
     """
     chart = handed(draw, {name: alt.NamedData(name=name) for name in names})
     try:
@@ -180,10 +174,7 @@ class Feed(NamedTuple):
 def connect(view: dict[str, Any], feeds: Mapping[str, Feed], inherited: str = "") -> set[str]:
     """Give every view that names one of our tables its rows; views inside it inherit them.
 
-    Returns
-    -------
-    set of str
-        The names of data that its views draw.
+    Returns the names of data that its views draw.
     """
     data = view.get("data")
     name = str(data["name"]) if isinstance(data, dict) and "name" in data else ""

@@ -80,20 +80,7 @@ def page(
 ) -> str:
     """HTML of a page with pictures and tables; about 1 MB, which is Vega, and what the pictures weigh.
 
-    Parameters
-    ----------
-    pictures : Altair chart, explorer, player, map, or a sequence of them
-    title : str
-        Of the browser's window.
-    tables : mapping of title to DataFrame, optional
-        Below the pictures.
-    fit : bool
-        The page is to stand in a frame, which takes its height.
-
-    Raises
-    ------
-    TypeError
-        If something is none of these pictures.
+    As :func:`save_page`, with the title of the browser's window; `fit` gives the frame around it its height.
     """
     every = pictures if isinstance(pictures, Sequence) else [pictures]
     shown = "\n".join(inert(_specification(each)) for each in every)

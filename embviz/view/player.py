@@ -297,14 +297,7 @@ class Player(Picture):
 class LiveRun:
     """One live run, asked for a frame at a time; what it yields is checked like a recording.
 
-    Parameters
-    ----------
-    player : Player
-        Says which columns a frame has.
-    frames : iterator of DataFrame
-        The run.
-    values : mapping of control names to values
-        Written into each row.
+    `values` of the controls are written into each row.
     """
 
     def __init__(self, player: Player, frames: Iterator[pd.DataFrame], values: Mapping[str, Value]) -> None:
@@ -414,14 +407,7 @@ class PlayerFace(anywidget.AnyWidget):
 
 
 def check_frame(frames: pd.DataFrame, curves: Sequence[str] = ()) -> None:
-    """Refuse rows that no player can show.
-
-    Raises
-    ------
-    ValueError
-        If a step is no whole number, a value is missing or infinite (the message names the first such frame
-        and column), a column has a name the player needs, or a curve no column.
-    """
+    """Refuse rows that no player can show: steps that are no whole numbers, holes, names that are taken."""
     for step in frames[FRAME].unique():
         if isinstance(step, bool | np.bool_ | str) or not float(step).is_integer():
             raise ValueError(f"a frame is the whole number of a step, not {step!r}")

@@ -213,10 +213,8 @@ def _no_minus(value: float, how: str) -> float:
 def amount(
     values: Any,
     *,
-    unit: str = "",
     statistic: str = "mean",
     paper: float | None = None,
-    nulls: Mapping[str, float] | None = None,
     limit: float = math.inf,
 ) -> Amount:
     """Mean or median of seeds' values, with Student's interval of the mean and the range over seeds.
@@ -236,7 +234,7 @@ def amount(
     ('120', 'not measured')
     """
     own = np.asarray(values, dtype=float)
-    known: dict[str, Any] = {"unit": unit, "paper": paper, "nulls": dict(nulls or {}), "limit": limit}
+    known: dict[str, Any] = {"paper": paper, "limit": limit}
     if own.size == 0:
         return Amount(None, n_seeds=0, **known)
     ends: dict[str, Any] = {"least": float(own.min()), "most": float(own.max()), "n_seeds": own.size}

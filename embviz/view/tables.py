@@ -1,4 +1,4 @@
-"""Tables of figures: one row per kind, with its mean, its range over seeds, null and published value."""
+"""Tables of figures: one row per kind, with its mean, its range over seeds and the published value."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from embviz.view import theme
-from embviz.view.sentences import NOT_MEASURED, Amount, amount, number
+from embviz.view.sentences import Amount, amount, number
 
 Cell = Amount | str
 Published = Mapping[Any, float | None]
@@ -68,11 +67,10 @@ def figures_table(
     rows: Sequence[Any] | Mapping[Any, str] | None = None,
     spread: str = "range",
     statistic: str | Mapping[str, str] = "mean",
-    null: str | Mapping[str, str] | None = None,
     published: Published | Mapping[str, Published] | None = None,
     limit: float = math.inf,
 ) -> FiguresTable:
-    """Measured numbers by kind: mean with the range over seeds in brackets, null, published value, seeds.
+    """Measured numbers by kind: mean with the range over seeds in brackets, published value, seeds.
 
     Parameters
     ----------
@@ -93,8 +91,6 @@ def figures_table(
         What stands in brackets: least to largest, or Student's 95% interval.
     statistic : {"mean", "median"}, or mapping of value's column to one of them
         Of columns that a mapping leaves out it is the mean.
-    null : str, or mapping of value's column to null's column, optional
-        A column with the same measurement on the control.
     published : mapping of row to number, or of value's column to such, optional
         The paper's; with `across`, of (row, kind). See :func:`embviz.ledger.published`.
     limit : float
@@ -119,8 +115,7 @@ def figures_table(
     """
     keys = [by] if isinstance(by, str) else list(by)
     headings = _headings(values)
-    nulls = {next(iter(headings)): null} if isinstance(null, str) else dict(null or {})
-    _check(table, keys, headings, across, seed, nulls)
+    _check(table, keys, headings, across, seed)
     papers = _by_value(published, list(headings))
     chosen = dict.fromkeys(headings, statistic) if isinstance(statistic, str) else statistic
     statistics = {value: chosen.get(value, "mean") for value in headings}
@@ -136,7 +131,6 @@ def figures_table(
             (value, kind): _cell(
                 own if kind is None else own[own[across] == kind],
                 value,
-                nulls.get(value),
                 papers.get(value, {}).get(row if kind is None else (row, kind)),
                 statistics[value],
                 limit,
@@ -144,7 +138,7 @@ def figures_table(
             for value in headings
             for kind in kinds
         }
-    texts = _texts(cells, headings, nulls, set(papers), spread)
+    texts = _texts(cells, headings, set(papers), spread)
     if seed is not None:
         texts["seeds"] = [groups[row][seed].nunique() if row in groups else 0 for row in called]
     texts.index = _index(list(called.values()), keys)
@@ -164,9 +158,8 @@ def _check(
     headings: Mapping[str, str],
     across: str | None,
     seed: str | None,
-    nulls: Mapping[str, str],
 ) -> None:
-    named = [*keys, *headings, *nulls.values(), *(name for name in (across, seed) if name is not None)]
+    named = [*keys, *headings, *(name for name in (across, seed) if name is not None)]
     absent = [name for name in named if name not in table.columns]
     if absent:
         raise ValueError(f"the table has no column {', '.join(absent)}: it has {', '.join(map(str, table))}")
@@ -186,22 +179,18 @@ def _by_value(published: Any, values: list[str]) -> dict[str, Published]:
     return dict(published) if by_value else {values[0]: published}
 
 
-def _cell(
-    own: pd.DataFrame, value: str, null: str | None, paper: float | None, statistic: str, limit: float
-) -> Cell:
+def _cell(own: pd.DataFrame, value: str, paper: float | None, statistic: str, limit: float) -> Cell:
     column = own[value].dropna()
     if pd.api.types.is_bool_dtype(column.dtype) and len(column):
         return f"{int(column.sum())} of {len(column)}"
     if not pd.api.types.is_numeric_dtype(column.dtype) and len(column):
         return ", ".join(dict.fromkeys(map(str, column)))
-    nulls = {} if null is None or own.empty else {null: float(np.mean(own[null].dropna()))}
-    return amount(column, statistic=statistic, paper=paper, nulls=nulls, limit=limit)
+    return amount(column, statistic=statistic, paper=paper, limit=limit)
 
 
 def _texts(
     cells: Mapping[Any, dict[Any, Cell]],
     headings: Mapping[str, str],
-    nulls: Mapping[str, str],
     papers: set[str],
     spread: str,
 ) -> pd.DataFrame:
@@ -212,17 +201,11 @@ def _texts(
         name = headings[value] if kind is None else f"{headings[value]}, {kind}" if several else str(kind)
         columns[name] = [cell if isinstance(cell, str) else cell.text(spread) for cell in own]
         before = f"{name}, " if several or kind is not None else ""
-        if value in nulls:
-            columns[f"{before}{nulls[value].replace('_', ' ')}"] = [_null(cell, nulls[value]) for cell in own]
         if value in papers:
             columns[f"{before}paper"] = [
                 number(cell.paper) if isinstance(cell, Amount) else "–" for cell in own
             ]
     return pd.DataFrame(columns)
-
-
-def _null(cell: Cell, name: str) -> str:
-    return format(cell, name) if isinstance(cell, Amount) and name in cell.nulls else NOT_MEASURED
 
 
 def _index(rows: list[Any], keys: list[str]) -> pd.Index:

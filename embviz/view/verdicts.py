@@ -115,19 +115,15 @@ def outcome(test: Change, entry: ledger.Entry) -> dict[str, str]:
     return row | {"": f"{mark} {'met' if met else 'not met'}, {entry.scale}"}
 
 
-def changes_table(
-    tests: Sequence[Change], paper: str, judged: Mapping[str, ledger.Entry] | None = None
-) -> pd.DataFrame:
+def changes_table(tests: Sequence[Change], paper: str) -> pd.DataFrame:
     """All tests, held against the paper's entries by claim (without the paper's name)."""
-    own = judged or by_claim(paper)
+    own = by_claim(paper)
     return pd.DataFrame([outcome(test, own[test.claim]) for test in tests]).set_index("what")
 
 
-def changes_finding(
-    tests: Sequence[Change], paper: str, judged: Mapping[str, ledger.Entry] | None = None
-) -> str:
+def changes_finding(tests: Sequence[Change], paper: str) -> str:
     """How many of the tests are met."""
-    said = changes_table(tests, paper, judged)[""]
+    said = changes_table(tests, paper)[""]
     n_met = int(said.str.contains(" met,").sum()) - int(said.str.contains("not met,").sum())
     counts = {word: int(said.str.contains(word).sum()) for word in (ledger.UNDECIDED, ledger.NOT_MEASURED)}
     rest = "".join(f", {n} {word}" for word, n in counts.items() if n)

@@ -13,7 +13,7 @@ from embviz.view.tables import figures_table
 
 def runs() -> pd.DataFrame:
     rows = [
-        {"run": run, "seed": seed, "accuracy": start + 0.01 * seed, "shuffled": 0.1, "grok": grok[seed]}
+        {"run": run, "seed": seed, "accuracy": start + 0.01 * seed, "grok": grok[seed]}
         for run, start, grok in (("plain", 0.5, (80, 120, 1500)), ("steered", 0.9, (8, 9, 10)))
         for seed in range(3)
     ]
@@ -46,10 +46,9 @@ def test_an_interval_is_students():
     assert column(table, "accuracy")["plain"] == "0.510 (0.485 to 0.535)"
 
 
-def test_null_and_published_value_stand_beside():
-    table = figures_table(runs(), "accuracy", "run", null="shuffled", published={"plain": 0.6})
-    assert list(table.texts) == ["accuracy", "shuffled", "paper", "seeds"]
-    assert column(table, "shuffled")["plain"] == "0.1"
+def test_the_published_value_stands_beside():
+    table = figures_table(runs(), "accuracy", "run", published={"plain": 0.6})
+    assert list(table.texts) == ["accuracy", "paper", "seeds"]
     assert column(table, "paper") == {"plain": "0.6", "steered": "–"}
 
 
