@@ -128,6 +128,27 @@ def test_a_batch_of_any_number_of_distinct_centres_steps_as_torch_does(centers):
     np.testing.assert_allclose(first.tables().bias, second.tables().bias, atol=2e-6)
 
 
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("signature", ["free", "random"])
+@pytest.mark.parametrize("n_negative", [3, 5])
+def test_steps_of_one_pair_have_the_bits_of_numba_steps_of_many(signature, bias, n_negative):
+    rng = np.random.default_rng(0)
+    word, free, biases = (rng.normal(size=size).astype(np.float32) for size in ((V, 37), (V, 37), V))
+    context = free if signature == "free" else word  # the same array where they are tied
+    signs, no_transform = make_signature(signature, 37, rng), np.zeros((0, 0), np.float32)
+    centers, targets = rng.integers(V, size=(2, 60)).astype(np.int32)
+    negatives = rng.integers(V, size=(60, n_negative)).astype(np.int32)  # repeats, centres and targets too
+    one, many = (
+        NumbaSteps(Tables(word, context, biases[: V * bias].copy(), signs, no_transform), size)
+        for size in (1, 4)
+    )
+    one.train(centers, targets, negatives, RATE)
+    for pair in range(60):
+        many.train(*(part[pair : pair + 1] for part in (centers, targets, negatives)), RATE)
+    for name in ("word", "context", "bias"):
+        np.testing.assert_array_equal(getattr(one.tables(), name), getattr(many.tables(), name))
+
+
 def test_the_mean_loss_is_that_of_the_slow_loops():
     tables = random_tables("learned", True)
     parts = [torch.tensor(getattr(tables, name), dtype=torch.float64) for name in vars(tables)]
