@@ -171,7 +171,6 @@ class _Parts:
     weights: Weights
     notes: list[str]
     dtype: torch.dtype  # that of the model, which the result gets again
-    untie: bool = True
 
     def change(self, **options: Any) -> None:
         """Other options of the shape."""
@@ -183,30 +182,18 @@ class _Parts:
             self.notes.append(text)
 
     def free_head(self, why: str) -> None:
-        """Give the model a head of its own, equal to its embedding so far.
-
-        Raises
-        ------
-        ValueError
-            If it is tied and `untie` is False: says why it would come apart.
-        """
-        if not self.config.tied:
-            return
-        if not self.untie:
-            raise ValueError(
-                f"the tied embedding and head would come apart, because {why}: allow it with untie=True, or "
-                "choose an orthonormal map and gains='drop', 'one' or 'dense' and centering='keep'"
-            )
-        self.change(tied=False)
-        self.weights["free_head"] = self.weights["embedding"].clone()
-        self.note(f"the head is no longer tied, because {why}")
+        """Give a tied model a head of its own, equal to its embedding so far."""
+        if self.config.tied:
+            self.change(tied=False)
+            self.weights["free_head"] = self.weights["embedding"].clone()
+            self.note(f"the head is no longer tied, because {why}")
 
     def model(self) -> Decoder:
         """Put together again."""
         return with_weights(self.config, {name: array.to(self.dtype) for name, array in self.weights.items()})
 
 
-def _take_apart(model: nn.Module, *, untie: bool = True) -> _Parts:
+def _take_apart(model: nn.Module) -> _Parts:
     own = as_decoder(model)
     dtype = own.embedding.dtype
     # half precision is computed in float32 and rounded once, at the end; other types in float64
@@ -220,13 +207,13 @@ def _take_apart(model: nn.Module, *, untie: bool = True) -> _Parts:
             for axis, _flow in _flows(name, weights[name]):
                 if _part(name) not in (*_NORMS, "position"):
                     weights[name] = unit(weights[name], axis)
-    return _Parts(config, weights, [], dtype, untie)
+    return _Parts(config, weights, [], dtype)
 
 
 # --- folding ------------------------------------------------------------------------------------------
 
 
-def fold(model: nn.Module, *, untie: bool = True) -> Decoder:
+def fold(model: nn.Module) -> Decoder:
     """The same function without what belongs to a basis of the residual stream.
 
     LayerNorm becomes RMSNorm: its centering is folded into what writes to the stream. Gains and biases of
@@ -237,15 +224,13 @@ def fold(model: nn.Module, *, untie: bool = True) -> Decoder:
     Parameters
     ----------
     model : Decoder, Transformer, or a language model of Hugging Face
-    untie : bool
-        Whether a tied head may come apart from the embedding, as it does where the last norm has gains.
 
     Raises
     ------
     ValueError
-        If the model or a layer is not known, or tied weights would come apart and `untie` is False.
+        If the model or a layer is not known.
     """
-    parts = _take_apart(model, untie=untie)
+    parts = _take_apart(model)
     _fold_norm_biases(parts)
     _fold_gains(parts)
     _fold_centering(parts)
@@ -388,7 +373,6 @@ def resize(
     mlp: MLPRule = "kept",
     n_heads: int | None = None,
     energy: float | None = None,
-    untie: bool = True,
 ) -> Resized:
     """Carry a model to a residual stream of m dimensions.
 
@@ -421,8 +405,6 @@ def resize(
     energy : float, optional
         |T x|^2 / |x|^2 of the stream: norms divide by so much less, to give T x the length that x had. By
         default what a random map keeps on average, m / D for rows of unit length.
-    untie : bool
-        Whether a tied head may come apart from the embedding where the rules ask for it.
 
     Returns
     -------
@@ -433,8 +415,7 @@ def resize(
     ------
     ValueError
         If m is below 1, more than the family allows, or no multiple of the heads where it must be; T has not
-        full rank or another shape; a rule or a layer is not known; or tied weights would come apart and
-        `untie` is False.
+        full rank or another shape; or a rule or a layer is not known.
 
     Source
     ------
@@ -442,7 +423,7 @@ def resize(
     gains="drop" or "one", centering="keep".
     """
     _require_known(attention, gains, centering, reading, mlp)
-    parts = _take_apart(model, untie=untie)
+    parts = _take_apart(model)
     d = parts.config.embedding_dim
     if m < 1:
         raise ValueError(f"m is {m}: a model needs one dimension at least")
@@ -666,9 +647,7 @@ def truncate(model: nn.Module, dims: int | Sequence[int]) -> Resized:
     return Resized(found.model, found.projection, ("dimensions are left out, none is mixed",))
 
 
-def pca_slice(
-    model: nn.Module, m: int, states: np.ndarray, *, attention: AttentionRule = "kept", untie: bool = True
-) -> Resized:
+def pca_slice(model: nn.Module, m: int, states: np.ndarray) -> Resized:
     """Keep the m leading principal directions of hidden states, everything folded first.
 
     Directions are those of the states' unit vectors: a norm takes their length away before they are read.
@@ -695,7 +674,7 @@ def pca_slice(
     states = states / np.where(lengths > 0, lengths, 1.0)
     projection = projections.pca(states, m)
     energy = float((projection.apply(states) ** 2).sum() / (states**2).sum())
-    return resize(own, m, projection=projection, attention=attention, energy=energy, untie=untie)
+    return resize(own, m, projection=projection, energy=energy)
 
 
 def grow(

@@ -56,7 +56,9 @@ def trainer_callback(
         If `transformers` is not installed.
     """
     base: Any = imports.import_transformers().TrainerCallback
-    recording = _Recording(_maker(folder, every, tensors, sketch, about))
+    recording = _Recording(
+        functools.partial(Recorder, folder=folder, every=every, tensors=tensors, sketch=sketch, about=about)
+    )
 
     class RecorderCallback(base):
         """Records weights after updates; where the Trainer logs, a moment later, with the loss."""
@@ -110,7 +112,9 @@ def lightning_callback(
         If `lightning` is not installed.
     """
     base: Any = imports.import_lightning().pytorch.Callback
-    recording = _Recording(_maker(folder, every, tensors, sketch, about))
+    recording = _Recording(
+        functools.partial(Recorder, folder=folder, every=every, tensors=tensors, sketch=sketch, about=about)
+    )
 
     class RecorderCallback(base):
         """Records weights after batches that an update came from."""
@@ -139,15 +143,3 @@ def lightning_callback(
             recording.end()
 
     return RecorderCallback()
-
-
-def _maker(
-    folder: str | os.PathLike[str],
-    every: int,
-    tensors: str | Sequence[str] | None,
-    sketch: int | Sketch | None,
-    about: Any,
-) -> functools.partial[Recorder]:
-    return functools.partial(
-        Recorder, folder=folder, every=every, tensors=tensors, sketch=sketch, about=about
-    )

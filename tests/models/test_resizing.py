@@ -399,18 +399,14 @@ def test_a_layer_that_is_not_known_is_refused_by_its_name():
         fold(torch.nn.Linear(2, 2))
 
 
-def test_tied_weights_come_apart_only_where_that_is_allowed():
+def test_tied_weights_come_apart_only_where_the_rules_ask_for_it():
     gains = made(dataclasses.replace(SMALL, norm="rms"))
-    for way in (fold, lambda m, untie: resize(m, 6, untie=untie)):
-        with pytest.raises(ValueError, match="would come apart, because the last norm's gains"):
-            way(gains, untie=False)
     found = resize(gains, 6)
     assert not found.model.config.tied
-    assert any("no longer tied" in note for note in found.notes)
-    assert resize(gains, 6, gains="dense", untie=False).model.config.tied
-    with pytest.raises(ValueError, match="which is not T'"):
-        resize(made(PLAIN), 6, projection="gaussian", untie=False)
-    assert resize(made(PLAIN), 6, untie=False).model.config.tied
+    assert any("no longer tied, because the last norm's gains" in note for note in found.notes)
+    assert resize(gains, 6, gains="dense").model.config.tied
+    assert not resize(made(PLAIN), 6, projection="gaussian").model.config.tied
+    assert resize(made(PLAIN), 6).model.config.tied
 
 
 @pytest.mark.parametrize(
