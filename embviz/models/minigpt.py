@@ -17,10 +17,10 @@ from typing import Literal, get_args
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, gelu, layer_norm
+from torch.nn.functional import cross_entropy, gelu
 
 from embviz.models.linear import linear
-from embviz.models.members import Member, named_once, output_rows
+from embviz.models.members import Member, affine, inner, looked_up, named_once, normed, output_rows
 
 Start = Literal["pytorch", "small"]
 ROTARY_BASE = 10_000.0
@@ -127,7 +127,7 @@ class StackedMiniGPT(nn.Module):
 
     def _add(self, name: str, shape: tuple[int, ...], seeds: Sequence[int]) -> None:
         rows = [initial_value(self.config, name, shape, seed) for seed in seeds]
-        self.arrays[_inner(name)] = nn.Parameter(torch.stack(rows))
+        self.arrays[inner(name)] = nn.Parameter(torch.stack(rows))
 
     @property
     def weights(self) -> dict[str, Tensor]:
@@ -187,18 +187,18 @@ class StackedMiniGPT(nn.Module):
 
     def _read(self, arrays: Mapping[str, Tensor], tokens: Tensor, masks: Masks | None) -> Tensor:
         """Logits of all the members, or of one, whose arrays are given."""
-        x = _embed(arrays["embedding"], tokens)
+        x = looked_up(arrays["embedding"], tokens)
         x = x if masks is None else x * masks.embedding
         for layer in range(self.config.n_layers):
             part = functools.partial(_pair, arrays, f"blocks.{layer}.")
             read = self._attend(
-                part, _norm(x, *part("norm1")), None if masks is None else masks.attention[layer]
+                part, normed(x, *part("norm1")), None if masks is None else masks.attention[layer]
             )
             branch = _linear(read, *part("out"))
             x = x + (branch if masks is None else branch * masks.branches[layer, 0])
-            branch = _linear(gelu(_linear(_norm(x, *part("norm2")), *part("up"))), *part("down"))
+            branch = _linear(gelu(_linear(normed(x, *part("norm2")), *part("up"))), *part("down"))
             x = x + (branch if masks is None else branch * masks.branches[layer, 1])
-        x = _norm(x, *_pair(arrays, "", "norm"))
+        x = normed(x, *_pair(arrays, "", "norm"))
         return _linear(x, arrays["head"])
 
     def _attend(self, part: Callable[[str], tuple[Tensor, Tensor]], x: Tensor, mask: Tensor | None) -> Tensor:
@@ -321,31 +321,12 @@ def rotate(x: Tensor, angles: Tensor) -> Tensor:
     return torch.view_as_real(pairs * turns).flatten(-2)
 
 
-def _inner(name: str) -> str:
-    return name.replace(".", "/")  # a module's own parameters may not be called with dots
-
-
 def _pair(arrays: Mapping[str, Tensor], block: str, name: str) -> tuple[Tensor, Tensor]:
     return arrays[f"{block}{name}.weight"], arrays[f"{block}{name}.bias"]
-
-
-def _embed(embedding: Tensor, tokens: Tensor) -> Tensor:
-    """Rows of each member's own table (R, V, D) for its tokens (R, B, T): (R, B, T, D)."""
-    n_members, vocab_size, dim = embedding.shape
-    offset = torch.arange(n_members, device=tokens.device)[:, None, None] * vocab_size
-    return nn.functional.embedding(tokens + offset, embedding.reshape(-1, dim))
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Each member's own affine map: x (R, ..., I), weight (R, O, I), bias (R, O)."""
     if len(weight) == 1:
         return linear(x, weight[0], None if bias is None else bias[0])
-    flat = x.reshape(len(x), -1, x.shape[-1])
-    product = flat @ weight.mT if bias is None else torch.baddbmm(bias[:, None], flat, weight.mT)
-    return product.view(*x.shape[:-1], -1)
-
-
-def _norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Layer norm of x (R, ..., D) with each member's own scale and shift (R, D)."""
-    shape = (len(x), *[1] * (x.dim() - 2), x.shape[-1])
-    return torch.addcmul(bias.view(shape), layer_norm(x, x.shape[-1:]), weight.view(shape))
+    return affine(x, weight, bias)

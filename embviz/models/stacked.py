@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import gelu, layer_norm
+from torch.nn.functional import gelu
 
 from embviz.models.encoders import Encoder, EncoderConfig, kept_coordinates
-from embviz.models.members import Member, named_once, output_rows
+from embviz.models.members import Member, affine, inner, looked_up, named_once, normed, output_rows
 
 
 @dataclass(frozen=True)
@@ -66,13 +66,13 @@ class StackedEncoder(nn.Module):
         names = dict.fromkeys(name for state in states for name in state)
         for name in names:
             rows = [state[name].detach() for state in states if name in state]
-            self.arrays[_inner(name)] = nn.Parameter(torch.stack(rows))
+            self.arrays[inner(name)] = nn.Parameter(torch.stack(rows))
         self.register_buffer("output_rows", output_rows(self.members), persistent=False)
 
     @property
     def weights(self) -> dict[str, Tensor]:
         """Stacked arrays by an encoder's parameter names."""
-        return {_outer(name): array for name, array in self.arrays.items()}
+        return {name.replace("/", "."): array for name, array in self.arrays.items()}
 
     @property
     def input_embedding(self) -> Tensor:
@@ -111,13 +111,11 @@ class StackedEncoder(nn.Module):
 
     def _embed(self, tokens: Tensor) -> Tensor:
         """Input embeddings (R, B, T, D)."""
-        n_members, vocab_size, dim = self.input_embedding.shape
-        offset = torch.arange(n_members, device=tokens.device)[:, None, None] * vocab_size
-        x = nn.functional.embedding(tokens + offset, self.input_embedding.reshape(-1, dim))
+        x = looked_up(self.input_embedding, tokens)
         return x + self.arrays["position"][:, None] if self.config.positions else x
 
     def _part(self, *names: str) -> list[Tensor]:
-        return [self.arrays[_inner(name)] for name in names]
+        return [self.arrays[inner(name)] for name in names]
 
     # --- transformer ---------------------------------------------------------------------------------
 
@@ -151,17 +149,17 @@ class StackedEncoder(nn.Module):
         name = f"body.layers.{layer}."
         in_weight, in_bias = self._part(name + "self_attn.in_proj_weight", name + "self_attn.in_proj_bias")
         dim = self.config.embedding_dim
-        query = _linear(x, in_weight[:, :dim], in_bias[:, :dim])
-        key, value = _linear(context, in_weight[:, dim:], in_bias[:, dim:]).split(dim, dim=-1)
+        query = affine(x, in_weight[:, :dim], in_bias[:, :dim])
+        key, value = affine(context, in_weight[:, dim:], in_bias[:, dim:]).split(dim, dim=-1)
         scores = _each_to_all(query * dim**-0.5, key.mT)  # (R, B or 1, Q, K)
         attention = (scores if log_counts is None else scores + log_counts).softmax(-1)
         out = self._part(name + "self_attn.out_proj.weight", name + "self_attn.out_proj.bias")
-        x = x + _linear(_each_to_all(attention, value), *out)
-        x = _norm(x, *self._part(name + "norm1.weight", name + "norm1.bias"))
+        x = x + affine(_each_to_all(attention, value), *out)
+        x = normed(x, *self._part(name + "norm1.weight", name + "norm1.bias"))
         up = self._part(name + "linear1.weight", name + "linear1.bias")
         down = self._part(name + "linear2.weight", name + "linear2.bias")
-        x = x + _linear(gelu(_linear(x, *up)), *down)
-        return _norm(x, *self._part(name + "norm2.weight", name + "norm2.bias")), attention
+        x = x + affine(gelu(affine(x, *up)), *down)
+        return normed(x, *self._part(name + "norm2.weight", name + "norm2.bias")), attention
 
     # --- bidirectional LSTM ---------------------------------------------------------------------------
 
@@ -171,7 +169,7 @@ class StackedEncoder(nn.Module):
         for layer in range(self.config.n_layers):
             x = self._lstm_layer(layer, x)
         here = _take(x.permute(0, 3, 2, 1), places)
-        return _linear(here, *self._part("body.project.weight", "body.project.bias")), None
+        return affine(here, *self._part("body.project.weight", "body.project.bias")), None
 
     def _lstm_layer(self, layer: int, x: Tensor) -> Tensor:
         """Both directions at once, as 2R members: x (R, I, T, B) to (R, 2 H, T, B)."""
@@ -196,42 +194,22 @@ class StackedEncoder(nn.Module):
         x = self._embed(tokens)
         for layer in range(self.config.n_layers):
             part = functools.partial(self._mixer_part, layer)
-            normed = _norm(x, *part("token_norm")).mT  # (R, B, D, T)
-            x = x + _linear(_linear(normed, *part("token_in")).relu(), *part("token_out")).mT
+            by_channel = normed(x, *part("token_norm")).mT  # (R, B, D, T)
+            x = x + affine(affine(by_channel, *part("token_in")).relu(), *part("token_out")).mT
             if layer == self.config.n_layers - 1:
                 x = _take(x, places)
-            normed = _norm(x, *part("channel_norm"))
-            x = x + _linear(_linear(normed, *part("channel_in")).relu(), *part("channel_out"))
+            read = normed(x, *part("channel_norm"))
+            x = x + affine(affine(read, *part("channel_in")).relu(), *part("channel_out"))
         return x, None
 
     def _mixer_part(self, layer: int, name: str) -> list[Tensor]:
         return self._part(f"body.{layer}.{name}.weight", f"body.{layer}.{name}.bias")
 
 
-def _inner(name: str) -> str:
-    return name.replace(".", "/")  # a module's own parameters may not be called with dots
-
-
-def _outer(name: str) -> str:
-    return name.replace("/", ".")
-
-
 def _take(x: Tensor, places: Tensor) -> Tensor:
     """x (R, B, T, D) at places (R, B): (R, B, D)."""
     index = places[:, :, None, None].expand(-1, -1, 1, x.shape[-1])
     return x.gather(2, index)[:, :, 0]
-
-
-def _linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Each member's own affine map: x (R, ..., I), weight (R, O, I), bias (R, O)."""
-    flat = x.reshape(len(x), -1, x.shape[-1])
-    return torch.baddbmm(bias[:, None], flat, weight.mT).view(*x.shape[:-1], -1)
-
-
-def _norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Layer norm of x (R, ..., D) with each member's own scale and shift (R, D)."""
-    shape = (len(x), *[1] * (x.dim() - 2), x.shape[-1])
-    return torch.addcmul(bias.view(shape), layer_norm(x, x.shape[-1:]), weight.view(shape))
 
 
 def _each_to_all(x: Tensor, shared: Tensor) -> Tensor:

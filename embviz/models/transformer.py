@@ -16,6 +16,7 @@ from torch.func import functional_call, stack_module_state, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from embviz.models.linear import linear
+from embviz.models.members import inner
 
 Attending = Literal["standard", "no_q", "half_no_q", "no_k", "frozen_q", "identity_q", "half_standard"]
 Norm = Literal["pre", "post", "none"]
@@ -314,10 +315,10 @@ class StackedTransformers(nn.Module):
             raise ValueError("stack at least one transformer, all of one configuration")
         self.config = models[0].config
         parameters, buffers = stack_module_state(list(models))
-        self.names = {_inner(name): name for name in (*parameters, *buffers)}
-        self.arrays = nn.ParameterDict({_inner(name): array for name, array in parameters.items()})
+        self.names = {inner(name): name for name in (*parameters, *buffers)}
+        self.arrays = nn.ParameterDict({inner(name): array for name, array in parameters.items()})
         for name, array in buffers.items():
-            self.register_buffer(_inner(name), array)
+            self.register_buffer(inner(name), array)
         self._skeleton = [Transformer(self.config, seed=0).to("meta")]  # in a list: no part of the state
 
     @property
@@ -364,7 +365,3 @@ class _Call(nn.Module):
 
     def forward(self, *tensors: Tensor) -> Tensor:
         return self.function(self.model, *tensors)
-
-
-def _inner(name: str) -> str:
-    return name.replace(".", "/")  # a module's own parameters may not be called with dots
