@@ -28,9 +28,14 @@ def preset() -> str:
     return found
 
 
+def judged_runs() -> list[NaturalRun]:
+    """The stored runs that the chapter is about."""
+    return natural.judged_runs(preset())
+
+
 def settings_table() -> pd.DataFrame:
     """What the paper says, what its authors' program does, and what was run here."""
-    runs = natural.natural_runs(preset())
+    runs = judged_runs()
     run, model = runs[0], runs[0].setting
     rates = run.n_steps * run.learning_rate * (1 + model.last_rate) / 2
     here = {
@@ -70,7 +75,7 @@ def settings_table() -> pd.DataFrame:
 def scores() -> pd.DataFrame:
     """Validation scores along the way: spelling (of SPELLINGS), tying, seed, step, loss, accuracy,
     accuracy_either."""
-    table = natural.natural_curves(preset())
+    table = natural.curves_of(judged_runs())
     table = table.assign(tying=np.where(table["tied"], "tied", "untied"), spelling=_words_of(table))
     kept = ["spelling", "tying", "seed", "step", "loss", "accuracy", "accuracy_either"]
     return table[kept].astype({name: float for name in kept[4:]})
@@ -83,7 +88,7 @@ def _words_of(table: pd.DataFrame) -> pd.Series:
 @functools.cache
 def stored_distances() -> pd.DataFrame:
     """:func:`distances` of all runs of the claim."""
-    return distances(natural.natural_runs(preset()))
+    return distances(judged_runs())
 
 
 def distances(runs: Sequence[NaturalRun]) -> pd.DataFrame:
@@ -124,16 +129,16 @@ def words() -> pd.DataFrame:
     return read(natural.natural_words.cell(natural.Words(corpus)))[0]
 
 
-def run_of(matrix: str, spelling: str, seed: int = 0) -> NaturalRun:
-    """The stored run that has a matrix (a key of MATRICES), of a spelling (a key of SPELLINGS)."""
-    wanted = (matrix == "tied", SPELLINGS[spelling], seed)
-    return next(run for run in natural.natural_runs(preset()) if (run.tied, run.spelling, run.seed) == wanted)
+def run_of(matrix: str, spelling: str) -> NaturalRun:
+    """The first stored run that has a matrix (a key of MATRICES), of a spelling (a key of SPELLINGS)."""
+    wanted = (matrix == "tied", SPELLINGS[spelling])
+    return next(run for run in judged_runs() if (run.tied, run.spelling) == wanted)
 
 
 @functools.lru_cache(maxsize=16)
-def named_rows(matrix: str, spelling: str, seed: int = 0) -> pd.DataFrame:
+def named_rows(matrix: str, spelling: str) -> pd.DataFrame:
     """Rows of a stored matrix at the end, one row per word; a twin's name has a prime."""
-    run, table = run_of(matrix, spelling, seed), words()
+    run, table = run_of(matrix, spelling), words()
     names = dict(zip(table["token"].tolist(), table["word"], strict=True))
     twins = table[table["twin"] >= 0]
     names |= {twin: word + PRIME for twin, word in zip(twins["twin"].tolist(), twins["word"], strict=True)}
@@ -143,7 +148,7 @@ def named_rows(matrix: str, spelling: str, seed: int = 0) -> pd.DataFrame:
 
 
 def stored_pairs(matrix: str, spelling: str) -> pd.DataFrame:
-    """Every pair at the end, seed 0, by the rank of its first word.
+    """Every pair at the end, of the first seed, by the rank of its first word.
 
     Returns
     -------

@@ -418,6 +418,13 @@ def cosine_runs(preset: str) -> list[NaturalRun]:
     ]
 
 
+def judged_runs(preset: str) -> list[NaturalRun]:
+    """Runs under the cosine, once they are stored; those of the preset before."""
+    fresh = cosine_runs(preset)
+    waits = not fresh or missing([natural_text.cell(run) for run in fresh])
+    return natural_runs(preset) if waits else fresh
+
+
 def undecayed_runs(preset: str) -> list[NaturalRun]:
     """The first runs of a preset without weight decay, for their first 25,000 steps at most."""
     return [
@@ -433,13 +440,8 @@ def natural_cells(preset: str) -> list[Cell]:
     return [*(natural_text.cell(run) for run in runs), natural_words.cell(Words(runs[0].corpus))]
 
 
-def natural_curves(preset: str) -> pd.DataFrame:
-    """Scores and mean distances along the way: one row per run and step, one column per quantity."""
-    return curves_of(natural_runs(preset))
-
-
 def curves_of(runs: Sequence[NaturalRun]) -> pd.DataFrame:
-    """As :func:`natural_curves`, of the stored runs that are given."""
+    """Scores and mean distances along the way: one row per run and step, one column per quantity."""
     table = load([natural_text.cell(run) for run in runs])
     scalar = table[~table["quantity"].str.contains("/")]
     keys = ["corpus", "spelling", "tied", "seed", "step"]
@@ -564,10 +566,7 @@ def coin_gains(preset: str) -> dict[str, pd.DataFrame]:
 
 def text_gains(preset: str) -> pd.DataFrame:
     """The same on natural text with mixed spellings; under the cosine, once those runs are stored."""
-    runs = cosine_runs(preset)
-    if not runs or missing(_cosine_cells(preset)):
-        runs = natural_runs(preset)
-    table = curves_of(runs)
+    table = curves_of(judged_runs(preset))
     return _gains(table[table["spelling"] == "mixed"])
 
 

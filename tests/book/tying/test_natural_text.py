@@ -35,7 +35,7 @@ def results(tmp_path_factory):
 
 
 def test_distances_are_the_stored_means_and_ratios_those_of_one_moment():
-    table, stored = chapter.stored_distances(), natural.natural_curves("quick")
+    table, stored = chapter.stored_distances(), natural.curves_of(natural.natural_runs("quick"))
     for row in table.sample(40, random_state=0).itertuples():
         own = stored[(stored["step"] == row.step) & (stored["seed"] == row.seed)]
         own = own[own["spelling"] == chapter.SPELLINGS[row.spelling]]

@@ -509,3 +509,10 @@ def test_weak_coins_are_judged_against_the_fair_one(monkeypatch):
     assert found["coin_late_cost"].value == pytest.approx(4.1)
     assert found["coin_late_cost"].nulls == {"fair": pytest.approx(1.1)}
     assert found["coin_late_cost"].n_seeds == 3
+
+
+def test_fresh_runs_judge_once_all_of_them_are_stored(monkeypatch):
+    assert natural.judged_runs("quick") == natural.natural_runs("quick")  # which has no others
+    for left, runs in (([1], natural.natural_runs("laptop")), ([], natural.cosine_runs("laptop"))):
+        monkeypatch.setattr(natural, "missing", lambda cells, left=left: left)
+        assert natural.judged_runs("laptop") == runs
