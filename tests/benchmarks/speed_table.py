@@ -9,8 +9,21 @@ from embviz.ledger.cells import device  # the same words as in the results' prov
 from embviz.storage import results_folder, whole_file
 
 
-def store_row(*, job: str, ours: float, peer: float | None, unit: str, bar: str, peer_name: str) -> None:
-    """Write one row to its own file, so that a killed run keeps the rows it measured."""
+def store_row(
+    *,
+    job: str,
+    ours: float,
+    peer: float | None,
+    unit: str,
+    bar: str,
+    peer_name: str,
+    text: str = "",
+    rounds: list[tuple[float, float]] | None = None,
+) -> None:
+    """Write one row to its own file, so that a killed run keeps the rows it measured.
+
+    `text` says what was read; `rounds` are (ours, peer) of runs taken in turn, whose medians are the row.
+    """
     row = {
         "job": job,
         "ours": ours,
@@ -20,6 +33,8 @@ def store_row(*, job: str, ours: float, peer: float | None, unit: str, bar: str,
         "peer_name": peer_name,
         "bar": bar,
         "size": os.environ.get("EMBVIZ_BENCH", "small"),
+        **({"text": text} if text else {}),
+        **({"rounds": rounds} if rounds else {}),
         "device": device(),
         "date": datetime.date.today().isoformat(),
     }
@@ -35,7 +50,7 @@ def _folder() -> Path:
 def main() -> None:
     """Print the table."""
     rows = [json.loads(path.read_text()) for path in sorted(_folder().glob("*.json"))]
-    columns = ("job", "ours", "peer", "ratio", "unit", "peer_name", "bar", "size")
+    columns = ("job", "ours", "peer", "ratio", "unit", "peer_name", "bar", "size", "text")
     cells = [columns, *[tuple(_text(row.get(column)) for column in columns) for row in rows]]
     widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
     for row in cells:
