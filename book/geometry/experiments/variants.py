@@ -9,6 +9,8 @@ import pandas as pd
 
 from book.geometry.experiments.grokking import GrokkingRun, grokking
 from book.geometry.experiments.steering import (
+    BASE,
+    CONTROLS,
     FEWER,
     NEAR,
     SINGLES,
@@ -20,7 +22,7 @@ from book.geometry.experiments.steering import (
     times,
     variant_times,
 )
-from embviz.ledger.cells import Cell
+from embviz.ledger.cells import Cell, missing
 from embviz.ledger.findings import Finding, exact, once, over_seeds, resampled, share
 from embviz.ledger.studies import Study
 
@@ -136,6 +138,42 @@ def few_cells(preset: str) -> dict[int, list[Cell]]:
     return {1: single} | {size: drawn_cells(preset, size, N_FEW[preset]) for size in (2, 3)}
 
 
+def shown_cells(preset: str) -> dict[str, list[Cell]]:
+    """Runs by what their gradients keep: one to five modes, ten random dimensions, or everything."""
+    modes = {
+        f"{size} mode{'s' * (size > 1)}": cells for size, cells in (few_cells(preset) | _more(preset)).items()
+    }
+    return modes | {
+        "10 random dimensions": cells_of(CONTROLS["subspace"], preset),
+        "no projection": cells_of(BASE, preset),
+    }
+
+
+def _more(preset: str) -> dict[int, list[Cell]]:
+    return {4: drawn_cells(preset, 4, N_FEW[preset]), 5: _five_drawn(preset)}
+
+
+def shown_times(preset: str) -> pd.DataFrame:
+    """Times of :func:`shown_cells`: kept, and those of `times`; of each kind once all its cells are stored.
+
+    The first sets to arrive would be the quick ones.
+    """
+    every = shown_cells(preset).items()
+    return pd.concat(
+        [times(cells).assign(kept=kept) for kept, cells in every if not missing(cells)], ignore_index=True
+    )
+
+
+def grokked_shares(table: pd.DataFrame) -> pd.DataFrame:
+    """Share of runs that grokked by `kept`, with Wilson's interval: kept, share, low, high."""
+    found = {
+        kept: share(int(own["grokked"].sum()), len(own), repeats="runs")
+        for kept, own in table.groupby("kept", sort=False)
+    }
+    rows = [(kept, one.value, one.low, one.high) for kept, one in found.items()]
+    return pd.DataFrame(rows, columns=["kept", "share", "low", "high"])
+
+
 def _few_findings(preset: str) -> dict[str, Finding]:
     found = {}
     for size, cells in few_cells(preset).items():
@@ -148,6 +186,8 @@ def _few_findings(preset: str) -> dict[str, Finding]:
 STUDIES = {
     "geometry.fourteen_variants": Study(_variant_cells, _variant_findings),
     "geometry.three_modes": Study(
-        lambda preset: [cell for cells in few_cells(preset).values() for cell in cells], _few_findings
+        lambda preset: [cell for cells in few_cells(preset).values() for cell in cells],
+        _few_findings,
+        beside=lambda preset: _more(preset)[4],
     ),
 }

@@ -273,6 +273,23 @@ def test_the_share_of_runs_with_few_modes_counts_those_that_grokked():
     assert findings["two_epochs"].value == (2 * 300 + 8 * LIMIT) / 10
 
 
+def test_runs_are_shown_by_what_they_keep_once_all_of_their_kind_are_stored(monkeypatch):
+    monkeypatch.setattr(variants, "missing", lambda cells: [one for one in cells if one.key not in SHELF])
+    every = variants.shown_cells("paper")
+    kinds = ["1 mode", *(f"{n} modes" for n in (2, 3, 4, 5)), "10 random dimensions", "no projection"]
+    assert list(every) == kinds
+    assert {len(cell.config.modes) for cell in every["4 modes"]} == {4}
+    assert {cell.config.subspace for cell in every["10 random dimensions"]} == {10}
+    for index, cell in enumerate(every["2 modes"]):
+        store(cell, 300 if index < 4 else None)
+    for cell in every["3 modes"][1:]:
+        store(cell, 300)
+    shares = variants.grokked_shares(variants.shown_times("paper"))
+    assert shares["kept"].tolist() == ["2 modes"]
+    assert shares["share"].tolist() == [0.4]
+    assert shares[["low", "high"]].round(3).to_numpy().tolist() == [[0.168, 0.687]]  # Wilson's, in any table
+
+
 # --- one setting for both columns -----------------------------------------------------------------------
 
 
