@@ -22,7 +22,6 @@ def plot_bars(
     names: Sequence[str] | None = None,
     x_names: Sequence[str] | None = None,
     scale: Scale = "linear",
-    x_scale: Scale = "linear",
     limits: tuple[float, float] | None = None,
     x_limits: tuple[float, float] | None = None,
     reference: Levels | None = None,
@@ -47,8 +46,8 @@ def plot_bars(
         Column told apart by colour, at most five kinds and a null; categories have them side by side.
     names, x_names : sequence of str, optional
         The kinds, and the categories, in order. An explorer's data with categories needs `x_names`.
-    scale, x_scale : {"linear", "log", "symlog", "sqrt"} or a scale of Altair's
-        Of `y` and of `x`.
+    scale : {"linear", "log", "symlog", "sqrt"} or a scale of Altair's
+        Of `y`.
     limits, x_limits : pair of float, optional
         Ends of the axes.
     reference : number, or mapping of str to float, optional
@@ -90,7 +89,7 @@ def plot_bars(
     if by_name:
         base, place = _categories(x, charts.kind_names(data, x, x_names), kind, kinds, x_title)
     else:
-        base, place = _ranks(x, charts.tight(x_scale, x_limits), x_title)
+        base, place = _ranks(x, charts.tight("linear", x_limits), x_title)
     unbinned = place if by_name else place | {"x": charts.same_axis(place["x"], "left")}
     up = charts.placed(alt.Y, y, scale=charts.scaled(scale, limits, zero=True), words=y_title)
     shown = charts.tooltips([kind, x, y, control, *tooltip], data, [y, *([control] if control else [])])

@@ -415,12 +415,6 @@ def _band(low: float, high: float, *, upright: bool) -> list[alt.Chart]:
 _QUANTILES = [0.0, 0.0, *(round(float(stats.t.ppf(0.975, n - 1)), 4) for n in range(2, 41))]
 
 
-def student_half(n_seeds: str, spread: str) -> str:
-    """Vega expression: half of Student's 95% interval of a mean, from fields with seeds and their s.d."""
-    quantile = f"{_QUANTILES}[min(datum.{n_seeds}, {len(_QUANTILES) - 1})]"
-    return f"datum.{n_seeds} < 2 ? 0 : {quantile} * datum.{spread} / sqrt(datum.{n_seeds})"
-
-
 @dataclass(frozen=True)
 class OverSeeds:
     """One row a group, of a chart's own making, and what its columns are called."""
@@ -450,7 +444,9 @@ def over_seeds(
     sums |= {at["n_seeds"]: f"count({value})"}
     chart = alt.Chart().transform_aggregate(groupby=list(groupby), **sums)
     if not ends:
-        half = student_half(at["n_seeds"], at["spread"])
+        n, spread = f"datum.{at['n_seeds']}", f"datum.{at['spread']}"
+        quantile = f"{_QUANTILES}[min({n}, {len(_QUANTILES) - 1})]"
+        half = f"{n} < 2 ? 0 : {quantile} * {spread} / sqrt({n})"
         middle, width = f"datum.{at['centre']}", f"datum.{at['half']}"
         chart = chart.transform_calculate(
             **{at["half"]: half, at["low"]: f"{middle} - {width}", at["high"]: f"{middle} + {width}"}

@@ -6,7 +6,7 @@ import html
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import altair as alt
@@ -126,7 +126,7 @@ def plot_ledger(table: pd.DataFrame, *, root: str = "") -> alt.LayerChart:
     )
 
 
-def plot_tally(items: Sequence[Entry], papers: Sequence[str], *, page: str = "ledger.html") -> alt.LayerChart:
+def plot_tally(items: Sequence[Entry], papers: Sequence[str]) -> alt.LayerChart:
     """How many claims of each paper got which verdict; a click leads to the paper's part of the ledger.
 
     Parameters
@@ -135,8 +135,6 @@ def plot_tally(items: Sequence[Entry], papers: Sequence[str], *, page: str = "le
         From :func:`embviz.ledger.judging.entries`.
     papers : sequence of str
         In the order of the rows.
-    page : str
-        Address of the page that has a section for each paper.
     """
     counts = Counter((item.claim.paper, item.verdict) for item in items)
     rows: list[dict[str, Any]] = []
@@ -146,7 +144,7 @@ def plot_tally(items: Sequence[Entry], papers: Sequence[str], *, page: str = "le
             if n := counts[paper, verdict]:
                 place = {"start": end, "middle": end + n / 2, "end": end + n}
                 text = theme.VERDICT_MARKS[verdict] + (f" {n}" if n > 1 else "")
-                link = f"{page}#{paper}"
+                link = f"ledger.html#{paper}"
                 rows.append({"paper": paper, "verdict": verdict, "n": n, "text": text, "link": link} | place)
                 end += n
     present = [verdict for verdict in ledger.VERDICTS if any(row["verdict"] == verdict for row in rows)]
@@ -228,7 +226,8 @@ class ClaimBox:
         colour = theme.VERDICT_COLOURS[item.verdict]
         scale = f", at scale <i>{item.scale}</i>" if item.scale else ""
         asks = "asks" if claim.question else "says"
-        where = _elsewhere_html(item.elsewhere)
+        words = item.elsewhere  # what differs from the paper's own setting
+        where = f" <small>{_text(f'{words[:1].upper()}{words[1:]}.')}</small>" if words else ""
         return (
             f"<div class='ev-claim' id='{html.escape(claim.id)}' "
             f"style='border-left:4px solid {colour};padding:.4em 1em;margin:1em 0;overflow-x:auto'>"
@@ -270,13 +269,6 @@ def verdict_sentence(item: Entry) -> str:
     return f"{what}: {row.reason}."
 
 
-def _elsewhere_html(words: str) -> str:
-    """What differs from the paper's own setting, commands in the type of code; empty for nothing."""
-    if not words:
-        return ""
-    return f" <small>{_text(f'{words[:1].upper()}{words[1:]}.')}</small>"
-
-
 def _text(words: str) -> str:
     """Words of a claim as HTML: code in its type, formulas without their dollar signs."""
     coded = re.sub("`([^`]*)`", r"<code>\1</code>", html.escape(words))
@@ -312,8 +304,13 @@ def _amendment_html(claim: Claim, amendment: Amendment) -> str:
 
 def _figures_html(rows: Sequence[Row]) -> str:
     """Three columns: the figure, what would bear it out, and what was found."""
-    head = "".join(f"<th>{name}</th>" for name in ("figure", "the paper", "ours"))
-    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in _figure_cells(row))}</tr>" for row in rows)
+    return _table_html(("figure", "the paper", "ours"), map(_figure_cells, rows))
+
+
+def _table_html(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of cells that are HTML."""
+    head = "".join(f"<th>{name}</th>" for name in names)
+    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
     return f"<table class='ev-figures'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
@@ -374,21 +371,18 @@ class ClaimsTable:
         return pd.DataFrame(ledger.summary(self.items)).to_string(index=False)
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{name}</th>" for name in ("claim", "verdict", "figures"))
-        body = "".join(f"<tr>{self._cells(item)}</tr>" for item in self.items)
-        table = f"<table class='ev-figures'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        table = _table_html(("claim", "verdict", "figures"), map(self._cells, self.items))
         return f"<div style='overflow-x:auto'>{table}</div>"
 
-    def _cells(self, item: Entry) -> str:
+    def _cells(self, item: Entry) -> list[str]:
         claim = item.claim
         scale = f"<br><small>{item.scale}</small>" if item.scale else ""
-        texts = [
+        return [
             f"<a href='{_box_address(claim, self.root)}'>{_text(claim.title)}</a>"
             f"<br><small>{_text(claim.where)}</small>",
             f"{_verdict_html(item.verdict)}{scale}",
             html.escape(in_number(ledger.tally(item.rows))),
         ]
-        return "".join(f"<td>{text}</td>" for text in texts)
 
 
 class ClaimsMatrix:
@@ -448,18 +442,13 @@ class ClaimsList:
 def _line_html(item: Entry) -> str:
     claim = item.claim
     judged = [row for row in item.rows if row.figure.accept and not row.replaced]
-    pictures = "".join(
-        f"<tr><td>{_text(row.figure.label)}</td><td>{_range_picture(row)}</td>{cells}</tr>"
-        for row in judged
-        for cells in ["".join(f"<td>{cell}</td>" for cell in _figure_cells(row)[1:])]
-    )
-    head = "".join(f"<th>{name}</th>" for name in ("figure", "", "the paper", "ours"))
+    rows = [[_text(row.figure.label), _range_picture(row), *_figure_cells(row)[1:]] for row in judged]
     return (
         f"<details id='{html.escape(claim.id)}' data-verdict='{item.verdict}'><summary>"
         f"{_verdict_html(item.verdict)} {_text(claim.title)}</summary>"
         f"<p>{_text(verdict_sentence(item))} "
         f"<a href='{_box_address(claim)}'>{_text(claim.where)}, in its chapter</a></p>"
-        f"<table class='ev-figures'><thead><tr>{head}</tr></thead><tbody>{pictures}</tbody></table></details>"
+        f"{_table_html(('figure', '', 'the paper', 'ours'), rows)}</details>"
     )
 
 
