@@ -583,10 +583,11 @@ class MapGroup {
     if (about.over) this.makeSlider(bar, about);
     else if (about.names.length > 1) {
       const names = [...about.names, "both, joined"];
-      this.select(bar, "show", names, (place) => {
+      const select = this.select(bar, "show", names, (place) => {
         for (const map of this.maps) map.turnTo(place === about.names.length ? BOTH : place);
         this.point(this.pinned, true);
       });
+      if (about.first === BOTH) select.value = about.names.length;
     }
     const columns = ["nothing", ...about.columns.map(({ name }) => name), KEPT_COLUMN];
     this.legend = document.createElement("div");
@@ -618,6 +619,7 @@ class MapGroup {
     select.dataset.lmSuppressShortcuts = "true";
     names.forEach((name, place) => select.add(new Option(name, place)));
     select.addEventListener("change", () => act(Number(select.value)));
+    return select;
   }
 
   /** A slider over the states of one embedding; axes and what is pointed at stay. */

@@ -31,6 +31,7 @@ from embviz.words.wordvectors import WordVectors
 
 Metric = Literal["cosine", "euclidean"]
 
+BOTH = -1  # in the script: two embeddings shown, joined by lines
 HALF_SPAN = 5_000  # steps from the plane's middle to its farthest point: coordinates are whole numbers
 SIZE_LIMIT = 2_000_000  # bytes of JSON: what a page may weigh
 WORD_LIMIT = 20_000
@@ -98,9 +99,10 @@ class EmbeddingMap(MapPicture):
         metric: Metric = "cosine",
         scale: float | None = None,
         focus: str | None = None,
+        joined: bool = False,
         states: States | None = None,
     ) -> None:
-        self.states = states
+        self.joined, self.states = joined, states
         self.words, self.placed, self.columns, self.scale = words, placed, columns, scale
         self.title, self.faith = title, faith
         self.caption = f"{caption} {faith[:1].upper()}{faith[1:]}".strip()
@@ -193,6 +195,7 @@ def embedding_map(
     metric: Metric = "cosine",
     n_neighbors: int = 8,
     focus: str | None = None,
+    joined: bool = False,
     title: str,
     caption: str,
 ) -> EmbeddingMap:
@@ -221,6 +224,8 @@ def embedding_map(
         k, shown for each word.
     focus : str, optional
         A word pointed at from the start.
+    joined : bool, default False
+        Whether both embeddings are shown from the start, joined by lines.
     title : str
         The finding, in one sentence.
     caption : str
@@ -234,7 +239,8 @@ def embedding_map(
     ------
     ValueError
         If there are fewer than two words more than neighbours, a word comes twice, lengths differ, a value
-        is NaN or infinite, a column has more than five kinds, or there are more words than a page can hold.
+        is NaN or infinite, a column has more than five kinds, there are more words than a page can hold, or
+        there is nothing to join.
 
     Examples
     --------
@@ -252,6 +258,8 @@ def embedding_map(
         raise ValueError("the embeddings differ in dimension, so they share no plane: give coordinates")
     if focus is not None and focus not in words:
         raise ValueError(f"{focus!r}, to be pointed at first, is not among the words")
+    if joined and other is None:
+        raise ValueError("there is one embedding, and nothing to join it to: give other")
     shown = [_unit(table) if metric == "cosine" else table for table in tables]
     plane, step = _plane(shown, layout)
     placed = [
@@ -268,6 +276,7 @@ def embedding_map(
         metric=metric,
         scale=step if layout is None else None,
         focus=focus,
+        joined=joined,
     )
 
 
@@ -690,6 +699,7 @@ def _about(map_: EmbeddingMap) -> dict[str, Any]:
         "far": [_packed(np.rint(part.distances / unit)) for part in map_.placed],
         "unit": float(f"{unit:.9g}"),
         "scale": None if map_.scale is None else float(f"{map_.scale:.4g}"),
+        **({"first": BOTH} if map_.joined else {}),
         **_about_states(map_.states),
     }
 

@@ -37,7 +37,7 @@ def vectors(seed: int) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(N_WORDS, 6)) * np.linspace(2, 0.5, 6)
 
 
-def made(seed: int) -> EmbeddingMap:
+def made(seed: int, *, joined: bool = False) -> EmbeddingMap:
     kinds = ["odd" if place % 2 else "even" for place in range(N_WORDS)]
     return embedding_map(
         vectors(seed),
@@ -46,6 +46,7 @@ def made(seed: int) -> EmbeddingMap:
         names=("word vectors", "context vectors"),
         color={"kind": kinds, "place": list(range(N_WORDS))},
         focus="word7",
+        joined=joined,
         title=f"Map number {seed}",
         caption="Made.",
     )
@@ -70,7 +71,7 @@ def picked() -> SideBySide:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory, vendored: None) -> Path:
-    """A book of one page, set as the real one: two maps beside each other, a large one, one over states."""
+    """A book of one page, set as the real one: two maps side by side, one large, one over states, one joined."""
     source = tmp_path_factory.mktemp("maps")
     shutil.copytree(BOOK / "ext", source / "ext", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(BOOK / "assets", source / "assets")
@@ -86,7 +87,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory, vendored: None) -> Path:
     )
     pair = side_by_side(made(0), made(1), title="Two maps of the same words", caption="Made vectors.")
     cells = [nbformat.v4.new_markdown_cell("# Maps")]
-    for picture in (pair, large, picked()):
+    for picture in (pair, large, picked(), made(2, joined=True)):
         bundle = {key: value for key, value in picture._repr_mimebundle_().items() if key != WIDGET}
         output = nbformat.v4.new_output("display_data", data=bundle)
         cells.append(nbformat.v4.new_code_cell("shown", outputs=[output]))
@@ -103,7 +104,8 @@ def opened(context: BrowserContext, watch: Watch, pages: Path) -> Page:
     settle(page)
     page.evaluate(
         f"window.first = {map_of(0)}; window.second = {map_of(1)}; window.large = {map_of(0, 1)}; "
-        f"window.states = {map_of(0, 2)}; window.control = {map_of(1, 2)}; 0"
+        f"window.states = {map_of(0, 2)}; window.control = {map_of(1, 2)}; "
+        f"window.joined = {map_of(0, 3)}; 0"
     )
     return page
 
@@ -283,6 +285,14 @@ def test_the_switch_shows_the_other_embedding_and_both_joined(page):
     shown.select_option("both, joined")
     drawn(page)
     assert page.evaluate("first.drawn") == [0, 1]
+
+
+def test_a_joined_map_begins_with_both_and_its_switch_says_so(page):
+    shown = page.get_by_label("show").nth(1)
+    assert page.evaluate("joined.drawn") == [0, 1]
+    assert shown.locator("option:checked").text_content() == "both, joined"
+    shown.select_option("word vectors")
+    assert page.evaluate("joined.drawn") == [0]
 
 
 def test_colours_have_a_legend_and_the_plane_owns_up(page):

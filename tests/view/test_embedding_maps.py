@@ -304,6 +304,11 @@ def test_five_thousand_words_with_two_embeddings_fit_a_page():
     assert len(json.dumps(spec)) < 1_000_000
 
 
+def test_what_is_joined_needs_a_second_embedding():
+    with pytest.raises(ValueError, match="nothing to join it to: give other"):
+        made(joined=True)
+
+
 def test_maps_side_by_side_need_the_same_switch():
     named = made(other=vectors(seed=1), names=("words", "contexts"))
     with pytest.raises(ValueError, match="give both maps the same names"):
