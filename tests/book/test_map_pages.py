@@ -71,7 +71,7 @@ def picked() -> SideBySide:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory, vendored: None) -> Path:
-    """A book of one page, set as the real one: two maps side by side, one large, one of states, one joined."""
+    """A book of one page, set as the real one: maps side by side, large, over states, and joined."""
     source = tmp_path_factory.mktemp("maps")
     shutil.copytree(BOOK / "ext", source / "ext", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(BOOK / "assets", source / "assets")
