@@ -22,6 +22,11 @@ RUNS = {
     NEAR: steering.NEAR,
     BOTH: queries.BOTH,
 }
+VARIANTS = {  # three seeds each, of no claim's verdict
+    "without queries, scores halved": queries.VARIANTS["half_no_q"],
+    "with queries, scores halved": queries.VARIANTS["half_q"],
+    "without queries, wider MLPs": queries.VARIANTS["wide_no_q"],
+}
 ATTENTIONS = tuple(RUNS)[:5]
 TOGETHER = (WITH, WITHOUT, NEAR, BOTH)
 THRESHOLDS = (STRICT, GROKKED)  # the first is Table 8's
@@ -29,11 +34,11 @@ LIMIT = runs.LIMIT
 
 
 def stored(names: Iterable[str]) -> dict[str, list[Cell]]:
-    """Stored cells of runs, keys of RUNS; runs of which none is stored are left out."""
-    found = {}
+    """Stored cells of runs, keys of RUNS or VARIANTS; runs of which none is stored are left out."""
+    found, every = {}, RUNS | VARIANTS
     for name in names:
         n_seeds = queries.N_PAIRS[runs.PRESET] if name in PAIR else None
-        found[name] = steering.cells_of(RUNS[name], runs.PRESET, n_seeds)
+        found[name] = steering.cells_of(every[name], runs.PRESET, n_seeds)
     return {name: own for name, cells in found.items() if (own := [cell for cell in cells if cell.stored()])}
 
 

@@ -57,6 +57,16 @@ def test_the_cells_are_those_of_the_claims():
     assert {cell.key for own in chapter.stored(chapter.RUNS).values() for cell in own} == wanted
 
 
+def test_variants_are_shown_beside_the_runs_of_the_claim(results):
+    name = "without queries, scores halved"
+    store(steering.cells_of(chapter.VARIANTS[name], "quick")[0], 3, 3, 2)
+    assert {key: len(own) for key, own in chapter.stored(chapter.VARIANTS).items()} == {name: 1}
+    assert chapter.times([name])["saved"].tolist() == [pytest.approx(100 * (1 - 3 / 9))]
+    wanted = {cell.key for cells in queries._variant_cells("paper").values() for cell in cells}
+    run_cells = {c.key for run in chapter.VARIANTS.values() for c in steering.cells_of(run, "paper", 3)}
+    assert run_cells == wanted
+
+
 def test_pairs_are_of_one_seed_and_say_whether_the_run_without_queries_got_there(results):
     strict = chapter.pairs(0.99)
     assert strict[list(chapter.PAIR)].to_numpy().tolist() == [[9, 6], [LIMIT, 7]]
