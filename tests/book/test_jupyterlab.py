@@ -33,7 +33,7 @@ Explorer(
 )
 """
 
-# Two tables from a function of the notebook's, measured by two workers, with a title that follows.
+# Two tables from a function of the notebook, with a title that follows.
 OWN = """
 offset = 10
 
@@ -46,7 +46,7 @@ def draw(points, level):
     return alt.layer(marks, alt.Chart(level).mark_rule().encode(y="height:Q"))
 
 Explorer(
-    shifted, {"n": range(1, 5)}, draw, n_jobs=2,
+    shifted, {"n": range(1, 5)}, draw,
     title=lambda level: f"Own: {{n}} points at {level['height'][0]}", caption="Made.",
 )
 """

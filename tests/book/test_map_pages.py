@@ -288,7 +288,7 @@ def test_the_switch_shows_the_other_embedding_and_both_joined(page):
 
 
 def test_a_joined_map_begins_with_both_and_its_switch_says_so(page):
-    shown = page.get_by_label("show").nth(1)
+    shown = page.locator(".embviz-output").nth(3).locator("select").first
     assert page.evaluate("joined.drawn") == [0, 1]
     assert shown.locator("option:checked").text_content() == "both, joined"
     shown.select_option("word vectors")
