@@ -62,7 +62,7 @@ def settings_table() -> pd.DataFrame:
     }
     program = paper | {
         "batch, length": "128, 128",
-        "rate": "1e-4 to 1e-5, a cosine",
+        "rate": "1e-4 to 1e-5 and back, by cosines",
         "steps": "3 passes, 1.2 million",
         "tokens read": "2 billion words",
         "decay x sum of rates": "0.67",

@@ -66,7 +66,7 @@ class Setting:
 SETTINGS = {
     "novels": Setting("novels", None, 100, 4),
     "novels in 2,000 pieces": Setting("novels", 2_000, 100, 4, 2, 32, 4, 128, last_rate=1.0),
-    # 100,000 steps of it, the rate going down by the program's cosine: the product is 2.2
+    # 100,000 steps of it, the rate going down by one cosine: the product is 2.2
     "novels in 2,000 pieces, cosine": Setting("novels", 2_000, 100, 4, 2, 32, 4, 128),
     "embedded": Setting("embedded", 1_000, 20, 200, 1, 32, 2, 64),
 }
@@ -404,7 +404,7 @@ def natural_runs(preset: str) -> list[NaturalRun]:
 
 
 def cosine_runs(preset: str) -> list[NaturalRun]:
-    """Runs of fresh seeds under the program's cosine, four times as long; where that is not the preset's."""
+    """Runs of fresh seeds under one cosine, four times as long; none where the preset has a cosine anyway."""
     if preset != "laptop":
         return []
     base = NaturalRun(
