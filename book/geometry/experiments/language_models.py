@@ -187,6 +187,8 @@ def _of_layer(attention: Attention) -> dict[str, float]:
         matrix = _matrix(projection, attention.out.in_features).float()
         _, values, right = torch.linalg.svd(matrix.cpu())
         leading[name] = right[0]
+        if not values.any():  # a map to zero, as keys without a multiple start: no value leads
+            values = torch.ones_like(values)
         found[f"{name}_share"] = float(values[0] / values.sum())
         if name == "key":
             found["key_power"] = float(values[0] ** 2 / values.square().sum())

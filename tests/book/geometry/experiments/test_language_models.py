@@ -141,11 +141,12 @@ def test_a_key_of_low_rank_is_measured_with_the_identity_it_is_added_to():
     assert attention_measures(model)["key_share"] == pytest.approx(1 / 16)  # the change starts at zero
 
 
-def test_a_learned_multiple_is_measured_where_there_is_one():
-    config = MultipleRun(dataclasses.replace(TINY, variant=NO_Q, key_rank=2), start=0.5)
-    model = Transformer(config.shape(256), seed=0)
-    assert attention_measures(model)["key_multiple"] == 0.5
-    assert attention_measures(model)["key_share"] == pytest.approx(1 / 16)  # a multiple of the identity
+@pytest.mark.parametrize("start", [0.5, 0.0])  # 0: keys are zero, as the judged runs start
+def test_a_learned_multiple_is_measured_where_there_is_one(start):
+    config = MultipleRun(dataclasses.replace(TINY, variant=NO_Q, key_rank=2), start=start)
+    found = attention_measures(Transformer(config.shape(256), seed=0))
+    assert found["key_multiple"] == start
+    assert found["key_share"] == found["key_power"] == pytest.approx(1 / 16)  # a multiple of the identity
 
 
 # --- findings -----------------------------------------------------------------------------------------
