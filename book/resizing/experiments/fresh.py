@@ -252,9 +252,10 @@ def architecture_runs(preset: str, architecture: str) -> list[RecoveryRun]:
 
 
 def _architecture_cells(preset: str) -> list[Cell]:
+    """Base model by base model; weights are kept of those that other claims read, not of the two compared."""
     each = zip(*(architecture_runs(preset, one) for one in COMPARED), strict=True)
     runs = [run for of_seed in each for run in of_seed]
-    return _with_bases([run.base for run in runs], [recovery.recovery.cell(run) for run in runs])
+    return _with_bases(bases.fresh(preset), [recovery.recovery.cell(run) for run in runs])
 
 
 def _architecture_figures(preset: str) -> Figures:
