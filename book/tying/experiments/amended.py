@@ -10,19 +10,19 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
-from book.tying.experiments import exor, theorems
+from book.tying.experiments import exor, natural, theorems
 from book.tying.experiments.exor import cell_of, curves, first, last, steps_until
 from book.tying.experiments.exor_runs import EXorRun, FreshRun
 from book.tying.experiments.spellings import UNFAIR, best_accuracy, sweep_cells, sweep_curves
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell, missing
 from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Study
+from embviz.ledger.studies import Part, Study
 from embviz.tasks.exor import EXor
 
 SOLVED = 0.1  # loss above the optimum, in nats, at most which a run counts as one that solves the task
@@ -431,10 +431,31 @@ def amended(claim: str, study: Study) -> Study:
     )
 
 
+def _fresh(found: Mapping[str, Finding]) -> dict[str, Finding]:
+    return {f"fresh_{name}": finding for name, finding in found.items()}
+
+
+def _fresh_texts(preset: str) -> list[Cell]:
+    """Natural text's runs under the cosine, which no preset has but the laptop's."""
+    return (
+        [] if preset == "quick" else [natural.natural_text.cell(run) for run in natural.cosine_runs("laptop")]
+    )
+
+
 STUDIES: dict[str, Study] = {
     **{claim: amended(claim, {**exor.STUDIES, **theorems.STUDIES}[claim]) for claim in AMENDED},
     "tying.larger": Study(
         _larger_cells, _larger, beside=lambda preset: _fresh_cells((LARGER, LARGER_PROGRAM), preset)
+    ),
+    "tying.tied_like_output": dataclasses.replace(
+        theorems.STUDIES["tying.tied_like_output"],
+        parts=(
+            Part(
+                lambda preset: _fresh_cells((MAIN,), preset),
+                lambda preset: _fresh(theorems.exor_gains(preset, MAIN)),
+            ),
+            Part(_fresh_texts, lambda preset: _fresh(theorems.natural_gains("laptop"))),
+        ),
     ),
     "tying.tie_only_where": Study(
         # the paper has no such sweep, so none is at its scale

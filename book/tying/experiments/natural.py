@@ -579,8 +579,10 @@ def _weak_findings(preset: str) -> dict[str, Finding]:
     }
 
 
-def resemblance(preset: str) -> pd.DataFrame:
-    """How a tied matrix compares with the matrices of untied models of the other seeds.
+def resemblance(runs: Sequence[NaturalRun], *, exchanged: bool = False) -> pd.DataFrame:
+    """How a tied matrix compares with the matrices of untied models of the other seeds, spellings mixed.
+
+    With `exchanged`, the rows of the tied matrix are in a random order: what unrelated rows have in common.
 
     Returns
     -------
@@ -588,12 +590,14 @@ def resemblance(preset: str) -> pd.DataFrame:
         seed, measure, to_input, to_output. "procrustes" is a disparity (small: alike), "neighbours" the
         number shared among the ten nearest by cosine (large: alike).
     """
-    mixed = [run for run in natural_runs(preset) if run.spelling == "mixed"]
+    mixed = [run for run in runs if run.spelling == "mixed"]
     stored = {(run.seed, run.tied): stored_rows(run) for run in mixed}
     seeds = sorted({run.seed for run in mixed})
     rows = []
     for seed in seeds:
         mine = stored[seed, True]["tied"]
+        if exchanged:
+            mine = np.random.default_rng(seed).permutation(mine)
         for measure, compare in (
             ("procrustes", metrics.procrustes_disparity),
             ("neighbours", shared_neighbours),

@@ -74,8 +74,8 @@ def _input_findings(preset: str) -> dict[str, Finding]:
 # --- which matrix a tied one resembles --------------------------------------------------------------------
 
 
-def exor_resemblance(preset: str, *, step: int | None = None) -> pd.DataFrame:
-    """How a tied matrix compares with the matrices of untied models of the other seeds.
+def exor_resemblance(preset: str, *, run: EXorRun = MAIN, step: int | None = None) -> pd.DataFrame:
+    """How a tied matrix of `run` compares with the matrices of untied models of the other seeds.
 
     Returns
     -------
@@ -83,7 +83,7 @@ def exor_resemblance(preset: str, *, step: int | None = None) -> pd.DataFrame:
         seed, measure, to_input, to_output: means over the other seeds. Measure "procrustes" is a disparity
         (small: alike), "order" the rank correlation of the six distances between bit symbols (large: alike).
     """
-    found = embeddings(MAIN, preset, step=step)
+    found = embeddings(run, preset, step=step)
     seeds = sorted({seed for seed, _, _ in found})
     rows = []
     for seed in seeds:
@@ -108,18 +108,40 @@ def _resemblance_cells(preset: str) -> list[Cell]:
 
 
 def _resemblance_findings(preset: str) -> dict[str, Finding]:
-    # seeds beyond the first two keep their embeddings at the end alone, so the start is judged on two
-    gains, starts = (_gains(exor_resemblance(preset, step=step)) for step in (None, 0))
-    found = {}
-    for name, measure in (("exor_procrustes", "procrustes"), ("exor_order", "order")):
-        nulls = {"start": float(starts[measure].mean())}
-        found[name] = findings.over_seeds(gains[measure].to_numpy(), nulls=nulls)
+    found = exor_gains(preset, MAIN)
     text = natural.STUDIES["tying.natural"].largest_stored()
     if text is not None:
-        gains = _gains(natural.resemblance(text))
+        gains = _gains(natural.resemblance(natural.natural_runs(text)))
         for measure in ("procrustes", "neighbours"):
             found[f"natural_{measure}"] = findings.over_seeds(gains[measure].to_numpy())
     return found
+
+
+def exor_gains(preset: str, run: EXorRun) -> dict[str, Finding]:
+    """How much more like the output than like the input the tied matrices of `run` are, and before training.
+
+    Seeds beyond the first two keep their embeddings at the end alone, so the start is that of two.
+    """
+    gains, starts = (_gains(exor_resemblance(preset, run=run, step=step)) for step in (None, 0))
+    return {
+        f"exor_{measure}": findings.over_seeds(
+            gains[measure].to_numpy(), nulls={"start": float(starts[measure].mean())}
+        )
+        for measure in ("procrustes", "order")
+    }
+
+
+def natural_gains(preset: str) -> dict[str, Finding]:
+    """The same of natural text under the cosine; the null has the rows of the tied matrix exchanged."""
+    runs = natural.cosine_runs(preset)
+    gains, nulls = (_gains(natural.resemblance(runs, exchanged=is_null)) for is_null in (False, True))
+    corpus = runs[0].corpus
+    return {
+        f"natural_{measure}": findings.over_seeds(
+            gains[measure].to_numpy(), nulls={"exchanged": float(nulls[measure].mean())}, corpus=corpus
+        )
+        for measure in ("procrustes", "neighbours")
+    }
 
 
 def _gains(table: pd.DataFrame) -> dict[str, pd.Series]:

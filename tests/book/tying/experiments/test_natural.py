@@ -443,7 +443,7 @@ def test_quick_cells_measure_the_study_and_resemblance_compares_with_the_other_s
     # hardly trained: all pairs still lie as the first draw put them
     assert 0.3 < found["ratio_tied"].value < 3
 
-    table = natural.resemblance("quick").set_index(["seed", "measure"])
+    table = natural.resemblance(runs).set_index(["seed", "measure"])
     assert len(table) == 4
     tied, other = natural.stored_rows(runs[1])["tied"], natural.stored_rows(runs[2])
     assert runs[2].seed == 1

@@ -493,7 +493,7 @@ def test_natural_text_joins_in_where_it_is_stored(monkeypatch):
         (1, "neighbours", 1, 5),
     ]
     table = pd.DataFrame(rows, columns=["seed", "measure", "to_input", "to_output"])
-    monkeypatch.setattr(natural, "resemblance", lambda preset: table)
+    monkeypatch.setattr(natural, "resemblance", lambda runs: table)
     result = found("tied_like_output")
     same(result["natural_procrustes"], [0.3, 0.4])
     same(result["natural_neighbours"], [3.0, 4.0])
