@@ -449,6 +449,9 @@ def test_quick_cells_measure_the_study_and_resemblance_compares_with_the_other_s
     assert runs[2].seed == 1
     assert table.loc[(0, "procrustes"), "to_output"] == metrics.procrustes_disparity(tied, other["output"])
     assert table.loc[(0, "neighbours"), "to_input"] == shared_slowly(tied, other["input"], k=4)
+    null = natural.resemblance(runs, exchanged=True).set_index(["seed", "measure"])
+    exchanged = np.random.default_rng(0).permutation(tied)
+    assert null.loc[(0, "procrustes"), "to_input"] == metrics.procrustes_disparity(exchanged, other["input"])
 
 
 def shared_slowly(x: np.ndarray, y: np.ndarray, *, k: int) -> float:

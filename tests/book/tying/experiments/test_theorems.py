@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from book.tying.experiments import amended, natural, theorems
 from book.tying.experiments import exor as study
-from book.tying.experiments import natural, theorems
 from book.tying.experiments.exor_runs import EXorRun, exor
 from embviz.ledger.cells import Cell, Experiment, compute, run
 from embviz.ledger.studies import Study
@@ -497,6 +497,28 @@ def test_natural_text_joins_in_where_it_is_stored(monkeypatch):
     result = found("tied_like_output")
     same(result["natural_procrustes"], [0.3, 0.4])
     same(result["natural_neighbours"], [3.0, 4.0])
+
+
+def test_natural_text_under_the_cosine_stands_beside_exchanged_rows(monkeypatch):
+    rows = [(seed, m, 0.6, 0.2 + seed / 10) for seed in (2, 3, 4) for m in ("procrustes", "neighbours")]
+    table = pd.DataFrame(rows, columns=["seed", "measure", "to_input", "to_output"])
+
+    def resemblance(runs, *, exchanged):
+        assert {run.seed for run in runs} == {2, 3, 4}
+        return table.assign(to_output=table["to_input"] - 0.01) if exchanged else table
+
+    monkeypatch.setattr(natural, "resemblance", resemblance)
+    result = theorems.natural_gains("laptop")
+    same(result["natural_procrustes"], [0.2, 0.1, 0.0], nulls={"exchanged": 0.01})
+    same(result["natural_neighbours"], [-0.2, -0.1, 0.0], nulls={"exchanged": -0.01})
+
+
+def test_likeness_is_judged_on_seeds_that_nobody_had_looked_at():
+    one = amended.STUDIES["tying.tied_like_output"]
+    assert [part.cells("quick") != [] for part in one.parts] == [True, False]
+    (exor_cell,), texts = (part.cells("paper") for part in one.parts)
+    assert exor_cell.config.seeds == range(20, 40)
+    assert {cell.config.seed for cell in texts} == {2, 3, 4}
 
 
 # --- what isn't stored --------------------------------------------------------------------------------
