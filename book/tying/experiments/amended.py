@@ -34,6 +34,7 @@ MAIN = FreshRun(n_seeds=20)
 AUTHORS = FreshRun(n_seeds=5, first_seed=42, drawn="program")
 ONES = FreshRun(symbols="ones", n_seeds=20, first_seed=5)
 ZEROS = FreshRun(symbols="zeros", n_seeds=20, first_seed=5)
+MORE_ZEROS = FreshRun(symbols="zeros", n_seeds=20, first_seed=25)
 NO_DECAY = FreshRun(weight_decay=0.0, n_seeds=20, first_seed=5)
 RANK_3 = dataclasses.replace(NO_DECAY, rank=3)
 MIXER = FreshRun("mixer", n_seeds=20, first_seed=5)
@@ -209,6 +210,17 @@ def _fails(preset: str) -> dict[str, Finding]:
         nulls["holds"] = float(_farther(holding, "11").mean())
     found["farther_tied"] = findings.over_seeds(_farther(table, "00").to_numpy(), nulls=nulls)
     return found
+
+
+def _more_seeds(preset: str) -> dict[str, Finding]:
+    """What tying costs where the hypothesis fails, over all fresh seeds; the null: where it holds."""
+    failing = pd.concat([curves(run, preset) for run in (ZEROS, MORE_ZEROS)])
+    costs, holding = (
+        exor.late_accuracy(_untied(table)) - exor.late_accuracy(_tied(table))
+        for table in (failing, curves(ONES, preset))
+    )
+    nulls = {"holds": float(holding.mean())}
+    return {"untied_minus_tied_more": findings.over_seeds(costs.to_numpy(), nulls=nulls)}
 
 
 def _farther(table: pd.DataFrame, pair: str) -> pd.Series:
@@ -442,8 +454,13 @@ def _fresh_texts(preset: str) -> list[Cell]:
     )
 
 
+_FIRST = {claim: amended(claim, {**exor.STUDIES, **theorems.STUDIES}[claim]) for claim in AMENDED}
 STUDIES: dict[str, Study] = {
-    **{claim: amended(claim, {**exor.STUDIES, **theorems.STUDIES}[claim]) for claim in AMENDED},
+    **_FIRST,
+    "tying.dh_fails": dataclasses.replace(
+        _FIRST["tying.dh_fails"],
+        parts=(Part(lambda preset: _fresh_cells((ZEROS, MORE_ZEROS, ONES), preset), _more_seeds),),
+    ),
     "tying.larger": Study(
         _larger_cells, _larger, beside=lambda preset: _fresh_cells((LARGER, LARGER_PROGRAM), preset)
     ),
