@@ -99,7 +99,15 @@ class Change:
 
 
 def outcome(test: Change, entry: ledger.Entry) -> dict[str, str]:
-    """A test beside what is measured; whether it is met is told by a mark and in words."""
+    """A test beside what is measured; whether it is met is told by a mark and in words.
+
+    Raises
+    ------
+    ValueError
+        If an amendment has replaced the test's figure: its range or its runs were unfit.
+    """
+    if test.figure in entry.claim.replaced:
+        raise ValueError(f"{entry.claim.id}: {test.figure} was replaced by an amendment: test what decides now")
     found = {row.figure.name: row.finding for row in entry.rows}[test.figure]
     row = {"what": test.words, "would change our mind": test.threshold}
     if found is None:
@@ -127,4 +135,4 @@ def changes_finding(tests: Sequence[Change], paper: str) -> str:
     n_met = int(said.str.contains(" met,").sum()) - int(said.str.contains("not met,").sum())
     counts = {word: int(said.str.contains(word).sum()) for word in (ledger.UNDECIDED, ledger.NOT_MEASURED)}
     rest = "".join(f", {n} {word}" for word, n in counts.items() if n)
-    return f"{n_met} of {len(said)} tests are met{rest}"
+    return f"{n_met} of {len(said)} tests {'is' if n_met == 1 else 'are'} met{rest}"
