@@ -11,7 +11,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from book.tying.experiments import exor, spellings
+from book.tying.experiments import amended, exor, spellings
 from embviz import metrics
 from embviz.ledger.cells import read
 from embviz.ledger.studies import PRESETS, largest_stored
@@ -20,7 +20,7 @@ from embviz.view import charts, panels, plot_curves, theme
 from embviz.view.player import HISTORY
 
 # The tasks of sections 5, C.1 and C.2.
-TASKS = {"both pairs": exor.MAIN, "only 1A and 1B": exor.ONES, "only 0A and 0B": exor.ZEROS}
+TASKS = {"both pairs": exor.MAIN, "only 1A and 1B": amended.ONES, "only 0A and 0B": amended.ZEROS}
 MATRICES = ("untied input", "untied output", "tied")  # in the order of Figures 1a, 1b, 1c
 TYINGS = ("untied", "tied")
 PAIRS = {"11": "1A and 1B", "00": "0A and 0B", "01": "0A and 1B, unrelated"}
@@ -45,7 +45,7 @@ def about(task: str = "both pairs") -> str:
     run = exor.at_preset(TASKS[task], stored_preset(task))
     steps = f"{run.n_steps:,}" if run.n_steps == TASKS[task].n_steps else f"the first {run.n_steps:,}"
     lines = "Thin: a seed; thick: their mean; band: its 95% interval."
-    return f"EXor, {task}; {run.n_seeds} seeds, {steps} steps. {lines}"
+    return f"EXor, {task}; seeds {run.seeds[0]} to {run.seeds[-1]}, {steps} steps. {lines}"
 
 
 @functools.cache

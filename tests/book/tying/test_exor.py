@@ -78,7 +78,7 @@ def test_a_task_without_a_stored_run_is_refused_with_the_command(monkeypatch, tm
 
 
 def test_captions_say_how_far_the_stored_runs_go():
-    assert chapter.about().startswith("EXor, both pairs; 2 seeds, the first 1,500 steps.")
+    assert chapter.about().startswith("EXor, both pairs; seeds 0 to 1, the first 1,500 steps.")
     assert "1 seeds a coin, 300 steps" in chapter.about_coins()
 
 
