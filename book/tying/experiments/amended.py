@@ -220,7 +220,8 @@ def _more_seeds(preset: str) -> dict[str, Finding]:
         for table in (failing, curves(ONES, preset))
     )
     nulls = {"holds": float(holding.mean())}
-    return {"untied_minus_tied_more": findings.over_seeds(costs.to_numpy(), nulls=nulls)}
+    found = {"untied_minus_tied": findings.over_seeds(costs.to_numpy(), nulls=nulls), **shares(failing)}
+    return {f"{name}_more": finding for name, finding in found.items()}
 
 
 def _farther(table: pd.DataFrame, pair: str) -> pd.Series:
