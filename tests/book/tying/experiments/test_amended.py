@@ -58,6 +58,7 @@ def test_fresh_runs_have_seeds_that_no_first_run_of_their_kind_had():
         assert {member.seed for member in prepare(dataclasses.replace(run, n_seeds=2)).members} <= set(
             run.seeds
         )
+    assert not set(amended.MORE_ZEROS.seeds) & {*amended.ZEROS.seeds, *study.ZEROS.seeds}
     assert list(amended.AUTHORS.seeds) == [42, 43, 44, 45, 46]
 
 
@@ -289,11 +290,17 @@ def test_fresh_cells_of_a_few_steps_give_every_amended_figure(monkeypatch, tmp_p
     torch.set_num_threads(1)
     for claim in ("tying.accuracy", "tying.lstm", "tying.dh_fails", "tying.theorem_output", "tying.larger"):
         study_of = STUDIES[claim]
-        for cell in {cell.key: cell for cell in study_of.beside(PRESET) + study_of.cells(PRESET)}.values():
+        for cell in {cell.key: cell for cell in study_of.every_cell(PRESET)}.values():
             if not cell.stored():
                 store(cell, exor.function(dataclasses.replace(cell.config, n_steps=10)))
         found = study_of.findings(PRESET)
         rare = {"untied_gap_solved", "tied_minus_untied_solved", "instability_solved", "near_ratio"}
         assert {name for move in CLAIMS[claim].amended for name in move.decides} - rare <= set(found)
         assert set(found) <= {figure.name for figure in CLAIMS[claim].figures}
+        if claim == "tying.dh_fails":
+            costs = [
+                study.late_accuracy(table[~table["tied"]]) - study.late_accuracy(table[table["tied"]])
+                for table in (study.curves(run, PRESET) for run in (amended.ZEROS, amended.MORE_ZEROS))
+            ]
+            assert found["untied_minus_tied_more"].value == pytest.approx(pd.concat(costs).mean())
     torch.set_num_threads(n_threads)
