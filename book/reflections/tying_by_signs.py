@@ -124,14 +124,12 @@ def sweep_curves() -> pd.DataFrame:
 
 
 def ends_of_sweep() -> str:
-    """What the sweep shows, in words: the mean of all tests where the fewest and the most signs are plus."""
+    """What the sweep shows: where the mean of all tests is highest, and what is left of it at both ends."""
     curves = sweep_curves().query("shown == 'mean of all tests'")
-    ends = curves.groupby("share_plus")["relative"].mean().iloc[[0, -1]]
-    said = [
-        f"{score:.0%} of the plateau's where {share:.0%} of the signs are plus"
-        for share, score in ends.items()
-    ]
-    return f"The mean score is {said[0]}, {said[1]}"
+    means = curves.groupby("share_plus")["relative"].mean()
+    ends = " and ".join(f"{means[share]:.0%} where {share:.0%} are" for share in means.index[[0, -1]])
+    best = means.idxmax()
+    return f"The mean score is highest where {best:.0%} of the signs are plus, and {ends} (plateau: 100%)"
 
 
 def with_mark(curves: Data, kinds: Sequence[str]) -> alt.LayerChart:

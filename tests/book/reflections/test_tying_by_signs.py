@@ -82,8 +82,8 @@ def test_a_test_that_no_model_passes_is_no_line_of_the_sweep(monkeypatch):
     curves = chapter.sweep_curves().query("shown == 'similarities'")
     assert curves["relative"].tolist() == [0.5, 1.0, 0.75]
     assert chapter.ends_of_sweep() == (
-        "The mean score is 20% of the plateau's where 10% of the signs are plus, "
-        "30% of the plateau's where 100% of the signs are plus"
+        "The mean score is highest where 50% of the signs are plus, and 20% where 10% are "
+        "and 30% where 100% are (plateau: 100%)"
     )
 
 
