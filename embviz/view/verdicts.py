@@ -107,7 +107,7 @@ def outcome(test: Change, entry: ledger.Entry) -> dict[str, str]:
         If an amendment has replaced the test's figure: its range or its runs were unfit.
     """
     if test.figure in entry.claim.replaced:
-        raise ValueError(f"{entry.claim.id}: {test.figure} was replaced by an amendment: test what decides now")
+        raise ValueError(f"{entry.claim.id}: {test.figure} was replaced: test what its amendment decides by")
     found = {row.figure.name: row.finding for row in entry.rows}[test.figure]
     row = {"what": test.words, "would change our mind": test.threshold}
     if found is None:

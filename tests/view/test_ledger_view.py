@@ -11,6 +11,7 @@ from embviz.ledger.findings import Finding
 from embviz.ledger.judging import Entry, conclude, entry_of, judge
 from embviz.ledger.measuring import Measurement
 from embviz.view import ledger_view
+from embviz.view.verdicts import Change, outcome
 
 
 def entry(*, label="a figure", says="it is so", null=9.0):
@@ -231,3 +232,13 @@ def test_the_tally_counts_every_claim_once_and_leads_to_its_paper():
     looks = dict(zip(colours["domain"], colours["range"], strict=True))
     assert looks == {verdict: ledger_view.theme.VERDICT_COLOURS[verdict] for verdict in looks}
     vl_convert.vegalite_to_svg({**spec, "width": 400}, vl_version="6.4")
+
+
+def test_what_would_change_our_mind_is_met_by_a_whole_interval_and_never_by_a_replaced_figure():
+    one = entry()  # 0.25 [0.2, 0.3]
+    met = [outcome(Change("c", "f", "a figure", least), one)[""] for least in (0.2, 0.21)]
+    assert [text.split(" ", 1)[1] for text in met] == ["met, quick", "not met, quick"]
+    moved = Amendment(datetime.date(2026, 11, 2), "It was unfair.", ("g",), "fails", ("f",))
+    amended = dataclasses.replace(one, claim=dataclasses.replace(one.claim, amended=(moved,)))
+    with pytest.raises(ValueError, match=r"c: f was replaced: test what its amendment decides by"):
+        outcome(Change("c", "f", "a figure", 0.2), amended)
