@@ -450,9 +450,8 @@ def _fresh(found: Mapping[str, Finding]) -> dict[str, Finding]:
 
 def _fresh_texts(preset: str) -> list[Cell]:
     """Natural text's runs under the cosine, which no preset has but the laptop's."""
-    return (
-        [] if preset == "quick" else [natural.natural_text.cell(run) for run in natural.cosine_runs("laptop")]
-    )
+    runs = [] if preset == "quick" else natural.cosine_runs("laptop")
+    return [natural.natural_text.cell(run) for run in runs]
 
 
 _FIRST = {claim: amended(claim, {**exor.STUDIES, **theorems.STUDIES}[claim]) for claim in AMENDED}
