@@ -197,7 +197,7 @@ def device() -> str:
     return f"{name}, {os.cpu_count()} cores" + (f"; {gpu}" if gpu else "")
 
 
-def _provenance(cell: Cell, table: pd.DataFrame, seconds: float) -> dict[str, Any]:
+def _provenance(cell: Cell, table: pd.DataFrame, *, code: dict[str, Any], seconds: float) -> dict[str, Any]:
     return {
         "experiment": cell.experiment.name,
         "version": cell.experiment.version,
@@ -205,7 +205,7 @@ def _provenance(cell: Cell, table: pd.DataFrame, seconds: float) -> dict[str, An
         "digest": table_digest(table),
         "data": table.attrs.get("data", {}),  # corpus name -> checksum, told by the experiment
         "embviz": __version__,
-        "code": _code_state(_module_of_paper(cell.experiment)),
+        "code": code,
         "python": platform.python_version(),
         "packages": versions(),
         "device": device(),
@@ -292,6 +292,7 @@ def compute(cell: Cell, path: Path | None = None) -> Path:
     """
     path = path or cell.path
     check_writable(path.parent)
+    code = _code_state(_module_of_paper(cell.experiment))  # now: files may change while the cell runs
     start, token = time.perf_counter(), _storing.set(cell.key)
     try:
         table = cell.experiment.function(cell.config).reset_index(drop=True)
@@ -301,7 +302,7 @@ def compute(cell: Cell, path: Path | None = None) -> Path:
     numbers = table.select_dtypes("number").to_numpy(dtype=float)
     if not np.isfinite(numbers).all():
         raise ValueError(f"{cell.experiment.name} gave NaN or infinity for {cell.config}; nothing was stored")
-    provenance = json.dumps(_provenance(cell, table, seconds)).encode()
+    provenance = json.dumps(_provenance(cell, table, code=code, seconds=seconds)).encode()
     checksum = hashlib.sha256(provenance).hexdigest()
     arrow = pa.Table.from_pandas(table, preserve_index=False)
     metadata = {**(arrow.schema.metadata or {}), PROVENANCE_KEY: provenance, CHECKSUM_KEY: checksum}

@@ -97,6 +97,21 @@ def test_provenance_tells_the_code_that_ran_committed_or_not(monkeypatch, tmp_pa
     assert set(found[0]) == {"commit", "package", "paper"}
 
 
+def test_provenance_tells_the_code_from_before_the_run_where_files_change_meanwhile(monkeypatch, tmp_path):
+    @cells.experiment("tests.edited_while_running")
+    def edited(config: Squares) -> pd.DataFrame:
+        (tmp_path / "code.py").write_text("x = 2\n")
+        return pd.DataFrame({"x": [1.0]})
+
+    (tmp_path / "code.py").write_text("x = 1\n")
+    before = sources.tree_digest(tmp_path)
+    monkeypatch.setattr(cells, "module_folder", lambda module: tmp_path)
+    cells._code_state.cache_clear()
+    cells.compute(edited.cell(Squares(4)))
+    cells._code_state.cache_clear()
+    assert cells.read(edited.cell(Squares(4)))[1]["code"]["paper"] == before != sources.tree_digest(tmp_path)
+
+
 def test_a_result_read_twice_is_verified_once_and_nobody_writes_into_it():
     cell = squares.cell(Squares(4))
     cells.compute(cell)
