@@ -292,35 +292,6 @@ def random_angular_error(dim: int, other_dim: int) -> float:
     return 2 * half  # both angles are as likely to lie as far on the other side of a right angle
 
 
-def concordance_null(x: ArrayLike, dim: int, *, n_draws: int, seed: int | np.random.Generator) -> np.ndarray:
-    """Concordance of `x` with as many random directions in `dim` dimensions, which have nothing of it.
-
-    Parameters
-    ----------
-    x : array, shape (n, D)
-        As for :func:`concordance`.
-    dim : int, at least 2
-    n_draws : int
-    seed : int or Generator
-
-    Returns
-    -------
-    array, shape (n_draws,); mean near 0, standard deviation near 1 / sqrt(n (n - 1) / 2) in every dimension:
-    cosines of pairs of random directions are uncorrelated
-
-    Raises
-    ------
-    ValueError
-        If `dim` is below 2, or as :func:`concordance`.
-    """
-    if dim < 2:
-        raise ValueError(f"directions in {dim} dimension(s): give 2 at least")
-    rng = np.random.default_rng(seed)
-    x = checked(x, "x", 2)
-    n = len(x)
-    return np.array([concordance(x, rng.normal(size=(n, dim))) for _ in range(n_draws)])
-
-
 def expected_angular_error(x: ArrayLike, dim: int) -> float:
     """Angular error of the rows of `x` under a Gaussian map to `dim` dimensions, to first order.
 

@@ -138,7 +138,6 @@ def test_a_room_without_its_extra_says_what_to_install(room, hidden, needs, extr
     ("call", "needs"),
     [
         ("corpora.bytepairs.train_byte_pairs('a text', vocab_size=300)", "tokenizers"),
-        ("corpora.bytepairs.load_byte_pairs('absent.json')", "tokenizers"),
         ("corpora.wordpieces.make_word_pieces(['[UNK]'])", "tokenizers"),
         (
             "words.train_sgns(corpora.make_corpus('a b c d ' * 99, name='made'), "

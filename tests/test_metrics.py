@@ -405,15 +405,6 @@ def test_the_angular_error_of_independent_directions_agrees_with_drawn_ones():
     assert metrics.angular_error(x, y) == pytest.approx(metrics.random_angular_error(5, 9), rel=0.006)
 
 
-@pytest.mark.parametrize("dim", [2, 5, 40])
-def test_concordance_with_random_directions_has_the_spread_of_uncorrelated_pairs_in_every_dimension(dim):
-    x = np.random.default_rng(4).normal(size=(30, 10))
-    drawn = metrics.concordance_null(x, dim, n_draws=300, seed=5)
-    spread = 1 / math.sqrt(30 * 29 / 2)
-    assert abs(drawn.mean()) < 4 * spread / math.sqrt(300)
-    assert drawn.std() == pytest.approx(spread, rel=0.17)  # four standard errors of a standard deviation
-
-
 def test_expected_error_and_concordance_of_a_gaussian_map_are_what_maps_give():
     rng = np.random.default_rng(6)
     x = rng.normal(size=(40, 3))  # of three dimensions, so that angles of all sizes are there
@@ -430,8 +421,6 @@ def test_measures_of_maps_to_no_dimension_are_refused():
     x = np.eye(4)
     with pytest.raises(ValueError, match=r"1 dimension\(s\): give 2 at least"):
         metrics.random_angular_error(5, 1)
-    with pytest.raises(ValueError, match=r"1 dimension\(s\): give 2 at least"):
-        metrics.concordance_null(x, 1, n_draws=2, seed=0)
     for expected in (metrics.expected_angular_error, metrics.expected_concordance):
         with pytest.raises(ValueError, match="a map to 0 dimensions: give 1 at least"):
             expected(x, 0)

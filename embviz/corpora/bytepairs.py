@@ -1,4 +1,4 @@
-"""Byte-pair encodings: trained on a text, or GPT-2's; saved as JSON.
+"""Byte-pair encodings: trained on a text, or GPT-2's.
 
 The encoding is byte-level, so that every text can be encoded and decoded again without loss.
 """
@@ -6,14 +6,9 @@ The encoding is byte-level, so that every text can be encoded and decoded again 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from embviz import storage
-from embviz.arrays import checked
 from embviz.corpora import registry
 from embviz.imports import require
 
@@ -96,49 +91,6 @@ def _pieces(text: str) -> Iterator[str]:
         end = text.find("\n", start + _PIECE) + 1 or len(text)
         yield text[start:end]
         start = end
-
-
-def encode_byte_pairs(tokenizer: Tokenizer, text: str) -> np.ndarray:
-    """Token ids of a text, shape (N,), the smallest unsigned integer type that fits the vocabulary.
-
-    Special tokens that stand in the text are encoded as such.
-    """
-    dtype = np.min_scalar_type(tokenizer.get_vocab_size() - 1)
-    pieces = [np.array(tokenizer.encode(piece).ids, dtype=dtype) for piece in _pieces(text)]
-    return np.concatenate([np.empty(0, dtype=dtype), *pieces])
-
-
-def decode_byte_pairs(tokenizer: Tokenizer, ids: np.ndarray) -> str:
-    """The text of token ids, special tokens included."""
-    ids = checked(ids, "ids", 1, kind="integer", low=0, high=tokenizer.get_vocab_size() - 1, empty=True)
-    return tokenizer.decode(ids.tolist(), skip_special_tokens=False)
-
-
-def save_byte_pairs(tokenizer: Tokenizer, path: str | os.PathLike[str]) -> None:
-    """Write an encoding as JSON, whole or not at all."""
-    with storage.whole_file(path) as temporary:
-        tokenizer.save(str(temporary))
-
-
-def load_byte_pairs(path: str | os.PathLike[str]) -> Tokenizer:
-    """Read an encoding that :func:`save_byte_pairs` wrote.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    ValueError
-        If the file is not a whole encoding.
-    """
-    _require_tokenizers()
-    from tokenizers import Tokenizer
-
-    with open(path, encoding="utf-8") as file:
-        content = file.read()
-    try:
-        return Tokenizer.from_str(content)
-    except Exception as error:  # the library raises nothing narrower
-        raise ValueError(f"{path} is not a byte-pair encoding, or was cut short: {error}") from error
 
 
 def load_gpt2() -> Tokenizer:

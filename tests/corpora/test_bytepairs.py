@@ -2,7 +2,6 @@ import os
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,8 +20,7 @@ def tokenizer():
 @given(st.text())
 def test_every_text_is_decoded_as_it_was(text):
     tokenizer = bytepairs.train_byte_pairs(TEXT, vocab_size=270)
-    ids = bytepairs.encode_byte_pairs(tokenizer, text)
-    assert bytepairs.decode_byte_pairs(tokenizer, ids) == text
+    assert tokenizer.decode(tokenizer.encode(text).ids, skip_special_tokens=False) == text
 
 
 def test_the_first_merge_is_the_most_frequent_pair():
@@ -34,22 +32,9 @@ def test_the_first_merge_is_the_most_frequent_pair():
 
 
 def test_frequent_words_become_one_token_and_the_special_token_stays_whole(tokenizer):
-    ids = bytepairs.encode_byte_pairs(tokenizer, " the<|endoftext|>")
+    ids = tokenizer.encode(" the<|endoftext|>").ids
     assert len(ids) == 2
     assert ids[1] == 0
-    assert ids.dtype == np.uint16
-
-
-def test_a_small_vocabulary_has_ids_of_one_byte():
-    tokenizer = bytepairs.train_byte_pairs("abc", vocab_size=256, special_tokens=())
-    assert bytepairs.encode_byte_pairs(tokenizer, "abc").dtype == np.uint8
-    assert len(bytepairs.encode_byte_pairs(tokenizer, "")) == 0
-
-
-def test_long_texts_are_encoded_in_pieces_with_the_same_ids(tokenizer, monkeypatch):
-    whole = np.array(tokenizer.encode(TEXT).ids)
-    monkeypatch.setattr(bytepairs, "_PIECE", 10)
-    np.testing.assert_array_equal(bytepairs.encode_byte_pairs(tokenizer, TEXT), whole)
 
 
 def test_training_gives_the_same_encoding_in_every_process_and_on_any_number_of_threads(tokenizer):
@@ -66,15 +51,6 @@ def test_training_gives_the_same_encoding_in_every_process_and_on_any_number_of_
         assert result.stdout == tokenizer.to_str()
 
 
-def test_a_saved_encoding_is_read_back_and_a_cut_one_is_refused(tokenizer, tmp_path):
-    path = tmp_path / "pairs.json"
-    bytepairs.save_byte_pairs(tokenizer, path)
-    assert bytepairs.load_byte_pairs(path).to_str() == tokenizer.to_str()
-    path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(ValueError, match=r"pairs\.json is not a byte-pair encoding, or was cut short"):
-        bytepairs.load_byte_pairs(path)
-
-
 def test_an_empty_text_and_too_small_a_vocabulary_are_refused():
     with pytest.raises(ValueError, match="text to train byte pairs on is empty"):
         bytepairs.train_byte_pairs("", vocab_size=300)
@@ -86,8 +62,7 @@ def test_gpt2_encodes_hello_world_as_published():
     if storage.mirror_folder() is None:
         pytest.skip("EMBVIZ_DATA_DIR is not set: GPT-2's encoding was NOT tested")
     tokenizer = bytepairs.load_gpt2()
-    ids = bytepairs.encode_byte_pairs(tokenizer, "Hello world<|endoftext|>")
-    assert ids.tolist() == [15496, 995, 50256]
+    assert tokenizer.encode("Hello world<|endoftext|>").ids == [15496, 995, 50256]
     assert tokenizer.get_vocab_size() == 50257
 
 
