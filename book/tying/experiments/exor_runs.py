@@ -163,6 +163,27 @@ def exor(config: EXorRun) -> pd.DataFrame:
     return table
 
 
+@experiment("tying.exor_ends")
+def exor_ends(config: FreshRun) -> pd.DataFrame:
+    """Train untied models alone, and keep their last step: many seeds in little room.
+
+    Returns
+    -------
+    DataFrame
+        seed, and a column for each number that :class:`Gauge` measures.
+    """
+    session = prepare(config, tyings=(False,))
+    with training_run(exor_ends.cell(config), {}) as (run, slices):
+        for _ in session.snapshots(snapshot_every=max(1, config.n_steps // 30), run=run):
+            pass
+        table = run.metrics()
+    table = table[table["step"] == config.n_steps].sort_values("member")
+    table.insert(0, "seed", [member.seed for member in session.members])
+    table = table.drop(columns=["step", "member"]).reset_index(drop=True)
+    table.attrs["slices"] = slices
+    return table
+
+
 def _arrays(weights: Mapping[str, Tensor], member: int, step: int) -> pd.DataFrame:
     """Embeddings (R, V, D) of one member, one row per coordinate, called ``input/0A/0``."""
     parts = []
@@ -204,8 +225,8 @@ def load_model(config: EXorRun, table: pd.DataFrame, *, seed: int, tied: bool) -
     return model.eval()
 
 
-def prepare(config: EXorRun, *, task: EXor | None = None) -> Session:
-    """A run made ready, nothing trained yet.
+def prepare(config: EXorRun, *, task: EXor | None = None, tyings: Sequence[bool] = (False, True)) -> Session:
+    """A run made ready, nothing trained yet; `tyings` of each seed.
 
     Raises
     ------
@@ -220,7 +241,7 @@ def prepare(config: EXorRun, *, task: EXor | None = None) -> Session:
         if value not in known:
             raise ValueError(f"no {value!r}: choose one of {', '.join(map(str, known))}")
     reading = READINGS[config.reading]
-    members = [Member(seed, tied) for seed in config.seeds for tied in (False, True)]
+    members = [Member(seed, tied) for seed in config.seeds for tied in tyings]
     model = StackedEncoder(_shape(config), members)
     starts = [config.start(member) for member in members]
     if None not in starts:

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 import torch
 
-from book.tying.experiments import STUDIES, amended
+from book.tying.experiments import STUDIES, amended, theorems
 from book.tying.experiments import exor as study
-from book.tying.experiments.exor_runs import EXorRun, FreshRun, exor, prepare
+from book.tying.experiments.exor_runs import EXorRun, FreshRun, exor, exor_ends, prepare
 from book.tying.experiments.spellings import FreshSweep, Sweep, sweep_cells, sweep_session
 from embviz.ledger.cells import Cell, Experiment, compute
 from embviz.ledger.claims import load_claims
@@ -40,7 +40,7 @@ def frame(values: dict[str, object], *, seeds=SEEDS, steps=STEPS) -> pd.DataFram
 
 
 def store(cell: Cell, table: pd.DataFrame) -> None:
-    told = Experiment(exor.name, exor.version, lambda config: table)
+    told = Experiment(cell.experiment.name, cell.experiment.version, lambda config: table)
     compute(Cell(told, cell.config), cell.path)
 
 
@@ -133,6 +133,24 @@ def test_an_unpaired_difference_has_students_interval_of_the_smaller_group():
     assert (finding.value, finding.n_seeds) == (pytest.approx(a.mean() - b.mean()), 3)
     assert finding.high - finding.value == pytest.approx(half, rel=1e-5)
     assert amended.difference(a, b[:1]) is None
+
+
+def test_the_theorem_is_judged_by_runs_near_the_optimum_alone_and_so_is_its_null():
+    gaps, ratios = [0.0, 0.01, 0.011, 2.0], [0.1, 0.5, 9.0, 9.0]
+    full = pd.DataFrame({"loss_gap": gaps, "relative_output_11": ratios})
+    rank_3 = pd.DataFrame({"loss_gap": [0.5, 0.005], "relative_output_11": [9.0, 0.7]})
+    found = amended.near_optimum(full, rank_3)
+    assert found["near_share"].value == 0.5
+    assert found["near_ratio"].value == pytest.approx(0.3)
+    assert (found["near_ratio"].n_seeds, found["near_ratio"].nulls) == (2, {"rank_3": 0.7})
+    assert amended.near_optimum(full, rank_3[:1])["near_ratio"].nulls == {}
+    assert set(amended.near_optimum(full[2:], rank_3)) == {"near_share"}
+
+
+def test_the_seeds_added_for_the_theorem_were_in_no_run_before():
+    assert len(amended.MANY.seeds) == len(amended.MANY_RANK_3.seeds) == 120
+    assert not set(amended.MANY.seeds) & {*amended.NO_DECAY.seeds, *theorems.NO_DECAY.seeds}
+    assert amended.MANY_RANK_3.rank == 3
 
 
 # --- apart ----------------------------------------------------------------------------------------------
@@ -292,9 +310,11 @@ def test_fresh_cells_of_a_few_steps_give_every_amended_figure(monkeypatch, tmp_p
         study_of = STUDIES[claim]
         for cell in {cell.key: cell for cell in study_of.every_cell(PRESET)}.values():
             if not cell.stored():
-                store(cell, exor.function(dataclasses.replace(cell.config, n_steps=10)))
+                made = {run.name: run for run in (exor, exor_ends)}[cell.experiment.name]
+                store(cell, made.function(dataclasses.replace(cell.config, n_steps=10)))
         found = study_of.findings(PRESET)
-        rare = {"untied_gap_solved", "tied_minus_untied_solved", "instability_solved", "near_ratio"}
+        rare = {"untied_gap_solved", "tied_minus_untied_solved", "instability_solved"}
+        rare |= {"near_ratio", "near_ratio_many"}
         assert {name for move in CLAIMS[claim].amended for name in move.decides} - rare <= set(found)
         assert set(found) <= {figure.name for figure in CLAIMS[claim].figures}
         if claim == "tying.dh_fails":

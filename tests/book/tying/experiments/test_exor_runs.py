@@ -17,10 +17,12 @@ from book.tying.experiments.exor_runs import (
     READINGS,
     SYMBOL_SETS,
     EXorRun,
+    FreshRun,
     Gauge,
     Session,
     StackedBatches,
     exor,
+    exor_ends,
     load_model,
     prepare,
     used_pairs,
@@ -93,6 +95,18 @@ def test_a_table_holds_every_quantity_of_every_member_at_every_snapshot():
     assert table.dtypes.astype(str).to_dict() | {"quantity": "text"} == {
         "seed": "int16", "tied": "bool", "step": "int32", "quantity": "text", "value": "float32",
     }  # fmt: skip
+
+
+def test_ends_are_the_untied_rows_of_the_last_step_whoever_trains_beside():
+    run = FreshRun(n_steps=4, n_seeds=2, first_seed=3, rank=3, weight_decay=0.0)
+    ends, table = exor_ends.function(run), exor.function(run)
+    rows = table[~table["tied"] & (table["step"] == 4) & ~table["quantity"].str.contains("/")]
+    whole = rows.pivot(index="seed", columns="quantity", values="value").reset_index()
+    assert ends["seed"].tolist() == [3, 4]
+    assert set(ends) == set(whole)
+    names = [name for name in ends if name != "span"]  # near 0: encodings keep 3 of 4 dimensions
+    np.testing.assert_allclose(ends[names], whole[names], rtol=2e-3, atol=2e-4)
+    assert (ends["span"] < 1e-5).all()
 
 
 def values(table: pd.DataFrame, seed: int, tied: bool, step: int) -> dict[str, float]:
