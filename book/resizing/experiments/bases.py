@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from embviz.ledger.cells import Cell, experiment, table_of, training_run
+from embviz.ledger.cells import Cell, experiment, missing, table_of, training_run
 from embviz.models.decoder import Decoder, DecoderConfig
 from embviz.training.language import (
     LanguageTraining,
@@ -291,3 +291,11 @@ def calibration(base: Base, n: int, seed: int = 0, *, streams: Streams | None = 
 def base_cells(*runs: BaseRun) -> list[Cell]:
     """The cells of base models."""
     return [base_weights.cell(run) for run in runs]
+
+
+def with_bases(runs: Iterable[BaseRun], cells: Sequence[Cell]) -> list[Cell]:
+    """Cells, and before them the base models that they start from, as long as one of them is missing.
+
+    Where all of them are stored, no verdict reads the weights: those that no chapter draws are not kept.
+    """
+    return [*base_cells(*dict.fromkeys(runs)), *cells] if missing(cells) else list(cells)

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from book.resizing.experiments import bases, geometry, growing, porting, quantized, recovery
-from book.resizing.experiments.bases import LAYER, MODELS, RMS, ROTARY, BaseRun
+from book.resizing.experiments.bases import LAYER, MODELS, RMS, ROTARY, with_bases
 from book.resizing.experiments.porting import GAUSSIAN, ROTATION, Port, PortedLoss, Treatment
 from book.resizing.experiments.recovery import PROJECTION, SCRATCH, WITHIN, RecoveryRun
 from book.resizing.experiments.tuned import PRINTED, TunedRun, run_of, tuned
@@ -37,10 +37,6 @@ def over_bases(values: Iterable[Any], preset: str, **more: Any) -> Finding:
     return over_seeds([float(np.mean(one)) for one in values], repeats=MODELS, corpus=corpus, **more)
 
 
-def _with_bases(runs: Sequence[BaseRun], cells: Sequence[Cell]) -> list[Cell]:
-    return [*bases.base_cells(*dict.fromkeys(runs)), *cells]
-
-
 # --- porting: the rule as it is printed ---------------------------------------------------------------
 
 
@@ -52,7 +48,7 @@ def port_runs(preset: str, treatment: Treatment) -> list[Port]:
 
 def _port_cells(preset: str) -> list[Cell]:
     runs = [run for rule in (PRINTED, Treatment()) for run in port_runs(preset, rule)]
-    return _with_bases([run.base for run in runs], [porting.ports.cell(run) for run in runs])
+    return with_bases([run.base for run in runs], [porting.ports.cell(run) for run in runs])
 
 
 def _port_figures(preset: str) -> Figures:
@@ -88,7 +84,7 @@ def gain_tuned(preset: str, rule: str) -> list[TunedRun]:
 def _gain_cells(preset: str) -> list[Cell]:
     ported = [porting.ported_losses.cell(run) for rule in GAINS for run in gain_runs(preset, rule)]
     after = [tuned.cell(run) for rule in GAINS for run in gain_tuned(preset, rule)]
-    return _with_bases(bases.fresh(preset, RMS), [*ported, *after])
+    return with_bases(bases.fresh(preset, RMS), [*ported, *after])
 
 
 def _gain_figures(preset: str) -> Figures:
@@ -143,7 +139,7 @@ def _head_cells(preset: str) -> list[Cell]:
         cells += [recovery.recovery.cell(run) for run in ours(preset, ratio)]
         for scratch in (False, True):
             cells += [tuned.cell(run) for run in their(preset, ratio, treatment=PLAIN, scratch=scratch)]
-    return _with_bases(bases.fresh(preset), cells)
+    return with_bases(bases.fresh(preset), cells)
 
 
 def _ends(runs: Sequence[RecoveryRun]) -> np.ndarray:
@@ -171,7 +167,7 @@ def _end_cells(preset: str) -> list[Cell]:
     for family in FAMILIES:
         cells += [tuned.cell(run) for run in their(preset, 0.5, **{**AS_PRINTED, "family": family})]
     cells += [tuned.cell(run) for run in their(preset, 0.5, family="gaussian")]
-    return _with_bases(bases.fresh(preset), cells)
+    return with_bases(bases.fresh(preset), cells)
 
 
 def _end_figures(preset: str) -> Figures:
@@ -206,7 +202,7 @@ def _recovery_cells(preset: str) -> list[Cell]:
         for run in ours(preset, ratio, how)
     ]
     beside = [tuned.cell(run) for run in adafactor_runs(preset)]
-    return _with_bases(bases.fresh(preset), [*(recovery.recovery.cell(run) for run in runs), *beside])
+    return with_bases(bases.fresh(preset), [*(recovery.recovery.cell(run) for run in runs), *beside])
 
 
 def adafactor_runs(preset: str) -> list[TunedRun]:
@@ -255,7 +251,7 @@ def _architecture_cells(preset: str) -> list[Cell]:
     """Base model by base model; weights are kept of those that other claims read, not of the two compared."""
     each = zip(*(architecture_runs(preset, one) for one in COMPARED), strict=True)
     runs = [run for of_seed in each for run in of_seed]
-    return _with_bases(bases.fresh(preset), [recovery.recovery.cell(run) for run in runs])
+    return with_bases(bases.fresh(preset), [recovery.recovery.cell(run) for run in runs])
 
 
 def _architecture_figures(preset: str) -> Figures:
@@ -285,7 +281,7 @@ STAGED, AT_ONCE = recovery.STAGES["quarter"], recovery.STAGES["quarter"][-1:]
 
 def _staged_cells(preset: str) -> list[Cell]:
     runs = [run for way in (STAGED, AT_ONCE) for of_base in staged_runs(preset, way) for run in of_base]
-    return _with_bases([run.base for run in runs], [recovery.recovery.cell(run) for run in runs])
+    return with_bases([run.base for run in runs], [recovery.recovery.cell(run) for run in runs])
 
 
 def _staged_figures(preset: str) -> Figures:
@@ -327,7 +323,7 @@ def kept_rotary_runs(preset: str) -> list[porting.RotaryBases]:
 
 def _rotary_cells(preset: str) -> list[Cell]:
     runs = [run for quarters in (2, 3) for run in rotary_runs(preset, quarters)] + kept_rotary_runs(preset)
-    return _with_bases([run.base for run in runs], [porting.rotary_bases.cell(run) for run in runs])
+    return with_bases([run.base for run in runs], [porting.rotary_bases.cell(run) for run in runs])
 
 
 def _rotary_figures(preset: str) -> Figures:
@@ -350,7 +346,7 @@ def quantized_runs(preset: str, treatment: quantized.Treatment) -> list[list[qua
 
 def _quantized_cells(preset: str) -> list[Cell]:
     runs = [run for how in quantized.TREATMENTS for own in quantized_runs(preset, how) for run in own]
-    return _with_bases([run.base for run in runs], [quantized.quantized.cell(run) for run in runs])
+    return with_bases([run.base for run in runs], [quantized.quantized.cell(run) for run in runs])
 
 
 def _quantized_figures(preset: str) -> Figures:
@@ -384,7 +380,7 @@ def curve_runs(preset: str) -> list[geometry.CurvesRun]:
 
 def _curve_cells(preset: str) -> list[Cell]:
     runs = curve_runs(preset)
-    return _with_bases([run.base for run in runs], [geometry.geometry_curves.cell(run) for run in runs])
+    return with_bases([run.base for run in runs], [geometry.geometry_curves.cell(run) for run in runs])
 
 
 def _curve_figures(preset: str) -> Figures:
@@ -403,7 +399,7 @@ def _many_cells(preset: str) -> list[Cell]:
     runs = geometry.many_runs(preset)
     most = geometry.most_runs(preset) if preset == "paper" else []
     own = [geometry.many_vectors.cell(run) for run in [*runs, *most]]
-    return _with_bases([run.base for run in runs], own)
+    return with_bases([run.base for run in runs], own)
 
 
 def _many_figures(preset: str) -> Figures:
@@ -427,7 +423,7 @@ def _support_cells(preset: str) -> list[Cell]:
     runs = geometry.sizes_runs(preset)
     own = [geometry.support.cell(run) for run in support_runs(preset)]
     sizes = [geometry.support_sizes.cell(run) for run in runs]
-    return _with_bases([run.base for run in runs], [*own, *sizes])
+    return with_bases([run.base for run in runs], [*own, *sizes])
 
 
 def support_runs(preset: str) -> list[geometry.SupportRun]:

@@ -17,7 +17,7 @@ import pandas as pd
 from scipy.stats import rankdata
 
 from book.resizing.experiments import bases
-from book.resizing.experiments.bases import Base, BaseRun
+from book.resizing.experiments.bases import Base, BaseRun, with_bases
 from book.resizing.experiments.porting import Treatment
 from book.resizing.experiments.recovery import (
     PROJECTION,
@@ -78,9 +78,9 @@ def _width_cells(preset: str) -> list[Cell]:
     cells = []
     for seed in SEEDS:
         for width in WIDTHS[preset]:
-            if width == bases.base(preset).shape.embedding_dim:
-                cells += bases.base_cells(base(preset, width, seed))
-            cells += [recovery.cell(run_of(preset, width, seed, how)) for how in (PROJECTION, SCRATCH)]
+            runs = [recovery.cell(run_of(preset, width, seed, how)) for how in (PROJECTION, SCRATCH)]
+            own = width == bases.base(preset).shape.embedding_dim
+            cells += with_bases([base(preset, width, seed)], runs) if own else runs
     return cells
 
 
@@ -304,7 +304,7 @@ def _language_findings(preset: str) -> dict[str, Finding]:
 
 def _language_cells(preset: str) -> list[Cell]:
     runs = language_runs(preset)
-    return bases.base_cells(*(run.base for run in runs)) + [language.cell(run) for run in runs]
+    return with_bases([run.base for run in runs], [language.cell(run) for run in runs])
 
 
 STUDIES: dict[str, Study] = {

@@ -155,3 +155,15 @@ def test_unknown_presets_and_architectures_are_refused():
         base("quick", "GPT-5")
     with pytest.raises(ValueError, match="sequences of 64 tokens don't fit a model of 16 places"):
         dataclasses.replace(TINY, training=bases.training(6, 4, 64, 1e-2))
+
+
+def test_base_models_come_first_until_all_that_starts_from_them_is_stored(tmp_path, monkeypatch):
+    monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path))
+    made = [base_weights.cell(dataclasses.replace(TINY, seed=seed)) for seed in (1, 2)]  # stand for ports
+    first = base_weights.cell(TINY)
+    assert bases.with_bases([TINY, TINY], made) == [first, *made]
+    for cell in made:
+        assert bases.with_bases([TINY], made) == [first, *made]
+        cell.path.parent.mkdir(parents=True, exist_ok=True)
+        cell.path.touch()
+    assert bases.with_bases([TINY], made) == made
