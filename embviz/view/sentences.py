@@ -183,6 +183,8 @@ class Amount:
     def _write(self, value: float | None, how: str, unit: str = "", *, fine: bool = True) -> str:
         if value is None:
             return "–"
+        if math.isinf(value):
+            return number(value)
         if value >= self.limit:
             return f"> {number(self.limit, unit)}"
         scale, unit = (100.0, "") if how == "percent" else (1.0, unit)

@@ -99,6 +99,13 @@ def test_a_mean_of_values_that_reached_the_limit_is_refused():
         amount([80, 1500], limit=1500)
 
 
+def test_an_interval_without_an_upper_end_says_so_whatever_the_format():
+    ratio = Amount(2.15, low=1.59, high=math.inf)
+    assert format(ratio, "interval") == format(ratio, "interval .2f") == "1.59 to ∞"
+    waited = Amount(80.0, least=70.0, most=1500.0, limit=1500.0)
+    assert format(waited, "range") == "70 to > 1,500"
+
+
 @given(st.floats(-1e5, 1e5), st.floats(1e-4, 1e4))
 def test_what_is_written_is_off_by_less_than_a_tenth_of_the_interval(value, width):
     assume(abs(value) >= 1e-4)
