@@ -228,10 +228,9 @@ def test_paths_traced_together_are_laid_out_and_cut_each_by_itself():
     path = planted()
     one, copy = trace_together([path, path], QUICK, seed=0)
     np.testing.assert_array_equal(one.layout, copy.layout)
+    # PyMDE's phases hang on its seed and on the processor, principal axes don't
     axes = Recipe(QUICK.autoencoder, Layout("pca"), QUICK.clustering)
-    traced, _ = trace_together(
-        [path, path], axes, seed=0
-    )  # PyMDE's phases hang on its seed and the processor
+    traced, _ = trace_together([path, path], axes, seed=0)
     assert len(transitions(traced.phases.labels, path.steps)) == 1
     (alone,) = trace_together([path], QUICK, seed=0)
     np.testing.assert_array_equal(alone.layout, trace(path, QUICK, seed=0).layout)

@@ -108,9 +108,9 @@ def arrivals(table: pd.DataFrame, columns: list[str], *, level: float = exor.CLO
 # --- runs that solve the task ---------------------------------------------------------------------------
 
 
-def solved(table: pd.DataFrame, *, within: float = SOLVED, column: str = "loss_gap") -> pd.Series:
-    """By seed: whether the loss ends at most `within` nats above the optimum."""
-    return last(table).set_index("seed")[column] <= within
+def solved(table: pd.DataFrame, *, column: str = "loss_gap") -> pd.Series:
+    """By seed: whether the loss ends at most :data:`SOLVED` above the optimum."""
+    return last(table).set_index("seed")[column] <= SOLVED
 
 
 def shares(table: pd.DataFrame) -> dict[str, Finding]:
