@@ -6,6 +6,7 @@ Source: tying paper, Theorems 4.1 and 4.2 with their proofs.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -74,8 +75,10 @@ def _input_findings(preset: str) -> dict[str, Finding]:
 # --- which matrix a tied one resembles --------------------------------------------------------------------
 
 
-def exor_resemblance(preset: str, *, run: EXorRun = MAIN, step: int | None = None) -> pd.DataFrame:
-    """How a tied matrix of `run` compares with the matrices of untied models of the other seeds.
+def exor_resemblance(
+    preset: str, *, runs: Sequence[EXorRun] = (MAIN,), step: int | None = None
+) -> pd.DataFrame:
+    """How a tied matrix of `runs` compares with the matrices of untied models of the other seeds.
 
     Returns
     -------
@@ -83,7 +86,7 @@ def exor_resemblance(preset: str, *, run: EXorRun = MAIN, step: int | None = Non
         seed, measure, to_input, to_output: means over the other seeds. Measure "procrustes" is a disparity
         (small: alike), "order" the rank correlation of the six distances between bit symbols (large: alike).
     """
-    found = embeddings(run, preset, step=step)
+    found = {key: E for run in runs for key, E in embeddings(run, preset, step=step).items()}
     seeds = sorted({seed for seed, _, _ in found})
     rows = []
     for seed in seeds:
@@ -108,7 +111,7 @@ def _resemblance_cells(preset: str) -> list[Cell]:
 
 
 def _resemblance_findings(preset: str) -> dict[str, Finding]:
-    found = exor_gains(preset, MAIN)
+    found = exor_gains(preset, [MAIN])
     text = natural.STUDIES["tying.natural"].largest_stored()
     if text is not None:
         gains = _gains(natural.resemblance(natural.natural_runs(text)))
@@ -117,12 +120,12 @@ def _resemblance_findings(preset: str) -> dict[str, Finding]:
     return found
 
 
-def exor_gains(preset: str, run: EXorRun) -> dict[str, Finding]:
-    """How much more like the output than like the input the tied matrices of `run` are, and before training.
+def exor_gains(preset: str, runs: Sequence[EXorRun]) -> dict[str, Finding]:
+    """How much more like the output than like the input the tied matrices of `runs` are, and before training.
 
-    Seeds beyond the first two keep their embeddings at the end alone, so the start is that of two.
+    Seeds beyond the first two of a run keep their embeddings at the end alone, so the start is that of two.
     """
-    gains, starts = (_gains(exor_resemblance(preset, run=run, step=step)) for step in (None, 0))
+    gains, starts = (_gains(exor_resemblance(preset, runs=runs, step=step)) for step in (None, 0))
     return {
         f"exor_{measure}": findings.over_seeds(
             gains[measure].to_numpy(), nulls={"start": float(starts[measure].mean())}

@@ -482,6 +482,19 @@ def test_a_turned_and_scaled_copy_of_one_matrix_resembles_that_one(matrix, sign)
         assert finding.nulls["start"] == pytest.approx(finding.value), "the same matrices at step 0"
 
 
+def test_tied_models_of_two_cells_are_compared_with_untied_ones_of_both():
+    runs = [amended.MAIN, amended.MORE_MAIN]
+    shape = resembling("output")
+    for config, seeds in zip(runs, (0, 100), strict=True):
+        made(config, extra=shape.assign(seed=shape["seed"] + seeds))
+    table = theorems.exor_resemblance(PRESET, runs=runs)
+    table = table[table["measure"] == "procrustes"].set_index("seed")
+    assert list(table.index) == [*SEEDS, *(100 + seed for seed in SEEDS)]
+    assert table["to_output"].to_numpy() == pytest.approx(0, abs=1e-9), "the same shape in both cells"
+    alone = theorems.exor_resemblance(PRESET, runs=runs[:1]).set_index(["measure", "seed"])
+    assert (alone.loc["procrustes"]["to_input"] - table["to_input"]).abs().max() < 1e-9
+
+
 def test_natural_text_joins_in_where_it_is_stored(monkeypatch):
     made(study.MAIN, extra=resembling("output"))
     stored = Study(lambda preset: study.STUDIES["tying.tied"].cells(preset), lambda preset: {})
@@ -515,9 +528,10 @@ def test_natural_text_under_the_cosine_stands_beside_exchanged_rows(monkeypatch)
 
 def test_likeness_is_judged_on_seeds_that_nobody_had_looked_at():
     one = amended.STUDIES["tying.tied_like_output"]
-    assert [part.cells("quick") != [] for part in one.parts] == [True, False]
-    (exor_cell,), texts = (part.cells("paper") for part in one.parts)
+    assert [part.cells("quick") != [] for part in one.parts] == [True, True, False]
+    (exor_cell,), both, texts = (part.cells("paper") for part in one.parts)
     assert exor_cell.config.seeds == range(20, 40)
+    assert [cell.config.seeds for cell in both] == [range(20, 40), range(40, 80)]
     assert {cell.config.seed for cell in texts} == {2, 3, 4}
 
 
