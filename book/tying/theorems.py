@@ -10,6 +10,7 @@ from types import MappingProxyType
 import altair as alt
 import pandas as pd
 
+from book.tying.exor import last
 from book.tying.experiments import amended, exor, theorems
 from book.tying.experiments.exor_runs import load_model
 from embviz.ledger.cells import read
@@ -21,6 +22,7 @@ RUNS = {
     "no weight decay": (theorems.NO_DECAY, amended.NO_DECAY),
     "no decay, 3 of 4 dimensions": (theorems.RANK_3, amended.RANK_3),
 }
+MANY = {"no weight decay": amended.MANY, "no decay, 3 of 4 dimensions": amended.MANY_RANK_3}
 PAIRS = {"11": "1A and 1B", "00": "0A and 0B", "01": "0A and 1B, unrelated"}
 LEAST_GAP = 1e-5  # loss above the optimum, nats: what is lower is float32's noise
 
@@ -36,6 +38,19 @@ def runs(*, tied: bool = False, preset: str = "paper") -> pd.DataFrame:
         parts.append(pd.concat(tables).assign(run=name))
     table = pd.concat(parts, ignore_index=True)
     table = table[table["tied"] == tied]
+    return table.assign(loss_gap=table["loss_gap"].clip(lower=LEAST_GAP))
+
+
+def ends(preset: str = "paper") -> pd.DataFrame:
+    """The last step of all untied runs, with the many seeds of which nothing else is kept."""
+    parts = [last(runs(preset=preset))]
+    for name, run in MANY.items():
+        cell = amended.ends_of(run, preset)
+        if cell.stored():
+            table = read(cell)[0]
+            ratio = table["output_11"] / table["output_01"]
+            parts.append(table.assign(run=name, step=cell.config.n_steps, relative_output_11=ratio))
+    table = pd.concat(parts, join="inner", ignore_index=True)
     return table.assign(loss_gap=table["loss_gap"].clip(lower=LEAST_GAP))
 
 

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from book.tying import theorems as chapter
-from book.tying.experiments import exor
+from book.tying.experiments import amended, exor
+from embviz.ledger.cells import read
 from embviz.tasks.exor import EXor
 from tests.book.tying.short_runs import N_STEPS, store_short, stored_briefly
 
@@ -38,6 +39,19 @@ def test_runs_are_the_stored_ones_of_three_kinds_with_the_fresh_seeds_as_far_as_
             "no decay, 3 of 4 dimensions": [0, 1],
         }
         assert (table["loss_gap"] >= chapter.LEAST_GAP).all()
+
+
+def test_the_ends_are_those_of_the_runs_and_of_the_many_seeds_that_keep_no_curve():
+    before = chapter.ends(PRESET)
+    assert len(before) == 8
+    cell = amended.ends_of(amended.MANY, PRESET)
+    store_short(cell)
+    table = chapter.ends(PRESET).iloc[len(before) :]
+    assert (table["run"] == "no weight decay").all()
+    assert list(table["seed"]) == list(cell.config.seeds)
+    many = read(cell)[0]
+    expected = (many["output_11"] / many["output_01"]).to_numpy()
+    np.testing.assert_allclose(table["relative_output_11"], expected)
 
 
 def test_a_caption_counts_the_seeds_that_are_drawn():
