@@ -506,7 +506,7 @@ STUDIES: dict[str, Study] = {
             ),
             Part(
                 lambda preset: _fresh_cells((MAIN, MORE_MAIN), preset),
-                lambda preset: _more(theorems.exor_gains(preset, [MAIN, MORE_MAIN])),
+                lambda preset: _more(theorems.exor_gained(preset, [MAIN, MORE_MAIN])),
             ),
             Part(_fresh_texts, lambda preset: _fresh(theorems.natural_gains("laptop"))),
         ),

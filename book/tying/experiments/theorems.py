@@ -6,15 +6,24 @@ Source: tying paper, Theorems 4.1 and 4.2 with their proofs.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
 from book.tying.experiments import natural
-from book.tying.experiments.exor import MAIN, cell_of, curves, embeddings, first, last, not_negative
-from book.tying.experiments.exor_runs import EXorRun
+from book.tying.experiments.exor import (
+    MAIN,
+    at_preset,
+    cell_of,
+    curves,
+    embeddings,
+    first,
+    last,
+    not_negative,
+)
+from book.tying.experiments.exor_runs import EXorRun, prepare
 from embviz import metrics
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell
@@ -23,6 +32,7 @@ from embviz.ledger.studies import Study
 
 NO_DECAY = dataclasses.replace(MAIN, n_seeds=5, weight_decay=0.0)
 RANK_3 = dataclasses.replace(NO_DECAY, rank=3)
+Embeddings = Mapping[tuple[int, bool, str], np.ndarray]
 N_BITS = 4  # the symbols 0A, 0B, 1A, 1B, first among a matrix's rows
 
 
@@ -86,7 +96,11 @@ def exor_resemblance(
         seed, measure, to_input, to_output: means over the other seeds. Measure "procrustes" is a disparity
         (small: alike), "order" the rank correlation of the six distances between bit symbols (large: alike).
     """
-    found = {key: E for run in runs for key, E in embeddings(run, preset, step=step).items()}
+    return resemblance({key: E for run in runs for key, E in embeddings(run, preset, step=step).items()})
+
+
+def resemblance(found: Embeddings) -> pd.DataFrame:
+    """The same of given embeddings, by seed, tied, and "input" or "output"."""
     seeds = sorted({seed for seed, _, _ in found})
     rows = []
     for seed in seeds:
@@ -132,6 +146,25 @@ def exor_gains(preset: str, runs: Sequence[EXorRun]) -> dict[str, Finding]:
         )
         for measure in ("procrustes", "order")
     }
+
+
+def exor_gained(preset: str, runs: Sequence[EXorRun]) -> dict[str, Finding]:
+    """The same after training minus before, by seed, so that a start needs no null of its own."""
+    starts = [found for run in runs for found in _untrained(at_preset(run, preset)).items()]
+    tables = exor_resemblance(preset, runs=runs), resemblance(dict(starts))
+    trained, before = (_gains(table.set_index("seed")) for table in tables)
+    return {
+        f"exor_{measure}": findings.over_seeds((trained[measure] - before[measure]).to_numpy())
+        for measure in ("procrustes", "order")
+    }
+
+
+def _untrained(run: EXorRun) -> Embeddings:
+    """Embeddings of a run's models before their first update, drawn again from the seeds."""
+    session = prepare(run)
+    arrays = {name: E.detach().numpy() for name, E in session.gauge.embeddings().items()}
+    members = enumerate(session.members)
+    return {(m.seed, m.tied, name): E[at] for at, m in members for name, E in arrays.items()}
 
 
 def natural_gains(preset: str) -> dict[str, Finding]:

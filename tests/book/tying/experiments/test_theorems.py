@@ -11,10 +11,11 @@ from scipy import stats
 
 from book.tying.experiments import amended, natural, theorems
 from book.tying.experiments import exor as study
-from book.tying.experiments.exor_runs import EXorRun, exor
+from book.tying.experiments.exor_runs import SIZES, EXorRun, exor
 from embviz.ledger.cells import Cell, Experiment, compute, run
 from embviz.ledger.studies import Study
 from embviz.metrics import procrustes_disparity
+from embviz.models.encoders import Encoder
 from embviz.tasks.exor import SYMBOLS, EXor
 
 PRESET, N_STEPS, SEEDS = "quick", 300, (0, 1, 2)
@@ -493,6 +494,29 @@ def test_tied_models_of_two_cells_are_compared_with_untied_ones_of_both():
     assert table["to_output"].to_numpy() == pytest.approx(0, abs=1e-9), "the same shape in both cells"
     alone = theorems.exor_resemblance(PRESET, runs=runs[:1]).set_index(["measure", "seed"])
     assert (alone.loc["procrustes"]["to_input"] - table["to_input"]).abs().max() < 1e-9
+
+
+def test_what_training_adds_is_likeness_at_the_end_less_that_of_the_same_seeds_drawn_again():
+    config = dataclasses.replace(amended.MAIN, first_seed=0)
+    made(config, extra=resembling("output").query("seed < 2"))  # quick runs have two seeds
+    result = theorems.exor_gained(PRESET, [config])
+    shape = SIZES["transformer", "small"]
+    keys = itertools.product((0, 1), (True, False))
+    model = {(seed, tied): Encoder(shape, tied=tied, seed=seed) for seed, tied in keys}
+    before = theorems.resemblance(
+        {
+            (*key, name): getattr(one, f"{name}_embedding").detach().numpy()
+            for key, one in model.items()
+            for name in ("input", "output")
+        }
+    )
+    after = theorems.exor_resemblance(PRESET, runs=[config])
+    for measure, sign in (("procrustes", 1), ("order", -1)):
+        gains = [
+            sign * (rows["to_input"] - rows["to_output"]).to_numpy()
+            for rows in (table[table["measure"] == measure] for table in (after, before))
+        ]
+        same(result[f"exor_{measure}"], list(gains[0] - gains[1]))
 
 
 def test_natural_text_joins_in_where_it_is_stored(monkeypatch):
