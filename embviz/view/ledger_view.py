@@ -259,7 +259,7 @@ def verdict_sentence(item: Entry) -> str:
     if item.verdict in (FAILS, FAILS_HERE, NO):
         return f"{ours} {over}, outside the accepted {accepted}."
     if item.verdict in (HOLDS, HOLDS_HERE, YES):
-        n = sum(one.verdict == item.verdict for one in item.rows)
+        n = sum(one.verdict == item.verdict and not one.replaced for one in item.rows)
         lie = "The judged figure lies" if n == 1 else f"All {n} judged figures lie"
         return f"{lie} in the accepted range, {over} at least."
     if row.verdict == NULL_TOO:
