@@ -314,7 +314,7 @@ def learned_cells(preset: str) -> list[Cell]:
 
 
 def sweep_cells(preset: str) -> list[Cell]:
-    """Models of Figure 4 over the share of +1: at the paper's epochs and negatives, on text8's first eighth."""
+    """Models of Figure 4 over the share of +1: with its epochs and negatives, on text8's first eighth."""
     if preset != "laptop":
         return []
     return model_cells("laptop", [SAME_SIGNS.get(share, str(share)) for share in SHARES])
