@@ -49,9 +49,11 @@ def ends(preset: str = "paper") -> pd.DataFrame:
         if cell.stored():
             table = read(cell)[0]
             ratio = table["output_11"] / table["output_01"]
-            parts.append(table.assign(run=name, step=cell.config.n_steps, relative_output_11=ratio))
-    table = pd.concat(parts, join="inner", ignore_index=True)
-    return table.assign(loss_gap=table["loss_gap"].clip(lower=LEAST_GAP))
+            gap = table["loss_gap"].clip(lower=LEAST_GAP)
+            parts.append(
+                table.assign(run=name, step=cell.config.n_steps, relative_output_11=ratio, loss_gap=gap)
+            )
+    return pd.concat(parts, join="inner", ignore_index=True)
 
 
 def about(table: pd.DataFrame) -> str:

@@ -103,6 +103,12 @@ def test_a_verdict_is_said_in_one_sentence(verdicts, said):
     assert said in ledger_view.verdict_sentence(boxed(*verdicts).entry)
 
 
+def test_a_figure_that_an_amendment_replaced_is_not_counted_as_judged():
+    moved = Amendment(datetime.date(2026, 11, 2), "It was unfair.", ("f1",), "undecided", ("f0",))
+    said = ledger_view.verdict_sentence(boxed("holds", "holds", amended=(moved,)).entry)
+    assert said.startswith("The judged figure lies in the accepted range")
+
+
 def test_at_most_five_figures_that_decide_stand_before_the_fold_the_weightiest_first():
     box = boxed("holds", *["fails"] * 7)
     rows = ledger_view.deciding_rows(box.entry)
