@@ -196,7 +196,10 @@ def _untied_input(preset: str) -> dict[str, Finding]:
 
 def _untied_output(preset: str) -> dict[str, Finding]:
     table = stored(MAIN, preset)
-    return {} if table is None else apart(_untied(table))
+    if table is None:
+        return {}
+    untied = _untied(table)
+    return {**apart(untied), "fresh_ratio_11": exor.ratio(untied, "relative_output_11")}
 
 
 def _fails(preset: str) -> dict[str, Finding]:
@@ -247,9 +250,25 @@ def _tied_sooner(preset: str) -> dict[str, Finding]:
     if table is None:
         return {}
     tied, untied = _tied(table), _untied(table)
-    columns = ["input_00", "input_11"]
-    spread = [last(part)[columns].to_numpy() for part in (tied, untied)]
-    found = {"variance_over_null": exor.variance_ratio(*spread)}
+    spread = [last(part)[["input_00", "input_11"]].to_numpy() for part in (tied, untied)]
+    free = exor.variance_ratio(last(untied)[["output_00", "output_11"]].to_numpy(), spread[1])
+    over_null = exor.variance_ratio(*spread)
+    arrived = {
+        name: steps_until(part, [f"relative_{matrix}_11"])
+        for name, part, matrix in (
+            ("tied", tied, "input"),
+            ("input", untied, "input"),
+            ("output", untied, "output"),
+        )
+    }
+    found = {
+        "variance_over_null": over_null,
+        "variance_over_output": dataclasses.replace(over_null, nulls={"output": free.value}),
+        "variance_output": dataclasses.replace(free, nulls={}),
+        "fresh_ratio_11": exor.ratio(tied, "relative_input_11"),
+        "fresh_speed": findings.over_seeds((arrived["tied"] / arrived["input"]).to_numpy()),
+        "speed_output": findings.over_seeds((arrived["tied"] / arrived["output"]).to_numpy()),
+    }
     for name, level in ABSOLUTE.items():
         steps = [steps_until(part, ["input_11"], level=level) for part in (tied, untied)]
         found[f"speed_{name}"] = findings.over_seeds((steps[0] / steps[1]).to_numpy())

@@ -509,8 +509,8 @@ def _natural_findings(runs: Sequence[NaturalRun]) -> dict[str, Finding]:
         nulls = {"matched": float(matched["mixed"].mean()), "fixed": float(twins["fixed"].mean())}
         found[f"ratio_{matrix}"] = findings.over_seeds(twins["mixed"].to_numpy(), nulls=nulls, corpus=corpus)
     gain = _gains(table[table["spelling"] == "mixed"])
-    early = np.abs(gain.index.to_numpy() - n_steps / 10).argmin()
-    found["early_gain"] = findings.over_seeds(gain.iloc[early].to_numpy(), corpus=corpus)
+    early = gain.iloc[_a_tenth_in(gain)]
+    found["early_gain"] = findings.over_seeds(early.to_numpy(), corpus=corpus)
     found["final_gain"] = findings.over_seeds(gain.iloc[-1].to_numpy(), corpus=corpus)
     behind = gain.index[gain.mean(axis="columns") > 0]  # steps at which untied is behind
     if gain.index[-1] not in behind:
@@ -524,7 +524,20 @@ def _cosine_cells(preset: str) -> list[Cell]:
 
 
 def _cosine_findings(preset: str) -> dict[str, Finding]:
-    return {f"cosine_{name}": found for name, found in _natural_findings(cosine_runs(preset)).items()}
+    runs = cosine_runs(preset)
+    table = curves_of(runs)
+    gain = _gains(table[table["spelling"] == "mixed"])
+    lost = (gain.iloc[_a_tenth_in(gain)] - gain.iloc[-1]).to_numpy()
+    found = {
+        **_natural_findings(runs),
+        "caught_up": findings.over_seeds(lost, corpus=str(table["corpus"].iloc[0])),
+    }
+    return {f"cosine_{name}": finding for name, finding in found.items()}
+
+
+def _a_tenth_in(gain: pd.DataFrame) -> int:
+    """The row of the step next to a tenth of training."""
+    return int(np.abs(gain.index.to_numpy() - gain.index.max() / 10).argmin())
 
 
 def early_and_late(gain: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
