@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -600,29 +600,50 @@ def resemblance(runs: Sequence[NaturalRun], *, exchanged: bool = False) -> pd.Da
     Returns
     -------
     DataFrame
-        seed, measure, to_input, to_output. "procrustes" is a disparity (small: alike), "neighbours" the
-        number shared among the ten nearest by cosine (large: alike).
+        seed, measure and the means of :func:`likeness`. "procrustes" is a disparity (small: alike),
+        "neighbours" the number shared among the ten nearest by cosine (large: alike).
     """
     mixed = [run for run in runs if run.spelling == "mixed"]
     stored = {(run.seed, run.tied): stored_rows(run) for run in mixed}
     seeds = sorted({run.seed for run in mixed})
-    rows = []
-    for seed in seeds:
-        mine = stored[seed, True]["tied"]
-        if exchanged:
-            mine = np.random.default_rng(seed).permutation(mine)
+    tied = [stored[seed, True]["tied"] for seed in seeds]
+    if exchanged:
+        tied = [np.random.default_rng(seed).permutation(E) for seed, E in zip(seeds, tied, strict=True)]
+    untied = {matrix: [stored[seed, False][matrix] for seed in seeds] for matrix in ("input", "output")}
+    parts = [
+        likeness(tied, untied, compare).assign(seed=seeds, measure=measure)
         for measure, compare in (
             ("procrustes", metrics.procrustes_disparity),
             ("neighbours", shared_neighbours),
-        ):
-            means = [
-                float(
-                    np.mean([compare(mine, stored[other, False][matrix]) for other in seeds if other != seed])
-                )
-                for matrix in ("input", "output")
-            ]
-            rows.append((seed, measure, *means))
-    return pd.DataFrame(rows, columns=["seed", "measure", "to_input", "to_output"])
+        )
+    ]
+    return pd.concat(parts, ignore_index=True)
+
+
+def likeness(
+    tied: Sequence[np.ndarray],
+    untied: Mapping[str, Sequence[np.ndarray]],
+    compare: Callable[[np.ndarray, np.ndarray], float],
+) -> pd.DataFrame:
+    """A measure of likeness between tied matrices and the untied input and output matrices of other seeds.
+
+    Parameters
+    ----------
+    tied, untied : sequence of array, (V, D)
+        One per seed, in the same order; untied ones by "input" and "output".
+
+    Returns
+    -------
+    DataFrame
+        A row per seed. ``to_input``, ``to_output``: means of its tied matrix over the untied ones of the other
+        seeds; ``from_input``, ``from_output``: means over the other seeds' tied matrices of its untied one.
+    """
+    columns = {}
+    for matrix, others in untied.items():
+        pairs = np.array([[compare(mine, other) for other in others] for mine in tied])
+        np.fill_diagonal(pairs, np.nan)  # a seed's two models share their first weights
+        columns |= {f"to_{matrix}": np.nanmean(pairs, 1), f"from_{matrix}": np.nanmean(pairs, 0)}
+    return pd.DataFrame(columns)
 
 
 def shared_neighbours(x: np.ndarray, y: np.ndarray, *, k: int = N_NEIGHBOURS) -> float:

@@ -93,8 +93,9 @@ def exor_resemblance(
     Returns
     -------
     DataFrame
-        seed, measure, to_input, to_output: means over the other seeds. Measure "procrustes" is a disparity
-        (small: alike), "order" the rank correlation of the six distances between bit symbols (large: alike).
+        seed, measure and the means of :func:`book.tying.experiments.natural.likeness`. Measure "procrustes"
+        is a disparity (small: alike), "order" the rank correlation of the six distances between bit symbols
+        (large: alike).
     """
     return resemblance({key: E for run in runs for key, E in embeddings(run, preset, step=step).items()})
 
@@ -102,16 +103,13 @@ def exor_resemblance(
 def resemblance(found: Embeddings) -> pd.DataFrame:
     """The same of given embeddings, by seed, tied, and "input" or "output"."""
     seeds = sorted({seed for seed, _, _ in found})
-    rows = []
-    for seed in seeds:
-        mine = found[seed, True, "input"][:N_BITS]
-        others = {m: [found[s, False, m][:N_BITS] for s in seeds if s != seed] for m in ("input", "output")}
-        for measure, compare in (("procrustes", metrics.procrustes_disparity), ("order", _order_correlation)):
-            means = {
-                m: float(np.mean([compare(mine, other) for other in tables])) for m, tables in others.items()
-            }
-            rows.append((seed, measure, means["input"], means["output"]))
-    return pd.DataFrame(rows, columns=["seed", "measure", "to_input", "to_output"])
+    tied = [found[seed, True, "input"][:N_BITS] for seed in seeds]
+    untied = {m: [found[seed, False, m][:N_BITS] for seed in seeds] for m in ("input", "output")}
+    parts = [
+        natural.likeness(tied, untied, compare).assign(seed=seeds, measure=measure)
+        for measure, compare in (("procrustes", metrics.procrustes_disparity), ("order", _order_correlation))
+    ]
+    return pd.concat(parts, ignore_index=True)
 
 
 def _order_correlation(x: np.ndarray, y: np.ndarray) -> float:
@@ -130,7 +128,7 @@ def _resemblance_findings(preset: str) -> dict[str, Finding]:
     if text is not None:
         gains = _gains(natural.resemblance(natural.natural_runs(text)))
         for measure in ("procrustes", "neighbours"):
-            found[f"natural_{measure}"] = findings.over_seeds(gains[measure].to_numpy())
+            found[f"natural_{measure}"] = findings.over_seeds(gains[measure]["own"].to_numpy())
     return found
 
 
@@ -142,7 +140,7 @@ def exor_gains(preset: str, runs: Sequence[EXorRun]) -> dict[str, Finding]:
     gains, starts = (_gains(exor_resemblance(preset, runs=runs, step=step)) for step in (None, 0))
     return {
         f"exor_{measure}": findings.over_seeds(
-            gains[measure].to_numpy(), nulls={"start": float(starts[measure].mean())}
+            gains[measure]["own"].to_numpy(), nulls={"start": float(starts[measure]["own"].mean())}
         )
         for measure in ("procrustes", "order")
     }
@@ -154,9 +152,28 @@ def exor_gained(preset: str, runs: Sequence[EXorRun]) -> dict[str, Finding]:
     tables = exor_resemblance(preset, runs=runs), resemblance(dict(starts))
     trained, before = (_gains(table.set_index("seed")) for table in tables)
     return {
-        f"exor_{measure}": findings.over_seeds((trained[measure] - before[measure]).to_numpy())
+        f"exor_{measure}": findings.over_seeds(jackknifed(trained[measure] - before[measure]))
         for measure in ("procrustes", "order")
     }
+
+
+def jackknifed(gains: pd.DataFrame) -> np.ndarray:
+    """Values (n,) whose mean is that of all pairs of seeds, and whose spread is that of whole seeds.
+
+    A pair's number hangs on both of its seeds, and all tied models are held against the same untied ones, so
+    means by tied model alone look more certain than they are. These are the jackknife's pseudo-values, each
+    from leaving out one seed in both roles; with two seeds there are none, and the means come back.
+
+    Parameters
+    ----------
+    gains : DataFrame
+        By seed: `own`, the mean over pairs with its tied model, and `others`, over those with its untied one.
+    """
+    n, mean = len(gains), gains["own"].mean()
+    if n < 3:
+        return gains["own"].to_numpy()
+    deviation = (gains["own"] + gains["others"] - 2 * mean).to_numpy()
+    return mean + (n - 1) / (n - 2) * deviation
 
 
 def _untrained(run: EXorRun) -> Embeddings:
@@ -174,18 +191,26 @@ def natural_gains(preset: str) -> dict[str, Finding]:
     corpus = runs[0].corpus
     return {
         f"natural_{measure}": findings.over_seeds(
-            gains[measure].to_numpy(), nulls={"exchanged": float(nulls[measure].mean())}, corpus=corpus
+            jackknifed(gains[measure]),
+            nulls={"exchanged": float(nulls[measure]["own"].mean())},
+            corpus=corpus,
         )
         for measure in ("procrustes", "neighbours")
     }
 
 
-def _gains(table: pd.DataFrame) -> dict[str, pd.Series]:
-    """By measure: how much more like the output than like the input, above 0 where it is more."""
+def _gains(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """By measure: how much more like the output than like the input, above 0 where it is more.
+
+    `own` of a seed's tied model, `others` of the other seeds' against its untied one.
+    """
     sign = {"procrustes": 1, "order": -1, "neighbours": -1}
+    gains = table.assign(
+        own=table["to_input"] - table["to_output"], others=table["from_input"] - table["from_output"]
+    )
     return {
-        str(measure): sign[str(measure)] * (rows["to_input"] - rows["to_output"])
-        for measure, rows in table.groupby("measure")
+        str(measure): sign[str(measure)] * rows[["own", "others"]]
+        for measure, rows in gains.groupby("measure")
     }
 
 

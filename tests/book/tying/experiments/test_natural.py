@@ -412,6 +412,15 @@ def test_findings_are_ratios_at_the_end_with_both_nulls_and_gains_in_points(monk
     assert {finding.corpus for finding in found.values()} == {"made"}
 
 
+def test_untied_catches_up_by_what_the_lead_loses_after_a_tenth(monkeypatch):
+    gains = [0.0, 5.0, *[3.0] * 8, 4.0]
+    monkeypatch.setattr(natural, "curves_of", lambda runs: made_curves(gains))
+    found = natural._cosine_findings("laptop")
+    assert found["cosine_final_gain"].value == pytest.approx(4.0005)
+    assert found["cosine_caught_up"].value == pytest.approx(1.0)
+    assert found["cosine_caught_up"].n_seeds == 2
+
+
 @pytest.mark.parametrize(
     ("gains", "crossing"),
     [
@@ -445,6 +454,7 @@ def test_quick_cells_measure_the_study_and_resemblance_compares_with_the_other_s
 
     table = natural.resemblance(runs).set_index(["seed", "measure"])
     assert len(table) == 4
+    assert table.loc[(1, "procrustes"), "from_output"] == table.loc[(0, "procrustes"), "to_output"]
     tied, other = natural.stored_rows(runs[1])["tied"], natural.stored_rows(runs[2])
     assert runs[2].seed == 1
     assert table.loc[(0, "procrustes"), "to_output"] == metrics.procrustes_disparity(tied, other["output"])

@@ -448,6 +448,9 @@ def test_resemblance_is_the_mean_over_the_other_seeds_untied_matrices():
         order = np.mean([slow_rank_correlation(distances(mine), distances(other)) for other in others])
         assert table.loc[(seed, "procrustes"), f"to_{matrix}"] == pytest.approx(disparity)
         assert table.loc[(seed, "order"), f"to_{matrix}"] == pytest.approx(order)
+        theirs = [arrays[other, True, "input"][:4] for other in SEEDS if other != seed]
+        disparity = np.mean([procrustes_disparity(own, arrays[seed, False, matrix][:4]) for own in theirs])
+        assert table.loc[(seed, "procrustes"), f"from_{matrix}"] == pytest.approx(disparity)
 
 
 def distances(rows: np.ndarray) -> list[float]:
@@ -530,6 +533,7 @@ def test_natural_text_joins_in_where_it_is_stored(monkeypatch):
         (1, "neighbours", 1, 5),
     ]
     table = pd.DataFrame(rows, columns=["seed", "measure", "to_input", "to_output"])
+    table = table.assign(from_input=np.nan, from_output=np.nan)  # of no use with two seeds
     monkeypatch.setattr(natural, "resemblance", lambda runs: table)
     result = found("tied_like_output")
     same(result["natural_procrustes"], [0.3, 0.4])
@@ -539,6 +543,7 @@ def test_natural_text_joins_in_where_it_is_stored(monkeypatch):
 def test_natural_text_under_the_cosine_stands_beside_exchanged_rows(monkeypatch):
     rows = [(seed, m, 0.6, 0.2 + seed / 10) for seed in (2, 3, 4) for m in ("procrustes", "neighbours")]
     table = pd.DataFrame(rows, columns=["seed", "measure", "to_input", "to_output"])
+    table = table.assign(from_input=0.6, from_output=0.5)
 
     def resemblance(runs, *, exchanged):
         assert {run.seed for run in runs} == {2, 3, 4}
@@ -546,8 +551,30 @@ def test_natural_text_under_the_cosine_stands_beside_exchanged_rows(monkeypatch)
 
     monkeypatch.setattr(natural, "resemblance", resemblance)
     result = theorems.natural_gains("laptop")
-    same(result["natural_procrustes"], [0.2, 0.1, 0.0], nulls={"exchanged": 0.01})
-    same(result["natural_neighbours"], [-0.2, -0.1, 0.0], nulls={"exchanged": -0.01})
+    # the pseudo-values of (0.2, 0.1, 0.0), with 0.1 of the others for each seed
+    same(result["natural_procrustes"], [0.3, 0.1, -0.1], nulls={"exchanged": 0.01})
+    same(result["natural_neighbours"], [-0.3, -0.1, 0.1], nulls={"exchanged": -0.01})
+
+
+def test_spread_is_that_of_leaving_out_whole_seeds():
+    n = 5
+    pairs = np.random.default_rng(3).normal(size=(n, n))
+    np.fill_diagonal(pairs, np.nan)
+    table = pd.DataFrame({"own": np.nanmean(pairs, 1), "others": np.nanmean(pairs, 0)})
+    without = [np.nanmean(np.delete(np.delete(pairs, i, 0), i, 1)) for i in range(n)]
+    expected = n * np.nanmean(pairs) - (n - 1) * np.array(without)
+    assert theorems.jackknifed(table) == pytest.approx(expected)
+    assert theorems.jackknifed(table).mean() == pytest.approx(np.nanmean(pairs))
+
+
+def test_models_that_differ_by_their_partners_alone_have_no_narrow_interval():
+    n = 20
+    partners = np.random.default_rng(3).normal(size=n)  # each untied model alike to all tied ones
+    pairs = np.tile(partners, (n, 1))
+    np.fill_diagonal(pairs, np.nan)
+    table = pd.DataFrame({"own": np.nanmean(pairs, 1), "others": np.nanmean(pairs, 0)})
+    assert table["own"].std() < 0.1
+    assert theorems.jackknifed(table).std(ddof=1) == pytest.approx(partners.std(ddof=1), rel=0.1)
 
 
 def test_likeness_is_judged_on_seeds_that_nobody_had_looked_at():
