@@ -97,17 +97,21 @@ def ends(task: str = "both pairs") -> dict[tuple[str, int], np.ndarray]:
 
 
 @functools.cache
-def coins() -> pd.DataFrame:
-    """Curves of the stored sweep over coins: as :func:`curves`, with the coin `p_0a` and `accuracy_gap`."""
-    table = spellings.sweep_curves(spellings.stored_preset())
+def coins(*, every_seed: bool = False) -> pd.DataFrame:
+    """Curves of the stored sweep over coins: as :func:`curves`, with the coin `p_0a` and `accuracy_gap`.
+
+    Of the first seeds, or of every seed: the fresh ones too, which judge the claims.
+    """
+    preset, kinds = spellings.stored_preset(), (False, True) if every_seed else (False,)
+    table = pd.concat([spellings.sweep_curves(preset, fresh=fresh) for fresh in kinds], ignore_index=True)
     return table.assign(tying=np.where(table["tied"], "tied", "untied"))
 
 
-def about_coins() -> str:
+def about_coins(*, every_seed: bool = False) -> str:
     """Data, seeds and steps of the stored sweep, for a caption."""
     sweep = spellings.sweep_cells(spellings.stored_preset())[0].config
     return (
-        f"EXor, both pairs; {sweep.n_seeds} seeds a coin, {sweep.n_steps:,} steps, the rate falling once "
+        f"EXor, both pairs; {coins(every_seed=every_seed)['seed'].nunique()} seeds a coin, {sweep.n_steps:,} steps, the rate falling once "
         f"from {sweep.learning_rate:g}. Thin: a seed; thick: mean; band: its 95% interval."
     )
 

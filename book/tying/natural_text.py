@@ -57,7 +57,7 @@ def settings_table() -> pd.DataFrame:
         "rate": "1e-4",
         "steps": "10 passes",
         "tokens read": "10 billion words",
-        "decay x sum of rates": "not given",
+        "decay x sum of rates": "2.2 to 4.0",
         "seeds": "not given",
     }
     program = paper | {
