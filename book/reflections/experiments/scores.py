@@ -61,6 +61,17 @@ def score_vectors(vectors: WordVectors, *, frequent: set[str]) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
+def frequent_items(frequent: set[str]) -> dict[str, int]:
+    """Items of each word test whose words are all frequent, as "frequent" scores count them."""
+    tests = SIMILARITY_TESTS | ANALOGY_TESTS
+    found = {}
+    for name, data_set in tests.items():
+        table = corpora.load_word_test(data_set)
+        words = table[["word1", "word2"] if name in SIMILARITY_TESTS else ["a", "b", "c", "d"]]
+        found[name] = int(words.isin(frequent).all(axis=1).sum())
+    return found
+
+
 def score_halves(vectors: WordVectors) -> pd.DataFrame:
     """Similarity tests of the coordinates whose sign is +1 alone, and of those with -1 alone."""
     assert vectors.signature is not None

@@ -25,9 +25,14 @@ from embviz.words.cooccurrence import count_pairs, pmi, ppmi, shifted_pmi
 WINDOWS = (2, 5)
 NULLS = ("ppmi", "shifted", "shuffled", "gaussian", "permuted", "configuration")
 CENTRED = ("centred", "centred_permuted", "centred_shuffled")  # rows and columns with mean 0
-GRAPHS = {"clustered_graph": 1.0, "scale_free": 0.0, "sparse_graph": 1.0}  # chance of closing a triangle
+GRAPHS = {  # chance of closing a triangle
+    "clustered_graph": 1.0,
+    "scale_free": 0.0,
+    "sparse_graph": 1.0,
+    "sparse_unclustered": 0.0,
+}
 N_NODES, FEW_NODES = 3_000, 600  # of a graph, and of one of the quick preset
-SPARSE = 5  # edges a node of the sparse graph
+SPARSE = 5  # edges a node of a sparse graph
 LEADING = (50, 100, 200, 500, 1000, 2000)  # eigenvalues whose signs are counted
 
 
@@ -118,7 +123,7 @@ def _matrix(config: Spectrum, corpus: corpora.Corpus) -> np.ndarray | sparse.csr
     if config.matrix in GRAPHS:
         n_nodes = FEW_NODES if config.corpus == "embedded" else N_NODES
         dense = round(counts.nnz / counts.shape[0] ** 2 * n_nodes / 2)  # as large a share of all pairs
-        n_edges = SPARSE if config.matrix == "sparse_graph" else dense
+        n_edges = SPARSE if config.matrix.startswith("sparse") else dense
         graph = scale_free_graph(n_nodes, n_edges, GRAPHS[config.matrix], seed=config.seed)
         return centred(graph)
     if config.matrix == "centred_permuted":
@@ -205,7 +210,7 @@ def spectrum_cells(preset: str, matrices: Sequence[str] = ("pmi", *NULLS)) -> li
 
 
 def shape_cells(preset: str) -> list[Cell]:
-    """Cells of centred spectra, and of three scale-free graphs of each kind, at both windows."""
+    """Cells of centred spectra, and of three graphs of each kind, at both windows."""
     corpus, min_count = _text(preset)
     graphs = itertools.product(WINDOWS, GRAPHS, range(3))
     return [
@@ -328,12 +333,14 @@ def _bulk_findings(preset: str) -> dict[str, Finding]:
     found = {}
     for window in WINDOWS:
         own, null, noise = (of[window, name, 0] for name in ("centred", "centred_permuted", "gaussian"))
-        apart = {key: metrics.semicircle_distance(bulk(x)) for key, x in (("", own), ("gaussian", noise))}
-        base = metrics.semicircle_distance(bulk(null))
         shuffled = of[window, "centred_shuffled", 0]
+        spectra_of = {"": own, "gaussian": noise, "shuffled": shuffled}
+        apart = {key: metrics.semicircle_distance(bulk(x)) for key, x in spectra_of.items()}
+        base = metrics.semicircle_distance(bulk(null))
         edge = np.abs(null).max()
         values = {
             "bulk_ratio": (apart[""] / base, {"gaussian": apart["gaussian"] / base}),
+            "far": (apart[""] / base, {"shuffled": apart["shuffled"] / base}),
             "bulk_kurtosis": (metrics.kurtosis(bulk(own)), {"gaussian": metrics.kurtosis(bulk(noise))}),
             "spikes": ((np.abs(own) > edge).sum(), {"shuffled": (np.abs(shuffled) > edge).sum()}),
             "centred_mirror": (
@@ -344,14 +351,20 @@ def _bulk_findings(preset: str) -> dict[str, Finding]:
         for name, (value, nulls) in values.items():
             numbers = {key: float(x) for key, x in nulls.items()}
             found[f"{name}_{window}"] = findings.exact(value, nulls=numbers, corpus=corpus)
+        graphs = {kind: [of[window, kind, seed] for seed in range(3)] for kind in GRAPHS}
         like = {
-            kind: [bulk_distance(own, of[window, kind, seed]) / bulk_distance(own) for seed in range(3)]
-            for kind in GRAPHS
+            kind: [bulk_distance(own, graph) / bulk_distance(own) for graph in own_kind]
+            for kind, own_kind in graphs.items()
         }
-        numbers = {kind: float(np.mean(like[kind])) for kind in GRAPHS if kind != "clustered_graph"}
-        found[f"likeness_{window}"] = findings.over_seeds(
-            like["clustered_graph"], repeats="graphs", nulls=numbers, corpus=corpus
-        )
+        for name, kind in (("likeness", "clustered_graph"), ("like_sparse", "sparse_graph")):
+            numbers = {other: float(np.mean(ratios)) for other, ratios in like.items() if other != kind}
+            far = bulk_distance(shuffled)
+            numbers["shuffled"] = (
+                float(np.mean([bulk_distance(shuffled, graph) for graph in graphs[kind]])) / far
+            )
+            found[f"{name}_{window}"] = findings.over_seeds(
+                like[kind], repeats="graphs", nulls=numbers, corpus=corpus
+            )
     return found
 
 

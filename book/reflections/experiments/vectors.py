@@ -17,13 +17,13 @@ import pandas as pd
 import torch
 from scipy import stats
 
-from book.reflections.experiments.scores import TESTS, rows_of, score_halves, score_vectors
+from book.reflections.experiments.scores import TESTS, frequent_items, rows_of, score_halves, score_vectors
 from embviz import metrics
 from embviz.corpora import corpus as corpora
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell, experiment, load, training_run
 from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Study
+from embviz.ledger.studies import Part, Study
 from embviz.pausing import Paused, time_is_over
 from embviz.words import spectra
 from embviz.words.cooccurrence import count_pairs, pmi, ppmi
@@ -37,6 +37,9 @@ SHARES = (
     *(0.8, 0.85, 0.9, 0.925, 0.95, 0.975, 1.0),
 )
 SAME_SIGNS = {0.5: "half", 1.0: "ones"}  # one model under two names: trained once
+PLATEAU = (0.35, 0.65)  # shares of +1 between which the paper sees no change
+BORDERS = (0.225, 0.925, 0.95)  # shares that three seeds left open
+NEARLY_REAL = 0.2  # size of an imaginary part over that of the real one
 
 
 # --- training and measuring one model ---------------------------------------------------------------
@@ -278,9 +281,27 @@ def factorized_pmi(config: FactorizedPMI) -> pd.DataFrame:
     return table
 
 
+@dataclasses.dataclass(frozen=True)
+class TestedWords:
+    """A text whose frequent words the tests are cut down to."""
+
+    corpus: str  # name in the registry
+
+
+@experiment("reflections.tested_items")
+def tested_items(config: TestedWords) -> pd.DataFrame:
+    """How many items of each word test have words of at least 100 occurrences alone."""
+    whole = corpora.load_corpus(config.corpus)
+    counts = {name: float(n) for name, n in frequent_items(_frequent_words(whole)).items()}
+    table = rows_of("items", counts)
+    table.attrs["data"] = {config.corpus: whole.checksum}
+    return table
+
+
 # --- presets ----------------------------------------------------------------------------------------
 
 SEEDS = {"quick": (0, 1), "laptop": (1, 2, 3), "paper": (1, 2, 3)}  # seed 0 was seen before ranges moved
+MORE_SEEDS = (4, 5, 6)  # not looked at when the amendments that name them were made
 SIZES: dict[str, dict[str, Any]] = {
     "quick": {
         "corpus": "embedded",
@@ -368,6 +389,43 @@ def _half_findings(preset: str) -> dict[str, Finding]:
     return _map_findings(preset, ("negative_share", "trace"))
 
 
+def reflected_shares(table: pd.DataFrame) -> pd.DataFrame:
+    """Share of eigenvalues of the map that are negative and nearly real, as a reflected dimension's is.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Stored cells of free models, or of one.
+
+    Returns
+    -------
+    DataFrame
+        A row a seed and a column a control; the model's own map is "".
+    """
+    parts = {
+        part: table[table["quantity"] == f"eigenvalue_{part}"].set_index(["seed", "control", "item"])["value"]
+        for part in ("real", "imaginary")
+    }
+    real, imaginary = parts["real"], parts["imaginary"]
+    reflected = (real < 0) & (imaginary.abs() < NEARLY_REAL * real.abs())
+    return reflected.groupby(["seed", "control"]).mean().unstack("control")
+
+
+def more_free_cells(preset: str) -> list[Cell]:
+    """Free models from seeds that nobody had looked at when the amended claim was made of them."""
+    if preset == "quick":
+        return []
+    sizes = SIZES[preset]
+    return [skipgram.cell(SkipGram(signature="free", seed=seed, **sizes)) for seed in MORE_SEEDS]
+
+
+def _reflected_findings(preset: str) -> dict[str, Finding]:
+    shares = reflected_shares(load(more_free_cells(preset)))
+    nulls = {str(name): float(share) for name, share in shares.drop(columns="").mean().items()}
+    corpus = str(SIZES[preset]["corpus"])
+    return {"reflected_share": findings.over_seeds(shares[""].to_numpy(), nulls=nulls, corpus=corpus)}
+
+
 def scores(cells: Sequence[Cell], way: str = "score") -> pd.DataFrame:
     """Scores of stored models: corpus, signature, seed, test, score."""
     table = load(cells)
@@ -417,24 +475,25 @@ def _halves_findings(preset: str) -> dict[str, Finding]:
     return found
 
 
-def sweep_scores() -> pd.DataFrame:
+def sweep_scores(cells: Sequence[Cell] | None = None) -> pd.DataFrame:
     """Figure 4: score of each test, and of their mean, over the share of +1.
 
     Returns
     -------
     DataFrame
         share, seed, test, score, relative (over the test's mean on the plateau, 35 to 65% of +1, of the
-        same seed); the test "mean" averages the relative scores of the tests that some model passes.
+        same seed); the test "mean" averages the relative scores of the tests that some model of the whole
+        sweep passes.
     """
-    cells = sweep_cells("laptop")
-    table = scores(cells)
+    whole = sweep_cells("laptop")
+    table = scores(whole if cells is None else cells)
     named = {signature: share for share, signature in SAME_SIGNS.items()}
     table["share"] = [float(named.get(signature, signature)) for signature in table["signature"]]
-    flat = table[table["share"].between(0.35, 0.65)].groupby(["test", "seed"])["score"].mean()
+    flat = table[table["share"].between(*PLATEAU)].groupby(["test", "seed"])["score"].mean()
     table["relative"] = (
         table["score"] / flat.loc[pd.MultiIndex.from_frame(table[["test", "seed"]])].to_numpy()
     )
-    passed = table[table["test"].isin(passed_tests(load(cells)))]
+    passed = table[table["test"].isin(passed_tests(load(whole)))]
     mean = passed.groupby(["share", "seed"], as_index=False)["relative"].mean()
     mean = mean.assign(test="mean", score=mean["relative"])
     return pd.concat([table, mean], ignore_index=True)[["share", "seed", "test", "score", "relative"]]
@@ -450,8 +509,17 @@ def passed_tests(table: pd.DataFrame) -> list[str]:
 def _sweep_findings(preset: str) -> dict[str, Finding]:
     """The mean relative score at each share, and as null what a share of the plateau falls to by chance."""
     table = sweep_scores()
-    by_share = table[table["test"] == "mean"].pivot(index="seed", columns="share", values="relative")
-    flat = by_share.loc[:, by_share.columns.to_series().between(0.35, 0.65)].to_numpy().ravel()
+    by_share = _by_share(table)
+    return {**_as_first_fixed(by_share), **_against_plateau(by_share)}
+
+
+def _by_share(table: pd.DataFrame) -> pd.DataFrame:
+    """Mean relative scores, a row a seed and a column a share of +1."""
+    return table[table["test"] == "mean"].pivot(index="seed", columns="share", values="relative")
+
+
+def _against_plateau(by_share: pd.DataFrame) -> dict[str, Finding]:
+    flat = by_share.loc[:, by_share.columns.to_series().between(*PLATEAU)].to_numpy().ravel()
     drawn = np.random.default_rng(0).choice(flat, size=(2000, len(by_share))).mean(axis=1)
     null = {"plateau": float(np.quantile(drawn, 0.05)) - 1}
     corpus = SIZES["laptop"]["corpus"]
@@ -463,6 +531,39 @@ def _sweep_findings(preset: str) -> dict[str, Finding]:
     }
 
 
+def _as_first_fixed(by_share: pd.DataFrame) -> dict[str, Finding]:
+    """The averages over all shares below 25% and above 90%, which no longer judge; null: over all shares."""
+    shares = by_share.columns.to_numpy(float)
+    corpus, nulls = SIZES["laptop"]["corpus"], {"shuffled": float(by_share.to_numpy().mean()) - 1}
+    plateau = by_share.loc[:, (shares >= PLATEAU[0]) & (shares <= PLATEAU[1])].mean(axis=1)
+    found = {"plateau": findings.over_seeds((plateau / by_share.max(axis=1)).to_numpy(), corpus=corpus)}
+    for name, kept in (("drop_low", shares < 0.25), ("drop_high", shares > 0.9)):
+        drop = by_share.loc[:, kept].mean(axis=1).to_numpy() - 1
+        found[name] = findings.over_seeds(drop, nulls=nulls, corpus=corpus)
+    return found
+
+
+def border_cells(preset: str) -> list[Cell]:
+    """Models of three seeds more at the shares that were left open, and at those of the plateau."""
+    if preset != "laptop":
+        return []
+    shares = [share for share in SHARES if share in BORDERS or PLATEAU[0] <= share <= PLATEAU[1]]
+    return [
+        skipgram.cell(SkipGram(signature=SAME_SIGNS.get(share, str(share)), seed=seed, **SIZES["laptop"]))
+        for seed in MORE_SEEDS
+        for share in shares
+    ]
+
+
+def _border_findings(preset: str) -> dict[str, Finding]:
+    """Of all six seeds, each against its own plateau."""
+    both = pd.concat([_by_share(sweep_scores()), _by_share(sweep_scores(border_cells(preset)))])
+    found = _against_plateau(
+        both[[share for share in SHARES if share in BORDERS or PLATEAU[0] <= share <= PLATEAU[1]]]
+    )
+    return {f"six_{1000 * share:04.0f}": found[f"share_{1000 * share:04.0f}"] for share in BORDERS}
+
+
 def _factor_findings(preset: str) -> dict[str, Finding]:
     if preset == "quick":
         return {}
@@ -470,6 +571,7 @@ def _factor_findings(preset: str) -> dict[str, Finding]:
     of = {bool(flag): rows for flag, rows in table.groupby("shuffled")}
     free = load(free_cells(preset))
     corpus = str(free["corpus"].iloc[0])
+    items = load([tested_items.cell(TestedWords(corpus))]).set_index("item")["value"]
     found = {}
     for test in TESTS:
         score = {flag: _score(rows, test) for flag, rows in of.items()}
@@ -478,24 +580,58 @@ def _factor_findings(preset: str) -> dict[str, Finding]:
         null = {"shuffled": float(score[True] - base.mean())}
         gap = findings.over_seeds(score[False] - base, nulls=null, corpus=corpus)
         found[f"{test}_difference"] = found[f"{test}_no_worse"] = gap
+        drawn = _gap_replicates(of[False], free, test)
+        found[f"{test}_over_items"] = findings.resampled(
+            gap.value, drawn, int(items[test]), repeats="items", nulls=null, corpus=corpus
+        )
     share = {flag: float(rows.loc[rows["quantity"] == "share", "value"].iloc[0]) for flag, rows in of.items()}
     found["positive_share"] = findings.exact(share[False], nulls={"shuffled": share[True]}, corpus=corpus)
     return found
+
+
+def _gap_replicates(factors: pd.DataFrame, free: pd.DataFrame, test: str) -> np.ndarray:
+    """Bootstrap replicates of the gap: the items of a test drawn again, alike for all models, and the seeds.
+
+    Items alone would take the three free models for all there are, seeds alone the few items of a small
+    text for the test.
+    """
+
+    def replicates(table: pd.DataFrame) -> np.ndarray:
+        rows = table[(table["quantity"] == "frequent_replicate") & (table["control"] == test)]
+        return rows["value"].to_numpy()
+
+    by_seed = np.stack([replicates(rows) for _, rows in free.groupby("seed")])  # (seeds, replicates)
+    rng = np.random.default_rng(0)
+    chosen = rng.integers(len(by_seed), size=by_seed.T.shape)  # (replicates, seeds)
+    drawn = np.take_along_axis(by_seed.T, chosen, axis=1).mean(axis=1)
+    gaps: np.ndarray = replicates(factors) - drawn
+    return gaps
 
 
 def _score(table: pd.DataFrame, test: str) -> float:
     return float(table.loc[(table["quantity"] == "frequent") & (table["item"] == test), "value"].iloc[0])
 
 
+def _compared_cells(preset: str) -> list[Cell]:
+    return [*free_cells(preset), tested_items.cell(TestedWords(SIZES[preset]["corpus"]))]
+
+
 STUDIES = {
     "reflections.involution": Study(free_cells, _involution_findings),
-    "reflections.half_reflected": Study(free_cells, _half_findings),
+    "reflections.half_reflected": Study(
+        free_cells, _half_findings, parts=(Part(more_free_cells, _reflected_findings),)
+    ),
     "reflections.similarity_correlation": Study(free_cells, _correlation_findings),
     "reflections.tied_sgns": Study(model_cells, _tied_findings, beside=learned_cells),
     "reflections.pull_and_push": Study(lambda preset: model_cells(preset, ("half",)), _halves_findings),
-    "reflections.proportion": Study(sweep_cells, _sweep_findings, needs="a sweep of 19 shares"),
+    "reflections.proportion": Study(
+        sweep_cells,
+        _sweep_findings,
+        needs="a sweep of 19 shares",
+        parts=(Part(border_cells, _border_findings),),
+    ),
     "reflections.factorize": Study(
-        lambda preset: [*factor_cells(preset), *(free_cells(preset) if preset != "quick" else [])],
+        lambda preset: [*factor_cells(preset), *(_compared_cells(preset) if preset != "quick" else [])],
         _factor_findings,
         beside=factor_readings,
     ),

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from book.reflections.experiments import scores, spectrum, theory, twins, vectors
+from book.reflections.experiments.scores import rows_of
 from embviz.corpora import make_corpus
 from embviz.ledger import cells
 from embviz.models.recurrent import LSTMConfig, LSTMLanguageModel
@@ -196,3 +197,71 @@ def test_a_random_maps_involution_error_is_that_of_its_symmetric_part():
     half = (q + q.T) / 2
     error = np.linalg.norm(half @ half - np.eye(200)) / math.sqrt(200)
     assert error == pytest.approx(math.sqrt(3 / 8), abs=0.02)
+
+
+def mapped(eigenvalues: list[complex], control: str, seed: int) -> pd.DataFrame:
+    """Stored eigenvalues of a map, as a cell has them."""
+    values = np.array(eigenvalues)
+    parts = {"eigenvalue_real": values.real, "eigenvalue_imaginary": values.imag}
+    tables = [rows_of(name, part, control) for name, part in parts.items()]
+    return pd.concat(tables, ignore_index=True).assign(seed=seed)
+
+
+def test_a_reflected_dimension_has_an_eigenvalue_that_is_negative_and_nearly_real():
+    table = pd.concat(
+        [
+            mapped([-1, -0.5 + 0.05j, -0.5 - 0.05j, 1], "", 1),
+            mapped([-1 + 0.3j, -1 - 0.3j, -0.5, 1], "", 2),  # a spiral is no reflection
+            mapped([-0.1 + 1j, -0.1 - 1j, 0.2, 1], "random_rotation", 1),
+        ]
+    )
+    shares = vectors.reflected_shares(table)
+    assert shares.loc[1].to_dict() == {"": 0.75, "random_rotation": 0.0}
+    assert shares.loc[2, ""] == 0.25
+
+
+def test_gaps_are_drawn_again_over_the_same_items_and_over_seeds():
+    rng = np.random.default_rng(0)
+    items = rng.normal(size=(200, 1)) * 0.1  # what drawing items anew does to every model alike
+    names = {"quantity": "frequent_replicate", "control": "men"}
+    factors = pd.DataFrame({"value": 0.5 + items[:, 0], **names})
+    alike = [pd.DataFrame({"value": 0.4 + items[:, 0], "seed": seed, **names}) for seed in (1, 2, 3)]
+    drawn = vectors._gap_replicates(factors, pd.concat(alike), "men")
+    assert drawn == pytest.approx(np.full(200, 0.1)), "items that all models share cancel"
+    apart = [table.assign(value=table["value"] + 0.1 * seed) for seed, table in enumerate(alike)]
+    spread = vectors._gap_replicates(factors, pd.concat(apart), "men").std()
+    assert spread == pytest.approx(np.std([0, 0.1, 0.2]) / np.sqrt(3), rel=0.15)
+
+
+def test_averages_as_first_fixed_are_those_of_the_shares_beyond_the_borders():
+    by_share = pd.DataFrame(
+        {0.0: [0.2, 0.4], 0.2: [0.8, 1.0], 0.5: [1.0, 1.0], 0.7: [1.25, 1.0], 1.0: [0.5, 0.5]}
+    )
+    found = vectors._as_first_fixed(by_share)
+    assert found["plateau"].value == pytest.approx((0.8 + 1.0) / 2)
+    assert found["drop_low"].value == pytest.approx((0.5 + 0.7) / 2 - 1)
+    assert found["drop_high"].value == pytest.approx(-0.5)
+    assert found["drop_low"].nulls["shuffled"] == pytest.approx(by_share.to_numpy().mean() - 1)
+
+
+def test_more_seeds_are_those_that_no_first_figure_was_read_of():
+    borders = vectors.border_cells("laptop")
+    assert {cell.config.seed for cell in borders} == {4, 5, 6}
+    assert {cell.config.signature for cell in borders} == {
+        *("0.225", "0.35", "0.4", "half", "0.6", "0.65", "0.925", "0.95")
+    }
+    first = {cell.key for cell in vectors.sweep_cells("laptop")}
+    assert not first & {cell.key for cell in borders}
+    assert {cell.config.seed for cell in vectors.more_free_cells("paper")} == {4, 5, 6}
+    assert vectors.more_free_cells("quick") == []
+
+
+def test_items_are_counted_as_the_scores_take_them(monkeypatch):
+    similar = pd.DataFrame({"word1": ["a", "b", "a"], "word2": ["b", "z", "a"]})
+    analogies = pd.DataFrame({"a": ["a", "a"], "b": ["b", "b"], "c": ["a", "z"], "d": ["b", "b"]})
+    data_sets = set(scores.SIMILARITY_TESTS.values())
+    monkeypatch.setattr(
+        scores.corpora, "load_word_test", lambda name: similar if name in data_sets else analogies
+    )
+    found = scores.frequent_items({"a", "b"})
+    assert found == {name: 2 if name in scores.SIMILARITY_TESTS else 1 for name in scores.TESTS}
