@@ -95,9 +95,9 @@ def factor_readings(preset: str) -> list[Cell]:
 def factor_table(cells: Sequence[Cell]) -> pd.DataFrame:
     """Stored factorizations: one row per reading, the share of +1 and the score of each word test.
 
-    Scores are of items whose words all occur at least 100 times.
+    Scores are of items whose words all occur at least 100 times; how many these are stands in the last row.
     """
-    rows = {}
+    rows: dict[str, list[float]] = {}
     for cell in cells:
         table, config = load([cell]), cell.config
         numbers = table[table["quantity"].isin(["share", "frequent"])].set_index("item")["value"]
@@ -105,7 +105,12 @@ def factor_table(cells: Sequence[Cell]) -> pd.DataFrame:
         name = f"{words}, tokens shuffled" if config.shuffled else words
         rows[name] = [numbers["positive"], *(numbers[test] for test in TESTS)]
     columns = ["share of +1", *TESTS.values()]
-    return pd.DataFrame.from_dict(rows, orient="index", columns=columns).round(2)
+    table = pd.DataFrame.from_dict(rows, orient="index", columns=columns).map("{:.2f}".format)
+    counted = [vectors.tested_items.cell(vectors.TestedWords(cell.config.corpus)) for cell in cells[:1]]
+    if counted and not missing(counted):
+        items = load(counted).set_index("item")["value"]
+        table.loc["items"] = ["", *(f"{items[test]:,.0f}" for test in TESTS)]
+    return table
 
 
 def sweep_curves() -> pd.DataFrame:

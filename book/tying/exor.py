@@ -110,8 +110,9 @@ def coins(*, every_seed: bool = False) -> pd.DataFrame:
 def about_coins(*, every_seed: bool = False) -> str:
     """Data, seeds and steps of the stored sweep, for a caption."""
     sweep = spellings.sweep_cells(spellings.stored_preset())[0].config
+    n_seeds = coins(every_seed=every_seed)["seed"].nunique()
     return (
-        f"EXor, both pairs; {coins(every_seed=every_seed)['seed'].nunique()} seeds a coin, {sweep.n_steps:,} steps, the rate falling once "
+        f"EXor, both pairs; {n_seeds} seeds a coin, {sweep.n_steps:,} steps, the rate falling once "
         f"from {sweep.learning_rate:g}. Thin: a seed; thick: mean; band: its 95% interval."
     )
 

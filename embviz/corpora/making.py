@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
 import gzip
 import hashlib
@@ -99,6 +100,7 @@ def make_corpus(
     """
     called = name or _name_of(source)
     tokenize = _tokenizer(tokenizer)
+    _refuse_encoding(encoding)
     min_count = whole(min_count, "min_count", 1)
     max_vocab = None if max_vocab is None else whole(max_vocab, "max_vocab", 1)
     n_letters, n_dropped, example = 0, 0, ""
@@ -214,6 +216,13 @@ def _decoded(content: bytes, encoding: str) -> str:
         return content.decode(encoding).removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         raise _wrong_encoding("the text", error) from error
+
+
+def _refuse_encoding(name: str) -> None:
+    try:
+        codecs.lookup(name)
+    except LookupError as error:
+        raise ValueError(f'no encoding is called {name!r}: give one such as "utf-8" or "latin-1"') from error
 
 
 def _wrong_encoding(what: str, error: UnicodeDecodeError) -> ValueError:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import math
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -461,6 +463,8 @@ def _read_text(
     weights: Weights, name: str | None, tokenizer: Any, corpus: Any
 ) -> tuple[Corpus, np.ndarray] | str:
     """A text in the model's tokens, with the row of each of its words and -1 for a hole; or why not."""
+    if isinstance(corpus, os.PathLike) and not os.path.exists(corpus):  # also where nothing would read it
+        raise FileNotFoundError(errno.ENOENT, "no such text", os.fspath(corpus))
     if corpus is None or tokenizer is None or name is None:
         none = "corpus" if corpus is None else "tokenizer"
         return "no embedding was found" if name is None else f"no {none} was given"

@@ -188,6 +188,7 @@ def _read_lines(
 ) -> Read:
     """Records in text; `exact` is false where the file may end before `n_read`."""
     words: list[str] = []
+    doubtful: list[int] = []
     rows = _room(n_read, D, path)
     lines = (line for line in file if line.strip())
     for line in itertools.islice(lines, n_read):
@@ -197,9 +198,18 @@ def _read_lines(
                 f"{path}: record {len(words) + 1} of {n_words} is not a word and {D} numbers: get it again"
             )
         rows[len(words)] = numbers
-        words.append(line.rstrip().rsplit(maxsplit=D)[0].strip(b" ").decode(encoding))
+        word = line.rstrip().rsplit(maxsplit=D)[0].strip(b" ")
+        if b" " in word and _numbers(b"x " + word.rsplit(b" ", 1)[1], 1):
+            doubtful.append(len(words) + 1)
+        words.append(word.decode(encoding))
     if len(words) < n_read and exact:
         raise ValueError(f"{path}: record {len(words) + 1} of {n_words} is missing: get the file again")
+    if doubtful:
+        warnings.warn(
+            f"{path}: a word ends in a number in {len(doubtful):,} records, the first of them record "
+            f"{doubtful[0]} with {words[doubtful[0] - 1]!r}: it may have a number more than the others' {D}",
+            stacklevel=6,
+        )
     if words and not line.endswith(b"\n"):
         warnings.warn(f"{path}: the last line has no end, so that its last number may be cut", stacklevel=6)
     return words, rows[: len(words)]

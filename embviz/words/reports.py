@@ -16,6 +16,7 @@ from embviz.words.spectra import eigenvalues, shuffle_tokens
 from embviz.words.wordvectors import WordVectors, chosen_rows
 
 PMI, SHUFFLED, CLIPPED = MATRICES = ("PMI", "tokens shuffled", "positive PMI")
+LEAST_WORDS = 10  # of a spectrum
 DIGITS = 6  # of eigenvalues, so that one that is 0 but for rounding has no sign
 
 
@@ -87,8 +88,8 @@ def spectrum_report(
     window : int
         Words on each side that count as context.
     min_count, max_vocab : int
-        The words that are kept; the places of others stay, empty. Time grows with the third power of their
-        number: 2,000 take seconds.
+        The words that are kept; the places of others stay, empty, and so do those of a word that meets none.
+        Time grows with the third power of their number: 2,000 take seconds.
     n_shuffles : int
         Random orders of the tokens, the control: a text with its word counts and no context.
     seed : int
@@ -107,19 +108,25 @@ def spectrum_report(
     ------
     The reflections paper, section 3.1, which reads the mirror image off a histogram and has no control.
     """
-    n_shuffles = whole(n_shuffles, "n_shuffles", low=1)
+    n_shuffles, window = whole(n_shuffles, "n_shuffles", low=1), whole(window, "window", low=1)
+    min_count, max_vocab = (
+        whole(min_count, "min_count", low=1),
+        whole(max_vocab, "max_vocab", low=LEAST_WORDS),
+    )
     kept = corpus.restrict(min_count=min_count, max_vocab=max_vocab, rare="hole")
-    n_words, starts = len(kept.vocabulary), kept.document_starts
-    if n_words < 10:
-        raise ValueError(
-            f"{n_words} words of {corpus.name!r} occur {min_count} times or more, which is no spectrum to "
-            "look at: lower min_count, or take a longer text"
-        )
 
     def counted(ids: np.ndarray) -> scipy.sparse.csr_array:
-        return count_pairs(ids, n_words, window=window, document_starts=starts)
+        found = count_pairs(ids, len(kept.vocabulary), window=window, document_starts=kept.document_starts)
+        met = np.flatnonzero(np.diff(found.indptr))  # a word alone in its documents has no PMI
+        return found[met][:, met]
 
     counts = counted(kept.ids)
+    n_words = counts.shape[0]
+    if n_words < LEAST_WORDS:
+        raise ValueError(
+            f"{n_words} words of {corpus.name!r} occur {min_count} times or more and meet another, which is "
+            "no spectrum to look at: lower min_count, or take a longer text"
+        )
     made = {(PMI, 0): pmi(counts), (CLIPPED, 0): ppmi(counts)}
     for order in range(seed, seed + n_shuffles):
         made[SHUFFLED, order] = pmi(counted(shuffle_tokens(kept.ids, seed=order)))

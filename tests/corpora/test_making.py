@@ -181,6 +181,8 @@ def test_latin_1_is_named_and_then_read(tmp_path):
     with pytest.raises(ValueError, match=r"alt\.txt is not utf-8: byte 0xf6.*encoding=\"latin-1\""):
         make_corpus(path)
     assert make_corpus(path, encoding="latin-1").vocabulary == ["größer", "als"]
+    with pytest.raises(ValueError, match="no encoding is called 'latin-l'"):
+        make_corpus(path, encoding="latin-l")
     with pytest.raises(ValueError, match="the text is not utf-8"):
         make_corpus("größer".encode("latin-1"))
 

@@ -501,6 +501,11 @@ def test_what_has_no_next_token_loss_is_said_in_the_table(make, why, tmp_path):
     assert len(rows_of(report, "next token")) == 0
 
 
+def test_a_text_that_is_not_there_is_said_also_where_nothing_would_read_it(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no such text: .*absent\.txt"):
+        inspect({"wte.weight": np.ones((50, 8))}, None, tmp_path / "absent.txt")
+
+
 def test_a_text_that_is_too_short_and_a_model_that_is_too_large_are_said(monkeypatch):
     assert "three are the least" in notes(inspect(gpt2(), word_level(), "word1 word2"))
     assert "no tokenizer was given, and no loss" in notes(inspect(gpt2(), None, LINES))

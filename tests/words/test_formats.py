@@ -44,6 +44,14 @@ def test_a_word_that_is_a_number_is_no_dimension(tmp_path):
     same(WordVectors.load(tmp_path / "v"), ["2020", "year"], [[0.5, 1.5], [1.0, 2.0]])
 
 
+@pytest.mark.parametrize("header", ["", "3 2\n"])
+def test_a_record_with_a_number_too_many_is_said(tmp_path, header):
+    (tmp_path / "v").write_text(f"{header}a 0.5 1.5\nb 1.0 2.0 3.0\n. . 1.0 2.0\n")
+    with pytest.warns(UserWarning, match="in 1 records, the first of them record 2 with 'b 1.0'"):
+        found = WordVectors.load(tmp_path / "v")
+    assert found.vocabulary[2] == ". .", "a blank in a word is no fault"
+
+
 def test_a_last_line_without_an_end_is_read_and_said(tmp_path):
     (tmp_path / "v").write_text("a 0.5 1\nb 2 3", encoding="utf-8")
     with pytest.warns(UserWarning, match="the last line has no end"):

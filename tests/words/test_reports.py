@@ -57,8 +57,20 @@ def test_the_sentence_says_on_which_side_of_the_shuffled_text_the_text_lies(dist
 
 
 def test_too_few_words_are_no_spectrum():
-    with pytest.raises(ValueError, match="3 words of 'mine' occur 2 times or more, which is no spectrum"):
+    with pytest.raises(ValueError, match="3 words of 'mine' occur 2 times or more and meet another"):
         spectrum_report(make_corpus("a b c " * 9 + "d"), min_count=2)
+    for wrong in ({"max_vocab": 1}, {"min_count": -1}, {"window": 0}):
+        with pytest.raises(ValueError, match=f"{next(iter(wrong))} is .* or more"):
+            spectrum_report(make_corpus("a b c " * 9 + "d"), **wrong)
+
+
+def test_a_word_alone_in_its_documents_is_left_out():
+    rng = np.random.default_rng(0)
+    documents = [" ".join(f"w{i}" for i in rng.integers(20, size=8)) for _ in range(100)]
+    alone = spectrum_report(make_corpus([*documents, *["alone"] * 9]), n_shuffles=1)
+    without = spectrum_report(make_corpus(documents), n_shuffles=1)
+    assert alone.n_words == 20
+    np.testing.assert_array_equal(alone.spectra[PMI], without.spectra[PMI])
 
 
 def test_one_seed_gives_one_report(corpus, report):

@@ -635,10 +635,10 @@ def likeness(
     Returns
     -------
     DataFrame
-        A row per seed. ``to_input``, ``to_output``: means of its tied matrix over the untied ones of the other
-        seeds; ``from_input``, ``from_output``: means over the other seeds' tied matrices of its untied one.
+        A row per seed. ``to_input``, ``to_output``: means of its tied matrix over the untied ones of the
+        other seeds; ``from_input``, ``from_output``: of its untied one over the others' tied matrices.
     """
-    columns = {}
+    columns: dict[str, np.ndarray] = {}
     for matrix, others in untied.items():
         pairs = np.array([[compare(mine, other) for other in others] for mine in tied])
         np.fill_diagonal(pairs, np.nan)  # a seed's two models share their first weights
