@@ -24,13 +24,14 @@ from book.geometry.experiments.steering import (
 )
 from embviz.ledger.cells import Cell, missing
 from embviz.ledger.findings import Finding, exact, once, over_seeds, resampled, share
-from embviz.ledger.studies import Study
+from embviz.ledger.studies import Part, Study
 
 P = 97
 N_RESAMPLED = 1_000
 FRESH = {"quick": range(2), "laptop": range(5, 10), "paper": range(5, 10)}  # seeds that were not looked at
 N_LOOKED_AT = {"quick": 0, "laptop": 20, "paper": 20}  # drawn sets of five modes that were
 N_DRAWS = {"quick": 2, "laptop": 20, "paper": 20}
+MORE_FRESH, N_MORE = range(10, 20), 40  # seeds and drawn sets that were not looked at after those
 N_FEW = {"quick": 2, "laptop": 10, "paper": 10}  # drawn pairs of modes, and triples
 
 
@@ -55,9 +56,11 @@ def n_distinct(runs: Sequence[GrokkingRun]) -> int:
 # --- drawn sets -----------------------------------------------------------------------------------------
 
 
-def drawn_cells(preset: str, size: int, n_draws: int, *, skip: int = 0) -> list[Cell]:
+def drawn_cells(
+    preset: str, size: int, n_draws: int, *, skip: int = 0, seeds: Sequence[int] | None = None
+) -> list[Cell]:
     """One cell per drawn set of `size` modes, the first `skip` sets left out; fresh seeds take turns."""
-    seeds = FRESH[preset]
+    seeds = FRESH[preset] if seeds is None else seeds
     sets = random_sets(P, skip + n_draws, size=size)[skip:]
     return [
         grokking.cell(at_preset(GrokkingRun(modes=modes), preset, seeds[i % len(seeds)]))
@@ -65,20 +68,35 @@ def drawn_cells(preset: str, size: int, n_draws: int, *, skip: int = 0) -> list[
     ]
 
 
-def near_cells(preset: str) -> list[Cell]:
-    """Near-Nyquist modes on the fresh seeds."""
-    return [grokking.cell(at_preset(NEAR, preset, seed)) for seed in FRESH[preset]]
+def near_cells(preset: str, seeds: Sequence[int] | None = None) -> list[Cell]:
+    """Near-Nyquist modes on the fresh seeds, or on others."""
+    return [grokking.cell(at_preset(NEAR, preset, seed)) for seed in seeds or FRESH[preset]]
 
 
 def _five_drawn(preset: str) -> list[Cell]:
     return drawn_cells(preset, 5, N_DRAWS[preset], skip=N_LOOKED_AT[preset])
 
 
-def against_drawn(preset: str) -> pd.DataFrame:
-    """Stored times of near-Nyquist modes and of drawn sets on the same seeds: modes, and those of `times`."""
+def _more_near(preset: str) -> list[Cell]:
+    return near_cells(preset, MORE_FRESH) if preset == "paper" else []
+
+
+def _more_drawn(preset: str) -> list[Cell]:
+    skip = N_LOOKED_AT[preset] + N_DRAWS[preset]
+    return drawn_cells(preset, 5, N_MORE, skip=skip, seeds=MORE_FRESH) if preset == "paper" else []
+
+
+def against_drawn(preset: str, *, more: bool = False) -> pd.DataFrame:
+    """Stored times of near-Nyquist modes and of drawn sets on the same seeds: modes, and those of `times`.
+
+    With `more`, of the ten seeds that came later too.
+    """
+    near, drawn = near_cells(preset), _five_drawn(preset)
+    if more:
+        near, drawn = [*near, *_more_near(preset)], [*drawn, *_more_drawn(preset)]
     parts = [
         times([cell]).assign(modes=name)
-        for name, cells in (("near-Nyquist", near_cells(preset)), ("drawn", _five_drawn(preset)))
+        for name, cells in (("near-Nyquist", near), ("drawn", drawn))
         for cell in cells
     ]
     return pd.concat(parts, ignore_index=True)
@@ -99,6 +117,14 @@ def ahead(table: pd.DataFrame, column: str) -> Finding:
     ]
     by_lot = float(np.mean(others)) if others else 0.5
     return share(int(no_later.sum()), len(no_later), repeats="drawn mode sets", nulls={"by_lot": by_lot})
+
+
+def ahead_by_seed(table: pd.DataFrame, column: str) -> Finding:
+    """The same with an interval over seeds: all sets of a seed are held against one near-Nyquist run."""
+    drawn, near = (table[table["modes"] == modes] for modes in ("drawn", "near-Nyquist"))
+    no_later = drawn[column] <= drawn["seed"].map(near.set_index("seed")[column])
+    shares = no_later.groupby(drawn["seed"]).mean()
+    return over_seeds(shares.to_numpy(float), nulls=ahead(table, column).nulls, within=(0, 1))
 
 
 # --- Figure 1 -------------------------------------------------------------------------------------------
@@ -126,7 +152,14 @@ def _variant_findings(preset: str) -> dict[str, Finding]:
         "first_in_both": once(float((again[:, :2] == 1).all(axis=1).mean())),
         "ahead_grok": ahead(drawn, "grok"),
         "ahead_memorize": ahead(drawn, "memorize"),
+        "ahead_grok_by_seed": ahead_by_seed(drawn, "grok"),
+        "ahead_memorize_by_seed": ahead_by_seed(drawn, "memorize"),
     }
+
+
+def _more_findings(preset: str) -> dict[str, Finding]:
+    table = against_drawn(preset, more=True)
+    return {f"more_ahead_{name}": ahead_by_seed(table, name) for name in ("grok", "memorize")}
 
 
 # --- how few modes --------------------------------------------------------------------------------------
@@ -184,7 +217,11 @@ def _few_findings(preset: str) -> dict[str, Finding]:
 
 
 STUDIES = {
-    "geometry.fourteen_variants": Study(_variant_cells, _variant_findings),
+    "geometry.fourteen_variants": Study(
+        _variant_cells,
+        _variant_findings,
+        parts=(Part(lambda preset: [*_more_near(preset), *_more_drawn(preset)], _more_findings),),
+    ),
     "geometry.three_modes": Study(
         lambda preset: [cell for cells in few_cells(preset).values() for cell in cells],
         _few_findings,

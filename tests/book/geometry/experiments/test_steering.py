@@ -264,6 +264,23 @@ def test_ahead_counts_drawn_sets_no_later_than_near_nyquist_of_their_seed():
     assert finding.nulls["by_lot"] == 0.5  # of two different times one is no later than the other
 
 
+def test_over_seeds_a_near_nyquist_run_counts_once_however_many_sets_stand_against_it():
+    rows = [("near-Nyquist", seed, 60) for seed in (5, 6, 7)]
+    rows += [("drawn", 5, time) for time in (50, 55, 60, 70)] + [("drawn", 6, 80), ("drawn", 7, 90)]
+    finding = variants.ahead_by_seed(pd.DataFrame(rows, columns=["modes", "seed", "grok"]), "grok")
+    assert (finding.value, finding.n_seeds, finding.low) == (0.25, 3, 0.0)
+
+
+def test_more_seeds_bring_sets_that_were_not_drawn_before():
+    more, before = (
+        {(cell.config.modes, cell.config.seeds[0]) for cell in cells}
+        for cells in (variants._more_drawn("paper"), variants._five_drawn("paper"))
+    )
+    assert len(more) == 40
+    assert not {modes for modes, _ in more} & {modes for modes, _ in before}
+    assert {seed for _, seed in more} == set(range(10, 20))
+
+
 def test_the_share_of_runs_with_few_modes_counts_those_that_grokked():
     for size, cells in variants.few_cells("paper").items():
         for index, cell in enumerate(cells):
@@ -522,5 +539,6 @@ def test_findings_of_made_up_quick_cells_are_those_that_the_claim_asks_for(claim
     for index, cell in enumerate(study.preset_cells("quick")):
         store(cell, 5 + index % 7, 2 + index % 4)
     later = {"memorize_full", *queries.VARIANTS}  # of full batches; shown once they are stored
+    later |= {"more_ahead_grok", "more_ahead_memorize"}  # of seeds of the paper's size alone
     asked = {figure.name for figure in find_claim(claim).figures} - later
     assert set(study.findings("quick")) == asked
