@@ -114,8 +114,10 @@ def _exact(preset: str) -> dict[str, Finding]:
         for name, matrices in (("error", W), ("error_random", random))
     }
     zeros = trained.extraction.n_zeros + trained.extraction.n_near_zeros
+    nulls = {"random": max(bounds["error_random"])}
     return {
         "error": findings.extreme(bounds["error"], largest=True, corpus=corpus),
+        "error_of_any": findings.extreme(bounds["error"], largest=True, nulls=nulls, corpus=corpus),
         "correlation": findings.extreme(correlations, largest=False, corpus=corpus),
         "error_random": findings.extreme(
             bounds["error_random"], largest=True, repeats="random matrices", corpus=corpus
