@@ -19,7 +19,7 @@ from typing import Any
 from embviz.ledger.claims import Claim, claim_files
 from embviz.ledger.findings import Finding
 from embviz.ledger.measuring import Measurement, measure
-from embviz.ledger.sources import PACKAGE, module_folder, tree_digest, versions
+from embviz.ledger.sources import PACKAGE, is_as_imported, module_folder, tree_digest, versions
 from embviz.storage import cache_folder, results_folder, write_if_possible
 
 VERSION = 1  # of the form of the kept files
@@ -86,6 +86,8 @@ def _measurement(claim: Claim, scale: str | None, state: _State) -> Measurement:
         return kept
     state.key(claim, [claim.paper])  # before reading: a cell that comes meanwhile must be noticed
     found = measure(claim, scale)
+    if not all(map(is_as_imported, (PACKAGE, module_folder(claim.experiments)))):
+        return found  # edited since this process began: what ran is not what the key would say
     _write(path, state.key(claim, found.folders), found)
     return found
 

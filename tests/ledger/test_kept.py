@@ -133,6 +133,35 @@ def test_code_that_changed_is_noticed_and_charts_are_not_code_that_measures(proj
     assert project.n_measured == 4
 
 
+def test_code_edited_since_it_was_imported_keeps_nothing(project, monkeypatch):
+    monkeypatch.setitem(sources.LOADED, project.folder, project.code.stat().st_mtime)
+    project.entry()
+    project.kept_file()
+    project.code.write_text("STUDIES = {}  # edited while this process runs the code from before\n")
+    later = project.code.stat().st_mtime + 5
+    os.utime(project.code, (later, later))
+    before = project.kept_file().read_text()
+    project.entry()
+    assert project.n_measured == 2
+    assert project.kept_file().read_text() == before, "a new process would have taken it for its own"
+
+
+def test_a_folder_counts_as_imported_when_its_first_module_was(tmp_path, monkeypatch):
+    (tmp_path / "made_paper").mkdir()
+    for name in ("__init__", "experiments", "other"):
+        (tmp_path / "made_paper" / f"{name}.py").write_text("STUDIES = {}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sources, "LOADED", dict(sources.LOADED))
+    sources.note_import("made_paper.experiments")
+    first = sources.LOADED[tmp_path / "made_paper"]
+    assert first > sources.LOADED[sources.PACKAGE], "nothing of it was imported before"
+    assert sources.is_as_imported(tmp_path / "made_paper")
+    del sources.LOADED[tmp_path / "made_paper"]
+    monkeypatch.setitem(sys.modules, "made_paper.other", None)
+    sources.note_import("made_paper.experiments")
+    assert sources.LOADED[tmp_path / "made_paper"] == sources.LOADED[sources.PACKAGE]
+
+
 def test_another_folder_of_results_has_findings_of_its_own(project, monkeypatch):
     project.entry()
     monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(project.folder / "other"))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from book.kernel.experiments import fits, models
+from book.kernel.experiments import extracted, fits, models
 from book.kernel.experiments.fits import cosines
 from book.kernel.experiments.models import QUICK, STARTS, Trained
 from book.kernel.experiments.runs import KernelRun
@@ -22,7 +22,7 @@ from embviz.kernels import Spectrum
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell
 from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Study
+from embviz.ledger.studies import Part, Study
 from embviz.models.minigpt import MiniGPTConfig, Start
 
 TEXTS = (  # see tests: the scan's three nearest
@@ -167,6 +167,27 @@ def _pmi_fit(preset: str) -> dict[str, Finding]:
     return {"pmi_text": both.rows(pmi), "power_text": both.rows(power)} | both.over(power)
 
 
+def _table_4(preset: str) -> dict[str, Finding]:
+    both = load(preset)
+    own = both.models
+    trained, before = (fits.better_form(own.spectrum, rows) for rows in (own.k0, both.before))
+    nulls = {"untrained": before, "identity": cosines(own.identity, own.k0)}
+    over = findings.over_seeds(trained - before, corpus=own.corpus, within=(-2.0, 2.0))
+    return {"cosine_text": both.found(trained, nulls), "over_untrained_text": over}
+
+
+def _between_seeds(preset: str) -> dict[str, Finding]:
+    both = load(preset)
+    nulls = {"untrained": extracted.mean_between(both.before)}
+    return {"cosine_text": extracted.resampled(both.models.k0, both.models.corpus, nulls)}
+
+
+def _with_text(first: Study, measure: Callable[[str], Mapping[str, Finding]]) -> Study:
+    """A study of the main reading, with what it comes to on the text that the scan chose."""
+    part = Part(lambda preset: models.cells_of(*choosing(preset).values(), judged(preset)), measure)
+    return dataclasses.replace(first, parts=(*first.parts, part))
+
+
 def _cells(preset: str) -> list[Cell]:
     return models.main_cells(preset) + models.cells_of(*choosing(preset).values(), judged(preset))
 
@@ -187,6 +208,8 @@ def _study(
 STUDIES: dict[str, Study] = {
     "kernel.table1": _study(fits.table_1_of_main, _table_1),
     "kernel.table2": _study(fits.table_2_of_main, _table_2),
+    "kernel.table4": _with_text(fits.STUDIES["kernel.table4"], _table_4),
+    "kernel.data_determined": _with_text(extracted.STUDIES["kernel.data_determined"], _between_seeds),
     "kernel.table3": _study(fits.table_3_of_main, _table_3),
     "kernel.pmi_fit": _study(fits.pmi_fit_of_main, _pmi_fit, fits.vector_cells),
 }
