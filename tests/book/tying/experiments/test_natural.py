@@ -421,6 +421,21 @@ def test_untied_catches_up_by_what_the_lead_loses_after_a_tenth(monkeypatch):
     assert found["cosine_caught_up"].n_seeds == 2
 
 
+def test_six_seeds_judge_the_lead_and_three_of_them_were_not_looked_at(monkeypatch):
+    asked = []
+
+    def curves_of(runs):
+        asked.extend((run.seed, run.spelling) for run in runs)
+        return made_curves([0.0, 5.0, *[3.0] * 8, 4.0])
+
+    monkeypatch.setattr(natural, "curves_of", curves_of)
+    found = natural._more_findings("laptop")
+    assert set(asked) == {(seed, "mixed") for seed in range(2, 8)} | {(2, "fixed")}
+    assert found["six_caught_up"].value == pytest.approx(1.0)
+    assert {cell.config.seed for cell in natural._more_cells("laptop")} == {5, 6, 7}
+    assert natural._more_cells("quick") == natural._more_cells("paper") == []
+
+
 @pytest.mark.parametrize(
     ("gains", "crossing"),
     [
