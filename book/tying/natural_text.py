@@ -10,7 +10,7 @@ import pandas as pd
 
 from book.tying.experiments import natural
 from book.tying.experiments.natural import NaturalRun
-from embviz.ledger.cells import read
+from embviz.ledger.cells import missing, read
 from embviz.ledger.studies import find_study
 
 # The matrices of the stored runs, and what a run calls them.
@@ -74,8 +74,11 @@ def settings_table() -> pd.DataFrame:
 @functools.cache
 def scores() -> pd.DataFrame:
     """Validation scores along the way: spelling (of SPELLINGS), tying, seed, step, loss, accuracy,
-    accuracy_either."""
-    table = natural.curves_of(judged_runs())
+    accuracy_either; of the three seeds more too, once they are stored."""
+    more = natural.more_cosine_runs(preset())
+    if missing([natural.natural_text.cell(run) for run in more]):
+        more = []
+    table = natural.curves_of([*judged_runs(), *more])
     table = table.assign(tying=np.where(table["tied"], "tied", "untied"), spelling=_words_of(table))
     kept = ["spelling", "tying", "seed", "step", "loss", "accuracy", "accuracy_either"]
     return table[kept].astype({name: float for name in kept[4:]})
