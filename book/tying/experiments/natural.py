@@ -631,14 +631,11 @@ def resemblance(runs: Sequence[NaturalRun], *, exchanged: bool = False) -> pd.Da
     if exchanged:
         tied = [np.random.default_rng(seed).permutation(E) for seed, E in zip(seeds, tied, strict=True)]
     untied = {matrix: [stored[seed, False][matrix] for seed in seeds] for matrix in ("input", "output")}
-    parts = [
-        likeness(tied, untied, compare).assign(seed=seeds, measure=measure)
-        for measure, compare in (
-            ("procrustes", metrics.procrustes_disparity),
-            ("neighbours", shared_neighbours),
-        )
-    ]
-    return pd.concat(parts, ignore_index=True)
+    shapes = likeness(tied, untied, metrics.procrustes_disparity)
+    near = {matrix: [nearest_rows(E) for E in tables] for matrix, tables in untied.items()}
+    neighbours = likeness([nearest_rows(E) for E in tied], near, shared_neighbours)
+    parts = [shapes.assign(measure="procrustes"), neighbours.assign(measure="neighbours")]
+    return pd.concat([part.assign(seed=seeds) for part in parts], ignore_index=True)
 
 
 def likeness(
@@ -667,15 +664,17 @@ def likeness(
     return pd.DataFrame(columns)
 
 
-def shared_neighbours(x: np.ndarray, y: np.ndarray, *, k: int = N_NEIGHBOURS) -> float:
-    """Mean number of the `k` nearest rows by cosine that x (n, D) and y (n, D') have in common."""
-    nearest = []
-    for rows in (x, y):
-        unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-        cosines = unit @ unit.T
-        np.fill_diagonal(cosines, -np.inf)
-        nearest.append(np.argpartition(-cosines, k, axis=1)[:, :k])
-    return float(np.mean([len(np.intersect1d(a, b)) for a, b in zip(*nearest, strict=True)]))
+def nearest_rows(rows: np.ndarray) -> np.ndarray:
+    """The :data:`N_NEIGHBOURS` rows of (n, D) nearest to each by cosine, itself left out, (n, k)."""
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    cosines = unit @ unit.T
+    np.fill_diagonal(cosines, -np.inf)
+    return np.argpartition(-cosines, N_NEIGHBOURS, axis=1)[:, :N_NEIGHBOURS]
+
+
+def shared_neighbours(one: np.ndarray, other: np.ndarray) -> float:
+    """Mean number of nearest rows, (n, k) in any order, that two matrices have in common."""
+    return float((one[:, :, None] == other[:, None, :]).sum(axis=(1, 2)).mean())
 
 
 STUDIES: dict[str, Study] = {

@@ -105,17 +105,21 @@ def resemblance(found: Embeddings) -> pd.DataFrame:
     seeds = sorted({seed for seed, _, _ in found})
     tied = [found[seed, True, "input"][:N_BITS] for seed in seeds]
     untied = {m: [found[seed, False, m][:N_BITS] for seed in seeds] for m in ("input", "output")}
-    parts = [
-        natural.likeness(tied, untied, compare).assign(seed=seeds, measure=measure)
-        for measure, compare in (("procrustes", metrics.procrustes_disparity), ("order", _order_correlation))
-    ]
-    return pd.concat(parts, ignore_index=True)
+    shapes = natural.likeness(tied, untied, metrics.procrustes_disparity)
+    orders = {m: [_ranked_distances(rows) for rows in tables] for m, tables in untied.items()}
+    order = natural.likeness([_ranked_distances(rows) for rows in tied], orders, _correlation)
+    parts = [shapes.assign(measure="procrustes"), order.assign(measure="order")]
+    return pd.concat([part.assign(seed=seeds) for part in parts], ignore_index=True)
 
 
-def _order_correlation(x: np.ndarray, y: np.ndarray) -> float:
-    upper = np.triu_indices(len(x), 1)
-    distances = [metrics.pairwise_distances(rows)[upper] for rows in (x, y)]
-    return float(stats.spearmanr(*distances).statistic)
+def _ranked_distances(rows: np.ndarray) -> np.ndarray:
+    """The places of all pairs of rows (n, D) in the order of their distances, (n (n - 1) / 2,)."""
+    ranks: np.ndarray = stats.rankdata(metrics.pairwise_distances(rows)[np.triu_indices(len(rows), 1)])
+    return ranks
+
+
+def _correlation(x: np.ndarray, y: np.ndarray) -> float:
+    return float(np.corrcoef(x, y)[0, 1])
 
 
 def _resemblance_cells(preset: str) -> list[Cell]:

@@ -461,7 +461,7 @@ def test_quick_cells_measure_the_study_and_resemblance_compares_with_the_other_s
     study = natural.STUDIES["tying.natural"]
     cells.run(study.preset_cells("quick"), n_jobs=1, progress=False)
     # 11 rows at most can be neighbours of a row here
-    monkeypatch.setattr(natural, "shared_neighbours", lambda x, y: shared_slowly(x, y, k=4))
+    monkeypatch.setattr(natural, "N_NEIGHBOURS", 4)
     found = study.findings("quick")
     assert {f"ratio_{matrix}" for matrix in ("input", "output", "tied")} < set(found)
     # hardly trained: all pairs still lie as the first draw put them
@@ -495,18 +495,21 @@ def shared_slowly(x: np.ndarray, y: np.ndarray, *, k: int) -> float:
     return total / len(x)
 
 
-def test_shared_neighbours_are_those_of_brute_force():
+@pytest.mark.parametrize("k", [1, 5, 10])
+def test_shared_neighbours_are_those_of_brute_force(monkeypatch, k):
+    monkeypatch.setattr(natural, "N_NEIGHBOURS", k)
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(30, 4)), rng.normal(size=(30, 6))
-    for k in (1, 5, 10):
-        assert natural.shared_neighbours(x, y, k=k) == pytest.approx(shared_slowly(x, y, k=k))
+    near = [natural.nearest_rows(rows) for rows in (x, y)]
+    assert natural.shared_neighbours(*near) == pytest.approx(shared_slowly(x, y, k=k))
 
 
 def test_a_matrix_shares_all_neighbours_with_itself_turned_and_scaled():
     rng = np.random.default_rng(1)
     x = rng.normal(size=(40, 5))
     turn = np.linalg.qr(rng.normal(size=(5, 5)))[0]
-    assert natural.shared_neighbours(x, 3 * x @ turn) == 10
+    near = [natural.nearest_rows(rows) for rows in (x, 3 * x @ turn)]
+    assert natural.shared_neighbours(*near) == 10
 
 
 def test_early_is_the_first_tenth_without_the_start_and_late_the_last():
