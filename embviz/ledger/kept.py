@@ -11,24 +11,41 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 import platform
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from embviz.ledger.claims import Claim, claim_files
 from embviz.ledger.findings import Finding
+from embviz.ledger.holders import held
 from embviz.ledger.measuring import Measurement, measure
 from embviz.ledger.sources import PACKAGE, is_as_imported, module_folder, tree_digest, versions
 from embviz.storage import cache_folder, results_folder, write_if_possible
 
 VERSION = 1  # of the form of the kept files
+PATIENCE = 120.0  # seconds to wait for what another process measures
 
 
 def measurements(claims: Sequence[Claim], *, scale: str | None = None) -> list[Measurement]:
     """What is found for each claim, kept or computed, at `scale` or else at the largest that is stored."""
-    state = _State()
-    return [_measurement(claim, scale, state) for claim in claims]
+    state, found, waiting = _State(), {}, list(claims)
+    patient_until = time.monotonic() + PATIENCE
+    while waiting:
+        others = []  # that another process measures just now: it is theirs to compute, and ours to read
+        for claim in waiting:
+            path = _path(claim, scale)
+            with held(f"{path.parent.name}.{path.stem}", by=os.getpid()) as mine:
+                if mine or time.monotonic() > patient_until:
+                    found[claim.id] = _measurement(claim, scale, state)
+                else:
+                    others.append(claim)
+        if others and len(others) == len(waiting):
+            time.sleep(0.1)
+        waiting = others
+    return [found[claim.id] for claim in claims]
 
 
 class _State:

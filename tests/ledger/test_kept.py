@@ -1,3 +1,4 @@
+import contextlib
 import dataclasses
 import json
 import os
@@ -8,7 +9,7 @@ import pandas as pd
 import pytest
 
 from embviz import ledger, storage
-from embviz.ledger import claims, kept, measuring, sources, studies
+from embviz.ledger import claims, holders, kept, measuring, sources, studies
 from embviz.ledger.cells import compute, experiment
 from embviz.ledger.findings import Finding, exact, over_seeds
 from embviz.ledger.studies import Study
@@ -144,6 +145,33 @@ def test_code_edited_since_it_was_imported_keeps_nothing(project, monkeypatch):
     project.entry()
     assert project.n_measured == 2
     assert project.kept_file().read_text() == before, "a new process would have taken it for its own"
+
+
+def test_what_another_process_measures_is_waited_for_and_read(project, monkeypatch):
+    claim = ledger.find_claim("made.claim")
+    path = kept._path(claim, None)
+    monkeypatch.setattr(kept.time, "sleep", lambda seconds: done())
+    key = f"{path.parent.name}.{path.stem}"
+    other = contextlib.ExitStack()
+    assert other.enter_context(holders.held(key, by=1))
+
+    def done():  # the other process: it keeps its findings, then lets go
+        kept._write(path, kept._State().key(claim, ("made",)), dataclasses.replace(measured, scale="quick"))
+        other.close()
+
+    measured = measuring.measure(claim)
+    before = project.n_measured
+    assert kept.measurements([claim]) == [measured]
+    assert project.n_measured == before, "the other's findings were read"
+
+
+def test_a_process_that_never_lets_go_is_waited_for_no_longer_than_patience(project, monkeypatch):
+    claim = ledger.find_claim("made.claim")
+    path = kept._path(claim, None)
+    monkeypatch.setattr(kept, "PATIENCE", 0.3)
+    with holders.held(f"{path.parent.name}.{path.stem}", by=1):
+        assert kept.measurements([claim])[0].scale == "quick"
+    assert project.n_measured == 1
 
 
 def test_a_folder_counts_as_imported_when_its_first_module_was(tmp_path, monkeypatch):
