@@ -253,7 +253,23 @@ def test_more_seeds_are_those_that_no_first_figure_was_read_of():
     first = {cell.key for cell in vectors.sweep_cells("laptop")}
     assert not first & {cell.key for cell in borders}
     assert {cell.config.seed for cell in vectors.more_free_cells("paper")} == {4, 5, 6}
-    assert vectors.more_free_cells("quick") == []
+    assert vectors.more_free_cells("quick") == vectors.more_half_cells("quick") == []
+    halves = vectors.more_half_cells("laptop")
+    assert {cell.config.seed for cell in halves} == {4, 5, 6}
+    assert {cell.key for cell in halves} < {cell.key for cell in borders}, "trained once for both claims"
+
+
+def test_what_a_half_pulls_is_taken_over_a_half_at_random_by_seed(monkeypatch):
+    rows = [
+        (seed, control, "pull", value + seed / 100)
+        for seed in (4, 5, 6)
+        for control, value in (("", 0.5), ("random_split", 0.2))
+    ]
+    rows += [(seed, "", "push", -0.2) for seed in (4, 5, 6)]
+    table = pd.DataFrame(rows, columns=["seed", "control", "item", "value"]).assign(quantity="halves")
+    monkeypatch.setattr(vectors, "load", lambda found: table)
+    finding = vectors._pull_findings("laptop")["pull_over_random"]
+    assert (finding.value, finding.n_seeds) == (pytest.approx(0.3), 3)
 
 
 def test_items_are_counted_as_the_scores_take_them(monkeypatch):
