@@ -358,10 +358,8 @@ def _bulk_findings(preset: str) -> dict[str, Finding]:
         }
         for name, kind in (("likeness", "clustered_graph"), ("like_sparse", "sparse_graph")):
             numbers = {other: float(np.mean(ratios)) for other, ratios in like.items() if other != kind}
-            far = bulk_distance(shuffled)
-            numbers["shuffled"] = (
-                float(np.mean([bulk_distance(shuffled, graph) for graph in graphs[kind]])) / far
-            )
+            of_shuffled = [bulk_distance(shuffled, graph) / bulk_distance(shuffled) for graph in graphs[kind]]
+            numbers["shuffled"] = float(np.mean(of_shuffled))
             found[f"{name}_{window}"] = findings.over_seeds(
                 like[kind], repeats="graphs", nulls=numbers, corpus=corpus
             )

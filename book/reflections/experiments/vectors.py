@@ -39,6 +39,7 @@ SHARES = (
 SAME_SIGNS = {0.5: "half", 1.0: "ones"}  # one model under two names: trained once
 PLATEAU = (0.35, 0.65)  # shares of +1 between which the paper sees no change
 BORDERS = (0.225, 0.925, 0.95)  # shares that three seeds left open
+JUDGED_AGAIN = tuple(share for share in SHARES if share in BORDERS or PLATEAU[0] <= share <= PLATEAU[1])
 NEARLY_REAL = 0.2  # size of an imaginary part over that of the real one
 
 
@@ -315,11 +316,13 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 
 
-def model_cells(preset: str, signatures: Sequence[str] = tuple(NAMES)) -> list[Cell]:
-    """Models of a preset: each signature from each seed."""
+def model_cells(
+    preset: str, signatures: Sequence[str] = tuple(NAMES), *, seeds: Sequence[int] | None = None
+) -> list[Cell]:
+    """Models of a preset: each signature from each of its seeds, or of others."""
     return [
         skipgram.cell(SkipGram(signature=signature, seed=seed, **SIZES[preset]))
-        for seed in SEEDS[preset]
+        for seed in seeds or SEEDS[preset]
         for signature in signatures
     ]
 
@@ -327,6 +330,11 @@ def model_cells(preset: str, signatures: Sequence[str] = tuple(NAMES)) -> list[C
 def free_cells(preset: str) -> list[Cell]:
     """The free models of a preset."""
     return model_cells(preset, ("free",))
+
+
+def more_cells(preset: str, signature: str) -> list[Cell]:
+    """Models from the seeds that amended claims name; the quick preset has none."""
+    return [] if preset == "quick" else model_cells(preset, (signature,), seeds=MORE_SEEDS)
 
 
 def learned_cells(preset: str) -> list[Cell]:
@@ -411,16 +419,8 @@ def reflected_shares(table: pd.DataFrame) -> pd.DataFrame:
     return reflected.groupby(["seed", "control"]).mean().unstack("control")
 
 
-def more_free_cells(preset: str) -> list[Cell]:
-    """Free models from seeds that nobody had looked at when the amended claim was made of them."""
-    if preset == "quick":
-        return []
-    sizes = SIZES[preset]
-    return [skipgram.cell(SkipGram(signature="free", seed=seed, **sizes)) for seed in MORE_SEEDS]
-
-
 def _reflected_findings(preset: str) -> dict[str, Finding]:
-    shares = reflected_shares(load(more_free_cells(preset)))
+    shares = reflected_shares(load(more_cells(preset, "free")))
     nulls = {str(name): float(share) for name, share in shares.drop(columns="").mean().items()}
     corpus = str(SIZES[preset]["corpus"])
     return {"reflected_share": findings.over_seeds(shares[""].to_numpy(), nulls=nulls, corpus=corpus)}
@@ -475,17 +475,9 @@ def _halves_findings(preset: str) -> dict[str, Finding]:
     return found
 
 
-def more_half_cells(preset: str) -> list[Cell]:
-    """Models with half of the signs +1, from the seeds that the amended claim names."""
-    if preset == "quick":
-        return []
-    sizes = SIZES[preset]
-    return [skipgram.cell(SkipGram(signature="half", seed=seed, **sizes)) for seed in MORE_SEEDS]
-
-
 def _pull_findings(preset: str) -> dict[str, Finding]:
     """How much more the half with +1 goes with PMI than a half dealt at random, by seed."""
-    rows = load(more_half_cells(preset)).query("quantity == 'halves' and item == 'pull'")
+    rows = load(more_cells(preset, "half")).query("quantity == 'halves' and item == 'pull'")
     by_seed = rows.pivot(index="seed", columns="control", values="value")
     over = (by_seed[""] - by_seed["random_split"]).to_numpy()
     corpus = str(SIZES[preset]["corpus"])
@@ -564,20 +556,15 @@ def border_cells(preset: str) -> list[Cell]:
     """Models of three seeds more at the shares that were left open, and at those of the plateau."""
     if preset != "laptop":
         return []
-    shares = [share for share in SHARES if share in BORDERS or PLATEAU[0] <= share <= PLATEAU[1]]
-    return [
-        skipgram.cell(SkipGram(signature=SAME_SIGNS.get(share, str(share)), seed=seed, **SIZES["laptop"]))
-        for seed in MORE_SEEDS
-        for share in shares
-    ]
+    return model_cells(
+        "laptop", [SAME_SIGNS.get(share, str(share)) for share in JUDGED_AGAIN], seeds=MORE_SEEDS
+    )
 
 
 def _border_findings(preset: str) -> dict[str, Finding]:
     """Of all six seeds, each against its own plateau."""
     both = pd.concat([_by_share(sweep_scores()), _by_share(sweep_scores(border_cells(preset)))])
-    found = _against_plateau(
-        both[[share for share in SHARES if share in BORDERS or PLATEAU[0] <= share <= PLATEAU[1]]]
-    )
+    found = _against_plateau(both[list(JUDGED_AGAIN)])
     return {f"six_{1000 * share:04.0f}": found[f"share_{1000 * share:04.0f}"] for share in BORDERS}
 
 
@@ -636,14 +623,16 @@ def _compared_cells(preset: str) -> list[Cell]:
 STUDIES = {
     "reflections.involution": Study(free_cells, _involution_findings),
     "reflections.half_reflected": Study(
-        free_cells, _half_findings, parts=(Part(more_free_cells, _reflected_findings),)
+        free_cells,
+        _half_findings,
+        parts=(Part(lambda preset: more_cells(preset, "free"), _reflected_findings),),
     ),
     "reflections.similarity_correlation": Study(free_cells, _correlation_findings),
     "reflections.tied_sgns": Study(model_cells, _tied_findings, beside=learned_cells),
     "reflections.pull_and_push": Study(
         lambda preset: model_cells(preset, ("half",)),
         _halves_findings,
-        parts=(Part(more_half_cells, _pull_findings),),
+        parts=(Part(lambda preset: more_cells(preset, "half"), _pull_findings),),
     ),
     "reflections.proportion": Study(
         sweep_cells,

@@ -252,9 +252,9 @@ def test_more_seeds_are_those_that_no_first_figure_was_read_of():
     }
     first = {cell.key for cell in vectors.sweep_cells("laptop")}
     assert not first & {cell.key for cell in borders}
-    assert {cell.config.seed for cell in vectors.more_free_cells("paper")} == {4, 5, 6}
-    assert vectors.more_free_cells("quick") == vectors.more_half_cells("quick") == []
-    halves = vectors.more_half_cells("laptop")
+    assert {cell.config.seed for cell in vectors.more_cells("paper", "free")} == {4, 5, 6}
+    assert vectors.more_cells("quick", "free") == vectors.more_cells("quick", "half") == []
+    halves = vectors.more_cells("laptop", "half")
     assert {cell.config.seed for cell in halves} == {4, 5, 6}
     assert {cell.key for cell in halves} < {cell.key for cell in borders}, "trained once for both claims"
 
