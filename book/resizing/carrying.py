@@ -91,7 +91,7 @@ def gain_losses(preset: str) -> pd.DataFrame:
     rows = []
     for rule in GAINS:
         for run, tuned in zip(fresh.gain_runs(preset, rule), fresh.gain_tuned(preset, rule), strict=True):
-            original = bases.load(run.base).log_perplexity
+            original = float(table_of(fresh.tuned.cell(tuned))["original"].iloc[0])
             lost = {where: porting.losses(run, n).mean() - original for where, n in places.items()}
             lost["m = d / 2, fine-tuned"] = fresh.lost([tuned])[0]
             own = {"rule": GAINS[rule], "base_model": run.base.seed}
@@ -136,6 +136,6 @@ def rotary_losses(preset: str) -> pd.DataFrame:
     for width, own in runs.items():
         for run in own:
             means = table_of(porting.rotary_bases.cell(run)).groupby("factor")["held_out"].mean()
-            lost = (means - bases.load(run.base).log_perplexity).rename("lost").reset_index()
+            lost = (means - bases.loss_of(run.base)).rename("lost").reset_index()
             rows.append(lost.assign(width=width, base_model=run.base.seed))
     return pd.concat(rows, ignore_index=True)

@@ -252,6 +252,20 @@ def model_of(shape: DecoderConfig, table: pd.DataFrame) -> Decoder:
     return model
 
 
+@experiment("resizing.base_losses")
+def base_losses(config: BaseRun) -> pd.DataFrame:
+    """What a base model pays for held-out text, for where its weights are not kept: log_perplexity, nats."""
+    base = load(config)
+    table = pd.DataFrame({"log_perplexity": [base.log_perplexity]})
+    table.attrs["data"] = {config.text.corpus: base.streams.checksum}
+    return table
+
+
+def loss_of(run: BaseRun) -> float:
+    """Nats that a base model pays for a token of held-out text."""
+    return float(table_of(base_losses.cell(run))["log_perplexity"].iloc[0])
+
+
 def held_out_loss(model: nn.Module, base: Base) -> float:
     """Nats that another model pays for a token of the same held-out text, in the same windows."""
     return log_perplexity(model, base.streams, base.length)

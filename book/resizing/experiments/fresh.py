@@ -323,7 +323,9 @@ def kept_rotary_runs(preset: str) -> list[porting.RotaryBases]:
 
 def _rotary_cells(preset: str) -> list[Cell]:
     runs = [run for quarters in (2, 3) for run in rotary_runs(preset, quarters)] + kept_rotary_runs(preset)
-    return with_bases([run.base for run in runs], [porting.rotary_bases.cell(run) for run in runs])
+    originals = dict.fromkeys(run.base for run in runs)
+    losses = [bases.base_losses.cell(base) for base in originals]  # for the chapter, which needs no weights
+    return with_bases(originals, [*(porting.rotary_bases.cell(run) for run in runs), *losses])
 
 
 def _rotary_figures(preset: str) -> Figures:
