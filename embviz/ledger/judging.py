@@ -141,12 +141,17 @@ def _against_range(figure: Figure, finding: Finding) -> tuple[str, str]:
     if inside or (figure.rule == "meets" and meets):
         return HOLDS, ""
     low, high = finding.low, finding.high
-    span = f"[{low:.4g}, {high:.4g}]" if low != high else f"{low:.4g}"
+    span = f"[{_end(low)}, {_end(high)}]" if low != high else _end(low)
+    border = f"[{_end(least)}, {_end(most)}]"
     if meets:
         over = f"the interval {span} over {finding.n_seeds} {finding.repeats}"
         more = _how_many_more(finding, figure.accept)
-        return UNDECIDED, f"{over} reaches over the border of [{least:.4g}, {most:.4g}]; {more}"
-    return FAILS, f"{span} lies outside [{least:.4g}, {most:.4g}]"
+        return UNDECIDED, f"{over} reaches over the border of {border}; {more}"
+    return FAILS, f"{span} lies outside {border}"
+
+
+def _end(value: float) -> str:
+    return f"{value:.4g}".replace("inf", "∞")
 
 
 def _too_few(finding: Finding, accept: tuple[float, float]) -> str:

@@ -227,7 +227,7 @@ class ClaimBox:
         scale = f", at scale <i>{item.scale}</i>" if item.scale else ""
         asks = "asks" if claim.question else "says"
         words = item.elsewhere  # what differs from the paper's own setting
-        where = f" <small>{_text(f'{words[:1].upper()}{words[1:]}.')}</small>" if words else ""
+        where = f" <small>{_text(_capital(words))}.</small>" if words else ""
         return (
             f"<div class='ev-claim' id='{html.escape(claim.id)}' "
             f"style='border-left:4px solid {colour};padding:.4em 1em;margin:1em 0;overflow-x:auto'>"
@@ -250,8 +250,8 @@ def verdict_sentence(item: Entry) -> str:
     """Why the verdict is what it is, in one sentence without symbols."""
     row = item.deciding
     if row is None or row.finding is None or row.figure.accept is None:
-        return f"{item.reason[:1].upper()}{item.reason[1:]}."
-    what, found, accepted = row.figure.label, row.finding, interval(*row.figure.accept)
+        return f"{_capital(_why(item))}."
+    what, found, accepted = _capital(row.figure.label), row.finding, interval(*row.figure.accept)
     ours = f"{what}: {_ours(row)}" + (
         "" if found.low == found.high else f" ({interval(found.low, found.high)})"
     )
@@ -260,13 +260,24 @@ def verdict_sentence(item: Entry) -> str:
         return f"{ours} {over}, outside the accepted {accepted}."
     if item.verdict in (HOLDS, HOLDS_HERE, YES):
         n = sum(one.verdict == item.verdict and not one.replaced for one in item.rows)
-        lie = "The judged figure lies" if n == 1 else f"All {n} judged figures lie"
+        few = {1: "The judged figure lies", 2: "Both judged figures lie"}
+        lie = few.get(n, f"All {n} judged figures lie")
         return f"{lie} in the accepted range, {over} at least."
     if row.verdict == NULL_TOO:
         null = number(found.nulls[row.figure.null])
         name = row.figure.null.replace("_", " ")
         return f"{ours}, as accepted ({accepted}), and so does the control ({name}: {null}): no evidence."
     return f"{what}: {row.reason}."
+
+
+def _capital(words: str) -> str:
+    """The same with a large first letter, unless a formula or a name of code comes first."""
+    return words[:1].upper() + words[1:] if re.match(r"[a-z]+[ ,;:-]", words) else words
+
+
+def _why(item: Entry) -> str:
+    """The reason without what the box says of the scale, right beside the verdict."""
+    return item.reason.removesuffix(item.elsewhere).removesuffix("; ") or item.reason
 
 
 def _text(words: str) -> str:
@@ -283,7 +294,9 @@ def _fold(item: Entry) -> str:
     more = f"{others}how it was measured"
     moved = "".join(_amendment_html(claim, one) for one in claim.amended)
     scale = f"It depends on no scale: {claim.any_scale}. " if claim.any_scale else ""
-    reason = f"<p>{_text(item.reason)}.</p>" if item.reason else ""
+    why, row = _why(item), item.deciding
+    said = row is None or why == f"{row.figure.label}: {row.reason}"  # above the fold
+    reason = f"<p>{_text(why)}.</p>" if item.reason and not said else ""
     return (
         f"<details><summary><small>{more}{', what was moved' if moved else ''}</small></summary>"
         f"{_figures_html(rest) if rest else ''}{reason}{moved}"

@@ -93,14 +93,24 @@ def boxed(*verdicts, question=False, amended=()):
 @pytest.mark.parametrize(
     ("verdicts", "said"),
     [
-        (["holds"] * 2, "All 2 judged figures lie in the accepted range, over 3 seeds at least."),
-        (["holds", "fails"], "figure 1: 2 (1.9 to 2.1) over 5 seeds, outside the accepted 0 to 1."),
+        (["holds"] * 2, "Both judged figures lie in the accepted range, over 3 seeds at least."),
+        (["holds", "fails"], "Figure 1: 2 (1.9 to 2.1) over 5 seeds, outside the accepted 0 to 1."),
         (["null too"], "and so does the control (shuffled: 0.5): no evidence."),
-        (["undecided"], "figure 0: 2 seeds, where 3 at least are needed; about"),
+        (["undecided"], "Figure 0: 2 seeds, where 3 at least are needed; about"),
     ],
 )
 def test_a_verdict_is_said_in_one_sentence(verdicts, said):
     assert said in ledger_view.verdict_sentence(boxed(*verdicts).entry)
+
+
+def test_a_box_says_once_why_and_where_it_was_measured():
+    where = "measured on one text, not on another"
+    item = boxed("undecided").entry
+    item = dataclasses.replace(item, reason=f"{item.reason}; {where}", elsewhere=where)
+    html = ledger_view.ClaimBox(item)._repr_html_()
+    assert html.count("easured on one text") == html.count("3 at least are needed") == 1
+    html = ledger_view.ClaimBox(dataclasses.replace(item, verdict="not measured", rows=()))._repr_html_()
+    assert html.count("easured on one text") == html.count("3 at least are needed") == 1
 
 
 def test_a_figure_that_an_amendment_replaced_is_not_counted_as_judged():
