@@ -25,7 +25,8 @@ class Finding:
     low, high : float
         Ends of its 95% interval; both equal to `value` where there is none.
     n_seeds : int
-        Independent repetitions of what the number is about; 1 for an interval over the items of one run.
+        Independent repetitions of what the number is about; 1 for an interval over the items of one run, 0
+        for a number that is shown and whose runs don't count, such as those that are not yet done learning.
     nulls : mapping of str to float
         The same measurement on each control.
     corpus : str
@@ -53,7 +54,7 @@ class Finding:
             raise ValueError(f"the value {self.value} lies outside its interval [{self.low}, {self.high}]")
         if self.exact and not self.low == self.value == self.high:
             raise ValueError(f"an exact number has no interval: {self}")
-        if self.n_seeds < 1:
+        if self.n_seeds < 0:
             raise ValueError(f"a finding of {self.n_seeds} repetitions")
 
     @property

@@ -155,8 +155,10 @@ def _end(value: float) -> str:
 
 
 def _too_few(finding: Finding, accept: tuple[float, float]) -> str:
-    """Why one or two repetitions decide nothing, and how many would."""
+    """Why two repetitions or fewer decide nothing, and how many would."""
     n, least, repeats = finding.n_seeds, LEAST_REPETITIONS, finding.repeats
+    if n == 0:
+        return f"no {repeats} yet, where {least} at least are needed"
     if n > 1:
         return f"{n} {repeats}, where {least} at least are needed; {_how_many_more(finding, accept)}"
     items = "" if finding.low == finding.high else ", its interval being over the items of one of them"

@@ -72,7 +72,8 @@ def repetitions(finding: Finding) -> str:
     """How often what was repeated for a finding, such as "5 seeds"; "1 of the seeds" for a single one."""
     if finding.exact:
         return "exact"
-    return f"{finding.n_seeds:,} {finding.repeats}" if finding.n_seeds > 1 else f"1 of the {finding.repeats}"
+    n = finding.n_seeds
+    return f"1 of the {finding.repeats}" if n == 1 else f"{n:,} {finding.repeats}"
 
 
 def said_verdict(row: Row) -> str:

@@ -250,7 +250,7 @@ def verdict_sentence(item: Entry) -> str:
     """Why the verdict is what it is, in one sentence without symbols."""
     row = item.deciding
     if row is None or row.finding is None or row.figure.accept is None:
-        return f"{_capital(_why(item))}."
+        return f"{_capital(_why(item) or item.reason)}."
     what, found, accepted = _capital(row.figure.label), row.finding, interval(*row.figure.accept)
     ours = f"{what}: {_ours(row)}" + (
         "" if found.low == found.high else f" ({interval(found.low, found.high)})"
@@ -277,7 +277,7 @@ def _capital(words: str) -> str:
 
 def _why(item: Entry) -> str:
     """The reason without what the box says of the scale, right beside the verdict."""
-    return item.reason.removesuffix(item.elsewhere).removesuffix("; ") or item.reason
+    return item.reason.removesuffix(item.elsewhere).removesuffix("; ")
 
 
 def _text(words: str) -> str:
@@ -296,7 +296,7 @@ def _fold(item: Entry) -> str:
     scale = f"It depends on no scale: {claim.any_scale}. " if claim.any_scale else ""
     why, row = _why(item), item.deciding
     said = row is None or why == f"{row.figure.label}: {row.reason}"  # above the fold
-    reason = f"<p>{_text(why)}.</p>" if item.reason and not said else ""
+    reason = f"<p>{_text(why)}.</p>" if why and not said else ""
     return (
         f"<details><summary><small>{more}{', what was moved' if moved else ''}</small></summary>"
         f"{_figures_html(rest) if rest else ''}{reason}{moved}"

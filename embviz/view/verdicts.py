@@ -76,7 +76,11 @@ def between_nulls(null: str, other: str) -> Callable[[Finding], Finding]:
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """Something that would change our mind, as a number of the ledger that all of an interval must reach."""
+    """Something that would change our mind, as a number of the ledger that all of an interval must reach.
+
+    `limit` is the largest that the figure can be, such as 1 for a cosine: where the figure less its null
+    falls short even then, no model could meet the test, and the table says so.
+    """
 
     claim: str
     figure: str
@@ -84,6 +88,7 @@ class Change:
     least: float | None = None  # of the interval's lower end
     most: float | None = None  # or of its upper end
     of: Callable[[Finding], Finding] = as_found
+    limit: float | None = None
 
     @property
     def threshold(self) -> str:
@@ -96,6 +101,22 @@ class Change:
         own = self.of(found)
         above = self.least is None or own.low >= self.least
         return above and (self.most is None or own.high <= self.most)
+
+    def state(self, found: Finding) -> str:
+        """One of :data:`STATES`: "open" is an interval with only one end where it would change our mind."""
+        if self.met(found):
+            return MET
+        if self.limit is not None and self.least is not None:
+            best = self.of(dataclasses.replace(found, value=self.limit, low=self.limit, high=self.limit))
+            if best.value < self.least:
+                return OUT_OF_REACH
+        own = self.of(found)
+        below = self.least is not None and own.high < self.least
+        return NOT_MET if below or (self.most is not None and own.low > self.most) else OPEN
+
+
+STATES = MET, NOT_MET, OUT_OF_REACH, OPEN = "met", "not met", "out of reach", "open"
+_MARKS = dict(zip(STATES, (ledger.HOLDS, ledger.FAILS, ledger.NULL_TOO, ledger.UNDECIDED), strict=True))
 
 
 def outcome(test: Change, entry: ledger.Entry) -> dict[str, str]:
@@ -118,9 +139,8 @@ def outcome(test: Change, entry: ledger.Entry) -> dict[str, str]:
     if not found.decides:
         mark = theme.VERDICT_MARKS[ledger.UNDECIDED]
         return row | {"": f"{mark} undecided, {ledger.repetitions(found)}, {entry.scale}"}
-    met = test.met(found)
-    mark = theme.VERDICT_MARKS[ledger.HOLDS if met else ledger.FAILS]
-    return row | {"": f"{mark} {'met' if met else 'not met'}, {entry.scale}"}
+    state = test.state(found)
+    return row | {"": f"{theme.VERDICT_MARKS[_MARKS[state]]} {state}, {entry.scale}"}
 
 
 def changes_table(tests: Sequence[Change], paper: str) -> pd.DataFrame:
@@ -130,9 +150,9 @@ def changes_table(tests: Sequence[Change], paper: str) -> pd.DataFrame:
 
 
 def changes_finding(tests: Sequence[Change], paper: str) -> str:
-    """How many of the tests are met."""
-    said = changes_table(tests, paper)[""]
-    n_met = int(said.str.contains(" met,").sum()) - int(said.str.contains("not met,").sum())
-    counts = {word: int(said.str.contains(word).sum()) for word in (ledger.UNDECIDED, ledger.NOT_MEASURED)}
-    rest = "".join(f", {n} {word}" for word, n in counts.items() if n)
-    return f"{n_met} of {len(said)} tests {'is' if n_met == 1 else 'are'} met{rest}"
+    """How many of the tests are met, and how many of the others are not refused either."""
+    states = [said.split(" ", 1)[1].split(",")[0] for said in changes_table(tests, paper)[""]]
+    n_met = states.count(MET)
+    others = (NOT_MET, OUT_OF_REACH, OPEN, ledger.UNDECIDED, ledger.NOT_MEASURED)
+    rest = "".join(f", {states.count(one)} {one}" for one in others if one in states)
+    return f"{n_met} of {len(states)} tests {'is' if n_met == 1 else 'are'} met{rest}"

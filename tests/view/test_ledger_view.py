@@ -11,7 +11,7 @@ from embviz.ledger.findings import Finding
 from embviz.ledger.judging import Entry, conclude, entry_of, judge
 from embviz.ledger.measuring import Measurement
 from embviz.view import ledger_view
-from embviz.view.verdicts import Change, outcome
+from embviz.view.verdicts import Change, outcome, over
 
 
 def entry(*, label="a figure", says="it is so", null=9.0):
@@ -252,9 +252,17 @@ def test_the_tally_counts_every_claim_once_and_leads_to_its_paper():
 
 def test_what_would_change_our_mind_is_met_by_a_whole_interval_and_never_by_a_replaced_figure():
     one = entry()  # 0.25 [0.2, 0.3]
-    met = [outcome(Change("c", "f", "a figure", least), one)[""] for least in (0.2, 0.21)]
-    assert [text.split(" ", 1)[1] for text in met] == ["met, quick", "not met, quick"]
+    met = [outcome(Change("c", "f", "a figure", least), one)[""] for least in (0.2, 0.21, 0.31)]
+    assert [text.split(" ", 1)[1] for text in met] == ["met, quick", "open, quick", "not met, quick"]
+    assert outcome(Change("c", "f", "a figure", most=0.19), one)[""].split(" ", 1)[1] == "not met, quick"
     moved = Amendment(datetime.date(2026, 11, 2), "It was unfair.", ("g",), "fails", ("f",))
     amended = dataclasses.replace(one, claim=dataclasses.replace(one.claim, amended=(moved,)))
     with pytest.raises(ValueError, match=r"c: f was replaced: test what its amendment decides by"):
         outcome(Change("c", "f", "a figure", 0.2), amended)
+
+
+def test_a_test_that_no_model_could_meet_is_told_from_one_that_this_model_fails():
+    one = entry(null=0.97)
+    less = {"of": over("shuffled"), "limit": 1.0}
+    said = [outcome(Change("c", "f", "over its null", least, **less), one)[""] for least in (0.05, 0.02)]
+    assert [text.split(" ", 1)[1] for text in said] == ["out of reach, quick", "not met, quick"]

@@ -26,7 +26,7 @@ from embviz.trajectories.traces import Layout, lay_out
 WALK = "random walk 0"
 LAYERS = (1, 3, 5)  # the first, the middle and the last
 FRESH = (100, 101, 102)  # seeds of layouts; stored drawings have those of their runs
-REPEATS = "seeds of the layouts of one run"
+REPEATS = "runs"  # layouts of one run are no repetitions: their spread is shown, and counts as one
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def shapes(preset: str) -> pd.DataFrame:
 
 
 def over_layouts(table: pd.DataFrame, corpus: str = "") -> dict[str, Finding]:
-    """Means over matrices and layouts, one number per seed of the layouts."""
+    """Means over matrices and layouts of one run; the intervals are over the seeds of its layouts."""
     wide = table.pivot(index=["seed", "layout", "tensor"], columns="against", values="value")
     means = wide.groupby("seed")[["disparity", "walks"]].mean()
     drawn = wide.dropna().groupby("seed")[["disparity", "between_runs"]].mean()
@@ -137,7 +137,7 @@ def over_layouts(table: pd.DataFrame, corpus: str = "") -> dict[str, Finding]:
         "against_runs_layouts": drawn["disparity"] / drawn["between_runs"],
     }
     nulls = {"random_walk": float(means["walks"].mean())}
-    return {
+    found = {
         name: findings.over_seeds(
             series.to_numpy(),
             repeats=REPEATS,
@@ -147,6 +147,7 @@ def over_layouts(table: pd.DataFrame, corpus: str = "") -> dict[str, Finding]:
         )
         for name, series in values.items()
     }
+    return {name: dataclasses.replace(one, n_seeds=1) for name, one in found.items()}
 
 
 def _measured(preset: str) -> dict[str, Finding]:

@@ -325,8 +325,10 @@ def at_plateau(preset: str) -> dict[str, Finding]:
             cosine = models.of_cosines(formula[flat], nulls=nulls, corpus=corpus)
             excess = findings.over_seeds(over[flat], nulls=before, corpus=corpus, within=(-2.0, 2.0))
         else:  # shown, and nothing is decided by it
-            cosine = findings.once(formula.mean(), repeats=AT_PLATEAU, nulls=nulls, corpus=corpus)
-            excess = findings.once(over.mean(), repeats=AT_PLATEAU, nulls=before, corpus=corpus)
+            cosine, excess = (
+                Finding(mean, mean, mean, 0, null, corpus, AT_PLATEAU)
+                for mean, null in ((float(formula.mean()), nulls), (float(over.mean()), before))
+            )
         found |= {
             f"cosine_{name}": cosine,
             f"over_{name}": excess,

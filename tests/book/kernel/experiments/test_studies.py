@@ -353,6 +353,7 @@ def test_a_loss_that_still_falls_decides_nothing_and_a_flat_one_does(monkeypatch
     table["fall"] *= 10
     falling = scale.at_plateau("paper")
     assert not falling["cosine_wide"].decides
+    assert falling["cosine_wide"].n_seeds == 0
     assert falling["fall_wide"].value == pytest.approx(10.0)
 
 
