@@ -150,7 +150,7 @@ def changes_table(tests: Sequence[Change], paper: str) -> pd.DataFrame:
 
 
 def changes_finding(tests: Sequence[Change], paper: str) -> str:
-    """How many of the tests are met, and how many of the others are not refused either."""
+    """How many of the tests are met, and how many are in each of the other states."""
     states = [said.split(" ", 1)[1].split(",")[0] for said in changes_table(tests, paper)[""]]
     n_met = states.count(MET)
     others = (NOT_MET, OUT_OF_REACH, OPEN, ledger.UNDECIDED, ledger.NOT_MEASURED)

@@ -481,3 +481,11 @@ def test_every_stored_verdict_rests_on_three_repetitions_or_on_an_exact_number(s
                 or item.claim.any_scale
                 or item.deciding.figure.any_scale
             )
+
+
+def test_a_number_of_runs_that_do_not_count_is_shown_and_decides_nothing():
+    row = judge(Figure("f", "a figure", accept=(0.0, 1.0)), Finding(0.5, 0.5, 0.5, 0, repeats="flat seeds"))
+    assert (row.verdict, row.reason) == ("undecided", "no flat seeds yet, where 3 at least are needed")
+    assert ledger.repetitions(row.finding) == "0 flat seeds"
+    with pytest.raises(ValueError, match="-1 repetitions"):
+        Finding(0.5, 0.5, 0.5, -1)

@@ -50,7 +50,7 @@ def test_each_matrix_is_held_against_the_embedding_its_walks_and_other_runs_unde
     assert named["walks", "principal components", "V 1"] == pytest.approx(procrustes_disparity(*walks))
 
 
-def test_means_over_layouts_and_matrices_are_repeated_over_seeds_of_the_layouts():
+def test_layouts_of_one_run_have_an_interval_and_count_as_one_run():
     rows = []
     for seed in (1, 2, 3):
         known = {
@@ -63,7 +63,9 @@ def test_means_over_layouts_and_matrices_are_repeated_over_seeds_of_the_layouts(
     assert found["disparity_layouts"].value == pytest.approx(0.4)
     assert found["disparity_layouts"].nulls["random_walk"] == pytest.approx(0.3)
     assert found["against_runs_layouts"].value == pytest.approx(0.2 / 0.4)  # where both are known
-    assert {one.repeats for one in found.values()} == {layout_shapes.REPEATS}
+    assert {(one.n_seeds, one.repeats) for one in found.values()} == {(1, "runs")}
+    assert found["disparity_layouts"].low < 0.4 < found["disparity_layouts"].high
+    assert not any(one.decides for one in found.values())
 
 
 def test_seeds_of_layouts_are_none_of_the_runs_and_no_verdict_waits_for_them():

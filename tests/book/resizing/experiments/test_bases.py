@@ -100,6 +100,7 @@ def test_a_base_read_from_its_stored_cell_is_the_one_trained_here(tmp_path, monk
     cells.run([base_weights.cell(TINY)], n_jobs=1, progress=False)
     for name, array in load(TINY).model.state_dict().items():
         torch.testing.assert_close(array, here[name], rtol=0, atol=0)
+    assert bases.loss_of(TINY) == load(TINY).log_perplexity  # kept where the weights are not
 
 
 def test_weights_of_another_model_are_refused_by_the_parameters_name():
