@@ -8,7 +8,7 @@ NBVAL := --nbval --nbval-sanitize-with tests/nbval.cfg --nbval-cell-timeout 300
 CHAPTERS := $(wildcard book/*.ipynb book/*/*.ipynb)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup book lab test chapters rehearse bench drill mutants check format clean
+.PHONY: help setup book lab test quick chapters rehearse bench drill mutants check format clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*##/\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -40,6 +40,12 @@ lab: setup  ## open the chapters live in JupyterLab
 test: export OMP_NUM_THREADS = 1
 test: setup  ## run all tests, every chapter included
 	$(PY) -m pytest -n $(CORES) --dist loadscope $(NBVAL) tests $(CHAPTERS)
+
+quick: export OMP_NUM_THREADS = 1
+quick: setup  ## format, lint, and the tests of what changed since main (SINCE=COMMIT: since that commit)
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(PY) -m pytest -n $(CORES) --dist loadscope $(NBVAL) $$($(PY) -m tests.changed $(SINCE))
 
 chapters: setup  ## run every chapter again and store its outputs
 	$(PY) book/execute.py $(CHAPTERS)
