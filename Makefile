@@ -65,8 +65,9 @@ bench: setup  ## measure the speed table, each row beside a peer
 drill: setup  ## damage, fill, slow down and kill what should survive it; takes some minutes
 	$(PY) -m pytest tests/drills/drill_*.py -p no:xdist -rA -q
 
+mutants: export OMP_NUM_THREADS = 1
 mutants: setup  ## plant lies in the code, one at a time, and report those that no test notices
-	$(PY) -m tests.mutants
+	$(PY) -m tests.mutants --jobs $(CORES)
 
 check: setup  ## lint, format and types
 	$(VENV)/bin/ruff format --check .

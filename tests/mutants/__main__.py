@@ -1,17 +1,20 @@
 """Plant lies, one at a time, and report those that no test notices.
 
-    python -m tests.mutants            # all of them, about an hour on one core
+    python -m tests.mutants            # all of them, about an hour on one core, half of it on two
     python -m tests.mutants ledger     # those whose file or text holds the word
     python -m tests.mutants --trust    # the tests are known to pass without a lie: saves a third of the time
+    python -m tests.mutants --jobs 1   # lies planted at the same time, by default one for each core
 
-Each lie is planted in a temporary copy of the sources; the checkout is never touched. A process in which the
+Lies are planted in temporary copies of the sources; the checkout is never touched. A process in which the
 libraries are imported already is forked for each, so that a lie costs little more than its tests. The tests
 must pass without the lie, and fail with it.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib
+import multiprocessing
 import os
 import shlex
 import shutil
@@ -33,6 +36,8 @@ LIBRARIES = (
 SECONDS = 900  # after that long a lie counts as noticed: the tests no longer end
 BAR = 0.97  # share of the lies to be noticed
 PASSED, FAILED, BROKEN = 0, 1, 2  # of pytest: all passed, some failed, a file could not be imported
+
+_folder: Path  # of this process of the pool: its copy of the sources
 
 
 def copy_of_sources(folder: Path) -> None:
@@ -99,29 +104,52 @@ def noticed_by(folder: Path, lie: Lie) -> str | None:
     return None if status == PASSED else (failed or ["FAILED"])[0].split(" - ")[0]
 
 
-def main(words: list[str]) -> int:
-    """Plant those lies whose file or text holds one of `words`, or all; 1 if too many live."""
-    trust, words = "--trust" in words, [word for word in words if word != "--trust"]
-    chosen = [lie for lie in lies() if not words or any(word in str(lie) for word in words)]
+def _own_copy(parent: Path) -> None:
+    """Give this process of the pool a copy of the sources of its own."""
+    global _folder
+    _folder = parent / str(os.getpid())
+    _folder.mkdir()
+    copy_of_sources(_folder)
+
+
+def _without_lie(arguments: str) -> str:
+    """What is wrong with these tests where no lie is planted; empty if they pass."""
+    status, printed = run_tests(_folder, arguments)
+    complaint = f"pytest {arguments} ends with status {status} without any lie:\n{printed[-2000:]}"
+    return "" if status == PASSED else complaint
+
+
+def _with_lie(lie: Lie) -> tuple[Lie, str | None, float]:
+    """The lie, the test that noticed it, and the seconds that this took."""
+    began = time.monotonic()
+    noticed = noticed_by(_folder, lie)
+    return lie, noticed, time.monotonic() - began
+
+
+def main(arguments: list[str]) -> int:
+    """Plant those lies whose file or text holds one of the words, or all; 1 if too many live."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__.splitlines()[0])
+    parser.add_argument("words", nargs="*", help="only lies whose file or text holds one of these")
+    parser.add_argument("--trust", action="store_true", help="do not run the tests without a lie first")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="lies at the same time")
+    options = parser.parse_args(arguments)
+    chosen = [lie for lie in lies() if not options.words or any(word in str(lie) for word in options.words)]
     for name in LIBRARIES.split():
         importlib.import_module(name)
     assert not any(name.split(".")[0] == "embviz" for name in sys.modules), "the copy's is meant"
     alive: list[Lie] = []
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        copy_of_sources(folder)
-        for arguments in dict.fromkeys(lie.tests for lie in chosen if not trust):
-            status, printed = run_tests(folder, arguments)
-            if status != PASSED:
-                raise SystemExit(
-                    f"pytest {arguments} ends with status {status} without any lie:\n{printed[-2000:]}"
-                )
-        for number, lie in enumerate(chosen, start=1):
-            began = time.monotonic()
-            found = noticed_by(folder, lie)
-            seconds = time.monotonic() - began
-            print(f"{number}/{len(chosen)} {lie}: {found or 'LIVES'} ({seconds:.0f} s)", flush=True)
-            alive += [] if found else [lie]
+    fork = multiprocessing.get_context("fork")
+    with (
+        tempfile.TemporaryDirectory() as temporary,
+        fork.Pool(options.jobs, _own_copy, (Path(temporary),)) as pool,
+    ):
+        tests = dict.fromkeys(lie.tests for lie in chosen if not options.trust)
+        for complaint in pool.imap_unordered(_without_lie, tests):
+            if complaint:
+                raise SystemExit(complaint)
+        for number, (lie, noticed, seconds) in enumerate(pool.imap_unordered(_with_lie, chosen), start=1):
+            print(f"{number}/{len(chosen)} {lie}: {noticed or 'LIVES'} ({seconds:.0f} s)", flush=True)
+            alive += [] if noticed else [lie]
     print(f"{len(chosen) - len(alive)} of {len(chosen)} lies were noticed", *alive, sep="\n  lives: ")
     return int(len(chosen) - len(alive) < BAR * len(chosen))
 
