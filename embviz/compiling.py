@@ -1,51 +1,55 @@
-"""Functions that numba compiles, and where their machine code is kept between two starts.
+"""Functions that numba compiles; their machine code lies in our cache folder between two starts.
 
-It lies in ``compiled/`` below the cache folder, or in ``NUMBA_CACHE_DIR`` where that is set: a file for each
-function and kinds of arguments. Each begins with the SHA-256 of what follows, so a file that is cut short or
-altered is compiled anew and written over. Where nothing can be written it is compiled at every start.
+numba stores it in ``compiled/`` below the cache folder, or in ``NUMBA_CACHE_DIR`` where that is set. Where
+nothing can be written it is compiled at every start. numba compiles anew when a function's file changes, but
+does not notice a change in another file: a compiled function calls only those of its own file.
 
-The checksum tells damage, not malice: whoever can write into that folder can run code as you.
+Whoever can write into that folder can run code as you.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
-import hashlib
-import inspect
-import pickle
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
-import llvmlite
 import numba
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils, config
-from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
-from numba.core.dispatcher import Dispatcher
-from numba.core.serialize import dumps
+from numba.core import cgutils
 from numba.extending import intrinsic
-from numba.np.ufunc.ufuncbuilder import UFuncDispatcher
 
-from embviz.storage import cache_folder, write_if_possible
+from embviz.storage import cache_folder
 
-N_DIGEST = hashlib.sha256().digest_size
+NO_FOLDER = "no locator available"  # numba's message where it finds no folder that can be written
 
 
-def njit(*, cache: bool = True, **options: Any) -> Callable[[Callable], Any]:
-    """``numba.njit``, with machine code that is kept in our cache folder and verified when it is loaded."""
+def njit(**options: Any) -> Callable[[Callable], Any]:
+    """``numba.njit`` with machine code stored in our cache folder, or nowhere if none can be written."""
 
     def decorate(function: Callable) -> Any:
-        dispatcher = numba.njit(**options)(function)
-        if cache:
-            dispatcher._cache = _Cache(function)
-        return dispatcher
+        try:
+            with machine_code_in(cache_folder() / "compiled"):
+                return numba.njit(cache=True, **options)(function)
+        except RuntimeError as error:
+            if NO_FOLDER not in str(error):
+                raise
+            return numba.njit(**options)(function)
 
     return decorate
+
+
+@contextlib.contextmanager
+def machine_code_in(folder: Path) -> Iterator[None]:
+    """Functions decorated within the block store machine code in `folder`, or in ``NUMBA_CACHE_DIR``."""
+    config: Any = numba.config
+    before = config.CACHE_DIR
+    config.CACHE_DIR = before or str(folder)
+    try:
+        yield
+    finally:
+        config.CACHE_DIR = before
 
 
 @intrinsic
@@ -65,97 +69,3 @@ def prefetch(typing_context: Any, array: Any, index: Any) -> tuple[Any, Any]:
         return context.get_dummy_value()
 
     return types.void(array, index), generate
-
-
-def compiled_folder() -> Path:
-    """Folder of the machine code: ``NUMBA_CACHE_DIR``, or ``compiled/`` below the cache folder."""
-    named: str = config.CACHE_DIR  # type: ignore[attr-defined]  # set when numba is imported
-    return Path(named) if named else cache_folder() / "compiled"
-
-
-@contextlib.contextmanager
-def keeping_nothing() -> Iterator[None]:
-    """Within the block other libraries' functions are made without a place for their machine code.
-
-    numba refuses to make them where nothing can be written; so they are compiled at every start.
-    """
-    with contextlib.ExitStack() as patches:
-        for kind in (Dispatcher, UFuncDispatcher):
-            patches.enter_context(mock.patch.object(kind, "enable_caching"))
-        yield
-
-
-class _Files:
-    """A file for each key: the digest of its content, then its content."""
-
-    def __init__(self, function: Callable, stamp: str) -> None:
-        self._name, self._function, self._stamp = function.__qualname__, function, stamp
-
-    def load(self, key: Any) -> Any:
-        """What was saved under `key`; None if it is absent, unreadable or damaged."""
-        try:
-            content = self._path(key).read_bytes()
-        except OSError:
-            return None
-        digest, data = content[:N_DIGEST], content[N_DIGEST:]
-        return pickle.loads(data) if hashlib.sha256(data).digest() == digest else None
-
-    def save(self, key: Any, data: Any) -> None:
-        content = dumps(data)
-        sealed = hashlib.sha256(content).digest() + content
-        write_if_possible(self._path(key), lambda path: path.write_bytes(sealed))
-
-    def flush(self) -> None:
-        """Nothing is kept in memory."""
-
-    def _path(self, key: Any) -> Path:
-        versions = (numba.__version__, llvmlite.__version__, sys.implementation.cache_tag)
-        digest = hashlib.sha256(repr((versions, self._stamp, key)).encode()).hexdigest()
-        return compiled_folder() / f"{self._name}-{digest[:32]}.bin"
-
-
-class _Place(_CacheLocator):
-    """What numba asks of a place for machine code; the files are ours."""
-
-    def __init__(self, function: Callable) -> None:
-        self._function, self._py_file = function, inspect.getfile(function)
-
-    @classmethod
-    def from_function(cls, function: Callable, file: str) -> _Place:
-        return cls(function)
-
-    def ensure_cache_path(self) -> None:
-        """It is made when something is written."""
-
-    def get_cache_path(self) -> str:
-        return ""
-
-    def get_source_stamp(self) -> str:
-        """Digests of the function's source and of the files of the compiled functions that it may call."""
-        called = [value for value in self._function.__globals__.values() if hasattr(value, "py_func")]
-        files = {self._py_file, *(inspect.getfile(value.py_func) for value in called)}
-        return " ".join(sorted(map(_digest, files)))
-
-    def get_disambiguator(self) -> str:
-        return ""
-
-
-class _Code(CompileResultCacheImpl):
-    """How numba turns machine code into bytes and back."""
-
-    _locator_classes = [_Place]  # type: ignore[list-item]  # noqa: RUF012
-
-
-class _Cache(FunctionCache):
-    """Numba's, over our files."""
-
-    _impl_class = _Code
-
-    def __init__(self, function: Callable) -> None:
-        super().__init__(function)
-        self._cache_file: Any = _Files(function, self._impl.locator.get_source_stamp())
-
-
-@functools.cache
-def _digest(file: str) -> str:
-    return hashlib.sha256(Path(file).read_bytes()).hexdigest()

@@ -9,17 +9,21 @@ takes half the time of importing Altair, and no chart needs it. Here it is read 
 
 from __future__ import annotations
 
+import atexit
 import functools
 import importlib
 import importlib.metadata
 import importlib.util
 import re
+import shutil
 import sys
+import tempfile
 import types
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 
 TORCHVISION = "torchvision"
 GRAMMAR = "rfc3987_syntax"
@@ -108,7 +112,7 @@ def import_pymde() -> types.ModuleType:
 
 
 def import_umap() -> types.ModuleType:
-    """UMAP, also where numba finds no place for its compiled code.
+    """UMAP, also where numba finds no folder for its machine code: then it is compiled at every start.
 
     Raises
     ------
@@ -119,11 +123,13 @@ def import_umap() -> types.ModuleType:
     try:
         return importlib.import_module("umap")
     except RuntimeError as error:
-        if "no locator available" not in str(error):
+        if "no locator available" not in str(error):  # numba's message
             raise
-    from embviz.compiling import keeping_nothing
+    from embviz.compiling import machine_code_in
 
-    with keeping_nothing():
+    folder = Path(tempfile.mkdtemp(prefix="embviz-compiled-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    with machine_code_in(folder):
         return importlib.import_module("umap")
 
 

@@ -239,7 +239,7 @@ def test_text_is_read_and_written_as_utf8_whatever_the_locale():
                 assert said in (["'utf-8'"], ["encoding"]), f"{path}:{node.lineno} says no encoding"
 
 
-def test_compiled_code_is_kept_where_ours_is_verified():
+def test_functions_are_compiled_by_our_own_decorator():
     for path in FILES + BOOK_FILES:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         from_numba = {

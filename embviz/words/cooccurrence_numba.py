@@ -1,5 +1,7 @@
 """Compiled loops of counting: where each word stands, its neighbours added up, draws by place, symmetry.
 
+At the end the configuration model: edges that change partners, all degrees kept.
+
 V is the vocabulary's size; `text` is padded with holes (id V) so that no window leaves it. Indices are
 unsigned throughout: signed ones cost a test for negative values at each access, and three times the time.
 """
@@ -14,7 +16,7 @@ from embviz.compiling import njit, prefetch
 PLACES_AHEAD = 16  # how early the text around a place is asked for
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def count_places(text: np.ndarray, row_starts: np.ndarray) -> None:
     """Fill `row_starts` (V + 2,), zeros, so that word w has places row_starts[w]..row_starts[w + 1]."""
     for place in range(len(text)):
@@ -23,7 +25,7 @@ def count_places(text: np.ndarray, row_starts: np.ndarray) -> None:
         row_starts[word] += row_starts[word - 1]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def group_places(text: np.ndarray, row_starts: np.ndarray, places: np.ndarray) -> None:
     """Fill `places` with the places of word 0 in rising order, then of word 1, ...; holes are left out."""
     following = row_starts.copy()
@@ -35,7 +37,7 @@ def group_places(text: np.ndarray, row_starts: np.ndarray, places: np.ndarray) -
             following[word] += 1
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def count_rows(
     text: np.ndarray,
     places: np.ndarray,
@@ -78,7 +80,7 @@ def count_rows(
     return n
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def _add_neighbours(
     text: np.ndarray,
     place: np.uint64,
@@ -102,7 +104,7 @@ def _add_neighbours(
     return n
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def _sort(columns: np.ndarray, groups: np.ndarray, groups_of_groups: np.ndarray) -> None:
     """Sort distinct numbers: set a bit for each, and read the bits in order; they are 0 again then."""
     six, low = np.uint64(6), np.uint64(63)
@@ -123,7 +125,7 @@ def _sort(columns: np.ndarray, groups: np.ndarray, groups_of_groups: np.ndarray)
                 n += np.uint64(1)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def hash_places(n_places: int, seed: int) -> np.ndarray:
     """64 random bits for each place, shape (n_places,) uint64: SplitMix64 started from the seed.
 
@@ -141,7 +143,7 @@ def hash_places(n_places: int, seed: int) -> np.ndarray:
     return bits
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def mixed(x: np.uint64) -> np.uint64:
     """Bits of `x` stirred so that each decides about half of all: SplitMix64's finalizer."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -149,7 +151,7 @@ def mixed(x: np.uint64) -> np.uint64:
     return x ^ (x >> np.uint64(31))
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def first_asymmetry(row_starts: np.ndarray, columns: np.ndarray, values: np.ndarray) -> tuple[int, int]:
     """(row, column) of an entry that differs from its mirror image, or (-1, -1); rows must be sorted.
 
@@ -170,7 +172,7 @@ def first_asymmetry(row_starts: np.ndarray, columns: np.ndarray, values: np.ndar
     return -1, -1
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def row_sums(row_starts: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Sum of each row of a sparse array, float64: exact for whole numbers up to 2^53."""
     sums = np.zeros(len(row_starts) - 1)
@@ -180,7 +182,7 @@ def row_sums(row_starts: np.ndarray, values: np.ndarray) -> np.ndarray:
     return sums
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def subtract_margins(
     logs: np.ndarray,
     row_starts: np.ndarray,
@@ -195,7 +197,7 @@ def subtract_margins(
             logs[i] += log_total - (log_words[row] + log_contexts[columns[i]])
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def subtract_margins_dense(
     logs: np.ndarray, counts: np.ndarray, log_words: np.ndarray, log_contexts: np.ndarray, log_total: float
 ) -> None:
@@ -204,3 +206,49 @@ def subtract_margins_dense(
         for column in range(len(counts)):
             if counts[row, column] > 0:
                 logs[row, column] += log_total - (log_words[row] + log_contexts[column])
+
+
+# --- the configuration model ----------------------------------------------------------------------
+
+
+@njit(nogil=True)
+def switch_edges(heads: np.ndarray, tails: np.ndarray, n: int, n_attempts: int, seed: int) -> int:
+    """Let random pairs of edges a-b, c-d become a-d, c-b, in place, unless that makes a loop or a repeat.
+
+    `heads` and `tails` (E,) hold the edges of a graph of `n` nodes; returns the number of switches made.
+    """
+    met = np.zeros((n, (n + 7) // 8), np.uint8)  # (n, n) bits: which nodes are joined
+    for edge in range(len(heads)):
+        _flip(met, heads[edge], tails[edge])
+    counter = mixed(np.uint64(seed) + np.uint64(1))
+    n_edges = np.uint64(len(heads))
+    n_switches = 0
+    for _ in range(n_attempts):
+        counter += np.uint64(0x9E3779B97F4A7C15)
+        bits = mixed(counter)  # 31 bits choose an edge, 31 another, 1 its direction
+        first = ((bits >> np.uint64(33)) * n_edges) >> np.uint64(31)
+        second = ((bits & np.uint64(0x7FFFFFFF)) * n_edges) >> np.uint64(31)
+        a, b, c, d = heads[first], tails[first], heads[second], tails[second]
+        if bits & np.uint64(0x80000000):
+            c, d = d, c
+        if a == d or c == b or _joined(met, a, d) or _joined(met, c, b):
+            continue
+        _flip(met, a, b)
+        _flip(met, c, d)
+        _flip(met, a, d)
+        _flip(met, c, b)
+        tails[first] = d
+        heads[second], tails[second] = c, b
+        n_switches += 1
+    return n_switches
+
+
+@njit(nogil=True)
+def _joined(met: np.ndarray, a: int, b: int) -> bool:
+    return (met[a, b >> 3] >> (b & 7)) & 1 == 1
+
+
+@njit(nogil=True)
+def _flip(met: np.ndarray, a: int, b: int) -> None:
+    met[a, b >> 3] ^= 1 << (b & 7)
+    met[b, a >> 3] ^= 1 << (a & 7)

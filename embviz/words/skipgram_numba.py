@@ -56,7 +56,7 @@ def padded(table: np.ndarray) -> np.ndarray:
 # --- drawing ----------------------------------------------------------------------------------------
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def next_random(state: np.ndarray) -> np.uint64:
     """Next 64 random bits of a SplitMix64 stream; `state` is its (1,) uint64 array."""
     state[0] += np.uint64(0x9E3779B97F4A7C15)
@@ -66,13 +66,13 @@ def next_random(state: np.ndarray) -> np.uint64:
     return z ^ (z >> np.uint64(31))
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def random_below(state: np.ndarray, n: int) -> np.int64:
     """Random integer in 0..n-1 from the upper 32 random bits (bias below n / 2^32)."""
     return np.int64(((next_random(state) >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))
 
 
-@njit(cache=True)
+@njit()
 def alias_table(probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Walker's alias table of a distribution over V words: a threshold in 32 bits and an alias a word."""
     n = probabilities.size
@@ -100,7 +100,7 @@ def alias_table(probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return threshold, alias
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def draw_word(threshold: np.ndarray, alias: np.ndarray, state: np.ndarray) -> np.int32:
     """One word from an alias table: the upper bits choose the column, the lower ones its side."""
     bits = next_random(state)
@@ -110,7 +110,7 @@ def draw_word(threshold: np.ndarray, alias: np.ndarray, state: np.ndarray) -> np
     return alias[column]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def keep_words(
     ids: np.ndarray,
     document_starts: np.ndarray,
@@ -140,7 +140,7 @@ def keep_words(
     return n_kept
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def draw_pairs(
     kept: np.ndarray, n_kept: int, window: int, state: np.ndarray, centers: np.ndarray, targets: np.ndarray
 ) -> int:
@@ -161,7 +161,7 @@ def draw_pairs(
     return n_pairs
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def draw_negatives(
     threshold: np.ndarray,
     alias: np.ndarray,
@@ -192,7 +192,7 @@ def draw_negatives(
             negatives[batch, i] = word
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def _among(word: np.int32, targets: np.ndarray, batch: int) -> bool:
     found = False  # np.any makes an array at each call, which took two thirds of the drawing
     for i in range(targets.shape[1]):
@@ -203,7 +203,7 @@ def _among(word: np.int32, targets: np.ndarray, batch: int) -> bool:
 # --- rows -------------------------------------------------------------------------------------------
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def prefetch_rows(table: np.ndarray, rows: np.ndarray) -> None:
     """Ask for whole rows of a table, a cache line at a time."""
     for i in range(rows.size):
@@ -211,7 +211,7 @@ def prefetch_rows(table: np.ndarray, rows: np.ndarray) -> None:
             prefetch(table, (np.int64(rows[i]), np.int64(k)))
 
 
-@njit(nogil=True, fastmath=FAST, cache=True)
+@njit(nogil=True, fastmath=FAST)
 def dot(a: np.ndarray, b: np.ndarray) -> np.float32:
     """Inner product of two rows."""
     total = np.float32(0)
@@ -220,7 +220,7 @@ def dot(a: np.ndarray, b: np.ndarray) -> np.float32:
     return total
 
 
-@njit(nogil=True, fastmath=FAST, cache=True)
+@njit(nogil=True, fastmath=FAST)
 def add_scaled(a: np.ndarray, factor: float, b: np.ndarray) -> None:
     """``a += factor * b`` on rows."""
     for k in range(a.size):
@@ -230,7 +230,7 @@ def add_scaled(a: np.ndarray, factor: float, b: np.ndarray) -> None:
 # --- one gradient step ------------------------------------------------------------------------------
 
 
-@njit(nogil=True, fastmath=FAST, cache=True, inline="always")
+@njit(nogil=True, fastmath=FAST, inline="always")
 def sigmoid(x: float) -> np.float32:
     """Logistic function in float32, absolute error below 5e-7 (arguments beyond +-30 count as +-30).
 
@@ -251,7 +251,7 @@ def sigmoid(x: float) -> np.float32:
     return np.float32(1) / (np.float32(1) + e)
 
 
-@njit(nogil=True, fastmath=FAST, cache=True)
+@njit(nogil=True, fastmath=FAST)
 def four_centres_logits(
     rows: np.ndarray, first: int, context: np.ndarray, negatives: np.ndarray, logits: np.ndarray
 ) -> None:
@@ -269,7 +269,7 @@ def four_centres_logits(
         logits[first + 2, i], logits[first + 3, i] = a2, a3
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def negative_logits(
     reflected: np.ndarray, n_runs: int, context: np.ndarray, negatives: np.ndarray, logits: np.ndarray
 ) -> None:
@@ -283,7 +283,7 @@ def negative_logits(
     logits[n_runs:] = np.float32(0)  # rows that only fill up the last four
 
 
-@njit(nogil=True, fastmath=FAST, cache=True)
+@njit(nogil=True, fastmath=FAST)
 def add_negative_rows(
     sums: np.ndarray, n_runs: int, context: np.ndarray, negatives: np.ndarray, factors: np.ndarray
 ) -> None:
@@ -302,7 +302,7 @@ def add_negative_rows(
             add_scaled(sums[u], factors[u, i], context[negatives[i]])
 
 
-@njit(nogil=True, fastmath=FAST, cache=True)
+@njit(nogil=True, fastmath=FAST)
 def move_negatives(
     rows: np.ndarray, first: int, context: np.ndarray, negatives: np.ndarray, factors: np.ndarray
 ) -> None:
@@ -316,7 +316,7 @@ def move_negatives(
             x[k] += f0 * r0[k] + f1 * r1[k] + f2 * r2[k] + f3 * r3[k]
 
 
-@njit(nogil=True, fastmath=FAST, cache=True)
+@njit(nogil=True, fastmath=FAST)
 def reflect(
     vectors: np.ndarray, n_runs: int, signature: np.ndarray, transform: np.ndarray, reflected: np.ndarray
 ) -> None:
@@ -335,7 +335,7 @@ def reflect(
                 add_scaled(reflected[u], vectors[u, a], transform[a])
 
 
-@njit(nogil=True, fastmath=FAST, cache=True)
+@njit(nogil=True, fastmath=FAST)
 def move_centers(
     word: np.ndarray,
     run_words: np.ndarray,
@@ -360,7 +360,7 @@ def move_centers(
                 add_scaled(transform[a], np.float32(TRANSFORM_SHARE) * vectors[u, a], sums[u])
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def find_runs(
     centers: np.ndarray, run_words: np.ndarray, run_sizes: np.ndarray, run_of_pair: np.ndarray
 ) -> int:
@@ -376,7 +376,7 @@ def find_runs(
     return n_runs
 
 
-@njit(nogil=True, fastmath=FAST, cache=True)
+@njit(nogil=True, fastmath=FAST)
 def positive_terms(
     reflected: np.ndarray,
     context: np.ndarray,
@@ -397,7 +397,7 @@ def positive_terms(
         add_scaled(sums[u], factors[pair], context[target])
 
 
-@njit(nogil=True, fastmath=FAST, cache=True)
+@njit(nogil=True, fastmath=FAST)
 def negative_factors(
     logits: np.ndarray,
     n_runs: int,
@@ -416,7 +416,7 @@ def negative_factors(
             row[i] = weight * sigmoid(row[i])
 
 
-@njit(nogil=True, fastmath=FAST, cache=True)
+@njit(nogil=True, fastmath=FAST)
 def move_context(
     reflected: np.ndarray,
     n_runs: int,
@@ -445,7 +445,7 @@ def move_context(
             bias[targets[pair]] += pulls[pair]
 
 
-@njit(nogil=True, fastmath=FAST, cache=True)
+@njit(nogil=True, fastmath=FAST)
 def train_each(
     word: np.ndarray,
     context: np.ndarray,
@@ -508,7 +508,7 @@ def train_each(
             word[center, k] += signature[k] * total[k]
 
 
-@njit(nogil=True, fastmath=FAST, cache=True)
+@njit(nogil=True, fastmath=FAST)
 def _row_dot(table: np.ndarray, row: np.uint64, vector: np.ndarray) -> np.float32:
     total = np.float32(0)
     for k in range(vector.size):
@@ -516,7 +516,7 @@ def _row_dot(table: np.ndarray, row: np.uint64, vector: np.ndarray) -> np.float3
     return total
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def train_pairs(
     word: np.ndarray,
     context: np.ndarray,
@@ -578,7 +578,7 @@ def train_pairs(
         move_centers(word, run_words, n_runs, vectors, sums, signature, transform)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def mean_loss(
     word: np.ndarray,
     context: np.ndarray,

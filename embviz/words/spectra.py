@@ -22,7 +22,7 @@ from scipy.sparse.linalg import eigsh
 from embviz.arrays import LARGEST, checked, checked_matrix, whole
 from embviz.imports import installed
 from embviz.memory import require_memory
-from embviz.words.spectra_numba import switch_edges
+from embviz.words.cooccurrence_numba import switch_edges
 
 Matrix: TypeAlias = np.ndarray | sparse.csr_array
 

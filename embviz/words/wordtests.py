@@ -250,7 +250,7 @@ def _answers(unit: np.ndarray, questions: np.ndarray, method: str) -> np.ndarray
     return answer
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@njit(nogil=True, fastmath=True)
 def _best_of_block(
     cosines: np.ndarray,
     places: np.ndarray,

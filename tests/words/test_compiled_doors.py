@@ -215,8 +215,7 @@ def test_compiled_loops_are_called_from_their_doors_alone():
                         doors.setdefault(path.name, set()).add(name.split(".")[-1])
     assert doors == {
         "cooccurrence.py": {"cooccurrence_numba"},
-        "spectra.py": {"spectra_numba"},
-        "spectra_numba.py": {"cooccurrence_numba"},
+        "spectra.py": {"cooccurrence_numba"},
         "skipgram.py": {"skipgram_numba"},
         "skipgram_torch.py": {"skipgram_numba"},
     }
@@ -224,7 +223,7 @@ def test_compiled_loops_are_called_from_their_doors_alone():
 
 @pytest.mark.slow
 def test_no_loop_leaves_its_arrays_on_the_inputs_of_the_tests():
-    modules = ["cooccurrence", "skipgram", "spectra_numba", "wordtests"]
+    modules = ["cooccurrence", "skipgram", "configuration_model", "wordtests"]
     left_out = (
         "gensim or pad_the_tables or two_threads or covers_the_truth or memory"  # the same loops for longer
     )

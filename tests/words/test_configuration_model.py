@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from embviz.words.spectra_numba import switch_edges
+from embviz.words.cooccurrence_numba import switch_edges
 
 GRAPHS = {
     "three separate edges": [(0, 1), (2, 3), (4, 5)],  # 15 perfect matchings
