@@ -14,7 +14,8 @@ import pandas as pd
 from book.tying.experiments import amended, exor, spellings
 from embviz import metrics
 from embviz.ledger.cells import read
-from embviz.ledger.studies import PRESETS, largest_stored
+from embviz.ledger.claims import PRESETS
+from embviz.ledger.studies import largest_stored
 from embviz.tasks.exor import ONE_B, SYMBOLS
 from embviz.view import charts, panels, plot_curves, theme
 from embviz.view.player import HISTORY

@@ -12,7 +12,7 @@ import datetime
 import functools
 import math
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,7 +20,8 @@ from embviz.ledger.verdicts import VERDICTS
 from embviz.storage import claims_folder
 
 PUBLISHED, IMPLIED = "published", "implied"
-Part = TypeVar("Part", bound="Figure | Amendment")
+PRESETS = ("quick", "laptop", "paper")  # from the smallest to the paper's own
+Part = TypeVar("Part", bound="Figure | Amendment | Superseded")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,6 +82,57 @@ class Figure:
 
 
 @dataclasses.dataclass(frozen=True)
+class Superseded:
+    """The last measurement of a figure that an amendment replaced, as numbers: its code is gone.
+
+    Parameters
+    ----------
+    figure : str
+        Name of the replaced figure.
+    value : float
+        The measured number, in the figure's unit.
+    commit : str
+        Commit whose code derives it.
+    scale : {"quick", "laptop", "paper"}
+        The preset that it was measured at.
+    interval : tuple of two floats, or None
+        Its 95% interval; None: there was none.
+    n : int
+        Independent repetitions.
+    repeats : str
+        What was repeated, in the plural.
+    exact : bool
+        Whether there was nothing to repeat.
+    corpus : str
+        Name of the data set it was measured on; empty for a simulation.
+    nulls : mapping of str to float
+        The same measurement on each control.
+    """
+
+    figure: str
+    value: float
+    commit: str
+    scale: str
+    interval: tuple[float, float] | None = None
+    n: int = 1
+    repeats: str = "seeds"
+    exact: bool = False
+    corpus: str = ""
+    nulls: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        low, high = self.interval or (self.value, self.value)
+        if not low <= self.value <= high:
+            raise ValueError(
+                f"{self.figure}: the value {self.value} lies outside its interval [{low}, {high}]"
+            )
+        if self.scale not in PRESETS:
+            raise ValueError(f"{self.figure}: scale must be one of {', '.join(PRESETS)}, not {self.scale!r}")
+        if self.exact and self.interval:
+            raise ValueError(f"{self.figure}: an exact number has no interval")
+
+
+@dataclasses.dataclass(frozen=True)
 class Amendment:
     """A range or comparator that was moved after it had been fixed.
 
@@ -95,6 +147,8 @@ class Amendment:
         The claim's verdict before, in today's words.
     replaces : tuple of str
         Figures that decide no more: they are shown as first fixed.
+    superseded : tuple of Superseded
+        What was last measured for those; a figure that is missing here was never measured.
     first : str
         In words what was first fixed, where no figure shows it.
     """
@@ -105,12 +159,18 @@ class Amendment:
     was: str
     replaces: tuple[str, ...] = ()
     first: str = ""
+    superseded: tuple[Superseded, ...] = ()
 
     def __post_init__(self) -> None:
         if self.was not in VERDICTS:
             raise ValueError(f"the amendment of {self.date}: no verdict {self.was!r} (before it)")
         if not self.reason or not self.decides:
             raise ValueError(f"the amendment of {self.date} must give its reason and what decides now")
+        names = [one.figure for one in self.superseded]
+        if len(set(names)) != len(names) or not set(names) <= set(self.replaces):
+            raise ValueError(
+                f"the amendment of {self.date}: superseded are figures that it replaces, once each"
+            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,6 +205,11 @@ class Claim:
     def replaced(self) -> set[str]:
         """Names of the figures that an amendment has replaced."""
         return {name for amendment in self.amended for name in amendment.replaces}
+
+    @property
+    def superseded(self) -> dict[str, Superseded]:
+        """Measurements of replaced figures, by figure."""
+        return {one.figure: one for amendment in self.amended for one in amendment.superseded}
 
 
 def claim_files() -> list[Path]:
@@ -239,10 +304,18 @@ def _claim(entry: dict[str, Any], table: dict[str, Any], where: str) -> Claim:
         for number, figure in enumerate(_tables(entry, "figure", where), 1)
     )
     amended = tuple(
-        _made(Amendment, amendment, f"{where}, amendment {amendment.get('date', number)}")
+        _amendment(amendment, f"{where}, amendment {amendment.get('date', number)}")
         for number, amendment in enumerate(_tables(entry, "amended", where) if "amended" in entry else (), 1)
     )
     return Claim(**fields, figures=figures, amended=amended)
+
+
+def _amendment(entry: dict[str, Any], where: str) -> Amendment:
+    superseded = tuple(
+        _made(Superseded, one, f"{where}, superseded {one.get('figure', number)}")
+        for number, one in enumerate(_tables(entry, "superseded", where) if "superseded" in entry else (), 1)
+    )
+    return _made(Amendment, {**entry, "superseded": superseded}, where)
 
 
 def _tables(entry: dict[str, Any], name: str, where: str) -> list[dict[str, Any]]:
@@ -271,6 +344,13 @@ def _is_number(value: Any) -> bool:
 _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "str": ("text", lambda value: isinstance(value, str)),
     "bool": ("true or false", lambda value: isinstance(value, bool)),
+    "float": ("a number", _is_number),
+    "int": ("a whole number", lambda value: type(value) is int and value >= 0),
+    "Mapping[str, float]": (
+        "a table of numbers",
+        lambda value: isinstance(value, dict) and all(map(_is_number, value.values())),
+    ),
+    "tuple[Superseded, ...]": ("a list of tables", lambda value: isinstance(value, tuple)),
     "float | None": ("a finite number", lambda value: _is_number(value) and math.isfinite(value)),
     "tuple[float, float] | None": (
         "two numbers, [low, high]",
@@ -292,7 +372,7 @@ def _check(fields: dict[str, Any], kind: type, where: str, *, apart: Sequence[st
             raise ValueError(f"{where}: there is no field {name!r}, there are {', '.join(known)}")
     for name, field in known.items():
         if name not in fields:
-            if field.default is dataclasses.MISSING:
+            if field.default is field.default_factory is dataclasses.MISSING:
                 raise ValueError(f"{where} lacks {name!r}")
             continue
         words, right = _KINDS[str(field.type)]

@@ -222,10 +222,10 @@ def entry_of(claim: Claim, measured: Measurement) -> Entry:
     ValueError
         If a finding has no figure in the claims file.
     """
-    unknown = set(measured.findings) - {figure.name for figure in claim.figures}
+    unknown = set(measured.findings) - ({figure.name for figure in claim.figures} - claim.replaced)
     if unknown:
         raise ValueError(f"{claim.id}: findings {sorted(unknown)} have no figure in the claims file")
-    found = [judge(figure, measured.findings.get(figure.name)) for figure in claim.figures]
+    found = [judge(figure, _finding(claim, figure, measured)) for figure in claim.figures]
     smaller = _smaller(claim, measured, found)
     rows = tuple(_localized(claim, row, bool(smaller)) for row in found)
     if measured.scale is None:
@@ -239,15 +239,26 @@ def entry_of(claim: Claim, measured: Measurement) -> Entry:
     return Entry(claim, verdict, measured.scale, said, rows, smaller)
 
 
+def _finding(claim: Claim, figure: Figure, measured: Measurement) -> Finding | None:
+    """What was measured for a figure; of one that an amendment replaced, what the claims file stores."""
+    one = claim.superseded.get(figure.name)
+    if one is None:
+        return measured.findings.get(figure.name)
+    low, high = one.interval or (one.value, one.value)
+    repeats = "" if one.exact else one.repeats
+    return Finding(one.value, low, high, one.n, one.nulls, one.corpus, repeats, one.exact)
+
+
 def _localized(claim: Claim, row: Row, smaller: bool) -> Row:
     """The row with its verdict in the words of the claim and of its scale."""
     verdict = row.verdict
+    if superseded := claim.superseded.get(row.figure.name):  # at the scale of its own
+        smaller = bool(_smaller(claim, Measurement(superseded.scale, {}), [row]))
     if smaller and not row.figure.any_scale:
         verdict = here(verdict)
     if claim.question and verdict != NULL_TOO:
         verdict = answer(verdict)
-    replaced = row.figure.name in claim.replaced
-    return dataclasses.replace(row, verdict=verdict, replaced=replaced)
+    return dataclasses.replace(row, verdict=verdict, replaced=row.figure.name in claim.replaced)
 
 
 def _smaller(claim: Claim, measured: Measurement, rows: Sequence[Row]) -> str:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from embviz.ledger.claims import Claim
+from embviz.ledger.claims import PRESETS, Claim
 from embviz.ledger.findings import Finding
 
 OWN_SCALE = "paper"  # the preset that is the paper's own setting
@@ -21,7 +21,7 @@ class Measurement:
     scale : str or None
         The preset; None where nothing was measured.
     findings : mapping of str to Finding
-        By figure.
+        By figure; of those that no amendment replaced.
     why_not : str
         Why nothing was measured.
     own_corpora : tuple of str, or None
@@ -46,7 +46,7 @@ def measure(claim: Claim, scale: str | None = None) -> Measurement:
         If findings read a cell that the study does not list, and it is not stored: nothing is computed here.
     """
     from embviz.ledger.cells import stored_alone
-    from embviz.ledger.studies import PRESETS, find_study
+    from embviz.ledger.studies import find_study
 
     study = find_study(claim.id)
     own = study.preset_cells(OWN_SCALE)
@@ -59,7 +59,10 @@ def measure(claim: Claim, scale: str | None = None) -> Measurement:
     if chosen is None or not study.complete(chosen):
         return Measurement(None, {}, study.why_not_measured(scale), **shared)
     with stored_alone():
-        return Measurement(chosen, dict(study.findings(chosen)), **shared)
+        found = study.findings(chosen)
+    return Measurement(
+        chosen, {name: one for name, one in found.items() if name not in claim.replaced}, **shared
+    )
 
 
 def corpora(configs: Iterable[Any]) -> set[str]:

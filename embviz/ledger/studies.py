@@ -6,12 +6,10 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 from embviz.ledger.cells import Cell, missing
-from embviz.ledger.claims import find_claim
+from embviz.ledger.claims import PRESETS, find_claim
 from embviz.ledger.findings import Finding
 from embviz.ledger.sources import note_import
 from embviz.project import find_project, import_from
-
-PRESETS = ("quick", "laptop", "paper")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -59,7 +59,8 @@ def _finite(pair: tuple[float, float]) -> list[float | None]:
 
 
 def _amendment(amendment: Amendment) -> dict[str, Any]:
-    fields = dataclasses.asdict(amendment)
+    fields = dataclasses.asdict(dataclasses.replace(amendment, superseded=()))
+    del fields["superseded"]  # the record's numbers, by figure
     return {**fields, "date": amendment.date.isoformat()}
 
 

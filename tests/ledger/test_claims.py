@@ -30,6 +30,10 @@ reason = "it was unfair"
 decides = ["score"]
 was = "undecided"
 replaces = ["first"]
+superseded = [
+  { figure = "first", value = 0.9, interval = [0.8, 1.0], n = 4, nulls = { other = 0.1 }, \
+scale = "paper", commit = "4b4e696" },
+]
 """
 DEEP = "[" * 3_000 + "]" * 3_000
 
@@ -45,6 +49,9 @@ def test_a_whole_file_is_read(tmp_path, monkeypatch):
     (claim,) = claims_of(tmp_path, monkeypatch, WHOLE)
     assert claim.figures[0].accept == (0.4, float("inf"))
     assert claim.replaced == {"first"}
+    first = claim.superseded["first"]
+    assert (first.value, first.interval, first.n, first.repeats) == (0.9, (0.8, 1.0), 4, "seeds")
+    assert (first.nulls, first.scale, first.commit) == ({"other": 0.1}, "paper", "4b4e696")
 
 
 @pytest.mark.parametrize(
@@ -82,6 +89,20 @@ def test_a_whole_file_is_read(tmp_path, monkeypatch):
         ('["score"]\nwas', '"score"\nwas', "amendment 2026-01-02: decides must be a list of texts"),
         ('["score"]\nwas', '["else"]\nwas', r"mine.first: the amendment of 2026-01-02 names \['else'\]"),
         ('"undecided"', '"perhaps"', "mine.first, amendment 2026-01-02: .*no verdict 'perhaps'"),
+        ("value = 0.9", 'value = "x"', "2026-01-02, superseded first: value must be a number, not 'x'"),
+        ("value = 0.9", "value = 1.9", "superseded first: .* the value 1.9 lies outside its interval"),
+        ("[0.8, 1.0]", "[0.8]", "superseded first: interval must be two numbers"),
+        ("n = 4", "n = -4", "superseded first: n must be a whole number"),
+        ("n = 4", "exact = true", "superseded first: .* an exact number has no interval"),
+        ("n = 4", "seeds = 4", "superseded first: there is no field 'seeds'"),
+        ("{ other = 0.1 }", "{ other = nan }", "superseded first: nulls must be a table of numbers"),
+        (
+            'scale = "paper"',
+            'scale = "own"',
+            "superseded first: .* scale must be one of quick, laptop, paper",
+        ),
+        (', commit = "4b4e696"', "", "superseded first lacks 'commit'"),
+        ('{ figure = "first"', '{ figure = "score"', "superseded are figures that it replaces, once each"),
         ('paper = "mine"', "paper = 5", "paper must be text, not 5"),
         ('paper = "mine"\n', "", "mine.first lacks 'paper'"),
         ('experiments = "mine"', "experiments = ['mine']", "experiments must be text"),

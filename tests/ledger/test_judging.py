@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from embviz import ledger
 from embviz.ledger import judging, studies, verdicts
-from embviz.ledger.claims import Amendment, Claim, Figure
+from embviz.ledger.claims import Amendment, Claim, Figure, Superseded
 from embviz.ledger.findings import Finding, exact, in_errors, once, over_seeds, share
 from embviz.ledger.judging import conclude, entry_of, judge
 from embviz.ledger.measuring import Measurement, corpora
@@ -328,18 +328,44 @@ def amended(**fields):
     )
 
 
-def test_a_figure_that_an_amendment_replaced_is_shown_as_first_fixed_and_decides_nothing():
-    old, new = (dataclasses.replace(RANGE, name=name, label=name) for name in ("old", "new"))
-    own = claim(old, new, amended=(amended(replaces=("old",)),))
-    entry = judged(own, finding(2, 3), finding(0.2, 0.8))
+OLD, NEW = (dataclasses.replace(RANGE, name=name, label=name) for name in ("old", "new"))
+SUPERSEDED = Superseded("old", 2.5, "4b4e696", "laptop", (2.0, 3.0), 4, nulls={"shuffled": 7.0})
+
+
+def test_a_replaced_figure_has_its_number_from_the_claims_file_and_decides_nothing():
+    own = claim(OLD, NEW, amended=(amended(replaces=("old",), superseded=(SUPERSEDED,)),))
+    entry = judged(own, None, finding(0.2, 0.8))
     assert entry.verdict == HOLDS
     assert entry.deciding.figure.name == "new"
     record = ledger.as_record(entry)
-    assert record["figures"] == {"old": "fails, as first fixed", "new": "holds"}
+    assert record["measured"] == {"old": 2.5, "new": 0.5}
+    assert record["interval"]["old"] == [2.0, 3.0]
+    assert record["null"] == {"old": {"shuffled": 7.0}}
+    assert record["figures"] == {"old": "fails here, as first fixed", "new": "holds"}
     assert record["amended"][0]["date"] == "2026-11-21"
     assert record["amended"][0]["was"] == FAILS
     json.dumps(record, allow_nan=False)
     assert ledger.tally(entry.rows) == "1 holds"
+    assert ledger.repetitions(entry.rows[0].finding) == "4 seeds"
+
+
+def test_a_replaced_figure_is_judged_at_the_scale_it_was_measured_at():
+    own = claim(OLD, NEW, amended=(amended(replaces=("old",), superseded=(SUPERSEDED,)),))
+    assert judged(own, None, finding(0.2, 0.8), scale="laptop").rows[0].verdict == FAILS_HERE
+    full = dataclasses.replace(SUPERSEDED, scale="paper")
+    own = claim(OLD, NEW, amended=(amended(replaces=("old",), superseded=(full,)),))
+    assert [row.verdict for row in judged(own, None, finding(0.2, 0.8), scale="laptop").rows] == [
+        FAILS,
+        HOLDS_HERE,
+    ]
+
+
+def test_a_replaced_figure_without_stored_numbers_is_not_measured_and_one_that_is_measured_is_refused():
+    own = claim(OLD, NEW, amended=(amended(replaces=("old",)),))
+    entry = judged(own, None, finding(0.2, 0.8))
+    assert (entry.verdict, entry.rows[0].verdict, entry.rows[0].replaced) == (HOLDS, NOT_MEASURED, True)
+    with pytest.raises(ValueError, match=r"findings \['old'\] have no figure"):
+        judged(own, finding(2, 3), finding(0.2, 0.8))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from embviz.ledger.studies import PRESETS, Part, Study, largest_stored
+from embviz.ledger.claims import PRESETS
+from embviz.ledger.studies import Part, Study, largest_stored
 
 
 def cells_of(stored, sizes=(1, 2, 3)):

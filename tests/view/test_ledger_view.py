@@ -6,7 +6,7 @@ import pytest
 import vl_convert
 
 from embviz import ledger
-from embviz.ledger.claims import Amendment, Claim, Figure
+from embviz.ledger.claims import Amendment, Claim, Figure, Superseded
 from embviz.ledger.findings import Finding
 from embviz.ledger.judging import Entry, conclude, entry_of, judge
 from embviz.ledger.measuring import Measurement
@@ -87,6 +87,7 @@ def boxed(*verdicts, question=False, amended=()):
     texts = ("p.c", "p", "A title", "Table 1", "it is so", "a setting", "shuffled", "p/chapter")
     claim = Claim(*texts, tuple(figures), "p.experiments", question=question, amended=amended)
     found = {figure.name: ends[name] for figure, name in zip(figures, verdicts, strict=True)}
+    found = {name: one for name, one in found.items() if name not in claim.replaced}
     return ledger_view.ClaimBox(entry_of(claim, Measurement("paper", found)))
 
 
@@ -144,7 +145,10 @@ def test_a_question_is_asked_and_answered():
 
 
 def test_an_amendment_is_told_in_the_fold_and_its_old_figure_as_first_fixed():
-    moved = Amendment(datetime.date(2026, 11, 2), "It was <unfair>.", ("f1",), "fails", ("f0",), "by hand")
+    first = Superseded("f0", 2.0, "4b4e696", "paper", (1.9, 2.1), 5, nulls={"shuffled": 9.0})
+    moved = Amendment(
+        datetime.date(2026, 11, 2), "It was <unfair>.", ("f1",), "fails", ("f0",), "by hand", (first,)
+    )
     open_part, fold = boxed("fails", "holds", amended=(moved,))._repr_html_().split("<details>")
     assert "holds" in open_part
     assert "figure 0" not in open_part

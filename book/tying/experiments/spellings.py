@@ -14,7 +14,7 @@ import pandas as pd
 
 from book.tying.experiments.exor_runs import N_SHOWN, EXorRun, FreshRun, Session, prepare
 from embviz.ledger.cells import Cell, experiment, missing, read
-from embviz.ledger.studies import PRESETS
+from embviz.ledger.claims import PRESETS
 from embviz.tasks.exor import SYMBOLS, EXor
 from embviz.training.loop import Snapshot
 
