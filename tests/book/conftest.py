@@ -13,8 +13,7 @@ from filelock import FileLock
 from playwright.sync_api import Browser, BrowserContext
 
 from tests.book.browser import Watch, find_chromium, running_chromium, served
-
-BOOK = Path(__file__).resolve().parents[2] / "book"
+from tests.book.made_pages import BOOK, write_book
 
 
 @pytest.fixture(scope="session")
@@ -45,18 +44,32 @@ def vendored() -> None:
         pytest.fail("the browser libraries are missing: run `make setup` (or `python book/vendor.py`)")
 
 
-@pytest.fixture(scope="session")
-def pages(tmp_path_factory: pytest.TempPathFactory, vendored: None) -> Path:
-    """Folder of the built book, which the workers of a session build once."""
-    folder = tmp_path_factory.getbasetemp()
+def _built_once(factory: pytest.TempPathFactory, name: str, source: Path | None = None) -> Path:
+    """Pages of a book, this one or the made one, which the workers of a session build once."""
+    folder = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = folder.parent
-    with FileLock(folder / "book.lock"):
-        if (folder / "book_is_built").exists():
-            return folder / "book" / "_build" / "html"
-        pages = build(BOOK, folder / "book")
-        (folder / "book_is_built").touch()
-        return pages
+    with FileLock(folder / f"{name}.lock"):
+        if not (folder / f"{name}_is_built").exists():
+            if source is None:
+                source = folder / f"{name}_source"
+                source.mkdir()
+                write_book(source)
+            build(source, folder / name)
+            (folder / f"{name}_is_built").touch()
+    return folder / name / "_build" / "html"
+
+
+@pytest.fixture(scope="session")
+def pages(tmp_path_factory: pytest.TempPathFactory, vendored: None) -> Path:
+    """Folder of the built book."""
+    return _built_once(tmp_path_factory, "book", BOOK)
+
+
+@pytest.fixture(scope="session")
+def made_pages(tmp_path_factory: pytest.TempPathFactory, vendored: None) -> Path:
+    """Folder of the made book, see :func:`tests.book.made_pages.write_book`."""
+    return _built_once(tmp_path_factory, "made_book")
 
 
 @pytest.fixture(scope="session")

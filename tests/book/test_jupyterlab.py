@@ -87,6 +87,26 @@ embedding_map(vectors, words, focus="word5", title="A live map", caption="Made."
 """
 
 
+RUN = """
+from embviz.view.player import HISTORY, Player
+
+def run():
+    for step in range(0, 1000, 10):
+        yield pd.DataFrame({"frame": step, "x": [step, -step], "loss": 1 / (step + 1)})
+        if step == 200:
+            raise MemoryError("more than 200 steps: <b>choose</b> fewer")
+
+def draw(data):
+    point = alt.Chart(data).mark_point().encode(x=alt.X("x:Q").scale(domain=[-300, 300]))
+    return point & alt.Chart(HISTORY).mark_line().encode(x="frame:Q", y="loss:Q")
+
+Player(
+    pd.concat([frame for frame, _ in zip(run(), range(3))]), draw,
+    title="It computes", caption="Made.", live=run, curves=["loss"],
+)
+"""
+
+
 @pytest.fixture(scope="module")
 def watch() -> Watch:
     return Watch()
@@ -94,10 +114,10 @@ def watch() -> Watch:
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory, chromium: Browser, watch: Watch) -> Iterator[Page]:
-    """A chapter in JupyterLab, not yet run; cells at its end define what they measure, and draw a map."""
+    """A chapter in JupyterLab, not yet run; cells at its end measure, and draw a map and a player."""
     folder, state = tmp_path_factory.mktemp("chapters"), tmp_path_factory.mktemp("state")
     chapter = nbformat.read(BOOK / "how_to_read.ipynb", as_version=4)
-    chapter.cells += [nbformat.v4.new_code_cell(source) for source in (MISTAKEN, OWN, MAP)]
+    chapter.cells += [nbformat.v4.new_code_cell(source) for source in (MISTAKEN, OWN, MAP, RUN)]
     nbformat.write(chapter, folder / "chapter.ipynb")
     with running_lab(folder, state) as address:
         context = chromium.new_context(viewport={"width": 1280, "height": 900})
@@ -184,6 +204,23 @@ def test_tables_of_the_notebooks_function_follow_with_their_title(page):
     page.locator(".embviz[aria-label='Own: 4 points at 14'] .mark-symbol.role-mark path").nth(3).wait_for()
     explorer.get_by_role("button", name="reset").click()
     page.locator(".embviz[aria-label='Own: 3 points at 13']").wait_for()
+
+
+def test_play_computes_in_the_kernel_and_a_failure_is_told(page, watch):
+    player = page.locator(".embviz[aria-label='It computes']")
+    slider = player.locator(".embviz-player [type=range]")
+    slider.wait_for()
+    player.locator("[data-act=play]").click()
+    wrong = player.locator(".embviz-status.embviz-wrong")
+    wrong.wait_for()
+    assert wrong.text_content() == "MemoryError: more than 200 steps: <b>choose</b> fewer"
+    step = player.locator(".embviz-step")
+    assert step.inner_text() == "step 200"
+    assert slider.get_attribute("max") == "20"
+    slider.focus()
+    page.keyboard.press("ArrowLeft")  # JupyterLab would take it
+    player.locator(".embviz-step:text-is('step 190')").wait_for()
+    assert watch.strangers == []
 
 
 def test_an_interrupt_of_the_kernel_frees_the_explorer(page):

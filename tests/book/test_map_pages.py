@@ -2,105 +2,25 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-import nbformat
 import numpy as np
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
 
-from embviz.view.embedding_maps import EmbeddingMap, SideBySide, embedding_map, pick_a_word, side_by_side
-from embviz.view.pictures import WIDGET
 from tests.book.browser import Watch
-from tests.book.conftest import BOOK, build
+from tests.book.made_pages import AWKWARD, WORDS, vectors
 from tests.book.test_pages import FAINT_WORDS, settle
 
 pytestmark = pytest.mark.browser
 
-HOSTILE = [
-    "<script>window.hurt = 1</script>",
-    "</script><img src=x onerror='window.hurt = 2'>",
-    "__proto__",
-    "constructor",
-    "שלום",
-    "two\nlines",
-    "\"quoted\" & 'quoted'",
-    "x" * 300,
-]
-N_WORDS = 400
-WORDS = [*HOSTILE, *(f"word{place}" for place in range(N_WORDS - len(HOSTILE)))]
 
-
-def vectors(seed: int) -> np.ndarray:
-    return np.random.default_rng(seed).normal(size=(N_WORDS, 6)) * np.linspace(2, 0.5, 6)
-
-
-def made(seed: int, *, joined: bool = False) -> EmbeddingMap:
-    kinds = ["odd" if place % 2 else "even" for place in range(N_WORDS)]
-    return embedding_map(
-        vectors(seed),
-        WORDS,
-        other=vectors(seed + 10),
-        names=("word vectors", "context vectors"),
-        color={"kind": kinds, "place": list(range(N_WORDS))},
-        focus="word7",
-        joined=joined,
-        title=f"Map number {seed}",
-        caption="Made.",
-    )
-
-
-def picked() -> SideBySide:
-    """A map over three states, the middle one first, with its null."""
-    states = {f"step {step}": vectors(20 + step) for step in range(3)}
-    return pick_a_word(
-        states,
-        WORDS,
-        null={name: vectors(30) for name in states},
-        names=("trained", "drawn"),
-        over="update",
-        first="step 1",
-        compared={"at the end": vectors(22)},
-        focus="word7",
-        title={name: f"Title of {name}" for name in states},
-        caption="Made.",
-    )
-
-
-@pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory, vendored: None) -> Path:
-    """A book of one page, set as the real one: maps side by side, large, over states, and joined."""
-    source = tmp_path_factory.mktemp("maps")
-    shutil.copytree(BOOK / "ext", source / "ext", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(BOOK / "assets", source / "assets")
-    for name in ("_config.yml", "references.bib"):
-        shutil.copy(BOOK / name, source)
-    (source / "_toc.yml").write_text("format: jb-book\nroot: index\n")
-    large = embedding_map(
-        np.random.default_rng(0).normal(size=(5_000, 2)),
-        [f"token{place}" for place in range(5_000)],
-        metric="euclidean",
-        title="Five thousand words",
-        caption="Made.",
-    )
-    pair = side_by_side(made(0), made(1), title="Two maps of the same words", caption="Made vectors.")
-    cells = [nbformat.v4.new_markdown_cell("# Maps")]
-    for picture in (pair, large, picked(), made(2, joined=True)):
-        bundle = {key: value for key, value in picture._repr_mimebundle_().items() if key != WIDGET}
-        output = nbformat.v4.new_output("display_data", data=bundle)
-        cells.append(nbformat.v4.new_code_cell("shown", outputs=[output]))
-    notebook = nbformat.v4.new_notebook(cells=cells, metadata={"language_info": {"name": "python"}})
-    nbformat.write(notebook, source / "index.ipynb")
-    return build(source, tmp_path_factory.mktemp("built"))
-
-
-def opened(context: BrowserContext, watch: Watch, pages: Path) -> Page:
+def opened(context: BrowserContext, watch: Watch, made_pages: Path) -> Page:
     watch.stop_strangers(context, "file://")
     page = context.new_page()
     watch.follow(page)
-    page.goto(f"{pages.as_uri()}/index.html")
+    page.goto(f"{made_pages.as_uri()}/maps.html")
     settle(page)
     page.evaluate(
         f"window.first = {map_of(0)}; window.second = {map_of(1)}; window.large = {map_of(0, 1)}; "
@@ -115,9 +35,9 @@ def map_of(panel: int, output: int = 0) -> str:
 
 
 @pytest.fixture
-def page(chromium: Browser, pages: Path, watch: Watch) -> Iterator[Page]:
+def page(chromium: Browser, made_pages: Path, watch: Watch) -> Iterator[Page]:
     context = chromium.new_context(viewport={"width": 1280, "height": 1000}, color_scheme="light")
-    page = opened(context, watch, pages)
+    page = opened(context, watch, made_pages)
     yield page
     assert page.evaluate("window.hurt") is None
     assert page.locator(".embviz :is(script, img, b script)").count() == 0
@@ -311,7 +231,7 @@ def test_colours_have_a_legend_and_the_plane_owns_up(page):
 
 
 def test_hostile_words_are_words(page):
-    for word in HOSTILE:
+    for word in AWKWARD:
         search(page, word.split("\n")[0])  # a field of one line cannot hold two
         assert page.locator(".embviz-near b").first.text_content() == word
         assert near(page) == said(slow_neighbors(vectors(0), word))
@@ -328,14 +248,14 @@ def test_words_stand_out_from_the_page(page, scheme):
     assert dark_ground == (scheme == "dark")
 
 
-def test_a_browser_without_webgl_draws_the_same(chromium, pages, watch, page):
+def test_a_browser_without_webgl_draws_the_same(chromium, made_pages, watch, page):
     context = chromium.new_context(viewport={"width": 1280, "height": 1000}, color_scheme="light")
     context.add_init_script(
         "const get = HTMLCanvasElement.prototype.getContext;"
         "HTMLCanvasElement.prototype.getContext = function (kind, ...rest) {"
         " return kind === '2d' ? get.call(this, kind, ...rest) : null; };"
     )
-    other = opened(context, watch, pages)
+    other = opened(context, watch, made_pages)
     drawn(other)
     drawn(page)
     picture = "first.canvas.toDataURL()"
@@ -343,9 +263,9 @@ def test_a_browser_without_webgl_draws_the_same(chromium, pages, watch, page):
     context.close()
 
 
-def test_nothing_is_cut_on_a_phone_and_a_finger_points(chromium, pages, watch):
+def test_nothing_is_cut_on_a_phone_and_a_finger_points(chromium, made_pages, watch):
     context = chromium.new_context(viewport={"width": 390, "height": 800}, is_mobile=True, has_touch=True)
-    page = opened(context, watch, pages)
+    page = opened(context, watch, made_pages)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     cut = "(all) => all.filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.className)"
     assert page.locator(".embviz-map, .embviz-map-bar, .embviz-near").evaluate_all(cut) == []
@@ -421,7 +341,7 @@ def test_a_typed_word_is_picked_without_moving_the_axes_and_an_unknown_one_is_sa
     search(page, "zebra", 2)
     said = page.locator(".embviz-status").nth(2).text_content()
     assert said == "None of the 400 words has “zebra” in it."
-    for word in HOSTILE[:4]:
+    for word in AWKWARD[:4]:
         search(page, word, 2)
         assert page.locator(".embviz-near").nth(3).locator("b").text_content() == word
         slide(page, "ArrowLeft")

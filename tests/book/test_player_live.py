@@ -1,11 +1,10 @@
-"""A live player: a page that asks a real player for frames, first without JupyterLab, then in it."""
+"""A live player: a page that asks a real player for frames, without JupyterLab."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
 import altair as alt
-import nbformat
 import pandas as pd
 import pytest
 from playwright.sync_api import Browser, Locator, Page
@@ -13,7 +12,6 @@ from playwright.sync_api import Browser, Locator, Page
 from embviz.view.explorers import Choice, Number, Numbers
 from embviz.view.player import HISTORY, NOTE, Player, PlayerFace
 from tests.book.browser import Watch
-from tests.book.jupyterlab import open_notebook, run_all, running_lab
 from tests.book.widget_page import kernel_of, show_widget
 from tests.made_player import EVERY, frame_of, make_player, train
 
@@ -306,52 +304,3 @@ def test_a_column_of_curves_stands_beside_the_plane_or_on_a_phone_below_it(
     assert boxes[2]["y"] > boxes[1]["y"] + 90
     assert watch.errors == []
     context.close()
-
-
-CELL = """
-import altair as alt
-import pandas as pd
-from embviz.view.player import HISTORY, Player
-
-def run():
-    for step in range(0, 1000, 10):
-        yield pd.DataFrame({"frame": step, "x": [step, -step], "loss": 1 / (step + 1)})
-        if step == 200:
-            raise MemoryError("more than 200 steps: <b>choose</b> fewer")
-
-def draw(data):
-    point = alt.Chart(data).mark_point().encode(x=alt.X("x:Q").scale(domain=[-300, 300]))
-    return point & alt.Chart(HISTORY).mark_line().encode(x="frame:Q", y="loss:Q")
-
-Player(
-    pd.concat([frame for frame, _ in zip(run(), range(3))]), draw,
-    title="It computes", caption="Made.", live=run, curves=["loss"],
-)
-"""
-
-
-def test_in_jupyterlab_play_computes_in_the_kernel_and_a_failure_is_told(tmp_path_factory, chromium, watch):
-    folder, state = tmp_path_factory.mktemp("chapters"), tmp_path_factory.mktemp("state")
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CELL)])
-    notebook.metadata["kernelspec"] = {"display_name": "Python 3", "language": "python", "name": "python3"}
-    nbformat.write(notebook, folder / "run.ipynb")
-    with running_lab(folder, state) as address:
-        context = chromium.new_context(viewport={"width": 1280, "height": 900})
-        watch.stop_strangers(context, address)
-        page = context.new_page()
-        page.set_default_timeout(90_000)  # a kernel imports for a while on a busy machine
-        open_notebook(page, address, "run.ipynb")
-        run_all(page)
-        slider = part(page, "[type=range]")
-        slider.wait_for()
-        press(page, "play")
-        wrong = page.locator(".embviz-status.embviz-wrong")
-        wrong.wait_for()
-        assert wrong.text_content() == "MemoryError: more than 200 steps: <b>choose</b> fewer"
-        assert part(page, ".embviz-step").inner_text() == "step 200"
-        assert slider.get_attribute("max") == "20"
-        slider.focus()
-        page.keyboard.press("ArrowLeft")  # JupyterLab would take it
-        part(page, ".embviz-step:text-is('step 190')").wait_for()
-        assert watch.strangers == []
-        context.close()

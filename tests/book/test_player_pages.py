@@ -2,58 +2,35 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-import nbformat
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page
 
-from embviz.view.pictures import WIDGET
 from tests.book.browser import Watch
-from tests.book.conftest import BOOK, build
 from tests.book.test_pages import FAINT_WORDS, STUCK_CONTROLS, settle
-from tests.made_player import EVERY, make_player
+from tests.made_player import EVERY
 
 pytestmark = pytest.mark.browser
 
 STEP = "document.querySelector('.embviz-output').view.signal('frame')"
 
 
-@pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory, vendored: None) -> Path:
-    """A book of one page with two players, with the real book's settings."""
-    source = tmp_path_factory.mktemp("players")
-    shutil.copytree(BOOK / "ext", source / "ext", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(BOOK / "assets", source / "assets")
-    for name in ("_config.yml", "references.bib"):
-        shutil.copy(BOOK / name, source)
-    (source / "_toc.yml").write_text("format: jb-book\nroot: index\n")
-    cells = [nbformat.v4.new_markdown_cell("# A run")]
-    for player in (make_player(), make_player(n_frames=3, title="Another run", initial=2 * EVERY)):
-        bundle = {key: value for key, value in player._repr_mimebundle_().items() if key != WIDGET}
-        output = nbformat.v4.new_output("display_data", data=bundle)
-        cells.append(nbformat.v4.new_code_cell("shown", outputs=[output]))
-    notebook = nbformat.v4.new_notebook(cells=cells, metadata={"language_info": {"name": "python"}})
-    nbformat.write(notebook, source / "index.ipynb")
-    return build(source, tmp_path_factory.mktemp("built"))
-
-
-def opened(context: BrowserContext, watch: Watch, pages: Path) -> Page:
+def opened(context: BrowserContext, watch: Watch, made_pages: Path) -> Page:
     """The page from the file system, its players drawn."""
     watch.stop_strangers(context, "file://")
     page = context.new_page()
     watch.follow(page)
-    page.goto(f"{pages.as_uri()}/index.html")
+    page.goto(f"{made_pages.as_uri()}/players.html")
     settle(page)
     return page
 
 
 @pytest.fixture
-def page(chromium: Browser, pages: Path, watch: Watch) -> Iterator[Page]:
+def page(chromium: Browser, made_pages: Path, watch: Watch) -> Iterator[Page]:
     context = chromium.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
-    yield opened(context, watch, pages)
+    yield opened(context, watch, made_pages)
     assert watch.errors == []
     assert watch.strangers == []
     context.close()
@@ -156,16 +133,16 @@ def test_words_and_buttons_stand_out_from_the_page(page, scheme):
     assert page.evaluate(FAINT_WORDS) == []
 
 
-def test_who_wants_little_motion_gets_the_slowest_speed(chromium, pages, watch):
+def test_who_wants_little_motion_gets_the_slowest_speed(chromium, made_pages, watch):
     context = chromium.new_context(reduced_motion="reduce")
-    page = opened(context, watch, pages)
+    page = opened(context, watch, made_pages)
     assert part(page, "[aria-label='frames a second']").input_value() == "2"
     context.close()
 
 
-def test_nothing_is_cut_on_a_phone(chromium, pages, watch):
+def test_nothing_is_cut_on_a_phone(chromium, made_pages, watch):
     context = chromium.new_context(viewport={"width": 390, "height": 800}, is_mobile=True, has_touch=True)
-    page = opened(context, watch, pages)
+    page = opened(context, watch, made_pages)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     cut = "(all) => all.filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.className)"
     assert page.locator(".embviz-chart, .embviz-controls, .embviz-player").evaluate_all(cut) == []
