@@ -11,7 +11,7 @@ SHARE = 5  # of a function's hostile values one in so many is tried here, all in
 
 
 def test_every_public_function_that_takes_arrays_is_found():
-    assert len(TARGETS) > 150
+    assert len(TARGETS) > 100
     named = {target.name for target in TARGETS}
     assert {"cosines", "pmi", "EXor.spell", "WordVectors", "visits"} <= named
 

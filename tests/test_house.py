@@ -18,11 +18,10 @@ PACKAGE = ROOT / "embviz"
 # Top to bottom as in the README's map: a room or a file imports only from lines above, or from its own.
 FLOORS = [
     "project storage compiling memory imports pausing arrays",
-    "metrics projections",
+    "metrics projections kernels",
     "corpora",
     "tasks",
     "words",
-    "kernels",
     "models",
     "training",
     "inspection",

@@ -10,8 +10,7 @@ import pytest
 from scipy import sparse
 
 from embviz import memory, metrics, projections
-from embviz.kernels import circulant
-from embviz.kernels.extraction import tied_gram
+from embviz.kernels import tied_gram
 from embviz.trajectories.traces import Layout, lay_out
 from embviz.words.spectra import permute_entries, semicircle, truncated_eigen
 from embviz.words.wordvectors import factorize_pmi
@@ -137,7 +136,6 @@ LARGE = {
     "pca": lambda: projections.pca(np.ones((2, 15_000)), 3),
     "coordinates": lambda: projections.coordinates(10, 30_000, 0),
     "signed_permutation": lambda: projections.signed_permutation(30_000, 0),
-    "circulant": lambda: circulant(np.arange(30_000)),
     "tied_gram": lambda: tied_gram(np.ones((30_000, 1)), np.ones((30_000, 1))),
     "semicircle": lambda: semicircle(40_000, variance=1.0, seed=0),
     "permute_entries": lambda: permute_entries(sparse.csr_array(sparse.eye_array(40_000)), seed=0),

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, gelu, scaled_dot_product_attention
 
+from book.kernel.minigpt import MiniGPTConfig, StackedMiniGPT, dropout_masks, rotate
 from embviz.models.members import Member
-from embviz.models.minigpt import MiniGPTConfig, StackedMiniGPT, dropout_masks, rotate
 from embviz.training.loop import keep_freed_memory
 
 FULL = os.environ.get("EMBVIZ_BENCH") == "full"

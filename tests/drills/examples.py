@@ -88,12 +88,6 @@ def _hadamard() -> Any:
     return draw("hadamard", 3, D, seed=0).operator
 
 
-def _spectrum() -> Any:
-    from embviz.kernels.spectrum import decompose
-
-    return decompose(log_counts())
-
-
 def _decoder() -> Any:
     from embviz.models.decoder import Decoder, DecoderConfig
 
@@ -150,7 +144,6 @@ EXAMPLES: dict[str, Any] = {
     "W": symmetric,
     "activity": lambda: np.abs(rows(S - 1, 1)).ravel(),
     "after": lambda: rows(seed=7),
-    "alphas": lambda: np.array([0.5, 0.25]),
     "before": rows,
     "bits": bits,
     "clock": lambda: np.arange(float(S)),
@@ -161,11 +154,8 @@ EXAMPLES: dict[str, Any] = {
     "embedding": lambda: rows(V),
     "encoded": path,
     "eps": lambda: np.array([0.5, 0.25]),
-    "first_row": lambda: rows(1, V).ravel(),
-    "floor": lambda: np.array([0.125, 0.25]),
     "grid": lambda: np.linspace(-2, 2, 9),
     "ids": ids,
-    "k0": lambda: rows(1, V).ravel(),
     "kernel": symmetric,
     "kernels": symmetric,
     "labels": lambda: np.repeat([0, -1, 1, 0], S // 4),
@@ -189,7 +179,6 @@ EXAMPLES: dict[str, Any] = {
     "hide.tokens": lambda: np.array([[0, 2, 3, 4], [0, 1, 1, 5], [2, 2, 3, 5]]),
     "points": path,
     "stress.points": lambda: rows(N_ROWS, 2),
-    "power": lambda: np.array([0.5, 0.25]),
     "probability": lambda: np.array([0.5, 0.25, 0.25]),
     "FiniteLanguage.tokens": lambda: np.array([[0, 1], [1, 2], [2, 0]]),
     "FiniteLanguage.symbols": lambda: ("a", "b", "c"),
@@ -204,11 +193,8 @@ EXAMPLES: dict[str, Any] = {
     "steps": lambda: np.arange(S) * 10,
     "table": rows,
     "tokens": tokens,
-    "transform": lambda: np.abs(symmetric(4)) + 0.5,
     "true": lambda: _rng(8).integers(0, N_ROWS, (N_ROWS, 3)),
     "values": lambda: rows(1).ravel(),
-    "spectral_power.values": lambda: rows(1, V).ravel(),
-    "log_values.values": lambda: rows(1, V).ravel(),
     "of_values.values": lambda: rows(1, V).ravel(),
     "round_to_grid.values": rows,
     "vectors": rows,
@@ -252,7 +238,6 @@ EXAMPLES: dict[str, Any] = {
     "bits.number": lambda: 4,
     "rng": _rng,
     "seed": lambda: 0,
-    "spectrum": _spectrum,
     "task": _exor,
     "threshold": lambda: 0.125,
     "title": lambda: "A map",
@@ -263,7 +248,6 @@ EXAMPLES: dict[str, Any] = {
     "window": lambda: 2,
     "words": lambda: [f"w{i}" for i in range(N_ROWS)],
     "V": lambda: V,
-    "safe": lambda: 1e-10,
     # functions whose values differ from those of their parameter's name
     "smallest_width.eps": lambda: 0.5,
     "smallest_width.n_draws": lambda: 4,
@@ -273,18 +257,13 @@ EXAMPLES: dict[str, Any] = {
     "distortions.projection": _projection,
     "round_to_grid.bits": lambda: 4,
     "relative_error.bits": lambda: 4,
-    "log_values.floor": lambda: 1e-15,
-    "matrix_power.eps": lambda: 0.5,
     "EXor.self": _exor,
     "map_of.vectors": _vectors,
     "WordVectors.self": _vectors,
     "WordVectors.most_similar.word": lambda: rows()[0],
     "Projection.self": _projection,
     "SubsampledHadamard.self": _hadamard,
-    "Spectrum.self": _spectrum,
     "sharpness.points": path,
-    "eigenpairs.matrix": symmetric,
-    "invariances.counts": counts,
     "Text": lambda: SimpleNamespace(ids=ids()),
 }
 

@@ -12,18 +12,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from book.kernel import theory
 from book.kernel.experiments import extracted, fits, models
 from book.kernel.experiments.fits import cosines
 from book.kernel.experiments.models import QUICK, STARTS, Trained
 from book.kernel.experiments.runs import KernelRun
 from book.kernel.experiments.texts import Slice
-from embviz import kernels
-from embviz.kernels import Spectrum
+from book.kernel.minigpt import MiniGPTConfig, Start
+from book.kernel.theory import Spectrum
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell
 from embviz.ledger.findings import Finding
 from embviz.ledger.studies import Part, Study
-from embviz.models.minigpt import MiniGPTConfig, Start
 
 TEXTS = (  # see tests: the scan's three nearest
     Slice("enwiki2018", "unk", 100, 10_000, offset=3_795_000),
@@ -125,45 +125,45 @@ def _table_1(preset: str) -> dict[str, Finding]:
         fits.order_agreement(table, labels), {"untrained": fits.order_agreement(untrained, of_untrained)}
     )
     unclamped = both.rows(complex_power_row(own.spectrum))
-    return found | {"order_text": order, "H12_complex": unclamped} | both.over(kernels.k0_fft(own.spectrum))
+    return found | {"order_text": order, "H12_complex": unclamped} | both.over(theory.k0_fft(own.spectrum))
 
 
-def complex_power_row(D: Spectrum, eps: float = kernels.EPS) -> np.ndarray:
+def complex_power_row(D: Spectrum, eps: float = theory.EPS) -> np.ndarray:
     """k0 in the FFT form from the real part of D^eps without the clamp, (V,).
 
     The principal power of a negative eigenvalue is |l|^eps exp(i pi eps): nothing needs a floor.
     """
     powers = (D.values.astype(complex) ** eps).real
-    row: np.ndarray = kernels.responses(D, "fft") @ powers
+    row: np.ndarray = theory.responses(D, "fft") @ powers
     return row
 
 
 def _table_2(preset: str) -> dict[str, Finding]:
     both = load(preset)
     own = both.models
-    scan = kernels.alpha_scan(own.spectrum, kernels.TABLE_2, form="fft")
+    scan = theory.alpha_scan(own.spectrum, theory.TABLE_2, form="fft")
     trends = [
-        np.array([fits.rank_correlation(kernels.TABLE_2, column) for column in found.T])
+        np.array([fits.rank_correlation(theory.TABLE_2, column) for column in found.T])
         for found in (cosines(scan[:, None], k0[None]) for k0 in (own.k0, both.before))
     ]
-    rows = {f"power_{alpha:g}_text": both.rows(row) for alpha, row in zip(kernels.TABLE_2, scan, strict=True)}
-    power = kernels.k0_fft(own.spectrum)
+    rows = {f"power_{alpha:g}_text": both.rows(row) for alpha, row in zip(theory.TABLE_2, scan, strict=True)}
+    power = theory.k0_fft(own.spectrum)
     return rows | {"trend_text": both.found(trends[0], {"untrained": trends[1]})} | both.over(power)
 
 
 def _table_3(preset: str) -> dict[str, Finding]:
     both = load(preset)
     spectrum = both.models.spectrum
-    terms = kernels.taylor_terms(spectrum)
-    rows = {"identity": kernels.impulse_row(spectrum), "log": terms.log.real, "both": terms.both}
+    terms = theory.taylor_terms(spectrum)
+    rows = {"identity": theory.impulse_row(spectrum), "log": terms.log.real, "both": terms.both}
     return {f"{name}_text": both.rows(row) for name, row in rows.items()} | both.over(terms.both)
 
 
 def _pmi_fit(preset: str) -> dict[str, Finding]:
     both = load(preset)
     own = both.models
-    pmi = kernels.candidates(own.counts.pairs, own.spectrum)["H5 (as written)"].values
-    power = kernels.k0_fft(own.spectrum)
+    pmi = theory.candidates(own.counts.pairs, own.spectrum)["H5 (as written)"].values
+    power = theory.k0_fft(own.spectrum)
     return {"pmi_text": both.rows(pmi), "power_text": both.rows(power)} | both.over(power)
 
 

@@ -23,8 +23,8 @@ READINGS = "sets of readings"  # a largest or least of several is one number
 
 def round_trip(trained: Trained, W: np.ndarray) -> np.ndarray:
     """Relative error of W (..., V, V) after extraction and reconstruction, (...)."""
-    extraction = kernels.extract_kernel(W, trained.spectrum, zeros="drop")
-    back = kernels.reconstruct(trained.spectrum, extraction.kernel)
+    extraction = kernels.extract_kernel(W, trained.spectrum.matrix, zeros="drop")
+    back = kernels.reconstruct(trained.spectrum.matrix, extraction.kernel)
     return np.linalg.norm(back - W, axis=(-2, -1)) / np.linalg.norm(W, axis=(-2, -1))
 
 
@@ -59,7 +59,7 @@ def permuted_scores(
     for _ in range(n):
         order = rng.permutation(trained.spectrum.vocab_size)
         W = models.gram(rows[:, order])
-        extraction = kernels.extract_kernel(W, trained.spectrum.permuted(order), zeros="drop")
+        extraction = kernels.extract_kernel(W, trained.spectrum.permuted(order).matrix, zeros="drop")
         scores.append(kernels.circulant_scores(extraction.kernel))
     return np.array(scores)
 
@@ -106,7 +106,7 @@ def resampled(rows: np.ndarray, corpus: str, nulls: dict[str, float]) -> Finding
 def _exact(preset: str) -> dict[str, Finding]:
     trained = models.trained(preset)
     corpus, W = trained.corpus, models.gram(trained.last)
-    back = kernels.reconstruct(trained.spectrum, trained.extraction.kernel)
+    back = kernels.reconstruct(trained.spectrum.matrix, trained.extraction.kernel)
     correlations = [np.corrcoef(x.ravel(), y.ravel())[0, 1] for x, y in zip(W, back, strict=True)]
     random = random_symmetric(len(W[0]), len(W))
     bounds = {

@@ -11,12 +11,13 @@ from typing import get_args
 import numpy as np
 from scipy import optimize, stats
 
+from book.kernel import theory
 from book.kernel.experiments import models, word_vectors
 from book.kernel.experiments.extracted import READINGS, off_diagonal
 from book.kernel.experiments.models import Trained
 from book.kernel.experiments.word_vectors import VectorsRun
+from book.kernel.theory import Spectrum
 from embviz import kernels
-from embviz.kernels import Spectrum
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell
 from embviz.ledger.findings import Finding
@@ -29,7 +30,7 @@ PAPER_TABLE_1 = {
 }
 AS_WRITTEN = {  # what Table 1 prints a formula for; the others are judged in their nearest reading
     **dict.fromkeys(("H1", "H2", "H5"), "as written"),
-    "H12": f"alpha {kernels.EPS:g}",
+    "H12": f"alpha {theory.EPS:g}",
     "H_cI": "as written: an impulse",
 }
 REREAD = ("H1", "H2", "H5")  # judged in the nearest of their readings at first
@@ -46,9 +47,9 @@ def cosines(rows: np.ndarray, k0: np.ndarray) -> np.ndarray:
     return np.divide(inner, lengths, out=np.zeros_like(inner), where=lengths > 0)
 
 
-def best_over_eps(spectrum: Spectrum, k0: np.ndarray, form: kernels.Form) -> tuple[np.ndarray, np.ndarray]:
+def best_over_eps(spectrum: Spectrum, k0: np.ndarray, form: theory.Form) -> tuple[np.ndarray, np.ndarray]:
     """Largest cosine over :data:`BEST_EPS` and where it is, (R,) both, for rows k0 (R, V)."""
-    scan = kernels.alpha_scan(spectrum, BEST_EPS, form=form)  # (n, V)
+    scan = theory.alpha_scan(spectrum, BEST_EPS, form=form)  # (n, V)
     found = cosines(scan[:, None], k0[None])  # (n, R)
     return found.max(axis=0), BEST_EPS[found.argmax(axis=0)]
 
@@ -72,7 +73,7 @@ def best_sum(rows: np.ndarray, k0: np.ndarray) -> np.ndarray:
 def with_counts(spectrum: Spectrum, k0: np.ndarray) -> np.ndarray:
     """Cosines of W = aI + bD with rows k0 (R, V), a and b such as fit each best, (R,)."""
     impulse = np.eye(1, spectrum.vocab_size)[0]
-    return best_sum(np.stack([kernels.row_identity(spectrum), impulse]), k0)
+    return best_sum(np.stack([theory.row_identity(spectrum), impulse]), k0)
 
 
 # --- claims -----------------------------------------------------------------------------------------
@@ -80,7 +81,7 @@ def with_counts(spectrum: Spectrum, k0: np.ndarray) -> np.ndarray:
 
 def table_1(trained: Trained, k0: np.ndarray | None = None) -> dict[str, np.ndarray]:
     """Cosines of every reading of every formula, (R,) each, by label; with other rows k0 (R, V) if given."""
-    found = kernels.candidates(trained.counts.pairs, trained.spectrum, embedding_dim=trained.embedding_dim)
+    found = theory.candidates(trained.counts.pairs, trained.spectrum, embedding_dim=trained.embedding_dim)
     rows = trained.k0 if k0 is None else k0
     return {label: cosines(candidate.values, rows) for label, candidate in found.items()}
 
@@ -145,13 +146,13 @@ def _as_first_fixed(table: Mapping[str, np.ndarray], corpus: str) -> dict[str, F
 def table_2_of_main(preset: str) -> dict[str, Finding]:
     """Table 2 on it."""
     trained = models.trained(preset)
-    scan = kernels.alpha_scan(trained.spectrum, kernels.TABLE_2, form="fft")
+    scan = theory.alpha_scan(trained.spectrum, theory.TABLE_2, form="fft")
     found = cosines(scan[:, None], trained.k0[None])  # (8, R)
-    trends = [rank_correlation(kernels.TABLE_2, column) for column in found.T]
+    trends = [rank_correlation(theory.TABLE_2, column) for column in found.T]
     identity = float(cosines(trained.identity, trained.k0).mean())
     rows = {
         f"power_{alpha:g}": models.of_cosines(values, nulls={"identity": identity}, corpus=trained.corpus)
-        for alpha, values in zip(kernels.TABLE_2, found, strict=True)
+        for alpha, values in zip(theory.TABLE_2, found, strict=True)
     }
     return {"trend": models.of_cosines(trends, corpus=trained.corpus), **rows}
 
@@ -159,8 +160,8 @@ def table_2_of_main(preset: str) -> dict[str, Finding]:
 def identity_of_text(preset: str) -> dict[str, Finding]:
     """What section 4.2 compares, on the main reading's text."""
     trained = models.trained(preset)
-    fft, eigen = kernels.k0_fft(trained.spectrum), kernels.k0_eigen(trained.spectrum)
-    written, matrix = kernels.impulse_row(trained.spectrum), trained.identity
+    fft, eigen = theory.k0_fft(trained.spectrum), theory.k0_eigen(trained.spectrum)
+    written, matrix = theory.impulse_row(trained.spectrum), trained.identity
     values = {
         "mutual": cosines(fft, written),
         "spread": fft.std() / written.std(),
@@ -177,10 +178,10 @@ def identity_of_text(preset: str) -> dict[str, Finding]:
 def table_3_of_main(preset: str) -> dict[str, Finding]:
     """Table 3 on it."""
     trained = models.trained(preset)
-    spectrum, kinds = trained.spectrum, get_args(kernels.Logarithm)
-    terms = {kind: kernels.taylor_terms(spectrum, kind=kind) for kind in kinds}
+    spectrum, kinds = trained.spectrum, get_args(theory.Logarithm)
+    terms = {kind: theory.taylor_terms(spectrum, kind=kind) for kind in kinds}
     rows = {
-        "identity": kernels.impulse_row(spectrum),
+        "identity": theory.impulse_row(spectrum),
         "identity_matrix": terms["clamp"].identity,
         "log": terms["clamp"].log,
         "both": terms["clamp"].both,
@@ -195,7 +196,7 @@ def table_3_of_main(preset: str) -> dict[str, Finding]:
     }
 
 
-def eigenvalue_table(eps: float = kernels.EPS) -> np.ndarray:
+def eigenvalue_table(eps: float = theory.EPS) -> np.ndarray:
     """l^(eps - 1) of the five eigenvalues of section 4.4."""
     return np.array(list(EIGENVALUES.values())) ** (eps - 1)
 
@@ -259,7 +260,7 @@ def _with_words(preset: str) -> dict[str, Finding]:
 def over_identity(spectrum: Spectrum, k0: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Cosines of the formula (better form, best epsilon) with rows k0 (R, V), and less the identity's."""
     formula = better_form(spectrum, k0)
-    return formula, formula - cosines(kernels.row_identity(spectrum), k0)
+    return formula, formula - cosines(theory.row_identity(spectrum), k0)
 
 
 def _of_shuffled(preset: str) -> float:
@@ -276,13 +277,13 @@ def table_5_of_text(preset: str) -> dict[str, Finding]:
     )
     found = {}
     for pair in PAIRS_OF_EPS:
-        own = kernels.alpha_scan(spectrum, pair, form="eigen")
-        alone = kernels.alpha_scan(clamped, pair, form="eigen")  # inf^(eps - 1) is 0
+        own = theory.alpha_scan(spectrum, pair, form="eigen")
+        alone = theory.alpha_scan(clamped, pair, form="eigen")  # inf^(eps - 1) is 0
         found[f"{pair[0]:.3f}-{pair[1]:.3f}"] = findings.exact(
             _mutual(own), nulls={"clamped": _mutual(alone)}, corpus=trained.corpus
         )
-    fft = kernels.alpha_scan(spectrum, PAIRS_OF_EPS[-1], form="fft")
-    share = float(kernels.clamped_share(spectrum).eigen)
+    fft = theory.alpha_scan(spectrum, PAIRS_OF_EPS[-1], form="fft")
+    share = theory.clamped_share(spectrum)
     return found | {
         "fft_0.003-0.020": findings.exact(_mutual(fft), corpus=trained.corpus),
         "clamped_share": findings.exact(share, corpus=trained.corpus),
@@ -301,9 +302,9 @@ def _listings(preset: str) -> dict[str, Finding]:
     return {name: findings.exact(value, corpus=corpus) for name, value in values.items()}
 
 
-def listings_cosine(spectrum: Spectrum, eps: float = kernels.EPS) -> float:
+def listings_cosine(spectrum: Spectrum, eps: float = theory.EPS) -> float:
     """Cosine of the paper's two listings on one D."""
-    return float(cosines(kernels.k0_eigen(spectrum, eps), kernels.k0_fft(spectrum, eps)))
+    return float(cosines(theory.k0_eigen(spectrum, eps), theory.k0_fft(spectrum, eps)))
 
 
 def rank_correlation(x: Sequence[float], y: np.ndarray) -> float:
@@ -336,10 +337,10 @@ def pmi_fit_of_main(preset: str) -> dict[str, Finding]:
     """Section 6 on the main reading."""
     trained = models.trained(preset)
     spectrum, corpus = trained.spectrum, trained.corpus
-    pmi_row = kernels.candidates(trained.counts.pairs, spectrum)["H5 (as written)"].values
-    power = kernels.k0_fft(spectrum)
+    pmi_row = theory.candidates(trained.counts.pairs, spectrum)["H5 (as written)"].values
+    power = theory.k0_fft(spectrum)
     products = vector_products(preset, trained)
-    of_vectors = kernels.extract_kernel(products, spectrum, zeros="drop").k0
+    of_vectors = kernels.extract_kernel(products, spectrum.matrix, zeros="drop").k0
     of_pmi = pmi(trained.counts.pairs)
     nulls = {"identity": float(cosines(trained.identity, trained.k0).mean())}
     untrained = {"untrained": float(cosines(pmi_row, trained.k0_of(trained.first)).mean())}

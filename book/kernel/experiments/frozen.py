@@ -19,11 +19,11 @@ from book.kernel.experiments.fits import off_diagonal_correlations
 from book.kernel.experiments.runs import KernelRun, prepare
 from book.kernel.experiments.texts import TextReading
 from book.kernel.experiments.word_vectors import VectorsRun
+from book.kernel.minigpt import MiniGPTConfig
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell, experiment, table_of
 from embviz.ledger.findings import Finding
 from embviz.ledger.studies import Study
-from embviz.models.minigpt import MiniGPTConfig
 from embviz.words.cooccurrence import pmi
 
 LEARNED, ORTHOGONAL, GAUSSIAN, NARROW, GIVEN, EXCHANGED = KINDS = (

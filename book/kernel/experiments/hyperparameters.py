@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from book.kernel import theory
 from book.kernel.experiments import models
 from book.kernel.experiments.fits import cosines
 from book.kernel.experiments.models import STARTS, KernelRun
@@ -77,10 +78,10 @@ def fitted(config: EpsRun) -> pd.DataFrame:
     text = session.text
     counts = count_pairs(text.ids, len(text.vocabulary), window=5).toarray()
     met = counts.any(axis=1)  # a symbol that the text doesn't have has no row in D
-    spectrum = kernels.decompose(kernels.log_counts(counts[np.ix_(met, met)]))
+    spectrum = theory.decompose(kernels.log_counts(counts[np.ix_(met, met)]))
     embeddings = session.model.embedding.detach().double().cpu().numpy()[:, met]
-    k0 = kernels.extract_kernel(models.gram(embeddings), spectrum, zeros="drop").k0
-    found = cosines(kernels.alpha_scan(spectrum, EPS)[:, None], k0[None])  # (n, R)
+    k0 = kernels.extract_kernel(models.gram(embeddings), spectrum.matrix, zeros="drop").k0
+    found = cosines(theory.alpha_scan(spectrum, EPS)[:, None], k0[None])  # (n, R)
     where = found.argmax(axis=0)
     table = pd.DataFrame(
         {

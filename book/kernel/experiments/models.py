@@ -16,14 +16,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from book.kernel import theory
 from book.kernel.experiments.counts import CountedText, Counts, counted, load_counts
 from book.kernel.experiments.runs import KernelRun, embedding, measures, minigpt
 from book.kernel.experiments.texts import Symbols, TextReading
+from book.kernel.minigpt import MiniGPTConfig, Start
+from book.kernel.theory import Spectrum
 from embviz import kernels
-from embviz.kernels import Spectrum
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell, missing, table_of
-from embviz.models.minigpt import MiniGPTConfig, Start
 
 PAPER_LOSS = 1.404  # nats, mean of Table 4
 N_READING_SEEDS = 1  # of a reading that is neither the main one nor one of WORDS
@@ -175,7 +176,7 @@ class Trained:
     @functools.cached_property
     def spectrum(self) -> Spectrum:
         """Of D = log(1 + counts)."""
-        return kernels.decompose(kernels.log_counts(self.counts.pairs))
+        return theory.decompose(kernels.log_counts(self.counts.pairs))
 
     @functools.cached_property
     def extraction(self) -> kernels.Extraction:
@@ -190,11 +191,11 @@ class Trained:
     @functools.cached_property
     def identity(self) -> np.ndarray:
         """First row of the identity's deconvolution, (V,)."""
-        return kernels.row_identity(self.spectrum)
+        return theory.row_identity(self.spectrum)
 
     def extracted(self, embeddings: np.ndarray) -> kernels.Extraction:
         """Kernels of embeddings (..., V, D)."""
-        return kernels.extract_kernel(gram(embeddings), self.spectrum, zeros="drop")
+        return kernels.extract_kernel(gram(embeddings), self.spectrum.matrix, zeros="drop")
 
     def k0_of(self, embeddings: np.ndarray) -> np.ndarray:
         """First rows of their kernels, (..., V)."""
@@ -236,7 +237,7 @@ def met_counts(run: KernelRun) -> tuple[Counts, np.ndarray]:
 
 def spectrum_of(run: KernelRun) -> Spectrum:
     """That of D of a run's text."""
-    return kernels.decompose(kernels.log_counts(met_counts(run)[0].pairs))
+    return theory.decompose(kernels.log_counts(met_counts(run)[0].pairs))
 
 
 def load(run: KernelRun) -> Trained:

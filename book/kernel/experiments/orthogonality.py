@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from book.kernel import theory
 from book.kernel.experiments import models
 from book.kernel.experiments.extracted import off_diagonal
 from book.kernel.experiments.fits import cosines
@@ -56,7 +57,7 @@ def along_training(trained: Trained) -> pd.DataFrame:
         (cosines with the extracted k0 at epsilon 0.003), identity (that of identity deconvolution), and the
         columns of :func:`book.kernel.experiments.runs.measures`.
     """
-    fft, eigen = kernels.k0_fft(trained.spectrum), kernels.k0_eigen(trained.spectrum)
+    fft, eigen = theory.k0_fft(trained.spectrum), theory.k0_eigen(trained.spectrum)
     seeds = trained.measures["seed"].unique()
     rows = []
     for step, embeddings in zip(trained.steps, trained.path, strict=True):
@@ -117,16 +118,16 @@ def untrained(config: UntrainedModels) -> pd.DataFrame:
     """
     text = load(config.text)
     D = kernels.log_counts(count_pairs(text.ids, len(text.vocabulary), window=5))
-    spectrum = kernels.decompose(D)
+    spectrum = theory.decompose(D)
     rows = {
-        "fft": kernels.k0_fft(spectrum, safe=kernels.SAFE),
-        "eigen": kernels.k0_eigen(spectrum),
-        "identity": kernels.row_identity(spectrum, safe=kernels.SAFE),
+        "fft": theory.k0_fft(spectrum, safe=theory.SAFE),
+        "eigen": theory.k0_eigen(spectrum),
+        "identity": theory.row_identity(spectrum, safe=theory.SAFE),
     }
     found = []
     for draw in range(config.n_draws):
         E = np.random.default_rng(draw).standard_normal((len(D), config.embedding_dim))
-        k0 = kernels.deconvolved_row(models.gram(E), spectrum, safe=kernels.SAFE)
+        k0 = theory.deconvolved_row(models.gram(E), spectrum, safe=theory.SAFE)
         found.append({"draw": draw} | {name: float(cosines(row, k0)) for name, row in rows.items()})
     table = pd.DataFrame(found)
     table.attrs["data"] = {config.text.corpus: text.checksum}

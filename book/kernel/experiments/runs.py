@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 
 from book.kernel.experiments.texts import Text, TextReading, load
+from book.kernel.minigpt import MiniGPTConfig, StackedMiniGPT
 from embviz.ledger.cells import experiment, training_run
 from embviz.models.members import Member
-from embviz.models.minigpt import MiniGPTConfig, StackedMiniGPT
 from embviz.training.loop import AdamW, Metrics, Snapshot, train
 
 if TYPE_CHECKING:

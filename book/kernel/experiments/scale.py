@@ -8,18 +8,19 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from book.kernel import theory
 from book.kernel.experiments import models
 from book.kernel.experiments.fits import best_over_eps, best_sum, cosines, with_counts
 from book.kernel.experiments.orthogonality import diagonal_shares, expected_cosine, mean_cosines
 from book.kernel.experiments.runs import KernelRun, Session, embedding, measures, prepare
 from book.kernel.experiments.texts import TextReading, load
+from book.kernel.minigpt import MiniGPTConfig, Start
+from book.kernel.theory import Spectrum
 from embviz import kernels
-from embviz.kernels import Spectrum
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell, experiment, table_of, training_run
 from embviz.ledger.findings import Finding
 from embviz.ledger.studies import Part, Study
-from embviz.models.minigpt import MiniGPTConfig, Start
 from embviz.training.loop import Metrics
 from embviz.words.cooccurrence import count_pairs
 
@@ -56,17 +57,17 @@ def formula_at_scale(config: ScaledText) -> pd.DataFrame:
 
 
 def _spectrum(ids: np.ndarray, vocab_size: int) -> Spectrum:
-    return kernels.decompose(kernels.log_counts(count_pairs(ids, vocab_size, window=WINDOW)))
+    return theory.decompose(kernels.log_counts(count_pairs(ids, vocab_size, window=WINDOW)))
 
 
 def formula_measures(spectrum: Spectrum) -> dict[str, float]:
     """See :func:`formula_at_scale`."""
-    eigen, fft = kernels.k0_eigen(spectrum), kernels.k0_fft(spectrum, safe=kernels.SAFE)
-    identity = kernels.row_identity(spectrum, safe=kernels.SAFE)  # zeros are counted below
+    eigen, fft = theory.k0_eigen(spectrum), theory.k0_fft(spectrum, safe=theory.SAFE)
+    identity = theory.row_identity(spectrum, safe=theory.SAFE)  # zeros are counted below
     size = np.abs(spectrum.transform)
     lost = size <= np.finfo(float).eps * len(size) * size.max()
-    clamped = spectrum.values < kernels.FLOOR
-    energy = (kernels.spectral_power(spectrum.values, kernels.EPS - 1) * spectrum.vectors[0]) ** 2
+    clamped = spectrum.values < theory.FLOOR
+    energy = (theory.spectral_power(spectrum.values, theory.EPS - 1) * spectrum.vectors[0]) ** 2
     return {
         "vocab_size": spectrum.vocab_size,
         "n_negative": spectrum.n_negative,
@@ -190,10 +191,10 @@ def _fits(embeddings: np.ndarray, spectrum: Spectrum) -> dict[str, np.ndarray]:
     """Kernels of embeddings (R, V, D) against the formula, (R,) each."""
     rows, scores = [], []
     for E in embeddings:  # a kernel at a time: they are large
-        extraction = kernels.extract_kernel(models.gram(E), spectrum, zeros="drop")
+        extraction = kernels.extract_kernel(models.gram(E), spectrum.matrix, zeros="drop")
         rows.append(extraction.k0)
         scores.append(float(kernels.circulant_scores(extraction.kernel)))
-    k0, identity = np.array(rows), kernels.row_identity(spectrum)
+    k0, identity = np.array(rows), theory.row_identity(spectrum)
     return {
         "score": np.array(scores),
         "eigen": best_over_eps(spectrum, k0, "eigen")[0],

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from book.kernel import theory
 from book.kernel.experiments import extracted, fits, models
 from book.kernel.experiments.extracted import N_RESAMPLED
 from book.kernel.experiments.fits import PAIRS_OF_EPS, cosines
 from book.kernel.experiments.texts import Slice, Symbols, cut, words
+from book.kernel.theory import Spectrum
 from embviz import kernels
-from embviz.kernels import Spectrum
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell, experiment, table_of
 from embviz.ledger.findings import Finding
@@ -72,8 +73,8 @@ def scanned(config: Scan) -> pd.DataFrame:
     rows = []
     for one in config.slices:
         text = cut(one, source)
-        spectrum = kernels.decompose(kernels.log_counts(count_pairs(text.ids, one.vocab_size, window=5)))
-        extraction = kernels.extract_kernel(models.gram(drawn), spectrum, zeros="drop")
+        spectrum = theory.decompose(kernels.log_counts(count_pairs(text.ids, one.vocab_size, window=5)))
+        extraction = kernels.extract_kernel(models.gram(drawn), spectrum.matrix, zeros="drop")
         rows.append(
             {"offset": one.offset, "n_tokens": one.n_tokens}
             | of_text(spectrum)
@@ -96,11 +97,11 @@ def of_text(D: Spectrum) -> dict[str, float]:
         sd_identity and sd_power, standard deviations of ifft2(1 / fft2(D)) and of k0 at epsilon = 0.003;
         mutual, their cosine; cosine_a_b of k0 at epsilons a and b; eigen, the last in the eigen form.
     """
-    written = kernels.impulse_row(D, safe=kernels.SAFE)
-    eps = sorted({kernels.EPS, *(one for pair in PAIRS_OF_EPS for one in pair)})
-    rows = dict(zip(eps, kernels.alpha_scan(D, eps, safe=kernels.SAFE), strict=True))
-    power = rows[kernels.EPS]
-    eigen = kernels.alpha_scan(D, PAIRS_OF_EPS[-1], form="eigen")
+    written = theory.impulse_row(D, safe=theory.SAFE)
+    eps = sorted({theory.EPS, *(one for pair in PAIRS_OF_EPS for one in pair)})
+    rows = dict(zip(eps, theory.alpha_scan(D, eps, safe=theory.SAFE), strict=True))
+    power = rows[theory.EPS]
+    eigen = theory.alpha_scan(D, PAIRS_OF_EPS[-1], form="eigen")
     found = {"sd_identity": written.std(), "sd_power": power.std(), "mutual": cosines(power, written)}
     found |= {name: cosines(rows[a], rows[b]) for name, (a, b) in zip(PAIRS, PAIRS_OF_EPS, strict=True)}
     found["eigen"] = cosines(eigen[0], eigen[1])
@@ -137,9 +138,9 @@ def log_terms(config: NearestTexts) -> pd.DataFrame:
     for symbols, n_tokens, offset in places:
         one = Slice(corpus, symbols, vocab_size, n_tokens, offset=offset, shuffled=config.shuffled)
         text = cut(one, source)
-        D = kernels.decompose(kernels.log_counts(count_pairs(text.ids, vocab_size, window=5)))
-        terms = kernels.taylor_terms(D, safe=kernels.SAFE)
-        written = kernels.impulse_row(D, safe=kernels.SAFE)
+        D = theory.decompose(kernels.log_counts(count_pairs(text.ids, vocab_size, window=5)))
+        terms = theory.taylor_terms(D, safe=theory.SAFE)
+        written = theory.impulse_row(D, safe=theory.SAFE)
         spreads = {"log": terms.log.real, "identity": written, "matrix": terms.identity}
         rows.append({f"sd_{name}": float(row.std()) for name, row in spreads.items()})
     table = pd.concat([near[["symbols", "offset", "n_tokens"]], pd.DataFrame(rows)], axis=1)
@@ -238,9 +239,9 @@ def _ratios(table: pd.DataFrame) -> dict[str, pd.Series]:
     plain, matrix = (table["sd_log"] / table[name] for name in ("sd_identity", "sd_matrix"))
     return {
         "magnitude": plain,
-        "magnitude_eps": kernels.EPS * plain,
+        "magnitude_eps": theory.EPS * plain,
         "magnitude_matrix": matrix,
-        "magnitude_matrix_eps": kernels.EPS * matrix,
+        "magnitude_matrix_eps": theory.EPS * matrix,
     }
 
 

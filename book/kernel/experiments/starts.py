@@ -11,16 +11,17 @@ import numpy as np
 import pandas as pd
 import torch
 
+from book.kernel import theory
 from book.kernel.experiments import models
 from book.kernel.experiments.runs import KernelRun, Session, prepare
 from book.kernel.experiments.texts import TextReading
 from book.kernel.experiments.word_vectors import VectorsRun, word_vectors
+from book.kernel.minigpt import MiniGPTConfig
 from embviz import kernels
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell, experiment, table_of
 from embviz.ledger.findings import Finding
 from embviz.ledger.studies import Study
-from embviz.models.minigpt import MiniGPTConfig
 from embviz.words.cooccurrence import count_pairs, pmi
 from embviz.words.wordvectors import factorize_pmi
 
@@ -107,8 +108,8 @@ def _embeddings(session: Session, kind: Beginning, met: np.ndarray, dim: int, se
     rank[met] = np.arange(len(met))
     ids = rank[text.ids]
     if kind in ("derived", "derived, FFT form", "permuted"):
-        form: kernels.Form = "fft" if kind == "derived, FFT form" else "eigen"
-        E = kernels.training_free_embeddings(ids, len(met), min(dim, len(met)), form=form).E
+        form: theory.Form = "fft" if kind == "derived, FFT form" else "eigen"
+        E = theory.training_free_embeddings(ids, len(met), min(dim, len(met)), form=form)
         if kind == "permuted":
             E = E[np.random.default_rng(seed).permutation(len(E))]
     else:

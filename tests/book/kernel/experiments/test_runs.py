@@ -21,10 +21,10 @@ from book.kernel.experiments.runs import (
     prepare,
 )
 from book.kernel.experiments.texts import TextReading
+from book.kernel.minigpt import MiniGPTConfig, StackedMiniGPT, dropout_masks
 from embviz.ledger import cells
 from embviz.ledger.cells import table_digest
 from embviz.models.members import Member
-from embviz.models.minigpt import MiniGPTConfig, StackedMiniGPT, dropout_masks
 from embviz.pausing import Paused, pausing_at
 from embviz.training.snapshots import Run, open_or_create_run
 

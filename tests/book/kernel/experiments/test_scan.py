@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from book.kernel import theory
 from book.kernel.experiments import chosen, models, scan, texts
 from book.kernel.experiments.texts import Slice, TextReading
-from embviz import kernels
 from embviz.ledger.cells import missing
 
 LINE = {"sd_identity": scan.SD_IDENTITY, "sd_power": scan.SD_POWER, "mutual": scan.MUTUAL} | dict(
@@ -30,7 +30,7 @@ def listing(D: np.ndarray, eps: float) -> np.ndarray:
 def test_a_text_is_read_as_the_listing_would():
     half = np.random.default_rng(0).random((12, 12))
     D = half + half.T
-    found = scan.of_text(kernels.decompose(D))
+    found = scan.of_text(theory.decompose(D))
     identity, power, other = np.real(np.fft.ifft2(1 / np.fft.fft2(D)))[0], listing(D, 0.003), listing(D, 0.02)
     assert found["sd_identity"] == pytest.approx(identity.std())
     assert found["sd_power"] == pytest.approx(power.std())
@@ -132,4 +132,4 @@ def test_the_quick_scan_has_a_row_a_slice():
     assert len(found) == sum(len(cell.config.slices) for cell in scan.cells("quick"))
     assert np.isfinite(scan.distance(found)).all()
     assert found[["score_untrained", "cosine_untrained", *scan.PAIRS]].abs().to_numpy().max() <= 1
-    assert kernels.EPS == 0.003
+    assert theory.EPS == 0.003

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from book.kernel import theory
 from book.kernel.experiments import (
     STUDIES,
     chosen,
@@ -78,7 +79,7 @@ def test_a_random_matrix_is_reconstructed_as_exactly_as_a_model():
 
 def test_the_best_epsilon_is_found_where_it_was_planted():
     trained = made()
-    planted = kernels.alpha_scan(trained.spectrum, [0.01], form="fft")
+    planted = theory.alpha_scan(trained.spectrum, [0.01], form="fft")
     best, where = fits.best_over_eps(trained.spectrum, planted, "fft")
     assert best[0] == pytest.approx(1, abs=1e-5)  # the grid's nearest epsilon is 2% off
     assert where[0] == pytest.approx(0.01, rel=0.06)  # neighbours lie 5% apart
@@ -121,20 +122,22 @@ def test_the_papers_own_cosines_are_in_its_order_and_their_negatives_in_the_reve
 
 def test_the_best_sum_of_rows_finds_a_gram_matrix_made_of_the_identity_and_the_counts():
     spectrum, V = made().spectrum, 12
-    k0 = kernels.extract_kernel(2.0 * np.eye(V) - 0.3 * spectrum.matrix, spectrum, zeros="drop").k0[None]
-    identity, impulse = kernels.row_identity(spectrum), np.eye(V)[0]
+    k0 = kernels.extract_kernel(2.0 * np.eye(V) - 0.3 * spectrum.matrix, spectrum.matrix, zeros="drop").k0[
+        None
+    ]
+    identity, impulse = theory.row_identity(spectrum), np.eye(V)[0]
     assert fits.best_sum(np.stack([identity, impulse]), k0) == pytest.approx([1])
     assert fits.with_counts(spectrum, k0) == pytest.approx([1])
     assert fits.best_sum(identity[None], k0) == pytest.approx(np.abs(fits.cosines(identity, k0)))
-    with_ones = kernels.extract_kernel(np.eye(V) + 0.5, spectrum, zeros="drop").k0[None]
+    with_ones = kernels.extract_kernel(np.eye(V) + 0.5, spectrum.matrix, zeros="drop").k0[None]
     assert fits.best_sum(np.stack([identity, np.ones(V)]), with_ones) == pytest.approx([1])
 
 
 def test_the_formula_has_over_the_identity_what_was_planted():
     spectrum = made().spectrum
-    planted = kernels.alpha_scan(spectrum, [0.01], form="eigen")
+    planted = theory.alpha_scan(spectrum, [0.01], form="eigen")
     formula, over = fits.over_identity(spectrum, planted)
-    identity = kernels.row_identity(spectrum)
+    identity = theory.row_identity(spectrum)
     assert formula[0] == pytest.approx(1, abs=1e-4)  # the grid's nearest epsilon is 2% off
     assert over[0] == pytest.approx(formula[0] - fits.cosines(identity, planted)[0])
     assert fits.over_identity(spectrum, identity[None])[1][0] <= 0
@@ -360,8 +363,8 @@ def test_a_loss_that_still_falls_decides_nothing_and_a_flat_one_does(monkeypatch
 def test_the_complex_power_of_a_positive_definite_matrix_is_the_clamped_one():
     rng = np.random.default_rng(0)
     half = rng.uniform(size=(9, 9))
-    positive = kernels.decompose(half @ half.T + 0.1)
-    assert chosen.complex_power_row(positive) == pytest.approx(kernels.k0_fft(positive))
-    signed = kernels.decompose(half + half.T)
-    power = (signed.vectors * (signed.values.astype(complex) ** kernels.EPS).real) @ signed.vectors.T
-    assert chosen.complex_power_row(signed) == pytest.approx(kernels.deconvolved_row(power, signed))
+    positive = theory.decompose(half @ half.T + 0.1)
+    assert chosen.complex_power_row(positive) == pytest.approx(theory.k0_fft(positive))
+    signed = theory.decompose(half + half.T)
+    power = (signed.vectors * (signed.values.astype(complex) ** theory.EPS).real) @ signed.vectors.T
+    assert chosen.complex_power_row(signed) == pytest.approx(theory.deconvolved_row(power, signed))

@@ -9,11 +9,10 @@ from typing import TypeAlias
 import numpy as np
 import scipy.fft
 
-from embviz.kernels.extraction import cyclic_diagonals
-from embviz.kernels.rows import (
+from book.kernel.theory.circulants import cyclic_diagonals
+from book.kernel.theory.rows import (
     SAFE,
     alpha_scan,
-    checked_row,
     deconvolved_row,
     divisors,
     impulse_row,
@@ -21,18 +20,15 @@ from embviz.kernels.rows import (
     responses,
     row_identity,
 )
-from embviz.kernels.spectrum import (
-    FLOOR,
+from book.kernel.theory.spectrum import (
     Given,
-    Matrix,
     Spectrum,
-    dense_counts,
     eigenpairs,
-    log_counts,
     log_values,
     matrix_power,
     spectrum_of,
 )
+from embviz.kernels import Matrix, log_counts
 from embviz.words.cooccurrence import pmi, ppmi
 
 TABLE_2 = (1.0, 0.5, 0.1, 0.05, 0.01, 0.005, 0.003, 0.001)
@@ -59,12 +55,11 @@ class _Source:
     counts: np.ndarray  # (V, V)
     spectrum: Spectrum
     ranks: dict[str, int]  # by what they are called in labels
-    row: int
     alphas: tuple[float, ...]
     safe: float | None
 
     def deconvolved(self, M: np.ndarray) -> np.ndarray:
-        return deconvolved_row(M, self.spectrum, row=self.row, safe=self.safe)
+        return deconvolved_row(M, self.spectrum, safe=self.safe)
 
     def truncated(self, matrix: Spectrum, rank: int, power: float = 1.0) -> np.ndarray:
         """The eigenpairs largest in magnitude, as the SVD of a symmetric matrix keeps them."""
@@ -83,7 +78,6 @@ def candidates(
     *,
     embedding_dim: int = 64,
     alphas: Sequence[float] = TABLE_2,
-    row: int = 0,
     safe: float | None = None,
 ) -> dict[str, Candidate]:
     """All fourteen formulas of Table 1, each in every reading that we could think of.
@@ -110,32 +104,10 @@ def candidates(
     H_logD the logarithm of negative eigenvalues; of the matrix or of its entries
     ====== ======================================================================================
 
-    Parameters
-    ----------
-    counts : sparse or dense array (V, V)
-        Symmetric pair counts.
-    D : Spectrum, or array, optional
-        Of log(1 + counts), where it is known already.
-    embedding_dim : int
-        d, one of the ranks (the others: 10, V / 2, at the largest gap).
-    alphas : powers of H4 and H12
-    row : int
-        Which word's row is "the first"; -1 is the last.
-    safe : float, optional
-        As for :func:`k0_fft`: what stands for zeros of transforms. Without it they are refused.
+    `counts` are symmetric pair counts (V, V), sparse or dense; D, if it is at hand, is theirs.
+    `embedding_dim` is d, one of the ranks (the others: 10, V / 2, at the largest gap). `safe` as for
+    :func:`k0_fft`. Labels are such as "H6 (rank 10, deconvolved)".
 
-    Returns
-    -------
-    dict of :class:`Candidate` by label, such as "H6 (rank 10, deconvolved)"
-
-    Raises
-    ------
-    ValueError
-        As :func:`log_counts` and :func:`k0_fft`; if D has another shape than the counts; or if the transform
-        of D's row, by which H1 divides, has zeros.
-
-    Source
-    ------
     The kernel paper, section 3.4, Table 1.
     """
     log_of_counts = log_counts(counts)
@@ -143,10 +115,11 @@ def candidates(
     V = spectrum.vocab_size
     if log_of_counts.shape != spectrum.matrix.shape:
         raise ValueError(f"counts have {len(log_of_counts)} words and D has {V}: give those of one text")
-    dense = dense_counts(counts)
+    dense = counts if isinstance(counts, np.ndarray) else counts.toarray()
+    dense = dense.astype(float)
     ranks = {"10": 10, "d": embedding_dim, "V/2": V // 2, "at the largest gap": _gap_rank(spectrum)}
     ranks = {name: rank for name, rank in ranks.items() if 0 < rank < V}
-    source = _Source(dense, spectrum, ranks, checked_row(row, V), tuple(alphas), safe)
+    source = _Source(dense, spectrum, ranks, tuple(alphas), safe)
     found: dict[str, Candidate] = {}
     for name, readings in _FORMULAS.items():
         for reading, values in readings(source):
@@ -168,11 +141,11 @@ def _standardized(values: np.ndarray) -> np.ndarray:
 
 def _whitened(s: _Source) -> Readings:
     V = s.spectrum.vocab_size
-    sizes = divisors(np.abs(scipy.fft.rfft(s.spectrum.matrix[s.row])), V, s.safe, "fft of D's row")
+    sizes = divisors(np.abs(scipy.fft.rfft(s.spectrum.matrix[0])), V, s.safe, "fft of D's row")
     yield "as written", scipy.fft.irfft(1 / np.sqrt(sizes), n=V)
     yield "1 / amplitude", scipy.fft.irfft(1 / sizes, n=V)
     planes = divisors(np.abs(s.spectrum.transform), V, s.safe)
-    yield "two-dimensional", scipy.fft.irfft(phases(V, s.row) @ (1 / np.sqrt(planes)) / V, n=V)
+    yield "two-dimensional", scipy.fft.irfft(phases(V, 0) @ (1 / np.sqrt(planes)) / V, n=V)
 
 
 def _row_energy(s: _Source) -> Readings:
@@ -195,9 +168,7 @@ def _log_frequency(s: _Source) -> Readings:
 
 
 def _matrix_powers(s: _Source) -> Readings:
-    for alpha, values in zip(
-        s.alphas, alpha_scan(s.spectrum, s.alphas, form="eigen", row=s.row), strict=True
-    ):
+    for alpha, values in zip(s.alphas, alpha_scan(s.spectrum, s.alphas, form="eigen"), strict=True):
         yield f"alpha {alpha:g}", values
 
 
@@ -205,21 +176,21 @@ def _pmi_kernel(s: _Source) -> Readings:
     cut = ppmi(s.counts)
     yield "as written", s.deconvolved(cut)
     yield "PMI of both signs", s.deconvolved(pmi(s.counts))
-    yield "not deconvolved", cut[s.row]
+    yield "not deconvolved", cut[0]
 
 
 def _truncations(s: _Source) -> Readings:
     for name, rank in s.ranks.items():
         kept = s.truncated(s.spectrum, rank)
         yield f"rank {name}, deconvolved", s.deconvolved(kept)
-        yield f"rank {name}, pseudo-inverse", s.truncated(s.spectrum, rank, power=-1.0)[s.row]
-        yield f"rank {name}, row", kept[s.row]
+        yield f"rank {name}, pseudo-inverse", s.truncated(s.spectrum, rank, power=-1.0)[0]
+        yield f"rank {name}, row", kept[0]
 
 
 def _low_passes(s: _Source) -> Readings:
     V = s.spectrum.vocab_size
-    own = scipy.fft.rfft(s.spectrum.matrix[s.row])
-    identity = scipy.fft.rfft(row_identity(s.spectrum, row=s.row, safe=s.safe))
+    own = scipy.fft.rfft(s.spectrum.matrix[0])
+    identity = scipy.fft.rfft(row_identity(s.spectrum, safe=s.safe))
     for name, n_kept in (("quarter", len(own) // 4), ("half", len(own) // 2)):
         passed = np.arange(len(own)) < max(1, n_kept)
         yield f"{name} kept", scipy.fft.irfft(np.where(passed, own, 0), n=V)
@@ -228,7 +199,7 @@ def _low_passes(s: _Source) -> Readings:
 
 def _mean_rows(s: _Source) -> Readings:
     mean = s.spectrum.matrix.mean(axis=0)
-    aligned = np.roll(cyclic_diagonals(s.spectrum.matrix) / s.spectrum.vocab_size, s.row)
+    aligned = cyclic_diagonals(s.spectrum.matrix) / s.spectrum.vocab_size
     yield "as written", mean
     yield "standardized", _standardized(mean)
     yield "rows rolled back", aligned
@@ -238,7 +209,7 @@ def _mean_rows(s: _Source) -> Readings:
 def _residuals(s: _Source) -> Readings:
     for name, rank in {"1": 1, **s.ranks}.items():
         residual = s.spectrum.matrix - s.truncated(s.spectrum, rank)
-        yield f"rank {name}, row", residual[s.row]
+        yield f"rank {name}, row", residual[0]
         yield f"rank {name}, deconvolved", s.deconvolved(residual)
 
 
@@ -257,26 +228,26 @@ def _truncated_pmi(s: _Source) -> Readings:
         if name != "at the largest gap":
             kept = s.truncated(own, rank)
             yield f"rank {name}, deconvolved", s.deconvolved(kept)
-            met = D[s.row] > 0
-            yield f"rank {name}, entry by entry", np.where(met, kept[s.row] / np.where(met, D[s.row], 1), 0.0)
+            met = D[0] > 0
+            yield f"rank {name}, entry by entry", np.where(met, kept[0] / np.where(met, D[0], 1), 0.0)
 
 
 def _powers(s: _Source) -> Readings:
-    rows = alpha_scan(s.spectrum, s.alphas, form="fft", row=s.row, safe=s.safe)
+    rows = alpha_scan(s.spectrum, s.alphas, form="fft", safe=s.safe)
     for alpha, values in zip(s.alphas, rows, strict=True):
         yield f"alpha {alpha:g}", values
-        yield f"alpha {alpha:g}, not deconvolved", matrix_power(s.spectrum, alpha)[s.row]
+        yield f"alpha {alpha:g}, not deconvolved", matrix_power(s.spectrum, alpha)[0]
 
 
 def _identities(s: _Source) -> Readings:
-    yield "identity matrix", row_identity(s.spectrum, row=s.row, safe=s.safe)
-    yield "as written: an impulse", impulse_row(s.spectrum, row=s.row, safe=s.safe)
+    yield "identity matrix", row_identity(s.spectrum, safe=s.safe)
+    yield "as written: an impulse", impulse_row(s.spectrum, safe=s.safe)
 
 
 def _logarithms(s: _Source) -> Readings:
-    columns = responses(s.spectrum, "fft", row=s.row, safe=s.safe)
-    yield "clamped", columns @ log_values(s.spectrum.values, "clamp", FLOOR)
-    logs = columns @ log_values(s.spectrum.values, "complex", FLOOR)
+    columns = responses(s.spectrum, "fft", safe=s.safe)
+    yield "clamped", columns @ log_values(s.spectrum.values, "clamp")
+    logs = columns @ log_values(s.spectrum.values, "complex")
     yield "complex, real part", logs.real
     yield "complex, imaginary part", logs.imag
     met = s.spectrum.matrix > 0

@@ -1,17 +1,123 @@
-"""Kernels of trained models, and what a kernel or its first row gives back."""
+"""The kernel between log co-occurrence D and a Gram matrix W of tied embeddings.
+
+K = ifft2(fft2(W) / fft2(D)), word ids on both axes; fft2(D)[a, b] sums D[i, j] exp(-2 pi i (a i + b j) / V).
+What follows for every W and D, and is tested:
+
+- K exists and reconstructs W for every W, if fft2(D) has no zero; this says nothing about W.
+- K is circulant, K[i, j] = k0[j - i], if and only if W is.
+- For W = I + noise the circulant score is near 1 / (1 + spread^2 gain), :func:`expected_score`: where the
+  gain is small, random embeddings score high.
+- Renumber the words i -> u i + s mod V, u prime to V: the circulant score stays. Other orders change it.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 import scipy.fft
 from numpy.typing import ArrayLike
+from scipy import sparse
 
-from embviz.arrays import checked
-from embviz.kernels.spectrum import Given, matrix_of, rounding
+from embviz.arrays import checked, checked_matrix, square
 from embviz.memory import require_memory
+
+Matrix: TypeAlias = np.ndarray | sparse.sparray
+
+ASYMMETRY = 1e-10  # of the largest entry: far above rounding in float64, far below a count
+BLOCK = 512  # rows compared at a time
+
+
+def log_counts(counts: Matrix) -> np.ndarray:
+    """D = log(1 + C).
+
+    Parameters
+    ----------
+    counts : sparse or dense array, shape (V, V)
+        Symmetric, non-negative pair counts.
+
+    Returns
+    -------
+    array, shape (V, V), float64, in nats
+
+    Raises
+    ------
+    ValueError
+        If the counts are not square, finite, non-negative and symmetric, or a word has no pair at all.
+    MemoryError
+        If V x V numbers would not fit, before they are made.
+
+    Source
+    ------
+    The kernel paper, section 3.3, step 2.
+
+    Examples
+    --------
+    >>> log_counts(np.array([[0, 1], [1, 0]])).round(3)
+    array([[0.   , 0.693],
+           [0.693, 0.   ]])
+    """
+    counts = checked_matrix(counts, "counts", low=0)
+    V = counts.shape[0]
+    require_memory(
+        16 * V * V,  # D, and at most as much again: the rows that are compared with columns
+        what=f"log counts of a vocabulary of {V:,} words",
+        instead="keep the most frequent words only, Corpus.restrict(max_vocab=...): memory grows as V^2",
+    )
+    dense = (
+        np.array(counts, dtype=float) if isinstance(counts, np.ndarray) else counts.astype(float).toarray()
+    )
+    _require_symmetric(dense, "counts", tolerance=0.0)
+    _require_paired(dense, "counts")
+    return np.log1p(dense, out=dense)
+
+
+def _require_symmetric(matrix: np.ndarray, name: str, *, tolerance: float) -> None:
+    """Refuse what is not symmetric, naming the worst pair."""
+    largest, worst, place = max(matrix.max(), -matrix.min()), 0.0, (0, 0)
+    for first in range(0, len(matrix), BLOCK):  # rows from the diagonal on, against columns
+        rows = matrix[first : first + BLOCK, first:] - matrix[first:, first : first + BLOCK].T
+        np.abs(rows, out=rows)
+        if rows.max() > worst:
+            i, j = divmod(int(rows.argmax()), rows.shape[1])
+            worst, place = float(rows.max()), (first + i, first + j)
+    if worst > tolerance * largest:
+        i, j = place
+        raise ValueError(
+            f"{name} is not symmetric: entries ({i}, {j}) and ({j}, {i}), which differ most, differ by "
+            f"{worst:.3g}; count both directions, M + M.T, or take the mean of both if it is rounding"
+        )
+
+
+def _require_paired(matrix: np.ndarray, name: str) -> None:
+    """Refuse words whose rows are all 0, naming them."""
+    if (silent := np.flatnonzero(~matrix.any(axis=1))).size:
+        first = ", ".join(map(str, silent[:5])) + (", ..." if silent.size > 5 else "")
+        raise ValueError(
+            f"{silent.size} word(s) have no pair at all (ids {first}): their rows of D are all 0. Drop them: "
+            f"keep = abs({name}).sum(axis=1) > 0, then {name}[keep][:, keep], and number the text's words "
+            "anew"
+        )
+
+
+def checked_log_counts(D: np.ndarray) -> np.ndarray:
+    """D as a float array (V, V).
+
+    Raises
+    ------
+    ValueError
+        If it is not square, finite and symmetric, or a row of it is all 0.
+    """
+    D = square(D, "D")
+    _require_symmetric(D, "D", tolerance=ASYMMETRY)
+    _require_paired(D, "D")
+    return D
+
+
+def rounding(V: int, largest: float) -> float:
+    """Rounding error of a transform of V x V numbers whose largest magnitude is given."""
+    return float(np.finfo(float).eps * V * largest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +137,7 @@ class Extraction:
 
 
 def extract_kernel(
-    W: np.ndarray, D: Given, *, zeros: Literal["refuse", "drop"] = "refuse", max_memory: int | None = None
+    W: np.ndarray, D: np.ndarray, *, zeros: Literal["refuse", "drop"] = "refuse"
 ) -> Extraction:
     """K = ifft2(fft2(W) / fft2(D)).
 
@@ -39,12 +145,10 @@ def extract_kernel(
     ----------
     W : array, shape (..., V, V)
         Gram matrices E E' of tied embeddings, or a stack of them: seeds, snapshots.
-    D : array (V, V), symmetric, or Spectrum
+    D : array (V, V), symmetric
     zeros : "refuse" or "drop"
         What to do where fft2(D) is 0, or below rounding. "drop" puts the kernel's own transform to 0 there
         and tells how often; it no longer reconstructs W. Nothing is ever replaced.
-    max_memory : int, optional, in bytes
-        By default what is available.
 
     Raises
     ------
@@ -58,7 +162,7 @@ def extract_kernel(
     ------
     The kernel paper, section 3.3, step 3.
     """
-    D = matrix_of(D)
+    D = checked_log_counts(D)
     W = _checked_stack(W, "W", len(D))
     if zeros not in ("refuse", "drop"):
         raise ValueError(f'zeros is {zeros!r}: use "refuse" or "drop"')
@@ -66,7 +170,6 @@ def extract_kernel(
         40 * W.size + 32 * D.size,  # transforms, their inverse, |fft2(D)|, the kernel; peaks as measured
         what=f"a kernel of shape {W.shape}",
         instead="keep the most frequent words only, or extract fewer kernels at once",
-        max_memory=max_memory,
     )
     transform = scipy.fft.fft2(D)
     size = np.abs(transform)
@@ -135,7 +238,7 @@ def _checked_stack(matrices: ArrayLike, name: str, V: int | None = None) -> np.n
     return array
 
 
-def reconstruct(D: Given, kernel: np.ndarray) -> np.ndarray:
+def reconstruct(D: np.ndarray, kernel: np.ndarray) -> np.ndarray:
     """W = ifft2(fft2(D) fft2(K)), the cyclic convolution of D with kernels (..., V, V).
 
     Raises
@@ -143,92 +246,24 @@ def reconstruct(D: Given, kernel: np.ndarray) -> np.ndarray:
     ValueError
         If shapes don't fit, a kernel is not finite, D is not symmetric, or a row of it is all 0.
     """
-    D = matrix_of(D)
+    D = checked_log_counts(D)
     kernel = _checked_stack(kernel, "kernel", len(D))
     return scipy.fft.irfft2(scipy.fft.rfft2(D) * scipy.fft.rfft2(kernel), s=D.shape)
-
-
-def circulant(first_row: ArrayLike, *, direction: Literal[1, -1] = 1) -> np.ndarray:
-    """Row i is the first row rolled by i places: to the right (an entry depends on j - i) or left (i + j).
-
-    Raises
-    ------
-    MemoryError
-        If V x V numbers and as many places would not fit.
-
-    Examples
-    --------
-    >>> circulant([1, 2, 3])
-    array([[1, 2, 3],
-           [3, 1, 2],
-           [2, 3, 1]])
-    >>> circulant([1, 2, 3], direction=-1)
-    array([[1, 2, 3],
-           [2, 3, 1],
-           [3, 1, 2]])
-    """
-    first_row = checked(first_row, "first_row", 1, kind="number")
-    V = len(first_row)
-    require_memory(
-        16 * V * V, what=f"a circulant of {V:,} rows", instead="keep its first row, which says all"
-    )
-    return first_row[_rolled_places(len(first_row), direction)]
-
-
-def _rolled_places(V: int, direction: int) -> np.ndarray:
-    if direction not in (1, -1):
-        raise ValueError(f"direction is {direction!r}: use 1 (to the right) or -1 (to the left)")
-    places = np.arange(V)
-    return (places - direction * places[:, None]) % V
-
-
-def reconstruct_from_row(D: Given, k0: ArrayLike, *, direction: Literal[1, -1] = 1) -> np.ndarray:
-    """W from one row: D convolved with the circulant of k0.
-
-    With direction 1 it is a circulant again, V times the cyclic convolution of k0 with the mean of D along
-    each cyclic diagonal, whatever the words are.
-    """
-    D, k0 = matrix_of(D), checked(k0, "k0", 1)
-    if len(k0) != len(D):
-        raise ValueError(f"k0 has {len(k0)} entries, and D is {len(D)} x {len(D)}: give one a word")
-    return reconstruct(D, circulant(k0, direction=direction))
 
 
 def circulant_scores(kernels: np.ndarray, *, direction: Literal[1, -1] = 1) -> np.ndarray:
     """:func:`embviz.metrics.circulant_score` of each matrix of a stack (..., V, V) at once."""
     kernels = _checked_stack(kernels, "kernels")
-    rolled = kernels[..., 0, :][..., _rolled_places(kernels.shape[-1], direction)]
+    if direction not in (1, -1):
+        raise ValueError(f"direction is {direction!r}: use 1 (to the right) or -1 (to the left)")
+    places = np.arange(kernels.shape[-1])
+    rolled = kernels[..., 0, :][..., (places - direction * places[:, None]) % len(places)]
     inner = np.einsum("...ij,...ij->...i", kernels, rolled)
     lengths = np.linalg.norm(kernels, axis=-1) * np.linalg.norm(rolled, axis=-1)
     return np.median(np.divide(inner, lengths, out=np.zeros_like(inner), where=lengths > 0), axis=-1)
 
 
-def circulant_share(matrices: np.ndarray) -> np.ndarray:
-    """Share of \\|M\\|_F^2 that the nearest circulant keeps, for a stack (..., V, V): 1 just for circulants.
-
-    About 1 / V for independent entries. The nearest circulant has the mean of each cyclic diagonal.
-    """
-    matrices = _checked_stack(matrices, "matrices")
-    V = matrices.shape[-1]
-    means = cyclic_diagonals(matrices) / V
-    total = np.einsum("...ij,...ij->...", matrices, matrices)
-    if not total.all():
-        raise ValueError("one of matrices is 0 everywhere: it has no share to keep")
-    return V * (means**2).sum(-1) / total
-
-
-def cyclic_diagonals(matrices: np.ndarray) -> np.ndarray:
-    """Sums s(m) of M[i, i + m mod V] over i, for a stack (..., V, V): shape (..., V)."""
-    matrices = _checked_stack(matrices, "matrices")
-    V = matrices.shape[-1]
-    places = np.arange(V)
-    return matrices[..., places[:, None], (places + places[:, None]) % V].sum(axis=-2)
-
-
-# --- what nearly orthogonal embeddings give ---------------------------------------------------------
-
-
-def noise_gain(D: Given) -> float:
+def noise_gain(D: np.ndarray) -> float:
     """How much louder noise in W leaves the division by fft2(D) than the identity does.
 
     The sum of 1 / |fft2(D)|^2 over all frequencies, those with a = b twice as noise is symmetric, over that
@@ -240,7 +275,7 @@ def noise_gain(D: Given) -> float:
     ValueError
         If fft2(D) is 0 somewhere: the kernel is not defined there. If D is not symmetric, or a row all 0.
     """
-    D = matrix_of(D)
+    D = checked_log_counts(D)
     size = np.abs(scipy.fft.fft2(D))
     if not size.all():
         raise ValueError(f"fft2(D) is exactly 0 at {(size == 0).sum()} frequencies: the noise has no bound")
@@ -250,7 +285,7 @@ def noise_gain(D: Given) -> float:
     return float((let_through.sum() + let_through.diagonal().sum()) / line)
 
 
-def expected_score(D: Given, spread: ArrayLike) -> np.ndarray:
+def expected_score(D: np.ndarray, spread: ArrayLike) -> np.ndarray:
     """The circulant score to expect of W = I + noise, whatever was or was not learned.
 
     Rows of such a kernel are one row, the identity's, and noise; two of them have in common what the first
@@ -259,7 +294,7 @@ def expected_score(D: Given, spread: ArrayLike) -> np.ndarray:
 
     Parameters
     ----------
-    D : array or Spectrum
+    D : array (V, V), symmetric
     spread : numbers
         Standard deviation of the entries of W off the diagonal, in units of the mean diagonal entry:
         1 / sqrt(d) of random embeddings in d dimensions.

@@ -3,22 +3,19 @@
 import dataclasses
 import math
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from embviz.models import minigpt
-from embviz.models.minigpt import (
+from book.kernel import minigpt
+from book.kernel.minigpt import (
     Masks,
     Member,
     MiniGPTConfig,
     StackedMiniGPT,
     dropout_masks,
-    rotary_angles,
-    rotate,
 )
 
 CONFIG = MiniGPTConfig(vocab_size=11, embedding_dim=16, n_layers=2, n_heads=2, length=6, dropout=0.25)
@@ -164,17 +161,6 @@ def test_it_holds_for_any_shape(n_layers, n_heads, pairs, length, members):
 # --- side by side -------------------------------------------------------------------------------------
 
 
-def test_a_member_is_the_same_alone_and_in_company():
-    together = StackedMiniGPT(CONFIG, MEMBERS)
-    tokens = made_tokens(CONFIG, len(MEMBERS))
-    losses = together.losses(tokens, 5)
-    for index, member in enumerate(MEMBERS):
-        alone = StackedMiniGPT(CONFIG, [member])
-        assert torch.equal(alone.embedding[0], together.embedding[index])
-        assert torch.equal(alone.head[0], together.head[index])
-        torch.testing.assert_close(alone.losses(tokens[index : index + 1], 5)[0], losses[index], **FLOAT32)
-
-
 def test_members_that_take_turns_compute_what_they_compute_at_once():
     """A GPU reads all members at once, a CPU one after the other."""
     stack, tokens = StackedMiniGPT(CONFIG, MEMBERS).double(), made_tokens(CONFIG, len(MEMBERS), extra=0)
@@ -202,48 +188,6 @@ def test_the_global_random_state_is_neither_used_nor_changed():
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(2)
     assert torch.equal(StackedMiniGPT(CONFIG, MEMBERS).losses(made_tokens(CONFIG, 4), 0), first)
-
-
-def test_the_gradient_of_a_tied_embedding_is_the_sum_of_both_uses():
-    tied = StackedMiniGPT(CONFIG, [Member(0)]).double()
-    untied = StackedMiniGPT(CONFIG, [Member(0, tied=False)]).double()
-    with torch.no_grad():
-        untied.weights["free_head"].copy_(untied.embedding)
-    for stack in (tied, untied):
-        stack.losses(made_tokens(CONFIG, 1), 3).sum().backward()
-    both = untied.embedding.grad + untied.weights["free_head"].grad
-    torch.testing.assert_close(tied.embedding.grad, both, **FLOAT64)
-
-
-# --- places -------------------------------------------------------------------------------------------
-
-
-def test_a_logit_depends_on_no_later_token():
-    stack = StackedMiniGPT(CONFIG, MEMBERS).double()
-    tokens = made_tokens(CONFIG, len(MEMBERS), extra=0)
-    changed = tokens.clone()
-    changed[..., 4:] = (changed[..., 4:] + 1) % CONFIG.vocab_size
-    before, after = stack(tokens), stack(changed)
-    torch.testing.assert_close(before[:, :, :4], after[:, :, :4], **FLOAT64)
-    assert ((before - after)[:, :, 4:].abs().amax(-1) > 1e-6).all()
-
-
-def test_scores_depend_on_the_distance_of_two_places_alone():
-    config = dataclasses.replace(CONFIG, length=40)
-    angles = rotary_angles(config)
-    generator = torch.Generator().manual_seed(0)
-    query, key = torch.randn(2, 8, generator=generator, dtype=torch.float64)
-    score = [(rotate(query, angles[t + 5]) @ rotate(key, angles[t])).item() for t in range(config.length - 5)]
-    np.testing.assert_allclose(score, score[0], rtol=1e-9)
-    farther = rotate(query, angles[9]) @ rotate(key, angles[0])
-    assert abs(farther.item() - score[0]) > 1e-2
-    assert rotate(query, angles[9]).norm().item() == pytest.approx(query.norm().item(), rel=1e-9)
-
-
-def test_the_order_of_earlier_tokens_matters():
-    stack = StackedMiniGPT(CONFIG, [Member(0)])
-    there, swapped = torch.tensor([[[1, 2, 3]]]), torch.tensor([[[2, 1, 3]]])
-    assert (stack(there) - stack(swapped))[0, 0, 2].abs().max() > 1e-3
 
 
 # --- dropout ------------------------------------------------------------------------------------------
@@ -316,41 +260,12 @@ def test_weights_start_as_pytorchs_layers_do_or_small():
     assert all(not array.any() for name, array in small.items() if name.endswith("bias"))
 
 
-def test_embeddings_can_be_given():
-    stack = StackedMiniGPT(CONFIG, [Member(0), Member(0, tied=False)])
-    head = stack.head[1].detach().clone()
-    given_ones = torch.arange(2 * 11 * 16).view(2, 11, 16) / 100
-    stack.set_embeddings(given_ones)
-    assert torch.equal(stack.embedding, given_ones)
-    assert torch.equal(stack.head[0], given_ones[0])
-    assert torch.equal(stack.head[1], head)
-    stack.losses(made_tokens(CONFIG, 2)).sum().backward()
-    assert stack.embedding.grad.abs().sum() > 0
-
-
 # --- refusals -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"embedding_dim": 18}, "must be a multiple of 4; the nearest is 16"),
-        ({"embedding_dim": 2}, "the nearest is 4"),
-        ({"n_heads": 0}, "every size must be at least 1"),
-        ({"dropout": 1.0}, "dropout must lie in"),
-        ({"dropout": -0.1}, "dropout must lie in"),
-        ({"start": "large"}, "choose one of pytorch, small"),
-    ],
-)
-def test_shapes_that_make_no_model_are_refused(changed, message):
-    with pytest.raises(ValueError, match=message):
-        dataclasses.replace(CONFIG, **changed)
-
-
-def test_members_must_be_named_and_named_once():
-    for members in ([], [Member(0), Member(0)]):
-        with pytest.raises(ValueError, match="name at least one member, each once"):
-            StackedMiniGPT(CONFIG, members)
+def test_shapes_that_make_no_model_are_refused():
+    with pytest.raises(ValueError, match="must be a multiple of 4; the nearest is 16"):
+        dataclasses.replace(CONFIG, embedding_dim=18)
 
 
 def test_embeddings_of_another_shape_and_longer_sequences_are_refused():

@@ -10,10 +10,9 @@ from typing import get_args
 import numpy as np
 import pandas as pd
 
-from embviz.arrays import checked
-from embviz.kernels.extraction import circulant_scores, extract_kernel
-from embviz.kernels.rows import EPS, Form, alpha_scan, k0_eigen, k0_fft
-from embviz.kernels.spectrum import Given, Matrix, Spectrum, dense_counts, log_counts, spectrum_of
+from book.kernel.theory.rows import EPS, Form, alpha_scan, k0_eigen, k0_fft
+from book.kernel.theory.spectrum import Given, Spectrum, spectrum_of
+from embviz.kernels import Matrix, circulant_scores, extract_kernel, log_counts
 
 SAME = 1e-8  # departures below are none: rounding times a condition of 1e7 stays under it
 
@@ -29,36 +28,17 @@ def invariances(
 ) -> pd.DataFrame:
     """What k0, the circulant score and their cosine depend on beside the text and the model.
 
-    Parameters
-    ----------
-    counts : sparse or dense array (V, V)
-    E : array (V, D)
-        Tied embeddings, one row per word.
-    eps : float
-    words : of strings, optional
-        The vocabulary, to put it in alphabetical order.
-    n_random : int
-        Random orders of the vocabulary; the largest departure counts.
-    seed : int
-        Of those, and of the rotation.
+    `counts` are pair counts (V, V), sparse or dense; E (V, D) tied embeddings, one row per word; `words` the
+    vocabulary, to put it in alphabetical order. Of `n_random` orders the largest departure counts.
 
     Returns
     -------
     table with columns
         property: what is changed; quantity: what is looked at; departure: by how much that then differs at
         most (1 - cosine for rows, the difference for the score and the cosine); holds: below 1e-8
-
-    Raises
-    ------
-    ValueError
-        As :func:`log_counts` and :func:`k0_fft`.
     """
-    D, E = log_counts(counts), checked(E, "E", 2)
-    if len(E) != len(D):
-        raise ValueError(f"E has {len(E)} rows and counts {len(D)}: give each word one")
-    if not E.any():
-        raise ValueError("E is 0 everywhere: no kernel comes of it")
-    counts = dense_counts(counts)
+    D = log_counts(counts)
+    counts = counts if isinstance(counts, np.ndarray) else counts.toarray()
     base = _Measured.of(D, E, eps)
     rows: list[tuple[str, str, float]] = []
     for name, order in _orders(base.spectrum.matrix, words, n_random, seed):
@@ -86,7 +66,7 @@ class _Measured:
     @classmethod
     def of(cls, D: Given, E: np.ndarray, eps: float, *, row: int = 0) -> _Measured:
         spectrum = spectrum_of(D)
-        extraction = extract_kernel(E @ E.T, spectrum, zeros="drop")
+        extraction = extract_kernel(E @ E.T, spectrum.matrix, zeros="drop")
         rows = {
             "eigen form": k0_eigen(spectrum, eps, row=row),
             "fft form": k0_fft(spectrum, eps, row=row),
@@ -143,7 +123,7 @@ def _changed_model(base: _Measured, E: np.ndarray, eps: float, seed: int) -> Ite
     rotation, _ = np.linalg.qr(rng.standard_normal((E.shape[1], E.shape[1])))
     yield from base.against(_Measured.of(base.spectrum, E @ rotation, eps), "embeddings rotated")
     yield from base.against(_Measured.of(base.spectrum, 10 * E, eps), "embeddings ten times as long")
-    kernel = extract_kernel(E @ E.T, base.spectrum, zeros="drop").kernel
+    kernel = extract_kernel(E @ E.T, base.spectrum.matrix, zeros="drop").kernel
     yield "row for column", "k0, extracted", _departure(kernel[0], kernel[:, 0])
     last = len(E) - 1
     rolled = _Measured.of(base.spectrum, E, eps, row=last)
