@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     import pandas as pd
 
+    from embviz.ledger import Entry
+
 Part = TypeVar("Part")
 LAB_OPTIONS = (  # of JupyterLab, which then asks no other host and installs nothing
     "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
@@ -228,7 +230,11 @@ def _add_run(commands: Any) -> None:
 def _add_ledger(commands: Any) -> None:
     ledger = commands.add_parser("ledger", help="what the papers claim, what was measured, the verdicts")
     ledger.add_argument("id", nargs="?", metavar="ID", help="a claim or a paper; default all")
-    ledger.add_argument("--scale", help="judge at this preset: quick, laptop or paper; default the largest")
+    derived = ledger.add_mutually_exclusive_group()
+    derived.add_argument(
+        "--derive", action="store_true", help="judge stored results anew and write the ledger file"
+    )
+    derived.add_argument("--scale", help="judge stored results at this preset, and write nothing")
     ledger.add_argument("--json", action="store_true", help="print JSON instead of a table")
     _add_project(ledger)
     ledger.set_defaults(command=show_ledger)
@@ -469,6 +475,7 @@ def run_cells(arguments: argparse.Namespace) -> int:
 def _run_claims(arguments: argparse.Namespace, until: float | None) -> int:
     from collections import Counter
 
+    from embviz import ledger
     from embviz.ledger import cells, studies
     from embviz.ledger.holders import holder
 
@@ -486,6 +493,11 @@ def _run_claims(arguments: argparse.Namespace, until: float | None) -> int:
         except (FileNotFoundError, cells.FailedCellsError) as error:  # must not stop the other claims
             print(f"embviz: {claim_id}: {error}", file=sys.stderr)
             failed = True
+        n_missing = len(cells.missing(todo))
+        if n_missing == 0 or n_missing < len(todo):
+            item = ledger.derive(ledger.find_claim(claim_id))
+            ledger.store_entries([item])
+            print(_verdict_line(item))
     if left:
         print(f"{len(left)} cells are left, what was begun is kept: the same command goes on")
         holders = Counter(filter(None, (holder(path.stem) for path in left)))
@@ -498,14 +510,20 @@ def show_ledger(arguments: argparse.Namespace) -> int:
     """``embviz ledger [ID]``: claims with their verdicts, or one claim with its figures."""
     from embviz import ledger
 
-    claims = [ledger.find_claim(claim_id) for claim_id in _claim_ids(arguments.id)]
-    items = ledger.entries_of(claims, scale=arguments.scale)
+    wanted = None if arguments.id == "all" else arguments.id
+    if arguments.derive or arguments.scale:
+        claims = [ledger.find_claim(claim_id) for claim_id in _claim_ids(wanted)]
+        items = [ledger.derive(claim, scale=arguments.scale) for claim in claims]
+        if arguments.derive:
+            ledger.store_entries(items)
+    else:
+        items = [ledger.entry(wanted)] if wanted and "." in wanted else ledger.entries(wanted)
     if arguments.json:
         records = [ledger.as_record(item) for item in items]
         print(json.dumps(records, indent=2, ensure_ascii=False, allow_nan=False))
     elif len(items) == 1:
         (item,) = items
-        print(f"{item.claim.id}: {item.verdict}" + (f" (scale {item.scale})" if item.scale else ""))
+        print(_verdict_line(item))
         print(f"  {item.claim.says}\n" + (f"  {item.reason}\n" if item.reason else ""))
         _print_rows(ledger.figure_texts(item))
         for amendment in item.claim.amended:
@@ -513,6 +531,10 @@ def show_ledger(arguments: argparse.Namespace) -> int:
     else:
         _print_rows(ledger.summary(items))
     return 0
+
+
+def _verdict_line(item: Entry) -> str:
+    return f"{item.claim.id}: {item.verdict}" + (f" (scale {item.scale})" if item.scale else "")
 
 
 def open_lab(arguments: argparse.Namespace) -> int:

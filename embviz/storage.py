@@ -5,6 +5,7 @@ what                named by                              default
 ==================  ====================================  =========================================
 claims              ``EMBVIZ_PROJECT``                    ``data/claims`` of the nearest project
 stored results      ``EMBVIZ_RESULTS_DIR``                ``data/results`` of the project
+ledger              ``EMBVIZ_RESULTS_DIR``                ``data/ledger.json`` of the project
 downloads, caches   ``EMBVIZ_CACHE_DIR``                  the user's cache folder
 local mirror        ``EMBVIZ_DATA_DIR``                   none
 ==================  ====================================  =========================================
@@ -65,6 +66,18 @@ def results_folder() -> Path:
     """
     named = os.environ.get("EMBVIZ_RESULTS_DIR")
     return Path(named).expanduser() if named else find_project().results
+
+
+def ledger_path() -> Path:
+    """File of the ledger: ``ledger.json`` in ``EMBVIZ_RESULTS_DIR``, or in ``data`` of the project.
+
+    Raises
+    ------
+    NoProjectError
+        As of :func:`results_folder`.
+    """
+    named = os.environ.get("EMBVIZ_RESULTS_DIR")
+    return Path(named).expanduser() / "ledger.json" if named else find_project().ledger
 
 
 def cache_folder() -> Path:

@@ -9,7 +9,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "claims",
         "findings",
         "judging",
-        "kept",
+        "ledger_file",
         "measuring",
         "printed",
         "sources",
@@ -43,7 +43,8 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "papers",
         ],
         "findings": ["Finding", "exact", "extreme", "in_errors", "once", "over_seeds", "resampled", "share"],
-        "judging": ["Entry", "Row", "conclude", "entries", "entries_of", "entry", "entry_of", "judge"],
+        "judging": ["Entry", "Row", "conclude", "derive", "entry_of", "judge"],
+        "ledger_file": ["entries", "entry", "store_entries"],
         "measuring": ["Measurement", "measure"],
         "studies": ["Part", "Study", "find_study", "largest_stored"],
         "tables": [

@@ -29,10 +29,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from embviz.ledger.claims import Claim, Figure, load_claims
+from embviz.ledger.claims import Claim, Figure
 from embviz.ledger.findings import LEAST_REPETITIONS, Finding, repetitions_needed
-from embviz.ledger.kept import measurements
-from embviz.ledger.measuring import OWN_SCALE, Measurement
+from embviz.ledger.measuring import OWN_SCALE, Measurement, measure
 from embviz.ledger.verdicts import (
     FAILS,
     FAILS_HERE,
@@ -192,26 +191,15 @@ def conclude(rows: Sequence[Row]) -> tuple[str, str]:
     return UNDECIDED if verdict == NOT_MEASURED else verdict, "; ".join(reasons)
 
 
-def entry(claim: Claim, *, scale: str | None = None) -> Entry:
-    """Judge `claim` on stored cells.
+def derive(claim: Claim, *, scale: str | None = None) -> Entry:
+    """Judge `claim` on stored cells, whatever the ledger file says.
 
     Parameters
     ----------
     scale : {"quick", "laptop", "paper"}, optional
         The preset to judge on; by default the largest whose cells are all stored.
     """
-    return entries_of([claim], scale=scale)[0]
-
-
-def entries(paper: str | None = None) -> list[Entry]:
-    """Entries of every claim of one paper, or of all."""
-    return entries_of(load_claims(paper))
-
-
-def entries_of(claims: Sequence[Claim], *, scale: str | None = None) -> list[Entry]:
-    """Entries of these claims, judged as :func:`entry` does."""
-    found = measurements(claims, scale=scale)
-    return [entry_of(*pair) for pair in zip(claims, found, strict=True)]
+    return entry_of(claim, measure(claim, scale))
 
 
 def entry_of(claim: Claim, measured: Measurement) -> Entry:

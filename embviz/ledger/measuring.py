@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from embviz.ledger.claims import PRESETS, Claim
+from embviz.ledger.claims import Claim
 from embviz.ledger.findings import Finding
 
 OWN_SCALE = "paper"  # the preset that is the paper's own setting
@@ -26,15 +26,12 @@ class Measurement:
         Why nothing was measured.
     own_corpora : tuple of str, or None
         Data sets that the preset of the paper's own scale reads; None where there is no such preset.
-    folders : tuple of str
-        Folders of results that the claim's cells lie in, whatever the preset.
     """
 
     scale: str | None
     findings: Mapping[str, Finding]
     why_not: str = ""
     own_corpora: tuple[str, ...] | None = None
-    folders: tuple[str, ...] = ()
 
 
 def measure(claim: Claim, scale: str | None = None) -> Measurement:
@@ -50,19 +47,14 @@ def measure(claim: Claim, scale: str | None = None) -> Measurement:
 
     study = find_study(claim.id)
     own = study.preset_cells(OWN_SCALE)
-    cells = [cell for preset in PRESETS for cell in study.every_cell(preset)]
-    shared: dict[str, Any] = {
-        "own_corpora": tuple(sorted(corpora(cell.config for cell in own))) if own else None,
-        "folders": tuple(sorted({claim.paper, *(cell.path.parent.parent.name for cell in cells)})),
-    }
+    own_corpora = tuple(sorted(corpora(cell.config for cell in own))) if own else None
     chosen = scale or study.largest_stored()
     if chosen is None or not study.complete(chosen):
-        return Measurement(None, {}, study.why_not_measured(scale), **shared)
+        return Measurement(None, {}, study.why_not_measured(scale), own_corpora)
     with stored_alone():
         found = study.findings(chosen)
-    return Measurement(
-        chosen, {name: one for name, one in found.items() if name not in claim.replaced}, **shared
-    )
+    judged = {name: one for name, one in found.items() if name not in claim.replaced}
+    return Measurement(chosen, judged, own_corpora=own_corpora)
 
 
 def corpora(configs: Iterable[Any]) -> set[str]:

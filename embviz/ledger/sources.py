@@ -8,8 +8,6 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,35 +16,12 @@ from embviz.project import NoProjectError, find_project
 PACKAGE = Path(__file__).resolve().parent.parent
 LIBRARIES = ("numpy", "scipy", "torch", "numba", "pandas", "pyarrow", "scikit-learn")
 NOT_CODE = {"__pycache__", "_build", "node_modules", "site-packages"}
-LOADED = {PACKAGE: time.time()}  # when the code in a folder was imported, at the earliest
 
 
-def note_import(module: str) -> None:
-    """Remember, before importing a module of experiments, when the code in its folder is read."""
-    folder = module_folder(module)
-    if folder is not None:
-        package = module.rsplit(".", 1)[0]
-        already = any(name == module or name.startswith(f"{package}.") for name in sys.modules)
-        LOADED.setdefault(folder, LOADED[PACKAGE] if already else time.time())
-
-
-def is_as_imported(folder: Path | None) -> bool:
-    """Whether no Python file of a folder has changed since it was imported.
-
-    A process that runs older code must keep nothing under the digest of what the files are now.
-    """
-    since = None if folder is None else LOADED.get(folder)
-    if folder is None or since is None:
-        return True
-    return all(path.stat().st_mtime <= since for path in _python_files(folder))
-
-
-def tree_digest(folder: Path, *, without: str = "") -> str:
-    """SHA-256 over the names and bytes of a folder's Python files, at any depth; a part may be left out."""
+def tree_digest(folder: Path) -> str:
+    """SHA-256 over the names and bytes of a folder's Python files, at any depth."""
     digest = hashlib.sha256()
     for path in sorted(_python_files(folder)):
-        if without and path.is_relative_to(folder / without):
-            continue
         content = path.read_bytes()
         digest.update(f"{path.relative_to(folder).as_posix()}\0{len(content)}\0".encode() + content)
     return digest.hexdigest()

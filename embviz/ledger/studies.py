@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from embviz.ledger.cells import Cell, missing
 from embviz.ledger.claims import PRESETS, find_claim
 from embviz.ledger.findings import Finding
-from embviz.ledger.sources import note_import
 from embviz.project import find_project, import_from
 
 
@@ -120,7 +119,6 @@ def find_study(claim_id: str) -> Study:
         If the module can't be imported.
     """
     claim = find_claim(claim_id)
-    note_import(claim.experiments)
     module = import_from(find_project().root, claim.experiments)
     studies: dict[str, Study] | None = getattr(module, "STUDIES", None)
     if studies is None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from embviz.ledger.claims import IMPLIED, PUBLISHED, Amendment
 from embviz.ledger.findings import Finding
-from embviz.ledger.judging import Entry, Row, entries
+from embviz.ledger.judging import Entry, Row
+from embviz.ledger.ledger_file import entries
 from embviz.ledger.verdicts import FIRST_FIXED, VERDICTS
 
 if TYPE_CHECKING:

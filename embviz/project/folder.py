@@ -47,6 +47,11 @@ class Project:
         return self.root / "data" / "results"
 
     @property
+    def ledger(self) -> Path:
+        """File of the ledger, unless ``EMBVIZ_RESULTS_DIR`` names another folder."""
+        return self.root / "data" / "ledger.json"
+
+    @property
     def registry(self) -> Path:
         """File of the project's own data sets, which it need not have."""
         return self.root / "data" / "registry.toml"

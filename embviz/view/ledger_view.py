@@ -371,7 +371,7 @@ def _digits(row: Row) -> int:
 
 def claim_box(claim_id: str) -> ClaimBox:
     """The claim box of `claim_id`, such as ``reflections.lemma1``, judged on the stored results."""
-    return ClaimBox(ledger.entry(ledger.find_claim(claim_id)))
+    return ClaimBox(ledger.entry(claim_id))
 
 
 class ClaimsTable:

@@ -361,7 +361,7 @@ def quote(claim_id: str, template: str, **sources: Any) -> Quotation:
     ValueError
         If a field names no figure of the claim.
     """
-    item = ledger.entry(ledger.find_claim(claim_id))
+    item = ledger.entry(claim_id)
     return Quotation(template.format_map(Named(claim_id, {**_of_entry(item), **sources})))
 
 

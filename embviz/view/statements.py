@@ -33,7 +33,7 @@ def as_judged(template: str, *named: Mapping[str, Any], root: str = "", **source
         If the ledger has another verdict than a sentence was written for: names the sentence.
     """
     cited = {found["claim"] for found in _CITED.finditer(template)}
-    judged = {name: ledger.entry(ledger.find_claim(name)) for name in cited}
+    judged = {name: ledger.entry(name) for name in cited}
     moved = moved_sentences(template, {name: item.verdict for name, item in judged.items()})
     if moved:
         raise ValueError("\n".join(moved))

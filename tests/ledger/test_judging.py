@@ -474,7 +474,8 @@ def test_a_finding_without_a_figure_is_refused():
 
 def test_an_empty_results_folder_gives_not_measured_with_the_reason(monkeypatch, tmp_path):
     monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path))
-    for item in ledger.entries():
+    for own in ledger.load_claims("reflections"):
+        item = ledger.derive(own)
         assert item.verdict == NOT_MEASURED
         assert item.reason
         assert item.scale is None

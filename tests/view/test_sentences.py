@@ -30,7 +30,6 @@ def entry():
 
 
 def test_quoted_numbers_come_from_the_ledger(monkeypatch):
-    monkeypatch.setattr(ledger, "find_claim", lambda claim_id: None)
     monkeypatch.setattr(ledger, "entry", lambda claim: entry())
     text = "{f} of {f:paper}, {f:interval}, null {f:shuffled}, {f:seeds} seeds, {g}"
     said = sentences.quote("p.c", text)

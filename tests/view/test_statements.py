@@ -12,7 +12,6 @@ SENTENCES = "It is {share} here. The control\ndoes it too [p.c: null too]. A thi
 
 @pytest.fixture(autouse=True)
 def judged(monkeypatch):
-    monkeypatch.setattr(ledger, "find_claim", lambda name: name)
     monkeypatch.setattr(ledger, "entry", lambda name: {"p.c": entry(null=0.5)}[name])
 
 

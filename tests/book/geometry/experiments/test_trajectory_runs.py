@@ -411,7 +411,7 @@ def test_a_single_run_has_nothing_independent_beside_it(stored):
 def test_every_figure_of_the_claims_is_found_but_those_of_alternatives(stored):
     missing = {}
     for claim_id in STUDIES:
-        entry = ledger.entry(ledger.find_claim(claim_id), scale="quick")
+        entry = ledger.derive(ledger.find_claim(claim_id), scale="quick")
         assert entry.scale == "quick"
         missing[claim_id] = {row.figure.name for row in entry.rows if row.finding is None}
     assert missing == {

@@ -1,0 +1,116 @@
+"""The ledger file: what follows from stored cells, read back as it was, and short words where it can't be."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+
+import pytest
+
+from embviz import cli, ledger
+from embviz.ledger import ledger_file
+from embviz.storage import ledger_path
+from tests.conftest import VIEW_LIBRARIES
+
+DERIVE = """
+import sys
+for name in {libraries}: sys.modules[name] = None
+from embviz import ledger
+from embviz.ledger.ledger_file import differences
+stored = {{item.claim.id: item for item in ledger.entries()}}
+claims = ledger.load_claims()
+assert list(stored) == [claim.id for claim in claims], "other claims, or in another order"
+for claim in claims:
+    print(*differences(stored[claim.id], ledger.derive(claim)), sep="\\n", end="")
+"""
+
+
+def test_the_ledger_file_is_what_follows_from_the_stored_cells_without_charts_or_widgets_installed():
+    code = DERIVE.format(libraries=sorted(VIEW_LIBRARIES))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert not done.stdout, f"`embviz ledger --derive` writes what follows now:\n{done.stdout}"
+
+
+def test_reading_the_ledger_imports_neither_pandas_nor_torch_nor_the_books_modules():
+    code = (
+        "import sys\n"
+        "from embviz import cli\n"
+        "cli.main(['ledger'])\n"
+        "cli.main(['ledger', 'kernel.eigen_table'])\n"
+        "cli.main(['ledger', 'kernel.eigen_table', '--json'])\n"
+        "heavy = {'torch', 'pandas', 'pyarrow', 'altair', 'numba', 'joblib', 'scipy', 'book'}\n"
+        "print(sorted(heavy & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.fixture
+def own(monkeypatch, tmp_path, stored_ledger):
+    """A folder of results with a ledger of its own, which has two claims."""
+    monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path))
+    items = [item for item in stored_ledger if item.claim.paper == "kernel"][:2]
+    ledger.store_entries(reversed(items))
+    return items
+
+
+def test_entries_come_back_as_they_were_in_the_order_of_the_claims(own):
+    assert ledger.entries() == ledger.entries("kernel") == own
+    assert ledger.entry(own[1].claim.id) == own[1]
+
+
+def test_infinite_ends_and_nulls_come_back(own):
+    finding = ledger.Finding(1.0, -float("inf"), float("inf"), 4, {"a": 0.1 + 0.2}, "text", "draws")
+    row = dataclasses.replace(own[0].rows[0], finding=finding)
+    item = dataclasses.replace(own[0], rows=(row, *own[0].rows[1:]))
+    ledger.store_entries([item])
+    assert ledger.entry(item.claim.id) == item
+
+
+def test_rounding_leaves_the_file_as_it_is_and_a_verdict_that_moves_is_written_and_named(own):
+    before, (row, *rest) = ledger_path().read_bytes(), own[0].rows
+    finding = dataclasses.replace(row.finding, **{
+        name: getattr(row.finding, name) * (1 + 1e-9) for name in ("value", "low", "high")
+    })  # fmt: skip
+    rounded = dataclasses.replace(own[0], rows=(dataclasses.replace(row, finding=finding), *rest))
+    ledger.store_entries([rounded])
+    assert ledger_path().read_bytes() == before
+    moved = dataclasses.replace(own[0], verdict="fails here")
+    assert list(ledger_file.differences(own[0], moved)) == [
+        f"{moved.claim.id}, verdict: {own[0].verdict!r} is 'fails here' now"
+    ]
+    ledger.store_entries([moved])
+    assert ledger.entries() == [moved, own[1]]
+
+
+def test_a_claim_or_a_paper_that_the_file_lacks_is_told_with_the_command_that_writes_it(own, capsys):
+    assert cli.main(["ledger", "kernel.open_scale"]) + cli.main(["ledger", "tying"]) == 2
+    said = capsys.readouterr().err
+    assert "`embviz run kernel.open_scale`" in said
+    assert "`embviz ledger --derive tying`" in said
+
+
+def test_no_file_and_no_such_claim_are_told_apart(own, capsys):
+    assert cli.main(["ledger", "kernel.nothing"]) == 1
+    assert "no claim 'kernel.nothing': choose one of kernel." in capsys.readouterr().err
+    ledger_path().unlink()
+    assert cli.main(["ledger", "kernel.exact"]) == 1
+    assert "there is no ledger" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text[: len(text) // 2],
+        lambda text: "",
+        lambda text: json.dumps({"claims": []}),
+        lambda text: text.replace('"verdict"', '"verdikt"', 1),
+        lambda text: text.replace('"value": ', '"value": "large", "low": ', 1),
+    ],
+    ids=["cut", "empty", "an object", "unknown field", "text for a number"],
+)
+def test_a_damaged_file_is_refused_in_one_sentence(own, capsys, damage):
+    ledger_path().write_text(damage(ledger_path().read_text()))
+    assert cli.main(["ledger"]) == 1
+    assert "is damaged" in capsys.readouterr().err
