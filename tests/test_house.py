@@ -62,28 +62,36 @@ def imports(path):
         yield from names
 
 
+def import_statements(path, *, inside_functions):
+    """Imports of a file that can be executed: all but those for type checkers, with or without functions'."""
+    todo = [ast.parse(path.read_text())]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            todo += node.orelse
+        elif inside_functions or not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            todo += ast.iter_child_nodes(node)
+
+
 def module_imports(path):
-    """Modules, in full, that a file imports when it is imported itself."""
-    for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.ImportFrom) and node.module:
+    """Modules, in full, that a file imports, inside its functions too."""
+    for node in import_statements(path, inside_functions=True):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        else:
             names = {f"{node.module}.{alias.name}" for alias in node.names}
-            found = {name for name in names if (ROOT / (name.replace(".", "/") + ".py")).is_file()}
-            yield from found or {node.module}
+            yield from {name for name in names if (ROOT / (name.replace(".", "/") + ".py")).is_file()} or {
+                node.module
+            }
 
 
 def imports_at_once(path):
     """Roots of the modules that a file imports when it is imported, not when a function is called."""
-    todo = [ast.parse(path.read_text())]
-    while todo:
-        node = todo.pop()
-        if isinstance(node, ast.Import):
-            yield from (alias.name.split(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield node.module.split(".")[0]
-        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            todo += node.orelse
-        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            todo += ast.iter_child_nodes(node)
+    for node in import_statements(path, inside_functions=False):
+        names = [node.module] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
+        yield from (name.split(".")[0] for name in names)
 
 
 def libraries(extra=None):

@@ -23,7 +23,7 @@ from sphinx.util.docutils import SphinxDirective
 from sphinx.util.typing import OptionSpec
 
 from embviz.storage import cache_folder, write_if_possible
-from embviz.view.theme import MIME
+from embviz.view.pages import MIME
 
 WIDTH = 420  # pixels of a chart that fills its column on a page
 WORDS_A_MINUTE = 230  # of prose, for the minutes that a paper's chapters take

@@ -13,8 +13,7 @@ import myst_nb.core.render as render
 from docutils import nodes
 from sphinx.application import Sphinx
 
-from embviz.view.pages import inert, page_script, page_style
-from embviz.view.theme import MIME
+from embviz.view.pages import MIME, inert, page_script, page_style
 
 SCRIPT, STYLE = "embviz.js", "embviz.css"
 

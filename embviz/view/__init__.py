@@ -50,7 +50,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "Range",
             "Toggle",
             "compact_row",
-            "vega_runtime",
         ],
         "ledger_view": [
             "ClaimsList",

@@ -26,7 +26,8 @@ from numpy.typing import ArrayLike
 from embviz.arrays import checked
 from embviz.metrics import nearest_neighbors, neighbors_kept
 from embviz.view import theme
-from embviz.view.pictures import Picture, script, style
+from embviz.view.pages import map_script, portable, script, style
+from embviz.view.pictures import Picture
 from embviz.words.wordvectors import WordVectors
 
 Metric = Literal["cosine", "euclidean"]
@@ -167,16 +168,10 @@ class SideBySide(MapPicture):
         return spec
 
 
-def page_code() -> str:
-    """The map's drawing code in a scope of its own, to stand behind the explorers'."""
-    names = "{ drawMaps, renderMaps }"
-    return f"const {names} = (() => {{\n{script('embedding_maps.js')}\nreturn {names};\n}})();\n"
-
-
 class MapFace(anywidget.AnyWidget):
     """The widget behind a map. It asks the kernel nothing, so it stays alive when the kernel is gone."""
 
-    _esm = script("explorer.js") + page_code() + "\nexport default { render: renderMaps };\n"
+    _esm = script("explorer.js") + map_script() + "\nexport default { render: renderMaps };\n"
     _css = style("explorer.css", "embedding_maps.css")
     spec = traitlets.Dict().tag(sync=True)
 
@@ -665,7 +660,7 @@ def _specification(maps: Sequence[EmbeddingMap], *, title: str, caption: str) ->
         "shapes": list(theme.SHAPES),
         "ramp": list(theme.RAMP),
     }
-    spec = theme.portable(spec)
+    spec = portable(spec)
     size = len(json.dumps(spec))
     if size > SIZE_LIMIT:
         raise ValueError(

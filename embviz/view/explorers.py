@@ -22,10 +22,8 @@ from typing import Any, Protocol
 import anywidget
 import pandas as pd
 import traitlets
-import vl_convert
 from threadpoolctl import threadpool_limits
 
-from embviz.view import theme
 from embviz.view.named_tables import (
     MEASURED,
     Draw,
@@ -41,7 +39,8 @@ from embviz.view.named_tables import (
     refuse_holes,
     without_repeats,
 )
-from embviz.view.pictures import FOLDER, Picture
+from embviz.view.pages import FOLDER, portable, vega_runtime
+from embviz.view.pictures import Picture
 
 GRID_LIMIT = 2_000  # combinations: more can't be told apart with sliders, nor measured while waiting
 TYPING = 600  # milliseconds without a key after which a typed value counts
@@ -617,7 +616,7 @@ class Explorer(Picture):
         spec["usermeta"]["embviz"]["controls"] = list(self.controls)
         if self.tries:
             spec["usermeta"]["embviz"]["tries"] = self.tries
-        return theme.portable(spec)
+        return portable(spec)
 
     def _unfolded(self, rows: list[dict[str, Any]], *, live: bool) -> list[dict[str, Any]]:
         """What turns a table's rows in the page into the table at the chosen values."""
@@ -815,17 +814,6 @@ def measure_tables(measure: Measure, values: Mapping[str, Any]) -> Tables:
     except Exception as error:
         error.add_note(f"measured by {called(measure)} at {at}")
         raise
-
-
-@functools.cache
-def vega_runtime() -> str:
-    """JavaScript of Vega, Vega-Lite and Vega-Embed in one piece, from the installed vl-convert; no network.
-
-    It sets ``globalThis.embvizVegaEmbed`` and must be wrapped in a function or loaded as a module, since it
-    declares short names of its own.
-    """
-    snippet = "globalThis.embvizVegaEmbed = vegaEmbed;"
-    return vl_convert.javascript_bundle(snippet)
 
 
 def _own_value(control: Control, stored: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import TypeAlias
 import altair as alt
 
 from embviz.view import theme
+from embviz.view.pages import NOTEBOOK_WIDTH
 
 Form: TypeAlias = alt.Chart | alt.LayerChart
 
@@ -56,7 +57,7 @@ def panels(
     named = dict(charts) if isinstance(charts, Mapping) else dict(enumerate(charts))
     if not named:
         raise ValueError("no panels: give at least one chart")
-    width = theme.NOTEBOOK_WIDTH // columns - theme.AXIS_ROOM
+    width = NOTEBOOK_WIDTH // columns - theme.AXIS_ROOM
     parts, n_fluid = [], 0
     for name, chart in named.items():
         fluid = chart.width == "container"

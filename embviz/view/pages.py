@@ -6,6 +6,7 @@ notebook whose front end knows neither Vega nor our widgets.
 
 from __future__ import annotations
 
+import functools
 import html
 import json
 import os
@@ -15,10 +16,16 @@ from typing import Any
 
 import altair as alt
 import pandas as pd
+import vl_convert
 
 from embviz.storage import whole_file
-from embviz.view import embedding_maps, explorers, theme
-from embviz.view.pictures import script, style
+
+MIME = "application/vnd.vegalite.v5+json"
+# JupyterLab draws Vega-Lite up to 5, and what Altair 6 writes is valid there too.
+SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
+# A bare notebook gives a chart no container to fill.
+NOTEBOOK_WIDTH = 620  # pixels
+FOLDER = Path(__file__).parent
 
 START = """
 function begin(element) {
@@ -54,10 +61,38 @@ table { border-collapse: collapse; display: block; overflow-x: auto; }
 """
 
 
+def script(name: str) -> str:
+    """One of the package's scripts without its last line, the export, so that another may follow it."""
+    code, export, _ = (FOLDER / name).read_text(encoding="utf-8").rpartition("export default")
+    assert export, f"{name} ends with its export"
+    return code
+
+
+def map_script() -> str:
+    """The map's drawing code in a scope of its own, to follow the explorers'."""
+    names = "{ drawMaps, renderMaps }"
+    return f"const {names} = (() => {{\n{script('embedding_maps.js')}\nreturn {names};\n}})();\n"
+
+
+def style(*names: str) -> str:
+    """The package's style sheets, one after the other."""
+    return "".join((FOLDER / name).read_text(encoding="utf-8") for name in names)
+
+
+@functools.cache
+def vega_runtime() -> str:
+    """JavaScript of Vega, Vega-Lite and Vega-Embed in one piece, from the installed vl-convert; no network.
+
+    It sets ``globalThis.embvizVegaEmbed`` and must be wrapped in a function or loaded as a module, since it
+    declares short names of its own.
+    """
+    return vl_convert.javascript_bundle("globalThis.embvizVegaEmbed = vegaEmbed;")
+
+
 def page_script() -> str:
     """Vega, the drawing code and the start-up, wrapped so that none of their names leaks."""
-    drawing = script("explorer.js") + script("player.js") + embedding_maps.page_code()
-    return f"(() => {{{explorers.vega_runtime()}\n}})();\n(() => {{\n{drawing}\n{START}}})();\n"
+    drawing = script("explorer.js") + script("player.js") + map_script()
+    return f"(() => {{{vega_runtime()}\n}})();\n(() => {{\n{drawing}\n{START}}})();\n"
 
 
 def page_style() -> str:
@@ -129,6 +164,19 @@ def frame(picture: Any) -> str:
     return f'<iframe srcdoc="{source}" style="border: 0; width: 100%; height: 30rem"></iframe>'
 
 
+def portable(spec: dict[str, Any]) -> dict[str, Any]:
+    """The same specification for other viewers: a fixed width where it would fill its container.
+
+    ``usermeta.embviz.fluid`` tells our own pages to fill the container all the same.
+    """
+    spec = {**spec, "$schema": SCHEMA}
+    if spec.get("width") == "container":
+        meta = spec.get("usermeta", {})
+        ours = {**meta.get("embviz", {}), "fluid": True}
+        spec |= {"width": NOTEBOOK_WIDTH, "usermeta": {**meta, "embviz": ours}}
+    return spec
+
+
 def _specification(picture: Any) -> dict[str, Any]:
     if hasattr(picture, "static_spec"):
         found: dict[str, Any] = picture.static_spec()
@@ -136,5 +184,5 @@ def _specification(picture: Any) -> dict[str, Any]:
     if isinstance(picture, dict):
         return picture
     if isinstance(picture, alt.TopLevelMixin):
-        return theme.portable(picture.to_dict())  # type: ignore[attr-defined]
+        return portable(picture.to_dict())  # type: ignore[attr-defined]
     raise TypeError(f"{type(picture).__name__} is no chart, explorer, player or map of embviz")

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import functools
 import os
-from pathlib import Path
 from typing import Any
 
 from embviz.project import NoProjectError, find_project
+from embviz.view.pages import MIME, frame, save_page
 
-MIME = "application/vnd.vegalite.v5+json"
 WIDGET = "application/vnd.jupyter.widget-view+json"
-FOLDER = Path(__file__).parent
 
 
 class Picture:
@@ -34,8 +32,6 @@ class Picture:
         path : path
             Of the .html file; a file of that name is replaced once the new one is whole.
         """
-        from embviz.view.pages import save_page
-
         save_page(self, path)
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
@@ -45,24 +41,10 @@ class Picture:
         return with_html(bundle, self)
 
 
-def script(name: str) -> str:
-    """One of our scripts without its last line, the export, so that another may stand behind it."""
-    code, export, _ = (FOLDER / name).read_text(encoding="utf-8").rpartition("export default")
-    assert export, f"{name} ends with its export"
-    return code
-
-
-def style(*names: str) -> str:
-    """Our style sheets, one behind the other."""
-    return "".join((FOLDER / name).read_text(encoding="utf-8") for name in names)
-
-
 def with_html(bundle: dict[str, Any], picture: Any) -> dict[str, Any]:
     """Outside a project with HTML beside it, for front ends that know neither Vega nor our widgets."""
     if in_project():  # JupyterLab and the book draw its chapters, where 1 MB a cell would be too much
         return bundle
-    from embviz.view.pages import frame
-
     return {**bundle, "text/html": frame(picture)}
 
 

@@ -19,10 +19,11 @@ import pandas as pd
 import traitlets
 from threadpoolctl import threadpool_limits
 
-from embviz.view import explorers, theme
+from embviz.view import explorers
 from embviz.view.explorers import Control, Numbers, Value, read_message
 from embviz.view.named_tables import MEASURED, Draw, Feed, compact_row, connect, drawn, holes
-from embviz.view.pictures import Picture, script, style
+from embviz.view.pages import portable, script, style, vega_runtime
+from embviz.view.pictures import Picture
 
 FRAME = "frame"  # the column of step numbers, and the Vega parameter with the step shown
 NEXT = "next_frame"  # the step at which a row's successor takes over
@@ -242,7 +243,7 @@ class Player(Picture):
         spec["params"] = [*bound, *free, *own, *spec.get("params", [])]
         meta = spec["usermeta"]["embviz"]
         meta |= {"controls": list(self.controls), "player": {"label": self.step_label, **self._asking()}}
-        spec = theme.portable(spec)
+        spec = portable(spec)
         explorers.weigh(
             spec, repr(self), "thin the frames (every second one), draw fewer points, or keep fewer digits"
         )
@@ -363,7 +364,7 @@ class PlayerFace(anywidget.AnyWidget):
     runtime = traitlets.Bytes().tag(sync=True)
 
     def __init__(self, player: Player) -> None:
-        runtime = explorers.vega_runtime().encode()
+        runtime = vega_runtime().encode()
         super().__init__(spec=player.static_spec(), live=player.live is not None, runtime=runtime)
         self._player = player
         self._run: LiveRun | None = None

@@ -13,10 +13,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import altair as alt
 
-from embviz.view.pictures import MIME, in_project, with_html
-
-# JupyterLab draws Vega-Lite up to 5, and what Altair 6 writes is valid there too.
-SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
+from embviz.view.pages import MIME, portable
+from embviz.view.pictures import in_project, with_html
 
 # SVG and canvas both resolve this to the page's text colour, so that charts follow light and dark.
 INK = "currentColor"
@@ -84,8 +82,7 @@ WIDTHS = {
 }
 OPACITY = {"seed": 0.35, "mark": 0.75, "band": 0.18, "area": 0.5, "rule": 0.8}
 TEXT = {"small": 11, "normal": 12}  # pixels
-# A bare notebook gives a chart no container to fill, and shows title and caption inside the drawing.
-NOTEBOOK_WIDTH = 620  # pixels
+# A bare notebook shows title and caption inside the drawing.
 TITLE_WIDTH, CAPTION_WIDTH = 80, 100  # characters a line
 
 
@@ -432,19 +429,6 @@ def mime_bundle(spec: dict[str, Any], **_: Any) -> dict[str, Any]:
     meta = spec.get("usermeta", {}).get("embviz", {})
     text = f"<chart: {meta['title']}>" if "title" in meta else "<chart>"
     return with_html({MIME: portable(spec), "text/plain": text}, portable(spec))
-
-
-def portable(spec: dict[str, Any]) -> dict[str, Any]:
-    """The same specification for viewers that aren't ours: a fixed width where it would fill its container.
-
-    ``usermeta.embviz.fluid`` tells our own pages to fill the container all the same.
-    """
-    spec = {**spec, "$schema": SCHEMA}
-    if spec.get("width") == "container":
-        meta = spec.get("usermeta", {})
-        ours = {**meta.get("embviz", {}), "fluid": True}
-        spec |= {"width": NOTEBOOK_WIDTH, "usermeta": {**meta, "embviz": ours}}
-    return spec
 
 
 alt.renderers.register("embviz", mime_bundle)

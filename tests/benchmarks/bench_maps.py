@@ -27,9 +27,8 @@ from pathlib import Path
 import numpy as np
 from playwright.sync_api import Page
 
-from embviz.view import embedding_maps, explorers
 from embviz.view.embedding_maps import embedding_map
-from embviz.view.pictures import script
+from embviz.view.pages import map_script, script, vega_runtime
 from tests.book.browser import running_chromium
 
 N_WORDS, SECONDS = 5_000, 3
@@ -64,10 +63,10 @@ def test_zooming(speed_table: Callable[..., None], tmp_path: Path) -> None:
     points = np.random.default_rng(0).normal(size=(N_WORDS, 2))
     words = [f"word{place}" for place in range(N_WORDS)]
     spec = embedding_map(points, words, metric="euclidean", title="Made", caption="Made.").static_spec()
-    ours = f"""async () => {{ {script("explorer.js")} {embedding_maps.page_code()}
+    ours = f"""async () => {{ {script("explorer.js")} {map_script()}
         const maps = await drawMaps(document.querySelector("#map"), {json.dumps(spec)});
         window.shown = maps.maps[0]; }}"""
-    vega = f"""async () => {{ {explorers.vega_runtime()}
+    vega = f"""async () => {{ {vega_runtime()}
         const spec = {json.dumps(_scatter(points, words))};
         const made = await embvizVegaEmbed("#map", spec, {{renderer: "canvas", actions: false}});
         window.shown = made.view; }}"""

@@ -8,7 +8,7 @@ from typing import Any
 import anywidget
 from playwright.sync_api import BrowserContext, Page
 
-from embviz.view.explorers import vega_runtime
+from embviz.view.pages import vega_runtime
 from tests.book.browser import Watch
 
 # In the page: what anywidget gives a view, over a function of the test's.

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import vl_convert
 
-from embviz.view import embedding_maps, theme
+from embviz.view import embedding_maps
 from embviz.view.embedding_maps import (
     EmbeddingMap,
     SideBySide,
@@ -19,6 +19,7 @@ from embviz.view.embedding_maps import (
     side_by_side,
     stress,
 )
+from embviz.view.pages import MIME
 from embviz.view.pictures import WIDGET
 from embviz.words.wordvectors import WordVectors
 
@@ -279,9 +280,9 @@ def test_a_map_too_heavy_for_a_page_is_refused_with_its_size():
 def test_the_bundle_has_a_twin_a_widget_and_a_fixed_text():
     picture = made()
     bundle = picture._repr_mimebundle_()
-    assert set(bundle) == {theme.MIME, WIDGET, "text/plain"}
+    assert set(bundle) == {MIME, WIDGET, "text/plain"}
     assert bundle["text/plain"] == "<map: Words lie apart>"
-    assert picture.widget.spec == bundle[theme.MIME]
+    assert picture.widget.spec == bundle[MIME]
 
 
 def test_other_viewers_draw_a_scatter_of_all_words():

@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_info
 
 from embviz.view import explorers, named_tables, theme
 from embviz.view.explorers import Choice, Explorer, Range, Toggle, compact_row
+from embviz.view.pages import MIME, portable
 from embviz.view.pictures import WIDGET
 
 WORDS = ["<script>alert(1)</script>", 'it\'s "quoted"', "🦉", "שלום", "two\nlines", "</script>", "__proto__"]
@@ -104,9 +105,9 @@ def test_words_of_any_kind_pass_through_unchanged():
 
 def test_a_bundle_holds_twin_widget_and_text():
     bundle = make_explorer()._repr_mimebundle_()
-    assert set(bundle) == {theme.MIME, WIDGET, "text/plain"}
+    assert set(bundle) == {MIME, WIDGET, "text/plain"}
     assert bundle["text/plain"] == "<explorer: Curves bend>"
-    assert bundle[theme.MIME]["usermeta"]["embviz"]["controls"] == ["power", "scale", "upward"]
+    assert bundle[MIME]["usermeta"]["embviz"]["controls"] == ["power", "scale", "upward"]
 
 
 def test_the_stored_twin_is_the_same_each_time():
@@ -435,7 +436,7 @@ def test_the_drawing_is_that_of_the_tables_themselves():
     explorer = make_two(controls={"n": [4], "power": [2]})
     spec = explorer.static_spec()
     assert spec.pop("params") == [{"name": "n", "value": 4}, {"name": "power", "value": 2}]
-    assert drawing(spec) == drawing(theme.portable(by_hand))
+    assert drawing(spec) == drawing(portable(by_hand))
 
 
 def test_a_table_is_stored_once_where_a_control_changes_nothing_in_it():

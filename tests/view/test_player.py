@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import vl_convert
 
-from embviz.view import explorers, pictures, player, theme
+from embviz.view import explorers, pages, pictures, player
 from embviz.view.explorers import Choice, Number, Numbers, Range
 from embviz.view.player import BACKGROUND, HISTORY, MEASURED, NOTE, LiveRun, Player
 from tests.made_player import N_FRAMES, SYMBOLS, frame_of, make_player, recording, train
@@ -174,11 +174,11 @@ def test_a_hundred_and_fifty_frames_stay_small():
 
 def test_a_bundle_holds_twin_widget_and_text_and_is_the_same_each_time():
     bundle = make_player(3)._repr_mimebundle_()
-    assert set(bundle) == {theme.MIME, pictures.WIDGET, "text/plain"}
+    assert set(bundle) == {pages.MIME, pictures.WIDGET, "text/plain"}
     assert bundle["text/plain"] == "<player: Pairs that mean the same come together>"
-    meta = bundle[theme.MIME]["usermeta"]["embviz"]
+    meta = bundle[pages.MIME]["usermeta"]["embviz"]
     assert (meta["controls"], meta["player"]) == (["tied"], {"label": "step"})
-    assert json.dumps(bundle[theme.MIME]) == json.dumps(make_player(3).static_spec())
+    assert json.dumps(bundle[pages.MIME]) == json.dumps(make_player(3).static_spec())
 
 
 def test_words_of_any_kind_pass_through_unchanged():

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from embviz import ledger
-from embviz.view import theme
+from embviz.view import pages, theme
 
 WHITE, DARK_PAGE = (255, 255, 255), (20, 24, 30)
 # Viénot, Brettel and Mollon (1999): linear RGB as seen without long, or without middle cones
@@ -96,20 +96,20 @@ def test_signed_colours_are_centred_on_zero():
 def test_a_chart_is_stored_as_a_type_that_notebooks_accept(chart):
     bundle = chart._repr_mimebundle_()
     assert set(bundle) == {"application/vnd.vegalite.v5+json", "text/plain"}
-    assert bundle[theme.MIME]["$schema"].endswith("/v5.json")
-    assert bundle[theme.MIME]["config"]["axis"]["labelColor"] == "currentColor"
+    assert bundle[pages.MIME]["$schema"].endswith("/v5.json")
+    assert bundle[pages.MIME]["config"]["axis"]["labelColor"] == "currentColor"
     assert bundle["text/plain"] == "<chart>"
 
 
 def test_a_fluid_chart_has_a_fixed_width_for_other_viewers(chart):
-    spec = chart.properties(width="container")._repr_mimebundle_()[theme.MIME]
-    assert spec["width"] == theme.NOTEBOOK_WIDTH
+    spec = chart.properties(width="container")._repr_mimebundle_()[pages.MIME]
+    assert spec["width"] == pages.NOTEBOOK_WIDTH
     assert spec["usermeta"]["embviz"]["fluid"] is True
 
 
 def test_finding_and_caption_are_kept_whole_and_wrapped(chart):
     finding, caption = "word " * 40, "caption " * 40
-    spec = theme.captioned(chart, finding=finding, caption=caption)._repr_mimebundle_()[theme.MIME]
+    spec = theme.captioned(chart, finding=finding, caption=caption)._repr_mimebundle_()[pages.MIME]
     assert spec["usermeta"]["embviz"] == {"title": finding, "caption": caption}
     assert spec["description"] == finding
     assert max(map(len, spec["title"]["text"])) <= theme.TITLE_WIDTH
