@@ -23,6 +23,7 @@ FLOORS = [
     "tasks",
     "words",
     "models",
+    "runs",
     "training",
     "inspection",
     "trajectories",
@@ -35,6 +36,7 @@ LIGHT = FLOOR_OF["ledger"]
 # Rooms that ask for an extra of pyproject.toml; the others are content with its dependencies.
 EXTRA_OF = {
     "models": "torch",
+    "runs": "torch",
     "training": "torch",
     "inspection": "torch",
     "trajectories": "trajectories",

@@ -46,7 +46,7 @@ import torch
 from torch import Tensor, nn
 
 from embviz.storage import whole_file
-from embviz.training.paths import WeightPath, weight_path
+from embviz.runs.paths import WeightPath, weight_path
 from embviz.training.snapshots import (
     DamagedRunError,
     Run,

@@ -20,7 +20,7 @@ from tqdm.auto import tqdm
 from embviz.arrays import checked
 from embviz.inspection import Weights, read_weights
 from embviz.memory import require_memory
-from embviz.training.paths import WeightPath, weight_path
+from embviz.runs.paths import WeightPath, weight_path
 from embviz.training.recorder import Sketch
 
 LOG = "trainer_state.json"  # of Hugging Face's Trainer, in each checkpoint's folder

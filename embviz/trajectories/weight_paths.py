@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from embviz.arrays import checked
-from embviz.training.paths import WeightPath as WeightPath
-from embviz.training.paths import weight_path as weight_path
+from embviz.runs.paths import WeightPath as WeightPath
+from embviz.runs.paths import weight_path as weight_path
 
 CHUNK = 16_384  # weights at a time, where all snapshots of all of them in float64 would not fit
 

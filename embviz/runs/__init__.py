@@ -1,0 +1,20 @@
+"""Runs on disk: the weights of a training run over time, full or sketched, and a state to resume from."""
+
+import lazy_loader
+
+from embviz.imports import require
+
+require("torch", "torch", purpose="embviz.runs")
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submodules=["log", "paths", "run", "sketches", "tensors", "writer"],
+    submod_attrs={
+        "log": ["DamagedRunError"],
+        "paths": ["WeightPath", "weight_path"],
+        "run": ["Run", "delete_run", "read_run"],
+        "sketches": ["Sketch"],
+        "tensors": ["select_weights"],
+        "writer": ["BusyRunError"],
+    },
+)

@@ -1,0 +1,196 @@
+"""Sketches: against loops, on average, and how far they are off on a run itself."""
+
+import doctest
+import hashlib
+import itertools
+import json
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from embviz.runs import Run, Sketch, read_run, sketches
+from embviz.runs.sketches import ALL
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def test_the_examples_of_the_docstrings_hold():
+    assert doctest.testmod(sketches).failed == 0
+
+
+# --- sketches ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("size", "shape"), [(4, (10, 3)), (8, (8, 2)), (5, (31,)), (1, (70,))])
+def test_a_sketch_adds_up_chunks_with_signs_and_turns_drawn_from_its_seed_name_and_shape(size, shape):
+    n = int(np.prod(shape))
+    key = json.dumps([3, size, "layer.weight", list(shape)]).encode()
+    bits = np.random.PCG64(np.random.SeedSequence(int(hashlib.sha256(key).hexdigest(), 16)))
+    words = [int(word) for word in bits.random_raw((n + 63) // 64)]
+    turns = [int(word) % size for word in bits.random_raw((n + size - 1) // size)]
+    weights = torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    expected = [0.0] * size
+    for place, weight in enumerate(weights.flatten().tolist()):
+        sign = 1 if words[place // 64] >> (place % 64) & 1 else -1
+        expected[(place % size + turns[place // size]) % size] += sign * weight
+    found = Sketch(size, seed=3).projection("layer.weight", shape)(weights)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)  # float64, in another order
+
+
+def test_a_sketch_never_changes():
+    """Runs of today must be read next year: numbers of the first release."""
+    found = Sketch(3, seed=1).projection("embedding", (4, 5))(torch.arange(1.0, 21.0).view(4, 5))
+    assert found.tolist() == [-57.0, 21.0, -42.0]
+
+
+def test_a_sketch_is_linear_and_another_name_shape_or_seed_is_another():
+    a, b = torch.randn(2, 12, 10, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    project = Sketch(16).projection("w", (12, 10))
+    torch.testing.assert_close(project(2 * a + b), 2 * project(a) + project(b))
+    others = [Sketch(16).projection("v", (12, 10)), Sketch(16, seed=1).projection("w", (12, 10))]
+    others.append(Sketch(16).projection("w", (10, 12)))
+    sketches = [project(a), *(other(a) for other in others)]
+    for one, other in itertools.combinations(sketches, 2):
+        assert not torch.allclose(one, other)
+
+
+STRUCTURED = {
+    "dense": lambda: torch.linspace(-1, 1, 32 * 24).view(32, 24).sin(),
+    "one column": lambda: torch.eye(24)[3].expand(32, 24) * torch.arange(32.0)[:, None],
+    "one row": lambda: torch.eye(32)[:, :1] * torch.linspace(1, 2, 24),
+    "rank one": lambda: torch.outer(torch.linspace(1, 2, 32), torch.linspace(-1, 1, 24)),
+    "two weights a chunk apart": lambda: torch.eye(768)[[0, 16]].sum(0).view(32, 24),
+}
+
+
+@pytest.mark.parametrize("kind", STRUCTURED)
+def test_squared_lengths_are_right_on_average_and_vary_by_no_more_than_promised(kind):
+    weights, size, n_seeds = STRUCTURED[kind]().double(), 16, 1000
+    lengths = [
+        float(Sketch(size, seed).projection("w", weights.shape)(weights).square().sum())
+        for seed in range(n_seeds)
+    ]
+    ratios = np.array(lengths) / float(weights.square().sum())
+    # five standard errors; fourth moments of sums of signs are below 15 squared variances
+    assert abs(ratios.mean() - 1) < 5 * np.sqrt(2 / size / n_seeds)
+    assert ratios.var() < 2 / size * (1 + 5 * np.sqrt(14 / n_seeds))
+
+
+@settings(max_examples=30)
+@given(st.integers(1, 40), st.integers(1, 90), st.integers(0, 5))
+def test_every_weight_counts_once_and_those_of_a_chunk_never_meet(size, n, seed):
+    columns = torch.stack([Sketch(size, seed).projection("w", (n,))(unit) for unit in torch.eye(n)])
+    assert columns.abs().sum(1).tolist() == [1] * n
+    buckets = columns.abs().argmax(1)
+    for start in range(0, n, size):
+        chunk = buckets[start : start + size]
+        assert len(set(chunk.tolist())) == len(chunk)
+
+
+def test_small_tensors_stay_as_they_are_and_half_precision_is_added_up_in_float32():
+    weights = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(Sketch(12).projection("w", (3, 4))(weights), weights.flatten())
+    half = torch.full((100, 100), 1 / 3, dtype=torch.bfloat16)
+    project = Sketch(2).projection("w", half.shape)
+    assert project(half).dtype == torch.float32
+    assert torch.equal(project(half), project(half.float()))
+    assert project(half.double()).dtype == torch.float64
+
+
+@pytest.mark.parametrize(("size", "seed"), [(0, 0), (-3, 0), (4, -1)])
+def test_a_sketch_of_nothing_is_refused(size, seed):
+    with pytest.raises(ValueError, match="at least 1 number, and a seed of 0 or more"):
+        Sketch(size, seed)
+
+
+# --- runs of sketches -------------------------------------------------------------------------------
+
+
+def record(folder, n_steps, sketch, *, n=40, dim=20, still=()):
+    """A run of sketches of weights that jitter, and the weights after each step."""
+    generator, kept = torch.Generator().manual_seed(0), []
+    weights = {
+        "embedding": torch.zeros(n, dim),
+        "layer.weight": torch.zeros(dim, dim),
+        "bias": torch.zeros(dim),
+    }
+    with Run.open(folder, sketch=sketch) as run:
+        for step in range(1, n_steps + 1):
+            for name in weights:
+                noise = 0.1 * torch.randn(weights[name].shape, generator=generator)
+                weights[name] = weights[name] + noise * (name not in still)
+            run.append(step, {**weights, "tied": weights["embedding"]}, {"loss": 1 / step})
+            kept.append(dict(weights))
+    return read_run(folder), kept
+
+
+def test_a_run_of_sketches_holds_those_of_its_tensors_and_a_few_snapshots_in_full(tmp_path):
+    sketch = Sketch(size=40, seed=5)
+    run, weights = record(tmp_path / "run", 18, sketch)
+    assert run.sketch == sketch
+    assert run.names == ["embedding", "layer.weight", "bias", "tied"]
+    project = sketch.projection("embedding", (40, 20))
+    expected = np.stack([project(one["embedding"]) for one in weights])
+    np.testing.assert_array_equal(run.tensor("embedding"), expected)
+    np.testing.assert_array_equal(run.tensor("tied"), expected)
+    np.testing.assert_array_equal(
+        run.tensor("bias"), np.stack([one["bias"] for one in weights])
+    )  # it is small
+    assert list(run.paths()) == ["embedding", "layer.weight"]  # which were matrices
+    sizes = [path.stat().st_size for path in sorted((run.folder / "weights").iterdir())]
+    large = [number for number, size in enumerate(sizes, 1) if size > 4 * 1000]
+    assert large == [1, 2, 4, 5, 16, 17]
+
+
+def test_sketches_of_a_full_run_are_those_of_a_run_of_sketches(tmp_path):
+    full, _ = record(tmp_path / "full", 4, None)
+    sketched, _ = record(tmp_path / "sketched", 4, 30)
+    for name, path in full.paths(sketch=Sketch(30)).items():
+        np.testing.assert_array_equal(path.weights, sketched.path(name).weights)
+
+
+def test_the_distortion_is_that_of_loops_over_pairs_of_full_snapshots(tmp_path):
+    run, weights = record(tmp_path / "run", 20, 30)
+    table = run.distortion().set_index("tensor")
+    squares = {}
+    for name, n_weights in (("embedding", 800), ("layer.weight", 400)):
+        project = Sketch(30).projection(name, weights[0][name].shape)
+        errors = []
+        for a, b in itertools.combinations([1, 2, 4, 5, 16, 17], 2):
+            away = weights[a - 1][name] - weights[b - 1][name]
+            true, sketched = float(away.norm()), float(project(away).norm())
+            errors.append(abs(sketched / true - 1))
+            before = squares.get((a, b), (0.0, 0.0))
+            squares[a, b] = before[0] + true**2, before[1] + sketched**2
+        assert table.loc[name, ["n_weights", "n_numbers", "n_pairs"]].tolist() == [n_weights, 30, 15]
+        quantiles = np.quantile(errors, [0.5, 0.95, 1])
+        # sketches are float32 and distances differences of them
+        np.testing.assert_allclose(table.loc[name, ["median", "q95", "worst"]].tolist(), quantiles, rtol=1e-3)
+    assert table.loc["bias", ["n_weights", "n_numbers", "n_pairs", "worst"]].tolist() == [20, 20, 15, 0]
+    for a, b in squares:
+        bias = float((weights[a - 1]["bias"] - weights[b - 1]["bias"]).square().sum())
+        squares[a, b] = tuple(square + bias for square in squares[a, b])
+    worst = max(abs(np.sqrt(sketched / true) - 1) for true, sketched in squares.values())
+    assert table.loc[ALL, "worst"] == pytest.approx(worst, rel=1e-3)
+    assert table.loc[ALL, ["n_weights", "n_numbers"]].tolist() == [1220, 80]
+
+
+def test_distances_are_off_by_as_much_as_the_size_promises(tmp_path):
+    run, _ = record(tmp_path / "run", 65, 200, n=60, dim=60)
+    table = run.distortion().set_index("tensor").loc[["embedding", "layer.weight", ALL]]
+    # 28 pairs, some of them close to each other: a normal error of sd 1 / sqrt(400), five of them at most
+    assert table["n_pairs"].tolist() == [28, 28, 28]
+    assert table["median"].between(0.005, 0.1).all()
+    assert (table["worst"] < 5 / np.sqrt(2 * 200)).all()
+
+
+def test_tensors_that_never_move_have_no_pairs_and_an_empty_run_has_none(tmp_path):
+    run, _ = record(tmp_path / "run", 5, 40, still=("embedding",))
+    table = run.distortion().set_index("tensor")
+    assert table.loc["embedding", "n_pairs"] == 0
+    assert np.isnan(table.loc["embedding", "worst"])
+    Run.open(tmp_path / "empty", sketch=40).close()
+    assert read_run(tmp_path / "empty").distortion()["n_pairs"].tolist() == [0]
