@@ -11,7 +11,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submodules=["log", "paths", "run", "sketches", "tensors", "writer"],
     submod_attrs={
         "log": ["DamagedRunError"],
-        "paths": ["WeightPath", "weight_path"],
         "run": ["Run", "delete_run", "read_run"],
         "sketches": ["Sketch"],
         "tensors": ["select_weights"],

@@ -45,8 +45,8 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from embviz.storage import whole_file
 from embviz.runs.paths import WeightPath, weight_path
+from embviz.storage import whole_file
 from embviz.training.snapshots import (
     DamagedRunError,
     Run,
