@@ -132,7 +132,8 @@ def test_many_points_are_laid_out_by_the_neighbours_of_nearest_neighbour_descent
     rows = traces._nearly_nearest(points, 8, 0)
     expected = traces._nearest(points, 8)
     assert rows[1].tolist() == [*expected[1, :7], 1]  # itself in place of the one that was not found
-    np.testing.assert_array_equal(np.delete(rows, 1, axis=0), np.delete(expected, 1, axis=0))
+    both = (np.sort(np.delete(each, 1, axis=0), axis=1) for each in (rows, expected))
+    np.testing.assert_array_equal(*both)
     found = lay_out(points, layout, seed=0)
     np.testing.assert_array_equal(lay_out(points, layout, seed=0), found)
     nearest = nearest_neighbors(points, 8)[0]
