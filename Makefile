@@ -50,9 +50,6 @@ quick: setup  ## format, lint, and the tests of what changed since main (SINCE=C
 chapters: setup  ## run every chapter again and store its outputs
 	$(PY) book/execute.py $(CHAPTERS)
 
-boxes: setup  ## run only the cells that show claims, after a claim's words or verdict changed
-	$(PY) book/execute.py --boxes $(CHAPTERS)
-
 rehearse: setup  ## compare one chapter's outputs under other instruction sets and thread counts
 	ATEN_CPU_CAPABILITY=avx2 OPENBLAS_CORETYPE=Haswell MKL_ENABLE_INSTRUCTIONS=AVX2 OMP_NUM_THREADS=1 $(PY) -m pytest $(NBVAL) $(REHEARSED)
 	ATEN_CPU_CAPABILITY=default OMP_NUM_THREADS=2 $(PY) -m pytest $(NBVAL) $(REHEARSED)

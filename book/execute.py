@@ -1,14 +1,13 @@
 """Run chapters and store their outputs in the form that the book shows and nbval compares.
 
-``python book/execute.py`` runs every chapter; name some to run only those; ``--boxes`` runs only the cells
-that show claims, when a claim's words or verdict changed and nothing else; ``--check`` runs none and says
-what isn't in the stored form. A second run writes the same bytes.
+``python book/execute.py`` runs every chapter; name some to run only those; ``--check`` runs none and says
+what isn't in the stored form. A second run writes the same bytes. What cells with the tag ``ledger`` show is
+not stored: the build shows it from the ledger file.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
 import os
 import re
 import sys
@@ -25,7 +24,7 @@ VEGA_LITE = "application/vnd.vegalite.v5+json"
 WIDGET = "application/vnd.jupyter.widget-view+json"
 SIZE_LIMIT = 2_000_000  # bytes a chapter: what a reader with a slow line still waits for
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
-BOX_IMPORTS = "from embviz import view\nfrom embviz.view import claim_box"  # what cells of boxes may lean on
+LEDGER = "ledger"  # tag of cells that show the ledger
 CELL_METADATA = {"tags", "mystnb"}  # what an author writes; the rest is a program's memory
 
 
@@ -55,30 +54,6 @@ def execute(notebook: nbformat.NotebookNode, folder: Path, *, timeout: int) -> N
     ).execute()
 
 
-def execute_boxes(notebook: nbformat.NotebookNode, folder: Path, *, timeout: int) -> None:
-    """Run the cells that show claims and nothing else; all other outputs stay as they are."""
-    boxes = [cell for cell in notebook.cells if cell.cell_type == "code" and shows_claims(cell.source)]
-    if boxes:
-        alone = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(BOX_IMPORTS), *boxes])
-        execute(alone, folder, timeout=timeout)
-
-
-def shows_claims(source: str) -> bool:
-    """Whether a cell shows boxes of claims, named in the cell, and does nothing else but import."""
-    try:
-        statements = ast.parse(source).body
-    except SyntaxError:  # a cell with a magic
-        return False
-    shown = [one for one in statements if not isinstance(one, ast.Import | ast.ImportFrom)]
-    names = {node.id for one in shown for node in ast.walk(one) if isinstance(node, ast.Name)}
-    loops = {
-        node.target.id for node in shown if isinstance(node, ast.For) and isinstance(node.target, ast.Name)
-    }
-    calls = [node.func for one in shown for node in ast.walk(one) if isinstance(node, ast.Call)]
-    called = {func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "") for func in calls}
-    return "claim_box" in called <= {"claim_box", "display"} and names <= {"view", *called, *loops}
-
-
 def clean(notebook: nbformat.NotebookNode) -> None:
     """Leave only what readers and nbval need, in place.
 
@@ -100,7 +75,7 @@ def clean(notebook: nbformat.NotebookNode) -> None:
                 output.metadata = nbformat.from_dict({})
                 if VEGA_LITE in output.data:
                     output.data.pop(WIDGET, None)
-        cell.outputs = joined_streams(cell.outputs)
+        cell.outputs = [] if LEDGER in cell.metadata.get("tags", []) else joined_streams(cell.outputs)
 
 
 def joined_streams(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
@@ -130,6 +105,8 @@ def faults(notebook: nbformat.NotebookNode, text: str) -> list[str]:
             continue
         if cell.source.strip() and cell.execution_count is None:
             found.append(f"cell {index} has not been run")
+        if cell.outputs and LEDGER in cell.metadata.get("tags", []):
+            found.append(f"cell {index} shows the ledger, and its output is stored")
         for output in cell.outputs:
             found += [f"cell {index} {fault}" for fault in output_faults(output, cell)]
     if text != serialized(cleaned_copy(notebook)):
@@ -163,10 +140,10 @@ def serialized(notebook: nbformat.NotebookNode) -> str:
     return text.rstrip("\n") + "\n"
 
 
-def store(path: Path, *, timeout: int, boxes: bool = False) -> list[str]:
-    """Run one chapter, or its boxes, and write it back; returns its faults (it's written all the same)."""
+def store(path: Path, *, timeout: int) -> list[str]:
+    """Run one chapter and write it back; returns its faults (it's written all the same)."""
     notebook = nbformat.read(path, as_version=4)
-    (execute_boxes if boxes else execute)(notebook, path.parent, timeout=timeout)
+    execute(notebook, path.parent, timeout=timeout)
     clean(notebook)
     nbformat.validate(notebook)
     text = serialized(notebook)
@@ -185,7 +162,6 @@ def main(arguments: list[str] | None = None) -> int:
     """Command line; the exit status is 1 when a chapter has a fault."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("chapters", nargs="*", type=Path, help="notebooks; by default all of the book")
-    parser.add_argument("--boxes", action="store_true", help="run only the cells that show claims")
     parser.add_argument(
         "--check", action="store_true", help="run nothing, say what is not in the stored form"
     )
@@ -195,7 +171,7 @@ def main(arguments: list[str] | None = None) -> int:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     status = 0
     for path in chosen.chapters or chapters():
-        found = check(path) if chosen.check else store(path, timeout=chosen.timeout, boxes=chosen.boxes)
+        found = check(path) if chosen.check else store(path, timeout=chosen.timeout)
         print(f"{path}: {'; '.join(found) or 'as stored' if chosen.check else '; '.join(found) or 'stored'}")
         status |= bool(found)
     return int(status)

@@ -112,7 +112,7 @@ def libraries(extra=None):
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
 
 
-PAPERS = sorted(path.parent.name for path in (ROOT / "book").glob("*/__init__.py"))
+PAPERS = sorted({path.parent.name for path in (ROOT / "book").glob("*/__init__.py")} - {"view"})
 BOOK_FILES = sorted(path for path in (ROOT / "book").rglob("*.py") if "_build" not in path.parts)
 
 

@@ -22,7 +22,8 @@ from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.typing import OptionSpec
 
-from embviz.storage import cache_folder, write_if_possible
+from book.view.ledger_cells import fill
+from embviz.storage import cache_folder, ledger_path, write_if_possible
 from embviz.view.pages import MIME
 
 WIDTH = 420  # pixels of a chart that fills its column on a page
@@ -35,6 +36,7 @@ INK = "#333"  # of what has the colour of the text; the style turns it over in t
 def lead(notebook: Path) -> tuple[str, dict[str, Any]]:
     """A chapter's title, and the specification of its first picture."""
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    fill(cells)
     text = "".join(cells[0]["source"])
     charts = (
         output["data"][MIME]
@@ -102,6 +104,7 @@ class Gallery(SphinxDirective):
             notebook = book / f"{page}.ipynb"
             if {page, page.rpartition("/")[0]} & wanted and notebook.is_file():
                 self.env.note_dependency(str(notebook))
+                self.env.note_dependency(str(ledger_path()))
                 cards.append(self.card(page, *lead(notebook)))
         return [nodes.raw("", f'<ul class="gallery">{"".join(cards)}</ul>', format="html")]
 

@@ -1,4 +1,4 @@
-"""Pictures: the theme, charts, explorers, the player, the ledger for the eye."""
+"""Pictures: the theme, charts, explorers, the player, tables and sentences."""
 
 import lazy_loader
 
@@ -13,14 +13,11 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "charts",
         "embedding_maps",
         "explorers",
-        "ledger_view",
         "player",
         "sentences",
-        "statements",
         "tables",
         "text_titles",
         "theme",
-        "verdicts",
     ],
     submod_attrs={
         "bars": ["plot_bars"],
@@ -51,22 +48,12 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "Toggle",
             "compact_row",
         ],
-        "ledger_view": [
-            "ClaimsList",
-            "ClaimsMatrix",
-            "ClaimsTable",
-            "claim_box",
-            "plot_ledger",
-            "plot_tally",
-        ],
         "pages": ["save_page"],
         "reports": ["map_rows", "plot_inspection", "plot_run", "plot_spectrum", "plot_trace"],
         "player": ["LiveRun", "Player", "PlayerFace"],
         "sentences": ["Amount", "Quotation", "amount", "number", "quote", "say"],
-        "statements": ["as_judged"],
         "tables": ["FiguresTable", "figures_table"],
         "text_titles": ["n_read", "titled"],
         "theme": ["captioned"],
-        "verdicts": ["Change", "between_nulls", "over"],
     },
 )

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from embviz.view.statements import moved_sentences
+from book.view.statements import moved_sentences
 from tests.book.conftest import BOOK
 
 PAGES = sorted(path for path in BOOK.rglob("*.ipynb") if "_build" not in path.parts)

@@ -104,34 +104,12 @@ def test_a_chapter_too_large_for_a_slow_line_is_a_fault():
     assert faults(book)[0].startswith("2,000,")
 
 
-@pytest.mark.parametrize(
-    ("source", "shows"),
-    [
-        ('claim_box("tying.lstm")', True),
-        ('from embviz import view\n\nview.claim_box("tying.lstm")', True),
-        ('for one in ("lstm", "mixer"):\n    display(claim_box(f"tying.{one}"))', True),
-        ("claim_box(chosen)", False),  # named by another cell
-        ('claim_box("tying.lstm")\ntotal += 1', False),
-        ("plot(claims)", False),
-        ("from embviz.view import claim_box", False),
-        ("%time claim_box('tying.lstm')", False),
-    ],
-)
-def test_a_cell_of_boxes_is_told_from_one_that_computes(source, shows):
-    assert execute.shows_claims(source) == shows
-
-
-def test_boxes_are_run_alone_and_other_outputs_stay(tmp_path, monkeypatch):
-    monkeypatch.setenv("EMBVIZ_PROJECT", str(execute.BOOK.parent))
-    path = tmp_path / "chapter.ipynb"
-    book = notebook(display(text__plain="stored"), source="raise RuntimeError")
-    book.cells.append(nbformat.v4.new_code_cell('claim_box("tying.lstm")'))
-    path.write_text(execute.serialized(book), encoding="utf-8")
-    assert execute.store(path, timeout=60, boxes=True) == []
-    _, computed, box = nbformat.read(path, as_version=4).cells
-    assert computed.outputs == book.cells[1].outputs
-    assert "tying.lstm" in box.outputs[0].data["text/html"]
-    assert (computed.execution_count, box.execution_count) == (1, 2)
+def test_what_a_cell_shows_of_the_ledger_is_not_stored():
+    book = notebook(display(text__plain="holds"))
+    book.cells[1].metadata["tags"] = ["ledger", "nbval-ignore-output"]
+    assert faults(book)[0] == "cell 1 shows the ledger, and its output is stored"
+    assert stored(book).cells[1].outputs == []
+    assert faults(book) == []
 
 
 def test_check_tells_by_name_and_exit_status(tmp_path, capsys):

@@ -5,13 +5,13 @@ import math
 import pytest
 import vl_convert
 
+from book.view import ledger_view
+from book.view.verdicts import Change, outcome, over
 from embviz import ledger
 from embviz.ledger.claims import Amendment, Claim, Figure, Superseded
 from embviz.ledger.findings import Finding
 from embviz.ledger.judging import Entry, conclude, entry_of, judge
 from embviz.ledger.measuring import Measurement
-from embviz.view import ledger_view
-from embviz.view.verdicts import Change, outcome, over
 
 
 def entry(*, label="a figure", says="it is so", null=9.0):

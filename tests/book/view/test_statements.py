@@ -2,10 +2,10 @@ import dataclasses
 
 import pytest
 
+from book.view import statements
+from book.view.statements import as_judged
 from embviz import ledger
-from embviz.view import statements
-from embviz.view.statements import as_judged
-from tests.view.test_ledger_view import entry
+from tests.book.view.test_ledger_view import entry
 
 SENTENCES = "It is {share} here. The control\ndoes it too [p.c: null too]. A third."
 

@@ -227,13 +227,13 @@ class ClaimBox:
         scale = f", at scale <i>{item.scale}</i>" if item.scale else ""
         asks = "asks" if claim.question else "says"
         words = item.elsewhere  # what differs from the paper's own setting
-        where = f" <small>{_text(_capital(words))}.</small>" if words else ""
+        where = f" <small>{text_html(_capital(words))}.</small>" if words else ""
         return (
             f"<div class='ev-claim' id='{html.escape(claim.id)}' "
             f"style='border-left:4px solid {colour};padding:.4em 1em;margin:1em 0;overflow-x:auto'>"
-            f"<p>{_verdict_html(item.verdict)}{scale}. {_text(verdict_sentence(item))}{where}</p>"
-            f"<p><b>{_text(claim.title)}</b> <small>({_text(claim.where)})</small><br>"
-            f"The paper {asks}: {_text(claim.says)}</p>"
+            f"<p>{verdict_html(item.verdict)}{scale}. {text_html(verdict_sentence(item))}{where}</p>"
+            f"<p><b>{text_html(claim.title)}</b> <small>({text_html(claim.where)})</small><br>"
+            f"The paper {asks}: {text_html(claim.says)}</p>"
             f"{_figures_html(deciding_rows(item))}{_fold(item)}</div>"
         )
 
@@ -280,7 +280,7 @@ def _why(item: Entry) -> str:
     return item.reason.removesuffix(item.elsewhere).removesuffix("; ")
 
 
-def _text(words: str) -> str:
+def text_html(words: str) -> str:
     """Words of a claim as HTML: code in its type, formulas without their dollar signs."""
     coded = re.sub("`([^`]*)`", r"<code>\1</code>", html.escape(words))
     return re.sub(r"\$([^$<>]+)\$", r"<i>\1</i>", coded)
@@ -296,22 +296,22 @@ def _fold(item: Entry) -> str:
     scale = f"It depends on no scale: {claim.any_scale}. " if claim.any_scale else ""
     why, row = _why(item), item.deciding
     said = row is None or why == f"{row.figure.label}: {row.reason}"  # above the fold
-    reason = f"<p>{_text(why)}.</p>" if why and not said else ""
+    reason = f"<p>{text_html(why)}.</p>" if why and not said else ""
     return (
         f"<details><summary><small>{more}{', what was moved' if moved else ''}</small></summary>"
         f"{_figures_html(rest) if rest else ''}{reason}{moved}"
-        f"<p><small>Setting: {_text(claim.setting)}. Null: {_text(claim.null)}. "
-        f"{_text(scale)}</small></p></details>"
+        f"<p><small>Setting: {text_html(claim.setting)}. Null: {text_html(claim.null)}. "
+        f"{text_html(scale)}</small></p></details>"
     )
 
 
 def _amendment_html(claim: Claim, amendment: Amendment) -> str:
     labels = {figure.name: figure.label for figure in claim.figures}
     decides = ", ".join(labels[name] for name in amendment.decides)
-    first = f" As first fixed: {_text(amendment.first)}." if amendment.first else ""
+    first = f" As first fixed: {text_html(amendment.first)}." if amendment.first else ""
     return (
-        f"<p><b>Amended on {amendment.date:%-d %B %Y}.</b> {_text(amendment.reason)} "
-        f"Since then decides: {_text(decides)}. Before: <i>{amendment.was}</i>.{first}</p>"
+        f"<p><b>Amended on {amendment.date:%-d %B %Y}.</b> {text_html(amendment.reason)} "
+        f"Since then decides: {text_html(decides)}. Before: <i>{amendment.was}</i>.{first}</p>"
     )
 
 
@@ -338,13 +338,13 @@ def _figure_cells(row: Row) -> list[str]:
         paper.append(f"<br><small>accepted {interval(*figure.accept)}</small>")
     mark = f"{theme.VERDICT_MARKS[row.verdict]}&nbsp;{html.escape(ledger.said_verdict(row))}"
     if finding is None:
-        return [_text(figure.label + unit), " ".join(paper), mark]
+        return [text_html(figure.label + unit), " ".join(paper), mark]
     known = ["exact" if finding.exact else f"{_span(row)}, {html.escape(ledger.repetitions(finding))}"]
     if finding.nulls:
         name = figure.null or next(iter(finding.nulls))
         known.append(f"{html.escape(name.replace('_', ' '))}: {number(finding.nulls[name], digits=digits)}")
     ours = f"{_ours(row)} <span>{mark}</span><br><small>{'; '.join(known)}</small>"
-    return [_text(figure.label + unit), " ".join(paper), ours]
+    return [text_html(figure.label + unit), " ".join(paper), ours]
 
 
 def _ours(row: Row) -> str:
@@ -370,7 +370,7 @@ def _digits(row: Row) -> int:
 
 
 def claim_box(claim_id: str) -> ClaimBox:
-    """The claim box of `claim_id`, such as ``reflections.lemma1``, judged on the stored results."""
+    """The claim box of `claim_id`, such as ``reflections.lemma1``, as the ledger file has it."""
     return ClaimBox(ledger.entry(claim_id))
 
 
@@ -391,9 +391,9 @@ class ClaimsTable:
         claim = item.claim
         scale = f"<br><small>{item.scale}</small>" if item.scale else ""
         return [
-            f"<a href='{_box_address(claim, self.root)}'>{_text(claim.title)}</a>"
-            f"<br><small>{_text(claim.where)}</small>",
-            f"{_verdict_html(item.verdict)}{scale}",
+            f"<a href='{_box_address(claim, self.root)}'>{text_html(claim.title)}</a>"
+            f"<br><small>{text_html(claim.where)}</small>",
+            f"{verdict_html(item.verdict)}{scale}",
             html.escape(in_number(ledger.tally(item.rows))),
         ]
 
@@ -420,7 +420,7 @@ class ClaimsMatrix:
         )
         counts = Counter(item.verdict for item in self.items)
         key = " · ".join(
-            f"{_verdict_html(verdict)}&nbsp;{counts[verdict]}"
+            f"{verdict_html(verdict)}&nbsp;{counts[verdict]}"
             for verdict in ledger.VERDICTS
             if counts[verdict]
         )
@@ -455,12 +455,12 @@ class ClaimsList:
 def _line_html(item: Entry) -> str:
     claim = item.claim
     judged = [row for row in item.rows if row.figure.accept and not row.replaced]
-    rows = [[_text(row.figure.label), _range_picture(row), *_figure_cells(row)[1:]] for row in judged]
+    rows = [[text_html(row.figure.label), _range_picture(row), *_figure_cells(row)[1:]] for row in judged]
     return (
         f"<details id='{html.escape(claim.id)}' data-verdict='{item.verdict}'><summary>"
-        f"{_verdict_html(item.verdict)} {_text(claim.title)}</summary>"
-        f"<p>{_text(verdict_sentence(item))} "
-        f"<a href='{_box_address(claim)}'>{_text(claim.where)}, in its chapter</a></p>"
+        f"{verdict_html(item.verdict)} {text_html(claim.title)}</summary>"
+        f"<p>{text_html(verdict_sentence(item))} "
+        f"<a href='{_box_address(claim)}'>{text_html(claim.where)}, in its chapter</a></p>"
         f"{_table_html(('figure', '', 'the paper', 'ours'), rows)}</details>"
     )
 
@@ -502,6 +502,6 @@ def in_number(tally: str) -> str:
     return re.sub(r"\b(?!1 )(\d+) (hold|fail)s\b", r"\1 \2", tally)
 
 
-def _verdict_html(verdict: str) -> str:
+def verdict_html(verdict: str) -> str:
     colour, mark = theme.VERDICT_COLOURS[verdict], theme.VERDICT_MARKS[verdict]
     return f"<b style='color:{colour}'>{mark}</b>&nbsp;<b>{html.escape(verdict)}</b>"

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Mapping, Sequence
 
 import altair as alt
 import pandas as pd
 
+from book.view import ledger_view
+from book.view.ledger_view import ClaimsTable
 from embviz import ledger
 from embviz.ledger.findings import Finding
-from embviz.view import ledger_view, sentences, theme
-from embviz.view.ledger_view import ClaimsTable
+from embviz.view import sentences, theme
 from embviz.view.sentences import number
 
 
-@functools.cache
-def entries(paper: str) -> tuple[ledger.Entry, ...]:
+def entries(paper: str) -> list[ledger.Entry]:
     """Every claim of the paper, judged on what is stored."""
-    return tuple(ledger.entries(paper))
+    return ledger.entries(paper)
 
 
 def claims_table(paper: str) -> ClaimsTable:
@@ -36,7 +35,7 @@ def tally(paper: str) -> str:
 
 def plot_figures(paper: str) -> alt.LayerChart:
     """Every judged figure of the paper against its accepted range."""
-    return ledger_view.plot_ledger(ledger.table(list(entries(paper))), root="../")
+    return ledger_view.plot_ledger(ledger.table(entries(paper)), root="../")
 
 
 def by_claim(paper: str) -> Mapping[str, ledger.Entry]:
