@@ -4,6 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 TORCH := $(shell sed -n 's/^torch==/torch==/p' constraints.txt)
 CORES ?= 2
+WORKERS ?= $(shell expr $(CORES) + 1)
 NBVAL := --nbval --nbval-sanitize-with tests/nbval.cfg --nbval-cell-timeout 300
 CHAPTERS := $(wildcard book/*.ipynb book/*/*.ipynb)
 
@@ -37,15 +38,17 @@ lab: setup  ## open the chapters live in JupyterLab
 	$(VENV)/bin/embviz lab
 
 # One thread a process: two processes of two threads each wait for one another (a chapter took ten times as long).
+# One process more than cores: browsers and kernels are waited for. The long files, chapters, come first, so that
+# the short ones fill up the end.
 test: export OMP_NUM_THREADS = 1
 test: setup  ## run all tests, every chapter included
-	$(PY) -m pytest -n $(CORES) --dist loadscope $(NBVAL) tests $(CHAPTERS)
+	$(PY) -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(NBVAL) $(CHAPTERS) tests
 
 quick: export OMP_NUM_THREADS = 1
 quick: setup  ## format, lint, and the tests of what changed since main (SINCE=COMMIT: since that commit)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
-	$(PY) -m pytest -n $(CORES) --dist loadscope $(NBVAL) $$($(PY) -m tests.changed $(SINCE))
+	$(PY) -m pytest -n $(WORKERS) --dist loadscope $(NBVAL) $$($(PY) -m tests.changed $(SINCE))
 
 chapters: setup  ## run every chapter again and store its outputs
 	$(PY) book/execute.py $(CHAPTERS)
