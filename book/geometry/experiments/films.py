@@ -5,6 +5,7 @@ The same pictures are drawn from a run that trains while the reader watches.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,7 +13,7 @@ import pandas as pd
 import torch
 
 from book.geometry.experiments.grokking import Frame, GrokkingRun, Members, Setting, circle
-from embviz.ledger.cells import Cell, experiment
+from embviz.ledger.cells import Cell, experiment, read
 from embviz.training.fourier import power_spectrum
 
 N_CIRCLES = 3
@@ -161,3 +162,9 @@ def at_preset(film: Film, preset: str) -> Film:
     setting = replace(film.run.setting, batch_size=64, n_layers=1)
     small = replace(film.run, p=23, modes=modes, train_share=0.6, n_epochs=12, setting=setting)
     return replace(film, run=small)
+
+
+def recorded_frames(chosen: Mapping[str, Film] = FILMS) -> pd.DataFrame:
+    """Stored films for a player, by `run`."""
+    parts = [read(grokking_film.cell(film))[0].assign(run=name) for name, film in chosen.items()]
+    return pd.concat(parts, ignore_index=True)

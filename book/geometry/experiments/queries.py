@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
+from book.geometry.experiments import steering
 from book.geometry.experiments.grokking import GrokkingRun
 from book.geometry.experiments.steering import (
     BASE,
@@ -101,56 +100,6 @@ def pair_times(preset: str, threshold: float) -> tuple[pd.DataFrame, pd.DataFram
     return base, without
 
 
-# --- survival -------------------------------------------------------------------------------------------
-
-
-def survival(table: pd.DataFrame) -> pd.DataFrame:
-    """Kaplan-Meier curve of the share of runs that have not grokked yet, with its 95% interval.
-
-    Parameters
-    ----------
-    table : DataFrame
-        Of :func:`~.steering.times`.
-
-    Returns
-    -------
-    DataFrame
-        epoch, share, low, high: steps of the curve, the first at epoch 0 with share 1. The interval is that
-        of log(-log share), which is undefined where all runs or none are left; there both ends are the share.
-    """
-    curve = stats.ecdf(censored(table)).sf
-    ends = np.column_stack([curve.quantiles, curve.probabilities, *_interval(curve)])
-    rows = np.vstack([[0.0, 1.0, 1.0, 1.0], ends])
-    return pd.DataFrame(rows, columns=["epoch", "share", "low", "high"])
-
-
-def _interval(curve: stats._distribution_infrastructure) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[name-defined]
-    with np.errstate(divide="ignore", invalid="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # where all runs or none are left
-        found = curve.confidence_interval(method="log-log")
-    low, high = found.low.probabilities, found.high.probabilities
-    share = curve.probabilities
-    return np.where(np.isnan(low), share, low), np.where(np.isnan(high), share, high)
-
-
-def censored(table: pd.DataFrame) -> stats.CensoredData:
-    """Epochs to grok; a run that did not grok is known to need more than its limit."""
-    return stats.CensoredData(
-        uncensored=table.loc[table["grokked"], "grok"].to_numpy(float),
-        right=table.loc[~table["grokked"], "grok"].to_numpy(float),
-    )
-
-
-def logrank_p(first: pd.DataFrame, second: pd.DataFrame) -> float:
-    """P-value of the log-rank test that two kinds of run take equally long to grok.
-
-    It is 1 where the test has nothing to go by: no run ever grokked, or all at one epoch.
-    """
-    with np.errstate(invalid="ignore"):
-        p = float(stats.logrank(censored(first), censored(second)).pvalue)
-    return 1.0 if math.isnan(p) else p
-
-
 # --- both together --------------------------------------------------------------------------------------
 
 
@@ -176,3 +125,57 @@ STUDIES: dict[str, Study] = {
     ),
     "geometry.open_combination": Study(_both_cells, _both_findings),
 }
+
+
+# --- stored runs, by the names that the chapter gives them ----------------------------------------------
+
+WITH, WITHOUT = PAIR = ("with queries", "without queries")
+RUNS = {
+    WITH: BASE,
+    WITHOUT: NO_Q,
+    "without keys": CONTROLS["no_k"],
+    "frozen queries": CONTROLS["frozen_q"],
+    "queries start as identity": CONTROLS["identity_q"],
+    "near-Nyquist": NEAR,
+    "near-Nyquist, without queries": BOTH,
+}
+NAMED_VARIANTS = {  # three seeds each, of no claim's verdict
+    "without queries, scores halved": VARIANTS["half_no_q"],
+    "with queries, scores halved": VARIANTS["half_q"],
+    "without queries, wider MLPs": VARIANTS["wide_no_q"],
+}
+ATTENTIONS = tuple(RUNS)[:5]
+TOGETHER = (WITH, WITHOUT, *tuple(RUNS)[5:])
+THRESHOLDS = (STRICT, GROKKED)  # the first is Table 8's
+
+
+def stored(names: Iterable[str]) -> dict[str, list[Cell]]:
+    """Stored cells of runs, keys of RUNS or NAMED_VARIANTS; runs of which none is stored are left out."""
+    every = RUNS | NAMED_VARIANTS
+    n_seeds = dict.fromkeys(PAIR, N_PAIRS[steering.SHOWN])
+    cells = {name: cells_of(every[name], steering.SHOWN, n_seeds.get(name)) for name in names}
+    stored_cells = {name: [cell for cell in own if cell.stored()] for name, own in cells.items()}
+    return {name: own for name, own in stored_cells.items() if own}
+
+
+def stored_times(names: Iterable[str], threshold: float = STRICT) -> pd.DataFrame:
+    """Times of stored runs, as :func:`.steering.times_by_run`, with what they have `saved` on WITH."""
+    names = list(names)
+    table = steering.times_by_run(stored([WITH, *names]), threshold)
+    table["saved"] = steering.saved(table, WITH)
+    return table[table["run"].isin(names)].reset_index(drop=True)
+
+
+def pairs(threshold: float, moment: str = "grok") -> pd.DataFrame:
+    """Epochs of both runs of a seed: seed, a column each run of PAIR, and reached, whether WITHOUT got there.
+
+    Parameters
+    ----------
+    moment : {"grok", "memorize"}
+    """
+    table = stored_times(PAIR, threshold)
+    wide = table.pivot(index="seed", columns="run", values=moment).dropna()
+    reached = table[table["run"] == WITHOUT].set_index("seed")[
+        {"grok": "grokked", "memorize": "memorized"}[moment]
+    ]
+    return wide.assign(reached=reached).reset_index().rename_axis(columns=None)

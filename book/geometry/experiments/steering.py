@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
+import torch
 from scipy import stats
 
 from book.geometry.experiments.grokking import (
@@ -14,16 +15,21 @@ from book.geometry.experiments.grokking import (
     GROKFAST,
     MATCHED,
     MEMORIZED,
+    N_KEPT,
     SHUFFLED,
     SWITCHED,
     GrokkingRun,
     Setting,
     first_epoch,
     grokking,
+    last_embedding,
+    spectra,
+    spectrum_epochs,
 )
-from embviz.ledger.cells import Cell, missing, read
+from embviz.ledger.cells import Cell, missing, read, table_of
 from embviz.ledger.findings import Finding, over_seeds, share
 from embviz.ledger.studies import Study
+from embviz.models.transformer import Transformer
 
 GROKKED, STRICT = 0.95, 0.99  # validation accuracies: section 2.3, Table 8
 LIMITS = {"quick": 12, "laptop": 300, "paper": 1500}  # epochs
@@ -286,3 +292,150 @@ STUDIES: dict[str, Study] = {
     "geometry.pfft_speed": Study(_main_cells, _main_findings),
     "geometry.cross_p": Study(_cross_cells, _cross_findings),
 }
+
+
+# --- stored runs, by the names that the chapters give them ----------------------------------------------
+
+SHOWN = "paper"  # the preset that the chapters show: one full batch an epoch
+RANDOM = "random modes"  # 20 sets, a seed each
+NAMED_CONTROLS = {
+    "random subspace": CONTROLS["subspace"],
+    "shuffled axis": CONTROLS["shuffled"],
+    "matched norm": CONTROLS["matched_norm"],
+    "switched off": MORE_CONTROLS["switched_off"],
+    "decay on embedding": MORE_CONTROLS["decay_on_embedding"],
+    "renamed {6, 7, 11, 19, 20}": MORE_CONTROLS["renamed"],
+}
+NAMED_PEERS = {
+    "top 5, every 10": PEERS["every_10"],
+    "top 5, every 100": PEERS["every_100"],
+    "GrokFast": PEERS["grokfast"],
+}
+OTHER_P = {"p = 113, near-Nyquist": NEAR_113, "p = 113, baseline": BASE_113}
+RUNS = {**VARIANTS, **NAMED_CONTROLS, **OTHER_P, **NAMED_PEERS}
+KINDS = ("no projection", "high modes", "other modes", "adaptive", "control")
+HIGH = 2 / 3  # mean mode over p/2, from which a set counts as high
+SCORES = {"train_accuracy": "training", "validation_accuracy": "validation"}
+# Epochs at which accuracies are drawn.
+EPOCHS: list[int] = np.unique(np.geomspace(10, LIMITS[SHOWN], 56).round().astype(int)).tolist()
+
+
+def stored(names: Iterable[str]) -> dict[str, list[Cell]]:
+    """Stored cells of runs, keys of RUNS or RANDOM; runs of which none is stored are left out."""
+    cells = {
+        name: random_cells(97, SHOWN) if name == RANDOM else cells_of(RUNS[name], SHOWN)
+        for name in dict.fromkeys(names)
+    }
+    stored_cells = {name: [cell for cell in own if cell.stored()] for name, own in cells.items()}
+    return {name: own for name, own in stored_cells.items() if own}
+
+
+def kind_of(name: str) -> str:
+    """To which of KINDS a run belongs."""
+    if name == RANDOM or name in NAMED_CONTROLS:
+        return "control"
+    run = RUNS[name]
+    if not run.modes:
+        return "adaptive" if run.top_k else "no projection"
+    return "high modes" if np.mean(run.modes) > HIGH * (run.p // 2) else "other modes"
+
+
+def times_by_run(cells: Mapping[str, Sequence[Cell]], threshold: float = GROKKED) -> pd.DataFrame:
+    """run, and the columns of :func:`times`, one row per seed."""
+    parts = [times(own, threshold).assign(run=name) for name, own in cells.items()]
+    return pd.concat(parts, ignore_index=True)
+
+
+def stored_times(names: Iterable[str], threshold: float = GROKKED, base: str = "baseline") -> pd.DataFrame:
+    """Times of stored runs by name, with their `kind` and what they have `saved` on the run `base`."""
+    names = list(names)
+    table = times_by_run(stored([*names, base]), threshold)
+    table = table.assign(kind=table["run"].map(kind_of), saved=saved(table, base))
+    return table[table["run"].isin(names)].reset_index(drop=True)
+
+
+def saved(table: pd.DataFrame, base: str, on: Sequence[str] = ("seed",)) -> pd.Series:
+    """Percent of the epochs to grok that each row saves on the row of `base` with the same values `on`.
+
+    A run that was given up counts with the limit, the least that it can have lost; NaN where there is no such
+    row.
+    """
+    known = table[table["run"] == base].set_index(list(on))["grok"].rename("base")
+    return 100 * (1 - table["grok"] / table.join(known, on=list(on))["base"])
+
+
+def accuracies(cells: Mapping[str, Sequence[Cell]]) -> pd.DataFrame:
+    """Training and validation accuracy at EPOCHS; after its end a run keeps its last.
+
+    Returns
+    -------
+    DataFrame
+        run, seed, epoch, which (of SCORES' values), accuracy.
+    """
+    parts = []
+    for name, cell in ((name, cell) for name, own in cells.items() for cell in own):
+        scores = _scores(cell, EPOCHS).melt("epoch", var_name="which", value_name="accuracy")
+        parts.append(scores.assign(run=name, seed=cell.config.first_seed))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _scores(cell: Cell, epochs: Sequence[int]) -> pd.DataFrame:
+    table = table_of(cell)
+    table = table[table["quantity"].isin(SCORES)].replace({"quantity": SCORES})
+    return _last_before(table.pivot(index="epoch", columns="quantity", values="value"), epochs).reset_index()
+
+
+def _last_before(wide: pd.DataFrame, epochs: Sequence[int]) -> pd.DataFrame:
+    """What was measured last at each of `epochs`."""
+    wanted = pd.Index(epochs, name="epoch")
+    return wide.reindex(wide.index.union(wanted)).ffill().loc[wanted].rename_axis(columns=None)
+
+
+def powers(cell: Cell) -> pd.DataFrame:
+    """Share of each mode above 0 in the embedding's power: one row per epoch, one column per mode."""
+    wide = spectra(table_of(cell)).pivot(index="epoch", columns="mode", values="power").drop(columns=0)
+    return wide.div(wide.sum(axis=1), axis=0)
+
+
+def added(name: str) -> list[tuple[int, torch.Tensor]]:
+    """How many updates a run made, and what all of them added to its embedding, (p, D): a pair a seed.
+
+    That is its end less what weight decay left of its start. Embeddings are stored of seeds 0 and 1 of runs
+    with prescribed modes; of other runs there is none.
+    """
+    pairs = []
+    for cell in stored([name])[name] if name in RUNS and RUNS[name].modes else ():
+        config, seed = cell.config, cell.config.first_seed
+        if seed < N_KEPT:
+            n_updates = int(table_of(cell)["epoch"].max()) * config.steps_per_epoch
+            start = Transformer(config.shape, seed=seed).embedding.detach()[: config.p]
+            left = (1 - config.setting.learning_rate * config.setting.weight_decay) ** n_updates
+            end = torch.from_numpy(last_embedding(table_of(cell), seed))
+            pairs.append((n_updates, (end - left * start).double()))
+    return pairs
+
+
+def frames(names: Iterable[str], seed: int = 0) -> pd.DataFrame:
+    """Frames of a player: one seed's embedding spectrum and accuracies in each run that has the seed.
+
+    All runs have the same frames; after a run's last epoch its last spectrum stays.
+
+    Returns
+    -------
+    DataFrame
+        run, frame (epochs), mode, power_share, chosen (whether the projection keeps the mode), training and
+        validation accuracy.
+    """
+    cells = {
+        name: cell for name, own in stored(names).items() for cell in own if cell.config.first_seed == seed
+    }
+    last = max(int(powers(cell).index.max()) for cell in cells.values())
+    epochs = [epoch for epoch in spectrum_epochs(LIMITS[SHOWN]) if epoch < last] + [last]
+    parts = []
+    for name, cell in cells.items():
+        part = _last_before(powers(cell), epochs).rename_axis("frame").reset_index()
+        part = part.melt("frame", var_name="mode", value_name="power_share").astype({"mode": int})
+        part["chosen"] = np.where(part["mode"].isin(cell.config.modes), "prescribed", "other")
+        scores = _scores(cell, epochs).rename(columns={"epoch": "frame"})
+        parts.append(part.merge(scores, on="frame").sort_values(["frame", "mode"]).assign(run=name))
+    return pd.concat(parts, ignore_index=True)

@@ -1,4 +1,4 @@
-"""Findings on grokking against slow loops on made-up runs: times, pairs, order, survival, overlaps."""
+"""Findings on grokking against slow loops on made-up runs: times, pairs, order, overlaps."""
 
 import dataclasses
 import itertools
@@ -405,65 +405,6 @@ def test_both_together_are_compared_with_the_faster_one_of_each_seed():
     )
     expected = statistics.mean(b / min(n, w) for b, n, w in zip(both, near, without, strict=True))
     assert queries._both_findings("paper")["ratio_95"].value == pytest.approx(expected)
-
-
-def survival_table(rows):
-    return pd.DataFrame(rows, columns=["grok", "grokked"])
-
-
-def test_survival_is_kaplan_and_meier_s_by_hand():
-    # 6 at risk, one falls: 5/6; 5 at risk, one falls: 4/6; one is censored at 30; 3 at risk, one falls: 4/9
-    rows = [(10, True), (20, True), (30, False), (40, True), (50, False), (50, False)]
-    curve = queries.survival(survival_table(rows)).set_index("epoch")
-    assert curve["share"].tolist() == pytest.approx([1, 5 / 6, 4 / 6, 4 / 6, 4 / 9, 4 / 9])
-    # Greenwood on the scale of log(-log): sum of d / (n (n - d)) up to 40
-    share, root = 4 / 9, math.sqrt(1 / 30 + 1 / 20 + 1 / 6)
-    half = stats.norm.ppf(0.975) * root / math.log(share)
-    ends = sorted(share ** math.exp(sign * half) for sign in (1, -1))
-    assert curve.loc[40, ["low", "high"]].tolist() == pytest.approx(ends)
-
-
-def test_survival_without_censoring_is_the_share_that_is_left():
-    curve = queries.survival(survival_table([(epoch, True) for epoch in (5, 5, 7, 9)]))
-    assert curve["epoch"].tolist() == [0, 5, 7, 9]
-    assert curve["share"].tolist() == [1, 0.5, 0.25, 0]
-    assert curve.iloc[-1].tolist() == [9, 0, 0, 0]  # no interval where nothing is left
-
-
-def test_survival_of_runs_that_never_grok_stays_at_one():
-    curve = queries.survival(survival_table([(LIMIT, False)] * 3))
-    assert (curve[["share", "low", "high"]] == 1).all(axis=None)
-    assert curve["epoch"].tolist() == [0, LIMIT]
-
-
-def test_the_interval_of_survival_holds_its_share_and_lies_between_0_and_1():
-    rng = np.random.default_rng(0)
-    rows = [(int(epoch), bool(epoch % 3)) for epoch in rng.integers(1, 60, 20)]
-    curve = queries.survival(survival_table(rows))
-    ordered = curve[["low", "share", "high"]].to_numpy()
-    assert (np.diff(np.c_[np.zeros(len(curve)), ordered, np.ones(len(curve))], axis=1) >= -1e-12).all()
-
-
-def test_the_logrank_test_is_mantel_s_sum_over_times():
-    first = survival_table([(10, True), (20, True), (30, True), (50, False)])
-    second = survival_table([(25, True), (40, True), (45, True), (50, False)])
-    seen, expected, variance = 0.0, 0.0, 0.0
-    for time in sorted({*first["grok"], *second["grok"]}):
-        n1, n2 = ((table["grok"] >= time).sum() for table in (first, second))
-        d1, d2 = (((table["grok"] == time) & table["grokked"]).sum() for table in (first, second))
-        n, d = n1 + n2, d1 + d2
-        seen += d1
-        expected += d * n1 / n
-        variance += d * (n1 / n) * (n2 / n) * (n - d) / max(n - 1, 1)
-    p = stats.chi2.sf((seen - expected) ** 2 / variance, 1)
-    assert queries.logrank_p(first, second) == pytest.approx(p)
-    assert queries.logrank_p(second, first) == pytest.approx(p)
-
-
-def test_the_logrank_test_tells_nothing_of_runs_that_never_grok_or_all_at_once():
-    never = survival_table([(LIMIT, False)] * 3)
-    at_once = survival_table([(50, True)] * 3)
-    assert queries.logrank_p(never, never) == queries.logrank_p(at_once, at_once) == 1.0
 
 
 # --- the hammer -----------------------------------------------------------------------------------------

@@ -1,10 +1,9 @@
-"""Stored runs as the chapter on attention without queries shows them: pairs, savings and accuracies."""
+"""Stored runs as the chapter on attention without queries shows them: pairs and savings."""
 
 import pandas as pd
 import pytest
 import torch
 
-from book.geometry import no_query as chapter
 from book.geometry.experiments import queries, steering
 from embviz.ledger import cells
 from embviz.ledger.cells import Cell, Experiment
@@ -25,12 +24,10 @@ MADE = {
 def results(tmp_path, monkeypatch):
     """Made-up runs of the quick size, stored as if they were the paper's; of some kinds only."""
     monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path))
-    monkeypatch.setattr(chapter.runs, "PRESET", "quick")
+    monkeypatch.setattr(steering, "SHOWN", "quick")
     for name, times in MADE.items():
-        for cell, events in zip(steering.cells_of(chapter.RUNS[name], "quick"), times, strict=False):
+        for cell, events in zip(steering.cells_of(queries.RUNS[name], "quick"), times, strict=False):
             store(cell, *events)
-    yield
-    chapter.runs.table_of.cache_clear()
 
 
 def store(cell: Cell, strict: int | None, grok: int | None, memorize: int | None) -> None:
@@ -48,57 +45,50 @@ def store(cell: Cell, strict: int | None, grok: int | None, memorize: int | None
 
 
 def test_only_stored_runs_are_found(results):
-    found = {name: len(own) for name, own in chapter.stored(chapter.RUNS).items()}
+    found = {name: len(own) for name, own in queries.stored(queries.RUNS).items()}
     assert found == {name: len(times) for name, times in MADE.items()}
 
 
 def test_the_cells_are_those_of_the_claims():
     wanted = {cell.key for cell in (*queries._query_cells("paper"), *queries._both_cells("paper"))}
-    assert {cell.key for own in chapter.stored(chapter.RUNS).values() for cell in own} == wanted
+    assert {cell.key for own in queries.stored(queries.RUNS).values() for cell in own} == wanted
 
 
 def test_variants_are_shown_beside_the_runs_of_the_claim(results):
     name = "without queries, scores halved"
-    store(steering.cells_of(chapter.VARIANTS[name], "quick")[0], 3, 3, 2)
-    assert {key: len(own) for key, own in chapter.stored(chapter.VARIANTS).items()} == {name: 1}
-    assert chapter.times([name])["saved"].tolist() == [pytest.approx(100 * (1 - 3 / 9))]
+    store(steering.cells_of(queries.NAMED_VARIANTS[name], "quick")[0], 3, 3, 2)
+    assert {key: len(own) for key, own in queries.stored(queries.NAMED_VARIANTS).items()} == {name: 1}
+    assert queries.stored_times([name])["saved"].tolist() == [pytest.approx(100 * (1 - 3 / 9))]
     wanted = {cell.key for cells in queries._variant_cells("paper").values() for cell in cells}
-    run_cells = {c.key for run in chapter.VARIANTS.values() for c in steering.cells_of(run, "paper", 3)}
+    run_cells = {c.key for run in queries.NAMED_VARIANTS.values() for c in steering.cells_of(run, "paper", 3)}
     assert run_cells == wanted
 
 
 def test_pairs_are_of_one_seed_and_say_whether_the_run_without_queries_got_there(results):
-    strict = chapter.pairs(0.99)
-    assert strict[list(chapter.PAIR)].to_numpy().tolist() == [[9, 6], [LIMIT, 7]]
+    strict = queries.pairs(0.99)
+    assert strict[list(queries.PAIR)].to_numpy().tolist() == [[9, 6], [LIMIT, 7]]
     assert strict["reached"].tolist() == [True, True]
-    assert chapter.pairs(0.95)["with queries"].tolist() == [8, 10]
-    assert chapter.pairs(0.99, "memorize")[list(chapter.PAIR)].to_numpy().tolist() == [[4, 4], [5, 6]]
+    assert queries.pairs(0.95)["with queries"].tolist() == [8, 10]
+    assert queries.pairs(0.99, "memorize")[list(queries.PAIR)].to_numpy().tolist() == [[4, 4], [5, 6]]
 
 
 def test_a_seed_that_one_run_of_a_pair_lacks_is_left_out(results, monkeypatch):
-    monkeypatch.setattr(chapter, "PAIR", ("with queries", "without keys"))
-    monkeypatch.setattr(chapter, "WITHOUT", "without keys")
-    assert chapter.pairs(0.99)["seed"].tolist() == [0]
+    monkeypatch.setattr(queries, "PAIR", ("with queries", "without keys"))
+    monkeypatch.setattr(queries, "WITHOUT", "without keys")
+    assert queries.pairs(0.99)["seed"].tolist() == [0]
 
 
 def test_savings_are_on_the_run_with_queries_of_the_same_seed(results):
-    table = chapter.times(["without queries", "without keys"]).set_index(["run", "seed"])
+    table = queries.stored_times(["without queries", "without keys"]).set_index(["run", "seed"])
     assert table.loc[("without queries", 0), "saved"] == pytest.approx(100 * (1 - 6 / 9))
     assert table.loc[("without queries", 1), "saved"] == pytest.approx(100 * (1 - 7 / LIMIT))
     assert table.loc[("without keys", 0), "saved"] == pytest.approx(100 * (1 - 8 / 9))
     assert set(table.index.get_level_values("run")) == {"without queries", "without keys"}
 
 
-def test_every_other_run_stands_beside_the_one_with_queries(results):
-    table = chapter.accuracies_beside()
-    assert set(table["other"]) == set(MADE) - {"with queries"}
-    for _, own in table.groupby("other"):
-        assert set(own["run"]) == {"with queries", "the other"}
-
-
 def test_a_missing_query_projection_is_a_square_matrix_less_in_each_layer():
     learned = {
-        name: n_parameters(Transformer(chapter.RUNS[name].shape, seed=0)) for name in chapter.ATTENTIONS
+        name: n_parameters(Transformer(queries.RUNS[name].shape, seed=0)) for name in queries.ATTENTIONS
     }
     for name in ("without queries", "without keys", "frozen queries"):
         assert learned["with queries"] - learned[name] == 2 * 128**2
@@ -106,9 +96,9 @@ def test_a_missing_query_projection_is_a_square_matrix_less_in_each_layer():
 
 
 def test_both_runs_of_a_pair_start_from_the_same_weights_but_for_the_projection_that_is_gone():
-    whole = dict(Transformer(chapter.RUNS["with queries"].shape, seed=3).named_parameters())
+    whole = dict(Transformer(queries.RUNS["with queries"].shape, seed=3).named_parameters())
     for name in ("without queries", "without keys"):
-        weights = dict(Transformer(chapter.RUNS[name].shape, seed=3).named_parameters())
+        weights = dict(Transformer(queries.RUNS[name].shape, seed=3).named_parameters())
         gone = {key.split(".")[-2] for key in whole.keys() - weights.keys()}
         assert gone == {"query" if name == "without queries" else "key"}
         assert all(torch.equal(weight, whole[key]) for key, weight in weights.items())

@@ -1,19 +1,16 @@
-"""Stored runs as the chapter on steered gradients shows them: times, savings, accuracies, spectra."""
+"""Stored runs as the chapters on steered gradients show them: times, savings, accuracies, spectra."""
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
-from book.geometry import steering as chapter
 from book.geometry.experiments import steering
 from book.geometry.experiments.grokking import spectrum_epochs
 from embviz.ledger import cells
 from embviz.ledger.cells import Cell, Experiment
 from embviz.models.transformer import Transformer
 from embviz.training.fourier import Prescribed, power_spectrum
-from embviz.view.explorers import Choice
-from embviz.view.player import Player
 
 LIMIT = steering.LIMITS["quick"]
 # epochs to grok and to memorize by seed, None where it never happens
@@ -31,15 +28,13 @@ def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("EMBVIZ_RESULTS_DIR", str(folder))
-        patch.setattr(chapter, "PRESET", "quick")
-        patch.setattr(chapter, "LIMIT", LIMIT)
-        patch.setattr(chapter, "EPOCHS", list(range(1, LIMIT + 1)))
+        patch.setattr(steering, "SHOWN", "quick")
+        patch.setattr(steering, "EPOCHS", list(range(1, LIMIT + 1)))
         for name, times in MADE.items():
-            made = zip(steering.cells_of(chapter.RUNS[name], "quick"), times, strict=False)
+            made = zip(steering.cells_of(steering.RUNS[name], "quick"), times, strict=False)
             for cell, (grok, memorize) in made:
                 store(cell, made_table(cell.config, grok, memorize))
         yield folder
-    chapter.table_of.cache_clear()
 
 
 def made_table(config, grok, memorize) -> pd.DataFrame:
@@ -78,15 +73,15 @@ def store(cell: Cell, table: pd.DataFrame) -> None:
 
 
 def test_runs_that_are_not_stored_are_left_out():
-    found = chapter.stored([*chapter.VARIANTS, *chapter.CONTROLS, chapter.RANDOM])
+    found = steering.stored([*steering.VARIANTS, *steering.NAMED_CONTROLS, steering.RANDOM])
     assert {name: len(own) for name, own in found.items()} == {name: len(own) for name, own in MADE.items()}
     with pytest.raises(KeyError, match="no such run"):
-        chapter.stored(["no such run"])
+        steering.stored(["no such run"])
 
 
 def test_kinds_follow_from_the_modes():
-    kinds = {name: chapter.kind_of(name) for name in [*chapter.RUNS, chapter.RANDOM]}
-    assert set(kinds.values()) == set(chapter.KINDS)
+    kinds = {name: steering.kind_of(name) for name in [*steering.RUNS, steering.RANDOM]}
+    assert set(kinds.values()) == set(steering.KINDS)
     for name in ("near-Nyquist", "{48}", "{44, ..., 48}", "p = 113, near-Nyquist"):
         assert kinds[name] == "high modes"
     for name in ("{1}", "{1, 14, 41}", "{8, 16, ..., 40}", "{22, ..., 26}"):
@@ -97,7 +92,7 @@ def test_kinds_follow_from_the_modes():
 
 
 def test_savings_are_on_the_baseline_of_the_same_seed_and_censored_runs_count_with_the_limit():
-    table = chapter.times(chapter.MAIN).set_index(["run", "seed"])
+    table = steering.stored_times(steering.MAIN).set_index(["run", "seed"])
     for name, times in MADE.items():
         for seed, (grok, memorize) in enumerate(times):
             row, base = table.loc[name, seed], MADE["baseline"][seed][0] or LIMIT
@@ -110,14 +105,14 @@ def test_a_run_without_a_baseline_of_its_seed_saves_nothing_known():
     table = pd.DataFrame(
         {"run": ["baseline", "steered", "steered"], "seed": [0, 0, 1], "grok": [200, 50, 50]}
     )
-    assert chapter.saved(table, "baseline").tolist() == pytest.approx([0, 75, np.nan], nan_ok=True)
+    assert steering.saved(table, "baseline").tolist() == pytest.approx([0, 75, np.nan], nan_ok=True)
 
 
 def test_under_several_readings_pairs_share_reading_and_seed():
     rows = [("as used", "baseline", 200), ("as used", "steered", 50), ("ReLU", "baseline", 100)]
     rows += [("ReLU", "steered", 150), ("biases", "steered", 10)]
     table = pd.DataFrame(rows, columns=["reading", "run", "grok"]).assign(seed=0)
-    saved = chapter.saved(table, "baseline", on=["reading", "seed"])
+    saved = steering.saved(table, "baseline", on=["reading", "seed"])
     assert saved.tolist() == pytest.approx([0, 75, 0, -50, np.nan], nan_ok=True)
 
 
@@ -125,7 +120,7 @@ def test_under_several_readings_pairs_share_reading_and_seed():
 
 
 def test_accuracies_hold_what_was_last_measured():
-    table = chapter.accuracies(chapter.stored(MADE))
+    table = steering.accuracies(steering.stored(MADE))
     for (name, seed, which), rows in table.groupby(["run", "seed", "which"]):
         assert rows["epoch"].tolist() == list(range(1, LIMIT + 1))
         event = MADE[name][seed][0 if which == "validation" else 1] or LIMIT + 1
@@ -133,41 +128,32 @@ def test_accuracies_hold_what_was_last_measured():
 
 
 def test_power_shares_are_of_all_modes_but_the_mean():
-    (cell, _) = chapter.stored(["near-Nyquist"])["near-Nyquist"]
+    (cell, _) = steering.stored(["near-Nyquist"])["near-Nyquist"]
     rng = np.random.default_rng([0, 0, *cell.config.modes])
     for _ in spectrum_epochs(LIMIT):
         embedding = embedding_of(cell.config, rng)
     slow = (np.abs(np.fft.rfft(embedding, axis=0)) ** 2).sum(1)[1:]
-    end = chapter.final_powers(["near-Nyquist"]).loc["near-Nyquist", 0]
+    end = steering.powers(cell).iloc[-1]
     np.testing.assert_allclose(end, slow / slow.sum(), rtol=1e-4)  # stored in single precision
     assert end.index.tolist() == list(range(1, 12))
 
 
 def test_what_updates_added_inside_the_modes_is_found_to_lie_inside():
-    projection = Prescribed(chapter.stored(["near-Nyquist"])["near-Nyquist"][0].config.modes)
-    found = chapter.added("near-Nyquist")
+    projection = Prescribed(steering.stored(["near-Nyquist"])["near-Nyquist"][0].config.modes)
+    found = steering.added("near-Nyquist")
     assert [n_updates for n_updates, _ in found] == [LIMIT * 5] * 2  # 5 batches of 64 of 317 pairs
     for _, step in found:  # the made-up embeddings are a decayed start and something inside
         torch.testing.assert_close(projection.apply(step), step, rtol=0, atol=1e-6)
-    assert chapter.added("baseline") == chapter.added(chapter.RANDOM) == []
+    assert steering.added("baseline") == steering.added(steering.RANDOM) == []
 
 
-def test_frames_are_the_same_for_every_run_and_make_a_player():
-    frames = chapter.frames(MADE)
+def test_frames_are_the_same_for_every_run():
+    frames = steering.frames(MADE)
     for _, rows in frames.groupby("run"):
         assert rows["frame"].unique().tolist() == spectrum_epochs(LIMIT)
         assert rows.groupby("frame")["power_share"].sum().to_numpy() == pytest.approx(1)
         assert len(rows) == 11 * rows["frame"].nunique()
     near = frames[frames["run"] == "near-Nyquist"]
-    modes = chapter.stored(["near-Nyquist"])["near-Nyquist"][0].config.modes
+    modes = steering.stored(["near-Nyquist"])["near-Nyquist"][0].config.modes
     assert set(near.loc[near["chosen"] == "prescribed", "mode"]) == set(modes)
     assert ((near["validation"] > 0.9) == (near["frame"] >= 3)).all()
-    player = Player(
-        frames,
-        chapter.plot_frame,
-        title="t",
-        caption="c",
-        controls={"run": Choice(list(MADE), "run")},
-        curves=["training", "validation"],
-    )
-    assert player.static_spec()["datasets"]

@@ -1,4 +1,4 @@
-"""The player of the chapter on grokking: recorded films, live runs, and how a frame is drawn.
+"""The player of the chapter on grokking: live runs, and how a frame is drawn.
 
 A frame is a table of :func:`~.experiments.films.picture`: the embedding's spectrum and three planes of it.
 """
@@ -6,7 +6,7 @@ A frame is a table of :func:`~.experiments.films.picture`: the embedding's spect
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -14,11 +14,9 @@ import altair as alt
 import pandas as pd
 
 from book.geometry.experiments import films
-from book.geometry.experiments.films import NEAR, NOT_MEASURED, RMS, SETTING, SHARES, Film
+from book.geometry.experiments.films import NEAR, NOT_MEASURED, RMS, SETTING, SHARES
 from book.geometry.experiments.grokking import MEMORIZED, GrokkingRun, grok
 from book.geometry.experiments.steering import GROKKED
-from embviz.ledger.cells import read
-from embviz.ledger.studies import largest_stored
 from embviz.view import plot_bars, plot_curves, theme
 from embviz.view.explorers import Choice, Control, Number, Numbers, Range
 from embviz.view.player import HISTORY, NOTE
@@ -34,44 +32,6 @@ LARGE, SMALL = 330, 200  # pixels: sides of the first circle and of the others
 BESIDE, WHOLE = 218, 610  # pixels: width of the curves, and of the spectrum
 REACH = 1.75  # of a plane, root mean square radii; what lies beyond stands at the edge
 LOW, HIGH = 112, 100  # pixels: height of a curve, and of the spectrum
-
-
-# --- films ----------------------------------------------------------------------------------------------
-
-
-def film_preset() -> str:
-    """The largest preset at which all films are stored.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is none; the message says how to get one.
-    """
-    if preset := largest_stored(films.film_cells, ("quick", "laptop")):
-        return preset
-    raise FileNotFoundError(
-        "no films are stored: run embviz.ledger.run(films.film_cells('quick')), or 'laptop' in some minutes"
-    )
-
-
-def recorded_frames(chosen: Mapping[str, Film] = films.FILMS) -> pd.DataFrame:
-    """Films for a player, by `run`; ``films.OPERATIONS`` has further ones."""
-    preset = film_preset()
-    parts = []
-    for name, film in chosen.items():
-        table, _ = read(films.grokking_film.cell(films.at_preset(film, preset)))
-        parts.append(table.assign(run=name))
-    return pd.concat(parts, ignore_index=True)
-
-
-def film_note() -> str:
-    """Data and seed of the films, for a caption."""
-    run = films.at_preset(films.FILMS["plain"], film_preset()).run
-    return (
-        f"Recorded: (a + b) mod {run.p}, {run.train_share:.0%} of the pairs to train on, batches of "
-        f"{run.setting.batch_size}, {run.n_epochs} epochs, seed {run.first_seed}. Cosine and sine part of a "
-        "mode are directions of the embedding; planes are scaled alike."
-    )
 
 
 # --- live runs ------------------------------------------------------------------------------------------
