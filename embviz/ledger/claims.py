@@ -10,18 +10,20 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import functools
+import json
 import math
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from embviz.ledger.verdicts import VERDICTS
 from embviz.storage import claims_folder
 
 PUBLISHED, IMPLIED = "published", "implied"
 PRESETS = ("quick", "laptop", "paper")  # from the smallest to the paper's own
-Part = TypeVar("Part", bound="Figure | Amendment | Superseded")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +71,8 @@ class Figure:
             object.__setattr__(self, "target", IMPLIED if self.paper is None else PUBLISHED)
         if self.target not in (PUBLISHED, IMPLIED):
             raise ValueError(f"figure {self.name}: target must be 'published' or 'implied'")
+        if self.paper is not None and not math.isfinite(self.paper):
+            raise ValueError(f"figure {self.name}: paper must be a finite number, not {self.paper}")
         if self.target == PUBLISHED and self.paper is None:
             raise ValueError(f"figure {self.name}: a published target needs the paper's value")
         if self.target == IMPLIED and self.paper is not None and not self.why:
@@ -126,6 +130,10 @@ class Superseded:
             raise ValueError(
                 f"{self.figure}: the value {self.value} lies outside its interval [{low}, {high}]"
             )
+        if self.n < 0:
+            raise ValueError(f"{self.figure}: {self.n} repetitions")
+        if any(map(math.isnan, self.nulls.values())):
+            raise ValueError(f"{self.figure}: a null is NaN")
         if self.scale not in PRESETS:
             raise ValueError(f"{self.figure}: scale must be one of {', '.join(PRESETS)}, not {self.scale!r}")
         if self.exact and self.interval:
@@ -194,6 +202,8 @@ class Claim:
 
     def __post_init__(self) -> None:
         names = {figure.name for figure in self.figures}
+        if not names:
+            raise ValueError(f"{self.id} has no figure")
         if len(names) != len(self.figures):
             raise ValueError(f"{self.id}: two figures of one name")
         for amendment in self.amended:
@@ -281,100 +291,38 @@ def find_claim(claim_id: str) -> Claim:
 def _parsed(content: bytes) -> tuple[Claim, ...]:
     """The claims of a file; ValueError names the claim and the field that is not what it should be."""
     table = tomllib.loads(content.decode("utf-8"))
-    for name in ("paper", "experiments"):
-        if name in table and not isinstance(table[name], str):
-            raise ValueError(f"{name} must be text, not {table[name]!r}")
-    claims = tuple(
-        _claim(entry, table, f"claim {number}")
-        for number, entry in enumerate(_tables(table, "claim", "the file"), 1)
-    )
+    shared = {name: table[name] for name in ("paper", "experiments") if name in table}
+    written = table.get("claim")
+    if not (isinstance(written, list) and written and all(isinstance(entry, dict) for entry in written)):
+        raise ValueError("the file needs claims, each below a line [[claim]]")
+    records = [
+        {**shared, **{"figures" if name == "figure" else name: value for name, value in entry.items()}}
+        for entry in written
+    ]
+    try:  # as JSON, since a strict reader of Python objects takes no list for a tuple
+        claims = _CLAIMS.validate_json(json.dumps(records, default=str))
+    except ValidationError as error:
+        raise ValueError(_first_fault(error, records)) from error
     ids = [claim.id for claim in claims]
     if twice := sorted({name for name in ids if ids.count(name) > 1}):
         raise ValueError(f"two claims are called {twice[0]}")
     return claims
 
 
-def _claim(entry: dict[str, Any], table: dict[str, Any], where: str) -> Claim:
-    where = entry["id"] if isinstance(entry.get("id"), str) else where
-    fields: dict[str, Any] = {name: table[name] for name in ("paper", "experiments") if name in table}
-    fields |= {name: value for name, value in entry.items() if name not in ("figure", "amended")}
-    _check(fields, Claim, where, apart=("figures", "amended"))
-    figures = tuple(
-        _made(Figure, figure, f"{where}, figure {figure.get('name', number)}")
-        for number, figure in enumerate(_tables(entry, "figure", where), 1)
-    )
-    amended = tuple(
-        _amendment(amendment, f"{where}, amendment {amendment.get('date', number)}")
-        for number, amendment in enumerate(_tables(entry, "amended", where) if "amended" in entry else (), 1)
-    )
-    return Claim(**fields, figures=figures, amended=amended)
+_CLAIMS = TypeAdapter(tuple[Claim, ...], config=ConfigDict(extra="forbid", strict=True))
 
 
-def _amendment(entry: dict[str, Any], where: str) -> Amendment:
-    superseded = tuple(
-        _made(Superseded, one, f"{where}, superseded {one.get('figure', number)}")
-        for number, one in enumerate(_tables(entry, "superseded", where) if "superseded" in entry else (), 1)
-    )
-    return _made(Amendment, {**entry, "superseded": superseded}, where)
-
-
-def _tables(entry: dict[str, Any], name: str, where: str) -> list[dict[str, Any]]:
-    found = entry.get(name)
-    if not (isinstance(found, list) and found and all(isinstance(one, dict) for one in found)):
-        raise ValueError(f"{where} needs {name!r}, a list of one table or more, not {found!r}")
-    return found
-
-
-def _made(kind: type[Part], entry: dict[str, Any], where: str) -> Part:
-    fields: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()
-    }
-    _check(fields, kind, where)
-    try:
-        return kind(**fields)
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from error
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
-
-
-# by the field's annotation: what it must be in words, and whether a value is
-_KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "str": ("text", lambda value: isinstance(value, str)),
-    "bool": ("true or false", lambda value: isinstance(value, bool)),
-    "float": ("a number", _is_number),
-    "int": ("a whole number", lambda value: type(value) is int and value >= 0),
-    "Mapping[str, float]": (
-        "a table of numbers",
-        lambda value: isinstance(value, dict) and all(map(_is_number, value.values())),
-    ),
-    "tuple[Superseded, ...]": ("a list of tables", lambda value: isinstance(value, tuple)),
-    "float | None": ("a finite number", lambda value: _is_number(value) and math.isfinite(value)),
-    "tuple[float, float] | None": (
-        "two numbers, [low, high]",
-        lambda value: isinstance(value, tuple) and len(value) == 2 and all(map(_is_number, value)),
-    ),
-    "tuple[str, ...]": (
-        "a list of texts",
-        lambda value: isinstance(value, tuple) and all(isinstance(one, str) for one in value),
-    ),
-    "datetime.date": ("a date, such as 2026-11-21", lambda value: type(value) is datetime.date),
-}
-
-
-def _check(fields: dict[str, Any], kind: type, where: str, *, apart: Sequence[str] = ()) -> None:
-    """Refuse a table without the fields of a dataclass, each of its kind, but for those set `apart`."""
-    known = {field.name: field for field in dataclasses.fields(kind) if field.name not in apart}
-    for name in fields:
-        if name not in known:
-            raise ValueError(f"{where}: there is no field {name!r}, there are {', '.join(known)}")
-    for name, field in known.items():
-        if name not in fields:
-            if field.default is field.default_factory is dataclasses.MISSING:
-                raise ValueError(f"{where} lacks {name!r}")
-            continue
-        words, right = _KINDS[str(field.type)]
-        if not right(fields[name]):
-            raise ValueError(f"{where}: {name} must be {words}, not {fields[name]!r}")
+def _first_fault(error: ValidationError, records: Any) -> str:
+    """The first fault with its place, such as "kernel.exact, figures, error, label: ..."."""
+    fault, value, words = error.errors()[0], records, []
+    for step in fault["loc"]:
+        try:
+            value = value[step]
+        except (LookupError, TypeError):  # a field that is missing
+            value = None
+        label: Any = step + 1 if isinstance(step, int) else step
+        if isinstance(value, dict):
+            label = next((value[key] for key in ("id", "name", "date", "figure") if key in value), label)
+        words.append(str(label))
+    given = "" if fault["type"] in ("missing", "value_error") else f", not {fault['input']!r}"
+    return f"{', '.join(words)}: {fault['msg']}{given}"
