@@ -24,6 +24,7 @@ import pandas as pd
 import traitlets
 from threadpoolctl import threadpool_limits
 
+from embviz.view.main_thread import answer_between_cells
 from embviz.view.named_tables import (
     MEASURED,
     Draw,
@@ -671,11 +672,15 @@ class LiveFace(anywidget.AnyWidget):
         if kind != "measure":
             return
         reply: dict[str, Any] = {"kind": "rows", "request": request}
-        try:
-            reply |= self._explorer.answer(values)
-        except BaseException as error:  # an interrupt too: the page waits for an answer
-            reply["error"] = told(error)
-        self.send(reply)
+
+        def answer() -> None:
+            try:
+                reply.update(self._explorer.answer(values))
+            except BaseException as error:  # an interrupt too: the page waits for an answer
+                reply["error"] = told(error)
+            self.send(reply)
+
+        answer_between_cells(answer)
 
 
 # What an explorer and a player share: their controls, and what they may weigh.

@@ -21,6 +21,7 @@ from threadpoolctl import threadpool_limits
 
 from embviz.view import explorers
 from embviz.view.explorers import Control, Numbers, Value, read_message
+from embviz.view.main_thread import answer_between_cells
 from embviz.view.named_tables import MEASURED, Draw, Feed, compact_row, connect, drawn, holes
 from embviz.view.pages import portable, script, style, vega_runtime
 from embviz.view.pictures import Picture
@@ -376,14 +377,18 @@ class PlayerFace(anywidget.AnyWidget):
         if kind != "frame":
             return
         reply = {"kind": "frame", "reader": reader, "run": run}
-        try:
-            self._turn_to((reader, run), bool(seen), values)
-            reply |= self._next()
-        except KeyboardInterrupt:
-            reply["error"] = "The kernel was interrupted: begin the run anew."
-        except BaseException as error:  # whatever the run raises is the reader's to see: the page waits
-            reply["error"] = f"{type(error).__name__}: {error}"
-        self.send(reply)
+
+        def answer() -> None:
+            try:
+                self._turn_to((reader, run), bool(seen), values)
+                reply.update(self._next())
+            except KeyboardInterrupt:
+                reply["error"] = "The kernel was interrupted: begin the run anew."
+            except BaseException as error:  # whatever the run raises is the reader's to see: the page waits
+                reply["error"] = f"{type(error).__name__}: {error}"
+            self.send(reply)
+
+        answer_between_cells(answer)
 
     def _turn_to(self, whose: tuple[object, object], goes_on: bool, values: Any) -> None:
         """Begin the run that a page asks for, unless it's the one under way."""

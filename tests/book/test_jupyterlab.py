@@ -55,6 +55,10 @@ Explorer(
 SLOW = """
 import time
 
+import altair as alt
+import pandas as pd
+from embviz.view import Explorer, Range
+
 def sleepy(n):
     time.sleep(60 * (n > 1))
     return pd.DataFrame({"x": [n]})
@@ -63,6 +67,35 @@ Explorer(
     sleepy, {"n": Range(0, 2, 1)}, lambda data: alt.Chart(data).mark_point().encode(x="x:Q"),
     title="It sleeps", caption="Made.", grid=pd.DataFrame({"n": [0, 1, 2], "x": [0, 1, 2]}),
 )
+"""
+
+DRAWS = """
+import random, threading, time
+
+import altair as alt
+import pandas as pd
+from embviz.view import Explorer, Range
+
+main_thread = True
+
+def draws(n):
+    global main_thread
+    main_thread &= threading.current_thread() is threading.main_thread()
+    return pd.DataFrame({"x": [random.random()]})
+
+Explorer(
+    draws, {"n": Range(0, 8, 1)}, lambda data: alt.Chart(data).mark_point().encode(x="x:Q"),
+    title="It draws", caption="Made.", grid=pd.DataFrame({"n": range(9), "x": range(9)}),
+)
+"""
+
+SEEDED = """
+random.seed(0)
+total = 0.0
+for _ in range(30):
+    total += random.random()
+    time.sleep(0.1)
+print(total)
 """
 
 # In the page: one more cell at the end, run.
@@ -76,6 +109,15 @@ async (source) => {
 }
 """
 
+START_CELL = RUN_CELL.replace("await commands.execute", "commands.execute")
+N_OUTPUTS = """() => window.jupyterapp.shell.currentWidget.content.model.sharedModel.cells
+  .flatMap((cell) => cell.outputs ?? []).length"""
+LAST_OUTPUT = """() => [].concat(window.jupyterapp.shell.currentWidget.content.model.sharedModel.cells
+  .flatMap((cell) => cell.outputs ?? []).at(-1).text ?? "").join("").trim()"""
+RUN_AND_READ = f"""async (source) => {{
+  await ({RUN_CELL})(`print(${{source}})`);
+  return ({LAST_OUTPUT})();
+}}"""
 
 MAP = """
 import numpy as np
@@ -223,13 +265,43 @@ def test_play_computes_in_the_kernel_and_a_failure_is_told(page, watch):
     assert watch.strangers == []
 
 
-def test_an_interrupt_of_the_kernel_frees_the_explorer(page):
+INTERRUPTS = {
+    "interface": lambda page: page.evaluate(
+        "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.interrupt()"
+    ),
+    "menu": lambda page: page.evaluate("window.jupyterapp.commands.execute('notebook:interrupt-kernel')"),
+    "button": lambda page: page.locator("[data-jp-item-name='interrupt'] jp-button").click(),
+}
+
+
+def test_an_interrupt_stops_a_measurement_at_every_move(page):
     page.evaluate(RUN_CELL, SLOW)
     explorer = page.locator(".embviz[aria-label='It sleeps']")
-    explorer.locator("input[type=range]").fill("2")
-    explorer.locator(".embviz-status:text-is('measuring …')").wait_for()
-    page.evaluate("window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.interrupt()")
-    explorer.locator(".embviz-status:has-text('The kernel was interrupted')").wait_for()
-    explorer.locator("input[type=range]").fill("0")
-    wait_for_row(page, "It sleeps", "row.n === 0")
-    assert explorer.locator(".embviz-status").text_content() == ""
+    for interrupt in INTERRUPTS.values():
+        explorer.locator("input[type=range]").fill("2")
+        explorer.locator(".embviz-status:text-is('measuring …')").wait_for()
+        interrupt(page)
+        explorer.locator(".embviz-status:has-text('The kernel was interrupted')").wait_for(timeout=20_000)
+        explorer.locator("input[type=range]").fill("0")
+        explorer.locator(".embviz-status:text-is('')").wait_for(state="attached")
+        wait_for_row(page, "It sleeps", "row.n === 0")
+
+
+def test_a_moved_control_changes_no_number_of_a_running_cell(page):
+    page.evaluate(RUN_CELL, DRAWS)
+    explorer = page.locator(".embviz[aria-label='It draws']")
+    slider = explorer.locator("input[type=range]")
+    slider.fill("2")
+    wait_for_row(page, "It draws", "row.n === 2")
+    sums = []
+    for moves in ([], [1, 3, 4, 5, 6, 7]):
+        n_outputs = page.evaluate(N_OUTPUTS)
+        page.evaluate(START_CELL, SEEDED)
+        for value in moves:
+            page.wait_for_timeout(250)
+            slider.fill(str(value))
+        page.wait_for_function(f"({N_OUTPUTS})() > {n_outputs}")
+        sums.append(page.evaluate(LAST_OUTPUT))
+    wait_for_row(page, "It draws", "row.n === 7")
+    assert sums[0] == sums[1]
+    assert page.evaluate(RUN_AND_READ, "main_thread") == "True"
