@@ -7,7 +7,7 @@ __version__ = "0.1.0"
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submodules=[
-        "corpora", "words", "tasks", "models", "runs", "training", "trajectories", "kernels", "ledger",
+        "corpora", "words", "models", "runs", "training", "trajectories", "kernels", "ledger",
         "view", "metrics", "projections", "project", "storage", "memory", "imports",
     ],
 )  # fmt: skip

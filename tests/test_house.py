@@ -20,7 +20,6 @@ FLOORS = [
     "project storage compiling memory imports pausing arrays",
     "metrics projections kernels",
     "corpora",
-    "tasks",
     "words",
     "models",
     "runs",
@@ -327,12 +326,14 @@ def code_cells(path):
             yield "".join(cell["source"]), not any(tag.startswith("hide") for tag in tags)
 
 
-def instruments(source):
-    """Names that a cell imports from the package's instruments."""
+def instruments(source, pictures):
+    """Names that a cell imports from the package's instruments, or from those of its paper."""
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "embviz":
-            rooms = node.module.split(".")[1:2] or [alias.name for alias in node.names]
-            if not set(rooms) & BEHIND:
+        if isinstance(node, ast.ImportFrom):
+            house, *rooms = (node.module or "").split(".")
+            behind = {"embviz": BEHIND, "book": {"experiments", *pictures}}.get(house)
+            rooms = rooms[house == "book" :][:1] or [alias.name for alias in node.names]
+            if behind and not set(rooms) & behind:
                 yield from (alias.asname or alias.name for alias in node.names)
 
 
@@ -351,7 +352,8 @@ def test_cells_are_short_and_so_are_the_functions_in_them(path):
 @pytest.mark.parametrize("chapter", IN_VIEW)
 def test_a_chapter_computes_in_view_with_instruments_in_lines_that_fit(chapter):
     cells = list(code_cells(ROOT / chapter))
-    names = {name for source, _ in cells for name in instruments(source)}
+    pictures = {path.stem for path in (ROOT / chapter).parent.glob("*.ipynb")}
+    names = {name for source, _ in cells for name in instruments(source, pictures)}
     used = [source for source, is_open in cells if is_open and names & set(re.findall(r"\w+", source))]
     assert used, "no open cell calls an instrument of the package"
     for source, is_open in cells:

@@ -62,7 +62,7 @@ def run_without(libraries, code, folder=ROOT):
 
 
 def test_the_core_needs_no_torch_and_no_charts():
-    rooms = ["corpora", "words", "tasks", "kernels", "metrics", "projections", "project", "ledger"]
+    rooms = ["corpora", "words", "kernels", "metrics", "projections", "project", "ledger"]
     run_without(VIEW + TORCH, IMPORT_ALL.format(rooms=rooms))
 
 

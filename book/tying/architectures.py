@@ -8,8 +8,8 @@ import pandas as pd
 
 from book.tying.experiments import amended, exor
 from book.tying.experiments.exor_runs import EXorRun, load_model
+from book.tying.models.encoders import Encoder
 from embviz.ledger.cells import Cell, read
-from embviz.models.encoders import Encoder
 
 # The model of section 5 and those of appendix C: first seeds, and those that were not looked at before.
 MODELS: dict[str, tuple[EXorRun, ...]] = {

@@ -12,11 +12,11 @@ import numpy as np
 import pandas as pd
 
 from book.tying.experiments import amended, exor, spellings
+from book.tying.languages.exor import ONE_B, SYMBOLS
 from embviz import metrics
 from embviz.ledger.cells import read
 from embviz.ledger.claims import PRESETS
 from embviz.ledger.studies import largest_stored
-from embviz.tasks.exor import ONE_B, SYMBOLS
 from embviz.view import charts, panels, plot_curves, theme
 from embviz.view.player import HISTORY
 

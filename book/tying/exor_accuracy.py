@@ -14,8 +14,8 @@ import torch
 from book.tying import exor as chapter
 from book.tying.experiments import exor
 from book.tying.experiments.exor_runs import READINGS, load_model, prepare
+from book.tying.languages.exor import MASK, SYMBOLS, EXor
 from embviz.ledger.cells import Cell, read
-from embviz.tasks.exor import MASK, SYMBOLS, EXor
 
 READING_SEEDS = 5  # as many as the paper has; the main task was run with more
 

@@ -13,8 +13,8 @@ import pandas as pd
 from book.tying.exor import last
 from book.tying.experiments import amended, exor, theorems
 from book.tying.experiments.exor_runs import load_model
+from book.tying.models.encoders import Encoder
 from embviz.ledger.cells import read
-from embviz.models.encoders import Encoder
 from embviz.view import theme
 
 RUNS = {

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from book.tying.experiments.exor_runs import SPLIT_SEED, StackedBatches
-from embviz.models.encoders import Encoder, EncoderConfig
+from book.tying.languages.exor import EXor, EXorStream, split_strings
+from book.tying.models.encoders import Encoder, EncoderConfig
+from book.tying.models.stacked import StackedEncoder
 from embviz.models.members import Member
-from embviz.models.stacked import StackedEncoder
-from embviz.tasks.exor import EXor, EXorStream, split_strings
 from embviz.training.loop import AdamW, keep_freed_memory, train
 from embviz.training.snapshots import open_or_create_run
 

@@ -54,22 +54,6 @@ def path(dim: int = 2) -> np.ndarray:
     return np.rint(_rng(5).normal(size=(S, dim)).cumsum(axis=0) * 4) / 4
 
 
-def bits() -> np.ndarray:
-    """Strings of three bits."""
-    return np.array([[0, 1, 1], [1, 0, 0], [1, 1, 1]])
-
-
-def tokens() -> np.ndarray:
-    """EXor's strings of three bits, each with one mask."""
-    return np.array([[6, 2, 3, 4], [0, 6, 1, 5], [2, 2, 6, 5]])
-
-
-def _exor() -> Any:
-    from embviz.tasks.exor import EXor
-
-    return EXor(3)
-
-
 def _vectors() -> Any:
     from embviz.words import WordVectors
 
@@ -145,7 +129,6 @@ EXAMPLES: dict[str, Any] = {
     "activity": lambda: np.abs(rows(S - 1, 1)).ravel(),
     "after": lambda: rows(seed=7),
     "before": rows,
-    "bits": bits,
     "clock": lambda: np.arange(float(S)),
     "counts": counts,
     "Corpus.counts": lambda: np.bincount(ids(), minlength=V + 1)[:V],
@@ -175,13 +158,8 @@ EXAMPLES: dict[str, Any] = {
     "pick_a_word.over": lambda: "width",
     "pick_a_word.compared": lambda: {"before": rows(N_ROWS, D)},
     "pick_a_word.planes": lambda: [rows(2 * N_ROWS, 2).reshape(2, N_ROWS, 2)] * 2,
-    "places": lambda: np.array([1, 0, 2]),
-    "hide.tokens": lambda: np.array([[0, 2, 3, 4], [0, 1, 1, 5], [2, 2, 3, 5]]),
     "points": path,
     "stress.points": lambda: rows(N_ROWS, 2),
-    "probability": lambda: np.array([0.5, 0.25, 0.25]),
-    "FiniteLanguage.tokens": lambda: np.array([[0, 1], [1, 2], [2, 0]]),
-    "FiniteLanguage.symbols": lambda: ("a", "b", "c"),
     "replicates": lambda: rows(1).ravel(),
     "resampled.value": lambda: 0.5,
     "resampled.n": lambda: 5,
@@ -192,7 +170,6 @@ EXAMPLES: dict[str, Any] = {
     "states": lambda: rows(N_ROWS, D),
     "steps": lambda: np.arange(S) * 10,
     "table": rows,
-    "tokens": tokens,
     "true": lambda: _rng(8).integers(0, N_ROWS, (N_ROWS, 3)),
     "values": lambda: rows(1).ravel(),
     "of_values.values": lambda: rows(1, V).ravel(),
@@ -235,10 +212,8 @@ EXAMPLES: dict[str, Any] = {
     "n_negative": lambda: 2,
     "n_neighbors": lambda: 3,
     "name": lambda: "made",
-    "bits.number": lambda: 4,
     "rng": _rng,
     "seed": lambda: 0,
-    "task": _exor,
     "threshold": lambda: 0.125,
     "title": lambda: "A map",
     "tokenizer": _tokenizer,
@@ -257,7 +232,6 @@ EXAMPLES: dict[str, Any] = {
     "distortions.projection": _projection,
     "round_to_grid.bits": lambda: 4,
     "relative_error.bits": lambda: 4,
-    "EXor.self": _exor,
     "map_of.vectors": _vectors,
     "WordVectors.self": _vectors,
     "WordVectors.most_similar.word": lambda: rows()[0],
@@ -269,7 +243,7 @@ EXAMPLES: dict[str, Any] = {
 
 
 def example(function: str, parameter: str) -> Any:
-    """A value for a parameter of a function, such as "cosines" and "x", or "EXor.spell" and "bits".
+    """A value for a parameter of a function, such as "cosines" and "x", or "WordVectors.score" and "word".
 
     Raises
     ------

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from book.tying.experiments.exor_runs import StackedBatches
+from book.tying.languages.exor import EXor, EXorStream, split_strings
+from book.tying.models.encoders import EncoderConfig
+from book.tying.models.stacked import StackedEncoder
 from embviz import pausing
-from embviz.models.encoders import EncoderConfig
 from embviz.models.members import Member
-from embviz.models.stacked import StackedEncoder
-from embviz.tasks.exor import EXor, EXorStream, split_strings
 from embviz.training.loop import AdamW, Snapshot, train
 from embviz.training.snapshots import Run, open_or_create_run, open_run
 

@@ -16,6 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from book.geometry.experiments.pairs import read_pairs
+from book.geometry.grokfast import amplify_slow_gradients
+from book.geometry.modular import ModularArithmetic, Operation
 from embviz.ledger.cells import experiment
 from embviz.models.transformer import (
     Activation,
@@ -27,7 +29,6 @@ from embviz.models.transformer import (
     Transformer,
     TransformerConfig,
 )
-from embviz.tasks.modular import ModularArithmetic, Operation
 from embviz.training.fourier import (
     Adaptive,
     Memory,
@@ -37,7 +38,6 @@ from embviz.training.fourier import (
     Shuffled,
     power_spectrum,
 )
-from embviz.training.grokfast import amplify_slow_gradients
 from embviz.training.loop import AdamW, keep_freed_memory
 
 MEMORIZED = 0.99  # training accuracy

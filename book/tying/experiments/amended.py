@@ -19,11 +19,11 @@ from book.tying.experiments import exor, natural, theorems
 from book.tying.experiments.exor import cell_of, curves, first, last, steps_until
 from book.tying.experiments.exor_runs import EXorRun, FreshRun, exor_ends
 from book.tying.experiments.spellings import UNFAIR, best_accuracy, sweep_cells, sweep_curves
+from book.tying.languages.exor import EXor
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell, missing, read
 from embviz.ledger.findings import Finding
 from embviz.ledger.studies import Part, Study
-from embviz.tasks.exor import EXor
 
 SOLVED = 0.1  # loss above the optimum, in nats, at most which a run counts as one that solves the task
 NEAR = 0.01  # the same for a run that counts as near the optimum, as a theorem about optimal models asks

@@ -12,11 +12,11 @@ import numpy as np
 import pandas as pd
 
 from book.tying.experiments.exor_runs import EXorRun, exor
+from book.tying.languages.exor import EXor
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell, experiment, load, read
 from embviz.ledger.findings import Finding
 from embviz.ledger.studies import Study
-from embviz.tasks.exor import EXor
 
 CLOSE = 0.2  # relative distance of a pair that counts as close
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from book.tying.experiments.spellings import FAIR, UNFAIR, sweep_cells, sweep_curves
+from book.tying.models.masked import MaskedConfig, MaskedLanguageModel
 from embviz import metrics
 from embviz.corpora import corpus as corpora
 from embviz.corpora import wordpieces
@@ -23,7 +24,6 @@ from embviz.ledger import findings
 from embviz.ledger.cells import Cell, experiment, load, missing, read, training_run
 from embviz.ledger.findings import Finding
 from embviz.ledger.studies import Part, Study
-from embviz.models.masked import MaskedConfig, MaskedLanguageModel
 from embviz.training.loop import AdamW, train
 
 P_MASK = 0.15

@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 
 from book.tying.experiments.exor_runs import N_SHOWN, EXorRun, FreshRun, Session, prepare
+from book.tying.languages.exor import SYMBOLS, EXor
 from embviz.ledger.cells import Cell, experiment, missing, read
 from embviz.ledger.claims import PRESETS
-from embviz.tasks.exor import SYMBOLS, EXor
 from embviz.training.loop import Snapshot
 
 COINS = (0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02)  # p(0A | 0)

@@ -11,11 +11,11 @@ from book.geometry import hammer as chapter
 from book.geometry.experiments import hammer_language, hammer_modular, soundings
 from book.geometry.experiments.grokking import GrokkingRun, Members
 from book.geometry.experiments.soundings import spectra
+from book.geometry.modular import ModularArithmetic
 from embviz.ledger import cells
 from embviz.ledger.cells import Cell, Experiment
 from embviz.ledger.studies import Study
 from embviz.models.transformer import Transformer
-from embviz.tasks.modular import ModularArithmetic
 from embviz.view.explorers import Choice
 from embviz.view.player import NOTE, Player
 from tests.drawing import compiled

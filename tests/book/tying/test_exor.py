@@ -9,8 +9,8 @@ import pytest
 
 from book.tying import exor as chapter
 from book.tying.experiments import exor, exor_runs, spellings
+from book.tying.languages.exor import SYMBOLS, ZERO_A, ZERO_B, EXor
 from embviz import metrics
-from embviz.tasks.exor import SYMBOLS, ZERO_A, ZERO_B, EXor
 from embviz.view import Choice, Player, Toggle
 from tests.book.tying.short_runs import N_STEPS, stored_briefly
 from tests.drawing import compiled

@@ -9,8 +9,8 @@ import pytest
 from book.tying import exor as chapter
 from book.tying import exor_accuracy
 from book.tying.experiments import exor, exor_runs
+from book.tying.languages.exor import EXor
 from embviz.ledger import cells
-from embviz.tasks.exor import EXor
 from tests.book.tying.short_runs import N_STEPS, stored_briefly
 
 CACHED = (chapter.curves, chapter.coins, exor_accuracy.stored_model)

@@ -9,8 +9,8 @@ import torch
 
 from book.tying import theorems as chapter
 from book.tying.experiments import amended, exor
+from book.tying.languages.exor import EXor
 from embviz.ledger.cells import read
-from embviz.tasks.exor import EXor
 from tests.book.tying.short_runs import N_STEPS, store_short, stored_briefly
 
 PRESET = "quick"

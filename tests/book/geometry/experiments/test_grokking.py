@@ -31,10 +31,10 @@ from book.geometry.experiments.grokking import (
     spectrum_epochs,
 )
 from book.geometry.experiments.pairs import pick_by_product, read_pairs
+from book.geometry.modular import ModularArithmetic
 from embviz.ledger import cells
 from embviz.ledger.cells import table_digest
 from embviz.models.transformer import Attending, Norm, Positions, StackedTransformers, Transformer
-from embviz.tasks.modular import ModularArithmetic
 
 P = 11
 TINY = GrokkingRun(p=P, train_share=0.6, n_epochs=3)

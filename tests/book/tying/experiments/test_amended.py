@@ -13,13 +13,13 @@ from book.tying.experiments import STUDIES, amended, theorems
 from book.tying.experiments import exor as study
 from book.tying.experiments.exor_runs import EXorRun, FreshRun, exor, exor_ends, prepare
 from book.tying.experiments.spellings import FreshSweep, Sweep, sweep_cells, sweep_session
+from book.tying.languages.exor import MASK, ONE_A, ONE_B, ZERO_A, ZERO_B
+from book.tying.models.encoders import Encoder
 from embviz.ledger.cells import Cell, Experiment, compute
 from embviz.ledger.claims import load_claims
 from embviz.ledger.judging import entry_of, judge
 from embviz.ledger.measuring import Measurement
-from embviz.models.encoders import Encoder
 from embviz.models.members import Member
-from embviz.tasks.exor import MASK, ONE_A, ONE_B, ZERO_A, ZERO_B
 
 PRESET, SEEDS, STEPS = "quick", (20, 21, 22), range(0, 301, 20)
 CLAIMS = {claim.id: claim for claim in load_claims("tying")}

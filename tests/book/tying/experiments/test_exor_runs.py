@@ -27,12 +27,12 @@ from book.tying.experiments.exor_runs import (
     prepare,
     used_pairs,
 )
+from book.tying.languages import exor as tasks
+from book.tying.languages.exor import EVEN, MASK, ODD, SYMBOLS, EXor, EXorStream, split_strings
+from book.tying.models.encoders import Encoder, EncoderConfig
 from embviz.ledger.cells import table_digest
-from embviz.models.encoders import Encoder, EncoderConfig
 from embviz.models.members import Member
 from embviz.storage import cache_folder
-from embviz.tasks import exor as tasks
-from embviz.tasks.exor import EVEN, MASK, ODD, SYMBOLS, EXor, EXorStream, split_strings
 
 TINY = EXorRun(n_steps=4, n_seeds=3, learning_rate=5e-2)
 ARCHITECTURES = ("transformer", "lstm", "mixer")

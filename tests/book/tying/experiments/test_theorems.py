@@ -12,11 +12,11 @@ from scipy import stats
 from book.tying.experiments import amended, natural, theorems
 from book.tying.experiments import exor as study
 from book.tying.experiments.exor_runs import SIZES, EXorRun, exor
+from book.tying.languages.exor import SYMBOLS, EXor
+from book.tying.models.encoders import Encoder
 from embviz.ledger.cells import Cell, Experiment, compute, run
 from embviz.ledger.studies import Study
 from embviz.metrics import procrustes_disparity
-from embviz.models.encoders import Encoder
-from embviz.tasks.exor import SYMBOLS, EXor
 
 PRESET, N_STEPS, SEEDS = "quick", 300, (0, 1, 2)
 STEPS = range(0, N_STEPS + 1, 20)

@@ -1,7 +1,7 @@
 """Small encoders that fill in a masked symbol: transformer, bidirectional LSTM, MLP-Mixer; tied or not.
 
-One model at a time, of PyTorch's own layers, as a reader would write it. :mod:`embviz.models.stacked` runs
-many of them side by side with the same numbers.
+One model at a time, of PyTorch's own layers, as a reader would write it. :mod:`book.tying.models.stacked`
+runs many of them side by side with the same numbers.
 """
 
 from __future__ import annotations

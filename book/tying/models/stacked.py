@@ -1,8 +1,8 @@
 """Many small encoders side by side in one program: every parameter has a leading axis R, one row a member.
 
-The mathematics is :class:`embviz.models.encoders.Encoder`'s. Operations on models of a few hundred weights
-cost what calling them costs, so a call that serves R models saves nearly all of it; and what does not reach
-the loss isn't computed: the last layer works at the masked place alone.
+The mathematics is :class:`book.tying.models.encoders.Encoder`'s. Operations on models of a few hundred
+weights cost what calling them costs, so a call that serves R models saves nearly all of it; and what does
+not reach the loss isn't computed: the last layer works at the masked place alone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu
 
-from embviz.models.encoders import Encoder, EncoderConfig, kept_coordinates
+from book.tying.models.encoders import Encoder, EncoderConfig, kept_coordinates
 from embviz.models.members import Member, affine, inner, looked_up, named_once, normed, output_rows
 
 

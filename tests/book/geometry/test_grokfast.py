@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from embviz.training.grokfast import amplify_slow_gradients
+from book.geometry.grokfast import amplify_slow_gradients
 
 
 def weight_with(gradient: torch.Tensor) -> torch.Tensor:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from embviz.tasks.modular import ModularArithmetic
+from book.geometry.modular import ModularArithmetic
 
 OPERATIONS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 EVERY_OPERATION = pytest.mark.parametrize("op", OPERATIONS)

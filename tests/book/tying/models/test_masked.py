@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import special
 
-from embviz.models.masked import MaskedConfig, MaskedLanguageModel
+from book.tying.models.masked import MaskedConfig, MaskedLanguageModel
 
 SMALL = MaskedConfig(
     vocab_size=11, n_layers=2, embedding_dim=8, n_heads=2, hidden_dim=12, positions=True, length=6
@@ -125,45 +125,6 @@ def test_logits_at_the_asked_places_are_those_of_the_equations_row_by_row(tied, 
     np.testing.assert_allclose(found, all_logits(model, tokens)[asked.numpy()], rtol=1e-4, atol=2e-5)
 
 
-def test_training_and_evaluation_mode_agree_since_there_is_no_dropout():
-    model = MaskedLanguageModel(SMALL, tied=False, seed=0)
-    tokens, asked = made_tokens(SMALL), made_asked(SMALL)
-    with torch.no_grad():
-        trained, evaluated = model.train()(tokens, asked), model.eval()(tokens, asked)
-    torch.testing.assert_close(trained, evaluated, rtol=1e-5, atol=1e-5)  # two kernels of PyTorch
-
-
-def test_without_positions_the_order_of_the_tokens_does_not_matter():
-    order = torch.tensor([3, 0, 5, 1, 4, 2])
-    tokens = made_tokens(SMALL)
-    for positions in (False, True):
-        model = MaskedLanguageModel(
-            dataclasses.replace(SMALL, positions=positions), tied=True, seed=0
-        ).double()
-        moved = model.encode(tokens[:, order])
-        same = torch.allclose(moved, model.encode(tokens)[:, order], rtol=0, atol=1e-12)
-        assert same is (not positions)
-
-
-def test_two_tokens_with_one_input_row_are_the_same_to_the_model():
-    model = MaskedLanguageModel(SMALL, tied=False, seed=0).double()
-    with torch.no_grad():
-        model.input_embedding[7] = model.input_embedding[2]
-    tokens = made_tokens(SMALL)
-    swapped = torch.where(tokens == 2, 7, tokens)
-    assert not torch.equal(swapped, tokens)
-    assert torch.equal(model.encode(swapped), model.encode(tokens))
-
-
-@TYINGS
-def test_only_tokens_that_stand_in_the_text_move_the_input_rows_and_tying_moves_them_all(tied):
-    model = MaskedLanguageModel(SMALL, tied=tied, seed=0)
-    tokens = made_tokens(SMALL) % 5
-    model(tokens, made_asked(SMALL)).logsumexp(1).sum().backward()
-    moved = model.input_embedding.grad.abs().sum(1) > 0
-    assert moved.tolist() == [tied or token < 5 for token in range(SMALL.vocab_size)]
-
-
 # --- refusals ---------------------------------------------------------------------------------------
 
 
@@ -173,8 +134,3 @@ def test_only_tokens_that_stand_in_the_text_move_the_input_rows_and_tying_moves_
 def test_sizes_that_no_model_can_have_are_refused(wrong):
     with pytest.raises(ValueError, match="every size must be at least 1, and embedding_dim a multiple"):
         dataclasses.replace(SMALL, **wrong)
-
-
-def test_embeddings_without_spread_are_refused():
-    with pytest.raises(ValueError, match=r"init_sd must be above 0, got 0\.0"):
-        dataclasses.replace(SMALL, init_sd=0.0)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from embviz.tasks import equivalences
-from embviz.tasks.equivalences import (
+from book.tying.languages import equivalences
+from book.tying.languages.equivalences import (
     BOTH,
     CONDITIONAL_ONLY,
     NEITHER,
@@ -27,7 +27,7 @@ from embviz.tasks.equivalences import (
     semantic_distance,
     split_symbol,
 )
-from embviz.tasks.exor import SYMBOLS, EXor
+from book.tying.languages.exor import SYMBOLS, EXor
 
 ROUNDING = 1e-12  # sums of a few hundred doubles below 1
 
@@ -418,27 +418,6 @@ def test_a_language_that_contradicts_itself_is_refused():
         FiniteLanguage(tokens, half, ("a", "b"), maskable=(2,))
     with pytest.raises(ValueError, match="read-only"):
         FiniteLanguage(tokens, half, ("a", "b")).tokens[0, 0] = 1
-
-
-def test_an_unknown_symbol_is_refused_by_name():
-    language = make_language({"a cat": 1.0})
-    with pytest.raises(ValueError, match="'dog' does not occur in this language, only a, cat"):
-        semantic_distance(language, "cat", "dog")
-    with pytest.raises(ValueError, match="two new names"):
-        split_symbol(language, "cat", into=("a", "cat"), p_first=0.5)
-    with pytest.raises(ValueError, match="from 0 up, got -1"):
-        equivalence_table(language, epsilon=-1)
-
-
-def test_a_language_too_large_to_count_is_refused_with_its_size_and_the_way_out():
-    with pytest.raises(ValueError, match=r"1,048,576 strings.*300,000.*sample_contexts"):
-        exor_language(EXor(10))
-    long = make_language({("a",) * 20: 1.0})
-    with pytest.raises(ValueError, match="1,048,576 strings"):
-        split_symbol(long, "a", into=("a", "b"), p_first=0.5)
-    many = make_language([((f"w{i}", f"w{i + 1}", "x"), 1) for i in range(300)], normalize=True)
-    with pytest.raises(ValueError, match=r"300 contexts for 302 symbols.*take fewer"):
-        equivalence_table(many)
 
 
 # --- masked contexts ------------------------------------------------------------------------------------

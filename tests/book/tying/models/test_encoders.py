@@ -1,17 +1,14 @@
 """Small encoders: sizes, tying, seeds, and each architecture against its equations written out in numpy."""
 
-import dataclasses
 import math
 import random
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import special
 
-from embviz.models.encoders import Encoder, EncoderConfig, kept_coordinates
+from book.tying.models.encoders import Encoder, EncoderConfig
 
 SMALL = EncoderConfig()
 CONFIGS = [
@@ -88,13 +85,6 @@ def test_tied_and_untied_models_of_one_seed_share_all_weights_that_both_have(con
         assert torch.equal(weights, untied[name]), name
     assert not torch.equal(tied["input_embedding"], other["input_embedding"])
     assert not torch.equal(untied["input_embedding"], untied["free_output"])
-
-
-def test_positions_and_rank_leave_the_other_initial_weights_alone():
-    plain = Encoder(SMALL, tied=False, seed=3).state_dict()
-    for change in ({"positions": True}, {"rank": 2}):
-        other = Encoder(dataclasses.replace(SMALL, **change), tied=False, seed=3).state_dict()
-        assert all(torch.equal(weights, other[name]) for name, weights in plain.items())
 
 
 def test_initial_embeddings_are_standard_normal():
@@ -196,37 +186,6 @@ def test_encodings_and_logits_are_what_the_equations_give(config):
     np.testing.assert_allclose(model(tokens).detach(), logits, rtol=1e-9, atol=1e-11)
 
 
-# --- symmetries -------------------------------------------------------------------------------------
-
-
-@settings(max_examples=20)
-@given(st.permutations(range(8)))
-def test_a_transformer_without_positions_permutes_its_encodings_with_its_tokens(order):
-    tokens = made_tokens(SMALL)
-    for n_layers in (1, 2):
-        model = Encoder(dataclasses.replace(SMALL, n_layers=n_layers), tied=True, seed=0).double()
-        torch.testing.assert_close(model.encode(tokens[:, order]), model.encode(tokens)[:, order])
-
-
-@pytest.mark.parametrize(
-    "config", [dataclasses.replace(SMALL, positions=True), EncoderConfig("lstm"), EncoderConfig("mixer")]
-)
-def test_with_positions_and_in_the_other_architectures_order_matters(config):
-    tokens = torch.tensor([[0, 1, 2, 3, 4, 5, 6, 0]])
-    model = Encoder(config, tied=True, seed=0)
-    there, back = model.encode(tokens.flip(1))[:, 3], model.encode(tokens)[:, 4]  # the same symbol
-    assert float((there - back).detach().abs().max()) > 0.01
-
-
-@EVERY_CONFIG
-def test_strings_of_a_batch_do_not_influence_each_other(config):
-    tokens = made_tokens(config)
-    model = Encoder(config, tied=True, seed=0).double()
-    together = model.encode(tokens)
-    for row, one in zip(tokens, together, strict=True):
-        torch.testing.assert_close(model.encode(row[None])[0], one)
-
-
 # --- rank -------------------------------------------------------------------------------------------
 
 
@@ -241,46 +200,9 @@ def test_rank_puts_the_other_coordinates_of_the_encodings_to_zero_and_keeps_the_
     assert torch.linalg.matrix_rank(cut.flatten(0, 1)) == rank
 
 
-def test_encodings_of_a_fresh_transformer_have_rank_3_since_its_last_norm_takes_their_mean_away():
-    for architecture, rank in (("transformer", 3), ("lstm", 4), ("mixer", 4)):
-        config = EncoderConfig(architecture)
-        encodings = Encoder(config, tied=False, seed=0).encode(made_tokens(config, n=20)).flatten(0, 1)
-        assert torch.linalg.matrix_rank(encodings) == rank
-        sums = encodings.sum(1).abs().max()
-        assert (float(sums.detach()) < 1e-5) == (architecture == "transformer")  # float32
-
-
-def test_full_rank_is_no_limit():
-    assert kept_coordinates(SMALL) is None
-    assert kept_coordinates(EncoderConfig(rank=4)) is None
-    assert kept_coordinates(EncoderConfig(rank=2)).tolist() == [1, 1, 0, 0]
-
-
-def test_what_is_cut_off_gets_no_gradient_in_the_output_embedding():
-    model = Encoder(EncoderConfig(rank=3), tied=False, seed=0)
-    model(made_tokens(SMALL)).logsumexp(-1).sum().backward()
-    assert (model.output_embedding.grad[:, 3] == 0).all()
-    assert (model.output_embedding.grad[:, :3] != 0).all()
-
-
 # --- refusals ---------------------------------------------------------------------------------------
 
 
 def test_an_unknown_architecture_is_refused_with_those_there_are():
     with pytest.raises(ValueError, match="architecture is 'gru': choose one of transformer, lstm, mixer"):
         EncoderConfig("gru")
-
-
-@pytest.mark.parametrize(
-    "name", ["n_layers", "embedding_dim", "hidden_dim", "token_dim", "vocab_size", "length"]
-)
-@pytest.mark.parametrize("value", [0, -2])
-def test_a_size_below_one_is_refused(name, value):
-    with pytest.raises(ValueError, match=f"every size must be at least 1, got .*{name}={value}"):
-        EncoderConfig(**{name: value})
-
-
-@pytest.mark.parametrize("rank", [-1, 5])
-def test_a_rank_outside_the_embedding_is_refused(rank):
-    with pytest.raises(ValueError, match=f"rank must lie between 0 and embedding_dim, got .*rank={rank}"):
-        EncoderConfig(rank=rank)

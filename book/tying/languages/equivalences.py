@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from book.tying.languages.exor import SYMBOLS, EXor
 from embviz.arrays import checked
-from embviz.tasks.exor import SYMBOLS, EXor
 
 LARGEST_LANGUAGE = 300_000  # strings: EXor in four spellings up to 9 bits
 LARGEST_TABLE = 20_000_000  # context x symbol x symbol: the arrays then stay below a gigabyte

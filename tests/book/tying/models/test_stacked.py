@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from book.tying.experiments.exor_runs import SIZES
-from embviz.models import stacked
-from embviz.models.encoders import Encoder, EncoderConfig
+from book.tying.models import stacked
+from book.tying.models.encoders import Encoder, EncoderConfig
+from book.tying.models.stacked import StackedEncoder
 from embviz.models.members import Member
-from embviz.models.stacked import StackedEncoder
 from embviz.training.loop import AdamW, train
 
 MEMBERS = [Member(3, True), Member(0, False), Member(0, True), Member(5, False)]  # tied first, then mixed
@@ -176,12 +176,6 @@ def test_attention_is_a_distribution_over_the_tokens(positions, n_layers):
     torch.testing.assert_close(attention.sum(2), torch.ones(4, 50))  # float32
 
 
-@pytest.mark.parametrize("architecture", ["lstm", "mixer"])
-def test_the_other_architectures_have_no_attention(architecture):
-    config = EncoderConfig(architecture)
-    assert StackedEncoder(config, MEMBERS)(*made_batch(config, 4)[:2]).attention is None
-
-
 @pytest.mark.parametrize("n_layers", [1, 2, 3])
 @pytest.mark.parametrize("rank", [0, 3])
 def test_counting_symbols_gives_what_reading_every_token_gives(n_layers, rank):
@@ -200,19 +194,6 @@ def test_counting_symbols_gives_what_reading_every_token_gives(n_layers, rank):
     expected = gradients(by_token)
     for name, gradient in gradients(by_symbol).items():
         torch.testing.assert_close(gradient, expected[name], **FLOAT64)
-
-
-@pytest.mark.parametrize("row", [[0] * 8, [6, 0, 0, 0, 0, 0, 0, 0], [0, 1, 2, 3, 4, 5, 6, 6]])
-def test_counting_holds_for_strings_of_one_symbol_and_of_all(row):
-    stack = StackedEncoder(EncoderConfig(n_layers=2), MEMBERS).double()
-    tokens, places = torch.tensor(row).expand(4, 8, 8), torch.arange(8).expand(4, 8)
-    encoded = stack(tokens, places)
-    for r in range(4):
-        single = stack.member(r).double()
-        torch.testing.assert_close(encoded.logits[r], single(tokens[r])[0], **FLOAT64)
-        torch.testing.assert_close(
-            encoded.attention[r], single_attention(single, tokens[r], places[r]), **FLOAT64
-        )
 
 
 def test_a_vocabulary_larger_than_a_string_is_read_by_token():
@@ -249,16 +230,6 @@ def test_what_a_member_weighs_or_reads_changes_no_bit_of_the_others(config):
                 assert torch.equal(gradient, expected[name]), name
         changed = own_arrays(stack, 1, before)["input_embedding"]
         assert not torch.equal(own_arrays(stack, 1, after)["input_embedding"], changed)
-
-
-@SMALL_CONFIGS
-def test_the_order_of_the_members_does_not_matter(config):
-    tokens, places, targets = made_batch(config, 4)
-    forward = StackedEncoder(config, MEMBERS).double().losses(tokens, places, targets)
-    backward = StackedEncoder(config, MEMBERS[::-1]).double()
-    torch.testing.assert_close(
-        backward.losses(tokens.flip(0), places.flip(0), targets.flip(0)).flip(0), forward, **FLOAT64
-    )
 
 
 # --- training ---------------------------------------------------------------------------------------
@@ -343,25 +314,6 @@ def test_members_start_as_the_encoders_of_their_seeds_and_can_be_taken_out(confi
         "a copy was asked for"
     )
     assert torch.equal(stack.member(3).free_output, expected["free_output"] + 1)
-
-
-@SMALL_CONFIGS
-def test_a_tied_member_stores_one_table(config):
-    stack = StackedEncoder(config, MEMBERS)
-    assert stack.weights["free_output"].shape == (2, 7, 4)
-    assert torch.equal(stack.output_embedding[[0, 2]], stack.input_embedding[[0, 2]])
-    singles = [Encoder(config, tied=member.tied, seed=member.seed) for member in MEMBERS]
-    expected = sum(parameter.numel() for single in singles for parameter in single.parameters())
-    assert sum(parameter.numel() for parameter in stack.parameters()) == expected
-    tied = StackedEncoder(config, [Member(0, True), Member(1, True)])
-    assert "free_output" not in tied.weights
-    assert tied.output_embedding is tied.input_embedding
-
-
-def test_making_a_stack_leaves_the_global_random_state_alone():
-    before = torch.get_rng_state()
-    StackedEncoder(EncoderConfig(), MEMBERS)
-    assert torch.equal(before, torch.get_rng_state())
 
 
 @pytest.mark.parametrize("members", [[], [Member(0, True), Member(1, True), Member(0, True)]])
