@@ -68,20 +68,24 @@ def test_infinite_ends_and_nulls_come_back(own):
     assert ledger.entry(item.claim.id) == item
 
 
-def test_rounding_leaves_the_file_as_it_is_and_a_verdict_that_moves_is_written_and_named(own):
-    before, (row, *rest) = ledger_path().read_bytes(), own[0].rows
-    finding = dataclasses.replace(row.finding, **{
-        name: getattr(row.finding, name) * (1 + 1e-9) for name in ("value", "low", "high")
-    })  # fmt: skip
-    rounded = dataclasses.replace(own[0], rows=(dataclasses.replace(row, finding=finding), *rest))
-    ledger.store_entries([rounded])
+def times(item, factor):
+    """The entry with the first of its measured numbers multiplied."""
+    row, *rest = item.rows
+    found = {name: getattr(row.finding, name) * factor for name in ("value", "low", "high")}
+    row = dataclasses.replace(row, finding=dataclasses.replace(row.finding, **found))
+    return dataclasses.replace(item, rows=(row, *rest))
+
+
+def test_rounding_leaves_the_file_as_it_is_and_what_moves_is_written_and_named(own):
+    before, other = ledger_path().read_bytes(), own[1]
+    ledger.store_entries([times(other, 1 + 1e-9)])
     assert ledger_path().read_bytes() == before
-    moved = dataclasses.replace(own[0], verdict="fails here")
-    assert list(ledger_file.differences(own[0], moved)) == [
-        f"{moved.claim.id}, verdict: {own[0].verdict!r} is 'fails here' now"
+    for moved in (times(other, 1 + 1e-4), dataclasses.replace(other, verdict="fails here")):
+        ledger.store_entries([moved])
+        assert ledger.entries() == [own[0], moved]
+    assert list(ledger_file.differences(other, moved)) == [
+        f"{moved.claim.id}, verdict: {other.verdict!r} is 'fails here' now"
     ]
-    ledger.store_entries([moved])
-    assert ledger.entries() == [moved, own[1]]
 
 
 def test_a_claim_or_a_paper_that_the_file_lacks_is_told_with_the_command_that_writes_it(own, capsys):
