@@ -34,8 +34,8 @@ book: setup  ## build the book from stored outputs
 	$(PY) book/build.py
 	@echo "Open $(CURDIR)/book/_build/html/index.html"
 
-lab: setup  ## open the chapters live in JupyterLab
-	$(VENV)/bin/embviz lab
+lab: setup  ## open copies of the chapters live in JupyterLab; ARGS=--in-place opens the chapters themselves
+	$(VENV)/bin/embviz lab $(ARGS)
 
 # One thread a process: two processes of two threads each wait for one another (a chapter took ten times as long).
 # One process more than cores: browsers and kernels are waited for. The long files, chapters, come first, so that

@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     ``embviz --debug`` shows where it came from.
     """
     _write_any_letter()
-    arguments = _parser().parse_args(argv)
+    arguments = _parse(argv)
     command: Callable[[argparse.Namespace], int] = arguments.command
     try:
         code = _in_project(command, arguments) if hasattr(arguments, "project") else command(arguments)
@@ -50,6 +50,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("embviz: stopped", file=sys.stderr)
         return 130
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The arguments; those that `embviz lab` does not know are JupyterLab's, in ``rest``."""
+    parser = _parser()
+    arguments, rest = parser.parse_known_args(argv)
+    if rest and arguments.command is not open_lab:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    arguments.rest = rest
+    return arguments
 
 
 def _said(error: Exception) -> str:
@@ -103,11 +113,22 @@ def _parser() -> argparse.ArgumentParser:
     _add_data(commands)
     _add_run(commands)
     _add_ledger(commands)
-    lab = commands.add_parser("lab", help="open the chapters live in JupyterLab")
-    lab.add_argument("--no-browser", action="store_true", help="only print the address")
+    _add_lab(commands)
+    return parser
+
+
+def _add_lab(commands: Any) -> None:
+    lab = commands.add_parser(
+        "lab",
+        help="open copies of the chapters live in JupyterLab",
+        epilog="Other options go to JupyterLab as they are, such as --port 9999 --no-browser --allow-root.",
+    )
+    lab.add_argument(
+        "--folder", metavar="DIR", help="of the copies; default ~/embviz/NAME, of the project's name"
+    )
+    lab.add_argument("--in-place", action="store_true", help="open the chapters themselves, as their author")
     _add_project(lab)
     lab.set_defaults(command=open_lab)
-    return parser
 
 
 def _add_new(commands: Any) -> None:
@@ -538,20 +559,32 @@ def _verdict_line(item: Entry) -> str:
 
 
 def open_lab(arguments: argparse.Namespace) -> int:
-    """``embviz lab``: become JupyterLab in the book's folder, so that what ends this process ends it."""
+    """``embviz lab``: become JupyterLab over copies of the chapters; what ends this process ends it."""
+    from pathlib import Path
+
     from embviz.imports import require
-    from embviz.project import find_project
+    from embviz.project import copy_chapters, find_project
+    from embviz.project.folder import PROJECT_VARIABLE
 
     require("book", "jupyterlab", purpose="embviz lab")
-    book = find_project().book
-    if not book.is_dir():
-        raise FileNotFoundError(f"the project has no folder {book} for chapters")
-    command = [sys.executable, "-m", "jupyterlab", str(book), *LAB_OPTIONS]
+    project = find_project()
+    if not project.book.is_dir():
+        raise FileNotFoundError(f"the project has no folder {project.book} for chapters")
+    folder = project.book
+    if not arguments.in_place:
+        folder = Path(arguments.folder or Path.home() / "embviz" / project.root.name)
+        copies = copy_chapters(project.book, folder)
+        print(f"chapters: {folder}, {len(copies.written)} copied now; the book's own stay as they are")
+        for name in copies.kept:
+            print(f"  {name} has changed in the book, your edited copy stays: delete it to get the new one")
+    command = [sys.executable, "-m", "jupyterlab", str(folder), *LAB_OPTIONS, *arguments.rest]
+    environment = os.environ | {
+        PROJECT_VARIABLE: str(project.root.resolve())
+    }  # whose results the copies show
     sys.stdout.flush()
-    command += ["--no-browser"] * arguments.no_browser
     if sys.platform == "win32":  # no process can become another there
-        return subprocess.call(command)
-    return os.execv(sys.executable, command)
+        return subprocess.call(command, env=environment)
+    return os.execve(sys.executable, command, environment)
 
 
 def _print_states(table: pd.DataFrame, arguments: argparse.Namespace, *, failures: set[str]) -> int:

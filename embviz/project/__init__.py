@@ -4,8 +4,9 @@ import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
-    submodules=["folder", "new"],
+    submodules=["copies", "folder", "new"],
     submod_attrs={
+        "copies": ["Copies", "copy_chapters"],
         "folder": ["NoProjectError", "Project", "find_project", "import_from", "working_in"],
         "new": ["new_project"],
     },

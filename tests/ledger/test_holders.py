@@ -133,7 +133,7 @@ def test_where_nothing_can_be_locked_cells_are_computed_all_the_same(results, mo
 LAB = """
 import sys
 from embviz import cli
-sys.exit(cli.main(["lab", "--no-browser", "--project", sys.argv[1]]))
+sys.exit(cli.main(["lab", "--no-browser", "--in-place", "--project", sys.argv[1]]))
 """
 
 

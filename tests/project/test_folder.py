@@ -228,15 +228,59 @@ def test_of_two_nested_projects_the_inner_one_is_worked_on_and_said(outside, mon
     assert capsys.readouterr().err == ""
 
 
-def test_lab_opens_the_projects_book(outside, monkeypatch, capsys):
-    opened = []
-    monkeypatch.setattr(os, "execv", lambda program, command: opened.append(command) or 0)
-    root = make_project(outside / "p")
-    assert cli.main(["lab", "--project", "p"]) == 1
+@pytest.fixture
+def lab(outside, monkeypatch):
+    """A project with two chapters, and what `embviz lab` starts JupyterLab with: commands, environments."""
+    started = []
+    monkeypatch.setattr(os, "execve", lambda program, *rest: started.append(rest) or 0)
+    monkeypatch.setattr(Path, "home", lambda: outside / "home")
+    chapters = make_project(outside / "p") / "book" / "flowers"
+    chapters.mkdir(parents=True)
+    for name in ("red", "blue"):
+        (chapters / f"{name}.ipynb").write_text(f"{name}, first edition", encoding="utf-8")
+    return started, chapters, outside / "home" / "embviz" / "p"
+
+
+def test_lab_opens_copies_of_the_chapters_and_takes_jupyterlabs_options(lab, outside, capsys):
+    started, chapters, copies = lab
+    assert cli.main(["lab", "--project", "p", "--no-browser", "--port", "9999"]) == 0
+    command, environment = started[0]
+    assert command[3] == str(copies)
+    assert command[-3:] == ["--no-browser", "--port", "9999"]
+    assert environment["EMBVIZ_PROJECT"] == str((outside / "p").resolve())
+    assert (copies / "flowers" / "red.ipynb").read_text(encoding="utf-8") == "red, first edition"
+    assert f"chapters: {copies}, 2 copied now" in capsys.readouterr().out
+    cli.main(["lab", "--project", "p", "--in-place"])
+    assert started[1][0][3] == str(chapters.parent)
+
+
+def test_an_edited_copy_is_never_overwritten_and_an_unedited_one_follows_the_book(lab, capsys):
+    _, chapters, copies = lab
+    cli.main(["lab", "--project", "p"])
+    (copies / "flowers" / "red.ipynb").write_text("mine", encoding="utf-8")
+    for name in ("red", "blue"):
+        (chapters / f"{name}.ipynb").write_text(f"{name}, second edition", encoding="utf-8")
+    capsys.readouterr()
+    cli.main(["lab", "--project", "p"])
+    assert (copies / "flowers" / "red.ipynb").read_text(encoding="utf-8") == "mine"
+    assert (copies / "flowers" / "blue.ipynb").read_text(encoding="utf-8") == "blue, second edition"
+    said = capsys.readouterr().out
+    assert "1 copied now" in said
+    assert "flowers/red.ipynb has changed in the book, your edited copy stays" in said
+
+
+def test_lab_refuses_a_project_without_chapters_and_a_folder_inside_the_book(lab, outside, capsys):
+    make_project(outside / "q")
+    assert cli.main(["lab", "--project", "q"]) == 1
     assert "no folder" in capsys.readouterr().err
-    (root / "book").mkdir()
-    assert cli.main(["lab", "--project", "p", "--no-browser"]) == 0
-    assert str(root / "book") in opened[0]
+    assert cli.main(["lab", "--project", "p", "--folder", "p/book/mine"]) == 1
+    assert "choose another --folder" in capsys.readouterr().err
+
+
+def test_options_that_only_jupyterlab_knows_are_refused_elsewhere(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["ledger", "--port=9999"])
+    assert "unrecognized arguments: --port=9999" in capsys.readouterr().err
 
 
 def test_lab_without_jupyterlab_names_the_extra(outside, monkeypatch, capsys):
