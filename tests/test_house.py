@@ -17,7 +17,7 @@ PACKAGE = ROOT / "embviz"
 
 # Top to bottom as in the README's map: a room or a file imports only from lines above, or from its own.
 FLOORS = [
-    "project storage compiling memory imports pausing arrays",
+    "project storage compiling memory imports pausing arrays labels",
     "metrics projections kernels",
     "corpora",
     "words",

@@ -57,7 +57,7 @@ def plot_ranked(
     Parameters
     ----------
     field : str
-        What the axis is called, as in ``theme.LABELS``.
+        What the axis is called, as in ``embviz.labels``.
     told_apart : bool
         Whether the chosen word has a colour of its own.
     """

@@ -43,7 +43,7 @@ def plot_curves(
     data : DataFrame, or the data of an explorer
         Columns `x`, `y`, `kind` and `seed`, one row a measurement.
     x, y : str
-        Columns of numbers; their axis titles come from ``theme.LABELS``, or `x_title` and `y_title`.
+        Columns of numbers; their axis titles come from ``embviz.labels``, or `x_title` and `y_title`.
     kind : str, optional
         Column of kinds, at most five and a null, told apart by colour and dash.
     names : sequence of str, optional

@@ -36,7 +36,7 @@ def plot_spectrum(report: SpectrumReport) -> alt.ConcatChart:
     for name, values in report.spectra.items():
         inside = values[np.abs(values) <= np.quantile(np.abs(values), SHOWN)]
         bins = mirrored_bins(inside, n_bins=40).round(4)
-        charts[name] = plot_histogram(bins, "pmi_eigenvalue", mirrored=True)
+        charts[name] = plot_histogram(bins, "pmi_eigenvalue", mirrored=True, y_title="share of eigenvalues")
     lots = report.scores[report.scores["matrix"] == SHUFFLED]
     return captioned(
         panels(charts, columns=1),

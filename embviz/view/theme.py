@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import altair as alt
 
+from embviz.labels import LABELS, Label
 from embviz.view.pages import MIME, portable
 from embviz.view.pictures import in_project, with_html
 
@@ -86,158 +87,10 @@ TEXT = {"small": 11, "normal": 12}  # pixels
 TITLE_WIDTH, CAPTION_WIDTH = 80, 100  # characters a line
 
 
-class Label(NamedTuple):
-    """What a field is called on an axis, and its unit (None for a pure number)."""
-
-    words: str
-    unit: str | None = None
-
-
-# Fields with a unit, or with other words than their name. A new one gets its words here, once.
-LABELS: dict[str, Label] = {
-    "accuracy_gap": Label("best possible accuracy - accuracy"),
-    "alpha": Label("power of D"),
-    "angle": Label("angle", "degrees"),
-    "angular_error": Label("angular error", "rad"),
-    "away": Label("away", "starting norms"),
-    "bits": Label("bits a weight"),
-    "bits_gap": Label("training minus held-out text", "bits a byte"),
-    "bits_per_character": Label("held-out text", "bits a character"),
-    "bits_per_token": Label("held-out text", "bits a token"),
-    "bound_ratio": Label("bound / distance"),
-    "by_frequency": Label("cost of a token by its frequency", "bits"),
-    "by_model": Label("by the model's mean prediction", "bits"),
-    "case": Label("word"),
-    "column_factor": Label("one coordinate, times the others"),
-    "columns": Label("columns", "numbers in a row"),
-    "component": Label("principal component"),
-    "context_distance": Label("distance of two words"),
-    "cosine_part": Label("cosine component"),
-    "cost": Label("held-out text, as chosen", "bits"),
-    "cost_difference": Label("cost minus the baseline's", "bits"),
-    "cost_percent": Label("cost", "% more bits"),
-    "deviation": Label("deviation", "standard errors"),
-    "diagonal": Label("diagonal entry"),
-    "difference": Label("difference of scores"),
-    "dimension": Label("dimension d"),
-    "disparity": Label("Procrustes disparity"),
-    "distance": Label("Euclidean distance"),
-    "distance_after": Label("distance after", "root mean squares before"),
-    "distance_before": Label("distance before", "root mean squares"),
-    "distance_error": Label("sketched / true distance - 1"),
-    "drawn": Label("masked strings drawn"),
-    "eigenvalue_rms": Label("eigenvalue", "root mean squares"),
-    "epoch": Label("epoch", "passes over the data"),
-    "eps": Label("epsilon"),
-    "error_ratio": Label("angular error / Gaussian's"),
-    "expected_score": Label("expected circulant score"),
-    "frequency": Label("word count", "tokens"),
-    "gain": Label("bits saved", "%"),
-    "gap": Label("perplexity gap", "%"),
-    "grok": Label("epochs to grok"),
-    "held_out_loss": Label("held-out loss", "nats"),
-    "imaginary": Label("imaginary part"),
-    "inside": Label("share of the update inside"),
-    "inside_change": Label("change of squared distances, inside"),
-    "involution_error": Label("|Q² - I| / sqrt(d)"),
-    "kept": Label("share kept"),
-    "key_share": Label("leading share of W_K"),
-    "key_value": Label("singular value of W_K"),
-    "kind": Label("shown"),
-    "law": Label("word counts"),
-    "log_perplexity": Label("held-out text", "nats a token"),
-    "logit": Label("logit", "|h| |e|"),
-    "logit_error": Label("relative logit error"),
-    "loss": Label("loss", "nats"),
-    "loss_correlation": Label("rank correlation with drops of the loss"),
-    "loss_difference": Label("loss minus WT's", "thousandths of a nat a word"),
-    "loss_gap": Label("loss above the optimum", "nats"),
-    "lost": Label("log perplexity above the original's", "nats"),
-    "map_kind": Label("map"),
-    "memorize": Label("epochs to memorize"),
-    "met": Label("share of word pairs that met"),
-    "minus_signs": Label("number of minus signs"),
-    "mode": Label("Fourier mode"),
-    "moment": Label("measured over its scale"),
-    "n_neighbors": Label("neighbours"),
-    "n_phases": Label("phases"),
-    "n_tokens": Label("vocabulary", "tokens"),
-    "negatives": Label("noise words a pair"),
-    "new_width": Label("new width m"),
-    "of": Label("share of"),
-    "order": Label("order of the vocabulary"),
-    "output_error": Label("squared error / squared outputs"),
-    "outside_change": Label("change of squared distances, outside"),
-    "outside_share": Label("energy in new directions"),
-    "p_0a": Label("probability of spelling a 0 as 0A"),
-    "pairs": Label("share of the pairs that met"),
-    "perplexity_ratio": Label("perplexity / the original's"),
-    "pmi": Label("pointwise mutual information", "nats"),
-    "pmi_eigenvalue": Label("eigenvalue of the PMI matrix", "nats"),
-    "portrait": Label("entries and eigenvalues, each scaled as named", "nats"),
-    "positive": Label("share of plus signs l/d"),
-    "power_share": Label("share of power"),
-    "predicted_error": Label("crest² / 12 L²"),
-    "principal_1": Label("first principal component"),
-    "principal_2": Label("second principal component"),
-    "product": Label("product of two words' vectors", "standard deviations"),
-    "rare_weight": Label("weight of each rare sentence"),
-    "ratio": Label("width m / d"),
-    "real": Label("real part"),
-    "regularity": Label("regularity ρ"),
-    "relative_distance": Label("distance / distance of 0A and 1B"),
-    "reproduced": Label("squared entries reproduced"),
-    "rounding_cost": Label("cost of rounding", "nats a token"),
-    "row_number": Label("row of K"),
-    "saving": Label("steps saved", "%"),
-    "scaled_exceedance": Label("share beyond t, times t²"),
-    "series": Label("shown"),
-    "setting": Label("neighbours, least phase"),
-    "share": Label("share of eigenvalues"),
-    "share_of_variance": Label("share of the variance"),
-    "share_plus": Label("share of plus signs l/d"),
-    "shared_modes": Label("modes shared", "of 5"),
-    "similarity": Label("cosine similarity"),
-    "sine_part": Label("sine component"),
-    "span": Label("smallest / largest singular value"),
-    "spent": Label("spent", "updates, or 10¹² products, as chosen"),
-    "split": Label("pairs"),
-    "squared_error": Label("squared error / squared weights"),
-    "step": Label("step", "updates"),
-    "steps_back": Label("until recovered", "updates"),
-    "steps_until": Label("steps until close", "updates"),
-    "strength": Label("strength", "nats; for counts alone, times met"),
-    "supposed": Label("supposed p(0A | 0)"),
-    "t": Label("t", "standard deviations"),
-    "tensor": Label("matrix"),
-    "test": Label("word test"),
-    "text": Label("tokens"),
-    "threshold": Label("least word count", "tokens"),
-    "times_strong": Label("times among the 3 strongest", "seeds"),
-    "to_input": Label("to untied input"),
-    "to_output": Label("to untied output"),
-    "trained": Label("circulant score after training"),
-    "twin_ratio": Label("distance / distance of unrelated pairs"),
-    "untrained": Label("circulant score before training"),
-    "value": Label("as chosen"),
-    "vocab_size": Label("vocabulary size V", "words"),
-    "waiting": Label("share of runs that have not grokked"),
-    "walked": Label("walked", "starting norms"),
-    "when": Label("struck"),
-    "which": Label("pairs"),
-    "width": Label("new width"),
-    "window": Label("window", "words on each side"),
-    "window_number": Label("window"),
-    "worst_change": Label("largest change of a squared distance"),
-    "z": Label("z-score against permuted rows"),
-}
-
-
 def title(field: str) -> str:
     """Words for a field, with the unit in brackets.
 
-    A column of your own has its name for a title until it gets words: ``LABELS["my_gap"] = Label("gap of
-    the losses", "nats")``, once, or a title given to the chart.
+    A column has its name for a title until it gets words in :data:`embviz.labels.LABELS`.
 
     >>> title("pmi"), title("my_gap")
     ('pointwise mutual information (nats)', 'my gap')
@@ -247,7 +100,7 @@ def title(field: str) -> str:
 
 
 def axis(field: str, *, tick_count: int | None = None) -> alt.Axis:
-    """Axis titled from :data:`LABELS`, with about so many ticks: ``alt.X("pmi:Q", axis=axis("pmi"))``."""
+    """Axis with the field's title and about so many ticks: ``alt.X("pmi:Q", axis=axis("pmi"))``."""
     return alt.Axis(title=title(field), tickCount=alt.Undefined if tick_count is None else tick_count)
 
 

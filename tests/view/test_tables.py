@@ -76,7 +76,7 @@ def test_one_column_may_be_a_median_and_the_next_a_mean():
     table = figures_table(
         runs(), ["grok", "accuracy"], "run", rows=["plain"], statistic={"grok": "median"}, limit=1500
     )
-    assert column(table, "epochs to grok")["plain"] == "120 (80 to > 1,500)"
+    assert column(table, "grok")["plain"] == "120 (80 to > 1,500)"
     assert column(table, "accuracy")["plain"] == "0.510 (0.500 to 0.520)"
     assert table.note == "Median over seeds (mean for accuracy), in brackets the least and the largest."
 

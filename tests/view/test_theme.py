@@ -1,13 +1,16 @@
 """The theme: readable by everybody, titled from one table, portable between viewers."""
 
 import itertools
+import json
+import subprocess
+import sys
 
 import altair as alt
 import numpy as np
 import pandas as pd
 import pytest
 
-from embviz import ledger
+from embviz import labels, ledger
 from embviz.view import pages, theme
 
 WHITE, DARK_PAGE = (255, 255, 255), (20, 24, 30)
@@ -84,8 +87,30 @@ def test_a_title_holds_the_unit():
 
 def test_a_column_of_your_own_has_its_name_until_it_gets_words(monkeypatch):
     assert theme.title("my_gap") == "my gap"
-    monkeypatch.setitem(theme.LABELS, "my_gap", theme.Label("gap of the losses", "nats"))
+    monkeypatch.setitem(labels.LABELS, "my_gap", labels.Label("gap of the losses", "nats"))
     assert theme.axis("my_gap").to_dict() == {"title": "gap of the losses (nats)"}
+
+
+STRANGER = """
+import json
+import pandas as pd
+from embviz.view import plot_curves, plot_scatter, theme
+columns = ["pairs", "case", "of", "value", "text", "which", "loss_gap"]
+table = pd.DataFrame({name: [1.0, 2.0] for name in columns})
+charts = [plot_scatter(table, x, y, tooltip=columns) for x, y in zip(columns, columns[1:])]
+charts.append(plot_curves(table.assign(which=["a", "b"]), "value", "of", kind="which", seed=None))
+specs = json.dumps([chart.to_dict()["layer"] for chart in charts])
+titles = sorted({part.split('"')[1] for part in specs.split('"title": ')[1:]})
+import book
+print(json.dumps([titles, [theme.title(name) for name in columns]]))
+"""
+
+
+def test_only_the_book_has_words_of_its_own_for_columns():
+    done = subprocess.run([sys.executable, "-c", STRANGER], capture_output=True, text=True, check=True)
+    strangers, books = json.loads(done.stdout)
+    assert strangers == ["case", "loss gap", "of", "pairs", "seeds", "text", "value", "which"]
+    assert books[:3] == ["share of the pairs that met", "word", "share of"]
 
 
 def test_signed_colours_are_centred_on_zero():
