@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 import pandas as pd
 
+from book.resizing import rounded_weights
 from book.resizing.experiments import bases, quantized
 from book.resizing.experiments.quantized import FLOAT, NONE, PERMUTATION, ROTATION, Treatment
 from embviz.ledger import studies
 from embviz.ledger.cells import table_of
-from embviz.models import quantization
 
 CLAIM = "resizing.quantization"
 TREATED: Mapping[Treatment, str] = {
@@ -137,7 +137,7 @@ def errors(preset: str) -> pd.DataFrame:
                     "per": PERS[str(row.per)],
                     "basis": name,
                     "name": _name(str(row.part)),
-                    "predicted_error": crest**2 / 12 / quantization.n_levels(int(row.bits)) ** 2,  # type: ignore[arg-type]
+                    "predicted_error": crest**2 / 12 / rounded_weights.n_levels(int(row.bits)) ** 2,  # type: ignore[arg-type]
                     "squared_error": row.value,
                 }
             )

@@ -8,7 +8,7 @@ require("torch", "torch", purpose="embviz.training")
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
-    submodules=["adapters", "fourier", "language", "loop", "recorder", "recurrent", "rounding", "snapshots"],
+    submodules=["adapters", "fourier", "language", "loop", "recorder", "rounding", "snapshots"],
     submod_attrs={
         "adapters": ["lightning_callback", "trainer_callback"],
         "fourier": [
@@ -43,13 +43,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         ],
         "loop": ["AdamW", "Snapshot", "keep_freed_memory", "train"],
         "recorder": ["Recorder", "Recording", "Sketch", "read_recording"],
-        "recurrent": [
-            "LanguageModelTraining",
-            "arrange_columns",
-            "bfloat16_on_cpu",
-            "evaluate_perplexity",
-            "language_model_perplexity",
-        ],
         "rounding": ["round_training"],
         "snapshots": [
             "BusyRunError",

@@ -12,14 +12,14 @@ from typing import Any
 import pandas as pd
 
 from book.reflections.experiments import twins
+from book.reflections.lstm import LSTMConfig
+from book.reflections.lstm_training import LanguageModelTraining, language_model_perplexity
 from embviz.corpora import corpus as corpora
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell, experiment, load
 from embviz.ledger.findings import Finding
 from embviz.ledger.studies import Study
-from embviz.models.recurrent import LSTMConfig
 from embviz.storage import cache_folder
-from embviz.training.recurrent import LanguageModelTraining, language_model_perplexity
 
 DROPOUT = {50: 0.2, 200: 0.2, 650: 0.5}  # by embedding dimension, as the paper's reference code does
 PAPER_CORPORA = ("ptb", "wikitext2")

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 import torch
 
+from book.reflections.lstm import LSTMConfig, LSTMLanguageModel
 from embviz.corpora import corpus as corpora
 from embviz.ledger.cells import Cell, experiment, load
-from embviz.models.recurrent import LSTMConfig, LSTMLanguageModel
 
 PLAIN, SAME_START, REFLECTED = "plain", "same_start", "reflected"
 

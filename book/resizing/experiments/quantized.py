@@ -18,16 +18,17 @@ import numpy as np
 import pandas as pd
 import torch
 
+from book.resizing import rounded_weights
 from book.resizing.experiments import bases
 from book.resizing.experiments.bases import BaseRun
+from book.resizing.rounded_weights import Per
 from embviz import projections
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell, experiment, table_of
 from embviz.ledger.findings import Finding
 from embviz.ledger.studies import Study
-from embviz.models import quantization, resizing
+from embviz.models import resizing
 from embviz.models.decoder import Decoder
-from embviz.models.quantization import Per
 from embviz.training.language import draw_batch
 
 Treatment = Literal["none", "rotation", "permutation"]
@@ -69,20 +70,20 @@ def quantized(config: QuantizedRun) -> pd.DataFrame:
     base = bases.load(config.base)
     model = treated(folded(config.base), config.treatment, config.seed)
     rows = [_row("log_perplexity", bases.held_out_loss(model, base))]
-    for row in quantization.weight_table(model).to_dict("records"):
+    for row in rounded_weights.weight_table(model).to_dict("records"):
         for name in ("excess_kurtosis", "crest_tensor", "crest_channel"):
             rows.append(_row(name, row[name], row["name"]))
     for name, array in along_stream(model).items():
-        rows.append(_row("expected_kurtosis", quantization.rotated_kurtosis(array), name))
+        rows.append(_row("expected_kurtosis", rounded_weights.rotated_kurtosis(array), name))
     for bits, per in itertools.product(BITS, PERS):
-        rounded = quantization.quantize(model, bits, per)
+        rounded = rounded_weights.quantize(model, bits, per)
         rows.append(_row("log_perplexity", bases.held_out_loss(rounded, base), "", bits, per))
-        for row in quantization.error_table(model, bits, per).to_dict("records"):
+        for row in rounded_weights.error_table(model, bits, per).to_dict("records"):
             rows.append(_row("relative_error", row["relative_error"], row["name"], bits, per))
     for layer, states in enumerate(hidden_states(model, base)):
         energy = (states**2).mean(axis=0)
-        rows.append(_row("hidden_kurtosis", quantization.excess_kurtosis(states), str(layer)))
-        rows.append(_row("hidden_expected", quantization.rotated_kurtosis(states), str(layer)))
+        rows.append(_row("hidden_kurtosis", rounded_weights.excess_kurtosis(states), str(layer)))
+        rows.append(_row("hidden_expected", rounded_weights.rotated_kurtosis(states), str(layer)))
         rows.append(_row("hidden_concentration", energy.max() / energy.mean(), str(layer)))
     table = pd.DataFrame(rows)
     table.attrs["data"] = {config.base.text.corpus: base.streams.checksum}
@@ -121,7 +122,7 @@ def treated(model: Decoder, treatment: Treatment, seed: int) -> Decoder:
 def along_stream(model: Decoder) -> dict[str, np.ndarray]:
     """Matrices by name, the residual axis last: what a rotation of the stream turns are rows (n, D)."""
     roles, found = resizing.axes(model), {}
-    for name, array in quantization.matrices(model).items():
+    for name, array in rounded_weights.matrices(model).items():
         found[name] = array.movedim(roles[name].index("residual"), -1).double().numpy()
     return found
 

@@ -10,9 +10,9 @@ import torch
 
 from book.reflections.experiments import scores, spectrum, theory, twins, vectors
 from book.reflections.experiments.scores import rows_of
+from book.reflections.lstm import LSTMConfig, LSTMLanguageModel
 from embviz.corpora import make_corpus
 from embviz.ledger import cells
-from embviz.models.recurrent import LSTMConfig, LSTMLanguageModel
 from embviz.pausing import Paused, pausing_at
 from embviz.words.wordvectors import WordVectors
 

@@ -7,10 +7,11 @@ import pandas as pd
 import pytest
 import torch
 
+from book.resizing import rounded_weights
 from book.resizing.experiments import bases, quantized
 from embviz import ledger
 from embviz.ledger.studies import find_study
-from embviz.models import quantization, resizing
+from embviz.models import resizing
 from embviz.models.decoder import Decoder, DecoderConfig
 from tests.book.resizing.experiments.later import first_figures
 
@@ -68,7 +69,7 @@ def test_the_residual_axis_is_last_whatever_the_sizes():
         found["blocks.0.down.weight"].T, model.blocks[0].down.weight.detach().numpy()
     )
     np.testing.assert_array_equal(found["blocks.0.up.weight"], model.blocks[0].up.weight.detach().numpy())
-    assert set(found) == set(quantization.matrices(model))
+    assert set(found) == set(rounded_weights.matrices(model))
 
 
 def test_more_bits_cost_less_and_eight_cost_almost_nothing(tables):

@@ -1,7 +1,6 @@
 """Weights rounded to integers: slow loops, closed forms, symmetries, and what a model keeps."""
 
 import copy
-import itertools
 import math
 
 import numpy as np
@@ -9,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from embviz.models import quantization
+from book.resizing import rounded_weights
 from embviz.models.transformer import Transformer, TransformerConfig
 
 BITS = (2, 3, 4, 8, 12)
@@ -31,7 +30,7 @@ def tiny(**changed) -> Transformer:
 @pytest.mark.parametrize("per", ["tensor", "channel"])
 def test_every_value_becomes_the_nearest_level_of_its_own_grid(bits, per):
     x = made((7, 9))
-    found = quantization.round_to_grid(x, bits, per)
+    found = rounded_weights.round_to_grid(x, bits, per)
     largest_code = 2 ** (bits - 1) - 1
     for i, row in enumerate(x):
         step = max(abs(v) for v in (row if per == "channel" else x.ravel())) / largest_code
@@ -43,14 +42,14 @@ def test_every_value_becomes_the_nearest_level_of_its_own_grid(bits, per):
 
 def test_the_error_is_the_sum_of_squares_over_the_sum_of_squares():
     x = made((5, 6))
-    rounded = quantization.round_to_grid(x, 4, "channel").values
+    rounded = rounded_weights.round_to_grid(x, 4, "channel").values
     slow = sum((a - b) ** 2 for a, b in zip(x.ravel(), rounded.ravel(), strict=True)) / sum(x.ravel() ** 2)
-    assert quantization.relative_error(x, 4, "channel") == pytest.approx(slow, rel=1e-12)
+    assert rounded_weights.relative_error(x, 4, "channel") == pytest.approx(slow, rel=1e-12)
 
 
 def test_the_largest_value_has_the_largest_code_and_comes_back_exactly():
     x = made()
-    found = quantization.round_to_grid(x, 8)
+    found = rounded_weights.round_to_grid(x, 8)
     assert np.abs(found.codes).max() == 127
     assert found.values.ravel()[np.abs(x).argmax()] == pytest.approx(x.ravel()[np.abs(x).argmax()])
 
@@ -62,32 +61,27 @@ def test_the_largest_value_has_the_largest_code_and_comes_back_exactly():
 def test_the_error_of_evenly_spread_values_is_the_closed_form(bits):
     # midpoints of a fine division of -1..1, and the ends: the mean over them is the integral to 1 / n
     x = np.concatenate([(np.arange(400_000) + 0.5) / 200_000 - 1, [-1.0, 1.0]])
-    found = quantization.relative_error(x, bits)
-    assert found == pytest.approx(1 / (4 * quantization.n_levels(bits) ** 2), rel=2e-3)
+    found = rounded_weights.relative_error(x, bits)
+    assert found == pytest.approx(1 / (4 * rounded_weights.n_levels(bits) ** 2), rel=2e-3)
 
 
 def test_with_small_steps_the_error_is_the_squared_crest_factor_over_twelve_squared_levels():
     x = made((64, 64), seed=3) * np.exp(made((64, 1), seed=4))
     for per in ("tensor", "channel"):
-        crest = quantization.crest_factor(x, per)
-        expected = crest**2 / 12 / quantization.n_levels(10) ** 2
-        assert quantization.relative_error(x, 10, per) == pytest.approx(expected, rel=0.05)  # 4,096 values
+        crest = rounded_weights.crest_factor(x, per)
+        expected = crest**2 / 12 / rounded_weights.n_levels(10) ** 2
+        assert rounded_weights.relative_error(x, 10, per) == pytest.approx(expected, rel=0.05)  # 4,096 values
 
 
 def test_crest_factor_and_kurtosis_have_their_known_values():
     spike = np.zeros((4, 25))
     spike[1, 3] = -2.0
-    assert quantization.crest_factor(spike) == pytest.approx(10.0)  # sqrt(100)
-    assert quantization.crest_factor(spike, "channel") == pytest.approx(5.0)  # sqrt(25)
-    assert quantization.crest_factor([[1.0, -1.0]]) == 1.0
+    assert rounded_weights.crest_factor(spike) == pytest.approx(10.0)  # sqrt(100)
+    assert rounded_weights.crest_factor(spike, "channel") == pytest.approx(5.0)  # sqrt(25)
+    assert rounded_weights.crest_factor([[1.0, -1.0]]) == 1.0
     even = (np.arange(100_000) + 0.5) / 50_000 - 1
-    assert quantization.excess_kurtosis(even) == pytest.approx(-1.2, abs=1e-6)
-    assert quantization.excess_kurtosis([[1.0, -1.0], [1.0, -1.0]]) == pytest.approx(-2.0)
-
-
-def test_values_on_the_grid_come_back_exactly():
-    x = np.arange(-7, 8).reshape(3, 5) * 0.25
-    assert quantization.relative_error(x, 4) == 0.0
+    assert rounded_weights.excess_kurtosis(even) == pytest.approx(-1.2, abs=1e-6)
+    assert rounded_weights.excess_kurtosis([[1.0, -1.0], [1.0, -1.0]]) == pytest.approx(-2.0)
 
 
 def test_rotated_rows_have_the_expected_kurtosis_on_average():
@@ -99,35 +93,8 @@ def test_rotated_rows_have_the_expected_kurtosis_on_average():
         x = rows @ (q * np.sign(np.diag(r)))
         found.append((x**4).mean() / (x**2).mean() ** 2 - 3)
     error = np.std(found) / np.sqrt(len(found))
-    assert np.mean(found) == pytest.approx(quantization.rotated_kurtosis(rows), abs=4 * error)
+    assert np.mean(found) == pytest.approx(rounded_weights.rotated_kurtosis(rows), abs=4 * error)
     assert abs(np.mean(found)) > 20 * error  # so that 0 would not pass
-
-
-# --- symmetries -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("per", ["tensor", "channel"])
-def test_signs_and_orders_of_coordinates_change_nothing(per):
-    x, rng = made(seed=1), np.random.default_rng(0)
-    order, signs = rng.permutation(30), rng.choice([-1.0, 1.0], 30)
-    before = quantization.round_to_grid(x, 4, per).values
-    after = quantization.round_to_grid(x[:, order] * signs, 4, per).values
-    np.testing.assert_array_equal(after, before[:, order] * signs)
-
-
-def test_a_scale_a_channel_does_not_care_how_large_another_channel_is():
-    x = made()
-    grown = x * np.r_[1000.0, np.ones(39)][:, None]
-    small = quantization.round_to_grid(x, 4, "channel").values[1:]
-    np.testing.assert_array_equal(quantization.round_to_grid(grown, 4, "channel").values[1:], small)
-    assert (quantization.round_to_grid(grown, 4).values[1:] == 0).mean() > 0.99
-
-
-def test_more_bits_never_cost_more_and_zeros_stay_zeros():
-    errors = [quantization.relative_error(made(), bits) for bits in range(2, 13)]
-    assert all(a > b for a, b in itertools.pairwise(errors))
-    rows = np.vstack([np.zeros(5), np.ones(5)])
-    np.testing.assert_array_equal(quantization.round_to_grid(rows, 2, "channel").values, rows)
 
 
 # --- models -----------------------------------------------------------------------------------------
@@ -139,13 +106,13 @@ def test_matrices_are_rounded_and_gains_biases_and_the_original_are_left_alone()
         for array in model.parameters():
             array.add_(0.01)
     before = copy.deepcopy(model.state_dict())
-    rounded = quantization.quantize(model, 4, "channel").state_dict()
+    rounded = rounded_weights.quantize(model, 4, "channel").state_dict()
     for name, array in model.state_dict().items():
         assert torch.equal(array, before[name])
         if array.dim() == 1:
             assert torch.equal(rounded[name], array)
         else:
-            wanted = quantization.round_to_grid(array.double().numpy(), 4, "channel").values
+            wanted = rounded_weights.round_to_grid(array.double().numpy(), 4, "channel").values
             np.testing.assert_allclose(rounded[name], wanted, atol=1e-7)  # float32
             assert all(len(row.unique()) <= 15 for row in rounded[name])
 
@@ -153,34 +120,29 @@ def test_matrices_are_rounded_and_gains_biases_and_the_original_are_left_alone()
 def test_tied_weights_stay_tied_and_are_rounded_once():
     layers = nn.Sequential(nn.Embedding(6, 4), nn.Linear(4, 6, bias=False))
     layers[1].weight = layers[0].weight
-    rounded = quantization.quantize(layers, 3)
+    rounded = rounded_weights.quantize(layers, 3)
     assert rounded[1].weight is rounded[0].weight
-    assert list(quantization.matrices(layers)) == ["0.weight"]
+    assert list(rounded_weights.matrices(layers)) == ["0.weight"]
 
 
 def test_many_bits_leave_the_logits_and_few_change_them():
     model, tokens = tiny(), torch.arange(6)[None]
     exact = model(tokens)
     # 24 bits of the largest weight: float32's own rounding
-    torch.testing.assert_close(quantization.quantize(model, 24)(tokens), exact, atol=1e-5, rtol=1e-5)
-    assert (quantization.quantize(model, 2)(tokens) - exact).abs().max() > 0.05
-
-
-def test_half_precision_weights_keep_their_type():
-    rounded = quantization.quantize(nn.Linear(5, 3).half(), 8)
-    assert rounded.weight.dtype == torch.float16
+    torch.testing.assert_close(rounded_weights.quantize(model, 24)(tokens), exact, atol=1e-5, rtol=1e-5)
+    assert (rounded_weights.quantize(model, 2)(tokens) - exact).abs().max() > 0.05
 
 
 def test_the_tables_name_every_matrix_and_agree_with_the_array_functions():
     model = tiny()
-    table, errors = quantization.weight_table(model), quantization.error_table(model, 4, "channel")
-    assert list(table["name"]) == list(errors["name"]) == list(quantization.matrices(model))
+    table, errors = rounded_weights.weight_table(model), rounded_weights.error_table(model, 4, "channel")
+    assert list(table["name"]) == list(errors["name"]) == list(rounded_weights.matrices(model))
     own = model.embedding.detach().double().numpy()
     row = table[table["name"] == "embedding"].iloc[0]
-    assert row["excess_kurtosis"] == pytest.approx(quantization.excess_kurtosis(own))
-    assert row["crest_channel"] == pytest.approx(quantization.crest_factor(own, "channel"))
+    assert row["excess_kurtosis"] == pytest.approx(rounded_weights.excess_kurtosis(own))
+    assert row["crest_channel"] == pytest.approx(rounded_weights.crest_factor(own, "channel"))
     error = errors.loc[errors["name"] == "embedding", "relative_error"].item()
-    assert error == pytest.approx(quantization.relative_error(own, 4, "channel"))
+    assert error == pytest.approx(rounded_weights.relative_error(own, 4, "channel"))
 
 
 # --- refusals ---------------------------------------------------------------------------------------
@@ -189,24 +151,24 @@ def test_the_tables_name_every_matrix_and_agree_with_the_array_functions():
 @pytest.mark.parametrize("bits", [1, 0, -4, 25, 4.0, True, "4"])
 def test_numbers_of_bits_that_make_no_grid_are_refused(bits):
     with pytest.raises(ValueError, match="whole number from 2 to 24"):
-        quantization.round_to_grid([1.0], bits)
+        rounded_weights.round_to_grid([1.0], bits)
     with pytest.raises(ValueError, match="whole number from 2 to 24"):
-        quantization.quantize(nn.Linear(2, 2), bits)
+        rounded_weights.quantize(nn.Linear(2, 2), bits)
 
 
 def test_arrays_that_no_scale_covers_are_refused():
     with pytest.raises(ValueError, match="values has 1 NaN"):
-        quantization.round_to_grid([1.0, math.nan], 4)
+        rounded_weights.round_to_grid([1.0, math.nan], 4)
     with pytest.raises(ValueError, match="empty"):
-        quantization.round_to_grid([], 4)
+        rounded_weights.round_to_grid([], 4)
     with pytest.raises(ValueError, match="two axes"):
-        quantization.round_to_grid([1.0, 2.0], 4, "channel")
+        rounded_weights.round_to_grid([1.0, 2.0], 4, "channel")
     with pytest.raises(ValueError, match="choose one of tensor, channel"):
-        quantization.round_to_grid([1.0], 4, "row")
+        rounded_weights.round_to_grid([1.0], 4, "row")
     with pytest.raises(ValueError, match="all values are 0"):
-        quantization.relative_error(np.zeros(3), 4)
+        rounded_weights.relative_error(np.zeros(3), 4)
     with pytest.raises(ValueError, match="no kurtosis"):
-        quantization.rotated_kurtosis(np.zeros((2, 2)))
+        rounded_weights.rotated_kurtosis(np.zeros((2, 2)))
 
 
 def test_models_that_cannot_be_rounded_are_refused_by_name():
@@ -216,11 +178,11 @@ def test_models_that_cannot_be_rounded_are_refused_by_name():
             self.weight = nn.Parameter(torch.ones(2, 3))
 
     with pytest.raises(ValueError, match="0 is a Conv1D"):
-        quantization.quantize(nn.Sequential(Conv1D()), 4)
+        rounded_weights.quantize(nn.Sequential(Conv1D()), 4)
     with pytest.raises(ValueError, match="LayerNorm has no parameter"):
-        quantization.quantize(nn.LayerNorm(3), 4)
+        rounded_weights.quantize(nn.LayerNorm(3), 4)
     model = tiny()
     with torch.no_grad():
         model.blocks[1].up.weight[0, 0] = math.inf
     with pytest.raises(ValueError, match=r"blocks\.1\.up\.weight: values has 1 NaN"):
-        quantization.quantize(model, 4)
+        rounded_weights.quantize(model, 4)

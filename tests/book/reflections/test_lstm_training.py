@@ -15,9 +15,8 @@ import pandas as pd
 import pytest
 import torch
 
-from embviz.models.recurrent import LSTMConfig, LSTMLanguageModel
-from embviz.training import recurrent as recurrent_training
-from embviz.training.recurrent import (
+from book.reflections.lstm import LSTMConfig, LSTMLanguageModel
+from book.reflections.lstm_training import (
     LanguageModelTraining,
     arrange_columns,
     bfloat16_on_cpu,
@@ -174,7 +173,7 @@ def test_a_run_killed_at_any_moment_resumes_to_the_same_bits(tmp_path):
     script = textwrap.dedent(f"""
         import sys, torch
         sys.path.insert(0, {os.path.dirname(__file__)!r})
-        from test_recurrent import *
+        from test_lstm_training import *
         torch.set_num_threads(1)
         config = replace(TRAINING, n_epochs=5)
         language_model_perplexity(make_text(n_train=2500), MODEL, config, seed=0, checkpoint={str(path)!r})
@@ -221,18 +220,6 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_names_step_and_seed():
         next(train_language_model(model, make_text(), TRAINING, seed=7))
 
 
-def test_ids_outside_the_vocabulary_are_refused():
-    text = make_text()
-    text.valid[5] = 12
-    with pytest.raises(ValueError, match="valid holds ids from 0 to 12, the model's vocabulary ends at 11"):
-        language_model_perplexity(text, MODEL, TRAINING, seed=0)
-
-
-def test_a_text_too_short_for_its_columns_is_refused():
-    with pytest.raises(ValueError, match="train: 7 words in 4 columns leave nothing to predict"):
-        language_model_perplexity(make_text(n_train=7), MODEL, TRAINING, seed=0)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -245,9 +232,3 @@ def test_a_text_too_short_for_its_columns_is_refused():
 def test_a_training_that_makes_no_sense_is_refused(change, message):
     with pytest.raises(ValueError, match=message):
         LanguageModelTraining(**change)
-
-
-def test_half_precision_is_refused_where_the_processor_has_none(monkeypatch):
-    monkeypatch.setattr(recurrent_training, "bfloat16_on_cpu", lambda: False)
-    with pytest.raises(ValueError, match='for an LSTM: choose "float32"'):
-        language_model_perplexity(make_text(), MODEL, replace(TRAINING, precision="bfloat16"), seed=0)

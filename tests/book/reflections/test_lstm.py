@@ -1,7 +1,6 @@
 """The LSTM language model against slow loops, and the three ways of tying."""
 
 import math
-import warnings
 
 import numpy as np
 import pytest
@@ -9,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from embviz.models.recurrent import LSTMConfig, LSTMLanguageModel, linear_cross_entropy
+from book.reflections.lstm import LSTMConfig, LSTMLanguageModel, linear_cross_entropy
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -135,17 +134,6 @@ def test_the_one_table_gets_the_gradients_of_both_its_roles(tying):
     torch.testing.assert_close(of_the_table, by_role[0] + by_role[1], rtol=1e-10, atol=1e-12)
 
 
-def test_signs_that_are_all_plus_one_are_plain_tying():
-    plain, signed = small_model("plain"), small_model("signs")
-    assert not torch.equal(signed.signs, plain.signs)
-    tokens, _ = draw_tokens(plain)
-    assert not torch.allclose(
-        plain(tokens, plain.initial_state(3))[0], signed(tokens, signed.initial_state(3))[0]
-    )
-    signed.signs.fill_(1.0)
-    assert torch.equal(plain(tokens, plain.initial_state(3))[0], signed(tokens, signed.initial_state(3))[0])
-
-
 def test_models_of_one_seed_share_their_first_weights_whatever_the_tying():
     plain, signed, free = (small_model(tying).state_dict() for tying in ("plain", "signs", "none"))
     for name in plain.keys() - {"signs"}:
@@ -166,29 +154,6 @@ def test_making_and_running_a_model_leaves_the_global_random_state_alone():
     model = small_model("none")
     model(*(draw_tokens(model)[0], model.initial_state(3)))
     assert torch.equal(before, torch.get_rng_state())
-
-
-def test_a_state_carried_over_gives_the_logits_of_one_long_text():
-    model = small_model("signs")
-    tokens, _ = draw_tokens(model, (8, 2))
-    whole, _ = model(tokens, model.initial_state(2))
-    first, state = model(tokens[:3], model.initial_state(2))
-    second, _ = model(tokens[3:], state)
-    torch.testing.assert_close(torch.cat([first, second]), whole, rtol=1e-12, atol=1e-12)
-
-
-def test_an_untrained_model_with_a_zero_table_gives_every_word_the_same_chance():
-    model = small_model("plain", dtype=torch.float32)
-    torch.nn.init.zeros_(model.embedding)
-    tokens, targets = draw_tokens(model)
-    loss, _ = model.loss(tokens, targets, model.initial_state(3))
-    assert loss.item() == pytest.approx(math.log(11), abs=1e-6)
-
-
-def test_one_layer_with_dropout_makes_no_warning():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        small_model("plain", n_layers=1, dropout=0.5)
 
 
 @pytest.mark.parametrize(

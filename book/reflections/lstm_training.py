@@ -19,7 +19,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from embviz.models.recurrent import LSTMConfig, LSTMLanguageModel, State
+from book.reflections.lstm import LSTMConfig, LSTMLanguageModel, State
 from embviz.storage import whole_file
 from embviz.training.loop import keep_freed_memory
 
