@@ -11,7 +11,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from book.tying.experiments import amended, exor, spellings
+from book.tying.experiments import exor, spellings
 from book.tying.languages.exor import ONE_B, SYMBOLS
 from embviz import metrics
 from embviz.ledger.cells import read
@@ -21,7 +21,7 @@ from embviz.view import charts, panels, plot_curves, theme
 from embviz.view.player import HISTORY
 
 # The tasks of sections 5, C.1 and C.2.
-TASKS = {"both pairs": exor.MAIN, "only 1A and 1B": amended.ONES, "only 0A and 0B": amended.ZEROS}
+TASKS = {"both pairs": exor.MAIN, "only 1A and 1B": exor.ONES, "only 0A and 0B": exor.ZEROS}
 MATRICES = ("untied input", "untied output", "tied")  # in the order of Figures 1a, 1b, 1c
 TYINGS = ("untied", "tied")
 PAIRS = {"11": "1A and 1B", "00": "0A and 0B", "01": "0A and 1B, unrelated"}

@@ -6,24 +6,41 @@ Source: tying paper, section 5 and appendices C.1-C.6.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
-from book.tying.experiments.exor_runs import EXorRun, exor
+from book.tying.experiments.exor_runs import EXorRun, FreshRun, exor
+from book.tying.experiments.spellings import UNFAIR, best_accuracy, sweep_cells, sweep_curves
 from book.tying.languages.exor import EXor
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell, experiment, load, read
 from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Study
+from embviz.ledger.studies import Part, Study
 
 CLOSE = 0.2  # relative distance of a pair that counts as close
+SOLVED = 0.1  # loss above the optimum, in nats, at most which a run counts as one that solves the task
+RISE = 0.05  # of the loss on the twelve strings, in nats, from which on a run counts as one that overfits
+ABSOLUTE = {"01": 0.1, "003": 0.03}  # Euclidean distances of a pair that is close
 
-MAIN, ONES, ZEROS = EXorRun(n_seeds=20), EXorRun(symbols="ones"), EXorRun(symbols="zeros")
-LARGER = EXorRun(size="medium")
-LSTM, MIXER = EXorRun("lstm"), EXorRun("mixer")
+MAIN = EXorRun(n_seeds=20)
+LSTM, MIXER, LARGER = EXorRun("lstm"), EXorRun("mixer"), EXorRun(size="medium")
 BIGGER_LSTM, BIGGER_MIXER = EXorRun("lstm", "medium"), EXorRun("mixer", "medium")
+
+# of seeds that were not looked at when claims were amended
+FRESH_MAIN = FreshRun(n_seeds=20)
+MORE_MAIN = FreshRun(n_seeds=40, first_seed=40)
+AUTHORS = FreshRun(n_seeds=5, first_seed=42, drawn="program")
+ONES = FreshRun(symbols="ones", n_seeds=20, first_seed=5)
+ZEROS = FreshRun(symbols="zeros", n_seeds=20, first_seed=5)
+MORE_ZEROS = FreshRun(symbols="zeros", n_seeds=20, first_seed=25)
+FRESH_LSTM = FreshRun("lstm", n_seeds=5, first_seed=5)
+ONE_LAYER = FreshRun("lstm", "one layer", n_seeds=5, first_seed=5)
+FRESH_MIXER = FreshRun("mixer", n_seeds=20, first_seed=5)
+FRESH_LARGER = FreshRun(size="medium", n_seeds=5, first_seed=2)
+LARGER_PROGRAM = dataclasses.replace(FRESH_LARGER, learning_rate=1e-4, n_steps=300_000)
 
 
 def at_preset(run: EXorRun, preset: str) -> EXorRun:
@@ -44,6 +61,11 @@ def at_preset(run: EXorRun, preset: str) -> EXorRun:
 def cell_of(run: EXorRun, preset: str) -> Cell:
     """The cell of a run at a preset."""
     return exor.cell(at_preset(run, preset))
+
+
+def cells_of(runs: Sequence[EXorRun], preset: str) -> list[Cell]:
+    """The cells of several runs at a preset."""
+    return [cell_of(run, preset) for run in runs]
 
 
 # --- from stored cells to curves ------------------------------------------------------------------------
@@ -91,6 +113,17 @@ def first(table: pd.DataFrame) -> pd.DataFrame:
     return table[table["step"] == 0].sort_values("seed")
 
 
+def _tied(table: pd.DataFrame) -> pd.DataFrame:
+    return table[table["tied"]]
+
+
+def _untied(table: pd.DataFrame) -> pd.DataFrame:
+    return table[~table["tied"]]
+
+
+# --- numbers of runs -----------------------------------------------------------------------------------
+
+
 def late_accuracy(table: pd.DataFrame) -> pd.Series:
     """Mean accuracy over the last tenth of training, by seed."""
     late = table[table["step"] >= 0.9 * table["step"].max()]
@@ -110,6 +143,14 @@ def steps_until(table: pd.DataFrame, columns: list[str], *, level: float = CLOSE
     return pd.Series(steps, dtype=float)
 
 
+def arrivals(table: pd.DataFrame, columns: list[str], *, level: float = CLOSE) -> pd.Series:
+    """As :func:`steps_until`, infinite for a seed that never gets there."""
+    steps = steps_until(table, columns, level=level)
+    ends = last(table).set_index("seed")[columns]
+    there = (ends <= level).all(axis=1).reindex(steps.index)
+    return steps.where((steps < table["step"].max()) | there, np.inf)
+
+
 def _over_seeds(values: pd.Series, nulls: Mapping[str, float] | None = None) -> Finding:
     return findings.over_seeds(values.to_numpy(float), nulls=nulls)
 
@@ -122,6 +163,81 @@ def ratio(table: pd.DataFrame, column: str) -> Finding:
 def not_negative(finding: Finding) -> Finding:
     """A finding about distances: the part of Student's interval below 0, which none can reach, is cut off."""
     return dataclasses.replace(finding, low=max(finding.low, 0.0))
+
+
+def difference(mine: pd.Series, theirs: pd.Series) -> Finding | None:
+    """Difference of two means over seeds that are not paired, with a cautious 95% interval.
+
+    Student's factor is that of the smaller group, which is wider than Welch's. None without two of each.
+    """
+    a, b = mine.to_numpy(float), theirs.to_numpy(float)
+    n = min(len(a), len(b))
+    if n < 2:
+        return None
+    half = findings.student(n) * math.sqrt(a.var(ddof=1) / len(a) + b.var(ddof=1) / len(b))
+    value = float(a.mean() - b.mean())
+    return Finding(value, value - half, value + half, n)
+
+
+def ratio_of_medians(mine: pd.Series, theirs: pd.Series) -> Finding:
+    """Median steps over median steps of seeds that are not paired, with a bootstrap over the seeds of each.
+
+    Parameters
+    ----------
+    mine, theirs : Series of float
+        Steps until something happens; infinite for a seed where it did not, so that a median counts such a
+        seed as later than all others. Where both medians are infinite nothing is known, and the ratio is 1.
+    """
+    rng = np.random.default_rng(0)
+    pair = [part.to_numpy(float) for part in (mine, theirs)]
+    drawn = sorted(_ratio(*(rng.choice(part, len(part)) for part in pair)) for _ in range(2_000))
+    value, low, high = _ratio(*pair), drawn[50], drawn[-51]  # no quantiles: between infinities there are none
+    return Finding(value, min(low, value), max(high, value), min(map(len, pair)))
+
+
+def _ratio(mine: np.ndarray, theirs: np.ndarray) -> float:
+    a, b = float(np.median(mine)), float(np.median(theirs))
+    return 1.0 if math.isinf(a) and math.isinf(b) else a / b
+
+
+def apart(table: pd.DataFrame, *, matrix: str = "output") -> dict[str, Finding]:
+    """What keeps 0A and 0B apart in the output of one kind of model, each with its null.
+
+    Returns
+    -------
+    dict
+        ``logit_00``: how much the logit of 0B exceeds that of 0A where a 0 is asked for, ln 9 in an optimal
+        model, with 1B's over 1A's as the null; ``ones_over_zeros``: the distance of 1A and 1B over that of
+        0A and 0B in the same matrix, 0 in an optimal model, with its value before training as the null.
+    """
+    end, start = last(table), first(table)
+    found = {}
+    if "logit_00" in table:
+        ones = {"ones": float(end["logit_11"].mean())} if "logit_11" in table else {}
+        zero = {"start": float(start["logit_00"].mean())}
+        found["logit_00"] = findings.over_seeds(end["logit_00"].to_numpy(), nulls={**ones, **zero})
+    if f"{matrix}_11" in table and f"{matrix}_00" in table:
+        ratios = [(part[f"{matrix}_11"] / part[f"{matrix}_00"]).to_numpy() for part in (end, start)]
+        found["ones_over_zeros"] = not_negative(
+            findings.over_seeds(ratios[0], nulls={"start": float(ratios[1].mean())})
+        )
+    return found
+
+
+def six_ratios(table: pd.DataFrame) -> dict[str, Finding]:
+    """Final relative distances of both pairs in the input, output and tied matrices."""
+    found = {}
+    for pair in ("11", "00"):
+        found[f"ratio_{pair}_input"] = ratio(_untied(table), f"relative_input_{pair}")
+        found[f"ratio_{pair}_output"] = ratio(_untied(table), f"relative_output_{pair}")
+        found[f"ratio_{pair}_tied"] = ratio(_tied(table), f"relative_input_{pair}")
+    return found
+
+
+def _speed(table: pd.DataFrame) -> Finding:
+    """Steps until 1A-1B is close, tied over untied input, paired by seed; a seed with neither is 1."""
+    column = ["relative_input_11"]
+    return _over_seeds(steps_until(_tied(table), column) / steps_until(_untied(table), column))
 
 
 # --- section 5 ------------------------------------------------------------------------------------------
@@ -176,25 +292,42 @@ def _in_standard_errors(count: pd.Series, n: pd.Series, expected: pd.Series) -> 
     return (count / n - expected).abs() / np.sqrt(expected * (1 - expected) / n)
 
 
-def _input_findings(preset: str) -> dict[str, Finding]:
-    untied = _untied(curves(MAIN, preset))
+def _untied_input(preset: str) -> dict[str, Finding]:
+    """Of all forty seeds."""
+    untied = _untied(pd.concat([curves(run, preset) for run in (MAIN, FRESH_MAIN)]))
     return {f"ratio_{pair}": ratio(untied, f"relative_input_{pair}") for pair in ("11", "00")}
 
 
-def _output_findings(preset: str) -> dict[str, Finding]:
-    untied = _untied(curves(MAIN, preset))
-    return {f"ratio_{pair}": ratio(untied, f"relative_output_{pair}") for pair in ("11", "00")}
+def _untied_output(preset: str) -> dict[str, Finding]:
+    untied = _untied(curves(FRESH_MAIN, preset))
+    return {**apart(untied), "fresh_ratio_11": ratio(untied, "relative_output_11")}
 
 
-def _tied_findings(preset: str) -> dict[str, Finding]:
-    table = curves(MAIN, preset)
+def _tied_sooner(preset: str) -> dict[str, Finding]:
+    table = curves(FRESH_MAIN, preset)
     tied, untied = _tied(table), _untied(table)
-    spread = last(tied)[["input_00", "input_11"]].to_numpy()
-    return {
-        "speed": _speed(table),
-        "ratio_11": ratio(tied, "relative_input_11"),
-        "variance": variance_ratio(spread, last(untied)[["input_00", "input_11"]].to_numpy()),
+    spread = [last(part)[["input_00", "input_11"]].to_numpy() for part in (tied, untied)]
+    free = variance_ratio(last(untied)[["output_00", "output_11"]].to_numpy(), spread[1])
+    variance = variance_ratio(*spread)
+    arrived = {
+        name: steps_until(part, [f"relative_{matrix}_11"])
+        for name, part, matrix in (
+            ("tied", tied, "input"),
+            ("input", untied, "input"),
+            ("output", untied, "output"),
+        )
     }
+    found = {
+        "variance_over_output": dataclasses.replace(variance, nulls={"output": free.value}),
+        "variance_output": dataclasses.replace(free, nulls={}),
+        "fresh_ratio_11": ratio(tied, "relative_input_11"),
+        "fresh_speed": findings.over_seeds((arrived["tied"] / arrived["input"]).to_numpy()),
+        "speed_output": findings.over_seeds((arrived["tied"] / arrived["output"]).to_numpy()),
+    }
+    for name, level in ABSOLUTE.items():
+        steps = [steps_until(part, ["input_11"], level=level) for part in (tied, untied)]
+        found[f"speed_{name}"] = findings.over_seeds((steps[0] / steps[1]).to_numpy())
+    return found
 
 
 def variance_ratio(pairs: np.ndarray, control: np.ndarray) -> Finding:
@@ -211,50 +344,107 @@ def _log_variances(pairs: np.ndarray) -> float:
     return float(np.log10(variances[0] / variances[1]))
 
 
-def _speed(table: pd.DataFrame) -> Finding:
-    """Steps until 1A-1B is close, tied over untied input, paired by seed; a seed with neither is 1."""
-    column = ["relative_input_11"]
-    return _over_seeds(steps_until(_tied(table), column) / steps_until(_untied(table), column))
+# --- runs that solve the task ---------------------------------------------------------------------------
 
 
-def _accuracy_findings(preset: str) -> dict[str, Finding]:
-    table = curves(MAIN, preset)
-    accuracy = {
-        name: late_accuracy(part) for name, part in (("tied", _tied(table)), ("untied", _untied(table)))
+def solved(table: pd.DataFrame, *, column: str = "loss_gap") -> pd.Series:
+    """By seed: whether the loss ends at most :data:`SOLVED` above the optimum."""
+    return last(table).set_index("seed")[column] <= SOLVED
+
+
+def shares(table: pd.DataFrame) -> dict[str, Finding]:
+    """Shares of untied and of tied runs that solve the task, and their difference, paired by seed."""
+    tied, untied = solved(_tied(table)), solved(_untied(table))
+    return {
+        "untied_solved": findings.share(int(untied.sum()), len(untied)),
+        "tied_solved": findings.share(int(tied.sum()), len(tied)),
+        "more_solved": findings.over_seeds(untied.to_numpy(float) - tied.to_numpy(float), within=(-1, 1)),
     }
-    late = table[table["step"] >= 2 / 3 * table["step"].max()]
-    wobble = late.groupby(["tied", "seed"])["accuracy"].std(ddof=1) + 1e-6  # a model may stand still
-    found = {
-        "untied_gap": _over_seeds(EXor().optimal_accuracy() - accuracy["untied"]),
-        "tied_minus_untied": _over_seeds(accuracy["tied"] - accuracy["untied"]),
-        "instability": _over_seeds(np.log10(wobble[True] / wobble[False])),
-    }
-    for name, part in (("tied", _tied(table)), ("untied", _untied(table))):
+
+
+def _accuracy(preset: str) -> dict[str, Finding]:
+    first_seeds, table = curves(MAIN, preset), curves(FRESH_MAIN, preset)
+    authors = shares(curves(AUTHORS, preset))
+    found: dict[str, Finding | None] = {**shares(table), **_of_those_that_solve(table)}
+    for name, part in (("tied", _tied(first_seeds)), ("untied", _untied(first_seeds))):
         found[f"{name}_sampled"] = _over_seeds(last(part)["sampled_accuracy"])
+        found[f"authors_{name}_solved"] = authors[f"{name}_solved"]
+    return {name: finding for name, finding in found.items() if finding is not None}
+
+
+def _of_those_that_solve(table: pd.DataFrame) -> dict[str, Finding | None]:
+    """Accuracy over the last tenth, and its wobble over the last third, of the runs that solve the task."""
+    best, accuracy, wobble, gaps = best_accuracy(EXor()), {}, {}, {}
+    late = table[table["step"] >= 2 / 3 * table["step"].max()]
+    for name, part, own in (("tied", _tied(table), _tied(late)), ("untied", _untied(table), _untied(late))):
+        done = solved(part)
+        scores = late_accuracy(part)
+        accuracy[name], gaps[name] = scores[done[scores.index]], best - scores
+        moved = own.groupby("seed")["accuracy"].std(ddof=1) + 1e-6  # a model may stand still
+        wobble[name] = moved[done[moved.index]].map(math.log10)
+    done = solved(_untied(table))
+    found: dict[str, Finding | None] = {
+        "tied_minus_untied_solved": difference(accuracy["tied"], accuracy["untied"]),
+        "instability_solved": difference(wobble["tied"], wobble["untied"]),
+    }
+    if done.any():
+        others = gaps["untied"][~done[gaps["untied"].index]]
+        nulls = {"unsolved": float(others.mean())} if len(others) else {}
+        found["untied_gap_solved"] = findings.over_seeds(gaps["untied"][done].to_numpy(), nulls=nulls)
     return found
 
 
-def _overfit_findings(preset: str) -> dict[str, Finding]:
-    table = curves(MAIN, preset)
+# --- overfitting ----------------------------------------------------------------------------------------
+
+
+def overfitting(table: pd.DataFrame) -> pd.DataFrame:
+    """Which runs of one kind overfit the twelve strings that the authors' program validates on.
+
+    A run overfits where the loss on these strings, over the last tenth of training, has risen by
+    :data:`RISE` over its lowest while the loss on the training strings has fallen. Both are means of five
+    snapshots in a row, as the loss of twelve strings jumps.
+
+    Returns
+    -------
+    DataFrame
+        One row per seed: `overfits`, `lowest` (step of the lowest loss), `aligned` (step from which on 1A and
+        1B are close in input and output; the last where they never are).
+    """
+    rows = {}
+    for seed, part in table.sort_values("step").groupby("seed"):
+        part = part.set_index("step")
+        smooth = part[["sampled_loss", "train_loss_gap"]].rolling(5, min_periods=1, center=True).mean()
+        steps, (strings, trained) = smooth.index.to_numpy(float), smooth.to_numpy(float).T
+        lowest, late = int(strings.argmin()), steps >= 0.9 * steps.max()
+        risen = strings[late].mean() - strings[lowest] >= RISE
+        fallen = trained[late].mean() < trained[lowest]
+        rows[seed] = {"overfits": bool(risen and fallen), "lowest": steps[lowest]}
+    found = pd.DataFrame.from_dict(rows, orient="index").rename_axis("seed")
+    return found.assign(aligned=steps_until(table, ["relative_input_11", "relative_output_11"]))
+
+
+def _overfit(preset: str) -> dict[str, Finding]:
+    table = curves(FRESH_MAIN, preset)
     n_steps = table["step"].max()
-    lags, overfits = {}, {}
-    for name, part in (("tied", _tied(table)), ("untied", _untied(table))):
-        by_seed = part.sort_values("step").groupby("seed")["held_loss_gap"]
-        lowest = part.loc[by_seed.idxmin()].set_index("seed")
-        aligned = steps_until(part, ["relative_input_11", "relative_output_11"])
-        lags[name] = (aligned - lowest["step"]) / n_steps
-        overfits[name] = by_seed.last() - lowest["held_loss_gap"]
-    return {
-        "lag": _over_seeds(lags["untied"], {"tied": float(lags["tied"].mean())}),
-        "overfit": _over_seeds(overfits["untied"], {"tied": float(overfits["tied"].mean())}),
+    runs = {name: overfitting(part) for name, part in (("tied", _tied(table)), ("untied", _untied(table)))}
+    counts = {name: (int(part["overfits"].sum()), len(part)) for name, part in runs.items()}
+    nulls = {"tied": counts["tied"][0] / counts["tied"][1]}
+    found = {"overfit_share": findings.share(*counts["untied"], nulls=nulls)}
+    lags = {
+        name: ((part["aligned"] - part["lowest"]) / n_steps)[part["overfits"]] for name, part in runs.items()
     }
+    if len(lags["untied"]):
+        tied = {"tied": float(lags["tied"].mean())} if len(lags["tied"]) else {}
+        found["lag_overfit"] = findings.over_seeds(lags["untied"].to_numpy(), nulls=tied)
+    return found
 
 
-# --- appendix C -----------------------------------------------------------------------------------------
+# --- one pair of spellings alone ------------------------------------------------------------------------
 
 
-def holds_findings(table: pd.DataFrame) -> dict[str, Finding]:
+def _holds(preset: str) -> dict[str, Finding]:
     """Appendix C.1, of curves with 1A and 1B alone."""
+    table = curves(ONES, preset)
     mean = table.groupby(["tied", "seed"])["accuracy"].mean()
     return {
         "tied_minus_untied": _over_seeds(mean[True] - mean[False]),
@@ -262,50 +452,87 @@ def holds_findings(table: pd.DataFrame) -> dict[str, Finding]:
         "ratio_11_tied": ratio(_tied(table), "relative_input_11"),
         "ratio_11_input": ratio(_untied(table), "relative_input_11"),
         "ratio_11_output": ratio(_untied(table), "relative_output_11"),
+        **shares(table),
     }
 
 
-def fails_findings(table: pd.DataFrame) -> dict[str, Finding]:
-    """Appendix C.2, of curves with 0A and 0B alone."""
+def _fails(preset: str) -> dict[str, Finding]:
+    """Appendix C.2, of curves with 0A and 0B alone; the control are those with 1A and 1B alone."""
+    table, holding = curves(ZEROS, preset), curves(ONES, preset)
+    nulls = {"holds": float(_farther(holding, "11").mean())}
     return {
-        "untied_minus_tied": _over_seeds(late_accuracy(_untied(table)) - late_accuracy(_tied(table))),
         "ratio_00_input": ratio(_untied(table), "relative_input_00"),
-        "ratio_00_output": ratio(_untied(table), "relative_output_00"),
-        "ratio_00_tied": ratio(_tied(table), "relative_input_00"),
+        "logit_00": apart(_untied(table))["logit_00"],
+        "logit_00_tied": apart(_tied(table))["logit_00"],
+        "farther_tied": findings.over_seeds(_farther(table, "00").to_numpy(), nulls=nulls),
+        **shares(table),
+        **_more_seeds(preset),
     }
 
 
-def six_ratios(table: pd.DataFrame) -> dict[str, Finding]:
-    """Final relative distances of both pairs in the input, output and tied matrices."""
-    found = {}
-    for pair in ("11", "00"):
-        found[f"ratio_{pair}_input"] = ratio(_untied(table), f"relative_input_{pair}")
-        found[f"ratio_{pair}_output"] = ratio(_untied(table), f"relative_output_{pair}")
-        found[f"ratio_{pair}_tied"] = ratio(_tied(table), f"relative_input_{pair}")
-    return found
+def _more_seeds(preset: str) -> dict[str, Finding]:
+    """What tying costs where the hypothesis fails, over all fresh seeds; the null: where it holds."""
+    failing = pd.concat([curves(run, preset) for run in (ZEROS, MORE_ZEROS)])
+    costs, holding = (
+        late_accuracy(_untied(table)) - late_accuracy(_tied(table))
+        for table in (failing, curves(ONES, preset))
+    )
+    nulls = {"holds": float(holding.mean())}
+    found = {"untied_minus_tied": findings.over_seeds(costs.to_numpy(), nulls=nulls), **shares(failing)}
+    return {f"{name}_more": finding for name, finding in found.items()}
 
 
-def _larger_findings(preset: str) -> dict[str, Finding]:
-    table = curves(LARGER, preset)
-    difference = late_accuracy(_tied(table)) - late_accuracy(_untied(table))
-    return {"tied_minus_untied": _over_seeds(difference), **six_ratios(table)}
+def _farther(table: pd.DataFrame, pair: str) -> pd.Series:
+    """By seed: relative distance of a pair in the tied matrix minus that in the untied input."""
+    column = f"relative_input_{pair}"
+    tied, untied = (last(part).set_index("seed")[column] for part in (_tied(table), _untied(table)))
+    return tied - untied
 
 
-def _slower(run: EXorRun, other: EXorRun, preset: str) -> Finding:
-    """Steps until 1A-1B is close in the untied input: of one architecture over another's, by seed."""
-    column = ["relative_input_11"]
-    mine, theirs = (steps_until(_untied(curves(part, preset)), column) for part in (run, other))
-    return _over_seeds((mine / theirs).dropna())
+# --- architectures --------------------------------------------------------------------------------------
 
 
-def _lstm_findings(preset: str) -> dict[str, Finding]:
-    ratios = six_ratios(curves(LSTM, preset))
-    return {**ratios, "slower": _slower(LSTM, MAIN, preset)}
+def _body(run: FreshRun, preset: str) -> dict[str, Finding]:
+    """What an architecture's claim asks for, of its fresh seeds."""
+    table = curves(run, preset)
+    found = six_ratios(table)
+    del found["ratio_00_output"]  # which no optimal model decides
+    gap = late_accuracy(_tied(table)) - late_accuracy(_untied(table))
+    return {**found, **apart(_untied(table)), "tied_minus_untied": _over_seeds(gap)}
 
 
-def _mixer_findings(preset: str) -> dict[str, Finding]:
-    ratios = six_ratios(curves(MIXER, preset))
-    return {**ratios, "slower": _slower(MIXER, MAIN, preset), "faster": _slower(MIXER, LSTM, preset)}
+def _later(run: FreshRun, other: FreshRun, preset: str) -> Finding:
+    """Steps until 1A and 1B are close in the untied input: median of one architecture over another's."""
+    tables = (_untied(curves(one, preset)) for one in (run, other))
+    return ratio_of_medians(*(arrivals(table, ["relative_input_11"]) for table in tables))
+
+
+def _lstm(preset: str) -> dict[str, Finding]:
+    single, double = (
+        solved(_untied(curves(run, preset)), column="held_loss_gap") for run in (ONE_LAYER, FRESH_LSTM)
+    )
+    nulls = {"two_layers": float(double.mean())}
+    return {
+        **_body(FRESH_LSTM, preset),
+        "later": _later(FRESH_LSTM, FRESH_MAIN, preset),
+        "one_layer_generalizes": findings.share(int(single.sum()), len(single), nulls=nulls),
+    }
+
+
+def _mixer(preset: str) -> dict[str, Finding]:
+    later, sooner = (_later(FRESH_MIXER, other, preset) for other in (FRESH_MAIN, FRESH_LSTM))
+    return {**_body(FRESH_MIXER, preset), "later": later, "sooner": sooner}
+
+
+def _larger(preset: str, run: FreshRun = FRESH_LARGER) -> dict[str, Finding]:
+    found = _body(run, preset)
+    del found["ratio_00_tied"]
+    tied = apart(_tied(curves(run, preset)))
+    return found | {f"{name}_tied": finding for name, finding in tied.items()}
+
+
+def _larger_program(preset: str) -> dict[str, Finding]:
+    return {f"{name}_program": finding for name, finding in _larger(preset, LARGER_PROGRAM).items()}
 
 
 def _bigger_runs(preset: str) -> dict[str, EXorRun]:
@@ -332,29 +559,66 @@ def _bigger_findings(preset: str) -> dict[str, Finding]:
     return found
 
 
-def _tied(table: pd.DataFrame) -> pd.DataFrame:
-    return table[table["tied"]]
+# --- the coin sweep -------------------------------------------------------------------------------------
 
 
-def _untied(table: pd.DataFrame) -> pd.DataFrame:
-    return table[~table["tied"]]
+def coin_costs(table: pd.DataFrame) -> pd.DataFrame:
+    """Accuracy that tying costs, untied minus tied at the end, one row per seed and one column per coin."""
+    end = last(table)
+    gap = end.pivot(index=["p_0a", "seed"], columns="tied", values="accuracy_gap")
+    return (gap[True] - gap[False]).unstack("p_0a")
+
+
+def _coin_cells(preset: str) -> list[Cell]:
+    """Of the first seeds and of fresh ones; the paper has no such sweep, so none is at its scale."""
+    fresh = (False, True) if preset != "paper" else ()
+    return [cell for is_fresh in fresh for cell in sweep_cells(preset, fresh=is_fresh)]
+
+
+def _coin_findings(preset: str) -> dict[str, Finding]:
+    found: dict[str, Finding] = {}
+    for prefix, fresh in (("first_", False), ("", True)):
+        costs = coin_costs(sweep_curves(preset, fresh=fresh))
+        unfair = costs[[coin for coin in costs.columns.to_numpy(float) if coin <= UNFAIR]].mean(axis=1)
+        found |= {
+            f"{prefix}fair_gain": findings.over_seeds(-costs[0.5].to_numpy()),
+            f"{prefix}unfair_cost": findings.over_seeds(
+                unfair.to_numpy(), nulls={"fair": float(costs[0.5].mean())}
+            ),
+            f"{prefix}cost_growth": findings.over_seeds((unfair - costs[0.5]).to_numpy()),
+        }
+    return found
+
+
+# --- studies --------------------------------------------------------------------------------------------
 
 
 def _study(measure: Callable[[str], dict[str, Finding]], *runs: EXorRun) -> Study:
-    return Study(lambda preset: [cell_of(run, preset) for run in runs], measure)
+    return Study(lambda preset: cells_of(runs, preset), measure)
+
+
+def _shown(study: Study, *runs: EXorRun) -> Study:
+    """A study with runs of first seeds, which the chapter shows beside the fresh ones."""
+    return dataclasses.replace(study, beside=lambda preset: cells_of(runs, preset))
 
 
 STUDIES: dict[str, Study] = {
     "tying.exor_distribution": Study(_distribution_cells, _distribution_findings),
-    "tying.untied_input": _study(_input_findings, MAIN),
-    "tying.untied_output": _study(_output_findings, MAIN),
-    "tying.tied": _study(_tied_findings, MAIN),
-    "tying.accuracy": _study(_accuracy_findings, MAIN),
-    "tying.overfit_alignment": _study(_overfit_findings, MAIN),
-    "tying.dh_holds": _study(lambda preset: holds_findings(curves(ONES, preset)), ONES),
-    "tying.dh_fails": _study(lambda preset: fails_findings(curves(ZEROS, preset)), ZEROS),
-    "tying.larger": _study(_larger_findings, LARGER),
-    "tying.lstm": _study(_lstm_findings, LSTM, MAIN),
-    "tying.mixer": _study(_mixer_findings, MIXER, LSTM, MAIN),
+    "tying.untied_input": _study(_untied_input, MAIN, FRESH_MAIN),
+    "tying.untied_output": _study(_untied_output, FRESH_MAIN),
+    "tying.tied": _study(_tied_sooner, FRESH_MAIN),
+    "tying.accuracy": _study(_accuracy, MAIN, FRESH_MAIN, AUTHORS),
+    "tying.overfit_alignment": _study(_overfit, FRESH_MAIN),
+    "tying.dh_holds": _study(_holds, ONES),
+    "tying.dh_fails": _study(_fails, ZEROS, MORE_ZEROS, ONES),
+    "tying.tie_only_where": Study(_coin_cells, _coin_findings),
+    "tying.lstm": _shown(_study(_lstm, FRESH_LSTM, FRESH_MAIN, ONE_LAYER), LSTM),
+    "tying.mixer": _shown(_study(_mixer, FRESH_MIXER, FRESH_MAIN, FRESH_LSTM), MIXER),
+    "tying.larger": dataclasses.replace(
+        _study(_larger, FRESH_LARGER),
+        parts=(Part(lambda preset: cells_of([LARGER_PROGRAM], preset), _larger_program),),
+        # of the first seeds the chapter shows two
+        beside=lambda preset: [] if preset == "paper" else [cell_of(LARGER, preset)],
+    ),
     "tying.bigger": Study(_bigger_cells, _bigger_findings),
 }

@@ -502,27 +502,29 @@ def _gains(table: pd.DataFrame) -> pd.DataFrame:
     return 100 * (tied - untied)
 
 
-def _natural_findings(runs: Sequence[NaturalRun]) -> dict[str, Finding]:
+def _ratios(runs: Sequence[NaturalRun]) -> dict[str, Finding]:
+    """Distance of twins over that of unrelated tokens at the end, by matrix."""
     table = curves_of(runs)
-    corpus = str(table["corpus"].iloc[0])
-    n_steps = table["step"].max()
-    end = table[table["step"] == n_steps]
-    found = {}
+    corpus, found = str(table["corpus"].iloc[0]), {}
+    end = table[table["step"] == table["step"].max()]
     for matrix, tied in (("input", False), ("output", False), ("tied", True)):
         rows = end[end["tied"] == tied].set_index("spelling")
         unrelated = rows[f"{matrix}_unrelated"]
         twins, matched = rows[f"{matrix}_twins"] / unrelated, rows[f"{matrix}_matched"] / unrelated
         nulls = {"matched": float(matched["mixed"].mean()), "fixed": float(twins["fixed"].mean())}
         found[f"ratio_{matrix}"] = findings.over_seeds(twins["mixed"].to_numpy(), nulls=nulls, corpus=corpus)
-    gain = _gains(table[table["spelling"] == "mixed"])
-    early = gain.iloc[_a_tenth_in(gain)]
-    found["early_gain"] = findings.over_seeds(early.to_numpy(), corpus=corpus)
-    found["final_gain"] = findings.over_seeds(gain.iloc[-1].to_numpy(), corpus=corpus)
-    behind = gain.index[gain.mean(axis="columns") > 0]  # steps at which untied is behind
-    if gain.index[-1] not in behind:
-        since = gain.index[gain.index > behind.max()][0] if len(behind) else 0
-        found["crossing"] = findings.once(since / n_steps, repeats="sets of seeds", corpus=corpus)
     return found
+
+
+def _crossing(runs: Sequence[NaturalRun]) -> dict[str, Finding]:
+    """Share of training from which on untied is ahead; nothing where it is behind at the end."""
+    table = curves_of(runs)
+    gain, corpus = _gains(table[table["spelling"] == "mixed"]), str(table["corpus"].iloc[0])
+    behind = gain.index[gain.mean(axis="columns") > 0]  # steps at which untied is behind
+    if gain.index[-1] in behind:
+        return {}
+    since = gain.index[gain.index > behind.max()][0] if len(behind) else 0
+    return {"crossing": findings.once(since / table["step"].max(), repeats="sets of seeds", corpus=corpus)}
 
 
 def _cosine_cells(preset: str) -> list[Cell]:
@@ -531,7 +533,7 @@ def _cosine_cells(preset: str) -> list[Cell]:
 
 def _cosine_findings(preset: str) -> dict[str, Finding]:
     runs = cosine_runs(preset)
-    found = {**_natural_findings(runs), "caught_up": _lead(runs)["caught_up"]}
+    found = {**_ratios(runs), **_crossing(runs)}
     return {f"cosine_{name}": finding for name, finding in found.items()}
 
 
@@ -680,7 +682,7 @@ def shared_neighbours(one: np.ndarray, other: np.ndarray) -> float:
 STUDIES: dict[str, Study] = {
     "tying.natural": Study(
         natural_cells,
-        lambda preset: _natural_findings(natural_runs(preset)),
+        lambda preset: _crossing(natural_runs(preset)),
         needs="BookCorpus is not published any more: 42 novels stand in",
         parts=(Part(_cosine_cells, _cosine_findings), Part(_more_cells, _more_findings)),
     ),

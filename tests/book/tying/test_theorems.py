@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from book.tying import theorems as chapter
-from book.tying.experiments import amended, exor
+from book.tying.experiments import exor, theorems
 from book.tying.languages.exor import EXor
 from embviz.ledger.cells import read
 from tests.book.tying.short_runs import N_STEPS, store_short, stored_briefly
@@ -44,7 +44,7 @@ def test_runs_are_the_stored_ones_of_three_kinds_with_the_fresh_seeds_as_far_as_
 def test_the_ends_are_those_of_the_runs_and_of_the_many_seeds_that_keep_no_curve():
     before = chapter.ends(PRESET)
     assert len(before) == 8
-    cell = amended.ends_of(amended.MANY, PRESET)
+    cell = theorems.ends_of(theorems.MANY, PRESET)
     store_short(cell)
     table = chapter.ends(PRESET).iloc[len(before) :]
     assert (table["run"] == "no weight decay").all()

@@ -394,31 +394,29 @@ def made_curves(gains: list[float]) -> pd.DataFrame:
 
 def findings_of(monkeypatch, gains: list[float]):
     monkeypatch.setattr(natural, "curves_of", lambda runs: made_curves(gains))
-    return natural.STUDIES["tying.natural"].findings("quick")
+    return natural._cosine_findings("laptop")
 
 
-def test_findings_are_ratios_at_the_end_with_both_nulls_and_gains_in_points(monkeypatch):
+def test_findings_are_ratios_at_the_end_with_both_nulls(monkeypatch):
     found = findings_of(monkeypatch, [0.0, 5.0, 4.0, *[3.0] * 7, -2.0])
-    assert {matrix: found[f"ratio_{matrix}"].value for matrix in ("input", "output", "tied")} == {
+    assert {matrix: found[f"cosine_ratio_{matrix}"].value for matrix in ("input", "output", "tied")} == {
         "input": pytest.approx(0.25),  # seeds 2 and 3 over 10
         "output": pytest.approx(0.35),
         "tied": pytest.approx(0.15),
     }
-    assert found["ratio_tied"].nulls == {"matched": pytest.approx(0.8), "fixed": pytest.approx(0.9)}
-    assert found["ratio_tied"].n_seeds == 2
-    assert found["early_gain"].value == pytest.approx(5.0005)  # step 10 of 100; the mean of two seeds
-    assert found["final_gain"].value == pytest.approx(-1.9995)
-    assert found["crossing"].value == 1.0
+    assert found["cosine_ratio_tied"].nulls == {"matched": pytest.approx(0.8), "fixed": pytest.approx(0.9)}
+    assert found["cosine_ratio_tied"].n_seeds == 2
+    assert found["cosine_crossing"].value == 1.0
     assert {finding.corpus for finding in found.values()} == {"made"}
 
 
 def test_untied_catches_up_by_what_the_lead_loses_after_a_tenth(monkeypatch):
     gains = [0.0, 5.0, *[3.0] * 8, 4.0]
     monkeypatch.setattr(natural, "curves_of", lambda runs: made_curves(gains))
-    found = natural._cosine_findings("laptop")
-    assert found["cosine_final_gain"].value == pytest.approx(4.0005)
-    assert found["cosine_caught_up"].value == pytest.approx(1.0)
-    assert found["cosine_caught_up"].n_seeds == 2
+    found = natural._lead([])
+    assert found["early_gain"].value == pytest.approx(5.0005)  # step 10 of 100; the mean of two seeds
+    assert found["caught_up"].value == pytest.approx(1.0)
+    assert found["caught_up"].n_seeds == 2
 
 
 def test_six_seeds_judge_the_lead_and_three_of_them_were_not_looked_at(monkeypatch):
@@ -448,7 +446,7 @@ def test_six_seeds_judge_the_lead_and_three_of_them_were_not_looked_at(monkeypat
 )
 def test_untied_catches_up_at_the_first_step_after_which_tied_is_never_ahead(monkeypatch, gains, crossing):
     found = findings_of(monkeypatch, [float(gain) for gain in gains])
-    assert (found["crossing"].value if "crossing" in found else None) == crossing
+    assert (found["cosine_crossing"].value if "cosine_crossing" in found else None) == crossing
 
 
 def test_quick_cells_measure_the_study_and_resemblance_compares_with_the_other_seed(made, monkeypatch):
@@ -462,8 +460,9 @@ def test_quick_cells_measure_the_study_and_resemblance_compares_with_the_other_s
     cells.run(study.preset_cells("quick"), n_jobs=1, progress=False)
     # 11 rows at most can be neighbours of a row here
     monkeypatch.setattr(natural, "N_NEIGHBOURS", 4)
-    found = study.findings("quick")
-    assert {f"ratio_{matrix}" for matrix in ("input", "output", "tied")} < set(found)
+    assert set(study.findings("quick")) <= {"crossing"}
+    found = natural._ratios(runs)
+    assert {f"ratio_{matrix}" for matrix in ("input", "output", "tied")} == set(found)
     # hardly trained: all pairs still lie as the first draw put them
     assert 0.3 < found["ratio_tied"].value < 3
 

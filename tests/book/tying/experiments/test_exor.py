@@ -1,4 +1,4 @@
-"""What amended claims are judged by: criteria against slow loops, and an optimal model that fulfils them."""
+"""What EXor's claims are judged by: criteria against slow loops, and an optimal model that fulfils them."""
 
 import dataclasses
 import itertools
@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
-from book.tying.experiments import STUDIES, amended, theorems
+from book.tying.experiments import STUDIES, theorems
 from book.tying.experiments import exor as study
 from book.tying.experiments.exor_runs import EXorRun, FreshRun, exor, exor_ends, prepare
 from book.tying.experiments.spellings import FreshSweep, Sweep, sweep_cells, sweep_session
@@ -48,18 +48,17 @@ def store(cell: Cell, table: pd.DataFrame) -> None:
 
 
 def test_fresh_runs_have_seeds_that_no_first_run_of_their_kind_had():
-    firsts = {
-        (run.architecture, run.size, run.symbols, run.weight_decay): run
-        for run in (study.MAIN, study.ONES, study.ZEROS, study.LSTM, study.MIXER)
-    }
-    for run in (amended.MAIN, amended.ONES, amended.ZEROS, amended.LSTM, amended.MIXER):
-        first = firsts[run.architecture, run.size, run.symbols, run.weight_decay]
-        assert not set(run.seeds) & set(first.seeds)
-        assert {member.seed for member in prepare(dataclasses.replace(run, n_seeds=2)).members} <= set(
-            run.seeds
-        )
-    assert not set(amended.MORE_ZEROS.seeds) & {*amended.ZEROS.seeds, *study.ZEROS.seeds}
-    assert list(amended.AUTHORS.seeds) == [42, 43, 44, 45, 46]
+    for first, fresh in (
+        (study.MAIN, study.FRESH_MAIN),
+        (study.LSTM, study.FRESH_LSTM),
+        (study.MIXER, study.FRESH_MIXER),
+        (study.ZEROS, study.MORE_ZEROS),
+        (theorems.NO_DECAY, theorems.FRESH_NO_DECAY),
+    ):
+        assert not set(fresh.seeds) & set(first.seeds)
+        few = prepare(dataclasses.replace(fresh, n_seeds=2))
+        assert {member.seed for member in few.members} <= set(fresh.seeds)
+    assert list(study.AUTHORS.seeds) == [42, 43, 44, 45, 46]
 
 
 def test_a_fresh_seed_starts_as_a_first_one_would_and_trains_at_the_papers_rates():
@@ -69,7 +68,7 @@ def test_a_fresh_seed_starts_as_a_first_one_would_and_trains_at_the_papers_rates
         rows = slice(2, 3) if name == "free_output" else slice(4, 6)
         assert torch.equal(array, plain.model.weights[name][rows])
     assert fresh.optimizer == plain.optimizer
-    assert prepare(amended.LARGER_PROGRAM).optimizer.min_learning_rate == 1e-5
+    assert prepare(study.LARGER_PROGRAM).optimizer.min_learning_rate == 1e-5
 
 
 def test_the_programs_order_draws_both_embeddings_first_and_ties_them_afterwards():
@@ -104,14 +103,14 @@ def test_a_run_solves_the_task_if_it_ends_near_the_optimum():
     table = frame(
         {"loss_gap": lambda seed, tied, step: 1.0 if step < 300 else {20: 0.1, 21: 0.2}.get(seed, 0)}
     )
-    assert amended.solved(table[~table["tied"]]).to_dict() == {20: True, 21: False, 22: True}
+    assert study.solved(table[~table["tied"]]).to_dict() == {20: True, 21: False, 22: True}
 
 
 def test_a_perfect_model_has_no_gap_and_holds_where_the_first_optimum_made_it_fail():
-    best = amended.best_accuracy(amended.EXor())
+    best = study.best_accuracy(study.EXor())
     perfect = {"loss_gap": lambda seed, tied, step: 1.0 if seed == 24 else 0.0}
     perfect["accuracy"] = lambda seed, tied, step: 0.5 if seed == 24 else best - 0.01 * tied
-    found = amended._of_those_that_solve(frame(perfect, seeds=range(20, 25)))
+    found = study._of_those_that_solve(frame(perfect, seeds=range(20, 25)))
     figures = {figure.name: figure for figure in CLAIMS["tying.accuracy"].figures}
     assert judge(figures["untied_gap_solved"], found["untied_gap_solved"]).verdict == "holds"
     assert found["untied_gap_solved"].nulls["unsolved"] == pytest.approx(best - 0.5)
@@ -121,36 +120,36 @@ def test_a_perfect_model_has_no_gap_and_holds_where_the_first_optimum_made_it_fa
 
 def test_shares_count_runs_and_their_difference_is_paired():
     table = frame({"loss_gap": lambda seed, tied, step: 0.0 if tied or seed == 20 else 1.0})
-    found = amended.shares(table)
+    found = study.shares(table)
     assert (found["untied_solved"].value, found["tied_solved"].value) == (pytest.approx(1 / 3), 1.0)
     assert found["more_solved"].value == pytest.approx(-2 / 3)
 
 
 def test_an_unpaired_difference_has_students_interval_of_the_smaller_group():
     a, b = pd.Series([1.0, 2.0, 4.0]), pd.Series([0.0, 1.0, 2.0, 3.0])
-    finding = amended.difference(a, b)
+    finding = study.difference(a, b)
     half = 4.302653 * math.sqrt(a.var() / 3 + b.var() / 4)
     assert (finding.value, finding.n_seeds) == (pytest.approx(a.mean() - b.mean()), 3)
     assert finding.high - finding.value == pytest.approx(half, rel=1e-5)
-    assert amended.difference(a, b[:1]) is None
+    assert study.difference(a, b[:1]) is None
 
 
 def test_the_theorem_is_judged_by_runs_near_the_optimum_alone_and_so_is_its_null():
     gaps, ratios = [0.0, 0.01, 0.011, 2.0], [0.1, 0.5, 9.0, 9.0]
     full = pd.DataFrame({"loss_gap": gaps, "relative_output_11": ratios})
     rank_3 = pd.DataFrame({"loss_gap": [0.5, 0.005], "relative_output_11": [9.0, 0.7]})
-    found = amended.near_optimum(full, rank_3)
+    found = theorems.near_optimum(full, rank_3)
     assert found["near_share"].value == 0.5
     assert found["near_ratio"].value == pytest.approx(0.3)
     assert (found["near_ratio"].n_seeds, found["near_ratio"].nulls) == (2, {"rank_3": 0.7})
-    assert amended.near_optimum(full, rank_3[:1])["near_ratio"].nulls == {}
-    assert set(amended.near_optimum(full[2:], rank_3)) == {"near_share"}
+    assert theorems.near_optimum(full, rank_3[:1])["near_ratio"].nulls == {}
+    assert set(theorems.near_optimum(full[2:], rank_3)) == {"near_share"}
 
 
 def test_the_seeds_added_for_the_theorem_were_in_no_run_before():
-    assert len(amended.MANY.seeds) == len(amended.MANY_RANK_3.seeds) == 120
-    assert not set(amended.MANY.seeds) & {*amended.NO_DECAY.seeds, *theorems.NO_DECAY.seeds}
-    assert amended.MANY_RANK_3.rank == 3
+    assert len(theorems.MANY.seeds) == len(theorems.MANY_RANK_3.seeds) == 120
+    assert not set(theorems.MANY.seeds) & {*theorems.FRESH_NO_DECAY.seeds, *theorems.NO_DECAY.seeds}
+    assert theorems.MANY_RANK_3.rank == 3
 
 
 # --- apart ----------------------------------------------------------------------------------------------
@@ -181,7 +180,7 @@ def test_the_logits_of_a_model_with_exact_spellings_differ_by_ln_9_and_hold():
     row = {name: (lambda value: lambda seed, tied, step: value if step else 1.0)(measured[name][0])
            for name in ("logit_00", "logit_11", "output_00", "output_11")}  # fmt: skip
     row["logit_00"] = lambda seed, tied, step: measured["logit_00"][0] if step else 0.0
-    found = amended.apart(frame(row))
+    found = study.apart(frame(row))
     figures = {figure.name: figure for figure in CLAIMS["tying.untied_output"].figures}
     for name in ("logit_00", "ones_over_zeros"):
         assert judge(figures[name], found[name]).verdict == "holds"
@@ -190,7 +189,7 @@ def test_the_logits_of_a_model_with_exact_spellings_differ_by_ln_9_and_hold():
 def test_a_model_that_spells_zeros_by_a_fair_coin_fails():
     table = frame({"logit_00": 0.0, "logit_11": 0.0, "output_00": 1.0, "output_11": 0.9})
     figures = {figure.name: figure for figure in CLAIMS["tying.untied_output"].figures}
-    for name, finding in amended.apart(table).items():
+    for name, finding in study.apart(table).items():
         assert judge(figures[name], finding).verdict == "fails"
 
 
@@ -247,7 +246,7 @@ def test_a_run_overfits_if_only_the_loss_on_the_twelve_strings_rises(strings, tr
         **dict.fromkeys(("relative_input_11", "relative_output_11"), lambda s, t, step: 1 - step / 300),
     }
     table = frame(values)
-    found = amended.overfitting(table[~table["tied"]])
+    found = study.overfitting(table[~table["tied"]])
     assert found["overfits"].tolist() == [expected] * 3
     if expected:
         assert found["lowest"].tolist() == [100.0] * 3
@@ -261,48 +260,39 @@ def test_arrivals_never_is_infinite_and_the_last_step_is_none():
     table = frame(
         {"close": lambda seed, tied, step: {20: 1 - step / 300, 21: 1.0}.get(seed, 0.3 * (step < 300))}
     )
-    found = amended.arrivals(table[~table["tied"]], ["close"])
+    found = study.arrivals(table[~table["tied"]], ["close"])
     assert found.to_dict() == {20: 240.0, 21: math.inf, 22: 300.0}
 
 
 def test_a_ratio_of_medians_is_not_paired_and_counts_never_as_later():
     mine, theirs = pd.Series([10.0, 20.0, math.inf]), pd.Series([40.0, 40.0, 40.0, 40.0])
-    finding = amended.ratio_of_medians(mine, theirs)
+    finding = study.ratio_of_medians(mine, theirs)
     assert (finding.value, finding.n_seeds) == (0.5, 3)
     assert finding.low == 0.25
     assert finding.high == math.inf
     nobody = pd.Series([math.inf] * 3)
-    assert amended.ratio_of_medians(nobody, nobody).value == 1.0
+    assert study.ratio_of_medians(nobody, nobody).value == 1.0
 
 
 # --- claims ---------------------------------------------------------------------------------------------
 
 
-def test_no_pair_of_any_matrix_passes_the_bound_so_the_claim_is_null_too():
-    claim = CLAIMS["tying.theorem_input"]
-    entry = entry_of(claim, Measurement("paper", amended._theorem_input("paper"), own_corpora=()))
+def test_no_pair_of_any_matrix_passes_the_bound_so_the_claim_is_null_too(monkeypatch):
+    quantities = [f"{what}_{pair}" for what in ("input", "bound", "tight") for pair in ("11", "00", "01")]
+    monkeypatch.setattr(theorems, "curves", lambda run, preset: frame(dict.fromkeys(quantities, 1.0)))
+    found = theorems._input_findings("paper")
+    entry = entry_of(CLAIMS["tying.theorem_input"], Measurement("paper", found, own_corpora=()))
     assert entry.verdict == "null too"
 
 
 def test_costs_of_coins_are_untied_minus_tied_at_the_end():
     coins = {coin: frame({"accuracy_gap": lambda s, tied, step, c=coin: tied * (0.6 - c)}).assign(p_0a=coin)
              for coin in (0.5, 0.1, 0.02)}  # fmt: skip
-    costs = amended.coin_costs(pd.concat(coins.values()))
+    costs = study.coin_costs(pd.concat(coins.values()))
     assert costs.mean().round(6).to_dict() == {0.02: 0.58, 0.1: 0.5, 0.5: 0.1}
 
 
-@pytest.mark.parametrize("claim", sorted(amended.STUDIES))
-def test_without_fresh_seeds_an_amended_figure_is_not_measured_and_nothing_breaks(claim):
-    beside = STUDIES[claim].beside(PRESET)
-    measure = amended.AMENDED[claim][0] if claim in amended.AMENDED else amended._larger
-    if claim != "tying.tie_only_where":
-        assert set(measure(PRESET)) <= {"possible_violations"}
-    names = {figure.name for figure in CLAIMS[claim].figures}
-    assert {name for move in CLAIMS[claim].amended for name in move.decides} <= names
-    assert all(not cell.stored() for cell in beside)
-
-
-def test_fresh_cells_of_a_few_steps_give_every_amended_figure(monkeypatch, tmp_path):
+def test_cells_of_a_few_steps_give_every_figure_that_decides(monkeypatch, tmp_path):
     monkeypatch.setenv("EMBVIZ_CACHE_DIR", str(tmp_path / "cache"))
     n_threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -314,13 +304,7 @@ def test_fresh_cells_of_a_few_steps_give_every_amended_figure(monkeypatch, tmp_p
                 store(cell, made.function(dataclasses.replace(cell.config, n_steps=10)))
         found = study_of.findings(PRESET)
         rare = {"untied_gap_solved", "tied_minus_untied_solved", "instability_solved"}
-        rare |= {"near_ratio", "near_ratio_many"}
-        assert {name for move in CLAIMS[claim].amended for name in move.decides} - rare <= set(found)
-        assert set(found) <= {figure.name for figure in CLAIMS[claim].figures}
-        if claim == "tying.dh_fails":
-            costs = [
-                study.late_accuracy(table[~table["tied"]]) - study.late_accuracy(table[table["tied"]])
-                for table in (study.curves(run, PRESET) for run in (amended.ZEROS, amended.MORE_ZEROS))
-            ]
-            assert found["untied_minus_tied_more"].value == pytest.approx(pd.concat(costs).mean())
+        rare |= {"near_ratio_many"}
+        live = {figure.name for figure in CLAIMS[claim].figures} - CLAIMS[claim].replaced
+        assert live - rare <= set(found) <= live
     torch.set_num_threads(n_threads)
