@@ -18,12 +18,13 @@ from book.geometry.experiments.steering_language import (
     FROZEN,
     LOWEST,
     NEAR_NYQUIST,
+    ON_HEAD,
     TOP_5,
     Setting,
     SteeringRun,
     make_model,
 )
-from embviz.ledger.cells import Cell, experiment
+from embviz.ledger.cells import Cell, experiment, read
 from embviz.models.transformer import Start
 from embviz.training.language import Streams, TextConfig, load_streams, score_unigrams, train_language_model
 
@@ -103,3 +104,38 @@ def film_cells(preset: str) -> list[Cell]:
         for tied in (False, True)
         for variant in SHOWN
     ]
+
+
+def recorded_frames() -> pd.DataFrame:
+    """The stored films for a player, by `head` ("own head" or "tied") and `variant`."""
+    parts = []
+    for cell in film_cells("laptop"):
+        run = cell.config
+        parts.append(read(cell)[0].assign(head="tied" if run.tied else "own head", variant=run.variant))
+    table = pd.concat(parts, ignore_index=True)
+    columns = ["expected", "frequency", "bits_per_token", "unigram", "uniform"]
+    return table.assign(**{name: table[name].astype(float).round(3) for name in columns})
+
+
+def live_frames(text: str, output: str, projection: str, n_steps: int, seed: int) -> Iterator[pd.DataFrame]:
+    """Train in this kernel and picture it every 30 steps, with a note on what the tokens cost by now.
+
+    Parameters
+    ----------
+    text : {"byte pairs", "bytes"}
+    output : {"own head", "tied", "own head, small start"}
+    projection : str
+        A variant of :class:`.steering_language.SteeringRun`.
+    """
+    start: Start = "pytorch" if output == "own head" else "small"
+    tokens = PAIRS if text == "byte pairs" else BYTES
+    run = SteeringRun(tokens, projection, seed, output == "tied", start, replace(SETTING, n_steps=n_steps))
+    notes = []
+    if run.tied and run.variant == ON_HEAD:
+        notes = ["The head is the embedding: this is near-Nyquist."]
+    for frame in pictures(run):
+        step, cost, alone = (frame[name].iloc[0] for name in ("frame", "bits_per_token", "unigram"))
+        side = "above" if cost > alone else "below"
+        now = f"Step {step}: {cost:.2f} bits a token, {side} the {alone:.2f} of frequencies."
+        frame.attrs["note"] = " ".join([*notes, now])
+        yield frame

@@ -7,7 +7,14 @@ import pytest
 import torch
 
 from book.geometry.experiments import language_films as films
-from book.geometry.experiments.steering_language import BASELINE, FROZEN, NEAR_NYQUIST, make_model
+from book.geometry.experiments.steering_language import (
+    BASELINE,
+    FROZEN,
+    NEAR_NYQUIST,
+    ON_HEAD,
+    TOP_5,
+    make_model,
+)
 from embviz.corpora import corpus as corpora
 from embviz.training.language import END_OF_BYTES, TextConfig, load_streams, score
 
@@ -89,3 +96,18 @@ def test_films_are_of_both_heads_and_every_variant_shown():
         assert {(run.tied, run.variant) for run in runs} == {
             (tied, variant) for tied in (False, True) for variant in films.SHOWN
         }
+
+
+def test_a_live_run_is_the_one_chosen_starts_before_the_first_step_and_says_what_it_costs(monkeypatch):
+    frame = next(films.live_frames("byte pairs", "own head", BASELINE, 30, 0))
+    assert (frame["frame"] == 0).all()
+    assert frame.attrs["note"].startswith("Step 0: ")
+    assert "above the" in frame.attrs["note"]
+    runs = []
+    monkeypatch.setattr(films, "pictures", lambda run: runs.append(run) or iter([frame]))
+    tied = next(films.live_frames("byte pairs", "tied", ON_HEAD, 30, 0))
+    assert tied.attrs["note"].startswith("The head is the embedding: this is near-Nyquist. Step 0")
+    next(films.live_frames("bytes", "own head, small start", TOP_5, 90, 7))
+    run = runs[-1]
+    assert (run.kind, run.variant, run.seed, run.setting.n_steps) == ("own head, small start", TOP_5, 7, 90)
+    assert run.text.tokens == "bytes"

@@ -277,3 +277,52 @@ def test_each_kind_is_compared_with_its_own_baseline(monkeypatch):
     assert BASELINE not in set(losses_to_baseline(table)["variant"])
     a_token = losses_to_baseline(table, "bits_per_token")["difference"]
     np.testing.assert_allclose(a_token, 4 * losses_to_baseline(table)["difference"])
+
+
+# --- what the chapter shows -----------------------------------------------------------------------------
+
+EXTRA = {  # bits a character that a variant costs, by kind
+    "own head": {NEAR_NYQUIST: 0.5, TOP_5: 0.4, SUBSPACE: 0.45, FROZEN: 0.3},
+    "tied": {NEAR_NYQUIST: 2.0, TOP_5: 1.0, FROZEN: 1.5},
+    "own head, small start": {NEAR_NYQUIST: 0.2, ON_HEAD: 1.75},
+}
+PER_TOKEN = 4.0  # characters of a byte pair, in the scores made up
+
+
+def made_curves() -> pd.DataFrame:
+    """Quick runs that fall from 8 bits a character to 2, plus what the variant costs and the seed's own."""
+    parts = []
+    for run in steering.all_runs("quick"):
+        last = 2.0 + EXTRA[run.kind].get(run.variant, 0.0) + 0.1 * run.seed
+        if run.variant == NEAR_NYQUIST and run.kind == "own head":
+            last += 0.02 * run.seed
+        bits, on_bytes = np.linspace(8, last, 3), run.text.tokens == "bytes"
+        scores = {"bits_per_token": (1.0 if on_bytes else PER_TOKEN) * bits}
+        scores |= {"bits_per_character": bits, "bits_per_byte": bits, "unigram": 4.5 if on_bytes else 2.5}
+        names = {"tokens": run.text.tokens, "kind": run.kind, "variant": run.variant, "seed": run.seed}
+        parts.append(pd.DataFrame({"corpus": "embedded", **names, "step": [0, 75, 150], **scores}))
+    return pd.concat(parts, ignore_index=True)
+
+
+def test_a_difference_is_to_the_baseline_of_its_seed_and_kind_in_each_unit():
+    table = steering.differences(made_curves())
+    table = table.set_index(["per", "row", "kind", "seed"])["cost_difference"].sort_index()
+    assert table["character", "BPE: near-Nyquist", "own head"].tolist() == pytest.approx([0.5, 0.52])
+    assert table["token", "BPE: top 5", "tied"].tolist() == pytest.approx([PER_TOKEN * 1.0])
+    assert table["token", "bytes: near-Nyquist", "tied"].tolist() == pytest.approx([2.0])
+    assert table["byte", "BPE: head alone", "own head, small start"].tolist() == pytest.approx([1.75])
+    assert "BPE: baseline" not in table.index.get_level_values("row")
+
+
+def test_courses_are_of_one_unit_less_their_baseline_and_beside_frequencies():
+    table = steering.courses(made_curves())
+    whole = table[(table["tokens"] == "byte pairs") & (table["kind"] == "tied") & (table["per"] == "token")]
+    cost, more = (whole[whole["shown"] == shown] for shown in (steering.COST, steering.MORE))
+    last = cost[cost["step"] == 150].set_index("variant")["cost"]
+    assert last[NEAR_NYQUIST] == pytest.approx(PER_TOKEN * 4)
+    assert last[steering.FREQUENCIES] == pytest.approx(PER_TOKEN * 2.5)
+    assert (more.loc[more["variant"] == BASELINE, "cost"] == 0).all()
+    assert more.loc[more["variant"] == FROZEN, "cost"].tolist() == pytest.approx([0, 3, 6])
+    assert steering.FREQUENCIES not in set(more["variant"])
+    assert set(table["variant"]) <= set(steering.CURVES)
+    assert not table.duplicated(["tokens", "kind", "per", "shown", "variant", "seed", "step"]).any()
