@@ -213,3 +213,54 @@ def _findings(preset: str) -> dict[str, Finding]:
 STUDIES: dict[str, Study] = {
     "geometry.hammer_modular": Study(_cells, _findings, beside=lambda preset: fresh_cells(TABLE_1S, preset))
 }
+
+
+# --- what the chapter shows -----------------------------------------------------------------------------
+
+STARTS = {"small": "small start", "pytorch": "N(0, 1/d)"}  # of the weights, as readers call them
+MOMENT_NAMES = {START: "before training", MEMORY: "memorized", END: "at the end"}
+SPECTRA = {"gradient": "gradient", "permuted": "gradient, rows permuted", "embedding": "embedding of then"}
+
+
+def ranked(table: pd.DataFrame, by: Sequence[str], value: str = "power_share") -> pd.DataFrame:
+    """The table without mode 0: `value` as a share of what is left, and `rank`, 0 for the strongest mode."""
+    table = table[table["mode"] > 0]
+    groups = table.groupby(list(by))[value]
+    return table.assign(
+        **{value: table[value] / groups.transform("sum")},
+        rank=groups.rank(ascending=False, method="first").astype(int) - 1,
+    )
+
+
+def struck(preset: str) -> pd.DataFrame:
+    """Stored strikes of the seeds that were not looked at when the claim's statistic was chosen.
+
+    Returns
+    -------
+    DataFrame
+        start (of STARTS' values), seed, and the columns of :func:`strikes`.
+    """
+    cells = [cell for reading in (USED, TABLE_1S) for cell in fresh_cells(reading, preset)]
+    parts = []
+    for cell in cells:
+        run = cell.config.run
+        parts.append(read(cell)[0].assign(start=STARTS[run.setting.start], seed=run.first_seed))
+    return pd.concat(parts, ignore_index=True)
+
+
+def struck_spectra(strikes_table: pd.DataFrame) -> pd.DataFrame:
+    """Spectra of :func:`struck`.
+
+    Returns
+    -------
+    DataFrame
+        start, seed, moment (of MOMENT_NAMES' values), spectrum (of SPECTRA's), mode, power_share and rank
+        without mode 0, used: whether the mode is among the `TOP` strongest of the trained embedding.
+    """
+    table = strikes_table.rename(columns={"value": "power_share"})
+    table = ranked(table, ["start", "seed", "moment", "quantity"])
+    best = table.query("moment == @END and quantity == 'embedding' and rank < @TOP")
+    used = set(zip(best["start"], best["seed"], best["mode"], strict=True))
+    table["used"] = [key in used for key in zip(table["start"], table["seed"], table["mode"], strict=True)]
+    table = table.rename(columns={"quantity": "spectrum"})
+    return table.replace({"moment": MOMENT_NAMES, "spectrum": SPECTRA}).reset_index(drop=True)

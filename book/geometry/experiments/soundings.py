@@ -13,18 +13,19 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from book.geometry.experiments.films import LAST, film_epochs
+from book.geometry.experiments.films import LAST, SETTING, film_epochs, is_prime
 from book.geometry.experiments.grokking import MEMORIZED, Frame, GrokkingRun, Members
 from book.geometry.experiments.hammer_language import (
+    TRAINED,
     HammerRun,
     byte_runs,
     hammer_runs,
     mean_gradients,
     train_and_visit,
 )
-from book.geometry.experiments.hammer_modular import END, MEMORY, START
+from book.geometry.experiments.hammer_modular import END, MEMORY, MOMENT_NAMES, START, TOP, ranked
 from book.geometry.experiments.steering import BASE, NEAR, at_preset
-from embviz.ledger.cells import Cell, experiment
+from embviz.ledger.cells import Cell, experiment, read
 from embviz.training.fourier import noise_share, power_spectrum
 
 N_ROWS = 512  # of each axis, the first ones
@@ -280,7 +281,75 @@ def film_cells(preset: str) -> dict[str, Cell]:
     return {name: hammer_film.cell(HammerFilm(run)) for name, run in film_runs(preset).items()}
 
 
-def all_cells(preset: str) -> list[Cell]:
-    """Whatever the chapter shows beside its claims' cells: `quick` in seconds, `laptop` in minutes."""
-    start = starts.cell(start_run(preset))
-    return [*sounding_cells(preset).values(), *film_cells(preset).values(), start]
+# --- what the chapter shows -------------------------------------------------------------------------
+
+LIMIT = 300  # epochs of a live run
+SIDES = ("gradient", "embedding")  # of a film
+BOTH = "5 strongest of both"
+TENSORS = {
+    "embedding": "embedding",
+    "free_head": "output embedding",
+    "position": "positions",
+    **{
+        f"blocks.{layer}.{inner}.weight": f"layer {layer + 1}, {words}"
+        for layer in range(2)
+        for inner, words in {
+            "attention.query": "query",
+            "attention.key": "key",
+            "attention.value": "value",
+            "attention.out": "attention's way out",
+            "up": "MLP's way in",
+            "down": "MLP's way out",
+        }.items()
+    },
+}
+AXES = {0: "rows", 1: "columns"}
+
+
+def recorded_frames(preset: str) -> pd.DataFrame:
+    """Stored films for a player, by `run`, as :func:`filmed` has them."""
+    return pd.concat([filmed(read(cell)[0]).assign(run=name) for name, cell in film_cells(preset).items()])
+
+
+def filmed(table: pd.DataFrame) -> pd.DataFrame:
+    """A film without mode 0.
+
+    Returns
+    -------
+    DataFrame
+        frame (epochs), mode, gradient and embedding (shares of power without mode 0), strong: BOTH for modes
+        among the `TOP` strongest of both in this frame, shared: how many these are, and training and
+        validation accuracy.
+    """
+    table = table.astype({name: float for name in (*SIDES, "training", "validation")})
+    ranks = {name: ranked(table, ["frame"], name) for name in SIDES}
+    both = (ranks["gradient"]["rank"] < TOP) & (ranks["embedding"]["rank"] < TOP)
+    shares = {name: own[name] for name, own in ranks.items()}
+    table = table[table["mode"] > 0].assign(**shares, strong=np.where(both, BOTH, "other modes"))
+    return table.assign(shared=both.groupby(table["frame"]).transform("sum").astype(int))
+
+
+def live_frames(p: int, train_share: float, weight_decay: float, seed: int) -> Iterator[pd.DataFrame]:
+    """Train in this kernel, and strike after each epoch; frames as :func:`filmed` has them, with a note."""
+    setting = replace(SETTING, batch_size=512 if p > 50 else 64, weight_decay=weight_decay)
+    run = GrokkingRun(p=p, train_share=train_share, n_epochs=LIMIT, first_seed=seed, setting=setting)
+    for frame in film_frames(run, range(LIMIT + 1)):
+        table = filmed(frame)
+        table.attrs["note"] = "" if is_prime(p) else f"p = {p} is not prime: some waves take few values."
+        yield table
+
+
+def stored_spectra(preset: str) -> pd.DataFrame:
+    """Spectra of every tensor of one model each, along both axes, before, while and after it was trained.
+
+    Returns
+    -------
+    DataFrame
+        model, moment, tensor (with its axis), and the columns of :func:`spectra` from mode on.
+    """
+    cells = sounding_cells(preset)
+    table = pd.concat([read(cell)[0].assign(model=model) for model, cell in cells.items()], ignore_index=True)
+    table = table[table["tensor"].isin(TENSORS)]
+    table["tensor"] = table["tensor"].map(TENSORS) + ", " + table["dim"].map(AXES)
+    columns = ["model", "moment", "tensor", "mode", "power", "permuted", "null", "null_sd", "noise"]
+    return table[columns].replace({"moment": {**MOMENT_NAMES, TRAINED: MOMENT_NAMES[END]}})

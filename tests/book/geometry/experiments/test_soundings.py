@@ -174,7 +174,8 @@ def test_language_soundings_agree_with_the_claims_strikes(monkeypatch):
 
 def test_every_cell_has_its_own_key():
     for preset in ("quick", "laptop"):
-        keys = [cell.key for cell in soundings.all_cells(preset)]
+        cells = [*soundings.sounding_cells(preset).values(), *soundings.film_cells(preset).values()]
+        keys = [cell.key for cell in (*cells, soundings.starts.cell(soundings.start_run(preset)))]
         assert len(set(keys)) == len(keys) == 8
     modular = soundings.sounding_cells("laptop")[soundings.MODULAR].config.run
     assert modular.setting.batch_size == 512
