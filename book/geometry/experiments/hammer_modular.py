@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -170,14 +170,12 @@ def _shared(tables: Sequence[pd.DataFrame], moment: str, quantity: str) -> list[
     ]
 
 
-def _overlap(
-    tables: Sequence[pd.DataFrame], moment: str, nulls: Mapping[str, float] | None = None
-) -> Finding:
-    """log10 p of the gradient's overlap in all seeds together, its interval by drawing seeds anew."""
-    shared, n_modes = np.array(_shared(tables, moment, "gradient")), int(tables[0]["mode"].max())
+def _overlap(tables: Sequence[pd.DataFrame]) -> Finding:
+    """log10 p of the overlap once memorized in all seeds together, its interval by drawing seeds anew."""
+    shared, n_modes = np.array(_shared(tables, MEMORY, "gradient")), int(tables[0]["mode"].max())
     drawn = np.random.default_rng(0).integers(len(shared), size=(N_RESAMPLED, len(shared)))
     again = [log_overlap_p(counts, n_modes) for counts in shared[drawn].tolist()]
-    return resampled(log_overlap_p(shared.tolist(), n_modes), again, len(shared), nulls=nulls)
+    return resampled(log_overlap_p(shared.tolist(), n_modes), again, len(shared))
 
 
 def _share_of_nanda(table: pd.DataFrame, quantity: str) -> float:
@@ -191,11 +189,8 @@ def _single(table: pd.DataFrame, moment: str, quantity: str) -> float:
 
 def _findings(preset: str) -> dict[str, Finding]:
     tables = [read(cell)[0] for cell in first_cells(preset)]
-    n_modes = int(tables[0]["mode"].max())
-    permuted = {"permuted": log_overlap_p(_shared(tables, START, "permuted"), n_modes)}
     nanda = {"permuted": float(np.mean([_share_of_nanda(table, "permuted") for table in tables]))}
     found = {
-        "overlap_p": _overlap(tables, START, permuted),
         "nanda": over_seeds([_share_of_nanda(table, "gradient") for table in tables], nulls=nanda),
         "regularity": over_seeds([_single(table, START, "regularity") for table in tables]),
         "z": over_seeds([_single(table, START, "z") for table in tables]),
@@ -206,7 +201,7 @@ def _findings(preset: str) -> dict[str, Finding]:
         counts = shared["gradient"].to_numpy(float)
         found[f"shared_{reading}"] = over_seeds(counts, nulls=nulls, within=(0, TOP))
     if all((table["moment"] == MEMORY).any() for table in tables):
-        found["overlap_p_memorized"] = _overlap(tables, MEMORY)
+        found["overlap_p_memorized"] = _overlap(tables)
     return found
 
 

@@ -323,9 +323,6 @@ def _steering_findings(preset: str) -> dict[str, Finding]:
         "byte_near_nyquist": {"frozen": float(whole[FROZEN].mean())},
     }
     differences = {
-        "bpe_near_nyquist": pairs[NEAR_NYQUIST],
-        "bpe_top5": pairs[TOP_5],
-        "bpe_order": pairs[NEAR_NYQUIST] - pairs[TOP_5],
         "byte_near_nyquist": whole[NEAR_NYQUIST],
         "bpe_frozen": pairs[FROZEN],
         "bpe_subspace": pairs[SUBSPACE],

@@ -123,7 +123,6 @@ def _findings(preset: str) -> dict[str, Finding]:
     excess = (wide["share"] - wide["permuted"]).unstack("name")  # one row per seed, one column per tensor
     return {
         "difference": over_seeds(saved[EMBEDDING] - saved[REST]),
-        "attention_excess": over_seeds(excess.drop(columns="embedding").mean(axis=1).to_numpy()),
         "embedding_excess": over_seeds(excess["embedding"].to_numpy()),
         "embedding_given": over_seeds(saved[EMBEDDING]),
         "rest_given": over_seeds(saved[REST]),

@@ -219,7 +219,7 @@ def test_findings_follow_from_the_scores_and_are_the_claims_figures(monkeypatch,
         assert set(findings) <= {figure.name for figure in ledger.find_claim(name).figures}, name
     assert found["geometry.noq_tinystories"]["gain"].value == pytest.approx(10.0)
     assert found["geometry.noq_tinystories"]["gain"].nulls["thin"] == pytest.approx(0.0)
-    assert found["geometry.k_alignment"]["fall"].value == pytest.approx(-0.06)
+    assert found["geometry.k_alignment"]["share"].value == pytest.approx(0.04)
     assert found["geometry.train_above_val"]["below"].value == 0.0
     largest = math.log2(models.VOCABULARIES[preset][-1] / 256)
     assert found["geometry.open_bpe"]["growth"].value == pytest.approx(largest)

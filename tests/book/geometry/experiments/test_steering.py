@@ -211,16 +211,13 @@ def test_seeds_that_all_stay_censored_have_no_order():
     assert steering._order(tables).value == 0.0
 
 
-def test_ranks_and_correlation_of_the_variants_are_those_of_their_medians():
+def test_the_correlation_of_the_variants_is_that_of_their_medians():
     found = made_up(variants._variant_cells("paper"), 2)
     findings = variants._variant_findings("paper")
     medians = {}
     for name, run in steering.VARIANTS.items():
         own = [found[cell] for cell in steering.cells_of(run, "paper", 3)]
         medians[name] = [statistics.median(times) for times in zip(*own, strict=True)]
-    near = medians["near-Nyquist"]
-    for column, name in enumerate(("rank_grok", "rank_memorize")):
-        assert findings[name].value == 1 + sum(own[column] < near[column] for own in medians.values())
     both = [np.argsort(np.argsort([own[column] for own in medians.values()])) for column in (0, 1)]
     # medians of three random times hardly ever tie; a censored median may
     assert findings["correlation"].value == pytest.approx(np.corrcoef(both)[0, 1], abs=0.05)
@@ -258,16 +255,16 @@ def test_fresh_draws_are_none_of_those_that_were_looked_at():
 
 def test_ahead_counts_drawn_sets_no_later_than_near_nyquist_of_their_seed():
     rows = [("near-Nyquist", 5, 60), ("near-Nyquist", 6, 90)]
-    rows += [("drawn", 5, 60), ("drawn", 5, 61), ("drawn", 6, 89), ("drawn", 6, 300)]
+    rows += [("drawn", 5, 60), ("drawn", 5, 61), ("drawn", 6, 89), ("drawn", 6, 90)]
     finding = variants.ahead(pd.DataFrame(rows, columns=["modes", "seed", "grok"]), "grok")
-    assert (finding.value, finding.n_seeds) == (0.5, 4)
+    assert (finding.value, finding.n_seeds) == (0.75, 2)
     assert finding.nulls["by_lot"] == 0.5  # of two different times one is no later than the other
 
 
 def test_over_seeds_a_near_nyquist_run_counts_once_however_many_sets_stand_against_it():
     rows = [("near-Nyquist", seed, 60) for seed in (5, 6, 7)]
     rows += [("drawn", 5, time) for time in (50, 55, 60, 70)] + [("drawn", 6, 80), ("drawn", 7, 90)]
-    finding = variants.ahead_by_seed(pd.DataFrame(rows, columns=["modes", "seed", "grok"]), "grok")
+    finding = variants.ahead(pd.DataFrame(rows, columns=["modes", "seed", "grok"]), "grok")
     assert (finding.value, finding.n_seeds, finding.low) == (0.25, 3, 0.0)
 
 
@@ -436,10 +433,9 @@ def test_the_strongest_modes_leave_out_the_mean_which_is_no_circle():
     assert hammer_modular.strongest(table, "start", "gradient", 2) == [2, 3]
 
 
-def test_a_gradient_that_names_the_circuit_has_a_small_chance_and_the_permuted_one_not():
+def test_a_gradient_that_names_the_circuit_shares_all_modes_and_the_permuted_one_none():
     high, low = ([0.0] * 44 + [5, 4, 3, 2, 1], [0.0] + [5, 4, 3, 2, 1] + [0.0] * 43)
     tables = [struck(high, high, low)] * 3
-    assert hammer_modular._overlap(tables, "start").value < -15  # three times 1 in 1.7 million
     shared = hammer_modular.shared_before(tables)
     assert shared["gradient"].tolist() == [5, 5, 5]
     assert shared["permuted"].tolist() == [0, 0, 0]
@@ -481,5 +477,5 @@ def test_findings_of_made_up_quick_cells_are_those_that_the_claim_asks_for(claim
         store(cell, 5 + index % 7, 2 + index % 4)
     later = {"memorize_full", *queries.VARIANTS}  # of full batches; shown once they are stored
     later |= {"more_ahead_grok", "more_ahead_memorize"}  # of seeds of the paper's size alone
-    asked = {figure.name for figure in find_claim(claim).figures} - later
+    asked = {figure.name for figure in find_claim(claim).figures} - find_claim(claim).replaced - later
     assert set(study.findings("quick")) == asked
