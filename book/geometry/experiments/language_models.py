@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ from book.geometry.experiments.steering_language import Setting
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell, experiment, missing, read, table_of, training_run
 from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Part, Study
+from embviz.ledger.studies import Part, Study, largest_stored
 from embviz.models.transformer import Attending, Attention, Transformer, TransformerConfig, n_parameters
 from embviz.training.language import LanguageTraining, Streams, TextConfig, load_streams, train_language_model
 from embviz.training.loop import Snapshot
@@ -399,7 +399,6 @@ def _alignment_findings(preset: str) -> dict[str, Finding]:
     power = last.pivot(index="seed", columns="variant", values="key_power")
     values = {
         "share": end[NO_Q],
-        "fall": end[NO_Q] - start[NO_Q],
         "share_with_q": end[BASELINE],
         "power": power[NO_Q],
         "alignment_with_q": last[last["variant"] == BASELINE].set_index("seed")["alignment"],
@@ -570,3 +569,76 @@ STUDIES: dict[str, Study] = {
         parts=(Part(_multiple_cells, _multiple_findings),),
     ),
 }
+
+
+# --- what the chapters show of stored runs -----------------------------------------------------------------
+
+BITS = "bits_per_byte"
+STEPS, PARAMETERS, PRODUCTS = EQUAL = ("steps", "parameters", "products")
+Runs = Callable[[str], list[LanguageRun]]  # of a preset
+
+
+def web_runs(preset: str) -> list[LanguageRun]:
+    """With and without queries on web text."""
+    return of_seeds(web(preset), (BASELINE, NO_Q), N_CONTROL_SEEDS[preset])
+
+
+def few_runs(preset: str) -> list[LanguageRun]:
+    """The same on stories that are read over and over."""
+    return of_seeds(few_stories(preset), (BASELINE, NO_Q), N_CONTROL_SEEDS[preset])
+
+
+def stored_runs(runs: Runs) -> list[LanguageRun]:
+    """Runs of the largest preset that is stored as a whole, or those of the laptop's that are."""
+    preset = largest_stored(lambda name: [language_models.cell(run) for run in runs(name)]) or "laptop"
+    return [run for run in runs(preset) if language_models.cell(run).stored()]
+
+
+@functools.cache
+def scores(runs: Runs) -> pd.DataFrame:
+    """Scores of stored runs on their way: the columns of :func:`curves`, and products.
+
+    Those are 10^12 multiplications so far, forward and backward.
+    """
+    own = stored_runs(runs)
+    table = curves(own)
+    keys = ["vocab_size", "variant", "key_rank", "seed"]
+    spent = {}
+    for run in own:
+        shape = run.shape(256 if run.text.tokens == "bytes" else run.text.vocab_size)
+        products = 3 * products_a_token(shape) * run.setting.batch_size * run.setting.length
+        spent[run.text.vocab_size, run.variant, run.key_rank, run.seed] = products / 1e12
+    a_step = pd.Series(spent).rename_axis(keys).rename("products").reset_index()
+    table = table.merge(a_step, on=keys)
+    return table.assign(products=table["step"] * table["products"])
+
+
+def gain_curves(table: pd.DataFrame, variant: str = NO_Q, equal: str = STEPS) -> pd.DataFrame:
+    """Bits that a variant saves after so many steps, or products, in percent of a reference of its seed.
+
+    The reference is the baseline; at equal parameters the thin one. At equal products the reference is read
+    between its scores, where it has used as many as the variant, over the logarithm, in which curves are
+    nearly straight, and from its first score after training began.
+
+    Returns
+    -------
+    DataFrame
+        seed, step, spent (steps, or 10^12 products), gain.
+    """
+    against = THIN if equal == PARAMETERS else BASELINE
+    parts = [pd.DataFrame({"seed": [], "step": [], "spent": [], "gain": []})]
+    for seed, own in table.groupby("seed"):
+        one, other = (own[own["variant"] == name].sort_values("step") for name in (variant, against))
+        if one.empty or other.empty:
+            continue
+        if equal == PRODUCTS:
+            one, other = one[one["step"] > 0], other[other["step"] > 0]
+            known, wanted = (np.log(part["products"].to_numpy()) for part in (other, one))
+            reference = np.interp(wanted, known, other[BITS], left=np.nan, right=np.nan)
+        else:
+            reference = one["step"].map(other.set_index("step")[BITS]).to_numpy()
+        spent = one["products" if equal == PRODUCTS else "step"].to_numpy(float)
+        gain = 100 * (1 - one[BITS].to_numpy() / reference)
+        part = pd.DataFrame({"seed": seed, "step": one["step"], "spent": spent, "gain": gain})
+        parts.append(part.dropna())
+    return pd.concat(parts[1:] or parts, ignore_index=True)

@@ -1,4 +1,4 @@
-"""Behind the chapters on language models without queries: stored runs, gains at equal spending, products."""
+"""Stored language models without queries: which are shown, gains at equal spending, products."""
 
 import dataclasses
 
@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from book.geometry import no_query_language as runs
 from book.geometry.experiments import language_models as models
 from book.geometry.experiments.language_models import (
     BASELINE,
@@ -47,33 +46,32 @@ def results(tmp_path, monkeypatch):
     """Made-up runs, stored where the laptop's belong: two whole seeds of pairs, one of controls."""
     monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path))
     store([run for run in models.story_runs("laptop") if run.seed < (1 if run.variant in CONTROLS else 2)])
-    runs.scores.cache_clear()
+    models.scores.cache_clear()
     yield
-    runs.scores.cache_clear()
+    models.scores.cache_clear()
 
 
 def test_the_largest_preset_that_is_whole_is_shown_else_what_the_laptop_has():
-    assert {run.setting for run in runs.stored(models.story_runs)} == {models.LAPTOP}
-    table = runs.scores(models.story_runs)
+    assert {run.setting for run in models.stored_runs(models.story_runs)} == {models.LAPTOP}
+    table = models.scores(models.story_runs)
     assert table.groupby("variant")["seed"].nunique().to_dict() == {
         name: 2 if name in (BASELINE, NO_Q) else 1 for name in (BASELINE, NO_Q, *CONTROLS)
     }
-    store(runs.web_runs("paper"))
-    assert len(runs.stored(runs.web_runs)) == len(runs.web_runs("paper"))
-    assert "English Wikipedia" in runs.note(runs.web_runs)
-    assert "10,000 steps" in runs.note(runs.web_runs)
+    store(models.web_runs("paper"))
+    assert len(models.stored_runs(models.web_runs)) == len(models.web_runs("paper"))
 
 
 def test_runs_of_few_stories_and_of_the_web_are_pairs():
-    for chosen in (runs.few_runs, runs.web_runs):
+    for chosen in (models.few_runs, models.web_runs):
         assert {run.variant for run in chosen("laptop")} == {BASELINE, NO_Q}
-    assert {run.text.n_documents for run in runs.few_runs("laptop")} == {700}
+    assert {run.text.n_documents for run in models.few_runs("laptop")} == {700}
 
 
 def test_equal_steps_parameters_and_products_compare_with_the_right_reference():
-    table = runs.scores(models.story_runs)
+    table = models.scores(models.story_runs)
     steps, thin, products = (
-        runs.gain_curves(table, NO_Q, equal).groupby("seed")["gain"].last().to_numpy() for equal in runs.EQUAL
+        models.gain_curves(table, NO_Q, equal).groupby("seed")["gain"].last().to_numpy()
+        for equal in models.EQUAL
     )
     base, own, others = 2 * 1.01, 2 * 0.95, 2 * 0.98
     assert steps[0] == pytest.approx(100 * (1 - own / base))
@@ -83,17 +81,17 @@ def test_equal_steps_parameters_and_products_compare_with_the_right_reference():
     share = models.products_a_token(no_q) / models.products_a_token(full)
     place = np.log(10 * share / 5) / np.log(2)  # between the last two scores
     assert products[0] == pytest.approx(100 * (1 - own / (3 + place * (base - 3))))
-    frozen = runs.gain_curves(table, FROZEN_Q, runs.PRODUCTS)["gain"]
-    np.testing.assert_allclose(frozen, runs.gain_curves(table, FROZEN_Q, runs.STEPS)["gain"][1:])
+    frozen = models.gain_curves(table, FROZEN_Q, models.PRODUCTS)["gain"]
+    np.testing.assert_allclose(frozen, models.gain_curves(table, FROZEN_Q, models.STEPS)["gain"][1:])
 
 
 def test_a_gain_without_a_reference_is_an_empty_curve():
-    table = runs.scores(models.story_runs)
-    assert runs.gain_curves(table[table["variant"] == NO_Q]).empty
+    table = models.scores(models.story_runs)
+    assert models.gain_curves(table[table["variant"] == NO_Q]).empty
 
 
 def test_products_so_far_are_three_times_those_of_the_tokens_that_were_read():
-    table = runs.scores(models.story_runs)
+    table = models.scores(models.story_runs)
     last = table[(table["variant"] == BASELINE) & (table["step"] == 10)]["products"]
     run = models.stories("laptop")
     tokens = 10 * run.setting.batch_size * run.setting.length
