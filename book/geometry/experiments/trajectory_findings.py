@@ -17,7 +17,14 @@ from scipy import stats
 
 from book.geometry.experiments import layout_shapes, trajectory_runs
 from book.geometry.experiments.trajectory_drawings import DATA, SHUFFLED
-from book.geometry.experiments.trajectory_recordings import EMBEDDING, JOINT, PARAMETERS, TrajectoryRun
+from book.geometry.experiments.trajectory_recordings import (
+    DECAY,
+    EMBEDDING,
+    JOINT,
+    PARAMETERS,
+    STORIES,
+    TrajectoryRun,
+)
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell
 from embviz.ledger.findings import Finding
@@ -369,3 +376,82 @@ STUDIES: Mapping[str, Study] = {
         lambda preset: _cells(trajectory_runs.web_runs(preset)), _web_findings, NEEDS
     ),
 }
+
+
+# --- what the chapter on one shape shows ----------------------------------------------------------------
+
+KINDS = tuple(PARAMETERS)
+OWN, OTHER, WALKS = AGAINST = ("its own run", "another run", "random walks")
+MEASURES = {  # columns of shape_table, by what they are held against, and the layout
+    "disparity to the embedding": ({OWN: "disparity", OTHER: "between_runs", WALKS: "walks"}, "pymde"),
+    "the same, principal components": ({OWN: "disparity", OTHER: "between_runs"}, "pca"),
+    "two arms": ({OWN: "two_arms", WALKS: "two_arms_walks"}, "pymde"),
+    "to its own walks": ({OWN: "own_walks", WALKS: "among_walks"}, "pymde"),
+}
+
+
+@functools.cache
+def groups() -> dict[str, list[TrajectoryRun]]:
+    """Stored runs by text and variant, two seeds or more."""
+    stored: dict[str, list[TrajectoryRun]] = {}
+    for run in trajectory_runs.stored_runs().values():
+        if run.variant != DECAY:
+            stored.setdefault(run.name.rpartition(", ")[0], []).append(run)
+    return stored
+
+
+@functools.cache
+def shapes(group: str, method: str = "pymde") -> pd.DataFrame:
+    """Of the matrices of a group of runs, what :func:`shape_table` has."""
+    return _of_matrices(shape_table(groups()[group], method))
+
+
+def compared() -> pd.DataFrame:
+    """Every kind of matrix beside its nulls: measure, runs, kind, seed, against (of AGAINST), value."""
+    parts = []
+    for group in groups():
+        for measure, (columns, method) in MEASURES.items():
+            means = shapes(group, method).groupby(["kind", "seed"], sort=False)[list(columns.values())].mean()
+            long = (
+                means.astype(float)
+                .set_axis(list(columns), axis=1)
+                .melt(ignore_index=False, var_name="against")
+            )
+            parts.append(long.reset_index().assign(measure=measure, runs=group))
+    return pd.concat(parts, ignore_index=True)
+
+
+def over_layouts() -> pd.DataFrame:
+    """One run under five layouts, means over matrices: layout, against (of AGAINST), seed, disparity.
+
+    Empty where no seed of the layouts is stored.
+    """
+    table = layout_shapes.shapes("laptop")
+    named = {"disparity": OWN, "between_runs": OTHER, "walks": WALKS}
+    means = table.groupby(["layout", "against", "seed"], sort=False)["value"].mean()
+    return means.rename("disparity").reset_index().replace({"against": named})
+
+
+def squares() -> pd.DataFrame:
+    """Disparities between all tensors' drawings of the first run: against, row, column, disparity."""
+    first, second, *_ = groups()[STORIES]
+    tables = {
+        "the same run": disparity_matrix(first),
+        "another seed": disparity_matrix(first, others=second),
+        "random walks": disparity_matrix(first, path="random walk 0"),
+    }
+    parts = [
+        square.rename_axis("row")
+        .reset_index()
+        .melt("row", var_name="column", value_name="disparity")
+        .assign(against=against)
+        for against, square in tables.items()
+    ]
+    return pd.concat(parts, ignore_index=True)
+
+
+def ratio(group: str, null: str, kinds: Sequence[str] = KINDS) -> Finding:
+    """Disparity to the embedding over that of a null ("between_runs" or "walks"), seed by seed."""
+    table = shapes(group)
+    means = table[table["kind"].isin(kinds)].groupby("seed")[["disparity", null]].mean()
+    return findings.over_seeds((means["disparity"] / means[null]).to_numpy(), within=(0, math.inf))

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,6 +27,8 @@ from book.geometry.experiments.trajectory_recordings import (
     DECAY,
     NO_Q,
     PAPER,
+    STANDARD,
+    STORIES,
     WEB,
     Pipeline,
     TrajectoryRun,
@@ -38,6 +41,8 @@ from embviz.ledger import studies
 from embviz.ledger.cells import Cell, read
 from embviz.storage import results_folder
 from embviz.training.language import TextConfig
+from embviz.trajectories.phases import NOISE, Clustering, find_phases
+from embviz.trajectories.traces import lay_out
 
 WHERE = ["tensor", "kind", "layer", "path", "method", "n_neighbors"]  # what names a drawing
 
@@ -293,3 +298,105 @@ def _read(cell: Cell) -> pd.DataFrame:
 def _read_once(cell: Cell, path: Path) -> pd.DataFrame:
     table, _ = read(cell)
     return table
+
+
+# --- what the chapter on phases shows -------------------------------------------------------------------
+
+PATHS = {"data": "training", "random walk 0": "random walk"}
+N_POINTS = 80  # of a drawing that a page holds, about
+LAYERS = (0, 1, 3, 5)  # that the explorers show; 0: the embedding, and all matrices as one path
+
+
+@functools.cache
+def shown_runs() -> dict[str, TrajectoryRun]:
+    """Stored models with queries whose paths are shown, by name, stories first."""
+    stored = {name: run for name, run in stored_runs().items() if run.variant == STANDARD}
+    return {name: run for name, run in stored.items() if run.text == STORIES} | stored
+
+
+def first_run() -> TrajectoryRun:
+    """The run of the explorers."""
+    return next(iter(shown_runs().values()))
+
+
+def of_stories() -> list[TrajectoryRun]:
+    """All runs of short stories that are shown."""
+    return [run for run in shown_runs().values() if run.text == STORIES]
+
+
+def thinned(table: pd.DataFrame, n: int = N_POINTS) -> pd.DataFrame:
+    """Evenly spaced rows of one drawing, about n of them."""
+    return table.iloc[:: max(1, len(table) // n)]
+
+
+def shown_drawings(run: TrajectoryRun) -> pd.DataFrame:
+    """Drawings of the tensors that the explorers show, with the loss at each step."""
+    table = drawings(run)
+    chosen = table[table["layer"].isin(LAYERS) & table["path"].isin(list(PATHS))]
+    whole = chosen.assign(path=chosen["path"].map(PATHS)).merge(losses(run), on="step")
+    whole[["x", "y"]] = whole[["x", "y"]].astype(float).round(2)
+    return whole.assign(loss=whole["loss"].round(3))
+
+
+def tensors() -> list[str]:
+    """Matrices that the explorers show, as they are called."""
+    return list(dict.fromkeys(shown_drawings(first_run())["tensor"]))
+
+
+def explorer_grid() -> dict[str, pd.DataFrame]:
+    """What `draw_anew` gives, of the first run's stored drawings, by its four arguments."""
+    run = first_run()
+    table = shown_drawings(run).query("method == 'pymde'").rename(columns={"n_neighbors": "neighbors"})
+    paths, numbers = [], []
+    for where, own in table.groupby(["tensor", "path", "neighbors"], sort=False):
+        for size in run.pipeline.sizes:
+            names = ("tensor", "path", "neighbors", "size")
+            key: dict[str, Any] = dict(zip(names, (*where, size), strict=True))
+            drawn = own.assign(phase=own[f"phase_{size}"])
+            paths.append(thinned(drawn)[["step", "loss", "x", "y", "phase"]].assign(**key))
+            numbers.append({**key, **_phase_numbers(drawn["phase"].to_numpy())})
+    return {"drawn": pd.concat(paths, ignore_index=True), "found": pd.DataFrame(numbers)}
+
+
+def draw_anew(tensor: str, path: str, neighbors: int, size: int) -> dict[str, pd.DataFrame]:
+    """Lay a stored bottleneck of the first run out, and look for its phases: all snapshots, now.
+
+    Returns
+    -------
+    dict
+        `drawn`: `step`, `loss`, `x`, `y` and `phase` of the snapshots that a page draws; `found`, of all:
+        `n_phases` and `noise`, the share in none.
+    """
+    run = first_run()
+    key = next(known for known, words in PATHS.items() if words == path)
+    steps, bottleneck = code(run, tensor, path=key)
+    layout = dataclasses.replace(run.pipeline.recipe.layout, n_neighbors=neighbors)
+    plane = lay_out(bottleneck, layout, seed=run.seed)
+    phases = find_phases(plane, Clustering(size)).labels
+    plane = plane - plane.mean(axis=0)
+    plane = plane / np.sqrt((plane**2).sum(axis=1).mean())
+    table = pd.DataFrame({"step": steps, "x": plane[:, 0].round(2), "y": plane[:, 1].round(2)})
+    table = table.assign(phase=phases).merge(losses(run).round(3), on="step")
+    kept = np.isin(
+        steps, thinned(shown_drawings(run).query("tensor == @tensor").drop_duplicates("step"))["step"]
+    )
+    drawn = table.loc[kept, ["step", "loss", "x", "y", "phase"]].reset_index(drop=True)
+    return {"drawn": drawn, "found": pd.DataFrame([_phase_numbers(phases)])}
+
+
+def _phase_numbers(phases: np.ndarray) -> dict[str, float]:
+    return {"n_phases": int(phases.max()) + 1, "noise": round(float(np.mean(phases == NOISE)), 3)}
+
+
+def method_grid() -> pd.DataFrame:
+    """Judged drawings of the first run by `drawn` and `tensor`: x, y, phases found in it, the judged ones."""
+    run = first_run()
+    names = {
+        "pymde": "PyMDE of the bottleneck", "pca": "PCA of the weights", "umap": "UMAP of the bottleneck"
+    }  # fmt: skip
+    table, judged, parts = shown_drawings(run).query("path == 'training'"), labels(run), []
+    for (tensor, method), own in table.groupby(["tensor", "method"], sort=False):
+        part = thinned(own[own["n_neighbors"] == own["n_neighbors"].iloc[0]])
+        phases = judged[str(tensor)].loc[part["step"]].to_numpy()
+        parts.append(part.assign(judged=phases, drawn=names[str(method)]))
+    return pd.concat(parts, ignore_index=True)[["drawn", "tensor", "step", "x", "y", "phase", "judged"]]

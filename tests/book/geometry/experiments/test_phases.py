@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score
 
-from book.geometry import phases as chapter
 from book.geometry.experiments import trajectory_runs as runs
 from embviz.trajectories import Clustering, find_phases, principal_coordinates, random_walk
 from embviz.trajectories.phases import NOISE
@@ -16,19 +15,17 @@ from tests.book.conftest import BOOK
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def test_runs_of_stories_come_first_and_captions_say_what_was_read():
-    shown = list(chapter.shown_runs().values())
-    n_stories = len(chapter.of_stories())
+def test_runs_of_stories_come_first():
+    shown = list(runs.shown_runs().values())
+    n_stories = len(runs.of_stories())
     assert {run.text for run in shown[:n_stories]} == {"short stories"}
     assert {run.text for run in shown[n_stories:]} == {"web text"}
-    assert f"a sketch of {chapter.first_run().sketch} numbers a matrix; {n_stories} seeds" in chapter.note()
-    assert chapter.note(chapter.first_run()).endswith(f"seed {chapter.first_run().seed}.")
 
 
 def test_the_explorers_grid_has_every_setting_and_the_phases_that_were_stored():
-    run, grid = chapter.first_run(), chapter.explorer_grid()
+    run, grid = runs.first_run(), runs.explorer_grid()
     where = ["tensor", "path", "neighbors", "size"]
-    n_settings = len(chapter.tensors()) * 2 * len(run.pipeline.neighbors) * len(run.pipeline.sizes)
+    n_settings = len(runs.tensors()) * 2 * len(run.pipeline.neighbors) * len(run.pipeline.sizes)
     assert len(grid["found"]) == len(grid["drawn"].groupby(where)) == n_settings
     assert not grid["drawn"].isna().any().any()
     labels = runs.labels(run, n_neighbors=30, size=50)["Q 1"]
@@ -42,8 +39,8 @@ def test_the_explorers_grid_has_every_setting_and_the_phases_that_were_stored():
 
 
 def test_a_path_laid_out_anew_has_the_grids_columns_steps_and_size():
-    grid = chapter.explorer_grid()
-    anew = chapter.draw_anew("Q 1", "random walk", neighbors=8, size=400)
+    grid = runs.explorer_grid()
+    anew = runs.draw_anew("Q 1", "random walk", neighbors=8, size=400)
     stored = grid["drawn"].query(
         "tensor == 'Q 1' and path == 'random walk' and neighbors == 8 and size == 25"
     )
@@ -56,7 +53,7 @@ def test_a_path_laid_out_anew_has_the_grids_columns_steps_and_size():
 
 
 def test_methods_are_drawn_with_their_own_phases_and_the_judged_ones():
-    grid = chapter.method_grid()
+    grid = runs.method_grid()
     own = grid[grid["drawn"] == "PyMDE of the bottleneck"]
     assert own["phase"].tolist() == own["judged"].tolist()
     assert set(grid["drawn"]) == {
@@ -68,7 +65,7 @@ def test_the_pages_planted_phases_are_found_and_its_walk_has_others():
     cells = json.loads((BOOK / "geometry" / "phases.ipynb").read_text(encoding="utf-8"))["cells"]
     sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     (source,) = [source for source in sources if "def planted(" in source]
-    names = {"steps": np.arange(400), "run": chapter.first_run()}
+    names = {"steps": np.arange(400), "run": runs.first_run()}
     exec(compile(ast.parse(source), "phases", "exec"), names)
     stage, path = names["planted"]()
     agreed = [

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from book.geometry import one_shape as chapter
+from book.geometry.experiments import trajectory_findings as findings
 from book.geometry.experiments import trajectory_runs
 from book.geometry.experiments.trajectory_findings import STUDIES
 from embviz.ledger import cells
@@ -15,8 +15,8 @@ WITHOUT = "short stories, no Q"
 
 
 def clear() -> None:
-    chapter.groups.cache_clear()
-    chapter.shapes.cache_clear()
+    findings.groups.cache_clear()
+    findings.shapes.cache_clear()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -30,17 +30,15 @@ def folder(tmp_path_factory):
     clear()
 
 
-def test_runs_are_grouped_by_text_and_variant_and_said_in_the_caption():
-    assert {name: len(own) for name, own in chapter.groups().items()} == {chapter.STORIES: 2, WITHOUT: 2}
-    assert chapter.note().startswith("40 documents of docstrings of installed libraries (embedded); 1 layer")
-    assert chapter.note().endswith(", 80 steps, 2 seeds.")
+def test_runs_are_grouped_by_text_and_variant():
+    assert {name: len(own) for name, own in findings.groups().items()} == {findings.STORIES: 2, WITHOUT: 2}
 
 
 def test_every_kind_stands_beside_both_nulls_as_the_mean_of_its_layers():
-    table, own = chapter.compared(), chapter.shapes(chapter.STORIES)
-    assert set(table["measure"]) == set(chapter.MEASURES)
-    assert set(own["kind"]) == set(chapter.KINDS)  # neither the embedding nor all tensors together
-    chosen = table[(table["measure"] == "disparity to the embedding") & (table["runs"] == chapter.STORIES)]
+    table, own = findings.compared(), findings.shapes(findings.STORIES)
+    assert set(table["measure"]) == set(findings.MEASURES)
+    assert set(own["kind"]) == set(findings.KINDS)  # neither the embedding nor all tensors together
+    chosen = table[(table["measure"] == "disparity to the embedding") & (table["runs"] == findings.STORIES)]
     for against, column in {"its own run": "disparity", "random walks": "walks"}.items():
         found = chosen[chosen["against"] == against].set_index(["kind", "seed"])["value"]
         for (kind, seed), value in found.items():
@@ -50,7 +48,7 @@ def test_every_kind_stands_beside_both_nulls_as_the_mean_of_its_layers():
 
 
 def test_the_matrix_is_symmetric_within_a_run_and_not_between_runs():
-    table = chapter.squares()
+    table = findings.squares()
     squares = {
         against: own.pivot(index="row", columns="column", values="disparity").to_numpy()
         for against, own in table.groupby("against")
@@ -59,28 +57,23 @@ def test_the_matrix_is_symmetric_within_a_run_and_not_between_runs():
         np.testing.assert_allclose(squares[against], squares[against].T, atol=1e-12)
         np.testing.assert_allclose(np.diag(squares[against]), 0, atol=1e-12)
     assert np.diag(squares["another seed"]).min() > 1e-3
-    run = chapter.groups()[chapter.STORIES][0]
+    run = findings.groups()[findings.STORIES][0]
     planes = [trajectory_runs.layout(run, name)[["x", "y"]].to_numpy() for name in ("Q 1", "K 1")]
     named = table[table["against"] == "the same run"].set_index(["row", "column"])["disparity"]
     assert named["Q 1", "K 1"] == pytest.approx(procrustes_disparity(*planes))
 
 
 def test_layouts_are_means_over_matrices_and_there_may_be_none(monkeypatch):
-    assert chapter.over_layouts().empty
+    assert findings.over_layouts().empty
     rows = [("PCA", tensor, "walks", value, 100) for tensor, value in (("Q 1", 0.1), ("K 1", 0.3))]
     table = pd.DataFrame(rows, columns=["layout", "tensor", "against", "value", "seed"])
-    monkeypatch.setattr(chapter.layout_shapes, "shapes", lambda preset: table)
-    assert chapter.over_layouts()["disparity"].tolist() == [pytest.approx(0.2)]
-    assert chapter.over_layouts()["against"].tolist() == ["random walks"]
+    monkeypatch.setattr(findings.layout_shapes, "shapes", lambda preset: table)
+    assert findings.over_layouts()["disparity"].tolist() == [pytest.approx(0.2)]
+    assert findings.over_layouts()["against"].tolist() == ["random walks"]
 
 
-def test_runs_with_and_without_queries_are_compared_over_the_kinds_that_both_have():
-    table = chapter.group_table()
-    assert table.index.name == "means over K, V, MLP-up, MLP-down"
-    for name in (chapter.STORIES, WITHOUT):
-        own = chapter.shapes(name)
-        own = own[own["kind"] != "Q"]
-        assert table.loc[name, "to the embedding"] == f"{own['disparity'].mean():.3f}"
-        by_seed = own.groupby("seed")[["disparity", "walks"]].mean()
-        ratio = (by_seed["disparity"] / by_seed["walks"]).mean()
-        assert table.loc[name, "/ between walks"].startswith(f"{ratio:.2f} (")
+def test_a_ratio_is_of_means_seed_by_seed():
+    own = findings.shapes(WITHOUT)
+    by_seed = own[own["kind"] != "Q"].groupby("seed")[["disparity", "walks"]].mean()
+    ratio = findings.ratio(WITHOUT, "walks", ["K", "V", "MLP-up", "MLP-down"])
+    assert ratio.value == pytest.approx((by_seed["disparity"] / by_seed["walks"]).mean())

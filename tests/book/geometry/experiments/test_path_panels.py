@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from book.geometry import trajectories as chapter
 from book.geometry.experiments import path_panels as panels
 from book.geometry.experiments.path_panels import TRAINING, VIEWS, WALK
 from embviz.ledger.cells import Cell
@@ -20,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 def quick(tmp_path_factory):
     """A run of 80 updates and three of its matrices, made here."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chapter, "PRESET", "quick")
+        patch.setattr(panels, "SHOWN", "quick")
         patch.setattr(panels, "TENSORS", panels.TENSORS[:4])
         patch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path_factory.mktemp("results")))
         yield
@@ -76,17 +75,17 @@ def test_the_pages_walk_has_the_momentum_that_it_is_given(page):
 
 
 def test_walks_take_the_steps_of_their_matrix():
-    table = chapter.drawings()
+    table = panels.drawings()
     assert set(table["shown"]) == set(VIEWS)
     for _, own in table.groupby(["tensor", "kind", "shown"]):
         np.testing.assert_allclose(own[["x", "y"]].mean(), 0, atol=1e-6)
         assert (own["x"] ** 2 + own["y"] ** 2).mean() == pytest.approx(1)
-    sharp = chapter.numbers().pivot(index="tensor", columns="kind", values="sharpness")
+    sharp = panels.numbers().pivot(index="tensor", columns="kind", values="sharpness")
     np.testing.assert_allclose(sharp[WALK], sharp[TRAINING], rtol=1e-6)  # of the weights: by construction
 
 
 def test_turning_a_walk_keeps_its_distances():
-    grid, table = chapter.stage_grid(), chapter.drawings()
+    grid, table = panels.stage_grid(), panels.drawings()
     turned = grid.query("tensor == 'query 1' and path == @WALK and view == @VIEWS[2]")[["x", "y"]].to_numpy()
     before = table.query("tensor == 'query 1' and kind == @WALK and shown == @VIEWS[2]")[
         ["x", "y"]
@@ -100,18 +99,18 @@ def test_turning_a_walk_keeps_its_distances():
 
 def test_a_deal_has_both_kinds_and_no_matrix_twice():
     for number in range(1, 30):
-        cards = chapter.deal(number)
+        cards = panels.deal(number)
         assert {kind for _, kind in cards} == {TRAINING, WALK}
-        assert len({tensor for tensor, _ in cards}) == len(chapter.PANELS)
-    assert chapter.deal(3) == chapter.deal(3)
+        assert len({tensor for tensor, _ in cards}) == len(panels.PANELS)
+    assert panels.deal(3) == panels.deal(3)
 
 
 def test_answers_are_hidden_until_asked_for_and_right():
-    hidden, shown = (chapter.dealt(2, VIEWS[0], answers) for answers in (False, True))
+    hidden, shown = (panels.dealt(2, VIEWS[0], answers) for answers in (False, True))
     assert hidden["told"]["answer"].tolist() == ["?"] * 4
     pd.testing.assert_frame_equal(hidden["paths"], shown["paths"])
     answers = shown["told"].set_index("panel")["answer"]
-    for name, (tensor, kind) in zip(chapter.PANELS, chapter.deal(2), strict=True):
+    for name, (tensor, kind) in zip(panels.PANELS, panels.deal(2), strict=True):
         assert answers[name] == f"{'is' if kind == TRAINING else 'walks like'} {tensor}"
 
 
