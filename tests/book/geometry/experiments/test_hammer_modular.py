@@ -7,8 +7,8 @@ import torch
 
 from book.geometry.experiments import hammer_modular, soundings
 from book.geometry.experiments.grokking import GrokkingRun, Members
+from book.geometry.modular import ModularArithmetic
 from embviz.models.transformer import Transformer
-from embviz.tasks.modular import ModularArithmetic
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
