@@ -178,7 +178,8 @@ def _overlap(tables: Sequence[pd.DataFrame]) -> Finding:
     return resampled(log_overlap_p(shared.tolist(), n_modes), again, len(shared))
 
 
-def _share_of_nanda(table: pd.DataFrame, quantity: str) -> float:
+def share_of_nanda(table: pd.DataFrame, quantity: str) -> float:
+    """Share of the modes `NANDA` among the three strongest before training."""
     return len({*strongest(table, START, quantity, len(NANDA))} & {*NANDA}) / len(NANDA)
 
 
@@ -189,9 +190,9 @@ def _single(table: pd.DataFrame, moment: str, quantity: str) -> float:
 
 def _findings(preset: str) -> dict[str, Finding]:
     tables = [read(cell)[0] for cell in first_cells(preset)]
-    nanda = {"permuted": float(np.mean([_share_of_nanda(table, "permuted") for table in tables]))}
+    nanda = {"permuted": float(np.mean([share_of_nanda(table, "permuted") for table in tables]))}
     found = {
-        "nanda": over_seeds([_share_of_nanda(table, "gradient") for table in tables], nulls=nanda),
+        "nanda": over_seeds([share_of_nanda(table, "gradient") for table in tables], nulls=nanda),
         "regularity": over_seeds([_single(table, START, "regularity") for table in tables]),
         "z": over_seeds([_single(table, START, "z") for table in tables]),
     }

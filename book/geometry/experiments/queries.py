@@ -60,13 +60,14 @@ def _query_cells(preset: str) -> list[Cell]:
     return pairs + [cell for run in CONTROLS.values() for cell in cells_of(run, preset)]
 
 
-def _variant_cells(preset: str) -> dict[str, list[Cell]]:
+def variant_cells(preset: str) -> dict[str, list[Cell]]:
+    """One cell per seed of each of VARIANTS."""
     return {name: cells_of(run, preset, FEWER[preset]) for name, run in VARIANTS.items()}
 
 
 def _by_seed(preset: str) -> list[Cell]:
     """Cells of the variants, those of a seed together, so that a sweep that is cut short leaves pairs."""
-    return [cell for seed in zip(*_variant_cells(preset).values(), strict=True) for cell in seed]
+    return [cell for seed in zip(*variant_cells(preset).values(), strict=True) for cell in seed]
 
 
 def _query_findings(preset: str) -> dict[str, Finding]:
@@ -85,7 +86,7 @@ def _query_findings(preset: str) -> dict[str, Finding]:
             }
             found |= {
                 variant: capped(over_seeds(speedups(times(cells, threshold), base)))
-                for variant, cells in _variant_cells(preset).items()
+                for variant, cells in variant_cells(preset).items()
                 if not missing(cells)
             }
             difference = (without["grok"] - base["grok"]).to_numpy(float)

@@ -207,7 +207,7 @@ def _main_findings(preset: str) -> dict[str, Finding]:
         "adaptive": _speedup(found["adaptive 5"], base),
         "nanda": _speedup(found["{1, 14, 41}"], base),
         "low": _speedup(found["{1, ..., 5}"], base),
-        "order": _order(list(found.values())),
+        "order": order_agreement(list(found.values())),
         "memorization": _speedup(near, base, "memorize", null_mem),
         "near_nyquist_99": _speedup(strict, strict_base),
         **{
@@ -217,7 +217,7 @@ def _main_findings(preset: str) -> dict[str, Finding]:
     }
 
 
-def _order(in_paper_s_order: Sequence[pd.DataFrame]) -> Finding:
+def order_agreement(in_paper_s_order: Sequence[pd.DataFrame]) -> Finding:
     """Kendall's tau of each seed's epochs to grok with the paper's order."""
     epochs = np.stack([table.sort_values("seed")["grok"] for table in in_paper_s_order])  # (runs, seeds)
     taus = [stats.kendalltau(column, np.arange(len(epochs))).statistic for column in epochs.T]

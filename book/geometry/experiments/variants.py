@@ -73,7 +73,8 @@ def near_cells(preset: str, seeds: Sequence[int] | None = None) -> list[Cell]:
     return [grokking.cell(at_preset(NEAR, preset, seed)) for seed in seeds or FRESH[preset]]
 
 
-def _five_drawn(preset: str) -> list[Cell]:
+def five_drawn(preset: str) -> list[Cell]:
+    """Drawn sets of five modes that were not looked at."""
     return drawn_cells(preset, 5, N_DRAWS[preset], skip=N_LOOKED_AT[preset])
 
 
@@ -81,7 +82,8 @@ def _more_near(preset: str) -> list[Cell]:
     return near_cells(preset, MORE_FRESH) if preset == "paper" else []
 
 
-def _more_drawn(preset: str) -> list[Cell]:
+def more_drawn(preset: str) -> list[Cell]:
+    """Those of the ten seeds that came later, of the paper's size alone."""
     skip = N_LOOKED_AT[preset] + N_DRAWS[preset]
     return drawn_cells(preset, 5, N_MORE, skip=skip, seeds=MORE_FRESH) if preset == "paper" else []
 
@@ -91,9 +93,9 @@ def against_drawn(preset: str, *, more: bool = False) -> pd.DataFrame:
 
     With `more`, of the ten seeds that came later too.
     """
-    near, drawn = near_cells(preset), _five_drawn(preset)
+    near, drawn = near_cells(preset), five_drawn(preset)
     if more:
-        near, drawn = [*near, *_more_near(preset)], [*drawn, *_more_drawn(preset)]
+        near, drawn = [*near, *_more_near(preset)], [*drawn, *more_drawn(preset)]
     parts = [
         times([cell]).assign(modes=name)
         for name, cells in (("near-Nyquist", near), ("drawn", drawn))
@@ -125,7 +127,7 @@ def ahead(table: pd.DataFrame, column: str) -> Finding:
 
 def _variant_cells(preset: str) -> list[Cell]:
     cells = [cell for run in VARIANTS.values() for cell in cells_of(run, preset, FEWER[preset])]
-    return [*cells, *near_cells(preset), *_five_drawn(preset)]
+    return [*cells, *near_cells(preset), *five_drawn(preset)]
 
 
 def _variant_findings(preset: str) -> dict[str, Finding]:
@@ -170,7 +172,7 @@ def shown_cells(preset: str) -> dict[str, list[Cell]]:
 
 
 def _more(preset: str) -> dict[int, list[Cell]]:
-    return {4: drawn_cells(preset, 4, N_FEW[preset]), 5: _five_drawn(preset)}
+    return {4: drawn_cells(preset, 4, N_FEW[preset]), 5: five_drawn(preset)}
 
 
 def shown_times(preset: str) -> pd.DataFrame:
@@ -207,7 +209,7 @@ STUDIES = {
     "geometry.fourteen_variants": Study(
         _variant_cells,
         _variant_findings,
-        parts=(Part(lambda preset: [*_more_near(preset), *_more_drawn(preset)], _more_findings),),
+        parts=(Part(lambda preset: [*_more_near(preset), *more_drawn(preset)], _more_findings),),
     ),
     "geometry.three_modes": Study(
         lambda preset: [cell for cells in few_cells(preset).values() for cell in cells],

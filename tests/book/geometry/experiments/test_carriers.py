@@ -78,7 +78,7 @@ def test_the_embedding_is_credited_with_what_its_receivers_save(monkeypatch):
         rows += [("nothing", "share", "0.key", 0.3), ("nothing", "permuted", "0.key", 0.3)]
         tables.append(pd.DataFrame(rows, columns=["given", "quantity", "name", "value"]))
     monkeypatch.setattr(transplant, "read", lambda cell: (tables[cell.config.donor.first_seed], {}))
-    found = transplant._findings("paper")
+    found = transplant.STUDIES["geometry.carrier"].measure("paper")
     assert found["embedding_given"].value == pytest.approx((75 + 80 + 80) / 3)
     assert found["rest_given"].value == pytest.approx((50 + 0 - 100) / 3)
     assert found["difference"].value == pytest.approx((25 + 80 + 180) / 3)

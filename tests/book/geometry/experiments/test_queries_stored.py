@@ -50,7 +50,13 @@ def test_only_stored_runs_are_found(results):
 
 
 def test_the_cells_are_those_of_the_claims():
-    wanted = {cell.key for cell in (*queries._query_cells("paper"), *queries._both_cells("paper"))}
+    wanted = {
+        cell.key
+        for cell in (
+            *queries.STUDIES["geometry.noq_grokking"].cells("paper"),
+            *queries.STUDIES["geometry.open_combination"].cells("paper"),
+        )
+    }
     assert {cell.key for own in queries.stored(queries.RUNS).values() for cell in own} == wanted
 
 
@@ -59,7 +65,7 @@ def test_variants_are_shown_beside_the_runs_of_the_claim(results):
     store(steering.cells_of(queries.NAMED_VARIANTS[name], "quick")[0], 3, 3, 2)
     assert {key: len(own) for key, own in queries.stored(queries.NAMED_VARIANTS).items()} == {name: 1}
     assert queries.stored_times([name])["saved"].tolist() == [pytest.approx(100 * (1 - 3 / 9))]
-    wanted = {cell.key for cells in queries._variant_cells("paper").values() for cell in cells}
+    wanted = {cell.key for cells in queries.variant_cells("paper").values() for cell in cells}
     run_cells = {c.key for run in queries.NAMED_VARIANTS.values() for c in steering.cells_of(run, "paper", 3)}
     assert run_cells == wanted
 

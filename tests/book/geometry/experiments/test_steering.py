@@ -169,9 +169,9 @@ def slow_speedup(runs, found, column=0, base=steering.BASE):
 
 
 def test_table_1_is_what_slow_loops_give():
-    todo = steering._main_cells("paper")
+    todo = STUDIES["geometry.pfft_speed"].cells("paper")
     found = made_up(todo, 0)
-    findings = steering._main_findings("paper")
+    findings = STUDIES["geometry.pfft_speed"].measure("paper")
     names = {"near_nyquist": steering.NEAR, "nanda": steering.MAIN["{1, 14, 41}"], **steering.CONTROLS}
     for name, run in names.items():
         mean, values = slow_speedup(steering.cells_of(run, "paper"), found)
@@ -190,30 +190,32 @@ def test_table_1_is_what_slow_loops_give():
 
 
 def test_order_is_kendall_s_tau_with_the_paper_s_order_seed_by_seed():
-    found = made_up(steering._main_cells("paper"), 1, latest=LIMIT)
+    found = made_up(STUDIES["geometry.pfft_speed"].cells("paper"), 1, latest=LIMIT)
     taus = []
     for seed in range(5):
         epochs = [found[steering.cells_of(run, "paper")[seed]][0] for run in steering.MAIN.values()]
         pairs = list(itertools.combinations(epochs, 2))
         assert len(set(epochs)) == 5  # tau is then this plain count
         taus.append(sum(1 if one < other else -1 for one, other in pairs) / len(pairs))
-    assert steering._main_findings("paper")["order"].value == pytest.approx(statistics.mean(taus))
+    assert STUDIES["geometry.pfft_speed"].measure("paper")["order"].value == pytest.approx(
+        statistics.mean(taus)
+    )
 
 
 def test_the_paper_s_own_order_agrees_wholly_and_its_reverse_not_at_all():
     tables = [pd.DataFrame({"seed": [0, 1], "grok": [57 * n, 60 * n]}) for n in range(1, 6)]
-    assert steering._order(tables).value == pytest.approx(1.0)
-    assert steering._order(tables[::-1]).value == pytest.approx(-1.0)
+    assert steering.order_agreement(tables).value == pytest.approx(1.0)
+    assert steering.order_agreement(tables[::-1]).value == pytest.approx(-1.0)
 
 
 def test_seeds_that_all_stay_censored_have_no_order():
     tables = [pd.DataFrame({"seed": [0, 1], "grok": [LIMIT, LIMIT]})] * 5
-    assert steering._order(tables).value == 0.0
+    assert steering.order_agreement(tables).value == 0.0
 
 
 def test_the_correlation_of_the_variants_is_that_of_their_medians():
-    found = made_up(variants._variant_cells("paper"), 2)
-    findings = variants._variant_findings("paper")
+    found = made_up(STUDIES["geometry.fourteen_variants"].cells("paper"), 2)
+    findings = STUDIES["geometry.fourteen_variants"].measure("paper")
     medians = {}
     for name, run in steering.VARIANTS.items():
         own = [found[cell] for cell in steering.cells_of(run, "paper", 3)]
@@ -247,7 +249,7 @@ def test_single_modes_are_one_variant_and_adaptive_ones_are_several():
 
 def test_fresh_draws_are_none_of_those_that_were_looked_at():
     looked_at = {(cell.config.modes, cell.config.first_seed) for cell in steering.random_cells(97, "paper")}
-    fresh = [(cell.config.modes, cell.config.first_seed) for cell in variants._five_drawn("paper")]
+    fresh = [(cell.config.modes, cell.config.first_seed) for cell in variants.five_drawn("paper")]
     assert len(set(fresh)) == 20
     assert not {modes for modes, _ in looked_at} & {modes for modes, _ in fresh}
     assert not {seed for _, seed in looked_at} & {seed for _, seed in fresh}
@@ -271,7 +273,7 @@ def test_over_seeds_a_near_nyquist_run_counts_once_however_many_sets_stand_again
 def test_more_seeds_bring_sets_that_were_not_drawn_before():
     more, before = (
         {(cell.config.modes, cell.config.seeds[0]) for cell in cells}
-        for cells in (variants._more_drawn("paper"), variants._five_drawn("paper"))
+        for cells in (variants.more_drawn("paper"), variants.five_drawn("paper"))
     )
     assert len(more) == 40
     assert not {modes for modes, _ in more} & {modes for modes, _ in before}
@@ -344,8 +346,8 @@ def test_a_run_that_did_not_grok_is_off_by_what_its_limit_says_at_least():
 
 
 def test_table_2_is_what_slow_loops_give():
-    found = made_up(steering._cross_cells("paper"), 3)
-    findings = steering._cross_findings("paper")
+    found = made_up(STUDIES["geometry.cross_p"].cells("paper"), 3)
+    findings = STUDIES["geometry.cross_p"].measure("paper")
     mean, _ = slow_speedup(steering.cells_of(steering.NEAR_113, "paper"), found, base=steering.BASE_113)
     assert findings["speedup_113"].value == pytest.approx(mean)
     null, _ = slow_speedup(steering.random_cells(113, "paper"), found, base=steering.BASE_113)
@@ -371,10 +373,14 @@ def test_the_wider_mlp_takes_as_many_weights_as_the_query_projection():
 
 
 def test_findings_without_queries_are_what_slow_loops_give(monkeypatch):
-    variants = queries._variant_cells("paper")
+    variants = queries.variant_cells("paper")
     monkeypatch.setattr(queries, "missing", lambda cells: [])
-    found = made_up(queries._query_cells("paper") + [one for cells in variants.values() for one in cells], 4)
-    findings = queries._query_findings("paper")
+    found = made_up(
+        STUDIES["geometry.noq_grokking"].cells("paper")
+        + [one for cells in variants.values() for one in cells],
+        4,
+    )
+    findings = STUDIES["geometry.noq_grokking"].measure("paper")
     without = steering.cells_of(queries.NO_Q, "paper", 10)
     base = steering.cells_of(steering.BASE, "paper", 10)
     pairs = [(found[one], found[other]) for one, other in zip(without, base, strict=True)]
@@ -395,13 +401,13 @@ def test_findings_without_queries_are_what_slow_loops_give(monkeypatch):
 
 
 def test_both_together_are_compared_with_the_faster_one_of_each_seed():
-    found = made_up(queries._both_cells("paper"), 5)
+    found = made_up(STUDIES["geometry.open_combination"].cells("paper"), 5)
     both, near, without = (
         [found[cell][0] for cell in steering.cells_of(run, "paper", 5)]
         for run in (queries.BOTH, steering.NEAR, queries.NO_Q)
     )
     expected = statistics.mean(b / min(n, w) for b, n, w in zip(both, near, without, strict=True))
-    assert queries._both_findings("paper")["ratio_95"].value == pytest.approx(expected)
+    assert STUDIES["geometry.open_combination"].measure("paper")["ratio_95"].value == pytest.approx(expected)
 
 
 # --- the hammer -----------------------------------------------------------------------------------------
@@ -444,7 +450,7 @@ def test_a_gradient_that_names_the_circuit_shares_all_modes_and_the_permuted_one
 def test_the_share_of_the_named_modes_counts_those_among_the_three_strongest():
     powers = np.zeros(49)
     powers[[1, 14, 20, 0]] = 3, 2, 1, 50
-    assert hammer_modular._share_of_nanda(struck(powers, powers), "gradient") == pytest.approx(2 / 3)
+    assert hammer_modular.share_of_nanda(struck(powers, powers), "gradient") == pytest.approx(2 / 3)
 
 
 def test_the_fresh_seeds_of_the_hammer_are_others_and_of_both_starts():

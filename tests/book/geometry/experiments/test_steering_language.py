@@ -231,7 +231,7 @@ def test_findings_are_differences_to_the_baseline_of_the_seed(monkeypatch):
         ("bytes", FROZEN): 0.3,
     }
     made_scores(monkeypatch, extra)
-    found = steering._steering_findings("laptop")
+    found = steering.STUDIES["geometry.fgp_language"].measure("laptop")
     wanted = {
         "byte_near_nyquist": 0.0,
         "bpe_frozen": 0.1,
