@@ -539,6 +539,11 @@ def show_ledger(arguments: argparse.Namespace) -> int:
             ledger.store_entries(items)
     else:
         items = [ledger.entry(wanted)] if wanted and "." in wanted else ledger.entries(wanted)
+        if changed := ledger.changed_since(items):
+            print(
+                f"embviz: {', '.join(changed)} changed since its verdict: `embviz ledger --derive`",
+                file=sys.stderr,
+            )
     if arguments.json:
         records = [ledger.as_record(item) for item in items]
         print(json.dumps(records, indent=2, ensure_ascii=False, allow_nan=False))

@@ -44,7 +44,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         ],
         "findings": ["Finding", "exact", "extreme", "in_errors", "once", "over_seeds", "resampled", "share"],
         "judging": ["Entry", "Row", "conclude", "derive", "entry_of", "judge"],
-        "ledger_file": ["entries", "entry", "store_entries"],
+        "ledger_file": ["changed_since", "entries", "entry", "store_entries"],
         "measuring": ["Measurement", "measure"],
         "studies": ["Part", "Study", "find_study", "largest_stored"],
         "tables": [

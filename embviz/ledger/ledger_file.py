@@ -56,6 +56,12 @@ def entry(claim_id: str) -> Entry:
     return found[claim_id]
 
 
+def changed_since(items: Iterable[Entry]) -> list[str]:
+    """Ids of claims whose files say something else by now than when these entries were derived."""
+    now = {claim.id: claim for claim in load_claims()}
+    return [item.claim.id for item in items if item.claim != now.get(item.claim.id)]
+
+
 def store_entries(items: Iterable[Entry]) -> Path:
     """Write entries into the ledger file, in the order of the claims; those of other claims stay.
 

@@ -103,6 +103,15 @@ def test_no_file_and_no_such_claim_are_told_apart(own, capsys):
     assert "there is no ledger" in capsys.readouterr().err
 
 
+def test_a_claim_that_was_edited_after_its_verdict_is_named(own, capsys, monkeypatch):
+    assert cli.main(["ledger"]) == 0
+    assert not capsys.readouterr().err
+    edited = dataclasses.replace(own[0].claim, says="Something else.")
+    monkeypatch.setattr(ledger_file, "load_claims", lambda: [edited, own[1].claim])
+    assert cli.main(["ledger"]) == 0
+    assert f"{edited.id} changed since its verdict" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "damage",
     [
