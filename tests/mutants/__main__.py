@@ -99,7 +99,7 @@ def noticed_by(folder: Path, lie: Lie) -> str | None:
     if status < 0:  # compiled code may end the process
         return f"ended by signal {-status}"
     if status not in (PASSED, FAILED, BROKEN):
-        raise SystemExit(f"pytest {lie.tests} ended with status {status}:\n{printed[-2000:]}")
+        raise RuntimeError(f"pytest {lie.tests} ended with status {status}:\n{printed[-2000:]}")
     failed = [line for line in printed.splitlines() if line.startswith(("FAILED", "ERROR"))]
     return None if status == PASSED else (failed or ["FAILED"])[0].split(" - ")[0]
 
@@ -143,15 +143,19 @@ def main(arguments: list[str]) -> int:
         tempfile.TemporaryDirectory() as temporary,
         fork.Pool(options.jobs, _own_copy, (Path(temporary),)) as pool,
     ):
-        tests = dict.fromkeys(lie.tests for lie in chosen if not options.trust)
-        for complaint in pool.imap_unordered(_without_lie, tests):
-            if complaint:
-                raise SystemExit(complaint)
+        tests = list(dict.fromkeys(lie.tests for lie in chosen if not options.trust))
+        complaints = dict(zip(tests, pool.imap(_without_lie, tests), strict=True))
+        failing = [name for name, complaint in complaints.items() if complaint]
+        for name in failing:
+            print(complaints[name], flush=True)
+        chosen = [lie for lie in chosen if lie.tests not in failing]
         for number, (lie, noticed, seconds) in enumerate(pool.imap_unordered(_with_lie, chosen), start=1):
             print(f"{number}/{len(chosen)} {lie}: {noticed or 'LIVES'} ({seconds:.0f} s)", flush=True)
             alive += [] if noticed else [lie]
     print(f"{len(chosen) - len(alive)} of {len(chosen)} lies were noticed", *alive, sep="\n  lives: ")
-    return int(len(chosen) - len(alive) < BAR * len(chosen))
+    for name in failing:
+        print(f"not planted, since these tests fail without a lie: {name}")
+    return int(bool(failing) or len(chosen) - len(alive) < BAR * len(chosen))
 
 
 if __name__ == "__main__":
