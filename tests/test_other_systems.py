@@ -36,20 +36,20 @@ import torch
 from embviz.ledger.holders import held, holder
 from embviz.memory import available_memory
 from embviz.pausing import BusyRunError
-from embviz.training.snapshots import create_run, open_or_create_run, open_run
+from embviz.runs import Run, read_run
 
 folder = sys.argv[1]
 with held("cell", by=7) as mine, held("cell", by=8) as another:
     print(mine, another, holder("cell").partition(" since")[0])
 print(holder("cell"), available_memory() > 2**20)
-run = create_run(folder, {"seed": 0})
+run = Run.open(folder, config={"seed": 0})
 try:
-    open_or_create_run(folder, {"seed": 0})
+    Run.open(folder, config={"seed": 0})
 except BusyRunError as refusal:
     print("this process" in str(refusal))
-run.append(0, {"loss": 1.0}, {"weight": torch.ones(2, 3)})
+run.append(0, {"weight": torch.ones(2, 3)}, {"loss": 1.0})
 run.close()
-print(open_run(folder).weights(0)["weight"].sum().item())
+print(read_run(folder).weights(0)["weight"].sum().item())
 """
 
 

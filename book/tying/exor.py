@@ -231,7 +231,7 @@ def live_frames(p_0a: float, tied: bool, *, every: int = 100) -> Iterator[pd.Dat
     """
     live = spellings.sweep_session(spellings.Sweep(p_0a, n_seeds=1))
     before: dict[str, np.ndarray] = {}
-    for snapshot in live.snapshots(snapshot_every=every):
+    for snapshot in live.snapshots(snapshot_at=every):
         for name in ("input", "output"):
             plane = metrics.principal_plane(snapshot.weights[name][int(tied)][None].numpy())
             before[name] = turned_to(plane, before[name]) if name in before else plane

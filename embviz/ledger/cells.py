@@ -47,7 +47,7 @@ from embviz.project import NoProjectError, find_project, import_from
 from embviz.storage import cache_folder, check_writable, results_folder, whole_file
 
 if TYPE_CHECKING:
-    from embviz.training.snapshots import Run
+    from embviz.runs import Run
 
 PROVENANCE_KEY, CHECKSUM_KEY = b"embviz", b"embviz.sha256"  # of the schema's metadata
 
@@ -237,13 +237,23 @@ def training_run(cell: Cell, data: Mapping[str, str]) -> Iterator[tuple[Run, lis
         A slice each, this one last: date, device, torch, and seconds unless it was killed; for the table's
         ``attrs["slices"]``, from where they go into the cell's provenance.
     """
+    with sliced_run(_run_folder(cell), {**dataclasses.asdict(cell.config), "data": dict(data)}) as found:
+        yield found
+    if _storing.get() != cell.key:
+        _delete_run(cell)
+
+
+@contextlib.contextmanager
+def sliced_run(
+    folder: Path, config: Any, *, sketch: int | None = None
+) -> Iterator[tuple[Run, list[dict[str, Any]]]]:
+    """A run in `folder`, new or left by a slice before, and its slices as in :func:`training_run`."""
     import torch
 
-    from embviz.training.snapshots import open_or_create_run
+    from embviz.runs import Run
 
-    folder = _run_folder(cell)
     start = time.perf_counter()
-    with open_or_create_run(folder, {**dataclasses.asdict(cell.config), "data": dict(data)}) as run:
+    with Run.open(folder, config=config, sketch=sketch) as run:
         file = folder / "slices.json"
         slices = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
         this: dict[str, Any] = {"date": _now(), "device": device(), "torch": str(torch.__version__)}
@@ -253,9 +263,8 @@ def training_run(cell: Cell, data: Mapping[str, str]) -> Iterator[tuple[Run, lis
             yield run, slices
         finally:
             this["seconds"] = round(time.perf_counter() - start, 3)
-            _write_json(file, slices)
-    if _storing.get() != cell.key:
-        _delete_run(cell)
+            if folder.is_dir():  # it may have been moved to where it belongs
+                _write_json(file, slices)
 
 
 def _run_folder(cell: Cell) -> Path:
@@ -266,7 +275,7 @@ def _delete_run(cell: Cell) -> None:
     """What a cell's training left behind, unless another process is at it."""
     folder = _run_folder(cell)
     if any(folder.parent.glob(f"{folder.name}*")):
-        from embviz.training.snapshots import delete_run
+        from embviz.runs import delete_run
 
         delete_run(folder)
 

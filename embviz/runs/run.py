@@ -18,6 +18,7 @@ cut, unlike a kill, may cost the last of them.
 from __future__ import annotations
 
 import bisect
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -283,7 +284,8 @@ class Run:
     def close(self) -> None:
         """Free the run for another writer; this one can read on."""
         if self._lock is not None and self._lock.held:
-            self._flush_log()
+            with contextlib.suppress(FileNotFoundError):  # it may have been moved meanwhile
+                self._flush_log()
             self._lock.release()
         self._lock = None
 
@@ -382,9 +384,10 @@ class Run:
         return self.paths([name])[name]
 
     def paths(
-        self, names: str | Sequence[str] | None = None, *, sketch: Sketch | None = None
+        self, names: str | Sequence[str] | None = None, *, sketch: int | Sketch | None = None
     ) -> dict[str, WeightPath]:
         """Paths of tensors by name, by default of all matrices; parameters as of :meth:`tensors`."""
+        sketch = Sketch(sketch) if isinstance(sketch, int) else sketch
         steps = np.array([line.step for line in self._lines if line.sha256 is not None])
         losses = self._losses(steps)
         chosen = self._matrices() if names is None else names

@@ -1,4 +1,4 @@
-"""The loop, snapshots, the recorder; language models, and gradients projected on Fourier modes."""
+"""The loop, callbacks for the loops of others; language models, and gradients projected on Fourier modes."""
 
 import lazy_loader
 
@@ -8,7 +8,7 @@ require("torch", "torch", purpose="embviz.training")
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
-    submodules=["adapters", "fourier", "language", "loop", "recorder", "rounding", "snapshots"],
+    submodules=["adapters", "fourier", "language", "loop", "rounding"],
     submod_attrs={
         "adapters": ["lightning_callback", "trainer_callback"],
         "fourier": [
@@ -42,18 +42,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "windows",
         ],
         "loop": ["AdamW", "Snapshot", "keep_freed_memory", "train"],
-        "recorder": ["Recorder", "Recording", "Sketch", "read_recording"],
         "rounding": ["round_training"],
-        "snapshots": [
-            "BusyRunError",
-            "DamagedRunError",
-            "Run",
-            "create_run",
-            "delete_run",
-            "explaining_failures",
-            "open_or_create_run",
-            "open_run",
-            "sync",
-        ],
     },
 )

@@ -1,39 +1,65 @@
-"""The recorder in other people's loops: callbacks for Hugging Face's Trainer and for Lightning.
+"""Runs of other people's training loops: callbacks for Hugging Face's Trainer and for Lightning.
 
-Both make a :class:`~embviz.training.Recorder` when training begins, and go on with the recording in
-the folder when it begins at a later step, from a checkpoint. The libraries are loaded when a callback is
-asked for.
+Both open a :class:`~embviz.runs.Run` when training begins, and go on with the run in the folder when training
+begins at a later step, from a checkpoint. The libraries are loaded when a callback is asked for.
 """
 
 from __future__ import annotations
 
-import functools
 import os
 import warnings
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
 from embviz import imports
-from embviz.training.recorder import Recorder, Sketch
+from embviz.runs import Run, Sketch, select_weights
 
 
 class _Recording:
-    """What both callbacks do: a recorder from the first step to the last."""
+    """What both callbacks do: a run from the first step to the last."""
 
-    def __init__(self, make: functools.partial[Recorder]) -> None:
-        self.make = make
-        self.recorder: Recorder | None = None
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        every: int,
+        tensors: str | Sequence[str] | None,
+        sketch: int | Sketch | None,
+        config: Any,
+    ) -> None:
+        if every < 1:
+            raise ValueError(f"every is {every}: store every step (1), or every so many")
+        self.folder, self.every, self.tensors = Path(folder), every, tensors
+        self.sketch, self.config = sketch, config
+        self.run: Run | None = None
 
     def begin(self, model: nn.Module, step: int) -> None:
         self.end()  # of a training that broke off
-        self.recorder = self.make(model, resume_at=step or None)
+        self.model, self.last = model, step
+        self.run = Run.open(self.folder, config=self.config, sketch=self.sketch)
+        if (steps := self.run.steps) and not step:
+            self.end()
+            raise ValueError(
+                f"{self.folder} holds a run of steps {steps[0]} to {steps[-1]}: resume from a checkpoint "
+                "to go on with it, or choose another folder"
+            )
+        self.run.truncate(step)
+
+    def store(self, step: int, loss: float | Tensor | None = None) -> None:
+        """Store the weights after so many updates, if that is due."""
+        if self.run is None or step // self.every <= self.last // self.every:
+            return
+        self.last = step
+        self.run.append(
+            step, select_weights(self.model, self.tensors), {} if loss is None else {"loss": loss}
+        )
 
     def end(self) -> None:
-        if self.recorder is not None:
-            self.recorder.close()
-        self.recorder = None
+        if self.run is not None:
+            self.run.close()
+        self.run = None
 
 
 def trainer_callback(
@@ -42,10 +68,21 @@ def trainer_callback(
     every: int = 1,
     tensors: str | Sequence[str] | None = None,
     sketch: int | Sketch | None = None,
-    about: Any = None,
+    config: Any = None,
 ) -> Any:
-    """A ``transformers.TrainerCallback`` that records; parameters as of :class:`~embviz.training.Recorder`.
+    """A ``transformers.TrainerCallback`` that stores a run.
 
+    Parameters
+    ----------
+    folder, sketch, config
+        As of :meth:`embviz.runs.Run.open`.
+    every : int
+        Updates between two snapshots, which are of the steps that it divides.
+    tensors : str or sequence of str, optional
+        As of :func:`embviz.runs.select_weights`: by default all matrices.
+
+    Notes
+    -----
     ``Trainer(..., callbacks=[trainer_callback("recording", every=10, sketch=256)])``. Losses are those that
     the Trainer logs, means since it last did: with ``logging_steps`` equal to `every` each snapshot has one,
     and a warning says so where it hasn't. In distributed training the first process records.
@@ -56,11 +93,9 @@ def trainer_callback(
         If `transformers` is not installed.
     """
     base: Any = imports.import_transformers().TrainerCallback
-    recording = _Recording(
-        functools.partial(Recorder, folder=folder, every=every, tensors=tensors, sketch=sketch, about=about)
-    )
+    recording = _Recording(folder, every, tensors, sketch, config)
 
-    class RecorderCallback(base):
+    class RunCallback(base):
         """Records weights after updates; where the Trainer logs, a moment later, with the loss."""
 
         def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
@@ -78,18 +113,18 @@ def trainer_callback(
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             self.waits_for_loss = control.should_log  # which comes next
-            if recording.recorder and not self.waits_for_loss:
-                recording.recorder.step(step=state.global_step)
+            if not self.waits_for_loss:
+                recording.store(state.global_step)
 
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
-            if recording.recorder and self.waits_for_loss and "loss" in logs:
+            if self.waits_for_loss and "loss" in logs:
                 self.waits_for_loss = False
-                recording.recorder.step(step=state.global_step, loss=logs["loss"])
+                recording.store(state.global_step, logs["loss"])
 
         def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             recording.end()
 
-    return RecorderCallback()
+    return RunCallback()
 
 
 def lightning_callback(
@@ -98,9 +133,9 @@ def lightning_callback(
     every: int = 1,
     tensors: str | Sequence[str] | None = None,
     sketch: int | Sketch | None = None,
-    about: Any = None,
+    config: Any = None,
 ) -> Any:
-    """A ``lightning.pytorch.Callback`` that records; parameters as of :class:`~embviz.training.Recorder`.
+    """A ``lightning.pytorch.Callback`` that stores a run; parameters as of :func:`trainer_callback`.
 
     ``Trainer(..., callbacks=[lightning_callback("recording", every=10, sketch=256)])``. Losses are those that
     `training_step` returns, means over accumulated batches. In distributed training the first process
@@ -112,11 +147,9 @@ def lightning_callback(
         If `lightning` is not installed.
     """
     base: Any = imports.import_lightning().pytorch.Callback
-    recording = _Recording(
-        functools.partial(Recorder, folder=folder, every=every, tensors=tensors, sketch=sketch, about=about)
-    )
+    recording = _Recording(folder, every, tensors, sketch, config)
 
-    class RecorderCallback(base):
+    class RunCallback(base):
         """Records weights after batches that an update came from."""
 
         def on_train_start(self, trainer: Any, pl_module: Any) -> None:
@@ -133,8 +166,7 @@ def lightning_callback(
             if trainer.global_step == self.step:
                 return
             self.step, losses, self.losses = trainer.global_step, self.losses, []
-            if recording.recorder:
-                recording.recorder.step(step=self.step, loss=sum(losses) if losses else None)
+            recording.store(self.step, sum(losses) if losses else None)
 
         def on_train_end(self, trainer: Any, pl_module: Any) -> None:
             recording.end()
@@ -142,4 +174,4 @@ def lightning_callback(
         def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
             recording.end()
 
-    return RecorderCallback()
+    return RunCallback()

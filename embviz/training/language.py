@@ -38,12 +38,12 @@ from embviz.corpora import corpus as corpora
 from embviz.corpora.corpus import DOCUMENT_SEPARATOR
 from embviz.corpora.packed_texts import Split, pack_name, read_pack, write_pack
 from embviz.storage import cache_folder
-from embviz.training.loop import AdamW, Snapshot, train
+from embviz.training.loop import AdamW, Schedule, Snapshot, Weights, train
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-    from embviz.training.snapshots import Run
+    from embviz.runs import Run
 
 Tokens = Literal["bytes", "byte pairs", "gpt2"]
 _BATCH = 1 << 10  # documents encoded at a time
@@ -361,11 +361,11 @@ def train_language_model(
     training: LanguageTraining,
     *,
     seed: int,
-    snapshot_every: int,
+    snapshot_at: Schedule,
     train_sample: Stream | None = None,
     also: Callable[[], Mapping[str, float]] | None = None,
     after_backward: Callable[[int], None] | None = None,
-    weights: Callable[[], Mapping[str, Tensor]] | None = None,
+    weights: Weights = "all",
     run: Run | None = None,
 ) -> Iterator[Snapshot]:
     """Train on the device that the model is on, and score held-out text at each snapshot.
@@ -379,13 +379,11 @@ def train_language_model(
     training : LanguageTraining
     seed : int
         Of the batches: models of one seed see the same ones.
-    snapshot_every : int
-        Steps.
     train_sample : Stream, optional
         A part of the training text to be scored too: ``streams.train.head(n)``.
     also : function, optional
         More metrics of a snapshot.
-    after_backward, weights, run
+    snapshot_at, after_backward, weights, run
         As in :func:`embviz.training.loop.train`.
 
     Yields
@@ -412,7 +410,7 @@ def train_language_model(
         losses,
         training.optimizer,
         n_steps=training.n_steps,
-        snapshot_every=snapshot_every,
+        snapshot_at=snapshot_at,
         measure=measure,
         weights=weights,
         names=[f"seed {seed}"],

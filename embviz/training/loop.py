@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -14,40 +14,47 @@ from torch import Tensor, nn
 from embviz.pausing import Paused, time_is_over
 
 if TYPE_CHECKING:
-    from embviz.training.snapshots import Run
+    from embviz.runs import Run
 
 Metrics = Mapping[str, float | Sequence[float]]
+Schedule = int | Container[int] | Callable[[int], bool]  # of snapshots, by the updates made
+Weights = Callable[[], Mapping[str, Tensor]] | Literal["all", "none"]  # of a snapshot
 STATE_SECONDS = 60.0  # at most between two states of a run, so that a kill costs no more than that
+STATE_SHARE = 0.05  # of the time is spent on states at snapshots, at most
 
 
 @dataclass(frozen=True)
 class AdamW:
-    """AdamW with a cosine schedule; the defaults are those of the tying paper's EXor runs.
+    """AdamW with PyTorch's defaults, at a constant rate or with a cosine schedule.
 
     Its moments are all that it remembers: the learning rate is a function of the step.
     """
 
-    learning_rate: float = 5e-4  # at step 0
-    min_learning_rate: float = 1e-5  # half a period later; equal to learning_rate for a constant rate
+    learning_rate: float = 1e-3  # at step 0
+    min_learning_rate: float | None = None  # half a period later; None: the rate is constant
     half_period: int = 10_000  # steps: down for as many, up for as many, without a restart
-    weight_decay: float = 0.1
+    weight_decay: float = 0.01
     beta1: float = 0.9
     beta2: float = 0.999
-    eps: float = 1e-12  # the authors' program; PyTorch's default is 1e-8
+    eps: float = 1e-8
     undecayed: tuple[str, ...] = ()  # ends of the names of parameters that don't decay
 
     def __post_init__(self) -> None:
-        if not 0 < self.min_learning_rate <= self.learning_rate or self.half_period < 1:
+        if not 0 < self._least_rate <= self.learning_rate or self.half_period < 1:
             raise ValueError(
                 f"rates must be above 0, the least at most the first, the period at least 1: {self}"
             )
         if self.weight_decay < 0 or not (0 <= self.beta1 < 1 and 0 <= self.beta2 < 1) or self.eps <= 0:
             raise ValueError(f"weight decay must not be negative, betas below 1, eps above 0: {self}")
 
+    @property
+    def _least_rate(self) -> float:
+        return self.learning_rate if self.min_learning_rate is None else self.min_learning_rate
+
     def rate(self, step: int) -> float:
         """Learning rate of update `step`, counted from 0 (PyTorch's CosineAnnealingLR in closed form)."""
-        half = (self.learning_rate - self.min_learning_rate) / 2
-        return self.min_learning_rate + half * (1 + math.cos(math.pi * step / self.half_period))
+        half = (self.learning_rate - self._least_rate) / 2
+        return self._least_rate + half * (1 + math.cos(math.pi * step / self.half_period))
 
 
 @dataclass(frozen=True)
@@ -65,14 +72,14 @@ def train(
     optimizer: AdamW,
     *,
     n_steps: int,
-    snapshot_every: int,
+    snapshot_at: Schedule,
     measure: Callable[[int], Metrics] | None = None,
-    weights: Callable[[], Mapping[str, Tensor]] | None = None,
+    weights: Weights = "all",
     names: Sequence[str] = ("model",),
     run: Run | None = None,
     after_backward: Callable[[int], None] | None = None,
 ) -> Iterator[Snapshot]:
-    """Train, and stop at each snapshot: the caller's ``for`` loop goes on when it likes.
+    """Train, and stop at each snapshot: the caller's ``for`` loop measures, stores and goes on when it likes.
 
     Parameters
     ----------
@@ -84,18 +91,18 @@ def train(
     optimizer : AdamW
     n_steps : int
         Updates in all, those of a resumed run included.
-    snapshot_every : int
-        Updates between two snapshots. The first is taken before any, the last after all.
+    snapshot_at : int, set of steps, or function from a step to bool
+        Updates made at each snapshot. An int n: before the first update, every n, and after the last.
     measure : function of the step, optional
         Metrics of a snapshot; numbers, or lists of R numbers.
-    weights : function, optional
-        What a snapshot keeps; by default the model's parameters and persistent buffers.
+    weights : function, "all" or "none"
+        Weights of a snapshot; "all": the model's parameters and persistent buffers.
     names : sequence of str
         What the members are called, for error messages.
     run : Run, optional
-        Where snapshots are stored as they are taken, and a state every minute. A run that was stopped goes
-        on from its last state and, on one machine with the same number of threads, ends with the bits of
-        an unbroken one.
+        Stores each snapshot, and at least once a minute a state. A run that was stopped goes on from its last
+        state and, on one machine with the same number of threads, ends with the bits of an unbroken one.
+        Without it the caller may store what is yielded, by :meth:`embviz.runs.Run.append`.
     after_backward : function of the step, optional
         Called between the backward pass and the update; it may change the parameters' gradients in place,
         as :func:`~embviz.training.project_gradients` does. The run doesn't store what it remembers from one
@@ -111,12 +118,11 @@ def train(
     FloatingPointError
         If a loss stops being finite: names the step and the member. Stored snapshots are kept.
     ValueError
-        If `snapshot_every` is below 1, or the run is already longer than `n_steps`.
+        If `snapshot_at` is an int below 1, or the run is already longer than `n_steps`.
     Paused
         If there is a `run` and the time is over, see :mod:`embviz.pausing`: after an update at least.
     """
-    if snapshot_every < 1:
-        raise ValueError(f"snapshot_every must be at least 1, got {snapshot_every}")
+    is_due = _is_due(snapshot_at, n_steps)
     keep_freed_memory()
     adam = torch.optim.AdamW(
         _groups(model, optimizer),
@@ -130,12 +136,18 @@ def train(
         raise ValueError(
             f"{run.folder if run else 'the run'} has {step} steps, more than n_steps = {n_steps}"
         )
-    taken, saved = set(run.steps) if run else set(), time.monotonic()
+    taken = set(run.steps) if run else set()
+    keeper = None if run is None else _StateKeeper(run, model, adam)
     while True:
-        if (step % snapshot_every == 0 or step == n_steps) and step not in taken:
-            yield _take_snapshot(step, model, adam, measure, weights, run)
-            saved = time.monotonic()
+        if is_due(step) and step not in taken:
+            snapshot = _take_snapshot(step, model, measure, weights)
+            if run is not None and keeper is not None:
+                run.append(step, snapshot.weights, snapshot.metrics)
+                keeper.after_snapshot(step)
+            yield snapshot
         if step == n_steps:
+            if keeper is not None:
+                keeper.at_the_end(step)
             return
         for group in adam.param_groups:
             group["lr"] = optimizer.rate(step)
@@ -149,19 +161,50 @@ def train(
             after_backward(step)
         adam.step()
         step += 1
-        if run is not None:
-            saved = _save_at_times(run, step, model, adam, saved)
+        if keeper is not None:
+            keeper.after_update(step)
 
 
-def _save_at_times(run: Run, step: int, model: nn.Module, adam: torch.optim.AdamW, saved: float) -> float:
-    """Save the state if the last one is old or the time is over; when the last one was saved."""
-    over = time_is_over()
-    if not over and time.monotonic() - saved < STATE_SECONDS:
-        return saved
-    run.save_state(step, _state(model, adam))
-    if over:
-        raise Paused(f"{run.folder} has paused after {step} steps: the same call goes on from there")
-    return time.monotonic()
+def _is_due(snapshot_at: Schedule, n_steps: int) -> Callable[[int], bool]:
+    """Whether a snapshot is due after so many updates."""
+    if isinstance(snapshot_at, int):
+        every = snapshot_at
+        if every < 1:
+            raise ValueError(f"snapshot_at must be at least 1, got {every}: an int is the steps between two")
+        return lambda step: step % every == 0 or step == n_steps
+    return snapshot_at if callable(snapshot_at) else snapshot_at.__contains__
+
+
+class _StateKeeper:
+    """Saves a run's states: often enough that a kill costs little, seldom enough to cost little time."""
+
+    def __init__(self, run: Run, model: nn.Module, adam: torch.optim.AdamW) -> None:
+        self.run, self.model, self.adam = run, model, adam
+        self.saved, self.cost = time.monotonic(), 0.0  # when the last was saved, and what it took, in seconds
+        self.step = -1  # that it is of
+
+    def after_snapshot(self, step: int) -> None:
+        if time.monotonic() - self.saved >= min(self.cost / STATE_SHARE, STATE_SECONDS):
+            self._save(step)
+
+    def after_update(self, step: int) -> None:
+        """Save where the last state is old; Paused if the time is over."""
+        over = time_is_over()
+        if over or time.monotonic() - self.saved >= STATE_SECONDS:
+            self._save(step)
+        if over:
+            raise Paused(f"{self.run.folder} has paused after {step} steps: the same call goes on from there")
+
+    def at_the_end(self, step: int) -> None:
+        if self.step != step:
+            self._save(step)
+
+    def _save(self, step: int) -> None:
+        start = time.monotonic()
+        moments = self.adam.state_dict()["state"]
+        self.run.save_state(step, {"model": self.model.state_dict(), "optimizer": moments})
+        self.saved = time.monotonic()
+        self.cost, self.step = self.saved - start, step
 
 
 def _groups(model: nn.Module, optimizer: AdamW) -> list[dict[str, Any]]:
@@ -178,36 +221,25 @@ def _groups(model: nn.Module, optimizer: AdamW) -> list[dict[str, Any]]:
 def _take_snapshot(
     step: int,
     model: nn.Module,
-    adam: torch.optim.AdamW,
     measure: Callable[[int], Metrics] | None,
-    weights: Callable[[], Mapping[str, Tensor]] | None,
-    run: Run | None,
+    weights: Weights,
 ) -> Snapshot:
     with torch.no_grad():
         metrics = dict(measure(step)) if measure else {}
-        kept = weights() if weights else model.state_dict()
+        kept: Mapping[str, Tensor] = {}
+        if weights != "none":
+            kept = model.state_dict() if weights == "all" else weights()
         # clones of tied tensors would come apart: one clone for each storage
         clones: dict[tuple[object, ...], Tensor] = {}
         copies = {
             name: clones.setdefault(_view(tensor), tensor.detach().clone()) for name, tensor in kept.items()
         }
-    if run is not None:
-        run.append(step, metrics, copies)
-        run.save_state(step, _state(model, adam))
     return Snapshot(step, metrics, copies)
 
 
 def _view(tensor: Tensor) -> tuple[object, ...]:
     """What two names of one tensor share, and a matrix and its transpose don't."""
     return tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride()
-
-
-def _state(model: nn.Module, adam: torch.optim.AdamW) -> dict[str, Tensor]:
-    """All that the next update depends on, apart from the step."""
-    state = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
-    for index, moments in adam.state_dict()["state"].items():
-        state |= {f"optimizer.{index}.{name}": tensor for name, tensor in moments.items()}
-    return state
 
 
 def _resume(run: Run | None, model: nn.Module, adam: torch.optim.AdamW) -> int:
@@ -218,13 +250,8 @@ def _resume(run: Run | None, model: nn.Module, adam: torch.optim.AdamW) -> int:
             run.truncate(-1)
         return 0
     step, state = stored
-    model.load_state_dict({name[6:]: value for name, value in state.items() if name.startswith("model.")})
-    moments: dict[int, dict[str, Tensor]] = {}
-    for name, value in state.items():
-        if name.startswith("optimizer."):
-            _, index, moment = name.split(".", 2)
-            moments.setdefault(int(index), {})[moment] = value
-    adam.load_state_dict({**adam.state_dict(), "state": moments})
+    model.load_state_dict(state["model"])
+    adam.load_state_dict({**adam.state_dict(), "state": state["optimizer"]})
     run.truncate(step)
     return step
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import fnmatch
 import glob
 import json
 import math
@@ -20,8 +18,10 @@ from tqdm.auto import tqdm
 from embviz.arrays import checked
 from embviz.inspection import Weights, read_weights
 from embviz.memory import require_memory
+from embviz.runs import Sketch, read_run
 from embviz.runs.paths import WeightPath, weight_path
-from embviz.training.recorder import Sketch
+from embviz.runs.run import is_run
+from embviz.runs.tensors import matching
 
 LOG = "trainer_state.json"  # of Hugging Face's Trainer, in each checkpoint's folder
 TOGETHER = 2**26  # weights whose maps are in memory together, unless a single tensor has more
@@ -42,8 +42,9 @@ def read_checkpoints(
     Parameters
     ----------
     source : path, glob pattern, or paths
-        A folder with checkpoints in it (``checkpoint-500``, ...), a pattern such as ``"run/step*.pt"``, or
-        the checkpoints themselves: whatever :func:`embviz.inspection.read_weights` reads.
+        The folder of a run (:class:`embviz.runs.Run`), or one with checkpoints in it (``checkpoint-500``,
+        ...), a pattern such as ``"run/step*.pt"``, or the checkpoints themselves: whatever
+        :func:`embviz.inspection.read_weights` reads.
     tensors : glob pattern or patterns
         Names, as in ``"*.attn.*"``; each must match. Tensors of one number are left out. None: all matrices.
     steps : array of int, shape (S,), optional
@@ -71,6 +72,10 @@ def read_checkpoints(
     MemoryError
         If the paths would not fit.
     """
+    if isinstance(source, str | os.PathLike) and is_run(Path(source)):
+        if steps is not None or losses is not None:
+            raise ValueError(f"{source} is a run, which has steps and losses: leave steps= and losses= out")
+        return read_run(source).paths(tensors, sketch=sketch)
     paths = _found(source)
     told = (
         [_step_of(path) for path in paths]
@@ -199,12 +204,3 @@ def _chosen(weights: Weights, patterns: Sequence[str] | None) -> list[str]:
     if patterns is None and (names := [name for name, shape in shapes.items() if len(shape) > 1]):
         return names
     return matching(list(shapes), patterns or ["*"])
-
-
-def matching(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
-    """Names that match one of the patterns, each of which must match; ValueError says what there is."""
-    for pattern in patterns:
-        if not fnmatch.filter(names, pattern):
-            near = difflib.get_close_matches(pattern, names, n=3, cutoff=0.3) or names[:3]
-            raise ValueError(f"no tensor is called {pattern!r}: there are {', '.join(near)}, ...")
-    return [name for name in names if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)]

@@ -12,8 +12,10 @@ import pandas as pd
 from tqdm.auto import tqdm
 
 from embviz.imports import require
-from embviz.training.recorder import RECORDS, Sketch, read_recording
-from embviz.trajectories.checkpoints import matching, read_checkpoints
+from embviz.runs import Sketch, read_run
+from embviz.runs.run import is_run
+from embviz.runs.tensors import matching
+from embviz.trajectories.checkpoints import read_checkpoints
 from embviz.trajectories.nulls import NullComparison, through_nulls
 from embviz.trajectories.phases import Clustering, phase_grid
 from embviz.trajectories.traces import Layout, Recipe, Trace, lay_out
@@ -127,7 +129,8 @@ def run_report(
     Parameters
     ----------
     source : path, or mapping of names to paths of weights
-        The folder of a recorder, or one with checkpoints as :func:`read_checkpoints` takes them.
+        The folder of a run (:class:`embviz.runs.Run`), or one with checkpoints as :func:`read_checkpoints`
+        takes them.
     tensors : glob pattern or patterns, optional
         Names; each must match. By default all matrices.
     seed : int
@@ -138,7 +141,7 @@ def run_report(
     n_walks : int
         Random walks a matrix.
     sketch : int or Sketch, optional
-        Numbers to keep of a tensor of checkpoints; by default all.
+        Numbers to keep of a tensor that was stored in full; by default all.
     progress : bool
         Show bars.
 
@@ -160,7 +163,7 @@ def run_report(
     known = isinstance(source, Mapping)
     paths = dict(source) if isinstance(source, Mapping) else _read(source, tensors, sketch, progress)
     if known and tensors is not None:
-        paths = {name: paths[name] for name in matching(list(paths), _listed(tensors))}
+        paths = {name: paths[name] for name in matching(list(paths), tensors)}
     if not paths:
         raise ValueError("there is no path of weights to trace")
     n_snapshots = min(len(path.steps) for path in paths.values())
@@ -185,17 +188,9 @@ def _read(
     sketch: int | Sketch | None,
     progress: bool,
 ) -> dict[str, WeightPath]:
-    folder = Path(source)
-    if not (folder / RECORDS).is_file():
-        return read_checkpoints(source, tensors, sketch=sketch, progress=progress)
-    recording = read_recording(folder)
-    names = list(recording.tensors)
-    chosen = names if tensors is None else matching(names, _listed(tensors))
-    return {name: recording.path(name) for name in chosen}
-
-
-def _listed(tensors: str | Sequence[str]) -> Sequence[str]:
-    return [tensors] if isinstance(tensors, str) else tensors
+    if is_run(Path(source)):
+        return read_run(source).paths(tensors, sketch=sketch)
+    return read_checkpoints(source, tensors, sketch=sketch, progress=progress)
 
 
 def _recipe_for(n_snapshots: int) -> Recipe:

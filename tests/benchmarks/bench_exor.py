@@ -16,15 +16,15 @@ from book.tying.languages.exor import EXor, EXorStream, split_strings
 from book.tying.models.encoders import Encoder, EncoderConfig
 from book.tying.models.stacked import StackedEncoder
 from embviz.models.members import Member
+from embviz.runs import Run
 from embviz.training.loop import AdamW, keep_freed_memory, train
-from embviz.training.snapshots import open_or_create_run
 
 FULL = os.environ.get("EMBVIZ_BENCH") == "full"
 N_STEPS = 3_000 if FULL else 300
 N_ROUNDS = 3
 MEMBERS = [Member(seed, tied) for seed in range(5) for tied in (False, True)]
 WARM_UP = 20  # steps: threads started, code loaded
-OPTIMIZER = AdamW()
+OPTIMIZER = AdamW(5e-4, 1e-5, weight_decay=0.1, eps=1e-12)
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +49,7 @@ def train_batched(members: Sequence[Member], n_steps: int, n_threads: int = 1) -
         losses[:] = [model.losses(*batches.at(step))]
         return losses[0]
 
-    for _ in train(model, loss, OPTIMIZER, n_steps=n_steps, snapshot_every=n_steps):
+    for _ in train(model, loss, OPTIMIZER, n_steps=n_steps, snapshot_at=n_steps):
         pass
     return losses[0].tolist()
 
@@ -124,13 +124,13 @@ def test_storing_snapshots_beside_training_without_them(speed_table, tmp_path: P
     def with_snapshots(n_steps: int) -> None:
         torch.set_num_threads(1)
         model, batches = StackedEncoder(EncoderConfig(), MEMBERS), batches_of(MEMBERS)
-        with open_or_create_run(tmp_path / str(next(n_runs)), {}) as run:
+        with Run.open(tmp_path / str(next(n_runs))) as run:
             for _ in train(
                 model,
                 lambda step: model.losses(*batches.at(step)),
                 OPTIMIZER,
                 n_steps=n_steps,
-                snapshot_every=100,
+                snapshot_at=100,
                 run=run,
             ):
                 pass

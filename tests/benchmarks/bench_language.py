@@ -103,7 +103,7 @@ def our_loop(model: nn.Module, text: Stream) -> Iterator[float]:
         told[:] = [loss.item()]
         return loss
 
-    for _ in train(model, losses, AdamW(RATE), n_steps=10**6, snapshot_every=1, weights=dict):
+    for _ in train(model, losses, AdamW(RATE), n_steps=10**6, snapshot_at=1, weights="none"):
         if told:
             yield told[0]
 

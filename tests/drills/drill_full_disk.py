@@ -1,4 +1,4 @@
-"""A disk of one megabyte fills while a cell, a notebook, a recording are written. Only root can mount it."""
+"""A disk of one megabyte fills while a cell, a notebook, a run are written. Only root can mount it."""
 
 import contextlib
 import errno
@@ -13,7 +13,7 @@ import torch
 
 from book import execute
 from embviz.ledger import cells
-from embviz.training.recorder import Recorder, read_recording
+from embviz.runs import Run, read_run
 from tests.ledger.test_cells import Squares
 
 
@@ -76,16 +76,16 @@ def test_a_notebook_keeps_its_old_content_when_there_is_no_room_for_the_new(disk
     assert b"xxx" in path.read_bytes()
 
 
-def test_a_recording_keeps_what_it_has_and_goes_on(disk):
+def test_a_run_keeps_what_it_has_and_goes_on(disk):
     model = torch.nn.Linear(100, 100)
     filler = None
-    with Recorder(model, disk / "recording") as recorder:
+    with Run.open(disk / "run") as run:
         for step in range(1, 6):
             if step == 4:
                 filler = fill(disk)
-                with pytest.raises(OSError, match="the disk is full"):
-                    recorder.step(step=step)
+                with pytest.raises(OSError, match=r"No space left on device: .*/run/"):
+                    run.append(step, model)
                 filler.unlink()
-            recorder.step(step=step)
+            run.append(step, model)
     assert filler is not None
-    assert read_recording(disk / "recording").steps.tolist() == [1, 2, 3, 4, 5]
+    assert read_run(disk / "run").steps == [1, 2, 3, 4, 5]

@@ -1,4 +1,4 @@
-"""Two processes at one sweep, and at one recording: what one has, the other leaves to it."""
+"""Two processes at one sweep, and at one run: what one has, the other leaves to it."""
 
 import subprocess
 import sys
@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import torch
 
 from embviz.ledger import cells
 from embviz.pausing import BusyRunError
-from embviz.training.recorder import Recorder, read_recording
+from embviz.runs import Run, read_run
 from tests.ledger.test_holders import Sleep, results
 
 __all__ = ["results"]
@@ -22,10 +21,10 @@ cells.run(sweep(), n_jobs=2, progress=False)
 """
 RECORD = """
 import sys, time, torch
-from embviz.training.recorder import Recorder
-with Recorder(torch.nn.Linear(10, 10), sys.argv[1]) as recorder:
-    recorder.step()
-    print("recorded", flush=True)
+from embviz.runs import Run
+with Run.open(sys.argv[1]) as run:
+    run.append(1, torch.nn.Linear(10, 10))
+    print("stored", flush=True)
     sys.stdin.readline()
 """
 
@@ -50,14 +49,14 @@ def test_no_cell_is_computed_twice_by_two_sweeps_at_once(results):
     assert not list((results / "cache" / "held").iterdir())
 
 
-def test_a_recording_has_one_writer_and_any_number_of_readers(tmp_path):
-    folder = tmp_path / "recording"
+def test_a_run_has_one_writer_and_any_number_of_readers(tmp_path):
+    folder = tmp_path / "run"
     with subprocess.Popen(
         [sys.executable, "-c", RECORD, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdout.readline() == "recorded\n"
-        assert read_recording(folder).steps.tolist() == [1]
+        assert process.stdout.readline() == "stored\n"
+        assert read_run(folder).steps == [1]
         with pytest.raises(BusyRunError, match=f"being written by process {process.pid}: end it"):
-            Recorder(torch.nn.Linear(10, 10), folder, resume_at=1)
+            Run.open(folder)
         process.kill()
-    assert read_recording(folder).steps.tolist() == [1]
+    assert read_run(folder).steps == [1]

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from embviz import pausing
+from embviz import runs as stored_runs
 from embviz.ledger import cells, sources
-from embviz.training import snapshots
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +43,7 @@ def broken(config):
 def reader(config):
     """Finds the model of seed 0 busy until it is stored, as when another process trains it."""
     if config.seed and cells.missing([reader.cell(dataclasses.replace(config, seed=0))]):
-        raise snapshots.BusyRunError("being written")
+        raise stored_runs.BusyRunError("being written")
     return pd.DataFrame({"value": [float(config.seed)]})
 
 
@@ -303,7 +303,7 @@ def test_a_cell_that_another_process_is_computing_is_left_to_it(results):
     cell = counting.cell(Squares(3))
     with cells.training_run(cell, {"digits": "0123"}):
         assert cells.run([cell], n_jobs=1, progress=False) == []
-        with pytest.raises(snapshots.BusyRunError, match="being written"):
+        with pytest.raises(stored_runs.BusyRunError, match="being written"):
             cells.compute(cell)
 
 
@@ -326,7 +326,7 @@ def test_a_kill_around_storing_loses_no_step_and_leaves_no_run(results, moment, 
     killed = subprocess.run([sys.executable, "-c", KILLED, moment])
     assert killed.returncode == -signal.SIGKILL
     assert cell.stored() == (moment == "after")
-    with snapshots.open_run(runs / cell.key) as run:
+    with stored_runs.read_run(runs / cell.key) as run:
         assert run.load_state()[0] == 6  # all that was counted
     cells.run([cell], n_jobs=1, progress=False)
     table, provenance = cells.read(cell)
@@ -344,7 +344,7 @@ def test_a_run_on_other_data_is_refused(monkeypatch):
     cell = counting.cell(Squares(3))
     monkeypatch.setenv("STOP_AT", "1")
     cells.run([cell], n_jobs=1, progress=False)
-    with pytest.raises(ValueError, match="another description"), cells.training_run(cell, {"digits": "9"}):
+    with pytest.raises(ValueError, match="another configuration"), cells.training_run(cell, {"digits": "9"}):
         pass
 
 

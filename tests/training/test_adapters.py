@@ -1,4 +1,4 @@
-"""The recorder inside Hugging Face's Trainer and Lightning, against the libraries themselves."""
+"""Runs stored inside Hugging Face's Trainer and Lightning, against the libraries themselves."""
 
 import importlib.util
 import logging
@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from embviz import imports
+from embviz.runs import Sketch, read_run
 from embviz.training.adapters import lightning_callback, trainer_callback
-from embviz.training.recorder import Sketch, read_recording
 
 N_ROWS, N_SYMBOLS = 24, 11
 
@@ -68,13 +68,13 @@ def plain(n_steps, batch_size, rate=0.1):
 
 def assert_recorded(folder, steps, expected, *, first=1):
     """Weights and losses are those of the plain loop."""
-    recording = read_recording(folder)
-    assert recording.steps.tolist() == list(steps)
+    run = read_run(folder)
+    assert run.steps == list(steps)
     losses, tables = expected
     for place, step in enumerate(steps):
         # float32, the same operations but for the way gradients are accumulated
-        np.testing.assert_allclose(recording.full("table", place), tables[step - 1], atol=1e-6)
-        assert recording.losses[place] == pytest.approx(losses[step - 1], rel=1e-5)
+        np.testing.assert_allclose(run.tensor("table")[place], tables[step - 1], atol=1e-6)
+        assert run.metrics()["loss"][place] == pytest.approx(losses[step - 1], rel=1e-5)
 
 
 # --- Hugging Face -----------------------------------------------------------------------------------
@@ -109,14 +109,14 @@ def hugging(tmp_path, monkeypatch):
 
 
 def test_a_trainer_is_recorded_with_the_losses_that_it_logs(hugging, tmp_path):
-    callback = trainer_callback(tmp_path / "recording", every=2, about={"seed": 0})
+    callback = trainer_callback(tmp_path / "recording", every=2, config={"seed": 0})
     hugging(callback, 7, logging_steps=2)
-    recording = read_recording(tmp_path / "recording")
+    run = read_run(tmp_path / "recording")
     losses, tables = plain(7, 4)
     means = [sum(losses[step - 2 : step]) / 2 for step in range(1, 8)]  # since it last logged
     assert_recorded(tmp_path / "recording", [2, 4, 6], (means, tables))
-    assert list(recording.tensors) == ["table"]
-    assert recording.metadata["about"] == {"seed": 0}
+    assert run.names == ["table"]
+    assert run.config == {"seed": 0}
 
 
 def test_accumulated_batches_are_one_update_of_a_trainer(hugging, tmp_path):
@@ -128,13 +128,13 @@ def test_accumulated_batches_are_one_update_of_a_trainer(hugging, tmp_path):
 def test_steps_without_a_logged_loss_are_recorded_without_one_after_a_warning(hugging, tmp_path):
     with pytest.warns(UserWarning, match="most snapshots will have no loss.*logging_steps=1"):
         hugging(trainer_callback(tmp_path / "recording", sketch=Sketch(16)), 5, logging_steps=3)
-    recording = read_recording(tmp_path / "recording")
-    assert recording.steps.tolist() == [1, 2, 3, 4, 5]
-    assert np.isnan(recording.losses).tolist() == [True, True, False, True, True]
-    assert recording.tensors["table"].shape == (5, 16)
+    run = read_run(tmp_path / "recording")
+    assert run.steps == [1, 2, 3, 4, 5]
+    assert np.isnan(run.metrics()["loss"]).tolist() == [True, True, False, True, True]
+    assert run.tensor("table").shape == (5, 16)
     with pytest.warns(UserWarning, match="most snapshots"):
         hugging(trainer_callback(tmp_path / "epochs"), 8, logging_strategy="epoch")
-    assert read_recording(tmp_path / "epochs").steps.tolist() == list(range(1, 9))
+    assert read_run(tmp_path / "epochs").steps == list(range(1, 9))
 
 
 def test_a_trainer_that_resumes_from_a_checkpoint_goes_on_with_its_recording(hugging, tmp_path):
@@ -146,7 +146,7 @@ def test_a_trainer_that_resumes_from_a_checkpoint_goes_on_with_its_recording(hug
     checkpoint = str(tmp_path / "out" / "checkpoint-3")
     hugging(make(), 6, resume=checkpoint, **saving)
     assert_recorded(tmp_path / "recording", range(1, 7), plain(6, 4))
-    with pytest.raises(ValueError, match="holds a recording of steps 1 to 6"):
+    with pytest.raises(ValueError, match="holds a run of steps 1 to 6"):
         hugging(make(), 5)
 
 
@@ -162,7 +162,7 @@ def test_a_trainer_that_breaks_off_can_be_started_again_with_the_same_callback(h
     saving = {"save_strategy": "steps", "save_steps": 2}
     with pytest.raises(RuntimeError, match="out of memory"):
         hugging(callback, 6, model=Fails(), **saving)
-    assert read_recording(tmp_path / "recording").steps.tolist() == [1, 2, 3, 4]
+    assert read_run(tmp_path / "recording").steps == [1, 2, 3, 4]
     hugging(callback, 6, resume=str(tmp_path / "out" / "checkpoint-2"), **saving)
     assert_recorded(tmp_path / "recording", range(1, 7), plain(6, 4))
 
@@ -211,18 +211,18 @@ def lightning(tmp_path):
 
 def rename(folder):
     """Lightning's module holds the model under a name of its own."""
-    recording = read_recording(folder)
-    assert list(recording.tensors) == ["model.table"]
-    return recording
+    run = read_run(folder)
+    assert run.names == ["model.table"]
+    return run
 
 
 def assert_fitted(folder, steps, expected):
-    recording = rename(folder)
-    assert recording.steps.tolist() == list(steps)
+    run = rename(folder)
+    assert run.steps == list(steps)
     losses, tables = expected
     for place, step in enumerate(steps):
-        np.testing.assert_allclose(recording.full("model.table", place), tables[step - 1], atol=1e-6)
-        assert recording.losses[place] == pytest.approx(losses[step - 1], rel=1e-5)
+        np.testing.assert_allclose(run.tensor("model.table")[place], tables[step - 1], atol=1e-6)
+        assert run.metrics()["loss"][place] == pytest.approx(losses[step - 1], rel=1e-5)
 
 
 def test_lightning_is_recorded_with_the_losses_of_its_steps(lightning, tmp_path):
@@ -243,7 +243,7 @@ def test_lightning_that_resumes_from_a_checkpoint_goes_on_with_its_recording(lig
     lightning(make(), 8, every_checkpoint=6)  # after an epoch: batches are those of the plain loop
     lightning(make(), 9, resume=tmp_path / "out" / "step=6.ckpt", every_checkpoint=6)
     assert_fitted(tmp_path / "recording", range(1, 10), plain(9, 4))
-    with pytest.raises(ValueError, match="holds a recording of steps 1 to 9"):
+    with pytest.raises(ValueError, match="holds a run of steps 1 to 9"):
         lightning(make(), 5)
 
 

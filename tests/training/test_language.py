@@ -13,6 +13,7 @@ from torch import nn
 from embviz.corpora import bytepairs, registry
 from embviz.corpora import corpus as corpora
 from embviz.models.transformer import Transformer, TransformerConfig
+from embviz.runs import Run
 from embviz.training import language
 from embviz.training.language import (
     LanguageTraining,
@@ -29,7 +30,6 @@ from embviz.training.language import (
     windows,
 )
 from embviz.training.loop import AdamW
-from embviz.training.snapshots import open_or_create_run
 
 STORIES = [f"Once a cat sat on {n} mats. Ünlike the dog, it was glad{'!' * n}" for n in range(1, 41)]
 TEXT = " <|endoftext|>\n".join([*STORIES, "  "])
@@ -320,7 +320,7 @@ def trained(
     model = Transformer(TransformerConfig(streams.vocab_size, 16, 16, 1, 2, 32, start="small"), seed=seed)
     training = LanguageTraining(n_steps, 8, 16, OPTIMIZER, bfloat16)
     return model, list(
-        train_language_model(model, streams, training, seed=seed, snapshot_every=10, run=run, **options)
+        train_language_model(model, streams, training, seed=seed, snapshot_at=10, run=run, **options)
     )
 
 
@@ -348,7 +348,7 @@ def test_scores_in_a_run_are_those_of_the_model_then():
 def test_a_run_resumes_to_the_same_bits(tmp_path):
     streams = load_streams(PAIRS)
     _, unbroken = trained(streams)
-    with open_or_create_run(tmp_path / "run", {}) as run:
+    with Run.open(tmp_path / "run") as run:
         trained(streams, n_steps=10, run=run)
         _, rest = trained(streams, run=run)
     assert [snapshot.step for snapshot in rest] == [20, 30]
@@ -378,7 +378,7 @@ def test_gradients_can_be_changed_before_the_update():
         streams,
         training,
         seed=0,
-        snapshot_every=4,
+        snapshot_at=4,
         after_backward=lambda step: model.embedding.grad.zero_(),
     ):
         pass

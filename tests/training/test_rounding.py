@@ -26,7 +26,7 @@ def trained(model: nn.Module, order: list[int], *, rounded: bool) -> np.ndarray:
         lambda step: ((model(x) - y) ** 2).mean(),
         AdamW(learning_rate=0.3, min_learning_rate=0.3),
         n_steps=300,
-        snapshot_every=300,
+        snapshot_at=300,
         after_backward=after_backward,
     )
     last = list(run)[-1].weights

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from embviz.training.recorder import Sketch
+from embviz.runs import Sketch
 from embviz.trajectories import Recipe, checkpoints, read_checkpoints, trace
 from embviz.trajectories.autoencoders import Autoencoder
 from embviz.trajectories.nulls import measure

@@ -1,11 +1,12 @@
-"""The report on a run: one row per matrix beside its walks, from a recording or checkpoints, and refusals."""
+"""The report on a run: one row per matrix beside its walks, from a run or checkpoints, and refusals."""
 
 import numpy as np
 import pytest
 import torch
 
 from embviz.cli import main
-from embviz.training import Recorder, read_recording
+from embviz.runs import Run, read_run
+from embviz.training import AdamW, train
 from embviz.trajectories import Layout, Recipe, read_checkpoints, reports, run_report, weight_path
 from embviz.trajectories.phases import Clustering
 
@@ -54,23 +55,42 @@ def test_a_run_that_comes_back_to_where_it_began_is_drawn_far_from_its_walks():
     assert "each other: 1 of 1." in report.sentence
 
 
-def test_a_recording_and_its_checkpoints_give_the_same_report(tmp_path, made):
-    model, (folder, kept) = torch.nn.Linear(4, 2, bias=False), (tmp_path / "recording", tmp_path / "kept")
+def test_a_run_and_its_checkpoints_give_the_same_report(tmp_path, made):
+    model, (folder, kept) = torch.nn.Linear(4, 2, bias=False), (tmp_path / "run", tmp_path / "kept")
     kept.mkdir()
-    with Recorder(model, folder) as recorder:
+    with Run.open(folder) as run:
         for step, row in enumerate(two_places(), start=1):
             model.weight.data = torch.tensor(row).view(2, 4)
-            recorder.step(loss=1 / step if step % 2 else None)
+            run.append(step, model, {"loss": 1 / step} if step % 2 else {})
             torch.save(model.state_dict(), kept / f"{step}.pt")
-    recording = read_recording(folder)
-    np.testing.assert_allclose(recording.path("weight").losses[:3], [1, (1 + 1 / 3) / 2, 1 / 3])
-    with pytest.raises(ValueError, match="no tensor 'wieght' was recorded: there are weight"):
-        recording.path("wieght")
+    run = read_run(folder)
+    np.testing.assert_allclose(run.path("weight").losses[:3], [1, (1 + 1 / 3) / 2, 1 / 3])
+    with pytest.raises(ValueError, match="no tensor is called 'wieght': there are weight"):
+        run.path("wieght")
+    path = read_checkpoints(folder)["weight"]
+    np.testing.assert_array_equal(path.weights, read_checkpoints(kept)["weight"].weights)
+    with pytest.raises(ValueError, match="is a run, which has steps and losses"):
+        read_checkpoints(folder, steps=[1, 2, 3])
     recorded, read = run_report(folder), run_report(kept)
     shared = ["tensor", "n_phases", "from_walks", "seeds_agree"]
     assert recorded.table[shared].equals(read.table[shared])
     assert recorded.table["loss_p"].notna().all()
     assert read.table["loss_p"].isna().all()
+
+
+def test_what_the_training_loop_stored_can_be_traced(tmp_path):
+    model = torch.nn.Linear(4, 3)
+
+    def losses(step):
+        return (model(torch.ones(4)) - step).square().mean()
+
+    with Run.open(tmp_path / "run") as run:
+        measure = {"measure": lambda step: {"loss": losses(step).item()}, "run": run}
+        for _ in train(model, losses, AdamW(0.1), n_steps=30, snapshot_at=1, **measure):
+            pass
+    report = run_report(tmp_path / "run", n_walks=2)
+    assert report.table[["tensor", "n_snapshots"]].to_numpy().tolist() == [["weight", 31]]
+    assert report.table["loss_p"].notna().all()
 
 
 def test_sketches_of_checkpoints_keep_the_distances_of_a_path(checkpoints):

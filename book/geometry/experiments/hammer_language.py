@@ -163,9 +163,7 @@ def train_and_visit(run: HammerRun) -> Iterator[tuple[str, Transformer, Streams,
     streams, setting = load_streams(run.text), run.setting
     shape = setting.shape(streams.vocab_size, tied=run.tied, start="small")
     model = Transformer(shape, seed=run.seed).to("cuda" if torch.cuda.is_available() else "cpu")
-    steps = train_language_model(
-        model, streams, setting.training, seed=run.seed, snapshot_every=setting.n_steps
-    )
+    steps = train_language_model(model, streams, setting.training, seed=run.seed, snapshot_at=setting.n_steps)
     for moment, snapshot in zip(MOMENTS, steps, strict=True):
         yield moment, model, streams, snapshot
 

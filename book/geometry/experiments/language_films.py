@@ -68,9 +68,9 @@ def pictures(run: SteeringRun) -> Iterator[pd.DataFrame]:
         streams,
         setting.training,
         seed=run.seed,
-        snapshot_every=EVERY,
+        snapshot_at=EVERY,
         after_backward=after_backward,
-        weights=lambda: {},
+        weights="none",
     )
     for snapshot in steps:
         expected = np.round(-np.log2(mean_prediction(model, streams, setting.length)), 2)

@@ -29,7 +29,7 @@ from embviz.training.language import LanguageTraining, Streams, TextConfig, load
 from embviz.training.loop import Snapshot
 
 if TYPE_CHECKING:
-    from embviz.training.snapshots import Run
+    from embviz.runs import Run
 
 BASELINE, NO_Q, NO_K, FROZEN_Q, IDENTITY_Q, THIN, UNDECAYED_Q, WIDE, HALVED = VARIANTS = (
     "baseline",
@@ -104,10 +104,10 @@ class LanguageRun:
             streams,
             self.training,
             seed=self.seed,
-            snapshot_every=max(1, math.ceil(setting.n_steps / self.n_scores)),
+            snapshot_at=max(1, math.ceil(setting.n_steps / self.n_scores)),
             train_sample=streams.train.head(len(streams.held_out.starts)),
             also=functools.partial(attention_measures, model),
-            weights=lambda: {},
+            weights="none",
             run=run,
         )
 

@@ -17,13 +17,13 @@ from book.geometry.experiments.language_models import BASELINE
 from book.geometry.experiments.weight_films import SETTING, WeightFilm, film_of, label_of, watch
 from embviz.ledger.cells import Cell, experiment, table_of
 from embviz.metrics import procrustes_disparity
+from embviz.runs import Run, read_run
 from embviz.training.language import load_streams
-from embviz.training.recorder import Recording, read_recording
 from embviz.trajectories.autoencoders import Autoencoder
 from embviz.trajectories.nulls import measure, random_walk
 from embviz.trajectories.phases import Clustering
 from embviz.trajectories.traces import Layout, Recipe, Trace, principal_coordinates, trace
-from embviz.trajectories.weight_paths import WeightPath, rotate, weight_path
+from embviz.trajectories.weight_paths import WeightPath, rotate
 
 TRAINING, WALK = KINDS = ("training", "random walk")
 VIEWS = (
@@ -53,10 +53,11 @@ class PanelRun:
     n_lags: int = 1  # of the walks' momentum
 
 
-def paths(recording: Recording) -> Iterator[WeightPath]:
+def paths(run: Run) -> Iterator[WeightPath]:
     """The paths of :data:`TENSORS`, rotated, called as readers are shown them."""
+    found = run.paths(TENSORS)
     for name in TENSORS:
-        yield rotate(weight_path(label_of(name), recording.tensors[name], recording.steps, recording.losses))
+        yield rotate(replace(found[name], name=label_of(name)))
 
 
 @experiment("geometry.path_panels")
@@ -75,9 +76,9 @@ def path_panels(config: PanelRun) -> pd.DataFrame:
     with tempfile.TemporaryDirectory() as folder:
         for _ in watch(film, Path(folder) / "recording"):
             pass
-        recording = read_recording(Path(folder) / "recording", load=True)
+        drawn = list(paths(read_run(Path(folder) / "recording")))
     parts: list[pd.DataFrame] = []
-    for place, path in enumerate(paths(recording)):
+    for place, path in enumerate(drawn):
         walk = random_walk(path, seed=config.seed + place, n_lags=config.n_lags)
         traces = [trace(one, RECIPE, seed=config.seed) for one in (path, walk)]
         disparity = procrustes_disparity(traces[0].layout, traces[1].layout)

@@ -186,7 +186,7 @@ def steering_language(config: SteeringRun) -> pd.DataFrame:
             streams,
             setting.training,
             seed=config.seed,
-            snapshot_every=max(1, setting.n_steps // N_POINTS),
+            snapshot_at=max(1, setting.n_steps // N_POINTS),
             after_backward=after_backward,
             weights=lambda: {"embedding": model.embedding},
             run=run,

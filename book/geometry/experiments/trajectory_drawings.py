@@ -21,13 +21,14 @@ from sklearn.metrics import adjusted_rand_score
 from book.geometry.experiments.trajectory_recordings import (
     JOINT,
     Pipeline,
+    Recording,
     TrajectoryRun,
     data_of,
     kind_of,
     recorded,
 )
 from embviz.ledger.cells import experiment
-from embviz.training.recorder import ALL, Recording
+from embviz.runs.sketches import ALL
 from embviz.trajectories.autoencoders import encode, held_out_errors
 from embviz.trajectories.nulls import measure, random_walk, shuffled_losses
 from embviz.trajectories.phases import (

@@ -6,32 +6,29 @@ in the cache folder, and is made again where it is missing.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import json
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-from filelock import lock_descriptor
 from torch import Tensor
 
 from book.geometry.experiments.steering_language import Setting
-from embviz.ledger.cells import experiment, training_run
+from embviz.ledger.cells import experiment, sliced_run
 from embviz.models.transformer import Transformer, TransformerConfig
-from embviz.pausing import Paused, time_is_over
+from embviz.pausing import BusyRunError, Paused, time_is_over
+from embviz.runs import Run, read_run, select_weights
+from embviz.runs.run import STATES
 from embviz.storage import cache_folder, whole_file
 from embviz.training.language import Streams, TextConfig, draw_batch, load_streams, next_token_losses, score
 from embviz.training.loop import train
-from embviz.training.recorder import Recorder, Recording, read_recording
-from embviz.training.snapshots import DamagedRunError, Run
 from embviz.trajectories.autoencoders import Autoencoder
 from embviz.trajectories.phases import Clustering
 from embviz.trajectories.traces import Layout, Recipe
@@ -48,7 +45,7 @@ PARAMETERS: Mapping[str, str] = {  # of block l
 EMBEDDING, JOINT = "embedding", "all"  # the token embedding; all tensors as one path
 KINDS = (*PARAMETERS, EMBEDDING, JOINT)
 SCORE = "score.json"  # of a recording: bits per byte of the held-out text at the end
-BATCHES = "batches.txt"  # of a recording: step and loss of the next batch, one line per snapshot
+BATCH = "batch_loss"  # metric of a snapshot: that of the batch which is trained on next
 SAMPLE_SEED = 1_000_003  # of the training sequences whose loss is followed: the same for all runs of a text
 
 
@@ -146,6 +143,33 @@ def layer_of(tensor: str) -> int:
 # --- recordings -------------------------------------------------------------------------------------
 
 
+class Recording:
+    """A finished run, with its tensors in memory once they were asked for.
+
+    Attributes
+    ----------
+    run : Run
+    folder : Path
+    steps : array of int, shape (S,)
+    losses : array, shape (S,), nats a token of the same training sequences
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.run, self.folder = read_run(folder), folder
+        self.metrics = self.run.metrics()
+        self.steps, self.losses = self.metrics["step"].to_numpy(), self.metrics["loss"].to_numpy()
+
+    @functools.cached_property
+    def tensors(self) -> dict[str, np.ndarray]:
+        """Sketches by name, (S, P) each."""
+        return self.run.tensors()
+
+    @functools.cached_property
+    def distortion(self) -> pd.DataFrame:
+        """How far the sketches are off: see :meth:`embviz.runs.Run.distortion`."""
+        return self.run.distortion()
+
+
 def recorded(run: TrajectoryRun) -> Recording:
     """The recording of a run, from the cache folder; made first where it is missing.
 
@@ -155,37 +179,24 @@ def recorded(run: TrajectoryRun) -> Recording:
     noise.
     """
     folder = _folder(run)
-    if not folder.is_dir():  # it is there whole or not at all
-        with _alone(folder):
-            if not folder.is_dir():
-                partial = folder.with_name(f"{folder.name}.partial")
-                _record(run, partial)
-                partial.rename(folder)
+    while not folder.is_dir():  # it is there whole or not at all
+        try:
+            _record(run, folder)
+        except BusyRunError as error:  # another process makes it
+            if time_is_over():
+                raise Paused(f"{folder} is being made by another process") from error
+            time.sleep(0.1)
     return _read_once(folder)
 
 
 @functools.lru_cache(maxsize=1)
 def _read_once(folder: Path) -> Recording:
     """Tensors of one run are drawn one after another; its distortion takes seconds."""
-    return read_recording(folder, load=True)
-
-
-@contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """One process makes a recording; others wait for it, or pause when the time is over."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with open(folder.with_name(f"{folder.name}.lock"), "w", encoding="utf-8") as file:
-        while True:
-            if lock_descriptor(file.fileno(), blocking=False):  # until the file is closed, whatever happens
-                break
-            if time_is_over():
-                raise Paused(f"{folder} is being made by another process")
-            time.sleep(0.1)
-        yield
+    return Recording(folder)
 
 
 def _folder(run: TrajectoryRun) -> Path:
-    return cache_folder() / "trajectories" / recordings.cell(without_pipeline(run)).key
+    return cache_folder() / "recordings" / recordings.cell(without_pipeline(run)).key
 
 
 def without_pipeline(run: TrajectoryRun) -> TrajectoryRun:
@@ -193,110 +204,62 @@ def without_pipeline(run: TrajectoryRun) -> TrajectoryRun:
 
 
 def _record(run: TrajectoryRun, folder: Path) -> None:
-    """Train and record, or go on with what was begun."""
+    """Train and record, or go on with what was begun; the folder is there at the end."""
     streams = load_streams(run.source)
-    model = Transformer(run.shape(streams.vocab_size), seed=run.seed)
-    model.to("cuda" if torch.cuda.is_available() else "cpu")
-    cell = recordings.cell(without_pipeline(run))
-    with training_run(cell, {run.source.corpus: streams.checksum}) as (training, slices):
-        if not _goes_on(training, folder, run.every):
-            training.truncate(-1)
-            shutil.rmtree(folder, ignore_errors=True)
-        _train(run, model, streams, training, folder)
+    about = {"run": dataclasses.asdict(without_pipeline(run)), "data": streams.checksum}
+    partial = folder.with_name(f"{folder.name}.partial")
+    with sliced_run(partial, about, sketch=run.sketch) as (stored, slices):
+        if folder.is_dir():  # another process has made it meanwhile
+            shutil.rmtree(partial)
+            return
+        model = Transformer(run.shape(streams.vocab_size), seed=run.seed)
+        model.to("cuda" if torch.cuda.is_available() else "cpu")
+        _train(run, model, streams, stored)
         bits = score(model, streams.held_out, length=run.setting.length).bits_per_byte
-    with whole_file(folder / SCORE) as temporary:
-        temporary.write_text(json.dumps({"bits_per_byte": bits, "slices": slices}), encoding="utf-8")
+        with whole_file(partial / SCORE) as temporary:
+            temporary.write_text(json.dumps({"bits_per_byte": bits, "slices": slices}), encoding="utf-8")
+        partial.rename(folder)
+        shutil.rmtree(folder / STATES)  # it is over
 
 
-def _goes_on(training: Run, folder: Path, every: int) -> bool:
-    """Whether all snapshots before the state that training goes on from are there."""
-    state = training.load_state()
-    if state is None:
-        return False
-    try:
-        steps = read_recording(folder).steps
-    except (FileNotFoundError, DamagedRunError):
-        return False
-    return np.array_equal(steps[steps < state[0]], np.arange(0, state[0], every))
-
-
-def _train(run: TrajectoryRun, model: Transformer, streams: Streams, training: Run, folder: Path) -> None:
-    """Train, and take the snapshots that are due: before an update, and after the last."""
+def _train(run: TrajectoryRun, model: Transformer, streams: Streams, stored: Run) -> None:
+    """Train; snapshots are stored before an update, and after the last."""
     setting, device = run.setting, next(model.parameters()).device
     draw = functools.partial(draw_batch, streams.train, batch_size=setting.batch_size, length=setting.length)
     sample = draw(seed=SAMPLE_SEED, step=0).to(device)
-    about = {"run": dataclasses.asdict(without_pipeline(run)), "data": streams.checksum}
+    ahead: dict[int, Tensor] = {}  # the loss of the batch that is trained on next, computed for a snapshot
 
-    with _Taker(run, model, sample, folder, about) as taker:
+    def batch_loss(step: int) -> Tensor:
+        with torch.autocast(device.type, torch.bfloat16, enabled=setting.bfloat16 and step < setting.n_steps):
+            return next_token_losses(model, draw(seed=run.seed, step=step).to(device)).mean()
 
-        def losses(step: int) -> Tensor:
-            if step % run.every == 0:
-                taker.take(step)
-            if run.variant == DECAY:  # gradients of zero: AdamW's decay alone moves the weights
-                return torch.stack([parameter.sum() for parameter in model.parameters()]).sum() * 0.0
-            batch = draw(seed=run.seed, step=step).to(device)
-            with torch.autocast(device.type, torch.bfloat16, enabled=setting.bfloat16):
-                loss = next_token_losses(model, batch).mean()
-            if step % run.every == 0:
-                taker.note(step, loss)
-            return loss
+    def losses(step: int) -> Tensor:
+        if run.variant == DECAY:  # gradients of zero: AdamW's decay alone moves the weights
+            return torch.stack([parameter.sum() for parameter in model.parameters()]).sum() * 0.0
+        return ahead.pop(step) if step in ahead else batch_loss(step)
 
-        states = train(
-            model,
-            losses,
-            setting.training.optimizer,
-            n_steps=setting.n_steps,
-            snapshot_every=setting.n_steps,
-            weights=dict,  # none: the recorder has them
-            names=[run.name],
-            run=training,
-        )
-        for _ in states:
-            pass
-        taker.take(setting.n_steps)
-        with torch.no_grad():
-            last = draw(seed=run.seed, step=setting.n_steps).to(device)
-            taker.note(setting.n_steps, next_token_losses(model, last).mean())
+    def measure(step: int) -> dict[str, float]:
+        measured = {"loss": next_token_losses(model, sample).mean().item()}
+        if run.variant == DECAY:
+            return measured
+        with torch.set_grad_enabled(step < setting.n_steps):
+            loss = batch_loss(step)
+        if step < setting.n_steps:
+            ahead[step] = loss
+        return measured | {BATCH: round(loss.item(), 6)}
 
-
-class _Taker:
-    """Takes snapshots; its recorder is made at the first, when the model is where training goes on from."""
-
-    def __init__(
-        self, run: TrajectoryRun, model: Transformer, sample: Tensor, folder: Path, about: Mapping[str, Any]
-    ) -> None:
-        self._run, self._model, self._sample = run, model, sample
-        self._folder, self._about = folder, about
-        self._recorder: Recorder | None = None
-
-    def __enter__(self) -> _Taker:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        if self._recorder is not None:
-            self._recorder.close()
-
-    @torch.no_grad()
-    def take(self, step: int) -> None:
-        """Record the weights after `step` updates, unless they are recorded already."""
-        if self._recorder is None:
-            self._recorder = Recorder(
-                self._model,
-                self._folder,
-                every=self._run.every,
-                tensors=tuple(self._run.parameters(JOINT).values()),
-                sketch=self._run.sketch,
-                about=self._about,
-                resume_at=step,
-            )
-        if self._recorder.n_snapshots <= step // self._run.every:
-            loss = next_token_losses(self._model, self._sample).mean()
-            self._recorder.step(step=step, loss=loss)
-
-    def note(self, step: int, loss: Tensor) -> None:
-        """Write the batch's loss down; of a step that is trained again after a kill, the last line counts."""
-        with open(self._folder / BATCHES, "a", encoding="utf-8") as file:
-            file.write(f"{step} {loss.item():.6f}\n")
+    for _ in train(
+        model,
+        losses,
+        setting.training.optimizer,
+        n_steps=setting.n_steps,
+        snapshot_at=run.every,
+        measure=measure,
+        weights=lambda: select_weights(model, tuple(run.parameters(JOINT).values())),
+        names=[run.name],
+        run=stored,
+    ):
+        pass
 
 
 def batch_losses(run: TrajectoryRun) -> np.ndarray:
@@ -305,18 +268,12 @@ def batch_losses(run: TrajectoryRun) -> np.ndarray:
     Raises
     ------
     ValueError
-        If the recording has none, as of a run that only decays, or one made before they were noted.
+        If a run only decays, and trains on no batch.
     """
-    recording = recorded(run)
-    file = recording.folder / BATCHES
-    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
-    known = {int(step): float(loss) for step, loss in (line.split(" ") for line in lines)}
-    if missing := [step for step in recording.steps.tolist() if step not in known]:
-        raise ValueError(
-            f"{run.name}: the batch's loss is not known at {len(missing)} snapshots, the first at step "
-            f"{missing[0]}: delete {recording.folder} to record it again"
-        )
-    return np.array([known[step] for step in recording.steps.tolist()])
+    losses = recorded(run).metrics[BATCH].to_numpy()
+    if np.isnan(losses).any():
+        raise ValueError(f"{run.name}: no batch is trained on, so it has no loss")
+    return losses
 
 
 @experiment("geometry.trajectory_recordings")
@@ -344,4 +301,4 @@ def recordings(config: TrajectoryRun) -> pd.DataFrame:
 
 def data_of(run: TrajectoryRun, recording: Recording) -> dict[str, str]:
     """What a recording was trained on: the corpus, and its checksum. The text needn't be at hand."""
-    return {run.source.corpus: recording.metadata["about"]["data"]}
+    return {run.source.corpus: recording.run.config["data"]}

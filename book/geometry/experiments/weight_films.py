@@ -19,9 +19,9 @@ from book.geometry.experiments.language_models import BASELINE, NO_Q, LanguageRu
 from book.geometry.experiments.steering_language import Setting
 from embviz.ledger.cells import Cell, experiment
 from embviz.models.transformer import Transformer
+from embviz.runs import Run, read_run, select_weights
 from embviz.training.language import TextConfig, draw_batch, load_streams, next_token_losses, score
 from embviz.training.loop import train
-from embviz.training.recorder import Recorder, Recording, read_recording
 
 # a second a hundred updates on one core
 SETTING = Setting(32, 2, 4, 128, 32, 16, 400, 5e-3)
@@ -110,9 +110,7 @@ def watch(film: WeightFilm, folder: Path) -> Iterator[tuple[int, Transformer, fl
         told.append(loss.item())
         return loss
 
-    with Recorder(
-        model, folder, every=film.record_every, sketch=film.sketch or None, about=run.variant
-    ) as recorder:
+    with Run.open(folder, config=run.variant, sketch=film.sketch or None) as stored:
         with torch.no_grad():
             losses(0)
         for snapshot in train(
@@ -120,10 +118,11 @@ def watch(film: WeightFilm, folder: Path) -> Iterator[tuple[int, Transformer, fl
             losses,
             run.training.optimizer,
             n_steps=setting.n_steps,
-            snapshot_every=film.record_every,
-            weights=dict,
+            snapshot_at=film.record_every,
+            weights="none",
         ):
-            recorder.step(step=snapshot.step, loss=float(np.mean(told[-film.record_every :])))
+            loss = float(np.mean(told[-film.record_every :]))
+            stored.append(snapshot.step, select_weights(model), {"loss": loss})
             if snapshot.step % film.frame_every == 0:
                 yield snapshot.step, model, float(np.mean(told))
                 told.clear()
@@ -138,19 +137,18 @@ class Walked:
         self.last: dict[str, np.ndarray] = {}
         self.lengths: dict[str, float] = {}
 
-    def read(self, recording: Recording) -> None:
+    def read(self, run: Run) -> None:
         """Go on with the snapshots that came since the last time."""
-        for name, rows in recording.tensors.items():
-            fresh = np.asarray(rows[self.n_read :], dtype=float)
-            if not len(fresh):
-                continue
+        added = [run.weights(step) for step in run.steps[self.n_read :]]
+        for name in added[0] if added else ():
+            fresh = np.stack([weights[name].numpy().ravel() for weights in added]).astype(float)
             if name not in self.last:
                 self.starts[name] = self.last[name] = fresh[0]
                 self.lengths[name] = 0.0
             moves = np.diff(np.concatenate([self.last[name][None], fresh]), axis=0)
             self.lengths[name] += float(np.linalg.norm(moves, axis=1).sum())
             self.last[name] = fresh[-1]
-        self.n_read = len(recording.steps)
+        self.n_read = len(run.steps)
 
     def table(self) -> pd.DataFrame:
         """One row per matrix: `name`, `walked`, `away`."""
@@ -186,7 +184,7 @@ def pictures(film: WeightFilm) -> Iterator[pd.DataFrame]:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "recording"
         for step, model, loss in watch(film, place):
-            walked.read(read_recording(place, verify=False))
+            walked.read(read_run(place))
             moved = walked.table()
             bits = score(
                 model, streams.held_out, length=film.run.setting.length, stride=film.run.setting.length

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -22,10 +22,10 @@ from book.kernel.experiments.texts import Text, TextReading, load
 from book.kernel.minigpt import MiniGPTConfig, StackedMiniGPT
 from embviz.ledger.cells import experiment, training_run
 from embviz.models.members import Member
-from embviz.training.loop import AdamW, Metrics, Snapshot, train
+from embviz.training.loop import AdamW, Metrics, Snapshot, Weights, train
 
 if TYPE_CHECKING:
-    from embviz.training.snapshots import Run
+    from embviz.runs import Run
 
 SHAPE = MiniGPTConfig(vocab_size=100)
 N_SCORED = 512  # blocks of the training text at most, evenly spaced
@@ -156,29 +156,24 @@ class Session:
 
         And of the update before each, to know by how much one update moves the embedding.
         """
-        state = run.load_state()
-        run.truncate(-1 if state is None else state[0])
-        ends = sorted({end for step in self.snapshot_steps for end in (step - 1, step) if end > 0})
-        for end in ends:
-            if run.steps and run.steps[-1] >= end:
-                continue
-            for _ in train(
-                self.model,
-                self.losses,
-                self.config.optimizer,
-                n_steps=end,
-                snapshot_every=end,
-                names=[f"seed {member.seed}" for member in self.config.members],
-                run=run,
-            ):
-                pass
+        ends = {end for step in self.snapshot_steps for end in (step - 1, step) if end >= 0}
+        for _ in train(
+            self.model,
+            self.losses,
+            self.config.optimizer,
+            n_steps=self.n_steps,
+            snapshot_at=ends,
+            names=[f"seed {member.seed}" for member in self.config.members],
+            run=run,
+        ):
+            pass
 
     def snapshots(
         self,
         every: int,
         *,
         measure: Callable[[int], Metrics] | None = None,
-        weights: Callable[[], Mapping[str, Tensor]] = dict,
+        weights: Weights = "none",
     ) -> Iterator[Snapshot]:
         """Train from the beginning and keep nothing but what the caller takes, every so many updates."""
         names = [f"seed {member.seed}" for member in self.config.members]
@@ -187,7 +182,7 @@ class Session:
             self.losses,
             self.config.optimizer,
             n_steps=self.n_steps,
-            snapshot_every=every,
+            snapshot_at=every,
             measure=measure,
             weights=weights,
             names=names,

@@ -152,8 +152,8 @@ def base_weights(config: BaseRun) -> pd.DataFrame:
             streams,
             config.training,
             seed=config.seed,
-            snapshot_every=every,
-            weights=dict,
+            snapshot_at=every,
+            weights="none",
             run=run,
         ):
             pass

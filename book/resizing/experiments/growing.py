@@ -31,7 +31,7 @@ from embviz.models.resizing import Resized
 from embviz.training.language import Streams, draw_batch, load_streams, train_language_model
 
 if TYPE_CHECKING:
-    from embviz.training.snapshots import Run
+    from embviz.runs import Run
 
 # "fresh": zeros, but what reads the new directions starts at random; nothing writes there yet
 How = Literal["orthogonal", "zeros", "fresh", "scratch"]
@@ -107,8 +107,8 @@ def train_narrow(base: BaseRun, score_every: int) -> tuple[Decoder, pd.DataFrame
         load_streams(base.text),
         base.training,
         seed=base.seed,
-        snapshot_every=score_every,
-        weights=dict,
+        snapshot_at=score_every,
+        weights="none",
     )
     scores = pd.DataFrame([{"step": shot.step, **shot.metrics} for shot in snapshots])
     width, nats = base.shape.embedding_dim, scores["bits_per_token"] * math.log(2)
@@ -131,9 +131,9 @@ def train_wide(
         streams,
         base.training,
         seed=base.seed + OTHER_BATCHES,
-        snapshot_every=config.score_every,
+        snapshot_at=config.score_every,
         also=(lambda: {"outside": outside_share(model, probe, basis)}) if basis is not None else None,
-        weights=dict,
+        weights="none",
         run=run,
     )
     for _ in snapshots:

@@ -139,15 +139,14 @@ def fine_tune(
             return next_token_losses(model, batch.to(device)).mean()
 
     def measure(step: int) -> Mapping[str, float]:
-        is_scored = begin + step in SCORED or step in (0, n_steps)
-        return {"loss": bases.held_out_loss(model, base)} if is_scored else {}
+        return {"loss": bases.held_out_loss(model, base)}
 
     optimizer = AdamW(config.learning_rate, config.learning_rate / 10, n_steps, weight_decay=0.1, eps=1e-8)
+    scored = {0, n_steps, *(step - begin for step in SCORED)}
     for snapshot in train(
-        model, losses, optimizer, n_steps=n_steps, snapshot_every=1, measure=measure, weights=dict
+        model, losses, optimizer, n_steps=n_steps, snapshot_at=scored, measure=measure, weights="none"
     ):
-        if "loss" in snapshot.metrics:
-            yield begin + snapshot.step, float(snapshot.metrics["loss"])  # type: ignore[arg-type]
+        yield begin + snapshot.step, float(snapshot.metrics["loss"])  # type: ignore[arg-type]
 
 
 # --- several widths of a model that is not kept -------------------------------------------------------

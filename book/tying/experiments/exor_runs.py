@@ -143,7 +143,7 @@ def exor(config: EXorRun) -> pd.DataFrame:
     session = prepare(config)
     shown = range(len(session.members))[: 2 * N_SHOWN]
     with training_run(exor.cell(config), {}) as (run, slices):
-        for _ in session.snapshots(snapshot_every=max(1, config.n_steps // 150), run=run):
+        for _ in session.snapshots(snapshot_at=max(1, config.n_steps // 150), run=run):
             pass
         rows = [run.metrics().melt(["step", "member"], var_name="quantity")]
         every = 1 if session.model.config.embedding_dim <= 8 else 5
@@ -174,7 +174,7 @@ def exor_ends(config: FreshRun) -> pd.DataFrame:
     """
     session = prepare(config, tyings=(False,))
     with training_run(exor_ends.cell(config), {}) as (run, slices):
-        for _ in session.snapshots(snapshot_every=max(1, config.n_steps // 30), run=run):
+        for _ in session.snapshots(snapshot_at=max(1, config.n_steps // 30), run=run):
             pass
         table = run.metrics()
     table = table[table["step"] == config.n_steps].sort_values("member")
@@ -254,6 +254,7 @@ def prepare(config: EXorRun, *, task: EXor | None = None, tyings: Sequence[bool]
             learning_rate=config.learning_rate,
             min_learning_rate=config.least_rate,
             weight_decay=config.weight_decay,
+            eps=1e-12,  # the authors' program
         ),
         n_steps=config.n_steps,
     )
@@ -288,14 +289,14 @@ class Session:
         """Members in the order of the stacked axis."""
         return self.model.members
 
-    def snapshots(self, *, snapshot_every: int, run=None):  # type: ignore[no-untyped-def]
+    def snapshots(self, *, snapshot_at: int, run=None):  # type: ignore[no-untyped-def]
         """Train from the beginning, or from where `run` stopped; yields snapshots."""
         return train(
             self.model,
             lambda step: self.model.losses(*self.batches.at(step)),
             self.optimizer,
             n_steps=self.n_steps,
-            snapshot_every=snapshot_every,
+            snapshot_at=snapshot_at,
             measure=self.gauge.measure,
             weights=self.gauge.embeddings,
             names=[f"seed {m.seed}, {'tied' if m.tied else 'untied'}" for m in self.members],

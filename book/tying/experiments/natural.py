@@ -274,9 +274,9 @@ def natural_text(config: NaturalRun) -> pd.DataFrame:
             losses,
             optimizer,
             n_steps=config.n_steps,
-            snapshot_every=every,
+            snapshot_at=every,
             measure=lambda step: gauge.measure(),
-            weights=dict,  # the rows of interest are read off at the end
+            weights="none",  # the rows of interest are read off at the end
             names=[f"seed {config.seed}, {'tied' if config.tied else 'untied'}"],
             run=run,
         ):

@@ -72,7 +72,7 @@ def exor_sweep(config: Sweep) -> pd.DataFrame:
     session = sweep_session(config)
     members = pd.DataFrame([dataclasses.asdict(member) for member in session.members])
     parts = []
-    for snapshot in session.snapshots(snapshot_every=max(1, config.n_steps // N_KEPT)):
+    for snapshot in session.snapshots(snapshot_at=max(1, config.n_steps // N_KEPT)):
         measured = members.assign(**{name: snapshot.metrics[name] for name in KEPT})
         for table in (measured, members[: 2 * N_SHOWN].join(_coordinates(snapshot))):
             long = table.melt(["seed", "tied"], var_name="quantity")

@@ -15,9 +15,9 @@ from torch import nn
 from book.geometry import watching_weights as chapter
 from book.geometry.experiments import weight_films as films
 from embviz.models.transformer import Transformer, TransformerConfig
+from embviz.runs import Run, read_run
 from embviz.training import adapters
 from embviz.training.language import load_streams, score_unigrams
-from embviz.training.recorder import Recorder, read_recording
 from embviz.view.explorers import Choice
 from embviz.view.player import NOTE, Player
 from tests.drawing import compiled
@@ -40,12 +40,12 @@ def test_a_straight_path_is_as_long_as_it_gets_and_one_back_is_twice_as_long(tmp
     with torch.no_grad():
         model.weight.fill_(1.0)
     walked = films.Walked()
-    with Recorder(model, tmp_path / "recording") as recorder:
+    with Run.open(tmp_path / "run") as run:
         for step, value in enumerate([1.0, 1.5, 2.0, 3.0, 1.0]):
             with torch.no_grad():
                 model.weight.fill_(value)
-            recorder.step(step=step)
-            walked.read(read_recording(tmp_path / "recording"))  # in pieces
+            run.append(step, model)
+            walked.read(read_run(tmp_path / "run"))  # in pieces
             if step == 3:
                 row = walked.table().iloc[0]
                 assert row["walked"] == pytest.approx(2.0)

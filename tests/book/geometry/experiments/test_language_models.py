@@ -37,8 +37,8 @@ from book.geometry.experiments.steering_language import Setting
 from embviz import ledger, pausing
 from embviz.ledger import cells, studies
 from embviz.models.transformer import Transformer, n_parameters
+from embviz.runs import read_run
 from embviz.training.language import TextConfig
-from embviz.training.snapshots import open_run
 
 TINY = LanguageRun(
     TextConfig("embedded", n_documents=40, n_held_out=1),
@@ -335,9 +335,9 @@ def test_a_slice_that_is_killed_and_its_continuation_give_what_one_run_gives(fol
     cell = language_models.cell(SLICED)
     root = str(Path(__file__).resolve().parents[4])
     script = textwrap.dedent(KILLED.format(root=root, folder=str(folders)))
-    state = folders / "runs" / cell.key / "state.safetensors"
+    run = folders / "runs" / cell.key
     slice_ = subprocess.Popen([sys.executable, "-c", script])
-    while slice_.poll() is None and not (state.exists() and open_run(state.parent).steps[-1:] >= [6]):
+    while slice_.poll() is None and not ((run / "run.json").exists() and read_run(run).steps[-1:] >= [6]):
         time.sleep(0.005)
     slice_.kill()  # after a quarter of its steps
     slice_.wait()

@@ -21,7 +21,7 @@ from book.geometry.experiments.trajectory_readings import (
     ReadRun,
     trajectory_readings,
 )
-from book.geometry.experiments.trajectory_recordings import BATCHES, batch_losses, recorded
+from book.geometry.experiments.trajectory_recordings import batch_losses, recorded
 from embviz.ledger.studies import find_study
 from embviz.models.transformer import Transformer
 from embviz.training.language import draw_batch, load_streams, next_token_losses
@@ -51,17 +51,6 @@ def test_the_batchs_loss_is_that_of_the_batch_that_is_trained_on_next():
     assert len(found) == len(recorded(TINY).steps)
     assert found[0] == pytest.approx(expected, abs=2e-6)  # six digits are kept
     assert np.abs(found - recorded(TINY).losses).max() > 0.01
-
-
-def test_a_recording_without_its_batches_losses_says_how_to_make_it_again():
-    file = recorded(OTHER_SEED).folder / BATCHES
-    kept = file.read_text(encoding="utf-8")
-    try:
-        file.write_text("".join(kept.splitlines(keepends=True)[:-1]), encoding="utf-8")
-        with pytest.raises(ValueError, match=r"is not known at 1 snapshots, the first at step 80: delete"):
-            batch_losses(OTHER_SEED)
-    finally:
-        file.write_text(kept, encoding="utf-8")
 
 
 def test_a_reading_changes_the_losses_or_the_weights_and_nothing_else():

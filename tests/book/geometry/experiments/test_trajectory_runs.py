@@ -41,6 +41,7 @@ from embviz.ledger import cells, findings
 from embviz.metrics import procrustes_disparity
 from embviz.models.transformer import Transformer
 from embviz.pausing import Paused, pausing_at
+from embviz.runs import Run
 from embviz.training import loop as training
 from embviz.training.language import draw_batch, load_streams, next_token_losses
 from embviz.trajectories.nulls import measure
@@ -105,7 +106,7 @@ def test_a_recording_has_the_weights_and_the_loss_of_the_same_sequences_from_bef
         loss = next_token_losses(model, sample).mean().item()
     assert recording.losses[0] == pytest.approx(loss, rel=1e-6)  # float32
     assert recording.losses[-1] < recording.losses[0]
-    project = recording.sketch.projection("embedding", (256, 8))
+    project = recording.run.sketch.projection("embedding", (256, 8))
     assert recording.tensors["embedding"][0] == pytest.approx(project(model.embedding).detach().numpy())
 
 
@@ -133,14 +134,14 @@ def test_a_recording_that_broke_off_is_not_taken_for_a_whole_one(monkeypatch):
 
 
 def test_several_workers_make_a_recording_once(monkeypatch):
-    run, record, made = dataclasses.replace(TINY, seed=8), trajectory_recordings._record, []
+    run, train, made = dataclasses.replace(TINY, seed=8), trajectory_recordings._train, []
 
-    def counted(run, folder):
-        made.append(folder)
+    def counted(run, *rest):
+        made.append(run)
         time.sleep(0.2)  # the others come meanwhile
-        record(run, folder)
+        train(run, *rest)
 
-    monkeypatch.setattr(trajectory_recordings, "_record", counted)
+    monkeypatch.setattr(trajectory_recordings, "_train", counted)
     with ThreadPoolExecutor(3) as pool:
         recordings = list(pool.map(recorded, [run] * 3))
     assert len(made) == 1
@@ -172,7 +173,8 @@ def broken_off(monkeypatch):
 
 
 def contents(recording):
-    return {file.name: file.read_bytes() for file in recording.folder.glob("*.bin")}
+    files = [recording.folder / "log.jsonl", *(recording.folder / "weights").iterdir()]
+    return {file.name: file.read_bytes() for file in files}
 
 
 @pytest.mark.parametrize("n_updates", [7, 20])  # stops between snapshots, and before one that is due
@@ -188,33 +190,19 @@ def test_a_recording_in_slices_is_that_of_an_unbroken_run_to_the_bit(folders, br
     pd.testing.assert_frame_equal(again.distortion, distortion)
     slices = json.loads((again.folder / "score.json").read_text())["slices"]
     assert len(slices) == n_slices
-    assert not list(cells.cache_folder().glob("runs/*"))  # states are gone with the last slice
+    assert not list(again.folder.rglob("states*"))  # they are gone with the last slice
 
 
-def test_a_state_whose_snapshots_were_lost_starts_anew(folders, broken_off, monkeypatch):
-    run = dataclasses.replace(TINY, seed=9)
-    whole = recorded(run)
-    expected = contents(whole)
-    whole.folder.rename(folders / "whole")
-    calls = itertools.count(1)
-    with monkeypatch.context() as patch:
-        patch.setattr(training, "time_is_over", lambda: next(calls) == 21)
-        with pytest.raises(Paused):
-            recorded(run)
-    file = whole.folder.with_name(f"{whole.folder.name}.partial") / "records.bin"
-    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])  # a power cut
-    assert contents(recorded(run)) == expected
-
-
-def test_who_waits_for_a_recording_pauses_when_the_time_is_over():
-    folder = trajectory_recordings._folder(dataclasses.replace(TINY, seed=11))
+def test_who_waits_for_a_recording_pauses_when_the_time_is_over(folders):
+    run = dataclasses.replace(TINY, seed=11)
+    folder = trajectory_recordings._folder(run)
+    about = {"run": dataclasses.asdict(trajectory_recordings.without_pipeline(run))}
     with (
-        trajectory_recordings._alone(folder),
+        Run.open(folder.with_name(f"{folder.name}.partial"), config=about),
         pausing_at(0.0),
         pytest.raises(Paused, match="is being made by another process"),
-        trajectory_recordings._alone(folder),
     ):
-        pass
+        recorded(run)
 
 
 def test_a_drawing_needs_its_recording_and_not_the_text(stored, monkeypatch):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 import time
 
 import numpy as np
@@ -26,7 +27,7 @@ from embviz.ledger import cells
 from embviz.ledger.cells import table_digest
 from embviz.models.members import Member
 from embviz.pausing import Paused, pausing_at
-from embviz.training.snapshots import Run, open_or_create_run
+from embviz.runs import Run
 
 SHAPE = MiniGPTConfig(vocab_size=10, embedding_dim=8, n_layers=1, n_heads=2, length=16)
 TINY = KernelRun(
@@ -200,23 +201,24 @@ def test_a_run_that_paused_after_every_update_ends_with_the_same_bits(tmp_path):
 
 def test_a_kill_between_a_snapshot_and_its_state_loses_nothing(tmp_path, monkeypatch):
     config = dataclasses.replace(TINY, n_epochs=1)
-    with open_or_create_run(tmp_path / "unbroken", {}) as run:
+    with Run.open(tmp_path / "unbroken") as run:
         prepare(config).train(run)
         expected = run.weights(5)
     save_state = Run.save_state
+    monkeypatch.setattr("embviz.training.loop.STATE_SHARE", math.inf)  # a state at each snapshot
 
     def killed(run, step, tensors):
         if step == 2:
             raise KeyboardInterrupt
         save_state(run, step, tensors)
 
-    with open_or_create_run(tmp_path / "killed", {}) as run:
+    with Run.open(tmp_path / "killed") as run:
         monkeypatch.setattr(Run, "save_state", killed)
         with pytest.raises(KeyboardInterrupt):
             prepare(config).train(run)
         assert run.steps[-1] == 2
         monkeypatch.undo()
-    with open_or_create_run(tmp_path / "killed", {}) as run:
+    with Run.open(tmp_path / "killed") as run:
         session = prepare(config)
         session.train(run)
         assert set(session.snapshot_steps) <= set(run.steps)

@@ -61,7 +61,7 @@ def run_folder(config: EXorRun):
 def trained(config: EXorRun) -> Session:
     """The session of a run after its last step, in memory."""
     session = prepare(config)
-    for _ in session.snapshots(snapshot_every=config.n_steps):
+    for _ in session.snapshots(snapshot_at=config.n_steps):
         pass
     return session
 

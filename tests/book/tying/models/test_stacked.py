@@ -250,7 +250,7 @@ def trained_stack(
         batch = made_batch(config, len(MEMBERS), n=20, seed=step)
         return stack.losses(*(part[rows] for part in batch))
 
-    for _ in train(stack, losses, OPTIMIZER, n_steps=N_STEPS, snapshot_every=N_STEPS):
+    for _ in train(stack, losses, OPTIMIZER, n_steps=N_STEPS, snapshot_at=N_STEPS):
         pass
     return stack
 

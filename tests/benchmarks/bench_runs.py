@@ -11,15 +11,15 @@ import torch
 from torch import nn
 
 from embviz.models.transformer import Transformer, TransformerConfig
-from embviz.training.recorder import Recorder, Sketch, read_recording
+from embviz.runs import Run, Sketch, read_run, select_weights
 
 FULL = os.environ.get("EMBVIZ_BENCH") == "full"
 N_STEPS = 400 if FULL else 50
 # 0.4 million parameters in 14 matrices: embedding, positions, 2 x (query, key, value, out, up, down)
 SHAPE = TransformerConfig(n_symbols=256, length=128, embedding_dim=128, n_layers=2, n_heads=4, tied=True)
 WAYS = {
-    "every step, 256 numbers a matrix": {"every": 1, "sketch": 256},
-    "every 10 steps, in full": {"every": 10, "sketch": None},
+    "every step, 256 numbers a matrix": (1, 256),
+    "every 10 steps, in full": (10, None),
 }
 
 
@@ -31,16 +31,17 @@ def keep_thread_count():
     torch.set_num_threads(before)
 
 
-def train(recorder: Recorder, model: nn.Module, n_steps: int) -> tuple[float, float]:
+def train(run: Run, model: nn.Module, every: int, n_steps: int) -> tuple[float, float]:
     """A plain loop of a user's own: seconds of the processor for training, and for recording.
 
     Both in one loop, since what differs between two, on a machine with other work, is more than recording
-    takes. Waiting for the disk isn't in it: it is flushed every ten seconds.
+    takes. Waiting for the disk isn't in it.
     """
     adam = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
     tokens = torch.randint(256, (16, 129), generator=torch.Generator().manual_seed(0))
     training = recording = 0.0
-    for _ in range(n_steps):
+    first = run.steps[-1] + 1 if run.steps else 0
+    for step in range(first, first + n_steps):
         start = time.thread_time()
         logits = model(tokens[:, :-1])
         loss = nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
@@ -48,7 +49,8 @@ def train(recorder: Recorder, model: nn.Module, n_steps: int) -> tuple[float, fl
         loss.backward()
         adam.step()
         trained = time.thread_time()
-        recorder.step(loss=loss)
+        if step % every == 0:
+            run.append(step, select_weights(model), {"loss": loss})
         training, recording = training + trained - start, recording + time.thread_time() - trained
     return training, recording
 
@@ -56,10 +58,11 @@ def train(recorder: Recorder, model: nn.Module, n_steps: int) -> tuple[float, fl
 @pytest.mark.parametrize("way", WAYS)
 def test_recording_beside_training_alone(speed_table, tmp_path: Path, way: str):
     model = Transformer(SHAPE, seed=0)
-    with Recorder(model, tmp_path / "recording", **WAYS[way]) as recorder:
-        train(recorder, model, 20)  # the first steps, and first full snapshots, cost more than later ones
-        training, recording = train(recorder, model, N_STEPS)
-    assert read_recording(tmp_path / "recording").steps.size == recorder.n_snapshots > 0
+    every, sketch = WAYS[way]
+    with Run.open(tmp_path / "run", sketch=sketch) as run:
+        train(run, model, every, 20)  # the first steps, and first full snapshots, cost more than later ones
+        training, recording = train(run, model, every, N_STEPS)
+    assert read_run(tmp_path / "run").steps == run.steps != []
     n_weights = sum(parameter.numel() for parameter in model.parameters())
     speed_table(
         job=f"a training step of {n_weights:,} parameters, recorded {way}",
@@ -117,19 +120,19 @@ def test_a_sketch_beside_a_dense_one_and_a_hadamard_transform(speed_table):
 
 def test_reading_thousands_of_snapshots(speed_table, tmp_path: Path):
     model = Transformer(SHAPE, seed=0)
-    with Recorder(model, tmp_path / "recording", sketch=256) as recorder:
-        for _ in range(1000):
-            recorder.step(loss=1.0)
+    with Run.open(tmp_path / "run", sketch=256) as run:
+        for step in range(1000):
+            run.append(step, select_weights(model), {"loss": 1.0})
     start = time.perf_counter()
-    recording = read_recording(tmp_path / "recording")
-    total = sum(float(rows.sum()) for rows in recording.tensors.values())
+    tensors = read_run(tmp_path / "run").tensors()
+    total = sum(float(rows.sum()) for rows in tensors.values())
     took = time.perf_counter() - start
     assert np.isfinite(total)
     speed_table(
-        job=f"reading 1,000 snapshots of {len(recording.tensors)} sketched matrices, verified",
+        job=f"reading 1,000 snapshots of {len(tensors)} sketched matrices, verified",
         ours=took,
         peer=None,
         unit="s",
-        bar="below 0.2 s",
+        bar="below 1 s",
         peer_name="none",
     )
