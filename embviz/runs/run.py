@@ -204,7 +204,7 @@ class Run:
         if step < 0 or (self._lines and step <= self._lines[-1].step):
             raise ValueError(
                 f"step {step} does not come after {self._lines[-1].step if self._lines else 'the start'}: "
-                "steps count updates and increase; to go back, truncate the run first"
+                "steps count updates and increase; to go back, truncate the run first (-1: all of it)"
             )
         try:
             clean = clean_metrics(metrics or {}, count_members(self._lines))
@@ -484,8 +484,11 @@ class Run:
         shapes = {name: list(tensor.shape) for name, tensor in unique.items()}
         stored = unique
         if self.sketch is not None:
+            size = self.sketch.size  # what is no larger stays as it is
             stored = {
-                name: self._project(name, tensor, self.sketch) if tensor.is_floating_point() else tensor
+                name: self._project(name, tensor, self.sketch)
+                if tensor.is_floating_point() and tensor.numel() > size
+                else tensor
                 for name, tensor in unique.items()
             }
             if is_reference(len(self._lines) + 1):

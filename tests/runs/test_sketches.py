@@ -139,6 +139,8 @@ def test_a_run_of_sketches_holds_those_of_its_tensors_and_a_few_snapshots_in_ful
     np.testing.assert_array_equal(
         run.tensor("bias"), np.stack([one["bias"] for one in weights])
     )  # it is small
+    small, _ = record(tmp_path / "small", 3, 1000)
+    assert small.tensor("embedding").shape == (3, 40, 20)  # no larger than its sketch
     assert list(run.paths()) == ["embedding", "layer.weight"]  # which were matrices
     sizes = [path.stat().st_size for path in sorted((run.folder / "weights").iterdir())]
     large = [number for number, size in enumerate(sizes, 1) if size > 4 * 1000]
