@@ -236,7 +236,7 @@ def test_what_a_member_weighs_or_reads_changes_no_bit_of_the_others(config):
 
 N_STEPS = 30
 # the rate turns within the test; the paper's other settings
-OPTIMIZER = AdamW(learning_rate=5e-3, min_learning_rate=1e-4, half_period=20)
+OPTIMIZER = AdamW(5e-3, 1e-4, half_period=20, weight_decay=0.1, eps=1e-12)
 
 
 def trained_stack(
