@@ -252,14 +252,9 @@ class Run:
         path = self.folder / STATES / f"{step:010d}-{hashlib.sha256(data).hexdigest()}.safetensors"
         write_whole(path, data, self.folder / PARTIAL)
         flush_folder(path.parent)
-        self.delete_states(but=path)
-
-    def delete_states(self, *, but: Path | None = None) -> None:
-        """Delete what training would go on from, as when it is over."""
-        self._require_writer()
-        for path in _states(self.folder):
-            if path != but:
-                path.unlink()
+        for old in _states(self.folder):
+            if old != path:
+                old.unlink()
 
     def truncate(self, after_step: int) -> None:
         """Drop snapshots and states later than `after_step`; -1: all of them.
