@@ -17,7 +17,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submod_attrs={
         "corpus": ["Corpus", "load_bytes", "load_corpus", "load_word_test"],
         "making": ["corpus_from_tokens", "make_corpus", "unicode_words"],
-        "packed_texts": ["Split", "pack_name", "read_pack", "write_pack"],
+        "packed_texts": ["Split"],
         "registry": [
             "ChecksumError",
             "DataMissingError",

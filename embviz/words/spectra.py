@@ -522,47 +522,6 @@ def _unplaced(rule: Quadrature) -> float:
     return float(rule.weights[max(right - 1, 0) : right + 1].sum())
 
 
-def trace_moments(matrix: Matrix, *, max_power: int = 4) -> np.ndarray:
-    """Exact means of the eigenvalues' powers, tr(A^k) / V: a check on every estimate of the spectrum.
-
-    Parameters
-    ----------
-    matrix : array or sparse array, shape (V, V)
-        Symmetric and finite.
-    max_power : int
-        0 to 4. Powers up to 2 cost a pass over the entries; 3 and 4 multiply the matrix by itself, 512 rows
-        at a time.
-
-    Returns
-    -------
-    array, shape (max_power + 1,)
-        Entry k in units of the matrix to the power k.
-
-    Raises
-    ------
-    ValueError
-        If the matrix is not symmetric and finite, or the power is out of range.
-
-    Examples
-    --------
-    >>> trace_moments(np.diag([1.0, 2.0, 3.0]), max_power=2).round(3)
-    array([1.   , 2.   , 4.667])
-    """
-    matrix = _symmetric(matrix, FOURTH_POWERS)
-    if not 0 <= max_power <= 4:
-        raise ValueError(f"max_power is {max_power}: use 0 to 4")
-    n, matrix = matrix.shape[0], matrix.astype(float)
-    traces = np.array([n, matrix.diagonal().sum(), 0.0, 0.0, 0.0])
-    for first in range(0, n, BLOCK_ROWS):
-        rows = matrix[first : first + BLOCK_ROWS]
-        traces[2] += (rows * rows).sum()
-        if max_power > 2:
-            square = rows @ matrix  # rows of A^2
-            traces[3] += (square * rows).sum()
-            traces[4] += (square * square).sum()
-    return traces[: max_power + 1] / n
-
-
 # --- nulls ------------------------------------------------------------------------------------------
 
 
