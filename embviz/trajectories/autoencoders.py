@@ -16,7 +16,7 @@ from embviz.trajectories.weight_paths import WeightPath, rotate
 
 @dataclass(frozen=True)
 class Autoencoder:
-    """Encoder, bottleneck, decoder, and a head that predicts the loss; the paper gives none of its sizes."""
+    """Encoder, bottleneck, decoder, and a head that predicts the loss; sizes of our choice."""
 
     bottleneck: int = 8
     hidden: int = 64  # tanh units between snapshot and bottleneck, and back; a quarter for the loss

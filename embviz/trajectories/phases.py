@@ -26,7 +26,7 @@ NOISE = -1  # the label of a snapshot that belongs to no phase
 
 @dataclass(frozen=True)
 class Clustering:
-    """HDBSCAN's settings; the paper gives none."""
+    """HDBSCAN's settings."""
 
     min_cluster_size: int = 25  # snapshots
     min_samples: int = 5  # the core distance is that to this neighbour

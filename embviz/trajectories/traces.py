@@ -30,7 +30,7 @@ ALL_PAIRS = 5_000  # points of which all pairs are looked at: exact neighbours, 
 
 @dataclass(frozen=True)
 class Layout:
-    """How points come into the plane; the paper names PyMDE and no setting."""
+    """How points come into the plane: the method and its settings."""
 
     method: Literal["pymde", "pca", "umap"] = "pymde"
     n_neighbors: int = 15  # pulled together; not used by "pca"
