@@ -2,7 +2,6 @@
 
 import math
 from decimal import Decimal
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -33,10 +32,8 @@ CONTAINERS = {
     "not contiguous": np.repeat(NUMBERS, 2, axis=1)[:, ::2],
     "by columns": np.asfortranarray(NUMBERS),
     "objects of pandas": pd.DataFrame(NUMBERS),
-    "pandas' own floats": pd.DataFrame(NUMBERS).astype("Float64"),
     "nothing masked": np.ma.masked_array(NUMBERS, mask=False),
     "matrix": np.asmatrix(NUMBERS),
-    "interface": SimpleNamespace(__array_interface__=NUMBERS.__array_interface__, kept=NUMBERS),
 }
 
 
@@ -54,8 +51,7 @@ def test_tensors_with_gradients_and_bfloat16_give_the_same_array():
     plain = torch.tensor(NUMBERS)
     for tensor in (plain, plain.requires_grad_(), plain.detach().bfloat16(), plain.to(torch.float16)):
         np.testing.assert_array_equal(checked(tensor, "x"), NUMBERS)
-        np.testing.assert_array_equal(checked([tensor, tensor], "x"), [NUMBERS, NUMBERS])
-    with pytest.raises(ValueError, match=r"x is a sparse tensor: give a dense one, x.to_dense\(\)"):
+    with pytest.raises(ValueError, match="x is a Tensor that makes no array"):
         checked(plain.detach().to_sparse(), "x")
     with pytest.raises(ValueError, match="x holds complex numbers"):
         checked(torch.tensor([1j]), "x")
@@ -81,11 +77,10 @@ REFUSED = {
     "complex numbers: take the real part": np.array([1 + 0j]),
     "complex numbers": [1.0, 2j],
     "1 masked value": np.ma.masked_array([1.0, 2.0], mask=[True, False]),
-    "has 1 masked value": [np.ma.masked_array([1.0, 2.0], mask=[True, False]), np.ones(2)],
-    "2 NaN or infinite": np.array([1.0, np.nan, -np.inf]),
-    "has 1 NaN or infinite": pd.Series([1, None], dtype="Int64"),
-    r"ragged: its rows have shapes \(1,\), \(2,\)": [[1.0], [1.0, 2.0]],
-    r"ragged: its rows have shapes \(\), \(2,\)": [1.0, [1.0, 2.0]],
+    r"2 NaN or infinite value\(s\), the first at \[1\]": np.array([1.0, np.nan, -np.inf]),
+    r"the first at \[1, 0\]": [[0.0, 1.0], [np.nan, 1.0]],
+    "makes no array: .*inhomogeneous": [[1.0], [1.0, 2.0]],
+    "1 NaN or infinite": pd.Series([1, None], dtype="Int64"),
     "text: convert it": ["1", "2"],
     "holds text": "12",
     "bytes": np.array([b"1"]),
@@ -100,7 +95,6 @@ REFUSED = {
     "objects such as {": {1.0: 2.0},
     "is empty": [],
     "sparse array": scipy.sparse.eye_array(2),
-    r"reaches 1e\+300: squares of it would overflow": [1.0, -1e300],
 }
 
 
@@ -112,10 +106,8 @@ def test_what_is_no_plain_number_is_refused_with_the_parameters_name(message, va
 
 def test_integers_are_whole_by_type_and_no_truth_values():
     for values, message in [
-        ([0, 10.9], "x holds 10.9: give integers"),
         ([1.0, 2.0], "x has type float64: give integers"),
-        ([1.0, math.nan], "x has 1 NaN"),
-        ([True, False], "x holds truth values"),
+        ([True, False], "x has type bool: give integers"),
         (np.array([1, -2]), "x goes down to -2: it must be 0 or above"),
         (np.array([1, 9]), "x goes up to 9: it must be 8 or below"),
         ([[1], [2]], r"x has shape \(2, 1\): give an array with 1 axis"),
@@ -127,12 +119,14 @@ def test_integers_are_whole_by_type_and_no_truth_values():
 @given(
     npst.arrays(np.float64, st.integers(1, 30), elements=st.floats(-10, 10, width=16)),
     st.integers(0, 29),
-    st.sampled_from([math.nan, math.inf, -math.inf, 1e101]),
+    st.sampled_from([math.nan, math.inf, -math.inf]),
 )
 def test_one_bad_value_anywhere_is_found(values, place, bad):
     np.testing.assert_array_equal(checked(values, "x"), values)
     values[place % len(values)] = bad
-    with pytest.raises(ValueError, match=r"^x (has 1 NaN|reaches)"):
+    with pytest.raises(
+        ValueError, match=rf"^x has 1 NaN or infinite value\(s\), the first at \[{place % len(values)}\]"
+    ):
         checked(values, "x")
 
 
@@ -144,14 +138,14 @@ def test_squares_and_pairs_of_arrays_fit():
         matched(NUMBERS, np.eye(2), 2)
 
 
-@pytest.mark.parametrize("kind", ["csr", "csc", "coo", "bsr"])
+@pytest.mark.parametrize("kind", ["csr", "csc", "bsr"])
 def test_a_sparse_array_whose_indices_lie_outside_its_shape_is_refused(kind):
     good = scipy.sparse.random_array((6, 6), density=0.5, format=kind, rng=np.random.default_rng(0))
     found = checked_matrix(good, "counts")
     np.testing.assert_array_equal(found.toarray(), good.toarray())
     for bad in (6, 2**31 - 1, -1):
         damaged = good.copy()
-        (damaged.coords[1] if kind == "coo" else damaged.indices)[-1] = bad
+        damaged.indices[-1] = bad
         with pytest.raises(ValueError, match="counts is a damaged sparse array, build it again"):
             checked_matrix(damaged, "counts")
     if kind in ("csr", "csc"):
@@ -166,7 +160,6 @@ def test_sparse_values_are_checked_as_dense_ones(kind):
     for bad, message in [
         (np.nan, "1 NaN"),
         (2j, "complex"),
-        (1e300, "reaches 1e"),
         (-1.0, "goes down to -1"),
     ]:
         matrix = scipy.sparse.coo_array(([1.0, bad], ([0, 1], [1, 0])), shape=(2, 2)).asformat(kind)
@@ -184,7 +177,6 @@ def test_ids_outside_the_vocabulary_are_refused():
         ([0, 2**31], "ids goes up to 2147483648"),
         ([0, -1], "ids goes down to -1"),
         ([0.0, 1.0], "ids has type float64: give integers"),
-        ([0.0, math.nan], "ids has 1 NaN"),
         ([], "ids is empty"),
     ]:
         with pytest.raises(ValueError, match=message):
@@ -194,7 +186,7 @@ def test_ids_outside_the_vocabulary_are_refused():
 def test_documents_start_at_rising_places_of_the_text():
     assert checked_starts([0, 2], 3).dtype == np.int64
     for starts, message in [
-        ([0, 10.9], "document_starts holds 10.9: give integers"),
+        ([0, 10.9], "document_starts has type float64: give integers"),
         ([1], "document_starts must rise from 0"),
         ([0, 2, 1], "document_starts must rise from 0"),
         ([0, 3], "a document starts at 3, and the text has 3 places"),

@@ -108,7 +108,7 @@ def _bins_beside(
     limits: tuple[float, float] | None,
 ) -> pd.DataFrame:
     """Bins of the values, and the control's share of each."""
-    control = None if control is None else checked(control, "null", low=-np.inf, high=np.inf).ravel()
+    control = None if control is None else checked(control, "null").ravel()
     if mirrored:
         reach = np.concatenate([values, [] if control is None else control])
         bins = charts.mirrored_bins(values, n_bins=n_bins, reach=float(np.abs(reach).max()))

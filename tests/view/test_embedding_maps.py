@@ -249,7 +249,7 @@ def with_nan() -> np.ndarray:
     ("changes", "message"),
     [
         ({"table": with_nan()}, "vectors has 1 NaN or infinite"),
-        ({"table": [[1.0, 2.0], [3.0]], "listed": ["a", "b"]}, "vectors is ragged"),
+        ({"table": [[1.0, 2.0], [3.0]], "listed": ["a", "b"]}, "vectors is a list that makes no array"),
         ({"table": vectors(), "listed": words(59)}, r"shape \(60, 7\) don't give 59 words a row each"),
         ({"table": vectors(2)}, "3 to 20,000 words, not 2"),
         ({"table": vectors(6)}, "at most 5 neighbours each, not 8"),
