@@ -23,12 +23,12 @@ GROUP_FILES = {  # limit, use, and which line of memory.stat counts file caches 
 
 
 def available_memory() -> int:
-    """Bytes that a computation can still take: the least that machine, control groups and limits leave.
+    """Bytes that a computation can still take: the least that the machine and its control groups leave.
 
     Control groups are the process's own and those above it, as containers and batch systems set them, of
-    version 2 or 1; the limit is that of the address space (``ulimit -v``, RLIMIT_AS).
+    version 2 or 1. A limit of the address space (``ulimit -v``) needs no look: nothing is killed for it.
     """
-    return max(0, min([_machine_available(), *_left_in_groups(), *_left_of_address_space()]))
+    return max(0, min([_machine_available(), *_left_in_groups()]))
 
 
 def _machine_available() -> int:
@@ -89,17 +89,7 @@ def _memory_groups() -> Iterator[tuple[str, Path, Path]]:
             yield kind, Path(point, inside) if seen else Path(point), Path(point)
 
 
-def _left_of_address_space() -> Iterator[int]:
-    if resource is None or (limit := resource.getrlimit(resource.RLIMIT_AS)[0]) == resource.RLIM_INFINITY:
-        return
-    try:
-        n_pages = int((PROC / "self/statm").read_text(encoding="utf-8").split()[0])
-    except OSError:  # not Linux: what is in use is not known
-        n_pages = 0
-    yield limit - n_pages * os.sysconf("SC_PAGE_SIZE")
-
-
-def require_memory(n_bytes: int, *, what: str, instead: str, max_memory: int | None = None) -> None:
+def require_memory(n_bytes: int, *, what: str, instead: str, available: int | None = None) -> None:
     """Refuse a computation that would not fit, before it starts.
 
     Parameters
@@ -108,20 +98,21 @@ def require_memory(n_bytes: int, *, what: str, instead: str, max_memory: int | N
         What it needs, by estimate.
     what, instead : str
         The computation, and what the user can do instead; they end up in the message.
-    max_memory : int, optional
-        Limit in bytes; without it, :func:`available_memory`.
+    available : int, optional
+        Bytes that there were before the computation began; without it, :func:`available_memory`.
 
     Raises
     ------
     MemoryError
-        If `n_bytes` is above the limit.
+        If `n_bytes` is more than there is.
     """
-    if max_memory is None and n_bytes <= NEVER_REFUSED:
+    if n_bytes <= NEVER_REFUSED:
         return
-    limit = available_memory() if max_memory is None else max_memory
+    limit = available_memory() if available is None else available
     if n_bytes > limit:
-        source = "are available" if max_memory is None else "are allowed (max_memory)"
-        raise MemoryError(f"{what} needs about {written(n_bytes)}, and {written(limit)} {source}: {instead}")
+        raise MemoryError(
+            f"{what} needs about {written(n_bytes)}, and {written(limit)} are available: {instead}"
+        )
 
 
 def written(n_bytes: int) -> str:

@@ -250,11 +250,11 @@ def test_the_search_for_a_width_ends_where_no_map_keeps_vectors_so_exactly(monke
         projections.smallest_width(vectors(4, D), "gaussian", eps=1e-6, delta=0.1, n_draws=5)
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e160])
-def test_no_width_is_found_for_vectors_that_are_no_numbers_or_too_large(bad):
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_no_width_is_found_for_vectors_that_are_no_numbers(bad):
     x = vectors(30, D)
     x[2:, 0] = bad
-    with pytest.raises(ValueError, match=r"^x (has|reaches)"):
+    with pytest.raises(ValueError, match=r"^x has"):
         projections.smallest_width(x, "gaussian", eps=0.5, delta=0.1, n_draws=5)
 
 

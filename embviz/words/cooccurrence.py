@@ -48,7 +48,6 @@ def count_pairs(
     removed: Literal["drop", "hole"] = "drop",
     seed: int = 0,
     n_jobs: int = 1,
-    max_memory: int | None = None,
 ) -> scipy.sparse.csr_array:
     """Count how often two words stand within `window` places of each other.
 
@@ -80,8 +79,6 @@ def count_pairs(
         Of dynamic reach and subsampling. Draws depend on the place alone.
     n_jobs : int, default 1
         Worker threads, as in joblib: -1 is every core. The counts are the same for any number.
-    max_memory : int, optional, in bytes
-        Limit for this call; by default what is available.
 
     Returns
     -------
@@ -107,7 +104,7 @@ def count_pairs(
     drawn = dynamic or subsample is not None
     n_places = len(ids) + len(starts) * window
     n_bytes = per_place * (n_places if drawn else min(n_places, BLOCK_PLACES)) + 16 * vocab_size
-    _require(n_bytes, max_memory, "laying out the text")
+    _require(n_bytes, "laying out the text")
     if subsample is not None:
         ids, starts = subsample_places(
             ids,
@@ -121,9 +118,9 @@ def count_pairs(
     units, unit = _weight_units(weighting, window, dynamic, len(ids))
     reach = dynamic_reach(len(ids), window, seed) if dynamic else None
     if drawn:
-        counts = _counted(ids, starts, vocab_size, units, reach, n_jobs, max_memory)
+        counts = _counted(ids, starts, vocab_size, units, reach, n_jobs)
     else:
-        counts = _counted_in_blocks(ids, starts, vocab_size, units, n_jobs, max_memory)
+        counts = _counted_in_blocks(ids, starts, vocab_size, units, n_jobs)
     if weighting != "flat" or dynamic:
         counts.data = counts.data / unit
     return counts
@@ -136,11 +133,10 @@ def _counted(
     units: np.ndarray,
     reach: np.ndarray | None,
     n_jobs: int,
-    max_memory: int | None,
 ) -> scipy.sparse.csr_array:
     counting = _Counting.prepare(ids, starts, vocab_size, units, reach)
-    counting.refuse_unless_it_fits(max_memory)
-    return counting.run(n_jobs, available_memory() if max_memory is None else max_memory)
+    counting.refuse_unless_it_fits()
+    return counting.run(n_jobs, available_memory())
 
 
 def _counted_in_blocks(
@@ -149,7 +145,6 @@ def _counted_in_blocks(
     vocab_size: int,
     units: np.ndarray,
     n_jobs: int,
-    max_memory: int | None,
 ) -> scipy.sparse.csr_array:
     """Each block is counted with the last places before it; their own pairs, counted twice, go off."""
     window, place = len(units), 0
@@ -164,7 +159,7 @@ def _counted_in_blocks(
         first = place - len(before)
         inside = np.searchsorted(starts, [first + 1, first + len(text)])
         begins = np.append(0, starts[slice(*inside)] - first)
-        part = _counted(text, begins, vocab_size, units, None, n_jobs, max_memory)
+        part = _counted(text, begins, vocab_size, units, None, n_jobs)
         if len(text) == len(ids):
             return part
         if not total:
@@ -178,7 +173,7 @@ def _counted_in_blocks(
             total[number : number + 1] = [_trimmed(total[number] + added) if len(total) > number else added]
         before, place = text[-window:].copy(), place + len(block)  # a view would keep the text
     twice = (np.concatenate(seams), np.concatenate(seam_starts))
-    part = _counted(*twice, vocab_size, units, None, n_jobs, max_memory)
+    part = _counted(*twice, vocab_size, units, None, n_jobs)
     for number, rows in enumerate(slabs):
         total[number] = total[number] - part[rows].astype(kind)
     return _stacked(total, kind)
@@ -314,23 +309,22 @@ class _Counting:
         arrays = (self.text, self.places, self.row_starts, self.reach)
         return sum(array.nbytes for array in arrays if array is not None) + n_entries * self.entry_bytes
 
-    def refuse_unless_it_fits(self, max_memory: int | None) -> None:
-        """Raise MemoryError when the counts need more than `max_memory` bytes by estimate."""
+    def refuse_unless_it_fits(self) -> None:
+        """Raise MemoryError when the counts need more memory than there is, by estimate."""
         largest = self.largest_rows()
         n_entries = int(largest.sum())
-        limit = available_memory() if max_memory is None else max_memory
-        if self.n_bytes(n_entries) > limit:  # the bound is loose: look at every so many rows
+        if self.n_bytes(n_entries) > available_memory():  # the bound is loose: look at every so many rows
             by_size = np.argsort(-largest, kind="stable")[:: max(1, self.vocab_size // SAMPLED_ROWS)]
             met = sum(len(self.rows(row, row + 1).columns) for row in by_size)
             n_entries = int(n_entries * met / max(1, largest[by_size].sum()))
-        self._require(n_entries, max_memory)
+        self._require(n_entries)
 
-    def _require(self, n_entries: int, max_memory: int | None) -> None:
+    def _require(self, n_entries: int, available: int | None = None) -> None:
         what = f"counting {n_entries / 1e6:,.1f} M pairs of {self.vocab_size:,} words"
-        _require(self.n_bytes(n_entries), max_memory, what)
+        _require(self.n_bytes(n_entries), what, available)
 
-    def run(self, n_jobs: int, limit: int) -> scipy.sparse.csr_array:
-        """All rows, by `n_jobs` threads; MemoryError once they outgrow `limit` bytes."""
+    def run(self, n_jobs: int, available: int) -> scipy.sparse.csr_array:
+        """All rows, by `n_jobs` threads; MemoryError once they outgrow `available` bytes."""
         until = np.cumsum(self.largest_rows())
         n_tasks = 1 + int(until[-1]) // ENTRIES_PER_TASK
         edges = np.searchsorted(until, np.linspace(0, until[-1], n_tasks + 1)[1:-1])
@@ -341,13 +335,13 @@ class _Counting:
         with joblib.Parallel(n_jobs, backend="threading") as parallel:
             for first in range(0, len(tasks), batch_size):
                 parts += parallel(tasks[first : first + batch_size])
-                self._require(sum(len(part.columns) for part in parts), limit)
+                self._require(sum(len(part.columns) for part in parts), available)
             return _joined(parts, parallel)
 
 
-def _require(n_bytes: int, max_memory: int | None, what: str) -> None:
+def _require(n_bytes: int, what: str, available: int | None = None) -> None:
     instead = "keep fewer words (a higher min_count) or use a smaller window"
-    require_memory(n_bytes, what=what, instead=instead, max_memory=max_memory)
+    require_memory(n_bytes, what=what, instead=instead, available=available)
 
 
 def _with_gaps(values: np.ndarray, starts: np.ndarray, window: int, *, fill: int) -> np.ndarray:

@@ -86,7 +86,7 @@ def _calibration_seconds(dtype: str) -> float:
     return min(times)
 
 
-def eigenvalues(matrix: Matrix, *, dtype: str = "float32", max_memory: int | None = None) -> np.ndarray:
+def eigenvalues(matrix: Matrix, *, dtype: str = "float32") -> np.ndarray:
     """All eigenvalues of a symmetric matrix.
 
     By torch's LAPACK where torch is installed, else by scipy's: the same up to rounding, in as much time at
@@ -99,8 +99,6 @@ def eigenvalues(matrix: Matrix, *, dtype: str = "float32", max_memory: int | Non
     dtype : str
         "float32" (default: half the memory and time; eigenvalues good to about 1e-6 of the largest) or
         "float64".
-    max_memory : int, optional
-        Limit in bytes; without it, what machine and container have left.
 
     Returns
     -------
@@ -120,18 +118,18 @@ def eigenvalues(matrix: Matrix, *, dtype: str = "float32", max_memory: int | Non
     array([1., 3.], dtype=float32)
     """
     matrix = _symmetric(matrix, LARGEST_FLOAT32 if _real_dtype(dtype).itemsize == 4 else math.inf)
-    _refuse_unless_dense_fits(matrix.shape[0], dtype, max_memory)
+    _refuse_unless_dense_fits(matrix.shape[0], dtype)
     return _solve_in_place(_dense_copy(matrix, dtype))
 
 
-def _refuse_unless_dense_fits(n: int, dtype: str, max_memory: int | None) -> None:
+def _refuse_unless_dense_fits(n: int, dtype: str) -> None:
     what, n_bytes = f"finding all eigenvalues of a {n:,} x {n:,} {dtype} matrix", _dense_bytes(n, dtype)
     instead = (
         "spectral_density gives their density with error bars, truncated_eigen the largest, and a higher"
         " threshold a smaller vocabulary"
     )
     try:
-        require_memory(n_bytes, what=what, instead=instead, max_memory=max_memory)
+        require_memory(n_bytes, what=what, instead=instead)
     except MemoryError as refusal:  # the time is worth measuring only for the message
         hours = estimate_dense(n, dtype).seconds / 3600
         raise MemoryError(f"{refusal} (it would also take about {hours:.2g} hours)") from None
@@ -341,7 +339,6 @@ def spectral_density(
     seed: int,
     grid: np.ndarray | None = None,
     bandwidth: float | None = None,
-    max_memory: int | None = None,
 ) -> SpectralDensity:
     """Distribution of a symmetric matrix's eigenvalues by stochastic Lanczos quadrature.
 
@@ -364,8 +361,6 @@ def spectral_density(
     bandwidth : float, optional
         Of the Gaussian that spreads each node, in the matrix's unit. Without it, half the mean distance
         between neighbouring nodes, nodes weighing by the eigenvalues that they stand for.
-    max_memory : int, optional
-        Limit in bytes; without it, what machine and container have left.
 
     Returns
     -------
@@ -397,7 +392,6 @@ def spectral_density(
         min(n_probes, PROBES_AT_ONCE) * (n_steps + 4) * n * matrix.dtype.itemsize,
         what=f"{n_steps} Lanczos steps for {n:,} rows",
         instead="take fewer steps (n_steps)",
-        max_memory=max_memory,
     )
     streams = np.random.SeedSequence(seed).spawn(n_probes)  # a probe's draw depends on no other
     rules: list[Quadrature] = []

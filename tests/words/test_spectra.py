@@ -106,13 +106,16 @@ def test_renaming_words_keeps_the_spectrum_and_negation_mirrors_it(seed, n):
     assert values.sum() == pytest.approx(np.trace(matrix), abs=1e-10 * np.abs(values).sum())
 
 
-def test_a_matrix_that_does_not_fit_is_refused_with_its_size_and_the_alternatives():
+def test_a_matrix_that_does_not_fit_is_refused_with_its_size_and_the_alternatives(monkeypatch):
+    monkeypatch.setattr("embviz.memory.NEVER_REFUSED", 0)
     needed = estimate_dense(200).n_bytes
+    monkeypatch.setattr("embviz.memory.available_memory", lambda: needed - 1)
     with pytest.raises(
         MemoryError, match=r"200 x 200 float32 .*spectral_density.*truncated_eigen.*threshold"
     ):
-        eigenvalues(made_matrix(200), max_memory=needed - 1)
-    eigenvalues(made_matrix(200), max_memory=needed)
+        eigenvalues(made_matrix(200))
+    monkeypatch.setattr("embviz.memory.available_memory", lambda: needed)
+    eigenvalues(made_matrix(200))
 
 
 def test_estimates_grow_with_the_square_and_the_cube():
@@ -351,14 +354,16 @@ def test_the_same_seed_gives_the_same_bits():
     assert other.positive_share != first.positive_share
 
 
-def test_senseless_options_of_the_density_are_refused():
+def test_senseless_options_of_the_density_are_refused(monkeypatch):
     matrix = made_matrix(20)
     with pytest.raises(ValueError, match="n_probes is 1 and n_steps 80: error bars"):
         spectral_density(matrix, n_probes=1, seed=0)
     with pytest.raises(ValueError, match="bandwidth is 0"):
         spectral_density(matrix, bandwidth=0.0, seed=0)
+    monkeypatch.setattr("embviz.memory.NEVER_REFUSED", 0)
+    monkeypatch.setattr("embviz.memory.available_memory", lambda: 1000)
     with pytest.raises(MemoryError, match=r"Lanczos steps for 20 rows.*n_steps"):
-        spectral_density(matrix, seed=0, max_memory=1000)
+        spectral_density(matrix, seed=0)
 
 
 # --- nulls ------------------------------------------------------------------------------------------
@@ -401,7 +406,7 @@ def test_permuted_entries_are_the_same_values_in_other_places(kind):
 
 
 def test_entries_too_large_to_be_squared_are_not_permuted():
-    with pytest.raises(ValueError, match="matrix goes .* it must be"):
+    with pytest.raises(ValueError, match=r"matrix goes .* it must be"):
         permute_entries(made_matrix(30) * 1e300, seed=0)
 
 

@@ -254,6 +254,6 @@ def example(function: str, parameter: str) -> Any:
             return EXAMPLES[key]()
     raise LookupError(
         f"{function} has a parameter {parameter!r} of which no valid value is known: add one to EXAMPLES in "
-        f"tests/drills/examples.py, under {parameter!r}, or {function + '.' + parameter!r} if the name has "
+        f"tests/examples.py, under {parameter!r}, or {function + '.' + parameter!r} if the name has "
         "other values elsewhere"
     )
