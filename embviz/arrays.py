@@ -93,9 +93,9 @@ def checked(
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
-def square(values: Any, name: str, *, kind: Kind = "real", low: float = -math.inf) -> np.ndarray:
+def square(values: Any, name: str) -> np.ndarray:
     """A square matrix, checked as :func:`checked` does."""
-    return _require_square(checked(values, name, 2, kind=kind, low=low), name)
+    return _require_square(checked(values, name, 2), name)
 
 
 def matched(

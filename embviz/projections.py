@@ -448,17 +448,14 @@ def within(x: ArrayLike, projection: Projection, eps: float) -> float:
     return float(np.mean(np.abs(distortions(x, projection) - 1) <= number(eps, "eps", 0)))
 
 
-def n_kept(
-    x: ArrayLike, family: str, m: int, eps: float, *, n_draws: int, seed: int, until_lost: int | None = None
-) -> int:
+def n_kept(x: ArrayLike, family: str, m: int, eps: float, *, n_draws: int, seed: int) -> int:
     """How many of `n_draws` isometric maps keep every pair of rows within 1 +- eps.
 
-    Draw i has the seed (seed, i). Counting stops where `until_lost` draws have failed: those not drawn count
-    as lost.
+    Draw i has the seed (seed, i).
     """
     number(eps, "eps", 0)
     whole(n_draws, "n_draws", 1)
-    return _Pairs(x).n_kept(family, m, eps, n_draws, seed, until_lost or n_draws)
+    return _Pairs(x).n_kept(family, m, eps, n_draws, seed, n_draws)
 
 
 def smallest_width(
@@ -519,7 +516,7 @@ class _Pairs:
         return pdist(projection.apply(self.x), "sqeuclidean")[self.differ] / self.before
 
     def n_kept(self, family: str, m: int, eps: float, n_draws: int, seed: int, until_lost: int) -> int:
-        """See the function of that name."""
+        """As the function of that name, up to `until_lost` draws that failed: the others count as lost."""
         kept = lost = 0
         for i in range(n_draws):
             found = self.distortions(draw(family, m, self.x.shape[1], seed=[seed, i]))

@@ -109,8 +109,8 @@ class DataSet:
         raise RegistryError(f"data set {self.name!r} has no part {part!r}; it has: {parts}")
 
 
-def load_registry(path: str | os.PathLike[str] | None = None) -> dict[str, DataSet]:
-    """All data sets by name: the package's, then those that the project adds; or those of a file.
+def load_registry() -> dict[str, DataSet]:
+    """All data sets by name: the package's, then those that the project adds.
 
     Raises
     ------
@@ -119,7 +119,7 @@ def load_registry(path: str | os.PathLike[str] | None = None) -> dict[str, DataS
         project gives another data set under a name of the package's.
     """
     data_sets: dict[str, DataSet] = {}
-    for file in storage.registry_files() if path is None else [Path(path)]:
+    for file in storage.registry_files():
         try:
             entries = tomllib.loads(file.read_text(encoding="utf-8"))
         except tomllib.TOMLDecodeError as error:

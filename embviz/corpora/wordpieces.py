@@ -69,22 +69,20 @@ def encode_documents(text: str, tokenizer: Tokenizer) -> tuple[np.ndarray, np.nd
     return np.concatenate([np.empty(0, np.int32), *parts]), np.array(starts, dtype=np.int64)
 
 
-def load_pieces(name: str, *, vocabulary: str = "bert_vocabulary") -> Corpus:
-    """A corpus of the registry in word pieces; ids are those of the published vocabulary.
+def load_pieces(name: str) -> Corpus:
+    """A corpus of the registry in word pieces; ids are those of BERT's published vocabulary.
 
     Parameters
     ----------
     name : str
         Such as "novels".
-    vocabulary : str
-        Registered vocabulary with word pieces.
 
     Raises
     ------
     registry.RegistryError, registry.DataMissingError, registry.ChecksumError
         As :func:`embviz.corpora.corpus.load_corpus`.
     """
-    pieces = corpora.load_vocabulary(vocabulary)
+    pieces = corpora.load_vocabulary("bert_vocabulary")
     text = corpora.load_text(name)
     checksum = hashlib.sha256(text.encode()).hexdigest()
     key = hashlib.sha256(f"{checksum} {hashlib.sha256(chr(10).join(pieces).encode()).hexdigest()}".encode())

@@ -94,7 +94,6 @@ def similarity_test(
     *,
     oov: Literal["skip", "zero"] = "skip",
     which: Choice = "word",
-    gold_as_strings: bool = False,
     n_bootstrap: int = 1000,
     seed: int = 0,
 ) -> SimilarityScore:
@@ -108,9 +107,6 @@ def similarity_test(
         A pair with a word outside the vocabulary is left out, or kept with similarity 0 (hyperwords).
     which : "word", "context" or "sum"
         Vectors to test.
-    gold_as_strings : bool
-        Rank people's scores in the order of their digits as text, so that "9.0" is above "10.0". That is
-        a known slip of public evaluation code on MEN; for comparison with figures that may have it.
     n_bootstrap : int
         Resamples of pairs for the interval.
     seed : int
@@ -127,9 +123,7 @@ def similarity_test(
     """
     _check_columns(table, ["word1", "word2", "score"])
     cosines, present = similarity_cosines(vectors, table, which=which)
-    plain = checked(table["score"].astype(float), "score", 1)
-    scores = table["score"].astype(str).to_numpy() if gold_as_strings else plain
-    gold = rankdata(np.unique(scores, return_inverse=True)[1])
+    gold = rankdata(checked(table["score"].astype(float), "score", 1))
     kept = present if oov == "skip" else np.ones_like(present)
     n_missing = int((~present).sum())
     if kept.sum() < 3 or not present.any():

@@ -117,16 +117,6 @@ def test_pairs_with_unknown_words_are_left_out_or_count_as_unlike():
     assert zeros.rho == pytest.approx(expected)
 
 
-def test_scores_ranked_as_text_put_nine_above_ten():
-    vectors, table = made_vectors(), made_pairs().astype({"score": float})
-    as_text = table.assign(
-        score=[sorted({str(s) for s in table["score"]}).index(str(s)) for s in table["score"]]
-    )
-    found = similarity_test(vectors, table, gold_as_strings=True)
-    assert found.rho == pytest.approx(similarity_test(vectors, as_text).rho)
-    assert found.rho != pytest.approx(similarity_test(vectors, table).rho, abs=0.01)
-
-
 def test_the_same_seed_gives_the_same_interval():
     vectors, table = made_vectors(), made_pairs()
     assert similarity_test(vectors, table, seed=3) == similarity_test(vectors, table, seed=3)
