@@ -16,7 +16,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "player",
         "sentences",
         "tables",
-        "text_titles",
         "theme",
     ],
     submod_attrs={
@@ -53,7 +52,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "player": ["LiveRun", "Player", "PlayerFace"],
         "sentences": ["Amount", "Quotation", "amount", "number", "quote", "say"],
         "tables": ["FiguresTable", "figures_table"],
-        "text_titles": ["n_read", "titled"],
         "theme": ["captioned"],
     },
 )

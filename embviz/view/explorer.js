@@ -263,7 +263,7 @@ function converse(model, view, names, say) {
   const giveUp = () => {
     waiting = false;
     lost = true;
-    say("no answer yet: the kernel is busy, or was restarted and the cell wants to be run again");
+    say("no answer yet: the kernel is busy or was restarted; if it was restarted, run this cell again");
     if (stale) ask();
   };
   const ask = () => {

@@ -456,7 +456,7 @@ class Explorer(Picture):
         if self._follows:
             titles = [{**values, "title": self._title(values)} for values in self._combinations()]
             spec["usermeta"]["embviz"]["titles"] = without_repeats(titles, list(self.controls))
-        weigh(spec, repr(self), "take fewer values, bin the curves, or keep fewer digits")
+        check_page_size(spec, repr(self), "take fewer values, bin the curves, or keep fewer digits")
         return spec
 
     def live_spec(self) -> dict[str, Any]:
@@ -577,7 +577,7 @@ class Explorer(Picture):
         for place, (name, table) in enumerate(grid.items()):
             own = {key: one for key, one in self.controls.items() if place == 0 or key in table.columns}
             what = "the grid" if name == MEASURED else f"the grid's table {name!r}"
-            tables[name] = keyed(table, own, what, whole=place == 0)
+            tables[name] = rows_at_controls(table, own, what, whole=place == 0)
             refuse_holes(tables[name], f" in the given {what.removeprefix('the ')}")
         return tables
 
@@ -677,13 +677,13 @@ class LiveFace(anywidget.AnyWidget):
             try:
                 reply.update(self._explorer.answer(values))
             except BaseException as error:  # an interrupt too: the page waits for an answer
-                reply["error"] = told(error)
+                reply["error"] = error_message(error)
             self.send(reply)
 
         answer_between_cells(answer)
 
 
-# What an explorer and a player share: their controls, and what they may weigh.
+# What an explorer and a player share: controls, messages, the size of a page.
 
 
 def check_names(names: Iterable[str], what: str = "control") -> None:
@@ -728,14 +728,14 @@ def read_message(message: object, *keys: str) -> tuple[Any, ...]:
     return tuple(message.get(key) for key in ("kind", *keys))
 
 
-def told(error: BaseException) -> str:
+def error_message(error: BaseException) -> str:
     """An error in words for the page: where it arose, what it says, and what to do."""
     if isinstance(error, KeyboardInterrupt):
         return "The kernel was interrupted: move a control to measure again."
-    said = f"{type(error).__name__}: {error}"
+    message = f"{type(error).__name__}: {error}"
     if notes := getattr(error, "__notes__", ()):
-        said += f" ({notes[0]}). Choose another value, or mend the function and run its cell again."
-    return said
+        message += f" ({notes[0]}). Choose another value, or mend the function and run its cell again."
+    return message
 
 
 def combinations(controls: Mapping[str, Control]) -> list[dict[str, Any]]:
@@ -775,7 +775,7 @@ def read_values(controls: Mapping[str, Control], sent: Mapping[str, object]) -> 
     return {name: control.read(sent[name]) for name, control in controls.items()}
 
 
-def keyed(
+def rows_at_controls(
     table: pd.DataFrame, controls: Mapping[str, Control], what: str, *, whole: bool = True
 ) -> pd.DataFrame:
     """A stored table's rows at the controls' values, each written as its control writes it.
@@ -799,7 +799,7 @@ def keyed(
     return table
 
 
-def weigh(spec: dict[str, Any], name: str, advice: str) -> None:
+def check_page_size(spec: dict[str, Any], name: str, advice: str) -> None:
     """Warn of a specification beyond 1 MB of JSON, refuse one beyond 4 MB."""
     size = len(json.dumps(spec))
     if size > TWIN_LIMIT:

@@ -10,7 +10,7 @@ const ICONS = {
   step: "M5 5v14l9-7zM15.5 5H18v14h-2.5z",
 };
 const NAMES = { restart: "Back to the start", play: "Play", pause: "Pause", step: "One frame on" };
-const UNANSWERED = "no answer yet: the kernel is busy, or was restarted and the cell wants to be run again";
+const UNANSWERED = "no answer yet: the kernel is busy or was restarted; if it was restarted, run this cell again";
 
 const sleep = (milliseconds) => new Promise((resolve) => setTimeout(resolve, Math.max(0, milliseconds)));
 

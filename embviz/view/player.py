@@ -200,7 +200,7 @@ class Player(Picture):
         if len(frames) == 0:
             raise ValueError("the recording has no frames: record at least one")
         check_frame(frames, self.curves)
-        frames = explorers.keyed(frames, self.controls, "the recording")
+        frames = explorers.rows_at_controls(frames, self.controls, "the recording")
         first: list[int] | None = None
         for values, recording in _by_controls(frames, self.controls):
             steps = _increasing(recording[FRAME], values)
@@ -245,7 +245,7 @@ class Player(Picture):
         meta = spec["usermeta"]["embviz"]
         meta |= {"controls": list(self.controls), "player": {"label": self.step_label, **self._asking()}}
         spec = portable(spec)
-        explorers.weigh(
+        explorers.check_page_size(
             spec, repr(self), "thin the frames (every second one), draw fewer points, or keep fewer digits"
         )
         return spec
@@ -286,7 +286,7 @@ class Player(Picture):
         own = [name for name in table.columns if name not in self.controls]
         if len(own) == len(table.columns):
             return [compact_row(table, digits=self.digits, noise=0)]
-        table = explorers.keyed(table, self.controls, "the background")
+        table = explorers.rows_at_controls(table, self.controls, "the background")
         parts = _by_controls(table, self.controls)
         return [{**values, **compact_row(part[own], digits=self.digits, noise=0)} for values, part in parts]
 

@@ -1,4 +1,4 @@
-"""What a caption calls the text that a language model read, and how many of its documents."""
+"""What a caption calls the text that a language model was trained on."""
 
 from __future__ import annotations
 
@@ -25,18 +25,3 @@ def titled(text: TextConfig) -> str:
         words = registry.data_set(text.corpus).title.partition(": ")[0]
     many = f"{text.n_documents:,} documents of " if text.n_documents else ""
     return f"{many}{words} ({text.corpus})"
-
-
-def n_read(text: TextConfig) -> int | None:
-    """Documents to train on, without those that are held out of them; None: all that there are.
-
-    >>> from embviz.training.language import TextConfig
-    >>> n_read(TextConfig("tinystories_5mb", n_documents=700))
-    665
-    """
-    if not text.n_documents:
-        return None
-    embedded = text.corpus == registry.EMBEDDED
-    parts = set() if embedded else {file.part for file in registry.data_set(text.corpus).files}
-    n_held_out = 0 if "valid" in parts else text.n_documents // text.held_out_every
-    return text.n_documents - n_held_out
