@@ -247,7 +247,8 @@ class Run:
         encoded, tensors = flatten(state)
         ties = find_ties(tensors)
         unique = {name: tensors[name] for name in dict.fromkeys(ties.values())}
-        data = pack(unique, {"step": step, "names": ties, "state": encoded})
+        last = self._lines[-1].step if self._lines else None
+        data = pack(unique, {"step": step, "snapshot": last, "names": ties, "state": encoded})
         self._flush_log()  # a state must never be later than its log
         path = self.folder / STATES / f"{step:010d}-{hashlib.sha256(data).hexdigest()}.safetensors"
         write_whole(path, data, self.folder / PARTIAL)
@@ -423,12 +424,18 @@ class Run:
         Raises
         ------
         DamagedRunError
-            If the file is cut short or altered.
+            If the file is cut short or altered, or the log lacks a snapshot before it.
         """
         if not (states := _states(self.folder)):
             return None
         step, sha256 = states[-1].stem.split("-")
         header, tensors = verified(states[-1], sha256)
+        # a reader may have opened the log before this state was saved
+        if self._lock is not None and header["snapshot"] not in {None, *self.steps}:
+            raise DamagedRunError(
+                f"{self.folder / LOG} lacks the snapshot of step {header['snapshot']}, which the state comes "
+                "after: restore it from a copy, or delete the state"
+            )
         tied = {name: tensors[first] for name, first in header["names"].items()}
         return int(step), unflatten(header["state"], tied)
 

@@ -380,7 +380,12 @@ def test_a_last_line_cut_anywhere_is_dropped_and_made_again(folder):
         path.write_bytes(data[:end] + b"\0" * (end % 3))
         assert_intact(folder, [0, 10])
     with Run.open(folder, config=CONFIG) as made:
+        with pytest.raises(
+            DamagedRunError, match=r"log\.jsonl lacks the snapshot of step 20, which the state"
+        ):
+            made.load_state()  # no kill leaves a state without the snapshots before it
         made.append(20, make_weights(20), METRICS)
+        assert made.load_state()[0] == 20
     assert path.read_bytes() == data
 
 

@@ -24,7 +24,7 @@ def trained(model: nn.Module, order: list[int], *, rounded: bool) -> np.ndarray:
     run = train(
         model.double(),
         lambda step: ((model(x) - y) ** 2).mean(),
-        AdamW(learning_rate=0.3, min_learning_rate=0.3),
+        AdamW(0.3, weight_decay=0.1, eps=1e-12),
         n_steps=300,
         snapshot_at=300,
         after_backward=after_backward,
