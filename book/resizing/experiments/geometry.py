@@ -318,19 +318,15 @@ def _closed_forms(x: np.ndarray, turn: Projection) -> list[tuple[str, str, float
 
 def departures(table: pd.DataFrame) -> pd.Series:
     """|value - closed form| where there is one for each draw; relative to a closed form above 1."""
-    exact = table[(table["case"] != "independent") & ~_alignment_of_rotation(table)]
+    aligned = (table["case"] == "rotation") & (table["quantity"] == "feature alignment")
+    exact = table[(table["case"] != "independent") & ~aligned]  # a rotation turns features
     return (exact["value"] - exact["closed"]).abs() / exact["closed"].abs().clip(lower=1)
-
-
-def _alignment_of_rotation(table: pd.DataFrame) -> pd.Series:
-    return (table["case"] == "rotation") & (table["quantity"] == "feature alignment")
 
 
 def _measures_findings(preset: str) -> dict[str, Finding]:
     table = table_of(measures.cell(measures_run(preset)))
     independent = table[table["case"] == "independent"].set_index("quantity")
     errors, concordances = independent.loc["angular error"], independent.loc["concordance"]
-    aligned = table[_alignment_of_rotation(table)]["value"]
     draws = "draws of vectors and rotations"
     return {
         "departure": findings.extreme(
@@ -340,7 +336,6 @@ def _measures_findings(preset: str) -> dict[str, Finding]:
         "random_concordance": findings.over_seeds(
             concordances["value"].to_numpy(), repeats=draws, within=(-1, 1)
         ),
-        "rotated_alignment": findings.over_seeds(aligned.to_numpy(), repeats=draws, within=(-1, 1)),
     }
 
 
@@ -406,12 +401,6 @@ def _curves_findings(preset: str) -> dict[str, Finding]:
         run.base.text.corpus,
     )
     found = {}
-    of = slopes(table, dim)
-    for name, key in ((EMBEDDINGS, "slope_embeddings"), (HIDDEN, "slope_hidden")):
-        nulls = {PCA: float(of[name, PCA].mean())}
-        found[key] = findings.over_seeds(
-            of[name, "gaussian"], repeats=bases.DRAWS, nulls=nulls, corpus=corpus
-        )
     half = table[(table["family"] == "gaussian") & (table["m"] == round(dim / 2))]
     for key, name, quantity in (
         ("error_half", EMBEDDINGS, "angular error"),
@@ -508,7 +497,6 @@ def _support_findings(preset: str) -> dict[str, Finding]:
     run = support_run(preset)
     table, corpus = table_of(support.cell(run)), run.base.text.corpus
     return {
-        "ratio": ratio_of_means(ratios(table, "mean square", "gaussian"), root=True, corpus=corpus),
         "ratio_largest": ratio_of_means(ratios(table, "largest", "gaussian"), root=False, corpus=corpus),
         "ratio_pca": ratio_of_means(ratios(table, "mean square", PCA), root=True, corpus=corpus),
     }

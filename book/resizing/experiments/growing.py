@@ -316,7 +316,6 @@ def _findings(preset: str) -> dict[str, Finding]:
     }
     own = savings(preset)
     return found | {
-        "saved": of_seeds([saving.steps for saving in own], within=(-math.inf, 1.0)),
         "saved_flops": of_seeds([saving.products for saving in own], within=(-math.inf, 1.0)),
         "ahead": of_seeds([saving.ahead for saving in own]),
     }

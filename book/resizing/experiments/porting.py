@@ -31,7 +31,7 @@ from book.resizing.experiments.bases import (
 )
 from embviz import projections
 from embviz.ledger.cells import Cell, experiment, table_of
-from embviz.ledger.findings import Finding, exact, over_seeds
+from embviz.ledger.findings import Finding, over_seeds
 from embviz.ledger.studies import Study
 from embviz.models.decoder import Decoder, with_weights
 from embviz.models.resizing import (
@@ -58,7 +58,7 @@ N_DRAWS = 5
 QUICK_DRAWS = 2
 N_STRINGS = 8  # of held-out text, whose logits are compared
 WIDTHS = (1, 2, 3, 4, 8)  # quarters of d, at which rules for heads are compared
-ROTARY_WIDTHS = (1, 2, 3)  # quarters of d, at which rotary bases are
+ROTARY_WIDTHS = (1, 2)  # quarters of d, at which rotary bases are
 FACTORS = (1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0)  # of the rotary base
 
 
@@ -235,22 +235,13 @@ def errors(preset: str, name: str, kind: str = ROTATION) -> np.ndarray:
 def _porting(preset: str) -> dict[str, Finding]:
     corpus = bases.base(preset).text.corpus
     reported = (
-        *("commuting", "one_head", "folded", "alibi", "plain_heads"),
-        *("centering", "gains_dropped", "gains_one", "rotary", "as_written"),
+        *("alibi", "plain_heads", "centering"),
+        *("gains_dropped", "gains_one", "rotary", "as_written"),
     )
-    plain = {
-        name: {"plain": float(errors(preset, null).mean())}
-        for name, null in (
-            ("commuting", "plain_heads"),
-            ("one_head", "plain_heads"),
-            ("folded", "folded_plain"),
-        )
-    }
     return {
         name: over_seeds(
             errors(preset, name, GAUSSIAN if name == "as_written" else ROTATION),
             repeats=bases.DRAWS,
-            nulls=plain.get(name),
             corpus=corpus,
             within=(0.0, np.inf),
         )
@@ -315,7 +306,8 @@ def losses(run: PortedLoss, quarters: int) -> np.ndarray:
 
 
 def _gains_cells(preset: str) -> list[Cell]:
-    runs = [gain_run(preset, rule) for rule in GAIN_RULES] + [gain_run(preset, "folded", NO_GAINS)]
+    rules = ("folded", "dropped", "one a norm")
+    runs = [gain_run(preset, rule) for rule in rules] + [gain_run(preset, "folded", NO_GAINS)]
     return _base_cells(RMS, NO_GAINS)(preset) + [ported_losses.cell(run) for run in runs]
 
 
@@ -331,9 +323,6 @@ def _gains(preset: str) -> dict[str, Finding]:
     corpus = bases.base(preset).text.corpus
     without = lost("folded", NO_GAINS) - lost("dropped", RMS)
     return {
-        "dropped_projected": difference("dropped", "projected", 4),
-        "dropped_projected_half": difference("dropped", "projected", 2),
-        "dropped_dense": difference("dropped", "dense", 4),
         "dropped_folded": difference("dropped", "folded", 4),
         "dropped_folded_half": difference("dropped", "folded", 2),
         "one_dropped": difference("one a norm", "dropped", 4),
@@ -384,9 +373,7 @@ def _heads(preset: str) -> dict[str, Finding]:
         return over_seeds(pair[0] - pair[1], repeats=bases.DRAWS, corpus=corpus)
 
     corpus = bases.base(preset).text.corpus
-    works = table_of(head_widths.cell(HeadWidths(bases.base(preset))))["works"]
     return {
-        "needed": exact(float(1 - works.mean()), corpus=corpus),
         "plain_kept": difference("plain", 4),
         "plain_kept_half": difference("plain", 2),
         "within_kept_half": difference("within", 2),
@@ -471,16 +458,14 @@ def _rope_cells(preset: str) -> list[Cell]:
 
 def _rope(preset: str) -> dict[str, Finding]:
     corpus, table = bases.base(preset).text.corpus, rotary_table(preset)
-    found = {
-        name: over_seeds(
-            gains_of_best(table[table["quarters"] == quarters]), repeats=bases.DRAWS, corpus=corpus
-        )
-        for name, quarters in (("gain_half", 2), ("gain_0.75", 3), ("gain_quarter", 1))
-    }
     half = table[(table["quarters"] == 2) & (table["factor"] == 1.0)].sort_values("draw")
     kept = table_of(rotary_bases.cell(kept_rotary_run(preset))).sort_values("draw")
     apart = half["held_out"].to_numpy() - kept["held_out"].to_numpy()
-    return found | {"kept_half": over_seeds(apart, repeats=bases.DRAWS, corpus=corpus)}
+    quarter = gains_of_best(table[table["quarters"] == 1])
+    return {
+        "gain_quarter": over_seeds(quarter, repeats=bases.DRAWS, corpus=corpus),
+        "kept_half": over_seeds(apart, repeats=bases.DRAWS, corpus=corpus),
+    }
 
 
 STUDIES: dict[str, Study] = {

@@ -197,14 +197,12 @@ FIGURES: Mapping[str, tuple[str, int, str]] = {
 
 def _findings(preset: str) -> dict[str, Finding]:
     corpus = bases.base(preset).text.corpus
-    found = {}
-    for name, what in FIGURES.items():
-        nulls = {PERMUTATION: float(differences(preset, PERMUTATION, *what).mean())}
-        if name.startswith("int8"):  # shown, not judged
-            nulls = {}
-        found[name] = findings.over_seeds(
-            differences(preset, ROTATION, *what), repeats=bases.DRAWS, nulls=nulls, corpus=corpus
+    found = {
+        name: findings.over_seeds(
+            differences(preset, ROTATION, *FIGURES[name]), repeats=bases.DRAWS, corpus=corpus
         )
+        for name in ("int8_tensor", "int8_channel")
+    }
     plain = [
         measured(preset, NONE, "log_perplexity", bits, per)[0] for bits, per in ((4, "tensor"), (FLOAT, ""))
     ]

@@ -385,32 +385,20 @@ def _seeds(preset: str, ratios: Sequence[float], treatment: str = PROJECTION) ->
 def _perplexity(preset: str) -> dict[str, Finding]:
     run = bases.base(preset)
     n_original, corpus = run.training.n_steps, run.text.corpus
-    found = {}
-    for name, ratio in (("half", 0.5), ("0.75", 0.75), ("double", 2.0), ("quarter", 0.25)):
-        if ratio not in FEWER[preset]:
-            continue
-        tables = _seeds(preset, (ratio,))
-        nulls = {"scratch": float(steps_of(_seeds(preset, (ratio,), SCRATCH)).mean()) / n_original}
+    ends = {
+        treatment: lost_at(_seeds(preset, (0.5,), treatment), end=True)
+        for treatment in (PROJECTION, PCA, TRUNCATED)
+    }
+    found = {
+        name: findings.over_seeds(ends[treatment] - ends[PROJECTION], repeats=PORTS, corpus=corpus)
+        for name, treatment in (("pca_half", PCA), ("truncated_half", TRUNCATED))
+    }
+    if 0.25 in FEWER[preset]:
+        tables = _seeds(preset, (0.25,))
         steps = findings.over_seeds(
-            steps_of(tables) / n_original,
-            repeats=PORTS,
-            nulls=nulls if name != "quarter" else None,
-            corpus=corpus,
-            within=(0, math.inf),
+            steps_of(tables) / n_original, repeats=PORTS, corpus=corpus, within=(0, math.inf)
         )
-        found[f"steps_{name}"] = dataclasses.replace(steps, high=math.inf) if censored(tables) else steps
-    half = {treatment: _seeds(preset, (0.5,), treatment) for treatment in treatments_at(0.5)}
-    ends = {treatment: lost_at(tables, end=True) for treatment, tables in half.items()}
-    differences = {
-        "lost_half": lost_at(half[PROJECTION], end=False),
-        "scratch_half": ends[SCRATCH] - ends[PROJECTION],
-        "pca_half": ends[PCA] - ends[PROJECTION],
-        "truncated_half": ends[TRUNCATED] - ends[PROJECTION],
-    }
-    found |= {
-        name: findings.over_seeds(values, repeats=PORTS, corpus=corpus)
-        for name, values in differences.items()
-    }
+        found["steps_quarter"] = dataclasses.replace(steps, high=math.inf) if censored(tables) else steps
     reached = [
         [when_recovered(table).reached for table in _seeds(preset, (ratio,))] for ratio in FEWER[preset]
     ]
@@ -452,8 +440,7 @@ def _architecture(preset: str) -> dict[str, Finding]:
     }
     found = {
         NAMES[architecture]: ratio_of_steps(tables[architecture], tables[bases.LAYER], corpus)
-        for architecture in COMPARED
-        if architecture != bases.LAYER
+        for architecture in (bases.RMS, bases.NO_GAINS)
     }
     for architecture in (bases.LAYER, bases.PERI, bases.SPHERE):
         lost = lost_at(tables[architecture], end=False)
@@ -462,13 +449,9 @@ def _architecture(preset: str) -> dict[str, Finding]:
 
 
 def _staged(preset: str) -> dict[str, Finding]:
-    found = {}
-    for name, stages in STAGES.items():
-        staged, at_once = (lost_at(_seeds(preset, way), end=True) for way in (stages, stages[-1:]))
-        key = "staged" if name == "quarter" else f"staged_{name}"
-        corpus = bases.base(preset).text.corpus
-        found[key] = findings.over_seeds(staged - at_once, repeats=PORTS, corpus=corpus)
-    return found
+    stages, corpus = STAGES["eighth"], bases.base(preset).text.corpus
+    staged, at_once = (lost_at(_seeds(preset, way), end=True) for way in (stages, stages[-1:]))
+    return {"staged_eighth": findings.over_seeds(staged - at_once, repeats=PORTS, corpus=corpus)}
 
 
 def _beside(preset: str) -> list[Cell]:

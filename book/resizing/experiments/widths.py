@@ -294,7 +294,6 @@ def _language_findings(preset: str) -> dict[str, Finding]:
             [-within_widths(table, "concordance") for table in tables], within=(-1, 1), **several
         ),
         "across_widths": over_seeds(across, within=(-1, 1), **several),
-        "angles_kept": over_seeds(kept["as printed"], **several),
         "angles_kept_plain": over_seeds(kept["plain heads"], **several),
         "angles_kept_gains": over_seeds(kept["gains dropped"], **several),
         "angles_kept_centering": over_seeds(kept["centering kept"], **several),

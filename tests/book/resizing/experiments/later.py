@@ -27,8 +27,8 @@ LATER = {
 
 
 def first_figures(claim: Claim) -> set[str]:
-    """The names of its other figures."""
-    names = {figure.name for figure in claim.figures}
+    """The names of its other figures that are measured."""
+    names = {figure.name for figure in claim.figures} - claim.replaced
     later = set(LATER.get(claim.id, ()))
     assert later <= names, later - names
     return names - later
