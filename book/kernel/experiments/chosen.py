@@ -184,12 +184,15 @@ def _between_seeds(preset: str) -> dict[str, Finding]:
 
 def _with_text(first: Study, measure: Callable[[str], Mapping[str, Finding]]) -> Study:
     """A study of the main reading, with what it comes to on the text that the scan chose."""
-    part = Part(lambda preset: models.cells_of(*choosing(preset).values(), judged(preset)), measure)
-    return dataclasses.replace(first, parts=(*first.parts, part))
+    return dataclasses.replace(first, parts=(*first.parts, Part(_text_cells, measure)))
 
 
-def _cells(preset: str) -> list[Cell]:
-    return models.main_cells(preset) + models.cells_of(*choosing(preset).values(), judged(preset))
+def _text_cells(preset: str) -> list[Cell]:
+    return models.cells_of(*choosing(preset).values(), judged(preset))
+
+
+def _other_cells(preset: str) -> list[Cell]:
+    return models.cells_of(*others(preset))
 
 
 def _study(
@@ -197,16 +200,16 @@ def _study(
     own: Callable[[str], Mapping[str, Finding]],
     more: Callable[[str], list[Cell]] = lambda preset: [],
 ) -> Study:
-    """What judged a claim at first, on the main reading, and what judges it now."""
+    """What is reported of a claim on the main reading, and what judges it."""
     return Study(
-        lambda preset: _cells(preset) + more(preset),
+        lambda preset: models.main_cells(preset) + _text_cells(preset) + more(preset),
         lambda preset: {**first(preset), **own(preset)},
-        beside=lambda preset: models.cells_of(*others(preset)),
+        beside=_other_cells,
     )
 
 
 STUDIES: dict[str, Study] = {
-    "kernel.table1": _study(fits.table_1_of_main, _table_1),
+    "kernel.table1": Study(_text_cells, _table_1, beside=_other_cells),
     "kernel.table2": _study(fits.table_2_of_main, _table_2),
     "kernel.table4": _with_text(fits.STUDIES["kernel.table4"], _table_4),
     "kernel.data_determined": _with_text(extracted.STUDIES["kernel.data_determined"], _between_seeds),

@@ -106,8 +106,6 @@ def resampled(rows: np.ndarray, corpus: str, nulls: dict[str, float]) -> Finding
 def _exact(preset: str) -> dict[str, Finding]:
     trained = models.trained(preset)
     corpus, W = trained.corpus, models.gram(trained.last)
-    back = kernels.reconstruct(trained.spectrum.matrix, trained.extraction.kernel)
-    correlations = [np.corrcoef(x.ravel(), y.ravel())[0, 1] for x, y in zip(W, back, strict=True)]
     random = random_symmetric(len(W[0]), len(W))
     bounds = {
         name: [float(f"1e{error_power(error)}") for error in round_trip(trained, matrices)]
@@ -116,9 +114,7 @@ def _exact(preset: str) -> dict[str, Finding]:
     zeros = trained.extraction.n_zeros + trained.extraction.n_near_zeros
     nulls = {"random": max(bounds["error_random"])}
     return {
-        "error": findings.extreme(bounds["error"], largest=True, corpus=corpus),
         "error_of_any": findings.extreme(bounds["error"], largest=True, nulls=nulls, corpus=corpus),
-        "correlation": findings.extreme(correlations, largest=False, corpus=corpus),
         "error_random": findings.extreme(
             bounds["error_random"], largest=True, repeats="random matrices", corpus=corpus
         ),
@@ -163,12 +159,7 @@ def _data_determined(preset: str) -> dict[str, Finding]:
     trained = models.trained(preset)
     other = models.load(models.shuffled(preset))
     corpus = trained.corpus
-    nulls = {
-        "untrained": mean_between(trained.k0_of(trained.first)),
-        "shuffled": mean_between(other.k0),
-    }
     return {
-        "cosine": resampled(trained.k0, corpus, nulls),
         "cosine_shuffled": resampled(other.k0, corpus, {}),
         "cosine_w": resampled(off_diagonal(models.gram(trained.last)), corpus, {}),
     }

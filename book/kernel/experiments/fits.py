@@ -33,7 +33,6 @@ AS_WRITTEN = {  # what Table 1 prints a formula for; the others are judged in th
     "H12": f"alpha {theory.EPS:g}",
     "H_cI": "as written: an impulse",
 }
-REREAD = ("H1", "H2", "H5")  # judged in the nearest of their readings at first
 EIGENVALUES = {"l_100": 100.0, "l_10": 10.0, "l_1": 1.0, "l_0.1": 0.1, "l_0.01": 0.01}
 PRINTED = (0.0102, 0.1026, 1.0, 9.7412, 94.816)  # section 4.4, of the eigenvalues above
 PAIRS_OF_EPS = ((0.001, 0.003), (0.001, 0.010), (0.001, 0.020), (0.003, 0.010), (0.003, 0.020))
@@ -86,18 +85,16 @@ def table_1(trained: Trained, k0: np.ndarray | None = None) -> dict[str, np.ndar
     return {label: cosines(candidate.values, rows) for label, candidate in found.items()}
 
 
-def nearest_readings(
-    table: Mapping[str, np.ndarray], written: Mapping[str, str] = AS_WRITTEN
-) -> dict[str, str]:
+def nearest_readings(table: Mapping[str, np.ndarray]) -> dict[str, str]:
     """The label of the reading that is judged, by formula.
 
-    That which is `written`, or else the one whose mean cosine lies nearest to the paper's.
+    That which is written in Table 1, or else the one whose mean cosine lies nearest to the paper's.
     """
     chosen = {}
     for name, paper in PAPER_TABLE_1.items():
         own = [label for label in table if label.startswith(f"{name} (")]
-        if name in written:
-            own = [f"{name} ({written[name]})"]
+        if name in AS_WRITTEN:
+            own = [f"{name} ({AS_WRITTEN[name]})"]
         chosen[name] = min(own, key=lambda label: abs(float(table[label].mean()) - paper))
     return chosen
 
@@ -112,49 +109,17 @@ def order_agreement(table: Mapping[str, np.ndarray], labels: Mapping[str, str] |
     return np.array([rank_correlation(list(PAPER_TABLE_1.values()), column) for column in own.T])
 
 
-def table_1_of_main(preset: str) -> dict[str, Finding]:
-    """Table 1 on the main reading, as it was judged at first."""
-    trained = models.trained(preset)
-    table, corpus = table_1(trained), trained.corpus
-    identity = float(cosines(trained.identity, trained.k0).mean())
-    found = {
-        name: models.of_cosines(
-            table[label], nulls={"identity": identity} if name == "H12" else None, corpus=corpus
-        )
-        for name, label in nearest_readings(table).items()
-    }
-    of_untrained = order_agreement(table_1(trained, trained.k0_of(trained.first)))
-    nulls = {"untrained": float(of_untrained.mean())}
-    order = models.of_cosines(order_agreement(table), nulls=nulls, corpus=corpus)
-    return found | {"order": order} | _as_first_fixed(table, corpus)
-
-
-def _as_first_fixed(table: Mapping[str, np.ndarray], corpus: str) -> dict[str, Finding]:
-    """What judged Table 1 before its amendment."""
-    nearest = nearest_readings(table, {name: AS_WRITTEN[name] for name in ("H12", "H_cI")})
-    own = np.stack([table[label] for label in nearest.values()])  # (13, R)
-    paper = list(PAPER_TABLE_1.values())
-    taus = np.nan_to_num(
-        [stats.kendalltau(paper, column).statistic for column in own.T]
-    )  # all alike: no order
-    return {
-        "order_first": models.of_cosines(taus, corpus=corpus),
-        **{f"{name}_first": models.of_cosines(table[nearest[name]], corpus=corpus) for name in REREAD},
-    }
-
-
 def table_2_of_main(preset: str) -> dict[str, Finding]:
     """Table 2 on it."""
     trained = models.trained(preset)
     scan = theory.alpha_scan(trained.spectrum, theory.TABLE_2, form="fft")
     found = cosines(scan[:, None], trained.k0[None])  # (8, R)
-    trends = [rank_correlation(theory.TABLE_2, column) for column in found.T]
     identity = float(cosines(trained.identity, trained.k0).mean())
-    rows = {
+    return {
         f"power_{alpha:g}": models.of_cosines(values, nulls={"identity": identity}, corpus=trained.corpus)
         for alpha, values in zip(theory.TABLE_2, found, strict=True)
+        if alpha != theory.EPS  # judged on the text that comes nearest
     }
-    return {"trend": models.of_cosines(trends, corpus=trained.corpus), **rows}
 
 
 def identity_of_text(preset: str) -> dict[str, Finding]:
@@ -163,8 +128,6 @@ def identity_of_text(preset: str) -> dict[str, Finding]:
     fft, eigen = theory.k0_fft(trained.spectrum), theory.k0_eigen(trained.spectrum)
     written, matrix = theory.impulse_row(trained.spectrum), trained.identity
     values = {
-        "mutual": cosines(fft, written),
-        "spread": fft.std() / written.std(),
         "mutual_eigen": cosines(eigen, written),
         "spread_eigen": np.log10(eigen.std() / written.std()),
         "mutual_matrix": cosines(fft, matrix),
@@ -178,21 +141,14 @@ def identity_of_text(preset: str) -> dict[str, Finding]:
 def table_3_of_main(preset: str) -> dict[str, Finding]:
     """Table 3 on it."""
     trained = models.trained(preset)
-    spectrum, kinds = trained.spectrum, get_args(theory.Logarithm)
-    terms = {kind: theory.taylor_terms(spectrum, kind=kind) for kind in kinds}
+    terms = {kind: theory.taylor_terms(trained.spectrum, kind=kind) for kind in get_args(theory.Logarithm)}
     rows = {
-        "identity": theory.impulse_row(spectrum),
         "identity_matrix": terms["clamp"].identity,
-        "log": terms["clamp"].log,
-        "both": terms["clamp"].both,
         "log_magnitude": terms["magnitude"].log,
         "log_complex": terms["complex"].log.real,
     }
-    found = {name: cosines(row, trained.k0) for name, row in rows.items()}
-    nulls = {"both": {"identity": float(found["identity_matrix"].mean())}}
     return {
-        name: models.of_cosines(values, nulls=nulls.get(name), corpus=trained.corpus)
-        for name, values in found.items()
+        name: models.of_cosines(cosines(row, trained.k0), corpus=trained.corpus) for name, row in rows.items()
     }
 
 
@@ -222,15 +178,9 @@ def _table_4(preset: str) -> dict[str, Finding]:
     spectrum, k0, corpus = trained.spectrum, trained.k0, trained.corpus
     better = better_form(spectrum, k0)
     fft, where = best_over_eps(spectrum, k0, "fft")
-    nulls = {
-        "identity": float(cosines(trained.identity, k0).mean()),
-        "untrained": float(better_form(spectrum, trained.k0_of(trained.first)).mean()),
-        "shuffled": _of_shuffled(preset),
-    }
     every = {label: better_form(other.spectrum, other.k0) for label, other in models.all_readings(preset)}
     means = [own.mean() for own in every.values()]
     return _with_words(preset) | {
-        "cosine": models.of_cosines(better, nulls=nulls, corpus=corpus),
         "cosine_eigen": models.of_cosines(best_over_eps(spectrum, k0, "eigen")[0], corpus=corpus),
         "cosine_fft": models.of_cosines(fft, corpus=corpus),
         "sd": findings.once(
@@ -263,35 +213,16 @@ def over_identity(spectrum: Spectrum, k0: np.ndarray) -> tuple[np.ndarray, np.nd
     return formula, formula - cosines(theory.row_identity(spectrum), k0)
 
 
-def _of_shuffled(preset: str) -> float:
-    other = models.load(models.shuffled(preset))
-    return float(better_form(other.spectrum, other.k0).mean())
-
-
 def table_5_of_text(preset: str) -> dict[str, Finding]:
-    """Table 5 on its text, in the eigen form."""
+    """Table 5's widest pair on the main reading's text, in the FFT form."""
     trained = models.trained(preset)
     spectrum = trained.spectrum
-    clamped = Spectrum(
-        spectrum.matrix, np.where(spectrum.values < 0, spectrum.values, np.inf), spectrum.vectors
-    )
-    found = {}
-    for pair in PAIRS_OF_EPS:
-        own = theory.alpha_scan(spectrum, pair, form="eigen")
-        alone = theory.alpha_scan(clamped, pair, form="eigen")  # inf^(eps - 1) is 0
-        found[f"{pair[0]:.3f}-{pair[1]:.3f}"] = findings.exact(
-            _mutual(own), nulls={"clamped": _mutual(alone)}, corpus=trained.corpus
-        )
     fft = theory.alpha_scan(spectrum, PAIRS_OF_EPS[-1], form="fft")
-    share = theory.clamped_share(spectrum)
-    return found | {
-        "fft_0.003-0.020": findings.exact(_mutual(fft), corpus=trained.corpus),
+    mutual, share = float(cosines(*fft)), theory.clamped_share(spectrum)
+    return {
+        "fft_0.003-0.020": findings.exact(mutual, corpus=trained.corpus),
         "clamped_share": findings.exact(share, corpus=trained.corpus),
     }
-
-
-def _mutual(pair: np.ndarray) -> float:
-    return float(cosines(pair[0], pair[1]))
 
 
 def _listings(preset: str) -> dict[str, Finding]:
@@ -342,23 +273,17 @@ def pmi_fit_of_main(preset: str) -> dict[str, Finding]:
     products = vector_products(preset, trained)
     of_vectors = kernels.extract_kernel(products, spectrum.matrix, zeros="drop").k0
     of_pmi = pmi(trained.counts.pairs)
-    nulls = {"identity": float(cosines(trained.identity, trained.k0).mean())}
-    untrained = {"untrained": float(cosines(pmi_row, trained.k0_of(trained.first)).mean())}
-    others = {
+    values = {
         "sgns_pmi": cosines(pmi_row, of_vectors),
         "sgns_power": cosines(power, of_vectors),
         "w_pmi": off_diagonal_correlations(models.gram(trained.last), of_pmi),
         "sgns_w_pmi": off_diagonal_correlations(products, of_pmi),
     }
-    found = {name: models.of_cosines(values, corpus=corpus) for name, values in others.items()}
-    return found | {
-        "pmi": models.of_cosines(cosines(pmi_row, trained.k0), nulls=untrained, corpus=corpus),
-        "power": models.of_cosines(cosines(power, trained.k0), nulls=nulls, corpus=corpus),
-    }
+    return {name: models.of_cosines(own, corpus=corpus) for name, own in values.items()}
 
 
 def _table_4_cells(preset: str) -> list[Cell]:
-    return models.cells_of(models.main(preset), models.shuffled(preset), *models.readings(preset).values())
+    return models.cells_of(models.main(preset), *models.readings(preset).values())
 
 
 def _counts_of_readings(preset: str) -> list[Cell]:

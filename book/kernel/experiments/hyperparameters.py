@@ -112,22 +112,6 @@ def best_eps(preset: str, first_seed: int = 0) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def explained(values: np.ndarray, groups: np.ndarray) -> float:
-    """Share of the variance of values (n,) that lies between groups (n,); 0 if there is none at all."""
-    deviations = values - values.mean()
-    total = float((deviations**2).sum())
-    if total == 0:
-        return 0.0
-    sums, sizes = np.bincount(groups, deviations), np.bincount(groups)
-    return float((sums**2 / np.maximum(sizes, 1)).sum() / total)
-
-
-def dealt(values: np.ndarray, groups: np.ndarray, *, seed: int = 0) -> float:
-    """95th percentile of the share when values are dealt to groups at random."""
-    rng = np.random.default_rng(seed)
-    return float(np.quantile([explained(rng.permutation(values), groups) for _ in range(N_DEALS)], 0.95))
-
-
 def agreement(values: np.ndarray, groups: np.ndarray) -> tuple[float, float, float]:
     """Share of variance that groups of equal size explain beyond chance, and its 95% interval.
 
@@ -177,11 +161,8 @@ def _fresh(preset: str) -> dict[str, Finding]:
 def _open_eps(preset: str) -> dict[str, Finding]:
     table = best_eps(preset)
     corpus = models.main(preset).text.corpus
-    logs, groups = np.log(table["eps"].to_numpy()), table["setting"].to_numpy()
-    share = explained(logs, groups)
     together = functools.partial(findings.once, repeats=f"sets of {len(table)} models", corpus=corpus)
     return {
-        "explained": together(share, nulls={"dealt": dealt(logs, groups)}),
         "flat": together(table["range"].median()),
         "bound": together(table["at_end"].mean()),
     }

@@ -282,16 +282,9 @@ def _open_scale(preset: str) -> dict[str, Finding]:
     found: dict[str, Finding] = {}
     every, corpus = table(preset), runs(preset)[1_000].text.corpus
     better = every.assign(formula=every[["eigen", "fft"]].max(axis=1))
-    for name, rows in better.groupby("name"):
-        own, first = (rows[rows["step"] > 0], rows[rows["step"] == 0])
+    for name, own in better[better["step"] > 0].groupby("name"):
         given, shuffled = own[own["order"] == 0], own[own["order"] > 0]
-        nulls = {
-            "identity": float(given["identity"].mean()),
-            "untrained": float(first.loc[first["order"] == 0, "formula"].mean()),
-            "counts": float(given["with_counts"].mean()),
-        }
         values = {
-            "cosine": given["formula"],
             "score": given["score"],
             "counts": given["with_counts"],
             "mean": given["with_mean"],
@@ -299,9 +292,7 @@ def _open_scale(preset: str) -> dict[str, Finding]:
             "counts_orders": shuffled.groupby("seed")["with_counts"].mean(),
         }
         found |= {
-            f"{kind}_{name}": models.of_cosines(
-                series.to_numpy(), nulls=nulls if kind == "cosine" else None, corpus=corpus
-            )
+            f"{kind}_{name}": models.of_cosines(series.to_numpy(), corpus=corpus)
             for kind, series in values.items()
         }
     alone = table_of(formula_cells(preset)[-1]).iloc[0]
