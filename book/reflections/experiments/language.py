@@ -106,21 +106,15 @@ def final_perplexities(preset: str) -> pd.DataFrame:
 
 
 def _language_findings(preset: str) -> dict[str, Finding]:
-    table = final_perplexities(preset)
     gaps = twins.held_out_gaps()
     null = {twins.SAME_START: gaps[twins.SAME_START]}
     found = {"reflected_gap": findings.exact(gaps[twins.REFLECTED], nulls=null)}
     if preset == "paper":
         names = {"plain": "wt", "signs": "wtq"}
-        for (corpus, dim, tying), rows in table.groupby(["corpus", "embedding_dim", "tying"]):
+        of_kind = final_perplexities(preset).groupby(["corpus", "embedding_dim", "tying"])
+        for (corpus, dim, tying), rows in of_kind:
             name = f"{corpus}_{dim}_{names[str(tying)]}"
             found[name] = findings.over_seeds(rows["perplexity"].to_numpy(), corpus=str(corpus))
-        return found
-    by_seed = table.pivot(index="seed", columns="tying", values="perplexity")
-    gap = (by_seed["signs"] - by_seed["plain"]) / by_seed["plain"]
-    spread = {"seed_spread": float(by_seed["plain"].std(ddof=1) / by_seed["plain"].mean())}
-    corpus = str(table["corpus"].iloc[0])
-    found["relative_gap"] = findings.over_seeds(gap.to_numpy(), nulls=spread, corpus=corpus)
     return found
 
 

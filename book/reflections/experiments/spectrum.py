@@ -301,9 +301,6 @@ def _symmetry_findings(preset: str) -> dict[str, Finding]:
         for column in ("positive_share", "mirror_distance", "skewness"):
             value = _by_matrix(table, window, column)
             found[f"{column}_{window}"] = findings.exact(value.pop("pmi"), nulls=value, corpus=corpus)
-        distance = _by_matrix(table, window, "mirror_distance")
-        ratio = {matrix: value / distance["ppmi"] for matrix, value in distance.items()}
-        found[f"mirror_ratio_{window}"] = findings.exact(ratio.pop("pmi"), nulls=ratio, corpus=corpus)
         rival = _by_matrix(table, window, "rival_ratio")
         found[f"rival_ratio_{window}"] = findings.exact(rival.pop("pmi"), nulls=rival, corpus=corpus)
     return found
@@ -328,20 +325,17 @@ def _spectra(cells: Sequence[Cell]) -> dict[tuple[int, str, int], np.ndarray]:
 
 
 def _bulk_findings(preset: str) -> dict[str, Finding]:
-    of = _spectra([*spectrum_cells(preset, ("gaussian",)), *shape_cells(preset)])
+    of = _spectra(shape_cells(preset))
     corpus = _text(preset)[0]
     found = {}
     for window in WINDOWS:
-        own, null, noise = (of[window, name, 0] for name in ("centred", "centred_permuted", "gaussian"))
-        shuffled = of[window, "centred_shuffled", 0]
-        spectra_of = {"": own, "gaussian": noise, "shuffled": shuffled}
-        apart = {key: metrics.semicircle_distance(bulk(x)) for key, x in spectra_of.items()}
-        base = metrics.semicircle_distance(bulk(null))
+        own, null, shuffled = (
+            of[window, name, 0] for name in ("centred", "centred_permuted", "centred_shuffled")
+        )
+        apart, base, of_shuffled = (metrics.semicircle_distance(bulk(x)) for x in (own, null, shuffled))
         edge = np.abs(null).max()
         values = {
-            "bulk_ratio": (apart[""] / base, {"gaussian": apart["gaussian"] / base}),
-            "far": (apart[""] / base, {"shuffled": apart["shuffled"] / base}),
-            "bulk_kurtosis": (metrics.kurtosis(bulk(own)), {"gaussian": metrics.kurtosis(bulk(noise))}),
+            "far": (apart / base, {"shuffled": of_shuffled / base}),
             "spikes": ((np.abs(own) > edge).sum(), {"shuffled": (np.abs(shuffled) > edge).sum()}),
             "centred_mirror": (
                 metrics.mirror_distance(own),
@@ -356,26 +350,13 @@ def _bulk_findings(preset: str) -> dict[str, Finding]:
             kind: [bulk_distance(own, graph) / bulk_distance(own) for graph in own_kind]
             for kind, own_kind in graphs.items()
         }
-        for name, kind in (("likeness", "clustered_graph"), ("like_sparse", "sparse_graph")):
-            numbers = {other: float(np.mean(ratios)) for other, ratios in like.items() if other != kind}
-            of_shuffled = [bulk_distance(shuffled, graph) / bulk_distance(shuffled) for graph in graphs[kind]]
-            numbers["shuffled"] = float(np.mean(of_shuffled))
-            found[f"{name}_{window}"] = findings.over_seeds(
-                like[kind], repeats="graphs", nulls=numbers, corpus=corpus
-            )
-    return found
-
-
-def _shape_findings(preset: str) -> dict[str, Finding]:
-    table = spectrum_statistics(preset)
-    corpus = str(table["corpus"].iloc[0])
-    found = _bulk_findings(preset)
-    for window in WINDOWS:
-        distance = _by_matrix(table, window, "ks_semicircle")
-        ratio = {matrix: value / distance["gaussian"] for matrix, value in distance.items()}
-        found[f"ks_ratio_{window}"] = findings.exact(ratio.pop("pmi"), nulls=ratio, corpus=corpus)
-        value = _by_matrix(table, window, "kurtosis")
-        found[f"kurtosis_{window}"] = findings.exact(value.pop("pmi"), nulls=value, corpus=corpus)
+        sparse = "sparse_graph"
+        numbers = {other: float(np.mean(ratios)) for other, ratios in like.items() if other != sparse}
+        far = [bulk_distance(shuffled, graph) / bulk_distance(shuffled) for graph in graphs[sparse]]
+        numbers["shuffled"] = float(np.mean(far))
+        found[f"like_sparse_{window}"] = findings.over_seeds(
+            like[sparse], repeats="graphs", nulls=numbers, corpus=corpus
+        )
     return found
 
 
@@ -387,7 +368,7 @@ STUDIES = {
     ),
     "reflections.spectrum_symmetry": Study(spectrum_cells, _symmetry_findings),
     "reflections.not_semicircle": Study(
-        lambda preset: [*spectrum_cells(preset), *shape_cells(preset)], _shape_findings
+        lambda preset: [*spectrum_cells(preset), *shape_cells(preset)], _bulk_findings
     ),
     "reflections.half_of_pmi": Study(spectrum_cells, _leading_findings),
 }

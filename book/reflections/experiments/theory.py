@@ -339,15 +339,13 @@ def _recovered_findings(preset: str) -> dict[str, Finding]:
     errors = table.pivot_table(index=["kind", "seed"], columns="n", values="involution_error")
     shares = table.pivot_table(index=["kind", "seed"], columns="n", values="asymmetry")
     first, last = errors.columns.min(), errors.columns.max()
-    ratio, falls = errors[last] / errors[first], shares[last] / shares[first]
-    null = {"random_orthogonal": float(ratio["orthogonal"].mean())}
+    falls = shares[last] / shares[first]
     null_falls = {"random_orthogonal": float(falls["orthogonal"].mean())}
     null_last = {"random_orthogonal": float(errors[last]["orthogonal"].mean())}
     return {
         "asymmetry_ratio": findings.over_seeds(
             falls["involution"].to_numpy(), repeats=SIMULATIONS, nulls=null_falls
         ),
-        "error_ratio": findings.over_seeds(ratio["involution"].to_numpy(), repeats=SIMULATIONS, nulls=null),
         "error_last": findings.over_seeds(
             errors[last]["involution"].to_numpy(), repeats=SIMULATIONS, nulls=null_last
         ),
@@ -432,8 +430,6 @@ def _random_pmi_findings(preset: str) -> dict[str, Finding]:
         value = _deviation(gaussian[name], target)
         nulls = {control: _deviation(rows[name], target) for control, rows in controls.items()}
         found[name] = findings.in_errors(value, len(gaussian), repeats="simulated matrices", nulls=nulls)
-    for name in ("offdiag_mean", "offdiag_variance", "correlation", "diag_variance"):
-        found[f"{name}_first"] = found[name]  # whose null is another, or none
     found["zero_trace"] = findings.over_seeds(gaussian["zero_trace"].to_numpy(), repeats="simulated matrices")
     return found
 

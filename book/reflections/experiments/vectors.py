@@ -386,7 +386,7 @@ def _map_findings(preset: str, names: Sequence[str]) -> dict[str, Finding]:
 
 
 def _involution_findings(preset: str) -> dict[str, Finding]:
-    return _map_findings(preset, ("diag_mean", "offdiag_mean", "offdiag_spread"))
+    return _map_findings(preset, ("diag_mean", "offdiag_spread"))
 
 
 def _correlation_findings(preset: str) -> dict[str, Finding]:
@@ -434,7 +434,7 @@ def scores(cells: Sequence[Cell], way: str = "score") -> pd.DataFrame:
 
 
 def _tied_findings(preset: str) -> dict[str, Finding]:
-    """Scores over seeds; differences and ratios of models that share a seed."""
+    """Scores over seeds; ratios of models that share a seed."""
     if preset == "quick":
         return {}
     table = scores(model_cells(preset))
@@ -442,12 +442,6 @@ def _tied_findings(preset: str) -> dict[str, Finding]:
     found, kept = {}, []
     for test in TESTS:
         of = table[table["test"] == test].pivot(index="seed", columns="signature", values="score")
-        plain = {"plain": float((of["ones"] - of["free"]).mean())}
-        for one, other, nulls in (("half", "free", plain), ("random", "half", {})):
-            gap = (of[one] - of[other]).to_numpy()
-            found[f"{test}_{NAMES[one]}_{NAMES[other]}"] = findings.over_seeds(
-                gap, nulls=nulls, corpus=corpus
-            )
         for signature in ("free", "half", "random"):
             found[f"{test}_{NAMES[signature]}"] = findings.over_seeds(of[signature].to_numpy(), corpus=corpus)
         if not found[f"{test}_{NAMES['free']}"].low > 0:
@@ -466,13 +460,11 @@ def _tied_findings(preset: str) -> dict[str, Finding]:
 def _halves_findings(preset: str) -> dict[str, Finding]:
     table = load(model_cells(preset, ("half",)))
     rows = table[table["quantity"] == "halves"]
+    push = rows[rows["item"] == "push"]
+    null = {"random_split": float(push.loc[push["control"] != "", "value"].mean())}
+    own = push.loc[push["control"] == "", "value"].to_numpy()
     corpus = str(rows["corpus"].iloc[0])
-    found = {}
-    for name, values in rows.groupby("item"):
-        null = {"random_split": float(values.loc[values["control"] != "", "value"].mean())}
-        own = values.loc[values["control"] == "", "value"].to_numpy()
-        found[f"{name}_correlation"] = findings.over_seeds(own, nulls=null, corpus=corpus)
-    return found
+    return {"push_correlation": findings.over_seeds(own, nulls=null, corpus=corpus)}
 
 
 def _pull_findings(preset: str) -> dict[str, Finding]:
@@ -516,10 +508,10 @@ def passed_tests(table: pd.DataFrame) -> list[str]:
 
 
 def _sweep_findings(preset: str) -> dict[str, Finding]:
-    """The mean relative score at each share, and as null what a share of the plateau falls to by chance."""
-    table = sweep_scores()
-    by_share = _by_share(table)
-    return {**_as_first_fixed(by_share), **_against_plateau(by_share)}
+    """The mean relative score at each share that six seeds do not judge."""
+    found = _against_plateau(_by_share(sweep_scores()))
+    again = {f"share_{1000 * share:04.0f}" for share in BORDERS}
+    return {name: finding for name, finding in found.items() if name not in again}
 
 
 def _by_share(table: pd.DataFrame) -> pd.DataFrame:
@@ -528,6 +520,7 @@ def _by_share(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _against_plateau(by_share: pd.DataFrame) -> dict[str, Finding]:
+    """Each share of +1 against the plateau; the null: what a share of the plateau falls to by chance."""
     flat = by_share.loc[:, by_share.columns.to_series().between(*PLATEAU)].to_numpy().ravel()
     drawn = np.random.default_rng(0).choice(flat, size=(2000, len(by_share))).mean(axis=1)
     null = {"plateau": float(np.quantile(drawn, 0.05)) - 1}
@@ -538,18 +531,6 @@ def _against_plateau(by_share: pd.DataFrame) -> dict[str, Finding]:
         )
         for share in by_share.columns
     }
-
-
-def _as_first_fixed(by_share: pd.DataFrame) -> dict[str, Finding]:
-    """The averages over all shares below 25% and above 90%, which no longer judge; null: over all shares."""
-    shares = by_share.columns.to_numpy(float)
-    corpus, nulls = SIZES["laptop"]["corpus"], {"shuffled": float(by_share.to_numpy().mean()) - 1}
-    plateau = by_share.loc[:, (shares >= PLATEAU[0]) & (shares <= PLATEAU[1])].mean(axis=1)
-    found = {"plateau": findings.over_seeds((plateau / by_share.max(axis=1)).to_numpy(), corpus=corpus)}
-    for name, kept in (("drop_low", shares < 0.25), ("drop_high", shares > 0.9)):
-        drop = by_share.loc[:, kept].mean(axis=1).to_numpy() - 1
-        found[name] = findings.over_seeds(drop, nulls=nulls, corpus=corpus)
-    return found
 
 
 def border_cells(preset: str) -> list[Cell]:
@@ -582,11 +563,14 @@ def _factor_findings(preset: str) -> dict[str, Finding]:
         rows = free[(free["quantity"] == "frequent") & (free["item"] == test)]
         base = rows["value"].to_numpy()
         null = {"shuffled": float(score[True] - base.mean())}
-        gap = findings.over_seeds(score[False] - base, nulls=null, corpus=corpus)
-        found[f"{test}_difference"] = found[f"{test}_no_worse"] = gap
         drawn = _gap_replicates(of[False], free, test)
         found[f"{test}_over_items"] = findings.resampled(
-            gap.value, drawn, int(items[test]), repeats="items", nulls=null, corpus=corpus
+            float(score[False] - base.mean()),
+            drawn,
+            int(items[test]),
+            repeats="items",
+            nulls=null,
+            corpus=corpus,
         )
     share = {flag: float(rows.loc[rows["quantity"] == "share", "value"].iloc[0]) for flag, rows in of.items()}
     found["positive_share"] = findings.exact(share[False], nulls={"shuffled": share[True]}, corpus=corpus)

@@ -233,17 +233,6 @@ def test_gaps_are_drawn_again_over_the_same_items_and_over_seeds():
     assert spread == pytest.approx(np.std([0, 0.1, 0.2]) / np.sqrt(3), rel=0.15)
 
 
-def test_averages_as_first_fixed_are_those_of_the_shares_beyond_the_borders():
-    by_share = pd.DataFrame(
-        {0.0: [0.2, 0.4], 0.2: [0.8, 1.0], 0.5: [1.0, 1.0], 0.7: [1.25, 1.0], 1.0: [0.5, 0.5]}
-    )
-    found = vectors._as_first_fixed(by_share)
-    assert found["plateau"].value == pytest.approx((0.8 + 1.0) / 2)
-    assert found["drop_low"].value == pytest.approx((0.5 + 0.7) / 2 - 1)
-    assert found["drop_high"].value == pytest.approx(-0.5)
-    assert found["drop_low"].nulls["shuffled"] == pytest.approx(by_share.to_numpy().mean() - 1)
-
-
 def test_more_seeds_are_those_that_no_first_figure_was_read_of():
     borders = vectors.border_cells("laptop")
     assert {cell.config.seed for cell in borders} == {4, 5, 6}
