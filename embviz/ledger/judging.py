@@ -208,7 +208,7 @@ def entry_of(claim: Claim, measured: Measurement) -> Entry:
     Raises
     ------
     ValueError
-        If a finding has no figure in the claims file.
+        If a finding has no figure in the claims file, or one that an amendment has replaced.
     """
     unknown = set(measured.findings) - ({figure.name for figure in claim.figures} - claim.replaced)
     if unknown:

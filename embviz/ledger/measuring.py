@@ -52,9 +52,7 @@ def measure(claim: Claim, scale: str | None = None) -> Measurement:
     if chosen is None or not study.complete(chosen):
         return Measurement(None, {}, study.why_not_measured(scale), own_corpora)
     with stored_alone():
-        found = study.findings(chosen)
-    judged = {name: one for name, one in found.items() if name not in claim.replaced}
-    return Measurement(chosen, judged, own_corpora=own_corpora)
+        return Measurement(chosen, dict(study.findings(chosen)), own_corpora=own_corpora)
 
 
 def corpora(configs: Iterable[Any]) -> set[str]:
