@@ -317,7 +317,7 @@ def shape_findings(runs: Sequence[TrajectoryRun]) -> dict[str, Finding]:
 def _shape_findings(preset: str) -> dict[str, Finding]:
     runs = trajectory_runs.story_runs(preset)
     over = functools.partial(findings.over_seeds, corpus=_corpus(runs), within=SHARE)
-    found = shape_findings(runs)
+    found = {"two_arms_left": shape_findings(runs)["two_arms_left"]}
     table = _of_matrices(shape_table(runs))
     for column in ("own_walks", "among_walks", "two_arms"):
         found[column] = over(table.groupby("seed")[column].mean().to_numpy())
