@@ -14,6 +14,5 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "run": ["Run", "delete_run", "read_run"],
         "sketches": ["Sketch"],
         "tensors": ["select_weights"],
-        "writer": ["BusyRunError"],
     },
 )

@@ -43,7 +43,7 @@ def broken(config):
 def reader(config):
     """Finds the model of seed 0 busy until it is stored, as when another process trains it."""
     if config.seed and cells.missing([reader.cell(dataclasses.replace(config, seed=0))]):
-        raise stored_runs.BusyRunError("being written")
+        raise pausing.BusyRunError("being written")
     return pd.DataFrame({"value": [float(config.seed)]})
 
 
@@ -303,7 +303,7 @@ def test_a_cell_that_another_process_is_computing_is_left_to_it(results):
     cell = counting.cell(Squares(3))
     with cells.training_run(cell, {"digits": "0123"}):
         assert cells.run([cell], n_jobs=1, progress=False) == []
-        with pytest.raises(stored_runs.BusyRunError, match="being written"):
+        with pytest.raises(pausing.BusyRunError, match="being written"):
             cells.compute(cell)
 
 

@@ -21,8 +21,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from embviz.pausing import BusyRunError
 from embviz.runs import (
-    BusyRunError,
     DamagedRunError,
     Run,
     delete_run,
