@@ -128,7 +128,7 @@ class Run:
         ValueError
             If the folder holds a run of another configuration or sketch (names the first difference) or
             other files, or the configuration isn't JSON.
-        embviz.runs.BusyRunError
+        BusyRunError
             If another process is writing it; names the process.
         DamagedRunError
             If ``run.json`` or the log is damaged.
