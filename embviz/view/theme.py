@@ -90,7 +90,7 @@ TITLE_WIDTH, CAPTION_WIDTH = 80, 100  # characters a line
 def title(field: str) -> str:
     """Words for a field, with the unit in brackets.
 
-    A column has its name for a title until it gets words in :data:`embviz.labels.LABELS`.
+    A column has its name for a title until it gets words in ``embviz.labels.LABELS``.
 
     >>> title("pmi"), title("my_gap")
     ('pointwise mutual information (nats)', 'my gap')
