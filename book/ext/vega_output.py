@@ -1,36 +1,34 @@
 """Draw stored Vega-Lite outputs in the static pages, with the explorers' own drawing code and no network.
 
-A page with charts gets one script: Vega from the installed vl-convert, the code of explorers and players, a
-start-up.
+MyST-NB gets such an output as HTML. A page with charts gets one script: Vega from the installed vl-convert,
+the code of explorers and players, a start-up.
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
-import myst_nb.core.render as render
 from docutils import nodes
 from sphinx.application import Sphinx
 
 from embviz.view.pages import MIME, inert, page_script, page_style
 
 SCRIPT, STYLE = "embviz.js", "embviz.css"
+LAST = 900  # after all who fill in outputs; Sphinx's default is 500
 
 
-class VegaOutput:
-    """MyST-NB's renderer of one mime type; ranked before the widget view that may stand beside it."""
-
-    mime_priority_overrides = (("*", MIME, 1),)
-
-    @staticmethod
-    def handle_mime(
-        renderer: render.NbElementRenderer, data: render.MimeData, inline: bool
-    ) -> list[nodes.Element] | None:
-        """The specification as inert JSON."""
-        if inline or data.mime_type != MIME:
-            return None
-        return [nodes.raw("", inert(data.content), format="html")]
+def write_charts(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Replace each chart among a notebook's outputs, with what stands beside it, by inert HTML."""
+    if MIME not in source[0] or not app.env.doc2path(docname).endswith(".ipynb"):
+        return
+    notebook = json.loads(source[0])
+    for cell in notebook["cells"]:
+        for output in cell.get("outputs", []):
+            if MIME in output.get("data", {}):
+                output["data"] = {"text/html": inert(output["data"][MIME])}
+    source[0] = json.dumps(notebook)
 
 
 def write_assets(app: Sphinx) -> None:
@@ -48,16 +46,9 @@ def add_assets(app: Sphinx, _page: str, _template: str, _context: dict[str, Any]
         app.add_js_file(SCRIPT, loading_method="defer")
 
 
-def register() -> None:
-    """Add our renderer to MyST-NB's, which otherwise come from installed packages alone."""
-    installed = render.load_mime_renders()
-    if VegaOutput not in installed:
-        render.load_mime_renders = lambda: [*installed, VegaOutput]
-
-
 def setup(app: Sphinx) -> dict[str, bool]:
     """Sphinx's entry."""
-    register()
+    app.connect("source-read", write_charts, priority=LAST)
     app.connect("builder-inited", write_assets)
     app.connect("html-page-context", add_assets)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
