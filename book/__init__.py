@@ -1,6 +1,3 @@
 """The book: a folder a paper, with its chapters, what they draw, and the experiments behind them."""
 
 from book import labels as labels  # adds the axis titles
-from embviz.imports import read_grammar_late
-
-read_grammar_late()  # modules beside the chapters import Altair first

@@ -10,10 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-from embviz.imports import read_grammar_late
-
-read_grammar_late()
-from jupyter_book.sphinx import build_sphinx  # noqa: E402
+from jupyter_book.sphinx import build_sphinx
 
 BOOK = Path(__file__).resolve().parent
 

@@ -2,9 +2,6 @@
 
 PyMDE, Lightning and Transformers import torchvision, of which embviz uses nothing. Its published wheel wants
 CUDA; next to a torch for CPUs alone it can't be imported, and neither can they. Here they can.
-
-Altair imports jsonschema, and that a grammar of addresses, if it is installed: Jupyter brings it. Reading it
-takes half the time of importing Altair, and no chart needs it. Here it is read when it is asked.
 """
 
 from __future__ import annotations
@@ -26,7 +23,6 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 TORCHVISION = "torchvision"
-GRAMMAR = "rfc3987_syntax"
 # packages whose modules are named otherwise
 PACKAGES = {
     "dask_jobqueue": "dask-jobqueue",
@@ -160,26 +156,6 @@ def import_transformers() -> types.ModuleType:
         with _as_module(TORCHVISION, None):
             transformers.utils.import_utils.is_torchvision_available()  # it asks once, and remembers
     return transformers
-
-
-def read_grammar_late() -> None:
-    """Let jsonschema import the grammar of addresses as a function that reads it when it is first asked.
-
-    Nothing is done where jsonschema is imported already, or has no grammar to import.
-    """
-    if "jsonschema" in sys.modules or GRAMMAR in sys.modules or not installed(GRAMMAR):
-        return
-
-    def is_valid_syntax(term: str, value: str) -> bool:
-        if sys.modules.get(GRAMMAR) is late:
-            del sys.modules[GRAMMAR]
-        valid: bool = importlib.import_module(GRAMMAR).is_valid_syntax(term, value)
-        return valid
-
-    late = types.ModuleType(GRAMMAR)
-    late.__spec__ = importlib.util.find_spec(GRAMMAR)
-    late.is_valid_syntax = is_valid_syntax  # type: ignore[attr-defined]
-    sys.modules[GRAMMAR] = late
 
 
 @functools.cache

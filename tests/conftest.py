@@ -5,13 +5,10 @@ import os
 import pytest
 from hypothesis import settings
 
-from embviz.imports import read_grammar_late
 from embviz.storage import cache_folder
 
 # tests that choose an empty cache folder would compile everything again
 os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_folder() / "compiled"))
-
-read_grammar_late()  # nbformat checks notebooks with jsonschema
 
 settings.register_profile("embviz", deadline=None)
 settings.load_profile("embviz")

@@ -98,39 +98,6 @@ def test_what_a_library_misses_itself_is_not_taken_for_the_library(folder):
         imports._import(PACKAGE, None)
 
 
-def test_the_grammar_of_addresses_is_read_when_it_is_first_asked(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(tmp_path)
-    for name in ("jsonschema", imports.GRAMMAR):
-        monkeypatch.setitem(sys.modules, name, None)  # what was there is there again after the test
-        del sys.modules[name]
-    (tmp_path / f"{imports.GRAMMAR}.py").write_text("def is_valid_syntax(term, value): return (term, value)")
-    imports.read_grammar_late()
-    late = sys.modules[imports.GRAMMAR]
-    from rfc3987_syntax import is_valid_syntax  # as jsonschema does
-
-    assert not hasattr(late, "__file__")
-    assert [is_valid_syntax("iri", "a"), is_valid_syntax("iri", "b")] == [("iri", "a"), ("iri", "b")]
-    assert sys.modules[imports.GRAMMAR].__file__ == str(tmp_path / f"{imports.GRAMMAR}.py")
-
-
-def test_a_grammar_that_jsonschema_has_already_stays(monkeypatch):
-    monkeypatch.setitem(sys.modules, imports.GRAMMAR, None)
-    del sys.modules[imports.GRAMMAR]
-    monkeypatch.setitem(sys.modules, "jsonschema", types.ModuleType("jsonschema"))
-    imports.read_grammar_late()
-    assert imports.GRAMMAR not in sys.modules
-
-
-def test_altair_does_not_read_the_grammar_of_addresses():
-    code = (
-        "import sys, embviz.view.theme, altair, jsonschema\n"
-        "assert not hasattr(sys.modules.get('rfc3987_syntax'), '__file__')\n"
-        "assert jsonschema.FormatChecker().conforms('http://example.org/ä', 'iri')\n"
-        "assert not jsonschema.FormatChecker().conforms('http://example.org/ ä', 'iri')"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=240)
-
-
 def test_a_module_that_is_there_is_not_imported_again(monkeypatch):
     there = types.ModuleType(PACKAGE)
     monkeypatch.setitem(sys.modules, PACKAGE, there)

@@ -2,10 +2,9 @@
 
 import lazy_loader
 
-from embviz.imports import read_grammar_late, require
+from embviz.imports import require
 
 require("view", "altair", "vl_convert", "anywidget", "ipywidgets", purpose="embviz.view")
-read_grammar_late()
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
