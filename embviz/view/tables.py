@@ -78,7 +78,7 @@ def figures_table(
         Tidy: one row per seed of a kind. Missing values are left out. A column of truth values is counted
         ("4 of 5"), one of text or of one number a kind is shown as it is.
     values : str, list of str, or mapping of column to heading
-        What was measured; headings come from :func:`theme.title` where they aren't given.
+        What was measured; headings come from ``theme.title`` where they aren't given.
     by : str or list of str
         The columns that name a row.
     across : str, optional
