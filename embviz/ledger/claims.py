@@ -313,8 +313,13 @@ _CLAIMS = TypeAdapter(tuple[Claim, ...], config=ConfigDict(extra="forbid", stric
 
 
 def _first_fault(error: ValidationError, records: Any) -> str:
-    """The first fault with its place, such as "kernel.exact, figures, error, label: ..."."""
-    fault, value, words = error.errors()[0], records, []
+    """The first fault with its place, such as "kernel.exact, figures, error, label: ...".
+
+    A name that no field has stands behind it, since it may be the missing field's, misspelled.
+    """
+    faults = error.errors()
+    unknown = [str(fault["loc"][-1]) for fault in faults if fault["type"] == "unexpected_keyword_argument"]
+    fault, value, words = faults[0], records, []
     for step in fault["loc"]:
         try:
             value = value[step]
@@ -325,4 +330,5 @@ def _first_fault(error: ValidationError, records: Any) -> str:
             label = next((value[key] for key in ("id", "name", "date", "figure") if key in value), label)
         words.append(str(label))
     given = "" if fault["type"] in ("missing", "value_error") else f", not {fault['input']!r}"
-    return f"{', '.join(words)}: {fault['msg']}{given}"
+    misspelled = f"; there is no field {unknown[0]!r}" if unknown and fault["type"] == "missing" else ""
+    return f"{', '.join(words)}: {fault['msg']}{given}{misspelled}"
