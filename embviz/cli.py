@@ -583,9 +583,8 @@ def open_lab(arguments: argparse.Namespace) -> int:
         for name in copies.kept:
             print(f"  {name} has changed in the book, your edited copy stays: delete it to get the new one")
     command = [sys.executable, "-m", "jupyterlab", str(folder), *LAB_OPTIONS, *arguments.rest]
-    environment = os.environ | {
-        PROJECT_VARIABLE: str(project.root.resolve())
-    }  # whose results the copies show
+    root = str(project.root.resolve())  # the copies read its results and its ledger
+    environment = os.environ | {PROJECT_VARIABLE: root}
     sys.stdout.flush()
     if sys.platform == "win32":  # no process can become another there
         return subprocess.call(command, env=environment)

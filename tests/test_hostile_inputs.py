@@ -95,7 +95,7 @@ def takes_arrays(annotation, module):
 
 
 def targets():
-    """Every array parameter of every public function, but of those that only another module of ours calls."""
+    """Every array parameter of every public function, except functions that only the package itself calls."""
     names = [found.name for found in pkgutil.walk_packages(embviz.__path__, "embviz.")]
     return [
         Target(name, function, key, str(parameter.annotation))
