@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from playwright.sync_api import Browser, BrowserContext, Page, Request, Route, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Request, sync_playwright
 
 FLAGS = [
     *("--no-sandbox", "--disable-gpu", "--no-first-run"),
     *("--disable-quic", "--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",  # no test reaches another host
 ]
 
 # What readers wait for: from the key's own time stamp to the frame after the last change of the drawing.
@@ -99,18 +100,23 @@ class Watch:
             ),
         )
 
-    def stop_strangers(self, context: BrowserContext, home: str) -> None:
-        """Refuse and record every request that isn't for `home` (an address or ``file://``)."""
-        context.set_default_timeout(10_000)
+    def follow_requests(self, source: BrowserContext | Page, home: str) -> None:
+        """Record each request that isn't for `home` (an address or ``file://``); none of them is answered.
 
-        def judge(route: Route, request: Request) -> None:
-            if request.url.startswith((home, "data:", "blob:")):
-                route.continue_()
-            else:
+        A request that the page's own policy refused is not recorded: it was never sent.
+        """
+        source.set_default_timeout(10_000)
+
+        def record(request: Request) -> None:
+            if not request.url.startswith((home, "data:", "blob:")) and request.url not in self.strangers:
                 self.strangers.append(request.url)
-                route.abort()
 
-        context.route("**/*", judge)
+        def forget(request: Request) -> None:
+            if request.failure == "csp" and request.url in self.strangers:
+                self.strangers.remove(request.url)
+
+        source.on("request", record)
+        source.on("requestfailed", forget)
 
 
 def measure_latency(page: Page, slider: str, *, n_moves: int = 40) -> list[float]:

@@ -89,6 +89,6 @@ def watch() -> Watch:
 def context(chromium: Browser, site: str, watch: Watch) -> Iterator[BrowserContext]:
     """A desktop-sized browser context in which only the book may be asked for anything."""
     context = chromium.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
-    watch.stop_strangers(context, site)
+    watch.follow_requests(context, site)
     yield context
     context.close()

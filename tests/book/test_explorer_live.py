@@ -49,7 +49,7 @@ def watch() -> Watch:
 def shown(chromium: Browser, watch: Watch) -> Iterator[Callable[..., Page]]:
     """Shows an explorer's live face; what the page asks is written into a list."""
     context = chromium.new_context(viewport={"width": 900, "height": 700})
-    watch.stop_strangers(context, "about:")
+    watch.follow_requests(context, "about:")
 
     def show(made: Explorer, asked: list[dict] | None = None, ask: Ask | None = None) -> Page:
         ask = ask or kernel_of(made.widget, [] if asked is None else asked)

@@ -36,7 +36,7 @@ def test_each_form_fills_its_column_and_no_more(
     chromium: Browser, watch: Watch, site: str, width: int
 ) -> None:
     context = chromium.new_context(viewport={"width": width, "height": 900})
-    watch.stop_strangers(context, site)
+    watch.follow_requests(context, site)
     for chart in shown(opened(context, watch, site, "forms")):
         assert chart["scrolled"] <= chart["column"] + 1, chart["finding"]
         assert 0.97 * chart["column"] <= chart["drawing"] <= chart["column"] + 1, chart["finding"]

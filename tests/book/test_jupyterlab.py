@@ -163,7 +163,7 @@ def page(tmp_path_factory: pytest.TempPathFactory, chromium: Browser, watch: Wat
     nbformat.write(chapter, folder / "chapter.ipynb")
     with running_lab(folder, state) as address:
         context = chromium.new_context(viewport={"width": 1280, "height": 900})
-        watch.stop_strangers(context, address)
+        watch.follow_requests(context, address)
         page = context.new_page()
         page.set_default_timeout(90_000)  # a kernel imports for a while on a busy machine
         open_notebook(page, address, "chapter.ipynb")

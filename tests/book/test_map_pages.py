@@ -17,7 +17,7 @@ pytestmark = pytest.mark.browser
 
 
 def opened(context: BrowserContext, watch: Watch, made_pages: Path) -> Page:
-    watch.stop_strangers(context, "file://")
+    watch.follow_requests(context, "file://")
     page = context.new_page()
     watch.follow(page)
     page.goto(f"{made_pages.as_uri()}/maps.html")

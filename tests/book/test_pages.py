@@ -38,6 +38,7 @@ def opened(context: BrowserContext, watch: Watch, site: str, name: str) -> Page:
     """A page whose folded sections are open, whose charts are drawn and whose formulas are set."""
     page = context.new_page()
     watch.follow(page)
+    watch.follow_requests(page, site)
     page.goto(f"{site}{name}.html")
     page.evaluate("document.querySelectorAll('details.ev-depth').forEach((fold) => fold.open = true)")
     settle(page)
@@ -53,7 +54,6 @@ def desktop(chromium: Browser, site: str) -> Iterator[Callable[[str], tuple[Page
     def show(name: str) -> tuple[Page, Watch]:
         if name not in shown:
             watch = Watch()
-            watch.stop_strangers(context, site)
             shown[name] = (opened(context, watch, site, name), watch)
         return shown[name]
 
@@ -328,23 +328,29 @@ def test_words_and_marks_stand_out_from_the_page(desktop, name, scheme):
     assert page.evaluate(FAINT_MARKS) == []
 
 
-@EVERY_PAGE
-def test_nothing_is_cut_on_a_phone(chromium, watch, site, name):
+@pytest.fixture(scope="module")
+def phone(chromium: Browser) -> Iterator[BrowserContext]:
+    """The screen of a phone, which keeps the scripts that all pages share."""
     context = chromium.new_context(viewport={"width": 390, "height": 800}, is_mobile=True, has_touch=True)
-    watch.stop_strangers(context, site)
-    page = opened(context, watch, site, name)
+    yield context
+    context.close()
+
+
+@EVERY_PAGE
+def test_nothing_is_cut_on_a_phone(phone, watch, site, name):
+    page = opened(phone, watch, site, name)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     # a chart of fixed width may scroll in its box; one that fills its box must not
     assert page.evaluate(WIDER_THAN_SCREEN) == []
     cut = "(all) => all.filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.innerText)"
     assert page.locator(".embviz-chart.fit-x, .embviz-controls").evaluate_all(cut) == []
-    context.close()
+    page.close()
 
 
 @pytest.mark.parametrize("name", ["reflections/spectrum", "tying/exor", "geometry/phases"])
 def test_on_paper_nothing_is_cut_and_no_button_shows(chromium, watch, site, name):
     context = chromium.new_context(viewport={"width": 720, "height": 1050})  # A4 with its margins
-    watch.stop_strangers(context, site)
+    watch.follow_requests(context, site)
     page = opened(context, watch, site, name)
     page.emulate_media(media="print")
     assert page.evaluate(CUT) == []
@@ -401,7 +407,7 @@ def test_a_page_that_asks_another_host_is_refused_by_the_browser(context, watch,
 
 def test_the_book_opens_from_the_file_system(chromium: Browser, watch: Watch, pages: Path):
     context = chromium.new_context()
-    watch.stop_strangers(context, "file://")
+    watch.follow_requests(context, "file://")
     page = opened(context, watch, f"{pages.as_uri()}/", "how_to_read")
     assert page.evaluate(STUCK_CONTROLS) == []
     assert watch.errors == []

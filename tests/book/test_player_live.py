@@ -29,7 +29,7 @@ def watch() -> Watch:
 def shown(chromium: Browser, watch: Watch) -> Iterator[Callable[[Player], Page]]:
     """Shows a player's widget on an empty page; what the page asks is written into a list."""
     context = chromium.new_context(viewport={"width": 900, "height": 700})
-    watch.stop_strangers(context, "about:")
+    watch.follow_requests(context, "about:")
 
     def show(made: Player, asked: list[dict] | None = None) -> Page:
         ask = kernel_of(made.widget, [] if asked is None else asked)

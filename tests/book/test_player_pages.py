@@ -19,7 +19,7 @@ STEP = "document.querySelector('.embviz-output').view.signal('frame')"
 
 def opened(context: BrowserContext, watch: Watch, made_pages: Path) -> Page:
     """The page from the file system, its players drawn."""
-    watch.stop_strangers(context, "file://")
+    watch.follow_requests(context, "file://")
     page = context.new_page()
     watch.follow(page)
     page.goto(f"{made_pages.as_uri()}/players.html")

@@ -25,7 +25,7 @@ def test_a_saved_page_draws_every_kind_of_picture(
         [chart(), *(make() for make in PICTURES.values())], tmp_path / "x.html", tables={"Names": POINTS}
     )
     context = chromium.new_context(viewport={"width": 900, "height": 900}, color_scheme=scheme)
-    watch.stop_strangers(context, "file://")
+    watch.follow_requests(context, "file://")
     page = context.new_page()
     watch.follow(page)
     page.goto((tmp_path / "x.html").as_uri())
@@ -43,7 +43,7 @@ def test_a_saved_page_draws_every_kind_of_picture(
 def test_a_frame_is_as_high_as_its_picture(chromium: Browser, watch: Watch, tmp_path: Path):
     (tmp_path / "cell.html").write_text(frame(PICTURES["explorer"]()), encoding="utf-8")
     context = chromium.new_context(viewport={"width": 900, "height": 900})
-    watch.stop_strangers(context, "file://")
+    watch.follow_requests(context, "file://")
     page = context.new_page()
     watch.follow(page)
     page.goto((tmp_path / "cell.html").as_uri())
@@ -61,7 +61,7 @@ def test_an_inspection_of_hostile_tokens_is_drawn_and_asks_and_runs_nothing(
 ):
     save_hostile(tmp_path / "hostile.html", 400)
     context = chromium.new_context(viewport={"width": 900, "height": 900})
-    watch.stop_strangers(context, "file://")
+    watch.follow_requests(context, "file://")
     page = context.new_page()
     watch.follow(page)
     dialogs: list[str] = []

@@ -21,7 +21,7 @@ def page(chromium: Browser, made_pages: Path) -> Iterator[Page]:
     watch = Watch()
     with served(made_pages) as address:
         context = chromium.new_context(viewport={"width": 1280, "height": 1600})
-        watch.stop_strangers(context, address)
+        watch.follow_requests(context, address)
         page = context.new_page()
         watch.follow(page)
         page.goto(f"{address}words.html")
