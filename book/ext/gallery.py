@@ -9,7 +9,6 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,12 +21,12 @@ from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.typing import OptionSpec
 
+from book.reading_time import estimated_minutes
 from book.view.ledger_cells import fill
 from embviz.storage import cache_folder, ledger_path, write_if_possible
 from embviz.view.pages import MIME
 
 WIDTH = 420  # pixels of a chart that fills its column on a page
-WORDS_A_MINUTE = 230  # of prose, for the minutes that a paper's chapters take
 SHARE = 0.7  # of that width, of a picture in pixels
 LARGEST = 60_000  # bytes of a drawing; what has more marks becomes pixels
 INK = "#333"  # of what has the colour of the text; the style turns it over in the dark
@@ -80,16 +79,6 @@ def kept(chart: str) -> bytes:
     return picture
 
 
-def minutes(notebooks: Iterable[Path]) -> int:
-    """How long the prose of these chapters takes to read, to five minutes."""
-    n_words = 0
-    for path in notebooks:
-        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-        prose = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
-        n_words += sum(len(text.split()) for text in prose)
-    return max(5, 5 * round(n_words / WORDS_A_MINUTE / 5))
-
-
 class Gallery(SphinxDirective):
     """``{gallery} reflections kernel/clamp``: cards of a paper's chapters, or of single ones, in order."""
 
@@ -120,7 +109,7 @@ class Gallery(SphinxDirective):
 
 
 class PaperCard(SphinxDirective):
-    """``{paper-card} CHAPTER``: the chapter's first picture, the words below, the paper's minutes to read.
+    """``{paper-card} CHAPTER``: the chapter's first picture, the words below, the paper's hours to read.
 
     The card leads to the paper's first chapter in the book's order.
     """
@@ -130,7 +119,7 @@ class PaperCard(SphinxDirective):
     has_content = True
 
     def run(self) -> list[nodes.Node]:
-        """A container of picture, title, words and minutes."""
+        """A container of picture, title, words and hours."""
         book, shown = Path(self.env.srcdir), self.arguments[0]
         pages = [page for page in self.config.external_site_map if page.startswith(f"{Path(shown).parent}/")]
         notebooks = [path for page in pages if (path := book / f"{page}.ipynb").is_file()]
@@ -143,7 +132,8 @@ class PaperCard(SphinxDirective):
         head = f'<img src="{name}" alt="" loading="lazy"><a href="{first}"><strong>{title}</strong></a>'
         card += nodes.raw("", head, format="html")
         self.state.nested_parse(self.content, self.content_offset, card)
-        length = f"{len(notebooks)} chapters, about {minutes(notebooks)} minutes to read"
+        hours = sum(map(estimated_minutes, notebooks)) / 60
+        length = f"{len(notebooks)} chapters, about {hours:.1f} hours to read"
         card += nodes.paragraph("", length, classes=["length"])
         return [card]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import pytest
@@ -63,18 +62,9 @@ def test_a_drawing_of_many_marks_becomes_pixels(monkeypatch):
     assert gallery.drawn(gallery.small(CHART)).startswith(b"\x89PNG")
 
 
-def test_a_papers_card_says_how_long_its_prose_takes(tmp_path):
-    path = tmp_path / "chapter.ipynb"
-    words = {"cell_type": "markdown", "source": ["word " * gallery.WORDS_A_MINUTE * 14]}
-    code = {"cell_type": "code", "source": ["x\n" * 10_000]}
-    path.write_text(json.dumps({"cells": [words, code]}), encoding="utf-8")
-    assert gallery.minutes([path, path]) == 30
-    assert gallery.minutes([]) == 5
-
-
-def test_the_front_page_has_a_card_for_each_paper_with_a_picture_and_minutes(pages):
+def test_the_front_page_has_a_card_for_each_paper_with_a_picture_and_hours(pages):
     page = (pages / "index.html").read_text(encoding="utf-8")
     cards = re.findall(r'<img src="(_static/gallery/[^"]+)"[^>]*><a href="(\w+)/', page)
     assert [card[1] for card in cards] == ["reflections", "tying", "geometry", "kernel", "resizing"]
     assert all((pages / card[0]).stat().st_size > 500 for card in cards)
-    assert page.count("minutes to read") == len(cards)
+    assert page.count("hours to read") == len(cards)
