@@ -25,3 +25,15 @@ LABELS: dict[str, Label] = {
     "regularity": Label("regularity ρ"),
     "step": Label("step", "updates"),
 }
+
+
+def title(field: str) -> str:
+    """Words for a field, with the unit in brackets.
+
+    A column has its name for a title until it gets words in ``LABELS``.
+
+    >>> title("pmi"), title("my_gap")
+    ('pointwise mutual information (nats)', 'my gap')
+    """
+    words, unit = LABELS.get(field, Label(field.replace("_", " ")))
+    return words if unit is None else f"{words} ({unit})"

@@ -52,5 +52,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "sentences": ["Amount", "Quotation", "amount", "number", "quote", "say"],
         "tables": ["FiguresTable", "figures_table"],
         "theme": ["captioned"],
+        "typesetting": ["TypesetTable", "typeset", "typeset_frames"],
     },
 )

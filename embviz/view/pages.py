@@ -19,6 +19,7 @@ import pandas as pd
 import vl_convert
 
 from embviz.storage import whole_file
+from embviz.view.typesetting import typeset
 
 MIME = "application/vnd.vegalite.v5+json"
 # JupyterLab draws Vega-Lite up to 5, and what Altair 6 writes is valid there too.
@@ -120,7 +121,7 @@ def page(
     every = pictures if isinstance(pictures, Sequence) else [pictures]
     shown = "\n".join(inert(_specification(each)) for each in every)
     below = "".join(
-        f"<h2>{html.escape(name)}</h2>{table.to_html(index=False, border=0, justify='left')}"
+        f"<h2>{html.escape(name)}</h2>{typeset(table)._repr_html_()}"
         for name, table in (tables or {}).items()
     )
     script = page_script().replace("</script", "<\\/script")

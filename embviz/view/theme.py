@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import altair as alt
 
-from embviz.labels import LABELS, Label
+from embviz.labels import title
 from embviz.view.pages import MIME, portable
 from embviz.view.pictures import in_project, with_html
 
@@ -85,18 +85,6 @@ OPACITY = {"seed": 0.35, "mark": 0.75, "band": 0.18, "area": 0.5, "rule": 0.8}
 TEXT = {"small": 11, "normal": 12}  # pixels
 # A bare notebook shows title and caption inside the drawing.
 TITLE_WIDTH, CAPTION_WIDTH = 80, 100  # characters a line
-
-
-def title(field: str) -> str:
-    """Words for a field, with the unit in brackets.
-
-    A column has its name for a title until it gets words in ``embviz.labels.LABELS``.
-
-    >>> title("pmi"), title("my_gap")
-    ('pointwise mutual information (nats)', 'my gap')
-    """
-    words, unit = LABELS.get(field, Label(field.replace("_", " ")))
-    return words if unit is None else f"{words} ({unit})"
 
 
 def axis(field: str, *, tick_count: int | None = None) -> alt.Axis:

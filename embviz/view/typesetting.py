@@ -1,0 +1,392 @@
+"""A table as it is printed: plain column names, aligned decimals, digits with a meaning, grey controls."""
+
+from __future__ import annotations
+
+import html
+import itertools
+import math
+import numbers
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from embviz.labels import title
+from embviz.view.sentences import format_for, number
+
+MISSING = "–"
+MINUS, FIGURE_SPACE = "\u2212", "\u2007"  # as wide as a digit, and never collapsed
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+MOST_ROWS = 60  # of a table that nobody shortened
+ROUNDED = 4  # decimals: a column with no more was rounded by its author
+MOST_DIGITS = 6  # of a column's largest value before each value is written by itself
+PLAIN_RANGE = (1e-4, 1e7)  # sizes written without a power of ten
+
+# Rows that give a comparison and no result of its own have one of these words in their name.
+CONTROL = re.compile(
+    r"\b(controls?|baselines?|shuffled|untrained|never trained|before training|at random|by chance"
+    r"|random (walks?|vectors?|numbers|order|pairs?|rows)|permuted|white noise)\b",
+    re.IGNORECASE,
+)
+NUMERIC = re.compile(rf"([> +\-{MINUS}]*)(\d[\d,]*)(\.\d+)?(?=$|[\s%,;(×])(.*)", re.DOTALL)
+
+# Twice the class: notebooks and pages have rules of their own for tables, more specific than one class.
+STYLE = """
+.embviz-table{overflow-x:auto}
+.embviz-table.embviz-table table{border-collapse:collapse;border:0;margin:.3em 0;width:auto}
+.embviz-table.embviz-table tr:nth-child(n){background:none;border:0}
+.embviz-table.embviz-table tbody tr:nth-child(n){border-bottom:1px solid rgba(128,128,128,.35)}
+.embviz-table.embviz-table tbody tr.control:nth-child(n){background:rgba(128,128,128,.2)}
+.embviz-table.embviz-table :is(th,td){padding:.25em 1.1em .25em .3em;text-align:left;vertical-align:top;
+border:0;max-width:24em;white-space:normal;font-variant-numeric:tabular-nums;font-weight:normal}
+.embviz-table.embviz-table thead th{vertical-align:bottom;font-weight:600}
+.embviz-table.embviz-table thead th[colspan]{border-bottom:1px solid rgba(128,128,128,.5)}
+.embviz-table.embviz-table thead tr:last-child th{border-bottom:1px solid}
+.embviz-table.embviz-table td.number{white-space:nowrap}
+.embviz-table.embviz-table td.deciding{font-weight:700;box-shadow:inset 0 0 0 1.5px}
+.embviz-table p{margin:.2em 0;font-size:.9em}
+""".replace("\n", "")
+
+
+class TypesetTable:
+    """A typeset table: HTML in a notebook and on a page, aligned text elsewhere. See :func:`typeset`.
+
+    Attributes
+    ----------
+    titles : list of list of str
+        The rows of headings.
+    cells : list of list of str
+        Row by row, the row's names first.
+    """
+
+    def __init__(
+        self,
+        titles: list[list[str]],
+        cells: list[list[str]],
+        *,
+        n_names: int,
+        controls: set[int],
+        deciding: set[tuple[int, int]],
+        note: str,
+    ) -> None:
+        self.titles, self.cells, self.note = titles, cells, note
+        self._n_names, self._controls, self._deciding = n_names, controls, deciding
+
+    def __repr__(self) -> str:
+        marked = [
+            [f"{cell} *" if (row, column) in self._deciding else cell for column, cell in enumerate(cells)]
+            for row, cells in enumerate(self.cells)
+        ]
+        lines = [*self.titles, *marked]
+        widths = [max(map(len, column), default=0) for column in zip(*lines, strict=True)]
+        text = [
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+            for line in lines
+        ]
+        text.insert(len(self.titles), "  ".join("-" * width for width in widths))
+        return "\n".join([*text, *([self.note] if self.note else [])]).replace(FIGURE_SPACE, " ")
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<tr>{self._headings(row)}</tr>\n" for row in self.titles)
+        body = "".join(self._row(row, cells) for row, cells in enumerate(self.cells))
+        note = f"<p>{html.escape(self.note)}</p>" if self.note else ""
+        return (
+            f'<div class="embviz-table"><style>{STYLE}</style><table>\n'
+            f"<thead>\n{head}</thead>\n<tbody>\n{body}</tbody></table>{note}</div>"
+        )
+
+    def _headings(self, row: list[str]) -> str:
+        """One row of headings; neighbours of one name are one heading, in all rows but the last."""
+        if row is self.titles[-1]:
+            return "".join(f'<th scope="col">{html.escape(text)}</th>' for text in row)
+        spans = [(text, len(list(group))) for text, group in itertools.groupby(row)]
+        return "".join(
+            f'<th colspan="{width}" scope="colgroup">{html.escape(text)}</th>'
+            if text
+            else "<td></td>" * width
+            for text, width in spans
+        )
+
+    def _row(self, row: int, cells: list[str]) -> str:
+        parts = []
+        for column, cell in enumerate(cells):
+            if column < self._n_names:
+                parts.append(f'<th scope="row">{html.escape(cell)}</th>')
+                continue
+            kinds = ["number"] if NUMERIC.fullmatch(cell.strip(FIGURE_SPACE)) else []
+            kinds += ["deciding"] if (row, column) in self._deciding else []
+            of_kind = f' class="{" ".join(kinds)}"' if kinds else ""
+            parts.append(f"<td{of_kind}>{html.escape(cell)}</td>")
+        grey = ' class="control"' if row in self._controls else ""
+        return f"<tr{grey}>{''.join(parts)}</tr>\n"
+
+
+def typeset(
+    table: pd.DataFrame | pd.Series,
+    *,
+    titles: Mapping[Any, str] | None = None,
+    digits: int | Mapping[Any, int] = 3,
+    intervals: Mapping[Any, tuple[Any, Any]] | None = None,
+    controls: Sequence[Any] | None = None,
+    deciding: Sequence[tuple[Any, Any]] = (),
+    note: str = "",
+) -> TypesetTable:
+    """A table as it is printed.
+
+    Columns are called by their axis titles with units, decimals stand under each other, and an index without
+    a name or meaning is left out. Counts are whole, an exact zero is ``0``, missing values are a dash, truth
+    values yes or no, and powers of ten are written as such.
+
+    Parameters
+    ----------
+    table : DataFrame or Series
+    titles : mapping of column (or index name) to heading, optional
+        Where the table of axis titles (``embviz.labels.LABELS``) says something else.
+    digits : int or mapping of column to int, default 3
+        Significant digits of a column's largest value. A column that is rounded to four decimals or fewer
+        stays as it is.
+    intervals : mapping of column to (low column, high column), optional
+        They stand in brackets behind the value, and all three have the digits that the width allows.
+    controls : sequence of row names, optional
+        Rows with a grey ground; by default those whose names say so: control, shuffled, untrained...
+    deciding : sequence of (row name, column)
+        Cells that are marked, as the one that decides a question.
+    note : str
+        A sentence below.
+
+    Raises
+    ------
+    ValueError
+        If a control, a deciding cell or an interval's column is not in the table.
+
+    >>> lengths = pd.DataFrame(
+    ...     {"n_phases": [12.0, 3.0], "loss": [0.51234, 12.25]}, index=["training", "random walk"]
+    ... )
+    >>> typeset(lengths)
+                 phases  loss
+    -----------  ------  -----
+    training     12       0.51
+    random walk   3      12.25
+    """
+    frame = (
+        table.to_frame(table.name if table.name is not None else "")
+        if isinstance(table, pd.Series)
+        else table
+    )
+    shown, intervals = frame.head(MOST_ROWS), intervals or {}
+    if len(frame) > MOST_ROWS:
+        note = f"{note} The first {MOST_ROWS} of {len(frame):,} rows.".strip()
+    ends = {end for pair in intervals.values() for end in pair}
+    absent = [str(name) for name in [*intervals, *ends] if name not in frame.columns]
+    if absent:
+        raise ValueError(f"the table has no column {', '.join(absent)}: it has {', '.join(map(str, frame))}")
+    kept = [place for place, name in enumerate(shown.columns) if name not in ends]
+    names = _row_names(shown.index)
+    columns = []
+    for place in kept:
+        name, values = shown.columns[place], list(shown.iloc[:, place])
+        if name in intervals:
+            low, high = (list(shown[end]) for end in intervals[name])
+            texts = [_with_interval(*three) for three in zip(values, low, high, strict=True)]
+        else:
+            texts = written(values, digits=digits if isinstance(digits, int) else digits.get(name, 3))
+        columns.append(aligned(texts))
+    plain = [*names, *columns]
+    cells = [list(row) for row in zip(*plain, strict=True)] if plain else []
+    return TypesetTable(
+        _titles(shown, kept, len(names), titles or {}),
+        cells,
+        n_names=len(names),
+        controls=_controls(shown.index, names, controls),
+        deciding={
+            (_row_of(shown.index, row), len(names) + _column_of(shown, kept, column))
+            for row, column in deciding
+        },
+        note=note,
+    )
+
+
+# --- headings and names of rows -------------------------------------------------------------------------
+
+
+def _titles(frame: pd.DataFrame, kept: list[int], n_names: int, titles: Mapping[Any, str]) -> list[list[str]]:
+    """The rows of headings: a row a level of the columns, above it what a level is called."""
+    columns = frame.columns[kept]
+    levels = [columns.get_level_values(level) for level in range(columns.nlevels)]
+    rows = [[""] * n_names + [_title(label, titles) for label in level] for level in levels]
+    above = [_title(name, titles) for name in columns.names if name is not None]
+    if above and len(columns) > 1:
+        rows.insert(0, [""] * n_names + [", ".join(above)] * len(columns))
+    rows[-1][:n_names] = [_title(name, titles) for name in frame.index.names][:n_names]
+    return rows
+
+
+def _title(name: Any, titles: Mapping[Any, str]) -> str:
+    if name is None:
+        return ""
+    if name in titles:
+        return titles[name]
+    return title(name) if isinstance(name, str) else _plain(name)
+
+
+def _row_names(index: pd.Index) -> list[list[str]]:
+    """The columns that name a row; of several, a name is not repeated below itself."""
+    if isinstance(index, pd.RangeIndex) and index.name is None:
+        return []
+    levels = [written(list(index.get_level_values(level))) for level in range(index.nlevels)]
+    if len(levels) == 1:
+        return [aligned(levels[0])]
+    outer, before = [], [""] * len(levels)
+    for names in zip(*levels, strict=True):
+        fresh = next((place for place, name in enumerate(names) if name != before[place]), len(names) - 1)
+        outer.append(
+            ["" if place < fresh and place < len(names) - 1 else name for place, name in enumerate(names)]
+        )
+        before = list(names)
+    return [aligned(list(column)) for column in zip(*outer, strict=True)]
+
+
+def _controls(index: pd.Index, names: list[list[str]], controls: Sequence[Any] | None) -> set[int]:
+    if controls is not None:
+        return {_row_of(index, row) for row in controls}
+    if not names:
+        return set()
+    last = [" ".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in index]
+    found = {row for row, name in enumerate(last) if CONTROL.search(name)}
+    return found if len(found) < len(last) else set()
+
+
+def _row_of(index: pd.Index, name: Any) -> int:
+    places = [place for place, own in enumerate(index) if own == name]
+    if not places:
+        raise ValueError(f"the table has no row {name!r}: it has {', '.join(map(str, index))}")
+    return places[0]
+
+
+def _column_of(frame: pd.DataFrame, kept: list[int], name: Any) -> int:
+    places = [place for place, own in enumerate(kept) if frame.columns[own] == name]
+    if not places:
+        raise ValueError(f"the table has no column {name!r}: it has {', '.join(map(str, frame.columns))}")
+    return places[0]
+
+
+# --- cells as text --------------------------------------------------------------------------------------
+
+
+def written(values: Sequence[Any], *, digits: int = 3) -> list[str]:
+    """The cells of one column as text, its numbers with as many decimals as the column calls for.
+
+    >>> written([0.98123, 0.034, 0.0]), written([29.0, 1472.0]), written([True, None, (14, 4)])
+    (['0.981', '0.034', '0'], ['29', '1,472'], ['yes', '–', '14, 4'])
+    """
+    figures = [float(value) for value in values if _is_number(value) and math.isfinite(value) and value != 0]
+    n_decimals = _decimals(np.abs(figures), digits) if figures else 0
+    return [_plain(value, n_decimals, digits) for value in values]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool)
+
+
+def _plain(value: Any, n_decimals: int | None = None, digits: int = 3) -> str:
+    if isinstance(value, bool | np.bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple | set | frozenset | np.ndarray):
+        return ", ".join(
+            _plain(part) for part in (sorted(value) if isinstance(value, set | frozenset) else value)
+        )
+    if not _is_number(value):
+        missing = value is None or value is pd.NA or value is pd.NaT
+        return MISSING if missing else str(value)
+    amount = float(value)
+    if not math.isfinite(amount) or amount == 0:
+        return number(amount).replace("-", MINUS)
+    if n_decimals is not None and round(abs(amount), n_decimals) != 0:
+        text = f"{abs(amount):,.{n_decimals}f}"
+    elif PLAIN_RANGE[0] <= abs(amount) < PLAIN_RANGE[1] or amount.is_integer():
+        text = number(abs(amount), digits=digits)
+    else:
+        text = _power_of_ten(abs(amount))
+    return f"{MINUS}{text}" if amount < 0 else text
+
+
+def _power_of_ten(amount: float) -> str:
+    """With two digits, or one where it is what rounding leaves.
+
+    >>> _power_of_ten(2.07e-18), _power_of_ten(3.21e-6)
+    ('2 × 10⁻¹⁸', '3.2 × 10⁻⁶')
+    """
+    mantissa, exponent = f"{amount:.{0 if amount < 1e-9 else 1}e}".split("e")
+    return f"{mantissa} × 10{str(int(exponent)).translate(SUPERSCRIPTS)}"
+
+
+def _decimals(amounts: np.ndarray, digits: int) -> int | None:
+    """How many decimals show so many digits of the largest and two of the least; None: each by itself."""
+    if all(float(amount).is_integer() for amount in amounts):
+        return 0
+    exact = max(_decimals_of(amount) for amount in amounts)
+    top, bottom = (math.floor(math.log10(end)) for end in (amounts.max(), amounts.min()))
+    n_decimals = (
+        exact if exact <= ROUNDED else min(exact, max(digits - 1 - top, min(digits - 1, 1) - bottom, 0))
+    )
+    if (
+        top + 1 + n_decimals > MOST_DIGITS
+        or not PLAIN_RANGE[0] <= amounts.min() <= amounts.max() < PLAIN_RANGE[1]
+    ):
+        return None
+    return n_decimals
+
+
+def _decimals_of(amount: float) -> int:
+    """Decimals of a number as it is written in full, but for what arithmetic leaves behind."""
+    _, _, after = np.format_float_positional(float(f"{amount:.12g}"), trim="-").partition(".")
+    return len(after)
+
+
+def _with_interval(value: float, low: float, high: float) -> str:
+    if pd.isna(value):
+        return MISSING
+    how = "" if pd.isna(low) or pd.isna(high) else format_for(low, high)
+    write: Callable[[float], str] = (lambda x: format(x, how)) if how else number
+    texts = [re.sub(r"^-(?=0\.?0*$)", "", write(float(x))).replace("-", MINUS) for x in (value, low, high)]
+    if pd.isna(low) or pd.isna(high) or texts[1] == texts[2]:
+        return texts[0]
+    return f"{texts[0]} ({texts[1]} to {texts[2]})"
+
+
+def aligned(texts: Sequence[str]) -> list[str]:
+    """The same cells with spaces in front, and those of numbers alone behind too: the points stand in a line.
+
+    >>> [text.replace(FIGURE_SPACE, "_") for text in aligned(["0.5 (0.4 to 0.6)", "12", "–"])]
+    ['_0.5 (0.4 to 0.6)', '12', '–']
+    """
+    found = [NUMERIC.fullmatch(text) for text in texts]
+    widest = max((len(match[1] + match[2]) for match in found if match), default=0)
+    if sum(match is not None for match in found) * 2 < sum(bool(text.strip(f" {MISSING}")) for text in texts):
+        return list(texts)
+    lines = []
+    for text, match in zip(texts, found, strict=True):
+        if match is None:
+            lines.append(text)
+            continue
+        before = f"{match[1].replace('-', MINUS)}{match[2]}"
+        after = re.sub(r"(?<![\w.])-(?=[\d.])", MINUS, text[len(match[1] + match[2]) :])
+        lines.append(FIGURE_SPACE * (widest - len(before)) + before + after)
+    return lines
+
+
+# --- notebooks ------------------------------------------------------------------------------------------
+
+
+def typeset_frames() -> None:
+    """From now on this notebook shows DataFrames and Series as :func:`typeset` does."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if shell is None:
+        return
+    formatters = shell.display_formatter.formatters
+    for kind in (pd.DataFrame, pd.Series):
+        formatters["text/html"].for_type(kind, lambda table: typeset(table)._repr_html_())
+        formatters["text/plain"].for_type(kind, lambda table, printer, _: printer.text(repr(typeset(table))))

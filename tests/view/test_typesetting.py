@@ -1,0 +1,142 @@
+"""A typeset table has aligned decimals, plain names, whole counts, grey controls and no Python in it."""
+
+import doctest
+import importlib
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+from embviz.labels import LABELS, Label
+from embviz.view import save_page, typeset, typeset_frames
+
+FIGURE_SPACE = "\u2007"
+
+
+def column(table, place):
+    return [cells[place].replace(FIGURE_SPACE, " ") for cells in typeset(table).cells]
+
+
+def test_the_examples_in_the_docstrings_hold():
+    assert doctest.testmod(importlib.import_module("embviz.view.typesetting")).failed == 0
+
+
+def test_decimal_points_stand_under_each_other():
+    cells = column(pd.DataFrame({"x": [0.98123, -12.5, 3.0, 1234.0]}), 0)
+    assert cells == ["    0.98", "  −12.50", "    3.00", "1,234.00"]
+    assert len({cell.index(".") for cell in cells}) == 1
+
+
+def test_counts_are_whole_and_an_exact_zero_is_0():
+    assert column(pd.DataFrame({"n": [29.0, 1472.0, 0.0]}), 0) == ["   29", "1,472", "    0"]
+    assert column(pd.DataFrame({"x": [0.0, 0.25]}), 0) == ["0", "0.25"]
+
+
+def test_what_rounds_to_nothing_is_told_from_zero():
+    assert column(pd.DataFrame({"x": [2.07e-18, 0.0, 0.5]}), 0) == ["2 × 10⁻¹⁸", "0", "0.5"]
+
+
+def test_digits_are_those_asked_for():
+    table = pd.DataFrame({"x": [0.9958771, 0.9921343], "y": [0.9958771, 0.9921343]})
+    cells = typeset(table, digits={"y": 5}).cells
+    assert cells == [["0.996", "0.99588"], ["0.992", "0.99213"]]
+
+
+def test_a_column_that_its_author_rounded_stays_so():
+    assert column(pd.DataFrame({"x": [0.9959, 0.24]}), 0) == ["0.9959", "0.2400"]
+
+
+def test_digits_follow_the_interval():
+    table = pd.DataFrame({"x": [0.96321], "low": [0.951], "high": [0.972]})
+    shown = typeset(table, intervals={"x": ("low", "high")})
+    assert (shown.titles, shown.cells) == ([["x"]], [["0.963 (0.951 to 0.972)"]])
+    with pytest.raises(ValueError, match="no column least: it has x, low, high"):
+        typeset(table, intervals={"x": ("least", "high")})
+
+
+def test_columns_have_their_axis_titles():
+    table = pd.DataFrame({"n_phases": [3], "pmi": [0.5]}, index=pd.Index(["a"], name="of_run"))
+    assert typeset(table).titles == [["of run", *(title_of(name) for name in ("n_phases", "pmi"))]]
+    assert typeset(table, titles={"pmi": "PMI"}).titles[0][-1] == "PMI"
+
+
+def title_of(name):
+    words, unit = LABELS.get(name, Label(name))
+    return words if unit is None else f"{words} ({unit})"
+
+
+def test_no_tuple_and_no_row_of_index_names_is_shown():
+    table = pd.DataFrame({"setting": [(14, 4)], "found": [True], "gap": [None]})
+    assert typeset(table).cells == [["14, 4", "yes", "–"]]
+    assert typeset(table)._repr_html_().count("<tr>") == 2
+    assert repr(typeset(table)).count("\n") == 2
+
+
+def test_an_index_of_several_names_says_each_once():
+    index = pd.MultiIndex.from_product([["a", "b"], ["x", "y"]], names=["text", "part"])
+    cells = typeset(pd.DataFrame({"n": [1, 2, 3, 4]}, index=index)).cells
+    assert [row[:2] for row in cells] == [["a", "x"], ["", "y"], ["b", "x"], ["", "y"]]
+
+
+def test_columns_of_two_levels_share_a_heading():
+    table = pd.DataFrame([[1, 2]], columns=pd.MultiIndex.from_product([["before"], ["x", "y"]]), index=["a"])
+    assert typeset(table).titles == [["", "before", "before"], ["", "x", "y"]]
+    assert '<th colspan="2" scope="colgroup">before</th>' in typeset(table)._repr_html_()
+
+
+def test_controls_are_grey_by_name_and_by_choice():
+    table = pd.DataFrame({"n": [1, 2, 3]}, index=["training", "random walk", "shuffled text"])
+    assert grey(typeset(table)) == ["random walk", "shuffled text"]
+    assert grey(typeset(table, controls=["training"])) == ["training"]
+    assert grey(typeset(table, controls=[])) == []
+    with pytest.raises(ValueError, match="no row 'walk': it has training, random walk"):
+        typeset(table, controls=["walk"])
+
+
+def grey(shown):
+    return re.findall(r'<tr class="control"><th scope="row">(.*?)</th>', shown._repr_html_())
+
+
+def test_the_deciding_cell_is_marked_on_the_page_and_in_text():
+    table = pd.DataFrame({"n": [1, 2]}, index=["a", "b"])
+    shown = typeset(table, deciding=[("b", "n")])
+    assert '<td class="number deciding">2</td>' in shown._repr_html_()
+    assert repr(shown).endswith("b  2 *")
+    with pytest.raises(ValueError, match="no column 'm': it has n"):
+        typeset(table, deciding=[("b", "m")])
+
+
+def test_words_are_text_and_never_html():
+    table = pd.DataFrame({"<b>x": ["<script>alert(1)</script>"]}, index=["</td>"])
+    shown = typeset(table, note="<i>")._repr_html_()
+    assert not re.search("<script|<b>|<i>|<th.*?></td>", shown)
+
+
+def test_a_long_table_says_how_much_of_it_is_shown():
+    shown = typeset(pd.DataFrame({"x": np.arange(100)}))
+    assert len(shown.cells) == 60
+    assert shown.note == "The first 60 of 100 rows."
+
+
+def test_a_table_without_rows_has_its_headings():
+    assert typeset(pd.DataFrame({"x": []})).titles == [["x"]]
+
+
+def test_a_notebook_shows_frames_and_series_typeset():
+    shell = InteractiveShell.instance()
+    try:
+        typeset_frames()
+        for table in (pd.DataFrame({"n_phases": [3.0]}), pd.Series([3.0], name="n_phases")):
+            data, _ = shell.display_formatter.format(table)
+            assert data["text/plain"].split() == ["phases", "------", "3"]
+            assert 'class="dataframe"' not in data["text/html"]
+            assert "<th" in data["text/html"]
+    finally:
+        InteractiveShell.clear_instance()
+
+
+def test_a_saved_page_has_its_tables_typeset(tmp_path):
+    save_page([], tmp_path / "page.html", tables={"runs": pd.DataFrame({"n_phases": [3.0]})})
+    assert '<th scope="col">phases</th>' in (tmp_path / "page.html").read_text(encoding="utf-8")
