@@ -80,7 +80,12 @@ def _run(package: Package, folder: Path, *, progress: bool) -> None:
     if progress:
         print(f"downloading {package} ({package.size / 1e6:.0f} MB)", file=sys.stderr, flush=True)
     done = subprocess.run(
-        _command(package, folder), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        _command(package, folder),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+        check=False,
     )
     if done.returncode != 0:
         said = [line for line in done.stdout.splitlines() if line.strip()]
