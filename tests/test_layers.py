@@ -70,8 +70,9 @@ def test_pictures_need_no_torch():
     run_without(TORCH, IMPORT_ALL.format(rooms=["view"]))
 
 
-def test_the_readmes_first_snippet_says_the_same_without_any_extra():
-    snippet = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[1]
+def test_the_spectrum_of_a_text_is_the_same_without_any_extra():
+    page = (ROOT / "book" / "using.md").read_text(encoding="utf-8")
+    snippet = re.search(r"```python\n(.*?)```", page, re.DOTALL)[1]
     sentence = run_without(VIEW + TORCH, snippet)
     assert sentence == run_without([], snippet)
     assert "random orders" in sentence
