@@ -105,8 +105,8 @@ def matched(
     first, second = (checked(values, name, n_axes) for values, name in zip((x, y), names, strict=True))
     if first.shape != second.shape:
         raise ValueError(
-            f"{names[0]} has shape {first.shape} and {names[1]} {second.shape}: row i of one goes "
-            "with row i of the other"
+            f"{names[0]} has shape {first.shape} and {names[1]} {second.shape}: "
+            "give two arrays of the same shape"
         )
     return first, second
 
@@ -292,7 +292,7 @@ def checked_starts(document_starts: Any, n_places: int) -> np.ndarray:
     name = "document_starts"
     starts = checked(document_starts, name, 1, kind="integer").astype(np.int64)
     if starts[0] != 0 or (np.diff(starts) <= 0).any():
-        raise ValueError(f"{name} must rise from 0, without repeats")
+        raise ValueError(f"{name} must start at 0 and increase strictly")
     if starts[-1] >= n_places:
         raise ValueError(f"{name}: a document starts at {starts[-1]}, and the text has {n_places} places")
     return starts

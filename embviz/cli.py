@@ -63,7 +63,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _said(error: Exception) -> str:
-    """An error in one line; that of a library which an extra brings ends with the command."""
+    """An error in one line; for a missing library with the command that installs it."""
     line = " ".join(str(error).split()) or type(error).__name__
     if type(error) is ModuleNotFoundError and error.name:  # an experiment of the project's own imports it
         from embviz.imports import extra_with
@@ -100,7 +100,8 @@ def _parser() -> argparse.ArgumentParser:
     import embviz
 
     parser = argparse.ArgumentParser(
-        prog="embviz", description="Instruments for the geometry of embeddings, and a book written with them."
+        prog="embviz",
+        description="Measure the geometry of embeddings: of a text, word vectors, a model or a training run.",
     )
     parser.add_argument("--version", action="version", version=f"embviz {embviz.__version__}")
     parser.add_argument("--debug", action="store_true", help="show where an error came from")
@@ -121,108 +122,132 @@ def _add_lab(commands: Any) -> None:
     lab = commands.add_parser(
         "lab",
         help="open copies of the chapters live in JupyterLab",
-        epilog="Other options go to JupyterLab as they are, such as --port 9999 --no-browser --allow-root.",
+        epilog="Other options are passed to JupyterLab, such as --port 9999 --no-browser --allow-root.",
     )
     lab.add_argument(
-        "--folder", metavar="DIR", help="of the copies; default ~/embviz/NAME, of the project's name"
+        "--folder",
+        metavar="DIR",
+        help="folder for the copies; default ~/embviz/NAME, with the project's name",
     )
-    lab.add_argument("--in-place", action="store_true", help="open the chapters themselves, as their author")
+    lab.add_argument("--in-place", action="store_true", help="open the chapters themselves, to edit them")
     _add_project(lab)
     lab.set_defaults(command=open_lab)
 
 
 def _add_new(commands: Any) -> None:
     new = commands.add_parser(
-        "new", help="begin a project: a claim, an experiment with a null, a chapter, a test"
+        "new", help="begin a project: a claim, an experiment with a control, a chapter, a test"
     )
-    new.add_argument("name", metavar="NAME", help="key of the paper, such as my_paper")
-    new.add_argument("--folder", metavar="DIR", help="where to write it; default ./NAME")
+    new.add_argument("name", metavar="NAME", help="short name of the paper, such as my_paper")
+    new.add_argument("--folder", metavar="DIR", help="folder to write; default ./NAME")
     new.set_defaults(command=begin_project)
 
 
 def _add_spectrum(commands: Any) -> None:
-    spectrum = commands.add_parser("spectrum", help="the PMI spectrum of a text of yours, with its controls")
-    spectrum.add_argument("files", nargs="+", metavar="FILE", help="text, UTF-8; .gz is unpacked")
+    spectrum = commands.add_parser("spectrum", help="compute the PMI spectrum of your text, with controls")
+    spectrum.add_argument("files", nargs="+", metavar="FILE", help="a text file; .gz is unpacked")
     spectrum.add_argument("--window", type=int, default=5, help="words on each side; default 5")
-    spectrum.add_argument("--min-count", type=int, default=5, help="rarer words are left out; default 5")
-    spectrum.add_argument("--words", type=int, default=2_000, help="most frequent words kept; default 2000")
+    spectrum.add_argument("--min-count", type=int, default=5, help="smallest count of a word; default 5")
     spectrum.add_argument(
-        "--tokenizer", default="unicode", choices=("unicode", "text8"), help="default unicode"
+        "--words", type=int, default=2_000, help="number of most frequent words used; default 2000"
     )
-    spectrum.add_argument("--encoding", default="utf-8", help="of the files; default utf-8")
+    spectrum.add_argument(
+        "--tokenizer",
+        default="unicode",
+        choices=("unicode", "text8"),
+        help="words of any script (unicode, default), or a-z and digits spelled out (text8)",
+    )
+    spectrum.add_argument("--encoding", default="utf-8", help="encoding of the files; default utf-8")
     spectrum.add_argument("--html", metavar="FILE", help="write a page that works offline")
     spectrum.set_defaults(command=show_spectrum)
 
 
 def _add_inspect(commands: Any) -> None:
-    inspect = commands.add_parser("inspect", help="weights of a model of yours, each number beside its null")
+    inspect = commands.add_parser("inspect", help="measure the weights of your model, with controls")
     inspect.add_argument(
-        "model", metavar="MODEL", help="folder of Hugging Face; .safetensors; llama2.c's .bin; a state_dict"
+        "model",
+        metavar="MODEL",
+        help="a Hugging Face folder, a .safetensors file, llama2.c's .bin, or a saved state_dict",
     )
-    inspect.add_argument("--text", metavar="FILE", help="for the kernel of tied embeddings, and gradients")
-    inspect.add_argument("--rows", type=int, default=2_000, help="most rows of a matrix; default 2000")
+    inspect.add_argument(
+        "--text", metavar="FILE", help="text for the loss, gradients, and the kernel of tied embeddings"
+    )
+    inspect.add_argument(
+        "--rows", type=int, default=2_000, help="largest number of rows used of a matrix; default 2000"
+    )
     inspect.add_argument("--html", metavar="FILE", help="write a page that works offline")
     inspect.set_defaults(command=show_inspection)
 
 
 def _add_trace(commands: Any) -> None:
     trace = commands.add_parser(
-        "trace", help="the weights' paths through a run of yours, beside random walks"
+        "trace", help="draw the trajectories of the weights in your training run, beside random walks"
     )
-    trace.add_argument("folder", metavar="FOLDER", help="a recording, or a folder with checkpoints in it")
+    trace.add_argument("folder", metavar="FOLDER", help="a recorded run, or a folder with checkpoints")
     trace.add_argument(
         "--tensor",
         metavar="PATTERN",
         action="append",
-        help='names to trace, such as "*.attn.*"; may come several times; default all matrices',
+        help='names of matrices, such as "*.attn.*"; can be repeated; default all',
     )
-    trace.add_argument("--sketch", type=int, metavar="N", help="numbers to keep of a matrix; default all")
-    trace.add_argument("--seed", type=int, default=0, help="of autoencoders, layouts and walks; default 0")
+    trace.add_argument(
+        "--sketch",
+        type=int,
+        metavar="N",
+        help="reduce each matrix to N numbers by a random projection; default all numbers",
+    )
+    trace.add_argument(
+        "--seed", type=int, default=0, help="seed of autoencoders, layouts and random walks; default 0"
+    )
     trace.add_argument("--html", metavar="FILE", help="write a page that works offline")
     trace.set_defaults(command=show_trace)
 
 
 def _add_resize(commands: Any) -> None:
     resize = commands.add_parser(
-        "resize", help="a checkpoint of Hugging Face at another width, with a report of what it cost"
+        "resize", help="change the width of a Hugging Face checkpoint, and report the change in loss"
     )
     resize.add_argument(
-        "checkpoint", metavar="CHECKPOINT", help="folder of a GPT-2, Llama, Mistral or GPT-NeoX"
+        "checkpoint", metavar="CHECKPOINT", help="folder of a GPT-2, Llama, Mistral or GPT-NeoX model"
     )
-    resize.add_argument("--width", type=int, required=True, help="of the residual stream")
-    resize.add_argument("--out", metavar="FOLDER", required=True, help="not there yet, or empty")
-    resize.add_argument("--text", metavar="FILE", help="on which errors and losses are measured, UTF-8")
+    resize.add_argument("--width", type=int, required=True, help="new width of the residual stream")
+    resize.add_argument("--out", metavar="FOLDER", required=True, help="folder to write; new or empty")
+    resize.add_argument("--text", metavar="FILE", help="text (UTF-8) on which errors and losses are measured")
     resize.add_argument(
         "--map",
         choices=("orthonormal", "pca"),
         default="orthonormal",
-        help="random orthonormal rows (default), or principal directions of the stream on the text",
+        help="random orthonormal rows (default), or principal components of the residual stream on the text",
     )
-    resize.add_argument("--seed", type=int, default=0, help="of the random map; default 0")
+    resize.add_argument("--seed", type=int, default=0, help="seed of the random projection; default 0")
     resize.set_defaults(command=resize_model)
 
 
 def _add_project(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--project", metavar="DIR", help="folder with data/claims; default the nearest one upwards from here"
+        "--project",
+        metavar="DIR",
+        help="folder with data/claims; default the nearest one upwards from the current folder",
     )
 
 
 def _add_data(commands: Any) -> None:
-    data = commands.add_parser("data", help="data sets: list, fetch, verify")
+    data = commands.add_parser("data", help="list, download and verify data sets")
     verbs = data.add_subparsers(metavar="VERB", required=True)
-    listing = verbs.add_parser("list", help="what the registry names, and what is at hand")
+    listing = verbs.add_parser("list", help="list data sets, and which are on this machine")
     listing.set_defaults(command=data_list)
-    fetch = verbs.add_parser("fetch", help="download what is not at hand")
+    fetch = verbs.add_parser("fetch", help="download data sets that are not on this machine")
     fetch.add_argument("names", nargs="+", metavar="NAME", help="a data set")
     fetch.add_argument(
         "--accept-licence", action="store_true", help="accept the terms of a model that has some"
     )
     fetch.set_defaults(command=data_fetch)
-    verify = verbs.add_parser("verify", help="compare the files at hand with their checksums")
+    verify = verbs.add_parser("verify", help="compare the files on this machine with their checksums")
     verify.add_argument("names", nargs="*", metavar="NAME", help="a data set; default all")
     verify.set_defaults(command=data_verify)
-    pack = verbs.add_parser("pack", help="put what a claim's models read into small files that travel")
+    pack = verbs.add_parser(
+        "pack", help="write the texts that a claim needs into small files, for another machine"
+    )
     pack.add_argument("id", metavar="ID", help="a claim or a paper")
     pack.add_argument("--preset", default="paper", help="quick, laptop or paper (default)")
     _add_project(pack)
@@ -232,40 +257,44 @@ def _add_data(commands: Any) -> None:
 
 
 def _add_run(commands: Any) -> None:
-    run = commands.add_parser("run", help="compute and store whatever cells of a claim are missing")
+    run = commands.add_parser("run", help="measure a claim: compute and store what is missing")
     run.add_argument("id", metavar="ID", help='a claim such as reflections.lemma1, a paper, or "all"')
     run.add_argument("--preset", default="quick", help="quick (seconds; default), laptop or paper")
     run.add_argument("--jobs", type=int, help="worker processes; default as many as cores")
     run.add_argument(
-        "--minutes", type=float, help="pause after so long; the same command goes on (exit code 3 until done)"
+        "--minutes",
+        type=float,
+        help="stop after so many minutes; repeat the command to continue (exit code 3 until done)",
     )
-    run.add_argument("--dry-run", action="store_true", help="only count the cells")
-    run.add_argument("--backend", choices=["dask"], help="compute on a cluster: dask, with --scheduler")
-    run.add_argument("--scheduler", metavar="ADDRESS", help="of a dask cluster, such as tcp://10.0.0.1:8786")
+    run.add_argument("--dry-run", action="store_true", help="only count what is missing")
+    run.add_argument("--backend", choices=["dask"], help="compute on a dask cluster, with --scheduler")
+    run.add_argument(
+        "--scheduler", metavar="ADDRESS", help="address of the dask scheduler, such as tcp://10.0.0.1:8786"
+    )
     run.add_argument(
         "--slurm",
         metavar="RESOURCES",
-        help='start workers as jobs of SLURM: "jobs=20,cores=4,memory=8GB,walltime=02:00:00"',
+        help='start workers as SLURM jobs: "jobs=20,cores=4,memory=8GB,walltime=02:00:00"',
     )
     _add_project(run)
     run.set_defaults(command=run_cells)
 
 
 def _add_ledger(commands: Any) -> None:
-    ledger = commands.add_parser("ledger", help="what the papers claim, what was measured, the verdicts")
+    ledger = commands.add_parser("ledger", help="show claims, measurements and verdicts")
     ledger.add_argument("id", nargs="?", metavar="ID", help="a claim or a paper; default all")
     derived = ledger.add_mutually_exclusive_group()
     derived.add_argument(
-        "--derive", action="store_true", help="judge stored results anew and write the ledger file"
+        "--derive", action="store_true", help="judge stored results again and write the ledger file"
     )
-    derived.add_argument("--scale", help="judge stored results at this preset, and write nothing")
+    derived.add_argument("--scale", help="judge stored results of this preset, and write nothing")
     ledger.add_argument("--json", action="store_true", help="print JSON instead of a table")
     _add_project(ledger)
     ledger.set_defaults(command=show_ledger)
 
 
 def begin_project(arguments: argparse.Namespace) -> int:
-    """``embviz new NAME``: write a project that works, and say what to do with it."""
+    """``embviz new NAME``: write a working project, and print the next commands."""
     from embviz.project import new_project
 
     files = new_project(arguments.name, arguments.folder)
@@ -277,7 +306,7 @@ def begin_project(arguments: argparse.Namespace) -> int:
 
 
 def show_spectrum(arguments: argparse.Namespace) -> int:
-    """``embviz spectrum FILE``: eigenvalues of PMI, their mirror image, and the same of shuffled tokens."""
+    """``embviz spectrum FILE``: eigenvalues of PMI, their mirror image, and the same for shuffled tokens."""
     from pathlib import Path
 
     from embviz.corpora import make_corpus
@@ -330,7 +359,7 @@ def show_inspection(arguments: argparse.Namespace) -> int:
 
 
 def show_trace(arguments: argparse.Namespace) -> int:
-    """``embviz trace FOLDER``: the path of each matrix, its phases, and the same of random walks like it."""
+    """``embviz trace FOLDER``: the trajectory of each matrix, its clusters, and the same for random walks."""
     from embviz.trajectories import run_report
 
     if arguments.html:
@@ -397,19 +426,19 @@ def _read_tokens(folder: str, file: str, config: Any, *, n_strings: int = 64, mo
         ids = np.frombuffer(text.encode(), dtype=np.uint8).astype(np.int64)
     else:
         raise ValueError(
-            f"{folder} has no tokenizer.json to read a text by, and {config.vocab_size} symbols are no bytes"
+            f"{folder} has no tokenizer.json, and its vocabulary of {config.vocab_size} is not bytes: add one"
         )
     length = min(most, config.max_position_embeddings, getattr(config, "sliding_window", None) or most)
     length = min(length, len(ids) // 2 - 1)
     if length < 2:
-        raise ValueError(f"{file} has {len(ids)} tokens: six are the least")
+        raise ValueError(f"{file} has {len(ids)} tokens: at least six are needed")
     n_strings = min(n_strings, len(ids) // (length + 1))
     starts = np.linspace(0, len(ids) - length - 1, n_strings).astype(int)
     return torch.from_numpy(ids[starts[:, None] + np.arange(length + 1)].astype(np.int64))
 
 
 def data_list(arguments: argparse.Namespace) -> int:
-    """``embviz data list``: the registry's files, and which of them are at hand."""
+    """``embviz data list``: the registry's files, and which of them are on this machine."""
     from embviz.corpora import registry
 
     table = registry.list_data()
@@ -485,7 +514,7 @@ def _claim_ids(wanted: str | None) -> list[str]:
 def run_cells(arguments: argparse.Namespace) -> int:
     """``embviz run ID --preset P``: compute what is missing, one claim after the other.
 
-    Exit code 1 if data are not at hand; 3 if ``--minutes`` were over before all was done.
+    Exit code 1 if data are missing; 3 if the time of ``--minutes`` ended before all was done.
     """
     import time
 
@@ -525,7 +554,7 @@ def _run_claims(arguments: argparse.Namespace, until: float | None) -> int:
             ledger.store_entries([item])
             print(_verdict_line(item))
     if left:
-        print(f"{len(left)} cells are left, what was begun is kept: the same command goes on")
+        print(f"{len(left)} cells are left, and partial results are stored: repeat the command to continue")
         holders = Counter(filter(None, (holder(path.stem) for path in left)))
         for who, n_cells in sorted(holders.items()):
             print(f"{n_cells} of them {'is' if n_cells == 1 else 'are'} being computed by {who}")
@@ -533,7 +562,7 @@ def _run_claims(arguments: argparse.Namespace, until: float | None) -> int:
 
 
 def show_ledger(arguments: argparse.Namespace) -> int:
-    """``embviz ledger [ID]``: claims with their verdicts, or one claim with its figures."""
+    """``embviz ledger [ID]``: claims with their verdicts, or one claim with its measurements."""
     from embviz import ledger
 
     wanted = None if arguments.id == "all" else arguments.id
@@ -569,7 +598,7 @@ def _verdict_line(item: Entry) -> str:
 
 
 def open_lab(arguments: argparse.Namespace) -> int:
-    """``embviz lab``: become JupyterLab over copies of the chapters; what ends this process ends it."""
+    """``embviz lab``: open JupyterLab on copies of the chapters; it ends with this process."""
     from pathlib import Path
 
     from embviz.imports import require

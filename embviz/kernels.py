@@ -97,7 +97,7 @@ def _require_paired(matrix: np.ndarray, name: str) -> None:
         raise ValueError(
             f"{silent.size} word(s) have no pair at all (ids {first}): their rows of D are all 0. Drop them: "
             f"keep = abs({name}).sum(axis=1) > 0, then {name}[keep][:, keep], and number the text's words "
-            "anew"
+            "again"
         )
 
 
@@ -218,7 +218,7 @@ def tied_gram(embedding: np.ndarray, output: np.ndarray) -> np.ndarray:
         n_rows = int((embedding != output).any(axis=1).sum())
         raise ValueError(
             f"the model is not tied: {n_rows} of {len(embedding)} words have another output vector than "
-            "embedding, and W = E E' is defined for one matrix. As a null take embedding @ embedding.T, or "
+            "embedding, and W = E E' is defined for one matrix. As a control use embedding @ embedding.T, or "
             "the output's, and say which"
         )
     V = len(embedding)

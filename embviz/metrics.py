@@ -644,7 +644,7 @@ def bootstrap_interval(
 
 
 def principal_plane(weights: ArrayLike) -> np.ndarray:
-    """Coordinates of a matrix's rows over time, in the plane that shows the last step best.
+    """Coordinates of a matrix's rows over time, in the best two dimensions for the last step.
 
     The plane is one for all steps, so that a picture of one step after the other doesn't turn: the first
     two principal components of the last step's rows, about their mean. Their signs make the coordinate
@@ -679,7 +679,7 @@ def principal_plane(weights: ArrayLike) -> np.ndarray:
     mean = weights[-1].mean(axis=0)
     _, singular_values, axes = np.linalg.svd(weights[-1] - mean, full_matrices=True)
     if singular_values[0] == 0:
-        raise ValueError("all rows of the last step are equal: they lie in no plane of their own")
+        raise ValueError("all rows of the last step are equal: they define no plane")
     last = (weights[-1] - mean) @ axes[:2].T  # (V, 2)
     extreme = last[np.abs(last).argmax(axis=0), [0, 1]]
     return (weights - mean) @ (axes[:2] * np.where(extreme < 0, -1, 1)[:, None]).T

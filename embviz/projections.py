@@ -229,7 +229,7 @@ def pca(x: ArrayLike, m: int, *, center: bool = False) -> Projection:
 
 
 def coordinates(m: int, d: int, seed: Seed, *, scaling: Scaling = "isometric") -> Projection:
-    """A null: m of d coordinates at random, nothing mixed; with replacement where m > d."""
+    """A control: m of d coordinates at random, nothing mixed; with replacement where m > d."""
     _require_widths(m, d)
     _require_room(float(m + d) * d, m, d)
     rng = np.random.default_rng(seed)
@@ -239,7 +239,7 @@ def coordinates(m: int, d: int, seed: Seed, *, scaling: Scaling = "isometric") -
 
 
 def signed_permutation(d: int, seed: Seed) -> Projection:
-    """A null: coordinates in another order, some with the other sign; a rotation that mixes nothing."""
+    """A control: coordinates in another order, some with the other sign; a rotation that mixes nothing."""
     _require_widths(d, d)
     _require_room(2.0 * d * d, d, d)
     rng = np.random.default_rng(seed)
@@ -248,7 +248,7 @@ def signed_permutation(d: int, seed: Seed) -> Projection:
 
 
 def given(matrix: ArrayLike) -> Projection:
-    """A map of one's own, T (m, d).
+    """A projection from your own matrix T (m, d).
 
     Raises
     ------

@@ -187,8 +187,8 @@ def test_documents_start_at_rising_places_of_the_text():
     assert checked_starts([0, 2], 3).dtype == np.int64
     for starts, message in [
         ([0, 10.9], "document_starts has type float64: give integers"),
-        ([1], "document_starts must rise from 0"),
-        ([0, 2, 1], "document_starts must rise from 0"),
+        ([1], "document_starts must start at 0"),
+        ([0, 2, 1], "document_starts must start at 0 and increase"),
         ([0, 3], "a document starts at 3, and the text has 3 places"),
         ([], "document_starts is empty"),
     ]:

@@ -15,7 +15,8 @@ from tests.conftest import VIEW_LIBRARIES
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "embviz"
 
-# Top to bottom as in CONTRIBUTING's table of rooms: a room or a file imports only from lines above, or from its own.
+# Top to bottom as in CONTRIBUTING's table of rooms: a room or a file imports only from lines above, or from
+# its own.
 FLOORS = [
     "project storage compiling memory imports pausing arrays labels",
     "metrics projections kernels",

@@ -1,4 +1,4 @@
-"""What the weights of a model of yours look like, each number beside its control."""
+"""The weights of your model: spectra, isotropy and neighbours, each number beside its control."""
 
 import lazy_loader
 

@@ -48,7 +48,9 @@ def _logits(module: nn.Module, ids: Tensor) -> Tensor:
     found = getattr(found, "logits", found)
     if not isinstance(found, Tensor) or found.ndim != 3 or found.shape[:2] != ids.shape:
         shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
-        raise ValueError(f"the module gives {shape} for ids {tuple(ids.shape)}, no logits of each place")
+        raise ValueError(
+            f"the module gives {shape} for ids {tuple(ids.shape)}, not one row of logits for each position"
+        )
     return found
 
 
@@ -70,7 +72,7 @@ def require_causal(module: nn.Module, ids: Tensor) -> None:
     with torch.no_grad():
         first, second = (_logits(module, one)[:, :-1] for one in (ids, other))
     if (first - second).abs().max() > MOST_RISE * first.abs().max():
-        raise ValueError("its logits at a place change with later tokens: no causal language model")
+        raise ValueError("its logits at a position depend on later tokens: it is not a causal language model")
 
 
 def require_room(weights: Weights, n_tokens: int) -> None:
@@ -117,7 +119,7 @@ def causal_model(weights: Weights, source: Any) -> nn.Module:
     if not any(kind.endswith(CAUSAL) for kind in kinds):
         raise ValueError(f"{', '.join(kinds) or 'a model of no architecture'} is no causal language model")
     if "quantization_config" in weights.config:
-        raise ValueError("its weights are rounded, which leaves no gradient")
+        raise ValueError("its weights are quantized, so they have no gradient")
     transformers = import_transformers()
     progress = transformers.utils.logging
     shown = progress.is_progress_bar_enabled()

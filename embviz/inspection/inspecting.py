@@ -1,4 +1,4 @@
-"""A model of yours in one call: a table of what its weights look like, each number beside its null."""
+"""Your model in one call: a table of measurements of its weights, each beside its control."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Inspection:
         )
 
     def summary(self) -> pd.DataFrame:
-        """The table for people, without single heads, gradients by kind: intervals, and ranges of nulls."""
+        """The table to read: intervals, ranges of controls, gradients by kind, without single heads."""
         one_of_many = self.table["part"].str.startswith(GRADIENT) & self.table["layer"].notna()
         rows = self.table[self.table["head"].isna() & ~one_of_many]
         found = [
@@ -435,7 +435,7 @@ def _legible(token: str, row: int) -> str:
 def _nearest_of(
     array: StoredArray, asked: np.ndarray, queries: np.ndarray, null: np.ndarray, n: int = 5
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The nearest rows of a table to some of its rows, a block at a time, and the null's largest cosine."""
+    """The nearest rows to some rows of a table, a block at a time, and the largest cosine of the control."""
 
     def unit(rows: np.ndarray) -> np.ndarray:
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
@@ -492,7 +492,7 @@ def _measure_kernel(
 ) -> None:
     """The kernel between log counts and the Gram matrix of the most frequent tokens."""
     if name is None or tied is False:
-        text = "the kernel is that of tied embeddings"
+        text = "the kernel is defined for tied embeddings"
     if isinstance(text, str):
         return table.refuse("kernel", "circulant score", text)
     corpus, row_of = text
@@ -577,7 +577,7 @@ def _strike_text(
     row_of: np.ndarray,
     strings: list[Tensor],
 ) -> tuple[dict[str, Sounding], dict[str, int]]:
-    """By the next-token loss of a text, which gets a row of its own; and rows of what is struck in part."""
+    """Gradients of a text's next-token loss: a row for the loss, and one for each part that is measured."""
     device = next(module.parameters()).device
     losses: list[float] = []
 
@@ -608,7 +608,7 @@ def _cut_strings(
     table = weights.arrays[positions].shape[0] if positions else n_tokens
     n_tokens = min(n_tokens, roles.option(weights.config, LENGTHS) or table, corpus.n_tokens - 1)
     if n_tokens < 2:
-        raise ValueError(f"the text has {corpus.n_tokens} tokens: three are the least")
+        raise ValueError(f"the text has {corpus.n_tokens} tokens: at least three are needed")
     first = np.unique(np.linspace(0, corpus.n_tokens - n_tokens - 1, n_batches).round().astype(int))
     strings = [row_of[corpus.ids[place : place + n_tokens + 1].astype(int)] for place in first]
     known = [torch.from_numpy(string)[None] for string in strings if (string >= 0).all()]
@@ -620,7 +620,7 @@ def _cut_strings(
 
 
 def _loss_in_bits(losses: list[float], strings: list[Tensor], counts: np.ndarray, seed: int) -> Measured:
-    """Losses of strings, in nats, beside that of the tokens' shares of the text, which it is fitted to."""
+    """Losses of strings, in nats, and the loss of the text's own token frequencies, as a control."""
     bits = np.array(losses) / math.log(2)
     targets = torch.cat([string[0, 1:] for string in strings]).numpy()
     null = -np.log2(counts[targets] / counts.sum()).mean()

@@ -1,4 +1,4 @@
-"""Numbers of a weight matrix and of its rows, each with draws of its null.
+"""Measurements of a weight matrix and its rows, each with draws of its control.
 
 The null of a matrix is the same numbers in random places; that of two tables, or of an order, the same rows
 in a random order.
@@ -19,7 +19,7 @@ N_RESAMPLES = 200  # of rows
 
 @dataclass(frozen=True)
 class Measured:
-    """A number, its null, and an interval over rows where it is a mean over them.
+    """A measurement, its control, and an interval over rows if it is a mean over rows.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def row_measures(rows: ArrayLike, *, n_draws: int, seed: int) -> list[Measured]:
     rows = checked(rows, "rows", 2)
     unit = _unit(rows)
     if len(unit) < 3:
-        raise ValueError(f"{len(unit)} of {len(rows)} rows are not 0: three are the least")
+        raise ValueError(f"{len(unit)} of {len(rows)} rows are not 0: at least three are needed")
     rng = np.random.default_rng(seed)
     drawn = [_unit(rng.permutation(rows.ravel()).reshape(rows.shape)) for _ in range(n_draws)]
     counts = (
@@ -202,7 +202,7 @@ def paired_measures(x: ArrayLike, y: ArrayLike, *, n_draws: int, seed: int) -> l
     has_both = np.logical_and(x.any(axis=1), y.any(axis=1))
     x, y = _unit(x[has_both]), _unit(y[has_both])
     if len(x) < 3:
-        raise ValueError(f"{len(x)} words have rows that are not 0 in both tables: three are the least")
+        raise ValueError(f"{len(x)} words have rows that are not 0 in both tables: at least three are needed")
     rng = np.random.default_rng(seed)
     i, j = rng.integers(len(x), size=(2, 50_000))
     i, j = i[i != j], j[i != j]
@@ -249,7 +249,7 @@ def order_measures(table: ArrayLike, *, n_draws: int, seed: int) -> list[Measure
     """
     table = checked(table, "table", 2)
     if len(table) < 3 or np.ptp(table, axis=0).max() == 0:
-        raise ValueError(f"{len(table)} rows: three are the least, and not all equal")
+        raise ValueError(f"{len(table)} rows: at least three are needed, and not all equal")
 
     def smoothness(rows: np.ndarray) -> float:
         steps = (np.diff(rows, axis=0) ** 2).sum(axis=1).mean()

@@ -178,13 +178,13 @@ def _split_fused(matrix: np.ndarray, part: str, n_heads: int | None, n_kv: int |
         return [one.reshape(-1, matrix.shape[1]) for one in split]
     shares = (n_heads, n_kv, n_kv) if n_heads and n_kv else (1, 1, 1)
     if n_rows % sum(shares):
-        raise ValueError(f"{n_rows} rows don't divide into queries, keys and values of {shares} heads")
+        raise ValueError(f"{n_rows} rows cannot be divided into queries, keys and values of {shares} heads")
     ends = np.cumsum(shares) * (n_rows // sum(shares))
     return list(np.split(matrix, ends[:2]))
 
 
 def attention_maps(weights: Weights, n_heads: int | None, n_kv: int | None) -> list[AttentionMap]:
-    """All queries, keys and values, those of one attention one after the other, as in the model."""
+    """All queries, keys and values, one attention block after the other, as in the model."""
     kinds = {part: kind for kind, parts in SEPARATE.items() for part in parts}
     places: dict[str, dict[str, StoredArray]] = {}
     for name, array in weights.arrays.items():

@@ -253,7 +253,7 @@ def _state_dict(path: Path) -> Mapping[str, Any]:
 
 
 def _of_llama2c(path: Path) -> Weights | None:
-    """A model of llama2.c, version 0 (no magic number) or 1; None if the sizes are not those of one."""
+    """A model of llama2.c, version 0 (no magic number) or 1; None if its size does not fit."""
     with open(path, "rb") as file:
         head = file.read(256)
     if len(head) < 28:

@@ -349,7 +349,7 @@ def to_hf(decoder: Decoder) -> Any:
             )
     if config.gains == "dense":
         raise ValueError(
-            "the decoder's gains are matrices: fold() puts those of norms into the maps that read"
+            "the decoder's gains are matrices: fold() moves the gains of norms into later weights"
         )
     if config.positions == "alibi":
         raise ValueError("the decoder has positions='alibi': these models have learned or rotary ones")

@@ -1,4 +1,4 @@
-"""x W^T with the fastest float32 product that PyTorch brings for the processor at hand."""
+"""x W^T with the fastest float32 product that PyTorch has for this processor."""
 
 from __future__ import annotations
 

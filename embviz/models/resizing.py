@@ -182,7 +182,7 @@ class _Parts:
             self.notes.append(text)
 
     def free_head(self, why: str) -> None:
-        """Give a tied model a head of its own, equal to its embedding so far."""
+        """Untie a model: its output embedding becomes a copy of its input embedding."""
         if self.config.tied:
             self.change(tied=False)
             self.weights["free_head"] = self.weights["embedding"].clone()
@@ -251,7 +251,7 @@ def _reading_norms(parts: _Parts) -> Iterator[tuple[str, list[str]]]:
 
 
 def _fold_norm_biases(parts: _Parts) -> None:
-    """Biases of the norms that read into those of their readers."""
+    """Move the biases of norms into the biases of the layers that follow."""
     if not parts.config.norm_biases:
         return
     weights, stays = parts.weights, parts.config.placement == "peri"  # the norms after a part keep theirs
@@ -595,7 +595,7 @@ def _carry_role(parts: _Parts, start: str, role: Role, write: Tensor, read: Tens
 
 
 def _set_width(parts: _Parts, m: int, energy: float, heads: _Heads) -> None:
-    """The shape that goes with the new arrays."""
+    """The configuration of the new arrays."""
     old = parts.config
     on_sphere = old.placement == "sphere"
     if on_sphere and "position" in parts.weights:  # added to embeddings whose length is 1 at every width

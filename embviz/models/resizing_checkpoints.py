@@ -95,7 +95,7 @@ class ResizedCheckpoint:
 
 
 def load_checkpoint(folder: str | os.PathLike[str]) -> Any:
-    """The language model of a folder, in float32: safetensors alone, no code of its own, no network.
+    """The language model of a folder, in float32: from safetensors only, without custom code or network.
 
     Raises
     ------
@@ -239,7 +239,7 @@ def resize_checkpoint(
     old = from_hf(model).float()
     _require_width(kind, old.config, m)
     if tokens is None and how == "pca":
-        raise ValueError("principal directions are those of a text: give one, or take the map 'orthonormal'")
+        raise ValueError("principal components need a text: give one, or choose the map 'orthonormal'")
     seen, held_out = _halves(_tokens(old.config) if tokens is None else tokens, old.config)
     projection, energy = _map(old, m, how, seed, seen)
     found = resize(old, m, projection=projection, energy=energy, centering="keep")
@@ -325,7 +325,7 @@ def _require_width(kind: str, config: DecoderConfig, m: int) -> None:
 
 
 def _ones_kept(inner: np.ndarray) -> Projection:
-    """A map (m, D) that takes the direction of ones to that of ones, and its complement by `inner`.
+    """A map (m, D) that keeps the direction of ones and acts on its complement by `inner`.
 
     LayerNorm's centering commutes with it: the mean over dimensions is the coordinate along ones.
 

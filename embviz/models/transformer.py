@@ -27,7 +27,7 @@ Start = Literal["pytorch", "scaled", "small"]
 
 @dataclass(frozen=True)
 class TransformerConfig:
-    """Shape of a transformer; the defaults are those of the geometry paper's modular arithmetic.
+    """Shape of a transformer; the defaults are the geometry paper's for modular arithmetic.
 
     `attention` is "standard"; "no_q", whose queries are the normalized hidden state itself; or a control:
     "half_standard" and "half_no_q", the same with scores halved; "no_k", whose keys are the hidden state;

@@ -160,7 +160,7 @@ def import_from(root: Path, name: str) -> ModuleType:
     if _source(root, name) is not None and not file.is_relative_to(root):
         raise ImportError(
             f"the project {root} has a module {name}, but another one is loaded, {file}: take its folder "
-            "off PYTHONPATH, or start Python anew in the project",
+            "off PYTHONPATH, or start Python again in the project",
             name=name,
         )
     return module

@@ -1,4 +1,4 @@
-"""The smallest project that works: one claim, one experiment with a null, one chapter, a test."""
+"""The smallest project that works: one claim, one experiment with a control, one chapter, a test."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def new_project(name: str, folder: str | os.PathLike[str] | None = None) -> list
 
 
 def _contents(name: str) -> dict[Path, str]:
-    """The template's files under the paper's name; there those of Python end in .txt."""
+    """The template's files under the paper's name; in the template Python files end in .txt."""
     texts = {
         str(file.relative_to(TEMPLATE)).removesuffix(".txt"): file.read_text(encoding="utf-8")
         for file in sorted(TEMPLATE.rglob("*"))

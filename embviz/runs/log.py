@@ -77,7 +77,7 @@ def verified(path: Path, sha256: str) -> tuple[dict[str, Any], dict[str, Tensor]
 
 
 def clean_metrics(metrics: Mapping[str, Any], n_members: int | None) -> dict[str, Metric]:
-    """Plain finite numbers, and lists of them of one length, that of earlier snapshots."""
+    """Finite numbers, and lists of finite numbers with the same length as in earlier snapshots."""
     clean: dict[str, Metric] = {}
     for name, value in metrics.items():
         if not isinstance(name, str) or name in ("step", "member"):

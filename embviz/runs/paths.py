@@ -29,7 +29,7 @@ class WeightPath:
 
     @property
     def has_losses(self) -> bool:
-        """Whether losses are known, and not all the same: without them nothing is predicted or coupled."""
+        """Whether losses are recorded and differ: without them nothing is predicted or coupled."""
         return bool(np.isfinite(self.losses).all() and np.ptp(self.losses) > 0)
 
     @property
@@ -94,7 +94,7 @@ def weight_path(
     for step, array in zip(steps, arrays, strict=True):
         if array.shape != arrays[0].shape:
             raise ValueError(
-                f"{name}: the snapshot of step {step} has shape {array.shape}, that of step {steps[0]} "
+                f"{name}: the snapshot of step {step} has shape {array.shape}, of step {steps[0]} "
                 f"{arrays[0].shape}: one path holds one shape; a tensor that was resized starts a new path"
             )
     if arrays[0].size == 0:
@@ -107,7 +107,7 @@ def weight_path(
 
 
 def _told(name: str, steps: np.ndarray, losses: ArrayLike | None) -> np.ndarray:
-    """Losses (S,), all NaN where none was told; at step 0, where no update has been, that of the first."""
+    """Losses (S,), all NaN if none was recorded; step 0, before any update, has the first loss."""
     given = np.full(len(steps), math.nan) if losses is None else np.asarray(losses)
     plain = given.shape == (len(steps),) and np.issubdtype(given.dtype, np.floating)
     if not plain or isinstance(losses, np.ma.MaskedArray):

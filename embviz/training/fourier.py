@@ -1,4 +1,4 @@
-"""Fourier modes of a gradient along one axis: keep a few of them, or strike a module to hear which ring.
+"""Fourier modes of a gradient along one axis: keep a few of them, or measure the spectrum of each.
 
 Between the backward pass and the optimizer's step::
 
@@ -92,7 +92,7 @@ class Projection(ABC):
         if stacked is None and dim % max(gradient.ndim, 1) and (self.adapts or match_norm):
             raise ValueError(
                 f"shape {tuple(gradient.shape)}, dim {dim}: say stacked=True if axis 0 holds members, each "
-                "with modes and a norm of its own, stacked=False if all is one tensor"
+                "with its own modes and norm, stacked=False if all is one tensor"
             )
         projected = gradient.clone()
         rows = _rows(projected, dim, n_rows, bool(stacked))
@@ -177,7 +177,7 @@ class Adaptive(Projection):
 
 @dataclass(frozen=True)
 class RandomSubspace(Projection):
-    """Keep a fixed random subspace of `size` dimensions: a null without Fourier modes."""
+    """Keep a fixed random subspace of `size` dimensions: a control without Fourier modes."""
 
     size: int
     seed: int
@@ -195,7 +195,7 @@ class RandomSubspace(Projection):
 
 @dataclass(frozen=True)
 class Shuffled(Projection):
-    """The same projection as if the rows stood in a fixed random order: a null without their own order."""
+    """The same projection as if the rows stood in a fixed random order: a control without their own order."""
 
     projection: Projection
     seed: int
@@ -311,7 +311,7 @@ def _named(parameters: nn.Module | Tensor | Iterable[Tensor]) -> dict[str, Tenso
         distinct = {id(tensor): tensor for tensor in several}.values()
         named = {str(place): tensor for place, tensor in enumerate(distinct)}
     if not named:
-        raise ValueError("no parameter that learns was given: there is nothing to project or strike")
+        raise ValueError("no trainable parameter was given: there is no gradient to project or measure")
     return named
 
 
@@ -433,7 +433,7 @@ def sound(
     n_permutations: int = 200,
     seed: int = 0,
 ) -> Sounding:
-    """Spectrum of one tensor, such as a mean gradient, and its regularity beside that of permuted rows.
+    """Spectrum of one tensor, such as a mean gradient, and its regularity, with permuted rows as a control.
 
     Parameters
     ----------
@@ -546,7 +546,7 @@ def strike(
 def _struck(
     module: nn.Module, tensors: Sequence[str] | None, dim: int, rows: Mapping[str, int | None], top: int
 ) -> dict[str, Tensor]:
-    """Parameters to strike; a tied one once, under the first of its names that was asked for."""
+    """Parameters to measure; a tied one once, under the first of its names that was asked for."""
     chosen = {
         name: tensor
         for name, tensor in _named(module).items()

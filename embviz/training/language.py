@@ -153,7 +153,7 @@ def _split(config: TextConfig) -> tuple[list[str], list[str], str]:
 
 
 def pack_text(config: TextConfig) -> Path:
-    """Pack the documents of a configuration, whatever its tokens, into a file of their own; returns it.
+    """Pack the documents of a configuration, whatever its tokens, into one file; returns its path.
 
     Raises
     ------
@@ -196,7 +196,7 @@ def _split_whole(config: TextConfig) -> tuple[list[str], list[str], str]:
 
 
 def split_documents(text: str) -> list[str]:
-    """Documents of a text, stripped; those of blanks alone are left out.
+    """Documents of a text, stripped; empty ones are left out.
 
     >>> split_documents("One.<|endoftext|> <|endoftext|> Two. ")
     ['One.', 'Two.']

@@ -267,7 +267,7 @@ def _not_finite(loss: Tensor, step: int, names: Sequence[str]) -> str:
 
 
 def keep_freed_memory() -> None:
-    """Let glibc keep what a step frees for the next step, instead of faulting it in anew.
+    """Let glibc keep what a step frees for the next step, instead of requesting it again.
 
     Freeing one large block raises its thresholds for good, to twice the block's size: 64 MB.
     """

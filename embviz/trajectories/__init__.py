@@ -1,4 +1,4 @@
-"""Paths of weights: the behavioural autoencoder, layouts, phases and nulls."""
+"""Trajectories of weights: the behavioural autoencoder, layouts, clusters and controls."""
 
 import lazy_loader
 

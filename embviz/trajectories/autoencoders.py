@@ -267,7 +267,7 @@ def held_out_errors(
     block: int = 1,
     device: str = "cpu",
 ) -> Errors:
-    """Errors on snapshots that an autoencoder has not seen: each is held out once, from one trained anew.
+    """Errors on unseen snapshots: each is held out once, from an autoencoder trained without it.
 
     Squared errors are pooled over all snapshots, so that 1 is no better than the mean snapshot and the mean
     loss here too. Of one part of a path they would be held against a variance that may lie elsewhere, as a

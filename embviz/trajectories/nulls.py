@@ -1,4 +1,4 @@
-"""Nulls for weight trajectories, and trajectories held against each other."""
+"""Controls for weight trajectories, and trajectories compared with each other."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def shuffled_losses(path: WeightPath, *, seed: int | np.random.Generator) -> Wei
 def measure(
     traced: Trace, *, seed: int = 0, trend: int | None = None, n_permutations: int = 999
 ) -> dict[str, object]:
-    """Numbers of a trace: what a table of paths, or of a path and its nulls, has in a row.
+    """Numbers of a trace: one row in a table of trajectories, or of a trajectory and its controls.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def measure(
 
 @dataclass(frozen=True)
 class Left:
-    """What is left of a figure after a null, and over the null's draws."""
+    """What is left of a value after its control, and over the control's draws."""
 
     value: float  # after the mean draw
     low: float  # after the draw that leaves least
@@ -182,7 +182,7 @@ class Left:
 
 @dataclass(frozen=True, eq=False)
 class NullComparison:
-    """A path and its nulls through one pipeline."""
+    """A trajectory and its controls through the same pipeline."""
 
     table: pd.DataFrame  # a row per path: kind, draw, columns of `measure`, disparity to the path's layout
     traces: dict[str, Trace]  # by kind and draw, as "random walk 0"
@@ -192,7 +192,7 @@ class NullComparison:
         return share_left(float(self._of("data", column)[0]), self._of(kind, column))
 
     def shape_left(self, kind: str = "random walk") -> Left:
-        """Of the layout's shape: the share of its variance that no turned and scaled layout of a null has.
+        """The share of the layout's variance that no rotated and scaled layout of a control explains.
 
         Its Procrustes disparity to the null's draws. Hold it against :meth:`shape_among`: a path that is as
         near to the draws as they are to each other has no shape of its own.
@@ -201,7 +201,7 @@ class NullComparison:
         return Left(float(np.mean(found)), min(found), max(found))
 
     def shape_among(self, kind: str = "random walk") -> Left | None:
-        """Disparity between the layouts of a null's draws; None of a single draw."""
+        """Disparity between the layouts of a control's draws; None for a single draw."""
         layouts = [one.layout for name, one in self.traces.items() if name.rpartition(" ")[0] == kind]
         if len(layouts) < 2:
             return None
@@ -219,7 +219,7 @@ class NullComparison:
 
 
 def share_left(share: float, null_shares: Sequence[float]) -> Left:
-    """What is left of a share after its null: (share - null) / (1 - null).
+    """What is left of a share after its control: (share - control) / (1 - control).
 
     Of the two-arm figure (:func:`~embviz.trajectories.cosine_share`): 1 where the null has none of the shape
     and the path all; 0 where the path has as much as its walks, so that the shape tells nothing about
@@ -243,9 +243,9 @@ def share_left(share: float, null_shares: Sequence[float]) -> Left:
     Left(value=0.5, low=0.5, high=0.5)
     """
     if not len(null_shares):
-        raise ValueError("there is no draw of the null")
+        raise ValueError("there is no draw of the control")
     if not max(null_shares) < 1 - 1e-12:
-        raise ValueError("the null holds the whole share: nothing could be left")
+        raise ValueError("the control explains everything: its share is 1")
     mean, least, most = (
         (share - null) / (1 - null)
         for null in (float(np.mean(null_shares)), max(null_shares), min(null_shares))
@@ -265,7 +265,7 @@ def through_nulls(
     trend: int | None = None,
     device: str = "cpu",
 ) -> NullComparison:
-    """A path, random walks like it, its losses shuffled, and other paths, through the same pipeline.
+    """A trajectory, random walks, shuffled losses and other trajectories, through the same pipeline.
 
     Parameters
     ----------

@@ -86,7 +86,7 @@ class Phases:
 
 
 def find_phases(points: ArrayLike, clustering: Clustering | None = None) -> Phases:
-    """HDBSCAN of snapshots in the plane, or in a bottleneck. Time isn't looked at.
+    """HDBSCAN on snapshots in a layout or in a bottleneck; time is not used.
 
     Parameters
     ----------
@@ -312,7 +312,7 @@ def path_steps(points: ArrayLike) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Coupling:
-    """How activity goes with drops of the loss; lags count snapshots, above 0 where the loss falls later."""
+    """Correlation of activity with drops of the loss; lags in snapshots, above 0 if the loss falls later."""
 
     lags: np.ndarray  # (2 max_lag + 1,)
     correlations: np.ndarray  # one a lag, of ranks
@@ -341,7 +341,7 @@ def couple(
     trend: int | None = None,
     n_permutations: int = 999,
 ) -> Coupling:
-    """Do drops of the loss go with movement? Cross-correlation of ranks, with a block-permutation p-value.
+    """Do drops of the loss correlate with movement? Rank cross-correlation, block-permutation p-value.
 
     Weights move most, and the loss falls most, early in training: that alone correlates. `trend` takes slow
     changes off both before anything is compared; report it with and without.
@@ -425,7 +425,7 @@ def _cross_correlations(moves: np.ndarray, drops: np.ndarray, max_lag: int) -> n
 
 
 def _exceeding(null: np.ndarray, observed: float) -> float:
-    """Share of the null, the observation among it, that reaches the observation up to rounding."""
+    """Share of control draws, the observation included, that reach the observation up to rounding."""
     return float((1 + np.sum(null >= observed - 1e-9)) / (1 + len(null)))
 
 

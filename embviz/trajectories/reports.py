@@ -1,4 +1,4 @@
-"""A report on a training run of yours: the path of every matrix, its phases, and random walks beside them."""
+"""A report on your training run: the path of every matrix, its phases, and random walks beside them."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ class RunReport:
         )
         said = (
             f"{n} {'matrix' if n == 1 else 'matrices'} through {len(steps):,} snapshots, steps {steps[0]:,} "
-            f"to {steps[-1]:,}: {_span(table['n_phases'])} phases, in random walks like them "
-            f"{_span(table['walk_phases'])}. Drawings farther from all of their walks' than these are from "
+            f"to {steps[-1]:,}: {_span(table['n_phases'])} phases, in random walks with the same steps "
+            f"{_span(table['walk_phases'])}. Layouts farther from all of their walks' than these are from "
             f"each other: {apart} of {n}."
         )
         if (own := table["seeds_agree"].dropna()).size:
@@ -124,7 +124,7 @@ def run_report(
     sketch: int | Sketch | None = None,
     progress: bool = False,
 ) -> RunReport:
-    """Trace every matrix of a run, and random walks like it.
+    """Trace every matrix of a run, and random walks with the same step lengths.
 
     Parameters
     ----------

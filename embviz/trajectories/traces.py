@@ -1,4 +1,4 @@
-"""Weight trajectories: from snapshots of a matrix through a bottleneck into the plane, and to phases."""
+"""Weight trajectories: from snapshots of a matrix through a bottleneck to a layout and clusters."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ALL_PAIRS = 5_000  # points of which all pairs are looked at: exact neighbours, 
 
 @dataclass(frozen=True)
 class Layout:
-    """How points come into the plane: the method and its settings."""
+    """How points are laid out in two dimensions: the method and its settings."""
 
     method: Literal["pymde", "pca", "umap"] = "pymde"
     n_neighbors: int = 15  # pulled together; not used by "pca"
@@ -46,7 +46,7 @@ class Layout:
 
 
 def lay_out(points: ArrayLike, layout: Layout | None = None, *, seed: int) -> np.ndarray:
-    """Points in the plane.
+    """Points in two dimensions.
 
     Parameters
     ----------

@@ -65,7 +65,7 @@ def checked(
 
 
 def holds_words(data: Data, field: str) -> bool:
-    """Whether a table's column holds categories; of an explorer's data nobody knows."""
+    """Whether a table's column holds categories; False for an explorer's data, which come later."""
     known = isinstance(data, pd.DataFrame) and field in data
     return known and not pd.api.types.is_numeric_dtype(data[field].dtype)
 
@@ -250,7 +250,7 @@ def placed(
 
 
 def column(channel: alt.SchemaBase) -> str:
-    """The column behind an encoding, such as that of ``alt.X("step:Q")``."""
+    """The column behind an encoding, such as ``alt.X("step:Q")``."""
     return str(channel["shorthand"]).rpartition(":")[0]
 
 

@@ -43,7 +43,7 @@ DISTANCES = {"cosine": "cosine distance", "euclidean": "Euclidean distance"}
 
 @dataclass(frozen=True, eq=False)
 class Placed:
-    """One embedding of the words, in the plane and with its neighbours in the full space."""
+    """One embedding of the words: its 2-D map, and its neighbours in all dimensions."""
 
     name: str  # what it is called beside others of the same words
     plane: np.ndarray  # (V, 2), whole steps from -5,000 to 5,000: a stored page is the same everywhere
@@ -366,7 +366,7 @@ def pick_a_word(
     title: str | Mapping[str, str],
     caption: str,
 ) -> SideBySide:
-    """A map to pick a word in, and a slider over an embedding's states; its null stands below it.
+    """A map to pick a word in, and a slider over an embedding's states; its control stands below it.
 
     Search, hover and neighbours are those of :func:`embedding_map`. The states (moments of training, widths,
     modes) share one plane, whose axes stay as the slider moves. Below it the null is drawn in the same
@@ -421,7 +421,7 @@ def pick_a_word(
     """
     if len(states) < 2 or list(null) != list(states):
         raise ValueError(
-            f"the states {list(states)} need to be two or more, and the null's {list(null)} the same"
+            f"the states {list(states)} must be two or more, and the control's {list(null)} the same"
         )
     if first is not None and first not in states:
         raise ValueError(f"{first!r}, to be shown at first, is none of the states {list(states)}")

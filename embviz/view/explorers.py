@@ -136,7 +136,7 @@ class Choice:
         return self.values if self.live_values is None or not live else self.live_values
 
     def read(self, sent: object) -> Value:
-        """The value that the page sent, one of ours."""
+        """The value that the page sent, as one of the choices."""
         shown = self._shown(live=True)
         for value in shown:
             if value == sent and isinstance(value, str) == isinstance(sent, str):
@@ -766,7 +766,7 @@ def bound_params(controls: Mapping[str, Control], *, live: bool) -> list[dict[st
 
 
 def read_values(controls: Mapping[str, Control], sent: Mapping[str, object]) -> dict[str, Value]:
-    """The controls' values that the page sent; raises ``ValueError`` if one is missing or none of its own."""
+    """The controls' values that the page sent; raises ``ValueError`` if one is missing or invalid."""
     if not isinstance(sent, Mapping):
         raise ValueError("the page sent no values by the controls' names: run the cell again")
     missing = [name for name in controls if name not in sent]

@@ -100,7 +100,7 @@ def _ends(
     if limits is None:
         if wanted:
             raise ValueError(
-                "give the ends of the colours (limits=...): an explorer's data can't be looked into"
+                "give the ends of the colours (limits=...): an explorer's data are not known in advance"
             )
         return 0.0, 1.0
     reach = max(map(abs, limits)) or 1.0

@@ -144,7 +144,7 @@ def _rounded(column: pd.Series, digits: int, noise: float) -> list[Any]:
 
 
 def plain(value: Any) -> Any:
-    """A value that JSON knows."""
+    """A value that JSON can represent."""
     return value.item() if isinstance(value, np.generic) else value
 
 

@@ -70,7 +70,7 @@ def script(name: str) -> str:
 
 
 def map_script() -> str:
-    """The map's drawing code in a scope of its own, to follow the explorers'."""
+    """The map's drawing code in its own scope, after the explorers' code."""
     names = "{ drawMaps, renderMaps }"
     return f"const {names} = (() => {{\n{script('embedding_maps.js')}\nreturn {names};\n}})();\n"
 
@@ -160,7 +160,7 @@ def save_page(
 
 
 def frame(picture: Any) -> str:
-    """HTML of a picture for the output of a cell: its page in a frame of its own."""
+    """HTML of a picture for the output of a cell: its page in a frame."""
     source = html.escape(page(picture, fit=True), quote=True)
     return f'<iframe srcdoc="{source}" style="border: 0; width: 100%; height: 30rem"></iframe>'
 

@@ -1,4 +1,4 @@
-"""The path in the plane: a layout of a training run, its phases, and the loss beside it."""
+"""A trajectory as a layout: a training run, its phases, and the loss beside it."""
 
 from __future__ import annotations
 
@@ -145,7 +145,9 @@ def _between(limits: tuple[float, float]) -> tuple[list[float], list[float]]:
 def _about(data: Data, x: str, y: str) -> tuple[list[float], list[float]]:
     """The middle of all points and how far they reach, some room included, across and up."""
     if not isinstance(data, pd.DataFrame):
-        raise ValueError("give the ends of the plane (limits=...): an explorer's data can't be looked into")
+        raise ValueError(
+            "give the ends of both axes (limits=...): an explorer's data are not known in advance"
+        )
     lows, highs = data[[x, y]].min(), data[[x, y]].max()
     middles = [float((lows[field] + highs[field]) / 2) for field in (x, y)]
     return middles, [1.08 * float(highs[field] - lows[field]) for field in (x, y)]

@@ -1,4 +1,4 @@
-"""What explorers, players and maps share: how they show themselves in a cell, and as a page of their own."""
+"""What explorers, players and maps share: how they show themselves in a cell and as a page."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Picture:
         raise NotImplementedError
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a page of its own, about 1 MB and what the picture weighs, which asks no other host.
+        """Write a page that works offline; its size is about 1 MB and the picture's data.
 
         Parameters
         ----------
@@ -42,7 +42,7 @@ class Picture:
 
 
 def with_html(bundle: dict[str, Any], picture: Any) -> dict[str, Any]:
-    """Outside a project with HTML beside it, for front ends that know neither Vega nor our widgets."""
+    """Outside a project, with HTML for front ends that show neither Vega charts nor widgets."""
     if in_project():  # JupyterLab and the book draw its chapters, where 1 MB a cell would be too much
         return bundle
     return {**bundle, "text/html": frame(picture)}

@@ -321,7 +321,7 @@ class LiveRun:
             return None
         if self.n_frames == FRAME_LIMIT:
             raise ValueError(
-                f"{FRAME_LIMIT:,} frames are kept, and no more: yield fewer, such as every tenth"
+                f"{FRAME_LIMIT:,} frames are the most that a player stores: yield fewer, such as every tenth"
             )
         step = self._checked(frame)
         self.n_frames, self._last = self.n_frames + 1, step
@@ -383,7 +383,7 @@ class PlayerFace(anywidget.AnyWidget):
                 self._turn_to((reader, run), bool(seen), values)
                 reply.update(self._next())
             except KeyboardInterrupt:
-                reply["error"] = "The kernel was interrupted: begin the run anew."
+                reply["error"] = "The kernel was interrupted: start the run again."
             except BaseException as error:  # whatever the run raises is the reader's to see: the page waits
                 reply["error"] = f"{type(error).__name__}: {error}"
             self.send(reply)

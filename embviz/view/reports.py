@@ -141,7 +141,7 @@ def map_rows(report: Inspection) -> EmbeddingMap:
 
 
 def plot_trace(trace: Trace, *others: Trace) -> alt.LayerChart | alt.ConcatChart:
-    """A traced path in the plane, by phase, or by step where it has none; its losses beside it, where known.
+    """A traced path as a layout, by phase, or by step where it has none; its losses beside it, where known.
 
     Parameters
     ----------

@@ -117,7 +117,9 @@ def _common(
     if limits is not None:
         return limits
     if not isinstance(data, pd.DataFrame):
-        raise ValueError("give the ends of both axes (limits=...): an explorer's data can't be looked into")
+        raise ValueError(
+            "give the ends of both axes (limits=...): an explorer's data are not known in advance"
+        )
     values = pd.concat([data[fields], *([] if published is None else [published[fields]])])
     low, high = float(values.min().min()), float(values.max().max())
     if low > 0 and high > 10 * low:

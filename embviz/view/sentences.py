@@ -86,7 +86,7 @@ _NUMBER_FORMAT = re.compile(r"[+\- ]?,?(\.\d+)?[deEfFgG%]?|percent")
 
 @dataclasses.dataclass(frozen=True)
 class Amount:
-    """A number with its interval, its range over seeds, its nulls and the published value.
+    """A number with its interval, its range over seeds, its controls and the published value.
 
     Parameters
     ----------
@@ -243,7 +243,9 @@ def amount(
     if statistic == "median":
         return Amount(float(np.median(own)), **ends, **known)
     if own.max() >= limit:
-        raise ValueError(f"values reach the limit of {limit:g}, so their mean is no number: take the median")
+        raise ValueError(
+            f"values reach the limit of {limit:g}, so their mean is not defined: take the median"
+        )
     if not np.isfinite(own).all():
         return Amount(float(own.mean()), **ends, **known)
     found = over_seeds(own)

@@ -358,7 +358,7 @@ def _with_interval(value: float, low: float, high: float) -> str:
 
 
 def aligned(texts: Sequence[str]) -> list[str]:
-    """The same cells with spaces in front, and those of numbers alone behind too: the points stand in a line.
+    """The same cells with spaces in front, and behind numbers too: the points stand in a line.
 
     >>> [text.replace(FIGURE_SPACE, "_") for text in aligned(["0.5 (0.4 to 0.6)", "12", "–"])]
     ['_0.5 (0.4 to 0.6)', '12', '–']

@@ -201,7 +201,7 @@ def subtract_margins(
 def subtract_margins_dense(
     logs: np.ndarray, counts: np.ndarray, log_words: np.ndarray, log_contexts: np.ndarray, log_total: float
 ) -> None:
-    """The same for a dense array (V, V): pairs that never met stay 0."""
+    """The same for a dense array (V, V): pairs without a co-occurrence stay 0."""
     for row in range(len(counts)):
         for column in range(len(counts)):
             if counts[row, column] > 0:

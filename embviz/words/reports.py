@@ -79,7 +79,7 @@ def spectrum_report(
     n_shuffles: int = 3,
     seed: int = 0,
 ) -> SpectrumReport:
-    """Eigenvalues of a corpus' PMI beside those of its tokens in random orders, and of positive PMI.
+    """Eigenvalues of PMI for a corpus and for its tokens in random order, and of positive PMI.
 
     Parameters
     ----------

@@ -609,7 +609,7 @@ def mean_loss(
 
 
 class NumbaSteps:
-    """Steps compiled for the processor at hand."""
+    """Steps compiled for this processor."""
 
     def __init__(self, tables: Tables, batch_size: int) -> None:
         self.batch_size, self.embedding_dim = batch_size, tables.word.shape[1]

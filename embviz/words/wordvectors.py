@@ -109,7 +109,7 @@ class WordVectors:
         vocabulary: Sequence[str] | str | os.PathLike[str] | None = None,
         tensor: str | None = None,
     ) -> WordVectors:
-        """Read word vectors of ours or of others; the format shows in the file's first bytes.
+        """Read word vectors from a file; its first bytes show the format.
 
         Parameters
         ----------

@@ -483,7 +483,7 @@ def rounded(folder):
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (lambda _: Seeing(), "change with later tokens: no causal"),
+        (lambda _: Seeing(), "depend on later tokens: it is not a causal"),
         (lambda _: Tupled(), "the module gives tuple for ids"),
         (lambda _: nn.Sequential(nn.Embedding(9, 4), nn.Linear(4, 9)), "tokens that the model doesn't"),
         (lambda _: gpt2().state_dict(), "weights alone have no loss"),
@@ -507,7 +507,7 @@ def test_a_text_that_is_not_there_is_said_also_where_nothing_would_read_it(tmp_p
 
 
 def test_a_text_that_is_too_short_and_a_model_that_is_too_large_are_said(monkeypatch):
-    assert "three are the least" in notes(inspect(gpt2(), word_level(), "word1 word2"))
+    assert "at least three are needed" in notes(inspect(gpt2(), word_level(), "word1 word2"))
     assert "no tokenizer was given, and no loss" in notes(inspect(gpt2(), None, LINES))
     corpus = corpus_from_tokens(LINES.split())
     monkeypatch.setattr(memory, "available_memory", lambda: 1_000)

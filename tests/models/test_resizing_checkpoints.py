@@ -167,7 +167,7 @@ def test_losses_are_of_strings_that_principal_directions_have_not_seen():
         (neox, 9, {}, "rotary positions turn fixed pairs"),
         (llama, 1, {}, "two dimensions are the least"),
         (llama, 6, {"how": "svd"}, "choose one of orthonormal, pca"),
-        (llama, 6, {"how": "pca"}, "principal directions are those of a text"),
+        (llama, 6, {"how": "pca"}, "principal components need a text"),
         (llama, 6, {"tokens": TOKENS[:1]}, "two strings at least"),
         (llama, 6, {"tokens": TOKENS + 5}, "must be 0 to 10"),
         (lambda: torch.nn.Linear(2, 2), 2, {}, "a Linear is not known here"),
@@ -273,14 +273,14 @@ def test_embviz_resize_reads_a_text_by_the_tokenizer_beside_the_model(tmp_path, 
     assert (
         main(["resize", str(model), "--width", "12", "--out", str(tmp_path / "c"), "--text", str(text)]) == 1
     )
-    assert "has 2 tokens: six are the least" in capsys.readouterr().err
+    assert "has 2 tokens: at least six are needed" in capsys.readouterr().err
 
 
 def test_embviz_resize_refuses_in_one_line(tmp_path, capsys):
     mistral().float().save_pretrained(tmp_path / "model")
     (tmp_path / "mine.txt").write_text("a rose")
     for arguments, why in (
-        (["--width", "6", "--text", str(tmp_path / "mine.txt")], "11 symbols are no bytes"),
+        (["--width", "6", "--text", str(tmp_path / "mine.txt")], "its vocabulary of 11 is not bytes"),
         (["--width", "0"], "two dimensions are the least"),
     ):
         assert main(["resize", str(tmp_path / "model"), "--out", str(tmp_path / "new"), *arguments]) == 1

@@ -173,7 +173,7 @@ def test_what_is_left_of_a_share():
     found = share_left(0.6, [0.2, 0.5, 0.7])
     assert (found.low, found.high) == pytest.approx((-1 / 3, 0.5))
     assert found.value == pytest.approx((0.6 - 1.4 / 3) / (1 - 1.4 / 3))
-    with pytest.raises(ValueError, match="nothing could be left"):
+    with pytest.raises(ValueError, match="explains everything"):
         share_left(0.5, [1.0])
     with pytest.raises(ValueError, match="no draw"):
         share_left(0.5, [])

@@ -759,7 +759,7 @@ def test_the_loss_beside_a_path_has_its_colours():
 
 
 def test_an_explorers_path_needs_the_ends_of_its_plane():
-    with pytest.raises(ValueError, match=r"give the ends of the plane \(limits=...\)"):
+    with pytest.raises(ValueError, match=r"give the ends of both axes \(limits=...\)"):
         view.plot_path(NAMED, "u", "v", order="step")
 
 

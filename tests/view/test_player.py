@@ -399,7 +399,7 @@ def test_an_interrupted_run_says_so():
 
     page = live(run())
     page.ask()
-    assert page.ask()["error"] == "The kernel was interrupted: begin the run anew."
+    assert page.ask()["error"] == "The kernel was interrupted: start the run again."
 
 
 def test_another_view_takes_the_run_over_and_the_first_is_told():
@@ -442,7 +442,7 @@ def test_a_live_run_without_end_is_stopped_at_the_limit(monkeypatch):
     monkeypatch.setattr(player, "FRAME_LIMIT", 2)
     run = LiveRun(small(points()[:4]), (one(step) for step in range(9)), {})
     assert [run.next_row()["frame"] for _ in range(2)] == [0, 1]
-    with pytest.raises(ValueError, match="2 frames are kept, and no more: yield fewer"):
+    with pytest.raises(ValueError, match="2 frames are the most that a player stores: yield fewer"):
         run.next_row()
 
 
