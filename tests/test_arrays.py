@@ -134,7 +134,7 @@ def test_squares_and_pairs_of_arrays_fit():
     assert square(np.eye(2), "Q").shape == (2, 2)
     with pytest.raises(ValueError, match=r"Q has shape \(3, 2\): it must be square"):
         square(NUMBERS, "Q")
-    with pytest.raises(ValueError, match=r"x has shape \(3, 2\) and y \(2, 2\): row i"):
+    with pytest.raises(ValueError, match=r"x has shape \(3, 2\) and y \(2, 2\): give two arrays"):
         matched(NUMBERS, np.eye(2), 2)
 
 
