@@ -4,7 +4,16 @@ import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
-    submodules=["cooccurrence", "formats", "reports", "skipgram", "spectra", "wordtests", "wordvectors"],
+    submodules=[
+        "cooccurrence",
+        "formats",
+        "groups",
+        "reports",
+        "skipgram",
+        "spectra",
+        "wordtests",
+        "wordvectors",
+    ],
     submod_attrs={
         "cooccurrence": [
             "asymmetry",
@@ -27,6 +36,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         ],
         "wordtests": ["analogy_correct", "analogy_test", "similarity_cosines", "similarity_test"],
         "formats": ["context_path", "read_vectors"],
+        "groups": ["GroupProbe", "probe_groups"],
         "wordvectors": ["WordVectors", "chosen_rows", "factorize_pmi"],
     },
 )

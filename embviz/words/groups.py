@@ -1,0 +1,261 @@
+"""Ordered lists of words (months, years, digits): are their vectors a circle, an arc, a line or a cluster?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from scipy.stats import rankdata
+
+from embviz.arrays import whole
+from embviz.words.wordvectors import Choice, WordVectors, chosen_rows
+
+LEAST_WORDS = 5  # of a list: four points have one mode only
+ORDERED = 0.01  # p-value below which the order of a list shows in its vectors
+CLOSED = 0.05  # p-value below which its two ends approach each other
+STARTS = ("▁", "Ġ", " ", "##")  # marks of tokenizers that begin or continue a word
+
+
+@dataclass(frozen=True, eq=False)
+class GroupProbe:
+    """What :func:`probe_groups` measured of one list of n words.
+
+    Parameters
+    ----------
+    words : list of str
+        Those in the vocabulary, in the given order.
+    missing : list of str
+        Those outside the vocabulary, which were left out.
+    shape : str
+        "circle", "arc", "periodic" (a higher mode), "line", "cluster" or "none": the first whose p-values are
+        below 0.01 (0.05 for the closing, which tells a circle from an arc).
+    table : DataFrame
+        quantity, value, control (mean over permuted orders, or over random words for "mean cosine"), low and
+        high (its 2.5% and 97.5% quantiles), p (one-sided, of the value among the controls).
+    power : DataFrame
+        mode (1..n//2), power (share of the variance that is left without the linear trend), low and high of
+        permuted orders.
+    plane : DataFrame
+        word, place (0..n-1), u, v: the list in the plane of its strongest mode; of a line, the trend is u.
+    """
+
+    words: list[str]
+    missing: list[str]
+    shape: str
+    table: pd.DataFrame
+    power: pd.DataFrame
+    plane: pd.DataFrame
+
+    def value(self, quantity: str) -> float:
+        """One measured quantity, by its name in `table`."""
+        return float(self.table.set_index("quantity")["value"][quantity])
+
+
+def probe_groups(
+    vectors: WordVectors,
+    groups: Mapping[str, Sequence[str]],
+    *,
+    which: Choice = "word",
+    center: bool = True,
+    n_controls: int = 999,
+    seed: int = 0,
+) -> dict[str, GroupProbe]:
+    """Look for a circle, an arc, a line or a cluster in ordered lists of words, each beside its control.
+
+    Rows are scaled to length 1. Measured of each list are the mean cosine of its words; the share of its
+    variance along a linear trend; without this trend, the power of the first Fourier mode and of the
+    strongest; and the closing, which is the rank correlation of distance with separation among words at
+    least half the list apart. It is negative for a circle, whose ends approach each other (December is near
+    January and far from July), and positive for an arc, which has power in its first mode too. The controls
+    are the same words in permuted orders; for the mean cosine, other words of the vocabulary.
+
+    Parameters
+    ----------
+    vectors : WordVectors
+    groups : mapping of names to lists of words, each in its natural order, at least five words
+    which : "word", "context" or "sum"
+    center : bool, default True
+        Whether the mean over the whole vocabulary is subtracted first.
+    n_controls : int, default 999
+        Permuted orders, and draws of other words, per list.
+    seed : int
+        Of the permutations and draws.
+
+    Returns
+    -------
+    dict of str to GroupProbe
+
+    Raises
+    ------
+    ValueError
+        If a list has fewer than five words in the vocabulary, or has a word twice; the message names the
+        list, and the mark of the tokenizer with which its words are known.
+
+    Examples
+    --------
+    >>> angles = 2 * np.pi * np.arange(12) / 12
+    >>> circle = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+    >>> months = [f"month {i}" for i in range(12)]
+    >>> probe_groups(WordVectors(months, circle), {"months": months}, center=False)["months"].shape
+    'circle'
+    """
+    whole(n_controls, "n_controls", 99)
+    rows = chosen_rows(vectors, which).astype(np.float32)
+    if center:
+        rows = rows - rows.mean(axis=0, dtype=np.float64).astype(np.float32)
+    random = np.random.default_rng(seed)
+    found = {}
+    for name, words in groups.items():
+        present = _present(vectors, name, words)
+        missing = [word for word in words if word not in vectors.index]
+        found[name] = _probe(rows, vectors, present, missing, n_controls, random)
+    return found
+
+
+def _present(vectors: WordVectors, name: str, words: Sequence[str]) -> list[str]:
+    if isinstance(words, str):
+        raise ValueError(f"the list {name!r} is one string: give a list of words")
+    if len(set(words)) != len(words):
+        twice = next(word for word in words if list(words).count(word) > 1)
+        raise ValueError(f"the list {name!r} has the word {twice!r} twice")
+    present = [word for word in words if word in vectors.index]
+    if len(present) >= LEAST_WORDS:
+        return present
+    counts = {start: sum(start + word in vectors.index for word in words) for start in STARTS}
+    start = max(counts, key=lambda mark: counts[mark])
+    hint = f"; {counts[start]} of them are with {start!r} before the word" if counts[start] else ""
+    raise ValueError(
+        f"the list {name!r} has {len(present)} of its {len(words)} words in the vocabulary, where "
+        f"{LEAST_WORDS} at least are needed{hint}"
+    )
+
+
+def _probe(
+    rows: np.ndarray,
+    vectors: WordVectors,
+    words: list[str],
+    missing: list[str],
+    n_controls: int,
+    random: np.random.Generator,
+) -> GroupProbe:
+    points = _unit(rows[[vectors.index[word] for word in words]].astype(np.float64), words)
+    n = len(words)
+    orders = [random.permutation(n) for _ in range(n_controls)]
+    own, controls = _of_order(points), [_of_order(points[order]) for order in orders]
+    cosine = _mean_cosine(points)
+    draws = [_mean_cosine(_unit_or_zero(rows[_draw(random, len(rows), n)])) for _ in range(n_controls)]
+
+    strongest = [one.power.max() for one in controls]
+    table = pd.DataFrame(
+        [
+            _row("mean cosine", cosine, draws),
+            _row("linear trend", own.trend, [one.trend for one in controls]),
+            _row("first mode", own.power[0], [one.power[0] for one in controls]),
+            _row("strongest mode", own.power.max(), strongest),
+            _row("closing", own.closing, [one.closing for one in controls], below=True),
+        ]
+    )
+    spread = np.quantile([one.power for one in controls], [0.025, 0.975], axis=0)
+    modes = np.arange(1, len(own.power) + 1)
+    power = pd.DataFrame({"mode": modes, "power": own.power, "low": spread[0], "high": spread[1]})
+    shape = _shape(table.set_index("quantity")["p"], int(own.power.argmax()) + 1)
+    return GroupProbe(words, missing, shape, table, power, _plane(points, words, shape, own))
+
+
+def _unit(points: np.ndarray, words: list[str]) -> np.ndarray:
+    lengths = np.linalg.norm(points, axis=1, keepdims=True)
+    if not lengths.all():
+        raise ValueError(f"the vector of {words[int(lengths.argmin())]!r} is zero: it has no direction")
+    return points / lengths
+
+
+def _unit_or_zero(points: np.ndarray) -> np.ndarray:
+    lengths = np.linalg.norm(points, axis=1, keepdims=True)
+    return points / np.where(lengths == 0, 1, lengths)
+
+
+def _draw(random: np.random.Generator, n_rows: int, n: int) -> np.ndarray:
+    """`n` distinct rows, in a time that does not grow with the vocabulary."""
+    if n_rows < 4 * n:
+        return random.permutation(n_rows)[:n]
+    rows = np.unique(random.integers(n_rows, size=2 * n))
+    return random.permutation(rows)[:n]
+
+
+def _mean_cosine(units: np.ndarray) -> float:
+    """Mean cosine of distinct pairs of unit rows: from the length of their sum."""
+    n = len(units)
+    return float((np.square(units.sum(axis=0)).sum() - np.square(units).sum()) / (n * (n - 1)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Order:
+    """What depends on the order of the points."""
+
+    trend: float  # share of the variance along a linear trend
+    power: np.ndarray  # (n // 2,), share of the rest by mode
+    closing: float  # rank correlation of distance with separation, far pairs
+    slope: np.ndarray  # (D,), direction of the trend
+    rest: np.ndarray  # (n, D), points without mean and trend
+
+
+def _of_order(points: np.ndarray) -> _Order:
+    n = len(points)
+    centered = points - points.mean(axis=0)
+    variance = float(np.square(centered).sum()) or 1.0
+    time = np.arange(n) - (n - 1) / 2
+    time /= np.linalg.norm(time)
+    slope = time @ centered
+    rest = centered - np.outer(time, slope)
+    spectrum = np.square(np.abs(np.fft.rfft(rest, axis=0))).sum(axis=1)[1:] * 2
+    if n % 2 == 0:
+        spectrum[-1] /= 2  # the Nyquist mode has no conjugate
+    power = spectrum / (float(spectrum.sum()) or 1.0)
+    return _Order(float(slope @ slope) / variance, power, _closing(points), slope, rest)
+
+
+def _closing(points: np.ndarray) -> float:
+    """Spearman's correlation of distance with separation among pairs at least half the list apart."""
+    n = len(points)
+    first, second = np.triu_indices(n, k=(n + 1) // 2)
+    distances = np.linalg.norm(points[first] - points[second], axis=1)
+    ranks, separations = rankdata(distances), rankdata(second - first)
+    ranks, separations = ranks - ranks.mean(), separations - separations.mean()
+    size = np.linalg.norm(ranks) * np.linalg.norm(separations)
+    return float(ranks @ separations / size) if size else 0.0
+
+
+def _row(quantity: str, value: float, controls: Sequence[float], *, below: bool = False) -> dict[str, object]:
+    low, high = np.quantile(controls, [0.025, 0.975])
+    extreme = np.less_equal(controls, value) if below else np.greater_equal(controls, value)
+    p = (1 + int(extreme.sum())) / (1 + len(controls))
+    control = float(np.mean(controls))
+    return {"quantity": quantity, "value": value, "control": control, "low": low, "high": high, "p": p}
+
+
+def _shape(p: pd.Series, mode: int) -> str:
+    if p["first mode"] < ORDERED:
+        return "circle" if p["closing"] < CLOSED else "arc"
+    if mode > 1 and p["strongest mode"] < ORDERED:
+        return "periodic"
+    if p["linear trend"] < ORDERED:
+        return "line"
+    return "cluster" if p["mean cosine"] < ORDERED else "none"
+
+
+def _plane(points: np.ndarray, words: list[str], shape: str, order: _Order) -> pd.DataFrame:
+    n = len(points)
+    centered = points - points.mean(axis=0)
+    if shape == "line":
+        along = order.slope / np.linalg.norm(order.slope)
+        across = np.linalg.svd(order.rest, full_matrices=False)[2][0]
+        axes = np.stack([along, across])
+    else:
+        mode = int(order.power.argmax()) + 1
+        angles = 2 * np.pi * mode * np.arange(n) / n
+        waves = np.stack([np.cos(angles), np.sin(angles)]) @ (order.rest if shape != "circle" else centered)
+        axes = np.linalg.svd(waves, full_matrices=False)[2]
+    flat = centered @ axes.T
+    return pd.DataFrame({"word": words, "place": np.arange(n), "u": flat[:, 0], "v": flat[:, 1]})
