@@ -255,11 +255,11 @@ def test_a_folded_section_opens_where_a_link_leads_and_draws_its_charts_then(con
     page = context.new_page()
     watch.follow(page)
     page.goto(f"{site}kernel/formulas.html")
-    fold = page.locator("section#section-6-pmi-and-the-trace-of-the-text > details.ev-depth")
+    fold = page.locator("section#do-trained-embeddings-follow-pmi > details.ev-depth")
     chart = fold.locator(".embviz-output").first
     assert fold.get_attribute("open") is None
     assert chart.get_attribute("data-ready") is None
-    page.goto(f"{site}kernel/formulas.html#section-6-pmi-and-the-trace-of-the-text")
+    page.goto(f"{site}kernel/formulas.html#do-trained-embeddings-follow-pmi")
     chart.locator("svg").first.wait_for()
     assert fold.get_attribute("open") is not None
     assert chart.locator("svg").first.bounding_box()["width"] > 300
