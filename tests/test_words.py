@@ -96,7 +96,6 @@ RULES = [
     Rule(r"\bat hand\b", "available, or on this machine"),
     Rule(r"\bin disorder\b", "in random order"),
     Rule(r"\banew\b", "again"),
-    Rule(r"\bhardly\b", "a number, or little"),
     # headings of chapters: a question or a result, without symbols
     Rule(
         r"^(?:what|how|which|whom?|whose|where|when|why|whether)\b.*[^?]$",
