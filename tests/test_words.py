@@ -51,7 +51,11 @@ RULES = [
     Rule(r"\bcompany\b", "context, or co-occurrence"),
     Rule(r"\bwords? (?:that )?keeps? (?:one|the same|a) ", "occur in"),
     Rule(r"\b(?:words|pairs|that|ever|never) (?:ever |never )?(?:meet|met)\b", "co-occur"),
-    Rule(r"\bmirrors?\b(?! (?:image|distance))", "the linear map Q, or a reflection", files="^(?:book|data/claims)"),
+    Rule(
+        r"\bmirrors?\b(?! (?:image|distance))",
+        "the linear map Q, or a reflection",
+        files="^(?:book|data/claims)",
+    ),
     Rule(r"\bwalks? like (?:it|them|these)\b|\bnull walks?\b", "random walk"),
     Rule(r"\bdrawings?\b", "layout, or trajectory", files="geometry|embviz/trajectories/reports"),
     Rule(r"\b(?:in|on|of|into) the plane\b", "layout, or 2-D map"),
