@@ -61,7 +61,7 @@ RULES = [
     Rule(r"\b(?:in|on|of|into) the plane\b", "layout, or 2-D map"),
     Rule(r"\bnulls?\b(?! (?:model|hypothes|distribution|space))", "control, or its name"),
     Rule(
-        r"\b(?:paper's|published|deciding|judged|stored|printed|replaced|its|each|every|other)"
+        r"\b(?:published|deciding|judged|stored|printed|replaced|its|each|every|other)"
         r" figures?\b(?! \d)"
         r"|\bfigures? (?:that|which)? ?(?:decid|hold|fail|lie)\w*|\bfigures? of (?:a|the|its|each) claims?\b",
         "measurement, value or quantity",

@@ -490,7 +490,7 @@ def rounded(folder):
         (no_tables, "BertForMaskedLM is no causal language model"),
         (cut_short, "the folder lacks model.layers.1.mlp"),
         (pickled, "safetensors"),
-        (rounded, "its weights are rounded"),
+        (rounded, "its weights are quantized"),
     ],
 )
 def test_what_has_no_next_token_loss_is_said_in_the_table(make, why, tmp_path):
