@@ -585,16 +585,24 @@ def show_ledger(arguments: argparse.Namespace) -> int:
         (item,) = items
         print(_verdict_line(item))
         print(f"  {item.claim.says}\n" + (f"  {item.reason}\n" if item.reason else ""))
-        _print_rows(ledger.figure_texts(item))
+        _print_rows(ledger.measurement_texts(item))
         for amendment in item.claim.amended:
-            print(f"\n  amended {amendment.date}, {amendment.was} before: {amendment.reason}")
+            was = ledger.tagged(amendment.was, amendment.was_smaller_scale)
+            print(f"\n  amended {amendment.date}, {was} before: {amendment.reason}")
     else:
         _print_rows(ledger.summary(items))
     return 0
 
 
 def _verdict_line(item: Entry) -> str:
-    return f"{item.claim.id}: {item.verdict}" + (f" (scale {item.scale})" if item.scale else "")
+    from embviz import ledger
+
+    details = ", ".join(
+        filter(None, [item.agree and f"{item.agree} agree", item.scale and f"scale {item.scale}"])
+    )
+    return f"{item.claim.id}: {ledger.tagged(item.verdict, item.smaller_scale)}" + (
+        details and f"; {details}"
+    )
 
 
 def open_lab(arguments: argparse.Namespace) -> int:

@@ -96,11 +96,11 @@ def test_run_computes_what_is_missing_and_the_ledger_judges_it(results, capsys):
     assert cli.main(["ledger", "reflections.pmi_random", "--json"]) == 0
     (record,) = json.loads(capsys.readouterr().out)
     assert record["scale"] == "quick"
-    assert record["verdict"] in ("holds here", "fails here", "null too", "undecided")
+    assert record["verdict"] in ("reproduced", "not reproduced", "not specific", "inconclusive")
     assert cli.main(["ledger", "reflections.pmi_random"]) == 0
     out = capsys.readouterr().out
     assert "40 simulated matrices" in out
-    assert "amended 2026-11-21, null too before: Heavy tails were no control" in out
+    assert "amended 2026-11-21, not specific before: Heavy tails were no control" in out
 
 
 def test_run_computes_what_a_chapter_shows_beside_a_claim_too(results, capsys, monkeypatch):
@@ -120,9 +120,9 @@ def test_the_ledger_of_a_whole_paper_is_a_table_with_a_row_a_claim(results, caps
     shown = capsys.readouterr().out
     assert shown == derived
     lines = shown.splitlines()
-    assert lines[0].split() == ["claim", "verdict", "scale", "figures", "title"]
+    assert lines[0].split() == ["claim", "verdict", "scale", "measurements", "title"]
     assert len(lines) == 1 + len(ledger.load_claims("reflections"))
-    assert all("not measured" in line for line in lines[1:])
+    assert all("not tested" in line for line in lines[1:])
 
 
 def test_a_dry_run_computes_nothing(results, capsys):

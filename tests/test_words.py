@@ -284,7 +284,7 @@ def test_sentences_in_code_and_first_lines_of_docstrings_are_read():
 
 def test_claims_are_read_by_their_texts():
     found = findings(
-        "data/claims/page.toml", 'says = "Words that keep one company agree."\nnull = "shuffled"\n'
+        "data/claims/page.toml", 'says = "Words that keep one company agree."\ncontrol = "shuffled"\n'
     )
     assert [line.split(": ")[0] for line in found] == ["data/claims/page.toml:1"] * 2
 

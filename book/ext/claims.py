@@ -41,7 +41,7 @@ def add_lines(app: Sphinx, doctree: nodes.document) -> None:
     if "/" not in app.env.docname or not boxes or title is None:  # a chapter stands in its paper's folder
         return
     lines = "".join(
-        f"<li>{verdict_html(item.verdict)} <a href='#{html.escape(item.claim.id)}'>"
+        f"<li>{verdict_html(item.verdict, item.smaller_scale)} <a href='#{html.escape(item.claim.id)}'>"
         f"{text_html(item.claim.title)}</a></li>"
         for item in boxes
     )

@@ -1,4 +1,4 @@
-"""The ledger for the eye: a picture of every figure against its accepted range, and a box for a claim."""
+"""Pictures of the ledger: every measurement against its accepted range, and a box for a claim."""
 
 from __future__ import annotations
 
@@ -15,7 +15,16 @@ import pandas as pd
 from embviz import ledger
 from embviz.ledger.claims import IMPLIED, Amendment, Claim
 from embviz.ledger.judging import Entry, Row
-from embviz.ledger.verdicts import FAILS, FAILS_HERE, HOLDS, HOLDS_HERE, NO, NULL_TOO, YES
+from embviz.ledger.verdicts import (
+    NO,
+    NOT_REPRODUCED,
+    NOT_SPECIFIC,
+    NOT_TESTED,
+    REPRODUCED,
+    SMALLER_SCALE,
+    YES,
+    tagged,
+)
 from embviz.view import theme
 from embviz.view.sentences import MOST_DIGITS, digits_for, interval, number
 
@@ -57,7 +66,7 @@ ROW_SEPARATOR = ": "  # no claim's id has it
 def picture_table(table: pd.DataFrame, *, root: str = "") -> pd.DataFrame:
     """Rows of :func:`embviz.ledger.table` that decide, with texts, links and places in the range."""
     judged = table[table["accept_low"].notna() & ~table["replaced"]].copy()
-    for column in ("measured", "low", "high", "published", "null"):
+    for column in ("measured", "low", "high", "published", "control"):
         places = [
             place_in_range(value, low, high)
             for value, low, high in zip(
@@ -69,7 +78,7 @@ def picture_table(table: pd.DataFrame, *, root: str = "") -> pd.DataFrame:
     ends = zip(judged["accept_low"], judged["accept_high"], strict=True)
     judged["accepted_text"] = [interval(*pair) for pair in ends]
     units = judged["unit"]
-    for column in ("measured", "published", "null"):
+    for column in ("measured", "published", "control"):
         judged[f"{column}_text"] = [number(v, u) for v, u in zip(judged[column], units, strict=True)]
     implied = (judged["target"] == IMPLIED) & judged["published"].notna()
     judged.loc[implied, "published_text"] += " (implied)"
@@ -82,7 +91,7 @@ def picture_table(table: pd.DataFrame, *, root: str = "") -> pd.DataFrame:
 
 
 def plot_ledger(table: pd.DataFrame, *, root: str = "") -> alt.LayerChart:
-    """Every judged figure of the ledger against its accepted range; a click leads to its claim's box.
+    """Every judged measurement of the ledger against its accepted range; a click leads to its claim's box.
 
     Parameters
     ----------
@@ -93,9 +102,9 @@ def plot_ledger(table: pd.DataFrame, *, root: str = "") -> alt.LayerChart:
     """
     shown = picture_table(table, root=root)
     columns = [
-        "title", "row", "where", "verdict", "scale", "corpus", "reason", "link", "null_name",
-        "measured_place", "low_place", "high_place", "published_place", "null_place",
-        "measured_text", "interval_text", "published_text", "null_text", "accepted_text", "repetitions",
+        "title", "row", "where", "verdict", "scale", "corpus", "reason", "link", "control_name",
+        "measured_place", "low_place", "high_place", "published_place", "control_place",
+        "measured_text", "interval_text", "published_text", "control_text", "accepted_text", "repetitions",
     ]  # fmt: skip
     verdicts = ["all", *(v for v in ledger.VERDICTS if v in set(shown["verdict"]))]
     claims = ["all", *dict.fromkeys(shown["title"])]
@@ -188,31 +197,31 @@ def _ledger_marks(base: alt.Chart, names: list[str]) -> list[alt.Chart]:
         alt.Tooltip(f"{field}:N", title=title)
         for field, title in {
             "title": "claim", "where": "where", "published_text": "paper", "measured_text": "ours",
-            "interval_text": "interval", "accepted_text": "accepted", "null_text": "null",
-            "null_name": "which null", "repetitions": "repeated", "corpus": "data", "scale": "scale",
+            "interval_text": "interval", "accepted_text": "accepted", "control_text": "control",
+            "control_name": "which control", "repetitions": "repeated", "corpus": "data", "scale": "scale",
             "verdict": "verdict", "reason": "reason",
         }.items()
     ]  # fmt: skip
-    absent = base.mark_text(text="not measured", opacity=0.5, fontSize=9, align="left").encode(x=alt.value(3))
-    absent = absent.transform_filter("datum.verdict == 'not measured'")
+    absent = base.mark_text(text=NOT_TESTED, opacity=0.5, fontSize=9, align="left").encode(x=alt.value(3))
+    absent = absent.transform_filter(f"datum.verdict == '{NOT_TESTED}'")
     paper = base.mark_tick(thickness=2, size=13).encode(x="published_place:Q", color=alt.value(theme.INK))
-    null = base.mark_point(shape="cross", angle=45, size=30, opacity=0.6).encode(
-        x="null_place:Q", color=alt.value(theme.INK)
+    control = base.mark_point(shape="cross", angle=45, size=30, opacity=0.6).encode(
+        x="control_place:Q", color=alt.value(theme.INK)
     )
     span = base.mark_rule(strokeWidth=2).encode(x="low_place:Q", x2="high_place:Q", color=colour)
     ours = base.mark_point(filled=True, size=75, opacity=1).encode(
         x=x, color=colour, shape=shape, href="link:N", tooltip=tooltip
     )
-    return [absent, paper, null, span, ours]
+    return [absent, paper, control, span, ours]
 
 
 # --- a claim in a chapter ---------------------------------------------------------------------------
 
 
 class ClaimBox:
-    """A claim of the ledger, drawn for a chapter: the verdict in a sentence, and the figures that decide it.
+    """A claim of the ledger, drawn for a chapter: the verdict, and the measurements that decide it.
 
-    Folded away: all other figures, the setting, the null, and what was moved after it had been fixed.
+    Folded away: all other measurements, the setting, the control, and what was moved after it had been fixed.
     """
 
     def __init__(self, item: Entry) -> None:
@@ -231,16 +240,17 @@ class ClaimBox:
         return (
             f"<div class='ev-claim' id='{html.escape(claim.id)}' "
             f"style='border-left:4px solid {colour};padding:.4em 1em;margin:1em 0;overflow-x:auto'>"
-            f"<p>{verdict_html(item.verdict)}{scale}. {text_html(verdict_sentence(item))}{where}</p>"
+            f"<p>{verdict_html(item.verdict, item.smaller_scale)}{scale}. "
+            f"{text_html(verdict_sentence(item))}{where}</p>"
             f"<p><b>{text_html(claim.title)}</b> <small>({text_html(claim.where)})</small><br>"
             f"The paper {asks}: {text_html(claim.says)}</p>"
-            f"{_figures_html(deciding_rows(item))}{_fold(item)}</div>"
+            f"{_measurements_html(deciding_rows(item))}{_fold(item)}</div>"
         )
 
 
 def deciding_rows(item: Entry) -> list[Row]:
-    """The figures that make the verdict, the one that it rests on first: five at most."""
-    rows = [row for row in item.rows if row.figure.accept and not row.replaced]
+    """The measurements that make the verdict, the one that it rests on first: five at most."""
+    rows = [row for row in item.rows if row.measurement.accept and not row.replaced]
     own = [row for row in rows if row.verdict == item.verdict] or rows
     first = item.deciding
     return sorted(own, key=lambda row: row is not first)[:MOST_ROWS]
@@ -249,24 +259,24 @@ def deciding_rows(item: Entry) -> list[Row]:
 def verdict_sentence(item: Entry) -> str:
     """Why the verdict is what it is, in one sentence without symbols."""
     row = item.deciding
-    if row is None or row.finding is None or row.figure.accept is None:
+    if row is None or row.finding is None or row.measurement.accept is None:
         return f"{_capital(_why(item) or item.reason)}."
-    what, found, accepted = _capital(row.figure.label), row.finding, interval(*row.figure.accept)
+    what, found, accepted = _capital(row.measurement.label), row.finding, interval(*row.measurement.accept)
     ours = f"{what}: {_ours(row)}" + (
         "" if found.low == found.high else f" ({interval(found.low, found.high)})"
     )
     over = f"over {ledger.repetitions(found)}" if not found.exact else "exactly"
-    if item.verdict in (FAILS, FAILS_HERE, NO):
+    if item.verdict in (NOT_REPRODUCED, NO):
         return f"{ours} {over}, outside the accepted {accepted}."
-    if item.verdict in (HOLDS, HOLDS_HERE, YES):
+    if item.verdict in (REPRODUCED, YES):
         n = sum(one.verdict == item.verdict and not one.replaced for one in item.rows)
-        few = {1: "The judged figure lies", 2: "Both judged figures lie"}
-        lie = few.get(n, f"All {n} judged figures lie")
+        few = {1: "The judged measurement lies", 2: "Both judged measurements lie"}
+        lie = few.get(n, f"All {n} judged measurements lie")
         return f"{lie} in the accepted range, {over} at least."
-    if row.verdict == NULL_TOO:
-        null = number(found.nulls[row.figure.null])
-        name = row.figure.null.replace("_", " ")
-        return f"{ours}, as accepted ({accepted}), and so does the control ({name}: {null}): no evidence."
+    if row.verdict == NOT_SPECIFIC:
+        control = number(found.controls[row.measurement.control])
+        name = row.measurement.control.replace("_", " ")
+        return f"{ours}, as accepted ({accepted}), and so does the control ({name}: {control}): no evidence."
     return f"{what}: {row.reason}."
 
 
@@ -290,34 +300,35 @@ def _fold(item: Entry) -> str:
     """All that a reader may want next, closed."""
     claim, shown = item.claim, deciding_rows(item)
     rest = [row for row in item.rows if not any(row is one for one in shown)]
-    others = f"{len(rest)} more figure{'s' if len(rest) > 1 else ''}, " if rest else ""
+    others = f"{len(rest)} more measurement{'s' if len(rest) > 1 else ''}, " if rest else ""
     more = f"{others}how it was measured"
     moved = "".join(_amendment_html(claim, one) for one in claim.amended)
     scale = f"It depends on no scale: {claim.any_scale}. " if claim.any_scale else ""
     why, row = _why(item), item.deciding
-    said = row is None or why == f"{row.figure.label}: {row.reason}"  # above the fold
+    said = row is None or why == f"{row.measurement.label}: {row.reason}"  # above the fold
     reason = f"<p>{text_html(why)}.</p>" if why and not said else ""
     return (
         f"<details><summary><small>{more}{', what was moved' if moved else ''}</small></summary>"
-        f"{_figures_html(rest) if rest else ''}{reason}{moved}"
-        f"<p><small>Setting: {text_html(claim.setting)}. Null: {text_html(claim.null)}. "
+        f"{_measurements_html(rest) if rest else ''}{reason}{moved}"
+        f"<p><small>Setting: {text_html(claim.setting)}. Control: {text_html(claim.control)}. "
         f"{text_html(scale)}</small></p></details>"
     )
 
 
 def _amendment_html(claim: Claim, amendment: Amendment) -> str:
-    labels = {figure.name: figure.label for figure in claim.figures}
+    labels = {measurement.name: measurement.label for measurement in claim.measurements}
     decides = ", ".join(labels[name] for name in amendment.decides)
     first = f" As first fixed: {text_html(amendment.first)}." if amendment.first else ""
+    was = tagged(amendment.was, amendment.was_smaller_scale)
     return (
         f"<p><b>Amended on {amendment.date:%-d %B %Y}.</b> {text_html(amendment.reason)} "
-        f"Since then decides: {text_html(decides)}. Before: <i>{amendment.was}</i>.{first}</p>"
+        f"Since then decides: {text_html(decides)}. Before: <i>{was}</i>.{first}</p>"
     )
 
 
-def _figures_html(rows: Sequence[Row]) -> str:
-    """Three columns: the figure, what would bear it out, and what was found."""
-    return _table_html(("figure", "the paper", "ours"), map(_figure_cells, rows))
+def _measurements_html(rows: Sequence[Row]) -> str:
+    """Three columns: the measurement, what would bear it out, and what was found."""
+    return _table_html(("measurement", "the paper", "ours"), map(_measurement_cells, rows))
 
 
 def _table_html(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -327,24 +338,26 @@ def _table_html(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return f"<table class='ev-figures'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def _figure_cells(row: Row) -> list[str]:
+def _measurement_cells(row: Row) -> list[str]:
     """Each number first, and in small type below it what is known of it."""
-    figure, finding, digits = row.figure, row.finding, _digits(row)
-    unit = f" ({figure.unit})" if figure.unit else ""
-    paper = [number(figure.paper, digits=digits)]
-    if figure.target == IMPLIED and figure.paper is not None:
-        paper.append(f"<small title='{html.escape(figure.why, quote=True)}'>implied</small>")
-    if figure.accept:
-        paper.append(f"<br><small>accepted {interval(*figure.accept)}</small>")
-    mark = f"{theme.VERDICT_MARKS[row.verdict]}&nbsp;{html.escape(ledger.said_verdict(row))}"
+    measurement, finding, digits = row.measurement, row.finding, _digits(row)
+    unit = f" ({measurement.unit})" if measurement.unit else ""
+    paper = [number(measurement.paper, digits=digits)]
+    if measurement.target == IMPLIED and measurement.paper is not None:
+        paper.append(f"<small title='{html.escape(measurement.why, quote=True)}'>implied</small>")
+    if measurement.accept:
+        paper.append(f"<br><small>accepted {interval(*measurement.accept)}</small>")
+    mark = f"{theme.VERDICT_MARKS[row.verdict]}&nbsp;{html.escape(ledger.verdict_text(row))}"
     if finding is None:
-        return [text_html(figure.label + unit), " ".join(paper), mark]
+        return [text_html(measurement.label + unit), " ".join(paper), mark]
     known = ["exact" if finding.exact else f"{_span(row)}, {html.escape(ledger.repetitions(finding))}"]
-    if finding.nulls:
-        name = figure.null or next(iter(finding.nulls))
-        known.append(f"{html.escape(name.replace('_', ' '))}: {number(finding.nulls[name], digits=digits)}")
+    if finding.controls:
+        name = measurement.control or next(iter(finding.controls))
+        known.append(
+            f"{html.escape(name.replace('_', ' '))}: {number(finding.controls[name], digits=digits)}"
+        )
     ours = f"{_ours(row)} <span>{mark}</span><br><small>{'; '.join(known)}</small>"
-    return [text_html(figure.label + unit), " ".join(paper), ours]
+    return [text_html(measurement.label + unit), " ".join(paper), ours]
 
 
 def _ours(row: Row) -> str:
@@ -360,7 +373,7 @@ def _span(row: Row) -> str:
 
 def _digits(row: Row) -> int:
     """As many as the interval and the accepted range need, and as keep their ends apart."""
-    spans = [row.figure.accept] if row.figure.accept else []
+    spans = [row.measurement.accept] if row.measurement.accept else []
     spans += [(row.finding.low, row.finding.high)] if row.finding else []
     digits = max((digits_for(*span) for span in spans), default=3)
     ends = {end for span in spans for end in span if math.isfinite(end)}
@@ -384,7 +397,7 @@ class ClaimsTable:
         return pd.DataFrame(ledger.summary(self.items)).to_string(index=False)
 
     def _repr_html_(self) -> str:
-        table = _table_html(("claim", "verdict", "figures"), map(self._cells, self.items))
+        table = _table_html(("claim", "verdict", "measurements"), map(self._cells, self.items))
         return f"<div style='overflow-x:auto'>{table}</div>"
 
     def _cells(self, item: Entry) -> list[str]:
@@ -393,8 +406,8 @@ class ClaimsTable:
         return [
             f"<a href='{_box_address(claim, self.root)}'>{text_html(claim.title)}</a>"
             f"<br><small>{text_html(claim.where)}</small>",
-            f"{verdict_html(item.verdict)}{scale}",
-            html.escape(in_number(ledger.tally(item.rows))),
+            f"{verdict_html(item.verdict, item.smaller_scale)}{scale}",
+            html.escape(ledger.tally(item.rows)),
         ]
 
 
@@ -429,15 +442,19 @@ class ClaimsMatrix:
     def _marks(self, paper: str) -> str:
         return " ".join(
             f"<a href='#{html.escape(item.claim.id)}' style='color:{theme.VERDICT_COLOURS[item.verdict]}' "
-            f"title='{html.escape(f'{item.claim.title}: {item.verdict}', quote=True)}'>"
+            f"title='{html.escape(_title(item), quote=True)}'>"
             f"{theme.VERDICT_MARKS[item.verdict]}</a>"
             for item in self.items
             if item.claim.paper == paper
         )
 
 
+def _title(item: Entry) -> str:
+    return f"{item.claim.title}: {tagged(item.verdict, item.smaller_scale)}"
+
+
 class ClaimsList:
-    """One line per claim, which opens to its figures, each in a picture against its accepted range.
+    """One line per claim, which opens to its measurements, each in a picture against its accepted range.
 
     In the book a filter above the first list hides the lines that it excludes.
     """
@@ -454,35 +471,38 @@ class ClaimsList:
 
 def _line_html(item: Entry) -> str:
     claim = item.claim
-    judged = [row for row in item.rows if row.figure.accept and not row.replaced]
-    rows = [[text_html(row.figure.label), _range_picture(row), *_figure_cells(row)[1:]] for row in judged]
+    judged = [row for row in item.rows if row.measurement.accept and not row.replaced]
+    rows = [
+        [text_html(row.measurement.label), _range_picture(row), *_measurement_cells(row)[1:]]
+        for row in judged
+    ]
     return (
         f"<details id='{html.escape(claim.id)}' data-verdict='{item.verdict}'><summary>"
-        f"{verdict_html(item.verdict)} {text_html(claim.title)}</summary>"
+        f"{verdict_html(item.verdict, item.smaller_scale)} {text_html(claim.title)}</summary>"
         f"<p>{text_html(verdict_sentence(item))} "
         f"<a href='{_box_address(claim)}'>{text_html(claim.where)}, in its chapter</a></p>"
-        f"{_table_html(('figure', '', 'the paper', 'ours'), rows)}</details>"
+        f"{_table_html(('measurement', '', 'the paper', 'ours'), rows)}</details>"
     )
 
 
 def _range_picture(row: Row) -> str:
-    """A figure against its accepted range, shaded: our interval, the paper's tick, the null's cross."""
-    assert row.figure.accept is not None
+    """A measurement and its accepted range, shaded: our interval, the paper's tick, the control's cross."""
+    assert row.measurement.accept is not None
     finding, width = row.finding, 120
 
     def across(value: float | None) -> float | None:
-        place = place_in_range(value, *row.figure.accept)  # type: ignore[misc]
+        place = place_in_range(value, *row.measurement.accept)  # type: ignore[misc]
         return None if place is None else round((place + 1) / 3 * (width - 10) + 5, 1)
 
     left, right = 5 + (width - 10) / 3, 5 + 2 * (width - 10) / 3
     marks = [f"<rect x='{left:.1f}' width='{right - left:.1f}' height='16' fill='#0072b2' opacity='.18'/>"]
-    if (paper := across(row.figure.paper)) is not None:
+    if (paper := across(row.measurement.paper)) is not None:
         marks.append(f"<path d='M{paper} 1v14' stroke='currentColor' stroke-width='2'/>")
     if finding is not None:
         colour = theme.VERDICT_COLOURS[row.verdict]
-        null = across(finding.nulls.get(row.figure.null or "", None))
-        if null is not None:
-            marks.append(f"<path d='M{null - 3} 5l6 6m0-6l-6 6' stroke='currentColor' opacity='.7'/>")
+        control = across(finding.controls.get(row.measurement.control or "", None))
+        if control is not None:
+            marks.append(f"<path d='M{control - 3} 5l6 6m0-6l-6 6' stroke='currentColor' opacity='.7'/>")
         ends = [across(end) for end in (finding.low, finding.high)]
         marks.append(f"<path d='M{ends[0]} 8H{ends[1]}' stroke='{colour}' stroke-width='2'/>")
         marks.append(f"<circle cx='{across(finding.value)}' cy='8' r='4' fill='{colour}'/>")
@@ -493,15 +513,8 @@ def _box_address(claim: Claim, root: str = "") -> str:
     return html.escape(f"{root}{claim.chapter}.html#{claim.id}", quote=True)
 
 
-def in_number(tally: str) -> str:
-    """Verdicts with their counts, the verb in its number.
-
-    >>> in_number("1 holds, 4 fails, 2 null too")
-    '1 holds, 4 fail, 2 null too'
-    """
-    return re.sub(r"\b(?!1 )(\d+) (hold|fail)s\b", r"\1 \2", tally)
-
-
-def verdict_html(verdict: str) -> str:
+def verdict_html(verdict: str, smaller_scale: bool = False) -> str:
+    """A verdict with its mark, and the tag of a smaller scale."""
     colour, mark = theme.VERDICT_COLOURS[verdict], theme.VERDICT_MARKS[verdict]
-    return f"<b style='color:{colour}'>{mark}</b>&nbsp;<b>{html.escape(verdict)}</b>"
+    tag = f" <i>({SMALLER_SCALE})</i>" if smaller_scale else ""
+    return f"<b style='color:{colour}'>{mark}</b>&nbsp;<b>{html.escape(verdict)}</b>{tag}"

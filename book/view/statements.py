@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from embviz import ledger
+from embviz.ledger.verdicts import tagged
 from embviz.view import theme
 from embviz.view.sentences import Quotation, say
 
-_CITED = re.compile(r"\s*\[(?P<claim>\w+\.\w+): (?P<verdict>[a-z ]+)\]")
+_CITED = re.compile(r"\s*\[(?P<claim>\w+\.\w+): (?P<verdict>[a-z ]+?)(?P<scale>, smaller scale)?\]")
 
 
 def as_judged(template: str, *named: Mapping[str, Any], root: str = "", **sources: Any) -> Quotation:
@@ -20,8 +21,8 @@ def as_judged(template: str, *named: Mapping[str, Any], root: str = "", **source
     Parameters
     ----------
     template : str
-        Markdown. ``[paper.claim: verdict]`` stands at the end of the words that rest on that verdict. Numbers
-        are filled in as :func:`embviz.view.say` does.
+        Markdown. ``[paper.claim: verdict]`` or ``[paper.claim: verdict, smaller scale]`` stands at the end of
+        the words that rest on that verdict. Numbers are filled in as :func:`embviz.view.say` does.
     root : str
         How to get from the page to the book's root: ``"../"`` in a chapter.
     *named, **sources
@@ -34,7 +35,7 @@ def as_judged(template: str, *named: Mapping[str, Any], root: str = "", **source
     """
     cited = {found["claim"] for found in _CITED.finditer(template)}
     judged = {name: ledger.entry(name) for name in cited}
-    moved = moved_sentences(template, {name: item.verdict for name, item in judged.items()})
+    moved = moved_sentences(template, {name: cited_as(item) for name, item in judged.items()})
     if moved:
         raise ValueError("\n".join(moved))
 
@@ -43,22 +44,27 @@ def as_judged(template: str, *named: Mapping[str, Any], root: str = "", **source
         address = html.escape(f"{root}{claim.chapter}.html#{claim.id}", quote=True)
         mark = theme.VERDICT_MARKS[found["verdict"]]
         title = html.escape(claim.title, quote=True)
-        words = f"{mark}&nbsp;{found['verdict'].replace(' ', '&nbsp;')}"
-        return f' <small><a href="{address}" title="{title}">{words}</a></small>'
+        words = tagged(found["verdict"], bool(found["scale"])).replace(" ", "&nbsp;")
+        return f' <small><a href="{address}" title="{title}">{mark}&nbsp;{words}</a></small>'
 
     return Quotation(_CITED.sub(link, say(template, *named, **sources)))
+
+
+def cited_as(item: ledger.Entry) -> str:
+    """How a sentence cites an entry's verdict, such as "reproduced" or "reproduced, smaller scale"."""
+    return f"{item.verdict}, {ledger.SMALLER_SCALE}" if item.smaller_scale else item.verdict
 
 
 def moved_sentences(text: str, verdicts: Mapping[str, str]) -> list[str]:
     """The sentences of a template whose verdicts are others by now, each with what to do.
 
-    >>> moved_sentences("It does. So does noise [p.c: null too].", {"p.c": "fails"})
-    ["p.c is 'fails' now, not 'null too'. Write the sentence again: So does noise [p.c: null too]."]
+    >>> moved_sentences("It does. It is so [p.c: reproduced].", {"p.c": "inconclusive"})
+    ["p.c is 'inconclusive' now, not 'reproduced'. Write the sentence again: It is so [p.c: reproduced]."]
     """
     found = []
     for sentence in re.split(r"(?<=[.?!])\s+|\n{2,}", text):
         for cited in _CITED.finditer(sentence):
-            claim, written = cited["claim"], cited["verdict"]
+            claim, written = cited["claim"], cited["verdict"] + (cited["scale"] or "")
             now = verdicts.get(claim, "no claim")
             if now != written:
                 found.append(

@@ -30,11 +30,11 @@ def tally(paper: str) -> str:
     """How many claims have each verdict, in words."""
     counts = {name: sum(entry.verdict == name for entry in entries(paper)) for name in ledger.VERDICTS}
     said = ", ".join(f"{n} {name}" for name, n in counts.items() if n)
-    return f"Of {len(entries(paper))} claims {ledger_view.in_number(said)}"
+    return f"Of {len(entries(paper))} claims: {said}"
 
 
-def plot_figures(paper: str) -> alt.LayerChart:
-    """Every judged figure of the paper against its accepted range."""
+def plot_measurements(paper: str) -> alt.LayerChart:
+    """Every judged measurement of the paper against its accepted range."""
     return ledger_view.plot_ledger(ledger.table(entries(paper)), root="../")
 
 
@@ -51,11 +51,11 @@ def as_found(found: Finding) -> Finding:
     return found
 
 
-def over(null: str) -> Callable[[Finding], Finding]:
-    """A finding less its null, which is taken as exact."""
+def over(control: str) -> Callable[[Finding], Finding]:
+    """A finding less its control, which is taken as exact."""
 
     def less(found: Finding) -> Finding:
-        base = found.nulls[null]
+        base = found.controls[control]
         return dataclasses.replace(
             found, value=found.value - base, low=found.low - base, high=found.high - base
         )
@@ -63,11 +63,11 @@ def over(null: str) -> Callable[[Finding], Finding]:
     return less
 
 
-def between_nulls(null: str, other: str) -> Callable[[Finding], Finding]:
-    """One null less another, in a finding's place."""
+def between_controls(control: str, other: str) -> Callable[[Finding], Finding]:
+    """One control less another, in a finding's place."""
 
     def difference(found: Finding) -> Finding:
-        value = found.nulls[null] - found.nulls[other]
+        value = found.controls[control] - found.controls[other]
         return dataclasses.replace(found, value=value, low=value, high=value)
 
     return difference
@@ -77,12 +77,12 @@ def between_nulls(null: str, other: str) -> Callable[[Finding], Finding]:
 class Change:
     """Something that would change our mind, as a number of the ledger that all of an interval must reach.
 
-    `limit` is the largest that the figure can be, such as 1 for a cosine: where the figure less its null
-    falls short even then, no model could meet the test, and the table says so.
+    `limit` is the largest that the measurement can be, such as 1 for a cosine: where the measurement less its
+    control falls short even then, no model could meet the test, and the table says so.
     """
 
     claim: str
-    figure: str
+    measurement: str
     words: str  # what is compared
     least: float | None = None  # of the interval's lower end
     most: float | None = None  # or of its upper end
@@ -115,7 +115,13 @@ class Change:
 
 
 STATES = MET, NOT_MET, OUT_OF_REACH, OPEN = "met", "not met", "out of reach", "open"
-_MARKS = dict(zip(STATES, (ledger.HOLDS, ledger.FAILS, ledger.NULL_TOO, ledger.UNDECIDED), strict=True))
+_MARKS = dict(
+    zip(
+        STATES,
+        (ledger.REPRODUCED, ledger.NOT_REPRODUCED, ledger.NOT_SPECIFIC, ledger.INCONCLUSIVE),
+        strict=True,
+    )
+)
 
 
 def outcome(test: Change, entry: ledger.Entry) -> dict[str, str]:
@@ -124,20 +130,22 @@ def outcome(test: Change, entry: ledger.Entry) -> dict[str, str]:
     Raises
     ------
     ValueError
-        If an amendment has replaced the test's figure: its range or its runs were unfit.
+        If an amendment has replaced the test's measurement: its range or its runs were unfit.
     """
-    if test.figure in entry.claim.replaced:
-        raise ValueError(f"{entry.claim.id}: {test.figure} was replaced: test what its amendment decides by")
-    found = {row.figure.name: row.finding for row in entry.rows}[test.figure]
+    if test.measurement in entry.claim.replaced:
+        raise ValueError(
+            f"{entry.claim.id}: {test.measurement} was replaced: test what its amendment decides by"
+        )
+    found = {row.measurement.name: row.finding for row in entry.rows}[test.measurement]
     row = {"what": test.words, "would change our mind": test.threshold}
     if found is None:
-        mark = theme.VERDICT_MARKS[ledger.NOT_MEASURED]
-        return row | {"measured": "–", "interval": "–", "": f"{mark} not measured"}
+        mark = theme.VERDICT_MARKS[ledger.NOT_TESTED]
+        return row | {"measured": "–", "interval": "–", "": f"{mark} {ledger.NOT_TESTED}"}
     own = test.of(found)
     row |= {"measured": number(own.value), "interval": sentences.interval(own.low, own.high)}
     if not found.decides:
-        mark = theme.VERDICT_MARKS[ledger.UNDECIDED]
-        return row | {"": f"{mark} undecided, {ledger.repetitions(found)}, {entry.scale}"}
+        mark = theme.VERDICT_MARKS[ledger.INCONCLUSIVE]
+        return row | {"": f"{mark} {ledger.INCONCLUSIVE}, {ledger.repetitions(found)}, {entry.scale}"}
     state = test.state(found)
     return row | {"": f"{theme.VERDICT_MARKS[_MARKS[state]]} {state}, {entry.scale}"}
 
@@ -152,6 +160,6 @@ def changes_finding(tests: Sequence[Change], paper: str) -> str:
     """How many of the tests are met, and how many are in each of the other states."""
     states = [said.split(" ", 1)[1].split(",")[0] for said in changes_table(tests, paper)[""]]
     n_met = states.count(MET)
-    others = (NOT_MET, OUT_OF_REACH, OPEN, ledger.UNDECIDED, ledger.NOT_MEASURED)
+    others = (NOT_MET, OUT_OF_REACH, OPEN, ledger.INCONCLUSIVE, ledger.NOT_TESTED)
     rest = "".join(f", {states.count(one)} {one}" for one in others if one in states)
     return f"{n_met} of {len(states)} tests {'is' if n_met == 1 else 'are'} met{rest}"

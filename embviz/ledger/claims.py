@@ -1,6 +1,6 @@
-"""Claims: what a paper says, with the figures that carry it, read from ``data/claims/<paper>.toml``.
+"""Claims: what a paper says, with the measurements that carry it, read from ``data/claims/<paper>.toml``.
 
-The files are those of the project that one works in. The accepted range of each figure was fixed there
+The files are those of the project that one works in. The accepted range of each measurement was fixed there
 before anything was measured; what was moved later is told by the claim's amendments. A file names in
 ``experiments`` the module whose ``STUDIES`` measure its claims; a claim may name another.
 """
@@ -27,7 +27,7 @@ PRESETS = ("quick", "laptop", "paper")  # from the smallest to the paper's own
 
 
 @dataclasses.dataclass(frozen=True)
-class Figure:
+class Measurement:
     """A number of the paper, or a criterion that stands for one.
 
     Parameters
@@ -44,7 +44,7 @@ class Figure:
         Unit of all its numbers; empty for a pure number.
     rule : {"inside", "meets"}
         Whether the interval must lie inside the range, or only meet it.
-    null : str
+    control : str
         The control that must not pass; empty: none.
     target : {"published", "implied"}
         Whether `paper` is printed in the paper, or is ours. Without a word: "published" where there is a
@@ -52,7 +52,7 @@ class Figure:
     why : str
         Why a `paper` that no page of the paper has is what the claim implies.
     any_scale : str
-        Why this figure does not depend on scale, where the rest of the claim does; empty: it does.
+        Why this measurement does not depend on scale, where the rest of the claim does; empty: it does.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Figure:
     accept: tuple[float, float] | None = None
     unit: str = ""
     rule: str = "inside"
-    null: str = ""
+    control: str = ""
     target: str = ""
     why: str = ""
     any_scale: str = ""
@@ -70,31 +70,31 @@ class Figure:
         if not self.target:
             object.__setattr__(self, "target", IMPLIED if self.paper is None else PUBLISHED)
         if self.target not in (PUBLISHED, IMPLIED):
-            raise ValueError(f"figure {self.name}: target must be 'published' or 'implied'")
+            raise ValueError(f"measurement {self.name}: target must be 'published' or 'implied'")
         if self.paper is not None and not math.isfinite(self.paper):
-            raise ValueError(f"figure {self.name}: paper must be a finite number, not {self.paper}")
+            raise ValueError(f"measurement {self.name}: paper must be a finite number, not {self.paper}")
         if self.target == PUBLISHED and self.paper is None:
-            raise ValueError(f"figure {self.name}: a published target needs the paper's value")
+            raise ValueError(f"measurement {self.name}: a published target needs the paper's value")
         if self.target == IMPLIED and self.paper is not None and not self.why:
-            raise ValueError(f"figure {self.name}: say in `why` what implies {self.paper:g}")
+            raise ValueError(f"measurement {self.name}: say in `why` what implies {self.paper:g}")
         if self.rule not in ("inside", "meets"):
-            raise ValueError(f"figure {self.name}: rule must be 'inside' or 'meets', not {self.rule!r}")
+            raise ValueError(f"measurement {self.name}: rule must be 'inside' or 'meets', not {self.rule!r}")
         if self.accept is not None and not self.accept[0] <= self.accept[1]:
-            raise ValueError(f"figure {self.name}: the accepted range {list(self.accept)} is empty")
-        if self.null and self.accept is None:
-            raise ValueError(f"figure {self.name} names a null but no range for it to miss")
+            raise ValueError(f"measurement {self.name}: the accepted range {list(self.accept)} is empty")
+        if self.control and self.accept is None:
+            raise ValueError(f"measurement {self.name} names a control but no range for it to miss")
 
 
 @dataclasses.dataclass(frozen=True)
 class Superseded:
-    """The last measurement of a figure that an amendment replaced, as numbers: its code is gone.
+    """The last measurement of a measurement that an amendment replaced, as numbers: its code is gone.
 
     Parameters
     ----------
-    figure : str
-        Name of the replaced figure.
+    measurement : str
+        Name of the replaced measurement.
     value : float
-        The measured number, in the figure's unit.
+        The measured number, in the measurement's unit.
     commit : str
         Commit whose code derives it.
     scale : {"quick", "laptop", "paper"}
@@ -109,11 +109,11 @@ class Superseded:
         Whether there was nothing to repeat.
     corpus : str
         Name of the data set it was measured on; empty for a simulation.
-    nulls : mapping of str to float
+    controls : mapping of str to float
         The same measurement on each control.
     """
 
-    figure: str
+    measurement: str
     value: float
     commit: str
     scale: str
@@ -122,22 +122,24 @@ class Superseded:
     repeats: str = "seeds"
     exact: bool = False
     corpus: str = ""
-    nulls: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    controls: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         low, high = self.interval or (self.value, self.value)
         if not low <= self.value <= high:
             raise ValueError(
-                f"{self.figure}: the value {self.value} lies outside its interval [{low}, {high}]"
+                f"{self.measurement}: the value {self.value} lies outside its interval [{low}, {high}]"
             )
         if self.n < 0:
-            raise ValueError(f"{self.figure}: {self.n} repetitions")
-        if any(map(math.isnan, self.nulls.values())):
-            raise ValueError(f"{self.figure}: a null is NaN")
+            raise ValueError(f"{self.measurement}: {self.n} repetitions")
+        if any(map(math.isnan, self.controls.values())):
+            raise ValueError(f"{self.measurement}: a control is NaN")
         if self.scale not in PRESETS:
-            raise ValueError(f"{self.figure}: scale must be one of {', '.join(PRESETS)}, not {self.scale!r}")
+            raise ValueError(
+                f"{self.measurement}: scale must be one of {', '.join(PRESETS)}, not {self.scale!r}"
+            )
         if self.exact and self.interval:
-            raise ValueError(f"{self.figure}: an exact number has no interval")
+            raise ValueError(f"{self.measurement}: an exact number has no interval")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,15 +152,17 @@ class Amendment:
     reason : str
         What was unfair, or unfit.
     decides : tuple of str
-        Figures that decide from then on.
+        Measurements that decide from then on.
     was : str
         The claim's verdict before, in today's words.
+    was_smaller_scale : bool
+        Whether that verdict rested on a smaller scale than the paper's.
     replaces : tuple of str
-        Figures that decide no more: they are shown as first fixed.
+        Measurements that decide no more: they are shown as first fixed.
     superseded : tuple of Superseded
-        What was last measured for those; a figure that is missing here was never measured.
+        What was last measured for those; a measurement that is missing here was never measured.
     first : str
-        In words what was first fixed, where no figure shows it.
+        In words what was first fixed, where no measurement shows it.
     """
 
     date: datetime.date
@@ -168,22 +172,23 @@ class Amendment:
     replaces: tuple[str, ...] = ()
     first: str = ""
     superseded: tuple[Superseded, ...] = ()
+    was_smaller_scale: bool = False
 
     def __post_init__(self) -> None:
         if self.was not in VERDICTS:
             raise ValueError(f"the amendment of {self.date}: no verdict {self.was!r} (before it)")
         if not self.reason or not self.decides:
             raise ValueError(f"the amendment of {self.date} must give its reason and what decides now")
-        names = [one.figure for one in self.superseded]
+        names = [one.measurement for one in self.superseded]
         if len(set(names)) != len(names) or not set(names) <= set(self.replaces):
             raise ValueError(
-                f"the amendment of {self.date}: superseded are figures that it replaces, once each"
+                f"the amendment of {self.date}: superseded are measurements that it replaces, once each"
             )
 
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """A claim of a paper, with the figures that carry it."""
+    """A claim of a paper, with the measurements that carry it."""
 
     id: str
     paper: str
@@ -191,9 +196,9 @@ class Claim:
     where: str
     says: str
     setting: str
-    null: str
+    control: str
     chapter: str
-    figures: tuple[Figure, ...]
+    measurements: tuple[Measurement, ...]
     experiments: str  # the module whose STUDIES measure it
     corpus: str = ""  # the paper's data set, where it has one
     any_scale: str = ""  # why it depends on no scale; empty: it does
@@ -201,11 +206,11 @@ class Claim:
     amended: tuple[Amendment, ...] = ()
 
     def __post_init__(self) -> None:
-        names = {figure.name for figure in self.figures}
+        names = {measurement.name for measurement in self.measurements}
         if not names:
-            raise ValueError(f"{self.id} has no figure")
-        if len(names) != len(self.figures):
-            raise ValueError(f"{self.id}: two figures of one name")
+            raise ValueError(f"{self.id} has no measurement")
+        if len(names) != len(self.measurements):
+            raise ValueError(f"{self.id}: two measurements of one name")
         for amendment in self.amended:
             unknown = {*amendment.decides, *amendment.replaces} - names
             if unknown:
@@ -213,13 +218,13 @@ class Claim:
 
     @property
     def replaced(self) -> set[str]:
-        """Names of the figures that an amendment has replaced."""
+        """Names of the measurements that an amendment has replaced."""
         return {name for amendment in self.amended for name in amendment.replaces}
 
     @property
     def superseded(self) -> dict[str, Superseded]:
-        """Measurements of replaced figures, by figure."""
-        return {one.figure: one for amendment in self.amended for one in amendment.superseded}
+        """Measurements of replaced measurements, by measurement."""
+        return {one.measurement: one for amendment in self.amended for one in amendment.superseded}
 
 
 def claim_files() -> list[Path]:
@@ -295,10 +300,7 @@ def _parsed(content: bytes) -> tuple[Claim, ...]:
     written = table.get("claim")
     if not (isinstance(written, list) and written and all(isinstance(entry, dict) for entry in written)):
         raise ValueError("the file needs claims, each below a line [[claim]]")
-    records = [
-        {**shared, **{"figures" if name == "figure" else name: value for name, value in entry.items()}}
-        for entry in written
-    ]
+    records = [{**shared, **entry} for entry in written]
     try:  # as JSON, since a strict reader of Python objects takes no list for a tuple
         claims = _CLAIMS.validate_json(json.dumps(records, default=str))
     except ValidationError as error:
@@ -313,7 +315,7 @@ _CLAIMS = TypeAdapter(tuple[Claim, ...], config=ConfigDict(extra="forbid", stric
 
 
 def _first_fault(error: ValidationError, records: Any) -> str:
-    """The first fault with its place, such as "kernel.exact, figures, error, label: ...".
+    """The first fault with its place, such as "kernel.exact, measurements, error, label: ...".
 
     A name that no field has stands behind it, since it may be the missing field's, misspelled.
     """
@@ -327,7 +329,7 @@ def _first_fault(error: ValidationError, records: Any) -> str:
             value = None
         label: Any = step + 1 if isinstance(step, int) else step
         if isinstance(value, dict):
-            label = next((value[key] for key in ("id", "name", "date", "figure") if key in value), label)
+            label = next((value[key] for key in ("id", "name", "date", "measurement") if key in value), label)
         words.append(str(label))
     given = "" if fault["type"] in ("missing", "value_error") else f", not {fault['input']!r}"
     misspelled = f"; there is no field {unknown[0]!r}" if unknown and fault["type"] == "missing" else ""

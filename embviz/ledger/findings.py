@@ -1,4 +1,4 @@
-"""Findings: one measured number with its interval, what was repeated for it, and its nulls."""
+"""Findings: one measured number with its interval, what was repeated for it, and its controls."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ LEAST_REPETITIONS = 3  # fewer have no spread to speak of
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """What was measured for one figure of a claim.
+    """What was measured for one measurement of a claim.
 
     Parameters
     ----------
     value : float
-        The measured number, in the figure's unit.
+        The measured number, in the measurement's unit.
     low, high : float
         Ends of its 95% interval; both equal to `value` where there is none.
     n_seeds : int
         Independent repetitions of what the number is about; 1 for an interval over the items of one run, 0
         for a number that is shown and whose runs don't count, such as those that are not yet done learning.
-    nulls : mapping of str to float
+    controls : mapping of str to float
         The same measurement on each control.
     corpus : str
         Name of the data set it was measured on; empty for a simulation.
@@ -41,13 +41,13 @@ class Finding:
     low: float
     high: float
     n_seeds: int = 1
-    nulls: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    controls: Mapping[str, float] = dataclasses.field(default_factory=dict)
     corpus: str = ""
     repeats: str = SEEDS
     exact: bool = False
 
     def __post_init__(self) -> None:
-        numbers = (self.value, self.low, self.high, *self.nulls.values())
+        numbers = (self.value, self.low, self.high, *self.controls.values())
         if any(math.isnan(number) for number in numbers):
             raise ValueError(f"a finding holds NaN: {self}")
         if not self.low <= self.value <= self.high:
@@ -63,18 +63,18 @@ class Finding:
         return self.exact or self.n_seeds >= LEAST_REPETITIONS
 
 
-def exact(value: float, *, nulls: Mapping[str, float] | None = None, corpus: str = "") -> Finding:
+def exact(value: float, *, controls: Mapping[str, float] | None = None, corpus: str = "") -> Finding:
     """A finding that nothing could be repeated for: a count, arithmetic, a function of a named text alone.
 
     >>> exact(3).low, exact(3).exact
     (3.0, True)
     """
     value = float(value)
-    return Finding(value, value, value, nulls=nulls or {}, corpus=corpus, repeats="", exact=True)
+    return Finding(value, value, value, controls=controls or {}, corpus=corpus, repeats="", exact=True)
 
 
 def once(
-    value: float, *, repeats: str = SEEDS, nulls: Mapping[str, float] | None = None, corpus: str = ""
+    value: float, *, repeats: str = SEEDS, controls: Mapping[str, float] | None = None, corpus: str = ""
 ) -> Finding:
     """One number without an interval: of a single run, or of many taken together, such as a median.
 
@@ -84,11 +84,11 @@ def once(
     1
     """
     value = float(value)
-    return Finding(value, value, value, nulls=nulls or {}, corpus=corpus, repeats=repeats)
+    return Finding(value, value, value, controls=controls or {}, corpus=corpus, repeats=repeats)
 
 
 def in_errors(
-    value: float, n: int, *, repeats: str, nulls: Mapping[str, float] | None = None, corpus: str = ""
+    value: float, n: int, *, repeats: str, controls: Mapping[str, float] | None = None, corpus: str = ""
 ) -> Finding:
     """A deviation in standard errors over `n` repetitions: the range it is held against is its interval.
 
@@ -96,14 +96,14 @@ def in_errors(
     200
     """
     value = float(value)
-    return Finding(value, value, value, n, nulls or {}, corpus, repeats)
+    return Finding(value, value, value, n, controls or {}, corpus, repeats)
 
 
 def over_seeds(
     values: Sequence[float] | np.ndarray,
     *,
     repeats: str = SEEDS,
-    nulls: Mapping[str, float] | None = None,
+    controls: Mapping[str, float] | None = None,
     corpus: str = "",
     within: tuple[float, float] = (-math.inf, math.inf),
 ) -> Finding:
@@ -139,7 +139,7 @@ def over_seeds(
     if values.size > 1:
         half = float(student(values.size) * values.std(ddof=1) / math.sqrt(values.size))
     low, high = max(mean - half, min(within[0], mean)), min(mean + half, max(within[1], mean))
-    return Finding(mean, low, high, values.size, nulls or {}, corpus, repeats)
+    return Finding(mean, low, high, values.size, controls or {}, corpus, repeats)
 
 
 def extreme(
@@ -147,7 +147,7 @@ def extreme(
     *,
     largest: bool,
     repeats: str = SEEDS,
-    nulls: Mapping[str, float] | None = None,
+    controls: Mapping[str, float] | None = None,
     corpus: str = "",
 ) -> Finding:
     """The worst of several repetitions, its interval their whole range: for errors that must all be small.
@@ -160,7 +160,7 @@ def extreme(
     """
     values = checked(values, "values", 1, infinite=True)
     low, high = float(np.min(values)), float(np.max(values))
-    return Finding(high if largest else low, low, high, len(values), nulls or {}, corpus, repeats)
+    return Finding(high if largest else low, low, high, len(values), controls or {}, corpus, repeats)
 
 
 def share(
@@ -168,7 +168,7 @@ def share(
     n: int,
     *,
     repeats: str = SEEDS,
-    nulls: Mapping[str, float] | None = None,
+    controls: Mapping[str, float] | None = None,
     corpus: str = "",
 ) -> Finding:
     """A share of `n` independent repetitions with Wilson's 95% interval.
@@ -181,7 +181,7 @@ def share(
     centre, width = value + z**2 / (2 * n), z * math.sqrt(value * (1 - value) / n + z**2 / (4 * n**2))
     low, high = ((centre + sign * width) / (1 + z**2 / n) for sign in (-1, 1))
     return Finding(
-        value, max(0.0, min(low, value)), min(1.0, max(high, value)), n, nulls or {}, corpus, repeats
+        value, max(0.0, min(low, value)), min(1.0, max(high, value)), n, controls or {}, corpus, repeats
     )
 
 
@@ -191,7 +191,7 @@ def resampled(
     n: int,
     *,
     repeats: str = SEEDS,
-    nulls: Mapping[str, float] | None = None,
+    controls: Mapping[str, float] | None = None,
     corpus: str = "",
 ) -> Finding:
     """A number with the middle 95% of its bootstrap replicates, each over `n` repetitions drawn anew.
@@ -203,7 +203,7 @@ def resampled(
     """
     replicates = checked(replicates, "replicates", 1, infinite=True)
     low, high = (float(end) for end in np.quantile(replicates, [0.025, 0.975]))
-    return Finding(float(value), min(low, value), max(high, value), n, nulls or {}, corpus, repeats)
+    return Finding(float(value), min(low, value), max(high, value), n, controls or {}, corpus, repeats)
 
 
 # --- how many would decide ------------------------------------------------------------------------------

@@ -1,27 +1,29 @@
 """The ledger: what each paper claims, what was measured, and the verdict that follows.
 
-A claim is read from ``data/claims/<paper>.toml``, where the accepted range of each of its figures was
-fixed before anything was measured. What was measured comes from stored cells. The verdict is derived
-here and nowhere else.
+A claim is read from ``data/claims/<paper>.toml``, which fixes an accepted range for each of its measurements.
+What was measured comes from stored cells. The verdict is derived here and nowhere else.
 
-A figure decides if it is exact, or has an interval over at least three independent repetitions. Then it
-**holds** when its whole interval lies in the accepted range and its null lies outside, is **null too** when
-the null lies inside as well, and **fails** when the interval lies wholly outside. It is **undecided** when
-the interval reaches over a border, when its null was not measured, or when there were fewer repetitions.
+A measurement decides if it is exact, or has an interval over at least three independent repetitions. Then it
+is **reproduced** when its whole interval lies in the accepted range and its control lies outside, **not
+specific** when the control lies in the range as well, and **not reproduced** when the interval lies wholly
+outside. It is **inconclusive** when the interval covers a border of the range, when its control was not
+measured, or when there were fewer repetitions.
 
-A claim is all its figures together, which gives the order:
+The verdict of a claim follows from all its measurements, in this order:
 
-1. it **fails** when one figure fails, whatever the others do;
-2. else it is **undecided** when one figure is undecided or was not measured, for that one may yet fail;
-3. else it is **null too** when one null passes: the numbers come out, and one of them is no evidence;
-4. else it **holds**.
+1. it is **not reproduced** when one measurement is not, whatever the others are;
+2. else it is **inconclusive** when one measurement is, or was not tested, for that one may yet fail;
+3. else it is **not specific** when one control comes out as well: the numbers are right, and one of them is
+   no evidence for the claim;
+4. else it is **reproduced**.
 
-"Fails" stands above "undecided" since no further repetition could mend it; "null too" stands below, since
-it says that all numbers came out, which is not known while one is open.
+"Not reproduced" stands first since no further repetition could change it. "Not specific" stands after
+"inconclusive" since it says that all numbers come out, which is not known while one is open. An entry says
+how many of its measurements agree with the claim, and names those that do not.
 
-What was measured at a smaller scale than the paper's, or on another text, **holds here** or **fails here**,
-unless the claim, or a figure, says why it depends on no scale. A question that its paper leaves open is
-answered **yes**, **no** or **undecided**; a null that passes too answers nothing.
+A verdict has the tag **smaller scale** when it rests on less than the paper's scale, or on another text,
+unless the claim, or a measurement, says why it does not depend on scale. A question that its paper leaves
+open is answered **yes**, **no** or **inconclusive**; where a control comes out as well, nothing is answered.
 """
 
 from __future__ import annotations
@@ -29,36 +31,36 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from embviz.ledger.claims import Claim, Figure
+from embviz.ledger.claims import Claim, Measurement
 from embviz.ledger.findings import LEAST_REPETITIONS, Finding, repetitions_needed
-from embviz.ledger.measuring import OWN_SCALE, Measurement, measure
+from embviz.ledger.measuring import OWN_SCALE, Results, measure
 from embviz.ledger.verdicts import (
-    FAILS,
-    FAILS_HERE,
-    HOLDS,
-    HOLDS_HERE,
+    INCONCLUSIVE,
     NO,
-    NOT_MEASURED,
-    NULL_TOO,
+    NOT_REPRODUCED,
+    NOT_SPECIFIC,
+    NOT_TESTED,
     REPORTED,
-    UNDECIDED,
+    REPRODUCED,
     YES,
     answer,
-    here,
 )
 
-_ORDER = (FAILS, NO, FAILS_HERE, UNDECIDED, NOT_MEASURED, NULL_TOO, HOLDS_HERE, YES, HOLDS)
+_ORDER = (NOT_REPRODUCED, NO, INCONCLUSIVE, NOT_TESTED, NOT_SPECIFIC, YES, REPRODUCED)
+MOST_FURTHER_RUNS = 20
+CANNOT_DECIDE = "this design cannot decide it"  # where more than those would be needed
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A figure beside what was measured for it."""
+    """A measurement of a claim beside what was found."""
 
-    figure: Figure
+    measurement: Measurement
     finding: Finding | None
     verdict: str
     reason: str
-    replaced: bool = False  # by an amendment: shown as first fixed, decides nothing
+    replaced: bool = False  # by an amendment: it decides nothing
+    smaller_scale: bool = False  # than the paper's, or on another text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,22 +72,27 @@ class Entry:
     scale: str | None
     reason: str
     rows: tuple[Row, ...]
-    elsewhere: str = ""  # how what was measured differs from the paper's own, and the run that would not
+    elsewhere: str = ""  # how the runs differ from the paper's, and the command for those that would not
+    smaller_scale: bool = (
+        False  # whether the verdict rests on less than the paper's scale, or on another text
+    )
+    agree: str = ""  # such as "12 of 13 measurements"; empty where there is one, or none was tested
+    disagree: tuple[str, ...] = ()  # labels of the measurements that do not agree
 
     @property
     def deciding(self) -> Row | None:
-        """The figure that the verdict rests on; None if nothing decides.
+        """The measurement that the verdict rests on; None if nothing decides.
 
-        Of figures that fail the one of most repetitions, since any of them is enough; of others, all of
-        which the verdict needs, the one of fewest.
+        Of measurements that are not reproduced the one of most repetitions, since any of them is enough; of
+        others, all of which the verdict needs, the one of fewest.
         """
         judged = [row for row in _judged(self.rows) if row.finding]
         own = [row for row in judged if row.verdict == self.verdict]
-        if not own and self.verdict == UNDECIDED:  # of a question whose null passes too
-            own = [row for row in judged if row.verdict == NULL_TOO]
+        if not own and self.verdict == INCONCLUSIVE:  # of a question whose control comes out as well
+            own = [row for row in judged if row.verdict == NOT_SPECIFIC]
         if not own:
             return None
-        if self.verdict in (FAILS, FAILS_HERE, NO):
+        if self.verdict in (NOT_REPRODUCED, NO):
             return max(own, key=_weight)
         return min(own, key=_weight)
 
@@ -96,57 +103,60 @@ def _weight(row: Row) -> float:
 
 
 def _judged(rows: Sequence[Row]) -> list[Row]:
-    return [row for row in rows if row.figure.accept and not row.replaced]
+    return [row for row in rows if row.measurement.accept and not row.replaced]
 
 
-# --- one figure -------------------------------------------------------------------------------------
+# --- one measurement -------------------------------------------------------------------------------------
 
 
-def judge(figure: Figure, finding: Finding | None) -> Row:
-    """Hold a finding against its figure's accepted range and null, whatever the scale.
+def judge(measurement: Measurement, finding: Finding | None) -> Row:
+    """Hold a finding against its measurement's accepted range and control, whatever the scale.
 
     Parameters
     ----------
-    figure : Figure
+    measurement : Measurement
     finding : Finding or None
         None when nothing was measured.
 
     Returns
     -------
     Row
-        With the verdict, and the reason for any but "holds".
+        With the verdict, and the reason for any but "reproduced".
     """
     if finding is None:
-        return Row(figure, None, NOT_MEASURED, "not measured")
-    if figure.accept is None:
-        return Row(figure, finding, REPORTED, "no accepted range was set: reported, not judged")
+        return Row(measurement, None, NOT_TESTED, "not tested")
+    if measurement.accept is None:
+        return Row(measurement, finding, REPORTED, "reported, not judged: it has no accepted range")
     if not finding.decides:
-        return Row(figure, finding, UNDECIDED, _too_few(finding, figure.accept))
-    if figure.null and figure.null not in finding.nulls:
-        return Row(figure, finding, UNDECIDED, f"its null, {figure.null}, was not measured")
-    verdict, reason = _against_range(figure, finding)
-    if verdict == HOLDS and figure.null:
-        null = finding.nulls[figure.null]
-        if figure.accept[0] <= null <= figure.accept[1]:
-            verdict, reason = NULL_TOO, f"the null ({figure.null}: {null:.4g}) lies in the range too"
-    return Row(figure, finding, verdict, reason)
+        return Row(measurement, finding, INCONCLUSIVE, _too_few(finding, measurement.accept))
+    if measurement.control and measurement.control not in finding.controls:
+        return Row(
+            measurement, finding, INCONCLUSIVE, f"its control, {measurement.control}, was not measured"
+        )
+    verdict, reason = _against_range(measurement, finding)
+    if verdict == REPRODUCED and measurement.control:
+        control = finding.controls[measurement.control]
+        if measurement.accept[0] <= control <= measurement.accept[1]:
+            verdict = NOT_SPECIFIC
+            reason = f"the control ({measurement.control}: {control:.4g}) lies in the range as well"
+    return Row(measurement, finding, verdict, reason)
 
 
-def _against_range(figure: Figure, finding: Finding) -> tuple[str, str]:
-    assert figure.accept is not None
-    least, most = figure.accept
+def _against_range(measurement: Measurement, finding: Finding) -> tuple[str, str]:
+    assert measurement.accept is not None
+    least, most = measurement.accept
     meets = finding.high >= least and finding.low <= most
     inside = finding.low >= least and finding.high <= most
-    if inside or (figure.rule == "meets" and meets):
-        return HOLDS, ""
+    if inside or (measurement.rule == "meets" and meets):
+        return REPRODUCED, ""
     low, high = finding.low, finding.high
     span = f"[{_end(low)}, {_end(high)}]" if low != high else _end(low)
     border = f"[{_end(least)}, {_end(most)}]"
     if meets:
         over = f"the interval {span} over {finding.n_seeds} {finding.repeats}"
-        more = _how_many_more(finding, figure.accept)
-        return UNDECIDED, f"{over} reaches over the border of {border}; {more}"
-    return FAILS, f"{span} lies outside {border}"
+        more = _how_many_more(finding, measurement.accept)
+        return INCONCLUSIVE, f"{over} covers a border of the range {border}; {more}"
+    return NOT_REPRODUCED, f"{span} lies outside the range {border}"
 
 
 def _end(value: float) -> str:
@@ -157,38 +167,56 @@ def _too_few(finding: Finding, accept: tuple[float, float]) -> str:
     """Why two repetitions or fewer decide nothing, and how many would."""
     n, least, repeats = finding.n_seeds, LEAST_REPETITIONS, finding.repeats
     if n == 0:
-        return f"no {repeats} yet, where {least} at least are needed"
+        return f"no {repeats} yet; at least {least} are needed"
     if n > 1:
-        return f"{n} {repeats}, where {least} at least are needed; {_how_many_more(finding, accept)}"
-    items = "" if finding.low == finding.high else ", its interval being over the items of one of them"
-    return f"measured once{items}, where {least} {repeats} at least are needed: {least - 1} more"
+        return f"{n} {repeats}; at least {least} are needed; {_how_many_more(finding, accept)}"
+    items = "" if finding.low == finding.high else ", with an interval over the items of that one"
+    return f"measured once{items}; at least {least} {repeats} are needed, {least - 1} more"
 
 
 def _how_many_more(finding: Finding, accept: tuple[float, float]) -> str:
-    if accept[0] == accept[1]:
-        return "how many more would decide, the spread doesn't tell"  # of a range that is a border
+    if accept[0] == accept[1]:  # a range that is a border: the spread says nothing of how many
+        return CANNOT_DECIDE
     needed = repetitions_needed(finding, accept)
-    if needed is None:
-        return "no number of them would decide"
-    return f"about {max(needed - finding.n_seeds, 1):,} more would decide, if the mean stays"
+    more = None if needed is None else max(needed - finding.n_seeds, 1)
+    if more is None or more > MOST_FURTHER_RUNS:
+        return CANNOT_DECIDE
+    return f"about {more} more would decide if the mean stays"
 
 
 # --- a claim ----------------------------------------------------------------------------------------
 
 
 def conclude(rows: Sequence[Row]) -> tuple[str, str]:
-    """Verdict of a claim, and its reason, from the rows of its figures: the order is the module's."""
+    """Verdict of a claim, and its reason, from the rows of its measurements: the order is the module's."""
     judged = _judged(rows)
-    measured = [row for row in judged if row.verdict != NOT_MEASURED]
+    measured = [row for row in judged if row.verdict != NOT_TESTED]
     if not measured:
-        return NOT_MEASURED, "no judged figure was measured"
+        return NOT_TESTED, "no judged measurement was tested"
     verdict = next(one for one in _ORDER if any(row.verdict == one for row in judged))
     own = [row for row in measured if row.verdict == verdict and row.reason]
-    reasons = [f"{row.figure.label}: {row.reason}" for row in own]
-    absent = [row.figure.label for row in judged if row.verdict == NOT_MEASURED]
+    reasons = [f"{row.measurement.label}: {row.reason}" for row in own]
+    absent = [row.measurement.label for row in judged if row.verdict == NOT_TESTED]
     if absent:
-        reasons.append(f"not measured: {', '.join(absent)}")
-    return UNDECIDED if verdict == NOT_MEASURED else verdict, "; ".join(reasons)
+        reasons.append(f"not tested: {', '.join(absent)}")
+    return INCONCLUSIVE if verdict == NOT_TESTED else verdict, "; ".join(reasons)
+
+
+def _agreement(rows: Sequence[Row]) -> tuple[str, tuple[str, ...]]:
+    """How many of several judged measurements agree with the claim, and the labels of the others."""
+    judged = _judged(rows)
+    if len(judged) < 2 or all(row.verdict == NOT_TESTED for row in judged):
+        return "", ()
+    others = tuple(row.measurement.label for row in judged if row.verdict not in (REPRODUCED, YES))
+    return f"{len(judged) - len(others)} of {len(judged)} measurements", others
+
+
+def _rests_on_smaller_scale(rows: Sequence[Row], verdict: str) -> bool:
+    """One measurement at full scale is enough for a claim not to be reproduced; else all must be."""
+    judged = [row for row in _judged(rows) if row.finding]
+    if verdict in (NOT_REPRODUCED, NO):
+        return all(row.smaller_scale for row in judged if row.verdict == verdict)
+    return any(row.smaller_scale for row in judged)
 
 
 def derive(claim: Claim, *, scale: str | None = None) -> Entry:
@@ -202,55 +230,60 @@ def derive(claim: Claim, *, scale: str | None = None) -> Entry:
     return entry_of(claim, measure(claim, scale))
 
 
-def entry_of(claim: Claim, measured: Measurement) -> Entry:
+def entry_of(claim: Claim, measured: Results) -> Entry:
     """Judge `claim` on what was measured.
 
     Raises
     ------
     ValueError
-        If a finding has no figure in the claims file, or one that an amendment has replaced.
+        If a finding has no measurement in the claims file, or one that an amendment has replaced.
     """
-    unknown = set(measured.findings) - ({figure.name for figure in claim.figures} - claim.replaced)
+    unknown = set(measured.findings) - (
+        {measurement.name for measurement in claim.measurements} - claim.replaced
+    )
     if unknown:
-        raise ValueError(f"{claim.id}: findings {sorted(unknown)} have no figure in the claims file")
-    found = [judge(figure, _finding(claim, figure, measured)) for figure in claim.figures]
-    smaller = _smaller(claim, measured, found)
-    rows = tuple(_localized(claim, row, bool(smaller)) for row in found)
+        raise ValueError(f"{claim.id}: findings {sorted(unknown)} have no measurement in the claims file")
+    found = [judge(measurement, _finding(claim, measurement, measured)) for measurement in claim.measurements]
+    differs = _difference(claim, measured, found)
+    rows = tuple(_at_scale(claim, row, bool(differs)) for row in found)
     if measured.scale is None:
-        return Entry(claim, NOT_MEASURED, None, measured.why_not, rows)
+        return Entry(claim, NOT_TESTED, None, measured.why_not, rows)
     verdict, reason = conclude(rows)
-    if verdict in (HOLDS, FAILS):  # by figures that depend on no scale
-        smaller = ""
-    if claim.question and verdict == NULL_TOO:
-        verdict = UNDECIDED
-    said = "; ".join(filter(None, [reason, smaller]))
-    return Entry(claim, verdict, measured.scale, said, rows, smaller)
+    smaller = _rests_on_smaller_scale(rows, verdict)
+    if not smaller:
+        differs = ""
+    agree, disagree = _agreement(rows)
+    if claim.question and verdict == NOT_SPECIFIC:
+        verdict = INCONCLUSIVE
+    reason = "; ".join(filter(None, [reason, differs]))
+    return Entry(claim, verdict, measured.scale, reason, rows, differs, smaller, agree, disagree)
 
 
-def _finding(claim: Claim, figure: Figure, measured: Measurement) -> Finding | None:
-    """What was measured for a figure; of one that an amendment replaced, what the claims file stores."""
-    one = claim.superseded.get(figure.name)
+def _finding(claim: Claim, measurement: Measurement, measured: Results) -> Finding | None:
+    """What was measured for a measurement; of one that an amendment replaced, what the claims file stores."""
+    one = claim.superseded.get(measurement.name)
     if one is None:
-        return measured.findings.get(figure.name)
+        return measured.findings.get(measurement.name)
     low, high = one.interval or (one.value, one.value)
     repeats = "" if one.exact else one.repeats
-    return Finding(one.value, low, high, one.n, one.nulls, one.corpus, repeats, one.exact)
+    return Finding(one.value, low, high, one.n, one.controls, one.corpus, repeats, one.exact)
 
 
-def _localized(claim: Claim, row: Row, smaller: bool) -> Row:
-    """The row with its verdict in the words of the claim and of its scale."""
-    verdict = row.verdict
-    if superseded := claim.superseded.get(row.figure.name):  # at the scale of its own
-        smaller = bool(_smaller(claim, Measurement(superseded.scale, {}), [row]))
-    if smaller and not row.figure.any_scale:
-        verdict = here(verdict)
-    if claim.question and verdict != NULL_TOO:
-        verdict = answer(verdict)
-    return dataclasses.replace(row, verdict=verdict, replaced=row.figure.name in claim.replaced)
+def _at_scale(claim: Claim, row: Row, smaller: bool) -> Row:
+    """The row with its scale, and its verdict as an answer where the claim is a question."""
+    if superseded := claim.superseded.get(row.measurement.name):  # measured at another scale
+        smaller = bool(_difference(claim, Results(superseded.scale, {}), [row]))
+    answered = claim.question and row.verdict != NOT_SPECIFIC
+    return dataclasses.replace(
+        row,
+        verdict=answer(row.verdict) if answered else row.verdict,
+        replaced=row.measurement.name in claim.replaced,
+        smaller_scale=smaller and row.finding is not None and not row.measurement.any_scale,
+    )
 
 
-def _smaller(claim: Claim, measured: Measurement, rows: Sequence[Row]) -> str:
-    """Why this is not the paper's own scale, and the run that is; empty if it is, or if scale is nothing."""
+def _difference(claim: Claim, measured: Results, rows: Sequence[Row]) -> str:
+    """How the runs differ from the paper's, and the command for those that would not; empty if in nothing."""
     if claim.any_scale or measured.scale is None:
         return ""
     used = {row.finding.corpus for row in rows if row.finding and row.finding.corpus}

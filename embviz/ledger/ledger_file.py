@@ -81,9 +81,9 @@ def store_entries(items: Iterable[Entry]) -> Path:
     }
     known = {**known, **changed}
     ordered = [known[claim.id] for claim in load_claims() if claim.id in known]
-    # a row holds its figure, so the claim's list of figures would repeat them
+    # a row holds its measurement, so the claim's list of measurements would repeat them
     content = ENTRIES.dump_json(
-        ordered, indent=1, exclude_defaults=True, exclude={"__all__": {"claim": {"figures"}}}
+        ordered, indent=1, exclude_defaults=True, exclude={"__all__": {"claim": {"measurements"}}}
     )
     with whole_file(path) as temporary:
         temporary.write_bytes(content + b"\n")
@@ -139,7 +139,7 @@ def _parsed(path: Path, _time: int, _size: int) -> dict[str, Entry]:
     try:
         records = json.loads(path.read_bytes())
         for record in records:
-            record["claim"]["figures"] = [row["figure"] for row in record["rows"]]
+            record["claim"]["measurements"] = [row["measurement"] for row in record["rows"]]
         return {item.claim.id: item for item in ENTRIES.validate_python(records)}
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         said = error.errors()[0]["msg"] if isinstance(error, ValidationError) else repr(error)

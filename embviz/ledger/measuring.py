@@ -13,7 +13,7 @@ OWN_SCALE = "paper"  # the preset that is the paper's own setting
 
 
 @dataclasses.dataclass(frozen=True)
-class Measurement:
+class Results:
     """What was found for a claim.
 
     Parameters
@@ -21,7 +21,7 @@ class Measurement:
     scale : str or None
         The preset; None where nothing was measured.
     findings : mapping of str to Finding
-        By figure; of those that no amendment replaced.
+        By measurement; of those that no amendment replaced.
     why_not : str
         Why nothing was measured.
     own_corpora : tuple of str, or None
@@ -34,7 +34,7 @@ class Measurement:
     own_corpora: tuple[str, ...] | None = None
 
 
-def measure(claim: Claim, scale: str | None = None) -> Measurement:
+def measure(claim: Claim, scale: str | None = None) -> Results:
     """Read the claim's cells and compute its findings, at `scale` or else at the largest that is stored.
 
     Raises
@@ -50,9 +50,9 @@ def measure(claim: Claim, scale: str | None = None) -> Measurement:
     own_corpora = tuple(sorted(corpora(cell.config for cell in own))) if own else None
     chosen = scale or study.largest_stored()
     if chosen is None or not study.complete(chosen):
-        return Measurement(None, {}, study.why_not_measured(scale), own_corpora)
+        return Results(None, {}, study.why_not_measured(scale), own_corpora)
     with stored_alone():
-        return Measurement(chosen, dict(study.findings(chosen)), own_corpora=own_corpora)
+        return Results(chosen, dict(study.findings(chosen)), own_corpora=own_corpora)
 
 
 def corpora(configs: Iterable[Any]) -> set[str]:

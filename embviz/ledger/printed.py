@@ -1,8 +1,8 @@
 """Published numbers: what a paper prints, read from its claims, so that no chapter types it again.
 
-A figure of a claim has one number. Series and tables that a paper prints beside them stand in the same file
-under ``[printed.NAME]``: ``where`` says on which page, every other key is a number, a list or a
-table of such.
+A measurement of a claim has one number. Series and tables that a paper prints stand in the same file
+under ``[printed.NAME]``: ``where`` says on which page, every other key is a number, a list or a table of
+such.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import Any
 from embviz.ledger.claims import PUBLISHED, claim_files, find_claim
 
 
-def published(name: str, figure: str | None = None) -> Any:
-    """The paper's value of a figure, or of all figures of a claim; or a printed table, or a part of it.
+def published(name: str, measurement: str | None = None) -> Any:
+    """The paper's value of a measurement, or of all of a claim; or a printed table, or a part of it.
 
     Parameters
     ----------
     name : str
         A claim's id, such as ``kernel.circulant``, or a printed table's, such as ``kernel.table4``.
-    figure : str, optional
-        One of its figures, or of the table's columns.
+    measurement : str, optional
+        One of its measurements, or of the table's columns.
 
     Returns
     -------
     float, list or dict
-        Without `figure` by the figures' names; those without a published value, or with one that is
+        Without `measurement` by the measurements' names; those without a published value, or with one that is
         implied, are left out.
 
     Raises
@@ -44,13 +44,15 @@ def published(name: str, figure: str | None = None) -> Any:
         parts = {key: value for key, value in tables[own].items() if key != "where"}
     else:
         claim = find_claim(name)
-        figures = [one for one in claim.figures if one.target == PUBLISHED and one.name not in claim.replaced]
-        parts = {one.name: one.paper for one in figures}
-    if figure is None:
+        measurements = [
+            one for one in claim.measurements if one.target == PUBLISHED and one.name not in claim.replaced
+        ]
+        parts = {one.name: one.paper for one in measurements}
+    if measurement is None:
         return parts
-    if figure not in parts:
-        raise ValueError(f"{name} has no published {figure!r}: choose from {', '.join(parts)}")
-    return parts[figure]
+    if measurement not in parts:
+        raise ValueError(f"{name} has no published {measurement!r}: choose from {', '.join(parts)}")
+    return parts[measurement]
 
 
 def printed_tables(paper: str) -> dict[str, Any]:

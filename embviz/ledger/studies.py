@@ -13,13 +13,13 @@ from embviz.project import find_project, import_from
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """Some figures of a claim that have cells of their own, such as those that an amendment added.
+    """Some measurements of a claim that have cells of their own, such as those that an amendment added.
 
     Parameters
     ----------
     cells, measure : callable
-        As of a :class:`Study`. The figures are judged once all of these cells are stored; until then they are
-        not measured, and the claim's others are what they were.
+        As of a :class:`Study`. They are judged once all of these cells are stored; until then they
+        are not tested, and the claim's others stay what they are.
     """
 
     cells: Callable[[str], list[Cell]]
@@ -36,14 +36,14 @@ class Study:
         From a preset (``quick``: seconds, the embedded corpus; ``laptop``: up to about an hour on two
         cores; ``paper``: the paper's own setting) to its cells; empty where the preset measures nothing.
     measure : callable
-        From a preset whose cells are all stored to findings by figure name.
+        From a preset whose cells are all stored to findings by measurement name.
     needs : str
-        What a larger preset needs that may not be at hand, for the reason of a claim not measured.
+        What a larger preset needs that may not be at hand, for the reason why a claim is not tested.
     beside : callable
         From a preset to cells that a chapter shows beside the claim, such as other readings of the paper's
         setting: they are run with the others, and no verdict waits for them.
     parts : tuple of Part
-        Figures with cells of their own, run with the others.
+        Measurements with cells of their own, run with the others.
     """
 
     cells: Callable[[str], list[Cell]]
@@ -68,7 +68,7 @@ class Study:
         return [*own, *(cell for part in self.parts for cell in part.cells(preset)), *self.beside(preset)]
 
     def findings(self, preset: str) -> Mapping[str, Finding]:
-        """Findings by figure name, from the stored cells of `preset`; of parts those that are stored."""
+        """Findings by measurement name, from the stored cells of `preset`; of parts those that are stored."""
         stored = [part for part in self.parts if _complete(part.cells(_known(preset)))]
         found = dict(self.measure(_known(preset)))
         for part in stored:

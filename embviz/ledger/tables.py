@@ -11,23 +11,24 @@ from embviz.ledger.claims import IMPLIED, PUBLISHED, Amendment
 from embviz.ledger.findings import Finding
 from embviz.ledger.judging import Entry, Row
 from embviz.ledger.ledger_file import entries
-from embviz.ledger.verdicts import FIRST_FIXED, VERDICTS
+from embviz.ledger.verdicts import VERDICTS, tagged
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 def as_record(item: Entry) -> dict[str, Any]:
-    """One claim as a dictionary fit for JSON: figures by name, infinities as null.
+    """One claim as a dictionary fit for JSON: measurements by name, infinities as null.
 
     Returns
     -------
     dict
-        id, paper, title, question, verdict, scale, reason, published, implied, accepted, measured,
-        interval, n_seeds, repeats, null, corpus, figures, amended. The numbers are dictionaries by figure,
-        `figures` holds their verdicts; `n_seeds` and `repeats` are those of the deciding figure.
+        id, paper, title, question, verdict, smaller_scale, scale, reason, agree, disagree, published,
+        implied, accepted, measured, interval, n_seeds, repeats, control, corpus, measurements, amended.
+        The numbers are dictionaries by measurement, `measurements` holds their verdicts; `n_seeds` and
+        `repeats` are those of the deciding measurement.
     """
-    found = {row.figure.name: row.finding for row in item.rows if row.finding is not None}
+    found = {row.measurement.name: row.finding for row in item.rows if row.finding is not None}
     deciding = item.deciding.finding if item.deciding else None
     return {
         "id": item.claim.id,
@@ -35,24 +36,32 @@ def as_record(item: Entry) -> dict[str, Any]:
         "title": item.claim.title,
         "question": item.claim.question,
         "verdict": item.verdict,
+        "smaller_scale": item.smaller_scale,
         "scale": item.scale,
         "reason": item.reason,
+        "agree": item.agree,
+        "disagree": list(item.disagree),
         **{target: _targets(item, target) for target in (PUBLISHED, IMPLIED)},
-        "accepted": {r.figure.name: _finite(r.figure.accept) for r in item.rows if r.figure.accept},
+        "accepted": {
+            r.measurement.name: _finite(r.measurement.accept) for r in item.rows if r.measurement.accept
+        },
         "measured": {name: finding.value for name, finding in found.items()} or None,
         "interval": {name: _finite((finding.low, finding.high)) for name, finding in found.items()} or None,
         "n_seeds": deciding.n_seeds if deciding else 0,
         "repeats": said_repeats(deciding) if deciding else "",
-        "null": {name: dict(finding.nulls) for name, finding in found.items() if finding.nulls} or None,
+        "control": {name: dict(finding.controls) for name, finding in found.items() if finding.controls}
+        or None,
         "corpus": sorted({finding.corpus for finding in found.values() if finding.corpus}),
-        "figures": {row.figure.name: said_verdict(row) for row in item.rows},
+        "measurements": {row.measurement.name: verdict_text(row) for row in item.rows},
         "amended": [_amendment(one) for one in item.claim.amended],
     }
 
 
 def _targets(item: Entry, target: str) -> dict[str, float]:
-    figures = [row.figure for row in item.rows if row.figure.target == target]
-    return {figure.name: figure.paper for figure in figures if figure.paper is not None}
+    measurements = [row.measurement for row in item.rows if row.measurement.target == target]
+    return {
+        measurement.name: measurement.paper for measurement in measurements if measurement.paper is not None
+    }
 
 
 def _finite(pair: tuple[float, float]) -> list[float | None]:
@@ -61,7 +70,7 @@ def _finite(pair: tuple[float, float]) -> list[float | None]:
 
 def _amendment(amendment: Amendment) -> dict[str, Any]:
     fields = dataclasses.asdict(dataclasses.replace(amendment, superseded=()))
-    del fields["superseded"]  # the record's numbers, by figure
+    del fields["superseded"]  # the record's numbers, by measurement
     return {**fields, "date": amendment.date.isoformat()}
 
 
@@ -78,21 +87,21 @@ def repetitions(finding: Finding) -> str:
     return f"1 of the {finding.repeats}" if n == 1 else f"{n:,} {finding.repeats}"
 
 
-def said_verdict(row: Row) -> str:
-    """A figure's verdict; that it is one as first fixed, where an amendment has replaced it."""
-    return f"{row.verdict}, {FIRST_FIXED}" if row.replaced else row.verdict
+def verdict_text(row: Row) -> str:
+    """A measurement's verdict, with "smaller scale" and "replaced" where they apply."""
+    return tagged(row.verdict, row.smaller_scale) + (", replaced" if row.replaced else "")
 
 
 def table(items: Sequence[Entry] | None = None) -> pd.DataFrame:
-    """The ledger as a tidy table, one row a figure.
+    """The ledger as a tidy table, one row a measurement.
 
     Returns
     -------
     pandas.DataFrame
-        paper, claim, title, where, figure, label, unit, target, published (what the claim would have it be,
-        by `target` "published" or "implied"), accept_low, accept_high, measured, low, high, n_seeds,
-        repeats, exact, repetitions (in words), null_name, null, corpus, verdict, replaced, claim_verdict,
-        scale, reason, chapter.
+        paper, claim, title, where, measurement, label, unit, target, published (what the claim would have it
+        be, by `target` "published" or "implied"), accept_low, accept_high, measured, low, high, n_seeds,
+        repeats, exact, repetitions (in words), control_name, control, corpus, verdict, smaller_scale,
+        replaced, claim_verdict, scale, reason, chapter.
     """
     import pandas as pd
 
@@ -101,7 +110,7 @@ def table(items: Sequence[Entry] | None = None) -> pd.DataFrame:
 
 
 def tally(rows: Sequence[Row]) -> str:
-    """How many figures have each verdict, in words, such as "3 holds, 1 undecided"."""
+    """How many measurements have each verdict, in words, such as "3 reproduced, 1 inconclusive"."""
     counts = {
         verdict: sum(row.verdict == verdict and not row.replaced for row in rows) for verdict in VERDICTS
     }
@@ -109,36 +118,36 @@ def tally(rows: Sequence[Row]) -> str:
 
 
 def summary(items: Sequence[Entry] | None = None) -> list[dict[str, str]]:
-    """One row a claim: claim, verdict, scale, figures (how many of each verdict), title."""
+    """One row a claim: claim, verdict, scale, measurements (how many agree), title."""
     return [
         {
             "claim": item.claim.id,
-            "verdict": item.verdict,
+            "verdict": tagged(item.verdict, item.smaller_scale),
             "scale": item.scale or "",
-            "figures": tally(item.rows),
+            "measurements": item.agree.removesuffix(" measurements"),
             "title": item.claim.title,
         }
         for item in (entries() if items is None else items)
     ]
 
 
-def figure_texts(item: Entry) -> list[dict[str, str]]:
-    """One row a figure of a claim, in text: figure, paper, ours, low, high, null, repeated, verdict."""
+def measurement_texts(item: Entry) -> list[dict[str, str]]:
+    """One row a measurement, in text: measurement, paper, ours, low, high, control, repeated, verdict."""
     return [_texts(row) for row in item.rows]
 
 
 def _texts(row: Row) -> dict[str, str]:
-    figure, finding = row.figure, row.finding
+    measurement, finding = row.measurement, row.finding
     ours = (finding.value, finding.low, finding.high) if finding else (None, None, None)
-    nulls = finding.nulls if finding else {}
-    implied = " (implied)" if figure.target == IMPLIED and figure.paper is not None else ""
+    controls = finding.controls if finding else {}
+    implied = " (implied)" if measurement.target == IMPLIED and measurement.paper is not None else ""
     return {
-        "figure": figure.label,
-        "paper": _text(figure.paper) + implied,
+        "measurement": measurement.label,
+        "paper": _text(measurement.paper) + implied,
         **dict(zip(("ours", "low", "high"), map(_text, ours), strict=True)),
-        "null": _text(nulls.get(figure.null or next(iter(nulls), ""))),
+        "control": _text(controls.get(measurement.control or next(iter(controls), ""))),
         "repeated": repetitions(finding) if finding else "-",
-        "verdict": said_verdict(row),
+        "verdict": verdict_text(row),
     }
 
 
@@ -147,19 +156,19 @@ def _text(value: float | None) -> str:
 
 
 def _table_row(item: Entry, row: Row) -> dict[str, Any]:
-    claim, figure, finding = item.claim, row.figure, row.finding
-    null_name = figure.null or (next(iter(finding.nulls), "") if finding else "")
-    low, high = figure.accept or (math.nan, math.nan)
+    claim, measurement, finding = item.claim, row.measurement, row.finding
+    control_name = measurement.control or (next(iter(finding.controls), "") if finding else "")
+    low, high = measurement.accept or (math.nan, math.nan)
     return {
         "paper": claim.paper,
         "claim": claim.id,
         "title": claim.title,
         "where": claim.where,
-        "figure": figure.name,
-        "label": figure.label,
-        "unit": figure.unit,
-        "target": figure.target,
-        "published": figure.paper,
+        "measurement": measurement.name,
+        "label": measurement.label,
+        "unit": measurement.unit,
+        "target": measurement.target,
+        "published": measurement.paper,
         "accept_low": low,
         "accept_high": high,
         "measured": finding.value if finding else None,
@@ -169,10 +178,11 @@ def _table_row(item: Entry, row: Row) -> dict[str, Any]:
         "repeats": said_repeats(finding) if finding else "",
         "exact": finding.exact if finding else False,
         "repetitions": repetitions(finding) if finding else "",
-        "null_name": null_name,
-        "null": finding.nulls.get(null_name) if finding else None,
+        "control_name": control_name,
+        "control": finding.controls.get(control_name) if finding else None,
         "corpus": finding.corpus if finding else "",
         "verdict": row.verdict,
+        "smaller_scale": row.smaller_scale,
         "replaced": row.replaced,
         "claim_verdict": item.verdict,
         "scale": item.scale or "",

@@ -1,36 +1,35 @@
-"""The words of the ledger: what may be said of a figure, and of a claim."""
+"""The words of the ledger: what may be said of a measurement, and of a claim."""
 
 from __future__ import annotations
 
-HOLDS, HOLDS_HERE = "holds", "holds here"
-FAILS, FAILS_HERE = "fails", "fails here"
-NULL_TOO = "null too"
-UNDECIDED = "undecided"
-NOT_MEASURED = "not measured"
+REPRODUCED = "reproduced"
+NOT_REPRODUCED = "not reproduced"
+NOT_SPECIFIC = "not specific"  # the controls come out as well
+INCONCLUSIVE = "inconclusive"
+NOT_TESTED = "not tested"
 YES, NO = "yes", "no"  # of a question that its paper leaves open
-REPORTED = "reported"  # of a figure without an accepted range
-FIRST_FIXED = "as first fixed"  # of a figure that an amendment has replaced
+REPORTED = "reported"  # of a measurement without an accepted range
+SMALLER_SCALE = "smaller scale"  # the tag of what was measured at less than the paper's scale
 
-VERDICTS = (HOLDS, HOLDS_HERE, NULL_TOO, FAILS, FAILS_HERE, YES, NO, UNDECIDED, NOT_MEASURED)
-UNSAID = (UNDECIDED, NOT_MEASURED)  # the two that claim nothing
+VERDICTS = (REPRODUCED, NOT_SPECIFIC, NOT_REPRODUCED, YES, NO, INCONCLUSIVE, NOT_TESTED)
+OPEN = (INCONCLUSIVE, NOT_TESTED)  # the two that claim nothing
 
-_HERE = {HOLDS: HOLDS_HERE, FAILS: FAILS_HERE}
-_ANSWERS = {HOLDS: YES, HOLDS_HERE: YES, FAILS: NO, FAILS_HERE: NO, NULL_TOO: UNDECIDED}
-
-
-def here(verdict: str) -> str:
-    """The verdict of a smaller scale, a stand-in text or a shorter training than the paper's.
-
-    >>> here("fails"), here("undecided")
-    ('fails here', 'undecided')
-    """
-    return _HERE.get(verdict, verdict)
+_ANSWERS = {REPRODUCED: YES, NOT_REPRODUCED: NO, NOT_SPECIFIC: INCONCLUSIVE}
 
 
 def answer(verdict: str) -> str:
     """The verdict as an answer to a question that the paper leaves open.
 
-    >>> answer("holds"), answer("fails here"), answer("null too")
-    ('yes', 'no', 'undecided')
+    >>> answer("reproduced"), answer("not reproduced"), answer("not specific")
+    ('yes', 'no', 'inconclusive')
     """
     return _ANSWERS.get(verdict, verdict)
+
+
+def tagged(verdict: str, smaller_scale: bool) -> str:
+    """The verdict with the tag of a smaller scale where it applies.
+
+    >>> tagged("not reproduced", True), tagged("reproduced", False)
+    ('not reproduced (smaller scale)', 'reproduced')
+    """
+    return f"{verdict} ({SMALLER_SCALE})" if smaller_scale else verdict

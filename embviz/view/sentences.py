@@ -100,7 +100,7 @@ class Amount:
     unit : str
     paper : float or None
         The published value.
-    nulls : mapping of str to float
+    controls : mapping of str to float
     verdict : str
     accept : tuple of two floats, or None
     limit : float, default infinite
@@ -110,9 +110,9 @@ class Amount:
     --------
     A field of a sentence names the number and, after a colon, what is wanted of it:
 
-    >>> share = Amount(0.9634, 0.951, 0.972, 0.950, 0.974, 5, paper=0.936, nulls={"shuffled": 0.5})
-    >>> f"{share} ({share:interval}), seeds {share:range}, {share:percent}, null {share:shuffled}"
-    '0.963 (0.951 to 0.972), seeds 0.950 to 0.974, 96.3%, null 0.5'
+    >>> share = Amount(0.9634, 0.951, 0.972, 0.950, 0.974, 5, paper=0.936, controls={"shuffled": 0.5})
+    >>> f"{share} ({share:interval}), seeds {share:range}, {share:percent}, control {share:shuffled}"
+    '0.963 (0.951 to 0.972), seeds 0.950 to 0.974, 96.3%, control 0.5'
     >>> f"the paper has {share:paper}; {share:.2f} over {share:seeds}; {Amount(None)}"
     'the paper has 0.936; 0.96 over 5; not measured'
     """
@@ -125,7 +125,7 @@ class Amount:
     n_seeds: int = 1
     unit: str = ""
     paper: float | None = None
-    nulls: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    controls: Mapping[str, float] = dataclasses.field(default_factory=dict)
     verdict: str = ""
     accept: tuple[float, float] | None = None
     limit: float = math.inf
@@ -148,7 +148,7 @@ class Amount:
             return texts[0] if texts[0] == texts[1] else " to ".join(texts)
         if part == "seeds":
             return str(self.n_seeds)
-        fine = part not in self.nulls
+        fine = part not in self.controls
         return self._write(self._numbers()[part], how, self.unit if fine else "", fine=fine)
 
     def __str__(self) -> str:
@@ -166,7 +166,7 @@ class Amount:
 
     def _numbers(self) -> dict[str, float | None]:
         own = {"": self.value, "value": self.value, "low": self.low, "high": self.high}
-        return own | {"least": self.least, "most": self.most} | dict(self.nulls)
+        return own | {"least": self.least, "most": self.most} | dict(self.controls)
 
     def _read(self, spec: str) -> tuple[str, str]:
         """What is wanted, and how it is to be written."""
@@ -252,14 +252,18 @@ def amount(
     return Amount(found.value, found.low, found.high, **ends, **known)
 
 
-def of_finding(found: Finding | None, figure: ledger.Figure | None = None, verdict: str = "") -> Amount:
-    """A finding as a sentence quotes it, with what the claim's figure says of it."""
+def of_finding(
+    found: Finding | None, measurement: ledger.Measurement | None = None, verdict: str = ""
+) -> Amount:
+    """A finding as a sentence quotes it, with what the claim's measurement says of it."""
     known: dict[str, Any] = {"verdict": verdict}
-    if figure is not None:
-        known |= {"unit": figure.unit, "paper": figure.paper, "accept": figure.accept}
+    if measurement is not None:
+        known |= {"unit": measurement.unit, "paper": measurement.paper, "accept": measurement.accept}
     if found is None:
         return Amount(None, n_seeds=0, **known)
-    return Amount(found.value, found.low, found.high, n_seeds=found.n_seeds, nulls=dict(found.nulls), **known)
+    return Amount(
+        found.value, found.low, found.high, n_seeds=found.n_seeds, controls=dict(found.controls), **known
+    )
 
 
 # --- sentences ------------------------------------------------------------------------------------------
@@ -316,9 +320,9 @@ def say(template: str, *named: Mapping[str, Any], **sources: Any) -> Quotation:
     template : str
         Markdown with fields: ``{name}`` of `sources`; ``{name[row]}`` a row of a table and
         ``{name[row].column}`` a cell; after a colon what is wanted of the number (``low``, ``high``,
-        ``interval``, ``least``, ``most``, ``range``, ``seeds``, ``paper``, ``verdict``, ``accepted``, a null
-        by its name), how it is written (``percent``, or Python's ``.2f``, ``+.1f``, ``.0%``), or both, as in
-        ``{share:interval percent}``.
+        ``interval``, ``least``, ``most``, ``range``, ``seeds``, ``paper``, ``verdict``, ``accepted``, the
+        name of a control), how it is written (``percent``, or Python's ``.2f``, ``+.1f``, ``.0%``), or both,
+        as in ``{share:interval percent}``.
         ``{n:seed|seeds}`` adds the word in its number. Other braces are doubled.
     *named : mappings
         Their names are fields themselves, as with :func:`quote`.
@@ -354,14 +358,15 @@ def quote(claim_id: str, template: str, **sources: Any) -> Quotation:
     claim_id : str
         Such as ``reflections.spectrum_symmetry``.
     template : str
-        Markdown with fields: ``{figure}`` our value, ``{figure:paper}``, ``{figure:interval}``,
-        ``{figure:seeds}``, ``{figure:accepted}``, ``{figure:verdict}``, ``{figure:NULL}`` a null by its name;
-        and ``{verdict}``, ``{scale}``, ``{corpus}`` of the claim.
+        Markdown with fields: ``{measurement}`` our value, ``{measurement:paper}``, ``{measurement:seeds}``,
+        ``{measurement:interval}``, ``{measurement:accepted}``, ``{measurement:verdict}``,
+        ``{measurement:NAME}`` the control of that name; and ``{verdict}``, ``{scale}``, ``{corpus}`` of the
+        claim.
 
     Raises
     ------
     ValueError
-        If a field names no figure of the claim.
+        If a field names no measurement of the claim.
     """
     item = ledger.entry(claim_id)
     return Quotation(template.format_map(Named(claim_id, {**_of_entry(item), **sources})))
@@ -370,7 +375,7 @@ def quote(claim_id: str, template: str, **sources: Any) -> Quotation:
 def _of_entry(item: ledger.Entry) -> dict[str, Any]:
     used = {row.finding.corpus for row in item.rows if row.finding and row.finding.corpus}
     said = {"verdict": item.verdict, "scale": item.scale or "none", "corpus": ", ".join(sorted(used))}
-    return {row.figure.name: row for row in item.rows} | said
+    return {row.measurement.name: row for row in item.rows} | said
 
 
 def _key(key: Any) -> str:
@@ -388,7 +393,7 @@ def _source(value: Any, name: str) -> Any:
     if isinstance(value, numbers.Real):
         return Amount(float(value))
     if isinstance(value, ledger.Row):
-        return of_finding(value.finding, value.figure, value.verdict)
+        return of_finding(value.finding, value.measurement, value.verdict)
     if isinstance(value, Finding):
         return of_finding(value)
     if isinstance(value, ledger.Entry):

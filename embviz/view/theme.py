@@ -29,19 +29,16 @@ SHAPES = ("circle", "square", "triangle-up", "diamond", "cross")
 RAMP = ("#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#5ec962", "#addc30", "#fde725")
 DASHES = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3), (12, 4))
 
-# Of the ledger's verdicts, each with a colour, a shape and a mark of its own: no dichromat tells nine
-# colours apart. What is said of a smaller scale has the hue's lighter form.
+# The ledger's verdicts, each with a colour, a shape and a mark: no dichromat tells seven colours apart.
 STAR = "M0,-1L0.29,-0.4L0.95,-0.31L0.48,0.15L0.59,0.81L0,0.5L-0.59,0.81L-0.48,0.15L-0.95,-0.31L-0.29,-0.4Z"
 VERDICT_LOOKS = {
-    "holds": ("#009E73", "circle", "✓"),
-    "holds here": ("#6B9A00", "triangle-up", "(✓)"),
-    "null too": ("#0072B2", STAR, "="),
-    "fails": ("#D55E00", "square", "✗"),
-    "fails here": ("#A6761D", "triangle-down", "(✗)"),
+    "reproduced": ("#009E73", "circle", "✓"),
+    "not specific": ("#0072B2", STAR, "="),
+    "not reproduced": ("#D55E00", "square", "✗"),
     "yes": ("#00A0B0", "triangle-right", "Y"),
     "no": ("#C2185B", "triangle-left", "N"),
-    "undecided": ("#CC79A7", "diamond", "?"),
-    "not measured": ("#888888", "cross", "–"),
+    "inconclusive": ("#CC79A7", "diamond", "?"),
+    "not tested": ("#888888", "cross", "–"),
 }
 VERDICT_COLOURS = {verdict: colour for verdict, (colour, _, _) in VERDICT_LOOKS.items()}
 VERDICT_SHAPES = {verdict: shape for verdict, (_, shape, _) in VERDICT_LOOKS.items()}

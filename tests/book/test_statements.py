@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from book.view.statements import moved_sentences
+from book.view.statements import cited_as, moved_sentences
 from tests.book.conftest import BOOK
 
 PAGES = sorted(path for path in BOOK.rglob("*.ipynb") if "_build" not in path.parts)
@@ -32,7 +32,7 @@ def cells_with_statements() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("page", "text"), cells_with_statements())
 def test_every_sentence_about_a_verdict_says_what_the_ledger_says(stored_ledger, page, text):
-    verdicts = {entry.claim.id: entry.verdict for entry in stored_ledger}
+    verdicts = {entry.claim.id: cited_as(entry) for entry in stored_ledger}
     assert moved_sentences(text, verdicts) == []
 
 

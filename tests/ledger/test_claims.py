@@ -17,10 +17,10 @@ where = "section 1"
 chapter = "mine"
 says = "so"
 setting = "as is"
-null = "none"
+control = "none"
 question = true
-figure = [
-  { name = "score", label = "score", paper = 0.5, accept = [0.4, inf], null = "shuffled" },
+measurements = [
+  { name = "score", label = "score", paper = 0.5, accept = [0.4, inf], control = "shuffled" },
   { name = "first", label = "score, as first fixed", paper = 1 },
 ]
 
@@ -28,10 +28,10 @@ figure = [
 date = 2026-01-02
 reason = "it was unfair"
 decides = ["score"]
-was = "undecided"
+was = "inconclusive"
 replaces = ["first"]
 superseded = [
-  { figure = "first", value = 0.9, interval = [0.8, 1.0], n = 4, nulls = { other = 0.1 }, \
+  { measurement = "first", value = 0.9, interval = [0.8, 1.0], n = 4, controls = { other = 0.1 }, \
 scale = "paper", commit = "4b4e696" },
 ]
 """
@@ -47,34 +47,38 @@ def claims_of(folder, monkeypatch, text):
 
 def test_a_whole_file_is_read(tmp_path, monkeypatch):
     (claim,) = claims_of(tmp_path, monkeypatch, WHOLE)
-    assert claim.figures[0].accept == (0.4, float("inf"))
+    assert claim.measurements[0].accept == (0.4, float("inf"))
     assert claim.replaced == {"first"}
     first = claim.superseded["first"]
     assert (first.value, first.interval, first.n, first.repeats) == (0.9, (0.8, 1.0), 4, "seeds")
-    assert (first.nulls, first.scale, first.commit) == ({"other": 0.1}, "paper", "4b4e696")
+    assert (first.controls, first.scale, first.commit) == ({"other": 0.1}, "paper", "4b4e696")
 
 
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ('label = "score", paper', "label = 5, paper", "mine.first, figures, score, label: .* string, not 5"),
-        ("paper = 0.5", 'paper = "x"', "mine.first, figures, score, paper: .* number, not 'x'"),
-        ("paper = 0.5", 'paper = "0.5"', "figures, score, paper: .* number, not '0.5'"),
-        ("paper = 0.5", "paper = true", "figures, score, paper: .* number, not True"),
-        ("paper = 0.5", "paper = nan", "figure score: paper must be a finite number, not nan"),
-        ("paper = 0.5", "paper = [0.5]", "figures, score, paper: .* number"),
-        ("[0.4, inf]", "[0.4]", "figures, score, accept, 2: Field required"),
-        ("[0.4, inf]", "[0.4, 1, 2]", "figures, score, accept: .* at most 2 items"),
-        ("[0.4, inf]", "0.4", "figures, score, accept: .* array, not 0.4"),
-        ("[0.4, inf]", '["a", "b"]', "figures, score, accept, 1: .* number, not 'a'"),
-        ("[0.4, inf]", "[nan, 1.0]", "figures, score: .* is empty"),
-        ("[0.4, inf]", "[2.0, 1.0]", "mine.first, figures, score: .* is empty"),
-        ('null = "shuffled"', "null = 3", "figures, score, null: .* string, not 3"),
-        ('null = "shuffled"', 'rule = "near"', "figure score: rule must be 'inside' or 'meets'"),
-        ('null = "shuffled"', 'nul = "shuffled"', "figures, score, nul: Unexpected keyword"),
-        ('{ name = "score", ', "{ ", "mine.first, figures, 1, name: Field required"),
-        ('name = "score"', "name = 1", "mine.first, figures, 1, name: .* string, not 1"),
-        ('name = "first"', 'name = "score"', "mine.first: two figures of one name"),
+        (
+            'label = "score", paper',
+            "label = 5, paper",
+            "mine.first, measurements, score, label: .* string, not 5",
+        ),
+        ("paper = 0.5", 'paper = "x"', "mine.first, measurements, score, paper: .* number, not 'x'"),
+        ("paper = 0.5", 'paper = "0.5"', "measurements, score, paper: .* number, not '0.5'"),
+        ("paper = 0.5", "paper = true", "measurements, score, paper: .* number, not True"),
+        ("paper = 0.5", "paper = nan", "measurement score: paper must be a finite number, not nan"),
+        ("paper = 0.5", "paper = [0.5]", "measurements, score, paper: .* number"),
+        ("[0.4, inf]", "[0.4]", "measurements, score, accept, 2: Field required"),
+        ("[0.4, inf]", "[0.4, 1, 2]", "measurements, score, accept: .* at most 2 items"),
+        ("[0.4, inf]", "0.4", "measurements, score, accept: .* array, not 0.4"),
+        ("[0.4, inf]", '["a", "b"]', "measurements, score, accept, 1: .* number, not 'a'"),
+        ("[0.4, inf]", "[nan, 1.0]", "measurements, score: .* is empty"),
+        ("[0.4, inf]", "[2.0, 1.0]", "mine.first, measurements, score: .* is empty"),
+        ('control = "shuffled"', "control = 3", "measurements, score, control: .* string, not 3"),
+        ('control = "shuffled"', 'rule = "near"', "measurement score: rule must be 'inside' or 'meets'"),
+        ('control = "shuffled"', 'nul = "shuffled"', "measurements, score, nul: Unexpected keyword"),
+        ('{ name = "score", ', "{ ", "mine.first, measurements, 1, name: Field required"),
+        ('name = "score"', "name = 1", "mine.first, measurements, 1, name: .* string, not 1"),
+        ('name = "first"', 'name = "score"', "mine.first: two measurements of one name"),
         ('id = "mine.first"', "id = 7", "7, id: .* string, not 7"),
         ('id = "mine.first"\n', "", "1, id: Field required"),
         ('id = "mine.first"', 'id = "other.first"', "ids begin with the file's name and a dot"),
@@ -83,15 +87,19 @@ def test_a_whole_file_is_read(tmp_path, monkeypatch):
         ('says = "so"', 'says = "so"\nsings = "la"', "mine.first, sings: Unexpected keyword"),
         ("question = true", 'question = "yes"', "mine.first, question: .* boolean, not 'yes'"),
         ("[[claim]]", "[claim]", r"the file needs claims, each below a line \[\[claim\]\]"),
-        ("figure = [", "other = [", "mine.first, (figures: Field required|other: Unexpected)"),
-        ("figure = [", "figure = []\nother = [", "mine.first(, other: Unexpected| has no figure)"),
-        ('[\n  { name = "score"', '["text", { name = "score"', "mine.first, figures, 1: .* not 'text'"),
+        ("measurements = [", "other = [", "mine.first, (measurements: Field required|other: Unexpected)"),
+        (
+            "measurements = [",
+            "measurements = []\nother = [",
+            "mine.first(, other: Unexpected| has no measurement)",
+        ),
+        ('[\n  { name = "score"', '["text", { name = "score"', "mine.first, measurements, 1: .* not 'text'"),
         ("[[claim.amended]]", "[claim.amended]", "mine.first, 2026-01-02: .* array"),
         ("2026-01-02", '"yesterday"', "amended, yesterday, date: .* date"),
         ("2026-01-02", "2026-01-02T03:04:05", "date: .* date"),
         ('["score"]\nwas', '"score"\nwas', "amended, 2026-01-02, decides: .* array, not 'score'"),
         ('["score"]\nwas', '["else"]\nwas', r"mine.first: .*the amendment of 2026-01-02 names \['else'\]"),
-        ('"undecided"', '"perhaps"', "mine.first, amended, 2026-01-02: .*no verdict 'perhaps'"),
+        ('"inconclusive"', '"perhaps"', "mine.first, amended, 2026-01-02: .*no verdict 'perhaps'"),
         ("value = 0.9", 'value = "x"', "2026-01-02, superseded, first, value: .* number, not 'x'"),
         ("value = 0.9", "value = 1.9", "superseded, first: .* the value 1.9 lies outside its interval"),
         ("[0.8, 1.0]", "[0.8]", "superseded, first, interval, 2: Field required"),
@@ -99,10 +107,14 @@ def test_a_whole_file_is_read(tmp_path, monkeypatch):
         ("n = 4", "n = 4.5", "superseded, first, n: .* integer, not 4.5"),
         ("n = 4", "exact = true", "superseded, first: .* an exact number has no interval"),
         ("n = 4", "seeds = 4", "superseded, first, seeds: Unexpected keyword"),
-        ("{ other = 0.1 }", "{ other = nan }", "superseded, first: .* a null is NaN"),
+        ("{ other = 0.1 }", "{ other = nan }", "superseded, first: .* a control is NaN"),
         ('scale = "paper"', 'scale = "own"', "first: .* scale must be one of quick, laptop, paper"),
         (', commit = "4b4e696"', "", "superseded, first, commit: Field required"),
-        ('{ figure = "first"', '{ figure = "score"', "superseded are figures that it replaces, once each"),
+        (
+            '{ measurement = "first"',
+            '{ measurement = "score"',
+            "superseded are measurements that it replaces, once each",
+        ),
         ('paper = "mine"', "paper = 5", "mine.first, paper: .* string, not 5"),
         ('paper = "mine"\n', "", "mine.first, paper: Field required"),
         ('experiments = "mine"', "experiments = ['mine']", "mine.first, experiments: .* string"),

@@ -37,8 +37,8 @@ def test_an_interval_is_cut_at_both_ends_of_what_its_number_can_be():
 
 
 def test_a_finding_says_what_was_repeated_on_which_text_and_its_nulls():
-    found = over_seeds(MEASURED, repeats="draws", nulls={"shuffled": 0.1}, corpus="rose")
-    assert (found.repeats, dict(found.nulls), found.corpus) == ("draws", {"shuffled": 0.1}, "rose")
+    found = over_seeds(MEASURED, repeats="draws", controls={"shuffled": 0.1}, corpus="rose")
+    assert (found.repeats, dict(found.controls), found.corpus) == ("draws", {"shuffled": 0.1}, "rose")
     assert over_seeds(MEASURED).repeats == "seeds"
 
 

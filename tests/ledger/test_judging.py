@@ -9,84 +9,82 @@ from hypothesis import strategies as st
 
 from embviz import ledger
 from embviz.ledger import judging, studies, verdicts
-from embviz.ledger.claims import Amendment, Claim, Figure, Superseded
+from embviz.ledger.claims import Amendment, Claim, Measurement, Superseded
 from embviz.ledger.findings import Finding, exact, in_errors, once, over_seeds, share
 from embviz.ledger.judging import conclude, entry_of, judge
-from embviz.ledger.measuring import Measurement, corpora
+from embviz.ledger.measuring import Results, corpora
 from embviz.ledger.verdicts import (
-    FAILS,
-    FAILS_HERE,
-    HOLDS,
-    HOLDS_HERE,
+    INCONCLUSIVE,
     NO,
-    NOT_MEASURED,
-    NULL_TOO,
-    UNDECIDED,
-    UNSAID,
+    NOT_REPRODUCED,
+    NOT_SPECIFIC,
+    NOT_TESTED,
+    OPEN,
+    REPRODUCED,
     YES,
 )
 
-RANGE = Figure("f", "a figure", accept=(0.0, 1.0))
-CONTROLLED = dataclasses.replace(RANGE, null="shuffled")
+RANGE = Measurement("f", "a measurement", accept=(0.0, 1.0))
+CONTROLLED = dataclasses.replace(RANGE, control="shuffled")
 
 
-def finding(low, high, *, n=3, corpus="", **nulls):
-    return Finding((low + high) / 2, low, high, n, nulls, corpus)
+def finding(low, high, *, n=3, corpus="", **controls):
+    return Finding((low + high) / 2, low, high, n, controls, corpus)
 
 
-def claim(*figures, **fields):
+def claim(*measurements, **fields):
     texts = ("p.c", "p", "A title", "Table 1", "it is so", "a setting", "shuffled", "p/chapter")
-    return Claim(*texts, figures or (RANGE,), "p.experiments", **fields)
+    return Claim(*texts, measurements or (RANGE,), "p.experiments", **fields)
 
 
 def judged(own, *findings, scale="paper", own_corpora=()):
-    """The entry of a claim whose figures were found so, in their order; None: not measured."""
-    names = [figure.name for figure in own.figures]
+    """The entry of a claim whose measurements were found so, in their order; None: not measured."""
+    names = [measurement.name for measurement in own.measurements]
     found = {name: one for name, one in zip(names, findings, strict=True) if one is not None}
-    return entry_of(own, Measurement(scale, found, own_corpora=own_corpora))
+    return entry_of(own, Results(scale, found, own_corpora=own_corpora))
 
 
-# --- one figure -------------------------------------------------------------------------------------
+# --- one measurement -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("low", "high", "verdict"),
     [
-        (0.2, 0.8, HOLDS),
-        (0.0, 1.0, HOLDS),
-        (0.8, 1.2, UNDECIDED),
-        (-0.1, 1.1, UNDECIDED),
-        (1.1, 1.2, FAILS),
-        (-2, -1, FAILS),
+        (0.2, 0.8, REPRODUCED),
+        (0.0, 1.0, REPRODUCED),
+        (0.8, 1.2, INCONCLUSIVE),
+        (-0.1, 1.1, INCONCLUSIVE),
+        (1.1, 1.2, NOT_REPRODUCED),
+        (-2, -1, NOT_REPRODUCED),
     ],
 )
-def test_an_interval_holds_inside_fails_outside_and_decides_nothing_across_a_border(low, high, verdict):
+def test_an_interval_is_reproduced_inside_not_outside_and_inconclusive_across_a_border(low, high, verdict):
     assert judge(RANGE, finding(low, high)).verdict == verdict
 
 
 def test_the_rule_meets_accepts_an_interval_that_touches_the_range():
-    figure = dataclasses.replace(RANGE, rule="meets")
-    assert judge(figure, finding(0.8, 1.2)).verdict == HOLDS
-    assert judge(figure, finding(1.1, 1.2)).verdict == FAILS
-    assert judge(figure, finding(1.0, 1.2)).verdict == HOLDS
-    assert judge(figure, finding(-0.2, 0.0)).verdict == HOLDS
+    measurement = dataclasses.replace(RANGE, rule="meets")
+    assert judge(measurement, finding(0.8, 1.2)).verdict == REPRODUCED
+    assert judge(measurement, finding(1.1, 1.2)).verdict == NOT_REPRODUCED
+    assert judge(measurement, finding(1.0, 1.2)).verdict == REPRODUCED
+    assert judge(measurement, finding(-0.2, 0.0)).verdict == REPRODUCED
 
 
-def test_numbers_that_come_out_with_their_null_are_no_evidence_and_not_undecided():
-    assert judge(CONTROLLED, finding(0.2, 0.8, shuffled=7.0)).verdict == HOLDS
+def test_numbers_that_come_out_with_their_control_are_not_specific_and_not_inconclusive():
+    assert judge(CONTROLLED, finding(0.2, 0.8, shuffled=7.0)).verdict == REPRODUCED
     row = judge(CONTROLLED, finding(0.2, 0.8, shuffled=0.5))
-    assert row.verdict == NULL_TOO
-    assert "lies in the range too" in row.reason
+    assert row.verdict == NOT_SPECIFIC
+    assert "lies in the range as well" in row.reason
     for border in RANGE.accept:
-        assert judge(CONTROLLED, finding(0.2, 0.8, shuffled=border)).verdict == NULL_TOO
+        assert judge(CONTROLLED, finding(0.2, 0.8, shuffled=border)).verdict == NOT_SPECIFIC
 
 
-def test_a_null_that_was_not_measured_leaves_the_figure_undecided():
-    assert judge(CONTROLLED, finding(0.2, 0.8)).verdict == UNDECIDED
+def test_a_control_that_was_not_measured_leaves_the_measurement_inconclusive():
+    assert judge(CONTROLLED, finding(0.2, 0.8)).verdict == INCONCLUSIVE
 
 
-def test_a_null_never_rescues_a_failing_figure():
-    assert judge(CONTROLLED, finding(2, 3, shuffled=0.5)).verdict == FAILS
+def test_a_control_never_rescues_a_failing_figure():
+    assert judge(CONTROLLED, finding(2, 3, shuffled=0.5)).verdict == NOT_REPRODUCED
 
 
 @pytest.mark.parametrize("ends", [(0.2, 0.8), (0.8, 1.2), (7.0, 8.0), (0.5, 0.5)])
@@ -94,41 +92,41 @@ def test_a_null_never_rescues_a_failing_figure():
 @pytest.mark.parametrize("rule", ["inside", "meets"])
 def test_fewer_than_three_repetitions_decide_nothing(ends, n, rule):
     row = judge(dataclasses.replace(RANGE, rule=rule), finding(*ends, n=n))
-    assert row.verdict == UNDECIDED
+    assert row.verdict == INCONCLUSIVE
     assert "3" in row.reason
 
 
 def test_an_exact_number_needs_no_repetition_and_one_run_is_not_exact():
-    assert judge(RANGE, exact(0.5)).verdict == HOLDS
-    assert judge(RANGE, exact(1.5)).verdict == FAILS
-    assert judge(RANGE, once(0.5)).verdict == UNDECIDED
-    assert judge(RANGE, over_seeds([0.5])).verdict == UNDECIDED
+    assert judge(RANGE, exact(0.5)).verdict == REPRODUCED
+    assert judge(RANGE, exact(1.5)).verdict == NOT_REPRODUCED
+    assert judge(RANGE, once(0.5)).verdict == INCONCLUSIVE
+    assert judge(RANGE, over_seeds([0.5])).verdict == INCONCLUSIVE
 
 
 def test_an_interval_over_the_items_of_one_run_says_so():
     found = Finding(0.5, 0.4, 0.6, repeats="runs")
-    assert "over the items of one" in judge(RANGE, found).reason
+    assert "over the items of that one" in judge(RANGE, found).reason
     assert "over the items" not in judge(RANGE, once(0.5)).reason
 
 
 def test_a_deviation_in_standard_errors_needs_no_interval_of_its_own():
-    figure = Figure("z", "a deviation", accept=(-3.0, 3.0))
-    assert judge(figure, in_errors(2.0, 200, repeats="draws")).verdict == HOLDS
-    assert judge(figure, in_errors(4.0, 200, repeats="draws")).verdict == FAILS
-    assert judge(figure, in_errors(2.0, 2, repeats="draws")).verdict == UNDECIDED
+    measurement = Measurement("z", "a deviation", accept=(-3.0, 3.0))
+    assert judge(measurement, in_errors(2.0, 200, repeats="draws")).verdict == REPRODUCED
+    assert judge(measurement, in_errors(4.0, 200, repeats="draws")).verdict == NOT_REPRODUCED
+    assert judge(measurement, in_errors(2.0, 2, repeats="draws")).verdict == INCONCLUSIVE
 
 
-def test_a_figure_without_a_range_is_reported_and_decides_nothing():
-    reported = judge(Figure("g", "g"), finding(5, 6))
+def test_a_measurement_without_a_range_is_reported_and_decides_nothing():
+    reported = judge(Measurement("g", "g"), finding(5, 6))
     assert reported.verdict == "reported"
-    assert conclude([reported])[0] == NOT_MEASURED
+    assert conclude([reported])[0] == NOT_TESTED
 
 
 @given(st.floats(-10, 10), st.floats(0, 5), st.floats(-10, 10), st.floats(0, 5), st.integers(1, 9))
 def test_negating_the_axis_never_changes_a_verdict(value, half, least, width, n):
-    figure = Figure("f", "f", accept=(least, least + width))
-    mirrored = Figure("f", "f", accept=(-least - width, -least))
-    there = judge(figure, Finding(value, value - half, value + half, n)).verdict
+    measurement = Measurement("f", "f", accept=(least, least + width))
+    mirrored = Measurement("f", "f", accept=(-least - width, -least))
+    there = judge(measurement, Finding(value, value - half, value + half, n)).verdict
     assert judge(mirrored, Finding(-value, -value - half, -value + half, n)).verdict == there
 
 
@@ -142,7 +140,14 @@ def test_as_many_repetitions_more_as_the_reason_names_would_decide_with_the_same
     spread = 0.2  # of the three
     for n, decides in ((17, False), (18, True)):
         half = ledger.findings.student(n) * spread / math.sqrt(n)
-        assert (judge(RANGE, Finding(0.9, 0.9 - half, 0.9 + half, n)).verdict == HOLDS) == decides
+        assert (judge(RANGE, Finding(0.9, 0.9 - half, 0.9 + half, n)).verdict == REPRODUCED) == decides
+
+
+@pytest.mark.parametrize(
+    ("value", "says"), [(0.9565, "; about 20 more would"), (0.9575, "; this design cannot decide it")]
+)
+def test_more_than_twenty_further_runs_are_called_a_design_that_cannot_decide(value, says):
+    assert says in judge(RANGE, over_seeds([value - 0.1, value, value + 0.1])).reason
 
 
 @pytest.mark.parametrize(
@@ -150,61 +155,91 @@ def test_as_many_repetitions_more_as_the_reason_names_would_decide_with_the_same
     [Finding(1.0, 0.8, 1.2, 5), Finding(0.9, 0.5, math.inf, 5), Finding(1.0 - 1e-9, 0.5, 1.5, 5)],
     ids=["on the border", "open", "nearly on it"],
 )
-def test_where_the_mean_lies_on_the_border_no_number_would_decide(found):
-    assert "no number of them would decide" in judge(RANGE, found).reason
+def test_where_the_mean_lies_on_the_border_the_design_cannot_decide(found):
+    assert judge(RANGE, found).reason.endswith("; this design cannot decide it")
 
 
-def test_a_range_of_one_number_tells_no_number_of_repetitions():
-    row = judge(Figure("rank", "a rank", accept=(1.0, 1.0)), Finding(1.0, 1.0, 2.0, 3))
-    assert row.verdict == UNDECIDED
-    assert "doesn't tell" in row.reason
+def test_a_range_of_one_number_cannot_be_decided_by_repetitions():
+    row = judge(Measurement("rank", "a rank", accept=(1.0, 1.0)), Finding(1.0, 1.0, 2.0, 3))
+    assert row.verdict == INCONCLUSIVE
+    assert row.reason.endswith("; this design cannot decide it")
 
 
 # --- a claim ----------------------------------------------------------------------------------------
 
 
-def test_a_claim_fails_before_it_is_undecided_and_is_so_before_its_nulls_pass():
-    holds, undecided, fails = (judge(RANGE, finding(*ends)) for ends in [(0.2, 0.8), (0.8, 1.2), (2, 3)])
+def test_not_reproduced_stands_before_inconclusive_and_that_before_not_specific():
+    inside, across, outside = (judge(RANGE, finding(*ends)) for ends in [(0.2, 0.8), (0.8, 1.2), (2, 3)])
     too = judge(CONTROLLED, finding(0.2, 0.8, shuffled=0.5))
     absent = judge(RANGE, None)
-    assert conclude([holds, holds])[0] == HOLDS
-    assert conclude([holds, too])[0] == NULL_TOO
-    assert conclude([holds, too, undecided])[0] == UNDECIDED
-    assert conclude([holds, too, undecided, absent, fails])[0] == FAILS
-    assert conclude([absent, absent])[0] == NOT_MEASURED
+    assert conclude([inside, inside])[0] == REPRODUCED
+    assert conclude([inside, too])[0] == NOT_SPECIFIC
+    assert conclude([inside, too, across])[0] == INCONCLUSIVE
+    assert conclude([inside, too, across, absent, outside])[0] == NOT_REPRODUCED
+    assert conclude([absent, absent])[0] == NOT_TESTED
 
 
-def test_a_claim_with_a_figure_that_was_not_measured_may_fail_and_cannot_hold():
-    holds, fails, absent = judge(RANGE, finding(0.2, 0.8)), judge(RANGE, finding(2, 3)), judge(RANGE, None)
-    verdict, reason = conclude([holds, absent])
-    assert verdict == UNDECIDED
-    assert "not measured: a figure" in reason
-    assert conclude([fails, absent])[0] == FAILS
+def test_a_claim_with_a_measurement_that_was_not_tested_may_fail_and_cannot_be_reproduced():
+    inside, outside, absent = (judge(RANGE, one) for one in (finding(0.2, 0.8), finding(2, 3), None))
+    verdict, reason = conclude([inside, absent])
+    assert verdict == INCONCLUSIVE
+    assert "not tested: a measurement" in reason
+    assert conclude([outside, absent])[0] == NOT_REPRODUCED
 
 
-def test_a_reported_figure_that_was_not_measured_takes_nothing_from_a_claim():
-    assert conclude([judge(RANGE, finding(0.2, 0.8)), judge(Figure("g", "g"), None)])[0] == HOLDS
+def test_a_reported_measurement_that_was_not_measured_takes_nothing_from_a_claim():
+    assert conclude([judge(RANGE, finding(0.2, 0.8)), judge(Measurement("g", "g"), None)])[0] == REPRODUCED
+
+
+@pytest.mark.parametrize(
+    ("found", "agree", "disagree"),
+    [
+        ([(0.2, 0.8), (0.2, 0.8), (2, 3)], "2 of 3 measurements", ("c",)),
+        ([(0.2, 0.8), (0.8, 1.2), (2, 3)], "1 of 3 measurements", ("b", "c")),
+        ([(0.2, 0.8), None, (0.2, 0.8)], "2 of 3 measurements", ("b",)),
+        ([(0.2, 0.8)] * 3, "3 of 3 measurements", ()),
+        ([None] * 3, "", ()),
+        ([(0.2, 0.8)], "", ()),
+    ],
+)
+@pytest.mark.parametrize("question", [False, True])
+def test_an_entry_says_how_many_measurements_agree_and_names_the_others(found, agree, disagree, question):
+    own = [dataclasses.replace(RANGE, name=name, label=name) for name in "abc"[: len(found)]]
+    reported = Measurement("d", "d")
+    entry = judged(
+        claim(*own, reported, question=question), *(ends and finding(*ends) for ends in found), exact(9)
+    )
+    assert (entry.agree, entry.disagree) == (agree, disagree)
+    record = ledger.as_record(entry)
+    assert (record["agree"], record["disagree"]) == (agree, list(disagree))
+
+
+def test_a_measurement_that_a_control_matches_does_not_agree():
+    own = [dataclasses.replace(CONTROLLED, name=name, label=name) for name in "ab"]
+    entry = judged(claim(*own), finding(0.2, 0.8, shuffled=7.0), finding(0.2, 0.8, shuffled=0.5))
+    assert (entry.verdict, entry.agree, entry.disagree) == (NOT_SPECIFIC, "1 of 2 measurements", ("b",))
 
 
 # --- scale ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("ends", "there", "here"), [((0.2, 0.8), HOLDS, HOLDS_HERE), ((2, 3), FAILS, FAILS_HERE)]
+    ("ends", "verdict"), [((0.2, 0.8), REPRODUCED), ((2, 3), NOT_REPRODUCED), ((0.8, 1.2), INCONCLUSIVE)]
 )
-def test_a_smaller_scale_holds_or_fails_here_and_names_the_run_at_the_papers_own(ends, there, here):
-    assert judged(claim(), finding(*ends)).verdict == there
+def test_a_smaller_scale_is_a_tag_beside_the_verdict_and_names_the_run_at_the_papers_scale(ends, verdict):
+    entry = judged(claim(), finding(*ends))
+    assert (entry.verdict, entry.smaller_scale, entry.rows[0].smaller_scale) == (verdict, False, False)
     entry = judged(claim(), finding(*ends), scale="laptop")
-    assert entry.verdict == here
-    assert entry.rows[0].verdict == here
+    assert (entry.verdict, entry.smaller_scale) == (verdict, True)
+    assert (entry.rows[0].verdict, entry.rows[0].smaller_scale) == (verdict, True)
     assert "`embviz run p.c --preset paper`" in entry.reason
 
 
-def test_a_stand_in_text_holds_here_even_at_the_papers_size():
+def test_a_stand_in_text_is_a_smaller_scale_even_at_the_papers_size():
     own = claim(corpus="text8")
-    assert judged(own, finding(0.2, 0.8, corpus="text8")).verdict == HOLDS
+    assert judged(own, finding(0.2, 0.8, corpus="text8")).verdict == REPRODUCED
     entry = judged(own, finding(0.2, 0.8, corpus="wiki"))
-    assert entry.verdict == HOLDS_HERE
+    assert (entry.verdict, entry.smaller_scale) == (REPRODUCED, True)
     assert entry.reason == "measured on wiki, not on text8; no preset reads text8"
 
 
@@ -217,21 +252,28 @@ def test_a_larger_preset_that_reads_the_stand_in_again_is_not_promised_to_decide
     assert none.reason == "no preset is its scale"
 
 
-def test_a_claim_that_says_why_it_depends_on_no_scale_holds_or_fails_at_any():
+def test_a_claim_that_says_why_it_does_not_depend_on_scale_is_judged_without_the_tag():
     own = claim(any_scale="arithmetic", corpus="text8")
-    for ends, verdict in (((0.2, 0.8), HOLDS), ((2, 3), FAILS)):
+    for ends, verdict in (((0.2, 0.8), REPRODUCED), ((2, 3), NOT_REPRODUCED)):
         entry = judged(own, finding(*ends, corpus="wiki"), scale="quick")
-        assert (entry.verdict, entry.scale) == (verdict, "quick")
+        assert (entry.verdict, entry.scale, entry.smaller_scale) == (verdict, "quick", False)
         assert "measured on" not in entry.reason
 
 
-def test_one_figure_that_depends_on_no_scale_can_fail_a_claim_and_cannot_make_it_hold():
+def test_one_measurement_that_does_not_depend_on_scale_refutes_a_claim_and_does_not_reproduce_it():
     counted = dataclasses.replace(RANGE, name="n", any_scale="counted, not trained")
     own = claim(RANGE, counted)
-    assert judged(own, finding(0.2, 0.8), exact(0.5), scale="laptop").verdict == HOLDS_HERE
+    entry = judged(own, finding(0.2, 0.8), exact(0.5), scale="laptop")
+    assert (entry.verdict, entry.smaller_scale) == (REPRODUCED, True)
     entry = judged(own, finding(2, 3), exact(0.5), scale="laptop")
-    assert [row.verdict for row in entry.rows] == [FAILS_HERE, HOLDS]
-    assert judged(own, finding(0.2, 0.8), exact(1.5), scale="laptop").verdict == FAILS
+    assert [(row.verdict, row.smaller_scale) for row in entry.rows] == [
+        (NOT_REPRODUCED, True),
+        (REPRODUCED, False),
+    ]
+    assert entry.smaller_scale
+    counted = judged(own, finding(0.2, 0.8), exact(1.5), scale="laptop")
+    assert (counted.verdict, counted.smaller_scale) == (NOT_REPRODUCED, False)
+    assert "--preset paper" not in counted.reason
 
 
 def test_corpora_are_found_in_configurations_at_any_depth():
@@ -256,28 +298,28 @@ def test_corpora_are_found_in_configurations_at_any_depth():
         (finding(0.2, 0.8, shuffled=7), "paper", YES),
         (finding(0.2, 0.8, shuffled=7), "laptop", YES),
         (finding(2, 3, shuffled=7), "laptop", NO),
-        (finding(0.8, 1.2, shuffled=7), "paper", UNDECIDED),
-        (finding(0.2, 0.8, shuffled=0.5), "paper", UNDECIDED),
-        (finding(0.2, 0.8, n=2, shuffled=7), "paper", UNDECIDED),
+        (finding(0.8, 1.2, shuffled=7), "paper", INCONCLUSIVE),
+        (finding(0.2, 0.8, shuffled=0.5), "paper", INCONCLUSIVE),
+        (finding(0.2, 0.8, n=2, shuffled=7), "paper", INCONCLUSIVE),
     ],
 )
 def test_an_open_question_is_answered_and_not_held_against_its_paper(found, scale, answer):
     entry = judged(claim(CONTROLLED, question=True), found, scale=scale)
     assert entry.verdict == answer
     assert ("--preset paper" in entry.reason) == (scale == "laptop")
-    if found.nulls["shuffled"] == 0.5:
-        assert "lies in the range too" in entry.reason
+    if found.controls["shuffled"] == 0.5:
+        assert "lies in the range as well" in entry.reason
 
 
 # --- what a verdict rests on ------------------------------------------------------------------------
 
 
-def test_a_claim_that_holds_rests_on_its_figure_of_fewest_repetitions_and_one_that_fails_on_that_of_most():
-    figures = [dataclasses.replace(RANGE, name=name) for name in "abc"]
-    holds = judged(claim(*figures), finding(0.2, 0.8, n=9), finding(0.2, 0.8, n=4), exact(0.5))
-    assert holds.deciding.figure.name == "b"
-    fails = judged(claim(*figures), finding(2, 3, n=5), finding(2, 3, n=7), finding(0.2, 0.8, n=90))
-    assert fails.deciding.figure.name == "b"
+def test_a_reproduced_claim_rests_on_its_measurement_of_fewest_repetitions_and_another_on_that_of_most():
+    measurements = [dataclasses.replace(RANGE, name=name) for name in "abc"]
+    holds = judged(claim(*measurements), finding(0.2, 0.8, n=9), finding(0.2, 0.8, n=4), exact(0.5))
+    assert holds.deciding.measurement.name == "b"
+    fails = judged(claim(*measurements), finding(2, 3, n=5), finding(2, 3, n=7), finding(0.2, 0.8, n=90))
+    assert fails.deciding.measurement.name == "b"
     record = ledger.as_record(fails)
     assert (record["n_seeds"], record["repeats"]) == (7, "seeds")
 
@@ -291,9 +333,9 @@ def test_nothing_measured_rests_on_nothing():
 numbers = st.floats(-3, 3)
 findings_of_any_kind = st.one_of(
     st.builds(exact, numbers),
-    st.builds(once, numbers, nulls=st.just({"shuffled": 7.0})),
-    st.builds(share, st.just(0), st.integers(1, 9), nulls=st.just({"shuffled": 7.0})),
-    st.builds(over_seeds, st.lists(numbers, min_size=1, max_size=6), nulls=st.just({"shuffled": 0.5})),
+    st.builds(once, numbers, controls=st.just({"shuffled": 7.0})),
+    st.builds(share, st.just(0), st.integers(1, 9), controls=st.just({"shuffled": 7.0})),
+    st.builds(over_seeds, st.lists(numbers, min_size=1, max_size=6), controls=st.just({"shuffled": 0.5})),
     st.none(),
 )
 
@@ -305,16 +347,16 @@ findings_of_any_kind = st.one_of(
     st.sampled_from(["", "arithmetic"]),
     st.sampled_from(["inside", "meets"]),
 )
-def test_no_verdict_but_undecided_and_not_measured_comes_from_fewer_than_three_repetitions_unless_exact(
+def test_no_verdict_but_inconclusive_and_not_tested_comes_from_fewer_than_three_repetitions_unless_exact(
     found, question, scale, any_scale, rule
 ):
-    figures = [dataclasses.replace(CONTROLLED, name=str(i), rule=rule) for i in range(len(found))]
-    entry = judged(claim(*figures, question=question, any_scale=any_scale), *found, scale=scale)
+    measurements = [dataclasses.replace(CONTROLLED, name=str(i), rule=rule) for i in range(len(found))]
+    entry = judged(claim(*measurements, question=question, any_scale=any_scale), *found, scale=scale)
     for row in entry.rows:
-        assert row.verdict in UNSAID or row.finding.exact or row.finding.n_seeds >= 3
-    if entry.verdict not in UNSAID:
+        assert row.verdict in OPEN or row.finding.exact or row.finding.n_seeds >= 3
+    if entry.verdict not in OPEN:
         assert entry.deciding.finding.exact or entry.deciding.finding.n_seeds >= 3
-    if entry.verdict in (HOLDS, HOLDS_HERE, NULL_TOO, YES):
+    if entry.verdict in (REPRODUCED, NOT_SPECIFIC, YES):
         assert all(one is not None and (one.exact or one.n_seeds >= 3) for one in found)
     assert entry.verdict in verdicts.VERDICTS
 
@@ -324,47 +366,46 @@ def test_no_verdict_but_undecided_and_not_measured_comes_from_fewer_than_three_r
 
 def amended(**fields):
     return Amendment(
-        datetime.date(2026, 11, 21), "it was unfair", **{"decides": ("new",), "was": FAILS, **fields}
+        datetime.date(2026, 11, 21), "it was unfair", **{"decides": ("new",), "was": NOT_REPRODUCED, **fields}
     )
 
 
 OLD, NEW = (dataclasses.replace(RANGE, name=name, label=name) for name in ("old", "new"))
-SUPERSEDED = Superseded("old", 2.5, "4b4e696", "laptop", (2.0, 3.0), 4, nulls={"shuffled": 7.0})
+SUPERSEDED = Superseded("old", 2.5, "4b4e696", "laptop", (2.0, 3.0), 4, controls={"shuffled": 7.0})
 
 
-def test_a_replaced_figure_has_its_number_from_the_claims_file_and_decides_nothing():
+def test_a_replaced_measurement_has_its_number_from_the_claims_file_and_decides_nothing():
     own = claim(OLD, NEW, amended=(amended(replaces=("old",), superseded=(SUPERSEDED,)),))
     entry = judged(own, None, finding(0.2, 0.8))
-    assert entry.verdict == HOLDS
-    assert entry.deciding.figure.name == "new"
+    assert entry.verdict == REPRODUCED
+    assert entry.deciding.measurement.name == "new"
     record = ledger.as_record(entry)
     assert record["measured"] == {"old": 2.5, "new": 0.5}
     assert record["interval"]["old"] == [2.0, 3.0]
-    assert record["null"] == {"old": {"shuffled": 7.0}}
-    assert record["figures"] == {"old": "fails here, as first fixed", "new": "holds"}
+    assert record["control"] == {"old": {"shuffled": 7.0}}
+    assert record["measurements"] == {"old": "not reproduced (smaller scale), replaced", "new": "reproduced"}
     assert record["amended"][0]["date"] == "2026-11-21"
-    assert record["amended"][0]["was"] == FAILS
+    assert record["amended"][0]["was"] == NOT_REPRODUCED
     json.dumps(record, allow_nan=False)
-    assert ledger.tally(entry.rows) == "1 holds"
+    assert ledger.tally(entry.rows) == "1 reproduced"
     assert ledger.repetitions(entry.rows[0].finding) == "4 seeds"
 
 
-def test_a_replaced_figure_is_judged_at_the_scale_it_was_measured_at():
+def test_a_replaced_measurement_is_judged_at_the_scale_it_was_measured_at():
     own = claim(OLD, NEW, amended=(amended(replaces=("old",), superseded=(SUPERSEDED,)),))
-    assert judged(own, None, finding(0.2, 0.8), scale="laptop").rows[0].verdict == FAILS_HERE
+    old, new = judged(own, None, finding(0.2, 0.8), scale="paper").rows
+    assert (old.verdict, old.smaller_scale, new.smaller_scale) == (NOT_REPRODUCED, True, False)
     full = dataclasses.replace(SUPERSEDED, scale="paper")
     own = claim(OLD, NEW, amended=(amended(replaces=("old",), superseded=(full,)),))
-    assert [row.verdict for row in judged(own, None, finding(0.2, 0.8), scale="laptop").rows] == [
-        FAILS,
-        HOLDS_HERE,
-    ]
+    old, new = judged(own, None, finding(0.2, 0.8), scale="laptop").rows
+    assert (old.verdict, old.smaller_scale, new.smaller_scale) == (NOT_REPRODUCED, False, True)
 
 
-def test_a_replaced_figure_without_stored_numbers_is_not_measured_and_one_that_is_measured_is_refused():
+def test_a_replaced_measurement_without_stored_numbers_is_not_measured_and_one_that_is_measured_is_refused():
     own = claim(OLD, NEW, amended=(amended(replaces=("old",)),))
     entry = judged(own, None, finding(0.2, 0.8))
-    assert (entry.verdict, entry.rows[0].verdict, entry.rows[0].replaced) == (HOLDS, NOT_MEASURED, True)
-    with pytest.raises(ValueError, match=r"findings \['old'\] have no figure"):
+    assert (entry.verdict, entry.rows[0].verdict, entry.rows[0].replaced) == (REPRODUCED, NOT_TESTED, True)
+    with pytest.raises(ValueError, match=r"findings \['old'\] have no measurement"):
         judged(own, finding(2, 3), finding(0.2, 0.8))
 
 
@@ -377,12 +418,12 @@ def test_an_amendment_without_what_it_must_say_is_refused(fields, message):
         amended(**fields)
 
 
-def test_an_amendment_that_names_no_figure_of_its_claim_is_refused():
+def test_an_amendment_that_names_no_measurement_of_its_claim_is_refused():
     with pytest.raises(ValueError, match=r"names \['new'\]"):
         claim(amended=(amended(),))
 
 
-# --- figures and findings ---------------------------------------------------------------------------
+# --- measurements and findings ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -390,21 +431,23 @@ def test_an_amendment_that_names_no_figure_of_its_claim_is_refused():
     [
         ({"accept": (1.0, 0.0)}, "is empty"),
         ({"accept": (0.0, 1.0), "rule": "near"}, "rule must be"),
-        ({"null": "shuffled"}, "no range for it to miss"),
+        ({"control": "shuffled"}, "no range for it to miss"),
         ({"target": "guessed"}, "target must be"),
         ({"target": "published"}, "needs the paper's value"),
         ({"target": "implied", "paper": 0.0}, "say in `why`"),
     ],
 )
-def test_a_figure_that_can_decide_nothing_or_hides_whose_number_it_has_is_refused(fields, message):
+def test_a_measurement_that_can_decide_nothing_or_hides_whose_number_it_has_is_refused(fields, message):
     with pytest.raises(ValueError, match=message):
-        Figure("f", "f", **fields)
+        Measurement("f", "f", **fields)
 
 
 def test_a_target_is_published_where_the_paper_has_a_value_and_else_implied():
-    assert Figure("f", "f", paper=1.0).target == "published"
-    assert Figure("f", "f", accept=(0.0, 1.0)).target == "implied"
-    own = claim(Figure("a", "a", paper=1.0), Figure("b", "b", paper=0.0, target="implied", why="equal rows"))
+    assert Measurement("f", "f", paper=1.0).target == "published"
+    assert Measurement("f", "f", accept=(0.0, 1.0)).target == "implied"
+    own = claim(
+        Measurement("a", "a", paper=1.0), Measurement("b", "b", paper=0.0, target="implied", why="equal rows")
+    )
     record = ledger.as_record(judged(own, finding(0, 1), finding(0, 1)))
     assert (record["published"], record["implied"]) == ({"a": 1.0}, {"b": 0.0})
 
@@ -444,16 +487,19 @@ def test_a_share_has_wilsons_interval(n_hits, more):
 def test_every_claim_has_a_study_a_range_and_a_chapter():
     for own in ledger.load_claims():
         studies.find_study(own.id)
-        assert own.figures
-        assert any(figure.accept for figure in own.figures), own.id
-        assert own.null, own.id
+        assert own.measurements
+        assert any(measurement.accept for measurement in own.measurements), own.id
+        assert own.control, own.id
 
 
 def test_the_published_value_of_a_range_check_lies_in_its_own_range():
     for own in ledger.load_claims():
-        for figure in own.figures:
-            if figure.accept and figure.paper is not None:
-                assert figure.accept[0] <= figure.paper <= figure.accept[1], (own.id, figure.name)
+        for measurement in own.measurements:
+            if measurement.accept and measurement.paper is not None:
+                assert measurement.accept[0] <= measurement.paper <= measurement.accept[1], (
+                    own.id,
+                    measurement.name,
+                )
 
 
 def test_open_questions_of_a_paper_are_questions_of_the_ledger():
@@ -467,25 +513,25 @@ def test_an_unknown_claim_is_refused_with_those_there_are():
         ledger.find_claim("reflections.lemma9")
 
 
-def test_a_finding_without_a_figure_is_refused():
-    with pytest.raises(ValueError, match="have no figure in the claims file"):
-        entry_of(claim(), Measurement("paper", {"g": exact(1)}))
+def test_a_finding_without_a_measurement_is_refused():
+    with pytest.raises(ValueError, match="have no measurement in the claims file"):
+        entry_of(claim(), Results("paper", {"g": exact(1)}))
 
 
 def test_an_empty_results_folder_gives_not_measured_with_the_reason(monkeypatch, tmp_path):
     monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path))
     for own in ledger.load_claims("reflections"):
         item = ledger.derive(own)
-        assert item.verdict == NOT_MEASURED
+        assert item.verdict == NOT_TESTED
         assert item.reason
         assert item.scale is None
 
 
 def test_every_record_is_valid_json_with_the_promised_fields(stored_ledger):
-    promised = "id paper verdict scale reason published implied measured interval n_seeds repeats null"
+    promised = "id paper verdict scale reason published implied measured interval n_seeds repeats control"
     for item in stored_ledger:
         record = ledger.as_record(item)
-        assert {*promised.split(), "figures", "amended"} <= set(record)
+        assert {*promised.split(), "measurements", "amended"} <= set(record)
         assert record["verdict"] in ledger.VERDICTS
         json.dumps(record, allow_nan=False)
 
@@ -499,20 +545,22 @@ def test_the_stored_results_support_the_ledger_shown_in_the_book(stored_ledger):
 
 def test_every_stored_verdict_rests_on_three_repetitions_or_on_an_exact_number(stored_ledger):
     for item in stored_ledger:
-        if item.verdict not in UNSAID:
+        if item.verdict not in OPEN:
             found = item.deciding.finding
             assert found.exact or found.n_seeds >= 3, item.claim.id
             assert (
                 item.scale == judging.OWN_SCALE
-                or item.verdict in (HOLDS_HERE, FAILS_HERE, NULL_TOO, YES, NO)
+                or item.smaller_scale
                 or item.claim.any_scale
-                or item.deciding.figure.any_scale
+                or item.deciding.measurement.any_scale
             )
 
 
 def test_a_number_of_runs_that_do_not_count_is_shown_and_decides_nothing():
-    row = judge(Figure("f", "a figure", accept=(0.0, 1.0)), Finding(0.5, 0.5, 0.5, 0, repeats="flat seeds"))
-    assert (row.verdict, row.reason) == ("undecided", "no flat seeds yet, where 3 at least are needed")
+    row = judge(
+        Measurement("f", "a measurement", accept=(0.0, 1.0)), Finding(0.5, 0.5, 0.5, 0, repeats="flat seeds")
+    )
+    assert (row.verdict, row.reason) == ("inconclusive", "no flat seeds yet; at least 3 are needed")
     assert ledger.repetitions(row.finding) == "0 flat seeds"
     with pytest.raises(ValueError, match="-1 repetitions"):
         Finding(0.5, 0.5, 0.5, -1)

@@ -80,11 +80,11 @@ def test_rounding_leaves_the_file_as_it_is_and_what_moves_is_written_and_named(o
     before, other = ledger_path().read_bytes(), own[1]
     ledger.store_entries([times(other, 1 + 1e-9)])
     assert ledger_path().read_bytes() == before
-    for moved in (times(other, 1 + 1e-4), dataclasses.replace(other, verdict="fails here")):
+    for moved in (times(other, 1 + 1e-4), dataclasses.replace(other, verdict="not reproduced")):
         ledger.store_entries([moved])
         assert ledger.entries() == [own[0], moved]
     assert list(ledger_file.differences(other, moved)) == [
-        f"{moved.claim.id}, verdict: {other.verdict!r} is 'fails here' now"
+        f"{moved.claim.id}, verdict: {other.verdict!r} is 'not reproduced' now"
     ]
 
 

@@ -21,8 +21,8 @@ where = "section 1"
 chapter = "mine"
 says = "so"
 setting = "as is"
-null = "none"
-figure = [
+control = "none"
+measurements = [
   { name = "score", label = "score", paper = 0.5 },
   { name = "other", label = "not printed" },
   { name = "gap", label = "ours", paper = 0.0, target = "implied", why = "no gap" },
@@ -33,7 +33,7 @@ figure = [
 date = 2026-01-02
 reason = "it was unfair"
 decides = ["score"]
-was = "undecided"
+was = "inconclusive"
 replaces = ["first"]
 """
 
@@ -66,7 +66,9 @@ def test_all_published_numbers_of_the_book_can_be_read():
     for claim in load_claims():
         numbers = ledger.published(claim.id)
         assert None not in numbers.values()
-        assert set(numbers) <= {figure.name for figure in claim.figures if figure.target == "published"}
+        assert set(numbers) <= {
+            measurement.name for measurement in claim.measurements if measurement.target == "published"
+        }
         tables = printed.printed_tables(claim.paper)
         assert claim.id.partition(".")[2] not in tables, "a table of a claim's name would hide the claim"
         assert all("where" in table for table in tables.values())

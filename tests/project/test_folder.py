@@ -20,8 +20,8 @@ where = "section 1"
 chapter = "red"
 says = "They are."
 setting = "a field"
-null = "roses"
-figure = [{ name = "share", label = "share of red ones", accept = [0.5, 1.0] }]
+control = "roses"
+measurements = [{ name = "share", label = "share of red ones", accept = [0.5, 1.0] }]
 """
 
 EXPERIMENTS = """

@@ -156,9 +156,9 @@ def test_a_stranger_with_the_wheel_begins_measures_and_judges_a_project(installe
     home = outside / "tulips"
     assert "4 of 4 cells" in run_in(home, embviz, "run", "tulips", "--jobs", "1")
     (entry,) = json.loads(run_in(home / "book" / "tulips", embviz, "ledger", "--json"))
-    assert entry["verdict"] == "holds"
+    assert entry["verdict"] == "reproduced"
     assert entry["n_seeds"] == 4
-    assert run_in(home, embviz, "ledger", "tulips.neighbours").startswith("tulips.neighbours: holds")
+    assert run_in(home, embviz, "ledger", "tulips.neighbours").startswith("tulips.neighbours: reproduced")
     assert not list(installed.parent.parent.rglob("*.parquet"))
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 
 from embviz import ledger
-from embviz.ledger.claims import Claim, Figure
+from embviz.ledger.claims import Claim, Measurement
 from embviz.ledger.findings import Finding
 from embviz.ledger.judging import Entry, conclude, judge
 from embviz.view import sentences, theme
@@ -18,23 +18,25 @@ from embviz.view.sentences import Amount, amount, say
 
 
 def entry():
-    figure = Figure("f", "a figure", paper=0.5, accept=(0.0, 1.0), null="shuffled", unit="nats")
+    measurement = Measurement(
+        "f", "a measurement", paper=0.5, accept=(0.0, 1.0), control="shuffled", unit="nats"
+    )
     rows = (
-        judge(figure, Finding(0.25, 0.2, 0.3, 3, {"shuffled": 9.0}, "mine")),
-        judge(Figure("g", "g"), None),
+        judge(measurement, Finding(0.25, 0.2, 0.3, 3, {"shuffled": 9.0}, "mine")),
+        judge(Measurement("g", "g"), None),
     )
     texts = ("p.c", "p", "A title", "Table 1", "it is so", "a setting", "shuffled", "p/chapter")
-    claim = Claim(*texts, tuple(row.figure for row in rows), "p.experiments")
+    claim = Claim(*texts, tuple(row.measurement for row in rows), "p.experiments")
     verdict, reason = conclude(rows)
     return Entry(claim, verdict, "quick", reason, rows)
 
 
 def test_quoted_numbers_come_from_the_ledger(monkeypatch):
     monkeypatch.setattr(ledger, "entry", lambda claim: entry())
-    text = "{f} of {f:paper}, {f:interval}, null {f:shuffled}, {f:seeds} seeds, {g}"
+    text = "{f} of {f:paper}, {f:interval}, control {f:shuffled}, {f:seeds} seeds, {g}"
     said = sentences.quote("p.c", text)
-    assert said == "0.25 nats of 0.5 nats, 0.20 to 0.30, null 9, 3 seeds, not measured"
-    assert sentences.quote("p.c", "{verdict}, {scale}, {corpus}") == "holds, quick, mine"
+    assert said == "0.25 nats of 0.5 nats, 0.20 to 0.30, control 9, 3 seeds, not measured"
+    assert sentences.quote("p.c", "{verdict}, {scale}, {corpus}") == "reproduced, quick, mine"
     with pytest.raises(ValueError, match=r"p.c has no 'h': choose from f, g"):
         sentences.quote("p.c", "{h}")
     with pytest.raises(ValueError, match="no 'ppmi'"):
@@ -53,7 +55,7 @@ def test_the_examples_in_the_docstrings_hold():
 
 def test_a_claim_is_a_source_beside_others():
     own = say("{own[f]:low} to {own[f]:high} ({own.verdict}), {n:word|words}", own=entry(), n=1)
-    assert own == "0.20 nats to 0.30 nats (holds), 1 word"
+    assert own == "0.20 nats to 0.30 nats (reproduced), 1 word"
 
 
 def test_rows_and_columns_of_a_table_are_named():

@@ -76,8 +76,8 @@ def _findings(preset: str) -> dict[str, Finding]:
     of = {key: part["beta"].to_numpy(float) for key, part in table.groupby(["moment", "quantity"])}
     found = {}
     for moment, name in zip(MOMENTS, ("beta", "beta_trained"), strict=True):
-        nulls = {"permuted": float(of[moment, "permuted"].mean())}
-        found[name] = over_seeds(of[moment, "gradient"], nulls=nulls, corpus=corpus)
+        controls = {"permuted": float(of[moment, "permuted"].mean())}
+        found[name] = over_seeds(of[moment, "gradient"], controls=controls, corpus=corpus)
     return found
 
 

@@ -332,7 +332,7 @@ def _hammer_findings(preset: str) -> dict[str, Finding]:
         null = float((permuted[more] - permuted[less]).mean())
         found[name] = findings.over_seeds(
             (heard[more] - heard[less]).to_numpy(),
-            nulls={"permuted": null},
+            controls={"permuted": null},
             corpus=hammer_runs(preset)[0].text.corpus,
         )
     if preset == "paper":

@@ -192,15 +192,15 @@ def _findings(preset: str) -> dict[str, Finding]:
     tables = [read(cell)[0] for cell in first_cells(preset)]
     nanda = {"permuted": float(np.mean([share_of_nanda(table, "permuted") for table in tables]))}
     found = {
-        "nanda": over_seeds([share_of_nanda(table, "gradient") for table in tables], nulls=nanda),
+        "nanda": over_seeds([share_of_nanda(table, "gradient") for table in tables], controls=nanda),
         "regularity": over_seeds([_single(table, START, "regularity") for table in tables]),
         "z": over_seeds([_single(table, START, "z") for table in tables]),
     }
     for reading, fresh in _fresh(preset).items():
         shared = shared_before([read(cell)[0] for cell in fresh])
-        nulls = {name: float(shared[name].mean()) for name in ("permuted", "embedding")}
+        controls = {name: float(shared[name].mean()) for name in ("permuted", "embedding")}
         counts = shared["gradient"].to_numpy(float)
-        found[f"shared_{reading}"] = over_seeds(counts, nulls=nulls, within=(0, TOP))
+        found[f"shared_{reading}"] = over_seeds(counts, controls=controls, within=(0, TOP))
     if all((table["moment"] == MEMORY).any() for table in tables):
         found["overlap_p_memorized"] = _overlap(tables)
     return found

@@ -363,10 +363,10 @@ def _story_findings(preset: str) -> dict[str, Finding]:
     table = curves(story_runs(preset))
     corpus = stories(preset).text.corpus
     of = {variant: gains(table, variant) for variant in (NO_Q, *CONTROLS)}
-    nulls = {"thin": float(of[THIN].mean())}
+    controls = {"thin": float(of[THIN].mean())}
     end = last_scores(table)
     found = {
-        "gain": findings.over_seeds(of[NO_Q], nulls=nulls, corpus=corpus),
+        "gain": findings.over_seeds(of[NO_Q], controls=controls, corpus=corpus),
         "gain_equal_parameters": findings.over_seeds(gains(table, NO_Q, THIN), corpus=corpus),
         "gain_early": findings.over_seeds(early_gains(table), corpus=corpus),
         "baseline": findings.over_seeds(end[BASELINE].to_numpy(), corpus=corpus),
@@ -395,7 +395,7 @@ def _alignment_findings(preset: str) -> dict[str, Finding]:
     table = curves(of_seeds(run, (BASELINE, NO_Q), N_SEEDS[preset]))
     first, last = (table[table["step"] == step] for step in (table["step"].min(), table["step"].max()))
     start, end = (part.pivot(index="seed", columns="variant", values="key_share") for part in (first, last))
-    nulls = {"untrained": float(start[NO_Q].mean())}
+    controls = {"untrained": float(start[NO_Q].mean())}
     power = last.pivot(index="seed", columns="variant", values="key_power")
     values = {
         "share": end[NO_Q],
@@ -405,7 +405,7 @@ def _alignment_findings(preset: str) -> dict[str, Finding]:
     }
     return {
         name: findings.over_seeds(
-            series.to_numpy(), nulls=nulls if name == "share" else None, corpus=run.text.corpus
+            series.to_numpy(), controls=controls if name == "share" else None, corpus=run.text.corpus
         )
         for name, series in values.items()
     }
@@ -421,9 +421,9 @@ def _generalization_findings(preset: str) -> dict[str, Finding]:
         gaps, before = score_gaps(table), score_gaps(table, untrained=True)
         shares = (gaps < 0).groupby(level="seed").mean()  # of the scores, one row per seed
         ends = gaps.groupby(level="seed").last()
-        nulls = {"with_queries": float(shares[BASELINE].mean())}
+        controls = {"with_queries": float(shares[BASELINE].mean())}
         corpus = run.text.corpus
-        below = findings.over_seeds(shares[NO_Q].to_numpy(), nulls=nulls, corpus=corpus, within=(0, 1))
+        below = findings.over_seeds(shares[NO_Q].to_numpy(), controls=controls, corpus=corpus, within=(0, 1))
         below_with = findings.over_seeds(shares[BASELINE].to_numpy(), corpus=corpus, within=(0, 1))
         found |= {
             f"below{suffix}": below,

@@ -136,12 +136,12 @@ def over_layouts(table: pd.DataFrame, corpus: str = "") -> dict[str, Finding]:
         "against_walks_layouts": means["disparity"] / means["walks"],
         "against_runs_layouts": drawn["disparity"] / drawn["between_runs"],
     }
-    nulls = {"random_walk": float(means["walks"].mean())}
+    controls = {"random_walk": float(means["walks"].mean())}
     found = {
         name: findings.over_seeds(
             series.to_numpy(),
             repeats=REPEATS,
-            nulls=nulls if name == "disparity_layouts" else None,
+            controls=controls if name == "disparity_layouts" else None,
             corpus=corpus,
             within=(0.0, 1.0) if name == "disparity_layouts" else (0.0, np.inf),
         )

@@ -87,7 +87,9 @@ def _findings(preset: str) -> dict[str, Finding]:
     frozen = {"frozen": float(costs[FROZEN].mean())}
     corpus = texts_and_setting(preset)[0].corpus
     return found | {
-        name: over_seeds(costs[variant].to_numpy(), nulls={} if variant == FROZEN else frozen, corpus=corpus)
+        name: over_seeds(
+            costs[variant].to_numpy(), controls={} if variant == FROZEN else frozen, corpus=corpus
+        )
         for name, variant in FIGURES.items()
     }
 

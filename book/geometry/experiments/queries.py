@@ -78,8 +78,8 @@ def _query_findings(preset: str) -> dict[str, Finding]:
             control: speedups(times(cells_of(run, preset), threshold), base)
             for control, run in CONTROLS.items()
         }
-        nulls = {control: float(values.mean()) for control, values in controls.items()}
-        found[name] = capped(over_seeds(speedups(without, base), nulls=nulls))
+        means = {control: float(values.mean()) for control, values in controls.items()}
+        found[name] = capped(over_seeds(speedups(without, base), controls=means))
         if threshold == STRICT:
             found |= {
                 control: capped(over_seeds(controls[control])) for control in ("frozen_q", "identity_q")

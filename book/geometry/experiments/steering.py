@@ -168,9 +168,9 @@ def capped(finding: Finding) -> Finding:
 
 
 def _speedup(
-    run: pd.DataFrame, base: pd.DataFrame, column: str = "grok", nulls: Mapping[str, float] | None = None
+    run: pd.DataFrame, base: pd.DataFrame, column: str = "grok", controls: Mapping[str, float] | None = None
 ) -> Finding:
-    return capped(over_seeds(speedups(run, base, column), nulls=nulls))
+    return capped(over_seeds(speedups(run, base, column), controls=controls))
 
 
 # --- Table 1 --------------------------------------------------------------------------------------------
@@ -203,7 +203,7 @@ def _main_findings(preset: str) -> dict[str, Finding]:
     return {
         "baseline": over_seeds(base["grok"].to_numpy(float)),
         "baseline_mem": over_seeds(base["memorize"].to_numpy(float)),
-        "near_nyquist": _speedup(near, base, nulls=null),
+        "near_nyquist": _speedup(near, base, controls=null),
         "adaptive": _speedup(found["adaptive 5"], base),
         "nanda": _speedup(found["{1, 14, 41}"], base),
         "low": _speedup(found["{1, ..., 5}"], base),
@@ -277,9 +277,9 @@ def _cross_findings(preset: str) -> dict[str, Finding]:
     ratios = (base_113["grok"] / base["grok"]).to_numpy(float)
     found = {
         "speedup_113": _speedup(
-            times(cells_of(NEAR_113, preset)), base_113, nulls={"random_modes": null[113]}
+            times(cells_of(NEAR_113, preset)), base_113, controls={"random_modes": null[113]}
         ),
-        "speedup_97": _speedup(times(cells_of(NEAR, preset)), base, nulls={"random_modes": null[97]}),
+        "speedup_97": _speedup(times(cells_of(NEAR, preset)), base, controls={"random_modes": null[97]}),
         "baseline_113": over_seeds(ratios),
     }
     for name, run in SINGLES.items():

@@ -317,7 +317,7 @@ def _steering_findings(preset: str) -> dict[str, Finding]:
     tied_pairs, tied_whole = _differences(tied_runs(preset), "bits_per_token")
     tied_pairs = tied_pairs.loc[N_LOOKED_AT[preset] :]
     subspace = {"subspace": float(tied_pairs[SUBSPACE].mean())}
-    nulls = {
+    controls = {
         "tied_bpe_near_nyquist": subspace,
         "tied_bpe_top5": subspace,
         "byte_near_nyquist": {"frozen": float(whole[FROZEN].mean())},
@@ -334,7 +334,7 @@ def _steering_findings(preset: str) -> dict[str, Finding]:
     }
     corpus = texts_and_setting(preset)[0].corpus
     return {
-        name: findings.over_seeds(values.to_numpy(), nulls=nulls.get(name), corpus=corpus)
+        name: findings.over_seeds(values.to_numpy(), controls=controls.get(name), corpus=corpus)
         for name, values in differences.items()
     }
 

@@ -91,7 +91,7 @@ def _findings(preset: str) -> dict[str, Finding]:
         "baseline": over_seeds(of["baseline", "gradient"], within=(-1, 1)),
         "gain": over_seeds(
             of["near_nyquist", "gradient"] - of["baseline", "gradient"],
-            nulls={"subspace": null},
+            controls={"subspace": null},
             within=(-2, 2),
         ),
         "near_nyquist": over_seeds(of["near_nyquist", "gradient"], within=(-1, 1)),

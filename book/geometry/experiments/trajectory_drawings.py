@@ -117,7 +117,7 @@ def _path(run: TrajectoryRun, tensor: str, recording: Recording) -> WeightPath:
 
 
 def _of_path(path: WeightPath, run: TrajectoryRun, known: Mapping[str, float]) -> pd.DataFrame:
-    """Drawings of a path and its nulls, as one table."""
+    """Drawings of a path and its controls, as one table."""
     pipeline, parts = run.pipeline, []
     for name, one in _with_nulls(path, run):
         first = name in (DATA, _walk(0))

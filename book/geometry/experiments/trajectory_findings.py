@@ -109,8 +109,10 @@ def contrasts(runs: Sequence[TrajectoryRun]) -> dict[str, Finding]:
     columns = {"phases": "n_phases", "separation": "dbcv", "sharp": "layout_sharpness"}
     found = {}
     for name, column in columns.items():
-        nulls = {"random_walk": float(q_minus_others(runs, column, WALK).mean())}
-        found[name] = findings.over_seeds(q_minus_others(runs, column), nulls=nulls, corpus=_corpus(runs))
+        controls = {"random_walk": float(q_minus_others(runs, column, WALK).mean())}
+        found[name] = findings.over_seeds(
+            q_minus_others(runs, column), controls=controls, corpus=_corpus(runs)
+        )
     return found
 
 
@@ -120,7 +122,7 @@ def _q_findings(preset: str) -> dict[str, Finding]:
     found = contrasts(runs)
     walk = order_agreement(runs, "layout_sharpness", WALK).mean()
     order = order_agreement(runs, "layout_sharpness")
-    found["order"] = over(order, nulls={"random_walk": float(walk)}, within=CORRELATION)
+    found["order"] = over(order, controls={"random_walk": float(walk)}, within=CORRELATION)
     for name, column in (("separation_walks", "dbcv"), ("sharp_walks", "layout_sharpness")):
         found[name] = over((of_kinds(runs, column) - of_kinds(runs, column, WALK))["Q"].to_numpy())
     return found | _drop_findings(runs, over) | _alternative_findings(runs, over) | _reported(runs, over)
@@ -133,18 +135,20 @@ def _drop_findings(runs: Sequence[TrajectoryRun], over: Callable[..., Finding]) 
     for name, column in columns.items():
         walks = of_kinds(runs, column, WALK)["Q"]
         excess = (of_kinds(runs, column) - of_kinds(runs, column, WALK))[[*OTHERS, "Q"]]
-        nulls = {"others": float(excess[list(OTHERS)].to_numpy().mean())}
+        controls = {"others": float(excess[list(OTHERS)].to_numpy().mean())}
         if len(shuffled := _of_q(runs, column, SHUFFLED)):
-            nulls["shuffled"] = float((shuffled - walks.to_numpy()).mean())
-        found[name] = over(excess["Q"].to_numpy(), nulls=nulls, within=(-2.0, 2.0))  # of two correlations
+            controls["shuffled"] = float((shuffled - walks.to_numpy()).mean())
+        found[name] = over(
+            excess["Q"].to_numpy(), controls=controls, within=(-2.0, 2.0)
+        )  # of two correlations
         if name == "drops":
             found["drops_others"] = over(excess[list(OTHERS)].mean(axis=1).to_numpy(), within=(-2.0, 2.0))
     significant = {}
     for path in (DATA, WALK):
         table = pd.concat([_significant(run, path) for run in runs])
         significant[path] = table.groupby("seed")["low"].mean().to_numpy()
-    nulls = {"random_walk": float(significant[WALK].mean())}
-    found["significant"] = over(significant[DATA], nulls=nulls, within=SHARE)
+    controls = {"random_walk": float(significant[WALK].mean())}
+    found["significant"] = over(significant[DATA], controls=controls, within=SHARE)
     found["drops_with_trend"] = over(of_kinds(runs, "loss_correlation")["Q"].to_numpy(), within=CORRELATION)
     found["lag"] = over(of_kinds(runs, "detrended_lag")["Q"].to_numpy())
     return found
@@ -167,8 +171,10 @@ def _alternative_findings(runs: Sequence[TrajectoryRun], over: Callable[..., Fin
     ):
         if len(values := _of_q(runs, column, DATA)):
             walks = _of_q(runs, column, WALK)
-            nulls = {"random_walk": float(walks.mean())} if len(walks) else None
-            found[name] = over(values, nulls=nulls, within=CORRELATION)  # an adjusted index may be negative
+            controls = {"random_walk": float(walks.mean())} if len(walks) else None
+            found[name] = over(
+                values, controls=controls, within=CORRELATION
+            )  # an adjusted index may be negative
     return found
 
 
@@ -305,9 +311,12 @@ def shape_findings(runs: Sequence[TrajectoryRun]) -> dict[str, Finding]:
     over = functools.partial(findings.over_seeds, corpus=_corpus(runs))
     table = _of_matrices(shape_table(runs))
     means = table.groupby("seed")[["disparity", "between_runs", "walks", "two_arms_left"]].mean()
-    nulls = {"random_walk": float(means["walks"].mean()), "independent": float(means["between_runs"].mean())}
+    controls = {
+        "random_walk": float(means["walks"].mean()),
+        "independent": float(means["between_runs"].mean()),
+    }
     return {
-        "disparity": over(means["disparity"].to_numpy(), nulls=nulls, within=SHARE),
+        "disparity": over(means["disparity"].to_numpy(), controls=controls, within=SHARE),
         "against_runs": over((means["disparity"] / means["between_runs"]).to_numpy(), within=NOT_NEGATIVE),
         "against_walks": over((means["disparity"] / means["walks"]).to_numpy(), within=NOT_NEGATIVE),
         "two_arms_left": over(means["two_arms_left"].to_numpy(), within=(-math.inf, 1.0)),
@@ -407,7 +416,7 @@ def shapes(group: str, method: str = "pymde") -> pd.DataFrame:
 
 
 def compared() -> pd.DataFrame:
-    """Every kind of matrix beside its nulls: measure, runs, kind, seed, against (of AGAINST), value."""
+    """Every kind of matrix beside its controls: measure, runs, kind, seed, against (of AGAINST), value."""
     parts = []
     for group in groups():
         for measure, (columns, method) in MEASURES.items():

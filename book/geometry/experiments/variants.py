@@ -117,9 +117,9 @@ def ahead(table: pd.DataFrame, column: str) -> Finding:
         for row in rows.itertuples()
         if len(rows) > 1
     ]
-    nulls = {"by_lot": float(np.mean(others)) if others else 0.5}
+    controls = {"by_lot": float(np.mean(others)) if others else 0.5}
     shares = no_later.groupby(drawn["seed"]).mean()
-    return over_seeds(shares.to_numpy(float), nulls=nulls, within=(0, 1))
+    return over_seeds(shares.to_numpy(float), controls=controls, within=(0, 1))
 
 
 # --- Figure 1 -------------------------------------------------------------------------------------------

@@ -82,10 +82,13 @@ class Judged:
         return self.models.k0_of(self.models.first)
 
     def rows(self, values: np.ndarray) -> Finding:
-        """Of one row's cosines with the models; its nulls the identity matrix's row and the untrained."""
+        """Of one row's cosines with the models; its controls the identity matrix's row and the untrained."""
         trained = self.models
-        nulls = {"untrained": cosines(values, self.before), "identity": cosines(trained.identity, trained.k0)}
-        return self.found(cosines(values, trained.k0), nulls)
+        controls = {
+            "untrained": cosines(values, self.before),
+            "identity": cosines(trained.identity, trained.k0),
+        }
+        return self.found(cosines(values, trained.k0), controls)
 
     def over(self, values: np.ndarray) -> dict[str, Finding]:
         """What a row's cosine with a model has over the same model before training, and over the identity."""
@@ -97,10 +100,10 @@ class Judged:
             for name, other in rest.items()
         }
 
-    def found(self, values: np.ndarray, nulls: Mapping[str, np.ndarray]) -> Finding:
-        """A finding over seeds, its nulls as means."""
-        means = {name: float(np.mean(null)) for name, null in nulls.items()}
-        return models.of_cosines(values, nulls=means, corpus=self.models.corpus)
+    def found(self, values: np.ndarray, controls: Mapping[str, np.ndarray]) -> Finding:
+        """A finding over seeds, its controls as means."""
+        means = {name: float(np.mean(null)) for name, null in controls.items()}
+        return models.of_cosines(values, controls=means, corpus=self.models.corpus)
 
 
 def load(preset: str) -> Judged:
@@ -171,15 +174,15 @@ def _table_4(preset: str) -> dict[str, Finding]:
     both = load(preset)
     own = both.models
     trained, before = (fits.better_form(own.spectrum, rows) for rows in (own.k0, both.before))
-    nulls = {"untrained": before, "identity": cosines(own.identity, own.k0)}
+    controls = {"untrained": before, "identity": cosines(own.identity, own.k0)}
     over = findings.over_seeds(trained - before, corpus=own.corpus, within=(-2.0, 2.0))
-    return {"cosine_text": both.found(trained, nulls), "over_untrained_text": over}
+    return {"cosine_text": both.found(trained, controls), "over_untrained_text": over}
 
 
 def _between_seeds(preset: str) -> dict[str, Finding]:
     both = load(preset)
-    nulls = {"untrained": extracted.mean_between(both.before)}
-    return {"cosine_text": extracted.resampled(both.models.k0, both.models.corpus, nulls)}
+    controls = {"untrained": extracted.mean_between(both.before)}
+    return {"cosine_text": extracted.resampled(both.models.k0, both.models.corpus, controls)}
 
 
 def _with_text(first: Study, measure: Callable[[str], Mapping[str, Finding]]) -> Study:

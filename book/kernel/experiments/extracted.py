@@ -85,19 +85,19 @@ def off_diagonal(W: np.ndarray) -> np.ndarray:
     return entries
 
 
-def resampled(rows: np.ndarray, corpus: str, nulls: dict[str, float]) -> Finding:
+def resampled(rows: np.ndarray, corpus: str, controls: dict[str, float]) -> Finding:
     """Mean cosine over pairs of rows (R, ...), its interval by drawing seeds anew; no pairs of one seed."""
     table, n = between_seeds(rows), len(rows)
     value = mean_between(rows)
     if n < 3:
-        return findings.once(value, nulls=nulls, corpus=corpus)
+        return findings.once(value, controls=controls, corpus=corpus)
     rng, drawn = np.random.default_rng(0), []
     for _ in range(N_RESAMPLED):
         chosen = rng.integers(n, size=n)
         different = [(i, j) for i, j in itertools.combinations(chosen, 2) if i != j]
         if different:
             drawn.append(np.mean([table[i, j] for i, j in different]))
-    return findings.resampled(value, drawn, n, nulls=nulls, corpus=corpus)
+    return findings.resampled(value, drawn, n, controls=controls, corpus=corpus)
 
 
 # --- claims -----------------------------------------------------------------------------------------
@@ -112,9 +112,9 @@ def _exact(preset: str) -> dict[str, Finding]:
         for name, matrices in (("error", W), ("error_random", random))
     }
     zeros = trained.extraction.n_zeros + trained.extraction.n_near_zeros
-    nulls = {"random": max(bounds["error_random"])}
+    controls = {"random": max(bounds["error_random"])}
     return {
-        "error_of_any": findings.extreme(bounds["error"], largest=True, nulls=nulls, corpus=corpus),
+        "error_of_any": findings.extreme(bounds["error"], largest=True, controls=controls, corpus=corpus),
         "error_random": findings.extreme(
             bounds["error_random"], largest=True, repeats="random matrices", corpus=corpus
         ),
@@ -127,7 +127,7 @@ def _circulant(preset: str) -> dict[str, Finding]:
     trained = models.trained(preset)
     corpus, scores = trained.corpus, trained.scores(trained.last)
     V, dim = trained.last.shape[1:]
-    nulls = {
+    controls = {
         "untrained": float(trained.scores(trained.first).mean()),
         "identity": float(trained.scores(np.eye(V))),
         "random": float(trained.scores(random_embeddings(V, dim, N_RANDOM)).mean()),
@@ -142,7 +142,7 @@ def _circulant(preset: str) -> dict[str, Finding]:
     }
     found = {name: models.of_cosines(values, corpus=corpus) for name, values in others.items()}
     return found | {
-        "score": models.of_cosines(scores, nulls=nulls, corpus=corpus),
+        "score": models.of_cosines(scores, controls=controls, corpus=corpus),
         "loss": findings.over_seeds(models.final_losses(trained), corpus=corpus),
         "kept": findings.share(int((scores >= LEAST_SCORE).sum()), len(scores), corpus=corpus),
         "least_reading": findings.once(min(every), repeats=READINGS, corpus=corpus),

@@ -116,7 +116,7 @@ def table_2_of_main(preset: str) -> dict[str, Finding]:
     found = cosines(scan[:, None], trained.k0[None])  # (8, R)
     identity = float(cosines(trained.identity, trained.k0).mean())
     return {
-        f"power_{alpha:g}": models.of_cosines(values, nulls={"identity": identity}, corpus=trained.corpus)
+        f"power_{alpha:g}": models.of_cosines(values, controls={"identity": identity}, corpus=trained.corpus)
         for alpha, values in zip(theory.TABLE_2, found, strict=True)
         if alpha != theory.EPS  # judged on the text that comes nearest
     }
@@ -199,10 +199,13 @@ def _with_words(preset: str) -> dict[str, Finding]:
         own = models.load(run)
         formula, over = over_identity(own.spectrum, own.k0)
         first, over_first = over_identity(own.spectrum, own.k0_of(own.first))
-        nulls = {"untrained": float(first.mean()), "counts": float(with_counts(own.spectrum, own.k0).mean())}
-        found[f"cosine_{name}"] = models.of_cosines(formula, nulls=nulls, corpus=own.corpus)
+        controls = {
+            "untrained": float(first.mean()),
+            "counts": float(with_counts(own.spectrum, own.k0).mean()),
+        }
+        found[f"cosine_{name}"] = models.of_cosines(formula, controls=controls, corpus=own.corpus)
         found[f"over_{name}"] = findings.over_seeds(
-            over, nulls={"untrained": float(over_first.mean())}, corpus=own.corpus, within=(-2.0, 2.0)
+            over, controls={"untrained": float(over_first.mean())}, corpus=own.corpus, within=(-2.0, 2.0)
         )
     return found
 

@@ -165,12 +165,12 @@ def _attention(preset: str) -> dict[str, Finding]:
         "lost_given": GIVEN,
         "lost_exchanged": EXCHANGED,
     }
-    nulls = {"narrow": float(lost(table, NARROW).mean()), "gaussian": float(lost(table, GAUSSIAN).mean())}
+    controls = {"narrow": float(lost(table, NARROW).mean()), "gaussian": float(lost(table, GAUSSIAN).mean())}
     found = {name: findings.over_seeds(lost(table, kind), corpus=corpus) for name, kind in names.items()}
     return found | {
-        "lost": findings.over_seeds(lost(table, ORTHOGONAL), nulls=nulls, corpus=corpus),
+        "lost": findings.over_seeds(lost(table, ORTHOGONAL), controls=controls, corpus=corpus),
         "relation": models.of_cosines(
-            relation, nulls={"word_vectors": float(of_vectors.mean())}, corpus=corpus
+            relation, controls={"word_vectors": float(of_vectors.mean())}, corpus=corpus
         ),
     }
 

@@ -151,7 +151,7 @@ def _fresh(preset: str) -> dict[str, Finding]:
         low,
         high,
         n_seeds=len(table),
-        nulls={"dealt": _dealt_agreement(logs, groups)},
+        controls={"dealt": _dealt_agreement(logs, groups)},
         corpus=models.main(preset).text.corpus,
         repeats="models",
     )

@@ -161,9 +161,11 @@ def _ends(trained: Trained) -> dict[str, Finding]:
         "ratio": float(first.mean() / expected),
         "diagonal": float(diagonal_shares(trained.first).mean()),
     }
-    ratio = findings.over_seeds(last / expected, nulls={"untrained": before["ratio"]}, corpus=trained.corpus)
+    ratio = findings.over_seeds(
+        last / expected, controls={"untrained": before["ratio"]}, corpus=trained.corpus
+    )
     diagonal = models.of_cosines(
-        diagonal_shares(trained.last), nulls={"untrained": before["diagonal"]}, corpus=trained.corpus
+        diagonal_shares(trained.last), controls={"untrained": before["diagonal"]}, corpus=trained.corpus
     )
     change = findings.over_seeds(last / first, corpus=trained.corpus)
     return {"ratio": ratio, "diagonal": diagonal, "change": change}
@@ -180,10 +182,10 @@ def _diagnostic(preset: str) -> dict[str, Finding]:
     plain = {name: rank_correlations(path, name) for name in PLAIN}
     advantage = np.abs(own) - np.max([np.abs(values) for values in plain.values()], axis=0)
     # nearer to the held-out loss is better whichever way a diagnostic runs
-    nulls = {"update_norm": -float(np.abs(plain["update_norm"]).mean())}
+    controls = {"update_norm": -float(np.abs(plain["update_norm"]).mean())}
     found = {name: models.of_cosines(values, corpus=corpus) for name, values in (ends | plain).items()}
     return found | {
-        "correlation": models.of_cosines(own, nulls=nulls, corpus=corpus),
+        "correlation": models.of_cosines(own, controls=controls, corpus=corpus),
         "advantage": models.of_cosines(advantage, corpus=corpus),
     }
 

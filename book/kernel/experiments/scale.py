@@ -311,15 +311,15 @@ def at_plateau(preset: str) -> dict[str, Finding]:
         first, last = given[given["step"] == 0], given[given["step"] > 0]
         corpus, flat = run.text.corpus, (last["fall"] < FLAT).to_numpy()
         formula, over = last["formula"].to_numpy(), (last["formula"] - last["identity"]).to_numpy()
-        nulls = {"identity": float(last["identity"].mean()), "untrained": float(first["formula"].mean())}
+        controls = {"identity": float(last["identity"].mean()), "untrained": float(first["formula"].mean())}
         before = {"untrained": float((first["formula"] - first["identity"]).mean())}
         if flat.any():
-            cosine = models.of_cosines(formula[flat], nulls=nulls, corpus=corpus)
-            excess = findings.over_seeds(over[flat], nulls=before, corpus=corpus, within=(-2.0, 2.0))
+            cosine = models.of_cosines(formula[flat], controls=controls, corpus=corpus)
+            excess = findings.over_seeds(over[flat], controls=before, corpus=corpus, within=(-2.0, 2.0))
         else:  # shown, and nothing is decided by it
             cosine, excess = (
                 Finding(mean, mean, mean, 0, null, corpus, AT_PLATEAU)
-                for mean, null in ((float(formula.mean()), nulls), (float(over.mean()), before))
+                for mean, null in ((float(formula.mean()), controls), (float(over.mean()), before))
             )
         found |= {
             f"cosine_{name}": cosine,

@@ -201,12 +201,12 @@ def table(preset: str) -> pd.DataFrame:
 # --- claims -----------------------------------------------------------------------------------------
 
 
-def median_of(values: pd.Series, corpus: str, nulls: dict[str, float] | None = None) -> Finding:
+def median_of(values: pd.Series, corpus: str, controls: dict[str, float] | None = None) -> Finding:
     """The median over texts, its interval by drawing texts anew."""
     own = values.to_numpy(dtype=float)
     drawn = np.random.default_rng(0).choice(own, (N_RESAMPLED, len(own)))
     value, replicates = np.median(own), np.median(drawn, axis=1)
-    return findings.resampled(value, replicates, len(own), repeats="texts", nulls=nulls, corpus=corpus)
+    return findings.resampled(value, replicates, len(own), repeats="texts", controls=controls, corpus=corpus)
 
 
 def _identity(preset: str) -> dict[str, Finding]:
@@ -219,9 +219,9 @@ def _identity(preset: str) -> dict[str, Finding]:
 def _table_5(preset: str) -> dict[str, Finding]:
     near, corpus = nearest(table(preset), N_NEAREST, "section 4.2"), _corpus(preset)
     # the clamped eigenvalues alone: (1e-15)^eps P, which has one direction whatever epsilon
-    nulls = {"clamped": 1.0}
+    controls = {"clamped": 1.0}
     found = {
-        f"text_{a:.3f}-{b:.3f}": median_of(near[name], corpus, nulls)
+        f"text_{a:.3f}-{b:.3f}": median_of(near[name], corpus, controls)
         for name, (a, b) in zip(PAIRS, PAIRS_OF_EPS, strict=True)
     }
     slopes = np.exp(departures_of_table_5(near).mean(axis=1))
@@ -257,8 +257,8 @@ def _active(preset: str) -> dict[str, Finding]:
     of_shuffled = {name: float(values.median()) for name, values in shuffled.items()}
     found = {name: median_of(values, corpus) for name, values in own.items()}
     nearest_one = _nearest_to_printed({name: one.value for name, one in found.items()})
-    nulls = {"shuffled": of_shuffled[_nearest_to_printed(of_shuffled)]}
-    return found | {"nearest": median_of(own[nearest_one], corpus, nulls)}
+    controls = {"shuffled": of_shuffled[_nearest_to_printed(of_shuffled)]}
+    return found | {"nearest": median_of(own[nearest_one], corpus, controls)}
 
 
 def _corpus(preset: str) -> str:

@@ -198,10 +198,10 @@ def _initialization(preset: str) -> dict[str, Finding]:
     last = table[table["step"] == table["step"].max()].pivot(
         index="seed", columns="beginning", values="held_out_loss"
     )
-    nulls = {"permuted": float(savings(table, "permuted").mean())}
+    controls = {"permuted": float(savings(table, "permuted").mean())}
     found = {name: of_savings(savings(table, kind), corpus=corpus) for name, kind in names.items()}
     return found | {
-        "saving": of_savings(savings(table, "derived"), nulls=nulls, corpus=corpus),
+        "saving": of_savings(savings(table, "derived"), controls=controls, corpus=corpus),
         **{
             f"saving{name}_large": of_savings(savings(of_large, kind), corpus=big.text.corpus)
             for name, kind in of_large_text.items()

@@ -108,7 +108,7 @@ def final_perplexities(preset: str) -> pd.DataFrame:
 def _language_findings(preset: str) -> dict[str, Finding]:
     gaps = twins.held_out_gaps()
     null = {twins.SAME_START: gaps[twins.SAME_START]}
-    found = {"reflected_gap": findings.exact(gaps[twins.REFLECTED], nulls=null)}
+    found = {"reflected_gap": findings.exact(gaps[twins.REFLECTED], controls=null)}
     if preset == "paper":
         names = {"plain": "wt", "signs": "wtq"}
         of_kind = final_perplexities(preset).groupby(["corpus", "embedding_dim", "tying"])

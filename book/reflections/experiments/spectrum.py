@@ -300,9 +300,9 @@ def _symmetry_findings(preset: str) -> dict[str, Finding]:
     for window in WINDOWS:
         for column in ("positive_share", "mirror_distance", "skewness"):
             value = _by_matrix(table, window, column)
-            found[f"{column}_{window}"] = findings.exact(value.pop("pmi"), nulls=value, corpus=corpus)
+            found[f"{column}_{window}"] = findings.exact(value.pop("pmi"), controls=value, corpus=corpus)
         rival = _by_matrix(table, window, "rival_ratio")
-        found[f"rival_ratio_{window}"] = findings.exact(rival.pop("pmi"), nulls=rival, corpus=corpus)
+        found[f"rival_ratio_{window}"] = findings.exact(rival.pop("pmi"), controls=rival, corpus=corpus)
     return found
 
 
@@ -312,7 +312,7 @@ def _leading_findings(preset: str) -> dict[str, Finding]:
     found = {}
     for (window, d), rows in table.groupby(["window", "d"]):
         share = dict(zip(rows["matrix"], rows["share"], strict=True))
-        found[f"share_{d}_{window}"] = findings.exact(share.pop("pmi"), nulls=share, corpus=corpus)
+        found[f"share_{d}_{window}"] = findings.exact(share.pop("pmi"), controls=share, corpus=corpus)
     return found
 
 
@@ -342,9 +342,9 @@ def _bulk_findings(preset: str) -> dict[str, Finding]:
                 {"shuffled": metrics.mirror_distance(shuffled)},
             ),
         }
-        for name, (value, nulls) in values.items():
-            numbers = {key: float(x) for key, x in nulls.items()}
-            found[f"{name}_{window}"] = findings.exact(value, nulls=numbers, corpus=corpus)
+        for name, (value, controls) in values.items():
+            numbers = {key: float(x) for key, x in controls.items()}
+            found[f"{name}_{window}"] = findings.exact(value, controls=numbers, corpus=corpus)
         graphs = {kind: [of[window, kind, seed] for seed in range(3)] for kind in GRAPHS}
         like = {
             kind: [bulk_distance(own, graph) / bulk_distance(own) for graph in own_kind]
@@ -355,7 +355,7 @@ def _bulk_findings(preset: str) -> dict[str, Finding]:
         far = [bulk_distance(shuffled, graph) / bulk_distance(shuffled) for graph in graphs[sparse]]
         numbers["shuffled"] = float(np.mean(far))
         found[f"like_sparse_{window}"] = findings.over_seeds(
-            like[sparse], repeats="graphs", nulls=numbers, corpus=corpus
+            like[sparse], repeats="graphs", controls=numbers, corpus=corpus
         )
     return found
 

@@ -141,7 +141,7 @@ def _quadratic_findings(preset: str) -> dict[str, Finding]:
     null = float(worst["student_t"].mean())
     return {
         "worst_ratio": findings.over_seeds(
-            worst["gaussian"].to_numpy(), repeats=SIMULATIONS, nulls={"student_t": null}
+            worst["gaussian"].to_numpy(), repeats=SIMULATIONS, controls={"student_t": null}
         )
     }
 
@@ -242,7 +242,7 @@ def _partition_findings(preset: str) -> dict[str, Finding]:
     worst = {case: max(rows["z"], key=abs) for case, rows in pooled.groupby("case")}
     null = {"tied_frequent": worst["tied_frequent"]}
     n_seeds = table["seed"].nunique()
-    found = {"mean_z": findings.in_errors(worst["uniform"], n_seeds, repeats=SIMULATIONS, nulls=null)}
+    found = {"mean_z": findings.in_errors(worst["uniform"], n_seeds, repeats=SIMULATIONS, controls=null)}
     uniform = table[table["case"] == "uniform"]
     for alpha in ALPHAS:
         slopes = _slopes(uniform[uniform["alpha"] == alpha], "conditional_variance")
@@ -344,10 +344,10 @@ def _recovered_findings(preset: str) -> dict[str, Finding]:
     null_last = {"random_orthogonal": float(errors[last]["orthogonal"].mean())}
     return {
         "asymmetry_ratio": findings.over_seeds(
-            falls["involution"].to_numpy(), repeats=SIMULATIONS, nulls=null_falls
+            falls["involution"].to_numpy(), repeats=SIMULATIONS, controls=null_falls
         ),
         "error_last": findings.over_seeds(
-            errors[last]["involution"].to_numpy(), repeats=SIMULATIONS, nulls=null_last
+            errors[last]["involution"].to_numpy(), repeats=SIMULATIONS, controls=null_last
         ),
     }
 
@@ -428,8 +428,10 @@ def _random_pmi_findings(preset: str) -> dict[str, Finding]:
     found = {}
     for name, target in expected.items():
         value = _deviation(gaussian[name], target)
-        nulls = {control: _deviation(rows[name], target) for control, rows in controls.items()}
-        found[name] = findings.in_errors(value, len(gaussian), repeats="simulated matrices", nulls=nulls)
+        deviations = {control: _deviation(rows[name], target) for control, rows in controls.items()}
+        found[name] = findings.in_errors(
+            value, len(gaussian), repeats="simulated matrices", controls=deviations
+        )
     found["zero_trace"] = findings.over_seeds(gaussian["zero_trace"].to_numpy(), repeats="simulated matrices")
     return found
 

@@ -81,7 +81,7 @@ def skipgram(config: SkipGram) -> pd.DataFrame:
     DataFrame
         quantity, control, item, value: scores with bootstrap replicates
         (:func:`book.reflections.experiments.scores.score_vectors`), agreement with PMI; of a free model the
-        map between word and context vectors with its nulls, of a tied one what each half of the
+        map between word and context vectors with its controls, of a tied one what each half of the
         coordinates does, of a learned Q its eigenvalues.
     """
     whole = corpora.load_corpus(config.corpus)
@@ -377,10 +377,10 @@ def _map_findings(preset: str, names: Sequence[str]) -> dict[str, Finding]:
     found = {}
     for name in names:
         rows = table[table["item"] == name]
-        nulls = rows[rows["control"] != ""].groupby("control")["value"].mean()
+        controls = rows[rows["control"] != ""].groupby("control")["value"].mean()
         values = rows.loc[rows["control"] == "", "value"].to_numpy()
         found[name] = findings.over_seeds(
-            values, nulls={str(k): float(v) for k, v in nulls.items()}, corpus=corpus
+            values, controls={str(k): float(v) for k, v in controls.items()}, corpus=corpus
         )
     return found
 
@@ -421,9 +421,9 @@ def reflected_shares(table: pd.DataFrame) -> pd.DataFrame:
 
 def _reflected_findings(preset: str) -> dict[str, Finding]:
     shares = reflected_shares(load(more_cells(preset, "free")))
-    nulls = {str(name): float(share) for name, share in shares.drop(columns="").mean().items()}
+    controls = {str(name): float(share) for name, share in shares.drop(columns="").mean().items()}
     corpus = str(SIZES[preset]["corpus"])
-    return {"reflected_share": findings.over_seeds(shares[""].to_numpy(), nulls=nulls, corpus=corpus)}
+    return {"reflected_share": findings.over_seeds(shares[""].to_numpy(), controls=controls, corpus=corpus)}
 
 
 def scores(cells: Sequence[Cell], way: str = "score") -> pd.DataFrame:
@@ -448,12 +448,12 @@ def _tied_findings(preset: str) -> dict[str, Finding]:
             continue  # a test that free vectors don't pass: a ratio of its scores says nothing
         null = {"plain": float((of["ones"] / of["free"]).mean())}
         ratio = (of["half"] / of["free"]).to_numpy()
-        found[f"{test}_kept"] = findings.over_seeds(ratio, nulls=null, corpus=corpus)
+        found[f"{test}_kept"] = findings.over_seeds(ratio, controls=null, corpus=corpus)
         kept.append((of["random"] / of["half"], of["ones"] / of["half"]))
     if not kept:
         return found
     random, ones = (np.mean([pair[at] for pair in kept], axis=0) for at in (0, 1))
-    found["wtr_over_wt"] = findings.over_seeds(random, nulls={"plain": float(ones.mean())}, corpus=corpus)
+    found["wtr_over_wt"] = findings.over_seeds(random, controls={"plain": float(ones.mean())}, corpus=corpus)
     return found
 
 
@@ -464,7 +464,7 @@ def _halves_findings(preset: str) -> dict[str, Finding]:
     null = {"random_split": float(push.loc[push["control"] != "", "value"].mean())}
     own = push.loc[push["control"] == "", "value"].to_numpy()
     corpus = str(rows["corpus"].iloc[0])
-    return {"push_correlation": findings.over_seeds(own, nulls=null, corpus=corpus)}
+    return {"push_correlation": findings.over_seeds(own, controls=null, corpus=corpus)}
 
 
 def _pull_findings(preset: str) -> dict[str, Finding]:
@@ -527,7 +527,7 @@ def _against_plateau(by_share: pd.DataFrame) -> dict[str, Finding]:
     corpus = SIZES["laptop"]["corpus"]
     return {
         f"share_{1000 * share:04.0f}": findings.over_seeds(
-            by_share[share].to_numpy() - 1, nulls=null, corpus=corpus
+            by_share[share].to_numpy() - 1, controls=null, corpus=corpus
         )
         for share in by_share.columns
     }
@@ -569,11 +569,11 @@ def _factor_findings(preset: str) -> dict[str, Finding]:
             drawn,
             int(items[test]),
             repeats="items",
-            nulls=null,
+            controls=null,
             corpus=corpus,
         )
     share = {flag: float(rows.loc[rows["quantity"] == "share", "value"].iloc[0]) for flag, rows in of.items()}
-    found["positive_share"] = findings.exact(share[False], nulls={"shuffled": share[True]}, corpus=corpus)
+    found["positive_share"] = findings.exact(share[False], controls={"shuffled": share[True]}, corpus=corpus)
     return found
 
 

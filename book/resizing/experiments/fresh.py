@@ -154,7 +154,7 @@ def _head_figures(preset: str) -> Figures:
             lost(their(preset, ratio, treatment=PLAIN, scratch=scratch)) for scratch in (False, True)
         )
         null = {"scratch": float((scratch - kept).mean())}
-        found[f"plain_kept_tuned_{name}"] = over_bases(plain - kept, preset, nulls=null)
+        found[f"plain_kept_tuned_{name}"] = over_bases(plain - kept, preset, controls=null)
     return found
 
 
@@ -177,7 +177,7 @@ def _end_figures(preset: str) -> Figures:
         printed, repaired = their(preset, ratio, **AS_PRINTED), ours(preset, ratio)
         after = lost(printed)
         found |= {
-            f"printed_{name}": over_bases(after, preset, nulls={"scratch": float(scratch.mean())}),
+            f"printed_{name}": over_bases(after, preset, controls={"scratch": float(scratch.mean())}),
             f"printed_lost_{name}": over_bases(lost(printed, end=False), preset),
             f"repaired_{name}": over_bases(_ends(repaired), preset),
             f"printed_repaired_{name}": over_bases(after - _ends(repaired), preset),
@@ -223,7 +223,7 @@ def _recovery_figures(preset: str) -> Figures:
         own, scratch = ([stays(table) for table in tables[ratio, how]] for how in (PROJECTION, SCRATCH))
         null = {"scratch": float(np.mean([one.steps for one in scratch])) / n_original}
         steps = over_bases(
-            [one.steps / n_original for one in own], preset, nulls=null, within=(0.0, math.inf)
+            [one.steps / n_original for one in own], preset, controls=null, within=(0.0, math.inf)
         )
         done = all(one.reached for one in own)
         found[f"steps_{name}_stay"] = steps if done else dataclasses.replace(steps, high=math.inf)
@@ -367,7 +367,7 @@ def _quantized_figures(preset: str) -> Figures:
         plain = np.array(means[quantized.NONE])
         null = {quantized.PERMUTATION: float((np.array(means[quantized.PERMUTATION]) - plain).mean())}
         rotated = np.array(means[quantized.ROTATION]) - plain
-        found[f"{name}_bases"] = over_bases(rotated, preset, nulls=null)
+        found[f"{name}_bases"] = over_bases(rotated, preset, controls=null)
     return found
 
 
@@ -392,7 +392,7 @@ def _curve_figures(preset: str) -> Figures:
     for name, vectors in (("embeddings", geometry.EMBEDDINGS), ("hidden", geometry.HIDDEN)):
         null = {geometry.PCA: float(np.mean([one[vectors, geometry.PCA] for one in of]))}
         found[f"slope_{name}_bases"] = over_bases(
-            [one[vectors, "gaussian"] for one in of], preset, nulls=null
+            [one[vectors, "gaussian"] for one in of], preset, controls=null
         )
     return found
 
@@ -413,7 +413,7 @@ def _many_figures(preset: str) -> Figures:
         int(missed["gaussian"].sum()),
         len(missed["gaussian"]),
         repeats=draws,
-        nulls={geometry.COORDINATES: float(missed[geometry.COORDINATES].mean())},
+        controls={geometry.COORDINATES: float(missed[geometry.COORDINATES].mean())},
         corpus=corpus,
     )
     m = int(table["m"].iloc[0])
@@ -450,7 +450,7 @@ def _support_figures(preset: str) -> Figures:
         "ratio_seen": over_bases(
             outside_inside(geometry.PCA),
             preset,
-            nulls={"gaussian": float(np.mean(outside_inside("gaussian")))},
+            controls={"gaussian": float(np.mean(outside_inside("gaussian")))},
         )
     }
     for name, (one, other) in compared.items():
@@ -462,7 +462,7 @@ def _support_figures(preset: str) -> Figures:
             for family in (geometry.PCA, "gaussian")
         }
         null = {"gaussian": float(np.mean(of["gaussian"]))}
-        found[name] = over_bases(of[geometry.PCA], preset, nulls=null)
+        found[name] = over_bases(of[geometry.PCA], preset, controls=null)
     directions = [
         math.sqrt(
             _square(table, "steering", geometry.PCA, "own", sizes[-1])

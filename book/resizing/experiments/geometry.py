@@ -173,7 +173,7 @@ def _lemma_findings(preset: str) -> dict[str, Finding]:
         }
         null = {COORDINATES: float(lost[COORDINATES].mean())}
         found[key] = findings.share(
-            int(lost["gaussian"].sum()), run.n_draws, repeats=bases.DRAWS, nulls=null, corpus=corpus
+            int(lost["gaussian"].sum()), run.n_draws, repeats=bases.DRAWS, controls=null, corpus=corpus
         )
     for key, eps in (("width", EPS), ("width_0.9", OTHER_EPS)):
         m = projections.bound(eps, n_vectors, run.delta, run.C)
@@ -238,8 +238,8 @@ def _maps_findings(preset: str) -> dict[str, Finding]:
     for family in FAMILIES:
         lengths = of["length", family]
         # rows of unit length on average are those of an isometric map times sqrt(m / d)
-        nulls = {"unscaled": run.ratio * float(lengths.mean())}
-        found[family] = findings.over_seeds(lengths, repeats=bases.DRAWS, nulls=nulls, corpus=corpus)
+        controls = {"unscaled": run.ratio * float(lengths.mean())}
+        found[family] = findings.over_seeds(lengths, repeats=bases.DRAWS, controls=controls, corpus=corpus)
     gaussian = of["angular error", "gaussian"]
     for family in (*FAMILIES[1:], PCA):
         ratios = of["angular error", family] / gaussian

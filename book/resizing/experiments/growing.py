@@ -310,9 +310,10 @@ def errors(preset: str, how: str) -> np.ndarray:
 def _findings(preset: str) -> dict[str, Finding]:
     corpus = bases.base(preset).text.corpus
     of_seeds = functools.partial(findings.over_seeds, corpus=corpus)
-    nulls = {GAUSSIAN: float(errors(preset, GAUSSIAN).mean())}
+    controls = {GAUSSIAN: float(errors(preset, GAUSSIAN).mean())}
     found = {
-        how: of_seeds(errors(preset, how), nulls=nulls, within=(0.0, math.inf)) for how in (ZEROS, ORTHOGONAL)
+        how: of_seeds(errors(preset, how), controls=controls, within=(0.0, math.inf))
+        for how in (ZEROS, ORTHOGONAL)
     }
     own = savings(preset)
     return found | {

@@ -218,15 +218,15 @@ def _findings(preset: str) -> dict[str, Finding]:
         for rule, ratio in ((KEPT, 0.5), (KEPT, 1.0), (PLAIN, 0.5))
     )
 
-    def speed(row: pd.Series, name: str, nulls: Mapping[str, float] | None = None) -> Finding:
+    def speed(row: pd.Series, name: str, controls: Mapping[str, float] | None = None) -> Finding:
         low, high = float(row[f"{name}_low"]), float(row[f"{name}_high"])
-        return Finding(float(row[name]), low, high, n_rounds, nulls or {}, corpus, repeats)
+        return Finding(float(row[name]), low, high, n_rounds, controls or {}, corpus, repeats)
 
     return {
         "speed_half": speed(half, "training", {"same": float(same["training"])}),
         "speed_scoring_half": speed(half, "scoring"),
         "parameters_half": exact(
-            half["parameters"], nulls={"same": float(same["parameters"])}, corpus=corpus
+            half["parameters"], controls={"same": float(same["parameters"])}, corpus=corpus
         ),
         "memory_half": once(half["memory"], repeats="measurements", corpus=corpus),
         "speed_plain_half": speed(plain, "training"),

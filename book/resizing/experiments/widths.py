@@ -130,7 +130,7 @@ def _width_findings(preset: str) -> dict[str, Finding]:
     found = {
         f"slope_{quantity}": over_seeds(
             laws(preset, quantity),
-            nulls={"scratch": float(laws(preset, quantity, SCRATCH).mean())},
+            controls={"scratch": float(laws(preset, quantity, SCRATCH).mean())},
             **several,
         )
         for quantity in ("lost", "tuned")
@@ -286,7 +286,7 @@ def _language_findings(preset: str) -> dict[str, Finding]:
     return {
         "within_width": over_seeds(
             [within_widths(table) for table in tables],
-            nulls={"exchanged": exchanged},
+            controls={"exchanged": exchanged},
             within=(-1, 1),
             **several,
         ),

@@ -151,8 +151,8 @@ def arrivals(table: pd.DataFrame, columns: list[str], *, level: float = CLOSE) -
     return steps.where((steps < table["step"].max()) | there, np.inf)
 
 
-def _over_seeds(values: pd.Series, nulls: Mapping[str, float] | None = None) -> Finding:
-    return findings.over_seeds(values.to_numpy(float), nulls=nulls)
+def _over_seeds(values: pd.Series, controls: Mapping[str, float] | None = None) -> Finding:
+    return findings.over_seeds(values.to_numpy(float), controls=controls)
 
 
 def ratio(table: pd.DataFrame, column: str) -> Finding:
@@ -215,11 +215,11 @@ def apart(table: pd.DataFrame, *, matrix: str = "output") -> dict[str, Finding]:
     if "logit_00" in table:
         ones = {"ones": float(end["logit_11"].mean())} if "logit_11" in table else {}
         zero = {"start": float(start["logit_00"].mean())}
-        found["logit_00"] = findings.over_seeds(end["logit_00"].to_numpy(), nulls={**ones, **zero})
+        found["logit_00"] = findings.over_seeds(end["logit_00"].to_numpy(), controls={**ones, **zero})
     if f"{matrix}_11" in table and f"{matrix}_00" in table:
         ratios = [(part[f"{matrix}_11"] / part[f"{matrix}_00"]).to_numpy() for part in (end, start)]
         found["ones_over_zeros"] = not_negative(
-            findings.over_seeds(ratios[0], nulls={"start": float(ratios[1].mean())})
+            findings.over_seeds(ratios[0], controls={"start": float(ratios[1].mean())})
         )
     return found
 
@@ -273,9 +273,11 @@ def _distribution_findings(preset: str) -> dict[str, Finding]:
     table = load(_distribution_cells(preset))
     deviations = _in_standard_errors(table["count"], table["n"], table["expected"])
     shifted = _in_standard_errors(table["count"], table["n"], table["expected"].replace(0.1, 0.11))
-    nulls = {"shifted": float(shifted.max())}
+    controls = {"shifted": float(shifted.max())}
     n_strings = int(table["n"].max())
-    found = {"frequency_z": findings.in_errors(deviations.max(), n_strings, repeats="strings", nulls=nulls)}
+    found = {
+        "frequency_z": findings.in_errors(deviations.max(), n_strings, repeats="strings", controls=controls)
+    }
     gap = 0.0
     for name, task in (("", EXor()), ("_ones", EXor(p_0a=1.0)), ("_zeros", EXor(p_1a=1.0))):
         tokens, probability = task.contexts()
@@ -318,8 +320,8 @@ def _tied_sooner(preset: str) -> dict[str, Finding]:
         )
     }
     found = {
-        "variance_over_output": dataclasses.replace(variance, nulls={"output": free.value}),
-        "variance_output": dataclasses.replace(free, nulls={}),
+        "variance_over_output": dataclasses.replace(variance, controls={"output": free.value}),
+        "variance_output": dataclasses.replace(free, controls={}),
         "fresh_ratio_11": ratio(tied, "relative_input_11"),
         "fresh_speed": findings.over_seeds((arrived["tied"] / arrived["input"]).to_numpy()),
         "speed_output": findings.over_seeds((arrived["tied"] / arrived["output"]).to_numpy()),
@@ -334,8 +336,8 @@ def variance_ratio(pairs: np.ndarray, control: np.ndarray) -> Finding:
     """log10 of the variances' ratio of two columns over seeds, with a bootstrap over seeds."""
     rng = np.random.default_rng(0)
     drawn = [_log_variances(pairs[rng.integers(len(pairs), size=len(pairs))]) for _ in range(2_000)]
-    nulls = {"untied": _log_variances(control)}
-    return findings.resampled(_log_variances(pairs), drawn, len(pairs), nulls=nulls)
+    controls = {"untied": _log_variances(control)}
+    return findings.resampled(_log_variances(pairs), drawn, len(pairs), controls=controls)
 
 
 def _log_variances(pairs: np.ndarray) -> float:
@@ -389,8 +391,8 @@ def _of_those_that_solve(table: pd.DataFrame) -> dict[str, Finding | None]:
     }
     if done.any():
         others = gaps["untied"][~done[gaps["untied"].index]]
-        nulls = {"unsolved": float(others.mean())} if len(others) else {}
-        found["untied_gap_solved"] = findings.over_seeds(gaps["untied"][done].to_numpy(), nulls=nulls)
+        controls = {"unsolved": float(others.mean())} if len(others) else {}
+        found["untied_gap_solved"] = findings.over_seeds(gaps["untied"][done].to_numpy(), controls=controls)
     return found
 
 
@@ -428,14 +430,14 @@ def _overfit(preset: str) -> dict[str, Finding]:
     n_steps = table["step"].max()
     runs = {name: overfitting(part) for name, part in (("tied", _tied(table)), ("untied", _untied(table)))}
     counts = {name: (int(part["overfits"].sum()), len(part)) for name, part in runs.items()}
-    nulls = {"tied": counts["tied"][0] / counts["tied"][1]}
-    found = {"overfit_share": findings.share(*counts["untied"], nulls=nulls)}
+    controls = {"tied": counts["tied"][0] / counts["tied"][1]}
+    found = {"overfit_share": findings.share(*counts["untied"], controls=controls)}
     lags = {
         name: ((part["aligned"] - part["lowest"]) / n_steps)[part["overfits"]] for name, part in runs.items()
     }
     if len(lags["untied"]):
         tied = {"tied": float(lags["tied"].mean())} if len(lags["tied"]) else {}
-        found["lag_overfit"] = findings.over_seeds(lags["untied"].to_numpy(), nulls=tied)
+        found["lag_overfit"] = findings.over_seeds(lags["untied"].to_numpy(), controls=tied)
     return found
 
 
@@ -459,12 +461,12 @@ def _holds(preset: str) -> dict[str, Finding]:
 def _fails(preset: str) -> dict[str, Finding]:
     """Appendix C.2, of curves with 0A and 0B alone; the control are those with 1A and 1B alone."""
     table, holding = curves(ZEROS, preset), curves(ONES, preset)
-    nulls = {"holds": float(_farther(holding, "11").mean())}
+    controls = {"holds": float(_farther(holding, "11").mean())}
     return {
         "ratio_00_input": ratio(_untied(table), "relative_input_00"),
         "logit_00": apart(_untied(table))["logit_00"],
         "logit_00_tied": apart(_tied(table))["logit_00"],
-        "farther_tied": findings.over_seeds(_farther(table, "00").to_numpy(), nulls=nulls),
+        "farther_tied": findings.over_seeds(_farther(table, "00").to_numpy(), controls=controls),
         **shares(table),
         **_more_seeds(preset),
     }
@@ -477,8 +479,8 @@ def _more_seeds(preset: str) -> dict[str, Finding]:
         late_accuracy(_untied(table)) - late_accuracy(_tied(table))
         for table in (failing, curves(ONES, preset))
     )
-    nulls = {"holds": float(holding.mean())}
-    found = {"untied_minus_tied": findings.over_seeds(costs.to_numpy(), nulls=nulls), **shares(failing)}
+    controls = {"holds": float(holding.mean())}
+    found = {"untied_minus_tied": findings.over_seeds(costs.to_numpy(), controls=controls), **shares(failing)}
     return {f"{name}_more": finding for name, finding in found.items()}
 
 
@@ -511,11 +513,11 @@ def _lstm(preset: str) -> dict[str, Finding]:
     single, double = (
         solved(_untied(curves(run, preset)), column="held_loss_gap") for run in (ONE_LAYER, FRESH_LSTM)
     )
-    nulls = {"two_layers": float(double.mean())}
+    controls = {"two_layers": float(double.mean())}
     return {
         **_body(FRESH_LSTM, preset),
         "later": _later(FRESH_LSTM, FRESH_MAIN, preset),
-        "one_layer_generalizes": findings.share(int(single.sum()), len(single), nulls=nulls),
+        "one_layer_generalizes": findings.share(int(single.sum()), len(single), controls=controls),
     }
 
 
@@ -554,8 +556,8 @@ def _bigger_findings(preset: str) -> dict[str, Finding]:
         found[f"{name}_tied_minus_untied"] = _over_seeds(gap)
         for matrix in ("input", "tied", "output"):
             ones = ratios[f"ratio_11_{matrix}"]
-            nulls = {**ones.nulls, "zeros": ratios["ratio_00_output"].value}
-            found[f"{name}_11_{matrix}"] = dataclasses.replace(ones, nulls=nulls)
+            controls = {**ones.controls, "zeros": ratios["ratio_00_output"].value}
+            found[f"{name}_11_{matrix}"] = dataclasses.replace(ones, controls=controls)
     return found
 
 
@@ -583,7 +585,7 @@ def _coin_findings(preset: str) -> dict[str, Finding]:
         found |= {
             f"{prefix}fair_gain": findings.over_seeds(-costs[0.5].to_numpy()),
             f"{prefix}unfair_cost": findings.over_seeds(
-                unfair.to_numpy(), nulls={"fair": float(costs[0.5].mean())}
+                unfair.to_numpy(), controls={"fair": float(costs[0.5].mean())}
             ),
             f"{prefix}cost_growth": findings.over_seeds((unfair - costs[0.5]).to_numpy()),
         }

@@ -511,8 +511,10 @@ def _ratios(runs: Sequence[NaturalRun]) -> dict[str, Finding]:
         rows = end[end["tied"] == tied].set_index("spelling")
         unrelated = rows[f"{matrix}_unrelated"]
         twins, matched = rows[f"{matrix}_twins"] / unrelated, rows[f"{matrix}_matched"] / unrelated
-        nulls = {"matched": float(matched["mixed"].mean()), "fixed": float(twins["fixed"].mean())}
-        found[f"ratio_{matrix}"] = findings.over_seeds(twins["mixed"].to_numpy(), nulls=nulls, corpus=corpus)
+        controls = {"matched": float(matched["mixed"].mean()), "fixed": float(twins["fixed"].mean())}
+        found[f"ratio_{matrix}"] = findings.over_seeds(
+            twins["mixed"].to_numpy(), controls=controls, corpus=corpus
+        )
     return found
 
 
@@ -610,8 +612,8 @@ def _weak_findings(preset: str) -> dict[str, Finding]:
     """What tying gains early and costs late under weak coins, with the fair coin as the null."""
     (fair_early, fair_late), (early, late) = map(early_and_late, coin_gains(preset).values())
     return {
-        "coin_early_gain": findings.over_seeds(early, nulls={"fair": float(fair_early.mean())}),
-        "coin_late_cost": findings.over_seeds(-late, nulls={"fair": float(-fair_late.mean())}),
+        "coin_early_gain": findings.over_seeds(early, controls={"fair": float(fair_early.mean())}),
+        "coin_late_cost": findings.over_seeds(-late, controls={"fair": float(-fair_late.mean())}),
     }
 
 

@@ -84,8 +84,8 @@ def near_optimum(full: pd.DataFrame, rank_3: pd.DataFrame) -> dict[str, Finding]
     close, others = (ends[ends["loss_gap"] <= NEAR]["relative_output_11"] for ends in (full, rank_3))
     found = {"near_share": near_share(full)}
     if len(close):
-        nulls = {"rank_3": float(others.mean())} if len(others) else {}
-        found["near_ratio"] = not_negative(findings.over_seeds(close.to_numpy(), nulls=nulls))
+        controls = {"rank_3": float(others.mean())} if len(others) else {}
+        found["near_ratio"] = not_negative(findings.over_seeds(close.to_numpy(), controls=controls))
     return found
 
 
@@ -98,11 +98,11 @@ def _input_findings(preset: str) -> dict[str, Finding]:
     loose = {pair: (end[f"bound_{pair}"] / end[f"input_{pair}"]).to_numpy() for pair in ("11", "01")}
     return {
         "tight_violations": findings.over_seeds(
-            by_seed.to_numpy(), nulls={"unrelated": float(beyond["01"].mean())}
+            by_seed.to_numpy(), controls={"unrelated": float(beyond["01"].mean())}
         ),
-        "looseness": findings.over_seeds(loose["11"], nulls={"unrelated": float(loose["01"].mean())}),
+        "looseness": findings.over_seeds(loose["11"], controls={"unrelated": float(loose["01"].mean())}),
         # the triangle inequality: no pair of rows of any matrix can pass the bound, equivalent or not
-        "possible_violations": findings.exact(0.0, nulls={"unrelated": 0.0}),
+        "possible_violations": findings.exact(0.0, controls={"unrelated": 0.0}),
     }
 
 
@@ -193,12 +193,12 @@ def _natural_cells(preset: str) -> list[Cell]:
 def natural_gains(preset: str) -> dict[str, Finding]:
     """The same of natural text under the cosine; the null has the rows of the tied matrix exchanged."""
     runs = natural.cosine_runs("laptop")
-    gains, nulls = (_gains(natural.resemblance(runs, exchanged=is_null)) for is_null in (False, True))
+    gains, controls = (_gains(natural.resemblance(runs, exchanged=is_null)) for is_null in (False, True))
     corpus = runs[0].corpus
     return {
         f"fresh_natural_{measure}": findings.over_seeds(
             jackknifed(gains[measure]),
-            nulls={"exchanged": float(nulls[measure]["own"].mean())},
+            controls={"exchanged": float(controls[measure]["own"].mean())},
             corpus=corpus,
         )
         for measure in ("procrustes", "neighbours")

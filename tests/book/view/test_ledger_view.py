@@ -8,26 +8,26 @@ import vl_convert
 from book.view import ledger_view
 from book.view.verdicts import Change, outcome, over
 from embviz import ledger
-from embviz.ledger.claims import Amendment, Claim, Figure, Superseded
+from embviz.ledger.claims import Amendment, Claim, Measurement, Superseded
 from embviz.ledger.findings import Finding
 from embviz.ledger.judging import Entry, conclude, entry_of, judge
-from embviz.ledger.measuring import Measurement
+from embviz.ledger.measuring import Results
 
 
-def entry(*, label="a figure", says="it is so", null=9.0):
-    figure = Figure("f", label, paper=0.5, accept=(0.0, 1.0), null="shuffled", unit="nats")
+def entry(*, label="a measurement", says="it is so", control=9.0):
+    measurement = Measurement("f", label, paper=0.5, accept=(0.0, 1.0), control="shuffled", unit="nats")
     rows = (
-        judge(figure, Finding(0.25, 0.2, 0.3, 3, {"shuffled": null}, "mine")),
-        judge(Figure("g", "g"), None),
+        judge(measurement, Finding(0.25, 0.2, 0.3, 3, {"shuffled": control}, "mine")),
+        judge(Measurement("g", "g"), None),
     )
     texts = ("p.c", "p", "A title", "Table 1", says, "a setting", "shuffled", "p/chapter")
-    claim = Claim(*texts, rows_figures(rows), "p.experiments")
+    claim = Claim(*texts, rows_measurements(rows), "p.experiments")
     verdict, reason = conclude(rows)
     return Entry(claim, verdict, "quick", reason, rows)
 
 
-def rows_figures(rows):
-    return tuple(row.figure for row in rows)
+def rows_measurements(rows):
+    return tuple(row.measurement for row in rows)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_inside_the_range_is_inside_the_band(value, low, high):
 def test_a_claim_box_shows_paper_ours_interval_null_and_verdict():
     html = ledger_view.ClaimBox(entry())._repr_html_()
     for text in (
-        *("0.5", "0.25", "0.2 to 0.3", "shuffled: 9", "holds", "3 seeds"),
+        *("0.5", "0.25", "0.2 to 0.3", "shuffled: 9", "reproduced", "3 seeds"),
         *("a setting", "id='p.c'", "(nats)"),
     ):
         assert text in html
@@ -64,40 +64,44 @@ def test_a_claim_box_shows_paper_ours_interval_null_and_verdict():
 def test_a_claim_box_says_its_verdict_before_anything_else_and_folds_what_does_not_decide():
     html = ledger_view.ClaimBox(entry())._repr_html_()
     first, rest = html.split("</p>", 1)
-    assert "holds" in first
-    assert "The judged figure lies in the accepted range, over 3 seeds at least." in first
+    assert "reproduced" in first
+    assert "The judged measurement lies in the accepted range, over 3 seeds at least." in first
     open_part, fold = rest.split("<details>")
     assert "0.25" in open_part
     assert ">g<" not in open_part
     assert ">g<" in fold
-    assert "1 more figures" not in fold
+    assert "1 more measurements" not in fold
 
 
 def boxed(*verdicts, question=False, amended=()):
-    """A box of a claim whose figures were found so."""
-    figures = [
-        Figure(f"f{i}", f"figure {i}", accept=(0.0, 1.0), null="shuffled") for i in range(len(verdicts))
+    """A box of a claim whose measurements were found so."""
+    measurements = [
+        Measurement(f"f{i}", f"measurement {i}", accept=(0.0, 1.0), control="shuffled")
+        for i in range(len(verdicts))
     ]
     ends = {
-        "holds": Finding(0.5, 0.4, 0.6, 3, {"shuffled": 9.0}),
-        "null too": Finding(0.5, 0.4, 0.6, 3, {"shuffled": 0.5}),
-        "fails": Finding(2.0, 1.9, 2.1, 5, {"shuffled": 9.0}),
-        "undecided": Finding(0.5, 0.4, 0.6, 2, {"shuffled": 9.0}),
+        "reproduced": Finding(0.5, 0.4, 0.6, 3, {"shuffled": 9.0}),
+        "not specific": Finding(0.5, 0.4, 0.6, 3, {"shuffled": 0.5}),
+        "not reproduced": Finding(2.0, 1.9, 2.1, 5, {"shuffled": 9.0}),
+        "inconclusive": Finding(0.5, 0.4, 0.6, 2, {"shuffled": 9.0}),
     }
     texts = ("p.c", "p", "A title", "Table 1", "it is so", "a setting", "shuffled", "p/chapter")
-    claim = Claim(*texts, tuple(figures), "p.experiments", question=question, amended=amended)
-    found = {figure.name: ends[name] for figure, name in zip(figures, verdicts, strict=True)}
+    claim = Claim(*texts, tuple(measurements), "p.experiments", question=question, amended=amended)
+    found = {measurement.name: ends[name] for measurement, name in zip(measurements, verdicts, strict=True)}
     found = {name: one for name, one in found.items() if name not in claim.replaced}
-    return ledger_view.ClaimBox(entry_of(claim, Measurement("paper", found)))
+    return ledger_view.ClaimBox(entry_of(claim, Results("paper", found)))
 
 
 @pytest.mark.parametrize(
     ("verdicts", "said"),
     [
-        (["holds"] * 2, "Both judged figures lie in the accepted range, over 3 seeds at least."),
-        (["holds", "fails"], "Figure 1: 2 (1.9 to 2.1) over 5 seeds, outside the accepted 0 to 1."),
-        (["null too"], "and so does the control (shuffled: 0.5): no evidence."),
-        (["undecided"], "Figure 0: 2 seeds, where 3 at least are needed; about"),
+        (["reproduced"] * 2, "Both judged measurements lie in the accepted range, over 3 seeds at least."),
+        (
+            ["reproduced", "not reproduced"],
+            "Measurement 1: 2 (1.9 to 2.1) over 5 seeds, outside the accepted 0 to 1.",
+        ),
+        (["not specific"], "and so does the control (shuffled: 0.5): no evidence."),
+        (["inconclusive"], "Measurement 0: 2 seeds; at least 3 are needed; about"),
     ],
 )
 def test_a_verdict_is_said_in_one_sentence(verdicts, said):
@@ -106,62 +110,75 @@ def test_a_verdict_is_said_in_one_sentence(verdicts, said):
 
 def test_a_box_says_once_why_and_where_it_was_measured():
     where = "measured on one text, not on another"
-    item = boxed("undecided").entry
+    item = boxed("inconclusive").entry
     item = dataclasses.replace(item, reason=f"{item.reason}; {where}", elsewhere=where)
     html = ledger_view.ClaimBox(item)._repr_html_()
-    assert html.count("easured on one text") == html.count("3 at least are needed") == 1
-    html = ledger_view.ClaimBox(dataclasses.replace(item, verdict="not measured", rows=()))._repr_html_()
-    assert html.count("easured on one text") == html.count("3 at least are needed") == 1
+    assert html.count("easured on one text") == html.count("at least 3 are needed") == 1
+    html = ledger_view.ClaimBox(dataclasses.replace(item, verdict="not tested", rows=()))._repr_html_()
+    assert html.count("easured on one text") == html.count("at least 3 are needed") == 1
 
 
 def test_a_figure_that_an_amendment_replaced_is_not_counted_as_judged():
-    moved = Amendment(datetime.date(2026, 11, 2), "It was unfair.", ("f1",), "undecided", ("f0",))
-    said = ledger_view.verdict_sentence(boxed("holds", "holds", amended=(moved,)).entry)
-    assert said.startswith("The judged figure lies in the accepted range")
+    moved = Amendment(datetime.date(2026, 11, 2), "It was unfair.", ("f1",), "inconclusive", ("f0",))
+    said = ledger_view.verdict_sentence(boxed("reproduced", "reproduced", amended=(moved,)).entry)
+    assert said.startswith("The judged measurement lies in the accepted range")
 
 
 def test_at_most_five_figures_that_decide_stand_before_the_fold_the_weightiest_first():
-    box = boxed("holds", *["fails"] * 7)
+    box = boxed("reproduced", *["not reproduced"] * 7)
     rows = ledger_view.deciding_rows(box.entry)
     assert len(rows) == 5
     assert rows[0] is box.entry.deciding
-    assert all(row.verdict == "fails" for row in rows)
+    assert all(row.verdict == "not reproduced" for row in rows)
     assert box._repr_html_().split("<details>")[1].count("<tr>") == 1 + 3
 
 
 def test_what_was_measured_at_a_smaller_scale_names_the_run_at_the_papers_own_before_the_fold():
-    figure = Figure("f", "f", accept=(0.0, 1.0))
+    measurement = Measurement("f", "f", accept=(0.0, 1.0))
     texts = ("p.c", "p", "A title", "Table 1", "it is so", "a setting", "none", "p/chapter")
-    claim = Claim(*texts, (figure,), "p.experiments")
-    found = Measurement("laptop", {"f": Finding(0.5, 0.4, 0.6, 3)}, own_corpora=())
+    claim = Claim(*texts, (measurement,), "p.experiments")
+    found = Results("laptop", {"f": Finding(0.5, 0.4, 0.6, 3)}, own_corpora=())
     open_part, _ = ledger_view.ClaimBox(entry_of(claim, found))._repr_html_().split("<details>")
     assert "At the paper&#x27;s scale: <code>embviz run p.c --preset paper</code>." in open_part
 
 
 def test_a_question_is_asked_and_answered():
-    html = boxed("fails", question=True)._repr_html_()
+    html = boxed("not reproduced", question=True)._repr_html_()
     assert "The paper asks: it is so" in html
     assert "<b>no</b>" in html
 
 
-def test_an_amendment_is_told_in_the_fold_and_its_old_figure_as_first_fixed():
-    first = Superseded("f0", 2.0, "4b4e696", "paper", (1.9, 2.1), 5, nulls={"shuffled": 9.0})
+def test_an_amendment_is_told_in_the_fold_and_its_old_measurement_as_replaced():
+    first = Superseded("f0", 2.0, "4b4e696", "paper", (1.9, 2.1), 5, controls={"shuffled": 9.0})
     moved = Amendment(
-        datetime.date(2026, 11, 2), "It was <unfair>.", ("f1",), "fails", ("f0",), "by hand", (first,)
+        datetime.date(2026, 11, 2),
+        "It was <unfair>.",
+        ("f1",),
+        "not reproduced",
+        ("f0",),
+        "by hand",
+        (first,),
     )
-    open_part, fold = boxed("fails", "holds", amended=(moved,))._repr_html_().split("<details>")
-    assert "holds" in open_part
-    assert "figure 0" not in open_part
+    open_part, fold = boxed("not reproduced", "reproduced", amended=(moved,))._repr_html_().split("<details>")
+    assert "reproduced" in open_part
+    assert "measurement 0" not in open_part
     for text in (
-        *("Amended on 2 November 2026.", "It was &lt;unfair&gt;.", "Since then decides: figure 1"),
-        *("Before: <i>fails</i>", "As first fixed: by hand", "fails, as first fixed", "what was moved"),
+        *("Amended on 2 November 2026.", "It was &lt;unfair&gt;.", "Since then decides: measurement 1"),
+        *(
+            "Before: <i>not reproduced</i>",
+            "As first fixed: by hand",
+            "not reproduced, replaced",
+            "what was moved",
+        ),
     ):
         assert text in fold
 
 
 def test_a_value_that_the_paper_does_not_print_is_marked_with_its_reason():
-    figure = Figure("f", "f", paper=0.0, accept=(0.0, 1.0), target="implied", why="rows that are 'equal'")
-    html = ledger_view._figures_html([judge(figure, Finding(0.5, 0.4, 0.6, 3))])
+    measurement = Measurement(
+        "f", "f", paper=0.0, accept=(0.0, 1.0), target="implied", why="rows that are 'equal'"
+    )
+    html = ledger_view._measurements_html([judge(measurement, Finding(0.5, 0.4, 0.6, 3))])
     assert "0 <small title='rows that are &#x27;equal&#x27;'>implied</small>" in html
 
 
@@ -173,7 +190,7 @@ def test_words_of_a_claim_are_drawn_as_text():
 
 
 def test_a_null_that_passes_shows_as_null_too():
-    assert "null too" in ledger_view.ClaimBox(entry(null=0.5))._repr_html_()
+    assert "not specific" in ledger_view.ClaimBox(entry(control=0.5))._repr_html_()
 
 
 def test_a_figure_has_three_columns():
@@ -188,24 +205,24 @@ def test_no_markup_shows_in_a_box():
 
 
 def test_a_value_that_rounding_would_put_into_the_range_has_more_digits():
-    row = judge(Figure("f", "f", accept=(0.0101, 0.0103)), Finding(0.01008, 0.01008, 0.01008, 3))
-    assert "0.01008 <span>" in ledger_view._figures_html([row])
+    row = judge(Measurement("f", "f", accept=(0.0101, 0.0103)), Finding(0.01008, 0.01008, 0.01008, 3))
+    assert "0.01008 <span>" in ledger_view._measurements_html([row])
 
 
 def test_the_matrix_has_a_row_a_paper_and_a_mark_a_claim_that_leads_to_its_line():
     other = dataclasses.replace(entry(), claim=dataclasses.replace(entry().claim, id="q.d", paper="q"))
-    items = [entry(), entry(null=0.5), other]
+    items = [entry(), entry(control=0.5), other]
     html = ledger_view.ClaimsMatrix(items)._repr_html_()
     assert html.count("<tr>") == 2
     assert html.count("<a href='#p.c'") == 2
-    assert "title='A title: null too'" in html
+    assert "title='A title: not specific'" in html
     assert repr(ledger_view.ClaimsMatrix(items)).count("\n") == 1
 
 
 def test_a_line_of_the_list_opens_to_figures_in_pictures_and_leads_to_the_box():
     html = ledger_view.ClaimsList([entry(says="<script>")])._repr_html_()
-    assert "<details id='p.c' data-verdict='holds'>" in html
-    assert html.count("<svg") == 1  # of the figure that is judged
+    assert "<details id='p.c' data-verdict='reproduced'>" in html
+    assert html.count("<svg") == 1  # of the measurement that is judged
     assert "href='p/chapter.html#p.c'" in html
     assert "<script>" not in html
 
@@ -218,7 +235,7 @@ def test_links_from_a_chapter_lead_to_the_books_root():
 
 def test_the_picture_has_a_row_a_judged_figure_and_leads_to_the_claims_box():
     table = ledger_view.picture_table(ledger.table([entry()]))
-    assert table["row"].tolist() == ["p.c: a figure"]
+    assert table["row"].tolist() == ["p.c: a measurement"]
     assert table["link"].tolist() == ["p/chapter.html#p.c"]
     assert table["measured_place"].tolist() == [0.25]
 
@@ -233,12 +250,17 @@ def test_figures_of_one_label_keep_a_row_each_and_show_the_label_alone():
     other = dataclasses.replace(entry(), claim=dataclasses.replace(entry().claim, id="p.d"))
     chart = ledger_view.plot_ledger(ledger.table([entry(), other])).properties(width=600)
     svg = vl_convert.vegalite_to_svg(chart.to_dict(), vl_version="6.4")
-    assert svg.count(">a figure</text>") == 2
+    assert svg.count(">a measurement</text>") == 2
     assert ">p.c: " not in svg
 
 
 def test_the_tally_counts_every_claim_once_and_leads_to_its_paper():
-    items = [entry(), entry(null=0.5), entry(), dataclasses.replace(entry(), verdict=ledger.FAILS)]
+    items = [
+        entry(),
+        entry(control=0.5),
+        entry(),
+        dataclasses.replace(entry(), verdict=ledger.NOT_REPRODUCED),
+    ]
     chart = ledger_view.plot_tally(items, ["q", "p"])
     spec = chart.to_dict()
     rows = [row for table in spec["datasets"].values() for row in table]
@@ -256,17 +278,17 @@ def test_the_tally_counts_every_claim_once_and_leads_to_its_paper():
 
 def test_what_would_change_our_mind_is_met_by_a_whole_interval_and_never_by_a_replaced_figure():
     one = entry()  # 0.25 [0.2, 0.3]
-    met = [outcome(Change("c", "f", "a figure", least), one)[""] for least in (0.2, 0.21, 0.31)]
+    met = [outcome(Change("c", "f", "a measurement", least), one)[""] for least in (0.2, 0.21, 0.31)]
     assert [text.split(" ", 1)[1] for text in met] == ["met, quick", "open, quick", "not met, quick"]
-    assert outcome(Change("c", "f", "a figure", most=0.19), one)[""].split(" ", 1)[1] == "not met, quick"
-    moved = Amendment(datetime.date(2026, 11, 2), "It was unfair.", ("g",), "fails", ("f",))
+    assert outcome(Change("c", "f", "a measurement", most=0.19), one)[""].split(" ", 1)[1] == "not met, quick"
+    moved = Amendment(datetime.date(2026, 11, 2), "It was unfair.", ("g",), "not reproduced", ("f",))
     amended = dataclasses.replace(one, claim=dataclasses.replace(one.claim, amended=(moved,)))
     with pytest.raises(ValueError, match=r"c: f was replaced: test what its amendment decides by"):
-        outcome(Change("c", "f", "a figure", 0.2), amended)
+        outcome(Change("c", "f", "a measurement", 0.2), amended)
 
 
 def test_a_test_that_no_model_could_meet_is_told_from_one_that_this_model_fails():
-    one = entry(null=0.97)
+    one = entry(control=0.97)
     less = {"of": over("shuffled"), "limit": 1.0}
-    said = [outcome(Change("c", "f", "over its null", least, **less), one)[""] for least in (0.05, 0.02)]
+    said = [outcome(Change("c", "f", "over its control", least, **less), one)[""] for least in (0.05, 0.02)]
     assert [text.split(" ", 1)[1] for text in said] == ["out of reach, quick", "not met, quick"]

@@ -7,31 +7,31 @@ from book.view.statements import as_judged
 from embviz import ledger
 from tests.book.view.test_ledger_view import entry
 
-SENTENCES = "It is {share} here. The control\ndoes it too [p.c: null too]. A third."
+SENTENCES = "It is {share} here. The control\ndoes it too [p.c: not specific]. A third."
 
 
 @pytest.fixture(autouse=True)
 def judged(monkeypatch):
-    monkeypatch.setattr(ledger, "entry", lambda name: {"p.c": entry(null=0.5)}[name])
+    monkeypatch.setattr(ledger, "entry", lambda name: {"p.c": entry(control=0.5)}[name])
 
 
 def test_a_sentence_leads_to_the_box_of_the_claim_that_it_rests_on_and_shows_its_verdict():
     said = as_judged(SENTENCES, share=0.25)
     assert said.startswith("It is 0.25 here. The control\ndoes it too <small><a href=")
     assert 'href="p/chapter.html#p.c" title="A title"' in said
-    assert said.endswith("null&nbsp;too</a></small>. A third.")
+    assert said.endswith("not&nbsp;specific</a></small>. A third.")
     assert "[" not in said
     assert 'href="../p/chapter.html#p.c"' in as_judged(SENTENCES, root="../", share=0.25)
 
 
 def test_a_sentence_whose_verdict_has_moved_is_refused_by_name(monkeypatch):
-    moved = dataclasses.replace(entry(), verdict=ledger.FAILS)
+    moved = dataclasses.replace(entry(), verdict=ledger.NOT_REPRODUCED)
     monkeypatch.setattr(ledger, "entry", lambda name: moved)
-    with pytest.raises(ValueError, match=r"p\.c is 'fails' now, not 'null too'") as refused:
+    with pytest.raises(ValueError, match=r"p\.c is 'not reproduced' now, not 'not specific'") as refused:
         as_judged(SENTENCES, share=0.25)
     assert "The control\ndoes it too" in str(refused.value)
     assert "A third" not in str(refused.value)
 
 
 def test_a_claim_that_is_gone_is_named():
-    assert "no claim" in statements.moved_sentences("So it is [p.d: holds].", {})[0]
+    assert "no claim" in statements.moved_sentences("So it is [p.d: reproduced].", {})[0]

@@ -240,14 +240,16 @@ def test_findings_compare_the_first_rows_of_trained_models(monkeypatch):
     made_cells(monkeypatch)
     found = hammering.STUDIES["geometry.hammer_gpt2"].measure("laptop")
     assert found["positions_minus_mlp"].value == pytest.approx(0.8 + 0.01 - 0.5)
-    assert found["positions_minus_mlp"].nulls == {"permuted": pytest.approx(-0.1)}
+    assert found["positions_minus_mlp"].controls == {"permuted": pytest.approx(-0.1)}
     assert found["mlp_minus_tokens"].value == pytest.approx(0.2)
-    assert found["mlp_minus_tokens"].nulls == {"permuted": pytest.approx(0.05)}
+    assert found["mlp_minus_tokens"].controls == {"permuted": pytest.approx(0.05)}
     assert found["positions_minus_mlp"].n_seeds == 3
     assert found.keys() == {"positions_minus_mlp", "mlp_minus_tokens"}
-    figures = {figure.name for figure in ledger.find_claim("geometry.hammer_gpt2").figures}
+    measurements = {
+        measurement.name for measurement in ledger.find_claim("geometry.hammer_gpt2").measurements
+    }
     paper = hammering.STUDIES["geometry.hammer_gpt2"].measure("paper")
-    assert paper.keys() == figures
+    assert paper.keys() == measurements
     assert [paper[name].value for name in ("wpe", "mlp", "wte")] == pytest.approx([0.8, 0.5, 0.3])
 
 

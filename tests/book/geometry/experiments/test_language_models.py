@@ -212,13 +212,15 @@ def fake(run: LanguageRun) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("preset", ["quick", "laptop", "paper"])
-def test_findings_follow_from_the_scores_and_are_the_claims_figures(monkeypatch, preset):
+def test_findings_follow_from_the_scores_and_are_the_claims_measurements(monkeypatch, preset):
     monkeypatch.setattr(models, "read", lambda cell: (fake(cell.config), {}))
     found = {name: study.findings(preset) for name, study in STUDIES.items()}
     for name, findings in found.items():
-        assert set(findings) <= {figure.name for figure in ledger.find_claim(name).figures}, name
+        assert set(findings) <= {measurement.name for measurement in ledger.find_claim(name).measurements}, (
+            name
+        )
     assert found["geometry.noq_tinystories"]["gain"].value == pytest.approx(10.0)
-    assert found["geometry.noq_tinystories"]["gain"].nulls["thin"] == pytest.approx(0.0)
+    assert found["geometry.noq_tinystories"]["gain"].controls["thin"] == pytest.approx(0.0)
     assert found["geometry.k_alignment"]["share"].value == pytest.approx(0.04)
     assert found["geometry.train_above_val"]["below"].value == 0.0
     largest = math.log2(models.VOCABULARIES[preset][-1] / 256)
@@ -263,7 +265,7 @@ def test_a_larger_preset_finds_every_figure_of_its_claims(monkeypatch):
         monkeypatch.setattr(module, "missing", lambda cells: [])
     for name, study in STUDIES.items():
         claim = ledger.find_claim(name)
-        asked = {figure.name for figure in claim.figures} - claim.replaced
+        asked = {measurement.name for measurement in claim.measurements} - claim.replaced
         assert set(study.findings("paper")) == asked, name
 
 

@@ -61,7 +61,7 @@ def test_layouts_of_one_run_have_an_interval_and_count_as_one_run():
     table = pd.DataFrame(rows, columns=["seed", "layout", "tensor", "against", "value"])
     found = layout_shapes.over_layouts(table)
     assert found["disparity_layouts"].value == pytest.approx(0.4)
-    assert found["disparity_layouts"].nulls["random_walk"] == pytest.approx(0.3)
+    assert found["disparity_layouts"].controls["random_walk"] == pytest.approx(0.3)
     assert found["against_runs_layouts"].value == pytest.approx(0.2 / 0.4)  # where both are known
     assert {(one.n_seeds, one.repeats) for one in found.values()} == {(1, "runs")}
     assert found["disparity_layouts"].low < 0.4 < found["disparity_layouts"].high

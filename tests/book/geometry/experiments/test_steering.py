@@ -179,10 +179,10 @@ def test_table_1_is_what_slow_loops_give():
         half = stats.t.ppf(0.975, 4) * statistics.stdev(values) / math.sqrt(5)
         assert findings[name].high == pytest.approx(min(100.0, mean + half))
     drawn = steering.random_cells(97, "paper")
-    assert findings["near_nyquist"].nulls["random_modes"] == pytest.approx(slow_speedup(drawn, found)[0])
+    assert findings["near_nyquist"].controls["random_modes"] == pytest.approx(slow_speedup(drawn, found)[0])
     mean, _ = slow_speedup(steering.cells_of(steering.NEAR, "paper"), found, column=1)
     assert findings["memorization"].value == pytest.approx(mean)
-    assert findings["memorization"].nulls["random_modes"] == pytest.approx(
+    assert findings["memorization"].controls["random_modes"] == pytest.approx(
         slow_speedup(drawn, found, column=1)[0]
     )
     base = [found[cell][0] for cell in steering.cells_of(steering.BASE, "paper")]
@@ -260,7 +260,7 @@ def test_ahead_counts_drawn_sets_no_later_than_near_nyquist_of_their_seed():
     rows += [("drawn", 5, 60), ("drawn", 5, 61), ("drawn", 6, 89), ("drawn", 6, 90)]
     finding = variants.ahead(pd.DataFrame(rows, columns=["modes", "seed", "grok"]), "grok")
     assert (finding.value, finding.n_seeds) == (0.75, 2)
-    assert finding.nulls["by_lot"] == 0.5  # of two different times one is no later than the other
+    assert finding.controls["by_lot"] == 0.5  # of two different times one is no later than the other
 
 
 def test_over_seeds_a_near_nyquist_run_counts_once_however_many_sets_stand_against_it():
@@ -351,7 +351,7 @@ def test_table_2_is_what_slow_loops_give():
     mean, _ = slow_speedup(steering.cells_of(steering.NEAR_113, "paper"), found, base=steering.BASE_113)
     assert findings["speedup_113"].value == pytest.approx(mean)
     null, _ = slow_speedup(steering.random_cells(113, "paper"), found, base=steering.BASE_113)
-    assert findings["speedup_113"].nulls["random_modes"] == pytest.approx(null)
+    assert findings["speedup_113"].controls["random_modes"] == pytest.approx(null)
     bases = [
         [found[cell][0] for cell in steering.cells_of(run, "paper")]
         for run in (steering.BASE_113, steering.BASE)
@@ -389,7 +389,7 @@ def test_findings_without_queries_are_what_slow_loops_give(monkeypatch):
         assert findings[name].value == pytest.approx(expected)
         controls = steering.cells_of(queries.CONTROLS["no_k"], "paper")
         null = slow_speedup(controls, found)[0]
-        assert findings[name].nulls["no_k"] == pytest.approx(null)
+        assert findings[name].controls["no_k"] == pytest.approx(null)
     for name, cells in variants.items():
         assert findings[name].value == pytest.approx(slow_speedup(cells, found)[0])
     assert findings["restricted_mean"].value == pytest.approx(
@@ -483,5 +483,9 @@ def test_findings_of_made_up_quick_cells_are_those_that_the_claim_asks_for(claim
         store(cell, 5 + index % 7, 2 + index % 4)
     later = {"memorize_full", *queries.VARIANTS}  # of full batches; shown once they are stored
     later |= {"more_ahead_grok", "more_ahead_memorize"}  # of seeds of the paper's size alone
-    asked = {figure.name for figure in find_claim(claim).figures} - find_claim(claim).replaced - later
+    asked = (
+        {measurement.name for measurement in find_claim(claim).measurements}
+        - find_claim(claim).replaced
+        - later
+    )
     assert set(study.findings("quick")) == asked

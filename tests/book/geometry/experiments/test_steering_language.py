@@ -243,7 +243,11 @@ def test_findings_are_differences_to_the_baseline_of_the_seed(monkeypatch):
         "tied_byte_near_nyquist": 0.0,
     }
     claim = ledger.find_claim("geometry.fgp_language")
-    assert found.keys() == wanted.keys() == {figure.name for figure in claim.figures} - claim.replaced
+    assert (
+        found.keys()
+        == wanted.keys()
+        == {measurement.name for measurement in claim.measurements} - claim.replaced
+    )
     n_pairs, _ = steering.N_SEEDS["laptop"]
     for name, value in wanted.items():
         # the baselines' 0.1 cancels in pairs: what is left is a spread of 0.01 or twice that, a token's 0.04
@@ -252,7 +256,7 @@ def test_findings_are_differences_to_the_baseline_of_the_seed(monkeypatch):
         looked_at = steering.N_LOOKED_AT["laptop"] if name.startswith("tied_bpe") else 0
         assert found[name].n_seeds == seeds["laptop"]["byte" in name] - looked_at
         assert found[name].corpus == "tinystories_5mb"
-    assert found["byte_near_nyquist"].nulls == {"frozen": pytest.approx(0.3, abs=0.03)}
+    assert found["byte_near_nyquist"].controls == {"frozen": pytest.approx(0.3, abs=0.03)}
     runs = steering.steering_runs("laptop")
     table = steering.steering_curves(runs)
     differences = losses_to_baseline(table).query("tokens == 'byte pairs' and variant == 'frozen'")[

@@ -401,7 +401,7 @@ def test_every_figure_of_the_claims_is_found_but_those_of_alternatives(stored):
     for claim_id in STUDIES:
         entry = ledger.derive(ledger.find_claim(claim_id), scale="quick")
         assert entry.scale == "quick"
-        missing[claim_id] = {row.figure.name for row in entry.rows if row.finding is None}
+        missing[claim_id] = {row.measurement.name for row in entry.rows if row.finding is None}
     assert missing == {
         "geometry.trajectories_q": {"stable", "umap_agreement", "hmm_agreement"},
         "geometry.trajectories_shape": {

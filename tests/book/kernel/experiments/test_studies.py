@@ -53,7 +53,7 @@ def test_every_claim_has_a_study_and_every_figure_a_finding(results):
     for name in results:
         found = STUDIES[name].findings("quick")
         claim = ledger.find_claim(name)
-        assert {figure.name for figure in claim.figures} - claim.replaced == set(found), name
+        assert {measurement.name for measurement in claim.measurements} - claim.replaced == set(found), name
 
 
 def test_a_multiple_of_the_identity_is_what_identity_deconvolution_fits_exactly():
@@ -203,10 +203,10 @@ def test_claims_on_what_trains_longest_find_what_their_tables_hold(monkeypatch):
     monkeypatch.setattr(starts, "curves", fake_curves)
     found = starts._initialization("paper")
     assert found["saving"].value == pytest.approx(50, abs=1)  # scores are 10 steps apart
-    assert found["saving"].nulls["permuted"] == pytest.approx(0, abs=1)
+    assert found["saving"].controls["permuted"] == pytest.approx(0, abs=1)
     assert found["saving"].n_seeds == 5
     assert found["saving_svd_large"].n_seeds == 2
-    assert_all_figures("kernel.initialization", found)
+    assert_all_measurements("kernel.initialization", found)
 
     rows = [
         {
@@ -230,7 +230,7 @@ def test_claims_on_what_trains_longest_find_what_their_tables_hold(monkeypatch):
     found |= scale.at_plateau("paper")
     assert found["orders_1000"].value == pytest.approx(0.885)
     assert [found[f"counts_{size}"].n_seeds for size in (1_000, 5_000)] == [5, 2]
-    assert_all_figures("kernel.open_scale", found)
+    assert_all_measurements("kernel.open_scale", found)
 
     groups = np.repeat(np.arange(12), 3)
     table = pd.DataFrame({"setting": groups, "eps": np.exp(groups), "range": 0.1, "at_end": groups == 0})
@@ -238,13 +238,13 @@ def test_claims_on_what_trains_longest_find_what_their_tables_hold(monkeypatch):
     found = hyperparameters._open_eps("paper") | hyperparameters._fresh("paper")
     assert found["bound"].value == pytest.approx(1 / 12)
     assert found["agreement"].value == pytest.approx(1)  # seeds of a setting agree
-    assert found["agreement"].nulls["dealt"] < 0.5
-    assert_all_figures("kernel.open_eps", found)
+    assert found["agreement"].controls["dealt"] < 0.5
+    assert_all_measurements("kernel.open_eps", found)
 
 
-def assert_all_figures(claim: str, found) -> None:
+def assert_all_measurements(claim: str, found) -> None:
     own = ledger.find_claim(claim)
-    assert set(found) == {figure.name for figure in own.figures} - own.replaced
+    assert set(found) == {measurement.name for measurement in own.measurements} - own.replaced
 
 
 def test_an_unknown_beginning_is_refused_with_those_there_are():

@@ -26,9 +26,9 @@ LATER = {
 }
 
 
-def first_figures(claim: Claim) -> set[str]:
-    """The names of its other figures that are measured."""
-    names = {figure.name for figure in claim.figures} - claim.replaced
+def first_measurements(claim: Claim) -> set[str]:
+    """The names of its other measurements that are taken."""
+    names = {measurement.name for measurement in claim.measurements} - claim.replaced
     later = set(LATER.get(claim.id, ()))
     assert later <= names, later - names
     return names - later

@@ -14,7 +14,7 @@ from embviz import ledger, metrics, projections
 from embviz.ledger import cells
 from embviz.projections import FAMILIES
 from embviz.training.language import load_streams
-from tests.book.resizing.experiments.later import first_figures
+from tests.book.resizing.experiments.later import first_measurements
 
 
 @pytest.fixture(scope="module")
@@ -37,10 +37,10 @@ def test_every_claim_has_a_study_and_every_figure_a_finding():
     for name, study in STUDIES.items():
         found = study.findings("quick")
         claim = ledger.find_claim(name)
-        assert first_figures(claim) == set(found), name
-        for figure in claim.figures:
+        assert first_measurements(claim) == set(found), name
+        for figure in claim.measurements:
             if figure.null and figure.name in found:
-                assert figure.null in found[figure.name].nulls, figure.name
+                assert figure.null in found[figure.name].controls, figure.name
 
 
 # --- definitions ------------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ def test_the_null_of_lengths_is_that_of_maps_with_unit_rows(vectors):
             unit = projections.draw(family, vectors.dim // 2, vectors.dim, seed=[0, i], scaling="unit")
             kept.append((unit.apply(token) ** 2).sum() / (token**2).sum())
         # stored as float32
-        assert found[family].nulls["unscaled"] == pytest.approx(np.mean(kept), rel=1e-6)
+        assert found[family].controls["unscaled"] == pytest.approx(np.mean(kept), rel=1e-6)
 
 
 @pytest.mark.usefixtures("_results")

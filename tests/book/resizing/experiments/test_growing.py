@@ -12,7 +12,7 @@ from book.resizing.experiments import bases, growing
 from embviz import ledger
 from embviz.ledger.studies import find_study
 from embviz.models.decoder import Decoder, DecoderConfig
-from tests.book.resizing.experiments.later import first_figures
+from tests.book.resizing.experiments.later import first_measurements
 
 SMALL = dataclasses.replace(growing.narrow_base("quick"), training=bases.training(6, 4, 16, 1e-2))
 
@@ -123,8 +123,8 @@ def test_every_figure_of_the_claim_is_found_and_each_way_is_computed(monkeypatch
     monkeypatch.setitem(growing.N_SEEDS, "quick", 1)
     found = find_study("resizing.grow").findings("quick")
     claim = ledger.find_claim("resizing.grow")
-    assert set(found) == first_figures(claim)
-    assert found["zeros"].nulls["gaussian"] > 0.01 > 1e-5 > found["zeros"].value
+    assert set(found) == first_measurements(claim)
+    assert found["zeros"].controls["gaussian"] > 0.01 > 1e-5 > found["zeros"].value
 
 
 def test_a_sweep_goes_seed_by_seed_and_what_is_beside_is_not_waited_for():

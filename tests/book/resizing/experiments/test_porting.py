@@ -12,7 +12,7 @@ from book.resizing.experiments.porting import COMPONENTS, GAUSSIAN, PERMUTATION,
 from embviz import ledger
 from embviz.ledger import cells
 from embviz.training.language import TextConfig
-from tests.book.resizing.experiments.later import first_figures
+from tests.book.resizing.experiments.later import first_measurements
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 EXACT, MOVED = 1e-12, 1e-4  # float64 roundings; an error that none of them makes, after 12 updates
@@ -40,7 +40,7 @@ def results(tmp_path_factory):
 
 def test_every_claim_has_a_study_and_every_figure_a_finding():
     for name, study in STUDIES.items():
-        assert first_figures(ledger.find_claim(name)) == set(study.findings("quick")), name
+        assert first_measurements(ledger.find_claim(name)) == set(study.findings("quick")), name
 
 
 @pytest.mark.parametrize("name", [*COMPONENTS, *porting.MORE_COMPONENTS])

@@ -13,7 +13,7 @@ from embviz import ledger
 from embviz.ledger.studies import find_study
 from embviz.models import resizing
 from embviz.models.decoder import Decoder, DecoderConfig
-from tests.book.resizing.experiments.later import first_figures
+from tests.book.resizing.experiments.later import first_measurements
 
 BASE = dataclasses.replace(bases.base("quick"), training=bases.training(4, 4, 32, 1e-2), n_scores=1)
 
@@ -110,7 +110,7 @@ def test_every_figure_of_the_claim_is_found(monkeypatch, tables):
     monkeypatch.setattr(quantized, "table_of", lambda cell: tables[cell.config.treatment])
     found = find_study("resizing.quantization").findings("quick")
     claim = ledger.find_claim("resizing.quantization")
-    assert set(found) == first_figures(claim)
+    assert set(found) == first_measurements(claim)
     losses = [
         value(tables[how], quantity="log_perplexity", bits=8, per="channel").item()
         for how in ("rotation", "none")

@@ -29,7 +29,7 @@ from embviz.ledger import cells
 from embviz.models.decoder import DecoderConfig
 from embviz.models.transformer import n_parameters
 from embviz.training.language import TextConfig, draw_batch, next_token_losses
-from tests.book.resizing.experiments.later import first_figures
+from tests.book.resizing.experiments.later import first_measurements
 
 BASE = BaseRun(
     TextConfig("embedded", n_documents=40, n_held_out=1),
@@ -262,10 +262,10 @@ def test_every_judged_figure_is_measured_at_laptop(claim, made_cells, monkeypatc
     monkeypatch.setattr(throughput, "read", lambda cell: (table, {}))
     (wanted,) = [one for one in ledger.load_claims() if one.id == f"resizing.{claim}"]
     found = study.findings("laptop")
-    assert first_figures(wanted) == set(found)
-    for figure in wanted.figures:
+    assert first_measurements(wanted) == set(found)
+    for figure in wanted.measurements:
         if figure.null and figure.name in found:
-            assert figure.null in found[figure.name].nulls
+            assert figure.null in found[figure.name].controls
 
 
 def test_sweeps_list_each_cell_once_and_bases_first():

@@ -18,7 +18,7 @@ from book.tying.models.encoders import Encoder
 from embviz.ledger.cells import Cell, Experiment, compute
 from embviz.ledger.claims import load_claims
 from embviz.ledger.judging import entry_of, judge
-from embviz.ledger.measuring import Measurement
+from embviz.ledger.measuring import Results
 from embviz.models.members import Member
 
 PRESET, SEEDS, STEPS = "quick", (20, 21, 22), range(0, 301, 20)
@@ -111,9 +111,9 @@ def test_a_perfect_model_has_no_gap_and_holds_where_the_first_optimum_made_it_fa
     perfect = {"loss_gap": lambda seed, tied, step: 1.0 if seed == 24 else 0.0}
     perfect["accuracy"] = lambda seed, tied, step: 0.5 if seed == 24 else best - 0.01 * tied
     found = study._of_those_that_solve(frame(perfect, seeds=range(20, 25)))
-    figures = {figure.name: figure for figure in CLAIMS["tying.accuracy"].figures}
-    assert judge(figures["untied_gap_solved"], found["untied_gap_solved"]).verdict == "holds"
-    assert found["untied_gap_solved"].nulls["unsolved"] == pytest.approx(best - 0.5)
+    measurements = {measurement.name: measurement for measurement in CLAIMS["tying.accuracy"].measurements}
+    assert judge(measurements["untied_gap_solved"], found["untied_gap_solved"]).verdict == "reproduced"
+    assert found["untied_gap_solved"].controls["unsolved"] == pytest.approx(best - 0.5)
     assert found["tied_minus_untied_solved"].value == pytest.approx(-0.01)
     assert not 0.7 - best >= -0.001, "the first range, around 0.7, left a perfect model out"
 
@@ -141,8 +141,8 @@ def test_the_theorem_is_judged_by_runs_near_the_optimum_alone_and_so_is_its_null
     found = theorems.near_optimum(full, rank_3)
     assert found["near_share"].value == 0.5
     assert found["near_ratio"].value == pytest.approx(0.3)
-    assert (found["near_ratio"].n_seeds, found["near_ratio"].nulls) == (2, {"rank_3": 0.7})
-    assert theorems.near_optimum(full, rank_3[:1])["near_ratio"].nulls == {}
+    assert (found["near_ratio"].n_seeds, found["near_ratio"].controls) == (2, {"rank_3": 0.7})
+    assert theorems.near_optimum(full, rank_3[:1])["near_ratio"].controls == {}
     assert set(theorems.near_optimum(full[2:], rank_3)) == {"near_share"}
 
 
@@ -181,16 +181,20 @@ def test_the_logits_of_a_model_with_exact_spellings_differ_by_ln_9_and_hold():
            for name in ("logit_00", "logit_11", "output_00", "output_11")}  # fmt: skip
     row["logit_00"] = lambda seed, tied, step: measured["logit_00"][0] if step else 0.0
     found = study.apart(frame(row))
-    figures = {figure.name: figure for figure in CLAIMS["tying.untied_output"].figures}
+    measurements = {
+        measurement.name: measurement for measurement in CLAIMS["tying.untied_output"].measurements
+    }
     for name in ("logit_00", "ones_over_zeros"):
-        assert judge(figures[name], found[name]).verdict == "holds"
+        assert judge(measurements[name], found[name]).verdict == "reproduced"
 
 
 def test_a_model_that_spells_zeros_by_a_fair_coin_fails():
     table = frame({"logit_00": 0.0, "logit_11": 0.0, "output_00": 1.0, "output_11": 0.9})
-    figures = {figure.name: figure for figure in CLAIMS["tying.untied_output"].figures}
+    measurements = {
+        measurement.name: measurement for measurement in CLAIMS["tying.untied_output"].measurements
+    }
     for name, finding in study.apart(table).items():
-        assert judge(figures[name], finding).verdict == "fails"
+        assert judge(measurements[name], finding).verdict == "not reproduced"
 
 
 def test_logit_gaps_are_means_over_the_contexts_that_ask_for_the_bit():
@@ -281,8 +285,8 @@ def test_no_pair_of_any_matrix_passes_the_bound_so_the_claim_is_null_too(monkeyp
     quantities = [f"{what}_{pair}" for what in ("input", "bound", "tight") for pair in ("11", "00", "01")]
     monkeypatch.setattr(theorems, "curves", lambda run, preset: frame(dict.fromkeys(quantities, 1.0)))
     found = theorems._input_findings("paper")
-    entry = entry_of(CLAIMS["tying.theorem_input"], Measurement("paper", found, own_corpora=()))
-    assert entry.verdict == "null too"
+    entry = entry_of(CLAIMS["tying.theorem_input"], Results("paper", found, own_corpora=()))
+    assert entry.verdict == "not specific"
 
 
 def test_costs_of_coins_are_untied_minus_tied_at_the_end():
@@ -305,6 +309,6 @@ def test_cells_of_a_few_steps_give_every_figure_that_decides(monkeypatch, tmp_pa
         found = study_of.findings(PRESET)
         rare = {"untied_gap_solved", "tied_minus_untied_solved", "instability_solved"}
         rare |= {"near_ratio_many"}
-        live = {figure.name for figure in CLAIMS[claim].figures} - CLAIMS[claim].replaced
+        live = {measurement.name for measurement in CLAIMS[claim].measurements} - CLAIMS[claim].replaced
         assert live - rare <= set(found) <= live
     torch.set_num_threads(n_threads)

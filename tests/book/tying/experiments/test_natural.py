@@ -404,7 +404,7 @@ def test_findings_are_ratios_at_the_end_with_both_nulls(monkeypatch):
         "output": pytest.approx(0.35),
         "tied": pytest.approx(0.15),
     }
-    assert found["cosine_ratio_tied"].nulls == {"matched": pytest.approx(0.8), "fixed": pytest.approx(0.9)}
+    assert found["cosine_ratio_tied"].controls == {"matched": pytest.approx(0.8), "fixed": pytest.approx(0.9)}
     assert found["cosine_ratio_tied"].n_seeds == 2
     assert found["cosine_crossing"].value == 1.0
     assert {finding.corpus for finding in found.values()} == {"made"}
@@ -537,7 +537,7 @@ def test_weak_coins_are_judged_against_the_fair_one(monkeypatch):
     found = natural._weak_findings("laptop")
     assert found["coin_early_gain"].value == pytest.approx(4.1)  # the mean of 2, 4 and 6, and seeds' 0.1
     assert found["coin_late_cost"].value == pytest.approx(4.1)
-    assert found["coin_late_cost"].nulls == {"fair": pytest.approx(1.1)}
+    assert found["coin_late_cost"].controls == {"fair": pytest.approx(1.1)}
     assert found["coin_late_cost"].n_seeds == 3
 
 

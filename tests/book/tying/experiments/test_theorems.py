@@ -1,4 +1,4 @@
-"""EXor's findings: every formula against a slow loop over a made-up table, its nulls, and what is missing."""
+"""EXor's findings: every formula against a slow loop over a made-up table, its controls, and gaps."""
 
 import dataclasses
 import itertools
@@ -52,7 +52,9 @@ def found(claim: str):
     return studies[f"tying.{claim}"].findings(PRESET)
 
 
-def same(finding, per_seed: list[float], *, nulls: dict[str, float] | None = None, floor=-math.inf) -> None:
+def same(
+    finding, per_seed: list[float], *, controls: dict[str, float] | None = None, floor=-math.inf
+) -> None:
     """A finding is the mean of one number per seed, with Student's interval; its nulls are as told."""
     n = len(per_seed)
     mean = sum(per_seed) / n
@@ -60,7 +62,7 @@ def same(finding, per_seed: list[float], *, nulls: dict[str, float] | None = Non
     assert finding.value == pytest.approx(mean)
     assert (finding.low, finding.high) == pytest.approx((max(mean - half, floor), mean + half))
     assert finding.n_seeds == n
-    assert dict(finding.nulls) == pytest.approx(nulls or {})
+    assert dict(finding.controls) == pytest.approx(controls or {})
 
 
 def ratios(values: dict, tied: bool, matrix: str, pair: str, step: int) -> list[float]:
@@ -70,10 +72,10 @@ def ratios(values: dict, tied: bool, matrix: str, pair: str, step: int) -> list[
     ]
 
 
-def same_ratio(finding, values: dict, tied: bool, matrix: str, pair: str, **nulls: float) -> None:
+def same_ratio(finding, values: dict, tied: bool, matrix: str, pair: str, **controls: float) -> None:
     start = np.mean(ratios(values, tied, matrix, pair, 0))
     end = ratios(values, tied, matrix, pair, N_STEPS)
-    same(finding, end, nulls={"start": start, **nulls}, floor=0.0)
+    same(finding, end, controls={"start": start, **controls}, floor=0.0)
 
 
 def slow_steps_until(values: dict, seed: int, tied: bool, names: list[str]) -> int:
@@ -182,7 +184,7 @@ def test_a_variance_ratio_is_in_powers_of_ten_and_its_bootstrap_holds_it():
     expected = math.log10(np.var(pairs[:, 0]) / np.var(pairs[:, 1]))
     # 1e-12 is added to variances near 1 and 100
     assert finding.value == pytest.approx(expected, abs=1e-9)
-    assert finding.nulls["untied"] == pytest.approx(-expected, abs=1e-9)
+    assert finding.controls["untied"] == pytest.approx(-expected, abs=1e-9)
     assert finding.low < 2 < finding.high, "the truth, a hundred times"
     assert 0.2 < finding.high - finding.low < 1.2  # some 0.4 either side: sqrt(2 * 2 / 40) / ln 10 twice over
 
@@ -215,7 +217,7 @@ def test_input_and_output_findings_are_final_ratios_of_untied_models():
             [x for values in both for x in ratios(values, False, "input", pair, step)]
             for step in (0, N_STEPS)
         )
-        same(found("untied_input")[f"ratio_{pair}"], end, nulls={"start": np.mean(start)}, floor=0.0)
+        same(found("untied_input")[f"ratio_{pair}"], end, controls={"start": np.mean(start)}, floor=0.0)
     same_ratio(found("untied_output")["fresh_ratio_11"], both[1], False, "output", "11")
 
 
@@ -238,7 +240,7 @@ def test_tied_findings_are_paired_by_seed():
     # 1e-12 is added to variances of a hundredth
     assert result["variance_over_output"].value == pytest.approx(log_ratio(True, "input"), abs=1e-6)
     free = log_ratio(False, "output")
-    assert result["variance_over_output"].nulls == {"output": pytest.approx(free, abs=1e-6)}
+    assert result["variance_over_output"].controls == {"output": pytest.approx(free, abs=1e-6)}
     assert result["variance_output"].value == pytest.approx(free, abs=1e-6)
 
 
@@ -255,7 +257,7 @@ def test_frequencies_are_counted_and_held_against_a_shifted_coin():
     run(study.STUDIES["tying.exor_distribution"].preset_cells(PRESET), n_jobs=1, progress=False)
     result = found("exor_distribution")
     assert 0 < result["frequency_z"].value < 4, "the largest of three standard normals"
-    assert result["frequency_z"].nulls["shifted"] > result["frequency_z"].value
+    assert result["frequency_z"].controls["shifted"] > result["frequency_z"].value
     assert result["enumeration_gap"].value < 1e-9
     best = [result[f"optimal_accuracy{name}"].value for name in ("", "_ones", "_zeros")]
     assert best == pytest.approx([(0.9 + 0.5) / 2, (1 + 0.5) / 2, (0.9 + 1) / 2])
@@ -291,14 +293,14 @@ def test_where_it_fails_the_untied_model_leads():
     more = {(seed - 3, *key): value for (seed, *key), value in later.items()}
     result = found("dh_fails")
     costs = [late_means(one, False) - late_means(one, True) for one in (values[0], more, values[1])]
-    nulls = {"holds": float(costs[2].mean())}
-    same(result["untied_minus_tied_more"], list(np.concatenate(costs[:2])), nulls=nulls)
+    controls = {"holds": float(costs[2].mean())}
+    same(result["untied_minus_tied_more"], list(np.concatenate(costs[:2])), controls=controls)
     same_ratio(result["ratio_00_input"], values[0], False, "input", "00")
     farther = [
         np.subtract(*(ratios(one, tied, "input", pair, N_STEPS) for tied in (True, False)))
         for one, pair in ((values[0], "00"), (values[1], "11"))
     ]
-    same(result["farther_tied"], list(farther[0]), nulls={"holds": float(farther[1].mean())})
+    same(result["farther_tied"], list(farther[0]), controls={"holds": float(farther[1].mean())})
 
 
 def test_an_architecture_has_its_ratios_and_a_difference():  # quick, both rates of the larger are one
@@ -339,7 +341,7 @@ def test_the_span_of_encodings_is_that_of_the_last_step():
         store(theorems.ends_of(config, PRESET), ends)
     result = found("theorem_output")
     same(result["span"], [main[seed, False, N_STEPS, "span"] for seed in SEEDS])
-    same(result["near_ratio_many"], [0.2, 0.1, 0.1], nulls={"rank_3": 0.4 / 3}, floor=0.0)
+    same(result["near_ratio_many"], [0.2, 0.1, 0.1], controls={"rank_3": 0.4 / 3}, floor=0.0)
 
 
 def slow_rank_correlation(x: list[float], y: list[float]) -> float:
@@ -362,7 +364,7 @@ def test_theorem_4_2_counts_snapshots_beyond_its_bounds():
 
     equivalent = [(share("11", seed) + share("00", seed)) / 2 for seed in SEEDS]
     unrelated = float(np.mean([share("01", seed) for seed in SEEDS]))
-    same(result["tight_violations"], equivalent, nulls={"unrelated": unrelated})
+    same(result["tight_violations"], equivalent, controls={"unrelated": unrelated})
     loose = {
         pair: [
             values[seed, False, N_STEPS, f"bound_{pair}"] / values[seed, False, N_STEPS, f"input_{pair}"]
@@ -370,7 +372,7 @@ def test_theorem_4_2_counts_snapshots_beyond_its_bounds():
         ]
         for pair in PAIRS
     }
-    same(result["looseness"], loose["11"], nulls={"unrelated": float(np.mean(loose["01"]))})
+    same(result["looseness"], loose["11"], controls={"unrelated": float(np.mean(loose["01"]))})
 
 
 # --- which matrix a tied one resembles ----------------------------------------------------------------
@@ -471,8 +473,8 @@ def test_natural_text_under_the_cosine_stands_beside_exchanged_rows(monkeypatch)
     monkeypatch.setattr(natural, "resemblance", resemblance)
     result = theorems.natural_gains("laptop")
     # the pseudo-values of (0.2, 0.1, 0.0), with 0.1 of the others for each seed
-    same(result["fresh_natural_procrustes"], [0.3, 0.1, -0.1], nulls={"exchanged": 0.01})
-    same(result["fresh_natural_neighbours"], [-0.3, -0.1, 0.1], nulls={"exchanged": -0.01})
+    same(result["fresh_natural_procrustes"], [0.3, 0.1, -0.1], controls={"exchanged": 0.01})
+    same(result["fresh_natural_neighbours"], [-0.3, -0.1, 0.1], controls={"exchanged": -0.01})
 
 
 def test_spread_is_that_of_leaving_out_whole_seeds():
