@@ -1,6 +1,14 @@
 """What the book's pages alone show: claim boxes, the ledger, verdicts, and sentences that rest on them."""
 
-from book.view.ledger_view import ClaimsList, ClaimsMatrix, ClaimsTable, claim_box, plot_ledger, plot_tally
+from book.view.ledger_view import (
+    ClaimsList,
+    ClaimsMatrix,
+    ClaimsTable,
+    claim_line,
+    claims_of,
+    plot_ledger,
+    plot_tally,
+)
 from book.view.statements import as_judged
 
 __all__ = [
@@ -8,7 +16,8 @@ __all__ = [
     "ClaimsMatrix",
     "ClaimsTable",
     "as_judged",
-    "claim_box",
+    "claim_line",
+    "claims_of",
     "plot_ledger",
     "plot_tally",
 ]

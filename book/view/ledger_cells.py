@@ -10,9 +10,6 @@ from typing import Any
 
 from IPython.core.formatters import DisplayFormatter
 
-from book.view.ledger_view import ClaimBox
-from embviz.ledger import Entry
-
 TAG = "ledger"
 
 
@@ -31,14 +28,9 @@ def evaluate(source: str) -> Any:
     return eval(compile(ast.Expression(last.value), "<ledger cell>", "eval"), names)
 
 
-def fill(cells: list[dict[str, Any]]) -> list[Entry]:
-    """Put into a notebook's cells what those with the tag show; gives the claims that have a box there."""
-    boxes = []
+def fill(cells: list[dict[str, Any]]) -> None:
+    """Put into a notebook's cells what those with the tag show."""
     for cell in filter(shows_ledger, cells):
-        shown = evaluate("".join(cell["source"]))
-        data, metadata = DisplayFormatter().format(shown)
+        data, metadata = DisplayFormatter().format(evaluate("".join(cell["source"])))
         output = {"output_type": "execute_result", "data": data, "metadata": metadata}
         cell["outputs"] = [{**output, "execution_count": cell["execution_count"]}]
-        if isinstance(shown, ClaimBox):
-            boxes.append(shown.entry)
-    return boxes

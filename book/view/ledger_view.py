@@ -1,4 +1,4 @@
-"""Pictures of the ledger: every measurement against its accepted range, and a box for a claim."""
+"""The ledger for the eye: lines for claims, a list that opens to their tables, a picture of measurements."""
 
 from __future__ import annotations
 
@@ -6,30 +6,22 @@ import html
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import altair as alt
 import pandas as pd
 
 from embviz import ledger
-from embviz.ledger.claims import IMPLIED, Amendment, Claim
+from embviz.ledger.claims import IMPLIED, Amendment, Claim, Superseded
 from embviz.ledger.judging import Entry, Row
 from embviz.ledger.verdicts import (
-    NO,
-    NOT_REPRODUCED,
-    NOT_SPECIFIC,
     NOT_TESTED,
-    REPRODUCED,
     SMALLER_SCALE,
-    YES,
     tagged,
 )
 from embviz.view import theme
 from embviz.view.sentences import MOST_DIGITS, digits_for, interval, number
-
-MOST_ROWS = 5  # of a claim box, before the fold
-
 
 # --- the picture of the whole ledger -----------------------------------------------------------------
 
@@ -85,13 +77,12 @@ def picture_table(table: pd.DataFrame, *, root: str = "") -> pd.DataFrame:
     spans = zip(judged["low"], judged["high"], judged["n_seeds"], strict=True)
     judged["interval_text"] = [interval(low, high) if n else "–" for low, high, n in spans]
     judged["row"] = judged["claim"] + ROW_SEPARATOR + judged["label"]  # labels repeat from claim to claim
-    pairs = zip(judged["chapter"], judged["claim"], strict=True)
-    judged["link"] = [f"{root}{chapter}.html#{claim}" for chapter, claim in pairs]
+    judged["link"] = [f"{root}ledger.html#{claim}" for claim in judged["claim"]]
     return judged.reset_index(drop=True)
 
 
 def plot_ledger(table: pd.DataFrame, *, root: str = "") -> alt.LayerChart:
-    """Every judged measurement of the ledger against its accepted range; a click leads to its claim's box.
+    """Every judged measurement of the ledger against its accepted range; a click leads to its row.
 
     Parameters
     ----------
@@ -218,66 +209,64 @@ def _ledger_marks(base: alt.Chart, names: list[str]) -> list[alt.Chart]:
 # --- a claim in a chapter ---------------------------------------------------------------------------
 
 
-class ClaimBox:
-    """A claim of the ledger, drawn for a chapter: the verdict, and the measurements that decide it.
+class ClaimLine:
+    """A claim of the ledger in one line of a chapter: verdict, statement, what was measured, and a link.
 
-    Folded away: all other measurements, the setting, the control, and what was moved after it had been fixed.
+    Setting, tables and amendments stand in the ledger, to which the link leads. `root` leads from the page to
+    the book's root.
     """
 
-    def __init__(self, item: Entry) -> None:
-        self.entry = item
+    def __init__(self, item: Entry, *, root: str = "../") -> None:
+        self.entry, self.root = item, root
 
     def __repr__(self) -> str:
-        return f"<claim {self.entry.claim.id}: {self.entry.verdict}>"
+        return f"<claim {self.entry.claim.id}: {tagged(self.entry.verdict, self.entry.smaller_scale)}>"
 
     def _repr_html_(self) -> str:
         item, claim = self.entry, self.entry.claim
-        colour = theme.VERDICT_COLOURS[item.verdict]
-        scale = f", at scale <i>{item.scale}</i>" if item.scale else ""
-        asks = "asks" if claim.question else "says"
-        words = item.elsewhere  # what differs from the paper's own setting
-        where = f" <small>{text_html(_capital(words))}.</small>" if words else ""
-        return (
-            f"<div class='ev-claim' id='{html.escape(claim.id)}' "
-            f"style='border-left:4px solid {colour};padding:.4em 1em;margin:1em 0;overflow-x:auto'>"
-            f"<p>{verdict_html(item.verdict, item.smaller_scale)}{scale}. "
-            f"{text_html(verdict_sentence(item))}{where}</p>"
-            f"<p><b>{text_html(claim.title)}</b> <small>({text_html(claim.where)})</small><br>"
-            f"The paper {asks}: {text_html(claim.says)}</p>"
-            f"{_measurements_html(deciding_rows(item))}{_fold(item)}</div>"
+        parts = [
+            verdict_html(item.verdict, item.smaller_scale),
+            f"<i>{text_html(claim.title.rstrip('?.'))}{'?' if claim.question else '.'}</i>",
+            text_html(verdict_sentence(item)),
+            f"{item.agree} agree." if item.agree and item.disagree else "",
+            f"<a href='{ledger_address(claim, self.root)}'>In the ledger</a>",
+        ]
+        return f"<p class='ev-claim' id='{html.escape(claim.id)}'>{' '.join(filter(None, parts))}</p>"
+
+
+class ChapterClaims:
+    """The lines of several claims, one below the other: what a chapter reproduced."""
+
+    def __init__(self, items: Sequence[Entry], *, root: str = "../") -> None:
+        self.items, self.root = items, root
+
+    def __repr__(self) -> str:
+        return repr(ClaimsTable(self.items))
+
+    def _repr_html_(self) -> str:
+        lines = "".join(
+            f"<li>{verdict_html(item.verdict, item.smaller_scale)} "
+            f"<a href='{ledger_address(item.claim, self.root)}'>{text_html(item.claim.title)}</a></li>"
+            for item in self.items
         )
-
-
-def deciding_rows(item: Entry) -> list[Row]:
-    """The measurements that make the verdict, the one that it rests on first: five at most."""
-    rows = [row for row in item.rows if row.measurement.accept and not row.replaced]
-    own = [row for row in rows if row.verdict == item.verdict] or rows
-    first = item.deciding
-    return sorted(own, key=lambda row: row is not first)[:MOST_ROWS]
+        return f"<ul class='ev-reproduced'>{lines}</ul>"
 
 
 def verdict_sentence(item: Entry) -> str:
-    """Why the verdict is what it is, in one sentence without symbols."""
+    """What was measured for the deciding measurement, beside its accepted range and its control."""
     row = item.deciding
     if row is None or row.finding is None or row.measurement.accept is None:
         return f"{_capital(_why(item) or item.reason)}."
-    what, found, accepted = _capital(row.measurement.label), row.finding, interval(*row.measurement.accept)
-    ours = f"{what}: {_ours(row)}" + (
-        "" if found.low == found.high else f" ({interval(found.low, found.high)})"
-    )
-    over = f"over {ledger.repetitions(found)}" if not found.exact else "exactly"
-    if item.verdict in (NOT_REPRODUCED, NO):
-        return f"{ours} {over}, outside the accepted {accepted}."
-    if item.verdict in (REPRODUCED, YES):
-        n = sum(one.verdict == item.verdict and not one.replaced for one in item.rows)
-        few = {1: "The judged measurement lies", 2: "Both judged measurements lie"}
-        lie = few.get(n, f"All {n} judged measurements lie")
-        return f"{lie} in the accepted range, {over} at least."
-    if row.verdict == NOT_SPECIFIC:
-        control = number(found.controls[row.measurement.control])
-        name = row.measurement.control.replace("_", " ")
-        return f"{ours}, as accepted ({accepted}), and so does the control ({name}: {control}): no evidence."
-    return f"{what}: {row.reason}."
+    measurement, found = row.measurement, row.finding
+    unit = f" {measurement.unit}" if measurement.unit else ""
+    known = [] if found.low == found.high else [_span(row)]
+    known.append(ledger.repetitions(found))
+    parts = [f"{_capital(measurement.label)}: {_ours(row)}{unit} ({', '.join(known)})"]
+    parts.append(f"accepted {interval(*measurement.accept)}")
+    if measurement.control in found.controls:
+        value = number(found.controls[measurement.control], digits=_digits(row))
+        parts.append(f"control ({measurement.control.replace('_', ' ')}) {value}")
+    return f"{'; '.join(parts)}."
 
 
 def _capital(words: str) -> str:
@@ -296,23 +285,30 @@ def text_html(words: str) -> str:
     return re.sub(r"\$([^$<>]+)\$", r"<i>\1</i>", coded)
 
 
-def _fold(item: Entry) -> str:
-    """All that a reader may want next, closed."""
-    claim, shown = item.claim, deciding_rows(item)
-    rest = [row for row in item.rows if not any(row is one for one in shown)]
-    others = f"{len(rest)} more measurement{'s' if len(rest) > 1 else ''}, " if rest else ""
-    more = f"{others}how it was measured"
-    moved = "".join(_amendment_html(claim, one) for one in claim.amended)
-    scale = f"It depends on no scale: {claim.any_scale}. " if claim.any_scale else ""
-    why, row = _why(item), item.deciding
-    said = row is None or why == f"{row.measurement.label}: {row.reason}"  # above the fold
-    reason = f"<p>{text_html(why)}.</p>" if why and not said else ""
-    return (
-        f"<details><summary><small>{more}{', what was moved' if moved else ''}</small></summary>"
-        f"{_measurements_html(rest) if rest else ''}{reason}{moved}"
-        f"<p><small>Setting: {text_html(claim.setting)}. Control: {text_html(claim.control)}. "
-        f"{text_html(scale)}</small></p></details>"
-    )
+def _details_html(item: Entry) -> str:
+    """All that the ledger knows of a claim: statement, reason, measurements, setting, amendments, command."""
+    claim = item.claim
+    asks = "asks" if claim.question else "says"
+    judged = [row for row in item.rows if row.measurement.accept and not row.replaced]
+    others = [row for row in item.rows if not row.measurement.accept and not row.replaced]
+    rows = [
+        [text_html(row.measurement.label), _range_picture(row), *_measurement_cells(row)[1:]]
+        for row in judged
+    ]
+    scale = f" It depends on no scale: {text_html(claim.any_scale)}." if claim.any_scale else ""
+    where = f" {text_html(_capital(item.elsewhere))}." if item.elsewhere else ""
+    why = _why(item)
+    parts = [
+        f"<p>The paper {asks} ({text_html(claim.where)}): {text_html(claim.says)}</p>",
+        f"<p>{text_html(_capital(why))}.</p>" if why else "",
+        _table_html(("measurement", "", "the paper", "ours"), rows) if rows else "",
+        f"<p>Reported, not judged:</p>{_measurements_html(others)}" if others else "",
+        f"<p>Setting: {text_html(claim.setting)}. Control: {text_html(claim.control)}.{scale}{where}</p>",
+        "".join(_amendment_html(claim, one) for one in claim.amended),
+        f"<p>Measured again by <code>embviz run {claim.id} --preset {item.scale or 'quick'}</code>. "
+        f"<a href='{_chapter_address(claim)}'>In its chapter</a></p>",
+    ]
+    return "".join(parts)
 
 
 def _amendment_html(claim: Claim, amendment: Amendment) -> str:
@@ -320,10 +316,21 @@ def _amendment_html(claim: Claim, amendment: Amendment) -> str:
     decides = ", ".join(labels[name] for name in amendment.decides)
     first = f" As first fixed: {text_html(amendment.first)}." if amendment.first else ""
     was = tagged(amendment.was, amendment.was_smaller_scale)
+    before = "; ".join(_superseded_text(labels, one) for one in amendment.superseded)
     return (
-        f"<p><b>Amended on {amendment.date:%-d %B %Y}.</b> {text_html(amendment.reason)} "
-        f"Since then decides: {text_html(decides)}. Before: <i>{was}</i>.{first}</p>"
+        f"<p><b>Revised on {amendment.date:%-d %B %Y}.</b> {text_html(amendment.reason)} "
+        f"Decided since then by: {text_html(decides)}. Before: <i>{was}</i>.{first}"
+        f"{f' Measured before: {text_html(before)}.' if before else ''}</p>"
     )
+
+
+def _superseded_text(labels: Mapping[str, str], one: Superseded) -> str:
+    low, high = one.interval or (one.value, one.value)
+    digits = digits_for(low, high)
+    value = number(one.value, digits=digits)
+    span = "" if low == high else f", {number(low, digits=digits)} to {number(high, digits=digits)}"
+    often = "exact" if one.exact else f"{one.n} {one.repeats}"
+    return f"{labels[one.measurement]} {value} ({often}{span}, {one.scale}, at {one.commit})"
 
 
 def _measurements_html(rows: Sequence[Row]) -> str:
@@ -382,13 +389,27 @@ def _digits(row: Row) -> int:
     return digits
 
 
-def claim_box(claim_id: str) -> ClaimBox:
-    """The claim box of `claim_id`, such as ``reflections.lemma1``, as the ledger file has it."""
-    return ClaimBox(ledger.entry(claim_id))
+def claim_line(claim_id: str, *, root: str = "../") -> ClaimLine:
+    """The line of the claim `claim_id`, such as ``reflections.lemma1``, as the ledger file has it."""
+    return ClaimLine(ledger.entry(claim_id), root=root)
+
+
+def claims_of(chapter: str) -> ChapterClaims:
+    """The claims of a chapter, such as ``geometry/grokking``, with their verdicts.
+
+    Raises
+    ------
+    ValueError
+        If no claim names that chapter.
+    """
+    items = [item for item in ledger.entries() if item.claim.chapter == chapter]
+    if not items:
+        raise ValueError(f"no claim names the chapter {chapter!r}")
+    return ChapterClaims(items)
 
 
 class ClaimsTable:
-    """One row a claim, each leading to its box in the book; `root` leads from the page to the book's."""
+    """One row a claim, each leading to its place in the ledger; `root` leads from the page to the book's."""
 
     def __init__(self, items: Sequence[Entry], *, root: str = "") -> None:
         self.items, self.root = items, root
@@ -404,7 +425,7 @@ class ClaimsTable:
         claim = item.claim
         scale = f"<br><small>{item.scale}</small>" if item.scale else ""
         return [
-            f"<a href='{_box_address(claim, self.root)}'>{text_html(claim.title)}</a>"
+            f"<a href='{ledger_address(claim, self.root)}'>{text_html(claim.title)}</a>"
             f"<br><small>{text_html(claim.where)}</small>",
             f"{verdict_html(item.verdict, item.smaller_scale)}{scale}",
             html.escape(ledger.tally(item.rows)),
@@ -471,17 +492,11 @@ class ClaimsList:
 
 def _line_html(item: Entry) -> str:
     claim = item.claim
-    judged = [row for row in item.rows if row.measurement.accept and not row.replaced]
-    rows = [
-        [text_html(row.measurement.label), _range_picture(row), *_measurement_cells(row)[1:]]
-        for row in judged
-    ]
+    scale = "smaller" if item.smaller_scale else "own"
     return (
-        f"<details id='{html.escape(claim.id)}' data-verdict='{item.verdict}'><summary>"
-        f"{verdict_html(item.verdict, item.smaller_scale)} {text_html(claim.title)}</summary>"
-        f"<p>{text_html(verdict_sentence(item))} "
-        f"<a href='{_box_address(claim)}'>{text_html(claim.where)}, in its chapter</a></p>"
-        f"{_table_html(('measurement', '', 'the paper', 'ours'), rows)}</details>"
+        f"<details id='{html.escape(claim.id)}' data-paper='{claim.paper}' data-verdict='{item.verdict}' "
+        f"data-scale='{scale}'><summary>{verdict_html(item.verdict, item.smaller_scale)} "
+        f"{text_html(claim.title)}</summary>{_details_html(item)}</details>"
     )
 
 
@@ -509,8 +524,13 @@ def _range_picture(row: Row) -> str:
     return f"<svg width='{width}' height='16' aria-hidden='true'>{''.join(marks)}</svg>"
 
 
-def _box_address(claim: Claim, root: str = "") -> str:
+def _chapter_address(claim: Claim, root: str = "") -> str:
     return html.escape(f"{root}{claim.chapter}.html#{claim.id}", quote=True)
+
+
+def ledger_address(claim: Claim, root: str = "") -> str:
+    """From a page of the book to a claim's row in the ledger; `root` leads to the book's root."""
+    return html.escape(f"{root}ledger.html#{claim.id}", quote=True)
 
 
 def verdict_html(verdict: str, smaller_scale: bool = False) -> str:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from book.view.ledger_view import ledger_address
 from embviz import ledger
 from embviz.ledger.verdicts import tagged
 from embviz.view import theme
@@ -16,7 +17,7 @@ _CITED = re.compile(r"\s*\[(?P<claim>\w+\.\w+): (?P<verdict>[a-z ]+?)(?P<scale>,
 
 
 def as_judged(template: str, *named: Mapping[str, Any], root: str = "", **sources: Any) -> Quotation:
-    """Sentences with the claims they rest on, each with a link to its box; refused once a verdict has moved.
+    """Sentences with the claims they rest on, each with a link to the ledger; refused when a verdict moved.
 
     Parameters
     ----------
@@ -41,7 +42,7 @@ def as_judged(template: str, *named: Mapping[str, Any], root: str = "", **source
 
     def link(found: re.Match[str]) -> str:
         claim = judged[found["claim"]].claim
-        address = html.escape(f"{root}{claim.chapter}.html#{claim.id}", quote=True)
+        address = ledger_address(claim, root)
         mark = theme.VERDICT_MARKS[found["verdict"]]
         title = html.escape(claim.title, quote=True)
         words = tagged(found["verdict"], bool(found["scale"])).replace(" ", "&nbsp;")

@@ -52,29 +52,19 @@ def test_inside_the_range_is_inside_the_band(value, low, high):
     assert (0 <= place <= 1) == (low <= value <= high)
 
 
-def test_a_claim_box_shows_paper_ours_interval_null_and_verdict():
-    html = ledger_view.ClaimBox(entry())._repr_html_()
+def test_a_line_shows_verdict_statement_value_interval_range_control_and_a_link_to_its_row():
+    line = ledger_view.ClaimLine(entry())._repr_html_()
     for text in (
-        *("0.5", "0.25", "0.2 to 0.3", "shuffled: 9", "reproduced", "3 seeds"),
-        *("a setting", "id='p.c'", "(nats)"),
+        *("id='p.c'", "<b>reproduced</b>", "A title", "0.25 nats (0.2 to 0.3, 3 seeds)"),
+        *("accepted 0 to 1", "control (shuffled) 9", "href='../ledger.html#p.c'"),
     ):
-        assert text in html
+        assert text in line
+    assert "a setting" not in line
+    assert "<table" not in line
 
 
-def test_a_claim_box_says_its_verdict_before_anything_else_and_folds_what_does_not_decide():
-    html = ledger_view.ClaimBox(entry())._repr_html_()
-    first, rest = html.split("</p>", 1)
-    assert "reproduced" in first
-    assert "The judged measurement lies in the accepted range, over 3 seeds at least." in first
-    open_part, fold = rest.split("<details>")
-    assert "0.25" in open_part
-    assert ">g<" not in open_part
-    assert ">g<" in fold
-    assert "1 more measurements" not in fold
-
-
-def boxed(*verdicts, question=False, amended=()):
-    """A box of a claim whose measurements were found so."""
+def judged(*verdicts, question=False, amended=()):
+    """The entry of a claim whose measurements were found so."""
     measurements = [
         Measurement(f"f{i}", f"measurement {i}", accept=(0.0, 1.0), control="shuffled")
         for i in range(len(verdicts))
@@ -89,89 +79,88 @@ def boxed(*verdicts, question=False, amended=()):
     claim = Claim(*texts, tuple(measurements), "p.experiments", question=question, amended=amended)
     found = {measurement.name: ends[name] for measurement, name in zip(measurements, verdicts, strict=True)}
     found = {name: one for name, one in found.items() if name not in claim.replaced}
-    return ledger_view.ClaimBox(entry_of(claim, Results("paper", found)))
+    return entry_of(claim, Results("paper", found))
 
 
 @pytest.mark.parametrize(
     ("verdicts", "said"),
     [
-        (["reproduced"] * 2, "Both judged measurements lie in the accepted range, over 3 seeds at least."),
+        (
+            ["reproduced"] * 2,
+            "Measurement 0: 0.5 (0.4 to 0.6, 3 seeds); accepted 0 to 1; control (shuffled) 9.",
+        ),
         (
             ["reproduced", "not reproduced"],
-            "Measurement 1: 2 (1.9 to 2.1) over 5 seeds, outside the accepted 0 to 1.",
+            "Measurement 1: 2 (1.9 to 2.1, 5 seeds); accepted 0 to 1; control",
         ),
-        (["not specific"], "and so does the control (shuffled: 0.5): no evidence."),
-        (["inconclusive"], "Measurement 0: 2 seeds; at least 3 are needed; about"),
+        (["not specific"], "accepted 0 to 1; control (shuffled) 0.5."),
+        (["inconclusive"], "Measurement 0: 0.5 (0.4 to 0.6, 2 seeds); accepted 0 to 1"),
     ],
 )
-def test_a_verdict_is_said_in_one_sentence(verdicts, said):
-    assert said in ledger_view.verdict_sentence(boxed(*verdicts).entry)
+def test_the_deciding_measurement_stands_beside_its_range_and_control(verdicts, said):
+    assert said in ledger_view.verdict_sentence(judged(*verdicts))
 
 
-def test_a_box_says_once_why_and_where_it_was_measured():
+def test_a_line_counts_the_measurements_that_agree_where_one_does_not():
+    assert (
+        "1 of 2 measurements agree."
+        in ledger_view.ClaimLine(judged("reproduced", "not reproduced"))._repr_html_()
+    )
+    assert "agree" not in ledger_view.ClaimLine(judged("reproduced", "reproduced"))._repr_html_()
+
+
+def test_a_row_says_once_why_and_where_it_was_measured():
     where = "measured on one text, not on another"
-    item = boxed("inconclusive").entry
+    item = judged("inconclusive")
     item = dataclasses.replace(item, reason=f"{item.reason}; {where}", elsewhere=where)
-    html = ledger_view.ClaimBox(item)._repr_html_()
-    assert html.count("easured on one text") == html.count("at least 3 are needed") == 1
-    html = ledger_view.ClaimBox(dataclasses.replace(item, verdict="not tested", rows=()))._repr_html_()
+    html = ledger_view._details_html(item)
     assert html.count("easured on one text") == html.count("at least 3 are needed") == 1
 
 
-def test_a_figure_that_an_amendment_replaced_is_not_counted_as_judged():
-    moved = Amendment(datetime.date(2026, 11, 2), "It was unfair.", ("f1",), "inconclusive", ("f0",))
-    said = ledger_view.verdict_sentence(boxed("reproduced", "reproduced", amended=(moved,)).entry)
-    assert said.startswith("The judged measurement lies in the accepted range")
-
-
-def test_at_most_five_figures_that_decide_stand_before_the_fold_the_weightiest_first():
-    box = boxed("reproduced", *["not reproduced"] * 7)
-    rows = ledger_view.deciding_rows(box.entry)
-    assert len(rows) == 5
-    assert rows[0] is box.entry.deciding
-    assert all(row.verdict == "not reproduced" for row in rows)
-    assert box._repr_html_().split("<details>")[1].count("<tr>") == 1 + 3
-
-
-def test_what_was_measured_at_a_smaller_scale_names_the_run_at_the_papers_own_before_the_fold():
+def test_a_row_names_the_run_at_the_papers_own_scale():
     measurement = Measurement("f", "f", accept=(0.0, 1.0))
     texts = ("p.c", "p", "A title", "Table 1", "it is so", "a setting", "none", "p/chapter")
     claim = Claim(*texts, (measurement,), "p.experiments")
     found = Results("laptop", {"f": Finding(0.5, 0.4, 0.6, 3)}, own_corpora=())
-    open_part, _ = ledger_view.ClaimBox(entry_of(claim, found))._repr_html_().split("<details>")
-    assert "At the paper&#x27;s scale: <code>embviz run p.c --preset paper</code>." in open_part
+    html = ledger_view._details_html(entry_of(claim, found))
+    assert "At the paper&#x27;s scale: <code>embviz run p.c --preset paper</code>." in html
+    assert "Measured again by <code>embviz run p.c --preset laptop</code>" in html
+    assert "(smaller scale)" in ledger_view.ClaimLine(entry_of(claim, found))._repr_html_()
 
 
 def test_a_question_is_asked_and_answered():
-    html = boxed("not reproduced", question=True)._repr_html_()
-    assert "The paper asks: it is so" in html
-    assert "<b>no</b>" in html
+    item = judged("not reproduced", question=True)
+    assert "The paper asks (Table 1): it is so" in ledger_view._details_html(item)
+    assert "<b>no</b> <i>A title?</i>" in ledger_view.ClaimLine(item)._repr_html_()
 
 
-def test_an_amendment_is_told_in_the_fold_and_its_old_measurement_as_replaced():
+def test_a_row_tells_of_a_revision_and_of_what_was_measured_before_and_the_line_does_not():
     first = Superseded("f0", 2.0, "4b4e696", "paper", (1.9, 2.1), 5, controls={"shuffled": 9.0})
     moved = Amendment(
-        datetime.date(2026, 11, 2),
-        "It was <unfair>.",
-        ("f1",),
-        "not reproduced",
-        ("f0",),
-        "by hand",
-        (first,),
+        *(datetime.date(2026, 11, 2), "It was <unfair>.", ("f1",)),
+        *("not reproduced", ("f0",), "by hand", (first,)),
     )
-    open_part, fold = boxed("not reproduced", "reproduced", amended=(moved,))._repr_html_().split("<details>")
-    assert "reproduced" in open_part
-    assert "measurement 0" not in open_part
+    item = judged("not reproduced", "reproduced", amended=(moved,))
+    html = ledger_view._details_html(item)
     for text in (
-        *("Amended on 2 November 2026.", "It was &lt;unfair&gt;.", "Since then decides: measurement 1"),
-        *(
-            "Before: <i>not reproduced</i>",
-            "As first fixed: by hand",
-            "not reproduced, replaced",
-            "what was moved",
-        ),
+        *("Revised on 2 November 2026.", "It was &lt;unfair&gt;.", "Decided since then by: measurement 1"),
+        *("Before: <i>not reproduced</i>", "As first fixed: by hand"),
+        "Measured before: measurement 0 2 (5 seeds, 1.9 to 2.1, paper, at 4b4e696).",
     ):
-        assert text in fold
+        assert text in html
+    assert html.count("<tr>") == 1 + 1  # the measurement that was replaced has no row
+    line = ledger_view.ClaimLine(item)._repr_html_()
+    assert "Revised" not in line
+    assert "measurement 0" not in line
+
+
+def test_the_claims_of_a_chapter_are_a_list_that_leads_to_the_ledger():
+    html = ledger_view.claims_of("tying/exor")._repr_html_()
+    own = [item for item in ledger.entries() if item.claim.chapter == "tying/exor"]
+    assert html.count("<li>") == len(own) > 1
+    assert all(f"href='../ledger.html#{item.claim.id}'" in html for item in own)
+    with pytest.raises(ValueError, match="no claim names the chapter 'tying/nothing'"):
+        ledger_view.claims_of("tying/nothing")
 
 
 def test_a_value_that_the_paper_does_not_print_is_marked_with_its_reason():
@@ -183,25 +172,14 @@ def test_a_value_that_the_paper_does_not_print_is_marked_with_its_reason():
 
 
 def test_words_of_a_claim_are_drawn_as_text():
-    html = ledger_view.ClaimBox(entry(label="<script>alert(1)</script>", says="a & b < c"))._repr_html_()
-    assert "<script>" not in html
-    assert "a &amp; b &lt; c" in html
-    assert "<script>" not in ledger_view.ClaimsTable([entry(says="<script>")])._repr_html_()
+    item = entry(label="<script>alert(1)</script>", says="a & b < c, run `x` from $N(0, 1/d)$")
+    for html in (ledger_view._details_html(item), ledger_view.ClaimLine(item)._repr_html_()):
+        assert "<script>" not in html
+    assert "a &amp; b &lt; c, run <code>x</code> from <i>N(0, 1/d)</i>" in ledger_view._details_html(item)
 
 
-def test_a_null_that_passes_shows_as_null_too():
-    assert "not specific" in ledger_view.ClaimBox(entry(control=0.5))._repr_html_()
-
-
-def test_a_figure_has_three_columns():
-    html = ledger_view.ClaimBox(entry())._repr_html_()
-    assert html.count("<th>") == 2 * 3  # before the fold and in it
-    assert "<td>0.5 <br><small>accepted 0 to 1</small></td>" in html
-
-
-def test_no_markup_shows_in_a_box():
-    html = ledger_view.ClaimBox(entry(says="run `x` from $N(0, 1/d)$"))._repr_html_()
-    assert "run <code>x</code> from <i>N(0, 1/d)</i>" in html
+def test_a_control_that_comes_out_as_well_shows_as_not_specific():
+    assert "not specific" in ledger_view.ClaimLine(entry(control=0.5))._repr_html_()
 
 
 def test_a_value_that_rounding_would_put_into_the_range_has_more_digits():
@@ -219,24 +197,24 @@ def test_the_matrix_has_a_row_a_paper_and_a_mark_a_claim_that_leads_to_its_line(
     assert repr(ledger_view.ClaimsMatrix(items)).count("\n") == 1
 
 
-def test_a_line_of_the_list_opens_to_figures_in_pictures_and_leads_to_the_box():
+def test_a_row_of_the_list_opens_to_measurements_in_pictures_and_leads_to_the_chapter():
     html = ledger_view.ClaimsList([entry(says="<script>")])._repr_html_()
-    assert "<details id='p.c' data-verdict='reproduced'>" in html
+    assert "<details id='p.c' data-paper='p' data-verdict='reproduced' data-scale='own'>" in html
     assert html.count("<svg") == 1  # of the measurement that is judged
     assert "href='p/chapter.html#p.c'" in html
     assert "<script>" not in html
 
 
 def test_links_from_a_chapter_lead_to_the_books_root():
-    assert "href='../p/chapter.html#p.c'" in ledger_view.ClaimsTable([entry()], root="../")._repr_html_()
+    assert "href='../ledger.html#p.c'" in ledger_view.ClaimsTable([entry()], root="../")._repr_html_()
     table = ledger_view.picture_table(ledger.table([entry()]), root="../")
-    assert table["link"].tolist() == ["../p/chapter.html#p.c"]
+    assert table["link"].tolist() == ["../ledger.html#p.c"]
 
 
-def test_the_picture_has_a_row_a_judged_figure_and_leads_to_the_claims_box():
+def test_the_picture_has_a_row_a_judged_figure_and_leads_to_the_claims_row():
     table = ledger_view.picture_table(ledger.table([entry()]))
     assert table["row"].tolist() == ["p.c: a measurement"]
-    assert table["link"].tolist() == ["p/chapter.html#p.c"]
+    assert table["link"].tolist() == ["ledger.html#p.c"]
     assert table["measured_place"].tolist() == [0.25]
 
 

@@ -15,13 +15,13 @@ def judged(monkeypatch):
     monkeypatch.setattr(ledger, "entry", lambda name: {"p.c": entry(control=0.5)}[name])
 
 
-def test_a_sentence_leads_to_the_box_of_the_claim_that_it_rests_on_and_shows_its_verdict():
+def test_a_sentence_leads_to_the_row_of_the_claim_that_it_rests_on_and_shows_its_verdict():
     said = as_judged(SENTENCES, share=0.25)
     assert said.startswith("It is 0.25 here. The control\ndoes it too <small><a href=")
-    assert 'href="p/chapter.html#p.c" title="A title"' in said
+    assert 'href="ledger.html#p.c" title="A title"' in said
     assert said.endswith("not&nbsp;specific</a></small>. A third.")
     assert "[" not in said
-    assert 'href="../p/chapter.html#p.c"' in as_judged(SENTENCES, root="../", share=0.25)
+    assert 'href="../ledger.html#p.c"' in as_judged(SENTENCES, root="../", share=0.25)
 
 
 def test_a_sentence_whose_verdict_has_moved_is_refused_by_name(monkeypatch):
