@@ -1,17 +1,22 @@
 // Long tables: 20 rows a page, a search box, headers that sort. Short ones stay as they are.
-// The sorter wants one row of headers: the name of pandas' index joins the first.
+// The sorter wants one row of headers: what stands above the last row joins it.
 function joinHeaders(table) {
-  const [first, ...others] = table.tHead?.rows ?? [];
-  for (const row of others) {
-    [...row.cells].forEach((cell, i) => {
-      if (first.cells[i] && !first.cells[i].textContent.trim()) first.cells[i].textContent = cell.textContent;
-    });
+  const rows = [...(table.tHead?.rows ?? [])];
+  const last = rows.pop();
+  for (const row of rows) {
+    let i = 0;
+    for (const cell of row.cells) {
+      for (let n = 0; n < cell.colSpan; n += 1, i += 1) {
+        const above = cell.textContent.trim();
+        if (above) last.cells[i].textContent = `${above}, ${last.cells[i].textContent}`;
+      }
+    }
     row.remove();
   }
 }
 
 document.addEventListener("DOMContentLoaded", () => {
-  for (const table of document.querySelectorAll("table.dataframe")) {
+  for (const table of document.querySelectorAll(".embviz-table table")) {
     if (!(table.tBodies[0]?.rows.length > 20)) continue;
     joinHeaders(table);
     new simpleDatatables.DataTable(table, { perPage: 20, type: "text" });

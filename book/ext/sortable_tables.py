@@ -1,4 +1,4 @@
-"""Scripts where they are needed: long pandas tables are sorted and searched, the ledger's lines filtered."""
+"""Scripts where they are needed: long tables are sorted and searched, the ledger's lines filtered."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from sphinx.application import Sphinx
 
 
 def add_assets(app: Sphinx, _page: str, _template: str, _context: dict[str, Any], doctree: Any) -> None:
-    """Link the table library from pages with a pandas table, the filter from those with claims to open."""
+    """Link the table library from pages with a table, the filter from those with claims to open."""
     raw = [] if doctree is None else [node.astext() for node in doctree.findall(nodes.raw)]
     if any("class='ev-claims'" in text for text in raw):
         app.add_js_file("ledger.js", loading_method="defer")
-    if any('class="dataframe' in text for text in raw):
+    if any('class="embviz-table"' in text for text in raw):
         app.add_css_file("vendor/datatables/style.css")
         app.add_js_file("vendor/datatables/simple-datatables.js", loading_method="defer")
         app.add_js_file("tables.js", loading_method="defer")

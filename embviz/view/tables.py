@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -11,6 +10,7 @@ import pandas as pd
 
 from embviz.view import theme
 from embviz.view.sentences import Amount, amount, number
+from embviz.view.typesetting import TypesetTable, typeset
 
 Cell = Amount | str
 Published = Mapping[Any, float | None]
@@ -23,8 +23,15 @@ class FiguresTable(Mapping[Any, Any]):
     ``table[row]`` is the row's number, or its numbers by column where there are several.
     """
 
-    def __init__(self, cells: Mapping[Any, dict[Any, Cell]], texts: pd.DataFrame, note: str) -> None:
-        self._cells, self.texts, self.note = dict(cells), texts, note
+    def __init__(
+        self, cells: Mapping[Any, dict[Any, Cell]], texts: pd.DataFrame, shown: TypesetTable
+    ) -> None:
+        self._cells, self.texts, self._shown = dict(cells), texts, shown
+
+    @property
+    def note(self) -> str:
+        """The sentence below: what stands in brackets."""
+        return self._shown.note
 
     def __getitem__(self, row: Any) -> Any:
         cells = self._cells[row]
@@ -45,11 +52,10 @@ class FiguresTable(Mapping[Any, Any]):
         return len(self._cells)
 
     def __repr__(self) -> str:
-        return f"{self.texts.to_string()}\n{self.note}".rstrip()
+        return repr(self._shown)
 
     def _repr_html_(self) -> str:
-        note = f"<p><small>{html.escape(self.note)}</small></p>" if self.note else ""
-        return f"<div style='overflow-x:auto'>{self.texts.to_html(border=0)}{note}</div>"
+        return self._shown._repr_html_()
 
 
 def only(part: Any) -> Any:
@@ -69,6 +75,8 @@ def figures_table(
     statistic: str | Mapping[str, str] = "mean",
     published: Published | Mapping[str, Published] | None = None,
     limit: float = math.inf,
+    controls: Sequence[Any] | None = None,
+    deciding: Sequence[tuple[Any, Any]] = (),
 ) -> FiguresTable:
     """Measured numbers by kind: mean with the range over seeds in brackets, published value, seeds.
 
@@ -95,6 +103,8 @@ def figures_table(
         The paper's; with `across`, of (row, kind). See :func:`embviz.ledger.published`.
     limit : float
         Nobody waited beyond: such values are written ``> limit``. Take the median.
+    controls, deciding : sequences, optional
+        Grey rows and marked cells, by what the table calls them: see :func:`embviz.view.typesetting`.
 
     Returns
     -------
@@ -142,7 +152,8 @@ def figures_table(
     if seed is not None:
         texts["seeds"] = [groups[row][seed].nunique() if row in groups else 0 for row in called]
     texts.index = _index(list(called.values()), keys)
-    return FiguresTable(cells, texts, _note(cells, statistics, headings, spread))
+    note = _note(cells, statistics, headings, spread)
+    return FiguresTable(cells, texts, typeset(texts, controls=controls, deciding=deciding, note=note))
 
 
 def _headings(values: str | Sequence[str] | Mapping[str, str]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from embviz.labels import title
+from embviz.labels import LABELS, title
 from embviz.view.sentences import format_for, number
 
 MISSING = "–"
@@ -27,10 +27,12 @@ PLAIN_RANGE = (1e-4, 1e7)  # sizes written without a power of ten
 
 # Rows that give a comparison and no result of its own have one of these words in their name.
 CONTROL = re.compile(
-    r"\b(controls?|baselines?|shuffled|untrained|never trained|before training|at random|by chance"
-    r"|random (walks?|vectors?|numbers|order|pairs?|rows)|permuted|white noise)\b",
+    r"\b(controls?|baselines?|shuffled|untrained|never trained|before training|by chance|permuted|white noise"
+    r"|(dealt|drawn) at random|random (walks?|vectors?|numbers|order|pairs?|rows|directions))\b",
     re.IGNORECASE,
 )
+LONGEST = 60  # characters of such a name: what is longer is a sentence
+SCIENTIFIC = re.compile(r"-?\d(\.\d+)?e[+-]\d+")  # as Python writes it
 NUMERIC = re.compile(rf"([> +\-{MINUS}]*)(\d[\d,]*)(\.\d+)?(?=$|[\s%,;(×])(.*)", re.DOTALL)
 
 # Twice the class: notebooks and pages have rules of their own for tables, more specific than one class.
@@ -80,7 +82,11 @@ class TypesetTable:
             [f"{cell} *" if (row, column) in self._deciding else cell for column, cell in enumerate(cells)]
             for row, cells in enumerate(self.cells)
         ]
-        lines = [*self.titles, *marked]
+        above = [
+            ["" if place and text == row[place - 1] else text for place, text in enumerate(row)]
+            for row in self.titles[:-1]
+        ]
+        lines = [*above, self.titles[-1], *marked]
         widths = [max(map(len, column), default=0) for column in zip(*lines, strict=True)]
         text = [
             "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
@@ -229,7 +235,13 @@ def _title(name: Any, titles: Mapping[Any, str]) -> str:
         return ""
     if name in titles:
         return titles[name]
-    return title(name) if isinstance(name, str) else _plain(name)
+    if not isinstance(name, str):
+        return _plain(name)
+    # a plain word may be an axis of another chart, so it is looked up for its unit alone
+    known = ("_" in name and name.isidentifier()) or (
+        name in LABELS and re.sub(r"\W", "", LABELS[name].words) == name
+    )
+    return title(name) if known else name
 
 
 def _row_names(index: pd.Index) -> list[list[str]]:
@@ -255,7 +267,7 @@ def _controls(index: pd.Index, names: list[list[str]], controls: Sequence[Any] |
     if not names:
         return set()
     last = [" ".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in index]
-    found = {row for row, name in enumerate(last) if CONTROL.search(name)}
+    found = {row for row, name in enumerate(last) if len(name) <= LONGEST and CONTROL.search(name)}
     return found if len(found) < len(last) else set()
 
 
@@ -298,11 +310,15 @@ def _plain(value: Any, n_decimals: int | None = None, digits: int = 3) -> str:
         return ", ".join(
             _plain(part) for part in (sorted(value) if isinstance(value, set | frozenset) else value)
         )
+    if isinstance(value, str) and SCIENTIFIC.fullmatch(value):
+        value, digits = float(value), 2
     if not _is_number(value):
         missing = value is None or value is pd.NA or value is pd.NaT
         return MISSING if missing else str(value)
     amount = float(value)
-    if not math.isfinite(amount) or amount == 0:
+    if amount == 0:
+        return "0"
+    if not math.isfinite(amount):
         return number(amount).replace("-", MINUS)
     if n_decimals is not None and round(abs(amount), n_decimals) != 0:
         text = f"{abs(amount):,.{n_decimals}f}"
@@ -341,8 +357,8 @@ def _decimals(amounts: np.ndarray, digits: int) -> int | None:
 
 
 def _decimals_of(amount: float) -> int:
-    """Decimals of a number as it is written in full, but for what arithmetic leaves behind."""
-    _, _, after = np.format_float_positional(float(f"{amount:.12g}"), trim="-").partition(".")
+    """Decimals of a number as it is written in full, but for what arithmetic, or a float32, leaves behind."""
+    _, _, after = np.format_float_positional(float(f"{amount:.7g}"), trim="-").partition(".")
     return len(after)
 
 

@@ -113,7 +113,7 @@ def test_words_of_a_vocabulary_are_text():
     own = runs().replace({"run": {"plain": "<script>alert(1)</script>"}})
     html = figures_table(own, "accuracy", "run")._repr_html_()
     assert "<script>" not in html
-    assert 'class="dataframe"' in html  # what makes long ones sortable
+    assert 'class="embviz-table"' in html  # what makes long ones sortable
 
 
 def test_sentences_take_numbers_from_the_table():

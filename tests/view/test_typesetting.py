@@ -57,14 +57,26 @@ def test_digits_follow_the_interval():
 
 
 def test_columns_have_their_axis_titles():
-    table = pd.DataFrame({"n_phases": [3], "pmi": [0.5]}, index=pd.Index(["a"], name="of_run"))
-    assert typeset(table).titles == [["of run", *(title_of(name) for name in ("n_phases", "pmi"))]]
-    assert typeset(table, titles={"pmi": "PMI"}).titles[0][-1] == "PMI"
+    table = pd.DataFrame({"n_phases": [3], "step": [5]}, index=pd.Index(["a"], name="of_run"))
+    assert typeset(table).titles == [["of run", "phases", "step (updates)"]]
+    assert typeset(table, titles={"step": "after"}).titles[0][-1] == "after"
 
 
-def title_of(name):
-    words, unit = LABELS.get(name, Label(name))
-    return words if unit is None else f"{words} ({unit})"
+def test_a_plain_word_is_not_taken_for_another_charts_axis(monkeypatch):
+    monkeypatch.setitem(LABELS, "moment", Label("measured over its scale"))
+    assert typeset(pd.DataFrame({"moment": [1], "share of W_K": [1]})).titles == [["moment", "share of W_K"]]
+
+
+def test_a_number_that_python_wrote_is_written_as_people_do():
+    assert column(pd.DataFrame({"x": ["2.7e-15", "1.3e-01", "same"]}), 0) == ["3 × 10⁻¹⁵", "0.13", "same"]
+
+
+def test_a_float32_has_no_more_digits_than_it_was_rounded_to():
+    assert column(pd.DataFrame({"x": np.array([0.42, 0.36], dtype=np.float32)}), 0) == ["0.42", "0.36"]
+
+
+def test_a_rounded_minus_nothing_is_0():
+    assert column(pd.DataFrame({"x": [-0.0, 0.25]}), 0) == ["0", "0.25"]
 
 
 def test_no_tuple_and_no_row_of_index_names_is_shown():
@@ -84,6 +96,7 @@ def test_columns_of_two_levels_share_a_heading():
     table = pd.DataFrame([[1, 2]], columns=pd.MultiIndex.from_product([["before"], ["x", "y"]]), index=["a"])
     assert typeset(table).titles == [["", "before", "before"], ["", "x", "y"]]
     assert '<th colspan="2" scope="colgroup">before</th>' in typeset(table)._repr_html_()
+    assert repr(typeset(table)).splitlines()[0].split() == ["before"]
 
 
 def test_controls_are_grey_by_name_and_by_choice():
