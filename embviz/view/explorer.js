@@ -78,6 +78,7 @@ function followTitle(figure, view, titles) {
     if (found) entitle(figure, found.title);
   };
   for (const name of names) view.addSignalListener(name, follow);
+  return follow;
 }
 
 function entitle(figure, title) {
@@ -225,12 +226,12 @@ async function mount(element, spec, vegaEmbed) {
     offerReset(controls, view, shown.params ?? []);
     offerTries(controls, view, meta.tries ?? []);
     finishControls(controls);
-    if (meta.titles) followTitle(figure, view, meta.titles);
+    const follow = meta.titles ? followTitle(figure, view, meta.titles) : null;
     if (shown.width === "container") followWidth(chart, view);
     if (meta.panels) await fitPanels(chart, view, narrow ? { ...meta.panels, fluid: 1 } : meta.panels);
     element.view = view;
     element.dataset.ready = "true";
-    return { view, say };
+    return { view, say, follow };
   } catch (error) {
     say(`This chart could not be drawn: ${error.message}`, true);
     throw error;

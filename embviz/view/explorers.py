@@ -640,18 +640,7 @@ class Explorer(Picture):
         return self._filled(str(handed(self.title, tables)), values)
 
     def _filled(self, text: str, values: Mapping[str, Any]) -> str:
-        def put(field: re.Match[str]) -> str:
-            name, how = field.groups()
-            if name not in values:
-                raise ValueError(
-                    f"the title follows {name!r}, which is none of the measured controls: "
-                    f"{', '.join(values) or 'there are none'}"
-                )
-            control = self.controls[name]
-            said = control.say(values[name]) if isinstance(control, Choice) else str(values[name])
-            return format(values[name], how) if how else said
-
-        return FIELD.sub(put, text)
+        return filled(text, values, self.controls)
 
 
 class LiveFace(anywidget.AnyWidget):
@@ -742,6 +731,25 @@ def combinations(controls: Mapping[str, Control]) -> list[dict[str, Any]]:
     """Every combination of the controls' values, the last control's moving fastest."""
     every = itertools.product(*(control.values for control in controls.values()))
     return [dict(zip(controls, values, strict=True)) for values in every]
+
+
+def filled(text: str, values: Mapping[str, Any], controls: Mapping[str, Control]) -> str:
+    """A title with the controls' values in place of their names in braces, written as the controls say."""
+
+    def put(field: re.Match[str]) -> str:
+        name, how = field.groups()
+        if name not in values:
+            raise ValueError(
+                f"the title follows {name!r}, which is none of the measured controls: "
+                f"{', '.join(values) or 'there are none'}"
+            )
+        control = controls[name]
+        if isinstance(control, Toggle):
+            return "yes" if values[name] else "no"
+        said = control.say(values[name]) if isinstance(control, Choice) else str(values[name])
+        return format(values[name], how) if how else said
+
+    return FIELD.sub(put, text)
 
 
 def is_chosen(controls: Mapping[str, Control]) -> str:

@@ -99,13 +99,14 @@ function playerBar(figure, label, withKernel, nFrames) {
   return parts;
 }
 
+const COMPUTED_TITLE = "A run that is computed while you watch";
 const numbersIn = (text) => (String(text ?? "").match(/\d+/g) ?? []).map(Number);
 const stepsOf = (rows) => [...new Set(rows.map((row) => row.frame))];
 
 /** Plays the frames of a recording, or those that a kernel computed so far. */
 class Playback {
-  constructor(view, say, bar, meta, recorded, ask) {
-    Object.assign(this, { view, say, bar, meta, recorded, ask });
+  constructor(view, say, bar, meta, recorded, ask, follow) {
+    Object.assign(this, { view, say, bar, meta, recorded, ask, follow });
     this.steps = stepsOf(recorded);
     this.place = this.steps.indexOf(view.signal("frame")); // of the frame that is shown, or is about to be
     this.drawing = null;
@@ -170,6 +171,7 @@ class Playback {
       this.pause();
       this.say(this.isLive ? this.note : "");
       this.showControls();
+      this.entitle();
       this.told(this.load(this.rows()));
     });
     for (const { control, field, recorded } of this.meta.player.clicks ?? []) {
@@ -184,6 +186,14 @@ class Playback {
       // Vega is in the midst of its own redrawing
       this.view.addSignalListener(name, () => this.isLive && sleep(0).then(() => this.anew(this.playing)));
     }
+    for (const name of this.meta.controls) this.view.addSignalListener(name, () => this.entitle());
+  }
+
+  /** A title that follows the recordings says nothing of frames that are computed. */
+  entitle() {
+    if (!this.follow) return;
+    this.follow();
+    if (this.isLive) entitle(this.bar.row.closest("figure"), COMPUTED_TITLE);
   }
 
   /** Where live runs have controls of their own, only those of the frames that are shown stand there. */
@@ -385,10 +395,10 @@ async function play(element, spec, vegaEmbed, ask = null) {
     return own.get(rest.name) ?? (rest.name === "frame" || !bind ? rest : { ...rest, bind });
   });
   const drawn = { ...arranged(spec, element.clientWidth), params };
-  const { view, say } = await mount(element, drawn, vegaEmbed);
+  const { view, say, follow } = await mount(element, drawn, vegaEmbed);
   const figure = element.querySelector("figure");
   const bar = playerBar(figure, meta.player.label, ask !== null, stepsOf(recorded).length);
-  return new Playback(view, say, bar, meta, recorded, ask);
+  return new Playback(view, say, bar, meta, recorded, ask, follow);
 }
 
 /** Questions to a kernel, each answered by one message; several views of one model share its messages. */

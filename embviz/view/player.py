@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 from embviz.view import explorers
 from embviz.view.explorers import Control, Numbers, Value, read_message
 from embviz.view.main_thread import answer_between_cells
-from embviz.view.named_tables import MEASURED, Draw, Feed, compact_row, connect, drawn, holes
+from embviz.view.named_tables import MEASURED, Draw, Feed, compact_row, connect, drawn, holes, without_repeats
 from embviz.view.pages import portable, script, style, vega_runtime
 from embviz.view.pictures import Picture
 
@@ -58,8 +58,10 @@ class Player(Picture):
         is narrow, and so do those of each row of an ``alt.vconcat``. A row may hold columns, an
         ``alt.vconcat`` each. Make the colours and shapes of panels independent with ``resolve_scale``, or
         legends mix.
-    title : str
-        The finding, in one sentence.
+    title : str or function of the controls' names
+        What is seen, in one sentence. A control's name in braces, as in ``"Seed {seed}"``, follows the
+        control; a function makes the sentence from the controls' values. Frames that are computed have a
+        neutral title then.
     caption : str
         Data, seeds and interval.
     step_label : str, default ``"step"``
@@ -108,7 +110,7 @@ class Player(Picture):
         frames: pd.DataFrame,
         draw: Draw,
         *,
-        title: str,
+        title: str | Callable[..., str],
         caption: str,
         step_label: str = "step",
         initial: int | None = None,
@@ -137,7 +139,20 @@ class Player(Picture):
         self._background = background
 
     def __repr__(self) -> str:
-        return f"<player: {self.title}>"
+        return f"<player: {self.first_title}>"
+
+    @property
+    def first_title(self) -> str:
+        """The title at the controls' first values."""
+        return self._title({name: control.read(control.initial) for name, control in self.controls.items()})
+
+    @property
+    def _follows(self) -> bool:
+        return callable(self.title) or explorers.FIELD.search(self.title) is not None
+
+    def _title(self, values: Mapping[str, Any]) -> str:
+        text = self.title(**values) if callable(self.title) else self.title
+        return explorers.filled(text, values, self.controls)
 
     def static_spec(self) -> dict[str, Any]:
         """Vega-Lite specification of the recording: one row a frame, lists inside, and a slider over frames.
@@ -217,7 +232,7 @@ class Player(Picture):
 
     @functools.cached_property
     def _spec(self) -> dict[str, Any]:
-        spec = drawn(self.draw, [MEASURED], finding=self.title, caption=self.caption, who=repr(self))
+        spec = drawn(self.draw, [MEASURED], finding=self.first_title, caption=self.caption, who=repr(self))
         rows, fixed = self._rows()
         datasets = {MEASURED: rows}
         chosen = [{"filter": self._chosen()}] if self.controls else []
@@ -244,6 +259,9 @@ class Player(Picture):
         spec["params"] = [*bound, *free, *own, *spec.get("params", [])]
         meta = spec["usermeta"]["embviz"]
         meta |= {"controls": list(self.controls), "player": {"label": self.step_label, **self._asking()}}
+        if self._follows:
+            titles = [{**own, "title": self._title(own)} for own in explorers.combinations(self.controls)]
+            meta["titles"] = without_repeats(titles, list(self.controls))
         spec = portable(spec)
         explorers.check_page_size(
             spec, repr(self), "thin the frames (every second one), draw fewer points, or keep fewer digits"
