@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
@@ -29,6 +30,8 @@ def plot_path(
     tooltip: tuple[str, ...] = (),
     order_title: str | None = None,
     fill: bool = False,
+    by: str | None = None,
+    by_names: Sequence[str] = (),
 ) -> alt.LayerChart | alt.ConcatChart:
     """Points of a layout joined in their order, coloured by it or by phase; the loss beside, coloured alike.
 
@@ -55,17 +58,28 @@ def plot_path(
         Further columns to show on hovering.
     fill : bool, default False
         Fill the page's width, with the loss below; without, a square that others may stand beside.
+    by : str, optional
+        Column of kinds, such as training and a random walk: each has a plane of its own, side by side, with
+        its name in it and its loss below.
+    by_names : sequence of str
+        The kinds in their order, for `by`.
 
     Raises
     ------
     ValueError
-        If the table is empty, lacks a column or has a NaN; if an explorer's data comes without `limits`.
+        If the table is empty, lacks a column or has a NaN; if an explorer's data comes without `limits`; if
+        `by` comes without `by_names`.
 
     Examples
     --------
     >>> table = pd.DataFrame({"step": [0, 1, 2], "u": [0, 1, 2], "v": [0, 1, 0], "loss": [3.0, 2.0, 1.0]})
     >>> chart = plot_path(table, "u", "v", order="step", loss="loss", seed_text="seed 0")
     """
+    if by is not None:
+        if not by_names:
+            raise ValueError(f"name the kinds of {by!r} that stand side by side (by_names=...)")
+        columns = {"order": order, "phase": phase, "loss": loss, "tooltip": tooltip}
+        return _side_by_side(data, x, y, by, by_names, limits=limits, order_title=order_title, **columns)
     data = charts.checked(data, numbers=[x, y, order, phase, loss], more=tooltip)
     scales = _filling(data, x, y, limits) if fill else _square(data, x, y, limits)
     plane = {
@@ -103,6 +117,23 @@ def plot_path(
     height = theme.HEIGHTS["short"] if fill else theme.SQUARE
     beside = charts.finished(beside, f"{theme.title(loss)} over {words}", height)
     return panels([drawing, beside], columns=1 if fill else 2)
+
+
+def _side_by_side(
+    data: Data, x: str, y: str, by: str, by_names: Sequence[str], **how: Any
+) -> alt.ConcatChart:
+    """A row of planes, one a kind, and below it a row of their losses."""
+    known = isinstance(data, pd.DataFrame)
+    planes, losses = [], []
+    for name in by_names:
+        own = data[data[by] == name] if known else data
+        # an explorer's data can't be split, so the page filters it
+        only = {} if known else {"filter": f"datum[{by!r}] === {name!r}"}
+        drawn = plot_path(own, x, y, seed_text=name, **how)
+        parts = drawn.concat if isinstance(drawn, alt.ConcatChart) else [drawn]
+        for row, part in zip((planes, losses), parts, strict=False):
+            row.append(part.transform_filter(only["filter"]) if only else part)
+    return panels([*planes, *losses], columns=len(by_names), same_legend=not known)
 
 
 def _square(data: Data, x: str, y: str, limits: tuple[float, float] | None) -> list[alt.Scale]:
