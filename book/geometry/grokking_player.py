@@ -6,7 +6,7 @@ A frame is a table of :func:`~.experiments.films.picture`: the embedding's spect
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -32,6 +32,24 @@ LARGE, SMALL = 330, 200  # pixels: sides of the first circle and of the others
 BESIDE, WHOLE = 218, 610  # pixels: width of the curves, and of the spectrum
 REACH = 1.75  # of a plane, root mean square radii; what lies beyond stands at the edge
 LOW, HIGH = 112, 100  # pixels: height of a curve, and of the spectrum
+
+
+def when_reached(frames: pd.DataFrame) -> Callable[[str], str]:
+    """The title of a recording: the first frames with 99% of the training, 95% of the other pairs right."""
+    last = frames["frame"].max()
+    goals = {"training accuracy 99%": ("train_accuracy", MEMORIZED)}
+    goals |= {"validation accuracy 95%": ("validation_accuracy", GROKKED)}
+
+    def title(run: str) -> str:
+        own = frames[frames["run"] == run]
+        first = {goal: own[own[column] >= level]["frame"].min() for goal, (column, level) in goals.items()}
+        when = [
+            f"{goal} {f'not by epoch {last}' if pd.isna(frame) else f'at epoch {frame}'}"
+            for goal, frame in first.items()
+        ]
+        return f"{run}: {', '.join(when)}"
+
+    return title
 
 
 # --- live runs ------------------------------------------------------------------------------------------
