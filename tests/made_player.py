@@ -96,7 +96,7 @@ def make_player(n_frames: int = N_FRAMES, **changes) -> Player:
     arguments = {
         "frames": recording(n_frames),
         "draw": draw,
-        "title": "Pairs that mean the same come together",
+        "title": "Pairs that mean the same come together; tied: {tied}",
         "caption": "Made points, made curves.",
         "controls": {"tied": Toggle("tied", initial=True)},
         "curves": ["loss", "accuracy"],

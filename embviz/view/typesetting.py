@@ -31,6 +31,7 @@ CONTROL = re.compile(
     r"|(dealt|drawn) at random|random (walks?|vectors?|numbers|order|pairs?|rows|directions))\b",
     re.IGNORECASE,
 )
+SHORT = 24  # characters of a row's name that stand on one line
 LONGEST = 60  # characters of such a name: what is longer is a sentence
 SCIENTIFIC = re.compile(r"-?\d(\.\d+)?e[+-]\d+")  # as Python writes it
 NUMERIC = re.compile(rf"([> +\-{MINUS}]*)(\d[\d,]*)(\.\d+)?(?=$|[\s%,;(×])(.*)", re.DOTALL)
@@ -42,12 +43,12 @@ STYLE = """
 .embviz-table.embviz-table tr:nth-child(n){background:none;border:0}
 .embviz-table.embviz-table tbody tr:nth-child(n){border-bottom:1px solid rgba(128,128,128,.35)}
 .embviz-table.embviz-table tbody tr.control:nth-child(n){background:rgba(128,128,128,.2)}
-.embviz-table.embviz-table :is(th,td){padding:.25em 1.1em .25em .3em;text-align:left;vertical-align:top;
+.embviz-table.embviz-table :is(th,td){padding:.25em 1em .25em .3em;text-align:left;vertical-align:top;
 border:0;max-width:24em;white-space:normal;font-variant-numeric:tabular-nums;font-weight:normal}
 .embviz-table.embviz-table thead th{vertical-align:bottom;font-weight:600}
 .embviz-table.embviz-table thead th[colspan]{border-bottom:1px solid rgba(128,128,128,.5)}
 .embviz-table.embviz-table thead tr:last-child th{border-bottom:1px solid}
-.embviz-table.embviz-table td.number{white-space:nowrap}
+.embviz-table.embviz-table :is(td.number,th.short){white-space:nowrap}
 .embviz-table.embviz-table td.deciding{font-weight:700;box-shadow:inset 0 0 0 1.5px}
 .embviz-table p{margin:.2em 0;font-size:.9em}
 """.replace("\n", "")
@@ -120,7 +121,8 @@ class TypesetTable:
         parts = []
         for column, cell in enumerate(cells):
             if column < self._n_names:
-                parts.append(f'<th scope="row">{html.escape(cell)}</th>')
+                short = ' class="short"' if len(cell) <= SHORT else ""
+                parts.append(f'<th{short} scope="row">{html.escape(cell)}</th>')
                 continue
             kinds = ["number"] if NUMERIC.fullmatch(cell.strip(FIGURE_SPACE)) else []
             kinds += ["deciding"] if (row, column) in self._deciding else []

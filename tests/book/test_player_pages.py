@@ -106,11 +106,13 @@ def test_a_control_changes_the_run_and_not_the_time(page):
     part(page, "[type=range]").fill("100")
     page.wait_for_function(f"{STEP} === {100 * EVERY}")
     before = page.locator(".embviz-chart").first.inner_html()
+    assert page.locator(".embviz-title").first.inner_text().endswith("tied: yes")
     page.locator(".embviz-controls input").first.uncheck()
     page.wait_for_function(
         "(before) => document.querySelector('.embviz-chart').innerHTML !== before", arg=before
     )
     assert step(page) == 100 * EVERY
+    assert page.locator(".embviz-title").first.inner_text().endswith("tied: no")
     page.locator(".embviz-player [type=range]").nth(1).fill("1")
     assert page.evaluate(STUCK_CONTROLS) == []
 

@@ -758,6 +758,21 @@ def test_the_loss_beside_a_path_has_its_colours():
     assert len(set(colours)) == 3
 
 
+def test_paths_of_two_kinds_stand_side_by_side_each_with_its_loss_below():
+    table = pd.concat([POINTS.assign(kind="training"), POINTS.assign(kind="random walk", u=0.0)])
+    beside = {"by": "kind", "by_names": ["training", "random walk"], "limits": (-1, 5)}
+    spec = view.plot_path(table, "u", "v", order="step", loss="loss", **beside).to_dict()
+    assert (len(spec["concat"]), spec["columns"]) == (4, 2)
+    assert len(drawing.drawn(spec, "symbol")) == 4 * 3
+    grid = view.Explorer(
+        None, {"m": ["a", "b"]}, lambda data: view.plot_path(data, "u", "v", order="step", **beside),
+        title="{m}", caption="", grid=pd.concat([table.assign(m=m) for m in "ab"]),
+    ).static_spec()  # fmt: skip
+    assert len(drawing.drawn(grid, "symbol")) == 2 * 3
+    with pytest.raises(ValueError, match="name the kinds of 'kind'"):
+        view.plot_path(table, "u", "v", order="step", by="kind")
+
+
 def test_an_explorers_path_needs_the_ends_of_its_plane():
     with pytest.raises(ValueError, match=r"give the ends of both axes \(limits=...\)"):
         view.plot_path(NAMED, "u", "v", order="step")

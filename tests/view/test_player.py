@@ -166,6 +166,19 @@ def test_the_frame_shown_at_first_can_be_chosen():
         small(initial=20)
 
 
+def test_a_title_follows_the_controls_by_name_or_by_function():
+    frames = pd.concat([points(seed=seed) for seed in (0, 1)])
+    made = small(frames, controls={"seed": Choice([1, 0], "seed")}, title="Seed {seed} moves")
+    titles = [{"seed": 1, "title": "Seed 1 moves"}, {"seed": 0, "title": "Seed 0 moves"}]
+    assert repr(made) == "<player: Seed 1 moves>"
+    assert made.static_spec()["usermeta"]["embviz"]["titles"] == titles
+    same = small(frames, controls={"seed": Choice([1, 0], "seed")}, title=lambda seed: f"Seed {seed} moves")
+    assert same.static_spec() == made.static_spec()
+    assert "titles" not in small().static_spec()["usermeta"]["embviz"]
+    with pytest.raises(ValueError, match="the title follows 'run', which is none"):
+        repr(small(title="{run}"))
+
+
 def test_a_hundred_and_fifty_frames_stay_small():
     size = len(json.dumps(make_player().static_spec()))
     assert len(rows(make_player())) == 2 * N_FRAMES
@@ -175,7 +188,7 @@ def test_a_hundred_and_fifty_frames_stay_small():
 def test_a_bundle_holds_twin_widget_and_text_and_is_the_same_each_time():
     bundle = make_player(3)._repr_mimebundle_()
     assert set(bundle) == {pages.MIME, pictures.WIDGET, "text/plain"}
-    assert bundle["text/plain"] == "<player: Pairs that mean the same come together>"
+    assert bundle["text/plain"] == "<player: Pairs that mean the same come together; tied: yes>"
     meta = bundle[pages.MIME]["usermeta"]["embviz"]
     assert (meta["controls"], meta["player"]) == (["tied"], {"label": "step"})
     assert json.dumps(bundle[pages.MIME]) == json.dumps(make_player(3).static_spec())

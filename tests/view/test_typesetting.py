@@ -109,7 +109,7 @@ def test_controls_are_grey_by_name_and_by_choice():
 
 
 def grey(shown):
-    return re.findall(r'<tr class="control"><th scope="row">(.*?)</th>', shown._repr_html_())
+    return re.findall(r'<tr class="control"><th class="short" scope="row">(.*?)</th>', shown._repr_html_())
 
 
 def test_the_deciding_cell_is_marked_on_the_page_and_in_text():
