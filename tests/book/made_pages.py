@@ -14,6 +14,7 @@ from embviz.view import theme
 from embviz.view.embedding_maps import EmbeddingMap, SideBySide, embedding_map, pick_a_word, side_by_side
 from embviz.view.explorers import Choice, Explorer
 from embviz.view.pictures import WIDGET
+from embviz.view.typesetting import typeset
 from tests.made_player import EVERY, make_player
 
 BOOK = Path(__file__).resolve().parents[2] / "book"
@@ -125,7 +126,7 @@ def write_book(folder: Path) -> None:
         "format: jb-book\nroot: words\nchapters: [{file: maps}, {file: players}]\n"
     )
     table = pd.DataFrame({"word": HOSTILE * 3, "score": range(len(HOSTILE) * 3)})
-    html = {"text/html": table.to_html(), "text/plain": "table"}
+    html = {"text/html": typeset(table)._repr_html_(), "text/plain": "table"}
     write_page(folder / "words.ipynb", "Words", explorer(), explorer(), html)
     large = embedding_map(
         np.random.default_rng(0).normal(size=(5_000, 2)),

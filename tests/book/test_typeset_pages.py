@@ -109,6 +109,6 @@ def test_a_stuck_result_is_found_and_a_neutral_title_is_not():
     assert titles_in_all_states(spec) == ["The arms meet"]
     assert states_a_result("The arms meet")
     assert not states_a_result("Which of these have learned something?")
-    assert not states_a_result("The trajectory of a run beside that of a random walk, step by step")
+    assert not states_a_result("The trajectory of a run beside a random walk, step by step")
     spec["usermeta"]["embviz"]["titles"] = [{"seed": 0, "title": "one"}, {"seed": 1, "title": "two"}]
     assert titles_in_all_states(spec) == ["one", "two"]
