@@ -241,7 +241,7 @@ def feature_alignment(x: ArrayLike, y: ArrayLike) -> float:
     """
     x, y = checked(x, "x", 2), checked(y, "y", 2)
     if len(x) != len(y):
-        raise ValueError(f"x has {len(x)} rows and y {len(y)}: row i of one is held against the other")
+        raise ValueError(f"x has {len(x)} rows and y {len(y)}: give as many rows in both")
     if x.shape[1] != y.shape[1]:
         raise ValueError(
             f"x has directions of {x.shape[1]} coordinates, y images of {y.shape[1]}: their cosine is "
@@ -356,9 +356,7 @@ def _pair_angles(x: ArrayLike, other: ArrayLike, name: str, n_numbers: int = 3) 
     """
     rows, others = checked(x, name, 2), checked(other, "x" if name == "y" else "y", 2)
     if len(rows) != len(others):
-        raise ValueError(
-            f"{len(rows)} rows of {name} against {len(others)}: row i of one meets row i of the other"
-        )
+        raise ValueError(f"{len(rows)} rows of {name} against {len(others)}: give as many rows in both")
     require_pairs(len(rows), n_numbers)
     if len(rows) < 2:
         raise ValueError(f"{name} has a single row: angles need pairs")

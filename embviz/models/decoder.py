@@ -93,7 +93,9 @@ class DecoderConfig:
                 f"take {nearest_multiples(self.embedding_dim, self.n_heads)}, or name a head_dim"
             )
         if self.positions == "rotary" and self.head_width % 2:
-            raise ValueError(f"rotary positions turn pairs: the head's width {self.head_width} must be even")
+            raise ValueError(
+                f"rotary positions rotate pairs: the head's width {self.head_width} must be even"
+            )
         if self.placement == "sphere":
             self._check_sphere()
 

@@ -84,7 +84,7 @@ def weight_path(
             f"{name}: {len(rows)} snapshots, {steps.shape} steps, {losses.shape} losses: give one of each"
         )
     if len(rows) < 3:
-        raise ValueError(f"{name}: {len(rows)} snapshots make no path: take three at least")
+        raise ValueError(f"{name}: {len(rows)} snapshots are too few for a path: take at least three")
     if (np.diff(steps) <= 0).any():
         raise ValueError(f"{name}: steps must increase: sort snapshots, and drop those taken twice")
     arrays = [

@@ -461,11 +461,13 @@ def sound(
     if not 1 <= top < bins or n_permutations < 2:
         raise ValueError(
             f"top = {top}, n_permutations = {n_permutations}: an axis of {n} rows has {bins} modes, of which "
-            "fewer than all count as few; two permutations are the least"
+            "fewer than all count as few; at least two permutations are needed"
         )
     scale = float(rows.abs().max())
     if not 0 < scale < math.inf:
-        raise ValueError(f"the tensor of shape {tuple(tensor.shape)} is zero or not finite: nothing rings")
+        raise ValueError(
+            f"the tensor of shape {tuple(tensor.shape)} is zero or not finite: it has no spectrum"
+        )
     rows = rows / scale  # squares neither overflow nor vanish
     rng = np.random.default_rng(seed)
     orders = (torch.from_numpy(rng.permutation(n)).to(rows.device) for _ in range(n_permutations))
@@ -555,7 +557,9 @@ def _struck(
     if tensors is not None:
         every = {name: t for name, t in module.named_parameters(remove_duplicate=False) if t.requires_grad}
         if unknown := [name for name in tensors if name not in every]:
-            raise ValueError(f"no learning parameter is called {', '.join(unknown)}; there are {list(every)}")
+            raise ValueError(
+                f"no trainable parameter is called {', '.join(unknown)}; there are {list(every)}"
+            )
         chosen = {}
         for name in tensors:
             if all(every[name] is not tensor for tensor in chosen.values()):

@@ -193,7 +193,9 @@ class _StateKeeper:
         if over or time.monotonic() - self.saved >= STATE_SECONDS:
             self._save(step)
         if over:
-            raise Paused(f"{self.run.folder} has paused after {step} steps: the same call goes on from there")
+            raise Paused(
+                f"{self.run.folder} has paused after {step} steps: call again to continue from there"
+            )
 
     def at_the_end(self, step: int) -> None:
         if self.step != step:

@@ -192,7 +192,9 @@ def encode_together(
         raise ValueError("there is no path to encode")
     if len({path.has_losses for path in paths}) > 1:
         odd = next(path for path in paths if not path.has_losses)
-        raise ValueError(f"{odd.name} has no loss that changes and others have: one loss term serves all")
+        raise ValueError(
+            f"{odd.name} has no loss that changes, and others have one: give losses for all, or for none"
+        )
     parts = [_standardize(path, config, device) for path in paths]
     width = max(part.x.shape[1] for part in parts)
     parts = [replace(part, x=nn.functional.pad(part.x, (0, width - part.x.shape[1]))) for part in parts]

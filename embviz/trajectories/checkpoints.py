@@ -159,9 +159,11 @@ def _found(source: Source) -> list[Path]:
     else:
         paths = [Path(path) for path in sorted(glob.glob(os.fspath(source)))]
         if not paths:
-            raise FileNotFoundError(f"nothing is called {source}")
+            raise FileNotFoundError(f"there is no file or folder {source}")
     if len(paths) < 3:
-        raise ValueError(f"{len(paths)} checkpoints of {source} make no path: three are needed at least")
+        raise ValueError(
+            f"{len(paths)} checkpoints of {source} are too few for a path: at least three are needed"
+        )
     return paths
 
 
@@ -175,7 +177,9 @@ def _step_of(path: Path) -> int:
 def _given(losses: ArrayLike | Mapping[int, float], steps: Sequence[int]) -> np.ndarray:
     if isinstance(losses, Mapping):
         if lacking := [step for step in steps if step not in losses]:
-            raise ValueError(f"losses has none for step {lacking[0]}: tell all, or leave losses out")
+            raise ValueError(
+                f"losses has none for step {lacking[0]}: give a loss for every step, or leave losses out"
+            )
         losses = [losses[step] for step in steps]
     found = checked(losses, "losses", 1)
     if len(found) != len(steps):

@@ -291,7 +291,7 @@ def through_nulls(
         Its column ``disparity`` is None for a path with another number of snapshots.
     """
     if n_draws < 1:
-        raise ValueError(f"n_draws is {n_draws}: one at least")
+        raise ValueError(f"n_draws is {n_draws}: use at least 1")
     path = rotate(path, device=device)
     drawn = [("data", 0, path)]
     drawn += [("random walk", i, random_walk(path, seed=seed + i, n_lags=n_lags)) for i in range(n_draws)]

@@ -110,7 +110,7 @@ def _floor(
         return limits, None
     if limits is None and not isinstance(data, pd.DataFrame):
         raise ValueError(
-            "give the ends of the logarithmic axis (limits=...): an explorer's data can't be looked into"
+            "give the ends of the logarithmic axis (limits=...): an explorer's data are not known in advance"
         )
     if limits is None:
         limits = 10 ** math.floor(math.log10(data[y].min()) - 1e-9), 1.1 * float(data[y].max())

@@ -80,7 +80,7 @@ def kind_names(data: Data, kind: str | None, names: Sequence[str] | None) -> lis
     if not isinstance(data, pd.DataFrame):
         if names is None:
             raise ValueError(
-                f"name the kinds of {kind!r} (names=...): an explorer's data can't be looked into"
+                f"name the kinds of {kind!r} (names=...): an explorer's data are not known in advance"
             )
         return list(names)
     found = list(dict.fromkeys(data[kind].astype(str)))

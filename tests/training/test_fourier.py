@@ -422,9 +422,9 @@ def test_parameters_without_gradients_are_named():
     module = Tied()
     with pytest.raises(ValueError, match=r"no gradient in embedding.weight, middle.bias, middle.weight: "):
         project_gradients(module, Prescribed((1,)))
-    with pytest.raises(ValueError, match="no parameter that learns"):
+    with pytest.raises(ValueError, match="no trainable parameter"):
         project_gradients([], Prescribed((1,)))
-    with pytest.raises(ValueError, match="no parameter that learns"):
+    with pytest.raises(ValueError, match="no trainable parameter"):
         project_gradients(nn.Embedding(9, 3).requires_grad_(False), Prescribed((1,)))
     with pytest.raises(ValueError, match="requires no gradient"):
         attach(torch.zeros(9, 3), Prescribed((1,)))
@@ -668,18 +668,18 @@ def test_the_table_has_a_row_for_each_tensor():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tensors": ["matrx"]}, r"no learning parameter is called matrx; there are \['matrix', 'bias'\]"),
+        ({"tensors": ["matrx"]}, r"no trainable parameter is called matrx; there are \['matrix', 'bias'\]"),
         ({"tensors": ["bias"]}, "the loss gives no gradient to bias"),
         ({"tensors": []}, "no parameter has over 3 modes"),
         ({"top": 5}, "no parameter has over 5 modes along dim 0"),
         ({"tensors": ["matrix"], "top": 5}, "an axis of 9 rows has 5 modes"),
-        ({"n_permutations": 1}, "two permutations are the least"),
+        ({"n_permutations": 1}, "at least two permutations are needed"),
         ({"batches": []}, "there is no batch"),
         ({"batches": [torch.zeros(9, 3)]}, "the loss gives no gradient to matrix"),
         ({"batches": [torch.full((9, 3), torch.nan)]}, "zero or not finite"),
         ({"loss": lambda module, batch: module.matrix.sum(1)}, r"one number .* shape \(9,\)"),
         ({"loss": lambda module, batch: batch.sum()}, "requires_grad False"),
-        ({"module": nn.ReLU()}, "no parameter that learns"),
+        ({"module": nn.ReLU()}, "no trainable parameter"),
     ],
 )
 def test_a_blow_that_misses_is_refused(options, message):

@@ -108,9 +108,9 @@ def test_a_path_without_losses_is_traced_by_its_weights_alone(tmp_path):
 
 
 def test_what_makes_no_path_is_refused_with_what_to_do(run, files, tmp_path):
-    with pytest.raises(FileNotFoundError, match="nothing is called"):
+    with pytest.raises(FileNotFoundError, match="there is no file or folder"):
         read_checkpoints(tmp_path / "none*")
-    with pytest.raises(ValueError, match=r"2 checkpoints of .* make no path"):
+    with pytest.raises(ValueError, match=r"2 checkpoints of .* are too few for a path"):
         read_checkpoints(files[:2])
     with pytest.raises(
         ValueError, match=r"no tensor is called 'h\.0\.atn\.weight': there are h\.0\.attn\.weight"
@@ -120,7 +120,9 @@ def test_what_makes_no_path_is_refused_with_what_to_do(run, files, tmp_path):
         read_checkpoints(files, steps=[1, 2])
     with pytest.raises(ValueError, match="4 checkpoints and 2 losses"):
         read_checkpoints(files, losses=[1.0, 2.0])
-    with pytest.raises(ValueError, match="losses has none for step 1000: tell all, or leave losses out"):
+    with pytest.raises(
+        ValueError, match="losses has none for step 1000: give a loss for every step, or leave losses out"
+    ):
         read_checkpoints(files, losses={50: 1.0, 100: 1.0})
     for name in ("first", "second", "third"):
         torch.save(weights(1), tmp_path / f"{name}.pt")

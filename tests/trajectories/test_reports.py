@@ -126,7 +126,7 @@ def test_the_command_prints_a_table_and_writes_a_page_in_which_no_name_runs(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["{run}x"], "nothing is called"),
+        (["{run}x"], "there is no file or folder"),
         (["{run}", "--tensor", "*.attn.*"], "no tensor is called '*.attn.*': there are"),
         (["{run}", "--tensor", "still"], "still: never moved"),
         (["{few}"], "4 snapshots are too few to trace a run by: take 12 at least"),

@@ -143,7 +143,7 @@ def test_losses_may_be_unknown_and_that_of_step_0_is_that_of_the_first_update():
     ("n", "steps", "losses", "message"),
     [
         (3, [0, 1], [1, 1, 1], r"3 snapshots, \(2,\) steps"),
-        (2, [0, 1], [1, 1], "2 snapshots make no path"),
+        (2, [0, 1], [1, 1], "2 snapshots are too few for a path"),
         (3, [0, 1, 1], [1, 1, 1], "steps must increase"),
     ],
 )
