@@ -22,7 +22,7 @@ def entries(paper: str) -> list[ledger.Entry]:
 
 
 def claims_table(paper: str) -> ClaimsTable:
-    """One row per claim, leading to its box."""
+    """One row per claim, leading to its place in the ledger."""
     return ClaimsTable(entries(paper), root="../")
 
 

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from playwright.sync_api import Browser, BrowserContext, Page
 
+from embviz import ledger
 from tests.book.browser import Watch
 from tests.book.conftest import BOOK
 
@@ -471,8 +472,35 @@ def test_the_keyboard_opens_a_claim_of_the_ledger_and_a_filter_leaves_its_verdic
     )
     assert set(shown) == {"not specific"}
     page.get_by_label("words").fill("circulant")
-    assert page.locator(".ev-claims details:visible").count() == 1
+    n_shown = page.locator(".ev-claims details:visible").count()
+    assert 0 < n_shown < len(shown)
+    again = context.new_page()
+    again.goto(page.url)  # the filter stands in the address
+    assert again.locator(".ev-claims details:visible").count() == n_shown
     assert watch.errors == []
+
+
+def test_the_ledger_is_filtered_by_paper_and_by_scale_and_a_link_opens_its_row(context, watch, site):
+    page = opened(context, watch, site, "ledger")
+    page.get_by_label("paper").select_option("tying")
+    page.get_by_label("scale").select_option("smaller")
+    rows = page.locator(".ev-claims details:visible").evaluate_all(
+        "(all) => all.map((one) => [one.dataset.paper, one.dataset.scale])"
+    )
+    assert {tuple(row) for row in rows} == {("tying", "smaller")}
+    assert page.locator("section#kernel").is_hidden()
+    page = opened(context, watch, site, "geometry/grokking")
+    page.locator("p.ev-claim a").first.click()
+    page.wait_for_url("**/ledger.html#geometry.*")
+    assert page.locator("details[open] table").first.is_visible()
+    assert watch.errors == []
+
+
+def test_chapters_hold_no_table_and_no_revision_of_a_claim(pages: Path):
+    for item in ledger.entries():
+        html = (pages / f"{item.claim.chapter}.html").read_text(encoding="utf-8")
+        assert "Revised on" not in html, item.claim.chapter
+        assert f'class="ev-claim" id="{item.claim.id}"' in html.replace("'", '"'), item.claim.id
 
 
 def test_the_theme_switch_recolours_a_chart_and_keeps_its_slider(context, watch, site):
