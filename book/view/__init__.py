@@ -1,4 +1,4 @@
-"""What the book's pages alone show: lines for claims, the ledger, verdicts, and sentences that rest on them."""
+"""What the book's pages alone show: lines for claims, the ledger, verdicts, sentences that rest on them."""
 
 from book.view.ledger_view import (
     ClaimsList,
