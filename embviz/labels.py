@@ -4,6 +4,7 @@ A column that has no entry shows its name. ``LABELS["my_gap"] = Label("gap of th
 words and a unit in every chart from then on. Nothing here needs a library for charts.
 """
 
+import re
 from typing import NamedTuple
 
 
@@ -37,3 +38,22 @@ def title(field: str) -> str:
     """
     words, unit = LABELS.get(field, Label(field.replace("_", " ")))
     return words if unit is None else f"{words} ({unit})"
+
+
+# What gives a comparison and no result of its own has one of these words in its name.
+CONTROL = re.compile(
+    r"\b(controls?|baselines?|shuffled|untrained|never trained|before training|by chance|permuted"
+    r"|white noise|(dealt|drawn) at random"
+    r"|random (walks?|vectors?|numbers|order|pairs?|rows|directions|initialization))\b",
+    re.IGNORECASE,
+)
+LONGEST = 60  # characters of such a name: what is longer is a sentence
+
+
+def is_control(name: str) -> bool:
+    """Whether a row or a kind is a control by its name: charts and tables show it in grey.
+
+    >>> is_control("random walk"), is_control("tokens shuffled"), is_control("training")
+    (True, True, False)
+    """
+    return len(name) <= LONGEST and CONTROL.search(name) is not None

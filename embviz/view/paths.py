@@ -124,7 +124,8 @@ def _side_by_side(
 ) -> alt.ConcatChart:
     """A row of planes, one a kind, and below it a row of their losses."""
     known = isinstance(data, pd.DataFrame)
-    planes, losses = [], []
+    planes: list[Any] = []
+    losses: list[Any] = []
     for name in by_names:
         own = data[data[by] == name] if known else data
         # an explorer's data can't be split, so the page filters it

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import altair as alt
 
-from embviz.labels import title
+from embviz.labels import is_control, title
 from embviz.view.pages import MIME, portable
 from embviz.view.pictures import in_project, with_html
 
@@ -47,7 +47,10 @@ VERDICT_MARKS = {**{verdict: mark for verdict, (_, _, mark) in VERDICT_LOOKS.ite
 # What the ledger's paper says, and what a control gives: never a kind's colour.
 PUBLISHED = "published"
 PUBLISHED_SHAPE = "M-1,-.6L-.6,-1L0,-.4L.6,-1L1,-.6L.4,0L1,.6L.6,1L0,.4L-.6,1L-1,.6L-.4,0Z"  # a cross, lying
+# Several controls of one chart share the grey and differ by dots or shape.
 NULL_COLOUR, NULL_DASH = "#808080", (2, 2)
+NULL_DASHES = (NULL_DASH, (1, 4), (4, 2, 1, 2))
+NULL_SHAPES = ("triangle-down", "triangle-left", "triangle-right")
 
 # Marks by what they stand for. Heights in pixels, `row` a row of a strip; sizes in square pixels; line
 # widths in pixels; opacities where many marks lie over each other.
@@ -106,7 +109,8 @@ def line_styles(
     names : sequence of str
         The kinds, in the order of their looks.
     null : str, optional
-        The kind that is a control: grey and dotted, the last one of the legend.
+        The kind that is a control: grey and dotted, the last one of the legend. So are kinds that their
+        name calls one (``embviz.labels.is_control``), such as a baseline or a random walk.
     words : str, optional
         Title of the legend; by default the field's.
 
@@ -117,7 +121,7 @@ def line_styles(
     """
     lines: dict[str, Any] = {"symbolType": "stroke", "symbolOpacity": 1, "symbolStrokeWidth": WIDTHS["line"]}
     key = alt.Legend(title=title(field) if words is None else words or None, **lines)
-    control = {} if null is None else {null: (NULL_COLOUR, list(NULL_DASH))}
+    control = _controls(names, null, [list(dash) for dash in NULL_DASHES])
     colours, dashes = _category_scales(names, (CATEGORIES, [list(dash) for dash in DASHES]), control)
     return alt.Color(f"{field}:N", scale=colours, legend=key), alt.StrokeDash(
         f"{field}:N", scale=dashes, legend=key
@@ -138,12 +142,20 @@ def point_styles(
     :data:`PUBLISHED`.
     """
     key = alt.Legend(title=title(field) if words is None else words or None, symbolOpacity=1)
-    more = {} if null is None else {null: (NULL_COLOUR, "triangle-down")}
+    more = _controls(names, null, NULL_SHAPES)
     more |= {PUBLISHED: (INK, PUBLISHED_SHAPE)} if published else {}
     colours, shapes = _category_scales(names, (CATEGORIES, SHAPES), more)
     return alt.Color(f"{field}:N", scale=colours, legend=key), alt.Shape(
         f"{field}:N", scale=shapes, legend=key
     )
+
+
+def _controls(names: Sequence[str], null: str | None, looks: Sequence[Any]) -> dict[str, tuple[str, Any]]:
+    """The grey look of each control, by its name; a chart of controls alone has kinds like any other."""
+    controls = [name for name in names if name != null and is_control(name)]
+    controls = controls if len(controls) < len(names) else []
+    every = [*controls, *([] if null is None else [null])]
+    return {name: (NULL_COLOUR, looks[place % len(looks)]) for place, name in enumerate(every)}
 
 
 def _category_scales(

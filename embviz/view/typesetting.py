@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from embviz.labels import LABELS, title
+from embviz.labels import LABELS, is_control, title
 from embviz.view.sentences import format_for, number
 
 MISSING = "–"
@@ -25,14 +25,7 @@ ROUNDED = 4  # decimals: a column with no more was rounded by its author
 MOST_DIGITS = 6  # of a column's largest value before each value is written by itself
 PLAIN_RANGE = (1e-4, 1e7)  # sizes written without a power of ten
 
-# Rows that give a comparison and no result of its own have one of these words in their name.
-CONTROL = re.compile(
-    r"\b(controls?|baselines?|shuffled|untrained|never trained|before training|by chance|permuted|white noise"
-    r"|(dealt|drawn) at random|random (walks?|vectors?|numbers|order|pairs?|rows|directions))\b",
-    re.IGNORECASE,
-)
 SHORT = 24  # characters of a row's name that stand on one line
-LONGEST = 60  # characters of such a name: what is longer is a sentence
 SCIENTIFIC = re.compile(r"-?\d(\.\d+)?e[+-]\d+")  # as Python writes it
 NUMERIC = re.compile(rf"([> +\-{MINUS}]*)(\d[\d,]*)(\.\d+)?(?=$|[\s%,;(×])(.*)", re.DOTALL)
 
@@ -269,7 +262,7 @@ def _controls(index: pd.Index, names: list[list[str]], controls: Sequence[Any] |
     if not names:
         return set()
     last = [" ".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in index]
-    found = {row for row, name in enumerate(last) if len(name) <= LONGEST and CONTROL.search(name)}
+    found = {row for row, name in enumerate(last) if is_control(name)}
     return found if len(found) < len(last) else set()
 
 

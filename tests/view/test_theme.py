@@ -74,6 +74,19 @@ def test_every_kind_has_a_look_beside_its_colour():
     assert shape.to_dict()["scale"]["range"] == ["circle", "square"]
 
 
+def test_controls_are_grey_and_dotted_by_their_names():
+    colour, dash = (
+        one.to_dict()["scale"] for one in theme.line_styles("k", ["baseline", "new", "random walk"])
+    )
+    assert colour["domain"] == dash["domain"] == ["new", "baseline", "random walk"]
+    assert colour["range"] == [theme.CATEGORIES[0], theme.NULL_COLOUR, theme.NULL_COLOUR]
+    assert dash["range"] == [[1, 0], [2, 2], [1, 4]]
+    colour, shape = (one.to_dict()["scale"] for one in theme.point_styles("k", ["a", "b"], null="b"))
+    assert (colour["range"][1], shape["range"][1]) == (theme.NULL_COLOUR, "triangle-down")
+    alone = theme.line_styles("k", ["shuffled", "untrained"])[0].to_dict()["scale"]["range"]
+    assert theme.NULL_COLOUR not in alone  # nothing to be a control of
+
+
 def test_six_kinds_are_refused_with_the_way_out():
     with pytest.raises(ValueError, match=r"6 kinds in one chart.*split the chart"):
         theme.line_styles("variant", list("abcdef"))
