@@ -16,6 +16,7 @@ WORDS_A_MINUTE = 200  # of technical prose, formulas included
 LINES_A_MINUTE = 12  # of code that is open to the reader
 PICTURES_A_MINUTE = 1
 STEP = 5  # minutes; a chapter's head says no finer
+SLACK = 0.25  # of the minutes: readers differ by more, and small edits need no new head
 SOLUTIONS = re.compile(r"^(`{3,})\{dropdown\} Solutions.*?^\1$", re.MULTILINE | re.DOTALL)
 HEAD = re.compile(r"\*\*Prerequisites:\*\* (.+)\. \*\*Time:\*\* about (\d+) minutes\.")
 
@@ -40,9 +41,10 @@ def estimated_minutes(notebook: Path) -> int:
 
 
 def differs(notebook: Path) -> bool:
-    """Whether the head of a chapter that has one is more than five minutes off."""
+    """Whether the head of a chapter that has one is off by more than five minutes and a quarter."""
     found = HEAD.search(notebook.read_text(encoding="utf-8"))
-    return found is not None and abs(int(found[2]) - minutes(notebook)) > STEP
+    estimate = minutes(notebook)
+    return found is not None and abs(int(found[2]) - estimate) > max(STEP, SLACK * estimate)
 
 
 def corrected(notebook: Path) -> str:

@@ -288,6 +288,7 @@ IN_VIEW = [
     "book/geometry/watching_weights.ipynb",
     "book/geometry/which_modes.ipynb",
     "book/geometry/your_run.ipynb",
+    "book/introduction.ipynb",
     "book/kernel/algebra.ipynb",
     "book/kernel/clamp.ipynb",
     "book/kernel/extracting.ipynb",

@@ -1,4 +1,4 @@
-"""The gallery: each chapter's first picture as a card; and the papers' cards on the front page.
+"""The gallery: each chapter's first picture as a card; the papers' cards; one chapter's picture elsewhere.
 
 Pictures are drawn at build time from stored outputs, and kept by the checksum of what they are drawn from.
 """
@@ -24,7 +24,7 @@ from sphinx.util.typing import OptionSpec
 from book.reading_time import estimated_minutes
 from book.view.ledger_cells import fill
 from embviz.storage import cache_folder, ledger_path, write_if_possible
-from embviz.view.pages import MIME
+from embviz.view.pages import MIME, inert
 
 WIDTH = 420  # pixels of a chart that fills its column on a page
 SHARE = 0.7  # of that width, of a picture in pixels
@@ -44,6 +44,23 @@ def lead(notebook: Path) -> tuple[str, dict[str, Any]]:
         if MIME in output.get("data", {})
     )
     return re.search(r"(?m)^# (.+)$", text)[1], next(charts, {})  # type: ignore[index]
+
+
+def picture(notebook: Path, name: str) -> dict[str, Any]:
+    """The specification that one cell of a notebook shows.
+
+    Raises
+    ------
+    ValueError
+        If the notebook has no such cell, or the cell shows no picture.
+    """
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    for cell in cells:
+        for output in cell.get("outputs", []):
+            if cell["id"] == name and MIME in output.get("data", {}):
+                chart: dict[str, Any] = output["data"][MIME]
+                return chart
+    raise ValueError(f"{notebook.name} has no picture in a cell {name!r}")
 
 
 def small(chart: dict[str, Any]) -> str:
@@ -108,6 +125,23 @@ class Gallery(SphinxDirective):
         )
 
 
+class ChapterPicture(SphinxDirective):
+    """``{picture} tying/exor cell-11``: the picture of a chapter's cell, with its controls."""
+
+    required_arguments = 2
+
+    def run(self) -> list[nodes.Node]:
+        """The picture as it stands in the chapter; an error where there is none."""
+        page, name = self.arguments
+        notebook = Path(self.env.srcdir, f"{page}.ipynb")
+        self.env.note_dependency(str(notebook))
+        try:
+            chart = picture(notebook, name)
+        except ValueError as error:
+            raise self.error(str(error)) from None
+        return [nodes.raw("", inert(chart), format="html")]
+
+
 class PaperCard(SphinxDirective):
     """``{paper-card} CHAPTER``: the chapter's first picture, the words below, the paper's hours to read.
 
@@ -151,4 +185,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Sphinx's entry."""
     app.add_directive("gallery", Gallery)
     app.add_directive("paper-card", PaperCard)
+    app.add_directive("picture", ChapterPicture)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

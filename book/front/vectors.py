@@ -50,32 +50,41 @@ def word_vectors(config: FrontVectors) -> pd.DataFrame:
         A row for each word and kind ("word" or "context"): word, kind, count (tokens), scale, and the
         coordinates d000, d001, ... as whole numbers; times `scale` they are the vector's.
     """
+    corpus, rows, checksum = text_of(config)
+    vectors = train_sgns(corpus, training_config(config))
+    words = {"word": [corpus.vocabulary[row] for row in rows], "count": corpus.counts[rows]}
+    assert vectors.context is not None  # a free model has its own
+    parts = [
+        pd.DataFrame({**words, "kind": kind}).join(in_bytes(table[rows]))
+        for kind, table in {"word": vectors.word, "context": vectors.context}.items()
+    ]
+    table = pd.concat(parts, ignore_index=True)
+    table.attrs["data"] = {config.corpus: checksum}
+    return table
+
+
+def text_of(config: FrontVectors) -> tuple[corpora.Corpus, np.ndarray, str]:
+    """The text as the model reads it, the ids of the words that are kept, and the text's checksum."""
     whole = corpora.load_corpus(config.corpus)
     corpus = whole.restrict(min_count=config.min_count, rare="drop")
     if config.shuffled:
         corpus = dataclasses.replace(corpus, ids=shuffle_tokens(corpus.ids, seed=config.seed))
-    training = SGNSConfig(
+    long = [row for row, word in enumerate(corpus.vocabulary) if len(word) >= config.min_letters]
+    return corpus, np.array(long[: config.n_words]), whole.checksum
+
+
+def training_config(config: FrontVectors) -> SGNSConfig:
+    """How the vectors are trained."""
+    return SGNSConfig(
         embedding_dim=config.embedding_dim,
         n_negative=config.n_negative,
         subsample=1e-4,  # keeps the text's 100 or so most frequent words from being most of the work
         schedule=SGNSSchedule(n_epochs=config.n_epochs),
         seed=config.seed,
     )
-    vectors = train_sgns(corpus, training, n_threads=1)
-    long = [row for row, word in enumerate(corpus.vocabulary) if len(word) >= config.min_letters]
-    rows = np.array(long[: config.n_words])
-    words = {"word": [corpus.vocabulary[row] for row in rows], "count": corpus.counts[rows]}
-    assert vectors.context is not None  # a free model has its own
-    parts = [
-        pd.DataFrame({**words, "kind": kind}).join(_in_bytes(table[rows]))
-        for kind, table in {"word": vectors.word, "context": vectors.context}.items()
-    ]
-    table = pd.concat(parts, ignore_index=True)
-    table.attrs["data"] = {config.corpus: whole.checksum}
-    return table
 
 
-def _in_bytes(vectors: np.ndarray) -> pd.DataFrame:
+def in_bytes(vectors: np.ndarray) -> pd.DataFrame:
     """Vectors (V, D) as whole numbers in -127..127, with a scale a row."""
     scale = np.abs(vectors).max(axis=1) / LEVELS
     steps = np.rint(vectors / scale[:, None]).astype(np.int8)
@@ -85,7 +94,11 @@ def _in_bytes(vectors: np.ndarray) -> pd.DataFrame:
 
 def vectors_of(table: pd.DataFrame, kind: str) -> np.ndarray:
     """The vectors of one kind, (V, D) float32, from a table of :func:`word_vectors`."""
-    rows = table[table["kind"] == kind]
+    return coordinates(table[table["kind"] == kind])
+
+
+def coordinates(rows: pd.DataFrame) -> np.ndarray:
+    """The vectors, (V, D) float32, of rows that :func:`in_bytes` made."""
     steps = rows.filter(regex=r"^d\d+$").to_numpy(dtype=np.float32)
     vectors: np.ndarray = steps * rows["scale"].to_numpy(dtype=np.float32)[:, None]
     return vectors

@@ -62,6 +62,24 @@ def test_a_drawing_of_many_marks_becomes_pixels(monkeypatch):
     assert gallery.drawn(gallery.small(CHART)).startswith(b"\x89PNG")
 
 
+def test_a_picture_for_another_page_is_that_of_the_cell_named():
+    notebook = BOOK / "tying" / "exor.ipynb"
+    assert gallery.picture(notebook, "cell-11")["usermeta"]["embviz"]["player"]
+    with pytest.raises(ValueError, match=r"exor.ipynb has no picture in a cell 'cell-00'"):
+        gallery.picture(notebook, "cell-00")
+
+
+def test_each_stop_of_the_tour_has_a_picture_to_move_a_sentence_and_a_chapter():
+    stops = (BOOK / "tour.md").read_text(encoding="utf-8").split("\n## ")[1:]
+    assert [stop[:2] for stop in stops] == [f"{number}." for number in range(1, 8)]
+    for stop in stops:
+        page, cell = re.search(r"```\{picture\} (\S+) (\S+)\n```", stop).groups()
+        meta = gallery.picture(BOOK / f"{page}.ipynb", cell)["usermeta"]["embviz"]
+        assert meta.keys() & {"controls", "player", "maps"}, page
+        assert stop.count("**Remember:**") == 1
+        assert f"]({page}.ipynb)" in stop
+
+
 def test_the_front_page_has_a_card_for_each_paper_with_a_picture_and_hours(pages):
     page = (pages / "index.html").read_text(encoding="utf-8")
     cards = re.findall(r'<img src="(_static/gallery/[^"]+)"[^>]*><a href="(\w+)/', page)

@@ -43,8 +43,8 @@ def test_words_of_a_kind_come_together_in_the_text_and_not_in_its_shuffled_token
 
 def test_a_byte_a_number_moves_no_vector_by_more_than_half_a_step(small, monkeypatch):
     whole = []
-    in_bytes = vectors._in_bytes
-    monkeypatch.setattr(vectors, "_in_bytes", lambda table: whole.append(table) or in_bytes(table))
+    in_bytes = vectors.in_bytes
+    monkeypatch.setattr(vectors, "in_bytes", lambda table: whole.append(table) or in_bytes(table))
     table = vectors.word_vectors.function(small)
     for kind, exact in zip(vectors.KINDS, whole, strict=True):
         step = np.abs(exact).max(axis=1, keepdims=True) / vectors.LEVELS
