@@ -1,4 +1,4 @@
-"""The gallery: each chapter's first picture as a card; the papers' cards; one chapter's picture elsewhere.
+"""The gallery: each chapter's first picture as a card; and one chapter's picture elsewhere.
 
 Pictures are drawn at build time from stored outputs, and kept by the checksum of what they are drawn from.
 """
@@ -11,17 +11,14 @@ import json
 import re
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import vl_convert
 from docutils import nodes
-from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
-from sphinx.util.typing import OptionSpec
 
-from book.reading_time import estimated_minutes
 from book.view.ledger_cells import fill
 from embviz.storage import cache_folder, ledger_path, write_if_possible
 from embviz.view.pages import MIME, inert
@@ -142,36 +139,6 @@ class ChapterPicture(SphinxDirective):
         return [nodes.raw("", inert(chart), format="html")]
 
 
-class PaperCard(SphinxDirective):
-    """``{paper-card} CHAPTER``: the chapter's first picture, the words below, the paper's hours to read.
-
-    The card leads to the paper's first chapter in the book's order.
-    """
-
-    required_arguments = 1
-    option_spec: ClassVar[OptionSpec] = {"title": directives.unchanged_required}
-    has_content = True
-
-    def run(self) -> list[nodes.Node]:
-        """A container of picture, title, words and hours."""
-        book, shown = Path(self.env.srcdir), self.arguments[0]
-        pages = [page for page in self.config.external_site_map if page.startswith(f"{Path(shown).parent}/")]
-        notebooks = [path for page in pages if (path := book / f"{page}.ipynb").is_file()]
-        for path in notebooks:
-            self.env.note_dependency(str(path))
-        name = write_picture(self.env, shown, kept(small(lead(book / f"{shown}.ipynb")[1])))
-        first = self.env.app.builder.get_relative_uri(self.env.docname, pages[0])
-        title = html.escape(self.options["title"])
-        card = nodes.container(classes=["paper-card"])
-        head = f'<img src="{name}" alt="" loading="lazy"><a href="{first}"><strong>{title}</strong></a>'
-        card += nodes.raw("", head, format="html")
-        self.state.nested_parse(self.content, self.content_offset, card)
-        hours = sum(map(estimated_minutes, notebooks)) / 60
-        length = f"{len(notebooks)} chapters, about {hours:.1f} hours to read"
-        card += nodes.paragraph("", length, classes=["length"])
-        return [card]
-
-
 def write_picture(env: BuildEnvironment, page: str, picture: bytes) -> str:
     """Write a card's picture into the pages' static folder; gives its address from the book's root."""
     out = Path(env.app.outdir, "_static", "gallery")
@@ -184,6 +151,5 @@ def write_picture(env: BuildEnvironment, page: str, picture: bytes) -> str:
 def setup(app: Sphinx) -> dict[str, bool]:
     """Sphinx's entry."""
     app.add_directive("gallery", Gallery)
-    app.add_directive("paper-card", PaperCard)
     app.add_directive("picture", ChapterPicture)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

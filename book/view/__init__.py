@@ -9,12 +9,14 @@ from book.view.ledger_view import (
     plot_ledger,
     plot_tally,
 )
+from book.view.papers import PapersMap
 from book.view.statements import as_judged
 
 __all__ = [
     "ClaimsList",
     "ClaimsMatrix",
     "ClaimsTable",
+    "PapersMap",
     "as_judged",
     "claim_line",
     "claims_of",

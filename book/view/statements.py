@@ -23,7 +23,8 @@ def as_judged(template: str, *named: Mapping[str, Any], root: str = "", **source
     ----------
     template : str
         Markdown. ``[paper.claim: verdict]`` or ``[paper.claim: verdict, smaller scale]`` stands at the end of
-        the words that rest on that verdict. Numbers are filled in as :func:`embviz.view.say` does.
+        the words that rest on that verdict. Numbers are filled in as :func:`embviz.view.say` does; the
+        numbers of a cited claim have its name and their own, as in ``{paper.claim.share:.0%}``.
     root : str
         How to get from the page to the book's root: ``"../"`` in a chapter.
     *named, **sources
@@ -48,7 +49,11 @@ def as_judged(template: str, *named: Mapping[str, Any], root: str = "", **source
         words = tagged(found["verdict"], bool(found["scale"])).replace(" ", "&nbsp;")
         return f' <small><a href="{address}" title="{title}">{mark}&nbsp;{words}</a></small>'
 
-    return Quotation(_CITED.sub(link, say(template, *named, **sources)))
+    measured: dict[str, dict[str, ledger.Entry]] = {}
+    for name, item in judged.items():
+        paper, claim = name.split(".")
+        measured.setdefault(paper, {})[claim] = item
+    return Quotation(_CITED.sub(link, say(template, measured, *named, **sources)))
 
 
 def cited_as(item: ledger.Entry) -> str:

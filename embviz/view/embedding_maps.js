@@ -139,7 +139,7 @@ class WordMap {
     this.canvas.dataset.lmSuppressShortcuts = "true";
     this.canvas.setAttribute("role", "img");
     this.show = data.about.first ?? 0;
-    this.column = null;
+    this.column = data.about.columns[0]?.name ?? null; // the first of those that were given
     this.pointed = null; // { point, show }
     this.widths = new Map();
     this.view = { scale: 1, x: 0, y: 0 }; // the point of the plane in the middle
@@ -592,13 +592,15 @@ class MapGroup {
     const columns = ["nothing", ...about.columns.map(({ name }) => name), KEPT_COLUMN];
     this.legend = document.createElement("div");
     this.legend.className = "embviz-legend";
-    this.select(bar, "colour by", columns, (place) => {
+    const colours = this.select(bar, "colour by", columns, (place) => {
       for (const map of this.maps) {
         map.column = place ? columns[place] : null;
         map.ask();
       }
       this.fillLegend(place ? columns[place] : null, about, look);
     });
+    colours.value = columns.indexOf(this.maps[0].column ?? "nothing");
+    this.fillLegend(this.maps[0].column, about, look);
     const tools = child(bar, "span", "embviz-map-tools");
     const tool = (sign, label, act) => {
       const button = child(tools, "button", "");

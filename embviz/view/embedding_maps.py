@@ -208,8 +208,8 @@ def embedding_map(
     names : two str
         What the embeddings are called.
     color : mapping of name to V values, DataFrame or Series, optional
-        Columns to colour by, one at a time: up to five kinds (told apart by shape too), or numbers. The share
-        of neighbours kept is always among the choices.
+        Columns to colour by, one at a time, the first of them from the start: up to five kinds (told apart by
+        shape too), or numbers. The share of neighbours kept is always among the choices.
     layout : array of shape (V, 2), or with `other` (2, V, 2), optional
         Coordinates; by default the plane of the principal components, the same on every machine. That of
         :func:`embviz.trajectories.lay_out` keeps more neighbours, and differs between processors.

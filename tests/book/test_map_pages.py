@@ -218,12 +218,17 @@ def test_a_joined_map_begins_with_both_and_its_switch_says_so(page):
 def test_colours_have_a_legend_and_the_plane_owns_up(page):
     colour = page.get_by_label("colour by").first
     legend = page.locator(".embviz-legend").first
+    assert colour.locator("option:checked").text_content() == "kind"  # the first column that was given
+    kinds = page.evaluate("first.canvas.toDataURL()")
+    colour.select_option("nothing")
+    drawn(page)
+    assert legend.text_content() == ""
     before = page.evaluate("first.canvas.toDataURL()")
+    assert kinds != before
     colour.select_option("kind")
     drawn(page)
     assert legend.locator("span").all_text_contents() == ["even", "odd"]
-    kinds = page.evaluate("first.canvas.toDataURL()")
-    assert kinds != before
+    assert page.evaluate("first.canvas.toDataURL()") == kinds
     colour.select_option("neighbours kept")
     drawn(page)
     assert legend.text_content() == "08 of 8 neighbours are near in the plane too"

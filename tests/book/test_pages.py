@@ -434,18 +434,33 @@ def test_a_citation_leads_to_its_reference(context, watch, site):
     assert "Assylbekov" in page.locator(f"[id='{target}']").inner_text()
 
 
-def test_the_front_page_leads_to_the_ledger_of_a_paper_and_to_its_chapters(context, watch, site):
+def test_the_front_page_leads_to_a_paper_s_chapters_and_to_the_claims_behind_its_answer(context, watch, site):
     page = opened(context, watch, site, "index")
-    bar = page.locator(".embviz-output").nth(1).locator(".mark-rect path").first
-    bar.scroll_into_view_if_needed()
-    corner = bar.bounding_box()
-    page.mouse.click(corner["x"] + 16, corner["y"] + 16)  # the mark in the middle is drawn over it
-    page.wait_for_url("**/ledger.html#reflections")
-    assert page.locator("#reflections .ev-claims details").count() > 10
-    page.go_back()
-    page.locator(".paper-card", has_text="Tying").first.click()
+    page.locator(".ev-pin a", has_text="Tying").click()
     page.wait_for_url("**/tying/*.html")
+    page.go_back()
+    page.locator(".ev-paper-list small a", has_text="not reproduced").first.click()
+    page.wait_for_url("**#reflections.half_reflected")
     assert watch.errors == []
+
+
+def test_the_path_of_the_papers_runs_across_a_wide_page_and_down_a_phone(context, watch, site):
+    page = opened(context, watch, site, "index")
+    for width, down in ((1280, False), (390, True)):
+        page.set_viewport_size({"width": width, "height": 800})
+        boxes = [stage.bounding_box() for stage in page.locator(".ev-stage").all()]
+        assert len(boxes) == 8
+        axis, other = ("y", "x") if down else ("x", "y")
+        places = [box[axis] for box in boxes]
+        assert places == sorted(places)
+        assert places[-1] - places[0] > 8 * 40
+        assert max(box[other] for box in boxes) - min(box[other] for box in boxes) < 2
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert watch.errors == []
+
+
+def test_no_bar_of_code_stands_on_the_front_page(pages: Path):
+    assert "Show code cell source" not in (pages / "index.html").read_text(encoding="utf-8")
 
 
 def test_the_front_page_shows_what_a_text_knows_and_its_shuffled_words_do_not(context, watch, site):

@@ -38,4 +38,4 @@ def test_every_sentence_about_a_verdict_says_what_the_ledger_says(stored_ledger,
 
 def test_the_front_page_and_the_summary_rest_on_verdicts():
     pages = {page for page, _ in cells_with_statements()}
-    assert {"index", "what_we_learned"} <= pages
+    assert {"index", "results"} <= pages

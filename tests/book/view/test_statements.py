@@ -24,6 +24,14 @@ def test_a_sentence_leads_to_the_row_of_the_claim_that_it_rests_on_and_shows_its
     assert 'href="../ledger.html#p.c"' in as_judged(SENTENCES, root="../", share=0.25)
 
 
+def test_a_number_of_a_cited_claim_is_filled_in_by_its_full_name():
+    row = entry(control=0.5).rows[0]
+    said = as_judged(f"It is {{p.c.{row.measurement.name}:.3f}} [p.c: not specific].")
+    assert said.startswith(f"It is {row.finding.value:.3f} <small>")
+    with pytest.raises(ValueError, match="has no 'q'"):
+        as_judged("It is {q.c.share} [p.c: not specific].")
+
+
 def test_a_sentence_whose_verdict_has_moved_is_refused_by_name(monkeypatch):
     moved = dataclasses.replace(entry(), verdict=ledger.NOT_REPRODUCED)
     monkeypatch.setattr(ledger, "entry", lambda name: moved)
