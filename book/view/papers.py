@@ -125,7 +125,7 @@ class PapersMap:
             if self.part in (None, paper.part)
         ]
         return (
-            "<figure class='ev-papers' aria-label='Where the five papers act between a text and a resized model'>"
+            "<figure class='ev-papers' aria-label='Where the papers act between a text and a resized model'>"
             f"<ol class='ev-path'>{stages}{pins}</ol><ol class='ev-paper-list'>{''.join(shown)}</ol></figure>"
         )
 
