@@ -7,7 +7,6 @@ from book.view.ledger_view import (
     claim_line,
     claims_of,
     plot_ledger,
-    plot_tally,
 )
 from book.view.papers import PapersMap
 from book.view.statements import as_judged
@@ -21,5 +20,4 @@ __all__ = [
     "claim_line",
     "claims_of",
     "plot_ledger",
-    "plot_tally",
 ]

@@ -7,7 +7,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import altair as alt
 import pandas as pd
@@ -124,47 +123,6 @@ def plot_ledger(table: pd.DataFrame, *, root: str = "") -> alt.LayerChart:
         .add_params(by_verdict, by_claim)
         .properties(width="container", height=17 * len(rows))
     )
-
-
-def plot_tally(items: Sequence[Entry], papers: Sequence[str]) -> alt.LayerChart:
-    """How many claims of each paper got which verdict; a click leads to the paper's part of the ledger.
-
-    Parameters
-    ----------
-    items : sequence of Entry
-        From :func:`embviz.ledger.judging.entries`.
-    papers : sequence of str
-        In the order of the rows.
-    """
-    counts = Counter((item.claim.paper, item.verdict) for item in items)
-    rows: list[dict[str, Any]] = []
-    for paper in papers:
-        end = 0
-        for verdict in ledger.VERDICTS:
-            if n := counts[paper, verdict]:
-                place = {"start": end, "middle": end + n / 2, "end": end + n}
-                text = theme.VERDICT_MARKS[verdict] + (f" {n}" if n > 1 else "")
-                link = f"ledger.html#{paper}"
-                rows.append({"paper": paper, "verdict": verdict, "n": n, "text": text, "link": link} | place)
-                end += n
-    present = [verdict for verdict in ledger.VERDICTS if any(row["verdict"] == verdict for row in rows)]
-    looks = alt.Scale(domain=present, range=[theme.VERDICT_COLOURS[verdict] for verdict in present])
-    key = alt.Legend(title=None, columns=4)
-    base = alt.Chart(pd.DataFrame(rows)).encode(
-        y=alt.Y("paper:N", sort=list(papers), title=None),
-        href="link:N",
-        tooltip=["paper:N", "verdict:N", alt.Tooltip("n:Q", title="claims")],
-    )
-    bars = base.mark_bar(fillOpacity=0.3, strokeWidth=2, cursor="pointer").encode(
-        x=alt.X("start:Q", axis=alt.Axis(title="claims", grid=False, tickMinStep=1)),
-        x2="end:Q",
-        color=alt.Color("verdict:N", scale=looks, legend=key),
-        stroke=alt.Stroke("verdict:N", scale=looks, legend=key),
-    )
-    marks = base.mark_text(cursor="pointer").encode(x="middle:Q", text="text:N")
-    chart = alt.layer(bars, marks)
-    assert isinstance(chart, alt.LayerChart)  # nothing here is a facet
-    return chart.properties(width="container", height=len(papers) * 2 * theme.HEIGHTS["half_row"])
 
 
 def _accepted_band() -> alt.Chart:

@@ -15,7 +15,7 @@ from tests.book.conftest import BOOK
 from tests.book.scripts import load_script
 
 NOTEBOOKS = [path for path in sorted(BOOK.rglob("*.ipynb")) if "_build" not in path.parts]
-SHOWS = re.compile(r"\b(claim_line|claims_of|plot_tally|ClaimsList|ClaimsMatrix|claims_table|plot_figures)\(")
+SHOWS = re.compile(r"\b(claim_line|claims_of|PapersMap|ClaimsList|ClaimsMatrix|claims_table|plot_figures)\(")
 
 
 def code_cells(path: Path) -> list[dict[str, object]]:

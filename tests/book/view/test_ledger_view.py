@@ -232,28 +232,6 @@ def test_figures_of_one_label_keep_a_row_each_and_show_the_label_alone():
     assert ">p.c: " not in svg
 
 
-def test_the_tally_counts_every_claim_once_and_leads_to_its_paper():
-    items = [
-        entry(),
-        entry(control=0.5),
-        entry(),
-        dataclasses.replace(entry(), verdict=ledger.NOT_REPRODUCED),
-    ]
-    chart = ledger_view.plot_tally(items, ["q", "p"])
-    spec = chart.to_dict()
-    rows = [row for table in spec["datasets"].values() for row in table]
-    assert sum(row["n"] for row in rows) == len(items)
-    assert {row["verdict"]: row["n"] for row in rows} == {
-        verdict: sum(item.verdict == verdict for item in items) for verdict in {i.verdict for i in items}
-    }
-    assert [row["start"] for row in rows] == [0, *(row["end"] for row in rows[:-1])]
-    assert {row["link"] for row in rows} == {"ledger.html#p"}
-    colours = spec["layer"][0]["encoding"]["color"]["scale"]
-    looks = dict(zip(colours["domain"], colours["range"], strict=True))
-    assert looks == {verdict: ledger_view.theme.VERDICT_COLOURS[verdict] for verdict in looks}
-    vl_convert.vegalite_to_svg({**spec, "width": 400}, vl_version="6.4")
-
-
 def test_what_would_change_our_mind_is_met_by_a_whole_interval_and_never_by_a_replaced_figure():
     one = entry()  # 0.25 [0.2, 0.3]
     met = [outcome(Change("c", "f", "a measurement", least), one)[""] for least in (0.2, 0.21, 0.31)]
