@@ -5,15 +5,19 @@ No pickle is read: a file of gensim's own is refused with the line that converts
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import itertools
 import json
+import lzma
 import os
+import re
 import struct
 import warnings
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal, get_args
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -21,9 +25,16 @@ from safetensors import SafetensorError, safe_open
 from embviz.memory import require_memory
 
 Read = tuple[list[str], np.ndarray]  # a vocabulary and its rows (V, D), float32
+Raw = tuple[Sequence[bytes | str], np.ndarray]  # the same with words as they are stored
 FASTTEXT = 793_712_314  # the number that a binary file of fastText begins with
 FASTTEXT_VERSION = 12
 PEEKED = 20  # lines of a file without a header from which its dimension follows
+LONGEST_LINE = 1 << 24  # bytes of a record in text: a million numbers
+BLANKS = "or a word before it holds a blank, which this format cannot store: get the file again"
+LONGEST_WORD = 1 << 16  # bytes of a word in a binary file
+BOM = b"\xef\xbb\xbf"  # the byte-order mark that some editors put before UTF-8
+CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]")  # bytes of no text
+Undecodable = Literal["refuse", "replace", "skip"]
 
 
 def context_path(path: str | os.PathLike[str]) -> Path:
@@ -41,6 +52,7 @@ def read_vectors(
     encoding: str = "utf-8",
     vocabulary: Sequence[str] | str | os.PathLike[str] | None = None,
     tensor: str | None = None,
+    undecodable: Undecodable = "refuse",
 ) -> Read:
     """Words and their vectors from a file; which format it is shows in its first bytes.
 
@@ -49,7 +61,8 @@ def read_vectors(
     path : path
         word2vec's text or binary format, with its header; GloVe's text, without one; fastText's ``.vec`` and
         ``.bin`` (a word's vector is the mean of its own and its n-grams', as fastText computes it);
-        safetensors; any of the text formats and word2vec's binary one packed as ``.gz``.
+        safetensors. Text, and word2vec's binary format, may be packed as ``.gz``, ``.bz2``, ``.xz`` or as the
+        one file of a ``.zip``.
     limit : int, optional
         Read the first so many words, which in these files are the most frequent.
     encoding : str
@@ -59,6 +72,9 @@ def read_vectors(
         a list or token to id.
     tensor : str, optional
         Of a safetensors file with several tables of so many rows: which one.
+    undecodable : {"refuse", "replace", "skip"}
+        A word whose bytes are not of that encoding is refused, gets a mark of replacement for each wrong
+        byte, or is left out; a warning counts such words.
 
     Returns
     -------
@@ -67,40 +83,96 @@ def read_vectors(
     Raises
     ------
     ValueError
-        If the file is cut short, malformed, of another encoding, or holds a pickle; the message names the
-        record, and what to do.
+        If the file is cut short, malformed, goes on after its last record, is of another encoding, holds a
+        NaN or infinity, or is a pickle or a Git LFS pointer; the message names the record, and what to do.
     MemoryError
         If the vectors would not fit, with the size.
     """
     path = Path(path)
     if limit is not None and limit < 1:
         raise ValueError(f"limit is {limit}: read at least one word, or leave it out")
+    if undecodable not in get_args(Undecodable):
+        raise ValueError(f'undecodable is {undecodable!r}: use "refuse", "replace" or "skip"')
     try:
         with _open(path) as file:
             first = file.peek(64)[:64] if hasattr(file, "peek") else b""
             words, rows = _reader(first, path, vocabulary, tensor)(file, limit, encoding)
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f'{path}: a word is not {error.encoding}: name its encoding, such as encoding="latin-1"'
-        ) from error
-    except (EOFError, gzip.BadGzipFile) as error:
+    except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zipfile.BadZipFile) as error:
         raise ValueError(f"{path} is cut short or damaged ({error}): get it again") from error
-    return _first_of_each(words, rows, path)
+    decoded, rows = _decode(words, rows, encoding, undecodable, path)
+    _check_finite(decoded, rows, path)
+    return _first_of_each(decoded, rows, path)
 
 
-Reader = Callable[[BinaryIO, int | None, str], Read]
+def _decode(
+    words: Sequence[bytes | str], rows: np.ndarray, encoding: str, undecodable: Undecodable, path: Path
+) -> Read:
+    """Words as text; those of another encoding are refused, repaired or left out, and counted."""
+    decoded: list[str] = []
+    wrong: list[int] = []
+    for place, word in enumerate(words):
+        if isinstance(word, str):
+            decoded.append(word)
+            continue
+        try:
+            decoded.append(word.decode(encoding))
+        except UnicodeDecodeError as error:
+            if undecodable == "refuse":
+                raise ValueError(
+                    f"{path}: the word of record {place + 1}, {word!r}, is not {error.encoding}: name its "
+                    'encoding (such as encoding="latin-1"), or give undecodable="replace" or "skip"'
+                ) from error
+            wrong.append(place)
+            decoded.append(word.decode(encoding, errors="replace"))
+    if wrong:
+        done = "are left out" if undecodable == "skip" else "have marks of replacement"
+        warnings.warn(f"{path}: {len(wrong):,} words are not {encoding} and {done}", stacklevel=4)
+    if undecodable == "skip" and wrong:
+        kept = np.setdiff1d(np.arange(len(decoded)), wrong)
+        return [decoded[i] for i in kept], rows[kept]
+    return decoded, rows
+
+
+def _check_finite(words: list[str], rows: np.ndarray, path: Path) -> None:
+    finite = np.isfinite(rows).all(axis=1)
+    if not finite.all():
+        place = int(finite.argmin())
+        raise ValueError(
+            f"{path}: record {place + 1}, {words[place]!r}, holds NaN or infinity (so do "
+            f"{int((~finite).sum()) - 1:,} more): train the vectors again, or take the records out"
+        )
+
+
+Reader = Callable[[BinaryIO, int | None, str], Raw]
 
 
 def _open(path: Path) -> BinaryIO:
+    """The file, unpacked while it is read."""
     with open(path, "rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
-    return gzip.open(path, "rb") if packed else open(path, "rb")  # type: ignore[return-value]
+        first = file.read(6)
+    if first.startswith(b"\x1f\x8b"):
+        return gzip.open(path, "rb")  # type: ignore[return-value]
+    if first.startswith(b"BZh"):
+        return bz2.open(path, "rb")  # type: ignore[return-value]
+    if first.startswith(b"\xfd7zXZ\x00"):
+        return lzma.open(path, "rb")  # type: ignore[return-value]
+    if first.startswith(b"PK\x03\x04"):
+        with zipfile.ZipFile(path) as archive:
+            names = [name for name in archive.namelist() if not name.endswith("/")]
+            if len(names) != 1:
+                raise ValueError(f"{path} is an archive of {len(names)} files: unpack it and name one")
+            return archive.open(names[0])  # type: ignore[return-value]
+    return open(path, "rb")
 
 
 def _reader(
     first: bytes, path: Path, vocabulary: Sequence[str] | str | os.PathLike[str] | None, tensor: str | None
 ) -> Reader:
     """What reads a file that begins so."""
+    if first.startswith(b"version https://git-lfs"):
+        raise ValueError(f"{path} is a Git LFS pointer, not the file itself: run `git lfs pull`")
+    if first.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise ValueError(f"{path} is UTF-16, which is not read: save it as UTF-8")
     if first[:1] == b"\x80" and first[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
         raise ValueError(
             f"{path} is a pickle, which can run code and is not read: convert it with gensim, "
@@ -111,7 +183,7 @@ def _reader(
         return lambda file, limit, encoding: _read_fasttext(file, limit, encoding, path)
     if is_safetensors(path, first):
         return lambda file, limit, encoding: _read_safetensors(path, limit, vocabulary, tensor, encoding)
-    header = first.split(b"\n", 1)[0].split()
+    header = first.removeprefix(BOM).split(b"\n", 1)[0].split()
     if len(header) == 2 and all(part.isdigit() for part in header):
         return lambda file, limit, encoding: _read_word2vec(file, limit, encoding, path)
     return lambda file, limit, encoding: _read_glove(file, limit, encoding, path)
@@ -143,38 +215,64 @@ def _room(n_words: int, embedding_dim: int, path: Path) -> np.ndarray:
     return np.empty((n_words, embedding_dim), dtype=np.float32)
 
 
-def _read_word2vec(file: BinaryIO, limit: int | None, encoding: str, path: Path) -> Read:
-    n_words, D = (int(part) for part in file.readline(100).split())
+def _read_word2vec(file: BinaryIO, limit: int | None, encoding: str, path: Path) -> Raw:
+    n_words, D = (int(part) for part in file.readline(100).removeprefix(BOM).split())
     # a record takes two bytes a number at least: a wild header is refused before it is allocated
-    if not isinstance(file, gzip.GzipFile) and path.stat().st_size < n_words * (2 * D + 1):
+    packed = not hasattr(file, "fileno") or isinstance(file, gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile)
+    if not packed and path.stat().st_size < n_words * (2 * D + 1):
         raise ValueError(f"{path} is too short for its {n_words} words in {D} dimensions: get it again")
-    start, line = file.tell(), file.readline()
-    is_text = len(_numbers(line, D)) == D
-    file.seek(start)
+    sample = file.peek(4096) if hasattr(file, "peek") else b""
     n_read = n_words if limit is None else min(n_words, limit)
-    if is_text:
-        return _read_lines(file, n_read, n_words, D, encoding, path)
-    return _read_binary(file, n_read, n_words, D, encoding, path)
+    if CONTROL.search(sample):
+        return _read_binary(file, n_read, n_words, D, path, whole=limit is None)
+    words, rows = _read_lines(_lines(file, path), n_read, n_words, D, path)
+    if limit is None and next((line for line in _lines(file, path) if line.strip()), None) is not None:
+        raise ValueError(
+            f"{path} goes on after the {n_words} records that its header names: mend the header, or read the "
+            f"first ones with limit={n_words}"
+        )
+    return words, rows
 
 
-def _read_glove(file: BinaryIO, limit: int | None, encoding: str, path: Path) -> Read:
-    """Text without a header: a word may hold blanks, so the shortest of the first lines tells D."""
-    peeked = [line for line in itertools.islice(file, PEEKED) if line.strip()]
-    D = min((len(line.split()) - 1 for line in peeked), default=0)
-    if D < 1 or any(len(_numbers(line, D)) != D for line in peeked):
+def _read_glove(file: BinaryIO, limit: int | None, encoding: str, path: Path) -> Raw:
+    """Text without a header: a word may hold blanks or be empty, so D is that of the fewest odd records."""
+    peeked = [line for line in itertools.islice(_lines(file, path), PEEKED) if line.strip()]
+    odd = {D: sum(_is_odd(line, D) for line in peeked) for D in {len(line.split()) - 1 for line in peeked}}
+    D = min(odd, key=lambda n: (odd[n], n), default=0)
+    if D < 1 or 2 * sum(not _numbers(line, D) for line in peeked) >= len(peeked):
         raise ValueError(
             f'{path} neither starts with "V D", as word2vec files do, nor has words and numbers in its first '
             "lines, as GloVe's do: it is no file of word vectors that is known here"
         )
     file.seek(0)
-    n_lines = sum(1 for line in file if line.strip()) if limit is None else limit
+    n_lines = sum(1 for line in _lines(file, path) if line.strip()) if limit is None else limit
     file.seek(0)
-    return _read_lines(file, n_lines, n_lines, D, encoding, path, exact=limit is None)
+    return _read_lines(_lines(file, path), n_lines, n_lines, D, path, exact=limit is None)
+
+
+def _is_odd(line: bytes, D: int) -> bool:
+    """Whether a record in D dimensions would be malformed, or its word end in a number."""
+    if not _numbers(line, D):
+        return True
+    word = line.rsplit(maxsplit=D)[0].strip(b" ")
+    return b" " in word and bool(_numbers(b"x " + word.rsplit(b" ", 1)[1], 1))
+
+
+def _lines(file: BinaryIO, path: Path) -> Iterator[bytes]:
+    """Lines of a text, each of a bounded length."""
+    while line := file.readline(LONGEST_LINE):
+        if len(line) == LONGEST_LINE:
+            raise ValueError(
+                f"{path} has a line of more than {LONGEST_LINE:,} bytes: it is no text of vectors"
+            )
+        yield line
 
 
 def _numbers(line: bytes, D: int) -> list[float]:
-    """The last D numbers of a record in text; an empty list if it is none."""
+    """The last D numbers of a record in text; an empty list if it is none. The word may be empty."""
     parts = line.rsplit(maxsplit=D)
+    if line[:1] in (b" ", b"\t") and len(parts) == D:
+        parts = [b"", *parts]
     if len(parts) != D + 1:
         return []
     try:
@@ -184,30 +282,36 @@ def _numbers(line: bytes, D: int) -> list[float]:
 
 
 def _read_lines(
-    file: BinaryIO, n_read: int, n_words: int, D: int, encoding: str, path: Path, *, exact: bool = True
-) -> Read:
+    lines: Iterator[bytes], n_read: int, n_words: int, D: int, path: Path, *, exact: bool = True
+) -> Raw:
     """Records in text; `exact` is false where the file may end before `n_read`."""
-    words: list[str] = []
+    words: list[bytes] = []
     doubtful: list[int] = []
+    n_empty = 0
     rows = _room(n_read, D, path)
-    lines = (line for line in file if line.strip())
-    for line in itertools.islice(lines, n_read):
+    line = b"\n"
+    for line in itertools.islice((one.removeprefix(BOM) for one in lines if one.strip()), n_read):
         numbers = _numbers(line, D)
         if len(numbers) != D:
             raise ValueError(
                 f"{path}: record {len(words) + 1} of {n_words} is not a word and {D} numbers: get it again"
             )
         rows[len(words)] = numbers
-        word = line.rstrip().rsplit(maxsplit=D)[0].strip(b" ")
-        if b" " in word and _numbers(b"x " + word.rsplit(b" ", 1)[1], 1):
+        parts = line.rstrip().rsplit(maxsplit=D)
+        word = parts[0].strip(b" ") if len(parts) > D else b""
+        n_empty += not word
+        if word and _is_odd(line, D):
             doubtful.append(len(words) + 1)
-        words.append(word.decode(encoding))
+        words.append(word)
     if len(words) < n_read and exact:
         raise ValueError(f"{path}: record {len(words) + 1} of {n_words} is missing: get the file again")
+    if n_empty:
+        warnings.warn(f"{path}: the word of {n_empty:,} records is empty", stacklevel=6)
     if doubtful:
+        first = words[doubtful[0] - 1].decode(errors="replace")
         warnings.warn(
             f"{path}: a word ends in a number in {len(doubtful):,} records, the first of them record "
-            f"{doubtful[0]} with {words[doubtful[0] - 1]!r}: it may have a number more than the others' {D}",
+            f"{doubtful[0]} with {first!r}: it may have a number more than the others' {D}",
             stacklevel=6,
         )
     if words and not line.endswith(b"\n"):
@@ -215,18 +319,27 @@ def _read_lines(
     return words, rows[: len(words)]
 
 
-def _read_binary(file: BinaryIO, n_read: int, n_words: int, D: int, encoding: str, path: Path) -> Read:
-    words, rows, rest = [], _room(n_read, D, path), b""
+def _read_binary(file: BinaryIO, n_read: int, n_words: int, D: int, path: Path, *, whole: bool) -> Raw:
+    words: list[bytes] = []
+    rows, rest = _room(n_read, D, path), b""
     for i in range(n_read):
         while (end := rest.find(b" ")) < 0 or end + 1 + 4 * D > len(rest):
+            if end < 0 and len(rest) > LONGEST_WORD:
+                raise ValueError(f"{path}: record {i + 1} of {n_words} has no word: it is no word2vec file")
             more = file.read(1 << 20)
             if not more:
-                raise ValueError(f"{path}: record {i + 1} of {n_words} is cut short: get the file again")
+                raise ValueError(f"{path}: record {i + 1} of {n_words} is cut short, {BLANKS}")
             rest += more
         # word2vec ends a record with a newline, gensim does not
-        words.append(rest[:end].lstrip(b"\n").decode(encoding))
+        words.append(rest[:end].lstrip(b"\n"))
+        if CONTROL.search(words[i]) or b"\n" in words[i]:
+            raise ValueError(
+                f"{path}: the word of record {i + 1} of {n_words} holds bytes of no text, {BLANKS}"
+            )
         rows[i] = np.frombuffer(rest, dtype="<f4", count=D, offset=end + 1)
         rest = rest[end + 1 + 4 * D :]
+    if whole and (rest + file.read(2)).strip(b"\n"):
+        raise ValueError(f"{path} goes on after the {n_words} records that its header names, {BLANKS}")
     return words, rows
 
 
@@ -236,7 +349,7 @@ def _read_safetensors(
     vocabulary: Sequence[str] | str | os.PathLike[str] | None,
     tensor: str | None,
     encoding: str,
-) -> Read:
+) -> Raw:
     if vocabulary is None:
         raise ValueError(
             f"{path} has no words in it: give vocabulary=, a list or file with one word per line"
@@ -271,7 +384,7 @@ def _words_of(vocabulary: Sequence[str] | str | os.PathLike[str], encoding: str)
 # --- fastText's binary format -----------------------------------------------------------------------
 
 
-def _read_fasttext(file: BinaryIO, limit: int | None, encoding: str, path: Path) -> Read:
+def _read_fasttext(file: BinaryIO, limit: int | None, encoding: str, path: Path) -> Raw:
     def take(form: str) -> tuple[int, ...]:
         content = file.read(struct.calcsize(form))
         if len(content) < struct.calcsize(form):
@@ -287,7 +400,7 @@ def _read_fasttext(file: BinaryIO, limit: int | None, encoding: str, path: Path)
     _, n_words, n_labels, _, pruned = take("<iiiqq")
     if n_labels or pruned >= 0:
         raise ValueError(f"{path} is a classifier or pruned: give fastText's unsupervised vectors")
-    words = [_fasttext_word(file, encoding, path) for _ in range(n_words)]
+    words = [_fasttext_word(file, path).decode(encoding) for _ in range(n_words)]
     (quantized,) = take("<?")
     n_rows, width = take("<qq")
     if quantized or width != D or n_rows != n_words + bucket:
@@ -307,11 +420,11 @@ def _read_fasttext(file: BinaryIO, limit: int | None, encoding: str, path: Path)
     return chosen, rows
 
 
-def _fasttext_word(file: BinaryIO, encoding: str, path: Path) -> str:
+def _fasttext_word(file: BinaryIO, path: Path) -> bytes:
     letters = b"".join(iter(lambda: file.read(1), b"\0"))
     if len(file.read(9)) < 9:  # its count and kind
         raise ValueError(f"{path} is cut short: get it again")
-    return letters.decode(encoding)
+    return letters
 
 
 def n_grams(word: str, shortest: int, longest: int) -> Iterator[bytes]:

@@ -108,6 +108,7 @@ class WordVectors:
         encoding: str = "utf-8",
         vocabulary: Sequence[str] | str | os.PathLike[str] | None = None,
         tensor: str | None = None,
+        undecodable: formats.Undecodable = "refuse",
     ) -> WordVectors:
         """Read word vectors from a file; its first bytes show the format.
 
@@ -117,7 +118,7 @@ class WordVectors:
             A file of :meth:`save`; word2vec's text or binary format, with the context vectors where
             ``<path>.context`` lies beside it; GloVe's text; fastText's ``.vec`` or ``.bin``; safetensors of
             another program, with a `vocabulary`; packed as ``.gz`` or not.
-        limit, encoding, vocabulary, tensor
+        limit, encoding, vocabulary, tensor, undecodable
             As in :func:`~embviz.words.formats.read_vectors`.
 
         Raises
@@ -132,12 +133,19 @@ class WordVectors:
         if own and (found := _load_own(path)) is not None:
             return found if limit is None else found.head(limit)
         words, word = formats.read_vectors(
-            path, limit=limit, encoding=encoding, vocabulary=vocabulary, tensor=tensor
+            path,
+            limit=limit,
+            encoding=encoding,
+            vocabulary=vocabulary,
+            tensor=tensor,
+            undecodable=undecodable,
         )
         beside = formats.context_path(path)
         if not beside.is_file():
             return cls(words, word)
-        context_words, context = formats.read_vectors(beside, limit=limit, encoding=encoding)
+        context_words, context = formats.read_vectors(
+            beside, limit=limit, encoding=encoding, undecodable=undecodable
+        )
         if context_words != words:
             raise ValueError(f"{beside} has other words than {path}: move it away, or save both again")
         return cls(words, word, context)

@@ -1,9 +1,12 @@
 """Word vectors in the formats of others, against their own programs where those are at hand."""
 
+import bz2
 import gzip
 import json
+import lzma
 import pickle
 import struct
+import zipfile
 
 import numpy as np
 import pandas as pd
@@ -22,6 +25,12 @@ def same(vectors, words=WORDS, rows=ROWS):
     assert vectors.vocabulary == list(words)
     assert vectors.word.dtype == np.float32
     np.testing.assert_array_equal(vectors.word, rows)
+
+
+def binary(words, *numbers):
+    """word2vec's binary format: each record ends with a newline."""
+    record = struct.pack("<2f", *(numbers or (1, 2)))
+    return f"{len(words)} 2\n".encode() + b"".join(word + b" " + record + b"\n" for word in words)
 
 
 # --- text -------------------------------------------------------------------------------------------
@@ -52,6 +61,50 @@ def test_a_record_with_a_number_too_many_is_said(tmp_path, header):
     assert found.vocabulary[2] == ". .", "a blank in a word is no fault"
 
 
+@pytest.mark.parametrize("header", ["", "3 2\n"])
+def test_an_empty_word_shifts_no_other_record(tmp_path, header):
+    (tmp_path / "v").write_text(f"{header}the 1 2\n 0.5 0.25\nb 3 4\n", encoding="utf-8")
+    with pytest.warns(UserWarning, match="the word of 1 records is empty"):
+        same(WordVectors.load(tmp_path / "v"), ["the", "", "b"], [[1, 2], [0.5, 0.25], [3, 4]])
+
+
+@pytest.mark.parametrize("header", ["", "2 2\n", "2 2\n\n"])
+def test_a_byte_order_mark_and_an_empty_line_are_no_part_of_a_word(tmp_path, header):
+    (tmp_path / "v").write_text(f"{header}the 1 2\nb 3 4\n", encoding="utf-8-sig")
+    same(WordVectors.load(tmp_path / "v"), ["the", "b"], [[1, 2], [3, 4]])
+
+
+def test_one_record_that_is_short_does_not_shorten_the_others(tmp_path):
+    lines = [f"w{i} 1 2 3\n" for i in range(9)]
+    (tmp_path / "v").write_text("".join([*lines, "short 1 2\n"]), encoding="utf-8")
+    with pytest.raises(ValueError, match="record 10 of 10 is not a word and 3 numbers"):
+        WordVectors.load(tmp_path / "v")
+
+
+@pytest.mark.parametrize("pack", [bz2.compress, lzma.compress])
+def test_other_compressions_are_unpacked(tmp_path, pack):
+    (tmp_path / "v").write_bytes(pack(GLOVE.encode()))
+    same(WordVectors.load(tmp_path / "v"))
+
+
+def test_an_archive_is_read_if_it_holds_one_file(tmp_path):
+    with zipfile.ZipFile(tmp_path / "v.zip", "w") as archive:
+        archive.writestr("vectors.txt", GLOVE)
+    same(WordVectors.load(tmp_path / "v.zip"))
+    with zipfile.ZipFile(tmp_path / "v.zip", "a") as archive:
+        archive.writestr("more.txt", GLOVE)
+    with pytest.raises(ValueError, match="is an archive of 2 files: unpack it and name one"):
+        WordVectors.load(tmp_path / "v.zip")
+
+
+def test_words_of_another_encoding_are_left_out_and_counted(tmp_path):
+    (tmp_path / "v").write_bytes(b"2 2\nab\xe3\x81 1 2\nb 3 4\n")
+    with pytest.warns(UserWarning, match="1 words are not utf-8 and are left out"):
+        same(WordVectors.load(tmp_path / "v", undecodable="skip"), ["b"], [[3, 4]])
+    with pytest.raises(ValueError, match="undecodable is 'ignore': use"):
+        WordVectors.load(tmp_path / "v", undecodable="ignore")
+
+
 def test_a_last_line_without_an_end_is_read_and_said(tmp_path):
     (tmp_path / "v").write_text("a 0.5 1\nb 2 3", encoding="utf-8")
     with pytest.warns(UserWarning, match="the last line has no end"):
@@ -67,8 +120,10 @@ def test_words_that_come_twice_are_kept_once_and_counted(tmp_path):
 def test_latin_1_words_are_named_and_then_read(tmp_path):
     path = tmp_path / "v"
     path.write_bytes("größer 1 2\n".encode("latin-1"))
-    with pytest.raises(ValueError, match=r'a word is not utf-8.*encoding="latin-1"'):
+    with pytest.raises(ValueError, match=r'word of record 1.*is not utf-8.*encoding="latin-1"'):
         WordVectors.load(path)
+    with pytest.warns(UserWarning, match="1 words are not utf-8 and have marks of replacement"):
+        assert WordVectors.load(path, undecodable="replace").vocabulary == ["gr\ufffd\ufffder"]
     assert WordVectors.load(path, encoding="latin-1").vocabulary == ["größer"]
 
 
@@ -84,6 +139,20 @@ def test_latin_1_words_are_named_and_then_read(tmp_path):
         (struct.pack("<ii", formats.FASTTEXT, 11), "has version 11 of fastText's format"),
         (struct.pack("<ii", formats.FASTTEXT, 12), "is cut short"),
         (gzip.compress(GLOVE.encode(), mtime=0)[:-20], "is cut short or damaged"),
+        (b"3 2\nthe 0,1 0,2\nof 0,3 0,4\nand 0,5 0,6\n", "record 1 of 3 is not a word and 2 numbers"),
+        (b"2 3\na 1 2\nb 3 4 5\n", "record 1 of 2 is not a word and 3 numbers"),
+        (b"2 2\na 1 2\nb 3 4\nc 5 6\n", "goes on after the 2 records that its header names"),
+        (
+            b"1 2\na " + struct.pack("<2f", 1, 2) + b"\nb " + struct.pack("<2f", 1, 2),
+            "goes on after the 1 rec",
+        ),
+        (binary([b"a", b"New York", b"c"]), "the word of record 3 of 3 holds bytes of no text"),
+        (b"a 1 2\nb nan 4\nc 5 6\n", "record 2, 'b', holds NaN or infinity"),
+        (binary([b"a", b"b"], 1, float("inf")), "record 1, 'a', holds NaN or infinity .so do 1 more"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "is a Git LFS pointer"),
+        ("a 1 2\n".encode("utf-16"), "is UTF-16"),
+        (b"a" * (formats.LONGEST_LINE + 1), "has a line of more than"),
+        (b"1 2\n\x00" + b"a" * 200_000, "record 1 of 1 has no word"),
     ],
 )
 def test_what_is_no_file_of_vectors_is_refused_with_what_to_do(tmp_path, content, message):
