@@ -75,18 +75,48 @@ def plot_path(
     >>> table = pd.DataFrame({"step": [0, 1, 2], "u": [0, 1, 2], "v": [0, 1, 0], "loss": [3.0, 2.0, 1.0]})
     >>> chart = plot_path(table, "u", "v", order="step", loss="loss", seed_text="seed 0")
     """
-    if by is not None:
-        if not by_names:
-            raise ValueError(f"name the kinds of {by!r} that stand side by side (by_names=...)")
-        columns = {"order": order, "phase": phase, "loss": loss, "tooltip": tooltip}
-        return _side_by_side(data, x, y, by, by_names, limits=limits, order_title=order_title, **columns)
+    how: dict[str, Any] = {"order": order, "phase": phase, "loss": loss, "limits": limits, "tooltip": tooltip}
+    how |= {"words": theme.title(order) if order_title is None else order_title, "fill": fill}
+    how["loss_key"] = by is None or not isinstance(data, pd.DataFrame)  # the plane above has it already
+    if by is None:
+        parts = _parts(data, x, y, seed_text=seed_text, **how)
+        return parts[0] if loss is None else panels(parts, columns=1 if fill else 2)
+    if not by_names:
+        raise ValueError(f"name the kinds of {by!r} that stand side by side (by_names=...)")
+    known = isinstance(data, pd.DataFrame)
+    kinds = []
+    for name in by_names:
+        parts = _parts(data[data[by] == name] if known else data, x, y, seed_text=name, **how)
+        # an explorer's data can't be split, so the page filters it
+        kinds.append(
+            parts if known else [part.transform_filter(f"datum[{by!r}] === {name!r}") for part in parts]
+        )
+    rows = [part for row in zip(*kinds, strict=True) for part in row]  # planes, and below them losses
+    return panels(rows, columns=len(by_names), same_legend=not known)
+
+
+def _parts(
+    data: Data,
+    x: str,
+    y: str,
+    *,
+    order: str,
+    phase: str | None,
+    loss: str | None,
+    limits: tuple[float, float] | None,
+    tooltip: tuple[str, ...],
+    words: str,
+    fill: bool,
+    seed_text: str | None,
+    loss_key: bool,
+) -> list[alt.LayerChart]:
+    """The plane, and where there is a loss its curve, with a legend of its own or without."""
     data = charts.checked(data, numbers=[x, y, order, phase, loss], more=tooltip)
     scales = _filling(data, x, y, limits) if fill else _square(data, x, y, limits)
     plane = {
         "x": alt.X(f"{x}:Q", scale=scales[0], axis=theme.layout_axis(x)),
         "y": alt.Y(f"{y}:Q", scale=scales[1], axis=theme.layout_axis(y)),
     }
-    words = theme.title(order) if order_title is None else order_title
     known = phase is not None and isinstance(data, pd.DataFrame)
     phases = sorted(set(data[phase]) - {NOISE})[:: 1 + data[phase].nunique() // 8] if known else None
     shown = charts.tooltips([order, phase, loss, *tooltip], data, [order, *([loss] if loss else [])])
@@ -108,33 +138,15 @@ def plot_path(
         description=f"path over {words}",
     )
     if loss is None:
-        return drawing
+        return [drawing]
     curve = {
         "x": charts.placed(alt.X, order, scale=charts.tight("linear"), words=words),
         "y": charts.placed(alt.Y, loss, scale=charts.scaled("linear")),
     }
-    beside = charts.layered(data, _points(data, curve, order, phase, words, shown, phases))
+    beside = charts.layered(data, _points(data, curve, order, phase, words, shown, phases, key=loss_key))
     height = theme.HEIGHTS["short"] if fill else theme.SQUARE
     beside = charts.finished(beside, f"{theme.title(loss)} over {words}", height)
-    return panels([drawing, beside], columns=1 if fill else 2)
-
-
-def _side_by_side(
-    data: Data, x: str, y: str, by: str, by_names: Sequence[str], **how: Any
-) -> alt.ConcatChart:
-    """A row of planes, one a kind, and below it a row of their losses."""
-    known = isinstance(data, pd.DataFrame)
-    planes: list[Any] = []
-    losses: list[Any] = []
-    for name in by_names:
-        own = data[data[by] == name] if known else data
-        # an explorer's data can't be split, so the page filters it
-        only = {} if known else {"filter": f"datum[{by!r}] === {name!r}"}
-        drawn = plot_path(own, x, y, seed_text=name, **how)
-        parts = drawn.concat if isinstance(drawn, alt.ConcatChart) else [drawn]
-        for row, part in zip((planes, losses), parts, strict=False):
-            row.append(part.transform_filter(only["filter"]) if only else part)
-    return panels([*planes, *losses], columns=len(by_names), same_legend=not known)
+    return [drawing, beside]
 
 
 def _square(data: Data, x: str, y: str, limits: tuple[float, float] | None) -> list[alt.Scale]:
@@ -193,14 +205,16 @@ def _points(
     words: str,
     shown: list[alt.Tooltip],
     phases: list[int] | None,
+    *,
+    key: bool = True,
 ) -> list[alt.Chart]:
     """Points coloured by their order; or by their phase, with a shape too, and those in none as crosses."""
     size = theme.SIZES["small"]
     # viridis begins nearly as dark as a dark page
     outline: dict[str, Any] = {"stroke": theme.INK, "strokeWidth": theme.WIDTHS["outline"]}
     if phase is None:
-        key = alt.Legend(title=words, gradientLength=theme.GRADIENT)
-        colour = alt.Color(f"{order}:Q", scale=theme.sequential_scale(), legend=key)
+        legend = alt.Legend(title=words, gradientLength=theme.GRADIENT) if key else None
+        colour = alt.Color(f"{order}:Q", scale=theme.sequential_scale(), legend=legend)
         points = alt.Chart().mark_point(size=size, clip=True, **outline)
         return [points.encode(color=colour, tooltip=shown, **place)]
     n_shapes = len(theme.SHAPES)
@@ -210,8 +224,8 @@ def _points(
     )
     inside = base.transform_filter(f"datum[{phase!r}] != {NOISE}").mark_point(size=size, clip=True, **outline)
     ticks = alt.Undefined if phases is None else phases  # a gradient's own fall between two phases
-    key = alt.Legend(title=theme.title(phase), gradientLength=theme.GRADIENT, format="d", values=ticks)
-    colour = alt.Color(f"{phase}:Q", scale=theme.sequential_scale(), legend=key)
+    legend = alt.Legend(title=theme.title(phase), gradientLength=theme.GRADIENT, format="d", values=ticks)
+    colour = alt.Color(f"{phase}:Q", scale=theme.sequential_scale(), legend=legend if key else None)
     slots = alt.Scale(domain=list(range(n_shapes)), range=list(theme.SHAPES))
     shape = alt.Shape(f"{SLOT}:N", scale=slots, legend=None)
     both = {

@@ -765,10 +765,14 @@ def test_paths_of_two_kinds_stand_side_by_side_each_with_its_loss_below():
     assert (len(spec["concat"]), spec["columns"]) == (4, 2)
     assert len(drawing.drawn(spec, "symbol")) == 4 * 3
     grid = view.Explorer(
-        None, {"m": ["a", "b"]}, lambda data: view.plot_path(data, "u", "v", order="step", **beside),
-        title="{m}", caption="", grid=pd.concat([table.assign(m=m) for m in "ab"]),
-    ).static_spec()  # fmt: skip
-    assert len(drawing.drawn(grid, "symbol")) == 2 * 3
+        None,
+        {"m": ["a", "b"]},
+        lambda data: view.plot_path(data, "u", "v", order="step", loss="loss", **beside),
+        title="{m}",
+        caption="",
+        grid=pd.concat([table.assign(m=m) for m in "ab"]),
+    ).static_spec()
+    assert len(drawing.drawn(grid, "symbol")) == 4 * 3
     with pytest.raises(ValueError, match="name the kinds of 'kind'"):
         view.plot_path(table, "u", "v", order="step", by="kind")
 
