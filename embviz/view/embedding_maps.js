@@ -4,6 +4,7 @@
 const LABEL = { font: "12px system-ui, sans-serif", bold: "600 13px system-ui, sans-serif", height: 14, letters: 28 };
 const ROOM_A_LABEL = 2200; // square pixels of the map
 const MARGIN = 16; // pixels around the points
+const NAME_ROOM = 70; // pixels beside a neighbour for its name
 const HEIGHTS = { map: 560, states: 380, null: 220 }; // pixels at most
 const REACH = 16; // pixels from a point within which it is pointed at
 const TURN = 350; // milliseconds of a change of view
@@ -11,6 +12,7 @@ const SUGGESTIONS = 12;
 const BOTH = -1; // shown: both embeddings, joined by lines
 const KEPT_COLUMN = "neighbours kept";
 const RAMP_STEPS = 24;
+const LINES = 3; // above and below a neighbour where its name may stand
 const ALPHA = 0.8; // of points
 const CORNERS = { "triangle-up": [[0, -1.2], [1.1, 0.8], [-1.1, 0.8]], diamond: [[0, -1.35], [1, 0], [0, 1.35], [-1, 0]] };
 
@@ -216,14 +218,17 @@ class WordMap {
     this.ask();
   }
 
-  /** Bring a point to the middle, near enough that its surroundings have labels; where axes are to stay, only
-   *  one that is out of sight. */
+  /** Bring a point to the middle, near enough that its surroundings have labels and far enough that its
+   *  neighbours are seen; where axes are to stay, only one that is out of sight. */
   centre(point) {
     const [px, py] = this.screen(Math.max(this.show, 0), point);
     if (this.data.about.over && px > 0 && px < this.width && py > 0 && py < this.height) return;
     const { x, y } = this.data.shows[Math.max(this.show, 0)];
     const from = { ...this.view };
-    const scale = Math.max(from.scale, this.fitted * 4);
+    const around = this.data.neighbours(Math.max(this.show, 0), point).map(({ point: other }) => other);
+    const across = Math.max(...around.map((other) => Math.abs(x[other] - x[point]))) / (this.width / 2 - NAME_ROOM);
+    const up = Math.max(...around.map((other) => Math.abs(y[other] - y[point]))) / (this.height / 2 - MARGIN);
+    const scale = Math.min(Math.max(from.scale, this.fitted * 4), 1 / Math.max(across, up, 1e-9));
     this.turn((share) => {
       this.view = {
         scale: from.scale * (scale / from.scale) ** share,
@@ -413,19 +418,32 @@ class WordMap {
     const taken = new Taken();
     const most = (this.width * this.height) / ROOM_A_LABEL;
     const shown = [];
-    const put = (show, point, bold = false) => {
+    const named = new Set();
+    const put = (show, point, bold = false, places = 1) => {
       const [x, y] = this.screen(show, point);
-      if (x < -40 || y < 0 || x > this.width || y > this.height) return;
+      if (named.has(point) || x < -40 || y < 0 || x > this.width || y > this.height) return;
       const wide = this.widthOf(point) * (bold ? 1.12 : 1);
-      const after = x + this.radius + 2;
-      const left = after + wide < this.width ? after : x - this.radius - 2 - wide;
-      const right = left + wide;
-      if (!taken.take(left, y - LABEL.height / 2, right, y + LABEL.height / 2)) return;
-      shown.push({ word: this.data.words[point], left, right, y, bold });
+      const gap = this.radius + 2;
+      const [after, before] = [x + gap, x - gap - wide];
+      const beside = after + wide < this.width ? [after, before] : [before, after];
+      const spots = [[beside[0], y], [beside[1], y]];
+      for (let line = 1; line <= LINES; line += 1) {
+        for (const way of [-1, 1]) for (const left of [...beside, x - wide / 2]) spots.push([left, y + way * line * LABEL.height]);
+      }
+      for (const [left, at] of spots.slice(0, places)) {
+        const right = left + wide;
+        if (!taken.take(left, at - LABEL.height / 2, right, at + LABEL.height / 2)) continue;
+        shown.push({ word: this.data.words[point], left, right, y: at, bold });
+        return;
+      }
     };
     if (this.pointed) {
       put(this.pointed.show, this.pointed.point, true);
-      for (const { point } of this.data.neighbours(this.pointed.show, this.pointed.point)) put(this.pointed.show, point);
+      named.add(this.pointed.point);
+      for (const { point } of this.data.neighbours(this.pointed.show, this.pointed.point)) {
+        put(this.pointed.show, point, false, Infinity); // wherever there is room about it
+        named.add(point);
+      }
     }
     const first = this.drawn[0];
     for (let point = 0; point < this.data.words.length && shown.length < most; point += 1) put(first, point);
@@ -692,6 +710,7 @@ class MapGroup {
   point(word, stays, show) {
     if (stays) this.pinned = word;
     if (stays) this.say("");
+    if (document.activeElement !== this.search) this.search.value = word ?? ""; // not while somebody types
     for (const panel of this.panels) {
       const place = word === null ? undefined : panel.data.index.get(word);
       const drawn = show === undefined || !panel.map.drawn.includes(show) ? panel.map.drawn[0] : show;

@@ -116,6 +116,29 @@ def test_search_brings_a_word_to_the_middle_and_tells_its_neighbours(page):
     assert told.startswith(f"word200: {slow_neighbors(vectors(0), 'word200')[0][0]}, ")
 
 
+def test_after_a_search_all_neighbours_are_in_sight_and_have_their_names(page):
+    for word in ("word200", "word3"):
+        search(page, word)
+        page.wait_for_timeout(500)  # the maps turn to it
+        for place, name in enumerate(("first", "second")):
+            names = {other for other, _ in slow_neighbors(vectors(place), word)}
+            assert names <= set(page.evaluate(f"{name}.labels.map(({{ word }}) => word)"))
+            assert page.evaluate(OVERLAPS) == []
+
+
+def test_the_word_that_is_pointed_at_stands_in_the_search_box(page):
+    box = page.get_by_label("find").first
+    assert box.input_value() == "word7"
+    page.evaluate("first.view.scale = first.fitted * 30; first.centre(first.data.index.get('word3'))")
+    drawn(page)
+    page.mouse.move(*place_in_page(page, "word3"))
+    page.wait_for_function("first.data.words[first.pointed.point] === 'word3'")
+    assert box.input_value() == "word3"
+    page.mouse.move(5, 5)
+    page.wait_for_function("first.data.words[first.pointed.point] === 'word7'")
+    assert box.input_value() == "word7"
+
+
 def test_search_takes_a_beginning_and_says_when_there_is_nothing(page):
     search(page, "WORD39")
     assert page.evaluate("first.data.words[first.pointed.point]") == "word39"
