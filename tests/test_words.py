@@ -115,6 +115,7 @@ RULES = [
         "at most 4 digits, or 0",
     ),
 ]
+SUSPECT = re.compile("|".join(f"(?:{rule.pattern})" for rule in RULES), re.IGNORECASE)  # one look first
 STANDARD = re.compile(  # sections that every chapter has
     r"^(?:Exercises?|References|The (?:question|papers|ledger)|Try it on your(?:s| own data)"
     r"|What surprised us|What was reproduced|Reflections|Tying|Geometry|Kernel|Resizing)$"
@@ -217,6 +218,7 @@ def findings(name: str, source: str | None = None) -> list[str]:
     return [
         f"{name}:{text.line}: {words!r} in {text.words[:100]!r}: write {rule.instead}"
         for text in READERS[Path(name).suffix](source)
+        if SUSPECT.search(text.words)
         for rule in RULES
         for words in rule.found(text, name)
         if not any(re.match(file, name) and allowed in words.lower() for file, allowed, _ in ALLOWED)

@@ -221,7 +221,7 @@ def test_paths_that_no_autoencoder_serves_are_refused():
     flat = weight_path("flat", other_path().weights, np.arange(60), np.ones(60))
     with pytest.raises(ValueError, match="there is no path to encode"):
         encode_together([], QUICK, seed=0)
-    with pytest.raises(ValueError, match="flat has no loss that changes and others have"):
+    with pytest.raises(ValueError, match="flat has no loss that changes, and others have one"):
         encode_together([bent_path(), flat], QUICK, seed=0)
     first, second = encode_together([flat, flat], QUICK, seed=0)
     assert first.predicted is None
