@@ -264,7 +264,7 @@ def test_matrices_that_are_not_square_or_not_finite_are_refused(measure):
 @pytest.mark.parametrize("measure", [*OF_TWO, metrics.procrustes_disparity])
 def test_pairs_that_do_not_match_or_are_not_finite_are_refused(measure):
     x = made_rows(4)
-    with pytest.raises(ValueError, match="two arrays of the same shape|give as many rows in both"):
+    with pytest.raises(ValueError, match=r"two arrays of the same shape|give as many rows in both"):
         measure(x, x[:3])
     with pytest.raises(ValueError, match="NaN or infinite"):
         measure(x, np.where(x == x[0, 0], np.nan, x))

@@ -66,7 +66,7 @@ class Corpus:
             raise ValueError(f"counts has {len(counts)} entries for {n_words} words: give each word one")
         if (wrong := np.flatnonzero(_occurrences(ids, n_words) != counts)).size:
             raise ValueError(
-                f"counts of {len(wrong)} word(s) are not those of ids, the first "
+                f"counts of {len(wrong)} word(s) disagree with ids, the first "
                 f"{self.vocabulary[wrong[0]]!r}: count again, np.bincount(ids, minlength=V + 1)[:V]"
             )
         object.__setattr__(self, "ids", ids)
@@ -90,7 +90,7 @@ class Corpus:
         return (words[i] for i in self.ids)
 
     def head(self, n_tokens: int) -> Corpus:
-        """The corpus cut after its first `n_tokens` places, its vocabulary counted anew.
+        """The corpus cut after its first `n_tokens` places, its vocabulary counted again.
 
         Raises
         ------
@@ -206,7 +206,7 @@ def _id_type(n_words: int) -> np.dtype:
 
 
 def _renumber(ids: np.ndarray, vocabulary: list[str]) -> tuple[np.ndarray, list[str], np.ndarray]:
-    """Number words anew by falling count, ties by first appearance; holes stay holes.
+    """Number words again by falling count, ties by first appearance; holes stay holes.
 
     ids (N,) index `vocabulary`, len(vocabulary) is a hole -> ids (N,), vocabulary (V,), counts (V,).
     """
@@ -402,7 +402,7 @@ def write_tokens(path: Path, corpus: Corpus) -> None:
 
 
 def read_tokens(path: Path, name: str) -> Corpus | None:
-    """A corpus from the cache, or None if it is not there or its digest is wrong (it is made anew)."""
+    """A corpus from the cache, or None if it is not there or its digest is wrong (it is then made again)."""
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}

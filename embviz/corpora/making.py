@@ -1,4 +1,4 @@
-"""A corpus of your own: from a text, files, documents or tokens, with the tokenizer that you choose."""
+"""A corpus from your text, files, documents or tokens, with the tokenizer that you choose."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def make_corpus(
     min_count: int = 1,
     max_vocab: int | None = None,
 ) -> Corpus:
-    """A corpus from a text of yours, of any length.
+    """A corpus from your text, of any length.
 
     Ids of a long text lie in a temporary file without a name, in the folder that TMPDIR names: up to 8 bytes
     a token while it is made, 4 afterwards. With `max_vocab` memory does not grow with the text.
@@ -246,7 +246,7 @@ def _read(path: Path, encoding: str) -> Iterator[str]:
 
 
 def _pieces(blocks: Iterable[str]) -> Iterator[tuple[bool, str]]:
-    """Blocks of a text, cut anew: at separators, and else before white space."""
+    """Blocks of a text, cut at separators, or else before white space."""
     rest, begins = "", True
     for block in blocks:
         *whole, rest = (rest + block).split(DOCUMENT_SEPARATOR)
@@ -333,7 +333,7 @@ class _Index(dict[str, int]):
 
 
 class _Numbering:
-    """Tokens become ids as they come; those of a long text wait in a file, and so do types of many parts."""
+    """Tokens become ids as they are read; a long text's ids are stored in a file, and so are many types."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -413,7 +413,7 @@ class _Numbering:
         return sorted(frequent) if max_vocab is None else heapq.nsmallest(max_vocab, frequent)
 
     def corpus(self, min_count: int = 1, max_vocab: int | None = None) -> Corpus:
-        """All of it, numbered anew by falling count; equal counts stay in order of first appearance."""
+        """All of it, numbered again by falling count; equal counts stay in order of first appearance."""
         if not self.n_tokens:
             raise ValueError(f"the text {self.name!r} is empty: it has no word (with a letter or a digit)")
         self._close_part(alone=not self._types)

@@ -77,7 +77,7 @@ def read_pack(about: Mapping[str, Any]) -> Split | None:
             raise ValueError("its documents are others")
     except (lzma.LZMAError, EOFError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise DamagedPackError(
-            f"{path} is cut short or altered ({error}): delete it, and bring or pack it anew"
+            f"{path} is cut short or altered ({error}): delete it, and copy or pack it again"
         ) from error
     documents, held_out = (part.decode().split(_BETWEEN) for part in parts)
     return Split(documents, held_out, header["checksum"])

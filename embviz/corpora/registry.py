@@ -53,7 +53,7 @@ class RegistryError(ValueError):
 
 
 class DataMissingError(FileNotFoundError):
-    """A data file is not at hand; the message says where to put it and what to use in its stead."""
+    """A data file is not on this machine; the message says where to put it and what to use instead."""
 
 
 class LicenceError(PermissionError):
@@ -87,7 +87,7 @@ class DataFile:
 
     @property
     def identity(self) -> str:
-        """The strongest checksum that names this part's content, whichever form is at hand."""
+        """The strongest checksum that names this part's content, whichever form is available."""
         return self.text_checksum or next(form.checksum for form in self.forms if form.checksum)
 
 
@@ -140,7 +140,7 @@ def load_registry() -> dict[str, DataSet]:
         for name, entry in entries.items():
             found = _data_set(name, entry)
             if name == EMBEDDED or data_sets.get(name, found) != found:
-                raise RegistryError(f"{file}: {name!r} is another data set's name: choose one of its own")
+                raise RegistryError(f"{file}: {name!r} is another data set's name: choose another one")
             data_sets[name] = found
     return data_sets
 
@@ -215,7 +215,7 @@ def _form(where: str, entry: dict[str, Any]) -> Form:
     checksum = _checksum_field(where, entry, "")
     members = tuple(entry.get("members", ()))
     if members and checksum is None:
-        raise RegistryError(f"{where}: {path} is joined from packages and has no checksum of its own")
+        raise RegistryError(f"{where}: {path} is joined from packages and has no separate checksum")
     return Form(
         entry["path"], entry.get("size"), checksum, entry.get("address"), entry.get("member"), members
     )
@@ -298,7 +298,7 @@ def _missing_message(name: str, file: DataFile) -> str:
     searched = f" (also not in the mirror {mirror})" if mirror is not None else ""
     instead = f"; the corpus {EMBEDDED!r} needs no file" if data_set(name).kind == "corpus" else ""
     return (
-        f"data set {name!r} is not at hand: no {names}{searched}; {fetch}put the file into "
+        f"data set {name!r} is not on this machine: no {names}{searched}; {fetch}put the file into "
         f"{download_folder()}, or name a folder that has it in EMBVIZ_DATA_DIR{instead}"
     )
 
@@ -383,7 +383,7 @@ def _set_aside(path: Path) -> Path:
 
 
 def fetch_files(name: str, *, accept_licence: bool = False, progress: bool = True) -> list[Path]:
-    """Make sure that all files of a data set are at hand, downloading those that are not.
+    """Make sure that all files of a data set are on this machine, downloading the missing ones.
 
     What is whole stays when a download is interrupted: the next call goes on from there.
 
@@ -556,7 +556,7 @@ def _published_in(entry: DataSet, form: Form) -> str:
 
 
 def verify_data(names: Iterable[str] | None = None) -> pd.DataFrame:
-    """Compare the files at hand with their checksums.
+    """Compare the files on this machine with their checksums.
 
     Parameters
     ----------
@@ -584,7 +584,7 @@ def verify_data(names: Iterable[str] | None = None) -> pd.DataFrame:
 
 
 def fetch_data(names: Iterable[str], *, accept_licence: bool = False, progress: bool = True) -> pd.DataFrame:
-    """Make sure that data sets are at hand (see :func:`fetch_files`), one after the other.
+    """Make sure that data sets are on this machine (see :func:`fetch_files`), one after the other.
 
     Returns
     -------

@@ -70,7 +70,7 @@ def encode_documents(text: str, tokenizer: Tokenizer) -> tuple[np.ndarray, np.nd
 
 
 def load_pieces(name: str) -> Corpus:
-    """A corpus of the registry in word pieces; ids are those of BERT's published vocabulary.
+    """A corpus of the registry in word pieces; ids from BERT's published vocabulary.
 
     Parameters
     ----------

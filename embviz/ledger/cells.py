@@ -455,7 +455,7 @@ def _as_json(value: Any) -> Any:
 
 
 def missing(cells: Sequence[Cell]) -> list[Cell]:
-    """Those of `cells` that are not stored, each once, in order."""
+    """The members of `cells` that are not stored, each once, in order."""
     unique = {cell.path: cell for cell in cells}
     return [cell for cell in unique.values() if not cell.stored()]
 

@@ -194,7 +194,7 @@ def resampled(
     controls: Mapping[str, float] | None = None,
     corpus: str = "",
 ) -> Finding:
-    """A number with the middle 95% of its bootstrap replicates, each over `n` repetitions drawn anew.
+    """A number with the middle 95% of its bootstrap replicates, each over `n` repetitions drawn again.
 
     Replicates may be infinite.
 

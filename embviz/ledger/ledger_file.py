@@ -63,7 +63,7 @@ def changed_since(items: Iterable[Entry]) -> list[str]:
 
 
 def store_entries(items: Iterable[Entry]) -> Path:
-    """Write entries into the ledger file, in the order of the claims; those of other claims stay.
+    """Write entries into the ledger file, in the order of the claims; entries of other claims stay.
 
     An entry that differs from the stored one by rounding alone is not written, and one whose claim is gone
     leaves the file.
@@ -144,5 +144,5 @@ def _parsed(path: Path, _time: int, _size: int) -> dict[str, Entry]:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         said = error.errors()[0]["msg"] if isinstance(error, ValidationError) else repr(error)
         raise ValueError(
-            f"{path} is damaged ({said}): remove it, then `embviz ledger --derive` writes it anew"
+            f"{path} is damaged ({said}): remove it, then `embviz ledger --derive` writes it again"
         ) from error

@@ -13,7 +13,7 @@ from embviz.project import find_project, import_from
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """Some measurements of a claim that have cells of their own, such as those that an amendment added.
+    """Some measurements of a claim with separate cells, such as measurements that an amendment added.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class Study:
         return self.cells(_known(preset))
 
     def every_cell(self, preset: str) -> list[Cell]:
-        """Cells of `preset`, those of parts and those beside included: what a run computes."""
+        """Cells of `preset`, with its parts and what is beside: what a run computes."""
         own = self.preset_cells(preset)
         return [*own, *(cell for part in self.parts for cell in part.cells(preset)), *self.beside(preset)]
 

@@ -300,7 +300,7 @@ def test_one_pack_serves_all_tokens_and_no_other_documents(cache, monkeypatch):
 def test_a_pack_that_was_cut_or_altered_is_refused(cache, harm):
     path = language.pack_text(BYTES)
     path.write_bytes(harm(path.read_bytes()))
-    with pytest.raises(ValueError, match=r"cut short or altered.*pack it anew"):
+    with pytest.raises(ValueError, match=r"cut short or altered.*pack it again"):
         load_streams(BYTES)
 
 

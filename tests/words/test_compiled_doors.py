@@ -183,7 +183,7 @@ def test_harmonic_weights_of_wide_windows_do_not_overflow(window):
         ({"counts": np.array([3, 2, 1])}, "counts has 3 entries for 2 words"),
         (
             {"counts": np.array([2, 3])},
-            r"counts of 2 word\(s\) are not those of ids, the first 'a': count again",
+            r"counts of 2 word\(s\) disagree with ids, the first 'a': count again",
         ),
         ({"document_starts": np.array([0, 10.9])}, "document_starts has type float64: give integers"),
         ({"document_starts": np.array([0, 5])}, "a document starts at 5, and the text has 5 places"),

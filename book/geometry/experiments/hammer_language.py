@@ -348,6 +348,6 @@ STUDIES = {
     "geometry.hammer_gpt2": Study(
         hammer_cells,
         _hammer_findings,
-        needs="GPT-2 small's weights are not at hand: a small model trained here stands in",
+        needs="GPT-2 small's weights are not available: a small model trained here takes their place",
     )
 }

@@ -122,6 +122,6 @@ STUDIES = {
     "reflections.lstm": Study(
         lambda preset: [*language_model_cells(preset), *twins.twin_cells()],
         _language_findings,
-        needs="PTB and WikiText-2's training part are not at hand",
+        needs="PTB and WikiText-2's training part are not available",
     )
 }

@@ -364,7 +364,7 @@ STUDIES = {
     "reflections.corpora": Study(
         _corpus_cells,
         _corpus_findings,
-        needs="text8 and enwik9 are not at hand: `embviz data fetch text8 enwik9`",
+        needs="text8 and enwik9 are not on this machine: `embviz data fetch text8 enwik9`",
     ),
     "reflections.spectrum_symmetry": Study(spectrum_cells, _symmetry_findings),
     "reflections.not_semicircle": Study(
