@@ -107,7 +107,7 @@ def read_vectors(
 def _decode(
     words: Sequence[bytes | str], rows: np.ndarray, encoding: str, undecodable: Undecodable, path: Path
 ) -> Read:
-    """Words as text; those of another encoding are refused, repaired or left out, and counted."""
+    """Words as text; words in another encoding are refused, repaired or left out, and counted."""
     decoded: list[str] = []
     wrong: list[int] = []
     for place, word in enumerate(words):
@@ -235,7 +235,7 @@ def _read_word2vec(file: BinaryIO, limit: int | None, encoding: str, path: Path)
 
 
 def _read_glove(file: BinaryIO, limit: int | None, encoding: str, path: Path) -> Raw:
-    """Text without a header: a word may hold blanks or be empty, so D is that of the fewest odd records."""
+    """Text without a header: a word may hold blanks or be empty, so D is the number with the fewest odd records."""
     peeked = [line for line in itertools.islice(_lines(file, path), PEEKED) if line.strip()]
     odd = {D: sum(_is_odd(line, D) for line in peeked) for D in {len(line.split()) - 1 for line in peeked}}
     D = min(odd, key=lambda n: (odd[n], n), default=0)
