@@ -235,7 +235,7 @@ def _read_word2vec(file: BinaryIO, limit: int | None, encoding: str, path: Path)
 
 
 def _read_glove(file: BinaryIO, limit: int | None, encoding: str, path: Path) -> Raw:
-    """Text without a header: words may hold blanks or be empty; D is the number with the fewest odd records."""
+    """Text without a header: words may hold blanks or be empty; D leaves the fewest odd records."""
     peeked = [line for line in itertools.islice(_lines(file, path), PEEKED) if line.strip()]
     odd = {D: sum(_is_odd(line, D) for line in peeked) for D in {len(line.split()) - 1 for line in peeked}}
     D = min(odd, key=lambda n: (odd[n], n), default=0)
