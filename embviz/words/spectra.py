@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 from scipy import linalg, sparse
-from scipy.sparse.linalg import eigsh
+from scipy.sparse.linalg import LinearOperator, eigsh
 
 from embviz.arrays import checked, checked_matrix, whole
 from embviz.imports import installed
@@ -27,6 +27,8 @@ from embviz.words.cooccurrence_numba import switch_edges
 Matrix: TypeAlias = np.ndarray | sparse.csr_array
 
 ASYMMETRY = 1e-5  # of the largest entry times sqrt(V): above the rounding of float32, below a wrong entry
+DENSE_ROWS = 500  # up to so many rows all eigenpairs are computed: it takes a tenth of a second
+PLAIN_SCALES = (1e-3, 1e6)  # largest entries with which the iteration's absolute tolerance does no harm
 BLOCK_ROWS = 512  # rows handled together where a second V x V array would not fit
 CALIBRATION_SIZE = 1000  # rows of the matrix that is timed: a fraction of a second
 LARGEST_FLOAT32 = 1e15  # entries whose squares, and sums of them, stay finite in float32
@@ -235,8 +237,7 @@ def _real_dtype(dtype: str) -> np.dtype:
 def _symmetric(matrix: Matrix, largest: float = math.inf) -> Matrix:
     """A finite, real, symmetric matrix, checked without a second copy of it; sparse ones as csr_array."""
     matrix = checked_matrix(matrix, "matrix", low=-largest, high=largest)
-    entries = np.asarray(matrix.data if sparse.issparse(matrix) else matrix)
-    highest = max(float(entries.max()), -float(entries.min())) if entries.size else 0.0
+    highest = _largest(matrix)
     n = matrix.shape[0]
     # a random vector meets every entry: (A - A') x is zero for symmetric A, and almost surely not otherwise
     probe = np.random.default_rng(0).standard_normal((n, 1))[:, 0]
@@ -265,7 +266,9 @@ def truncated_eigen(matrix: Matrix, n_components: int, *, seed: int) -> tuple[np
     matrix : array or sparse array, shape (V, V)
         Symmetric and finite; only matrix-vector products are taken.
     n_components : int
-        K, from 1 to V. From a third of V on, all eigenpairs are computed and the leading ones kept.
+        K, from 1 to V. From a third of V on, and in matrices of up to 500 rows, all eigenpairs are computed
+        and the leading ones kept. Elsewhere the matrix without the eigenpairs found is searched for one that
+        the iteration has missed, as it can where eigenvalues are repeated.
     seed : int
         Of the solver's start.
 
@@ -287,19 +290,58 @@ def truncated_eigen(matrix: Matrix, n_components: int, *, seed: int) -> tuple[np
     n = matrix.shape[0]
     if not 1 <= n_components <= n:
         raise ValueError(f"n_components is {n_components}: a {n} x {n} matrix has 1 to {n} eigenpairs")
-    dense = 3 * n_components >= n  # the iteration would keep a basis of 2 K vectors, almost all of the space
+    scale = _largest(matrix)
+    if scale == 0:
+        return np.zeros(n_components), np.eye(n, n_components)
+    scale = 1.0 if PLAIN_SCALES[0] <= scale <= PLAIN_SCALES[1] else scale
+    dense = (
+        3 * n_components >= n or n <= DENSE_ROWS
+    )  # the iteration would keep a basis of 2 K vectors, almost all of the space
     _require_room(48 * n * (n if dense else n_components), f"{n_components:,} eigenpairs of {n:,} rows")
     if dense:
         full = matrix if isinstance(matrix, np.ndarray) else matrix.toarray()
-        values, vectors = np.linalg.eigh(_floating(full))
+        full = _floating(full)
+        values, vectors = np.linalg.eigh(full if scale == 1 else full / scale)
     else:
-        rng = np.random.default_rng(seed)
-        start = rng.standard_normal(n)
-        values, vectors = eigsh(_floating(matrix), k=n_components, which="LM", v0=start, rng=rng)
+        matrix = _floating(matrix)
+        scaled = matrix if scale == 1 else matrix / scale
+        values, vectors = _leading(scaled, n_components, np.random.default_rng(seed))
+    values = values * scale
     order = np.argsort(-np.abs(values), kind="stable")[:n_components]
     values, vectors = values[order], vectors[:, order]
     signs = np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(n_components)])
     return values, vectors * signs
+
+
+def _largest(matrix: Matrix) -> float:
+    """The largest entry in magnitude."""
+    entries = np.asarray(matrix.data if sparse.issparse(matrix) else matrix)
+    return max(float(entries.max()), -float(entries.min())) if entries.size else 0.0
+
+
+def _leading(matrix: Matrix, k: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Leading eigenpairs of a matrix, repeated eigenvalues with all their copies.
+
+    One start vector meets one direction of each eigenspace, and further copies show by rounding alone, often
+    but not always. What is left once the found pairs are taken out tells whether one was missed.
+    """
+    values, vectors = eigsh(matrix, k=k, which="LM", v0=rng.standard_normal(matrix.shape[0]), rng=rng)
+    slack = 1e3 * np.finfo(values.dtype).eps
+    for _ in range(k):
+        known, basis = values, vectors
+
+        def rest(x: np.ndarray, known: np.ndarray = known, basis: np.ndarray = basis) -> np.ndarray:
+            return matrix @ x - basis @ (known * (basis.T @ x))
+
+        left = LinearOperator(matrix.shape, matvec=rest, dtype=values.dtype)
+        start = rng.standard_normal(matrix.shape[0])
+        value, vector = eigsh(left, k=1, which="LM", v0=start - basis @ (basis.T @ start), rng=rng)
+        least = int(np.abs(values).argmin())
+        if abs(value[0]) <= abs(values[least]) + slack * np.abs(values).max():
+            break
+        vector = vector[:, 0] - basis @ (basis.T @ vector[:, 0])
+        values[least], vectors[:, least] = value[0], vector / np.linalg.norm(vector)
+    return values, vectors
 
 
 def _require_room(n_bytes: int, what: str) -> None:

@@ -467,3 +467,46 @@ def test_the_diagonal_and_stored_zeros_are_no_edges():
     zeros = sparse.csr_array(np.array([[0.0, 1.0], [1.0, 0.0]]))
     zeros.data[:] = 0
     assert configuration_model(zeros, seed=0).nnz == 0
+
+
+B = np.array([[6.0, -2, -4], [-2, 6, -3], [-4, -3, -4]])
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("n_copies", [8, 200])
+def test_repeated_eigenvalues_keep_all_their_copies(kind, n_copies):
+    matrix = kind(np.kron(np.eye(n_copies), B))
+    right = np.linalg.eigvalsh(B)
+    right = np.repeat(right[np.argsort(-np.abs(right))], n_copies)
+    for seed in range(5):
+        values, vectors = truncated_eigen(matrix, 15, seed=seed)
+        np.testing.assert_allclose(values, right[:15], rtol=1e-9)
+        np.testing.assert_allclose(vectors.T @ vectors, np.eye(15), atol=1e-9)
+        np.testing.assert_allclose(matrix @ vectors, vectors * values, atol=1e-8)
+
+
+def test_eigenpairs_of_a_block_matrix_are_the_leading_ones_for_many_seeds():
+    rng = np.random.default_rng(0)
+    block = rng.normal(size=(60, 60))
+    matrix = sparse.csr_array(np.kron(np.eye(12), block + block.T))
+    right = np.repeat(np.linalg.eigvalsh(block + block.T), 12)
+    right = np.sort(np.abs(right))[::-1]
+    for seed in range(3):
+        found = truncated_eigen(matrix, 20, seed=seed)[0]
+        np.testing.assert_allclose(np.abs(found), right[:20], rtol=1e-8)
+
+
+@pytest.mark.parametrize("n", [6, 700])
+def test_the_zero_matrix_has_zero_eigenvalues(n):
+    values, vectors = truncated_eigen(np.zeros((n, n)), 2, seed=0)
+    np.testing.assert_array_equal(values, 0)
+    np.testing.assert_allclose(vectors.T @ vectors, np.eye(2))
+
+
+@pytest.mark.parametrize(("dtype", "scale", "rtol"), [("float64", 1e-30, 1e-9), ("float32", 1e-12, 1e-4)])
+def test_eigenvalues_do_not_depend_on_the_scale(dtype, scale, rtol):
+    half = np.random.default_rng(0).normal(size=(600, 600))
+    matrix = ((half + half.T) * scale).astype(dtype)
+    right = np.linalg.eigvalsh((half + half.T).astype(np.float64)) * scale
+    right = right[np.argsort(-np.abs(right))][:5]
+    np.testing.assert_allclose(truncated_eigen(matrix, 5, seed=0)[0], right, rtol=rtol)
