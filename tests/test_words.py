@@ -124,6 +124,7 @@ STANDARD = re.compile(  # sections that every chapter has
 ALLOWED = [
     (r"embviz/view/explorers\.py", "0.30000000000000004", "the number is the point: a sum in floating point"),
     (r"embviz/ledger/tables\.py", "null", "JSON's own word"),
+    (r"book/forms\.ipynb", "not measured", "what a table prints where a value is missing"),
     (r"CONTRIBUTING\.md|tests/", "figure", "files and functions are named so"),
 ]
 # Files that are not yet rewritten, and how many findings each may have. The numbers may only fall:
