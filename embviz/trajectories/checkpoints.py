@@ -7,7 +7,8 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +23,8 @@ from embviz.runs import Sketch, read_run
 from embviz.runs.paths import WeightPath, weight_path
 from embviz.runs.run import is_run
 from embviz.runs.tensors import matching
+from embviz.trajectories.checkpoint_steps import STATE, steps_of
 
-LOG = "trainer_state.json"  # of Hugging Face's Trainer, in each checkpoint's folder
 TOGETHER = 2**26  # weights whose maps are in memory together, unless a single tensor has more
 Source = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
@@ -32,7 +33,7 @@ def read_checkpoints(
     source: Source,
     tensors: str | Sequence[str] | None = "*",
     *,
-    steps: ArrayLike | None = None,
+    steps: ArrayLike | Callable[[Path], int] | None = None,
     losses: ArrayLike | Mapping[int, float] | None = None,
     sketch: int | Sketch | None = None,
     progress: bool = False,
@@ -47,11 +48,12 @@ def read_checkpoints(
         :func:`embviz.inspection.read_weights` reads.
     tensors : glob pattern or patterns
         Names, as in ``"*.attn.*"``; each must match. Tensors of one number are left out. None: all matrices.
-    steps : array of int, shape (S,), optional
-        In the order of `source`; by default the last number in each name.
+    steps : array of int, shape (S,), or function of a path, optional
+        In the order of `source`; by default read from the names
+        (:func:`~embviz.trajectories.checkpoint_steps.steps_of`).
     losses : array (S,), or mapping of steps to losses, optional
         By default those that Trainer logged (trainer_state.json), between two entries by a straight line;
-        without a log they are not known.
+        without a log, or where it does not reach from the first to the last step, they are not known.
     sketch : int or Sketch, optional
         Numbers to keep of a tensor, as a recorder does; by default all. Then no more than some tensors of one
         checkpoint are in memory at a time, with five bytes a weight for their maps.
@@ -77,11 +79,9 @@ def read_checkpoints(
             raise ValueError(f"{source} is a run, which has steps and losses: leave steps= and losses= out")
         return read_run(source).paths(tensors, sketch=sketch)
     paths = _found(source)
-    told = (
-        [_step_of(path) for path in paths]
-        if steps is None
-        else checked(steps, "steps", 1, kind="integer").tolist()
-    )
+    if callable(steps):
+        steps = [steps(path) for path in paths]
+    told = steps_of(paths) if steps is None else checked(steps, "steps", 1, kind="integer").tolist()
     if len(told) != len(paths):
         raise ValueError(f"{len(paths)} checkpoints and {len(told)} steps: give one of each")
     order = np.argsort(told, kind="stable")
@@ -167,13 +167,6 @@ def _found(source: Source) -> list[Path]:
     return paths
 
 
-def _step_of(path: Path) -> int:
-    numbers = re.findall(r"\d+", path.stem if path.is_file() else path.name)
-    if not numbers:
-        raise ValueError(f"{path.name} has no number that could be its step: give steps=")
-    return int(numbers[-1])
-
-
 def _given(losses: ArrayLike | Mapping[int, float], steps: Sequence[int]) -> np.ndarray:
     if isinstance(losses, Mapping):
         if lacking := [step for step in steps if step not in losses]:
@@ -189,7 +182,7 @@ def _given(losses: ArrayLike | Mapping[int, float], steps: Sequence[int]) -> np.
 
 def _logged(last: Path, steps: Sequence[int]) -> np.ndarray | None:
     """Losses at these steps from the log beside the last checkpoint's weights."""
-    log = last / LOG
+    log = last / STATE
     if not log.is_file():
         return None
     try:
@@ -200,6 +193,13 @@ def _logged(last: Path, steps: Sequence[int]) -> np.ndarray | None:
     if not logged:
         return None
     at = sorted(logged)
+    if unknown := [step for step in steps if not at[0] <= step <= at[-1]]:
+        warnings.warn(
+            f"{log} logs losses from step {at[0]} to {at[-1]}, and there are checkpoints of other steps "
+            f"({', '.join(map(str, unknown[:5]))}): no loss is used; give losses=, or leave these out",
+            stacklevel=3,
+        )
+        return None
     return np.interp(steps, at, [logged[step] for step in at])
 
 

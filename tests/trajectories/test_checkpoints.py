@@ -126,7 +126,7 @@ def test_what_makes_no_path_is_refused_with_what_to_do(run, files, tmp_path):
         read_checkpoints(files, losses={50: 1.0, 100: 1.0})
     for name in ("first", "second", "third"):
         torch.save(weights(1), tmp_path / f"{name}.pt")
-    with pytest.raises(ValueError, match=r"first\.pt has no number that could be its step: give steps="):
+    with pytest.raises(ValueError, match=r"first has no number that could be its step: give steps="):
         read_checkpoints([tmp_path / f"{name}.pt" for name in ("first", "second", "third")])
     torch.save({**weights(9), "h.0.mlp.weight": torch.ones(2, 2)}, tmp_path / "step9999.pt")
     with pytest.raises(
@@ -136,3 +136,18 @@ def test_what_makes_no_path_is_refused_with_what_to_do(run, files, tmp_path):
     (run / "checkpoint-1000" / "trainer_state.json").write_text("[]", encoding="utf-8")
     with pytest.raises(ValueError, match="is no log of Trainer's"):
         read_checkpoints(run)
+
+
+def test_losses_that_the_log_does_not_reach_are_unknown_and_said(run):
+    log = run / "checkpoint-1000" / "trainer_state.json"
+    log.write_text(
+        '{"log_history": [{"step": 100, "loss": 2.0}, {"step": 1000, "loss": 1.0}]}', encoding="utf-8"
+    )
+    with pytest.warns(UserWarning, match=r"logs losses from step 100 to 1000.*\(50\): no loss is used"):
+        found = read_checkpoints(run, "*mlp*")["h.0.mlp.weight"]
+    assert not found.has_losses
+
+
+def test_a_function_tells_the_steps(files):
+    found = read_checkpoints(files, "*mlp*", steps=lambda path: 7 + int(path.stem[-5:]))
+    assert found["h.0.mlp.weight"].steps.tolist() == [step + 7 for step in sorted(STEPS)]
