@@ -86,7 +86,7 @@ class Inspection:
     def sentence(self) -> str:
         """What the model is, in a few words."""
         if not self.vocab_size:
-            return f"{self.name}: no embedding was found."
+            return f"{self.name}: {self.why}."
         how = {True: "tied", False: "not tied", None: "tied or without a head, which cannot be told"}[
             self.tied
         ]
@@ -289,7 +289,7 @@ def _tied(
     weights: Weights, embedding: str | None, output: str | None, rows: np.ndarray
 ) -> tuple[bool | None, str]:
     if embedding is None:
-        return None, "no embedding was found"
+        return None, roles.no_embedding(weights)
     if output is not None:
         first, second = weights.arrays[embedding], weights.arrays[output]
         if first is second or (first.key is not None and first.key == second.key):
@@ -467,7 +467,7 @@ def _read_text(
         raise FileNotFoundError(errno.ENOENT, "no such text", os.fspath(corpus))
     if corpus is None or tokenizer is None or name is None:
         none = "corpus" if corpus is None else "tokenizer"
-        return "no embedding was found" if name is None else f"no {none} was given"
+        return roles.no_embedding(weights) if name is None else f"no {none} was given"
 
     def cut(text: str) -> list[str]:
         found: list[str] = tokenizer.encode(text, add_special_tokens=False).tokens

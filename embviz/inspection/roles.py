@@ -17,7 +17,7 @@ from embviz.inspection.weight_files import StoredArray, Weights, plain_name
 EMBEDDINGS = (
     "wte", "embed_tokens", "embed_in", "word_embeddings", "tok_embeddings", "token_embedding_table",
     "token_embeddings", "token_embedding", "tok_embedding", "tok_emb", "token_emb", "word_embedding",
-    "embedding", "embeddings", "embed", "shared", "emb", "encoder",
+    "embedding", "embeddings", "embed", "shared", "emb", "encoder", "token_embd", "W_E",
 )
 OUTPUTS = (
     "lm_head", "embed_out", "free_head", "output", "output_projection", "unembed", "unembedding", "decoder",
@@ -26,14 +26,16 @@ OUTPUTS = (
 POSITIONS = (
     "wpe", "embed_positions", "position_embeddings", "position_embedding_table", "position_embedding",
     "position", "pos_emb", "pos_embed", "pos_embedding", "positional_embedding", "positions",
+    "position_embd", "W_pos",
 )
 SEPARATE = {
-    "Q": ("q_proj", "query", "wq", "q_lin", "to_q", "query_proj", "q_proj_weight", "W_Q", "q"),
-    "K": ("k_proj", "key", "wk", "k_lin", "to_k", "key_proj", "k_proj_weight", "W_K", "k"),
-    "V": ("v_proj", "value", "wv", "v_lin", "to_v", "value_proj", "v_proj_weight", "W_V", "v"),
+    "Q": ("q_proj", "query", "wq", "q_lin", "to_q", "attn_q", "query_proj", "q_proj_weight", "W_Q", "q"),
+    "K": ("k_proj", "key", "wk", "k_lin", "to_k", "attn_k", "key_proj", "k_proj_weight", "W_K", "k"),
+    "V": ("v_proj", "value", "wv", "v_lin", "to_v", "attn_v", "value_proj", "v_proj_weight", "W_V", "v"),
 }
 FUSED = (
     "c_attn", "query_key_value", "qkv_proj", "qkv", "Wqkv", "W_pack", "in_proj_weight", "in_proj", "att_proj",
+    "attn_qkv",
 )
 # fmt: on
 
@@ -94,12 +96,26 @@ def find_embedding(weights: Weights) -> str | None:
         return found
     if named := _by_name(weights, EMBEDDINGS):
         return named[0]
+    if weights.config.get("tie_word_embeddings") and (named := _by_name(weights, OUTPUTS)):
+        return named[0]  # a tied matrix may be stored under the name of its other use
     if weights.module is None:
         return None
     tables = [m for m in weights.module.modules() if isinstance(m, nn.Embedding | nn.EmbeddingBag)]
     named = [name for table in tables if (name := _of_layer(weights, table)) is not None]
     named = [name for name in named if last_part(name) not in POSITIONS]
     return max(named, key=lambda name: weights.arrays[name].shape[0], default=None)
+
+
+def no_embedding(weights: Weights) -> str:
+    """That there is none, and which arrays were left out for their type."""
+    if not weights.left_out:
+        return "no embedding was found"
+    named = [f"{name} ({kind})" for name, kind in weights.left_out.items()]
+    more = f" and {len(named) - 4} more" if len(named) > 4 else ""
+    return (
+        f"no embedding was found among the floating numbers; not read: {', '.join(named[:4])}{more}. "
+        "Of a rounded model give the one that it was made from"
+    )
 
 
 def find_output(weights: Weights, embedding: str | None) -> str | None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import struct
 import zipfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,11 @@ from embviz.arrays import checked
 
 LLAMA2C_VERSION_1 = 0x616B3432  # "ak42"
 WRAPPERS = ("_orig_mod.", "module.")  # of torch.compile, of DataParallel
+NESTS = ("state_dict", "model_state_dict", "model", "module", "net")  # where training loops put the weights
+READ_AS_FLOAT = ("F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2")  # safetensors' names of types
+SCALES = ("_scale", "_scale_inv")  # after the name of a matrix in 8 bits: what multiplies it
+LARGEST_CONFIG = 1 << 24  # bytes of a configuration or index
+SHARD = re.compile(r"-\d+-of-\d+\.(safetensors|bin)$")
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,12 +69,15 @@ class Weights:
         Of Hugging Face or llama2.c, empty where there is none.
     module : nn.Module, optional
         The model itself, where it was one.
+    left_out : dict of str to str
+        Arrays that are not read, with their types: whole numbers (as of a rounded model) and complex ones.
     """
 
     name: str
     arrays: dict[str, StoredArray]
     config: dict[str, Any] = field(default_factory=dict)
     module: nn.Module | None = None
+    left_out: dict[str, str] = field(default_factory=dict)
 
 
 def read_weights(source: Any) -> Weights:
@@ -77,14 +86,15 @@ def read_weights(source: Any) -> Weights:
     Parameters
     ----------
     source : nn.Module, mapping of names to arrays, or path
-        A module of any kind, compiled or not; a folder of Hugging Face (safetensors, in one file or in
-        shards, or pytorch_model.bin); a file: safetensors, llama2.c's .bin (float32), a state_dict.
+        A module of any kind, compiled or not; a folder of Hugging Face (safetensors or pytorch_model.bin, in
+        one file or in shards); a file: safetensors, llama2.c's .bin (float32), a state_dict, .npz, or .npy
+        with one matrix, which is taken for the embedding.
 
     Raises
     ------
     ValueError
-        If a module's weights are on the meta device, or the file is of no such kind, damaged or a pickle of
-        more than weights.
+        If a module's weights are on the meta device; the file is of no such kind, damaged, a Git LFS pointer,
+        or a pickle of more than weights; or the folder holds several models, or an adapter alone.
     FileNotFoundError
         If there is no such file, or no weights in the folder.
 
@@ -99,7 +109,7 @@ def read_weights(source: Any) -> Weights:
     if isinstance(source, nn.Module):
         return _of_module(source)
     if isinstance(source, Mapping):
-        return Weights("weights", _of_mapping(source))
+        return Weights("weights", *_of_mapping(source))
     if not isinstance(source, str | os.PathLike):
         raise ValueError(f"a {type(source).__name__} is no model: give a module, a dict of arrays, or a path")
     path = Path(source)
@@ -107,9 +117,7 @@ def read_weights(source: Any) -> Weights:
         return _of_folder(path)
     if not path.is_file():
         raise FileNotFoundError(f"there is no file or folder {path}; models are read from disk alone")
-    if path.suffix == ".safetensors":
-        return Weights(path.stem, _of_safetensors(path))
-    return _of_llama2c(path) or Weights(path.stem, _of_mapping(_state_dict(path)))
+    return _of_file(path)
 
 
 def read_tokenizer(source: str | os.PathLike[str]) -> Any:
@@ -168,66 +176,200 @@ def _of_module(module: nn.Module) -> Weights:
     config: Any = getattr(module, "config", None)
     options = config.to_dict() if hasattr(config, "to_dict") else vars(config) if config is not None else {}
     arrays = {name: _of_tensor(value) for name, value in named.items() if value.is_floating_point()}
-    return Weights(type(module).__name__, arrays, dict(options), module)
+    others = {name: str(value.dtype) for name, value in named.items() if name not in arrays}
+    return Weights(type(module).__name__, arrays, dict(options), module, others)
 
 
-def _of_mapping(source: Mapping[str, Any]) -> dict[str, StoredArray]:
-    found = {}
+def _of_mapping(
+    source: Mapping[str, Any],
+) -> tuple[dict[str, StoredArray], dict[str, Any], None, dict[str, str]]:
+    """Fields of a `Weights` after its name."""
+    found: dict[str, StoredArray] = {}
+    left_out: dict[str, str] = {}
     for name, value in source.items():
         if not isinstance(value, Tensor):
+            array = np.asarray(value)
+            if array.dtype.kind != "f":
+                left_out[name] = str(array.dtype)
+                continue
             value = torch.from_numpy(np.ascontiguousarray(checked(value, name, kind="floating")))
         if value.is_meta:
             raise ValueError(f"{name} is on the meta device, where there are no numbers: load it first")
         if value.is_floating_point():
             found[plain_name(name)] = _of_tensor(value)
-    return found
+        else:
+            left_out[plain_name(name)] = str(value.dtype).removeprefix("torch.")
+    return found, {}, None, left_out
 
 
 # --- files ------------------------------------------------------------------------------------------
 
 
+def _of_file(path: Path) -> Weights:
+    with open(path, "rb") as file:
+        first = file.read(32)
+    _refuse_foreign(path, first)
+    if path.suffix == ".safetensors":
+        return _of_safetensors([path], path.stem)
+    if first.startswith(b"\x93NUMPY"):
+        return Weights(path.stem, {"embedding.weight": _of_npy(path)})
+    if path.suffix == ".npz":
+        with np.load(path, allow_pickle=False) as packed:
+            return Weights(path.stem, *_of_mapping({name: packed[name] for name in packed.files}))
+    return _of_llama2c(path) or Weights(path.stem, *_of_mapping(_state_dict(path)))
+
+
+def _refuse_foreign(path: Path, first: bytes) -> None:
+    """Say what to do with files that hold weights in a form that is not read."""
+    if first.startswith(b"version https://git-lfs"):
+        raise ValueError(f"{path} is a Git LFS pointer, not the file itself: run `git lfs pull`")
+    if path.suffix == ".onnx":
+        raise ValueError(f"{path} is an ONNX graph, which is not read: give the model that it was made from")
+
+
+def _of_npy(path: Path) -> StoredArray:
+    table = np.load(path, mmap_mode="r", allow_pickle=False)
+    if table.ndim != 2 or table.dtype.kind != "f":
+        raise ValueError(f"{path} holds {table.dtype} of shape {table.shape}: a matrix of floats is needed")
+    return StoredArray(table.shape, lambda rows: np.array(table if rows is None else table[rows], np.float32))
+
+
+def _object(path: Path) -> dict[str, Any]:
+    """A JSON object from a file of bounded size.
+
+    Raises
+    ------
+    ValueError
+        If the file holds anything else.
+    """
+    if path.stat().st_size > LARGEST_CONFIG:
+        raise ValueError(f"{path} has {path.stat().st_size:,} bytes: it is no configuration")
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is not valid JSON ({type(error).__name__}): get it again") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} holds a {type(found).__name__}, where an object is needed: get it again")
+    return found
+
+
 def _of_folder(folder: Path) -> Weights:
     config = folder / "config.json"
-    options = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
-    index = folder / "model.safetensors.index.json"
-    if index.is_file():
-        parts = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-        files = [folder / part for part in parts]
-        if missing := [file.name for file in files if not file.is_file()]:
-            raise FileNotFoundError(f"{folder} lacks {', '.join(missing)}, which its index names")
-    else:
-        files = sorted(folder.glob("*.safetensors"))
-    if files:
-        arrays: dict[str, StoredArray] = {}
-        for file in files:
-            arrays |= _of_safetensors(file)
-    elif (file := folder / "pytorch_model.bin").is_file():
-        arrays = _of_mapping(_state_dict(file))
-    else:
-        raise FileNotFoundError(f"{folder} has neither *.safetensors nor pytorch_model.bin")
-    return Weights(folder.resolve().name, arrays, options)
+    options = _object(config) if config.is_file() else {}
+    files = _files_of(folder)
+    for file in files:
+        with open(file, "rb") as opened:
+            _refuse_foreign(file, opened.read(32))
+    name = folder.resolve().name
+    if files[0].suffix == ".safetensors":
+        return replace(_of_safetensors(files, name), config=options)
+    tensors: dict[str, Any] = {}
+    for file in files:
+        part = _state_dict(file)
+        if twice := tensors.keys() & part.keys():
+            raise ValueError(f"{min(twice)} is in two files of {folder}: name the one file that is meant")
+        tensors |= part
+    return replace(Weights(name, *_of_mapping(tensors)), config=options)
 
 
-def _of_safetensors(path: Path) -> dict[str, StoredArray]:
+def _files_of(folder: Path) -> list[Path]:
+    """The files of a folder's one model: those of its index, of the usual name, or the only one there."""
+    for index in ("model.safetensors.index.json", "pytorch_model.bin.index.json"):
+        if (folder / index).is_file():
+            return _indexed(folder / index)
+    for usual in (
+        "model.safetensors",
+        "pytorch_model.bin",
+        "consolidated.safetensors",
+        "consolidated.00.pth",
+    ):
+        if (folder / usual).is_file():
+            if usual.endswith("pth") and (folder / "consolidated.01.pth").is_file():
+                raise ValueError(
+                    f"{folder} holds slices of each matrix (consolidated.*.pth): merge them first"
+                )
+            return [folder / usual]
+    if (folder / "adapter_config.json").is_file() or list(folder.glob("adapter_model.*")):
+        raise ValueError(
+            f"{folder} holds an adapter (LoRA), not a model: merge it into its model "
+            "(peft: merge_and_unload) and save that"
+        )
+    found = sorted([*folder.glob("*.safetensors"), *folder.glob("*.bin"), *folder.glob("*.pth")])
+    if not found:
+        raise FileNotFoundError(
+            f"{folder} has no weights: no *.safetensors, *.bin or *.pth (it has "
+            f"{', '.join(sorted(file.name for file in folder.iterdir())[:6]) or 'nothing'})"
+        )
+    if len(found) > 1 and not all(SHARD.search(file.name) for file in found):
+        names = ", ".join(file.name for file in found[:6])
+        raise ValueError(f"{folder} has several files of weights ({names}): name the one that is meant")
+    return found
+
+
+def _indexed(index: Path) -> list[Path]:
+    """The files that an index names, all of its own folder."""
+    places = _object(index).get("weight_map")
+    if not isinstance(places, dict) or not all(isinstance(part, str) for part in places.values()):
+        raise ValueError(f"{index} has no weight_map of names to files: get it again")
+    parts = sorted(set(places.values()))
+    if outside := [part for part in parts if Path(part).name != part]:
+        raise ValueError(f"{index} names {outside[0]!r}, which is not in its folder: it is not followed")
+    if missing := [part for part in parts if not (index.parent / part).is_file()]:
+        raise FileNotFoundError(f"{index.parent} lacks {', '.join(missing)}, which its index names")
+    return [index.parent / part for part in parts]
+
+
+def _of_safetensors(paths: Sequence[Path], name: str) -> Weights:
+    arrays: dict[str, StoredArray] = {}
+    left_out: dict[str, str] = {}
+    for path in paths:
+        slices = _slices(path)
+        for key, part in slices.items():
+            plain = plain_name(key)
+            if plain in arrays or plain in left_out:
+                raise ValueError(f"{plain} is twice in {path.parent}: name the one file that is meant")
+            kind, scale = part.get_dtype(), _scale(path, slices, key)
+            if kind not in READ_AS_FLOAT:
+                left_out[plain] = kind
+            elif (
+                kind.startswith("F8") and scale is not None and scale.numel() not in (1, part.get_shape()[0])
+            ):
+                left_out[plain] = f"{kind} with a scale for each block"
+            else:
+                scale = scale if kind.startswith("F8") else None
+                arrays[plain] = StoredArray(tuple(part.get_shape()), _loader(part, scale))
+    return Weights(name, arrays, {}, None, left_out)
+
+
+def _slices(path: Path) -> dict[str, Any]:
     try:
         file = safe_open(path, framework="pt")
-        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+        return {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
         raise ValueError(f"{path} is not a whole safetensors file ({error})") from error
 
-    def loader(part: Any) -> Callable[[np.ndarray | None], np.ndarray]:
-        def load(rows: np.ndarray | None) -> np.ndarray:
-            whole = part[:] if rows is None else torch.cat([part[row : row + 1] for row in rows.tolist()])
-            found: np.ndarray = whole.float().numpy()
-            return found
 
-        return load
+def _scale(path: Path, slices: Mapping[str, Any], name: str) -> Tensor | None:
+    """The factors that a matrix rounded to eight bits is to be multiplied by, where its file has them."""
+    found = next((name + end for end in SCALES if name + end in slices), None)
+    if found is None:
+        return None
+    with safe_open(path, framework="pt") as file:
+        scale: Tensor = file.get_tensor(found)
+    return scale.float().reshape(-1)
 
-    return {
-        plain_name(name): StoredArray(tuple(part.get_shape()), loader(part))
-        for name, part in slices.items()
-        if part.get_dtype() in ("F64", "F32", "F16", "BF16")
-    }
+
+def _loader(part: Any, scale: Tensor | None = None) -> Callable[[np.ndarray | None], np.ndarray]:
+    def load(rows: np.ndarray | None) -> np.ndarray:
+        whole = part[:] if rows is None else torch.cat([part[row : row + 1] for row in rows.tolist()])
+        whole = whole.float()
+        if scale is not None:
+            own = scale if rows is None or scale.numel() == 1 else scale[torch.from_numpy(rows)]
+            whole *= own.reshape(-1, *[1] * (whole.ndim - 1))
+        found: np.ndarray = whole.numpy()
+        return found
+
+    return load
 
 
 def _state_dict(path: Path) -> Mapping[str, Any]:
@@ -236,12 +378,11 @@ def _state_dict(path: Path) -> Mapping[str, Any]:
         lazily = zipfile.is_zipfile(path)  # all but the format of before PyTorch 1.6
         found = torch.load(path, map_location="cpu", weights_only=True, mmap=lazily)
     except Exception as error:  # pickle's, zip's and PyTorch's own, of many kinds
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(
-            f"{path} is neither llama2.c's float32 format nor a PyTorch file of weights alone ({reason}): "
-            "save model.state_dict(), or safetensors"
+            f"{path} is neither llama2.c's float32 format nor a PyTorch file of weights alone "
+            f"({type(error).__name__}): save model.state_dict(), or safetensors"
         ) from error
-    for inner in ("state_dict", "model"):
+    for inner in NESTS:
         if isinstance(found, Mapping) and isinstance(found.get(inner), Mapping):
             found = found[inner]
     if not isinstance(found, Mapping):
@@ -268,6 +409,8 @@ def _of_llama2c(path: Path) -> Weights | None:
         shared = numbers[5] > 0
     dim, hidden, n_layers, n_heads, n_kv, vocab, length = numbers
     if min(dim, hidden, n_layers, n_heads, n_kv, abs(vocab), length) < 1 or dim % n_heads:
+        return None
+    if n_layers * dim > path.stat().st_size:  # before any array is listed
         return None
     sizes = (dim, hidden, n_layers, n_kv * (dim // n_heads), abs(vocab))
     arrays, n_bytes = _llama2c_arrays(path, start, sizes, shared, length * (dim // n_heads), start == 256)
