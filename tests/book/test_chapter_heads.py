@@ -81,3 +81,10 @@ def test_the_head_of_a_chapter_that_grew_is_found_and_corrected(tmp_path):
     path.write_text(reading_time.corrected(path), encoding="utf-8")
     assert first_cell(path)[2] == "**Prerequisites:** linear algebra. **Time:** about 15 minutes."
     assert not reading_time.differs(path)
+
+
+def test_a_page_and_the_side_bar_show_the_chapters_number(pages):
+    page = (pages / "introduction.html").read_text(encoding="utf-8")
+    assert '<h1><span class="section-number">1. </span>Embeddings in 15 minutes' in page
+    listed = re.findall(r'<a class="(?:current )?reference internal" href="[^"]*">(\d+)\. [^<]', page)
+    assert [*dict.fromkeys(map(int, listed))] == list(range(1, len(NUMBERED) + 1))
