@@ -5,6 +5,7 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
+from embviz.labels import is_control
 from embviz.view import theme
 from embviz.view.player import BACKGROUND, Player
 
@@ -37,7 +38,8 @@ def _panel(data: alt.NamedData, name: str) -> alt.LayerChart:
         "x": alt.X("x:Q", axis=None).scale(domain=SPAN),
         "y": alt.Y("y:Q", axis=None).scale(domain=SPAN),
     }
-    path = line.mark_line(color=theme.CATEGORIES[0]).encode(**place, order="step:Q")
+    look = {"color": theme.NULL_COLOUR, "strokeDash": theme.NULL_DASH} if is_control(name) else {}
+    path = line.mark_line(**{"color": theme.CATEGORIES[0], **look}).encode(**place, order="step:Q")
     head = alt.Chart(data).transform_filter(own).mark_point(filled=True, size=80, opacity=1)
     head = head.encode(**place, color=alt.value(theme.CATEGORIES[1]))
     words = alt.Title(name, fontSize=theme.TEXT["normal"], fontWeight="normal")
