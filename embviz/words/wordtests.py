@@ -15,6 +15,7 @@ from embviz.words.wordvectors import Choice, WordVectors, chosen_rows
 
 WORD_BLOCK = 4096  # words scored at once: a question's scores stay in the nearest cache
 NEVER = -1e30  # the score of a word that cannot be the answer
+TINY = np.finfo(np.float64).tiny
 EPSILON = 0.01  # in 3CosMul's denominator, as in hyperwords
 
 
@@ -54,10 +55,14 @@ def _rows_of(vectors: WordVectors, words: pd.Series) -> np.ndarray:
     return words.astype(str).map(vectors.index).fillna(-1).astype(int).to_numpy()
 
 
-def _unit_rows(rows: np.ndarray) -> np.ndarray:
-    """Rows at length 1, rows of zeros as they are; rows that are not finite are refused."""
+def _refuse_infinite(rows: np.ndarray) -> None:
     if not np.isfinite(rows).all():
         raise ValueError("the vectors hold NaN or infinity: train them again with a lower learning rate")
+
+
+def _unit_rows(rows: np.ndarray) -> np.ndarray:
+    """Rows at length 1, rows of zeros as they are; rows that are not finite are refused."""
+    _refuse_infinite(rows)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return (rows / np.where(lengths == 0, 1, lengths)).astype(np.float32)
 
@@ -76,16 +81,22 @@ def similarity_cosines(
 
     Returns
     -------
-    cosines : float32 array, shape (pairs,)
+    cosines : float64 array, shape (pairs,)
+        Rounded to 12 decimals, so that rounding doesn't choose between equal ones.
     present : bool array, shape (pairs,)
     """
     _check_columns(table, ["word1", "word2"])
     first = _rows_of(vectors, table["word1"])
     second = _rows_of(vectors, table["word2"])
     present = (first >= 0) & (second >= 0)
-    unit = _unit_rows(chosen_rows(vectors, which))
-    cosines = np.einsum("nd,nd->n", unit[first], unit[second])
-    return np.where(present, cosines, np.float32(0)), present
+    table_rows = chosen_rows(vectors, which)
+    _refuse_infinite(table_rows)
+    left, right = table_rows[first].astype(np.float64), table_rows[second].astype(np.float64)
+    left /= np.abs(left).max(axis=1, keepdims=True, initial=TINY)  # squares neither vanish nor overflow
+    right /= np.abs(right).max(axis=1, keepdims=True, initial=TINY)
+    lengths = np.sqrt((left**2).sum(axis=1) * (right**2).sum(axis=1))
+    cosines = np.einsum("nd,nd->n", left, right) / np.where(lengths == 0, 1, lengths)
+    return np.where(present, cosines.round(12).clip(-1, 1), 0), present
 
 
 def similarity_test(
@@ -115,7 +126,8 @@ def similarity_test(
     Raises
     ------
     ValueError
-        If columns are missing, a score is NaN, or fewer than 3 pairs are left; the message counts them.
+        If columns are missing, a score is NaN, fewer than 3 pairs are left (the message counts them), or all
+        cosines or all scores are equal.
 
     Source
     ------
@@ -133,6 +145,9 @@ def similarity_test(
             "text or with a lower min_count"
         )
     cosines, gold = cosines[kept], gold[kept]
+    for values, name in ((cosines, "cosines"), (gold, "scores")):
+        if np.ptp(values) == 0:
+            raise ValueError(f"all {len(values)} {name} are equal: there is no ranking to compare")
     draws = np.random.default_rng(seed).integers(len(gold), size=(n_bootstrap, len(gold)))
     low, high = np.nanquantile(_spearman(cosines[draws], gold[draws]), [0.025, 0.975])
     rho = float(_spearman(cosines[None], gold[None])[0])
@@ -198,13 +213,20 @@ def analogy_test(
     Raises
     ------
     ValueError
-        If columns are missing, or no question has all its words in the vocabulary.
+        If columns are missing, no question has all its words in the vocabulary, or a question's answer is one
+        of its own three words.
 
     Source
     ------
     Mikolov et al. (2013); Levy & Goldberg (2014a), eq. 5 and 6.
     """
     correct, present = analogy_correct(vectors, table, method=method, which=which)
+    if len(circular := np.flatnonzero(table[["a", "b", "c"]].eq(table["d"], axis=0).any(axis=1))):
+        words = ", ".join(table.iloc[circular[0]][list("abcd")].astype(str))
+        raise ValueError(
+            f"question {circular[0] + 1} ({words}) has its answer among its three words, which are never "
+            f"answered, as {len(circular)} of {len(table)} do: leave them out"
+        )
     if not present.any():
         raise ValueError(
             f"none of the {len(table)} questions has all its words in the vocabulary of "
@@ -225,7 +247,7 @@ def _wilson(n_correct: int, n: int, z: float = 1.96) -> tuple[float, float]:
     share = n_correct / n
     centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
     half = z / (1 + z**2 / n) * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
-    return float(centre - half), float(centre + half)
+    return max(float(centre - half), 0.0), min(float(centre + half), 1.0)
 
 
 def _answers(unit: np.ndarray, questions: np.ndarray, method: str) -> np.ndarray:

@@ -224,7 +224,7 @@ class WordVectors:
         if len(asked) != table.shape[1] or not np.linalg.norm(asked) > 0:
             raise ValueError(f"word has {len(asked)} numbers: {table.shape[1]} are needed, not all of them 0")
         lengths, unit = np.linalg.norm(table, axis=1), asked / np.linalg.norm(asked)
-        cosines = table @ unit.astype(table.dtype) / np.where(lengths > 0, lengths, 1)
+        cosines = (table @ unit.astype(table.dtype) / np.where(lengths > 0, lengths, 1)).clip(-1, 1)
         if isinstance(word, str):
             cosines[self.index[word]] = -np.inf
         best = np.argsort(-cosines, kind="stable")[: min(n, len(table) - isinstance(word, str))]

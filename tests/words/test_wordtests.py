@@ -66,6 +66,41 @@ def test_people_who_score_by_the_cosine_agree_fully():
     assert found.interval[0] > 0.999
 
 
+def test_vectors_of_signs_have_exact_ties():
+    rng = np.random.default_rng(0)
+    signs = rng.choice([-1, 1], (30, 50)).astype(np.float32)
+    table = made_pairs()
+    first, second = (signs[[WORDS.index(word) for word in table[name]]] for name in ("word1", "word2"))
+    exact = spearmanr((first * second).sum(axis=1), table["score"]).statistic
+    for rows in (signs, signs / np.float32(7), signs * np.float32(1e-30)):
+        assert similarity_test(WordVectors(WORDS, rows), table).rho == pytest.approx(exact, abs=1e-12)
+
+
+@pytest.mark.parametrize(("what", "score"), [("cosines", 1.0), ("scores", 0.0)])
+def test_what_has_no_ranking_is_refused_and_not_nan(what, score):
+    table = made_pairs().assign(score=lambda table: table["score"] * score)
+    vectors = WordVectors(WORDS, np.ones((30, 3), np.float32)) if what == "cosines" else made_vectors()
+    with pytest.raises(ValueError, match=f"all 60 {what} are equal: there is no ranking"):
+        similarity_test(vectors, table)
+
+
+def test_no_cosine_is_above_one():
+    rows = np.random.default_rng(0).normal(size=(1, 300)) * np.linspace(0.1, 3, 200)[:, None]
+    vectors = WordVectors([f"w{i}" for i in range(200)], rows.astype(np.float32))
+    assert max(cosine for _, cosine in vectors.most_similar("w0", 200)) <= 1
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_the_interval_of_a_share_stays_within_0_and_1(right):
+    vectors, table = made_vectors(), made_questions(3)
+    table["d"] = [answer_by_slow_loops(vectors, q, "3cosadd") for q in table[["a", "b", "c"]].values.tolist()]
+    if not right:
+        own = np.column_stack([table[["a", "b", "c"]], table["d"]]).tolist()
+        table["d"] = [next(word for word in WORDS if word not in row) for row in own]
+    low, high = analogy_test(vectors, table).interval
+    assert 0 <= low < high <= 1
+
+
 def test_rho_does_not_change_when_words_grow_longer_or_space_is_turned():
     vectors, table = made_vectors(), made_pairs()
     turn = np.linalg.qr(np.random.default_rng(0).normal(size=(8, 8)))[0].astype(np.float32)
@@ -169,11 +204,17 @@ def test_answers_are_those_of_slow_loops(method):
         answer_by_slow_loops(vectors, q, method) for q in table[["a", "b", "c"]].itertuples(index=False)
     ]
     table["d"] = answers
-    table.loc[::5, "d"] = table.loc[::5, "a"]  # a question's own word is never the answer
+    table.loc[::5, "d"] = "nowhere else"
+    with pytest.raises(ValueError, match=r"has its answer among its three words.*as 10 of 50 do"):
+        analogy_test(vectors, table.assign(d=table["d"].where(table["d"] == answers, table["a"])))
+    table.loc[::5, "d"] = [
+        next(word for word in WORDS if word not in row)
+        for row in np.column_stack([table[["a", "b", "c"]], answers])[::5].tolist()
+    ]
     found = analogy_test(vectors, table, method=method)
     assert found.accuracy == pytest.approx(40 / 50)
     assert found.interval[0] < 0.8 < found.interval[1]
-    assert found.sections["n_correct"].tolist() == [(table["d"] != table["a"])[:16].sum(), 40 - 12]
+    assert found.sections["n_correct"].tolist() == [12, 40 - 12]
     assert found.sections["n_questions"].tolist() == [16, 34]
 
 
