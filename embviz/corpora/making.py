@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import copy
 import errno
 import gzip
 import hashlib
@@ -270,6 +271,16 @@ def _last_space(text: str) -> int:
 # --- tokenizing -------------------------------------------------------------------------------------
 
 
+def whole_text(tokenizer: Any) -> Any:
+    """A tokenizer of the library tokenizers without its own truncation and padding; the given one stays."""
+    if getattr(tokenizer, "truncation", None) is None and getattr(tokenizer, "padding", None) is None:
+        return tokenizer
+    uncut = copy.deepcopy(tokenizer)
+    uncut.no_truncation()
+    uncut.no_padding()
+    return uncut
+
+
 def _tokenizer(tokenizer: Any) -> Callable[[str], Iterable[str]]:
     if tokenizer == "unicode":
         return unicode_words
@@ -278,7 +289,8 @@ def _tokenizer(tokenizer: Any) -> Callable[[str], Iterable[str]]:
     if hasattr(tokenizer, "tokenize"):  # transformers
         return lambda text: tokenizer.tokenize(text)
     if hasattr(tokenizer, "encode") and hasattr(tokenizer, "get_vocab"):  # tokenizers
-        return lambda text: tokenizer.encode(text, add_special_tokens=False).tokens
+        uncut = whole_text(tokenizer)
+        return lambda text: uncut.encode(text, add_special_tokens=False).tokens
     if callable(tokenizer):
         return tokenizer
     raise ValueError(

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from embviz.arrays import whole
 from embviz.corpora import make_corpus
 from embviz.corpora.corpus import Corpus
+from embviz.corpora.making import whole_text
 from embviz.inspection import gradients, measures, roles
 from embviz.inspection.measures import Measured
 from embviz.inspection.weight_files import StoredArray, Weights, read_weights
@@ -469,8 +470,10 @@ def _read_text(
         none = "corpus" if corpus is None else "tokenizer"
         return roles.no_embedding(weights) if name is None else f"no {none} was given"
 
+    uncut = whole_text(tokenizer)
+
     def cut(text: str) -> list[str]:
-        found: list[str] = tokenizer.encode(text, add_special_tokens=False).tokens
+        found: list[str] = uncut.encode(text, add_special_tokens=False).tokens
         return found
 
     if not isinstance(corpus, Corpus):

@@ -221,6 +221,18 @@ def test_a_tokenizer_of_hugging_face_cuts_as_it_does_anywhere():
     assert spelled(make_corpus(text, tokenizer=Like())) == spelled(corpus)
 
 
+def test_a_tokenizers_own_truncation_and_padding_do_not_cut_a_text():
+    tokenizers = pytest.importorskip("tokenizers")
+    words = {"[PAD]": 0, "low": 1, "new": 2}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="[PAD]"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer.enable_truncation(4)
+    tokenizer.enable_padding(length=8)
+    for n_words in (1, 50):
+        assert spelled(make_corpus("low new " * n_words, tokenizer=tokenizer)) == ["low", "new"] * n_words
+    assert tokenizer.truncation["max_length"] == 4  # the given one stays as it is
+
+
 def test_a_function_is_a_tokenizer_and_its_ids_are_refused():
     assert make_corpus("ab ba", tokenizer=list).vocabulary == ["a", "b", " "]
     with pytest.raises(ValueError, match="the tokenizer gave 97, which is no string"):
