@@ -29,6 +29,7 @@ Levels: TypeAlias = float | Mapping[str, float]
 Null: TypeAlias = Levels | tuple[float, float] | str
 # "linear", "log", "symlog" or "sqrt", or a scale of Altair's.
 Scale: TypeAlias = str | alt.Scale
+EXPRESSION = ".[]\\'\""  # with a meaning of their own in the names of Vega's fields
 AnyData = TypeVar("AnyData", bound=Data)
 Channel = TypeVar("Channel", alt.X, alt.Y)
 
@@ -45,11 +46,18 @@ def checked(
 ) -> AnyData:
     """The columns that a chart draws, kinds as text; an explorer's data as it is. None stands for no column.
 
-    Raises ``ValueError`` if the table is empty, or a column is missing, has a hole, or words for numbers.
+    Raises ``ValueError`` if the table is empty, or a column is missing, has a hole, words for numbers, or a
+    name that a chart would take for an expression.
     """
+    wanted = list(dict.fromkeys(field for field in (*numbers, *words, *more) if field is not None))
+    for field in wanted:
+        if strange := sorted(set(str(field)) & set(EXPRESSION)):
+            raise ValueError(
+                f"column {field!r} has {' and '.join(strange)} in its name, which a chart would read as a path "
+                "into the data, and draw nothing: rename the column"
+            )
     if not isinstance(data, pd.DataFrame):
         return data
-    wanted = list(dict.fromkeys(field for field in (*numbers, *words, *more) if field is not None))
     for field in wanted:
         if field not in data:  # type: ignore[union-attr]
             hint = ": name the column of repetitions, or seed=None" if field == "seed" else ""

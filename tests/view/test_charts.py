@@ -1,10 +1,12 @@
 """Charts: tables in, valid charts with titled axes out; and the measuring functions behind explorers."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from embviz import view
 from embviz.view import charts
 from tests.drawing import compiled
 
@@ -50,3 +52,24 @@ def test_the_mirror_is_the_histogram_of_the_negated_values(seed):
 def test_an_odd_number_of_mirrored_bins_is_refused():
     with pytest.raises(ValueError, match="7 bins: an even number"):
         charts.mirrored_bins([1.0], n_bins=7)
+
+
+@pytest.mark.parametrize("name", ["val.loss", "loss[1]", "a\\b", "it's", 'a"b'])
+def test_a_column_that_a_chart_takes_for_an_expression_is_refused_by_each_form(name):
+    table = pd.DataFrame({name: [1.0, 2.0], "step": [0, 1], "row": ["a", "b"], "seed": 0})
+    forms = {
+        "curves": lambda: view.plot_curves(table, "step", name),
+        "kinds": lambda: view.plot_curves(
+            table.rename(columns={"row": name, name: "y"}), "step", "y", kind=name
+        ),
+        "scatter": lambda: view.plot_scatter(table, "step", name),
+        "bars": lambda: view.plot_bars(table, "row", name),
+        "heat map": lambda: view.plot_heat_map(table, "step", "row", name),
+        "survival": lambda: view.plot_survival(table, name),
+        "path": lambda: view.plot_path(table, "step", name, order="step"),
+        "strip": lambda: view.plot_strip(table, name, "row"),
+        "ridges": lambda: view.plot_ridges(table, "step", "row", name),
+    }
+    for form in forms.values():
+        with pytest.raises(ValueError, match=r"in its name, which a chart would read as a path.*rename"):
+            form()
