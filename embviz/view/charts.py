@@ -53,8 +53,8 @@ def checked(
     for field in wanted:
         if strange := sorted(set(str(field)) & set(EXPRESSION)):
             raise ValueError(
-                f"column {field!r} has {' and '.join(strange)} in its name, which a chart would read as a path "
-                "into the data, and draw nothing: rename the column"
+                f"column {field!r} has {' and '.join(strange)} in its name, which a chart would read as a "
+                "path in the data, and draw nothing: rename the column"
             )
     if not isinstance(data, pd.DataFrame):
         return data
