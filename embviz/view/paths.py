@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import altair as alt
@@ -14,6 +15,7 @@ from embviz.view.multiples import panels
 
 NOISE = -1  # the phase of what is in none
 SLOT = "look"
+BESIDE = theme.SQUARE - 20  # side of a plane beside another one: the axes of the losses below need room
 FILLED = theme.HEIGHTS["plane"]  # of a plane that fills the page
 
 
@@ -31,7 +33,7 @@ def plot_path(
     order_title: str | None = None,
     fill: bool = False,
     by: str | None = None,
-    by_names: Sequence[str] = (),
+    by_names: Sequence[str] | Mapping[Any, str] = (),
 ) -> alt.LayerChart | alt.ConcatChart:
     """Points of a layout joined in their order, coloured by it or by phase; the loss beside, coloured alike.
 
@@ -61,8 +63,8 @@ def plot_path(
     by : str, optional
         Column of kinds, such as training and a random walk: each has a plane of its own, side by side, with
         its name in it and its loss below.
-    by_names : sequence of str
-        The kinds in their order, for `by`.
+    by_names : sequence of str, or mapping of kind to str
+        The kinds in their order, for `by`; a mapping says what each is called, such as ``{0: "training"}``.
 
     Raises
     ------
@@ -78,6 +80,9 @@ def plot_path(
     how: dict[str, Any] = {"order": order, "phase": phase, "loss": loss, "limits": limits, "tooltip": tooltip}
     how |= {"words": theme.title(order) if order_title is None else order_title, "fill": fill}
     how["loss_key"] = by is None or not isinstance(data, pd.DataFrame)  # the plane above has it already
+    how |= {"side": theme.SQUARE, "loss_height": theme.HEIGHTS["short"] if fill else theme.SQUARE}
+    if by is not None and loss is not None:
+        how |= {"side": BESIDE, "loss_height": theme.HEIGHTS["short"]}
     if by is None:
         parts = _parts(data, x, y, seed_text=seed_text, **how)
         return parts[0] if loss is None else panels(parts, columns=1 if fill else 2)
@@ -85,12 +90,12 @@ def plot_path(
         raise ValueError(f"name the kinds of {by!r} that stand side by side (by_names=...)")
     known = isinstance(data, pd.DataFrame)
     kinds = []
-    for name in by_names:
-        parts = _parts(data[data[by] == name] if known else data, x, y, seed_text=name, **how)
+    called = by_names if isinstance(by_names, Mapping) else {name: name for name in by_names}
+    for kind, name in called.items():
+        parts = _parts(data[data[by] == kind] if known else data, x, y, seed_text=name, **how)
         # an explorer's data can't be split, so the page filters it
-        kinds.append(
-            parts if known else [part.transform_filter(f"datum[{by!r}] === {name!r}") for part in parts]
-        )
+        only = f"datum[{by!r}] === {json.dumps(kind)}"
+        kinds.append(parts if known else [part.transform_filter(only) for part in parts])
     rows = [part for row in zip(*kinds, strict=True) for part in row]  # planes, and below them losses
     return panels(rows, columns=len(by_names), same_legend=not known)
 
@@ -109,6 +114,8 @@ def _parts(
     fill: bool,
     seed_text: str | None,
     loss_key: bool,
+    side: int,
+    loss_height: int,
 ) -> list[alt.LayerChart]:
     """The plane, and where there is a loss its curve, with a legend of its own or without."""
     data = charts.checked(data, numbers=[x, y, order, phase, loss], more=tooltip)
@@ -133,8 +140,8 @@ def _parts(
         )
         layers.append(corner.encode(x=alt.value(4), y=alt.value(4), text="words:N"))
     drawing = charts.layered(data, layers).properties(
-        width="container" if fill else theme.SQUARE,
-        height=FILLED if fill else theme.SQUARE,
+        width="container" if fill else side,
+        height=FILLED if fill else side,
         description=f"path over {words}",
     )
     if loss is None:
@@ -144,8 +151,7 @@ def _parts(
         "y": charts.placed(alt.Y, loss, scale=charts.scaled("linear")),
     }
     beside = charts.layered(data, _points(data, curve, order, phase, words, shown, phases, key=loss_key))
-    height = theme.HEIGHTS["short"] if fill else theme.SQUARE
-    beside = charts.finished(beside, f"{theme.title(loss)} over {words}", height)
+    beside = charts.finished(beside, f"{theme.title(loss)} over {words}", loss_height)
     return [drawing, beside]
 
 

@@ -764,13 +764,17 @@ def test_paths_of_two_kinds_stand_side_by_side_each_with_its_loss_below():
     spec = view.plot_path(table, "u", "v", order="step", loss="loss", **beside).to_dict()
     assert (len(spec["concat"]), spec["columns"]) == (4, 2)
     assert len(drawing.drawn(spec, "symbol")) == 4 * 3
+    numbered = table.assign(kind=table["kind"].map({"training": 0, "random walk": 1}))
+    beside["by_names"] = {0: "training", 1: "random walk"}
+    again = view.plot_path(numbered, "u", "v", order="step", loss="loss", **beside)
+    assert {item["text"] for item in drawing.drawn(again.to_dict(), "text")} >= {"training", "random walk"}
     grid = view.Explorer(
         None,
         {"m": ["a", "b"]},
         lambda data: view.plot_path(data, "u", "v", order="step", loss="loss", **beside),
         title="{m}",
         caption="",
-        grid=pd.concat([table.assign(m=m) for m in "ab"]),
+        grid=pd.concat([numbered.assign(m=m) for m in "ab"]),
     ).static_spec()
     assert len(drawing.drawn(grid, "symbol")) == 4 * 3
     with pytest.raises(ValueError, match="name the kinds of 'kind'"):
