@@ -53,6 +53,12 @@ class Measurement:
         Why a `paper` that no page of the paper has is what the claim implies.
     any_scale : str
         Why this measurement does not depend on scale, where the rest of the claim does; empty: it does.
+    scale : {"linear", "log"}
+        Whether mean and interval are those of the repetitions or of their logarithms, for a ratio or a
+        relative error.
+    of : str
+        The replaced measurement whose finding is judged again here, by another range, scale or control;
+        empty: it has a finding under its own name.
     """
 
     name: str
@@ -65,8 +71,12 @@ class Measurement:
     target: str = ""
     why: str = ""
     any_scale: str = ""
+    scale: str = "linear"
+    of: str = ""
 
     def __post_init__(self) -> None:
+        if self.scale not in ("linear", "log"):
+            raise ValueError(f"measurement {self.name}: scale must be 'linear' or 'log', not {self.scale!r}")
         if not self.target:
             object.__setattr__(self, "target", IMPLIED if self.paper is None else PUBLISHED)
         if self.target not in (PUBLISHED, IMPLIED):
@@ -157,6 +167,9 @@ class Amendment:
         The claim's verdict before, in today's words.
     was_smaller_scale : bool
         Whether that verdict rested on a smaller scale than the paper's.
+    sequential : bool
+        Whether repetitions were added because the result was inconclusive, and are judged together with the
+        first ones: a result that is looked at twice comes out by chance more often than its interval says.
     replaces : tuple of str
         Measurements that decide no more: they are shown as first fixed.
     superseded : tuple of Superseded
@@ -173,6 +186,7 @@ class Amendment:
     first: str = ""
     superseded: tuple[Superseded, ...] = ()
     was_smaller_scale: bool = False
+    sequential: bool = False
 
     def __post_init__(self) -> None:
         if self.was not in VERDICTS:
@@ -203,6 +217,7 @@ class Claim:
     corpus: str = ""  # the paper's data set, where it has one
     any_scale: str = ""  # why it depends on no scale; empty: it does
     question: bool = False  # one that the paper leaves open: answered, not judged
+    corpus_part: str = ""  # a true part of that data set, on which the claim is judged beside another text
     amended: tuple[Amendment, ...] = ()
 
     def __post_init__(self) -> None:
@@ -215,6 +230,19 @@ class Claim:
             unknown = {*amendment.decides, *amendment.replaces} - names
             if unknown:
                 raise ValueError(f"{self.id}: the amendment of {amendment.date} names {sorted(unknown)}")
+        for measurement in self.measurements:
+            if measurement.of and measurement.of not in self.replaced:
+                raise ValueError(
+                    f"{self.id}: {measurement.name} is of {measurement.of!r}, which is not replaced"
+                )
+        if self.corpus_part and not self.corpus:
+            raise ValueError(f"{self.id}: corpus_part needs the corpus that it is a part of")
+
+    @property
+    def finding_names(self) -> set[str]:
+        """Names under which its study gives findings: those of all measurements that are not replaced."""
+        live = [one for one in self.measurements if one.name not in self.replaced]
+        return {one.of or one.name for one in live}
 
     @property
     def replaced(self) -> set[str]:

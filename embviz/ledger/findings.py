@@ -35,6 +35,9 @@ class Finding:
         What was repeated, in the plural: "seeds", "draws of a map on one model", "words of a test".
     exact : bool
         Whether there is nothing to repeat: a count, arithmetic, a function of a named text alone.
+    on_logs : tuple of three floats, or None
+        Geometric mean with the ends of its interval, which is Student's of the logarithms; None where the
+        repetitions are unknown or not all positive.
     """
 
     value: float
@@ -45,6 +48,7 @@ class Finding:
     corpus: str = ""
     repeats: str = SEEDS
     exact: bool = False
+    on_logs: tuple[float, float, float] | None = dataclasses.field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         numbers = (self.value, self.low, self.high, *self.controls.values())
@@ -56,6 +60,21 @@ class Finding:
             raise ValueError(f"an exact number has no interval: {self}")
         if self.n_seeds < 0:
             raise ValueError(f"a finding of {self.n_seeds} repetitions")
+
+    def on_log_scale(self) -> Finding:
+        """The same with its geometric mean and the interval of the logarithms, for a ratio or relative error.
+
+        Raises
+        ------
+        ValueError
+            If the repetitions are unknown, or one of them is not positive.
+        """
+        if self.exact or self.n_seeds < 2:
+            return self
+        if self.on_logs is None:
+            raise ValueError("a logarithmic scale needs repetitions that are known and positive")
+        value, low, high = self.on_logs
+        return dataclasses.replace(self, value=value, low=low, high=high, on_logs=None)
 
     @property
     def decides(self) -> bool:
@@ -139,7 +158,17 @@ def over_seeds(
     if values.size > 1:
         half = float(student(values.size) * values.std(ddof=1) / math.sqrt(values.size))
     low, high = max(mean - half, min(within[0], mean)), min(mean + half, max(within[1], mean))
-    return Finding(mean, low, high, values.size, controls or {}, corpus, repeats)
+    return Finding(mean, low, high, values.size, controls or {}, corpus, repeats, on_logs=_on_logs(values))
+
+
+def _on_logs(values: np.ndarray) -> tuple[float, float, float] | None:
+    if values.size < 2 or not (np.isfinite(values) & (values > 0)).all():
+        return None
+    logs = np.log(values)
+    half = student(values.size) * logs.std(ddof=1) / math.sqrt(values.size)
+    with np.errstate(over="ignore"):  # an end beyond every float is infinite
+        mean, low, high = np.exp([logs.mean(), logs.mean() - half, logs.mean() + half])
+    return float(mean), float(low), float(high)
 
 
 def extreme(
@@ -212,10 +241,13 @@ def resampled(
 MOST_REPETITIONS = 10_000  # past this no number would
 
 
-def repetitions_needed(finding: Finding, accept: tuple[float, float]) -> int | None:
+def repetitions_needed(
+    finding: Finding, accept: tuple[float, float], *, logarithmic: bool = False
+) -> int | None:
     """Repetitions at which Student's half-width falls below the distance to the nearest border.
 
-    The spread is read off the interval that there is, and the mean taken to stay where it lies.
+    The spread is read off the interval that there is, and the mean taken to stay where it lies; both on
+    logarithms if `logarithmic`.
 
     Returns
     -------
@@ -226,8 +258,10 @@ def repetitions_needed(finding: Finding, accept: tuple[float, float]) -> int | N
     >>> repetitions_needed(over_seeds([0.6, 0.9, 1.2]), (0.0, 1.0))
     38
     """
-    distances = [abs(finding.value - end) for end in accept if math.isfinite(end)]
-    half = max(finding.high - finding.value, finding.value - finding.low)
+    value, low, high = (_log(x) if logarithmic else x for x in (finding.value, finding.low, finding.high))
+    ends = [_log(end) if logarithmic else end for end in accept]
+    distances = [abs(value - end) for end in ends if math.isfinite(end)]
+    half = max(high - value, value - low)
     if finding.n_seeds < 2 or not distances or not math.isfinite(half):
         return None
     spread = half * math.sqrt(finding.n_seeds) / student(finding.n_seeds)
@@ -235,6 +269,10 @@ def repetitions_needed(finding: Finding, accept: tuple[float, float]) -> int | N
         if student(n) * spread <= min(distances) * math.sqrt(n):
             return n
     return None
+
+
+def _log(value: float) -> float:
+    return math.log(value) if value > 0 else -math.inf
 
 
 def student(n: int) -> float:

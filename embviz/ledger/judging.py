@@ -21,6 +21,11 @@ The verdict of a claim follows from all its measurements, in this order:
 "inconclusive" since it says that all numbers come out, which is not known while one is open. An entry says
 how many of its measurements agree with the claim, and names those that do not.
 
+A claim about a named text is judged on a true part of it where one is stored, beside another text of the
+paper's size. A measurement on which the two disagree is **inconclusive**; a value that the paper publishes
+follows its own text where the other one is inconclusive. Ratios and relative errors are judged on logarithms
+(``scale = "log"``). Where repetitions were added after an inconclusive result, the reason says so.
+
 A verdict has the tag **smaller scale** when it rests on less than the paper's scale, or on another text,
 unless the claim, or a measurement, says why it does not depend on scale. A question that its paper leaves
 open is answered **yes**, **no** or **inconclusive**; where a control comes out as well, nothing is answered.
@@ -31,7 +36,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from embviz.ledger.claims import Claim, Measurement
+from embviz.ledger.claims import PUBLISHED, Claim, Measurement
 from embviz.ledger.findings import LEAST_REPETITIONS, Finding, repetitions_needed
 from embviz.ledger.measuring import OWN_SCALE, Results, measure
 from embviz.ledger.verdicts import (
@@ -40,6 +45,7 @@ from embviz.ledger.verdicts import (
     NOT_REPRODUCED,
     NOT_SPECIFIC,
     NOT_TESTED,
+    OPEN,
     REPORTED,
     REPRODUCED,
     YES,
@@ -61,6 +67,7 @@ class Row:
     reason: str
     replaced: bool = False  # by an amendment: it decides nothing
     smaller_scale: bool = False  # than the paper's, or on another text
+    on_part: Finding | None = None  # on a true part of the claim's text, where `finding` is on another text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,10 +132,13 @@ def judge(measurement: Measurement, finding: Finding | None) -> Row:
     """
     if finding is None:
         return Row(measurement, None, NOT_TESTED, "not tested")
+    if measurement.scale == "log":
+        finding = finding.on_log_scale()
+    finding = dataclasses.replace(finding, on_logs=None)
     if measurement.accept is None:
         return Row(measurement, finding, REPORTED, "reported, not judged: it has no accepted range")
     if not finding.decides:
-        return Row(measurement, finding, INCONCLUSIVE, _too_few(finding, measurement.accept))
+        return Row(measurement, finding, INCONCLUSIVE, _too_few(measurement, finding))
     if measurement.control and measurement.control not in finding.controls:
         return Row(
             measurement, finding, INCONCLUSIVE, f"its control, {measurement.control}, was not measured"
@@ -149,39 +159,67 @@ def _against_range(measurement: Measurement, finding: Finding) -> tuple[str, str
     inside = finding.low >= least and finding.high <= most
     if inside or (measurement.rule == "meets" and meets):
         return REPRODUCED, ""
-    low, high = finding.low, finding.high
-    span = f"[{_end(low)}, {_end(high)}]" if low != high else _end(low)
+    span = _span(finding)
     border = f"[{_end(least)}, {_end(most)}]"
     if meets:
         over = f"the interval {span} over {finding.n_seeds} {finding.repeats}"
-        more = _how_many_more(finding, measurement.accept)
+        more = _how_many_more(measurement, finding)
         return INCONCLUSIVE, f"{over} covers a border of the range {border}; {more}"
     return NOT_REPRODUCED, f"{span} lies outside the range {border}"
+
+
+def _span(finding: Finding) -> str:
+    low, high = finding.low, finding.high
+    return f"[{_end(low)}, {_end(high)}]" if low != high else _end(low)
 
 
 def _end(value: float) -> str:
     return f"{value:.4g}".replace("inf", "∞")
 
 
-def _too_few(finding: Finding, accept: tuple[float, float]) -> str:
+def _too_few(measurement: Measurement, finding: Finding) -> str:
     """Why two repetitions or fewer decide nothing, and how many would."""
     n, least, repeats = finding.n_seeds, LEAST_REPETITIONS, finding.repeats
     if n == 0:
         return f"no {repeats} yet; at least {least} are needed"
     if n > 1:
-        return f"{n} {repeats}; at least {least} are needed; {_how_many_more(finding, accept)}"
+        return f"{n} {repeats}; at least {least} are needed; {_how_many_more(measurement, finding)}"
     items = "" if finding.low == finding.high else ", with an interval over the items of that one"
     return f"measured once{items}; at least {least} {repeats} are needed, {least - 1} more"
 
 
-def _how_many_more(finding: Finding, accept: tuple[float, float]) -> str:
+def _how_many_more(measurement: Measurement, finding: Finding) -> str:
+    accept = measurement.accept
+    assert accept is not None
     if accept[0] == accept[1]:  # a range that is a border: the spread says nothing of how many
         return CANNOT_DECIDE
-    needed = repetitions_needed(finding, accept)
+    needed = repetitions_needed(finding, accept, logarithmic=measurement.scale == "log")
     more = None if needed is None else max(needed - finding.n_seeds, 1)
     if more is None or more > MOST_FURTHER_RUNS:
         return CANNOT_DECIDE
     return f"about {more} more would decide if the mean stays"
+
+
+def judge_texts(claim: Claim, row: Row, on_part: Finding | None) -> Row:
+    """The row of another text beside the finding on a true part of the claim's own."""
+    if on_part is None or row.finding is None or row.verdict == REPORTED:
+        return row
+    part = judge(row.measurement, on_part)
+    row = dataclasses.replace(row, on_part=part.finding)
+    if part.verdict == row.verdict or part.verdict in OPEN:
+        return row
+    assert part.finding is not None
+    texts = " and ".join(
+        f"{_span(one.finding)} on {one.finding.corpus or 'another text'} ({one.verdict})"
+        for one in (part, row)
+        if one.finding
+    )
+    if row.verdict not in OPEN:
+        return dataclasses.replace(row, verdict=INCONCLUSIVE, reason=f"two texts disagree: {texts}")
+    if row.measurement.target == PUBLISHED:
+        reason = f"published for {claim.corpus}, and judged on a part of it: {texts}"
+        return dataclasses.replace(row, verdict=part.verdict, reason=reason)
+    return row
 
 
 # --- a claim ----------------------------------------------------------------------------------------
@@ -238,12 +276,17 @@ def entry_of(claim: Claim, measured: Results) -> Entry:
     ValueError
         If a finding has no measurement in the claims file, or one that an amendment has replaced.
     """
-    unknown = set(measured.findings) - (
-        {measurement.name for measurement in claim.measurements} - claim.replaced
-    )
+    unknown = set(measured.findings) - claim.finding_names
     if unknown:
         raise ValueError(f"{claim.id}: findings {sorted(unknown)} have no measurement in the claims file")
-    found = [judge(measurement, _finding(claim, measurement, measured)) for measurement in claim.measurements]
+    found = [
+        judge_texts(
+            claim,
+            judge(measurement, _finding(claim, measurement, measured)),
+            None if measurement.name in claim.replaced else measured.on_part.get(_source(measurement)),
+        )
+        for measurement in claim.measurements
+    ]
     differs = _difference(claim, measured, found)
     rows = tuple(_at_scale(claim, row, bool(differs)) for row in found)
     if measured.scale is None:
@@ -255,7 +298,7 @@ def entry_of(claim: Claim, measured: Results) -> Entry:
     agree, disagree = _agreement(rows)
     if claim.question and verdict == NOT_SPECIFIC:
         verdict = INCONCLUSIVE
-    reason = "; ".join(filter(None, [reason, differs]))
+    reason = "; ".join(filter(None, [reason, *_sequential(claim), differs]))
     return Entry(claim, verdict, measured.scale, reason, rows, differs, smaller, agree, disagree)
 
 
@@ -263,10 +306,24 @@ def _finding(claim: Claim, measurement: Measurement, measured: Results) -> Findi
     """What was measured for a measurement; of one that an amendment replaced, what the claims file stores."""
     one = claim.superseded.get(measurement.name)
     if one is None:
-        return measured.findings.get(measurement.name)
+        replaced = measurement.name in claim.replaced
+        return None if replaced else measured.findings.get(_source(measurement))
     low, high = one.interval or (one.value, one.value)
     repeats = "" if one.exact else one.repeats
     return Finding(one.value, low, high, one.n, one.controls, one.corpus, repeats, one.exact)
+
+
+def _source(measurement: Measurement) -> str:
+    return measurement.of or measurement.name
+
+
+def _sequential(claim: Claim) -> list[str]:
+    """That repetitions were added after an inconclusive result, for each amendment that says so."""
+    return [
+        f"sequential testing: repetitions were added on {one.date:%-d %B %Y} after an inconclusive result"
+        for one in claim.amended
+        if one.sequential
+    ]
 
 
 def _at_scale(claim: Claim, row: Row, smaller: bool) -> Row:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from embviz.ledger.claims import Claim
+from embviz.ledger.claims import PRESETS, Claim
 from embviz.ledger.findings import Finding
 
 OWN_SCALE = "paper"  # the preset that is the paper's own setting
@@ -26,12 +26,15 @@ class Results:
         Why nothing was measured.
     own_corpora : tuple of str, or None
         Data sets that the preset of the paper's own scale reads; None where there is no such preset.
+    on_part : mapping of str to Finding
+        Findings on a true part of the claim's corpus, where `findings` come from another text.
     """
 
     scale: str | None
     findings: Mapping[str, Finding]
     why_not: str = ""
     own_corpora: tuple[str, ...] | None = None
+    on_part: Mapping[str, Finding] = dataclasses.field(default_factory=dict)
 
 
 def measure(claim: Claim, scale: str | None = None) -> Results:
@@ -52,7 +55,14 @@ def measure(claim: Claim, scale: str | None = None) -> Results:
     if chosen is None or not study.complete(chosen):
         return Results(None, {}, study.why_not_measured(scale), own_corpora)
     with stored_alone():
-        return Results(chosen, dict(study.findings(chosen)), own_corpora=own_corpora)
+        found = dict(study.findings(chosen))
+        smaller = [] if scale else [name for name in PRESETS[: PRESETS.index(chosen)] if study.complete(name)]
+        on_part: dict[str, Finding] = {}
+        if claim.corpus_part and not any(one.corpus == claim.corpus_part for one in found.values()):
+            for preset in smaller:  # the largest comes last
+                others = study.findings(preset).items()
+                on_part |= {name: one for name, one in others if one.corpus == claim.corpus_part}
+        return Results(chosen, found, own_corpora=own_corpora, on_part=on_part)
 
 
 def corpora(configs: Iterable[Any]) -> set[str]:

@@ -86,3 +86,13 @@ def test_the_number_of_repetitions_that_would_decide_is_the_first_whose_interval
 
 def test_examples_of_the_docstrings_are_true():
     assert doctest.testmod(findings).failed == 0
+
+
+def test_on_a_logarithmic_scale_a_finding_is_the_geometric_mean_with_students_interval_of_the_logarithms():
+    values = np.array([0.5, 2.0, 4.0])
+    logs = np.log(values)
+    interval = stats.t.interval(0.95, 2, loc=logs.mean(), scale=stats.sem(logs))
+    found = over_seeds(values).on_log_scale()
+    assert found.value == pytest.approx(stats.gmean(values))
+    assert (found.low, found.high) == pytest.approx(tuple(np.exp(interval)))
+    assert exact(0.5).on_log_scale() == exact(0.5)

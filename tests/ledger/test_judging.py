@@ -3,6 +3,7 @@ import datetime
 import json
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -287,6 +288,145 @@ def test_corpora_are_found_in_configurations_at_any_depth():
         corpus: str = ""
 
     assert corpora([Run(Text("a")), Run(Text("b"), "c")]) == {"a", "b", "c"}
+
+
+# --- two texts ---------------------------------------------------------------------------------------
+
+
+PART = {"corpus": "text8", "corpus_part": "prefix"}
+PRINTED = dataclasses.replace(RANGE, paper=0.5, target="published")
+
+
+def on_two_texts(measurement, part, other, **fields):
+    """The entry of a claim about text8 whose prefix and another text were measured so."""
+    own = claim(measurement, **PART, **fields)
+    found = {"f": finding(*other, corpus="wiki", shuffled=7.0)}
+    on_part = {} if part is None else {"f": finding(*part, corpus="prefix", shuffled=7.0)}
+    return entry_of(own, Results("paper", found, own_corpora=("wiki",), on_part=on_part))
+
+
+IN, OVER, OUT = (0.2, 0.8), (0.8, 1.2), (2.0, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("measurement", "part", "other", "verdict"),
+    [
+        (RANGE, IN, IN, REPRODUCED),
+        (RANGE, OUT, OUT, NOT_REPRODUCED),
+        (RANGE, IN, OUT, INCONCLUSIVE),
+        (RANGE, OUT, IN, INCONCLUSIVE),
+        (PRINTED, IN, OUT, INCONCLUSIVE),
+        (PRINTED, IN, OVER, REPRODUCED),
+        (PRINTED, OUT, OVER, NOT_REPRODUCED),
+        (RANGE, IN, OVER, INCONCLUSIVE),
+        (RANGE, OVER, OUT, NOT_REPRODUCED),
+        (RANGE, None, OUT, NOT_REPRODUCED),
+    ],
+)
+def test_two_texts_that_disagree_are_inconclusive_and_a_published_value_follows_its_own_text(
+    measurement, part, other, verdict
+):
+    entry = on_two_texts(measurement, part, other)
+    assert (entry.verdict, entry.smaller_scale) == (verdict, True)
+    assert ("two texts disagree" in entry.reason) == ({part, other} == {IN, OUT})
+    row = entry.rows[0]
+    assert row.finding.corpus == "wiki"  # what is shown stays
+    assert (row.on_part is None) == (part is None)
+
+
+def test_a_disagreement_names_both_texts_with_their_intervals_and_verdicts():
+    reason = on_two_texts(RANGE, IN, OUT).rows[0].reason
+    assert reason == (
+        "two texts disagree: [0.2, 0.8] on prefix (reproduced) and [2, 3] on wiki (not reproduced)"
+    )
+
+
+def test_a_control_that_comes_out_on_one_text_alone_is_a_disagreement():
+    found = {"f": finding(0.2, 0.8, corpus="wiki", shuffled=0.5)}
+    on_part = {"f": finding(0.2, 0.8, corpus="prefix", shuffled=7.0)}
+    entry = entry_of(claim(CONTROLLED, **PART), Results("paper", found, on_part=on_part))
+    assert (entry.verdict, entry.disagree) == (INCONCLUSIVE, ())
+    assert "(not specific)" in entry.reason
+
+
+def test_a_measurement_that_is_reported_has_no_texts_to_disagree():
+    entry = on_two_texts(Measurement("f", "f"), IN, OUT)
+    assert entry.rows[0].verdict == "reported"
+
+
+def test_a_part_of_no_corpus_is_refused():
+    with pytest.raises(ValueError, match="corpus_part needs the corpus"):
+        claim(corpus_part="prefix")
+
+
+# --- judged again ------------------------------------------------------------------------------------
+
+
+def test_a_measurement_judges_the_finding_of_a_replaced_one_again():
+    again = dataclasses.replace(NEW, of="old", accept=(2.0, 4.0))
+    own = claim(OLD, again, amended=(amended(replaces=("old",), superseded=(SUPERSEDED,)),))
+    assert own.finding_names == {"old"}
+    entry = entry_of(own, Results("paper", {"old": finding(2.0, 3.0)}))
+    assert [(row.verdict, row.replaced) for row in entry.rows] == [
+        (NOT_REPRODUCED, True),
+        (REPRODUCED, False),
+    ]
+    with pytest.raises(ValueError, match=r"findings \['new'\] have no measurement"):
+        entry_of(own, Results("paper", {"new": finding(2.0, 3.0)}))
+
+
+def test_a_measurement_of_one_that_is_not_replaced_is_refused():
+    with pytest.raises(ValueError, match="new is of 'old', which is not replaced"):
+        claim(OLD, dataclasses.replace(NEW, of="old"))
+
+
+def test_a_ratio_on_a_logarithmic_scale_has_the_interval_of_its_logarithms():
+    values = [10.6, 27.0, 25.0]
+    logs = over_seeds(np.log(values))
+    ratio = dataclasses.replace(RANGE, scale="log", accept=(0.0, 1e-5))
+    row = judge(ratio, over_seeds(values, within=(0.0, math.inf)))
+    assert [row.finding.value, row.finding.low, row.finding.high] == pytest.approx(
+        [math.exp(end) for end in (logs.value, logs.low, logs.high)]
+    )
+    assert row.verdict == NOT_REPRODUCED
+    assert judge(dataclasses.replace(ratio, scale="linear"), over_seeds(values)).verdict == INCONCLUSIVE
+    assert judge(ratio, exact(1e-6)).verdict == REPRODUCED
+
+
+@given(st.lists(st.floats(0.01, 100.0), min_size=3, max_size=6), st.floats(0.01, 100.0))
+def test_on_logarithms_a_ratio_and_its_inverse_have_one_verdict(values, border):
+    values, border = np.array(values), float(border)
+    ratio = dataclasses.replace(RANGE, scale="log", accept=(0.0, border))
+    inverse = dataclasses.replace(RANGE, scale="log", accept=(1 / border, math.inf))
+    found = over_seeds(values).on_log_scale()
+    if min(abs(math.log(end / border)) for end in (found.low, found.high)) > 1e-9:
+        assert judge(ratio, over_seeds(values)).verdict == judge(inverse, over_seeds(1 / values)).verdict
+
+
+def test_a_logarithmic_scale_without_positive_repetitions_is_refused():
+    ratio = dataclasses.replace(RANGE, scale="log")
+    for found in (over_seeds([0.0, 0.5, 1.0]), finding(0.2, 0.8)):
+        with pytest.raises(ValueError, match="known and positive"):
+            judge(ratio, found)
+    with pytest.raises(ValueError, match="scale must be 'linear' or 'log', not 'square'"):
+        dataclasses.replace(RANGE, scale="square")
+
+
+def test_how_many_more_would_decide_is_counted_on_the_scale_that_judges():
+    ratio = dataclasses.replace(RANGE, scale="log", accept=(0.0, 1.0))
+    more = judge(ratio, over_seeds([0.4, 0.5, 1.2])).reason.split("about ")[1]
+    n = 3 + int(more.split()[0])
+    logs = np.log([0.4, 0.5, 1.2])
+    half = {k: ledger.findings.student(k) * logs.std(ddof=1) / math.sqrt(k) for k in (n - 1, n)}
+    assert half[n] <= -logs.mean() < half[n - 1]
+
+
+def test_an_amendment_that_added_repetitions_after_an_inconclusive_result_says_so():
+    moved = amended(decides=("f",), sequential=True)
+    said = "sequential testing: repetitions were added on 21 November 2026 after an inconclusive result"
+    assert said in judged(claim(amended=(moved,)), finding(0.2, 0.8)).reason
+    plain = dataclasses.replace(moved, sequential=False)
+    assert "sequential" not in judged(claim(amended=(plain,)), finding(0.2, 0.8)).reason
 
 
 # --- questions --------------------------------------------------------------------------------------

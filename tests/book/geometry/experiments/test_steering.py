@@ -483,9 +483,5 @@ def test_findings_of_made_up_quick_cells_are_those_that_the_claim_asks_for(claim
         store(cell, 5 + index % 7, 2 + index % 4)
     later = {"memorize_full", *queries.VARIANTS}  # of full batches; shown once they are stored
     later |= {"more_ahead_grok", "more_ahead_memorize"}  # of seeds of the paper's size alone
-    asked = (
-        {measurement.name for measurement in find_claim(claim).measurements}
-        - find_claim(claim).replaced
-        - later
-    )
+    asked = find_claim(claim).finding_names - later
     assert set(study.findings("quick")) == asked

@@ -28,7 +28,7 @@ LATER = {
 
 def first_measurements(claim: Claim) -> set[str]:
     """The names of its other measurements that are taken."""
-    names = {measurement.name for measurement in claim.measurements} - claim.replaced
+    names = claim.finding_names
     later = set(LATER.get(claim.id, ()))
     assert later <= names, later - names
     return names - later

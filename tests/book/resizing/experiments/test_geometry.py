@@ -38,9 +38,9 @@ def test_every_claim_has_a_study_and_every_figure_a_finding():
         found = study.findings("quick")
         claim = ledger.find_claim(name)
         assert first_measurements(claim) == set(found), name
-        for figure in claim.measurements:
-            if figure.null and figure.name in found:
-                assert figure.null in found[figure.name].controls, figure.name
+        for measurement in claim.measurements:
+            if measurement.control and measurement.name in found:
+                assert measurement.control in found[measurement.name].controls, measurement.name
 
 
 # --- definitions ------------------------------------------------------------------------------------

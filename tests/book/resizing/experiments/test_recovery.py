@@ -263,9 +263,9 @@ def test_every_judged_figure_is_measured_at_laptop(claim, made_cells, monkeypatc
     (wanted,) = [one for one in ledger.load_claims() if one.id == f"resizing.{claim}"]
     found = study.findings("laptop")
     assert first_measurements(wanted) == set(found)
-    for figure in wanted.measurements:
-        if figure.null and figure.name in found:
-            assert figure.null in found[figure.name].controls
+    for measurement in wanted.measurements:
+        if measurement.control and measurement.name in found:
+            assert measurement.control in found[measurement.name].controls
 
 
 def test_sweeps_list_each_cell_once_and_bases_first():
