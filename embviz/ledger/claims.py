@@ -240,7 +240,7 @@ class Claim:
 
     @property
     def finding_names(self) -> set[str]:
-        """Names under which its study gives findings: those of all measurements that are not replaced."""
+        """Names of the findings that its study gives: one for each measurement that is not replaced."""
         live = [one for one in self.measurements if one.name not in self.replaced]
         return {one.of or one.name for one in live}
 
