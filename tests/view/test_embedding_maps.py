@@ -383,8 +383,8 @@ def test_other_viewers_draw_the_first_state_of_both():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"states": {"only": vectors()}}, "need to be two or more"),
-        ({"null": {"late": vectors(), "early": vectors()}}, "the null's"),
+        ({"states": {"only": vectors()}}, "must be two or more"),
+        ({"null": {"late": vectors(), "early": vectors()}}, "the control's"),
         ({"first": "never"}, "'never', to be shown at first, is none of the states"),
         ({"title": {"early": "Apart"}}, "give each its own"),
         ({"focus": "king"}, "'king', to be pointed at first"),
