@@ -109,7 +109,7 @@ assert main(["new", "tulips"]) == 0
 os.chdir("tulips")
 assert main(["run", "tulips", "--jobs", "1"]) == main(["ledger", "tulips"]) == 0
 """
-    assert ": holds (scale quick)" in run_without(VIEW + TORCH, code, tmp_path)
+    assert ": reproduced; scale quick" in run_without(VIEW + TORCH, code, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -206,7 +206,7 @@ def _spectrum(data: alt.NamedData) -> alt.LayerChart:
 
 
 def _circle(data: alt.NamedData, rank: int, side: int) -> alt.LayerChart:
-    """The residues in the plane of one mode, joined and coloured in their order on its circle."""
+    """The residues in the two dimensions of one mode, joined and coloured in their order on its circle."""
     scale = alt.Scale(domain=[-REACH, REACH], nice=False, clamp=True)
     place = {
         "x": alt.X("cosine_part:Q", scale=scale, axis=theme.layout_axis("cosine_part")),

@@ -29,7 +29,7 @@ _LEVELS = 1 << 16  # a decision of dropout takes 16 random bits
 
 @dataclass(frozen=True)
 class MiniGPTConfig:
-    """Shape of a MiniGPT; the defaults are those of the kernel paper's tables, or GPT-2's where it is silent.
+    """Shape of a MiniGPT; the defaults are from the kernel paper's tables, or GPT-2's where it is silent.
 
     `start` is "pytorch": embeddings N(0, 1), maps and their biases uniform in +-1/sqrt(inputs), as PyTorch's
     layers start; or "small": N(0, 0.02^2), maps into the residual stream divided by sqrt(2 L), biases 0, as

@@ -41,7 +41,7 @@ class LanguageModelData(Protocol):
 
 @dataclass(frozen=True)
 class LanguageModelTraining:
-    """How a language model is trained; the defaults are those of the paper's footnote 12."""
+    """How a language model is trained; the defaults are from the paper's footnote 12."""
 
     n_epochs: int = 40
     batch_size: int = 20  # columns that the text is read in side by side

@@ -1,4 +1,4 @@
-"""A short story for base models of the resizing chapters to read where their data set is not at hand.
+"""A short story for base models of the resizing chapters to read where their data set is not available.
 
 Chapters read it wherever the data set is, too: a page is the same on every machine.
 """

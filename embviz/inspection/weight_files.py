@@ -273,7 +273,7 @@ def _of_folder(folder: Path) -> Weights:
 
 
 def _files_of(folder: Path) -> list[Path]:
-    """The files of a folder's one model: those of its index, of the usual name, or the only one there."""
+    """The files of a folder's one model: in its index, of the usual name, or the only one there."""
     for index in ("model.safetensors.index.json", "pytorch_model.bin.index.json"):
         if (folder / index).is_file():
             return _indexed(folder / index)

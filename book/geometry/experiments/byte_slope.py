@@ -47,7 +47,7 @@ def byte_slope(config: HammerRun) -> pd.DataFrame:
 
 
 def cells_of(preset: str) -> list[Cell]:
-    """Models of bytes with a head of their own, as the parameters of the paper's say; one cell per seed."""
+    """Models of bytes with a separate head, as the parameters of the paper's say; one cell per seed."""
     return [byte_slope.cell(dataclasses.replace(run, tied=False)) for run in byte_runs(preset)]
 
 

@@ -486,7 +486,7 @@ def last_embedding(table: pd.DataFrame, seed: int) -> np.ndarray:
 
 
 def circle(embedding: np.ndarray, mode: int) -> np.ndarray:
-    """Each residue's place in the plane of the mode's cosine and sine components, (p, 2).
+    """Each residue's place in the two dimensions of the mode's cosine and sine components, (p, 2).
 
     The components are directions of the embedding space; the first axis is the cosine's, the second what
     the sine's adds at a right angle. A mode that the embedding has learned shows as a circle, on which

@@ -48,7 +48,7 @@ GPT2_TEXT = TextConfig("tinystories_5mb", "gpt2", n_held_out=200)
 
 @dataclass(frozen=True)
 class Part:
-    """A tensor to strike: what it is, its name, and its axis."""
+    """A tensor to measure: what it is, its name, and its axis."""
 
     role: str
     tensor: str
@@ -57,7 +57,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Hammer:
-    """How tensors are struck: with documents one by one, each as heavy as any other."""
+    """How tensors are measured: with documents one by one, each as heavy as any other."""
 
     n_documents: int = 200
     n_rows: int = 512  # of each axis, the first ones; and most tokens of a document
@@ -143,7 +143,7 @@ def mean_gradients(module: nn.Module, losses: Iterable[Tensor], names: Sequence[
 
 @dataclass(frozen=True)
 class HammerRun:
-    """A language model that is struck before and after it is trained; tied as GPT-2 is, or not."""
+    """A language model that is measured before and after it is trained; tied as GPT-2 is, or not."""
 
     text: TextConfig
     seed: int = 0
@@ -170,7 +170,7 @@ def train_and_visit(run: HammerRun) -> Iterator[tuple[str, Transformer, Streams,
 
 @experiment("geometry.hammer_language")
 def hammer_language(config: HammerRun) -> pd.DataFrame:
-    """Train a model, and strike it with held-out documents before and after.
+    """Train a model, and measure it with held-out documents before and after.
 
     Returns
     -------
@@ -194,7 +194,7 @@ def hammer_language(config: HammerRun) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Gpt2Run:
-    """Published weights, and the stories to strike them with."""
+    """Published weights, and the stories to measure them with."""
 
     weights: str = "gpt2"  # a folder, or a name that `transformers` knows
     text: TextConfig = GPT2_TEXT
@@ -203,7 +203,7 @@ class Gpt2Run:
 
 @experiment("geometry.hammer_gpt2")
 def hammer_gpt2(config: Gpt2Run) -> pd.DataFrame:
-    """Strike GPT-2; the columns are those of :meth:`Hammer.strike`."""
+    """Measure GPT-2; the columns are those of :meth:`Hammer.strike`."""
     streams, model = load_streams(config.text), load_gpt2_model(config.weights)
     table = strike_gpt2_model(model, streams.held_out, config.hammer)
     weights = hashlib.sha256()
@@ -228,7 +228,7 @@ def load_gpt2_model(folder_or_name: str) -> nn.Module:
 def strike_gpt2(
     folder_or_name: str, documents: Sequence[str], *, hammer: Hammer | None = None
 ) -> pd.DataFrame:
-    """Strike GPT-2 with documents.
+    """Measure GPT-2 with documents.
 
     Parameters
     ----------
@@ -255,7 +255,7 @@ def strike_gpt2(
 
 
 def strike_gpt2_model(model: nn.Module, stream: Stream, hammer: Hammer) -> pd.DataFrame:
-    """Strike a module with GPT-2's parameter names, whose call gives an object with `logits`."""
+    """Measure a module with GPT-2's parameter names, whose call gives an object with `logits`."""
     names = [name for name, _ in model.named_parameters()]
     down = [Part(MLP, name) for name in names if name.endswith("mlp.c_proj.weight")]
     parts = [Part(POSITIONS, "transformer.wpe.weight"), *down, Part(TOKENS, "transformer.wte.weight")]

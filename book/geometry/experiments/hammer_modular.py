@@ -171,7 +171,7 @@ def _shared(tables: Sequence[pd.DataFrame], moment: str, quantity: str) -> list[
 
 
 def _overlap(tables: Sequence[pd.DataFrame]) -> Finding:
-    """log10 p of the overlap once memorized in all seeds together, its interval by drawing seeds anew."""
+    """log10 p of the overlap once memorized in all seeds together, its interval by drawing seeds again."""
     shared, n_modes = np.array(_shared(tables, MEMORY, "gradient")), int(tables[0]["mode"].max())
     drawn = np.random.default_rng(0).integers(len(shared), size=(N_RESAMPLED, len(shared)))
     again = [log_overlap_p(counts, n_modes) for counts in shared[drawn].tolist()]
@@ -229,7 +229,7 @@ def ranked(table: pd.DataFrame, by: Sequence[str], value: str = "power_share") -
 
 
 def struck(preset: str) -> pd.DataFrame:
-    """Stored strikes of the seeds that were not looked at when the claim's statistic was chosen.
+    """Stored gradient spectra of the seeds that were not looked at when the claim's statistic was chosen.
 
     Returns
     -------

@@ -97,7 +97,7 @@ def language_film(config: SteeringRun) -> pd.DataFrame:
 
 
 def film_cells(preset: str) -> list[Cell]:
-    """A cell for each variant shown, with a head of its own and tied; `quick` ones are 60 steps long."""
+    """A cell for each variant shown, with a separate head and tied; `quick` ones are 60 steps long."""
     n_steps = 60 if preset == "quick" else SETTING.n_steps
     return [
         language_film.cell(film_run(variant, tied=tied, n_steps=n_steps))

@@ -30,7 +30,7 @@ from embviz.training.language import load_streams
 
 @dataclass(frozen=True)
 class Reading:
-    """One way to read what the text leaves open; the defaults are those of all other runs here."""
+    """One way to read what the text leaves open; the defaults are as in all other runs here."""
 
     start: Start = "small"
     positions: Positions = "learned"

@@ -50,7 +50,7 @@ class LaidOut:
 
 @experiment("geometry.layout_shapes")
 def layout_shapes(config: LaidOut) -> pd.DataFrame:
-    """Disparity of each matrix' drawing to the embedding's, under each layout.
+    """Disparity of each matrix' layout to the embedding's, under each layout.
 
     Returns
     -------
@@ -78,7 +78,7 @@ def layout_shapes(config: LaidOut) -> pd.DataFrame:
 
 
 def _planes(config: LaidOut, layout: Layout, path: str) -> dict[str, np.ndarray]:
-    """The embedding's drawing and those of the matrices, (S, 2) each."""
+    """The embedding's layout and those of the matrices, (S, 2) each."""
     matrices = [f"{kind} {layer}" for kind in PARAMETERS for layer in config.layers]
     found = {}
     for tensor in (EMBEDDING, *matrices):
@@ -88,7 +88,7 @@ def _planes(config: LaidOut, layout: Layout, path: str) -> dict[str, np.ndarray]
 
 
 def _independent(config: LaidOut, layout: Layout) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Independent runs' drawings of their embeddings, and which snapshots they have."""
+    """Independent runs' layouts of their embeddings, and which snapshots they have."""
     if layout.method == "pca":  # stored ones are of the weights
         return
     steps, _ = trajectory_runs.code(config.run, EMBEDDING)

@@ -62,7 +62,7 @@ def paths(run: Run) -> Iterator[WeightPath]:
 
 @experiment("geometry.path_panels")
 def path_panels(config: PanelRun) -> pd.DataFrame:
-    """Train a model, and draw the path of each matrix and of a walk like it.
+    """Train a model, and draw the path of each matrix and of a random walk.
 
     Returns
     -------
@@ -134,7 +134,7 @@ def _table() -> pd.DataFrame:
 
 
 def drawings() -> pd.DataFrame:
-    """Every drawing of the quick run: tensor, kind, shown (the view), step, loss, x, y."""
+    """Every layout of the quick run: tensor, kind, shown (the view), step, loss, x, y."""
     table = _table()
     return table[table["step"] >= 0].reset_index(drop=True)
 

@@ -37,7 +37,7 @@ SMALL = {"dim": np.int8, "rows": np.int16, "mode": np.int16}
 
 @dataclass(frozen=True)
 class Soundings:
-    """A grokking run of one seed: every tensor is struck at the start, once memorized, and at the end."""
+    """A grokking run of one seed: every tensor is measured at the start, once memorized, and at the end."""
 
     run: GrokkingRun
     n_permutations: int = N_PERMUTATIONS
@@ -45,7 +45,7 @@ class Soundings:
 
 @dataclass(frozen=True)
 class LanguageSoundings:
-    """A language model of which every tensor is struck before and after it is trained."""
+    """A language model of which every tensor is measured before and after it is trained."""
 
     run: HammerRun
     n_permutations: int = N_PERMUTATIONS
@@ -53,7 +53,7 @@ class LanguageSoundings:
 
 @dataclass(frozen=True)
 class Starts:
-    """Models of many seeds, struck before any is trained."""
+    """Models of many seeds, measured before any is trained."""
 
     run: GrokkingRun
     n_seeds: int = 200
@@ -61,7 +61,7 @@ class Starts:
 
 @dataclass(frozen=True)
 class HammerFilm:
-    """One run, its embedding struck again and again; its seed is the run's first."""
+    """One run, its embedding measured again and again; its seed is the run's first."""
 
     run: GrokkingRun
 
@@ -149,7 +149,7 @@ def _lone(run: GrokkingRun, seed: int | None = None) -> Members:
 
 @experiment("geometry.soundings")
 def soundings(config: Soundings) -> pd.DataFrame:
-    """Train, and strike every tensor at three moments: `moment`, `epoch`, and columns of :func:`spectra`."""
+    """Train, and measure every tensor at three moments: `moment`, `epoch`, and columns of :func:`spectra`."""
     members = _lone(config.run)
     parts: list[pd.DataFrame] = []
 
@@ -231,7 +231,7 @@ def hammer_film(config: HammerFilm) -> pd.DataFrame:
 
 @experiment("geometry.language_soundings")
 def language_soundings(config: LanguageSoundings) -> pd.DataFrame:
-    """Train, and strike every tensor before and after: `moment`, and the columns of :func:`spectra`."""
+    """Train, and measure every tensor before and after: `moment`, and the columns of :func:`spectra`."""
     hammer, parts = config.run.hammer, []
     for moment, model, streams, _ in train_and_visit(config.run):
         names = [name for name, parameter in model.named_parameters() if parameter.ndim == 2]
@@ -330,7 +330,7 @@ def filmed(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def live_frames(p: int, train_share: float, weight_decay: float, seed: int) -> Iterator[pd.DataFrame]:
-    """Train in this kernel, and strike after each epoch; frames as :func:`filmed` has them, with a note."""
+    """Train in this kernel, and measure after each epoch; frames as :func:`filmed` has them, with a note."""
     setting = replace(SETTING, batch_size=512 if p > 50 else 64, weight_decay=weight_decay)
     run = GrokkingRun(p=p, train_share=train_share, n_epochs=LIMIT, first_seed=seed, setting=setting)
     for frame in film_frames(run, range(LIMIT + 1)):

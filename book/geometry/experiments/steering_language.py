@@ -221,7 +221,7 @@ def tied_runs(preset: str) -> list[SteeringRun]:
 
 
 def small_runs(preset: str) -> list[SteeringRun]:
-    """Beside the tied ones: embeddings that start as small, with a head of their own."""
+    """Beside the tied ones: embeddings that start as small, with a separate head."""
     like = SteeringRun(texts_and_setting(preset)[0], start="small")
     return _runs(preset, N_SMALL_SEEDS[preset], (SMALL, SMALL), like)
 

@@ -117,7 +117,7 @@ def _path(run: TrajectoryRun, tensor: str, recording: Recording) -> WeightPath:
 
 
 def _of_path(path: WeightPath, run: TrajectoryRun, known: Mapping[str, float]) -> pd.DataFrame:
-    """Drawings of a path and its controls, as one table."""
+    """Layouts of a path and its controls, as one table."""
     pipeline, parts = run.pipeline, []
     for name, one in _with_nulls(path, run):
         first = name in (DATA, _walk(0))
@@ -174,7 +174,7 @@ def _drawn_anew(traced: Trace, layout: Layout, points: np.ndarray) -> Trace:
 
 
 def _alternatives(drawings: list[_Drawing], pipeline: Pipeline) -> dict[str, float]:
-    """What other settings and methods say of the path that the first of its drawings shows."""
+    """What other settings and methods say of the path that the first of its layouts shows."""
     judged = drawings[0].traced
     labels = judged.phases.labels
     found = _stability(drawings, pipeline) if len(pipeline.neighbors) > 1 else {}
@@ -212,7 +212,7 @@ def _stability(drawings: list[_Drawing], pipeline: Pipeline) -> dict[str, float]
 
 
 def _numbers(traced: Trace, n_permutations: int) -> dict[str, float]:
-    """Measures of one drawing, all of them numbers: the conventions are those of :func:`measures`."""
+    """Measures of one layout, all of them numbers: the conventions are those of :func:`measures`."""
     found = measure(traced, seed=traced.seed, n_permutations=n_permutations)
     missing = {"prediction": 1.0, "dbcv": -1.0, "loss_correlation": 0.0, "loss_lag": 0.0, "loss_p": 1.0}
     numbers: dict[str, float] = {
@@ -287,7 +287,7 @@ def numbers_of(table: pd.DataFrame) -> pd.DataFrame:
 
 @experiment("geometry.trajectory_codes", version=2)
 def codes_of_tensor(config: DrawnTensor) -> pd.DataFrame:
-    """Bottlenecks of a tensor, and of a walk like it: what a reader can lay out anew.
+    """Bottlenecks of a tensor, and of a random walk: what a reader can lay out again.
 
     Returns
     -------

@@ -129,7 +129,7 @@ def _q_findings(preset: str) -> dict[str, Finding]:
 
 
 def _drop_findings(runs: Sequence[TrajectoryRun], over: Callable[..., Finding]) -> dict[str, Finding]:
-    """Do drops of the loss go with Q's movement and with its transitions, more than with its walks'?"""
+    """Do drops of the loss coincide with Q's movement and with its transitions, more than with its walks'?"""
     columns = {"drops": "detrended_correlation", "transitions": "transition_correlation"}
     found = {}
     for name, column in columns.items():
@@ -155,7 +155,7 @@ def _drop_findings(runs: Sequence[TrajectoryRun], over: Callable[..., Finding]) 
 
 
 def _significant(run: TrajectoryRun, path: str) -> pd.DataFrame:
-    """Of each Q and draw, whether transitions go with drops at p < 0.05."""
+    """Of each Q and draw, whether transitions coincide with drops at p < 0.05."""
     table = trajectory_runs.measures(run)
     judged = (table["method"] == "pymde") & (table["n_neighbors"] == run.pipeline.neighbors[0])
     own = table[judged & (table["kind"] == "Q") & table["path"].str.startswith(path)]
@@ -200,7 +200,7 @@ def _reported(runs: Sequence[TrajectoryRun], over: Callable[..., Finding]) -> di
 def disparity_matrix(
     run: TrajectoryRun, *, path: str = DATA, method: str = "pymde", others: TrajectoryRun | None = None
 ) -> pd.DataFrame:
-    """Procrustes disparity between the drawings of all tensors, those of another run in the columns if given.
+    """Procrustes disparity between the layouts of all tensors, those of another run in the columns if given.
 
     Returns
     -------
@@ -215,7 +215,7 @@ def disparity_matrix(
 def _planes(
     run: TrajectoryRun, path: str = DATA, method: str = "pymde", n_neighbors: int = 0
 ) -> dict[str, np.ndarray]:
-    """The drawing of each tensor, (S, 2), of PyMDE and UMAP the judged one by default.
+    """The layout of each tensor, (S, 2), of PyMDE and UMAP the judged one by default.
 
     Read once, not to be changed in place.
     """
@@ -235,7 +235,7 @@ def _planes_once(
 
 
 def shape_table(runs: Sequence[TrajectoryRun], method: str = "pymde") -> pd.DataFrame:
-    """How near each tensor's drawing is to the embedding's, and to what it should be farther from.
+    """How near each tensor's layout is to the embedding's, and to what it should be farther from.
 
     Parameters
     ----------
@@ -289,7 +289,7 @@ def _mean_disparity(pairs: object) -> float:
 
 
 def _two_arms(run: TrajectoryRun) -> pd.DataFrame:
-    """Cosine share of each tensor's drawing, of its walks', and what is left of it after them."""
+    """Cosine share of each tensor's layout, of its walks', and what is left of it after them."""
     table = trajectory_runs.measures(run)
     judged = table[(table["method"] == "pymde") & (table["n_neighbors"] == run.pipeline.neighbors[0])]
     rows = {}
@@ -442,7 +442,7 @@ def over_layouts() -> pd.DataFrame:
 
 
 def squares() -> pd.DataFrame:
-    """Disparities between all tensors' drawings of the first run: against, row, column, disparity."""
+    """Disparities between all tensors' layouts of the first run: against, row, column, disparity."""
     first, second, *_ = groups()[STORIES]
     tables = {
         "the same run": disparity_matrix(first),

@@ -300,5 +300,5 @@ def recordings(config: TrajectoryRun) -> pd.DataFrame:
 
 
 def data_of(run: TrajectoryRun, recording: Recording) -> dict[str, str]:
-    """What a recording was trained on: the corpus, and its checksum. The text needn't be at hand."""
+    """What a recording was trained on: the corpus, and its checksum. The text needn't be available."""
     return {run.source.corpus: recording.run.config["data"]}

@@ -107,13 +107,13 @@ def decay_run(preset: str) -> TrajectoryRun:
 
 
 def cells_of(run: TrajectoryRun) -> list[Cell]:
-    """The recording first, and then its drawings, tensor by tensor."""
+    """The recording first, and then its layouts, tensor by tensor."""
     drawn_tensors = [drawings_of_tensor.cell(DrawnTensor(run, tensor)) for tensor in run.tensors]
     return [recordings.cell(without_pipeline(run)), *drawn_tensors]
 
 
 def code_cells(run: TrajectoryRun) -> list[Cell]:
-    """Bottlenecks of a run, tensor by tensor, for whoever wants to lay them out anew."""
+    """Bottlenecks of a run, tensor by tensor, for whoever wants to lay them out again."""
     return [codes_of_tensor.cell(DrawnTensor(run, tensor)) for tensor in run.tensors]
 
 
@@ -151,7 +151,7 @@ def bits(run: TrajectoryRun) -> float:
 
 
 def drawings(run: TrajectoryRun) -> pd.DataFrame:
-    """All drawings of a run, one row per kept snapshot; read once, not to be changed in place.
+    """All layouts of a run, one row per kept snapshot; read once, not to be changed in place.
 
     Returns
     -------
@@ -172,7 +172,7 @@ def layout(
     method: str = "pymde",
     n_neighbors: int | None = None,
 ) -> pd.DataFrame:
-    """One drawing: step, loss, x, y and labels; the judged one by default.
+    """One layout: step, loss, x, y and labels; the judged one by default.
 
     Raises
     ------
@@ -224,7 +224,7 @@ def labels(
 
 
 def measures(run: TrajectoryRun) -> pd.DataFrame:
-    """Numbers of every drawing, of all snapshots of it.
+    """Numbers of every layout, of all snapshots of it.
 
     Returns
     -------
@@ -239,7 +239,7 @@ def measures(run: TrajectoryRun) -> pd.DataFrame:
 
 
 def tensor_measures(run: TrajectoryRun) -> pd.DataFrame:
-    """Numbers of a path that none of its drawings has alone; NaN where it was not measured.
+    """Numbers of a path that none of its layouts has alone; NaN where it was not measured.
 
     Returns
     -------
@@ -275,12 +275,12 @@ def _numbers_once(run: TrajectoryRun, folder: Path) -> pd.DataFrame:
 
 
 def _numbers(run: TrajectoryRun) -> pd.DataFrame:
-    """One row per drawing."""
+    """One row per layout."""
     return _numbers_once(run, results_folder())
 
 
 def _of_tensors(run: TrajectoryRun, read_off: Callable[[pd.DataFrame], pd.DataFrame]) -> pd.DataFrame:
-    """One part of what is stored of a run's drawings."""
+    """One part of what is stored of a run's layouts."""
     parts = [
         read_off(_read(drawings_of_tensor.cell(DrawnTensor(run, tensor)))).assign(
             tensor=tensor, kind=kind_of(tensor), layer=layer_of(tensor)
@@ -325,12 +325,12 @@ def of_stories() -> list[TrajectoryRun]:
 
 
 def thinned(table: pd.DataFrame, n: int = N_POINTS) -> pd.DataFrame:
-    """Evenly spaced rows of one drawing, about n of them."""
+    """Evenly spaced rows of one layout, about n of them."""
     return table.iloc[:: max(1, len(table) // n)]
 
 
 def shown_drawings(run: TrajectoryRun) -> pd.DataFrame:
-    """Drawings of the tensors that the explorers show, with the loss at each step."""
+    """Layouts of the tensors that the explorers show, with the loss at each step."""
     table = drawings(run)
     chosen = table[table["layer"].isin(LAYERS) & table["path"].isin(list(PATHS))]
     whole = chosen.assign(path=chosen["path"].map(PATHS)).merge(losses(run), on="step")
@@ -344,7 +344,7 @@ def tensors() -> list[str]:
 
 
 def explorer_grid() -> dict[str, pd.DataFrame]:
-    """What `draw_anew` gives, of the first run's stored drawings, by its four arguments."""
+    """What `draw_anew` gives, of the first run's stored layouts, by its four arguments."""
     run = first_run()
     table = shown_drawings(run).query("method == 'pymde'").rename(columns={"n_neighbors": "neighbors"})
     paths, numbers = [], []
@@ -389,7 +389,7 @@ def _phase_numbers(phases: np.ndarray) -> dict[str, float]:
 
 
 def method_grid() -> pd.DataFrame:
-    """Judged drawings of the first run by `drawn` and `tensor`: x, y, phases found in it, the judged ones."""
+    """Judged layouts of the first run by `drawn` and `tensor`: x, y, phases found in it, the judged ones."""
     run = first_run()
     names = {
         "pymde": "PyMDE of the bottleneck", "pca": "PCA of the weights", "umap": "UMAP of the bottleneck"

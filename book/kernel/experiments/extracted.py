@@ -86,7 +86,7 @@ def off_diagonal(W: np.ndarray) -> np.ndarray:
 
 
 def resampled(rows: np.ndarray, corpus: str, controls: dict[str, float]) -> Finding:
-    """Mean cosine over pairs of rows (R, ...), its interval by drawing seeds anew; no pairs of one seed."""
+    """Mean cosine over pairs of rows (R, ...), its interval by drawing seeds again; no pairs of one seed."""
     table, n = between_seeds(rows), len(rows)
     value = mean_between(rows)
     if n < 3:

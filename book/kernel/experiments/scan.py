@@ -202,7 +202,7 @@ def table(preset: str) -> pd.DataFrame:
 
 
 def median_of(values: pd.Series, corpus: str, controls: dict[str, float] | None = None) -> Finding:
-    """The median over texts, its interval by drawing texts anew."""
+    """The median over texts, its interval by drawing texts again."""
     own = values.to_numpy(dtype=float)
     drawn = np.random.default_rng(0).choice(own, (N_RESAMPLED, len(own)))
     value, replicates = np.median(own), np.median(drawn, axis=1)

@@ -129,7 +129,7 @@ def _characters(corpus: str, n_read: int) -> Source:
 
 
 def cut(reading: TextReading, source: Source) -> Text:
-    """The text of a reading, of words that are at hand; see :func:`load`."""
+    """The text of a reading, of words that are available; see :func:`load`."""
     if isinstance(reading, Slice):
         first = reading.offset
         source = dataclasses.replace(source, ids=source.ids[first:], starts=source.starts - first)

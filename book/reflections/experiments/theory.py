@@ -196,7 +196,7 @@ def _draw_word(config: Partition, rng: np.random.Generator) -> tuple[int, float,
 def draw_partition(
     p: np.ndarray, d: int, word: tuple[int, float, float], n_draws: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Partition function of one word, the other words' vectors drawn anew each time.
+    """Partition function of one word, the other words' vectors drawn again each time.
 
     Parameters
     ----------

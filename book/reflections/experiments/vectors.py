@@ -468,7 +468,7 @@ def _halves_findings(preset: str) -> dict[str, Finding]:
 
 
 def _pull_findings(preset: str) -> dict[str, Finding]:
-    """How much more the half with +1 goes with PMI than a half dealt at random, by seed."""
+    """How much more the half with +1 correlates with PMI than a half dealt at random, by seed."""
     rows = load(more_cells(preset, "half")).query("quantity == 'halves' and item == 'pull'")
     by_seed = rows.pivot(index="seed", columns="control", values="value")
     over = (by_seed[""] - by_seed["random_split"]).to_numpy()

@@ -201,7 +201,7 @@ class Base:
 
     @functools.cached_property
     def streams(self) -> Streams:
-        """The text; read when it is asked for, so that a stored model needs no data set at hand."""
+        """The text; read when it is asked for, so that a stored model needs no data set available."""
         return load_streams(self.config.text)
 
     @property

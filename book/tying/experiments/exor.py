@@ -144,7 +144,7 @@ def steps_until(table: pd.DataFrame, columns: list[str], *, level: float = CLOSE
 
 
 def arrivals(table: pd.DataFrame, columns: list[str], *, level: float = CLOSE) -> pd.Series:
-    """As :func:`steps_until`, infinite for a seed that never gets there."""
+    """As :func:`steps_until`, infinite for a seed that never reaches it."""
     steps = steps_until(table, columns, level=level)
     ends = last(table).set_index("seed")[columns]
     there = (ends <= level).all(axis=1).reindex(steps.index)

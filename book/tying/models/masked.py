@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class MaskedConfig:
-    """Shape of a masked language model; the defaults are those of the tying paper, appendix C.7."""
+    """Shape of a masked language model; the defaults are from the tying paper, appendix C.7."""
 
     vocab_size: int
     n_layers: int = 3
