@@ -97,6 +97,24 @@ def test_each_type_of_numbers_is_kept():
         assert next(to_hf(decoder).parameters()).dtype == dtype
 
 
+@pytest.mark.parametrize("name", ["llama", "mistral", "neox", "gpt2"])
+def test_models_in_16_bits_are_compared_in_32(name):
+    make = {"llama": llama, "mistral": mistral, "neox": neox, "gpt2": gpt2}[name]
+    for seed in range(8):
+        torch.manual_seed(seed)
+        for dtype in (torch.bfloat16, torch.float16):
+            from_hf(make().to(dtype))  # whatever is drawn
+    changed = make().bfloat16()
+    changed.register_forward_hook(lambda module, given, output: scaled(output, 1.02))
+    with pytest.raises(ValueError, match="has a part or an option that is not known"):
+        from_hf(changed)
+
+
+def scaled(output, factor):
+    output.logits = output.logits * factor
+    return output
+
+
 def test_subclasses_compiled_and_parallel_models_are_known():
     model = llama()
 
