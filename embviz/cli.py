@@ -227,7 +227,8 @@ def _add_project(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--project",
         metavar="DIR",
-        help="folder with data/claims; default the nearest one upwards from the current folder",
+        help="folder with data/claims, whose modules are run as code; default the nearest one upwards from "
+        "the current folder, unless it belongs to another user",
     )
 
 

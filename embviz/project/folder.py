@@ -79,7 +79,7 @@ def find_project(start: str | os.PathLike[str] | None = None) -> Project:
     Raises
     ------
     NoProjectError
-        If there is none; the message says what to do.
+        If there is none, or the nearest belongs to another user; the message says what to do.
     """
     named = os.environ.get(PROJECT_VARIABLE)
     if start is None and named:
@@ -100,6 +100,11 @@ def _nearest(start: str) -> Path:
     here = Path(start).resolve()
     for folder in (here, *here.parents):
         if _has_claims(folder):
+            if _of_another_user(folder):
+                raise NoProjectError(
+                    f"the project {folder} belongs to another user, and its modules run as code: if you "
+                    f"trust it, name it with --project DIR or {PROJECT_VARIABLE}"
+                )
             return folder
     raise NoProjectError(
         f"no project at {here} or above it, that is no folder with {CLAIMS}: go to one, name it with "
@@ -109,6 +114,13 @@ def _nearest(start: str) -> Path:
 
 def _has_claims(folder: Path) -> bool:
     return (folder / CLAIMS).is_dir()
+
+
+def _of_another_user(folder: Path) -> bool:
+    """Whether somebody else could have put the claims there; where this package runs from, it is trusted."""
+    if not hasattr(os, "getuid") or Path(__file__).resolve().is_relative_to(folder):
+        return False
+    return any(place.stat().st_uid != os.getuid() for place in (folder, folder / "data", folder / CLAIMS))
 
 
 @contextlib.contextmanager
@@ -140,7 +152,8 @@ def import_from(root: Path, name: str) -> ModuleType:
     Parameters
     ----------
     root : Path
-        The project's folder; it comes first on the path of modules from now on.
+        The project's folder: first on the path of modules during this import, last afterwards, so that
+        none of its files stands for a module that something else imports.
     name : str
         Such as ``book.my_paper.experiments``.
 
@@ -150,12 +163,15 @@ def import_from(root: Path, name: str) -> ModuleType:
         If there is no such module, something that it imports is missing, or a module of the same name was
         imported from elsewhere.
     """
-    if str(root) not in sys.path:
-        sys.path.insert(0, str(root))
+    sys.path.insert(0, str(root))
     try:
         module = importlib.import_module(name)
     except ImportError as error:
         raise ImportError(f"{name} can't be imported in the project {root}: {error}", name=name) from error
+    finally:
+        sys.path.remove(str(root))
+        if str(root) not in sys.path:
+            sys.path.append(str(root))
     file = Path(module.__file__ or root).resolve()
     if _source(root, name) is not None and not file.is_relative_to(root):
         raise ImportError(

@@ -171,6 +171,27 @@ def test_a_module_of_the_same_name_from_elsewhere_is_refused(outside):
         import_from(second, "tulip_experiments")
 
 
+def test_a_project_of_another_user_is_refused_unless_it_is_named(outside, monkeypatch):
+    project = make_project(outside / "p")
+    below = project / "a" / "b"
+    below.mkdir(parents=True)
+    owner = os.getuid()
+    monkeypatch.setattr(os, "getuid", lambda: owner + 1)
+    with pytest.raises(
+        NoProjectError, match=r"belongs to another user, and its modules run as code.*--project"
+    ):
+        find_project(below)
+    with working_in(project):
+        assert find_project().root == project
+
+
+def test_no_file_of_a_project_stands_for_a_module_that_something_else_imports(outside):
+    project = make_project(outside / "p")
+    import_from(project, "tulip_experiments")
+    assert sys.path[0] != str(project)
+    assert sys.path[-1] == str(project)
+
+
 def test_an_installed_module_may_measure_a_claim(outside):
     assert import_from(outside, "embviz.metrics").__name__ == "embviz.metrics"
 
