@@ -59,7 +59,8 @@ class Inspection:
     table : DataFrame
         A row a number: part, layer, head, quantity, value, its 95% interval over rows (low, high) where it
         is a mean over rows, the null's mean and range over draws (null, null_low, null_high), the rows that
-        were measured, and a note: what does not apply says so there.
+        were measured, and a note: what does not apply says so there, and a loss whether a first token was
+        given.
     neighbors : DataFrame
         token, neighbor, cosine, and `null`, the largest cosine with rows of the same numbers in disorder.
     spectra : dict of str to pair of arrays
@@ -106,9 +107,9 @@ class Inspection:
             {
                 "part": row.part if pd.isna(row.layer) else f"{row.part} of layer {row.layer}",
                 "quantity": row.quantity,
-                "value": row.note or _written(row.value, row.low, row.high),
-                "null": "" if row.note else _written(row.null, row.null_low, row.null_high),
-                "rows": "" if row.note else f"{row.n_rows:,}",
+                "value": row.note if row.note.startswith(NOT) else _with_note(row),
+                "null": "" if row.note.startswith(NOT) else _written(row.null, row.null_low, row.null_high),
+                "rows": "" if row.note.startswith(NOT) else f"{row.n_rows:,}",
             }
             for row in (
                 SimpleNamespace(**{str(k): v for k, v in record.items()})
@@ -116,6 +117,12 @@ class Inspection:
             )
         ]
         return pd.DataFrame(found)
+
+
+def _with_note(row: Any) -> str:
+    """A number with its interval, and its note behind it."""
+    number = _written(row.value, row.low, row.high)
+    return f"{number}; {row.note}" if row.note else number
 
 
 def _written(value: float, low: float, high: float) -> str:
@@ -139,6 +146,7 @@ class _Table:
         *,
         layer: float = math.nan,
         head: float = math.nan,
+        note: str = "",
     ) -> None:
         for one in found:
             null = one.null
@@ -155,7 +163,7 @@ class _Table:
                     "null_low": float(null.min()),
                     "null_high": float(null.max()),
                     "n_rows": n_rows,
-                    "note": "",
+                    "note": note,
                 }
             )
 
@@ -227,7 +235,8 @@ def inspect(
         Attentions that are measured, evenly spread.
     n_batches, n_tokens : int
         Strings of the text, evenly spread, whose next-token loss is taken, and tokens of each. Of positions
-        as many rows are struck. The loss stands beside that of the tokens' shares of the text.
+        as many rows are struck. The loss stands beside that of the tokens' shares of the text. Where the
+        tokenizer puts a token before a text (Gemma's ``<bos>``), every string begins with it.
     n_draws : int
         Of each null.
     seed : int
@@ -264,7 +273,7 @@ def inspect(
     text = _read_text(weights, names[EMBEDDING], tokenizer, corpus)
     _measure_kernel(table, weights, names[EMBEDDING], tied, text)
     n_batches, n_tokens = whole(n_batches, "n_batches", low=1), whole(n_tokens, "n_tokens", low=2)
-    _strike(table, weights, names, model, text, loss, batches, n_batches, n_tokens)
+    _strike(table, weights, names, model, text, tokenizer, loss, batches, n_batches, n_tokens)
     return Inspection(weights.name, V, D, tied, why, table.frame, neighbors, spectra, rows, vectors, tokens)
 
 
@@ -470,16 +479,10 @@ def _read_text(
         none = "corpus" if corpus is None else "tokenizer"
         return roles.no_embedding(weights) if name is None else f"no {none} was given"
 
-    uncut = whole_text(tokenizer)
-
-    def cut(text: str) -> list[str]:
-        found: list[str] = uncut.encode(text, add_special_tokens=False).tokens
-        return found
-
     if not isinstance(corpus, Corpus):
         if isinstance(tokenizer, list | tuple):
             return "a list of tokens cuts no text: give a Corpus"
-        corpus = make_corpus(corpus, tokenizer=cut if hasattr(tokenizer, "id_to_token") else tokenizer)
+        corpus = make_corpus(corpus, tokenizer=tokenizer)
     names = token_names(tokenizer, weights.arrays[name].shape[0])
     row_of = {token: row for row, token in enumerate(names)}
     return corpus, np.array([row_of.get(word, -1) for word in [*corpus.vocabulary, None]])
@@ -531,6 +534,7 @@ def _strike(
     names: Mapping[str, str | None],
     source: Any,
     text: tuple[Corpus, np.ndarray] | str,
+    tokenizer: Any,
     loss: Callable[[nn.Module, Any], Tensor] | None,
     batches: Iterable[Any],
     n_batches: int,
@@ -547,12 +551,14 @@ def _strike(
             raise ValueError(f"{text}, and no loss and batches")
         else:
             gradients.require_room(weights, n_tokens)
-            strings = _cut_strings(*text, weights, n_batches, n_tokens)
+            first = first_token(tokenizer)
+            strings = _cut_strings(*text, weights, n_batches, n_tokens, first)
             module = gradients.causal_model(weights, source)
             if module is not weights.module:  # in a folder arrays may have other names
                 weights = read_weights(module)
                 names = _tables(weights, None, None)
-            found, n_rows = _strike_text(table, module, roles.find_positions(weights), *text, strings)
+            positions = roles.find_positions(weights)
+            found, n_rows = _strike_text(table, module, positions, *text, strings, tokenizer, first)
     except Exception as error:
         if loss is not None and not isinstance(error, ValueError):
             raise
@@ -579,6 +585,8 @@ def _strike_text(
     corpus: Corpus,
     row_of: np.ndarray,
     strings: list[Tensor],
+    tokenizer: Any,
+    first: int | None,
 ) -> tuple[dict[str, Sounding], dict[str, int]]:
     """Gradients of a text's next-token loss: a row for the loss, and one for each part that is measured."""
     device = next(module.parameters()).device
@@ -599,14 +607,53 @@ def _strike_text(
         found = strike(module, loss, strings, n_rows=reached, n_permutations=table.n_draws, seed=table.seed)
     known = np.bincount(row_of[row_of >= 0], corpus.counts[row_of[:-1] >= 0])
     bits = _loss_in_bits(losses, strings, known, table.seed)
-    table.add("next token", [bits], sum(string.shape[1] - 1 for string in strings))
+    per_byte = _tokens_per_byte(tokenizer, strings, first)
+    each = [bits, *([_scaled(bits, per_byte, "next-token loss, bits a byte")] if per_byte else [])]
+    note = "no first token was given"
+    if first is not None:
+        note = f"each string begins with {tokenizer.id_to_token(first)!r}, as the tokenizer asks"
+    note += f"; perplexity {2**bits.value:.1f} a token"
+    table.add("next token", each, sum(string.shape[1] - 1 for string in strings), note=note)
     return found, {str(positions): n for n in reached.values()}
 
 
+def first_token(tokenizer: Any) -> int | None:
+    """The token that a tokenizer of ``tokenizers`` puts before every text, such as ``<bos>``, if it does."""
+    if not hasattr(tokenizer, "id_to_token"):
+        return None
+    whole = whole_text(tokenizer)
+    plain = whole.encode("a", add_special_tokens=False).ids
+    marked = whole.encode("a", add_special_tokens=True).ids
+    return int(marked[0]) if len(marked) > len(plain) and marked[1 : len(plain) + 1] == plain else None
+
+
+def _tokens_per_byte(tokenizer: Any, strings: list[Tensor], first: int | None) -> float | None:
+    """Tokens that are predicted for each byte of text; None where the tokenizer gives no text back."""
+    if not hasattr(tokenizer, "decode"):
+        return None
+    skipped = 1  # of a string the first token is not predicted
+    texts = [tokenizer.decode(string[0, skipped:].tolist()) for string in strings]
+    n_bytes = sum(len(text.encode()) for text in texts)
+    return sum(string.shape[1] - skipped for string in strings) / n_bytes if n_bytes else None
+
+
+def _scaled(one: Measured, factor: float, quantity: str) -> Measured:
+    low, high = one.interval
+    return Measured(quantity, one.value * factor, one.null * factor, (low * factor, high * factor))
+
+
 def _cut_strings(
-    corpus: Corpus, row_of: np.ndarray, weights: Weights, n_batches: int, n_tokens: int
+    corpus: Corpus,
+    row_of: np.ndarray,
+    weights: Weights,
+    n_batches: int,
+    n_tokens: int,
+    start: int | None = None,
 ) -> list[Tensor]:
-    """Strings of a text as the model's ids, (1, T + 1) each, evenly spread; T at most the model's length."""
+    """Strings of a text as the model's ids, (1, T + 1) each, evenly spread; T at most the model's length.
+
+    The token `start`, where there is one, stands before each.
+    """
     positions = roles.find_positions(weights)
     table = weights.arrays[positions].shape[0] if positions else n_tokens
     n_tokens = min(n_tokens, roles.option(weights.config, LENGTHS) or table, corpus.n_tokens - 1)
@@ -614,6 +661,8 @@ def _cut_strings(
         raise ValueError(f"the text has {corpus.n_tokens} tokens: at least three are needed")
     first = np.unique(np.linspace(0, corpus.n_tokens - n_tokens - 1, n_batches).round().astype(int))
     strings = [row_of[corpus.ids[place : place + n_tokens + 1].astype(int)] for place in first]
+    if start is not None:
+        strings = [np.concatenate([[start], string[:-1]]) for string in strings]
     known = [torch.from_numpy(string)[None] for string in strings if (string >= 0).all()]
     if not known:
         raise ValueError(

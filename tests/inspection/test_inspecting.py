@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
+from tokenizers.processors import TemplateProcessing
 from torch import nn
 
 from embviz import memory, view
 from embviz.cli import main
-from embviz.corpora import corpus_from_tokens
+from embviz.corpora import corpus_from_tokens, make_corpus
 from embviz.imports import import_transformers
 from embviz.inspection import inspect, read_weights
 from embviz.inspection.measures import order_measures, paired_measures, row_measures, spectrum_measures
@@ -575,3 +576,44 @@ def test_safetensors_of_bfloat16_alone_say_what_cannot_be_told(tmp_path):
     assert report.tied is None
     assert "no output matrix" in report.why
     json.dumps(report.summary().to_dict())
+
+
+def marked():
+    """A tokenizer that puts a first token before every text, stops after four tokens, and pads."""
+    tokenizer = word_level()
+    first = tokenizer.id_to_token(0)
+    single = TemplateProcessing(single=f"{first} $A", special_tokens=[(first, 0)])
+    tokenizer.post_processor = single
+    tokenizer.enable_truncation(4)
+    tokenizer.enable_padding(length=4)
+    return tokenizer
+
+
+def test_a_tokenizer_that_stops_and_pads_cuts_the_whole_text():
+    plain, stopping = (make_corpus(LINES, tokenizer=tokenizer) for tokenizer in (word_level(), marked()))
+    assert stopping.n_tokens == plain.n_tokens > 4
+    assert marked().encode("a").ids[0] == 0
+
+
+def test_each_string_begins_with_the_first_token_where_the_tokenizer_has_one():
+    model = gpt2()
+    table = inspect(model, marked(), LINES, n_batches=3, n_tokens=8).table
+    (row,) = [row for row in table.itertuples() if row.quantity == "next-token loss, bits a token"]
+    assert "each string begins with" in row.note
+    corpus = make_corpus(LINES, tokenizer=word_level())
+    ids = [word_level().token_to_id(corpus.vocabulary[i]) for i in corpus.ids]
+    places = np.unique(np.linspace(0, len(ids) - 9, 3).round().astype(int))
+    strings = torch.tensor([[0, *ids[place : place + 8]] for place in places])
+    with torch.no_grad():
+        logits = model.eval()(strings[:, :-1]).logits
+    slow = torch.nn.functional.cross_entropy(logits.flatten(0, 1), strings[:, 1:].flatten()) / np.log(2)
+    assert row.value == pytest.approx(float(slow), rel=1e-5)
+    n_bytes = sum(len(word_level().decode(string[1:].tolist())) for string in strings)
+    (each,) = [one for one in table.itertuples() if one.quantity == "next-token loss, bits a byte"]
+    assert each.value == pytest.approx(float(slow) * 8 * len(places) / n_bytes, rel=1e-5)
+
+
+def test_without_a_first_token_the_note_says_so():
+    table = inspect(gpt2(), word_level(), LINES).table
+    notes = table.loc[table["quantity"] == "next-token loss, bits a token", "note"]
+    assert notes.iloc[0].startswith("no first token was given; perplexity")
