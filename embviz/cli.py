@@ -387,8 +387,14 @@ def _write_page(pictures: Any, path: str, tables: Mapping[str, pd.DataFrame] | N
 def resize_model(arguments: argparse.Namespace) -> int:
     """``embviz resize CHECKPOINT --width M --out FOLDER``: the checkpoint at that width, and its report."""
     from embviz.memory import written
-    from embviz.models.resizing_checkpoints import load_checkpoint, resize_checkpoint, save_checkpoint
+    from embviz.models.resizing_checkpoints import (
+        load_checkpoint,
+        require_free,
+        resize_checkpoint,
+        save_checkpoint,
+    )
 
+    require_free(arguments.out)
     model = load_checkpoint(arguments.checkpoint)
     tokens = _read_tokens(arguments.checkpoint, arguments.text, model.config) if arguments.text else None
     found = resize_checkpoint(model, arguments.width, how=arguments.map, seed=arguments.seed, tokens=tokens)

@@ -23,6 +23,7 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 import pandas as pd
 import torch
+from safetensors import safe_open
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -38,6 +39,7 @@ Map = Literal["orthonormal", "pca"]
 EXACT = 1e-4  # relative error in float32 under which a part counts as carried exactly
 N_TRIED = 32  # tokens of a string, drawn at random, where no text is given
 BYTES_A_PARAMETER = 28  # the original, two decoders in float32, and one in float64
+TYPES = {name: getattr(torch, name) for name in ("float64", "float32", "float16", "bfloat16")}
 BESIDE = (  # what a tokenizer consists of, taken along as it is
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
     *("vocab.json", "merges.txt", "tokenizer.model", "chat_template.jinja"),
@@ -100,7 +102,8 @@ def load_checkpoint(folder: str | os.PathLike[str]) -> Any:
     Raises
     ------
     ValueError
-        If it is of a family that is not known here, or rounded, or an adapter, or lacks arrays; says which.
+        If it is of a family that is not known here, or rounded, or an adapter, or lacks arrays; if an array
+        has NaN or another size than its config.json gives, or this is none; says which.
     FileNotFoundError
         If there is no such folder, or no config.json or safetensors in it.
     """
@@ -109,7 +112,14 @@ def load_checkpoint(folder: str | os.PathLike[str]) -> Any:
         raise ValueError(f"{path} holds an adapter: merge it into its model first (merge_and_unload)")
     if not (path / "config.json").is_file():
         raise FileNotFoundError(f"{path} is no folder of a model: there is no config.json")
-    config = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    try:
+        config = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path / 'config.json'} is not valid JSON: get it again") from error
+    if not isinstance(config, dict):
+        raise ValueError(
+            f"{path / 'config.json'} holds a {type(config).__name__}, not an object: get it again"
+        )
     if (kind := config.get("model_type")) not in FAMILIES:
         raise ValueError(f"{path} holds a {kind!r}: known are {', '.join(FAMILIES)}")
     if "quantization_config" in config:
@@ -118,17 +128,67 @@ def load_checkpoint(folder: str | os.PathLike[str]) -> Any:
         raise FileNotFoundError(
             f"{path} has no safetensors; other files may hold code that runs when they are read: convert them"
         )
+    _refuse_layers(path, config)
     tf = import_transformers()
     with _quietly(tf):
         model, loading = tf.AutoModelForCausalLM.from_pretrained(
             path, local_files_only=True, trust_remote_code=False, use_safetensors=True,
-            dtype=torch.float32, output_loading_info=True,
+            dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True,
         )  # fmt: skip
-    if missing := [*loading["missing_keys"], *loading["mismatched_keys"]]:
+    if misfits := sorted(map(_name_of, loading["mismatched_keys"])):
+        raise ValueError(f"{misfits[0]} in {path} has another shape than its config.json gives: mend that")
+    if missing := sorted(loading["missing_keys"]):
         raise ValueError(f"{path} lacks {missing[0]}, and others perhaps: it would start at random")
-    dtype = config.get("dtype") or config.get("torch_dtype") or "float32"
-    model.config.dtype = getattr(torch, dtype)
+    for name, array in model.state_dict().items():
+        if array.is_floating_point() and not bool(array.isfinite().all()):
+            raise ValueError(f"{name} in {path} has NaN or infinite values: take an earlier checkpoint")
+    model.config.dtype = _type_of(config, path)
     return model.eval()
+
+
+def _name_of(key: Any) -> str:
+    return key if isinstance(key, str) else str(key[0])  # Transformers gives shapes beside it
+
+
+def _refuse_layers(path: Path, config: dict[str, Any]) -> None:
+    """Hold the number of layers against the arrays in the files, before any layer is made."""
+    n_arrays = 0
+    for file in path.glob("*.safetensors"):
+        with safe_open(file, "pt") as arrays:
+            n_arrays += len(arrays.keys())
+    layers = config.get("num_hidden_layers", config.get("n_layer", 0))
+    if isinstance(layers, int) and layers > n_arrays:
+        raise ValueError(
+            f"config.json in {path} gives {layers:,} layers, and its files have {n_arrays} arrays"
+        )
+
+
+def _type_of(config: dict[str, Any], path: Path) -> torch.dtype:
+    """In which the checkpoint is written; "auto" is that of its files."""
+    name = str(config.get("dtype") or config.get("torch_dtype") or "float32").removeprefix("torch.")
+    if name == "auto":
+        with safe_open(min(path.glob("*.safetensors")), "pt") as arrays:
+            stored: torch.dtype = arrays.get_tensor(next(iter(arrays.keys()))).dtype
+        return stored
+    if name not in TYPES:
+        raise ValueError(f"config.json in {path} has the dtype {name!r}: known are {', '.join(TYPES)}, auto")
+    return TYPES[name]
+
+
+def require_free(folder: str | os.PathLike[str]) -> Path:
+    """The path of a folder to write to.
+
+    Raises
+    ------
+    FileExistsError
+        If there is something in it, or it is a link.
+    """
+    path = Path(folder)
+    if path.is_symlink():
+        raise FileExistsError(f"{path} is a link: name the folder itself")
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise FileExistsError(f"{path} is there already, and not empty: name another folder")
+    return path
 
 
 @contextmanager
@@ -162,11 +222,9 @@ def save_checkpoint(
     Raises
     ------
     FileExistsError
-        If there is something in the folder.
+        If there is something in the folder, or it is a link.
     """
-    path = Path(folder)
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise FileExistsError(f"{path} is there already, and not empty: name another folder")
+    path = require_free(folder)
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:

@@ -217,6 +217,51 @@ def test_a_checkpoint_that_lacks_an_array_is_refused(tmp_path):
         load_checkpoint(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ("[]", r"config\.json holds a list, not an object: get it again"),
+        ("[" * 100_000, r"config\.json is not valid JSON: get it again"),
+        ({"dtype": "load"}, "has the dtype 'load': known are float64"),
+        ({"n_layer": 10**6}, r"gives 1,000,000 layers, and its files have \d+ arrays"),
+        ({"vocab_size": 7}, r"has another shape than its config\.json gives"),
+    ],
+)
+def test_a_configuration_that_does_not_fit_is_refused_with_the_reason(change, why, tmp_path):
+    gpt2().float().save_pretrained(tmp_path)
+    config = tmp_path / "config.json"
+    if isinstance(change, dict):
+        change = json.dumps(json.loads(config.read_text(encoding="utf-8")) | change)
+    config.write_text(change, encoding="utf-8")
+    with pytest.raises(ValueError, match=why):
+        load_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["auto", "torch.bfloat16"])
+def test_other_names_of_a_type_are_understood(name, tmp_path):
+    gpt2().bfloat16().save_pretrained(tmp_path)
+    config = tmp_path / "config.json"
+    options = json.loads(config.read_text(encoding="utf-8")) | {"dtype": name}
+    config.write_text(json.dumps(options), encoding="utf-8")
+    assert load_checkpoint(tmp_path).config.dtype == torch.bfloat16
+
+
+def test_weights_with_nan_are_refused_by_name(tmp_path):
+    model = gpt2().float()
+    model.transformer.h[0].mlp.c_fc.weight.data[0, 0] = torch.nan
+    model.save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"h\.0\.mlp\.c_fc\.weight in .* has NaN or infinite values"):
+        load_checkpoint(tmp_path)
+
+
+def test_a_link_is_refused_before_any_work(tmp_path, monkeypatch, capsys):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "there")
+    monkeypatch.setattr(resizing_checkpoints, "load_checkpoint", pytest.fail)
+    assert main(["resize", str(tmp_path), "--width", "8", "--out", str(tmp_path / "link")]) == 1
+    assert "is a link: name the folder itself" in capsys.readouterr().err
+
+
 def test_a_folder_with_something_in_it_is_left_alone_and_nothing_half_written_stays(tmp_path, monkeypatch):
     found = resize_checkpoint(llama().float(), 6)
     full = tmp_path / "full"
