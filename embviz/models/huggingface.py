@@ -324,7 +324,7 @@ def _require_same(decoder: Decoder, model: nn.Module) -> None:
 
 
 def _in_float32(model: nn.Module) -> nn.Module:
-    """A copy in 32 bits, the angles of its positions computed anew: a cast model has rounded those too."""
+    """A copy in 32 bits, the angles of its positions computed again: a cast model has rounded those too."""
     copied = copy.deepcopy(model).float()
     for part in copied.modules():
         if "inv_freq" in dict(part.named_buffers(recurse=False)):
