@@ -164,7 +164,7 @@ def _refuse_layers(path: Path, config: dict[str, Any]) -> None:
 
 
 def _type_of(config: dict[str, Any], path: Path) -> torch.dtype:
-    """In which the checkpoint is written; "auto" is that of its files."""
+    """The type in which the checkpoint is written; "auto" keeps the type of its files."""
     name = str(config.get("dtype") or config.get("torch_dtype") or "float32").removeprefix("torch.")
     if name == "auto":
         with safe_open(min(path.glob("*.safetensors")), "pt") as arrays:
