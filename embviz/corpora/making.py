@@ -235,6 +235,8 @@ def _wrong_encoding(what: str, error: UnicodeDecodeError) -> ValueError:
 
 def _read(path: Path, encoding: str) -> Iterator[str]:
     """A file's text, a block at a time."""
+    if path.is_block_device() or (path.is_char_device() and path != Path("/dev/stdin")):
+        raise ValueError(f"{path} is a device, which may have no end: give a file")
     file: IO[str]
     opener = gzip.open if path.suffix == ".gz" else open
     with opener(path, "rt", encoding=encoding, newline="") as file:  # type: ignore[operator]

@@ -233,6 +233,13 @@ def test_a_tokenizers_own_truncation_and_padding_do_not_cut_a_text():
     assert tokenizer.truncation["max_length"] == 4  # the given one stays as it is
 
 
+def test_a_device_without_an_end_is_refused():
+    if not Path("/dev/zero").is_char_device():
+        pytest.skip("this system has no such device")
+    with pytest.raises(ValueError, match="/dev/zero is a device, which may have no end: give a file"):
+        make_corpus(Path("/dev/zero"))
+
+
 def test_a_function_is_a_tokenizer_and_its_ids_are_refused():
     assert make_corpus("ab ba", tokenizer=list).vocabulary == ["a", "b", " "]
     with pytest.raises(ValueError, match="the tokenizer gave 97, which is no string"):
