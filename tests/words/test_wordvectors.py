@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from embviz import storage
-from embviz.words.formats import context_path
+from embviz.words.formats import CONTROL, context_path
 from embviz.words.wordvectors import SEPARATORS, WordVectors, chosen_rows, factorize_pmi
 
 ODD_WORDS = [
@@ -92,6 +92,8 @@ def test_a_word2vec_file_keeps_words_and_contexts_to_the_bit(tmp_path, binary):
 )
 def test_any_words_and_numbers_come_back(tmp_path_factory, words, numbers, binary):
     word = np.tile(np.array(numbers, dtype=np.float32), (len(words), 1))
+    # so few numbers may hold no byte that text cannot hold: read as text, with a wrong record, and refused
+    assume(not binary or CONTROL.search(word.tobytes()))
     path = tmp_path_factory.mktemp("w2v") / "v"
     WordVectors(words, word).save_word2vec(path, binary=binary)
     found = WordVectors.load(path)
