@@ -12,6 +12,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "packed_texts",
         "registry",
         "texts",
+        "tokens",
         "wordpieces",
     ],
     submod_attrs={
@@ -27,5 +28,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "verify_data",
         ],
         "texts": ["normalize_words", "ptb_sentences", "wikifil"],
+        "tokens": ["token_kinds", "token_texts"],
     },
 )
