@@ -1,11 +1,12 @@
-"""Pictures outside the book: pages of their own that ask no other host, and what a notebook shows as HTML.
+"""Pictures outside the book: pages of their own that ask no other host, and images.
 
-The same code draws a chart, an explorer, a player or a map in the book's pages, in a saved page and in a
-notebook whose front end knows neither Vega nor our widgets.
+The same code draws a chart, an explorer, a player or a map in the book's pages and in a saved page. An image
+stands in for it where neither Vega charts nor our widgets are drawn.
 """
 
 from __future__ import annotations
 
+import base64
 import functools
 import html
 import json
@@ -26,6 +27,7 @@ MIME = "application/vnd.vegalite.v5+json"
 SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
 # A bare notebook gives a chart no container to fill.
 NOTEBOOK_WIDTH = 620  # pixels
+SVG_LIMIT = 400_000  # characters, about 2,000 marks; a PNG of more takes less
 FOLDER = Path(__file__).parent
 
 START = """
@@ -42,12 +44,6 @@ function begin(element) {
 }
 const start = () => document.querySelectorAll(".embviz-output").forEach(begin);
 document.readyState === "loading" ? document.addEventListener("DOMContentLoaded", start) : start();
-"""
-# A frame in a notebook is as high as what it holds.
-FIT = """
-new ResizeObserver(() => {
-  if (window.frameElement) frameElement.style.height = `${document.documentElement.offsetHeight + 4}px`;
-}).observe(document.documentElement);
 """
 # Vega compiles the expressions of a chart; nothing else is asked for anywhere.
 POLICY = (
@@ -112,11 +108,10 @@ def page(
     *,
     title: str = "embviz",
     tables: Mapping[str, pd.DataFrame] | None = None,
-    fit: bool = False,
 ) -> str:
     """HTML of a page with pictures and tables; about 1 MB, which is Vega, and what the pictures weigh.
 
-    As :func:`save_page`, with the title of the browser's window; `fit` gives the frame around it its height.
+    As :func:`save_page`, with the title of the browser's window.
     """
     every = pictures if isinstance(pictures, Sequence) else [pictures]
     shown = "\n".join(inert(_specification(each)) for each in every)
@@ -130,7 +125,7 @@ def page(
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         '<meta name="viewport" content="width=device-width">'
         f"<title>{html.escape(title)}</title><style>{STYLE}{page_style()}</style></head>\n"
-        f"<body>\n{shown}\n{below}\n<script>{script}{FIT if fit else ''}</script></body></html>\n"
+        f"<body>\n{shown}\n{below}\n<script>{script}</script></body></html>\n"
     )
 
 
@@ -159,10 +154,21 @@ def save_page(
         temporary.write_text(text, encoding="utf-8", errors="backslashreplace")  # of a file's name
 
 
-def frame(picture: Any) -> str:
-    """HTML of a picture for the output of a cell: its page in a frame."""
-    source = html.escape(page(picture, fit=True), quote=True)
-    return f'<iframe srcdoc="{source}" style="border: 0; width: 100%; height: 30rem"></iframe>'
+def image(spec: Mapping[str, Any]) -> dict[str, str]:
+    """A chart as an image, by its mime type: for converters, and front ends that draw no Vega charts.
+
+    It shows the controls' first values. Text and axes have the colour of the page around them. A chart of
+    many marks is a PNG on white. Nothing is fetched: a chart with data from another host has no image.
+    """
+    offline: dict[str, Any] = {"allowed_base_urls": []}
+    try:
+        svg = vl_convert.vegalite_to_svg(spec, **offline)
+        if len(svg) <= SVG_LIMIT:
+            return {"image/svg+xml": svg}
+        png = vl_convert.vegalite_to_png({**spec, "background": "white"}, scale=2, **offline)
+    except ValueError:  # the browser says what is wrong with it
+        return {}
+    return {"image/png": base64.b64encode(png).decode()}
 
 
 def portable(spec: dict[str, Any]) -> dict[str, Any]:

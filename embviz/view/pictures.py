@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from embviz.project import NoProjectError, find_project
-from embviz.view.pages import MIME, frame, save_page
+from embviz.view.pages import MIME, image, save_page
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
@@ -38,14 +38,14 @@ class Picture:
         bundle: dict[str, Any] = {MIME: self.static_spec(), "text/plain": repr(self)}
         if self.widget is not None:
             bundle[WIDGET] = {"version_major": 2, "version_minor": 0, "model_id": self.widget.model_id}
-        return with_html(bundle, self)
+        return with_image(bundle)
 
 
-def with_html(bundle: dict[str, Any], picture: Any) -> dict[str, Any]:
-    """Outside a project, with HTML for front ends that show neither Vega charts nor widgets."""
-    if in_project():  # JupyterLab and the book draw its chapters, where 1 MB a cell would be too much
+def with_image(bundle: dict[str, Any]) -> dict[str, Any]:
+    """Outside a project, with an image for front ends that show neither Vega charts nor widgets."""
+    if in_project():  # JupyterLab and the book draw its chapters, and a converter draws what it stores
         return bundle
-    return {**bundle, "text/html": frame(picture)}
+    return {**bundle, **image(bundle[MIME])}
 
 
 def in_project() -> bool:

@@ -1,8 +1,8 @@
 """One look for every chart: colours everybody can tell apart, axis titles with units, text as the page's.
 
-Importing this module registers the theme and the renderer with Altair, and turns the theme on; in the working
-directory of a project the renderer too. Elsewhere ``alt.renderers.enable("embviz")`` shows charts without a
-network, and ``alt.theme.enable("default")`` and ``alt.renderers.enable("default")`` turn both off again.
+Importing this module registers the theme and the renderer with Altair, and turns both on, so that charts show
+without a network. A renderer that was chosen before stays, except in the working directory of a project.
+``alt.theme.enable("default")`` and ``alt.renderers.enable("default")`` turn both off again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import altair as alt
 
 from embviz.labels import is_control, title
 from embviz.view.pages import MIME, portable
-from embviz.view.pictures import in_project, with_html
+from embviz.view.pictures import in_project, with_image
 
 # SVG and canvas both resolve this to the page's text colour, so that charts follow light and dark.
 INK = "currentColor"
@@ -278,9 +278,9 @@ def mime_bundle(spec: dict[str, Any], **_: Any) -> dict[str, Any]:
     """
     meta = spec.get("usermeta", {}).get("embviz", {})
     text = f"<chart: {meta['title']}>" if "title" in meta else "<chart>"
-    return with_html({MIME: portable(spec), "text/plain": text}, portable(spec))
+    return with_image({MIME: portable(spec), "text/plain": text})
 
 
 alt.renderers.register("embviz", mime_bundle)
-if in_project():  # elsewhere the reader's own renderer stays
+if in_project() or alt.renderers.active in ("", "default"):  # which loads its scripts from the network
     alt.renderers.enable("embviz")

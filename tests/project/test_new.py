@@ -134,14 +134,21 @@ def installed(wheel, tmp_path_factory):
 def test_the_wheel_has_the_instruments_alone(wheel):
     import zipfile
 
+    stem = wheel.name.split("-py3")[0]
     names = zipfile.ZipFile(wheel).namelist()
-    assert {name.split("/")[0] for name in names} == {"embviz", wheel.name.split("-py3")[0] + ".dist-info"}
+    assert {name.split("/")[0] for name in names} == {"embviz", f"{stem}.dist-info"}
     assert "embviz/data/registry.toml" in names
     assert not [name for name in names if name.startswith("embviz/data/") and "registry" not in name]
     ours = {str(path.relative_to(ROOT)) for path in (ROOT / "embviz").rglob("*.py")}
     assert {name for name in names if name.endswith(".py")} == ours
     template = {name for name in names if "/template/" in name}
     assert len(template) == len(files_of(ROOT / "embviz" / "project" / "template"))
+
+
+@pytest.mark.slow
+def test_altair_finds_the_renderer_by_its_name(installed, outside):
+    enable = "import altair; altair.renderers.enable('embviz'); print(altair.renderers.active)"
+    assert run_in(outside, installed, "-c", enable).strip() == "embviz"
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Pages of pictures and what a notebook outside the book shows: whole, offline, and safe with any name."""
 
-import html
+import ast
+import base64
 import json
 import re
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 
 from embviz.view import Explorer, plot_scatter, save_page, theme
 from embviz.view.embedding_maps import embedding_map, side_by_side
-from embviz.view.pages import frame, page
+from embviz.view.pages import MIME, SVG_LIMIT, image, vega_runtime
 from tests.made_player import make_player
 
 HOSTILE = "</script><script>alert(1)</script>"
@@ -82,34 +83,73 @@ def test_what_is_no_picture_is_refused_and_nothing_written(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_frame_holds_the_whole_page():
-    source = re.fullmatch(r'<iframe srcdoc="(.*?)" style="[^"]*"></iframe>', frame(a_map()), re.DOTALL)[1]
-    assert html.unescape(source) == page(a_map(), fit=True)
+def test_an_image_has_names_as_text_and_the_pages_colour():
+    svg = image(chart().to_dict())["image/svg+xml"]
+    assert svg.count("&lt;/script&gt;&lt;script&gt;alert(1)") > 0
+    assert HOSTILE not in svg
+    assert "currentColor" in svg
+
+
+def test_an_image_of_very_many_marks_is_a_png():
+    many = pd.DataFrame({"x": range(6_000), "y": range(6_000)})
+    shown = image(plot_scatter(many, "x", "y").to_dict())
+    assert set(shown) == {"image/png"}
+    assert base64.b64decode(shown["image/png"])[1:4] == b"PNG"
+    assert len(shown["image/png"]) < SVG_LIMIT
+
+
+def test_an_image_reads_no_file_and_no_address(tmp_path):
+    (tmp_path / "x.csv").write_text("x\n1\n")
+    local = image(alt.Chart((tmp_path / "x.csv").as_uri()).mark_point().encode(x="x:Q").to_dict())
+    assert 'aria-roledescription="point"' not in local.get("image/svg+xml", "")
+    assert image(alt.Chart("http://127.0.0.1:9/x.csv").mark_point().encode(x="x:Q").to_dict()) == {}
 
 
 CELL = """
 import altair as alt
 import pandas as pd
-before = alt.renderers.active
-from embviz.view import Explorer, theme
-chart = alt.Chart(pd.DataFrame({"x": [1.0]})).mark_point().encode(x="x:Q")
-explorer = Explorer(lambda a: pd.DataFrame({"x": [a]}), {"a": range(1, 3)},
+if {chosen!r}:
+    alt.renderers.enable({chosen!r})
+from embviz import view
+from embviz.view import Explorer, plot_scatter
+chart = plot_scatter(pd.DataFrame({{"x": [1.0], "y": [2.0]}}), "x", "y")
+explorer = Explorer(lambda a: pd.DataFrame({{"x": [a]}}), {{"a": range(1, 3)}},
                     lambda data: alt.Chart(data).mark_point().encode(x="x:Q"), title="t", caption="c")
-print(alt.renderers.active == before, "text/html" in explorer._repr_mimebundle_())
-alt.renderers.enable("embviz")
-print("text/html" in chart._repr_mimebundle_())
+for shown in (chart, explorer):
+    print(sorted(shown._repr_mimebundle_()))
+print(10 * len(str(chart._repr_mimebundle_())))
 """
+WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
-@pytest.mark.parametrize(
-    ("inside", "said"), [(False, ["True True", "True"]), (True, ["False False", "False"])]
-)
-def test_the_readers_renderer_stays_and_html_stands_beside_a_picture_outside_a_project(
-    tmp_path, inside, said
-):
-    if inside:
-        (tmp_path / "data" / "claims").mkdir(parents=True)
+def shown_in(folder, chosen=""):
+    """The mime types of a chart and of an explorer in a fresh process, and ten times the chart's size."""
     done = subprocess.run(
-        [sys.executable, "-c", CELL], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, "-c", CELL.format(chosen=chosen)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert done.stdout.splitlines() == said, done.stderr
+    assert done.returncode == 0, done.stderr
+    chart, explorer, size = done.stdout.splitlines()
+    return ast.literal_eval(chart), ast.literal_eval(explorer), int(size)
+
+
+def test_outside_a_project_pictures_are_charts_and_images_without_a_runtime_each(tmp_path):
+    chart, explorer, size = shown_in(tmp_path)
+    assert chart == [MIME, "image/svg+xml", "text/plain"]
+    assert explorer == [WIDGET, MIME, "image/svg+xml", "text/plain"]
+    assert size < len(vega_runtime()) / 4
+
+
+def test_in_a_project_pictures_have_no_image(tmp_path):
+    (tmp_path / "data" / "claims").mkdir(parents=True)
+    chart, explorer, _ = shown_in(tmp_path)
+    assert chart == [MIME, "text/plain"]
+    assert explorer == [WIDGET, MIME, "text/plain"]
+
+
+def test_outside_a_project_a_renderer_that_was_chosen_stays(tmp_path):
+    chart, _, _ = shown_in(tmp_path, "svg")
+    assert MIME not in chart
