@@ -6,6 +6,7 @@ TORCH := $(shell sed -n 's/^torch==/torch==/p' constraints.txt)
 CORES ?= 2
 WORKERS ?= $(shell expr $(CORES) + 1)
 NBVAL := --nbval --nbval-sanitize-with tests/nbval.cfg --nbval-cell-timeout 300
+FORKED := -p tests.forked_kernels
 CHAPTERS := $(wildcard book/*.ipynb book/*/*.ipynb)
 
 .DEFAULT_GOAL := help
@@ -42,13 +43,13 @@ lab: setup  ## open copies of the chapters live in JupyterLab; ARGS=--in-place o
 # the short ones fill up the end.
 test: export OMP_NUM_THREADS = 1
 test: setup  ## run all tests, every chapter included
-	$(PY) -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(NBVAL) $(CHAPTERS) tests
+	$(PY) -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(FORKED) $(NBVAL) $(CHAPTERS) tests
 
 quick: export OMP_NUM_THREADS = 1
 quick: setup  ## format, lint, and the tests of what changed since main (SINCE=COMMIT: since that commit)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
-	$(PY) -m pytest -n $(WORKERS) --dist loadscope $(NBVAL) $$($(PY) -m tests.changed $(SINCE))
+	$(PY) -m pytest -n $(WORKERS) --dist loadscope $(FORKED) $(NBVAL) $$($(PY) -m tests.changed $(SINCE))
 
 chapters: setup  ## run every chapter again and store its outputs
 	$(PY) book/execute.py $(CHAPTERS)

@@ -1,0 +1,155 @@
+"""A plugin for pytest: kernels of chapters are forked from a process that has imported the libraries.
+
+    python -m pytest -p tests.forked_kernels --nbval book/kernel/clamp.ipynb
+
+Each chapter has a kernel of its own, and importing the libraries takes some five seconds of CPU. Here one
+process imports them for all workers of a session. It imports nothing of this project. Where a process cannot
+be forked safely (macOS, Windows) kernels start as usual.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, NoReturn
+
+LIBRARIES = (
+    "ipykernel.kernelapp ipykernel.ipkernel altair anywidget ipywidgets joblib numba pandas pyarrow.parquet"
+    " pydantic safetensors.numpy scipy.stats scipy.sparse.linalg sklearn.neighbors torch"
+)
+NAME = "embviz_forked"  # of the kernel, in this session only
+ADDRESS = "EMBVIZ_FORKED_KERNELS"  # path of the socket on which the process listens
+SAFE_THREADS = {"jemalloc_bg_thd"}  # pyarrow's allocator, which knows how to be forked
+REQUEST = 1 << 20  # bytes, more than an environment takes
+
+_session = contextlib.ExitStack()
+
+
+# --- in pytest --------------------------------------------------------------------------------------
+
+
+def pytest_configure(config: Any) -> None:
+    """Start the process, in the first pytest of a session with chapters; its workers find it."""
+    chapters = any(".ipynb" in str(argument) for argument in config.args)
+    if ADDRESS not in os.environ and chapters and sys.platform == "linux":
+        folder = Path(_session.enter_context(tempfile.TemporaryDirectory(prefix="kernels-")))
+        kernel = folder / "kernels" / NAME
+        kernel.mkdir(parents=True)
+        argv = [sys.executable, __file__, "kernel", "{connection_file}"]
+        specification = {"argv": argv, "display_name": NAME, "language": "python"}
+        (kernel / "kernel.json").write_text(json.dumps(specification))
+        others = [os.environ["JUPYTER_PATH"]] if "JUPYTER_PATH" in os.environ else []
+        os.environ["JUPYTER_PATH"] = os.pathsep.join([str(folder), *others])
+        os.environ[ADDRESS] = str(folder / "socket")
+        process = subprocess.Popen([sys.executable, __file__, "serve"], stdin=subprocess.PIPE)
+        assert process.stdin is not None
+        _session.callback(process.wait)
+        _session.callback(process.stdin.close)  # which ends it
+        _session.callback(os.environ.pop, ADDRESS)
+    if ADDRESS in os.environ:
+        config.option.nbval_kernel_name = NAME
+
+
+def pytest_unconfigure() -> None:
+    """End the process, in the pytest that started it."""
+    _session.close()
+
+
+# --- the process that Jupyter starts for a kernel and watches ---------------------------------------
+
+
+def stand_for_kernel(connection_file: str) -> None:
+    """Ask for a kernel and end with it; an interrupt goes on to it."""
+    with socket.socket(socket.AF_UNIX) as line:
+        for _ in range(600):
+            with contextlib.suppress(FileNotFoundError, ConnectionRefusedError):
+                line.connect(os.environ[ADDRESS])
+                break
+            time.sleep(0.1)
+        signal.signal(signal.SIGINT, lambda *_: line.send(b"interrupt"))
+        request = {"file": connection_file, "folder": os.getcwd(), "environment": dict(os.environ)}
+        socket.send_fds(line, [json.dumps(request).encode()], [0, 1, 2])
+        line.recv(1)  # nothing comes but the end
+
+
+# --- the process from which kernels are forked ------------------------------------------------------
+
+
+def serve() -> None:
+    """Fork kernels until standard input ends."""
+    os.environ["JPY_PARENT_PID"] = str(os.getpid())  # a kernel ends when this process does
+    with socket.socket(socket.AF_UNIX) as door, selectors.DefaultSelector() as waiting:
+        door.bind(os.environ[ADDRESS])
+        door.listen()
+        for name in LIBRARIES.split():
+            importlib.import_module(name)
+        threads = {path.read_text().strip() for path in Path("/proc/self/task").glob("[0-9]*/comm")}
+        assert len(threads - SAFE_THREADS) == 1, f"a process with threads is forked: {threads}"
+        waiting.register(sys.stdin, selectors.EVENT_READ)
+        waiting.register(door, selectors.EVENT_READ)
+        kernels: dict[socket.socket, int] = {}
+        while True:
+            for key, _ in waiting.select():
+                if key.fileobj is sys.stdin:
+                    for kernel in kernels.values():
+                        os.kill(kernel, signal.SIGKILL)
+                    return
+                if key.fileobj is door:
+                    line, _ = door.accept()
+                    kernels[line] = _forked(line)
+                    waiting.register(line, selectors.EVENT_READ)
+                    waiting.register(os.pidfd_open(kernels[line]), selectors.EVENT_READ, line)
+                elif key.data is not None:  # a kernel has ended
+                    os.waitpid(kernels.pop(key.data), 0)
+                    waiting.unregister(key.fileobj)
+                    os.close(key.fd)
+                    waiting.unregister(key.data)
+                    key.data.close()
+                elif isinstance(key.fileobj, socket.socket) and key.fileobj in kernels:
+                    said = key.fileobj.recv(100)
+                    os.kill(kernels[key.fileobj], signal.SIGINT if said else signal.SIGKILL)
+
+
+def _forked(line: socket.socket) -> int:
+    """The process of a new kernel, as asked for on the line."""
+    text, descriptors, _, _ = socket.recv_fds(line, REQUEST, 3)
+    process = os.fork()
+    if process == 0:
+        _become_kernel(json.loads(text), descriptors)
+    for descriptor in descriptors:
+        os.close(descriptor)
+    return process
+
+
+def _become_kernel(request: dict[str, Any], descriptors: list[int]) -> NoReturn:
+    from ipykernel.kernelapp import IPKernelApp
+
+    try:
+        os.setsid()
+        for place, descriptor in enumerate(descriptors):
+            os.dup2(descriptor, place)
+        os.closerange(3, 1024)
+        os.environ.clear()
+        os.environ.update(request["environment"])
+        os.chdir(request["folder"])
+        sys.path[0] = request["folder"]
+        IPKernelApp.launch_instance(argv=["-f", request["file"]])
+    finally:
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "serve":
+        serve()
+    else:
+        stand_for_kernel(sys.argv[2])
