@@ -200,7 +200,7 @@ def _parsed(source: str) -> ast.Module:
 
 
 class Reference:
-    """What one build knows: the rooms' entries, and the chapters that use them."""
+    """What one build has collected: the rooms' entries, and the chapters that use them."""
 
     def __init__(self, app: Sphinx) -> None:
         self.book = Path(app.srcdir)

@@ -144,7 +144,7 @@ class FrontLayout:
 
 @experiment("front.layouts")
 def layouts(config: FrontLayout) -> pd.DataFrame:
-    """Directions of the vectors in the plane, by PyMDE; the context vectors' plane is turned to the words'.
+    """2-D layouts of the vectors' directions, by PyMDE; the context vectors' layout is rotated to the words'.
 
     Stored, since PyMDE's coordinates differ between processors.
 

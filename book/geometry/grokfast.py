@@ -48,7 +48,7 @@ def amplify_slow_gradients(
         elif memory[name].shape != gradient.shape:
             raise ValueError(
                 f"the average of {name!r} has shape {tuple(memory[name].shape)}, its gradient "
-                f"{tuple(gradient.shape)}: give each model a memory of its own"
+                f"{tuple(gradient.shape)}: give each model another memory"
             )
         else:
             memory[name].lerp_(gradient, 1 - decay)

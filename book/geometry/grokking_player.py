@@ -109,7 +109,7 @@ def live_frames(
 
 
 def about(run: GrokkingRun) -> list[str]:
-    """What a reader should know of a run before it starts, a sentence each."""
+    """Notes for the reader before a run starts, a sentence each."""
     if films.is_prime(run.p):
         return []
     factor = next(d for d in range(2, run.p) if run.p % d == 0)
@@ -122,7 +122,7 @@ def about(run: GrokkingRun) -> list[str]:
 
 
 def plot_frame(data: alt.NamedData) -> alt.VConcatChart:
-    """Drawing function of the player: the strongest circle and the curves, the spectrum, two circles."""
+    """The player's chart: the strongest circle and the curves, the spectrum, two circles."""
     curves = alt.vconcat(
         _curve("accuracy", alt.Scale(domain=[0, 1.02], nice=False)),
         _curve("loss", alt.Scale(type="sqrt", domain=[0, 10], nice=False, clamp=True)),

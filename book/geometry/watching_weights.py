@@ -88,7 +88,7 @@ def live_frames(attention: str, rate: float, decay: float, n_steps: int, seed: i
 
 
 def plot_frames(data: alt.NamedData) -> alt.VConcatChart:
-    """Drawing function of a player: loss, bits, W_K's share and paths so far; spectra, and way made."""
+    """A player's chart: loss, bits, W_K's share and trajectories so far; spectra, and distance moved."""
     rows = [
         alt.hconcat(_curve("loss", [0, 6]), _curve("bits_per_character", [2, 8.2])),
         alt.hconcat(_curve("key_share", [0, 0.5]), _walked()),

@@ -80,7 +80,7 @@ class Masks:
     branches: Tensor  # (L, 2, R, B, T, D), of attention and MLP
 
     def member(self, index: int) -> Masks:
-        """Those of one member, R = 1."""
+        """Masks of one member, R = 1."""
         own = slice(index, index + 1)
         return Masks(self.embedding[own], self.attention[:, own], self.branches[:, :, own])
 

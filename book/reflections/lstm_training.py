@@ -321,7 +321,9 @@ def _load_checkpoint(path: Path, model: LSTMLanguageModel, run: dict[str, object
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
         stored_run, epochs = json.loads(header["run"]), json.loads(header["epochs"])
     except (safetensors.SafetensorError, KeyError, ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is not a whole checkpoint ({error}): move it away to start anew") from error
+        raise ValueError(
+            f"{path} is not a whole checkpoint ({error}): move it away to start again"
+        ) from error
     if stored_run != run:
         differing = ", ".join(key for key in run if stored_run.get(key) != run[key])
         raise ValueError(f"{path} belongs to a run with other {differing}: name another file or move it away")

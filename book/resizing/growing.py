@@ -68,7 +68,7 @@ def curves(preset: str) -> pd.DataFrame:
 def _of_width(
     table: pd.DataFrame, run: growing.GrowRun, width: int, name: str, *, before: bool
 ) -> pd.DataFrame:
-    """A curve over both axes; with `before`, multiplications begin with those of the narrow model."""
+    """A curve over both axes; with `before`, the narrow model's multiplications are counted first."""
     losses, training = growing.curve(table, width), run.base.training
     n_tokens = training.batch_size * training.length
     a_token = growing.curve(table, width, "products").iloc[0]

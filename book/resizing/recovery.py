@@ -81,7 +81,7 @@ def by_width(preset: str) -> pd.DataFrame:
 
 
 def data_note(preset: str, n_steps: int = 0) -> str:
-    """Text, sizes, steps (by default those of the sweep) and seeds, for a caption."""
+    """Text, sizes, steps (by default the sweep's) and seeds, for a caption."""
     run = bases.base(preset)
     source = {"embedded": "Bundled documentation", "tinystories_5mb": "TinyStories"}.get(
         run.text.corpus, run.text.corpus

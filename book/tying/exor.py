@@ -240,7 +240,7 @@ def live_frames(p_0a: float, tied: bool, *, every: int = 100) -> Iterator[pd.Dat
 
 
 def turned_to(plane: np.ndarray, before: np.ndarray) -> np.ndarray:
-    """Points (..., V, 2) turned or mirrored about 0 to lie as near as they can to those of `before`."""
+    """Points (..., V, 2) rotated or reflected about 0 to lie as near as possible to `before`."""
     left, _, right = np.linalg.svd(plane.reshape(-1, 2).T @ before.reshape(-1, 2))
     turned: np.ndarray = plane @ (left @ right)
     return turned

@@ -1,4 +1,4 @@
-"""The two theorems: runs of three kinds as one table, and movable pictures in the plane."""
+"""The two theorems: runs of three kinds as one table, and movable 2-D pictures."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import pandas as pd
 
 from embviz import ledger
 from embviz.ledger.claims import IMPLIED, Amendment, Claim, Superseded
-from embviz.ledger.judging import Entry, Row
+from embviz.ledger.judging import TEXTS_DISAGREE, Entry, Row
 from embviz.ledger.verdicts import (
     NOT_TESTED,
     SMALLER_SCALE,
@@ -224,6 +224,8 @@ def verdict_sentence(item: Entry) -> str:
     if measurement.control in found.controls:
         value = number(found.controls[measurement.control], digits=_digits(row))
         parts.append(f"control ({measurement.control.replace('_', ' ')}) {value}")
+    if row.verdict == ledger.INCONCLUSIVE and row.reason.startswith(TEXTS_DISAGREE):
+        parts.append(TEXTS_DISAGREE)
     return f"{'; '.join(parts)}."
 
 
@@ -244,7 +246,7 @@ def text_html(words: str) -> str:
 
 
 def _details_html(item: Entry) -> str:
-    """All that the ledger knows of a claim: statement, reason, measurements, setting, amendments, command."""
+    """All that the ledger has on a claim: statement, reason, measurements, setting, amendments, command."""
     claim = item.claim
     asks = "asks" if claim.question else "says"
     judged = [row for row in item.rows if row.measurement.accept and not row.replaced]

@@ -1,1 +1,1 @@
-"""The chapter *Yours*: the doors for a text, vectors, a model or a run of the reader's."""
+"""The chapter *Yours*: functions for a reader's text, vectors, model or run."""

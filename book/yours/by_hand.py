@@ -1,4 +1,4 @@
-"""The same numbers as :mod:`book.yours.in_one_call`, by the instruments that a door stands for."""
+"""The same numbers as :mod:`book.yours.in_one_call`, by the instruments that each function calls."""
 
 from __future__ import annotations
 

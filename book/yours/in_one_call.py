@@ -41,7 +41,7 @@ def word_map(path: Path) -> np.ndarray:
 
 
 def heads(folder: Path) -> np.ndarray:
-    """Model: singular values of each head of GPT-2 beyond chance, beside the same numbers in disorder"""
+    """Model: singular values of each head of GPT-2 beyond chance, beside the same numbers in random order"""
     table = inspect(folder).table.query("quantity == 'beyond the edge' and head.notna()")
     return table[["value", "null"]].to_numpy(float)
 

@@ -55,6 +55,7 @@ from embviz.ledger.verdicts import (
 _ORDER = (NOT_REPRODUCED, NO, INCONCLUSIVE, NOT_TESTED, NOT_SPECIFIC, YES, REPRODUCED)
 MOST_FURTHER_RUNS = 20
 CANNOT_DECIDE = "this design cannot decide it"  # where more than those would be needed
+TEXTS_DISAGREE = "two texts disagree"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,9 +141,7 @@ def judge(measurement: Measurement, finding: Finding | None) -> Row:
     if not finding.decides:
         return Row(measurement, finding, INCONCLUSIVE, _too_few(measurement, finding))
     if measurement.control and measurement.control not in finding.controls:
-        return Row(
-            measurement, finding, INCONCLUSIVE, f"its control, {measurement.control}, was not measured"
-        )
+        return Row(measurement, finding, INCONCLUSIVE, f"its control, {measurement.control}, is missing")
     verdict, reason = _against_range(measurement, finding)
     if verdict == REPRODUCED and measurement.control:
         control = finding.controls[measurement.control]
@@ -215,7 +214,7 @@ def judge_texts(claim: Claim, row: Row, on_part: Finding | None) -> Row:
         if one.finding
     )
     if row.verdict not in OPEN:
-        return dataclasses.replace(row, verdict=INCONCLUSIVE, reason=f"two texts disagree: {texts}")
+        return dataclasses.replace(row, verdict=INCONCLUSIVE, reason=f"{TEXTS_DISAGREE}: {texts}")
     if row.measurement.target == PUBLISHED:
         reason = f"published for {claim.corpus}, and judged on a part of it: {texts}"
         return dataclasses.replace(row, verdict=part.verdict, reason=reason)

@@ -123,7 +123,7 @@ def test_only_the_book_has_words_of_its_own_for_columns():
     done = subprocess.run([sys.executable, "-c", STRANGER], capture_output=True, text=True, check=True)
     strangers, books = json.loads(done.stdout)
     assert strangers == ["case", "loss gap", "of", "pairs", "seeds", "text", "value", "which"]
-    assert books[:3] == ["share of the pairs that met", "word", "share of"]
+    assert books[:3] == ["share of the pairs that co-occur", "word", "share of"]
 
 
 def test_signed_colours_are_centred_on_zero():

@@ -58,7 +58,7 @@ def first_times(config: GrokkingRun) -> pd.DataFrame:
 
 
 def crossed_cells(preset: str) -> dict[tuple[int, str, str], list[Cell]]:
-    """One cell per seed, by batch size, start and run; `quick` has one setting of its own."""
+    """One cell per seed, by batch size, start and run; `quick` has one other setting."""
     settings = [(64, "small")] if preset == "quick" else itertools.product(BATCHES, STARTS)
     return {
         (batch_size, start, name): [

@@ -134,7 +134,7 @@ def mean_gradients(module: nn.Module, losses: Iterable[Tensor], names: Sequence[
             total += gradient
         n_losses += 1
     if not n_losses:
-        raise ValueError("there is no document to strike with")
+        raise ValueError("there is no document to compute a gradient from")
     return [total / n_losses for total in sums]
 
 
@@ -203,7 +203,7 @@ class Gpt2Run:
 
 @experiment("geometry.hammer_gpt2")
 def hammer_gpt2(config: Gpt2Run) -> pd.DataFrame:
-    """Measure GPT-2; the columns are those of :meth:`Hammer.strike`."""
+    """Measure GPT-2; the columns are the same as in :meth:`Hammer.strike`."""
     streams, model = load_streams(config.text), load_gpt2_model(config.weights)
     table = strike_gpt2_model(model, streams.held_out, config.hammer)
     weights = hashlib.sha256()
@@ -280,7 +280,7 @@ def hammer_runs(preset: str) -> list[HammerRun]:
 
 
 def byte_runs(preset: str) -> list[HammerRun]:
-    """The same models of the same text in bytes: of no claim, beside those of byte pairs."""
+    """The same models on the same text in bytes, shown beside byte pairs; no claim uses them."""
     runs = hammer_runs(preset)
     return [replace(run, text=replace(run.text, tokens="bytes", vocab_size=256)) for run in runs]
 

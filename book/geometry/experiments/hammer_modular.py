@@ -103,7 +103,7 @@ def _cells(preset: str) -> list[Cell]:
 
 
 def _fresh(preset: str) -> dict[str, list[Cell]]:
-    """Fresh cells by reading; those of Table 1's start count once all of them are stored."""
+    """Fresh cells by reading; cells with Table 1's start count once all of them are stored."""
     fresh = {reading: fresh_cells(reading, preset) for reading in (USED, TABLE_1S)}
     return fresh if preset == "quick" or not missing(fresh[TABLE_1S]) else {USED: fresh[USED]}
 
@@ -171,7 +171,7 @@ def _shared(tables: Sequence[pd.DataFrame], moment: str, quantity: str) -> list[
 
 
 def _overlap(tables: Sequence[pd.DataFrame]) -> Finding:
-    """log10 p of the overlap once memorized in all seeds together, its interval by drawing seeds again."""
+    """log10 p of the overlap once memorized, over all seeds together; its interval by resampling seeds."""
     shared, n_modes = np.array(_shared(tables, MEMORY, "gradient")), int(tables[0]["mode"].max())
     drawn = np.random.default_rng(0).integers(len(shared), size=(N_RESAMPLED, len(shared)))
     again = [log_overlap_p(counts, n_modes) for counts in shared[drawn].tolist()]

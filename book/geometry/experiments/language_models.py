@@ -337,7 +337,7 @@ def last_scores(table: pd.DataFrame, unit: str = "bits_per_byte") -> pd.DataFram
 
 
 def gains(table: pd.DataFrame, variant: str = NO_Q, against: str = BASELINE) -> np.ndarray:
-    """Bits that a variant saves, in percent of those of another with the same seed; seeds that have both."""
+    """Bits that a variant saves, in percent of another variant's with the same seed; seeds that have both."""
     scores = last_scores(table)[[variant, against]].dropna()
     return (100 * (1 - scores[variant] / scores[against])).to_numpy()
 
@@ -435,7 +435,7 @@ def _generalization_findings(preset: str) -> dict[str, Finding]:
 
 
 def score_gaps(table: pd.DataFrame, *, untrained: bool = False) -> pd.DataFrame:
-    """Bits per byte of training documents less those of held-out ones, at every score after the first.
+    """Bits per byte of training documents minus bits per byte of held-out ones, at every score but the first.
 
     Or, `untrained`, at the first alone.
 
@@ -589,7 +589,7 @@ def few_runs(preset: str) -> list[LanguageRun]:
 
 
 def stored_runs(runs: Runs) -> list[LanguageRun]:
-    """Runs of the largest preset that is stored as a whole, or those of the laptop's that are."""
+    """Runs of the largest preset that is stored completely, or the stored runs of the preset `laptop`."""
     preset = largest_stored(lambda name: [language_models.cell(run) for run in runs(name)]) or "laptop"
     return [run for run in runs(preset) if language_models.cell(run).stored()]
 

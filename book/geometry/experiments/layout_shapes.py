@@ -78,7 +78,7 @@ def layout_shapes(config: LaidOut) -> pd.DataFrame:
 
 
 def _planes(config: LaidOut, layout: Layout, path: str) -> dict[str, np.ndarray]:
-    """The embedding's layout and those of the matrices, (S, 2) each."""
+    """The layouts of the embedding and of the matrices, (S, 2) each."""
     matrices = [f"{kind} {layer}" for kind in PARAMETERS for layer in config.layers]
     found = {}
     for tensor in (EMBEDDING, *matrices):

@@ -66,7 +66,7 @@ def variant_cells(preset: str) -> dict[str, list[Cell]]:
 
 
 def _by_seed(preset: str) -> list[Cell]:
-    """Cells of the variants, those of a seed together, so that a sweep that is cut short leaves pairs."""
+    """Cells of the variants, sorted by seed, so that a sweep that is cut short leaves pairs."""
     return [cell for seed in zip(*variant_cells(preset).values(), strict=True) for cell in seed]
 
 
@@ -168,7 +168,7 @@ def stored_times(names: Iterable[str], threshold: float = STRICT) -> pd.DataFram
 
 
 def pairs(threshold: float, moment: str = "grok") -> pd.DataFrame:
-    """Epochs of both runs of a seed: seed, a column each run of PAIR, and reached, whether WITHOUT got there.
+    """Epochs of both runs of a seed: seed, a column each run of PAIR, and reached: did WITHOUT generalize?
 
     Parameters
     ----------

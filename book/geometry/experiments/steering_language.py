@@ -240,7 +240,7 @@ def _runs(
 
 
 def all_runs(preset: str) -> list[SteeringRun]:
-    """Those of the claim, and those beside it."""
+    """Runs that the claim judges, and runs that are shown beside them."""
     return steering_runs(preset) + tied_runs(preset) + small_runs(preset)
 
 

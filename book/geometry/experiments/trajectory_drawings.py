@@ -1,4 +1,4 @@
-"""Recorded weights drawn and measured: the pipeline of section 4.1 of the geometry paper, and its nulls.
+"""Recorded weights laid out and measured: the pipeline of section 4.1 of the geometry paper, with controls.
 
 Weights are read through sketches, so a walk like a path takes its steps among as many numbers as a sketch
 has. A cell is a tensor in one run; it stores what a reader looks at.
@@ -82,7 +82,7 @@ class _Drawing:
 
 @experiment("geometry.trajectory_drawings", version=2)
 def drawings_of_tensor(config: DrawnTensor) -> pd.DataFrame:
-    """Draw and measure one tensor, and its nulls.
+    """Lay out and measure one tensor, and its controls.
 
     Returns
     -------
@@ -212,7 +212,7 @@ def _stability(drawings: list[_Drawing], pipeline: Pipeline) -> dict[str, float]
 
 
 def _numbers(traced: Trace, n_permutations: int) -> dict[str, float]:
-    """Measures of one layout, all of them numbers: the conventions are those of :func:`measures`."""
+    """Measures of one layout, all of them numbers, by the conventions of :func:`measures`."""
     found = measure(traced, seed=traced.seed, n_permutations=n_permutations)
     missing = {"prediction": 1.0, "dbcv": -1.0, "loss_correlation": 0.0, "loss_lag": 0.0, "loss_p": 1.0}
     numbers: dict[str, float] = {
@@ -273,7 +273,7 @@ def drawn(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def numbers_of(table: pd.DataFrame) -> pd.DataFrame:
-    """Numbers in it: path, method, n_neighbors, and one column per measure, NaN where it was not measured."""
+    """Numbers in it: path, method, n_neighbors, and one column per measure, NaN where one is missing."""
     names = ["path", "method", "n_neighbors"]
     own = table[table["measure"] != ""]
     wide = own.pivot(index=names, columns="measure", values="value")

@@ -105,7 +105,7 @@ def _corpus(runs: Sequence[TrajectoryRun]) -> str:
 
 
 def contrasts(runs: Sequence[TrajectoryRun]) -> dict[str, Finding]:
-    """Q less the others: phases, their separation, sharpness; each beside that of their random walks."""
+    """Q minus the others: phases, their separation, sharpness; each beside the random walks' value."""
     columns = {"phases": "n_phases", "separation": "dbcv", "sharp": "layout_sharpness"}
     found = {}
     for name, column in columns.items():
@@ -179,7 +179,7 @@ def _alternative_findings(runs: Sequence[TrajectoryRun], over: Callable[..., Fin
 
 
 def _of_q(runs: Sequence[TrajectoryRun], column: str, path: str) -> np.ndarray:
-    """Mean over layers of Q, one number per seed; empty where it was not measured."""
+    """Mean over layers of Q, one number per seed; empty where there is no measurement."""
     table = kinds_table(runs, column, path)
     means: np.ndarray = table[table["kind"] == "Q"].groupby("seed")["value"].mean().to_numpy()
     return means
@@ -200,7 +200,7 @@ def _reported(runs: Sequence[TrajectoryRun], over: Callable[..., Finding]) -> di
 def disparity_matrix(
     run: TrajectoryRun, *, path: str = DATA, method: str = "pymde", others: TrajectoryRun | None = None
 ) -> pd.DataFrame:
-    """Procrustes disparity between the layouts of all tensors, those of another run in the columns if given.
+    """Procrustes disparity between the layouts of all tensors; columns are another run's tensors if given.
 
     Returns
     -------
@@ -460,7 +460,7 @@ def squares() -> pd.DataFrame:
 
 
 def ratio(group: str, null: str, kinds: Sequence[str] = KINDS) -> Finding:
-    """Disparity to the embedding over that of a null ("between_runs" or "walks"), seed by seed."""
+    """Disparity to the embedding over the control's ("between_runs" or "walks"), seed by seed."""
     table = shapes(group)
     means = table[table["kind"].isin(kinds)].groupby("seed")[["disparity", null]].mean()
     return findings.over_seeds((means["disparity"] / means[null]).to_numpy(), within=(0, math.inf))

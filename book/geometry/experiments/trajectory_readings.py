@@ -1,4 +1,4 @@
-"""Other readings of the pipeline of section 4.1, and other nulls: do transitions still go with the loss?
+"""Other readings of the pipeline of section 4.1, and other controls: do transitions still follow the loss?
 
 The text has "a behavioral autoencoder" with a "training-loss prediction". So one may serve all matrices, and
 the loss may be that of each update's own batch. Walks of the judged figures remember one step; here they

@@ -131,7 +131,7 @@ class TrajectoryRun:
 
 
 def kind_of(tensor: str) -> str:
-    """The kind of matrix, "Q" of "Q 1"; the embedding and all tensors are kinds of their own."""
+    """The kind of matrix, "Q" of "Q 1"; the embedding is a kind, and so are all tensors together."""
     return tensor.partition(" ")[0]
 
 

@@ -123,7 +123,7 @@ def largest(runs_of: Callable[[str], list[TrajectoryRun]] = story_runs) -> str |
 
 
 def stored_runs() -> dict[str, TrajectoryRun]:
-    """Runs by name, of each sort those of the largest preset that has them all stored."""
+    """Runs by name; of each sort the runs of the largest preset that has them all stored."""
     found: list[TrajectoryRun] = []
     for runs_of in (story_runs, no_query_runs, web_runs, lambda preset: [decay_run(preset)]):
         if preset := largest(runs_of):
@@ -189,7 +189,7 @@ def layout(
     if chosen.empty:
         known = [" ".join(map(str, row)) for row in own[WHERE[3:]].drop_duplicates().itertuples(index=False)]
         asked = f"{path} {method} {n_neighbors}"
-        raise ValueError(f"{run.name}: {tensor} has no drawing {asked!r}: there are {', '.join(known)}")
+        raise ValueError(f"{run.name}: {tensor} has no layout {asked!r}: there are {', '.join(known)}")
     return chosen.drop(columns=WHERE).merge(losses(run), on="step")
 
 
@@ -239,7 +239,7 @@ def measures(run: TrajectoryRun) -> pd.DataFrame:
 
 
 def tensor_measures(run: TrajectoryRun) -> pd.DataFrame:
-    """Numbers of a path that none of its layouts has alone; NaN where it was not measured.
+    """Numbers of a path that none of its layouts has alone; NaN where one is missing.
 
     Returns
     -------

@@ -83,13 +83,13 @@ def _more_near(preset: str) -> list[Cell]:
 
 
 def more_drawn(preset: str) -> list[Cell]:
-    """Those of the ten seeds that came later, of the paper's size alone."""
+    """Cells of the ten seeds that were added later, at the paper's size only."""
     skip = N_LOOKED_AT[preset] + N_DRAWS[preset]
     return drawn_cells(preset, 5, N_MORE, skip=skip, seeds=MORE_FRESH) if preset == "paper" else []
 
 
 def against_drawn(preset: str, *, more: bool = False) -> pd.DataFrame:
-    """Stored times of near-Nyquist modes and of drawn sets on the same seeds: modes, and those of `times`.
+    """Stored times of near-Nyquist and of random modes on the same seeds: modes, and the columns of `times`.
 
     With `more`, of the ten seeds that came later too.
     """
@@ -176,7 +176,7 @@ def _more(preset: str) -> dict[int, list[Cell]]:
 
 
 def shown_times(preset: str) -> pd.DataFrame:
-    """Times of :func:`shown_cells`: kept, and those of `times`; of each kind once all its cells are stored.
+    """Times of :func:`shown_cells`: kept, and columns of `times`; of a kind once all its cells are stored.
 
     The first sets to arrive would be the quick ones.
     """

@@ -61,7 +61,7 @@ class WeightFilm:
     def __post_init__(self) -> None:
         if min(self.record_every, self.frame_every) < 1 or self.frame_every % self.record_every:
             raise ValueError(
-                f"pictures are taken at snapshots: frame_every must be a multiple of theirs: {self}"
+                f"pictures are taken at snapshots: frame_every must be a multiple of record_every: {self}"
             )
 
 

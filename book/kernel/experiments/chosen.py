@@ -1,4 +1,4 @@
-"""Models on the texts that the scan chose: both starts, batches of three sizes, seeds of their own.
+"""Models on the texts that the scan chose: both starts, batches of three sizes, fresh seeds.
 
 What Tables 1 to 3 and section 6 say is judged on them, beside the same models before training.
 """

@@ -136,7 +136,7 @@ def losses(preset: str) -> pd.DataFrame:
 
 
 def lost(table: pd.DataFrame, kind: str) -> np.ndarray:
-    """Nats by which a kind's least held-out loss lies above that of the model that learns, (R,)."""
+    """Nats by which a kind's least held-out loss exceeds the learning model's, (R,)."""
     least = table.groupby(["seed", "kind"])["held_out_loss"].min().unstack()
     found: np.ndarray = (least[kind] - least[LEARNED]).to_numpy()
     return found

@@ -99,7 +99,7 @@ def shuffled(preset: str) -> KernelRun:
 
 
 def untied(preset: str) -> KernelRun:
-    """The main reading with an output embedding of its own."""
+    """The main reading with a separate output embedding."""
     return dataclasses.replace(main(preset), tied=False, keep_all=False)
 
 
@@ -236,7 +236,7 @@ def met_counts(run: KernelRun) -> tuple[Counts, np.ndarray]:
 
 
 def spectrum_of(run: KernelRun) -> Spectrum:
-    """That of D of a run's text."""
+    """The spectrum of D of a run's text."""
     return theory.decompose(kernels.log_counts(met_counts(run)[0].pairs))
 
 
@@ -270,7 +270,7 @@ def trained(preset: str) -> Trained:
 
 
 def all_readings(preset: str) -> Iterator[tuple[str, Trained]]:
-    """Those of the readings that are stored, with their labels."""
+    """Models of the readings that are stored, with their labels."""
     for label, run in readings(preset).items():
         if preset == "quick" or not missing(cells_of(run)):
             yield label, load(run)

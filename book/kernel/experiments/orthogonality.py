@@ -34,7 +34,7 @@ def mean_cosines(embeddings: np.ndarray) -> np.ndarray:
 
 
 def expected_cosine(dim: int) -> float:
-    """That of random directions, for large D: sqrt(2 / (pi D))."""
+    """Mean |cosine| of random directions, for large D: sqrt(2 / (pi D))."""
     return math.sqrt(2 / (math.pi * dim))
 
 

@@ -299,7 +299,7 @@ def embedding(
     *,
     output: bool = False,
 ) -> np.ndarray:
-    """A model's embedding, (V, D), float64: that of its input, or an untied model's output.
+    """A model's embedding, (V, D), float64: the input embedding, or an untied model's output embedding.
 
     Raises
     ------
@@ -310,7 +310,7 @@ def embedding(
     rows = table[table["quantity"] == quantity]
     steps, seeds = sorted(set(rows["step"].tolist())), sorted(set(rows["seed"].tolist()))
     if not steps:
-        raise ValueError("only untied models have an output embedding of their own: leave out `output`")
+        raise ValueError("only untied models have a separate output embedding: leave out `output`")
     wanted = {"first": steps[0], "last": steps[-1]}.get(step, step) if isinstance(step, str) else step
     if seed not in seeds or wanted not in steps:
         raise ValueError(

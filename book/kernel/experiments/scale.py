@@ -252,7 +252,7 @@ def _plateau_cells(preset: str) -> list[Cell]:
 
 
 def formula_texts(preset: str) -> list[TextReading]:
-    """Those of the models, and the largest, which has none."""
+    """Texts of the models, and the largest text, which has no model."""
     own = [run.text for run in runs(preset).values()]
     if preset == "quick":
         return [*own, dataclasses.replace(own[0], vocab_size=SIZES["quick"][-1], n_tokens=4_000)]

@@ -166,7 +166,7 @@ def cut(reading: TextReading, source: Source) -> Text:
 
 
 def _vocabulary(reading: TextReading, source: Source) -> np.ndarray:
-    """Places in `source.names` of the symbols kept, most frequent first; that of "unk" is not among them."""
+    """Places in `source.names` of the symbols kept, most frequent first, without "unk"."""
     n_counted = {
         "drop": lambda: _shortest_beginning(reading, source.ids),
         "unk": lambda: reading.n_tokens,

@@ -114,7 +114,9 @@ def candidates(
     spectrum = spectrum_of(log_of_counts if D is None else D)
     V = spectrum.vocab_size
     if log_of_counts.shape != spectrum.matrix.shape:
-        raise ValueError(f"counts have {len(log_of_counts)} words and D has {V}: give those of one text")
+        raise ValueError(
+            f"counts have {len(log_of_counts)} words and D has {V}: give counts and D of the same text"
+        )
     dense = counts if isinstance(counts, np.ndarray) else counts.toarray()
     dense = dense.astype(float)
     ranks = {"10": 10, "d": embedding_dim, "V/2": V // 2, "at the largest gap": _gap_rank(spectrum)}

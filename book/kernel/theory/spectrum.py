@@ -20,7 +20,7 @@ FLOOR = 1e-15  # the listings' clamp of eigenvalues
 
 
 def permute(matrix: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """Rows and columns in another order: entry (i, j) is that of the words order[i] and order[j]."""
+    """Rows and columns in another order: entry (i, j) belongs to the words order[i] and order[j]."""
     return matrix[np.ix_(order, order)]
 
 
@@ -81,7 +81,7 @@ def decompose(D: np.ndarray) -> Spectrum:
 
 
 def eigenpairs(matrix: np.ndarray) -> Spectrum:
-    """Those of any symmetric matrix, such as PMI."""
+    """Spectrum of any symmetric matrix, such as PMI."""
     values, vectors = np.linalg.eigh(matrix)
     return Spectrum(matrix, values, vectors)
 

@@ -1,4 +1,4 @@
-"""Corpora, and the eigenvalues of their PMI matrices beside the nulls.
+"""Corpora, and the eigenvalues of their PMI matrices beside the controls.
 
 Source: Assylbekov & Takhanov (2019), Table 1, Figure 2 and section 3.1.
 """
@@ -203,7 +203,7 @@ def _text(preset: str) -> tuple[str, int]:
 
 
 def spectrum_cells(preset: str, matrices: Sequence[str] = ("pmi", *NULLS)) -> list[Cell]:
-    """Cells of all spectra of a preset: PMI and its nulls at both windows."""
+    """Cells of all spectra of a preset: PMI and its controls at both windows."""
     corpus, min_count = _text(preset)
     grid = itertools.product(WINDOWS, matrices)
     return [spectrum.cell(Spectrum(corpus, window, min_count, matrix)) for window, matrix in grid]

@@ -192,7 +192,7 @@ def _learned(transform: np.ndarray) -> pd.DataFrame:
 
 
 def map_statistics(vectors: WordVectors, *, seed: int) -> pd.DataFrame:
-    """The map pinv(W) C of a free model, its square and its eigenvalues, beside the nulls.
+    """The map pinv(W) C of a free model, its square and its eigenvalues, beside the controls.
 
     Quantities: "map" (a number each: diag_mean, offdiag_mean, offdiag_spread of the square; negative_share
     and trace of the eigenvalues; similarity_correlation, norm_correlation), "square_diagonal",
@@ -350,7 +350,7 @@ def sweep_cells(preset: str) -> list[Cell]:
 
 
 def factor_cells(preset: str) -> list[Cell]:
-    """Factorizations of a preset: PMI at the paper's threshold, and its null."""
+    """Factorizations of a preset: PMI at the paper's threshold, and its control."""
     if preset == "quick":
         return []
     corpus = SIZES[preset]["corpus"]
@@ -520,7 +520,7 @@ def _by_share(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _against_plateau(by_share: pd.DataFrame) -> dict[str, Finding]:
-    """Each share of +1 against the plateau; the null: what a share of the plateau falls to by chance."""
+    """Each share of +1 against the plateau; the control: what a share of the plateau falls to by chance."""
     flat = by_share.loc[:, by_share.columns.to_series().between(*PLATEAU)].to_numpy().ravel()
     drawn = np.random.default_rng(0).choice(flat, size=(2000, len(by_share))).mean(axis=1)
     null = {"plateau": float(np.quantile(drawn, 0.05)) - 1}
@@ -534,7 +534,7 @@ def _against_plateau(by_share: pd.DataFrame) -> dict[str, Finding]:
 
 
 def border_cells(preset: str) -> list[Cell]:
-    """Models of three seeds more at the shares that were left open, and at those of the plateau."""
+    """Models of three more seeds at the shares that were left open, and at the shares of the plateau."""
     if preset != "laptop":
         return []
     return model_cells(

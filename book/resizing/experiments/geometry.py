@@ -561,7 +561,7 @@ def _sizes_rows(config: SizesRun, other: Streams) -> Iterator[dict[str, Any]]:
 
 
 def steering(base: bases.Base, n: int, seed: int = 0) -> np.ndarray:
-    """Directions (n, D) from the mean of all last states to that of those before a frequent token."""
+    """Directions (n, D) from the mean of all last states to the mean before a frequent token."""
     tokens = draw_batch(base.streams.train, seed=seed, step=0, batch_size=4 * bases.BATCH, length=base.length)
     with torch.no_grad():
         states = base.model.states(tokens[:, :-1])[-1].flatten(0, 1).double().numpy()

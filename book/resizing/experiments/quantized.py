@@ -180,7 +180,7 @@ def _of(table: pd.DataFrame, chosen: Mapping[str, Any]) -> pd.Series:
 def differences(
     preset: str, treatment: Treatment, quantity: str, bits: int = FLOAT, per: str = ""
 ) -> np.ndarray:
-    """The same, less that of the model which nothing was done to."""
+    """The same, minus the value of the unchanged model."""
     own, plain = (measured(preset, how, quantity, bits, per) for how in (treatment, NONE))
     return own - plain[0]
 

@@ -211,7 +211,7 @@ def run_of(
     learning_rate: float = 0.0,
     n_steps: int = 0,
 ) -> RecoveryRun:
-    """A run of a preset; learning rate and steps, where they are 0, are those of all runs but few."""
+    """A run of a preset; learning rate and steps, where they are 0, are the usual ones."""
     rate = learning_rate or (1e-2 if preset == "quick" else 1e-3)
     base = bases.base(preset, architecture)
     return RecoveryRun(base, tuple(ratios), treatment, seed, n_steps or N_STEPS[preset], rate)
@@ -418,7 +418,7 @@ NAMES = {
 
 
 def ratio_of_steps(ours: list[pd.DataFrame], theirs: list[pd.DataFrame], corpus: str) -> Finding:
-    """Updates until recovery over those of other runs, paired; the interval is open where runs are censored.
+    """Ratio of updates until recovery to other runs', paired; the interval is open where runs are censored.
 
     A censored run of ours makes the ratio the least that it can be, one of theirs the most.
     """

@@ -156,7 +156,7 @@ def _over_seeds(values: pd.Series, controls: Mapping[str, float] | None = None) 
 
 
 def ratio(table: pd.DataFrame, column: str) -> Finding:
-    """Relative distance at the end, with the same before training as its null."""
+    """Relative distance at the end, with the same before training as its control."""
     return not_negative(_over_seeds(last(table)[column], {"start": float(first(table)[column].mean())}))
 
 
@@ -201,7 +201,7 @@ def _ratio(mine: np.ndarray, theirs: np.ndarray) -> float:
 
 
 def apart(table: pd.DataFrame, *, matrix: str = "output") -> dict[str, Finding]:
-    """What keeps 0A and 0B apart in the output of one kind of model, each with its null.
+    """What separates 0A and 0B in the output of one kind of model, each with its control.
 
     Returns
     -------
@@ -473,7 +473,7 @@ def _fails(preset: str) -> dict[str, Finding]:
 
 
 def _more_seeds(preset: str) -> dict[str, Finding]:
-    """What tying costs where the hypothesis fails, over all fresh seeds; the null: where it holds."""
+    """What tying costs where the hypothesis is false, over all fresh seeds; control: where it is true."""
     failing = pd.concat([curves(run, preset) for run in (ZEROS, MORE_ZEROS)])
     costs, holding = (
         late_accuracy(_untied(table)) - late_accuracy(_tied(table))

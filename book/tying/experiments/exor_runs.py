@@ -402,7 +402,7 @@ class Gauge:
         }
 
     def _logit_gaps(self, logits: Tensor) -> dict[str, Tensor]:
-        """Logit of spelling B minus that of A, mean over contexts that ask for that bit, (R,)."""
+        """Logit of spelling B minus logit of spelling A, mean over contexts of that bit, (R,)."""
         gaps = {}
         for name, (a, b) in self.pairs.items():
             if name != "01":

@@ -383,7 +383,7 @@ def natural_words(config: Words) -> pd.DataFrame:
 
 
 def natural_runs(preset: str) -> list[NaturalRun]:
-    """Runs of a preset: both tyings, paired seeds; and the null that never mixes the spellings."""
+    """Runs of a preset: both tyings, paired seeds; and the control that never mixes the spellings."""
     if preset == "quick":
         base = NaturalRun("embedded", False, 0, n_steps=60, batch_size=8, length=32, learning_rate=1e-2)
         seeds, fixed = (0, 1), (0,)
@@ -425,7 +425,7 @@ def more_cosine_runs(preset: str) -> list[NaturalRun]:
 
 
 def judged_runs(preset: str) -> list[NaturalRun]:
-    """Runs under the cosine, once they are stored; those of the preset before."""
+    """Runs under the cosine, once they are stored; until then the preset's."""
     fresh = cosine_runs(preset)
     waits = not fresh or missing([natural_text.cell(run) for run in fresh])
     return natural_runs(preset) if waits else fresh
@@ -503,7 +503,7 @@ def _gains(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _ratios(runs: Sequence[NaturalRun]) -> dict[str, Finding]:
-    """Distance of twins over that of unrelated tokens at the end, by matrix."""
+    """Distance of twins over the distance of unrelated tokens at the end, by matrix."""
     table = curves_of(runs)
     corpus, found = str(table["corpus"].iloc[0]), {}
     end = table[table["step"] == table["step"].max()]
@@ -609,7 +609,7 @@ def text_gains(preset: str) -> pd.DataFrame:
 
 
 def _weak_findings(preset: str) -> dict[str, Finding]:
-    """What tying gains early and costs late under weak coins, with the fair coin as the null."""
+    """What tying gains early and costs late under weak coins, with the fair coin as the control."""
     (fair_early, fair_late), (early, late) = map(early_and_late, coin_gains(preset).values())
     return {
         "coin_early_gain": findings.over_seeds(early, controls={"fair": float(fair_early.mean())}),

@@ -158,7 +158,7 @@ def exor_gained(preset: str, runs: Sequence[EXorRun] = (FRESH_MAIN, MORE_MAIN)) 
 
 
 def jackknifed(gains: pd.DataFrame) -> np.ndarray:
-    """Values (n,) whose mean is that of all pairs of seeds, and whose spread is that of whole seeds.
+    """Values (n,) with the mean of all pairs of seeds and the spread of whole seeds.
 
     A pair's number hangs on both of its seeds, and all tied models are held against the same untied ones, so
     means by tied model alone look more certain than they are. These are the jackknife's pseudo-values, each
@@ -191,7 +191,7 @@ def _natural_cells(preset: str) -> list[Cell]:
 
 
 def natural_gains(preset: str) -> dict[str, Finding]:
-    """The same of natural text under the cosine; the null has the rows of the tied matrix exchanged."""
+    """The same of natural text under the cosine; the control exchanges the rows of the tied matrix."""
     runs = natural.cosine_runs("laptop")
     gains, controls = (_gains(natural.resemblance(runs, exchanged=is_null)) for is_null in (False, True))
     corpus = runs[0].corpus

@@ -47,5 +47,5 @@ def test_an_average_that_forgets_nothing_and_a_negative_gain_are_refused(wrong):
 def test_a_memory_of_another_model_is_refused():
     memory = {}
     amplify_slow_gradients({"weight": weight_with(torch.ones(2))}, memory)
-    with pytest.raises(ValueError, match="give each model a memory of its own"):
+    with pytest.raises(ValueError, match="give each model another memory"):
         amplify_slow_gradients({"weight": weight_with(torch.ones(3))}, memory)

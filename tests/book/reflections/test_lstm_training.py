@@ -208,7 +208,7 @@ def test_a_checkpoint_cut_short_is_refused(tmp_path, keep):
     path = tmp_path / "run.safetensors"
     language_model_perplexity(make_text(), MODEL, TRAINING, seed=0, checkpoint=path)
     path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(ValueError, match=r"is not a whole checkpoint .* move it away to start anew"):
+    with pytest.raises(ValueError, match=r"is not a whole checkpoint .* move it away to start again"):
         language_model_perplexity(make_text(), MODEL, TRAINING, seed=0, checkpoint=path)
 
 

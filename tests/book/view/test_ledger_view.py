@@ -101,6 +101,14 @@ def test_the_deciding_measurement_stands_beside_its_range_and_control(verdicts, 
     assert said in ledger_view.verdict_sentence(judged(*verdicts))
 
 
+def test_a_line_says_that_two_texts_disagree():
+    item = judged("inconclusive")
+    assert "disagree" not in ledger_view.verdict_sentence(item)
+    row = dataclasses.replace(item.rows[0], reason="two texts disagree: [2, 3] on a (not reproduced) and ...")
+    item = dataclasses.replace(item, rows=(row,))
+    assert ledger_view.verdict_sentence(item).endswith("; two texts disagree.")
+
+
 def test_a_line_counts_the_measurements_that_agree_where_one_does_not():
     assert (
         "1 of 2 measurements agree."

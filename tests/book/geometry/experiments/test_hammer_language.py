@@ -160,7 +160,7 @@ def test_what_cannot_be_struck_is_named():
     model = small_model()
     with pytest.raises(ValueError, match="no parameter is called wpe; there are embedding"):
         mean_gradients(model, [], ["wpe"])
-    with pytest.raises(ValueError, match="no document to strike with"):
+    with pytest.raises(ValueError, match="no document to compute a gradient from"):
         mean_gradients(model, [], ["embedding"])
 
 
