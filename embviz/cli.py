@@ -23,6 +23,8 @@ LAB_OPTIONS = (  # of JupyterLab, which then asks no other host and installs not
     "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
     "--LabApp.news_url=None",
     "--LabApp.extension_manager=readonly",
+    # which shows stored pictures where widgets have ended; an installed embviz brings it to any JupyterLab
+    f"--LabApp.extra_labextensions_path={os.path.join(os.path.dirname(__file__), 'view', 'labextensions')}",
 )
 
 
