@@ -45,55 +45,61 @@ PAPERS = (
         "assylbekov2019",
         "reflections/counting_words",
         (3, 4),
-        "Are context vectors word vectors with the signs of half the dimensions flipped?",
-        "Not of half: {reflections.half_reflected.reflected_share:.0%} of the dimensions of skip-gram "
-        "vectors are reflected on Wikipedia [reflections.half_reflected: not reproduced, smaller scale]. "
-        "The symmetric spectrum of PMI is no evidence, because shuffled text has one too "
-        "[reflections.spectrum_symmetry: not specific, smaller scale].",
+        "Does a context vector differ from its word vector by the signs of half of its coordinates?",
+        "In suitable coordinates they differ by signs, but not by half of them: on Wikipedia by "
+        "{reflections.half_reflected.reflected_share:.0%} [reflections.half_reflected: not reproduced, "
+        "smaller scale]. The paper derives the half from the symmetric eigenvalues of PMI, but a shuffled "
+        "text has symmetric eigenvalues as well [reflections.spectrum_symmetry: not specific, smaller "
+        "scale].",
     ),
     Paper(
         "tying",
         "bertolotti2024",
         "tying/distributional_hypothesis",
         (5, 5),
-        "When should a model share its input and its output embedding?",
+        "When should a model use the same matrix as its input and its output embedding?",
         "In a constructed language, words of the same meaning become close in the input embedding "
-        "[tying.untied_input: reproduced], and in the output embedding only if they are also equally "
-        "likely in each context [tying.untied_output: reproduced]. Whether tying costs accuracy where the "
-        "two differ is open [tying.dh_fails: inconclusive].",
+        "[tying.untied_input: reproduced]. In the output embedding they become close only if they are also "
+        "equally likely in each context [tying.untied_output: reproduced]. One matrix cannot do both. It "
+        "is inconclusive whether a model with one matrix is therefore less accurate [tying.dh_fails: "
+        "inconclusive].",
     ),
     Paper(
         "geometry",
         "rigoni2026",
         "geometry/grokking",
         (6, 7),
-        "Do Fourier modes of the embedding decide when a model generalizes, and does attention need queries?",
-        "Projecting the gradient does not speed up grokking as reported: near-Nyquist modes save "
-        "{geometry.pfft_speed.near_nyquist:.0f}% of the epochs, random modes "
-        "{geometry.pfft_speed.near_nyquist:random_modes .0f}%, and other sets less than reported or "
-        "nothing [geometry.pfft_speed: not reproduced]. Removing the queries does not save the reported "
-        "half of the epochs [geometry.noq_grokking: not reproduced].",
+        "Does a transformer learn sooner if the gradient of its embedding is restricted to a few Fourier "
+        "modes, or if attention has no query matrix?",
+        "A small model of addition memorizes its examples first and generalizes many epochs later. The "
+        "paper reports that a few Fourier modes of the gradient save most of these epochs. The highest "
+        "frequencies save {geometry.pfft_speed.near_nyquist:.0f}% of them, but random modes save "
+        "{geometry.pfft_speed.near_nyquist:random_modes .0f}%, and other choices save less than reported "
+        "or nothing [geometry.pfft_speed: not reproduced]. Without the query matrix the model does not "
+        "save half of the epochs, as reported [geometry.noq_grokking: not reproduced].",
     ),
     Paper(
         "kernel",
         "mobley2026kernel",
         "kernel/algebra",
         (2, 5),
-        "Does a tied embedding follow from co-occurrence counts through one circulant kernel?",
-        "The evidence is not specific: a model that was never trained has as high a circulant score "
-        "({kernel.circulant.score:untrained .2f}) as a trained one ({kernel.circulant.score:.2f}) "
-        "[kernel.circulant: not specific], and the formula fits it as well [kernel.table4: not specific].",
+        "Can a tied embedding be computed from co-occurrence counts, without training?",
+        "The paper's formula transforms the counts by one matrix, the kernel, whose rows are shifted "
+        "copies of one row (a circulant matrix). The kernel of a trained model is nearly circulant, with a "
+        "score of {kernel.circulant.score:.2f}, but a model that was never trained has the score "
+        "{kernel.circulant.score:untrained .2f} [kernel.circulant: not specific]. The formula fits the "
+        "untrained model as well [kernel.table4: not specific].",
     ),
     Paper(
         "resizing",
         "anonymous2025lgpt",
         "resizing/projections",
         (8, 8),
-        "Can one random projection change the width of a trained transformer?",
-        "It keeps lengths on average [resizing.maps: reproduced], but the printed algorithm changes what "
-        "a model computes even when the projection is a rotation [resizing.porting: not reproduced]. A "
-        "short fine-tuning does not recover the language of our small models "
-        "[resizing.perplexity: not reproduced, smaller scale].",
+        "Can one random projection change the number of dimensions of a trained transformer?",
+        "A random projection keeps the lengths of vectors on average [resizing.maps: reproduced]. But the "
+        "paper's algorithm changes the predictions of a model even if the projection is a rotation, which "
+        "loses nothing [resizing.porting: not reproduced]. After a short further training our small models "
+        "predict text worse than before [resizing.perplexity: not reproduced, smaller scale].",
     ),
 )
 

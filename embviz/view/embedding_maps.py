@@ -479,8 +479,8 @@ def _in_states(
     kept = [f"{part.kept.mean():.0%}" for part in placed]
     ends = sorted({kept[0], kept[-1]}, key=[kept[0], kept[-1]].index)
     return placed, (
-        f"of {k} true neighbours the plane keeps {' to '.join(ends)} from the first state to the last, a "
-        f"random plane {k / (len(given[0]) - 1):.1%}."
+        f"of {k} true neighbours the 2-D map keeps {' to '.join(ends)} from the first state to the last, a "
+        f"random layout {k / (len(given[0]) - 1):.1%}."
     )
 
 
@@ -569,7 +569,7 @@ def _faith(placed: list[Placed], tables: list[np.ndarray], layout: ArrayLike | N
     V, k = placed[0].near.shape
     whose = [f" ({part.name})" if len(placed) > 1 else "" for part in placed]
     kept = " and ".join(f"{part.kept.mean():.0%}{name}" for part, name in zip(placed, whose, strict=True))
-    words = f"of {k} true neighbours the plane keeps {kept}, a random plane {k / (V - 1):.1%}; "
+    words = f"of {k} true neighbours the 2-D map keeps {kept}, a random layout {k / (V - 1):.1%}; "
     if layout is None:
         table = np.concatenate(tables)
         centered = table - table.mean(axis=0)

@@ -125,9 +125,9 @@ def test_the_caption_says_what_the_plane_keeps():
     picture = made(table, metric="euclidean")
     assert f"it keeps {spread[-2:].sum() / spread.sum():.0%} of the variance." in picture.caption
     assert (
-        f"Made. Of 8 true neighbours the plane keeps {picture.placed[0].kept.mean():.0%}" in picture.caption
+        f"Made. Of 8 true neighbours the 2-D map keeps {picture.placed[0].kept.mean():.0%}" in picture.caption
     )
-    assert "a random plane 13.6%;" in picture.caption
+    assert "a random layout 13.6%;" in picture.caption
     assert (
         "stress of its distances 0.00" in made(vectors(D=2), layout=vectors(D=2), metric="euclidean").caption
     )
