@@ -31,6 +31,7 @@ from embviz.words.skipgram import SGNSConfig, State, train_sgns
 from embviz.words.wordvectors import WordVectors, chosen_rows, factorize_pmi
 
 NAMES = {"free": "sgns", "half": "wt", "random": "wtr", "ones": "plain"}
+BIASES = {"with bias": True, "without bias": False}
 SECONDS = 60.0  # between two states on disk
 SHARES = (
     *(0.0, 0.1, 0.2, 0.225, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.65, 0.7),
@@ -51,7 +52,9 @@ class SkipGram:
     """One skip-gram model."""
 
     corpus: str  # name in the registry
-    signature: str  # "free", "half", "random", "ones", "learned", or the share of +1 as text
+    # "free", "half", "random", "ones", "learned", or the share of +1 as text; "free without bias", "half with
+    # bias" and "ones with bias" have what the reference setting gives to the free model alone, or lack it
+    signature: str
     seed: int
     embedding_dim: int = 200
     n_epochs: int = 15
@@ -62,10 +65,12 @@ class SkipGram:
     @property
     def training(self) -> SGNSConfig:
         """The reference setting at this size."""
-        named = self.signature in NAMES or self.signature == "learned"
-        reference = SGNSConfig.reference(self.signature if named else float(self.signature), seed=self.seed)
+        signature, _, bias = self.signature.partition(" ")
+        named = signature in NAMES or signature == "learned"
+        reference = SGNSConfig.reference(signature if named else float(signature), seed=self.seed)
         return dataclasses.replace(
             reference,
+            bias=BIASES[bias] if bias else reference.bias,
             embedding_dim=self.embedding_dim,
             n_negative=self.n_negative,
             schedule=dataclasses.replace(reference.schedule, n_epochs=self.n_epochs),
@@ -118,7 +123,7 @@ def _measure(config: SkipGram, whole: corpora.Corpus, vectors: WordVectors) -> p
     tables = [_agreement(top, vectors)]
     if config.word_tests:
         tables.append(score_vectors(vectors, frequent=_frequent_words(whole)))
-    if config.signature == "free":
+    if config.training.signature == "free":
         tables.append(map_statistics(vectors, seed=config.seed))
     if vectors.signature is not None and len(set(vectors.signature.tolist())) == 2:
         tables.append(_halves(top, vectors, seed=config.seed))
@@ -340,6 +345,17 @@ def more_cells(preset: str, signature: str) -> list[Cell]:
 def learned_cells(preset: str) -> list[Cell]:
     """Models that learn Q, beside those whose Q is chosen."""
     return model_cells("laptop", ("learned",)) if preset == "laptop" else []
+
+
+def bias_cells(preset: str) -> list[Cell]:
+    """Tied models with the free model's bias, and the free model without it: is it the signs or the bias?
+
+    On text8's first eighth all three; on the whole stand-in the control of :func:`_tied_findings` alone.
+    """
+    if preset == "quick":
+        return []
+    signatures = ("ones with bias", "half with bias", "free without bias") if preset == "laptop" else ()
+    return model_cells(preset, signatures or ("ones with bias",))
 
 
 def sweep_cells(preset: str) -> list[Cell]:
