@@ -245,6 +245,20 @@ def bulk_distance(one: np.ndarray, other: np.ndarray | None = None) -> float:
     return float(np.abs(shapes[0] - shapes[1]).mean())
 
 
+def semicircle_distance_of_bulk(eigenvalues: np.ndarray) -> float:
+    """Kolmogorov-Smirnov distance of a bulk from the middle 99% of the semicircle with its mean square.
+
+    >>> semicircle_distance_of_bulk(stats.semicircular.ppf((np.arange(2000) + 0.5) / 2000)) < 0.001
+    True
+    """
+    inside = bulk(eigenvalues)
+    cut = (1 - len(inside) / len(eigenvalues)) / 2
+    law = stats.semicircular
+    middle = law.ppf(np.linspace(cut, 1 - cut, 20_001))
+    scaled = inside * np.sqrt(np.mean(middle**2) / np.mean(inside**2))
+    return float(stats.kstest(scaled, lambda x: np.clip((law.cdf(x) - cut) / (1 - 2 * cut), 0, 1)).statistic)
+
+
 def leading_share(eigenvalues: np.ndarray, d: int) -> float:
     """Share of positive ones among the d eigenvalues largest in magnitude.
 
@@ -332,10 +346,10 @@ def _bulk_findings(preset: str) -> dict[str, Finding]:
         own, null, shuffled = (
             of[window, name, 0] for name in ("centred", "centred_permuted", "centred_shuffled")
         )
-        apart, base, of_shuffled = (metrics.semicircle_distance(bulk(x)) for x in (own, null, shuffled))
+        apart, base, of_shuffled = (semicircle_distance_of_bulk(x) for x in (own, null, shuffled))
         edge = np.abs(null).max()
         values = {
-            "far": (apart / base, {"shuffled": of_shuffled / base}),
+            "apart": (apart / base, {"shuffled": of_shuffled / base}),
             "spikes": ((np.abs(own) > edge).sum(), {"shuffled": (np.abs(shuffled) > edge).sum()}),
             "centred_mirror": (
                 metrics.mirror_distance(own),
@@ -345,6 +359,15 @@ def _bulk_findings(preset: str) -> dict[str, Finding]:
         for name, (value, controls) in values.items():
             numbers = {key: float(x) for key, x in controls.items()}
             found[f"{name}_{window}"] = findings.exact(value, controls=numbers, corpus=corpus)
+    return found
+
+
+def _likeness_findings(preset: str) -> dict[str, Finding]:
+    of = _spectra(shape_cells(preset))
+    corpus = _text(preset)[0]
+    found = {}
+    for window in WINDOWS:
+        own, shuffled = of[window, "centred", 0], of[window, "centred_shuffled", 0]
         graphs = {kind: [of[window, kind, seed] for seed in range(3)] for kind in GRAPHS}
         like = {
             kind: [bulk_distance(own, graph) / bulk_distance(own) for graph in own_kind]
@@ -370,5 +393,6 @@ STUDIES = {
     "reflections.not_semicircle": Study(
         lambda preset: [*spectrum_cells(preset), *shape_cells(preset)], _bulk_findings
     ),
+    "reflections.like_scale_free": Study(shape_cells, _likeness_findings),
     "reflections.half_of_pmi": Study(spectrum_cells, _leading_findings),
 }

@@ -7,10 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy import stats
 
 from book.reflections.experiments import scores, spectrum, theory, twins, vectors
 from book.reflections.experiments.scores import rows_of
 from book.reflections.lstm import LSTMConfig, LSTMLanguageModel
+from embviz import metrics
 from embviz.corpora import make_corpus
 from embviz.ledger import cells
 from embviz.pausing import Paused, pausing_at
@@ -154,6 +156,20 @@ def test_a_semicircle_is_at_no_distance_from_itself_and_other_shapes_are():
     assert spectrum.bulk_distance(values) < 0.02
     assert spectrum.bulk_distance(values, 5 * values + 1) == pytest.approx(0)  # shift and scale don't count
     assert spectrum.bulk_distance(values**3) > 0.2
+
+
+def test_the_middle_of_a_semicircle_is_compared_with_the_middle_of_a_semicircle():
+    places = (np.arange(4_000) + 0.5) / 4_000
+    semicircle, normal = 3 * stats.semicircular.ppf(places), stats.norm.ppf(places)
+    assert spectrum.semicircle_distance_of_bulk(semicircle) < 1e-3
+    # the whole semicircle lies 0.0027 from its middle 99%, which was the distance of every random matrix
+    assert metrics.semicircle_distance(spectrum.bulk(semicircle)) > 2e-3
+    inside = normal[20:-20]
+    middle = stats.semicircular.ppf(0.005 + 0.99 * (np.arange(200_000) + 0.5) / 200_000)
+    one, other = (values / np.sqrt((values**2).mean()) for values in (inside, middle))
+    found = spectrum.semicircle_distance_of_bulk(normal)
+    assert found == pytest.approx(stats.ks_2samp(one, other).statistic, abs=1e-3)
+    assert found > 0.02
 
 
 def test_leading_shares_agree_with_sorting_by_hand():
