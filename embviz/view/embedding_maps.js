@@ -121,6 +121,14 @@ function mixed(ramp, share) {
   return `rgb(${a.map((one, place) => Math.round(one + (at - low) * (b[place] - one))).join(",")})`;
 }
 
+const ON_DARK = { "#0072B2": "#56b4e9", "#D55E00": "#e66100" }; // as explorer.css has it for charts
+/** A colour of the theme on a page whose text is `ink`. */
+function shownAs(colour, ink) {
+  if (colour === "currentColor") return ink;
+  const [red, green, blue] = ink.match(/\d+/g).map(Number);
+  return (red + green + blue > 3 * 128 && ON_DARK[colour]) || colour;
+}
+
 /** The colour behind an element: the first opaque one going up. */
 function groundOf(element) {
   for (let one = element; one; one = one.parentElement) {
@@ -298,7 +306,7 @@ class WordMap {
   /** For each look its colour and shape, and for each point the number of its look. */
   looks(show) {
     const { categories, shapes, ramp } = this.look;
-    const inked = (colour) => (colour === "currentColor" ? this.ink : colour);
+    const inked = (colour) => shownAs(colour, this.ink);
     const plain = (place) => ({ of: () => 0, looks: [[inked(categories[place]), shapes[place]]] });
     const own = this.data.about.over ? 0 : show;
     if (this.column === null) return plain(own);
@@ -767,8 +775,7 @@ class MapGroup {
     const { ink } = this.maps[0];
     column.kinds.forEach((kind, place) => {
       const box = child(this.legend, "span", "");
-      const colour = look.categories[place] === "currentColor" ? ink : look.categories[place];
-      box.append(symbol(look.shapes[place], colour), kind);
+      box.append(symbol(look.shapes[place], shownAs(look.categories[place], ink)), kind);
     });
   }
 

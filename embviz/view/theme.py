@@ -24,6 +24,8 @@ FAINT = "rgba(128, 128, 128, 0.35)"
 # Okabe and Ito's blue, vermilion, green and purple, then ink (black on white, white on black). All
 # pairs stay apart under protan, deutan and tritan vision; shape or dash goes with them all the same.
 CATEGORIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", INK)
+# On a dark page the first two are faint where transparent: explorer.css and embedding_maps.js replace them.
+ON_DARK = {"#0072B2": "#56B4E9", "#D55E00": "#E66100"}
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross")
 # Viridis in nine steps, from little to much, for what Vega doesn't draw.
 RAMP = ("#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#5ec962", "#addc30", "#fde725")

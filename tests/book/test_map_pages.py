@@ -274,6 +274,8 @@ def test_words_stand_out_from_the_page(page, scheme):
     assert page.evaluate("first.ink === getComputedStyle(document.querySelector('.embviz')).color")
     dark_ground = page.evaluate("first.ground.match(/\\d+/g).slice(0, 3).every((one) => one < 100)")
     assert dark_ground == (scheme == "dark")
+    blue = page.evaluate("first.looks(0).looks[0][0]")
+    assert blue.lower() == {"light": "#0072b2", "dark": "#56b4e9"}[scheme]
 
 
 def test_a_browser_without_webgl_draws_the_same(chromium, made_pages, watch, page):

@@ -50,6 +50,26 @@ def test_line_colours_stand_out_on_white_and_on_the_dark_page(colour):
     assert contrast(rgb(colour), DARK_PAGE) >= 3
 
 
+# Vega's own points are more transparent than the theme's marks, and controls are always the latter.
+@pytest.mark.parametrize(
+    ("colour", "share"),
+    [*((colour, 0.7) for colour in colours()), (theme.NULL_COLOUR, theme.OPACITY["mark"])],
+)
+def test_transparent_marks_stand_out_on_the_dark_page(colour, share):
+    shown = rgb(theme.ON_DARK.get(colour, colour))
+    blended = tuple(share * one + (1 - share) * other for one, other in zip(shown, DARK_PAGE, strict=True))
+    assert contrast(blended, DARK_PAGE) >= 3
+
+
+def test_pages_and_maps_show_the_lighter_colours_on_a_dark_page():
+    chart, map_ = pages.style("explorer.css"), pages.script("embedding_maps.js")
+    for colour, lighter in theme.ON_DARK.items():
+        for attribute in ("fill", "stroke"):
+            rule = f'[{attribute}="{colour}" i] {{ {attribute}: {lighter.lower()}; }}'
+            assert chart.count(rule) == 2  # a page that names its theme, and one that follows the system
+        assert f'"{colour}": "{lighter.lower()}"' in map_
+
+
 @pytest.mark.parametrize("verdict", ledger.VERDICTS)
 def test_every_verdict_has_a_look_that_stands_out_on_white_and_on_the_dark_page(verdict):
     colour, shape, mark = theme.VERDICT_LOOKS[verdict]
@@ -60,9 +80,11 @@ def test_every_verdict_has_a_look_that_stands_out_on_white_and_on_the_dark_page(
 
 
 @pytest.mark.parametrize("seen", [np.eye(3), PROTAN, DEUTAN], ids=["typical", "protan", "deutan"])
-def test_colours_stay_apart_whoever_looks(seen):
-    shown = [np.clip(seen @ linear(rgb(colour)), 0, 1) ** (1 / 2.2) * 255 for colour in colours()]
-    apart = [np.linalg.norm(a - b) for a, b in itertools.combinations([*shown, np.zeros(3)], 2)]
+@pytest.mark.parametrize(("ink", "page"), [(0, {}), (255, theme.ON_DARK)], ids=["light", "dark"])
+def test_colours_stay_apart_whoever_looks(seen, ink, page):
+    drawn = [page.get(colour, colour) for colour in colours()]
+    shown = [np.clip(seen @ linear(rgb(colour)), 0, 1) ** (1 / 2.2) * 255 for colour in drawn]
+    apart = [np.linalg.norm(a - b) for a, b in itertools.combinations([*shown, np.full(3, float(ink))], 2)]
     assert min(apart) > 35  # of 442 from black to white; tableau10, and its first five, come as near as 11
 
 
