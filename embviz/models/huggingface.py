@@ -313,6 +313,11 @@ def _require_same(decoder: Decoder, model: nn.Module) -> None:
     finally:
         for module, before in training.items():
             module.training = before
+    if not bool(expected.isfinite().all()):
+        raise ValueError(
+            f"the {type(model).__name__} gives NaN or infinite logits in float32: its weights are too large "
+            "or damaged; take an earlier checkpoint"
+        )
     spread = float(expected.double().std()) or 1.0
     apart = float((decoder(tokens).double() - expected.double()).abs().max())
     allowed = 1e-4 if expected.dtype == torch.float64 else 1e-3  # their angles are float32

@@ -23,7 +23,7 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 import pandas as pd
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -40,6 +40,11 @@ EXACT = 1e-4  # relative error in float32 under which a part counts as carried e
 N_TRIED = 32  # tokens of a string, drawn at random, where no text is given
 BYTES_A_PARAMETER = 28  # the original, two decoders in float32, and one in float64
 TYPES = {name: getattr(torch, name) for name in ("float64", "float32", "float16", "bfloat16")}
+SIZES = (  # of a configuration
+    *("vocab_size", "n_embd", "hidden_size", "n_head", "num_attention_heads", "n_layer", "num_hidden_layers"),
+    *("n_positions", "intermediate_size", "max_position_embeddings"),
+)
+UNSTORED = ("max_position_embeddings",)  # rotary positions have no array
 BESIDE = (  # what a tokenizer consists of, taken along as it is
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
     *("vocab.json", "merges.txt", "tokenizer.model", "chat_template.jinja"),
@@ -120,7 +125,8 @@ def load_checkpoint(folder: str | os.PathLike[str]) -> Any:
         raise ValueError(
             f"{path / 'config.json'} holds a {type(config).__name__}, not an object: get it again"
         )
-    if (kind := config.get("model_type")) not in FAMILIES:
+    kind = config.get("model_type")
+    if not isinstance(kind, str) or kind not in FAMILIES:
         raise ValueError(f"{path} holds a {kind!r}: known are {', '.join(FAMILIES)}")
     if "quantization_config" in config:
         raise ValueError(f"the weights in {path} are rounded: products of them are not; give the original")
@@ -128,13 +134,22 @@ def load_checkpoint(folder: str | os.PathLike[str]) -> Any:
         raise FileNotFoundError(
             f"{path} has no safetensors; other files may hold code that runs when they are read: convert them"
         )
-    _refuse_layers(path, config)
+    _refuse_sizes(path, config)
     tf = import_transformers()
-    with _quietly(tf):
-        model, loading = tf.AutoModelForCausalLM.from_pretrained(
-            path, local_files_only=True, trust_remote_code=False, use_safetensors=True,
-            dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True,
-        )  # fmt: skip
+    try:
+        with _quietly(tf):
+            model, loading = tf.AutoModelForCausalLM.from_pretrained(
+                path, local_files_only=True, trust_remote_code=False, use_safetensors=True,
+                dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True,
+            )  # fmt: skip
+    except (MemoryError, ImportError):
+        raise
+    except Exception as error:  # of any type, from the configuration or the files
+        reason = " ".join(str(error).split())[:200] or "no reason is given"
+        raise ValueError(
+            f"Transformers makes no model of {path} ({type(error).__name__}: {reason}): mend config.json, or "
+            "get the files again"
+        ) from error
     if misfits := sorted(map(_name_of, loading["mismatched_keys"])):
         raise ValueError(f"{misfits[0]} in {path} has another shape than its config.json gives: mend that")
     if missing := sorted(loading["missing_keys"]):
@@ -150,17 +165,31 @@ def _name_of(key: Any) -> str:
     return key if isinstance(key, str) else str(key[0])  # Transformers gives shapes beside it
 
 
-def _refuse_layers(path: Path, config: dict[str, Any]) -> None:
-    """Hold the number of layers against the arrays in the files, before any layer is made."""
-    n_arrays = 0
+def _refuse_sizes(path: Path, config: dict[str, Any]) -> None:
+    """Hold the sizes that a configuration gives against the files, before anything of such a size is made."""
+    n_arrays = n_numbers = 0
     for file in path.glob("*.safetensors"):
-        with safe_open(file, "pt") as arrays:
-            n_arrays += len(arrays.keys())
+        try:
+            with safe_open(file, "pt") as arrays:
+                n_arrays += len(arrays.keys())
+        except SafetensorError as error:
+            raise ValueError(f"{file} is no whole safetensors file ({error}): get it again") from error
+        n_numbers += file.stat().st_size  # a number takes a byte at least
     layers = config.get("num_hidden_layers", config.get("n_layer", 0))
     if isinstance(layers, int) and layers > n_arrays:
         raise ValueError(
             f"config.json in {path} gives {layers:,} layers, and its files have {n_arrays} arrays"
         )
+    for name in SIZES:
+        size = config.get(name, 1)
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise ValueError(
+                f"config.json in {path} gives {size!r} for {name}: it is a whole number from 1 on"
+            )
+        if size > n_numbers and name not in UNSTORED:
+            raise ValueError(
+                f"config.json in {path} gives {size:,} for {name}, and its files have {n_numbers:,} bytes"
+            )
 
 
 def _type_of(config: dict[str, Any], path: Path) -> torch.dtype:
@@ -278,7 +307,8 @@ def resize_checkpoint(
     Raises
     ------
     ValueError
-        If the family or an option of it is not known here, or can't have this width, or `tokens` don't fit.
+        If the family or an option of it is not known here, or can't have this width, or `tokens` don't fit;
+        if its logits are all equal (weights of zeros), or NaN or infinite.
     MemoryError
         If it doesn't fit, with the estimate.
     """
@@ -296,6 +326,7 @@ def resize_checkpoint(
     dtype = getattr(model.config, "dtype", None) or torch.float32
     old = from_hf(model).float()
     _require_width(kind, old.config, m)
+    _require_logits(old)
     if tokens is None and how == "pca":
         raise ValueError("principal components need a text: give one, or choose the map 'orthonormal'")
     seen, held_out = _halves(_tokens(old.config) if tokens is None else tokens, old.config)
@@ -318,6 +349,17 @@ def resize_checkpoint(
         (n_parameters, sum(array.numel() for array in carried.parameters())),
         tuple(_notes(model, old.config, new, kind, how)),
     )
+
+
+def _require_logits(model: Decoder) -> None:
+    """Refuse a model whose logits do not vary: no error is relative to them."""
+    with torch.no_grad():
+        logits = model(_tokens(model.config)[:1, :-1])
+    if not bool((logits - logits.mean(-1, keepdim=True)).any()):
+        raise ValueError(
+            "all logits of the model are equal, so no error can be relative to them: are its weights zeros, "
+            "or too large for float32?"
+        )
 
 
 class _Logits(nn.Module):

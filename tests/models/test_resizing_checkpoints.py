@@ -225,6 +225,14 @@ def test_a_checkpoint_that_lacks_an_array_is_refused(tmp_path):
         ({"dtype": "load"}, "has the dtype 'load': known are float64"),
         ({"n_layer": 10**6}, r"gives 1,000,000 layers, and its files have \d+ arrays"),
         ({"vocab_size": 7}, r"has another shape than its config\.json gives"),
+        ({"vocab_size": 10**9}, r"gives 1,000,000,000 for vocab_size, and its files have [\d,]+ bytes"),
+        ({"n_positions": 10**9}, r"gives 1,000,000,000 for n_positions, and its files have"),
+        ({"n_embd": "12"}, r"gives '12' for n_embd: it is a whole number from 1 on"),
+        ({"n_head": 0}, r"gives 0 for n_head: it is a whole number from 1 on"),
+        ({"n_embd": 13}, r"no model of .* \(ValueError: .* must be divisible .*: mend config\.json"),
+        ({"layer_norm_epsilon": "x"}, r"no model of .* \(\w+: .*layer_norm_epsilon.*: mend config\.json"),
+        ({"activation_function": "swirl"}, r"no model of .* \(KeyError: 'swirl'\): mend config\.json"),
+        ({"model_type": ["gpt2"]}, r"holds a \['gpt2'\]: known are gpt2"),
     ],
 )
 def test_a_configuration_that_does_not_fit_is_refused_with_the_reason(change, why, tmp_path):
@@ -252,6 +260,25 @@ def test_weights_with_nan_are_refused_by_name(tmp_path):
     model.save_pretrained(tmp_path)
     with pytest.raises(ValueError, match=r"h\.0\.mlp\.c_fc\.weight in .* has NaN or infinite values"):
         load_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("make", "factor", "why"),
+    [
+        (gpt2, 0, "all logits of the model are equal, so no error can be"),
+        (llama, 0, "all logits of the model are equal, so no error can be"),
+        (gpt2, 1e30, "gives NaN or infinite logits in float32"),
+        (llama, 1e30, "are its weights zeros, or too large for float32?"),  # RMSNorm divides by infinity
+    ],
+)
+def test_weights_that_give_no_logits_are_refused_and_nothing_is_written(make, factor, why, tmp_path, capsys):
+    model = make().float()
+    for array in model.parameters():
+        array.data.mul_(factor)
+    model.save_pretrained(tmp_path / "model")
+    assert main(["resize", str(tmp_path / "model"), "--width", "9", "--out", str(tmp_path / "out")]) == 1
+    assert why in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_link_is_refused_before_any_work(tmp_path, monkeypatch, capsys):
