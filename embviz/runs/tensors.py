@@ -21,8 +21,8 @@ def select_weights(model: nn.Module, names: str | Sequence[str] | None = None) -
     model : nn.Module
         Compiled or not is the same.
     names : str or sequence of str, optional
-        Names, or patterns such as ``"blocks.*.query.weight"``, each of which must match; "*" is all. By
-        default all parameters with two axes or more.
+        Names, or patterns such as ``"blocks.*.query.weight"``, each of which must match; "*" is all. What is
+        a name means that parameter alone. By default all parameters with two axes or more.
 
     Returns
     -------
@@ -51,13 +51,22 @@ def select_weights(model: nn.Module, names: str | Sequence[str] | None = None) -
 
 
 def matching(names: Sequence[str], patterns: str | Sequence[str]) -> list[str]:
-    """Names that match one of the patterns, each of which must match; ValueError says what there is."""
+    """Names that match one of the patterns, each of which must match; ValueError says what there is.
+
+    What is a name means itself alone, whatever it holds.
+
+    >>> matching(["w[0]", "w0", "b"], "w[0]"), matching(["w[0]", "w0", "b"], "w*")
+    (['w[0]'], ['w[0]', 'w0'])
+    """
     patterns = [patterns] if isinstance(patterns, str) else patterns
+    chosen: set[str] = set()
     for pattern in patterns:
-        if not fnmatch.filter(names, pattern) and pattern not in names:
+        found = [pattern] if pattern in names else [n for n in names if fnmatch.fnmatchcase(n, pattern)]
+        if not found:
             near = difflib.get_close_matches(pattern, names, n=3, cutoff=0.3) or names[:3]
             raise ValueError(f"no tensor is called {pattern!r}: there are {', '.join(near)}, ...")
-    return [name for name in names if any(name == p or fnmatch.fnmatch(name, p) for p in patterns)]
+        chosen.update(found)
+    return [name for name in names if name in chosen]
 
 
 def find_ties(tensors: Mapping[str, Tensor]) -> dict[str, str]:

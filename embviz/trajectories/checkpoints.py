@@ -157,7 +157,7 @@ def _found(source: Source) -> list[Path]:
         inside = sorted(Path(source).iterdir())
         paths = [path for path in inside if re.search(r"\d", path.stem) and not path.name.startswith(".")]
     else:
-        paths = [Path(path) for path in sorted(glob.glob(os.fspath(source)))]
+        paths = _matching_files(Path(source))
         if not paths:
             raise FileNotFoundError(f"there is no file or folder {source}")
     if len(paths) < 3:
@@ -165,6 +165,15 @@ def _found(source: Source) -> list[Path]:
             f"{len(paths)} checkpoints of {source} are too few for a path: at least three are needed"
         )
     return paths
+
+
+def _matching_files(pattern: Path) -> list[Path]:
+    """Files of a pattern; the folders in it that are there, and a file, are meant by their names."""
+    if pattern.exists():
+        return [pattern]
+    there = next((folder for folder in pattern.parents if folder.is_dir()), Path())
+    rest = pattern.relative_to(there)
+    return sorted(Path(path) for path in glob.glob(os.path.join(glob.escape(str(there)), str(rest))))
 
 
 def _given(losses: ArrayLike | Mapping[int, float], steps: Sequence[int]) -> np.ndarray:

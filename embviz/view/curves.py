@@ -12,6 +12,11 @@ from scipy import stats
 from embviz.view import charts, theme
 from embviz.view.charts import Data, Levels, Null, Scale
 
+MADE = (  # columns of a survival curve
+    *("came", "n", "n_came", "total", "gone", "at_risk", "step", "part", "logarithm", "variance"),
+    *("waiting", "low", "high"),
+)
+
 
 def plot_curves(
     data: Data,
@@ -189,14 +194,17 @@ def plot_survival(
     Raises
     ------
     ValueError
-        If the table is empty, lacks a column or has a NaN; if the curves begin at 0 or below on a logarithmic
-        axis; if an explorer's data comes without `names`, or there are more than five kinds.
+        If the table is empty, lacks a column or has a NaN; if a column has a name that the chart makes,
+        such as "step"; if the curves begin at 0 or below on a logarithmic axis; if an explorer's data comes
+        without `names`, or there are more than five kinds.
 
     Examples
     --------
     >>> table = pd.DataFrame({"epochs": [50, 80, 100], "grokked": [True, True, False]})
     >>> chart = plot_survival(table, "epochs", event="grokked")
     """
+    for field in filter(None, (time, kind)):
+        charts.refuse_expression(field, MADE)
     data = charts.checked(data, numbers=[time], words=[kind], more=[event] if event else [])
     kinds = charts.kind_names(data, kind, names)
     charts.refuse_logarithms(pd.DataFrame({"start": [start]}), "start", x_scale)

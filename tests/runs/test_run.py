@@ -234,6 +234,19 @@ def test_weights_are_selected_by_name_or_pattern_matrices_by_default():
         select_weights(model, "hed.bias")
 
 
+def test_a_name_with_the_signs_of_patterns_means_that_tensor_alone(tmp_path):
+    names = ["w[1]", "w1", "a*", "abc", "q?", "qu"]
+    with Run.open(tmp_path / "run[1]") as made:
+        for step in range(3):
+            made.append(step, {name: torch.full((2, 2), float(at)) for at, name in enumerate(names)})
+    read = read_run(tmp_path / "run[1]")
+    for at, name in enumerate(names):
+        assert list(read.tensors(name)) == list(read.paths(name)) == [name]
+        assert (read.tensor(name) == at).all()
+    assert list(read.tensors(["w*", "q?"])) == ["w[1]", "w1", "q?"]
+    assert list(read.tensors("[aw]*")) == ["w[1]", "w1", "a*", "abc"]
+
+
 # --- refusals ---------------------------------------------------------------------------------------
 
 

@@ -61,6 +61,17 @@ def test_checkpoints_come_in_order_with_the_logged_losses(run, how):
     np.testing.assert_allclose(path.losses[[0, 1, 3]], [2, between, 0.1])
 
 
+@pytest.mark.parametrize("folder", ["run [v1]", "a*", "what?", "[!x]"])
+def test_a_folder_that_is_there_is_meant_by_its_name_whatever_signs_are_in_it(run, folder):
+    run = run.rename(run.with_name(folder))
+    (run.parent / "run v" / "checkpoint-7").mkdir(parents=True)  # what patterns would mean
+    (run.parent / "ab" / "checkpoint-7").mkdir(parents=True)
+    for source in (run, str(run), f"{run}/checkpoint-*", f"{run}/*-[125]0*"):
+        assert list(read_checkpoints(source)["h.0.attn.weight"].steps) == sorted(STEPS)
+    with pytest.raises(FileNotFoundError, match="there is no file or folder"):
+        read_checkpoints(f"{run}/step*")
+
+
 @pytest.mark.parametrize("together", [1, 12, 20, 10**6])
 def test_a_sketch_is_the_recorders_however_many_maps_are_in_memory(files, monkeypatch, together):
     monkeypatch.setattr(checkpoints, "TOGETHER", together)
