@@ -48,7 +48,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         ],
         "pages": ["save_page"],
         "reports": ["map_rows", "plot_inspection", "plot_run", "plot_spectrum", "plot_trace"],
-        "player": ["LiveRun", "Player", "PlayerFace"],
+        "player": ["LiveRun", "Player"],
         "sentences": ["Amount", "Quotation", "amount", "number", "quote", "say"],
         "tables": ["FiguresTable", "figures_table"],
         "theme": ["captioned"],

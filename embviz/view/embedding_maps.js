@@ -151,6 +151,7 @@ class WordMap {
     this.show = data.about.first ?? 0;
     this.column = data.about.columns[0]?.name ?? null; // the first of those that were given
     this.pointed = null; // { point, show }
+    this.chosen = []; // the points of the words that are chosen
     this.widths = new Map();
     this.view = { scale: 1, x: 0, y: 0 }; // the point of the plane in the middle
     this.places = data.shows.map(({ x, y }) => ({ x: x.slice(), y: y.slice() }));
@@ -299,6 +300,7 @@ class WordMap {
     if (this.show === BOTH) this.drawPairs();
     for (const show of this.drawn) this.drawPoints(show);
     if (this.pointed) this.drawNeighbours();
+    this.drawChosen();
     this.drawLabels();
     if (this.data.about.scale) this.drawScale(this.data.about.scale);
   }
@@ -393,6 +395,18 @@ class WordMap {
     pen.setLineDash([]);
   }
 
+  /** A ring about each chosen word. */
+  drawChosen() {
+    const { pen } = this;
+    pen.strokeStyle = this.look.categories[1];
+    pen.lineWidth = 2;
+    for (const point of this.chosen) {
+      pen.beginPath();
+      pen.arc(...this.screen(this.drawn[0], point), this.radius + 3, 0, 2 * Math.PI);
+      pen.stroke();
+    }
+  }
+
   /** A bar as long as a round distance in the plane. */
   drawScale(unit) {
     const { pen } = this;
@@ -454,6 +468,10 @@ class WordMap {
       }
     }
     const first = this.drawn[0];
+    for (const point of this.chosen) {
+      put(first, point, true, Infinity);
+      named.add(point);
+    }
     for (let point = 0; point < this.data.words.length && shown.length < most; point += 1) put(first, point);
     for (const { word, left, y, bold } of shown) {
       if (bold) pen.font = LABEL.bold;
@@ -506,7 +524,7 @@ class WordMap {
       else if (event.pointerType !== "touch") this.moveBy(now[0] - was[0], now[1] - was[1]);
     });
     const release = (event) => {
-      if (event.type === "pointerup" && held.size === 1 && moved < 4) this.told.pin(this.hit(...at(event)));
+      if (event.type === "pointerup" && held.size === 1 && moved < 4) this.told.pin(this.hit(...at(event)), event.shiftKey);
       held.delete(event.pointerId);
       delete canvas.dataset.dragged;
     };
@@ -569,11 +587,12 @@ class Taken {
   }
 }
 
-/** Maps beside each other with one search, one switch and one word pointed at. */
+/** Maps beside each other with one search, one switch and the same words chosen; `onChoice` hears which. */
 class MapGroup {
-  constructor({ figure, bar, row }, rows, meta, say) {
+  constructor({ figure, bar, row }, rows, meta, say, onChoice) {
     this.say = say;
-    this.pinned = null;
+    this.chosen = []; // the last one's neighbours are shown
+    this.onChoice = () => {}; // what a page shows at first nobody has chosen
     const { maps: abouts, look } = meta;
     this.entitle = (place) => meta.titles && entitle(figure, meta.titles[place]);
     bar.addEventListener("submit", (event) => event.preventDefault());
@@ -583,6 +602,7 @@ class MapGroup {
     this.fillBar(bar, abouts[0], look);
     const focus = abouts.find((about) => about.focus)?.focus;
     this.point(focus ?? null, true);
+    this.onChoice = onChoice;
     this.followTheme();
   }
 
@@ -595,7 +615,7 @@ class MapGroup {
     if (named) child(panel, "div", "embviz-map-name").textContent = data.about.title;
     const told = {
       hover: (hit) => this.hover(hit && data.words[hit.point], hit?.show),
-      pin: (hit) => this.point(hit && data.words[hit.point], true, hit?.show),
+      pin: (hit, adds) => this.pin(hit && data.words[hit.point], hit?.show, adds),
       wheel: () => this.hint("Click the map first, then the wheel zooms. Drag to move."),
     };
     const map = new WordMap(panel, data, look, told);
@@ -698,7 +718,7 @@ class MapGroup {
 
   /** Point at a word, bring it to the middle of each map, and say its neighbours. */
   goTo(word) {
-    this.point(word, true);
+    this.choose([word]);
     const said = [];
     for (const { map, data } of this.panels) {
       const place = data.index.get(word);
@@ -709,6 +729,26 @@ class MapGroup {
     this.say(`${word}: ${said.join("; ")}`, false, true);
   }
 
+  get pinned() {
+    return this.chosen.at(-1) ?? null;
+  }
+
+  /** Choose a word alone, or add it to those that are chosen, or take it away. */
+  pin(word, show, adds) {
+    if (!adds) return this.choose(word === null ? [] : [word], show);
+    if (word === null) return;
+    const others = this.chosen.filter((one) => one !== word);
+    this.choose(others.length < this.chosen.length ? others : [...others, word], show);
+  }
+
+  choose(words, show) {
+    this.chosen = words;
+    for (const { map, data } of this.panels) map.chosen = words.map((word) => data.index.get(word)).filter((point) => point !== undefined);
+    this.say("");
+    this.onChoice(words);
+    this.point(this.pinned, false, show);
+  }
+
   hover(word, show) {
     if (word === null && this.pinned === null) this.point(null, false);
     else if (word === null) this.point(this.pinned, false);
@@ -716,7 +756,7 @@ class MapGroup {
   }
 
   point(word, stays, show) {
-    if (stays) this.pinned = word;
+    if (stays && word !== this.pinned) return this.choose(word === null ? [] : [word], show);
     if (stays) this.say("");
     if (document.activeElement !== this.search) this.search.value = word ?? ""; // not while somebody types
     for (const panel of this.panels) {
@@ -795,12 +835,12 @@ class MapGroup {
 }
 
 /** Draw the maps of a specification inside `element`. */
-async function drawMaps(element, spec) {
+async function drawMaps(element, spec, onChoice = () => {}) {
   const meta = spec.usermeta.embviz;
   const { figure, controls, chart, say } = framed(element, meta, "map", "embviz-map-bar");
   const rows = (spec.hconcat ?? [spec]).map((view) => view.data.values[0]);
   try {
-    element.maps = new MapGroup({ figure, bar: controls, row: chart }, rows, meta, say);
+    element.maps = new MapGroup({ figure, bar: controls, row: chart }, rows, meta, say, onChoice);
     element.dataset.ready = "true";
     return element.maps;
   } catch (error) {
@@ -810,8 +850,21 @@ async function drawMaps(element, spec) {
 }
 
 async function renderMaps({ model, el }) {
-  const maps = await drawMaps(el, model.get("spec"));
-  return () => maps.leave();
+  const tell = (words) => {
+    model.set("selected", words);
+    model.save_changes();
+  };
+  const maps = await drawMaps(el, model.get("spec"), tell);
+  const follow = () => {
+    const words = model.get("selected");
+    if (JSON.stringify(words) !== JSON.stringify(maps.chosen)) maps.choose(words);
+  };
+  model.on("change:selected", follow);
+  follow();
+  return () => {
+    model.off("change:selected", follow);
+    maps.leave();
+  };
 }
 
 export default { render: renderMaps };

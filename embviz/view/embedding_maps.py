@@ -10,14 +10,12 @@ points several times as smoothly as regl-scatterplot or deck.gl do, at a tenth o
 from __future__ import annotations
 
 import base64
-import functools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import altair as alt
-import anywidget
 import numpy as np
 import pandas as pd
 import traitlets
@@ -26,6 +24,7 @@ from numpy.typing import ArrayLike
 from embviz.arrays import checked
 from embviz.metrics import nearest_neighbors, neighbors_kept
 from embviz.view import theme
+from embviz.view.named_tables import named
 from embviz.view.pages import map_script, portable, script, style
 from embviz.view.pictures import Picture
 from embviz.words.wordvectors import WordVectors
@@ -63,12 +62,40 @@ class States:
 
 
 class MapPicture(Picture):
-    """What one map and two share."""
+    """What one map and two share. The widget asks the kernel nothing, so it stays alive without one.
 
-    @functools.cached_property
-    def widget(self) -> MapFace:
-        """The face in a notebook, made on first use."""
-        return MapFace(spec=self.static_spec())
+    Attributes
+    ----------
+    selected : list of str
+        The words that are chosen: a click chooses one, and a click with the shift key adds one or takes it
+        away. The last one's neighbours are shown. Setting it chooses words in the page, and a word that is
+        not on the map raises ``traitlets.TraitError``. ``map.observe(function, "selected")`` calls a function
+        at every choice.
+    """
+
+    _esm = script("explorer.js") + map_script() + "\nexport default { render: renderMaps };\n"
+    _css = style("explorer.css", "embedding_maps.css")
+    selected = traitlets.List(traitlets.Unicode(), help="the words that are chosen").tag(sync=True)
+
+    def _maps(self) -> Sequence[EmbeddingMap]:
+        raise NotImplementedError
+
+    @traitlets.default("spec")
+    def _first_spec(self) -> dict[str, Any]:
+        return self.static_spec()
+
+    @traitlets.default("selected")
+    def _first_selected(self) -> list[str]:
+        return [map_.focused for map_ in self._maps() if map_.focused is not None][:1]
+
+    @traitlets.validate("selected")
+    def _known_words(self, proposal: Any) -> list[str]:
+        known = {word for map_ in self._maps() for word in map_.words}
+        words: list[str] = list(dict.fromkeys(proposal["value"]))
+        unknown = [word for word in words if word not in known]
+        if unknown:
+            raise traitlets.TraitError(f"{unknown[0]!r} is not among the {len(known):,} words of this map")
+        return words
 
 
 class EmbeddingMap(MapPicture):
@@ -76,6 +103,8 @@ class EmbeddingMap(MapPicture):
 
     Attributes
     ----------
+    selected : list of str
+        The words that are chosen, as in :class:`MapPicture`.
     words : list of str, length V
     placed : list of Placed
         One, or two of the same words, or one in each of `states`.
@@ -94,8 +123,8 @@ class EmbeddingMap(MapPicture):
         placed: list[Placed],
         columns: dict[str, list[Any]],
         *,
-        title: str,
-        caption: str,
+        title: str = "",
+        caption: str = "",
         faith: str = "",
         metric: Metric = "cosine",
         scale: float | None = None,
@@ -107,10 +136,14 @@ class EmbeddingMap(MapPicture):
         self.words, self.placed, self.columns, self.scale = words, placed, columns, scale
         self.title, self.faith = title, faith
         self.caption = f"{caption} {faith[:1].upper()}{faith[1:]}".strip()
-        self.metric, self.focus = metric, focus
+        self.metric, self.focused = metric, focus
+        super().__init__()
 
     def __repr__(self) -> str:
-        return f"<map: {self.title}>"
+        return named("map", self.title)
+
+    def _maps(self) -> Sequence[EmbeddingMap]:
+        return [self]
 
     def neighbors(self, word: str) -> pd.DataFrame:
         """The nearest words of one word in the full space: embedding, word, distance.
@@ -153,12 +186,21 @@ class SideBySide(MapPicture):
     """
 
     def __init__(
-        self, maps: Sequence[EmbeddingMap], *, title: str, caption: str, titles: Sequence[str] = ()
+        self,
+        maps: Sequence[EmbeddingMap],
+        *,
+        title: str = "",
+        caption: str = "",
+        titles: Sequence[str] = (),
     ) -> None:
         self.maps, self.title, self.caption, self.titles = list(maps), title, caption, list(titles)
+        super().__init__()
 
     def __repr__(self) -> str:
-        return f"<maps: {self.title}>"
+        return named("maps", self.title)
+
+    def _maps(self) -> Sequence[EmbeddingMap]:
+        return self.maps
 
     def static_spec(self) -> dict[str, Any]:
         """As :meth:`EmbeddingMap.static_spec`, the maps beside each other."""
@@ -166,14 +208,6 @@ class SideBySide(MapPicture):
         if self.titles:
             spec["usermeta"]["embviz"]["titles"] = self.titles
         return spec
-
-
-class MapFace(anywidget.AnyWidget):
-    """The widget behind a map. It asks the kernel nothing, so it stays alive when the kernel is gone."""
-
-    _esm = script("explorer.js") + map_script() + "\nexport default { render: renderMaps };\n"
-    _css = style("explorer.css", "embedding_maps.css")
-    spec = traitlets.Dict().tag(sync=True)
 
 
 # --- making a map -----------------------------------------------------------------------------------
@@ -191,8 +225,8 @@ def embedding_map(
     n_neighbors: int = 8,
     focus: str | None = None,
     joined: bool = False,
-    title: str,
-    caption: str,
+    title: str = "",
+    caption: str = "",
 ) -> EmbeddingMap:
     """Words as points in a plane, with their nearest neighbours in the full space.
 
@@ -221,9 +255,9 @@ def embedding_map(
         A word pointed at from the start.
     joined : bool, default False
         Whether both embeddings are shown from the start, joined by lines.
-    title : str
+    title : str, optional
         The finding, in one sentence.
-    caption : str
+    caption : str, optional
         Data and seeds. How far the plane can be trusted is added to it.
 
     Returns
@@ -327,14 +361,16 @@ def map_of(
     )
 
 
-def side_by_side(first: EmbeddingMap, second: EmbeddingMap, *, title: str, caption: str) -> SideBySide:
+def side_by_side(
+    first: EmbeddingMap, second: EmbeddingMap, *, title: str = "", caption: str = ""
+) -> SideBySide:
     """Two maps with one search and one switch: what is pointed at in one is shown in both.
 
     Parameters
     ----------
     first, second : EmbeddingMap
         Their titles stand above them; words they share are linked.
-    title, caption : str
+    title, caption : str, optional
         Of the pair. How far each plane can be trusted is added.
 
     Raises
@@ -346,7 +382,7 @@ def side_by_side(first: EmbeddingMap, second: EmbeddingMap, *, title: str, capti
     if names[0] != names[1]:
         raise ValueError(f"one switch can't serve {names[0]} and {names[1]}: give both maps the same names")
     faith = " ".join(f"{map_.title}: {map_.faith}" for map_ in (first, second))
-    return SideBySide([first, second], title=title, caption=f"{caption} {faith}")
+    return SideBySide([first, second], title=title, caption=f"{caption} {faith}".strip())
 
 
 def pick_a_word(
@@ -363,8 +399,8 @@ def pick_a_word(
     metric: Metric = "cosine",
     n_neighbors: int = 8,
     focus: str | None = None,
-    title: str | Mapping[str, str],
-    caption: str,
+    title: str | Mapping[str, str] = "",
+    caption: str = "",
 ) -> SideBySide:
     """A map to pick a word in, and a slider over an embedding's states; its control stands below it.
 
@@ -395,9 +431,9 @@ def pick_a_word(
         principal components, of all states together.
     color, metric, n_neighbors, focus
         As in :func:`embedding_map`.
-    title : str, or mapping of each state's name to str
+    title : str, or mapping of each state's name to str, optional
         The finding; with a mapping it follows the slider.
-    caption : str
+    caption : str, optional
         Data and seeds. How far the planes can be trusted is added.
 
     Returns
@@ -460,7 +496,7 @@ def pick_a_word(
     titles = [] if isinstance(title, str) else [title[state] for state in states]
     faith = " ".join(f"{map_.title}: {map_.faith}" for map_ in maps)
     sentence = titles[start] if titles else str(title)
-    return SideBySide(maps, title=sentence, caption=f"{caption} {faith}", titles=titles)
+    return SideBySide(maps, title=sentence, caption=f"{caption} {faith}".strip(), titles=titles)
 
 
 def _in_states(
@@ -653,7 +689,7 @@ def _specification(maps: Sequence[EmbeddingMap], *, title: str, caption: str) ->
     for place, map_ in enumerate(maps):
         view = spec if len(maps) == 1 else spec["hconcat"][place]
         view["data"] = {"name": f"words{place}", "values": [_row(map_)]}
-    spec["description"] = f"{title}. {caption}"
+    spec["description"] = f"{title}. {caption}" if title else caption
     spec["usermeta"]["embviz"]["maps"] = [_about(map_) for map_ in maps]
     spec["usermeta"]["embviz"]["look"] = {
         "categories": list(theme.CATEGORIES),
@@ -687,7 +723,7 @@ def _about(map_: EmbeddingMap) -> dict[str, Any]:
         "title": map_.title,
         "names": [part.name for part in map_.placed],
         "columns": [_about_column(name, values) for name, values in map_.columns.items()],
-        "focus": map_.focus or "",
+        "focus": map_.focused or "",
         "distance": DISTANCES[map_.metric],
         "n_neighbors": map_.placed[0].near.shape[1],
         "near": [_packed(part.near) for part in map_.placed],

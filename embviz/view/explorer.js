@@ -69,10 +69,11 @@ function tellingView(View, say) {
   };
 }
 
+const same = (one, other) => one === other || Math.abs(one - other) < 1e-9;
+
 // A title may follow the controls: one sentence for each combination of those that change it.
 function followTitle(figure, view, titles) {
   const names = Object.keys(titles[0]).filter((name) => name !== "title");
-  const same = (one, other) => one === other || Math.abs(one - other) < 1e-9;
   const follow = () => {
     const found = titles.find((one) => names.every((name) => same(one[name], unguarded(view.signal(name)))));
     if (found) entitle(figure, found.title);
@@ -83,7 +84,7 @@ function followTitle(figure, view, titles) {
 
 function entitle(figure, title) {
   figure.querySelector(".embviz-title").textContent = title;
-  figure.setAttribute("aria-label", title);
+  if (title) figure.setAttribute("aria-label", title);
 }
 
 // Back to where all controls stood at first; there only while one of them stands elsewhere.
@@ -183,13 +184,13 @@ function narrowed(part) {
 /** A figure with its title, a form for controls, room for the drawing, a message and the caption. */
 function framed(element, { title, caption = "" }, kind, bar) {
   const figure = child(element, "figure", "embviz");
-  if (title) child(figure, "div", "embviz-title").textContent = title;
+  child(figure, "div", "embviz-title").textContent = title ?? "";
   const controls = child(figure, "form", bar); // a form keeps its radio buttons apart from others'
   const chart = child(figure, "div", "embviz-chart");
   const status = child(figure, "div", "embviz-status");
   status.setAttribute("role", "status");
   child(figure, "figcaption", "embviz-caption").textContent = caption;
-  figure.setAttribute("aria-label", title ?? kind);
+  figure.setAttribute("aria-label", title || kind);
   const say = (text, wrong = false, hidden = false) => {
     status.textContent = text;
     status.classList.toggle("embviz-wrong", wrong);
@@ -206,7 +207,7 @@ async function mount(element, spec, vegaEmbed) {
   const narrow = element.clientWidth > 0 && element.clientWidth < NARROW;
   const safe = guardedSpec(spec);
   const shown = { ...(narrow ? narrowed(safe) : safe), $schema: undefined };
-  if (meta.title) delete shown.title;
+  if ("title" in meta) delete shown.title;
   if (meta.fluid) shown.width = "container";
   if (meta.panels && narrow) shown.columns = 1;
   try {
@@ -303,12 +304,33 @@ function converse(model, view, names, say) {
   };
 }
 
+/** Where the controls stand is the model's value: it learns of every move, and whoever sets it moves them. */
+function shareValue(model, view) {
+  const names = Object.keys(model.get("value"));
+  const tell = () => {
+    model.set("value", Object.fromEntries(names.map((name) => [name, unguarded(view.signal(name))])));
+    model.save_changes();
+  };
+  const follow = () => {
+    const moved = Object.entries(model.get("value")).filter(([name, value]) => !same(unguarded(view.signal(name)), value));
+    for (const [name, value] of moved) view.signal(name, guarded(value));
+    if (moved.length) view.runAsync();
+  };
+  for (const name of names) view.addSignalListener(name, tell);
+  model.on("change:value", follow);
+  follow();
+  return () => model.off("change:value", follow);
+}
+
 async function render({ model, el }) {
   const spec = structuredClone(model.get("spec"));
+  const { controls, stored } = spec.usermeta.embviz;
   const { view, say } = await mount(el, spec, await runtime(model));
-  const leave = converse(model, view, spec.usermeta.embviz.controls, say);
+  const leave = stored ? () => {} : converse(model, view, controls, say);
+  const forget = shareValue(model, view);
   return () => {
     leave();
+    forget();
     view.finalize();
   };
 }

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import anywidget
 import pandas as pd
 import traitlets
 from threadpoolctl import threadpool_limits
@@ -36,11 +35,12 @@ from embviz.view.named_tables import (
     connect,
     drawn,
     handed,
+    named,
     plain,
     refuse_holes,
     without_repeats,
 )
-from embviz.view.pages import FOLDER, portable, vega_runtime
+from embviz.view.pages import portable, script, style, vega_runtime
 from embviz.view.pictures import Picture
 
 GRID_LIMIT = 2_000  # combinations: more can't be told apart with sliders, nor measured while waiting
@@ -358,10 +358,10 @@ class Explorer(Picture):
     draw : function
         Takes the data to draw (give each encoding its type: ``"x:Q"``) and returns a chart. Several tables
         are handed to the parameters of their names, or to its one parameter as a mapping.
-    title : str or function
+    title : str or function, optional
         The finding, in one sentence. A control's name in braces, as in ``"Window {window}"``, follows the
         control; a function makes the sentence from the tables that it takes as `draw` does.
-    caption : str
+    caption : str, optional
         Data, seeds and interval.
     view_controls : mapping of name to a control, optional
         Only the drawing uses them, in expressions: nothing is measured for them.
@@ -373,6 +373,14 @@ class Explorer(Picture):
         States worth a look, each a button: what it is called, and the values of some controls.
     digits : int, default 4
         Significant digits kept in the page.
+
+    Attributes
+    ----------
+    value : dict
+        Where the controls stand, by their names, `view_controls` too. Setting it moves the controls in the
+        page, and names that are left out stay where they are: ``explorer.value = {"slope": 3}``. A name or a
+        value that does not exist raises ``traitlets.TraitError`` and changes nothing.
+        ``explorer.observe(function, "value")`` calls a function at every move.
 
     Raises
     ------
@@ -393,7 +401,15 @@ class Explorer(Picture):
     ... )
     >>> explorer.grid().shape, explorer
     ((10, 3), <explorer: A line of slope 2>)
+    >>> explorer.value = {"slope": 4}
+    >>> explorer.value
+    {'slope': 4}
     """
+
+    _esm = script("explorer.js") + "\nexport default { render };\n"
+    _css = style("explorer.css")
+    runtime = traitlets.Bytes().tag(sync=True)
+    value = traitlets.Dict(help="where the controls stand").tag(sync=True)
 
     def __init__(
         self,
@@ -401,8 +417,8 @@ class Explorer(Picture):
         controls: Mapping[str, Any],
         draw: Draw,
         *,
-        title: Title,
-        caption: str,
+        title: Title = "",
+        caption: str = "",
         view_controls: Mapping[str, Any] | None = None,
         grid: pd.DataFrame | Mapping[str, pd.DataFrame] | None = None,
         tries: Mapping[str, Mapping[str, Any]] | None = None,
@@ -423,9 +439,63 @@ class Explorer(Picture):
         self._grid = None if grid is None else self._checked_grid(as_tables(grid, "the grid"))
         if isinstance(title, str):
             self._filled(title, self._start)
+        super().__init__()
+        self.on_msg(self._hear)
 
     def __repr__(self) -> str:
-        return f"<explorer: {self.first_title}>"
+        return named("explorer", self.first_title)
+
+    # --- the widget ---
+
+    @traitlets.default("spec")
+    def _first_spec(self) -> dict[str, Any]:
+        if self.measure is not None:
+            return self.live_spec()
+        spec = self.static_spec()
+        spec["usermeta"]["embviz"]["stored"] = True
+        return spec
+
+    @traitlets.default("runtime")
+    def _first_runtime(self) -> bytes:
+        return vega_runtime().encode()
+
+    @traitlets.default("value")
+    def _first_value(self) -> dict[str, Any]:
+        every = {**self.controls, **self.view_controls}
+        return {name: control.read(control.initial) for name, control in every.items()}
+
+    @traitlets.validate("value")
+    def _whole_value(self, proposal: Any) -> dict[str, Any]:
+        every = {**self.controls, **self.view_controls}
+        given = proposal["value"]
+        unknown = [name for name in given if name not in every]
+        if unknown:
+            raise traitlets.TraitError(f"there is no control {unknown[0]!r}, but {', '.join(every)}")
+        try:
+            read = {name: every[name].read(plain(value)) for name, value in given.items()}
+        except ValueError as error:
+            raise traitlets.TraitError(str(error)) from None
+        for name in self.controls if self.measure is None else ():
+            if name in read and read[name] not in self.controls[name].values:
+                stored = ", ".join(map(str, self.controls[name].values))
+                raise traitlets.TraitError(f"nothing is stored at {name} = {read[name]}, but at {stored}")
+        before = self._trait_values.get("value") or self._first_value()
+        return {name: read.get(name, before.get(name)) for name in every}
+
+    def _hear(self, _: object, message: object, buffers: object) -> None:
+        kind, request, values = read_message(message, "request", "values")
+        if kind != "measure":
+            return
+        reply: dict[str, Any] = {"kind": "rows", "request": request}
+
+        def answer() -> None:
+            try:
+                reply.update(self.answer(values))
+            except BaseException as error:  # an interrupt too: the page waits for an answer
+                reply["error"] = error_message(error)
+            self.send(reply)
+
+        answer_between_cells(answer)
 
     def grid(self) -> pd.DataFrame | Tables:
         """Every combination of the controls measured, once: tidy, the controls' columns first.
@@ -477,11 +547,6 @@ class Explorer(Picture):
         used = {name: own for name, own in rows.items() if self._drawn is None or name in self._drawn}
         reply: dict[str, Any] = {"tables": used}
         return reply | ({"title": self._title(values, tables)} if self._follows else {})
-
-    @functools.cached_property
-    def widget(self) -> LiveFace | None:
-        """The live face, made on first use; None where only stored results are shown."""
-        return None if self.measure is None else LiveFace(self)
 
     @functools.cached_property
     def first_title(self) -> str:
@@ -641,35 +706,6 @@ class Explorer(Picture):
 
     def _filled(self, text: str, values: Mapping[str, Any]) -> str:
         return filled(text, values, self.controls)
-
-
-class LiveFace(anywidget.AnyWidget):
-    """The widget behind an explorer: the page sends control values, the kernel sends rows back."""
-
-    _esm = FOLDER / "explorer.js"
-    _css = FOLDER / "explorer.css"
-    spec = traitlets.Dict().tag(sync=True)
-    runtime = traitlets.Bytes().tag(sync=True)
-
-    def __init__(self, explorer: Explorer) -> None:
-        super().__init__(spec=explorer.live_spec(), runtime=vega_runtime().encode())
-        self._explorer = explorer
-        self.on_msg(self._hear)
-
-    def _hear(self, _: object, message: object, buffers: object) -> None:
-        kind, request, values = read_message(message, "request", "values")
-        if kind != "measure":
-            return
-        reply: dict[str, Any] = {"kind": "rows", "request": request}
-
-        def answer() -> None:
-            try:
-                reply.update(self._explorer.answer(values))
-            except BaseException as error:  # an interrupt too: the page waits for an answer
-                reply["error"] = error_message(error)
-            self.send(reply)
-
-        answer_between_cells(answer)
 
 
 # What an explorer and a player share: controls, messages, the size of a page.

@@ -103,6 +103,15 @@ def drawn(draw: Draw, names: Sequence[str], *, finding: str, caption: str, who: 
     return spec
 
 
+def named(kind: str, title: str) -> str:
+    """A picture in a message: its kind, and its title if it has one.
+
+    >>> named("map", "Words"), named("map", "")
+    ('<map: Words>', '<map>')
+    """
+    return f"<{kind}: {title}>" if title else f"<{kind}>"
+
+
 def refuse_holes(table: pd.DataFrame, where: str = "") -> None:
     """Raise ``ValueError`` if a value is missing or infinite; `where` stands behind the column's name."""
     for column in table.columns:

@@ -1,24 +1,50 @@
-"""What explorers, players and maps share: how they show themselves in a cell and as a page."""
+"""What explorers, players and maps share: a widget, an output of a cell, a page."""
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import os
 from typing import Any
 
+import anywidget
+import traitlets
+
 from embviz.project import NoProjectError, find_project
+from embviz.view.main_thread import answer_between_cells
 from embviz.view.pages import MIME, image, save_page
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
-class Picture:
-    """A picture that gives a specification, and where it has one a widget for the notebook."""
+class Picture(anywidget.AnyWidget):
+    """A picture that is a widget in a notebook, and a specification for pages without a kernel."""
 
-    @functools.cached_property
+    spec = traitlets.Dict(help="what the widget draws").tag(sync=True)
+
+    @property
     def widget(self) -> Any:
-        """The face in a notebook, made on first use; None where a kernel adds nothing."""
-        raise NotImplementedError
+        """The picture itself: it can stand in ipywidgets' boxes, as in ``VBox([picture])``."""
+        return self
+
+    def open(self) -> None:
+        """Nothing yet: a page learns of the picture when it is shown, alone or in another widget."""
+
+    @property
+    def model_id(self) -> str:
+        """Name of the picture's model in a page, which is opened at first use."""
+        if self.comm is None:
+            super().open()
+        model_id: str = super().model_id
+        return model_id
+
+    def set_state(self, sync_data: dict[str, Any]) -> None:
+        """Take values that a page sent, between two cells: observers run where cells run."""
+
+        def take() -> None:
+            with contextlib.suppress(traitlets.TraitError):  # the page says itself what is wrong
+                super(Picture, self).set_state(sync_data)
+
+        answer_between_cells(take)
 
     def static_spec(self) -> dict[str, Any]:
         """The Vega-Lite specification that pages without a kernel show."""
@@ -36,8 +62,7 @@ class Picture:
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         bundle: dict[str, Any] = {MIME: self.static_spec(), "text/plain": repr(self)}
-        if self.widget is not None:
-            bundle[WIDGET] = {"version_major": 2, "version_minor": 0, "model_id": self.widget.model_id}
+        bundle[WIDGET] = {"version_major": 2, "version_minor": 0, "model_id": self.model_id}
         return with_image(bundle)
 
 

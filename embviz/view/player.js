@@ -105,8 +105,8 @@ const stepsOf = (rows) => [...new Set(rows.map((row) => row.frame))];
 
 /** Plays the frames of a recording, or those that a kernel computed so far. */
 class Playback {
-  constructor(view, say, bar, meta, recorded, ask, follow) {
-    Object.assign(this, { view, say, bar, meta, recorded, ask, follow });
+  constructor(view, say, bar, meta, recorded, ask, follow, onStep) {
+    Object.assign(this, { view, say, bar, meta, recorded, ask, follow, onStep });
     this.steps = stepsOf(recorded);
     this.place = this.steps.indexOf(view.signal("frame")); // of the frame that is shown, or is about to be
     this.drawing = null;
@@ -167,13 +167,7 @@ class Playback {
       event.preventDefault(); // the page would scroll
       this.toggle();
     });
-    bar.source?.addEventListener("change", () => {
-      this.pause();
-      this.say(this.isLive ? this.note : "");
-      this.showControls();
-      this.entitle();
-      this.told(this.load(this.rows()));
-    });
+    bar.source?.addEventListener("change", () => this.turnSource());
     for (const { control, field, recorded } of this.meta.player.clicks ?? []) {
       this.view.addEventListener("click", (_, item) => {
         const number = item?.datum?.[field];
@@ -241,8 +235,30 @@ class Playback {
     slider.disabled = this.last === 0;
     slider.setAttribute("aria-valuetext", step);
     number.textContent = this.isBorrowed ? `${step}, recorded` : step;
+    this.onStep(this.steps[this.place]);
     restart.title = this.isLive ? "Begin anew" : NAMES.restart;
     restart.setAttribute("aria-label", restart.title);
+  }
+
+  /** Show the recording, or what is computed, as was chosen. */
+  turnSource() {
+    this.pause();
+    this.say(this.isLive ? this.note : "");
+    this.showControls();
+    this.entitle();
+    this.told(this.load(this.rows()));
+  }
+
+  /** Turn to a step that the kernel set: of the frames that are shown, or else of the recording. */
+  turnTo(step) {
+    if (!this.steps.includes(step) && this.isLive) {
+      this.bar.source.value = "recorded";
+      this.turnSource();
+    }
+    const place = this.steps.indexOf(step);
+    if (place < 0 || place === this.place) return;
+    this.pause();
+    this.told(this.go(place));
   }
 
   /** Show the frame at a place; resolves when it's drawn. Of many wanted meanwhile only the last is. */
@@ -386,8 +402,8 @@ class Playback {
   }
 }
 
-/** Draw a run and its buttons inside `element`; with `ask`, a kernel computes frames. */
-async function play(element, spec, vegaEmbed, ask = null) {
+/** Draw a run and its buttons inside `element`; with `ask`, a kernel computes frames; `onStep` hears each step. */
+async function play(element, spec, vegaEmbed, ask = null, onStep = () => {}) {
   const meta = spec.usermeta.embviz;
   const recorded = ask ? structuredClone(spec.datasets.measured) : spec.datasets.measured;
   const own = new Map(ask ? meta.player.asks?.map((param) => [param.name, param]) : []);
@@ -398,7 +414,7 @@ async function play(element, spec, vegaEmbed, ask = null) {
   const { view, say, follow } = await mount(element, drawn, vegaEmbed);
   const figure = element.querySelector("figure");
   const bar = playerBar(figure, meta.player.label, ask !== null, stepsOf(recorded).length);
-  return new Playback(view, say, bar, meta, recorded, ask, follow);
+  return new Playback(view, say, bar, meta, recorded, ask, follow, onStep);
 }
 
 /** Questions to a kernel, each answered by one message; several views of one model share its messages. */
@@ -422,10 +438,23 @@ function correspondence(model) {
 async function renderPlayer({ model, el }) {
   const { ask, leave } = correspondence(model);
   const spec = structuredClone(model.get("spec"));
-  const playback = await play(el, spec, await runtime(model), model.get("live") ? ask : null);
+  const chosen = model.get("step");
+  let shown = false; // what a page shows at first nobody has chosen
+  const tell = (step) => {
+    if (!shown) return;
+    model.set("step", step);
+    model.save_changes();
+  };
+  const playback = await play(el, spec, await runtime(model), model.get("computes") ? ask : null, tell);
+  const follow = () => playback.turnTo(model.get("step"));
+  model.on("change:step", follow);
+  if (chosen !== spec.params.find(({ name }) => name === "frame").value) playback.turnTo(chosen);
+  shown = true;
+  tell(playback.steps[playback.place]);
   return () => {
     playback.pause();
     leave();
+    model.off("change:step", follow);
     playback.view.finalize();
   };
 }

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import altair as alt
-import anywidget
 import numpy as np
 import pandas as pd
 import traitlets
@@ -22,7 +21,17 @@ from threadpoolctl import threadpool_limits
 from embviz.view import explorers
 from embviz.view.explorers import Control, Numbers, Value, read_message
 from embviz.view.main_thread import answer_between_cells
-from embviz.view.named_tables import MEASURED, Draw, Feed, compact_row, connect, drawn, holes, without_repeats
+from embviz.view.named_tables import (
+    MEASURED,
+    Draw,
+    Feed,
+    compact_row,
+    connect,
+    drawn,
+    holes,
+    named,
+    without_repeats,
+)
 from embviz.view.pages import portable, script, style, vega_runtime
 from embviz.view.pictures import Picture
 
@@ -58,11 +67,11 @@ class Player(Picture):
         is narrow, and so do those of each row of an ``alt.vconcat``. A row may hold columns, an
         ``alt.vconcat`` each. Make the colours and shapes of panels independent with ``resolve_scale``, or
         legends mix.
-    title : str or function of the controls' names
+    title : str or function of the controls' names, optional
         What is seen, in one sentence. A control's name in braces, as in ``"Seed {seed}"``, follows the
         control; a function makes the sentence from the controls' values. Frames that are computed have a
         neutral title then.
-    caption : str
+    caption : str, optional
         Data, seeds and interval.
     step_label : str, default ``"step"``
         What a frame's number counts.
@@ -85,6 +94,12 @@ class Player(Picture):
     digits : int, default 4
         Significant digits kept in the page.
 
+    Attributes
+    ----------
+    step : int
+        The frame that is shown. Setting it turns to another one, and a frame that does not exist raises
+        ``traitlets.TraitError``. ``player.observe(function, "step")`` calls a function at every frame.
+
     Raises
     ------
     ValueError
@@ -103,15 +118,22 @@ class Player(Picture):
     <player: A point moves>
     >>> player.steps
     [0, 10]
+    >>> player.step = 10
     """
+
+    _esm = script("explorer.js") + script("player.js") + "\nexport default { render: renderPlayer };\n"
+    _css = style("explorer.css", "player.css")
+    runtime = traitlets.Bytes().tag(sync=True)
+    computes = traitlets.Bool(help="whether a kernel can compute frames").tag(sync=True)
+    step = traitlets.Int(help="the frame that is shown").tag(sync=True)
 
     def __init__(
         self,
         frames: pd.DataFrame,
         draw: Draw,
         *,
-        title: str | Callable[..., str],
-        caption: str,
+        title: str | Callable[..., str] = "",
+        caption: str = "",
         step_label: str = "step",
         initial: int | None = None,
         live: Live | None = None,
@@ -137,9 +159,84 @@ class Player(Picture):
                 f"{self.steps[0]} to {self.steps[-1]}"
             )
         self._background = background
+        self._run: LiveRun | None = None
+        self._whose: tuple[object, object] = (None, None)  # page and number of the run
+        self._computed: list[int] = []  # its frames so far
+        super().__init__()
+        self.on_msg(self._hear)
 
     def __repr__(self) -> str:
-        return f"<player: {self.first_title}>"
+        return named("player", self.first_title)
+
+    # --- the widget ---
+
+    @traitlets.default("spec")
+    def _first_spec(self) -> dict[str, Any]:
+        return self.static_spec()
+
+    @traitlets.default("runtime")
+    def _first_runtime(self) -> bytes:
+        return vega_runtime().encode()
+
+    @traitlets.default("computes")
+    def _computes(self) -> bool:
+        return self.live is not None
+
+    @traitlets.default("step")
+    def _first_step(self) -> int:
+        return self.initial
+
+    @traitlets.validate("step")
+    def _known_step(self, proposal: Any) -> int:
+        step: int = proposal["value"]
+        if step not in self.steps and step not in self._computed:
+            raise traitlets.TraitError(
+                f"there is no frame {step} among the {len(self.steps)} frames from {self.steps[0]} to "
+                f"{self.steps[-1]}, and none that was computed"
+            )
+        return step
+
+    def _hear(self, _: object, message: object, buffers: object) -> None:
+        kind, reader, run, seen, values = read_message(message, "reader", "run", "seen", "values")
+        if kind != "frame":
+            return
+        reply = {"kind": "frame", "reader": reader, "run": run}
+
+        def answer() -> None:
+            try:
+                self._turn_to((reader, run), bool(seen), values)
+                reply.update(self._next())
+            except KeyboardInterrupt:
+                reply["error"] = "The kernel was interrupted: start the run again."
+            except BaseException as error:  # whatever the run raises is the reader's to see: the page waits
+                reply["error"] = f"{type(error).__name__}: {error}"
+            self.send(reply)
+
+        answer_between_cells(answer)
+
+    def _turn_to(self, whose: tuple[object, object], goes_on: bool, values: Any) -> None:
+        """Begin the run that a page asks for, unless it's the one under way."""
+        if self._run is not None and whose == self._whose:
+            return
+        if goes_on:
+            raise ValueError("this run is no longer here: another view of the player began its own")
+        old, self._run = self._run, None
+        if old is not None:
+            old.close()
+        self._run, self._whose, self._computed = self.begin(values), whose, []
+
+    def _next(self) -> dict[str, Any]:
+        assert self._run is not None  # turned to
+        row = None
+        try:
+            row = self._run.next_row()
+        finally:
+            if row is None:  # it ended, or failed
+                self._run = None
+        if row is None:
+            return {"end": True}
+        self._computed.append(row[FRAME])
+        return {"row": row}
 
     @property
     def first_title(self) -> str:
@@ -163,11 +260,6 @@ class Player(Picture):
             If it takes more than 4 MB of JSON (beyond 1 MB it warns), or `draw` left out a type.
         """
         return self._spec
-
-    @functools.cached_property
-    def widget(self) -> PlayerFace:
-        """The face in a notebook, made on first use: the recording, and live frames where `live` is given."""
-        return PlayerFace(self)
 
     def begin(self, sent: Mapping[str, object]) -> LiveRun:
         """A live run at control values that the page sent, to be asked for its frames.
@@ -368,66 +460,6 @@ class LiveRun:
         if step <= self._last:
             raise ValueError(f"frames must increase: live frame {step} comes after {self._last}")
         return step
-
-
-class PlayerFace(anywidget.AnyWidget):
-    """The widget behind a player: the page asks for a frame, the kernel computes and sends one.
-
-    Between two questions the kernel is free. One run at a time: a page that begins another ends this one.
-    """
-
-    _esm = script("explorer.js") + script("player.js") + "\nexport default { render: renderPlayer };\n"
-    _css = style("explorer.css", "player.css")
-    spec = traitlets.Dict().tag(sync=True)
-    live = traitlets.Bool().tag(sync=True)
-    runtime = traitlets.Bytes().tag(sync=True)
-
-    def __init__(self, player: Player) -> None:
-        runtime = vega_runtime().encode()
-        super().__init__(spec=player.static_spec(), live=player.live is not None, runtime=runtime)
-        self._player = player
-        self._run: LiveRun | None = None
-        self._whose: tuple[object, object] = (None, None)  # page and number of the run
-        self.on_msg(self._hear)
-
-    def _hear(self, _: object, message: object, buffers: object) -> None:
-        kind, reader, run, seen, values = read_message(message, "reader", "run", "seen", "values")
-        if kind != "frame":
-            return
-        reply = {"kind": "frame", "reader": reader, "run": run}
-
-        def answer() -> None:
-            try:
-                self._turn_to((reader, run), bool(seen), values)
-                reply.update(self._next())
-            except KeyboardInterrupt:
-                reply["error"] = "The kernel was interrupted: start the run again."
-            except BaseException as error:  # whatever the run raises is the reader's to see: the page waits
-                reply["error"] = f"{type(error).__name__}: {error}"
-            self.send(reply)
-
-        answer_between_cells(answer)
-
-    def _turn_to(self, whose: tuple[object, object], goes_on: bool, values: Any) -> None:
-        """Begin the run that a page asks for, unless it's the one under way."""
-        if self._run is not None and whose == self._whose:
-            return
-        if goes_on:
-            raise ValueError("this run is no longer here: another view of the player began its own")
-        old, self._run = self._run, None
-        if old is not None:
-            old.close()
-        self._run, self._whose = self._player.begin(values), whose
-
-    def _next(self) -> dict[str, Any]:
-        assert self._run is not None  # turned to
-        row = None
-        try:
-            row = self._run.next_row()
-        finally:
-            if row is None:  # it ended, or failed
-                self._run = None
-        return {"end": True} if row is None else {"row": row}
 
 
 def check_frame(frames: pd.DataFrame, curves: Sequence[str] = ()) -> None:

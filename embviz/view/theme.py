@@ -193,16 +193,16 @@ def signed_scale(limit: float) -> alt.Scale:
 AnyChart = TypeVar("AnyChart", bound=alt.TopLevelMixin)
 
 
-def captioned(chart: AnyChart, *, finding: str, caption: str) -> AnyChart:
+def captioned(chart: AnyChart, *, finding: str = "", caption: str = "") -> AnyChart:
     """The same chart with its finding as title and its caption below.
 
     Parameters
     ----------
     chart : Altair chart of any kind
         The outermost one: inside a layer or a row the caption would be lost.
-    finding : str
+    finding : str, optional
         The title, and what a screen reader says of the chart: what to see, in one sentence.
-    caption : str
+    caption : str, optional
         Data, seeds and interval. The book and the explorers set it as text under the chart, where it
         wraps; a bare notebook shows it as subtitle.
     """
@@ -211,9 +211,10 @@ def captioned(chart: AnyChart, *, finding: str, caption: str) -> AnyChart:
     )
     meta = getattr(chart, "usermeta", alt.Undefined)
     known = meta.get("embviz", {}) if isinstance(meta, dict) else {}
+    said = {"title": heading} if finding or caption else {}
     titled: AnyChart = chart.properties(  # type: ignore[attr-defined]
-        title=heading,
-        description=finding,
+        **said,
+        **({"description": finding} if finding else {}),
         usermeta={"embviz": {**known, "title": finding, "caption": caption}},
     )
     return titled

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from playwright.sync_api import Browser, Page
 
-from embviz.view.explorers import Choice, Explorer, LiveFace, Range
+from embviz.view.explorers import Choice, Explorer, Range
 from tests.book.browser import Watch
 from tests.book.widget_page import Ask, kernel_of, show_widget
 
@@ -53,7 +53,7 @@ def shown(chromium: Browser, watch: Watch) -> Iterator[Callable[..., Page]]:
 
     def show(made: Explorer, asked: list[dict] | None = None, ask: Ask | None = None) -> Page:
         ask = ask or kernel_of(made.widget, [] if asked is None else asked)
-        return show_widget(context, watch, str(LiveFace._esm), {"spec": made.live_spec()}, ask)
+        return show_widget(context, watch, made, ask)
 
     yield show
     assert watch.strangers == []
@@ -207,3 +207,70 @@ def test_an_interrupt_is_told_and_the_next_move_measures(shown):
     page.locator("input[name=n]").fill("0")
     names(page, "measured", "rows[0].n === 0")
     assert page.locator(".embviz-status").inner_text() == ""
+
+
+def test_a_move_changes_the_value_and_a_value_that_is_set_moves_the_controls(shown, watch):
+    made, asked = make_explorer(), []
+    seen: list[dict] = []
+    made.observe(lambda change: seen.append(change.new), "value")
+    page = shown(made, asked)
+    page.locator("input[name=n]").fill("5")
+    page.locator("input[name=most]").fill("50")  # what only the drawing uses is told too
+    names(page, "points", "rows[0].n === 5")
+    assert made.value == {"n": 5, "power": 1, "most": 50}
+    assert seen == [{"n": 5, "power": 1, "most": 100}, {"n": 5, "power": 1, "most": 50}]
+    page.evaluate("receive('value', {n: 3, power: 3, most: 0})")
+    names(page, "points", "rows[0].n === 3 && rows[0].power === 3")
+    assert page.locator("input[name=n]").input_value() == "3"
+    assert page.get_by_label("3", exact=True).is_checked()
+    assert page.locator("input[name=most]").input_value() == "0"
+    page.locator(".embviz-title:text-is('With n = 3 the largest is 8')").wait_for()
+    assert asked[-1]["values"] == {"n": 3, "power": 3}
+    assert watch.errors == []
+
+
+def test_a_new_view_shows_where_the_controls_stand(shown):
+    made = make_explorer()
+    made.value = {"n": 6, "power": 3}
+    page = shown(made)
+    names(page, "points", "rows[0].n === 6 && rows[0].power === 3")
+    assert page.locator("input[name=n]").input_value() == "6"
+    page.locator(".embviz-title:text-is('With n = 6 the largest is 125')").wait_for()
+
+
+def test_an_explorer_of_stored_results_looks_like_the_others_and_asks_the_kernel_nothing(shown, watch):
+    grid = pd.DataFrame({"n": [1, 2, 3], "x": [1.0, 2.0, 3.0]})
+    made = Explorer(
+        None,
+        {"n": range(1, 4)},
+        lambda data: alt.Chart(data).mark_point().encode(x="x:Q"),
+        title="Stored at {n}",
+        grid=grid,
+    )
+    asked: list[dict] = []
+    page = shown(made, asked)
+    page.locator("input[name=n]").fill("3")
+    page.locator(".embviz-title:text-is('Stored at 3')").wait_for()
+    page.wait_for_timeout(50)  # a message to the kernel is under way
+    assert made.value == {"n": 3}
+    page.evaluate("receive('value', {n: 1})")
+    page.locator(".embviz-title:text-is('Stored at 1')").wait_for()
+    assert asked == []
+    assert page.locator(".embviz-caption").is_hidden()
+    assert watch.errors == []
+
+
+def test_without_title_and_caption_nothing_stands_in_their_place(shown, watch):
+    made = Explorer(
+        lambda n: pd.DataFrame({"x": [float(n)]}),
+        {"n": range(3)},
+        lambda data: alt.Chart(data).mark_point().encode(x="x:Q"),
+    )
+    page = shown(made)
+    page.locator("input[name=n]").fill("2")
+    names(page, "measured", "rows[0].n === 2")
+    reset, slider = page.get_by_role("button", name="reset"), page.locator("input[name=n]")
+    assert reset.bounding_box()["y"] + reset.bounding_box()["height"] <= slider.bounding_box()["y"]
+    assert page.locator("figure").get_attribute("aria-label") == "chart"
+    assert page.locator(".embviz-caption").is_hidden()
+    assert watch.errors == []

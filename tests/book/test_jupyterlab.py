@@ -305,3 +305,39 @@ def test_a_moved_control_changes_no_number_of_a_running_cell(page):
     wait_for_row(page, "It draws", "row.n === 7")
     assert sums[0] == sums[1]
     assert page.evaluate(RUN_AND_READ, "main_thread") == "True"
+
+
+LINKED = """
+import altair as alt
+import ipywidgets
+import numpy as np
+import pandas as pd
+from embviz.view import Explorer, embedding_map
+
+explorer = Explorer(
+    lambda n: pd.DataFrame({"x": [n]}), {"n": range(10)},
+    lambda data: alt.Chart(data).mark_point().encode(x=alt.X("x:Q").scale(domain=[0, 9])),
+    title="Linked at {n}",
+)
+slider = ipywidgets.IntSlider(4, 0, 9, description="linked")
+ipywidgets.link((slider, "value"), (explorer, "value"), (lambda n: {"n": n}, lambda value: value["n"]))
+told = ipywidgets.interactive_output(lambda state: print("n is", state["n"]), {"state": explorer})
+words = [f"word{place}" for place in range(20)]
+map_ = embedding_map(np.random.default_rng(0).normal(size=(20, 4)), words, title="In a box")
+ipywidgets.VBox([ipywidgets.HBox([slider, told]), explorer, map_])
+"""
+
+
+def test_an_explorer_is_linked_with_widgets_in_a_box(page):
+    page.evaluate(RUN_CELL, LINKED)
+    page.locator(".embviz[aria-label='Linked at 4']").wait_for()
+    own = page.locator(".embviz[aria-label^='Linked at'] input[type=range]")
+    own.fill("7")
+    page.locator(".widget-readout:text-is('7')").wait_for()
+    page.get_by_text("n is 7").wait_for()
+    page.evaluate(RUN_CELL, "slider.value = 2")
+    page.locator(".embviz[aria-label='Linked at 2']").wait_for()
+    assert own.input_value() == "2"
+    page.evaluate(RUN_CELL, "map_.selected = ['word8']")
+    page.locator(".embviz[aria-label='In a box'] .embviz-near b:text-is('word8')").wait_for()
+    assert page.evaluate(RUN_AND_READ, "explorer.value, map_.selected") == "{'n': 2} ['word8']"

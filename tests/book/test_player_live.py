@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page
 
 from embviz.view.explorers import Choice, Number, Numbers
-from embviz.view.player import HISTORY, NOTE, Player, PlayerFace
+from embviz.view.player import HISTORY, NOTE, Player
 from tests.book.browser import Watch
 from tests.book.widget_page import kernel_of, show_widget
 from tests.made_player import EVERY, frame_of, make_player, train
@@ -33,8 +33,7 @@ def shown(chromium: Browser, watch: Watch) -> Iterator[Callable[[Player], Page]]
 
     def show(made: Player, asked: list[dict] | None = None) -> Page:
         ask = kernel_of(made.widget, [] if asked is None else asked)
-        state = {"spec": made.static_spec(), "live": made.live is not None}
-        return show_widget(context, watch, str(PlayerFace._esm), state, ask)
+        return show_widget(context, watch, made, ask)
 
     yield show
     assert watch.errors == []
@@ -78,8 +77,7 @@ def test_nothing_is_asked_until_play_and_the_run_s_end_is_told(shown):
 def test_a_kernel_that_never_answers_leaves_the_buttons_free(chromium, watch):
     context = chromium.new_context(viewport={"width": 900, "height": 700})
     made, asked = make_player(5, live=train), []
-    state = {"spec": made.static_spec(), "live": True}
-    page = show_widget(context, watch, str(PlayerFace._esm), state, lambda message: asked.append(message))
+    page = show_widget(context, watch, made, lambda message: asked.append(message))
     page.clock.install()
     press(page, "play")
     page.clock.run_for(19_000)
@@ -294,8 +292,7 @@ def test_a_column_of_curves_stands_beside_the_plane_or_on_a_phone_below_it(
 
     made = make_player(4, draw=columns)
     context = chromium.new_context(viewport={"width": width, "height": 900})
-    state = {"spec": made.static_spec(), "live": False}
-    page = show_widget(context, watch, str(PlayerFace._esm), state, kernel_of(made.widget, []))
+    page = show_widget(context, watch, made, kernel_of(made, []))
     points = page.locator(".mark-symbol.role-mark")
     points.nth(2).wait_for(state="attached")
     boxes = [points.nth(place).bounding_box() for place in range(3)]
@@ -304,3 +301,38 @@ def test_a_column_of_curves_stands_beside_the_plane_or_on_a_phone_below_it(
     assert boxes[2]["y"] > boxes[1]["y"] + 90
     assert watch.errors == []
     context.close()
+
+
+def test_the_step_is_told_to_the_kernel_and_set_by_it(shown):
+    made = make_player(5)
+    steps: list[int] = []
+    made.observe(lambda change: steps.append(change.new), "step")
+    page = shown(made)
+    press(page, "step")
+    page.wait_for_function(f"{STEP} === {EVERY}")
+    page.evaluate(f"receive('step', {3 * EVERY})")
+    page.wait_for_function(f"{STEP} === {3 * EVERY}")
+    assert part(page, ".embviz-step").inner_text() == f"step {3 * EVERY}"
+    press(page, "step")
+    page.wait_for_function(f"{STEP} === {4 * EVERY}")
+    assert (made.step, steps) == (4 * EVERY, [EVERY, 4 * EVERY])
+
+
+def test_a_step_of_the_recording_is_turned_to_where_frames_are_computed(shown):
+    made = make_player(5, live=train)
+    page = shown(made)
+    press(page, "step")
+    press(page, "step")
+    page.wait_for_function(f"{STEP} === {EVERY}")
+    assert made.step == EVERY
+    page.evaluate(f"receive('step', {4 * EVERY})")
+    page.wait_for_function(f"{STEP} === {4 * EVERY}")
+    assert part(page, "select[aria-label='which frames']").input_value() == "recorded"
+
+
+def test_a_new_view_shows_the_step_that_was_set(shown):
+    made = make_player(5)
+    made.step = 2 * EVERY
+    page = shown(made)
+    page.wait_for_function(f"{STEP} === {2 * EVERY}")
+    assert made.step == 2 * EVERY

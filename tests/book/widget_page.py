@@ -9,20 +9,35 @@ import anywidget
 from playwright.sync_api import BrowserContext, Page
 
 from embviz.view.pages import vega_runtime
+from embviz.view.pictures import Picture
 from tests.book.browser import Watch
 
 # In the page: what anywidget gives a view, over a function of the test's.
 RENDER = """
 async ([code, state]) => {
-  const hearers = new Set();
+  const hearers = new Map();
+  const tell = (event, what) => [...(hearers.get(event) ?? [])].forEach((hear) => hear(what));
+  let unsent = {};
+  globalThis.receive = (name, value) => {
+    if (JSON.stringify(state[name]) === JSON.stringify(value)) return;
+    state[name] = value;
+    tell(`change:${name}`);
+  };
   const model = {
     get: (name) => state[name],
-    on: (_, hear) => hearers.add(hear),
-    off: (_, hear) => hearers.delete(hear),
+    set: (name, value) => {
+      if (JSON.stringify(state[name]) !== JSON.stringify(value)) unsent[name] = value;
+      receive(name, value);
+    },
+    save_changes: () => {
+      if (Object.keys(unsent).length) tellKernel(unsent);
+      unsent = {};
+    },
+    on: (event, hear) => hearers.set(event, (hearers.get(event) ?? new Set()).add(hear)),
+    off: (event, hear) => hearers.get(event)?.delete(hear),
     send: async (message) => {
       const reply = await askKernel(message);
-      if (reply === null) return;
-      for (const hear of hearers) hear(reply);
+      if (reply !== null) tell("msg:custom", reply);
     },
   };
   globalThis.embvizRuntime = Promise.resolve(globalThis.embvizVegaEmbed);
@@ -46,12 +61,19 @@ def kernel_of(widget: anywidget.AnyWidget, asked: list[dict[str, Any]]) -> Ask:
     return answer
 
 
-def show_widget(context: BrowserContext, watch: Watch, code: str, state: dict[str, Any], ask: Ask) -> Page:
-    """A page with the view of a widget whose state is `state`; `ask` answers, None for never."""
+def show_widget(context: BrowserContext, watch: Watch, widget: Picture, ask: Ask = lambda _: None) -> Page:
+    """A page with the view of a picture; `ask` answers, None for never; what the page sets the picture takes.
+
+    In the page, ``receive(name, value)`` is a value that the kernel sent.
+    """
+    names = {"spec", "value", "step", "computes", "selected"} & set(widget.keys)
+    state = {name: getattr(widget, name) for name in names}
     page = context.new_page()
     watch.follow(page)
     page.expose_function("askKernel", ask)
+    page.expose_function("tellKernel", widget.set_state)
     page.set_content("<div id=el></div>")
+    page.add_style_tag(content=str(widget._css))
     page.add_script_tag(content=f"(() => {{{vega_runtime()}\n}})()")
-    page.evaluate(RENDER, [code, state])
+    page.evaluate(RENDER, [str(widget._esm), state])
     return page

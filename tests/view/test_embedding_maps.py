@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+import traitlets
 import vl_convert
 
 from embviz.view import embedding_maps
@@ -395,3 +396,29 @@ def test_other_viewers_draw_the_first_state_of_both():
 def test_what_cannot_be_picked_from_is_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         picked(**changes)
+
+
+# what is chosen
+
+
+def test_what_is_chosen_can_be_read_set_and_observed():
+    picture = made(focus="word3")
+    seen: list[list[str]] = []
+    picture.observe(lambda change: seen.append(change.new), "selected")
+    assert picture.selected == ["word3"]
+    picture.selected = ["word1", "word2", "word1"]
+    assert picture.selected == ["word1", "word2"]
+    assert seen == [["word1", "word2"]]
+    with pytest.raises(traitlets.TraitError, match="'nobody' is not among the 60 words of this map"):
+        picture.selected = ["word1", "nobody"]
+    assert picture.selected == ["word1", "word2"]
+
+
+def test_a_word_of_either_map_can_be_chosen_in_two():
+    longer = made(vectors(61), words(61))
+    pair = side_by_side(made(), longer)
+    assert pair.selected == []
+    pair.selected = ["word60"]
+    assert pair.selected == ["word60"]
+    assert repr(pair) == "<maps>"
+    assert pair.static_spec()["usermeta"]["embviz"]["title"] == ""

@@ -5,9 +5,11 @@ import json
 import warnings
 
 import altair as alt
+import ipywidgets
 import numpy as np
 import pandas as pd
 import pytest
+import traitlets
 import vl_convert
 from threadpoolctl import threadpool_info
 
@@ -171,7 +173,7 @@ def test_stored_results_are_shown_though_their_floats_are_noisy():
     )
     rows = explorer.static_spec()["data"]["values"]
     assert rows == [{"share": 0.1, "x": [1.0]}, {"share": 0.2, "x": [2.0]}, {"share": 0.3, "x": [3.0]}]
-    assert WIDGET not in explorer._repr_mimebundle_()
+    assert explorer.spec["data"]["values"] == rows
 
 
 def test_stored_results_with_a_hole_are_refused_by_naming_it():
@@ -689,3 +691,96 @@ def test_a_state_to_try_that_no_control_can_take_is_refused():
         tried({"steep": {"slope": 9}})
     with pytest.raises(ValueError, match="there is no control 'angle', but slope, raised"):
         tried({"steep": {"angle": 9}})
+
+
+# the value
+
+
+def test_the_value_is_where_the_controls_stand_and_can_be_set_in_part():
+    explorer = make_explorer()
+    seen: list[dict] = []
+    explorer.observe(lambda change: seen.append(change.new), "value")
+    assert explorer.value == {"power": 1, "scale": 0.3, "upward": True}
+    explorer.value = {"scale": np.float64(0.4)}
+    assert explorer.value == {"power": 1, "scale": 0.4, "upward": True}
+    assert seen == [explorer.value]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"scale": 0.9}, r"scale: 0\.9 is outside 0\.1 to 0\.5"),
+        ({"power": 1, "scale": "much"}, "scale: 'much' is not a number"),
+        ({"powr": 2}, "there is no control 'powr', but power, scale, upward"),
+        (3, "expected a dict"),
+    ],
+)
+def test_a_wrong_value_is_refused_and_nothing_changes(wrong, message):
+    explorer = make_explorer()
+    seen: list[dict] = []
+    explorer.observe(seen.append, "value")
+    with pytest.raises(traitlets.TraitError, match=message):
+        explorer.value = wrong
+    assert explorer.value == {"power": 1, "scale": 0.3, "upward": True}
+    assert seen == []
+
+
+def test_what_is_not_stored_is_no_value_where_nothing_is_measured():
+    stored = pd.DataFrame({"share": [0.1, 0.2, 0.3], "x": [1.0, 2.0, 3.0]})
+    explorer = make_explorer(
+        measure=None, controls={"share": Range(0.1, 0.3, 0.1, "share")}, draw=draw_x, grid=stored
+    )
+    with pytest.raises(
+        traitlets.TraitError, match=r"nothing is stored at share = 0\.15, but at 0\.1, 0\.2, 0\.3"
+    ):
+        explorer.value = {"share": 0.15}
+    explorer.value = {"share": 0.1}
+
+
+def test_a_page_that_sends_a_wrong_value_changes_nothing():
+    explorer = make_explorer()
+    explorer.set_state({"value": {"power": 9, "scale": 0.3, "upward": True}})
+    assert explorer.value["power"] == 1
+    explorer.set_state({"value": {"power": 2, "scale": 0.3, "upward": True}})
+    assert explorer.value["power"] == 2
+
+
+def test_an_explorer_stands_in_boxes_links_and_outputs_of_ipywidgets():
+    explorer, other = make_explorer(), make_explorer()
+    slider = ipywidgets.IntSlider(1, 1, 3)
+    box = ipywidgets.VBox([slider, explorer, explorer.widget])
+    assert box.get_state()["children"][1] == f"IPY_MODEL_{explorer.model_id}"
+    ipywidgets.link(
+        (slider, "value"), (explorer, "value"), (lambda n: {"power": n}, lambda value: value["power"])
+    )
+    ipywidgets.link((explorer, "value"), (other, "value"))
+    slider.value = 3
+    assert other.value == {"power": 3, "scale": 0.3, "upward": True}
+    other.value = {"power": 2}
+    assert slider.value == 2
+    heard: list[dict] = []
+    ipywidgets.interactive_output(lambda state: heard.append(state), {"state": explorer})
+    explorer.value = {"upward": False}
+    assert heard[-1] == {"power": 2, "scale": 0.3, "upward": False}
+
+
+def test_nothing_is_measured_before_an_explorer_is_shown():
+    calls: list[dict] = []
+
+    def watched(**values) -> pd.DataFrame:
+        calls.append(values)
+        return one_column()
+
+    explorer = make_explorer(measure=watched, controls={"n": [1, 2]}, draw=draw_x)
+    explorer.value = {"n": 2}
+    assert calls == []
+    assert explorer.comm is None
+
+
+def test_title_and_caption_may_be_left_out():
+    explorer = Explorer(lambda n: one_column(), {"n": [1, 2]}, draw_x)
+    spec = explorer.static_spec()
+    assert "title" not in spec
+    assert spec["usermeta"]["embviz"] == {"title": "", "caption": "", "controls": ["n"]}
+    assert repr(explorer) == "<explorer>"
+    assert drawing(spec)

@@ -8,12 +8,13 @@ import altair as alt
 import numpy as np
 import pandas as pd
 import pytest
+import traitlets
 import vl_convert
 
 from embviz.view import explorers, pages, pictures, player
 from embviz.view.explorers import Choice, Number, Numbers, Range
 from embviz.view.player import BACKGROUND, HISTORY, MEASURED, NOTE, LiveRun, Player
-from tests.made_player import N_FRAMES, SYMBOLS, frame_of, make_player, recording, train
+from tests.made_player import EVERY, N_FRAMES, SYMBOLS, frame_of, make_player, recording, train
 
 
 def points(**columns) -> pd.DataFrame:
@@ -469,8 +470,8 @@ def test_values_that_are_no_control_s_own_are_refused():
 def test_a_recording_alone_computes_nothing():
     with pytest.raises(ValueError, match="has a recording alone"):
         small().begin({})
-    assert small().widget.live is False
-    assert small(live=lambda: []).widget.live is True
+    assert small().computes is False
+    assert small(live=lambda: []).computes is True
 
 
 @pytest.mark.parametrize("message", [{"kind": "measure"}, None, [], "frame", {}, {"kind": ["frame"]}])
@@ -609,3 +610,33 @@ def test_a_typed_set_is_read_in_order_each_number_once(typed, read):
 def test_what_is_no_set_of_whole_numbers_is_refused(typed):
     with pytest.raises(ValueError, match="is not a whole number; write such as 30 35"):
         Numbers("modes").read(typed)
+
+
+# the step
+
+
+def test_the_step_can_be_read_set_and_observed():
+    made = make_player(3, initial=EVERY)
+    steps: list[int] = []
+    made.observe(lambda change: steps.append(change.new), "step")
+    assert made.step == EVERY
+    made.step = 2 * EVERY
+    with pytest.raises(traitlets.TraitError, match="there is no frame 7 among the 3 frames from 0 to 40"):
+        made.step = 7
+    assert (made.step, steps) == (2 * EVERY, [2 * EVERY])
+
+
+def test_a_step_that_was_computed_can_be_set():
+    made = make_player(2, live=train)
+    page = Page(made)
+    for _ in range(4):
+        page.ask()
+    made.step = 3 * EVERY
+    page.restart()
+    page.ask()
+    with pytest.raises(traitlets.TraitError, match="and none that was computed"):
+        made.step = 2 * EVERY
+
+
+def test_a_player_without_title_is_called_so():
+    assert repr(Player(points(), draw_x)) == "<player>"
