@@ -12,6 +12,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+PATIENCE = 0.05  # seconds after which a cell is taken to be running
+
 
 def answer_between_cells(answer: Callable[[], None]) -> None:
     """Call `answer` on the main thread: at once if this is it, else when no cell is running.
@@ -22,8 +24,21 @@ def answer_between_cells(answer: Callable[[], None]) -> None:
     loop = None if threading.current_thread() is threading.main_thread() else _main_loop()
     if loop is None:
         _interruptible(answer)
-    else:
-        loop.add_callback(_interruptible, answer)
+        return
+    started, ended = threading.Event(), threading.Event()
+
+    def run() -> None:
+        started.set()
+        try:
+            _interruptible(answer)
+        finally:
+            ended.set()
+
+    loop.add_callback(run)
+    # what is printed meanwhile reaches the page, such as in an Output widget, until this returns; while a cell
+    # runs, other widgets must not wait for it
+    if started.wait(PATIENCE):
+        ended.wait()
 
 
 def _main_loop() -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 import types
 
 import pytest
@@ -63,3 +64,19 @@ def test_an_interrupt_reaches_the_answer_although_the_kernel_ignores_it_between_
         assert stopped == [True]
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_where_no_cell_runs_a_message_is_answered_before_its_handler_is_left(monkeypatch):
+    def call_soon(call):
+        threading.Timer(0.01, call).start()
+
+    monkeypatch.setattr(main_thread, "PATIENCE", 10)
+    monkeypatch.setattr(main_thread, "_main_loop", lambda: types.SimpleNamespace(add_callback=call_soon))
+    answers = []
+
+    def answer():
+        time.sleep(0.1)
+        answers.append(True)
+
+    in_a_thread(lambda: main_thread.answer_between_cells(answer))
+    assert answers == [True]
