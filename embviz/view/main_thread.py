@@ -35,7 +35,7 @@ def answer_between_cells(answer: Callable[[], None]) -> None:
             ended.set()
 
     loop.add_callback(run)
-    # what is printed meanwhile reaches the page, such as in an Output widget, until this returns; while a cell
+    # what is printed meanwhile reaches the page, as in an Output widget, until this returns; while a cell
     # runs, other widgets must not wait for it
     if started.wait(PATIENCE):
         ended.wait()
