@@ -52,6 +52,12 @@ Explorer(
 """
 
 
+SOLUTIONS = """
+```{dropdown} Solutions
+A folded solution, as {cite:t}`assylbekov2019` has it.
+```
+"""
+
 SLOW = """
 import time
 
@@ -160,6 +166,7 @@ def page(tmp_path_factory: pytest.TempPathFactory, chromium: Browser, watch: Wat
     folder, state = tmp_path_factory.mktemp("chapters"), tmp_path_factory.mktemp("state")
     chapter = nbformat.read(BOOK / "how_to_read.ipynb", as_version=4)
     chapter.cells += [nbformat.v4.new_code_cell(source) for source in (MISTAKEN, OWN, MAP, RUN)]
+    chapter.cells.insert(0, nbformat.v4.new_markdown_cell(SOLUTIONS))
     nbformat.write(chapter, folder / "chapter.ipynb")
     with running_lab(folder, state) as address:
         context = chromium.new_context(viewport={"width": 1280, "height": 900})
@@ -184,6 +191,16 @@ def wait_for_row(page: Page, title: str, condition: str) -> None:
 def test_a_chapter_shows_its_twin_before_any_cell_is_run(page):
     page.locator(".jp-RenderedVegaCommon5 input[type=range]").first.wait_for()
     assert page.locator(".embviz").count() == 0
+
+
+def test_solutions_are_folded_and_citations_readable_as_on_the_books_pages(page):
+    fold = page.locator(".jp-Notebook details:has(summary:has-text('Solutions'))")
+    solution = fold.get_by_text("A folded solution")
+    assert not solution.is_visible()
+    fold.locator("summary").click()
+    solution.wait_for()
+    assert "{cite" not in fold.text_content()
+    assert "assylbekov2019" in fold.text_content()
 
 
 def test_no_extension_can_be_installed_from_the_page(page):
