@@ -317,11 +317,13 @@ def _source(measurement: Measurement) -> str:
 
 
 def _sequential(claim: Claim) -> list[str]:
-    """That repetitions were added after an inconclusive result, for each amendment that says so."""
+    """That repetitions were added after an inconclusive result and are judged with the first ones, for each
+    amendment that says so and whose measurements have not been replaced since.
+    """
     return [
         f"sequential testing: repetitions were added on {one.date:%-d %B %Y} after an inconclusive result"
         for one in claim.amended
-        if one.sequential
+        if one.sequential and not claim.replaced.intersection(one.decides)
     ]
 
 

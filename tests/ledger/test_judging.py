@@ -429,6 +429,16 @@ def test_an_amendment_that_added_repetitions_after_an_inconclusive_result_says_s
     assert "sequential" not in judged(claim(amended=(plain,)), finding(0.2, 0.8)).reason
 
 
+def test_the_warning_ends_once_the_later_repetitions_are_judged_alone():
+    both, later = RANGE, dataclasses.replace(RANGE, name="later")
+    added = amended(decides=("f",), sequential=True)
+    alone = amended(decides=("later",), replaces=("f",))
+    judged_alone = entry_of(
+        claim(both, later, amended=(added, alone)), Results("paper", {"later": finding(0.2, 0.8)})
+    )
+    assert (judged_alone.verdict, judged_alone.reason) == (REPRODUCED, "")
+
+
 # --- questions --------------------------------------------------------------------------------------
 
 

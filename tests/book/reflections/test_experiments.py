@@ -264,6 +264,22 @@ def test_more_seeds_are_those_that_no_first_figure_was_read_of():
     assert {cell.key for cell in halves} < {cell.key for cell in borders}, "trained once for both claims"
 
 
+def test_shares_that_were_left_open_are_judged_by_the_later_seeds_alone(monkeypatch):
+    def sweep_scores(cells=None):
+        seeds, fall = ((1, 2, 3), -0.5) if cells is None else ((4, 5, 6), -0.1)
+        rows = [
+            (share, seed, "mean", 1 + (fall + seed / 1000) * (share in vectors.BORDERS))
+            for share in vectors.JUDGED_AGAIN
+            for seed in seeds
+        ]
+        return pd.DataFrame(rows, columns=["share", "seed", "test", "relative"])
+
+    monkeypatch.setattr(vectors, "sweep_scores", sweep_scores)
+    found = vectors._border_findings("laptop")
+    assert set(found) == {"later_0225", "later_0925", "later_0950"}
+    assert {(round(one.value, 6), one.n_seeds) for one in found.values()} == {(-0.095, 3)}
+
+
 def test_what_a_half_pulls_is_taken_over_a_half_at_random_by_seed(monkeypatch):
     rows = [
         (seed, control, "pull", value + seed / 100)

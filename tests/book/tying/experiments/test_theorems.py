@@ -294,7 +294,7 @@ def test_where_it_fails_the_untied_model_leads():
     result = found("dh_fails")
     costs = [late_means(one, False) - late_means(one, True) for one in (values[0], more, values[1])]
     controls = {"holds": float(costs[2].mean())}
-    same(result["untied_minus_tied_more"], list(np.concatenate(costs[:2])), controls=controls)
+    same(result["untied_minus_tied_later"], list(costs[1]), controls=controls)
     same_ratio(result["ratio_00_input"], values[0], False, "input", "00")
     farther = [
         np.subtract(*(ratios(one, tied, "input", pair, N_STEPS) for tied in (True, False)))
@@ -458,7 +458,7 @@ def test_what_training_adds_is_likeness_at_the_end_less_that_of_the_same_seeds_d
             sign * (rows["to_input"] - rows["to_output"]).to_numpy()
             for rows in (table[table["measure"] == measure] for table in (after, before))
         ]
-        same(result[f"more_exor_{measure}"], list(gains[0] - gains[1]))
+        same(result[f"later_exor_{measure}"], list(gains[0] - gains[1]))
 
 
 def test_natural_text_under_the_cosine_stands_beside_exchanged_rows(monkeypatch):
