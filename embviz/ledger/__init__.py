@@ -42,7 +42,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "load_claims",
             "papers",
         ],
-        "findings": ["Finding", "exact", "extreme", "in_errors", "once", "over_seeds", "resampled", "share"],
+        "findings": ["Finding", "exact", "extreme", "once", "over_seeds", "resampled", "share"],
         "judging": ["Entry", "Row", "conclude", "derive", "entry_of", "judge"],
         "ledger_file": ["changed_since", "entries", "entry", "store_entries"],
         "measuring": ["Results", "measure"],

@@ -106,18 +106,6 @@ def once(
     return Finding(value, value, value, controls=controls or {}, corpus=corpus, repeats=repeats)
 
 
-def in_errors(
-    value: float, n: int, *, repeats: str, controls: Mapping[str, float] | None = None, corpus: str = ""
-) -> Finding:
-    """A deviation in standard errors over `n` repetitions: the range it is held against is its interval.
-
-    >>> in_errors(-1.2, 200, repeats="draws").n_seeds
-    200
-    """
-    value = float(value)
-    return Finding(value, value, value, n, controls or {}, corpus, repeats)
-
-
 def over_seeds(
     values: Sequence[float] | np.ndarray,
     *,

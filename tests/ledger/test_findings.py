@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from embviz.ledger import findings
-from embviz.ledger.findings import exact, extreme, in_errors, once, over_seeds, repetitions_needed, resampled
+from embviz.ledger.findings import exact, extreme, once, over_seeds, repetitions_needed, resampled
 
 MEASURED = [0.31, 0.35, 0.29, 0.42]
 
@@ -67,7 +67,6 @@ def test_two_repetitions_decide_nothing_and_three_or_an_exact_number_do():
     assert over_seeds([1.0, 2.0, 3.0]).decides
     assert exact(3).decides
     assert not once(3).decides
-    assert in_errors(-1.2, 200, repeats="draws").decides
 
 
 def test_the_number_of_repetitions_that_would_decide_is_the_first_whose_interval_is_inside():

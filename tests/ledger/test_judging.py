@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from embviz import ledger
 from embviz.ledger import judging, studies, verdicts
 from embviz.ledger.claims import Amendment, Claim, Measurement, Superseded
-from embviz.ledger.findings import Finding, exact, in_errors, once, over_seeds, share
+from embviz.ledger.findings import Finding, exact, once, over_seeds, share
 from embviz.ledger.judging import conclude, entry_of, judge
 from embviz.ledger.measuring import Results, corpora
 from embviz.ledger.verdicts import (
@@ -108,13 +108,6 @@ def test_an_interval_over_the_items_of_one_run_says_so():
     found = Finding(0.5, 0.4, 0.6, repeats="runs")
     assert "over the items of that one" in judge(RANGE, found).reason
     assert "over the items" not in judge(RANGE, once(0.5)).reason
-
-
-def test_a_deviation_in_standard_errors_needs_no_interval_of_its_own():
-    measurement = Measurement("z", "a deviation", accept=(-3.0, 3.0))
-    assert judge(measurement, in_errors(2.0, 200, repeats="draws")).verdict == REPRODUCED
-    assert judge(measurement, in_errors(4.0, 200, repeats="draws")).verdict == NOT_REPRODUCED
-    assert judge(measurement, in_errors(2.0, 2, repeats="draws")).verdict == INCONCLUSIVE
 
 
 def test_a_measurement_without_a_range_is_reported_and_decides_nothing():

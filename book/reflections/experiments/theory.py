@@ -227,22 +227,22 @@ def _partition_cells(preset: str) -> list[Cell]:
         "laptop": ((1_000, 3_000, 10_000, 30_000, 100_000), 800, 5),
         "paper": ((1_000, 3_000, 10_000, 30_000, 100_000), 800, 5),
     }[preset]
-    grid = itertools.product(sizes, ALPHAS, ("uniform", "tied_frequent"), range(n_seeds))
+    seeds = range(5, 5 + n_seeds)  # 0 to 4 were seen before the amendment
+    grid = itertools.product(sizes, ALPHAS, ("uniform", "tied_frequent"), seeds)
     return [partition.cell(Partition(n, 100, alpha, case, n_draws, seed)) for n, alpha, case, seed in grid]
 
 
 def _partition_findings(preset: str) -> dict[str, Finding]:
     table = load(_partition_cells(preset))
-    pooled = table.groupby(["case", "n", "alpha"], as_index=False).agg(
-        mean=("mean", "mean"),
-        variance=("standard_error", lambda s: (s**2).sum() / len(s) ** 2),
-        d=("d", "first"),
-    )
-    pooled["z"] = (pooled["mean"] - 1 - 0.5 / pooled["d"]) / np.sqrt(pooled["variance"])
-    worst = {case: max(rows["z"], key=abs) for case, rows in pooled.groupby("case")}
-    null = {"tied_frequent": worst["tied_frequent"]}
-    n_seeds = table["seed"].nunique()
-    found = {"mean_z": findings.in_errors(worst["uniform"], n_seeds, repeats=SIMULATIONS, controls=null)}
+    table["excess"] = (table["mean"] - 1) * 2 * table["d"]
+    worst = {case: _farthest_from_1(rows) for case, rows in table.groupby("case")}
+    found = {
+        "excess_ratio": findings.over_seeds(
+            worst["uniform"],
+            repeats=SIMULATIONS,
+            controls={"tied_frequent": float(worst["tied_frequent"].mean())},
+        )
+    }
     uniform = table[table["case"] == "uniform"]
     for alpha in ALPHAS:
         slopes = _slopes(uniform[uniform["alpha"] == alpha], "conditional_variance")
@@ -251,6 +251,15 @@ def _partition_findings(preset: str) -> dict[str, Finding]:
         _slopes(uniform[uniform["alpha"] == 1.0], "total_variance"), repeats=SIMULATIONS
     )
     return found
+
+
+def _farthest_from_1(table: pd.DataFrame) -> np.ndarray:
+    """How much more than 1 the mean is, over 1/(2d), by seed: where n and alpha bring its average farthest
+    from 1, on a logarithmic scale.
+    """
+    by_setting = table.pivot(index=["n", "alpha"], columns="seed", values="excess")
+    off = np.log(by_setting.mean(axis=1)).abs()
+    return by_setting.loc[off.idxmax()].to_numpy()
 
 
 def _slopes(table: pd.DataFrame, column: str) -> list[float]:
@@ -408,37 +417,33 @@ def _zero_trace(w: np.ndarray) -> float:
 def _random_pmi_cells(preset: str) -> list[Cell]:
     n_draws = {"quick": 40, "laptop": 200, "paper": 200}[preset]
     kinds = (("gaussian", 0.5), ("student_t", 0.5), ("gaussian", 1.0))
-    return [random_pmi.cell(RandomPMI(400, 100, *kind, n_draws, 0)) for kind in kinds]
+    # the matrices of seed 0 were seen before the amendment
+    return [random_pmi.cell(RandomPMI(400, 100, *kind, n_draws, 1)) for kind in kinds]
 
 
 def _random_pmi_findings(preset: str) -> dict[str, Finding]:
     table = load(_random_pmi_cells(preset))
     d = int(table["d"].iloc[0])
-    expected = {
-        "offdiag_mean": 0.0,
-        "offdiag_variance": 1 / d,
-        "diag_mean": 0.0,
-        "diag_variance": 2 / d,
-        "correlation": 0.0,
-        "triples": 0.0,
+    units = {  # by finding: the moment, and its unit
+        "offdiag_mean_sd": ("offdiag_mean", math.sqrt(1 / d)),
+        "offdiag_variance_ratio": ("offdiag_variance", 1 / d),
+        "diag_mean_sd": ("diag_mean", math.sqrt(2 / d)),
+        "diag_variance_ratio": ("diag_variance", 2 / d),
+        "row_correlation": ("correlation", 1.0),
+        "triples_sd": ("triples", d**-1.5),
     }
     half = table["positive"] == 0.5
     gaussian = table[half & (table["distribution"] == "gaussian")]
     controls = {"student_t": table[table["distribution"] == "student_t"], "plain": table[~half]}
     found = {}
-    for name, target in expected.items():
-        value = _deviation(gaussian[name], target)
-        deviations = {control: _deviation(rows[name], target) for control, rows in controls.items()}
-        found[name] = findings.in_errors(
-            value, len(gaussian), repeats="simulated matrices", controls=deviations
+    for name, (moment, unit) in units.items():
+        found[name] = findings.over_seeds(
+            (gaussian[moment] / unit).to_numpy(),
+            repeats="simulated matrices",
+            controls={control: float(rows[moment].mean()) / unit for control, rows in controls.items()},
         )
     found["zero_trace"] = findings.over_seeds(gaussian["zero_trace"].to_numpy(), repeats="simulated matrices")
     return found
-
-
-def _deviation(values: pd.Series, target: float) -> float:
-    """Distance of the mean of `values` from `target`, in standard errors."""
-    return float((values.mean() - target) / (values.std(ddof=1) / math.sqrt(len(values))))
 
 
 STUDIES = {

@@ -266,17 +266,16 @@ def exor_frequencies(config: Drawn) -> pd.DataFrame:
 
 
 def _distribution_cells(preset: str) -> list[Cell]:
-    return [exor_frequencies.cell(Drawn(20_000 if preset == "quick" else 200_000, 0))]
+    return [exor_frequencies.cell(Drawn(20_000 if preset == "quick" else 200_000, 1))]
 
 
 def _distribution_findings(preset: str) -> dict[str, Finding]:
     table = load(_distribution_cells(preset))
-    deviations = _in_standard_errors(table["count"], table["n"], table["expected"])
-    shifted = _in_standard_errors(table["count"], table["n"], table["expected"].replace(0.1, 0.11))
-    controls = {"shifted": float(shifted.max())}
-    n_strings = int(table["n"].max())
+    shifted = _farthest_frequency(table.assign(expected=table["expected"].replace(0.1, 0.11)))
     found = {
-        "frequency_z": findings.in_errors(deviations.max(), n_strings, repeats="strings", controls=controls)
+        "frequency_ratio": dataclasses.replace(
+            _farthest_frequency(table), controls={"shifted": shifted.value}
+        )
     }
     gap = 0.0
     for name, task in (("", EXor()), ("_ones", EXor(p_0a=1.0)), ("_zeros", EXor(p_1a=1.0))):
@@ -290,8 +289,13 @@ def _distribution_findings(preset: str) -> dict[str, Finding]:
     return {**found, "enumeration_gap": findings.exact(round(gap, 12))}
 
 
-def _in_standard_errors(count: pd.Series, n: pd.Series, expected: pd.Series) -> pd.Series:
-    return (count / n - expected).abs() / np.sqrt(expected * (1 - expected) / n)
+def _farthest_frequency(table: pd.DataFrame) -> Finding:
+    """The frequency that is farthest from what is expected, over that, with its interval."""
+    ratios = table["count"] / table["n"] / table["expected"]
+    row = table.loc[(ratios - 1).abs().idxmax()]
+    found = findings.share(int(row["count"]), int(row["n"]), repeats="strings")
+    value, low, high = (end / float(row["expected"]) for end in (found.value, found.low, found.high))
+    return dataclasses.replace(found, value=value, low=low, high=high)
 
 
 def _untied_input(preset: str) -> dict[str, Finding]:

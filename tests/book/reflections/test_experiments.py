@@ -1,5 +1,6 @@
 """Experiments: replicates by pairs, a training that pauses, reflected twins, centred matrices, graphs."""
 
+import dataclasses
 import itertools
 import math
 
@@ -199,6 +200,46 @@ def test_triples_agree_with_loops_over_distinct_words():
     matrix = theory.simulated_pmi(7, 3, 2, seed=0)
     triples = [matrix[i, j] * matrix[j, k] * matrix[k, i] for i, j, k in itertools.permutations(range(7), 3)]
     assert theory.entry_moments(matrix)["triples"] == pytest.approx(np.mean(triples))
+
+
+def test_the_excess_of_the_partition_function_is_that_of_the_worst_setting(monkeypatch):
+    judged = theory._partition_cells("laptop")
+    assert {cell.config.seed for cell in judged} == set(range(5, 10)), "0 to 4 were seen before"
+    excess = {("uniform", 1_000, 0.25): 0.8, ("uniform", 3_000, 1.0): 1.2, ("tied_frequent", 1_000, 0.5): 9.0}
+    rows = [
+        {
+            **dataclasses.asdict(cell.config),
+            "mean": 1 + excess.get((cell.config.case, cell.config.n, cell.config.alpha), 1.0) / 200,
+            "conditional_variance": 1 / cell.config.n,
+            "total_variance": 1 / cell.config.n,
+        }
+        for cell in judged
+    ]
+    monkeypatch.setattr(theory, "load", lambda found: pd.DataFrame(rows))
+    found = theory._partition_findings("laptop")
+    assert found["excess_ratio"].value == pytest.approx(0.8), "farther from 1 than 1.2, on logarithms"
+    assert found["excess_ratio"].controls["tied_frequent"] == pytest.approx(9.0)
+    assert found["slope_100"].value == pytest.approx(-1.0)
+
+
+def test_moments_of_simulated_pmi_are_in_their_units_and_plain_tying_differs_on_the_diagonal(
+    monkeypatch, tmp_path
+):
+    monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path / "results"))
+    cells.run(theory._random_pmi_cells("quick"), n_jobs=1, progress=False)
+    found = theory._random_pmi_findings("quick")
+    for name, expected, plain in (
+        ("offdiag_mean_sd", 0.0, 0.0),
+        ("offdiag_variance_ratio", 1.0, 1.0),
+        ("diag_mean_sd", 0.0, math.sqrt(50)),
+        ("diag_variance_ratio", 1.0, 51.0),
+        ("row_correlation", 0.0, 0.0),
+        ("triples_sd", 0.0, 0.1),
+    ):
+        assert found[name].value == pytest.approx(expected, abs=0.03), name
+        assert found[name].controls["plain"] == pytest.approx(plain, rel=0.02, abs=0.02), name
+        assert found[name].low < found[name].high, name
+    assert {cell.config.seed for cell in theory._random_pmi_cells("paper")} == {1}
 
 
 def test_the_floor_is_the_variance_of_the_mean_given_the_word():

@@ -256,8 +256,9 @@ def test_sampled_accuracies_are_those_of_the_last_step_of_the_first_seeds():
 def test_frequencies_are_counted_and_held_against_a_shifted_coin():
     run(study.STUDIES["tying.exor_distribution"].preset_cells(PRESET), n_jobs=1, progress=False)
     result = found("exor_distribution")
-    assert 0 < result["frequency_z"].value < 4, "the largest of three standard normals"
-    assert result["frequency_z"].controls["shifted"] > result["frequency_z"].value
+    frequency = result["frequency_ratio"]
+    assert 0.9 < frequency.low <= frequency.value <= frequency.high < 1.1
+    assert frequency.controls["shifted"] == pytest.approx(1 / 1.1, abs=0.05)
     assert result["enumeration_gap"].value < 1e-9
     best = [result[f"optimal_accuracy{name}"].value for name in ("", "_ones", "_zeros")]
     assert best == pytest.approx([(0.9 + 0.5) / 2, (1 + 0.5) / 2, (0.9 + 1) / 2])
@@ -498,11 +499,11 @@ def test_models_that_differ_by_their_partners_alone_have_no_narrow_interval():
     assert theorems.jackknifed(table).std(ddof=1) == pytest.approx(partners.std(ddof=1), rel=0.1)
 
 
-def test_likeness_is_judged_on_seeds_that_nobody_had_looked_at():
+def test_likeness_is_judged_on_the_later_seeds_alone():
     one = theorems.STUDIES["tying.tied_like_output"]
     (part,) = one.parts
     assert part.cells("quick") == []
-    assert [cell.config.seeds for cell in one.cells("paper")] == [range(20, 40), range(40, 80)]
+    assert [cell.config.seeds for cell in one.cells("paper")] == [range(40, 80)]
     assert {cell.config.seed for cell in part.cells("paper")} == {2, 3, 4}
 
 
