@@ -370,8 +370,14 @@ def shares(table: pd.DataFrame) -> dict[str, Finding]:
 
 def _accuracy(preset: str) -> dict[str, Finding]:
     first_seeds, table = curves(MAIN, preset), curves(FRESH_MAIN, preset)
-    authors = shares(curves(AUTHORS, preset))
+    later, authors = curves(MORE_MAIN, preset), shares(curves(AUTHORS, preset))
     found: dict[str, Finding | None] = {**shares(table), **_of_those_that_solve(table)}
+    for name, again in (
+        ("more_solved", shares(later)["more_solved"]),
+        ("tied_minus_untied_solved", _of_those_that_solve(later)["tied_minus_untied_solved"]),
+    ):
+        del found[name]
+        found[f"later_{name}"] = again
     for name, part in (("tied", _tied(first_seeds)), ("untied", _untied(first_seeds))):
         found[f"{name}_sampled"] = _over_seeds(last(part)["sampled_accuracy"])
         found[f"authors_{name}_solved"] = authors[f"{name}_solved"]
@@ -617,7 +623,7 @@ STUDIES: dict[str, Study] = {
     "tying.untied_input": _study(_untied_input, MAIN, FRESH_MAIN),
     "tying.untied_output": _study(_untied_output, FRESH_MAIN),
     "tying.tied": _study(_tied_sooner, FRESH_MAIN),
-    "tying.accuracy": _study(_accuracy, MAIN, FRESH_MAIN, AUTHORS),
+    "tying.accuracy": _study(_accuracy, MAIN, FRESH_MAIN, MORE_MAIN, AUTHORS),
     "tying.overfit_alignment": _study(_overfit, FRESH_MAIN),
     "tying.dh_holds": _study(_holds, ONES),
     "tying.dh_fails": _study(_fails, ZEROS, MORE_ZEROS, ONES),

@@ -125,6 +125,24 @@ def test_shares_count_runs_and_their_difference_is_paired():
     assert found["more_solved"].value == pytest.approx(-2 / 3)
 
 
+def test_differences_whose_margins_came_late_are_judged_on_the_later_seeds_alone(monkeypatch):
+    def curves(run, preset):
+        return frame(
+            {
+                "loss_gap": lambda seed, tied, step: 1.0 if tied and run == study.MORE_MAIN else 0.0,
+                "accuracy": lambda seed, tied, step: 0.7,
+                "sampled_accuracy": lambda seed, tied, step: 0.7,
+            }
+        )
+
+    monkeypatch.setattr(study, "curves", curves)
+    found = study._accuracy(PRESET)
+    assert found["later_more_solved"].value == 1.0
+    assert found["untied_solved"].value == found["tied_solved"].value == 1.0
+    assert "more_solved" not in found
+    assert "later_tied_minus_untied_solved" not in found, "no later tied run solves the task"
+
+
 def test_an_unpaired_difference_has_students_interval_of_the_smaller_group():
     a, b = pd.Series([1.0, 2.0, 4.0]), pd.Series([0.0, 1.0, 2.0, 3.0])
     finding = study.difference(a, b)
@@ -307,7 +325,7 @@ def test_cells_of_a_few_steps_give_every_figure_that_decides(monkeypatch, tmp_pa
                 made = {run.name: run for run in (exor, exor_ends)}[cell.experiment.name]
                 store(cell, made.function(dataclasses.replace(cell.config, n_steps=10)))
         found = study_of.findings(PRESET)
-        rare = {"untied_gap_solved", "tied_minus_untied_solved", "instability_solved"}
+        rare = {"untied_gap_solved", "later_tied_minus_untied_solved", "instability_solved"}
         rare |= {"near_ratio_many"}
         live = CLAIMS[claim].finding_names
         assert live - rare <= set(found) <= live
