@@ -31,8 +31,14 @@ class Clustering:
     min_cluster_size: int = 25  # snapshots
     min_samples: int = 5  # the core distance is that to this neighbour
     selection: Literal["eom", "leaf"] = "eom"  # the most persistent clusters, or the finest
+    cluster_selection_epsilon: float = 0.0  # in the points' unit: clusters closer than this stay one
 
     def __post_init__(self) -> None:
+        if not 0 <= self.cluster_selection_epsilon < math.inf:
+            raise ValueError(
+                f"cluster_selection_epsilon is a distance, {self.cluster_selection_epsilon} is none: take 0 "
+                "or more"
+            )
         if self.min_cluster_size < 2 or self.min_samples < 1:
             raise ValueError(
                 f"a cluster has two snapshots at least, and the first neighbour is the least: {self}"
@@ -46,16 +52,35 @@ class Phases:
     """Density clusters of S snapshots, and how sure they are."""
 
     labels: np.ndarray  # (S,) phases 0, 1, ... by their first snapshot; -1 is noise
-    membership: np.ndarray  # (S, n_phases) soft: a row adds up to at most 1; of repeated points 0 or 1
-    condensed_tree: pd.DataFrame  # parent, child, lambda_val (1 / distance), child_size
+    order: np.ndarray  # (n_phases,) what HDBSCAN called each phase
     reachability: np.ndarray  # (S - 1,) mutual reachability distances of the spanning tree, increasing
     largest_split: int  # snapshots on the smaller side of the most even split of all
     points: np.ndarray  # (S, D), what was clustered
     clustering: Clustering
+    fitted: Any  # hdbscan.HDBSCAN
 
     @property
     def n_phases(self) -> int:
-        return self.membership.shape[1]
+        return len(self.order)
+
+    @functools.cached_property
+    def membership(self) -> np.ndarray:
+        """Soft membership, (S, n_phases): a row adds up to at most 1; of repeated points 0 or 1.
+
+        It takes longer than the clusters, so it is found when it is asked for.
+        """
+        if not self.n_phases:
+            return np.zeros((len(self.labels), 0))
+        hdbscan = importlib.import_module("hdbscan")
+        with np.errstate(all="ignore"):  # of repeated points; what isn't finite is mended below
+            self.fitted.generate_prediction_data()
+            found = np.asarray(hdbscan.all_points_membership_vectors(self.fitted))
+        return _where_known(found.reshape(len(self.labels), self.n_phases)[:, self.order], self.labels)
+
+    @functools.cached_property
+    def condensed_tree(self) -> pd.DataFrame:
+        """HDBSCAN's tree: parent, child, lambda_val (1 / distance), child_size."""
+        return self.fitted.condensed_tree_.to_pandas()
 
     @functools.cached_property
     def dbcv(self) -> float | None:
@@ -108,7 +133,9 @@ def find_phases(points: ArrayLike, clustering: Clustering | None = None) -> Phas
     Geometry paper, section 4.1; Campello, Moulavi & Sander (2013); DBCV: Moulavi et al. (2014).
     """
     clustering = clustering or Clustering()
-    points = np.ascontiguousarray(checked(points, "points", 2))  # by columns, hdbscan's membership is wrong
+    # a copy, since the caller may write into it before validity is asked for; by rows, since hdbscan's
+    # membership is wrong by columns
+    points = np.array(checked(points, "points", 2), order="C")
     require_enough(len(points), clustering)
     require("trajectories", "hdbscan", purpose="finding phases")
     hdbscan = importlib.import_module("hdbscan")
@@ -116,25 +143,20 @@ def find_phases(points: ArrayLike, clustering: Clustering | None = None) -> Phas
         min_cluster_size=clustering.min_cluster_size,
         min_samples=clustering.min_samples,
         cluster_selection_method=clustering.selection,
-        prediction_data=True,  # for the soft membership
+        cluster_selection_epsilon=float(clustering.cluster_selection_epsilon),
         approx_min_span_tree=False,
         core_dist_n_jobs=1,
     ).fit(points)
     labels, order = _by_first_snapshot(fitted.labels_)
-    membership = np.zeros((len(points), 0))
-    if len(order):
-        with np.errstate(all="ignore"):  # of repeated points; what isn't finite is mended below
-            membership = np.asarray(hdbscan.all_points_membership_vectors(fitted))
-        membership = _where_known(membership.reshape(len(points), len(order))[:, order], labels)
     tree = fitted.single_linkage_tree_.to_numpy()  # left, right, distance, size
     return Phases(
         labels,
-        membership,
-        fitted.condensed_tree_.to_pandas(),
+        order,
         tree[:, 2],
         _largest_split(tree),
-        points.copy(),  # the caller may write into it before validity is asked for
+        points,
         clustering,
+        fitted,
     )
 
 

@@ -1,5 +1,6 @@
 """Phases: planted clusters, why all is noise, transitions, drops of the loss, grids, hidden Markov models."""
 
+import dataclasses
 import doctest
 import itertools
 import math
@@ -74,6 +75,18 @@ def test_points_in_one_place_belong_to_their_phase_and_warn_of_nothing():
     broken = np.array([[np.nan, 0.5], [0.25, 0.5], [0.5, np.inf]])
     mended = phases._where_known(broken, np.array([0, 1, -1]))
     assert mended.tolist() == [[1, 0], [0.25, 0.5], [0, 0]]
+
+
+def test_clusters_closer_than_epsilon_stay_one():
+    near = np.repeat([[0.0, 0.0], [3.0, 0.0], [30.0, 0.0]], 40, axis=0) + 0.2 * noise(120, 2)
+    apart = find_phases(near, SMALL)
+    together = find_phases(near, dataclasses.replace(SMALL, cluster_selection_epsilon=5.0))
+    assert (apart.n_phases, together.n_phases) == (3, 2)
+    assert len(set(together.labels[:80]) - {-1}) == 1
+    assert together.membership.shape == (120, 2)
+    for wrong in (-0.1, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="cluster_selection_epsilon is a distance"):
+            Clustering(cluster_selection_epsilon=wrong)
 
 
 def test_the_condensed_tree_starts_from_all_snapshots():
