@@ -175,7 +175,10 @@ def _add_inspect(commands: Any) -> None:
         "--text", metavar="FILE", help="text for the loss, gradients, and the kernel of tied embeddings"
     )
     inspect.add_argument(
-        "--rows", type=int, default=2_000, help="largest number of rows used of a matrix; default 2000"
+        "--rows",
+        type=int,
+        default=500,
+        help="rows whose nearest rows are looked for among all rows; default 500",
     )
     inspect.add_argument("--html", metavar="FILE", help="write a page that works offline")
     inspect.set_defaults(command=show_inspection)

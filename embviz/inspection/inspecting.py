@@ -21,7 +21,8 @@ from embviz.corpora.corpus import Corpus
 from embviz.corpora.making import whole_text
 from embviz.inspection import gradients, measures, roles
 from embviz.inspection.measures import Measured
-from embviz.inspection.weight_files import StoredArray, Weights, read_weights
+from embviz.inspection.tables import MeasuredTable, measure_table
+from embviz.inspection.weight_files import Weights, read_weights
 from embviz.kernels import extract_kernel, log_counts, tied_gram
 from embviz.metrics import bootstrap_interval, circulant_score
 from embviz.training.fourier import Sounding, strike
@@ -37,8 +38,9 @@ COLUMNS = (
 GRADIENT = "gradient of "
 TOP = 16  # modes that count as few, as in strike
 LENGTHS = "n_positions max_position_embeddings n_ctx max_seq_len block_size length"
+NEAREST = "cosine with the nearest"
+N_NEIGHBORS = 5  # nearest rows of a token that are shown
 LONGEST = 60  # letters of a token that are shown
-BLOCK_ROWS = 4_096  # of a large table at a time
 TYING = ("LMHeadModel", "ForCausalLM", "ForMaskedLM", "ForConditionalGeneration", "ForPreTraining")
 
 
@@ -58,18 +60,28 @@ class Inspection:
         How that is known.
     table : DataFrame
         A row a number: part, layer, head, quantity, value, its 95% interval over rows (low, high) where it
-        is a mean over rows, the null's mean and range over draws (null, null_low, null_high), the rows that
-        were measured, and a note: what does not apply says so there, and a loss whether a first token was
-        given.
+        is a mean over rows, the control's mean and range over draws (null, null_low, null_high; one number
+        where it is known by formula), the rows that were measured, and a note: what does not apply says so
+        there, and a loss whether a first token was given. "embedding, centred" is the embedding with its mean
+        row taken off.
     neighbors : DataFrame
-        token, neighbor, cosine, and `null`, the largest cosine with rows of the same numbers in disorder.
+        token, neighbor, cosine, and the control: the mean largest cosine of rows that take each column from
+        another random row.
+    extremes : DataFrame
+        token, row, length and deviation of the shortest and the longest rows of the embedding: how far the
+        length is from the median, in median absolute deviations.
     spectra : dict of str to pair of arrays
-        Singular values of the embedding and the output matrix, over their edge, and of the null's first draw.
+        Singular values of the embedding and the output matrix, as they are and centred, over their edge, and
+        those of independent entries.
+    lengths : array, (V,)
+        Of all rows of the embedding.
     rows : array of int
-        Rows of the embedding that were measured.
+        Rows of the embedding whose nearest rows were looked for among all rows.
     vectors : array, (len(rows), D)
     tokens : list of str
         Of these rows.
+    n_layers : pair of int
+        Attentions that were measured, and those that there are.
     """
 
     name: str
@@ -79,10 +91,13 @@ class Inspection:
     why: str
     table: pd.DataFrame
     neighbors: pd.DataFrame
+    extremes: pd.DataFrame
     spectra: dict[str, tuple[np.ndarray, np.ndarray]]
+    lengths: np.ndarray
     rows: np.ndarray
     vectors: np.ndarray
     tokens: list[str]
+    n_layers: tuple[int, int] = (0, 0)
 
     @property
     def sentence(self) -> str:
@@ -93,10 +108,14 @@ class Inspection:
             self.tied
         ]
         rows = len(self.rows)
-        part = "all rows" if rows == self.vocab_size else f"{rows:,} rows, drawn at random,"
+        sample = (
+            "" if rows == self.vocab_size else f"; nearest rows are those of {rows:,} rows, drawn at random"
+        )
+        measured, there = self.n_layers
+        layers = "" if measured == there else f" Of {there} layers {measured} were measured, evenly spread."
         return (
             f"{self.name}: {self.vocab_size:,} tokens in {self.embedding_dim:,} dimensions, {how} "
-            f"({self.why}). Of the embedding {part} were measured."
+            f"({self.why}). All rows of the embedding were measured{sample}.{layers}"
         )
 
     def summary(self) -> pd.DataFrame:
@@ -108,7 +127,9 @@ class Inspection:
                 "part": row.part if pd.isna(row.layer) else f"{row.part} of layer {row.layer}",
                 "quantity": row.quantity,
                 "value": row.note if row.note.startswith(NOT) else _with_note(row),
-                "null": "" if row.note.startswith(NOT) else _written(row.null, row.null_low, row.null_high),
+                "control": ""
+                if row.note.startswith(NOT)
+                else _written(row.null, row.null_low, row.null_high),
                 "rows": "" if row.note.startswith(NOT) else f"{row.n_rows:,}",
             }
             for row in (
@@ -203,8 +224,8 @@ def inspect(
     embedding: str | None = None,
     output: str | None = None,
     n_heads: int | None = None,
-    max_rows: int = 2_000,
-    max_layers: int = 12,
+    max_rows: int = 500,
+    max_layers: int | None = None,
     n_batches: int = 8,
     n_tokens: int = 256,
     n_draws: int = 5,
@@ -230,17 +251,18 @@ def inspect(
     n_heads : int, optional
         Heads of queries, where neither configuration nor module says.
     max_rows : int
-        Rows of a matrix that are measured; of larger ones so many are drawn.
-    max_layers : int
-        Attentions that are measured, evenly spread.
+        Rows whose nearest rows are looked for among all rows; of larger tables so many are drawn. All else is
+        measured on all rows.
+    max_layers : int, optional
+        Attentions that are measured, evenly spread; all by default.
     n_batches, n_tokens : int
         Strings of the text, evenly spread, whose next-token loss is taken, and tokens of each. Of positions
         as many rows are struck. The loss stands beside that of the tokens' shares of the text. Where the
         tokenizer puts a token before a text (Gemma's ``<bos>``), every string begins with it.
     n_draws : int
-        Of each null.
+        Of each control that is drawn.
     seed : int
-        Of drawn rows, of nulls and of intervals.
+        Of drawn rows, of controls and of intervals.
 
     Returns
     -------
@@ -266,15 +288,32 @@ def inspect(
     V, D = weights.arrays[name].shape if (name := names[EMBEDDING]) else (0, 0)
     rows = _sample(V, whole(max_rows, "max_rows", low=4), seed)
     tied, why = _tied(weights, names[EMBEDDING], names[OUTPUT], rows)
-    vectors, spectra = _measure_tables(table, weights, names, rows, tied)
-    _measure_positions(table, weights, max_rows)
-    _measure_attention(table, weights, n_heads, max_rows, max_layers)
-    neighbors, tokens = _name_rows(table, weights, names[EMBEDDING], rows, tokenizer)
+    found = _measure_tables(table, weights, names, rows, tied)
+    _measure_positions(table, weights)
+    n_layers = _measure_attention(table, weights, n_heads, max_layers)
+    known = None if tokenizer is None or name is None else token_names(tokenizer, V)
+    own = found.get(EMBEDDING)
+    neighbors = _neighbors(table, own, known, name)
     text = _read_text(weights, names[EMBEDDING], tokenizer, corpus)
     _measure_kernel(table, weights, names[EMBEDDING], tied, text)
     n_batches, n_tokens = whole(n_batches, "n_batches", low=1), whole(n_tokens, "n_tokens", low=2)
     _strike(table, weights, names, model, text, tokenizer, loss, batches, n_batches, n_tokens)
-    return Inspection(weights.name, V, D, tied, why, table.frame, neighbors, spectra, rows, vectors, tokens)
+    spectra = {
+        part if kind == "raw" else f"{part}, {kind}": values
+        for part, one in found.items()
+        for kind, values in one.spectra.items()
+    }
+    nothing = np.empty(0)
+    return Inspection(
+        weights.name, V, D, tied, why, table.frame, neighbors,
+        extremes=_extremes(nothing if own is None else own.moments.lengths, known),
+        spectra=spectra,
+        lengths=nothing if own is None else own.moments.lengths,
+        rows=nothing.astype(int) if own is None else own.rows,
+        vectors=np.empty((0, D)) if own is None else own.vectors,
+        tokens=[] if own is None else [_name_of(known, row) for row in own.rows.tolist()],
+        n_layers=n_layers,
+    )  # fmt: skip
 
 
 def _tables(weights: Weights, embedding: str | None, output: str | None) -> dict[str, str | None]:
@@ -329,10 +368,9 @@ def _has_head(weights: Weights) -> bool:
 
 def _measure_tables(
     table: _Table, weights: Weights, names: Mapping[str, str | None], rows: np.ndarray, tied: bool | None
-) -> tuple[np.ndarray, dict[str, tuple[np.ndarray, np.ndarray]]]:
-    """Embedding and output matrix; the embedding's measured rows, and spectra over their edges."""
-    read: dict[str, np.ndarray] = {}
-    spectra: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+) -> dict[str, MeasuredTable]:
+    """Embedding and output matrix, of all rows."""
+    found: dict[str, MeasuredTable] = {}
     for part in (EMBEDDING, OUTPUT):
         name = names[part]
         if name is None or (part == OUTPUT and tied):
@@ -341,63 +379,63 @@ def _measure_tables(
             )
             continue
         array, V = weights.arrays[name], weights.arrays[names[EMBEDDING] or name].shape[0]
-        own = rows if array.shape[0] == V else None
-        read[part] = array.read(
-            _sample(array.shape[0], max(len(rows), 4), table.seed) if own is None else own
-        )
-        if (found := _measure_spectrum(table, part, read[part])) is not None:
-            spectra[part] = found
-        table.measure(part, "isotropy", measures.row_measures, read[part])
-    if len(read) == 2:
-        table.measure(BOTH, "rows compared", measures.paired_measures, read[EMBEDDING], read[OUTPUT])
+        own = rows if array.shape[0] == V else _sample(array.shape[0], max(len(rows), 4), table.seed)
+        try:
+            one = measure_table(array, own, n_draws=table.n_draws, seed=table.seed, n_neighbors=N_NEIGHBORS)
+        except (ValueError, MemoryError) as error:  # NaN, all zeros: of this part alone
+            table.refuse(part, "all", error)
+            continue
+        found[part] = one
+        for label, measured in ((part, one.raw), (f"{part}, centred", one.centred)):
+            for each in measured:
+                sampled = each.quantity == NEAREST
+                table.add(label, [each], len(one.rows) if sampled else array.shape[0])
+    if len(found) == 2:
+        pair = [weights.arrays[str(names[part])].read(found[EMBEDDING].rows) for part in (EMBEDDING, OUTPUT)]
+        table.measure(BOTH, "rows compared", measures.paired_measures, *pair)
     else:
         table.refuse(BOTH, "rows compared", "there are no two matrices")
-    return read.get(EMBEDDING, np.empty((0, 0))), spectra
+    return found
 
 
 def _measure_spectrum(
     table: _Table, part: str, matrix: np.ndarray, *, layer: float = math.nan, head: float = math.nan
-) -> tuple[np.ndarray, np.ndarray] | None:
-    kept: list[np.ndarray] = []
-
+) -> None:
     def measure(rows: np.ndarray, *, n_draws: int, seed: int) -> list[Measured]:
-        found, *values = measures.spectrum_measures(rows, n_draws=n_draws, seed=seed)
-        kept.extend(values)
-        return found
+        return measures.spectrum_measures(rows, n_draws=n_draws, seed=seed)[0]
 
     table.measure(part, "spectrum", measure, matrix, layer=layer, head=head)
-    end = measures.edge(matrix) if kept else 1.0
-    return (kept[0] / end, kept[1] / end) if kept else None
 
 
-def _measure_positions(table: _Table, weights: Weights, max_rows: int) -> None:
+def _measure_positions(table: _Table, weights: Weights) -> None:
     name = roles.find_positions(weights)
     if name is None:
         return table.refuse(POSITIONS, "all", "no table of positions found")
-    array = weights.arrays[name]
-    rows = np.arange(min(array.shape[0], max_rows))  # the first ones: their order is what is measured
-    positions = array.read(rows)
+    positions = weights.arrays[name].read()
     _measure_spectrum(table, POSITIONS, positions)
     return table.measure(POSITIONS, "smoothness", measures.order_measures, positions)
 
 
 def _measure_attention(
-    table: _Table, weights: Weights, n_heads: int | None, max_rows: int, max_layers: int
-) -> None:
+    table: _Table, weights: Weights, n_heads: int | None, max_layers: int | None
+) -> tuple[int, int]:
+    """Queries, keys and values, a layer at a time; how many layers were measured, and how many there are."""
     known, n_kv = roles.heads_of(weights)
     n_heads = n_heads or known
     try:
         maps = roles.attention_maps(weights, n_heads, n_kv or n_heads)
     except ValueError as error:
-        return table.refuse("Q, K, V", "all", error)
+        table.refuse("Q, K, V", "all", error)
+        return 0, 0
     if not maps:
-        return table.refuse("Q, K, V", "all", "no queries, keys and values recognised by their names")
+        table.refuse("Q, K, V", "all", "no queries, keys and values recognised by their names")
+        return 0, 0
     n_layers = max(one.layer for one in maps) + 1
-    chosen = set(np.linspace(0, n_layers - 1, min(n_layers, max_layers)).round().astype(int).tolist())
+    most = n_layers if max_layers is None else min(whole(max_layers, "max_layers", low=1), n_layers)
+    chosen = set(np.linspace(0, n_layers - 1, most).round().astype(int).tolist())
     for one in (one for one in maps if one.layer in chosen):
         matrix = one.array.read()
-        rows = _sample(len(matrix), max_rows, table.seed)
-        _measure_spectrum(table, one.kind, matrix[rows], layer=one.layer)
+        _measure_spectrum(table, one.kind, matrix, layer=one.layer)
         if not one.n_heads or len(matrix) % one.n_heads:
             table.refuse(
                 one.kind, "by head", "the number of heads is not known: give n_heads", layer=one.layer
@@ -406,67 +444,67 @@ def _measure_attention(
         if one.n_heads > 1:
             for head, part in enumerate(np.split(matrix, one.n_heads)):
                 _measure_spectrum(table, one.kind, part, layer=one.layer, head=head)
-    return None
+    return len(chosen), n_layers
 
 
 # --- tokens, kernel, hammer ----------------------------------------------------------------------------
 
 
-def _name_rows(
-    table: _Table, weights: Weights, name: str | None, rows: np.ndarray, tokenizer: Any, n_tokens: int = 12
-) -> tuple[pd.DataFrame, list[str]]:
-    """Neighbours of some tokens among all rows, and the names of the measured rows."""
-    empty = pd.DataFrame(columns=["token", "neighbor", "cosine", "null"])
-    if name is None or tokenizer is None:
-        table.refuse("tokens", "neighbours", "no tokenizer was given" if name else "no embedding found")
-        return empty, [f"[row {row}]" for row in rows]
-    array = weights.arrays[name]
-    names = [_legible(token, row) for row, token in enumerate(token_names(tokenizer, array.shape[0]))]
-    words = [row for row in rows.tolist() if sum(map(str.isalpha, names[row])) >= 4] or rows.tolist()
+def _name_of(known: list[str] | None, row: int) -> str:
+    return f"[row {row}]" if known is None else _legible(known[row], row)
+
+
+def _neighbors(
+    table: _Table, found: MeasuredTable | None, known: list[str] | None, name: str | None, n_tokens: int = 12
+) -> pd.DataFrame:
+    """Nearest rows of some tokens among all rows, beside the mean of the control."""
+    empty = pd.DataFrame(columns=["token", "neighbor", "cosine", "control"])
+    if known is None or found is None:
+        table.refuse(
+            "tokens", "neighbours", "no embedding found" if name is None else "no tokenizer was given"
+        )
+        return empty
+    rows = found.rows.tolist()
+    words = [place for place, row in enumerate(rows) if sum(map(str.isalpha, known[row])) >= 4]
+    words = words or list(range(len(rows)))
     rng = np.random.default_rng(table.seed)
-    asked = np.sort(rng.choice(words, size=min(n_tokens, len(words)), replace=False))
-    queries = array.read(asked)
-    null = rng.permutation(queries.ravel()).reshape(queries.shape)
-    near, cosines, of_null = _nearest_of(array, asked, queries, null)
-    found = [
-        {"token": names[row], "neighbor": names[other], "cosine": cosine, "null": of_null[place]}
-        for place, row in enumerate(asked)
-        for other, cosine in zip(near[place], cosines[place], strict=True)
+    asked = np.sort(rng.choice(words, size=min(n_tokens, len(words)), replace=False)).tolist()
+    control = float(found.control.cosines[:, 0].mean())
+    near = [
+        {
+            "token": _name_of(known, rows[place]),
+            "neighbor": _name_of(known, other),
+            "cosine": cosine,
+            "control": control,
+        }
+        for place in asked
+        for other, cosine in zip(
+            found.nearest.rows[place].tolist(), found.nearest.cosines[place].tolist(), strict=True
+        )
     ]
-    return pd.DataFrame(found, columns=empty.columns), [names[row] for row in rows]
+    return pd.DataFrame(near, columns=empty.columns)
+
+
+def _extremes(lengths: np.ndarray, known: list[str] | None, n: int = 10) -> pd.DataFrame:
+    """The shortest and the longest rows, and how far their lengths are from the median."""
+    order = np.argsort(lengths, kind="stable")
+    rows = np.concatenate([order[:n], order[max(n, len(order) - n) :]])[: len(order)]
+    middle = float(np.median(lengths)) if len(lengths) else math.nan
+    scale = float(np.median(np.abs(lengths - middle))) if len(lengths) else math.nan
+    return pd.DataFrame(
+        {
+            "token": [_name_of(known, row) for row in rows.tolist()],
+            "row": rows,
+            "length": lengths[rows],
+            "deviation": (lengths[rows] - middle) / scale if scale else np.zeros(len(rows)),
+        }
+    )
 
 
 def _legible(token: str, row: int) -> str:
     """A token that a page can show: a long one is cut, half a character is spelled out."""
     whole = token.encode("utf-8", "backslashreplace").decode()
     return token if whole == token and len(token) <= LONGEST else f"{whole[:LONGEST]}… [row {row}]"
-
-
-def _nearest_of(
-    array: StoredArray, asked: np.ndarray, queries: np.ndarray, null: np.ndarray, n: int = 5
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The nearest rows to some rows of a table, a block at a time, and the largest cosine of the control."""
-
-    def unit(rows: np.ndarray) -> np.ndarray:
-        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-        scaled: np.ndarray = rows / np.where(lengths > 0, lengths, 1)
-        return scaled
-
-    n = min(n, array.shape[0] - 1)
-    best = np.full((len(asked), n), -np.inf)
-    near = np.zeros((len(asked), n), dtype=int)
-    of_null = np.full(len(asked), -np.inf)
-    queries, null = unit(queries), unit(null)
-    for first in range(0, array.shape[0], BLOCK_ROWS):
-        block = np.arange(first, min(first + BLOCK_ROWS, array.shape[0]))
-        rows = unit(array.read(block))
-        cosines = queries @ rows.T
-        cosines[asked[:, None] == block] = -np.inf
-        of_null = np.maximum(of_null, (null @ rows.T).max(axis=1))
-        both, ids = np.hstack([best, cosines]), np.hstack([near, np.tile(block, (len(asked), 1))])
-        order = np.argsort(-both, axis=1, kind="stable")[:, :n]
-        best, near = np.take_along_axis(both, order, 1), np.take_along_axis(ids, order, 1)
-    return near, best, of_null
 
 
 def _read_text(

@@ -1,7 +1,7 @@
 """Measurements of a weight matrix and its rows, each with draws of its control.
 
-The null of a matrix is the same numbers in random places; that of two tables, or of an order, the same rows
-in a random order.
+The control of a matrix is the same numbers in random places, or what such a matrix tends to by formula; that
+of two tables, or of an order, the same rows in a random order.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.linalg import eigh_tridiagonal
 
 from embviz.arrays import checked, matched
-from embviz.metrics import bootstrap_interval, nearest_neighbors
+from embviz.metrics import bootstrap_interval
 
 N_RESAMPLES = 200  # of rows
+TRACY_WIDOM = -1.2065  # mean of the distribution of the largest eigenvalue, real case
 
 
 @dataclass(frozen=True)
@@ -72,13 +74,56 @@ def edge(matrix: ArrayLike) -> float:
     return float(matrix.std() * (np.sqrt(n) + np.sqrt(m)))
 
 
-def _of_spectrum(values: np.ndarray, end: float) -> dict[str, float]:
-    squares = values**2
+def random_spectrum(
+    n: int, m: int, std: float, mean: float = 0.0, largest: float = 0.0
+) -> tuple[float, float, float]:
+    """What the spectrum of a matrix is where its entries are independent: share beyond the edge, and so on.
+
+    Parameters
+    ----------
+    n, m : int
+        Rows and columns, either first; both large.
+    std, mean, largest : float
+        Of the entries: standard deviation, mean, and the largest distance from the mean. A mean, and an entry
+        of more than ``std (n m) ** 0.25``, each bring a singular value beyond the edge.
+
+    Returns
+    -------
+    (beyond the edge, stable rank, from orthogonal), as of :func:`spectrum_measures`
+
+    Source
+    ------
+    Marchenko and Pastur (1967) for the variance of the squares; Johnstone (2001), On the distribution of the
+    largest eigenvalue, theorem 1.1, for the largest; Benaych-Georges and Nadakuditi (2012), The singular
+    values and vectors of low rank perturbations, section 3.1, for what lies beyond the edge.
+
+    >>> [round(float(value), 2) for value in random_spectrum(1_000, 250, 1.0)]
+    [0.0, 114.28, 0.5]
+    """
+    few = min(n, m)
+    root = np.sqrt(n) + np.sqrt(m)
+    spread = root * (1 / np.sqrt(n) + 1 / np.sqrt(m)) ** (1 / 3)
+    end = std * np.sqrt(root**2 + TRACY_WIDOM * spread)
+    planted = [size for size in (abs(mean) * np.sqrt(n * m), largest) if size > std * (n * m) ** 0.25]
+    tops = [np.sqrt((size**2 + n * std**2) * (size**2 + m * std**2)) / size for size in planted]
+    top = max([end, *tops])
+    squares = n * m * (std**2 + mean**2)
+    # few squared singular values with Marchenko and Pastur's variance, and those that were planted
+    bulk = n * m * std**2 / few
+    excess = [value**2 - bulk for value in tops]
+    variance = bulk**2 * few / max(n, m) + sum(size**2 for size in excess) / few
+    return len(planted) / few, squares / top**2, float(np.sqrt(variance)) / (squares / few)
+
+
+def _of_spectrum(squares: np.ndarray, end: float) -> dict[str, float]:
     return {
-        "beyond the edge": float((values > end).mean()),
+        "beyond the edge": float((squares > end**2).mean()),
         "stable rank": float(squares.sum() / squares[0]),
         "from orthogonal": float(squares.std() / squares.mean()),
     }
+
+
+LARGE = 64  # rows and columns from which a random matrix's spectrum is taken from the formula
 
 
 def spectrum_measures(
@@ -90,7 +135,8 @@ def spectrum_measures(
     ----------
     matrix : array, shape (n, m)
     n_draws : int
-        Of the null, the same entries in random places.
+        Of the control, the same entries in random places, for fewer than 64 rows or columns. For larger
+        matrices the control is what a matrix of such independent entries tends to, by formula.
     seed : int
 
     Returns
@@ -99,8 +145,9 @@ def spectrum_measures(
         The stable rank is |W|_F^2 over the square of the largest singular value. "from orthogonal" is the
         standard deviation of the squared singular values over their mean: 0 for a matrix with orthonormal
         rows or columns, times any number.
-    values, null_values : array, shape (min(n, m),)
-        Singular values, and those of the null's first draw.
+    values, control_values : array, shape (min(n, m),)
+        Singular values, and those of one matrix of independent entries: the control's first draw, or, for a
+        large matrix, normal numbers of this variance.
 
     Raises
     ------
@@ -110,15 +157,64 @@ def spectrum_measures(
     matrix = checked(matrix, "matrix", 2)
     if np.ptp(matrix) == 0:
         raise ValueError("all its numbers are equal")
-    end, values = edge(matrix), singular_values(matrix)
+    values = singular_values(matrix)
     rng = np.random.default_rng(seed)
-    nulls = [singular_values(rng.permutation(matrix.ravel()).reshape(matrix.shape)) for _ in range(n_draws)]
-    drawn = [_of_spectrum(null, end) for null in nulls]
+    if min(matrix.shape) >= LARGE:
+        mean, std = float(matrix.mean()), float(matrix.std())
+        largest = max(float(matrix.max()) - mean, mean - float(matrix.min()))
+        found = large_spectrum_measures(values**2, matrix.shape, std, mean, largest)
+        return found, values, normal_spectrum(len(matrix), matrix.shape[1], std, seed=seed)
+    end = edge(matrix)
+    controls = [
+        singular_values(rng.permutation(matrix.ravel()).reshape(matrix.shape)) for _ in range(n_draws)
+    ]
+    drawn = [_of_spectrum(control**2, end) for control in controls]
     found = [
         Measured(name, value, np.array([draw[name] for draw in drawn]))
-        for name, value in _of_spectrum(values, end).items()
+        for name, value in _of_spectrum(values**2, end).items()
     ]
-    return found, values, nulls[0]
+    return found, values, controls[0]
+
+
+def large_spectrum_measures(
+    squares: np.ndarray, shape: tuple[int, ...], std: float, mean: float, largest: float
+) -> list[Measured]:
+    """As :func:`spectrum_measures`, from squared singular values, the largest first, and sums of entries."""
+    end = std * (np.sqrt(shape[0]) + np.sqrt(shape[1]))
+    control = random_spectrum(shape[0], shape[1], std, mean, largest)
+    own = _of_spectrum(squares, end)
+    return [
+        Measured(name, value, np.array([level]))
+        for (name, value), level in zip(own.items(), control, strict=True)
+    ]
+
+
+def normal_spectrum(n: int, m: int, std: float, *, seed: int) -> np.ndarray:
+    """Singular values of one matrix of independent normal entries, the largest first, without the matrix.
+
+    Parameters
+    ----------
+    n, m : int
+    std : float
+    seed : int
+
+    Source
+    ------
+    Dumitriu and Edelman (2002), Matrix models for beta ensembles: the matrix has the singular values of a
+    bidiagonal one with chi-distributed entries.
+
+    >>> normal_spectrum(10_000, 200, 1.0, seed=0)[0] < 1.01 * (100 + 200 ** 0.5)
+    True
+    """
+    n, m = max(n, m), min(n, m)
+    rng = np.random.default_rng(seed)
+    diagonal = np.sqrt(rng.chisquare(np.arange(n, n - m, -1)))
+    beside = np.sqrt(rng.chisquare(np.arange(m - 1, 0, -1))) if m > 1 else np.empty(0)
+    squares = diagonal**2
+    squares[1:] += beside**2
+    values = eigh_tridiagonal(squares, diagonal[:-1] * beside, eigvals_only=True)
+    found: np.ndarray = std * np.sqrt(values.clip(0))[::-1]
+    return found
 
 
 # --- rows -------------------------------------------------------------------------------------------
@@ -130,56 +226,74 @@ def _unit(rows: np.ndarray) -> np.ndarray:
     return rows[lengths[:, 0] > 0] / lengths[lengths[:, 0] > 0]
 
 
-def _mean_cosine(unit: np.ndarray, times: np.ndarray | None = None) -> float:
-    """Mean cosine of all pairs of different rows, a row counted so many times."""
-    times = np.ones(len(unit)) if times is None else times
-    total = times @ unit
-    return float((total @ total - times @ times) / (times.sum() ** 2 - times @ times))
+def _mean_cosine(unit: np.ndarray) -> float:
+    """Mean cosine of all pairs of different rows."""
+    total = unit.sum(axis=0)
+    return float((total @ total - len(unit)) / (len(unit) * (len(unit) - 1)))
 
 
-def row_measures(rows: ArrayLike, *, n_draws: int, seed: int) -> list[Measured]:
-    """Isotropy of rows: their mean cosine, and the mean cosine of each with its nearest.
+def isotropy_measures(
+    unit_sum: np.ndarray, n_rows: int, rows: np.ndarray, *, n_draws: int, seed: int
+) -> Measured:
+    """Mean cosine of all pairs of rows of a table.
 
     Parameters
     ----------
-    rows : array, shape (V, D), at least three of them not 0
+    unit_sum : array, (D,)
+        Sum of all rows, each divided by its length.
+    n_rows : int
+        Rows that are not 0.
+    rows : array, (n, D)
+        Rows drawn at random from the table, not 0: for the interval and the control.
     n_draws : int
-        Of the null, the same entries in random places.
+        Of the control, the entries of `rows` in random places.
     seed : int
-
-    Raises
-    ------
-    ValueError
-        If fewer than three rows have a direction.
 
     Source
     ------
     Mean cosine as a measure of isotropy: Ethayarajh (2019), section 3.3.
     """
-    rows = checked(rows, "rows", 2)
-    unit = _unit(rows)
-    if len(unit) < 3:
-        raise ValueError(f"{len(unit)} of {len(rows)} rows are not 0: at least three are needed")
+    value = float((unit_sum @ unit_sum - n_rows) / (n_rows * (n_rows - 1)))
+    with_all = _unit(rows) @ (unit_sum / n_rows)
+    error = 1.96 * 2 * float(with_all.std()) / np.sqrt(n_rows)  # of a mean over pairs: Hoeffding (1948)
     rng = np.random.default_rng(seed)
-    drawn = [_unit(rng.permutation(rows.ravel()).reshape(rows.shape)) for _ in range(n_draws)]
-    counts = (
-        np.bincount(rng.integers(len(unit), size=len(unit)), minlength=len(unit)) for _ in range(N_RESAMPLES)
-    )
-    again = [_mean_cosine(unit, times.astype(float)) for times in counts]
-    low, high = np.quantile(again, [0.025, 0.975])
-    nearest = _nearest_cosines(unit)
-    means = np.array([_mean_cosine(one) for one in drawn])
-    nearest_means = np.array([_nearest_cosines(one).mean() for one in drawn])
-    around = bootstrap_interval(nearest, seed=rng, n_resamples=N_RESAMPLES)
-    return [
-        Measured("mean cosine", _mean_cosine(unit), means, (float(low), float(high))),
-        Measured("cosine with the nearest", float(nearest.mean()), nearest_means, around),
-    ]
+    drawn = (_unit(rng.permutation(rows.ravel()).reshape(rows.shape)) for _ in range(n_draws))
+    control = np.array([_mean_cosine(one) for one in drawn])
+    return Measured("mean cosine", value, control, (value - error, value + error))
 
 
-def _nearest_cosines(unit: np.ndarray) -> np.ndarray:
-    found: np.ndarray = 1 - nearest_neighbors(unit, 1, metric="cosine")[1][:, 0]
-    return found
+def nearest_measures(cosines: np.ndarray, control: np.ndarray, *, n_draws: int, seed: int) -> Measured:
+    """Mean cosine of rows with their nearest among all rows of a table.
+
+    Parameters
+    ----------
+    cosines : array, (n,)
+        Of rows drawn at random.
+    control : array, (m,)
+        Of made rows that take each column from another random row; cut into `n_draws` parts.
+    n_draws, seed : int
+    """
+    around = bootstrap_interval(cosines, seed=seed, n_resamples=N_RESAMPLES)
+    parts = np.array([part.mean() for part in np.array_split(control, min(n_draws, len(control)))])
+    return Measured("cosine with the nearest", float(cosines.mean()), parts, around)
+
+
+def length_measures(lengths: np.ndarray, kurtosis: float, embedding_dim: int) -> Measured:
+    """Spread of the lengths of all rows: their standard deviation over their mean.
+
+    Parameters
+    ----------
+    lengths : array, (V,)
+    kurtosis : float
+        Of the table's entries.
+    embedding_dim : int
+        D. The control is the spread of rows of D independent entries of this kurtosis, by formula:
+        ``sqrt((kurtosis - 1) / D) / 2``.
+    """
+    lengths = lengths.astype(np.float64)
+    control = 0.5 * np.sqrt(max(kurtosis - 1, 0) / embedding_dim)
+    spread = float(lengths.std() / lengths.mean())
+    return Measured("spread of row lengths", spread, np.array([control]))
 
 
 def paired_measures(x: ArrayLike, y: ArrayLike, *, n_draws: int, seed: int) -> list[Measured]:

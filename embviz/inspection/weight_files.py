@@ -49,9 +49,17 @@ class StoredArray:
     key: object = None
 
     def read(self, rows: np.ndarray | None = None) -> np.ndarray:
-        """All of it or some rows, float32."""
+        """All of it or some rows, float32.
+
+        Raises
+        ------
+        ValueError
+            If the numbers of the rows do not rise, or lie outside of the table.
+        """
         if rows is not None:
             rows = checked(rows, "rows", 1, kind="integer", low=0, high=self.shape[0] - 1)
+            if (np.diff(rows) <= 0).any():
+                raise ValueError("the numbers of the rows do not rise: sort them, each once")
         return np.asarray(self.load(rows), dtype=np.float32)
 
 
@@ -361,7 +369,12 @@ def _scale(path: Path, slices: Mapping[str, Any], name: str) -> Tensor | None:
 
 def _loader(part: Any, scale: Tensor | None = None) -> Callable[[np.ndarray | None], np.ndarray]:
     def load(rows: np.ndarray | None) -> np.ndarray:
-        whole = part[:] if rows is None else torch.cat([part[row : row + 1] for row in rows.tolist()])
+        if rows is None:
+            whole = part[:]
+        elif rows[-1] - rows[0] + 1 == len(rows):  # one piece of the file
+            whole = part[int(rows[0]) : int(rows[-1]) + 1]
+        else:
+            whole = torch.cat([part[row : row + 1] for row in rows.tolist()])
         whole = whole.float()
         if scale is not None:
             own = scale if rows is None or scale.numel() == 1 else scale[torch.from_numpy(rows)]

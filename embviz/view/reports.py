@@ -48,11 +48,14 @@ def plot_spectrum(report: SpectrumReport) -> alt.ConcatChart:
 
 N_MAPPED = 800  # rows of an embedding on a page's map
 GRADIENTS = "regularity of the gradient: power in the 16 strongest modes along rows"
+CENTRED = ", centred"
+INDEPENDENT = "independent entries"
+MOST_RANKS = 600  # of a spectrum that are drawn, close together at its beginning
 HEADS = "singular values beyond the edge, by head"
 
 
 def plot_inspection(report: Inspection) -> alt.ConcatChart:
-    """Spectra of tables over the edge of random entries; queries, keys, values by layer; gradients by kind.
+    """Spectra of tables over the edge of independent entries; queries, keys, values by layer; gradients.
 
     Parameters
     ----------
@@ -65,19 +68,9 @@ def plot_inspection(report: Inspection) -> alt.ConcatChart:
         If nothing of it can be drawn.
     """
     charts: dict[str, Form] = {}
-    for part, (values, null) in report.spectra.items():
-        inside = values[values <= np.quantile(values, SHOWN)]
-        table = pd.DataFrame({"singular_value": inside})
-        charts[f"spectrum of the {part}"] = plot_histogram(
-            table,
-            "singular_value",
-            null=null,
-            reference={"edge": 1.0},
-            x_title="singular value over the edge",
-            y_title="share",
-        )
-    found = report.table[report.table["quantity"].eq("beyond the edge") & report.table["layer"].notna()]
-    heads = found[found["head"].notna()] if found["head"].notna().any() else found.assign(head=0)
+    for part in dict.fromkeys(name.removesuffix(CENTRED) for name in report.spectra):
+        charts[f"singular values of the {part}"] = _spectrum_by_rank(report, part)
+    heads = _heads(report)
     if len(heads):
         null = heads.assign(part="null", head=heads["part"] + heads["head"].astype(str), value=heads["null"])
         shown = pd.concat([heads, null])[["part", "layer", "head", "value"]].astype(
@@ -101,10 +94,47 @@ def plot_inspection(report: Inspection) -> alt.ConcatChart:
     return captioned(
         panels(charts, columns=1, same_legend=False),
         finding=report.sentence,
-        caption="Grey: the same numbers in random places, of gradients rows in random orders. The edge is "
-        "where the spectrum of independent numbers of that variance ends. Of each spectrum the largest "
-        f"{1 - SHOWN:.0%} are not drawn.",
+        caption="Grey: independent numbers of the same variance, of gradients rows in random orders. The "
+        "edge is where the spectrum of such numbers ends. Centred: the mean row is taken off every row.",
     )
+
+
+def _spectrum_by_rank(report: Inspection, part: str) -> alt.LayerChart:
+    """All singular values of a table over the edge, by rank, as they are, centred, and of the control."""
+    rows = []
+    values, control = report.spectra[part]
+    kinds = {part: values, INDEPENDENT: control}
+    if part + CENTRED in report.spectra:
+        kinds = {part: values, "centred": report.spectra[part + CENTRED][0], INDEPENDENT: control}
+    for kind, every in kinds.items():
+        ranks = np.unique(np.geomspace(1, len(every), MOST_RANKS).round().astype(int))
+        shown = pd.DataFrame({"rank": ranks, "singular_value": every[ranks - 1], "kind": kind})
+        rows.append(shown[shown["singular_value"] > 1e-6 * every[0]])
+    return plot_curves(
+        pd.concat(rows).round(5),
+        "rank",
+        "singular_value",
+        kind="kind",
+        names=list(kinds),
+        seed=None,
+        scale="log",
+        x_scale="log",
+        reference={"edge": 1.0},
+        null=INDEPENDENT,
+        kind_title="",
+        x_title="rank of the singular value",
+        y_title="singular value over the edge",
+    )
+
+
+def _heads(report: Inspection) -> pd.DataFrame:
+    """Shares beyond the edge by head, or of the whole matrix where it has one head."""
+    found = report.table[report.table["quantity"].eq("beyond the edge") & report.table["layer"].notna()]
+    several = found[found["head"].notna()]
+    one = found[found["head"].isna()].assign(head=0)
+    has_heads = set(zip(several["part"], several["layer"], strict=True))
+    alone = [place not in has_heads for place in zip(one["part"], one["layer"], strict=True)]
+    return pd.concat([several, one[alone]])
 
 
 def _gradients(report: Inspection) -> alt.LayerChart | None:
