@@ -169,7 +169,8 @@ def _add_inspect(commands: Any) -> None:
     inspect.add_argument(
         "model",
         metavar="MODEL",
-        help="a Hugging Face folder, a .safetensors file, llama2.c's .bin, or a saved state_dict",
+        help="a Hugging Face folder, a file (.safetensors, .gguf, .npy, llama2.c's .bin, a state_dict), or "
+        "the name of a released model that `embviz data fetch` fetched",
     )
     inspect.add_argument(
         "--text", metavar="FILE", help="text for the loss, gradients, and the kernel of tied embeddings"

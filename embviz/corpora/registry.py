@@ -30,6 +30,7 @@ from embviz.corpora import packages
 from embviz.corpora.packages import Package, PackageError
 
 Kind = Literal["corpus", "word test", "vocabulary", "model", "word vectors"]
+RELEASED = ("model", "word vectors")  # kinds of data sets that are models of others
 Format = Literal[
     "words",  # a-z and single spaces: text8's form
     "text",  # any UTF-8 text, <|endoftext|> between documents where there are several
@@ -278,6 +279,26 @@ def model_path(name: str) -> Path:
     entry = data_set(name)
     paths = [find_form(name, file)[0] for file in entry.files if file.part != entry.terms]
     return paths[0] if len(paths) == 1 else paths[0].parent
+
+
+def on_disk(source: str | os.PathLike[str]) -> Path:
+    """A path as it is, or where the released model of this name lies, verified.
+
+    Parameters
+    ----------
+    source : path, or registry name of a data set of kind "model" or "word vectors"
+        A file or folder that exists goes before a name.
+
+    Raises
+    ------
+    ChecksumError, DataMissingError
+        As :func:`model_path`: what is not on disk is fetched by ``embviz data fetch NAME``.
+    """
+    path = Path(source)
+    if path.exists() or not isinstance(source, str) or path.name != source:
+        return path
+    known = load_registry().get(source)
+    return path if known is None or known.kind not in RELEASED else model_path(source)
 
 
 def _stored(file: DataFile) -> Iterator[tuple[Path, Form, bool]]:

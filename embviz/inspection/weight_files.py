@@ -1,10 +1,11 @@
-"""Weights of any model, an array at a time: modules, folders of Hugging Face, safetensors, llama2.c, PyTorch.
+"""Weights of any model, an array at a time: modules, folders of Hugging Face, safetensors, GGUF, PyTorch.
 
 Nothing is read before it is asked for, and rows of a large table without the others. No pickle runs code.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
@@ -22,6 +23,9 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from embviz.arrays import checked
+from embviz.corpora.registry import on_disk
+from embviz.words.gguf_files import read_gguf
+from embviz.words.wordvectors import WordVectors
 
 LLAMA2C_VERSION_1 = 0x616B3432  # "ak42"
 WRAPPERS = ("_orig_mod.", "module.")  # of torch.compile, of DataParallel
@@ -93,10 +97,11 @@ def read_weights(source: Any) -> Weights:
 
     Parameters
     ----------
-    source : nn.Module, mapping of names to arrays, or path
+    source : nn.Module, WordVectors, mapping of names to arrays, path, or name of a released model
         A module of any kind, compiled or not; a folder of Hugging Face (safetensors or pytorch_model.bin, in
-        one file or in shards); a file: safetensors, llama2.c's .bin (float32), a state_dict, .npz, or .npy
-        with one matrix, which is taken for the embedding.
+        one file or in shards); a file: safetensors, GGUF, llama2.c's .bin (float32), a state_dict, .npz, or
+        .npy with one matrix, which is taken for the embedding. ``"gemma3_270m"`` and the other models of
+        ``embviz data list`` are taken from what ``embviz data fetch`` fetched.
 
     Raises
     ------
@@ -118,30 +123,54 @@ def read_weights(source: Any) -> Weights:
         return _of_module(source)
     if isinstance(source, Mapping):
         return Weights("weights", *_of_mapping(source))
+    if isinstance(source, WordVectors):
+        return _of_vectors(source, "word vectors")
     if not isinstance(source, str | os.PathLike):
         raise ValueError(f"a {type(source).__name__} is no model: give a module, a dict of arrays, or a path")
-    path = Path(source)
+    path = on_disk(source)
     if path.is_dir():
-        return _of_folder(path)
+        return replace(_of_folder(path), name=_name(source, path.resolve().name))
     if not path.is_file():
-        raise FileNotFoundError(f"there is no file or folder {path}; models are read from disk alone")
-    return _of_file(path)
+        raise FileNotFoundError(
+            f"there is no file or folder {path}; models are read from disk alone, and `embviz data list` has "
+            "the names of those that can be fetched"
+        )
+    return replace(_of_file(path), name=_name(source, path.stem))
+
+
+def _name(source: str | os.PathLike[str], otherwise: str) -> str:
+    """The name of a released model as it was given, or that of its file."""
+    return otherwise if os.path.exists(source) else os.fspath(source)
+
+
+def _of_vectors(vectors: WordVectors, name: str) -> Weights:
+    tables = {"embedding.weight": vectors.word, "output.weight": vectors.context}
+    return Weights(name, *_of_mapping({key: table for key, table in tables.items() if table is not None}))
 
 
 def read_tokenizer(source: str | os.PathLike[str]) -> Any:
-    """The tokenizer beside a model's files (tokenizer.json, of Hugging Face), or None.
+    """The tokenizer beside a model's files (tokenizer.json, of Hugging Face), its tokens, or None.
 
     Parameters
     ----------
-    source : path
-        The model's folder, or a file in it.
+    source : path, or name of a released model
+        The model's folder, or a file in it. A GGUF file, and word vectors, give the list of their tokens,
+        which cuts no text.
 
     Raises
     ------
     ValueError
         If there is one that cannot be read.
     """
-    folder = Path(source) if Path(source).is_dir() else Path(source).parent
+    path = on_disk(source)
+    if path.is_file():
+        with open(path, "rb") as opened:
+            first = opened.read(4)
+        if first == b"GGUF":
+            return read_gguf(path).tokens
+        if first.startswith(b"{"):
+            return WordVectors.load(path).vocabulary
+    folder = path if path.is_dir() else path.parent
     if not (file := folder / "tokenizer.json").is_file():
         return None
     from tokenizers import Tokenizer
@@ -219,6 +248,10 @@ def _of_file(path: Path) -> Weights:
     _refuse_foreign(path, first)
     if path.suffix == ".safetensors":
         return _of_safetensors([path], path.stem)
+    if first.startswith(b"GGUF"):
+        return _of_gguf(path)
+    if first.startswith(b"{"):
+        return _of_vectors(WordVectors.load(path), path.stem)
     if first.startswith(b"\x93NUMPY"):
         return Weights(path.stem, {"embedding.weight": _of_npy(path)})
     if path.suffix == ".npz":
@@ -233,6 +266,18 @@ def _refuse_foreign(path: Path, first: bytes) -> None:
         raise ValueError(f"{path} is a Git LFS pointer, not the file itself: run `git lfs pull`")
     if path.suffix == ".onnx":
         raise ValueError(f"{path} is an ONNX graph, which is not read: give the model that it was made from")
+
+
+def _of_gguf(path: Path) -> Weights:
+    found = read_gguf(path)
+    arrays: dict[str, StoredArray] = {}
+    left_out: dict[str, str] = {}
+    for name, tensor in found.tensors.items():
+        if found.is_known(name):
+            arrays[name] = StoredArray(tensor.shape, functools.partial(found.read, name))
+        else:
+            left_out[name] = found.kind_of(name)
+    return Weights(path.stem, arrays, found.config, None, left_out)
 
 
 def _of_npy(path: Path) -> StoredArray:

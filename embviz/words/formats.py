@@ -28,6 +28,7 @@ Read = tuple[list[str], np.ndarray]  # a vocabulary and its rows (V, D), float32
 Raw = tuple[Sequence[bytes | str], np.ndarray]  # the same with words as they are stored
 FASTTEXT = 793_712_314  # the number that a binary file of fastText begins with
 FASTTEXT_VERSION = 12
+GGUF_ROWS = 16_384  # rows that are turned into floats at a time
 PEEKED = 20  # lines of a file without a header from which its dimension follows
 LONGEST_LINE = 1 << 24  # bytes of a record in text: a million numbers
 BLANKS = "or a word before it holds a blank, which this format cannot store: get the file again"
@@ -61,8 +62,9 @@ def read_vectors(
     path : path
         word2vec's text or binary format, with its header; GloVe's text, without one; fastText's ``.vec`` and
         ``.bin`` (a word's vector is the mean of its own and its n-grams', as fastText computes it);
-        safetensors. Text, and word2vec's binary format, may be packed as ``.gz``, ``.bz2``, ``.xz`` or as the
-        one file of a ``.zip``.
+        safetensors; the input embedding of a GGUF file; the JSON of wink's packages; a folder of Hugging Face
+        with one file of safetensors and its vocabulary. Text, and word2vec's binary format, may be packed as
+        ``.gz``, ``.bz2``, ``.xz`` or as the one file of a ``.zip``.
     limit : int, optional
         Read the first so many words, which in these files are the most frequent.
     encoding : str
@@ -89,6 +91,8 @@ def read_vectors(
         If the vectors would not fit, with the size.
     """
     path = Path(path)
+    if path.is_dir():
+        path, vocabulary = _table_of_folder(path, vocabulary)
     if limit is not None and limit < 1:
         raise ValueError(f"limit is {limit}: read at least one word, or leave it out")
     if undecodable not in get_args(Undecodable):
@@ -179,6 +183,10 @@ def _reader(
             f"KeyedVectors.load({str(path)!r}).save_word2vec_format('vectors.bin', binary=True), for a whole "
             "model Word2Vec.load(...).wv instead of KeyedVectors.load(...)"
         )
+    if first.startswith(b"GGUF"):
+        return lambda file, limit, encoding: _read_gguf(path, limit)
+    if first.lstrip()[:1] == b"{":
+        return lambda file, limit, encoding: _read_wink(file, limit, path)
     if first[:4] == struct.pack("<i", FASTTEXT):
         return lambda file, limit, encoding: _read_fasttext(file, limit, encoding, path)
     if is_safetensors(path, first):
@@ -379,6 +387,82 @@ def _words_of(vocabulary: Sequence[str] | str | os.PathLike[str], encoding: str)
         return text.removesuffix("\n").split("\n")
     known = json.loads(text)
     return sorted(known, key=known.__getitem__) if isinstance(known, dict) else list(known)
+
+
+# --- files of models, and packages of vectors ---------------------------------------------------------
+
+
+def _read_gguf(path: Path, limit: int | None) -> Raw:
+    from embviz.words.gguf_files import EMBEDDING, read_gguf
+
+    found = read_gguf(path)
+    if found.tokens is None or EMBEDDING not in found.tensors:
+        raise ValueError(f"{path} has no tokens, or no {EMBEDDING}: it has no vectors of words")
+    n_rows, D = found.tensors[EMBEDDING].shape
+    n_rows = min(n_rows, len(found.tokens), n_rows if limit is None else limit)
+    require_memory(4 * n_rows * D, what=f"{n_rows:,} vectors of {path}", instead="give a limit")
+    rows = np.empty((n_rows, D), dtype=np.float32)
+    for first in range(0, n_rows, GGUF_ROWS):
+        block = np.arange(first, min(first + GGUF_ROWS, n_rows))
+        rows[block] = found.read(EMBEDDING, block)
+    return found.tokens[:n_rows], rows
+
+
+WINK_RECORD = re.compile(rb'"((?:[^"\\]|\\.)*)":\[([-+.\deE,]+)\]')
+
+
+def _read_wink(file: BinaryIO, limit: int | None, path: Path) -> Raw:
+    """The JSON of wink's packages: sizes, ``words`` by frequency, ``vectors`` by word, a record at a time."""
+    content = file.read()
+    start = content.find(b'"vectors":{')
+    try:
+        header = json.loads(content[:start].rstrip(b", \n") + b"}")
+        words, D, at = list(header["words"]), int(header["dimensions"]), int(header["wordIndex"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is JSON, but not of wink's word vectors (words, dimensions)") from error
+    n_words = len(words) if limit is None else min(limit, len(words))
+    rows, seen = np.empty((n_words, D), dtype=np.float32), np.zeros(n_words, dtype=bool)
+    for record in WINK_RECORD.finditer(content, start):
+        numbers = record[2].split(b",")
+        place = int(numbers[at]) if len(numbers) > at else -1
+        if not 0 <= place < n_words:
+            continue  # an unknown word's vector, or one beyond the limit
+        if json.loads(b'"' + record[1] + b'"') != words[place]:
+            raise ValueError(f"{path}: the record of {words[place]!r} is that of another word: get it again")
+        rows[place], seen[place] = list(map(float, numbers[:D])), True
+    if not seen.all():
+        raise ValueError(f"{path} has no vector of {words[int(seen.argmin())]!r}: get it again")
+    return words[:n_words], rows
+
+
+def _table_of_folder(
+    folder: Path, vocabulary: Sequence[str] | str | os.PathLike[str] | None
+) -> tuple[Path, Sequence[str] | str | os.PathLike[str]]:
+    """The file of weights of a folder of Hugging Face, and its vocabulary."""
+    files = sorted(folder.glob("*.safetensors"))
+    if len(files) != 1:
+        raise ValueError(f"{folder} has {len(files)} files of safetensors: name the file of vectors")
+    if vocabulary is None:
+        known = [folder / name for name in ("tokenizer.json", "vocab.json", "vocab.txt")]
+        vocabulary = next((file for file in known if file.is_file()), None)
+    if vocabulary is None:
+        raise ValueError(f"{folder} has no tokenizer.json, vocab.json or vocab.txt: give vocabulary=")
+    if isinstance(vocabulary, Path) and vocabulary.name == "tokenizer.json":
+        vocabulary = _words_of_tokenizer(vocabulary)
+    return files[0], vocabulary
+
+
+def _words_of_tokenizer(file: Path) -> list[str]:
+    """The tokens of a tokenizer.json in the order of their ids."""
+    try:
+        told = json.loads(file.read_text(encoding="utf-8"))
+        known = told["model"]["vocab"]
+        ids = known if isinstance(known, dict) else {token: i for i, (token, _) in enumerate(known)}
+        ids = ids | {one["content"]: one["id"] for one in told.get("added_tokens", [])}
+        names = {int(i): str(token) for token, i in ids.items()}
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{file} has no vocabulary that is understood: give vocabulary=") from error
+    return [names.get(i, f"[row {i}]") for i in range(max(names, default=-1) + 1)]
 
 
 # --- fastText's binary format -----------------------------------------------------------------------

@@ -22,6 +22,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from embviz.arrays import Kind, checked, checked_matrix
+from embviz.corpora.registry import on_disk
 from embviz.metrics import nearest_neighbors
 from embviz.storage import whole_file
 from embviz.words import formats
@@ -114,10 +115,12 @@ class WordVectors:
 
         Parameters
         ----------
-        path : path
+        path : path, or name of a released model
             A file of :meth:`save`; word2vec's text or binary format, with the context vectors where
             ``<path>.context`` lies beside it; GloVe's text; fastText's ``.vec`` or ``.bin``; safetensors of
-            another program, with a `vocabulary`; packed as ``.gz`` or not.
+            another program, with a `vocabulary`; packed as ``.gz`` or not; the input embedding of a GGUF file
+            or of a folder of Hugging Face. ``"glove_6b_100d"``, ``"minilm_l6"`` and ``"gemma3_270m"`` are
+            taken from what ``embviz data fetch`` fetched.
         limit, encoding, vocabulary, tensor, undecodable
             As in :func:`~embviz.words.formats.read_vectors`.
 
@@ -129,7 +132,8 @@ class WordVectors:
         MemoryError
             If the vectors would not fit.
         """
-        own = vocabulary is None and tensor is None
+        path = on_disk(path)
+        own = vocabulary is None and tensor is None and path.is_file()
         if own and (found := _load_own(path)) is not None:
             return found if limit is None else found.head(limit)
         words, word = formats.read_vectors(

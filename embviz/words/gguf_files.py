@@ -1,0 +1,215 @@
+"""GGUF, the format of llama.cpp: weights, tokens and configuration of a model in one file.
+
+The header is read here, since the library's reader makes several objects of every token; the library `gguf`
+knows the types of rounded numbers and turns them into floats.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from embviz.imports import require
+
+MAGIC = b"GGUF"
+EMBEDDING = "token_embd.weight"
+SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+STRING, ARRAY = 8, 9
+MOST_DEEP = 3  # arrays of arrays
+# The names of Hugging Face for what the configuration says, below the architecture's name.
+OPTIONS = {
+    "block_count": "num_hidden_layers",
+    "attention.head_count": "num_attention_heads",
+    "attention.head_count_kv": "num_key_value_heads",
+    "context_length": "max_position_embeddings",
+    "embedding_length": "hidden_size",
+}
+NO_HEAD = ("bert", "encoder")  # in the names of architectures without an output matrix
+
+
+@dataclass(frozen=True, eq=False)
+class GGUFTensor:
+    """Where a tensor lies in its file: its type's number, its shape (rows first) and its first byte."""
+
+    kind: int
+    shape: tuple[int, ...]
+    start: int
+
+
+@dataclass(frozen=True, eq=False)
+class GGUFFile:
+    """What the header of a file says: fields by name, and tensors by name."""
+
+    path: Path
+    fields: dict[str, Any]
+    tensors: dict[str, GGUFTensor]
+
+    @property
+    def tokens(self) -> list[str] | None:
+        """The vocabulary, where the file has one."""
+        return self.fields.get("tokenizer.ggml.tokens")
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The configuration by Hugging Face's names."""
+        architecture = str(self.fields.get("general.architecture", ""))
+        found: dict[str, Any] = {
+            name: value
+            for key, name in OPTIONS.items()
+            if isinstance(value := self.fields.get(f"{architecture}.{key}"), int)
+        }
+        found["model_type"] = architecture
+        if not any(word in architecture for word in NO_HEAD):
+            found["tie_word_embeddings"] = "output.weight" not in self.tensors
+        return found
+
+    def is_known(self, name: str) -> bool:
+        """Whether the library can turn a tensor's numbers into floats."""
+        quants = _library().quants
+        kind = self.kind_of(name)
+        return kind in ("F32", "F16") or getattr(quants, kind, None) is not None
+
+    def kind_of(self, name: str) -> str:
+        """The name of a tensor's type, such as ``Q8_0``."""
+        gguf = _library()
+        try:
+            return str(gguf.GGMLQuantizationType(self.tensors[name].kind).name)
+        except ValueError:
+            return f"type {self.tensors[name].kind}"
+
+    def read(self, name: str, rows: np.ndarray | None = None) -> np.ndarray:
+        """A tensor, or some of its rows, float32.
+
+        Raises
+        ------
+        ValueError
+            If its type is not known, or it does not lie in the file.
+        """
+        gguf = _library()
+        found = self.tensors[name]
+        kind = gguf.GGMLQuantizationType(found.kind)
+        per_block, n_bytes = gguf.GGML_QUANT_SIZES[kind]
+        row = found.shape[-1] // per_block * n_bytes
+        n_rows = math.prod(found.shape[:-1])
+        stored = np.memmap(self.path, mode="r", offset=found.start, shape=(n_rows, row))
+        if rows is not None and len(found.shape) == 2:
+            one_piece = len(rows) and rows[-1] - rows[0] + 1 == len(rows)
+            part = np.asarray(stored[int(rows[0]) : int(rows[-1]) + 1] if one_piece else stored[rows])
+            return np.asarray(gguf.quants.dequantize(part, kind), dtype=np.float32)
+        whole = np.asarray(gguf.quants.dequantize(np.asarray(stored), kind), dtype=np.float32)
+        whole = whole.reshape(found.shape)
+        return whole if rows is None else whole[rows]
+
+
+def _library() -> Any:
+    require("gguf", "gguf", purpose="a GGUF file")
+    import gguf
+
+    return gguf
+
+
+def read_gguf(path: str | os.PathLike[str]) -> GGUFFile:
+    """The header of a GGUF file, versions 2 and 3.
+
+    Parameters
+    ----------
+    path : path
+
+    Raises
+    ------
+    ValueError
+        If the file is none, is of another version, is cut short, or says of a tensor what cannot be.
+    MissingExtraError
+        If the library gguf is not installed.
+    """
+    path = Path(path)
+    _library()
+    with open(path, "rb") as file:
+        if file.read(4) != MAGIC:
+            raise ValueError(f"{path} is not a GGUF file")
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            try:
+                return _header(path, _Reader(data))
+            except (struct.error, IndexError, UnicodeDecodeError, OverflowError) as error:
+                raise ValueError(
+                    f"{path} is not a whole GGUF file ({type(error).__name__}): get it again"
+                ) from error
+
+
+class _Reader:
+    """Numbers and strings of a header, one after the other."""
+
+    def __init__(self, data: mmap.mmap) -> None:
+        self.data, self.place = data, 4
+
+    def number(self, form: str) -> Any:
+        (found,) = struct.unpack_from(f"<{form}", self.data, self.place)
+        self.place += struct.calcsize(form)
+        return found
+
+    def string(self) -> str:
+        return self.piece(self.number("Q")).decode("utf-8", "backslashreplace")
+
+    def piece(self, n_bytes: int) -> bytes:
+        if self.place + n_bytes > len(self.data):
+            raise IndexError("past the end")
+        found = self.data[self.place : self.place + n_bytes]
+        self.place += n_bytes
+        return found
+
+    def value(self, kind: int, depth: int = 0) -> Any:
+        if kind == STRING:
+            return self.string()
+        if kind == ARRAY:
+            inner, n = self.number("I"), self.number("Q")
+            if n > len(self.data) or depth > MOST_DEEP:  # every entry takes a byte at least
+                raise IndexError("past the end")
+            if inner in SCALARS:
+                form = SCALARS[inner]
+                return np.frombuffer(self.piece(n * struct.calcsize(form)), dtype=f"<{form}")
+            return [self.value(inner, depth + 1) for _ in range(n)]
+        if kind not in SCALARS:
+            raise IndexError(f"a field of type {kind}")
+        return self.number(SCALARS[kind])
+
+
+def _header(path: Path, reader: _Reader) -> GGUFFile:
+    if (version := reader.number("I")) not in (2, 3):
+        raise ValueError(f"{path} is GGUF of version {version}, of which 2 and 3 are read")
+    n_tensors, n_fields = reader.number("Q"), reader.number("Q")
+    fields = {}
+    for _ in range(n_fields):
+        name = reader.string()
+        fields[name] = reader.value(reader.number("I"))
+    listed = {}
+    for _ in range(n_tensors):
+        name = reader.string()
+        shape = tuple(reader.number("Q") for _ in range(reader.number("I")))[::-1]
+        listed[name] = (shape, reader.number("I"), reader.number("Q"))
+    alignment = int(fields.get("general.alignment", 32))
+    if alignment < 1:
+        raise ValueError(f"{path} has an alignment of {alignment} bytes: it is damaged")
+    first = -(-reader.place // alignment) * alignment
+    tensors = {}
+    for name, (shape, kind, offset) in listed.items():
+        tensors[name] = GGUFTensor(kind, shape, first + offset)
+        if (size := _size(shape, kind)) is not None and first + offset + size > len(reader.data):
+            raise ValueError(f"{path} is cut short: {name} lies past its end; get it again")
+    return GGUFFile(path, fields, tensors)
+
+
+def _size(shape: tuple[int, ...], kind: int) -> int | None:
+    """Bytes of a tensor; None for a type that the library does not have."""
+    gguf = _library()
+    try:
+        per_block, n_bytes = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType(kind)]
+    except (ValueError, KeyError):
+        return None
+    return math.prod(shape) // per_block * n_bytes

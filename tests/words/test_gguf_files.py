@@ -1,0 +1,158 @@
+"""GGUF files, written and read by the library of llama.cpp, against what is read here."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from embviz.corpora import registry
+from embviz.corpora.registry import DataMissingError, on_disk
+from embviz.words import WordVectors
+from embviz.words.gguf_files import read_gguf
+
+gguf = pytest.importorskip("gguf", reason="gguf is an extra")
+
+TOKENS = ["<bos>", "▁king", "▁queen", "dom", "<0x41>", "\U0001f642", "▁", "a\nb"]
+RNG = np.random.default_rng(0)
+TABLES = {
+    "token_embd.weight": (RNG.normal(size=(8, 64)).astype(np.float32), "Q8_0"),
+    "blk.0.attn_q.weight": (RNG.normal(size=(64, 64)).astype(np.float32), "Q4_0"),
+    "blk.0.attn_k.weight": (RNG.normal(size=(32, 64)).astype(np.float32), "F16"),
+    "blk.0.attn_v.weight": (RNG.normal(size=(32, 64)).astype(np.float32), "F32"),
+    "output_norm.weight": (RNG.normal(size=64).astype(np.float32), "F32"),
+}
+
+
+def write(path, *, head=False, kinds=None):
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_block_count(1)
+    writer.add_head_count(4)
+    writer.add_head_count_kv(2)
+    writer.add_embedding_length(64)
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(TOKENS)
+    writer.add_token_scores([0.5] * len(TOKENS))
+    writer.add_tokenizer_pre("default")
+    tables = TABLES | (
+        {"output.weight": (RNG.normal(size=(8, 64)).astype(np.float32), "F32")} if head else {}
+    )
+    for name, (table, kind) in tables.items():
+        kind = (kinds or {}).get(name, kind)
+        form = gguf.GGMLQuantizationType[kind]
+        if kind == "I32":
+            writer.add_tensor(name, table.astype(np.int32))
+        else:
+            writer.add_tensor(name, gguf.quants.quantize(table, form), raw_dtype=form)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def test_fields_tokens_and_numbers_are_those_of_the_library(tmp_path):
+    found = read_gguf(write(tmp_path / "tiny.gguf"))
+    theirs = gguf.GGUFReader(tmp_path / "tiny.gguf")
+    for name, field in theirs.fields.items():
+        if not name.startswith("GGUF."):
+            np.testing.assert_array_equal(found.fields[name], field.contents())
+    assert found.tokens == TOKENS
+    assert [one.name for one in theirs.tensors] == list(found.tensors)
+    for one in theirs.tensors:
+        exact = gguf.quants.dequantize(one.data, one.tensor_type).reshape(TABLES[one.name][0].shape)
+        np.testing.assert_array_equal(found.read(one.name), exact)
+    rows = np.array([0, 3, 7])
+    whole = found.read("token_embd.weight")
+    np.testing.assert_array_equal(found.read("token_embd.weight", rows), whole[rows])
+    np.testing.assert_array_equal(found.read("token_embd.weight", np.arange(2, 5)), whole[2:5])
+    assert np.abs(whole - TABLES["token_embd.weight"][0]).max() < 0.02  # rounded to eight bits
+
+
+def test_a_file_that_is_cut_short_anywhere_is_refused(tmp_path):
+    content = write(tmp_path / "tiny.gguf").read_bytes()
+    for size in [*range(4, 900, 13), len(content) - 1]:
+        (tmp_path / "cut.gguf").write_bytes(content[:size])
+        with pytest.raises(ValueError, match=r"not a whole GGUF|cut short|version"):
+            read_gguf(tmp_path / "cut.gguf")
+    (tmp_path / "new.gguf").write_bytes(b"GGUF\x09\0\0\0" + content[8:])
+    with pytest.raises(ValueError, match="version 9"):
+        read_gguf(tmp_path / "new.gguf")
+    huge = content[:8] + (2**60).to_bytes(8, "little") * 2 + content[24:]
+    (tmp_path / "huge.gguf").write_bytes(huge)
+    with pytest.raises(ValueError, match="not a whole GGUF"):
+        read_gguf(tmp_path / "huge.gguf")
+
+
+def test_word_vectors_of_a_gguf_file_are_its_input_embedding(tmp_path):
+    vectors = WordVectors.load(write(tmp_path / "tiny.gguf"), limit=5)
+    assert vectors.vocabulary == TOKENS[:5]
+    np.testing.assert_allclose(vectors.word, TABLES["token_embd.weight"][0][:5], atol=0.02)
+
+
+def test_inspect_reads_weights_tokens_and_configuration(tmp_path):
+    pytest.importorskip("torch")
+    from embviz.inspection import inspect, read_tokenizer, read_weights
+
+    path = write(tmp_path / "tiny.gguf")
+    assert read_tokenizer(path) == TOKENS
+    report = inspect(path, read_tokenizer(path), n_draws=2)
+    assert (report.vocab_size, report.embedding_dim, report.tied) == (8, 64, True)
+    attention = report.table[report.table["part"].isin(["Q", "K", "V"])]
+    assert attention.groupby("part")["head"].max().to_dict() == {"K": 1, "Q": 3, "V": 1}
+    assert inspect(write(tmp_path / "head.gguf", head=True), n_draws=2).tied is False
+    odd = read_weights(write(tmp_path / "odd.gguf", kinds={"blk.0.attn_k.weight": "I32"}))
+    assert odd.left_out == {"blk.0.attn_k.weight": "I32"}
+
+
+# --- names of released models, and files of packages -----------------------------------------------------
+
+
+def wink(words, rows, **changed):
+    records = {word: [*row, 1.0, place] for place, (word, row) in enumerate(zip(words, rows, strict=True))}
+    header = {"precision": 8, "l2NormIndex": 3, "wordIndex": 4, "dimensions": 3, "words": words}
+    return json.dumps(header | changed | {"vectors": records, "unkVector": [0, 0, 0, 0, -1]}).replace(
+        ", ", ","
+    )
+
+
+def test_vectors_of_winks_packages_are_read(tmp_path):
+    words, rows = ["the", '"', "a\\b", "é"], np.arange(12.0).reshape(4, 3) - 5.5
+    path = tmp_path / "vectors.json"
+    path.write_text(wink(words, rows.tolist()).replace(": ", ":"), encoding="utf-8")
+    vectors = WordVectors.load(path)
+    assert vectors.vocabulary == words
+    np.testing.assert_array_equal(vectors.word, rows)
+    assert WordVectors.load(path, limit=2).vocabulary == words[:2]
+    path.write_text(wink(["x", *words[1:]], rows.tolist()).replace(": ", ":").replace('"x":[', '"y":['))
+    with pytest.raises(ValueError, match="another word"):
+        WordVectors.load(path)
+    path.write_text('{"model": 1}')
+    with pytest.raises(ValueError, match="not of wink's"):
+        WordVectors.load(path)
+
+
+def test_vectors_of_a_folder_are_the_table_with_a_row_for_each_token(tmp_path):
+    rows = np.arange(12, dtype=np.float32).reshape(4, 3)
+    save_file(
+        {"embeddings.weight": rows, "dense.weight": np.ones((5, 3), np.float32)}, tmp_path / "m.safetensors"
+    )
+    with pytest.raises(ValueError, match="give vocabulary="):
+        WordVectors.load(tmp_path)
+    told = {"model": {"vocab": {"a": 0, "b": 2}}, "added_tokens": [{"id": 3, "content": "[X]"}]}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(told))
+    vectors = WordVectors.load(tmp_path)
+    assert vectors.vocabulary == ["a", "[row 1]", "b", "[X]"]
+    np.testing.assert_array_equal(vectors.word, rows)
+
+
+def test_a_name_of_the_registry_is_a_path_once_its_files_are_there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert on_disk("no_such_model").name == "no_such_model"
+    assert on_disk("text8") == registry.Path("text8")  # a corpus is no model
+    with pytest.raises(DataMissingError, match="embviz data fetch minilm_l6"):
+        WordVectors.load("minilm_l6")
+    (tmp_path / "minilm_l6").mkdir()
+    assert on_disk("minilm_l6").is_dir()  # what lies here goes before a name
