@@ -109,7 +109,9 @@ class Inspection:
         ]
         rows = len(self.rows)
         sample = (
-            "" if rows == self.vocab_size else f"; nearest rows are those of {rows:,} rows, drawn at random"
+            ""
+            if rows == self.vocab_size
+            else f"; the nearest row was found for {rows:,} of them, drawn at random"
         )
         measured, there = self.n_layers
         layers = "" if measured == there else f" Of {there} layers {measured} were measured, evenly spread."

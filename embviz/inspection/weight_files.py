@@ -139,7 +139,7 @@ def read_weights(source: Any) -> Weights:
 
 
 def _name(source: str | os.PathLike[str], otherwise: str) -> str:
-    """The name of a released model as it was given, or that of its file."""
+    """The name of a released model as it was given, or the name of its file."""
     return otherwise if os.path.exists(source) else os.fspath(source)
 
 

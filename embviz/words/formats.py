@@ -428,7 +428,7 @@ def _read_wink(file: BinaryIO, limit: int | None, path: Path) -> Raw:
         if not 0 <= place < n_words:
             continue  # an unknown word's vector, or one beyond the limit
         if json.loads(b'"' + record[1] + b'"') != words[place]:
-            raise ValueError(f"{path}: the record of {words[place]!r} is that of another word: get it again")
+            raise ValueError(f"{path}: the record of {words[place]!r} belongs to another word: get it again")
         rows[place], seen[place] = list(map(float, numbers[:D])), True
     if not seen.all():
         raise ValueError(f"{path} has no vector of {words[int(seen.argmin())]!r}: get it again")
