@@ -8,6 +8,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submodules=[
         "corpora", "words", "models", "runs", "training", "trajectories", "kernels", "ledger",
-        "view", "metrics", "projections", "project", "storage", "memory", "imports",
+        "view", "metrics", "neighbors", "projections", "project", "storage", "memory", "imports",
     ],
 )  # fmt: skip

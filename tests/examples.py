@@ -85,6 +85,12 @@ def _tokenizer() -> Any:
     return train_byte_pairs("a text of some words, and some more words", vocab_size=260)
 
 
+def _neighbors() -> Any:
+    from embviz.neighbors import find_neighbors
+
+    return find_neighbors(rows(), 8)
+
+
 def _clusterings() -> list[Any]:
     from embviz.trajectories.phases import Clustering
 
@@ -114,6 +120,11 @@ def _checkpoints() -> list[Path]:
 
 
 EXAMPLES: dict[str, Any] = {
+    "find_neighbors.vectors": rows,
+    "unit_rows.vectors": rows,
+    "lay_out_neighbors.neighbors": _neighbors,
+    "lay_out_neighbors.start": lambda: rows(dim=2),
+    "neighbors_in_plane.points": lambda: rows(dim=2),
     "read_checkpoints.source": _checkpoints,
     "read_checkpoints.tensors": lambda: "*",
     "read_checkpoints.steps": lambda: np.array([1, 2, 3]),

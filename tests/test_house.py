@@ -19,7 +19,7 @@ PACKAGE = ROOT / "embviz"
 # its own.
 FLOORS = [
     "project storage compiling memory imports pausing arrays labels",
-    "metrics projections kernels",
+    "metrics neighbors projections kernels",
     "corpora",
     "words",
     "models",
