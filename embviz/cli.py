@@ -1,4 +1,4 @@
-"""The command line, ``embviz new | spectrum | inspect | trace | resize | data | run | ledger | lab``."""
+"""The command line, ``embviz new | spectrum | map | inspect | trace | resize | data | run | ...``."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pandas as pd
 
     from embviz.ledger import Entry
@@ -110,6 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_new(commands)
     _add_spectrum(commands)
+    _add_map(commands)
     _add_inspect(commands)
     _add_trace(commands)
     _add_resize(commands)
@@ -162,6 +165,31 @@ def _add_spectrum(commands: Any) -> None:
     spectrum.add_argument("--encoding", default="utf-8", help="encoding of the files; default utf-8")
     spectrum.add_argument("--html", metavar="FILE", help="write a page that works offline")
     spectrum.set_defaults(command=show_spectrum)
+
+
+def _add_map(commands: Any) -> None:
+    mapped = commands.add_parser("map", help="draw the map of word vectors, or of a model's whole vocabulary")
+    mapped.add_argument(
+        "vectors", metavar="VECTORS", help="a file of word vectors, a Hugging Face folder, or a .gguf file"
+    )
+    chosen = mapped.add_mutually_exclusive_group()
+    chosen.add_argument("--first", type=int, metavar="N", help="the first N words; default all")
+    chosen.add_argument("--matching", metavar="REGEX", help="words in which the regular expression is found")
+    chosen.add_argument("--text", metavar="FILE", help="the words of a text (UTF-8), frequent words first")
+    mapped.add_argument(
+        "--layout",
+        choices=("neighbors", "pca"),
+        default="neighbors",
+        help="UMAP from nearest neighbours (default), or principal components",
+    )
+    mapped.add_argument(
+        "--color", choices=("kind", "cluster", "length"), help="colour by this first; default kind"
+    )
+    mapped.add_argument("--raw", action="store_true", help="do not subtract the mean vector")
+    mapped.add_argument("--focus", metavar="WORD", help="a word pointed at from the start")
+    mapped.add_argument("--seed", type=int, default=0, help="seed of neighbours and layout; default 0")
+    mapped.add_argument("--html", metavar="FILE", required=True, help="page to write; it works offline")
+    mapped.set_defaults(command=show_map)
 
 
 def _add_inspect(commands: Any) -> None:
@@ -335,6 +363,49 @@ def show_spectrum(arguments: argparse.Namespace) -> int:
 
         _write_page(view.plot_spectrum(report), arguments.html)
     return 0
+
+
+def show_map(arguments: argparse.Namespace) -> int:
+    """``embviz map VECTORS --html FILE``: a page with the map of all words, or of some."""
+    from pathlib import Path
+
+    from embviz import view
+
+    words: Any = Path(arguments.text) if arguments.text else arguments.matching or arguments.first or "all"
+    picture = view.map_of(
+        _read_vectors(Path(arguments.vectors)),
+        words,
+        layout=arguments.layout,
+        color=arguments.color,
+        center=not arguments.raw,
+        focus=arguments.focus,
+        seed=arguments.seed,
+        progress=True,
+    )
+    print(picture.caption)
+    _write_page(picture, arguments.html)
+    return 0
+
+
+def _read_vectors(path: Path) -> Any:
+    """Word vectors of a file, or the input embedding of a model with the tokens of its tokenizer."""
+    from embviz.words import WordVectors
+
+    if not path.is_dir() and path.suffix != ".gguf":
+        return WordVectors.load(path)
+    from embviz.inspection import read_tokenizer, read_weights
+    from embviz.inspection.roles import find_embedding, no_embedding
+    from embviz.words.wordvectors import token_names
+
+    weights = read_weights(path)
+    name = find_embedding(weights)
+    if name is None:
+        raise ValueError(no_embedding(weights))
+    tokenizer = read_tokenizer(path)
+    if tokenizer is None:
+        raise ValueError(f"{path} has no tokenizer.json: the rows of its embedding have no names")
+    rows = weights.arrays[name].read()
+    return WordVectors(token_names(tokenizer, len(rows)), rows)
 
 
 def show_inspection(arguments: argparse.Namespace) -> int:

@@ -215,7 +215,7 @@ def _round(
     cosines: np.ndarray,
     progress: bool,
 ) -> None:
-    """Compare each row with those of the cells that come at these ranks of nearness, both ways round."""
+    """Compare each row with the rows of cells at these ranks of nearness, in both directions."""
     first, last = ranks
     n_cells = len(centers)
     wanted = np.empty((len(rows), last - first), dtype=np.int16 if n_cells < 2**15 else np.int32)

@@ -241,6 +241,7 @@ EXAMPLES: dict[str, Any] = {
     "within.projection": _projection,
     "distortions.projection": _projection,
     "map_of.vectors": _vectors,
+    "map_of.layout": lambda: rows(V, 2),
     "WordVectors.self": _vectors,
     "WordVectors.most_similar.word": lambda: rows()[0],
     "Projection.self": _projection,

@@ -31,11 +31,11 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "EmbeddingMap",
             "SideBySide",
             "embedding_map",
-            "map_of",
             "pick_a_word",
             "side_by_side",
             "stress",
         ],
+        "vocabulary_maps": ["VocabularyMap", "map_of"],
         "explorers": [
             "Choice",
             "Control",

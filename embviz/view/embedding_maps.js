@@ -195,7 +195,7 @@ class WordMap {
       const values = Array.from(shown).flatMap((show) => Array.from(this.data.shows[show][name]));
       return values.reduce(([low, high], one) => [Math.min(low, one), Math.max(high, one)], [Infinity, -Infinity]);
     };
-    const [[left, right], [bottom, top]] = [ends("x"), ends("y")];
+    const [[left, right], [bottom, top]] = this.edges ?? [ends("x"), ends("y")];
     this.frame = { width: right - left, height: top - bottom };
     this.view = { scale: this.fitted, x: (left + right) / 2, y: (bottom + top) / 2 };
     this.ask();
@@ -237,7 +237,8 @@ class WordMap {
     const around = this.data.neighbours(Math.max(this.show, 0), point).map(({ point: other }) => other);
     const across = Math.max(...around.map((other) => Math.abs(x[other] - x[point]))) / (this.width / 2 - NAME_ROOM);
     const up = Math.max(...around.map((other) => Math.abs(y[other] - y[point]))) / (this.height / 2 - MARGIN);
-    const scale = Math.min(Math.max(from.scale, this.fitted * 4), 1 / Math.max(across, up, 1e-9));
+    const near = this.data.words.length > 20000 ? 40 : 4;
+    const scale = Math.min(Math.max(from.scale, this.fitted * near), 1 / Math.max(across, up, 1e-9));
     this.turn((share) => {
       this.view = {
         scale: from.scale * (scale / from.scale) ** share,
@@ -438,7 +439,8 @@ class WordMap {
     pen.strokeStyle = this.ground;
     pen.fillStyle = this.ink;
     const taken = new Taken();
-    const most = (this.width * this.height) / ROOM_A_LABEL;
+    for (const box of this.regionBoxes ?? []) taken.take(...box);
+    const most = (this.width * this.height) / (this.roomALabel ?? ROOM_A_LABEL);
     const shown = [];
     const named = new Set();
     const put = (show, point, bold = false, places = 1) => {
@@ -472,7 +474,10 @@ class WordMap {
       put(first, point, true, Infinity);
       named.add(point);
     }
-    for (let point = 0; point < this.data.words.length && shown.length < most; point += 1) put(first, point);
+    for (const point of this.labelled()) {
+      if (shown.length >= most) break;
+      put(first, point);
+    }
     for (const { word, left, y, bold } of shown) {
       if (bold) pen.font = LABEL.bold;
       pen.strokeText(cut(word), left, y);
@@ -480,6 +485,11 @@ class WordMap {
       if (bold) pen.font = LABEL.font;
     }
     this.labels = shown;
+  }
+
+  /** Points in the order in which they are labelled. */
+  labelled() {
+    return this.data.words.keys();
   }
 
   // --- pointing and moving ---
@@ -598,7 +608,8 @@ class MapGroup {
     bar.addEventListener("submit", (event) => event.preventDefault());
     row.classList.add("embviz-maps");
     row.dataset.null = Boolean(abouts[0].over); // the second map is a control, below the first
-    this.panels = abouts.map((about, place) => this.makePanel(row, new MapData(rows[place], { ...about, below: place > 0 }), look, abouts.length > 1));
+    const made = (about, place) => new (about.packed ? VocabularyData : MapData)(rows[place], { ...about, below: place > 0 });
+    this.panels = abouts.map((about, place) => this.makePanel(row, made(about, place), look, abouts.length > 1));
     this.fillBar(bar, abouts[0], look);
     const focus = abouts.find((about) => about.focus)?.focus;
     this.point(focus ?? null, true);
@@ -616,9 +627,10 @@ class MapGroup {
     const told = {
       hover: (hit) => this.hover(hit && data.words[hit.point], hit?.show),
       pin: (hit, adds) => this.pin(hit && data.words[hit.point], hit?.show, adds),
+      say: (text) => this.say(text),
       wheel: () => this.hint("Click the map first, then the wheel zooms. Drag to move."),
     };
-    const map = new WordMap(panel, data, look, told);
+    const map = new (data.about.packed ? VocabularyCanvas : WordMap)(panel, data, look, told);
     const label = `Map of ${data.words.length.toLocaleString("en")} words: ${data.about.title}`;
     map.canvas.setAttribute("aria-label", `${label}. Arrow keys move, plus and minus zoom, 0 shows all.`);
     return { map, data, near: child(panel, "div", "embviz-near") };
@@ -635,15 +647,16 @@ class MapGroup {
       });
       if (about.first === BOTH) select.value = about.names.length;
     }
-    const columns = ["nothing", ...about.columns.map(({ name }) => name), KEPT_COLUMN];
+    const columns = [...(about.packed ? [] : ["nothing"]), ...about.columns.map(({ name }) => name), KEPT_COLUMN];
     this.legend = document.createElement("div");
     this.legend.className = "embviz-legend";
     const colours = this.select(bar, "colour by", columns, (place) => {
       for (const map of this.maps) {
-        map.column = place ? columns[place] : null;
+        map.column = columns[place] === "nothing" ? null : columns[place];
+        map.only = null;
         map.ask();
       }
-      this.fillLegend(place ? columns[place] : null, about, look);
+      this.fillLegend(this.maps[0].column, about, look);
     });
     colours.value = columns.indexOf(this.maps[0].column ?? "nothing");
     this.fillLegend(this.maps[0].column, about, look);
@@ -657,6 +670,7 @@ class MapGroup {
     tool("+", "Zoom in", (map) => map.zoomBy(1.6));
     tool("−", "Zoom out", (map) => map.zoomBy(1 / 1.6));
     tool("⤢", "Show all", (map) => map.fit());
+    if (about.packed) offerLasso(tools, this.maps[0]);
     bar.after(this.legend);
   }
 
@@ -710,14 +724,14 @@ class MapGroup {
       if (event.key !== "Enter") return;
       event.preventDefault();
       const [best] = data.find(input.value, 1);
-      if (best !== undefined) this.goTo(data.words[best]);
+      if (best !== undefined) this.goTo(data.words[best], data.findSaid?.(input.value, 1)[0].how);
       else if (input.value.trim()) this.say(`None of the ${data.words.length.toLocaleString("en")} words has “${input.value.trim()}” in it.`);
     });
     return input;
   }
 
   /** Point at a word, bring it to the middle of each map, and say its neighbours. */
-  goTo(word) {
+  goTo(word, how = "") {
     this.choose([word]);
     const said = [];
     for (const { map, data } of this.panels) {
@@ -726,7 +740,8 @@ class MapGroup {
       map.centre(place);
       said.push(data.neighbours(map.pointed.show, place).map(({ point }) => data.words[point]).join(", "));
     }
-    this.say(`${word}: ${said.join("; ")}`, false, true);
+    const took = this.panels[0].data.took?.(word, how) ?? "";
+    this.say(`${took}${word}: ${said.join("; ")}`, false, !took);
   }
 
   get pinned() {
@@ -812,6 +827,7 @@ class MapGroup {
       box.append(`${tidy(column.high)}${name === KEPT_COLUMN ? ` of ${data.k} neighbours are near in the plane too` : ""}`);
       return;
     }
+    if (data.about.packed) return fillKinds(this.legend, this.maps[0], column);
     const { ink } = this.maps[0];
     column.kinds.forEach((kind, place) => {
       const box = child(this.legend, "span", "");
@@ -838,8 +854,9 @@ class MapGroup {
 async function drawMaps(element, spec, onChoice = () => {}) {
   const meta = spec.usermeta.embviz;
   const { figure, controls, chart, say } = framed(element, meta, "map", "embviz-map-bar");
-  const rows = (spec.hconcat ?? [spec]).map((view) => view.data.values[0]);
+  const views = spec.hconcat ?? [spec];
   try {
+    const rows = await Promise.all(views.map((view, place) => (meta.maps[place].packed ? unpackedRow(meta.maps[place]) : view.data.values[0])));
     element.maps = new MapGroup({ figure, bar: controls, row: chart }, rows, meta, say, onChoice);
     element.dataset.ready = "true";
     return element.maps;

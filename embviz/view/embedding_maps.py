@@ -27,7 +27,6 @@ from embviz.view import theme
 from embviz.view.named_tables import named
 from embviz.view.pages import map_script, portable, script, style
 from embviz.view.pictures import Picture
-from embviz.words.wordvectors import WordVectors
 
 Metric = Literal["cosine", "euclidean"]
 
@@ -309,61 +308,7 @@ def embedding_map(
     )
 
 
-def map_of(
-    vectors: WordVectors,
-    n_words: int = 3_000,
-    *,
-    focus: str | None = None,
-    title: str | None = None,
-) -> EmbeddingMap:
-    """A map of word vectors as they come out of a file: their first words, context vectors behind a switch.
-
-    Parameters
-    ----------
-    vectors : WordVectors
-    n_words : int
-        So many of the first words, the frequent ones in most files; all where there are fewer. Words whose
-        vector is zero are left out, and counted in the caption.
-    focus : str, optional
-        A word pointed at from the start.
-    title : str, optional
-        The finding; without it the map says how many words it shows.
-
-    Returns
-    -------
-    EmbeddingMap
-
-    Raises
-    ------
-    ValueError
-        As :func:`embedding_map` does.
-
-    Examples
-    --------
-    >>> vectors = WordVectors([f"w{i}" for i in range(40)], np.random.default_rng(0).normal(size=(40, 5)))
-    >>> map_of(vectors, 30).title
-    'The first 30 words'
-    """
-    first = vectors.head(n_words)
-    tables = [table for table in (first.word, first.context) if table is not None]
-    there = np.all([table.any(axis=1) for table in tables], axis=0)
-    words = [word for word, kept in zip(first.vocabulary, there, strict=True) if kept]
-    empty = f" {(~there).sum():,} words without a vector are left out." if not there.all() else ""
-    return embedding_map(
-        tables[0][there],
-        words,
-        other=tables[1][there] if len(tables) > 1 else None,
-        names=("word vectors", "context vectors"),
-        n_neighbors=max(1, min(8, len(words) - 2)),
-        focus=focus,
-        title=title or f"The first {len(words):,} words",
-        caption=f"{len(vectors.vocabulary):,} vectors of {first.word.shape[1]:,} numbers.{empty}",
-    )
-
-
-def side_by_side(
-    first: EmbeddingMap, second: EmbeddingMap, *, title: str = "", caption: str = ""
-) -> SideBySide:
+def side_by_side(first: EmbeddingMap, second: EmbeddingMap, *, title: str, caption: str) -> SideBySide:
     """Two maps with one search and one switch: what is pointed at in one is shown in both.
 
     Parameters

@@ -68,7 +68,8 @@ def script(name: str) -> str:
 def map_script() -> str:
     """The map's drawing code in its own scope, after the explorers' code."""
     names = "{ drawMaps, renderMaps }"
-    return f"const {names} = (() => {{\n{script('embedding_maps.js')}\nreturn {names};\n}})();\n"
+    code = script("embedding_maps.js") + script("vocabulary_maps.js")
+    return f"const {names} = (() => {{\n{code}\nreturn {names};\n}})();\n"
 
 
 def style(*names: str) -> str:
@@ -86,10 +87,11 @@ def vega_runtime() -> str:
     return vl_convert.javascript_bundle("globalThis.embvizVegaEmbed = vegaEmbed;")
 
 
-def page_script() -> str:
+def page_script(*, vega: bool = True) -> str:
     """Vega, the drawing code and the start-up, wrapped so that none of their names leaks."""
     drawing = script("explorer.js") + script("player.js") + map_script()
-    return f"(() => {{{vega_runtime()}\n}})();\n(() => {{\n{drawing}\n{START}}})();\n"
+    runtime = f"(() => {{{vega_runtime()}\n}})();\n" if vega else ""
+    return f"{runtime}(() => {{\n{drawing}\n{START}}})();\n"
 
 
 def page_style() -> str:
@@ -109,17 +111,19 @@ def page(
     title: str = "embviz",
     tables: Mapping[str, pd.DataFrame] | None = None,
 ) -> str:
-    """HTML of a page with pictures and tables; about 1 MB, which is Vega, and what the pictures weigh.
+    """HTML of a page with pictures and tables: what they weigh, and 1 MB of Vega unless all are maps.
 
     As :func:`save_page`, with the title of the browser's window.
     """
     every = pictures if isinstance(pictures, Sequence) else [pictures]
-    shown = "\n".join(inert(_specification(each)) for each in every)
+    specs = [_specification(each) for each in every]
+    shown = "\n".join(map(inert, specs))
     below = "".join(
         f"<h2>{html.escape(name)}</h2>{typeset(table)._repr_html_()}"
         for name, table in (tables or {}).items()
     )
-    script = page_script().replace("</script", "<\\/script")
+    only_maps = all("maps" in spec.get("usermeta", {}).get("embviz", {}) for spec in specs)
+    script = page_script(vega=not only_maps).replace("</script", "<\\/script")
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'

@@ -15,13 +15,13 @@ from embviz.view.embedding_maps import (
     EmbeddingMap,
     SideBySide,
     embedding_map,
-    map_of,
     pick_a_word,
     side_by_side,
     stress,
 )
 from embviz.view.pages import MIME
 from embviz.view.pictures import WIDGET
+from embviz.view.vocabulary_maps import map_of
 from embviz.words.wordvectors import WordVectors
 
 HOSTILE = ["</script>", "__proto__", "constructor", "שלום", "a" * 400, "two\nlines", '"quoted"', "<b>", ""]

@@ -1,0 +1,232 @@
+"""Maps of a whole vocabulary: which words, what the page holds, and what it says of its neighbours."""
+
+import base64
+import doctest
+import gzip
+import json
+import re
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+import pytest
+import traitlets
+
+from embviz.view import vocabulary_maps
+from embviz.view.pages import MIME, page
+from embviz.view.vocabulary_maps import HALF, VocabularyMap, map_of
+from embviz.words.wordvectors import WordVectors
+
+N = 300
+MARKED = ["<bos>", "<unused7>", "▁king", "king", "▁King", "▁queen", "</script>", "царь", "▁", "12"]
+
+
+def vectors(n: int = N, seed: int = 0) -> WordVectors:
+    random = np.random.default_rng(seed)
+    centers = random.normal(size=(6, 12))
+    table = centers[random.integers(6, size=n)] + 0.3 * random.normal(size=(n, 12)) + 1
+    names = [*MARKED, *(f"▁word{place}" for place in range(n - len(MARKED)))]
+    return WordVectors(names, table.astype(np.float32))
+
+
+def plane(n: int = N) -> np.ndarray:
+    return np.random.default_rng(1).normal(size=(n, 2))
+
+
+def made(words="all", **changes) -> VocabularyMap:
+    given = vectors()
+    picture = map_of(given, words, **{"layout": plane(), **changes})
+    assert isinstance(picture, VocabularyMap)
+    return picture
+
+
+def unpacked(picture: VocabularyMap) -> dict:
+    """What the page's script reads, byte for byte."""
+    about = picture.static_spec()["usermeta"]["embviz"]["maps"][0]
+    data = np.frombuffer(gzip.decompress(base64.b64decode(about["packed"])), dtype=np.uint8)
+    n, k, at = about["n_words"], about["n_neighbors"], 0
+
+    def whole(size: int, n_bytes: int) -> np.ndarray:
+        nonlocal at
+        parts = [data[at + p * size : at + (p + 1) * size].astype(int) << 8 * p for p in range(n_bytes)]
+        at += size * n_bytes
+        return sum(parts)
+
+    row = {"x": whole(n, 2) - HALF, "y": whole(n, 2) - HALF, "near": whole(n * k, 3).reshape(n, k)}
+    row |= {"far": whole(n * k, 1).reshape(n, k) * about["unit"], "kept": whole(n, 1)}
+    row |= {column["name"]: whole(n, 1) for column in about["columns"]}
+    return row | {"words": json.loads(data[at:].tobytes()), "about": about}
+
+
+def test_the_examples_in_the_docstrings_hold():
+    assert doctest.testmod(vocabulary_maps, extraglobs={"np": np}).failed == 0
+
+
+def test_neighbours_are_those_of_the_centred_rows_and_exact_for_a_word():
+    picture = made()
+    table = vectors().word.astype(float)
+    for center, one in ((True, picture), (False, made(center=False))):
+        rows = table - table.mean(axis=0) * center
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        cosines = rows @ rows[2]
+        cosines[2] = -2
+        best = np.argsort(-cosines)[:8]
+        shown = one.neighbors("▁king")
+        assert shown["word"].tolist() == [one.words[place] for place in best]
+        np.testing.assert_allclose(shown["distance"], 1 - cosines[best], atol=1e-5)
+    assert "100% were found" in picture.caption
+    assert f"a random plane {8 / (N - 1):.2%}" in picture.caption
+    assert "less their mean" in picture.caption
+    with pytest.raises(ValueError, match="'emperor' is not among the 300 words"):
+        picture.neighbors("emperor")
+
+
+def test_the_page_holds_places_neighbours_and_columns_of_each_word():
+    picture = made()
+    row = unpacked(picture)
+    shown = dict(zip(picture.shown, range(N), strict=True))
+    rows = [shown[name] for name in row["words"]]
+    assert sorted(rows) == list(range(N))
+    np.testing.assert_array_equal(np.stack([row["x"], row["y"]], axis=1), picture.placed[0].plane[rows])
+    np.testing.assert_array_equal(np.array(rows)[row["near"]], picture.placed[0].near[rows])
+    np.testing.assert_allclose(row["far"], picture.placed[0].distances[rows], atol=row["about"]["unit"])
+    np.testing.assert_array_equal(row["kept"], np.rint(picture.placed[0].kept[rows] * 8))
+    names = [column["name"] for column in row["about"]["columns"]]
+    assert names == ["cluster", "kind", "length"]  # nine in ten are word starts
+    kinds = row["about"]["columns"][1]["kinds"]
+    assert [kinds[at] for at in row["kind"]] == [picture.columns["kind"][at] for at in rows]
+    assert row["about"]["columns"][1]["counts"] == [Counter(picture.columns["kind"])[one] for one in kinds]
+
+
+def test_tokens_are_shown_without_marks_and_words_are_labelled_before_signs():
+    picture = made()
+    assert picture.shown[:10] == [
+        "<bos>",
+        "<unused7>",
+        "king",
+        "-king",
+        "King",
+        "queen",
+        "</script>",
+        "царь",
+        " ",
+        "12",
+    ]
+    row = unpacked(picture)
+    assert row["words"][:3] == ["king", "King", "queen"]
+    assert row["words"][-5:] == ["<bos>", "<unused7>", "</script>", " ", "12"]
+    assert "</script>" not in page(picture).split("<script type")[1].split("</script>")[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("^king|^queen$", ["▁king", "king", "▁queen"]),
+        (re.compile("(?i)^king$"), ["▁king", "king", "▁King"]),
+        (["queen", "▁king", "nowhere"], ["▁queen", "▁king"]),
+        ({"word3": 4, "queen": 9, "nowhere": 10}, ["▁queen", "▁word3"]),
+        (4, MARKED[:4]),
+    ],
+)
+def test_words_are_chosen_by_expression_list_count_or_number(words, expected):
+    given = vectors()
+    rows, _ = vocabulary_maps._chosen(given, words)
+    assert [given.vocabulary[row] for row in rows] == expected
+
+
+def test_the_most_frequent_words_of_a_text_come_first(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("word5 queen word5 nothing word7 word5 queen", encoding="utf-8")
+    given = vectors()
+    rows, _ = vocabulary_maps._chosen(given, text)
+    assert [given.vocabulary[row] for row in rows] == ["▁word5", "▁queen", "▁word7"]
+
+
+def test_points_are_coloured_by_what_is_asked_for_first():
+    ranks = pd.Series(range(N), name="rank")
+    assert list(made(color=ranks).columns) == ["rank", "kind", "cluster", "length"]
+    assert next(iter(made(color="length").columns)) == "length"
+    many = made(color={"first": [f"kind {place % 40}" for place in range(N)]})
+    column = unpacked(many)["about"]["columns"][0]
+    assert (len(column["kinds"]), column["kinds"][-1]) == (16, "others")
+    for wrong, message in (
+        ("colour", "color is 'colour': use kind"),
+        ({"rank": [1]}, "has 1 values for 300 words"),
+        ({"rank": [None] * N}, "has missing values"),
+        ({"rank": [np.inf] * N}, "has an infinite value"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            made(color=wrong).static_spec()
+
+
+def test_regions_are_named_after_their_central_words():
+    random = np.random.default_rng(0)
+    own = random.integers(3, size=N)
+    far = np.array([[0, 0], [40, 0], [0, 40]])[own] + random.normal(size=(N, 2))
+    table = np.eye(3, 12)[own] + 0.1 * random.normal(size=(N, 12))
+    given = WordVectors(vectors().vocabulary, table.astype(np.float32))
+    picture = map_of(given, "all", layout=far)
+    named = {}
+    for region in picture.regions:
+        for name in region["text"].split(", "):
+            named.setdefault(region["text"], set()).add(own[picture.shown.index(name)])
+    assert len({text for text in named}) >= 3
+    assert all(len(owners) == 1 for owners in named.values())
+
+
+def test_what_cannot_be_mapped_is_refused():
+    given = vectors()
+    with pytest.raises(ValueError, match="no token matches 'zebra'"):
+        map_of(given, "zebra")
+    with pytest.raises(ValueError, match="none of the 2 words is in the vocabulary, such as 'zebra'"):
+        map_of(given, ["zebra", "gnu"])
+    with pytest.raises(ValueError, match="2 words with vectors are too few"):
+        map_of(given, ["king", "queen"])
+    with pytest.raises(ValueError, match='use "neighbors", "pca"'):
+        map_of(given, "all", layout="tsne")
+    with pytest.raises(ValueError, match="do not place 300 points"):
+        made(layout=plane(4))
+    with pytest.raises(ValueError, match="'emperor', to be pointed at first"):
+        made(focus="emperor")
+
+
+def test_a_tied_model_is_one_table():
+    given = vectors()
+    tied = WordVectors(given.vocabulary, given.word, given.word.copy())
+    assert [part.name for part in map_of(tied, 50).placed] == ["word vectors"]
+    apart = WordVectors(given.vocabulary, given.word, -given.word)
+    assert [part.name for part in map_of(apart, 50).placed] == ["word vectors", "context vectors"]
+
+
+def test_a_page_of_maps_has_no_vega():
+    assert len(page(made())) < 200_000
+
+
+def test_the_command_writes_the_page_of_a_file_of_vectors(tmp_path, capsys):
+    from embviz.cli import main
+
+    given, file, html = vectors(), tmp_path / "mine.vec", tmp_path / "map.html"
+    plain = [f"word{place}" for place in range(N)]
+    WordVectors(plain, given.word).save_word2vec(file)
+    command = ["map", str(file), "--layout", "pca", "--html", str(html)]
+    assert main([*command, "--matching", "7$", "--color", "length", "--focus", "word17"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("30 vectors of 12 numbers, less their mean. Of 8 true neighbours of a token 100%")
+    assert '"focus": "word17"' in html.read_text(encoding="utf-8")
+    assert main([*command, "--matching", "zebra"]) == 1
+    assert "no token matches 'zebra'" in capsys.readouterr().err
+
+
+def test_words_are_chosen_by_token_or_by_the_name_that_is_shown():
+    picture = made(focus="▁king")
+    assert picture.selected == ["king"]
+    picture.selected = ["▁King", "-king", "queen", "▁queen"]
+    assert picture.selected == ["King", "-king", "queen"]
+    with pytest.raises(traitlets.TraitError, match="'emperor' is not among the 300 words"):
+        picture.selected = ["emperor"]
+
+
+def test_a_notebook_stores_no_picture_larger_than_a_page_of_the_book(monkeypatch):
+    assert MIME in made()._repr_mimebundle_()
+    monkeypatch.setattr(vocabulary_maps, "SIZE_LIMIT", 1_000)
+    assert MIME not in made()._repr_mimebundle_()
