@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
@@ -601,28 +600,26 @@ def bootstrap_interval(
     values: ArrayLike,
     *,
     seed: int | np.random.Generator,
-    statistic: Callable[[np.ndarray], float] = np.mean,
     level: float = 0.95,
     n_resamples: int = 2000,
 ) -> tuple[float, float]:
-    """Percentile bootstrap interval of a statistic of independent values.
+    """Percentile bootstrap interval of the mean of independent values.
 
     Parameters
     ----------
     values : array, shape (n,), at least two
     seed : int or Generator
-    statistic : function of an array (n,), default the mean
     level : float between 0 and 1, default 0.95
     n_resamples : int, default 2000
 
     Returns
     -------
-    (low, high), in units of the statistic
+    (low, high), in the unit of the values
 
     Raises
     ------
     ValueError
-        If there are fewer than two values, or one, or the statistic of some resample, is not finite.
+        If there are fewer than two values, or one is not finite.
     """
     sample = checked(values, "values", 1)
     if len(sample) < 2:
@@ -631,9 +628,7 @@ def bootstrap_interval(
         raise ValueError(f"level is {level}: it must lie between 0 and 1")
     rng = np.random.default_rng(seed)
     draws = (rng.integers(len(sample), size=len(sample)) for _ in range(n_resamples))
-    replicates = np.array([statistic(sample[take]) for take in draws], dtype=float)
-    if not np.isfinite(replicates).all():
-        raise ValueError("the statistic of some resample is not finite: give more, or more varied, values")
+    replicates = np.array([sample[take].mean() for take in draws])
     low, high = np.quantile(replicates, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
@@ -728,14 +723,14 @@ def nearest_neighbors(
     return _nearest(x, n_neighbors)
 
 
-def _nearest(x: np.ndarray, n_neighbors: int, block: int = 512) -> tuple[np.ndarray, np.ndarray]:
+def _nearest(x: np.ndarray, n_neighbors: int) -> tuple[np.ndarray, np.ndarray]:
     x = x - x.mean(axis=0)
     squares = (x**2).sum(axis=1)
     step = 1e-6 * np.sqrt(squares.max()) or 1.0
     ids = np.empty((len(x), n_neighbors), dtype=np.int64)
     distances = np.empty((len(x), n_neighbors))
-    for first in range(0, len(x), block):
-        rows = slice(first, first + block)
+    for first in range(0, len(x), 512):
+        rows = slice(first, first + 512)
         squared = squares[rows, None] + squares - 2 * x[rows] @ x.T  # (block, V)
         whole = np.rint(np.sqrt(np.maximum(squared, 0)) / step)
         own = np.arange(len(whole))

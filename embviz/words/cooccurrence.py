@@ -21,7 +21,6 @@ from embviz.memory import available_memory, require_memory
 from embviz.words import cooccurrence_numba as compiled
 
 Weighting = Literal["flat", "linear", "harmonic"]
-KeepRule = Literal["word2vec", "hyperwords"]
 Matrix = TypeVar("Matrix", np.ndarray, scipy.sparse.csr_array)
 
 LARGEST_VOCABULARY = 2**31 - 2  # ids of words and of a hole are int32
@@ -44,8 +43,6 @@ def count_pairs(
     weighting: Weighting = "flat",
     dynamic: bool = False,
     subsample: float | None = None,
-    keep_rule: KeepRule = "word2vec",
-    removed: Literal["drop", "hole"] = "drop",
     seed: int = 0,
     n_jobs: int = 1,
 ) -> scipy.sparse.csr_array:
@@ -71,10 +68,8 @@ def count_pairs(
         for each of its two ends that reaches the other, which keeps the counts symmetric.
     subsample : float, optional
         Threshold t as a share of the text, as in word2vec (1e-3 to 1e-5): frequent words are dropped at
-        random, each place on its own. None keeps all.
-    keep_rule : "word2vec", keep with (sqrt(f / t) + 1) t / f; or "hyperwords", sqrt(t / f)
-        f is the word's share of the text, holes not counted; at most 1.
-    removed : "drop" takes dropped places out before windows are laid (dirty), "hole" leaves them (clean)
+        random, each place on its own, before windows are laid; see :func:`keep_probability`. None keeps
+        all.
     seed : int
         Of dynamic reach and subsampling. Draws depend on the place alone.
     n_jobs : int, default 1
@@ -106,15 +101,7 @@ def count_pairs(
     n_bytes = per_place * (n_places if drawn else min(n_places, BLOCK_PLACES)) + 16 * vocab_size
     _require(n_bytes, "laying out the text")
     if subsample is not None:
-        ids, starts = subsample_places(
-            ids,
-            vocab_size,
-            subsample,
-            document_starts=starts,
-            keep_rule=keep_rule,
-            removed=removed,
-            seed=seed,
-        )
+        ids, starts = subsample_places(ids, vocab_size, subsample, document_starts=starts, seed=seed)
     units, unit = _weight_units(weighting, window, dynamic, len(ids))
     reach = dynamic_reach(len(ids), window, seed) if dynamic else None
     if drawn:
@@ -382,8 +369,8 @@ def dynamic_reach(n_places: int, window: int, seed: int) -> np.ndarray:
     return (1 + ((bits >> np.uint64(32)) * np.uint64(window) >> np.uint64(32))).astype(np.int32)
 
 
-def keep_probability(counts: np.ndarray, threshold: float, *, keep_rule: KeepRule = "word2vec") -> np.ndarray:
-    """Probability that a place of each word survives subsampling.
+def keep_probability(counts: np.ndarray, threshold: float) -> np.ndarray:
+    """Probability that a place of each word survives subsampling: (sqrt(f / t) + 1) t / f, at most 1.
 
     Parameters
     ----------
@@ -391,7 +378,6 @@ def keep_probability(counts: np.ndarray, threshold: float, *, keep_rule: KeepRul
         How often each word occurs; f is its share of their sum.
     threshold : float above 0
         t.
-    keep_rule : "word2vec", (sqrt(f / t) + 1) t / f; or "hyperwords", sqrt(t / f)
 
     Returns
     -------
@@ -404,18 +390,14 @@ def keep_probability(counts: np.ndarray, threshold: float, *, keep_rule: KeepRul
 
     Source
     ------
-    Mikolov et al. (2013), eq. 5 (hyperwords), and word2vec's code, which differs from it.
+    word2vec's code, which differs from Mikolov et al. (2013), eq. 5.
     """
     if not 0 < threshold < np.inf:
         raise ValueError(f"the subsampling threshold is {threshold}: it must be above 0 (None keeps all)")
     counts = checked(counts, "counts", 1, kind="number", low=0)
     frequency = np.asarray(counts, float) / max(1, np.sum(counts))
     ratio = threshold / np.maximum(frequency, threshold * 1e-9)  # without dividing by 0
-    if keep_rule == "word2vec":
-        return np.minimum(1.0, np.sqrt(ratio) + ratio)
-    if keep_rule == "hyperwords":
-        return np.minimum(1.0, np.sqrt(ratio))
-    raise ValueError(f'keep_rule is {keep_rule!r}: use "word2vec" or "hyperwords"')
+    return np.minimum(1.0, np.sqrt(ratio) + ratio)
 
 
 def subsample_places(
@@ -424,8 +406,6 @@ def subsample_places(
     threshold: float,
     *,
     document_starts: np.ndarray,
-    keep_rule: KeepRule = "word2vec",
-    removed: Literal["drop", "hole"] = "drop",
     seed: int = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The text and document starts after random removal of frequent words; see :func:`count_pairs`.
@@ -435,13 +415,9 @@ def subsample_places(
     ids, document_starts = _checked_text(ids, vocab_size, document_starts)
     whole(seed, "seed", 0, 2**62)
     counts = np.bincount(ids, minlength=vocab_size + 1)[:vocab_size]
-    keep = np.append(keep_probability(counts, threshold, keep_rule=keep_rule), 1.0)
+    keep = np.append(keep_probability(counts, threshold), 1.0)
     drawn = (compiled.hash_places(len(ids), 2 * seed + 1) >> np.uint64(11)) * 2.0**-53
     kept = drawn < keep[ids]
-    if removed == "hole":
-        return np.where(kept, ids, vocab_size), document_starts
-    if removed != "drop":
-        raise ValueError(f'removed is {removed!r}: use "drop" or "hole"')
     if not kept.any():
         return np.array([vocab_size]), np.zeros(1, np.int64)
     before = np.concatenate([[0], np.cumsum(kept)])  # (N + 1,) places kept before each place

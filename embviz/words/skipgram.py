@@ -339,8 +339,9 @@ def _restore(tables: Tables, examples: Examples, state: State) -> Tables:
     return found
 
 
-def _loss(tables: Tables, examples: Examples, batch_size: int, n_batches: int = 500) -> float:
+def _loss(tables: Tables, examples: Examples, batch_size: int) -> float:
     """Mean loss of a pair, in nats, over the first batches of the block read last."""
+    n_batches = 500
     centers, targets, negatives = examples.last_block
     if not centers.size:
         return 0.0

@@ -13,7 +13,7 @@ import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from scipy import linalg, sparse
@@ -674,12 +674,13 @@ def _mirror_upper(square: np.ndarray) -> np.ndarray:
     return square
 
 
+SWITCHES = 10  # tried for each edge
+
+
 def configuration_model(
     matrix: Matrix,
     *,
     seed: int,
-    weights: Literal["ones", "permuted"] = "ones",
-    n_switches: int = 10,
 ) -> sparse.csr_array:
     """A random graph in which every node has as many neighbours as in `matrix`.
 
@@ -690,13 +691,10 @@ def configuration_model(
     ----------
     matrix : dense or sparse array, shape (V, V), symmetric
     seed : int
-    weights : "ones" (the adjacency matrix) or "permuted" (the entries of `matrix`, on random edges)
-    n_switches : int, default 10
-        Exchanges tried for each edge.
 
     Returns
     -------
-    csr_array, shape (V, V), float64, symmetric, zero diagonal
+    csr_array, shape (V, V), float64, of ones, symmetric, zero diagonal
 
     Raises
     ------
@@ -710,18 +708,12 @@ def configuration_model(
     Edge switching: Maslov & Sneppen (2002).
     """
     matrix = _symmetric(matrix)
-    if weights not in ("ones", "permuted"):
-        raise ValueError(f'weights is {weights!r}: use "ones" or "permuted"')
-    whole(n_switches, "n_switches", 0)
     whole(seed, "seed", 0, 2**62)
     n = matrix.shape[0]
     require_memory(n * n // 8, what=f"the neighbours of {n:,} nodes as bits", instead="keep fewer words")
     edges = sparse.triu(sparse.coo_array(matrix), k=1)
     edges.eliminate_zeros()
     heads, tails = (np.array(ends, dtype=np.int64) for ends in edges.coords)
-    switch_edges(heads, tails, n, n_switches * len(heads), seed)
-    values = np.ones(len(heads))
-    if weights == "permuted":
-        values = np.random.default_rng(seed).permutation(edges.data).astype(float)
+    switch_edges(heads, tails, n, SWITCHES * len(heads), seed)
     where = np.concatenate([heads, tails]), np.concatenate([tails, heads])
-    return sparse.csr_array(sparse.coo_array((np.tile(values, 2), where), shape=(n, n)))
+    return sparse.csr_array(sparse.coo_array((np.ones(2 * len(heads)), where), shape=(n, n)))

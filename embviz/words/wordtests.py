@@ -242,8 +242,9 @@ def analogy_test(
     return AnalogyScore(n_correct / n, _wilson(n_correct, n), n, int((~present).sum()), by_section)
 
 
-def _wilson(n_correct: int, n: int, z: float = 1.96) -> tuple[float, float]:
+def _wilson(n_correct: int, n: int) -> tuple[float, float]:
     """95% interval of a share (Wilson, 1927)."""
+    z = 1.96
     share = n_correct / n
     centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
     half = z / (1 + z**2 / n) * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))

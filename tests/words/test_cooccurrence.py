@@ -91,46 +91,37 @@ def test_counts_are_those_of_slow_loops(text, weighting, dynamic, seed, n_jobs):
 @given(
     text=texts(),
     threshold=st.floats(1e-3, 0.5),
-    rule=st.sampled_from(["word2vec", "hyperwords"]),
-    removed=st.sampled_from(["drop", "hole"]),
     seed=st.integers(0, 1000),
 )
-def test_subsampling_counts_the_places_that_it_keeps(text, threshold, rule, removed, seed):
+def test_subsampling_counts_the_places_that_it_keeps(text, threshold, seed):
     ids, vocab_size, window, starts = text
-    options = {"keep_rule": rule, "removed": removed, "seed": seed}
-    kept, kept_starts = subsample_places(ids, vocab_size, threshold, document_starts=starts, **options)
+    kept, kept_starts = subsample_places(ids, vocab_size, threshold, document_starts=starts, seed=seed)
     counts = count_pairs(
-        ids, vocab_size, window=window, document_starts=starts, subsample=threshold, **options
+        ids, vocab_size, window=window, document_starts=starts, subsample=threshold, seed=seed
     )
     expected = slow_counts(kept, vocab_size, window, starts=kept_starts)
     np.testing.assert_array_equal(counts.toarray(), expected)
 
 
-@pytest.mark.parametrize("removed", ["drop", "hole"])
-def test_subsampling_removes_places_in_place_or_leaves_holes(removed):
-    ids = np.random.default_rng(0).integers(0, 4, 400)  # 3 is a hole
+def test_subsampling_removes_places_and_keeps_documents_and_holes():
+    rng = np.random.default_rng(0)
+    ids = np.where(rng.random(400) < 0.2, 400, np.arange(400))  # each place its own word, or a hole
+    ids[::2] = 0  # and one word that is frequent
     starts = np.array([0, 100, 250])
-    kept, kept_starts = subsample_places(ids, 3, 0.05, document_starts=starts, removed=removed, seed=5)
-    holes, _ = subsample_places(ids, 3, 0.05, document_starts=starts, removed="hole", seed=5)
-    stays = holes == ids  # the same draws either way
-    assert 0 < (holes == 3).sum() - (ids == 3).sum() < 300
-    if removed == "hole":
-        assert (kept[~stays] == 3).all()
-        np.testing.assert_array_equal(kept_starts, starts)
-    else:
-        np.testing.assert_array_equal(kept, ids[stays])
-        np.testing.assert_array_equal(kept_starts, [0, stays[:100].sum(), stays[:250].sum()])
+    kept, kept_starts = subsample_places(ids, 400, 0.05, document_starts=starts, seed=5)
+    stays = np.isin(ids, kept) & (ids != 0)
+    assert (stays == (ids != 0)).all()  # rare words and holes stay
+    assert 20 < (kept == 0).sum() < 180
+    np.testing.assert_array_equal(kept[kept != 0], ids[ids != 0])  # in their order
+    for start, kept_start in zip(starts, kept_starts, strict=True):
+        assert (kept[:kept_start] != 0).sum() == (ids[:start] != 0).sum()
 
 
-@pytest.mark.parametrize(
-    ("rule", "keep"), [("word2vec", 0.1 + math.sqrt(0.1)), ("hyperwords", math.sqrt(0.1))]
-)
-def test_words_stay_as_often_as_the_rule_says(rule, keep):
-    np.testing.assert_allclose(keep_probability(np.array([100]), 0.1, keep_rule=rule), keep)
+def test_words_stay_as_often_as_the_rule_says():
+    keep = 0.1 + math.sqrt(0.1)
+    np.testing.assert_allclose(keep_probability(np.array([100]), 0.1), keep)
     n = 100_000
-    kept, _ = subsample_places(
-        np.zeros(n, np.uint8), 1, 0.1, document_starts=np.array([0]), keep_rule=rule, seed=1
-    )
+    kept, _ = subsample_places(np.zeros(n, np.uint8), 1, 0.1, document_starts=np.array([0]), seed=1)
     assert abs(len(kept) / n - keep) < 5 * math.sqrt(keep * (1 - keep) / n)  # five standard errors
 
 
@@ -361,8 +352,6 @@ def test_stored_zeros_and_repeated_cells_of_sparse_counts_are_read_as_their_sum(
         ({"document_starts": np.array([0, 9])}, "a document starts at 9, and the text has 4 places"),
         ({"weighting": "square"}, 'weighting is \'square\': use "flat", "linear" or "harmonic"'),
         ({"subsample": 0.0}, "threshold is 0.0: it must be above 0"),
-        ({"subsample": 0.1, "keep_rule": "glove"}, "keep_rule is 'glove'"),
-        ({"subsample": 0.1, "removed": "unk"}, "removed is 'unk'"),
     ],
 )
 def test_texts_that_cannot_be_counted_are_refused(change, message):
