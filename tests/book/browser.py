@@ -105,7 +105,7 @@ class Watch:
 
         A request that the page's own policy refused is not recorded: it was never sent.
         """
-        source.set_default_timeout(10_000)
+        source.set_default_timeout(60_000)  # a busy machine is not a wrong page
 
         def record(request: Request) -> None:
             if not request.url.startswith((home, "data:", "blob:")) and request.url not in self.strangers:

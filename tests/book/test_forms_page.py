@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from playwright.sync_api import Browser, Page
 
@@ -31,40 +33,36 @@ def shown(page: Page) -> list[dict]:
     return charts
 
 
-@pytest.mark.parametrize("width", [390, 1280])
-def test_each_form_fills_its_column_and_no_more(
-    chromium: Browser, watch: Watch, site: str, width: int
-) -> None:
-    context = chromium.new_context(viewport={"width": width, "height": 900})
+@pytest.fixture(scope="module", params=[390, 1280])
+def page(request: pytest.FixtureRequest, chromium: Browser, site: str) -> Iterator[tuple[Page, Watch]]:
+    """The page, opened at the width of a phone and at a desktop's, with what it did since."""
+    context = chromium.new_context(viewport={"width": request.param, "height": 900})
+    watch = Watch()
     watch.follow_requests(context, site)
-    for chart in shown(opened(context, watch, site, "forms")):
-        assert chart["scrolled"] <= chart["column"] + 1, chart["finding"]
-        assert 0.97 * chart["column"] <= chart["drawing"] <= chart["column"] + 1, chart["finding"]
-    assert watch.errors == []
+    yield opened(context, watch, site, "forms"), watch
     context.close()
 
 
-def test_the_finding_is_what_a_screen_reader_says(context, watch, site):
-    for chart in shown(opened(context, watch, site, "forms")):
+def test_each_form_fills_its_column_and_no_more(page: tuple[Page, Watch]) -> None:
+    for chart in shown(page[0]):
+        assert chart["scrolled"] <= chart["column"] + 1, chart["finding"]
+        assert 0.97 * chart["column"] <= chart["drawing"] <= chart["column"] + 1, chart["finding"]
+    assert page[1].errors == []
+
+
+def test_the_finding_is_what_a_screen_reader_says(page: tuple[Page, Watch]) -> None:
+    for chart in shown(page[0]):
         assert chart["heard"] == chart["finding"]
 
 
-def test_panels_stand_below_each_other_on_a_phone(chromium, watch, site):
-    heights = []
-    for width in (390, 1280):
-        context = chromium.new_context(viewport={"width": width, "height": 900})
-        charts = {chart["finding"]: chart for chart in shown(opened(context, watch, site, "forms"))}
-        heights.append(
-            next(chart["height"] for finding, chart in charts.items() if "every matrix" in finding)
-        )
-        context.close()
-    assert heights[0] > 2 * heights[1]
+def test_panels_stand_below_each_other_on_a_phone(page: tuple[Page, Watch]) -> None:
+    height = next(chart["height"] for chart in shown(page[0]) if "every matrix" in chart["finding"])
+    assert (height > 600) == (page[0].viewport_size["width"] == 390), height
 
 
-def test_panels_follow_their_box_when_the_window_narrows(context, watch, site):
-    page = opened(context, watch, site, "forms")
-    page.set_viewport_size({"width": 700, "height": 900})
-    page.wait_for_function(
+def test_panels_follow_their_box_when_the_window_changes(page: tuple[Page, Watch]) -> None:
+    page[0].set_viewport_size({"width": 700, "height": 900})
+    page[0].wait_for_function(
         "[...document.querySelectorAll('.embviz-chart:has(svg)')].every((chart) =>"
         " Math.abs(chart.querySelector('svg').getBoundingClientRect().width - chart.clientWidth)"
         " < 0.03 * chart.clientWidth)",
