@@ -448,6 +448,8 @@ def show_trace(arguments: argparse.Namespace) -> int:
     table = report.summary()
     _print_table(table.assign(tensor=table["tensor"].map(_printable)))
     print(f"In brackets: random walks.\n\n{_printable(report.sentence)}\n{report.limits}")
+    steps = [f"{step:,}" for step in report.steps]
+    print(f"steps: {'; '.join(steps if len(steps) <= 12 else [*steps[:6], '...', *steps[-3:]])}")
     if arguments.html:
         _write_page(view.plot_run(report), arguments.html, {"The table; in brackets random walks": table})
     return 0
@@ -501,11 +503,15 @@ def _read_tokens(folder: str, file: str, config: Any, *, n_strings: int = 64, mo
     import numpy as np
     import torch
 
+    from embviz.corpora.making import read_file, whole_text
     from embviz.inspection import read_tokenizer
 
-    text = Path(file).read_text(encoding="utf-8")
+    text = read_file(Path(file))
     if (tokenizer := read_tokenizer(folder)) is not None:
-        ids = np.array(tokenizer.encode(text, add_special_tokens=False).ids)
+        try:
+            ids = np.array(whole_text(tokenizer).encode(text, add_special_tokens=False).ids)
+        except Exception as error:  # tokenizers raises its own plain one
+            raise ValueError(f"the tokenizer of {folder} cannot read {file}: {error}") from error
     elif config.vocab_size == 256:
         ids = np.frombuffer(text.encode(), dtype=np.uint8).astype(np.int64)
     else:

@@ -229,8 +229,19 @@ def _refuse_encoding(name: str) -> None:
 def _wrong_encoding(what: str, error: UnicodeDecodeError) -> ValueError:
     return ValueError(
         f"{what} is not {error.encoding}: byte 0x{error.object[error.start]:02x} stands where none can. "
-        'Name its encoding, such as encoding="latin-1"'
+        'Decode it with errors="replace", or name its encoding if that is another, such as "latin-1"'
     )
+
+
+def read_file(path: Path, encoding: str = "utf-8") -> str:
+    """The whole text of a file, which is no device; packed as .gz or not.
+
+    Raises
+    ------
+    ValueError
+        If it is a device, or of another encoding.
+    """
+    return "".join(_read(path, encoding))
 
 
 def _read(path: Path, encoding: str) -> Iterator[str]:

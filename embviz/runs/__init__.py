@@ -12,7 +12,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submod_attrs={
         "log": ["DamagedRunError"],
         "run": ["Run", "delete_run", "read_run"],
-        "sketches": ["Sketch"],
+        "sketches": ["Sketch", "run_bytes"],
         "tensors": ["select_weights"],
     },
 )

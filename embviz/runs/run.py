@@ -121,7 +121,9 @@ class Run:
         config : anything JSON can say, optional
             What the run depends on: configuration, seeds, checksums of data.
         sketch : int or Sketch, optional
-            Numbers to store of a tensor, a random projection that keeps distances; by default all.
+            Numbers to store of a tensor, a random projection that keeps distances; by default all. A few
+            snapshots are stored in full too, unless ``Sketch(256, full=False)`` leaves them out;
+            :func:`embviz.runs.run_bytes` tells what a run will take.
 
         Raises
         ------
@@ -399,7 +401,17 @@ class Run:
             ``tensor``; ``n_weights``; ``n_numbers`` kept of them; ``n_pairs`` of snapshots, those without
             any distance left out; ``median``, ``q95`` and ``worst`` of the relative error of a pair's
             distance, ``abs(sketched / true - 1)``: 0 where all numbers are kept, NaN where there is no pair.
+
+        Raises
+        ------
+        ValueError
+            If no snapshot is stored in full (``Sketch(full=False)``).
         """
+        if self.sketch is not None and not self.sketch.full:
+            raise ValueError(
+                f"{self.folder} stores no snapshot in full, so its distortion cannot be measured: distances "
+                f"of {self.sketch.size} numbers are off by about {(2 * self.sketch.size) ** -0.5:.1%}"
+            )
         numbers = range(1, len(self._lines) + 1)
         steps = [step for number, step in zip(numbers, self.steps, strict=True) if is_reference(number)]
         read = [self._read(step) for step in (steps if self.sketch else steps[:1])]
@@ -493,7 +505,7 @@ class Run:
                 else tensor
                 for name, tensor in unique.items()
             }
-            if is_reference(len(self._lines) + 1):
+            if self.sketch.full and is_reference(len(self._lines) + 1):
                 stored |= {
                     f"{FULL}{name}": tensor
                     for name, tensor in unique.items()

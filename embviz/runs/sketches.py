@@ -7,12 +7,14 @@ import itertools
 import json
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from embviz.runs.tensors import find_ties
 
 ALL = "(all)"  # tensors side by side, as one vector
 
@@ -39,6 +41,7 @@ class Sketch:
 
     size: int = 256  # numbers that stand for a tensor; a smaller tensor stays as it is
     seed: int = 0
+    full: bool = True  # store snapshots 1, 2, 4, 5, 16, 17, 64, ... in full too, to measure the error on them
 
     def __post_init__(self) -> None:
         if operator.index(self.size) < 1 or operator.index(self.seed) < 0:
@@ -85,6 +88,36 @@ class Sketch:
 def _flat(tensor: Tensor) -> Tensor:
     flat = tensor.detach().reshape(-1)
     return flat if flat.dtype == torch.float64 else flat.float()
+
+
+def run_bytes(
+    weights: Mapping[str, Tensor] | nn.Module, n_snapshots: int, *, sketch: int | Sketch | None = None
+) -> int:
+    """Bytes of the weights that a run of so many snapshots stores, before it begins.
+
+    Parameters
+    ----------
+    weights, sketch
+        As of :meth:`embviz.runs.Run.append` and :meth:`embviz.runs.Run.open`.
+    n_snapshots : int
+
+    Examples
+    --------
+    >>> weights = {"embedding": torch.ones(1000, 100)}
+    >>> [run_bytes(weights, 100, sketch=sketch) for sketch in (None, 256, Sketch(256, full=False))]
+    [40000000, 3302400, 102400]
+    """
+    tensors = weights.state_dict() if isinstance(weights, nn.Module) else weights
+    unique = {tensors[name] for name in find_ties(tensors).values()}
+    whole = sum(tensor.numel() * tensor.element_size() for tensor in unique)
+    sketch = Sketch(sketch) if isinstance(sketch, int) else sketch
+    if sketch is None:
+        return n_snapshots * whole
+    large = [t for t in unique if t.is_floating_point() and t.numel() > sketch.size]
+    left = sum(tensor.numel() * tensor.element_size() for tensor in large)
+    kept = sum(sketch.size * max(4, tensor.element_size()) for tensor in large)
+    n_full = sum(map(is_reference, range(1, n_snapshots + 1))) if sketch.full else 0
+    return n_snapshots * (whole - left + kept) + n_full * left
 
 
 def is_reference(number: int) -> bool:

@@ -6,7 +6,9 @@ begins at a later step, from a checkpoint. The libraries are loaded when a callb
 
 from __future__ import annotations
 
+import math
 import os
+import shutil
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +17,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from embviz import imports
-from embviz.runs import Run, Sketch, select_weights
+from embviz.memory import written
+from embviz.runs import Run, Sketch, run_bytes, select_weights
 
 
 class _Recording:
@@ -35,7 +38,7 @@ class _Recording:
         self.sketch, self.config = sketch, config
         self.run: Run | None = None
 
-    def begin(self, model: nn.Module, step: int) -> None:
+    def begin(self, model: nn.Module, step: int, n_steps: int) -> None:
         self.end()  # of a training that broke off
         self.model, self.last = model, step
         self.run = Run.open(self.folder, config=self.config, sketch=self.sketch)
@@ -46,6 +49,20 @@ class _Recording:
                 "to go on with it, or choose another folder"
             )
         self.run.truncate(step)
+        self._warn_of_size(n_steps - step)
+
+    def _warn_of_size(self, n_steps: int) -> None:
+        """Say beforehand what will not fit on the disk."""
+        n_snapshots = max(0, n_steps) // self.every
+        n_bytes = run_bytes(select_weights(self.model, self.tensors), n_snapshots, sketch=self.sketch)
+        free = shutil.disk_usage(self.folder).free
+        if n_bytes > free:
+            warnings.warn(
+                f"{n_snapshots:,} snapshots will take {written(n_bytes)} in {self.folder}, where "
+                f"{written(free)} are free: record seldom (every=), fewer tensors (tensors=), or sketches "
+                "(sketch=Sketch(256, full=False))",
+                stacklevel=3,
+            )
 
     def store(self, step: int, loss: float | Tensor | None = None) -> None:
         """Store the weights after so many updates, if that is due."""
@@ -60,6 +77,12 @@ class _Recording:
         if self.run is not None:
             self.run.close()
         self.run = None
+
+
+def _n_steps(trainer: Any) -> int:
+    """Updates that a Lightning trainer will make; 0 where it cannot tell."""
+    steps = trainer.estimated_stepping_batches
+    return int(steps) if math.isfinite(steps) and steps > 0 else 0
 
 
 def trainer_callback(
@@ -103,7 +126,7 @@ def trainer_callback(
             recording.end()
             if not state.is_world_process_zero:
                 return
-            recording.begin(model, state.global_step)
+            recording.begin(model, state.global_step, state.max_steps)
             if args.logging_strategy != "steps" or every % state.logging_steps:
                 warnings.warn(
                     f"most snapshots will have no loss, since the Trainer seldom logs one: set "
@@ -156,7 +179,7 @@ def lightning_callback(
             recording.end()
             self.step, self.losses = trainer.global_step, list[Tensor]()
             if trainer.is_global_zero:
-                recording.begin(pl_module, self.step)
+                recording.begin(pl_module, self.step, _n_steps(trainer))
 
         def on_train_batch_end(
             self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int

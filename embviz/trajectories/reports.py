@@ -58,10 +58,16 @@ class RunReport:
     limits: str = LIMITS
 
     @property
+    def steps(self) -> list[int]:
+        """Steps of the snapshots, as they were recorded or read from the names of checkpoints."""
+        first = next(iter(self.comparisons.values()))
+        return [int(step) for step in first.traces["data 0"].path.steps]
+
+    @property
     def sentence(self) -> str:
         """What the numbers say, with the walks beside each."""
-        table, paths = self.table, [one.traces["data 0"].path for one in self.comparisons.values()]
-        n, steps = len(table), paths[0].steps
+        table, steps = self.table, self.steps
+        n = len(table)
         apart = sum(
             one.shape_left().low > among.high
             for one in self.comparisons.values()

@@ -123,8 +123,8 @@ def _decode(
         except UnicodeDecodeError as error:
             if undecodable == "refuse":
                 raise ValueError(
-                    f"{path}: the word of record {place + 1}, {word!r}, is not {error.encoding}: name its "
-                    'encoding (such as encoding="latin-1"), or give undecodable="replace" or "skip"'
+                    f"{path}: the word of record {place + 1}, {word!r}, is not {error.encoding}: give "
+                    'undecodable="replace" or "skip", or its encoding if that is another (such as "latin-1")'
                 ) from error
             wrong.append(place)
             decoded.append(word.decode(encoding, errors="replace"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from safetensors.numpy import load_file, save_file
 
 from embviz.arrays import Kind, checked, checked_matrix
 from embviz.corpora.registry import on_disk
+from embviz.memory import written
 from embviz.metrics import nearest_neighbors
 from embviz.storage import whole_file
 from embviz.words import formats
@@ -91,14 +93,28 @@ class WordVectors:
         return sum(part.size for part in trained if part is not None)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to one safetensors file (read it with :meth:`load`)."""
+        """Write everything to one safetensors file (read it with :meth:`load`).
+
+        Raises
+        ------
+        OSError
+            If the disk is full or refuses; names the file and its size. The file before it stays.
+        """
         tensors = {"vocabulary": np.frombuffer(json.dumps(self.vocabulary).encode(), dtype=np.uint8)}
         for name in ("word", "context", "signature", "transform", "bias"):
             array = getattr(self, name)
             if array is not None:
                 tensors[name] = np.ascontiguousarray(array)
         with whole_file(path) as temporary:
-            save_file(tensors, temporary, metadata={"format": "embviz word vectors 1"})
+            try:
+                save_file(tensors, temporary, metadata={"format": "embviz word vectors 1"})
+            except SafetensorError as error:  # it hides the system's error in its text
+                if (found := re.search(r"os error (\d+)", str(error))) is None:
+                    raise
+                size = written(sum(tensor.nbytes for tensor in tensors.values()))
+                code = int(found[1])
+                why = f"{os.strerror(code)}, and the vectors take {size}: make room, or name another disk"
+                raise OSError(code, why, str(path)) from error
 
     @classmethod
     def load(

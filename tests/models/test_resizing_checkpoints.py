@@ -1,12 +1,13 @@
 """Checkpoints of tiny models, built from configurations: resized, written, and read again by Transformers."""
 
+import argparse
 import json
 
 import numpy as np
 import pytest
 import torch
 
-from embviz.cli import main
+from embviz.cli import _read_tokens, main
 from embviz.imports import import_transformers
 from embviz.models import resizing_checkpoints
 from embviz.models.huggingface import from_hf
@@ -22,6 +23,7 @@ from tests.models.test_decoder import livened
 from tests.models.test_huggingface import MODELS, gpt2, llama, mistral, neox
 
 pytest.importorskip("transformers", reason="transformers is an extra")
+tokenizers = pytest.importorskip("tokenizers")
 
 TOKENS = torch.randint(11, (8, 6), generator=torch.Generator().manual_seed(3))
 STRING = TOKENS[1:2, :-1]
@@ -346,6 +348,24 @@ def test_embviz_resize_reads_a_text_by_the_tokenizer_beside_the_model(tmp_path, 
         main(["resize", str(model), "--width", "12", "--out", str(tmp_path / "c"), "--text", str(text)]) == 1
     )
     assert "has 2 tokens: at least six are needed" in capsys.readouterr().err
+
+
+def test_a_tokenizer_that_truncates_and_pads_reads_the_whole_text(tmp_path):
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "b": 1, "[PAD]": 2}, unk_token="b"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    tokenizer.enable_truncation(8)
+    tokenizer.enable_padding(length=64, pad_id=2)
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "mine.txt").write_text("a b " * 30)
+    config = argparse.Namespace(vocab_size=3, max_position_embeddings=16)
+    tokens = _read_tokens(str(tmp_path), str(tmp_path / "mine.txt"), config)
+    assert tokens.shape == (3, 17)
+    assert sorted(set(tokens.ravel().tolist())) == [0, 1]
+    (tmp_path / "mine.txt").write_bytes(b"a \xff")
+    with pytest.raises(ValueError, match=r"is not utf-8: byte 0xff.*errors=.replace."):
+        _read_tokens(str(tmp_path), str(tmp_path / "mine.txt"), config)
+    with pytest.raises(ValueError, match="is a device, which may have no end: give a file"):
+        _read_tokens(str(tmp_path), "/dev/zero", config)
 
 
 def test_embviz_resize_refuses_in_one_line(tmp_path, capsys):

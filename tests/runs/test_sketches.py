@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from embviz.runs import Run, Sketch, read_run, sketches
+from embviz.runs import Run, Sketch, read_run, run_bytes, sketches
 from embviz.runs.sketches import ALL
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -196,3 +196,29 @@ def test_tensors_that_never_move_have_no_pairs_and_an_empty_run_has_none(tmp_pat
     assert np.isnan(table.loc["embedding", "worst"])
     Run.open(tmp_path / "empty", sketch=40).close()
     assert read_run(tmp_path / "empty").distortion()["n_pairs"].tolist() == [0]
+
+
+@pytest.mark.parametrize("sketch", [None, 16, Sketch(16, full=False)])
+def test_the_size_of_a_run_is_known_before_it_begins(tmp_path, sketch):
+    weights = {
+        "a": torch.ones(40, 25),
+        "b": torch.ones(7, dtype=torch.float64),
+        "n": torch.ones(90, dtype=torch.int64),
+    }
+    weights["tied"] = weights["a"]
+    with Run.open(tmp_path / "run", sketch=sketch) as run:
+        for step in range(20):
+            run.append(step, weights)
+    files = sorted((tmp_path / "run" / "weights").iterdir())
+    sizes = [len(file.read_bytes()) - 8 - int.from_bytes(file.read_bytes()[:8], "little") for file in files]
+    assert sum(sizes) == run_bytes(weights, 20, sketch=sketch)
+
+
+def test_a_run_without_full_snapshots_says_that_its_error_is_not_measured(tmp_path):
+    with Run.open(tmp_path / "run", sketch=Sketch(16, full=False)) as run:
+        run.append(0, {"a": torch.ones(40, 25)})
+        run.append(1, {"a": torch.zeros(40, 25)})
+    with pytest.raises(
+        ValueError, match=r"no snapshot in full.*distances of 16 numbers are off by about 17\.7%"
+    ):
+        read_run(tmp_path / "run").distortion()

@@ -46,7 +46,7 @@ def test_a_file_that_is_not_there_or_not_utf8_is_one_line(tmp_path, capsys):
     assert "none.txt" in capsys.readouterr().err
     (tmp_path / "old.txt").write_bytes("größer".encode("latin-1"))
     assert main(["spectrum", str(tmp_path / "old.txt")]) == 1
-    assert 'such as encoding="latin-1"' in capsys.readouterr().err
+    assert 'Decode it with errors="replace", or name its encoding' in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,8 @@
 """Word vectors on disk and by factorization."""
 
+import errno
+import resource
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -255,3 +258,22 @@ def test_the_eigenvalue_power_scales_the_columns():
     values = np.sort(np.abs(np.linalg.eigvalsh(matrix)))[::-1][:5]
     np.testing.assert_allclose(np.linalg.norm(plain, axis=0), 1, rtol=1e-4)
     np.testing.assert_allclose(np.linalg.norm(half, axis=0), values**0.5, rtol=1e-3)
+
+
+def test_a_full_disk_leaves_the_old_file_whole_and_says_what_the_new_one_takes(tmp_path):
+    path = tmp_path / "vectors.safetensors"
+    WordVectors(["a", "b"], np.eye(2, dtype=np.float32)).save(path)
+    before = path.read_bytes()
+    large = WordVectors([str(i) for i in range(2_000)], np.ones((2_000, 100), np.float32))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))  # a limit refuses as a full disk does
+    try:
+        with pytest.raises(
+            OSError, match=r"File too large, and the vectors take 0\.81 MB: make room"
+        ) as refused:
+            large.save(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (refused.value.errno, refused.value.filename) == (errno.EFBIG, str(path))
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
