@@ -120,6 +120,11 @@ def output_faults(output: Any, cell: Any) -> list[str]:
         return [f"raised {output.ename}: {output.evalue}"]
     if output.output_type == "stream" and output.name == "stderr":
         return [f"wrote to stderr: {output.text.strip()[:120]}"]
+    meta = output.get("data", {}).get(VEGA_LITE, {}).get("usermeta", {}).get("embviz", {})
+    if "gaps" in meta:
+        return [f"shows an explorer that could not be measured at some values: {meta['gaps'][0]['message']}"]
+    if "first" in meta:
+        return ["shows an explorer's first picture alone: run book/execute.py on the chapter"]
     if WIDGET in output.get("data", {}) and VEGA_LITE not in output.data:
         return ["shows a widget that a page without a kernel can't: give it a Vega-Lite twin"]
     return []
@@ -169,6 +174,7 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     # one thread sums in one order; nbval compares on machines with other counts
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ["EMBVIZ_GRIDS"] = "1"  # pages have no kernel to measure with
     status = 0
     for path in chosen.chapters or chapters():
         found = check(path) if chosen.check else store(path, timeout=chosen.timeout)

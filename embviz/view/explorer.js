@@ -87,6 +87,16 @@ function entitle(figure, title) {
   if (title) figure.setAttribute("aria-label", title);
 }
 
+// Where a measurement failed, its message stands in place of the drawing.
+function tellGaps(view, gaps, say) {
+  const names = Object.keys(gaps[0]).filter((name) => name !== "message");
+  const look = () => {
+    const gap = gaps.find((one) => names.every((name) => same(one[name], unguarded(view.signal(name)))));
+    say(gap?.message ?? "", Boolean(gap));
+  };
+  for (const name of names) view.addSignalListener(name, look);
+}
+
 // Back to where all controls stood at first; there only while one of them stands elsewhere.
 function offerReset(controls, view, params) {
   const bound = params.filter((param) => param.bind && "value" in param);
@@ -227,6 +237,7 @@ async function mount(element, spec, vegaEmbed) {
     offerReset(controls, view, shown.params ?? []);
     offerTries(controls, view, meta.tries ?? []);
     finishControls(controls);
+    if (meta.gaps) tellGaps(view, meta.gaps, say);
     const follow = meta.titles ? followTitle(figure, view, meta.titles) : null;
     if (shown.width === "container") followWidth(chart, view);
     if (meta.panels) await fitPanels(chart, view, narrow ? { ...meta.panels, fluid: 1 } : meta.panels);

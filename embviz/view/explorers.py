@@ -13,6 +13,7 @@ import functools
 import itertools
 import json
 import math
+import os
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,6 +23,7 @@ from typing import Any, Protocol
 import pandas as pd
 import traitlets
 from threadpoolctl import threadpool_limits
+from tqdm.auto import tqdm
 
 from embviz.view.main_thread import answer_between_cells
 from embviz.view.named_tables import (
@@ -44,6 +46,8 @@ from embviz.view.pages import portable, script, style, vega_runtime
 from embviz.view.pictures import Picture
 
 GRID_LIMIT = 2_000  # combinations: more can't be told apart with sliders, nor measured while waiting
+GRIDS = "EMBVIZ_GRIDS"  # the environment variable with which cells store whole grids
+THINNED, LEAST = 200, 5  # combinations left where there are more than that; values of each control at least
 TYPING = 600  # milliseconds without a key after which a typed value counts
 TWIN_WARNING, TWIN_LIMIT = 1_000_000, 4_000_000  # bytes of JSON in a page
 
@@ -436,6 +440,9 @@ class Explorer(Picture):
         self.title, self.caption = title, caption
         self.digits = digits
         self._drawn: set[str] | None = None  # the tables that the drawing uses, once there is one
+        self._columns: dict[str, list[str]] | None = None  # of each table, as they were drawn at first
+        self._grid_tables: dict[tuple[Any, ...], Tables] = {}  # measured so far, by the controls' values
+        self._gaps: dict[tuple[Any, ...], Exception] = {}  # combinations of the grid that failed
         self._grid = None if grid is None else self._checked_grid(as_tables(grid, "the grid"))
         if isinstance(title, str):
             self._filled(title, self._start)
@@ -497,8 +504,25 @@ class Explorer(Picture):
 
         answer_between_cells(answer)
 
+    def output_spec(self) -> dict[str, Any]:
+        """What a cell's output shows without a kernel: where the grid is not measured, the first picture.
+
+        With the environment variable ``EMBVIZ_GRIDS`` the grid is measured at once, as for the book.
+        """
+        if self._grid is not None or os.environ.get(GRIDS):
+            return self.static_spec()
+        spec = {**self.spec, "params": [dict(param) for param in self.spec["params"]]}
+        for param in spec["params"]:
+            if param["name"] in self.controls:
+                param.pop("bind", None)  # a kernel alone can measure elsewhere
+        own = {**spec["usermeta"]["embviz"], "controls": [], "first": True}
+        own.pop("tries", None)
+        return {**spec, "usermeta": {**spec["usermeta"], "embviz": own}}
+
     def grid(self) -> pd.DataFrame | Tables:
         """Every combination of the controls measured, once: tidy, the controls' columns first.
+
+        An interrupt keeps what was measured, and the next call goes on from there.
 
         Returns
         -------
@@ -511,27 +535,47 @@ class Explorer(Picture):
             If there are more than 2,000 combinations, or a measurement is NaN or infinite, or has other
             tables or columns than the first.
         """
+        if self._grid is None:
+            self._refuse_too_many()
         tables = self._tables
+        for error in self._gaps.values():
+            raise error
         return tables[MEASURED] if set(tables) == {MEASURED} else tables
 
     def static_spec(self) -> dict[str, Any]:
         """Vega-Lite specification of the twin that needs no kernel: one row a combination, lists inside.
 
+        The grid is measured now if it was not before. A combination that fails leaves a gap, where the page
+        shows the error's message. Of more than 2,000 combinations some values of each control are taken,
+        which the caption says.
+
         Raises
         ------
         ValueError
-            If it takes more than 4 MB of JSON; beyond 1 MB it warns.
+            If it takes more than 4 MB of JSON; beyond 1 MB it warns. An error of the drawing function, or of
+            the measurement at the controls' first values, is raised before the grid is measured.
         """
+        if self.measure is not None:
+            _ = self.spec
         spec = self._spec({name: self._rows(name) for name in self._tables}, live=False)
+        meta = spec["usermeta"]["embviz"]
         if self._follows:
-            titles = [{**values, "title": self._title(values)} for values in self._combinations()]
-            spec["usermeta"]["embviz"]["titles"] = without_repeats(titles, list(self.controls))
+            there = [values for values in self._combinations() if tuple(values.values()) not in self._gaps]
+            titles = [{**values, "title": self._title(values)} for values in there]
+            meta["titles"] = without_repeats(titles, list(self.controls))
+        if self._gaps:
+            meta["gaps"] = [
+                {**dict(zip(self.controls, key, strict=True)), "message": gap_message(error)}
+                for key, error in self._gaps.items()
+            ]
         check_page_size(spec, repr(self), "take fewer values, bin the curves, or keep fewer digits")
         return spec
 
     def live_spec(self) -> dict[str, Any]:
         """The same specification over one row a table: the start values', replaced at each measurement."""
-        return self._spec(self._answer_rows(self._start, self._measured(self._start)), live=True)
+        tables = self._kept(self._start)
+        self._columns = columns_of(tables)
+        return self._spec(self._answer_rows(self._start, tables), live=True)
 
     def answer(self, sent: Mapping[str, object]) -> dict[str, Any]:
         """Rows of each table that is drawn, and the title if it follows, for values that the page sent.
@@ -543,6 +587,8 @@ class Explorer(Picture):
         """
         values = read_values(self.controls, sent)
         tables = self._measured(values)
+        if self._columns is not None:
+            self._refuse_others(tables, values, self._columns)
         rows = self._answer_rows(values, tables)
         used = {name: own for name, own in rows.items() if self._drawn is None or name in self._drawn}
         reply: dict[str, Any] = {"tables": used}
@@ -558,6 +604,18 @@ class Explorer(Picture):
         return {name: control.read(control.initial) for name, control in self.controls.items()}
 
     def _combinations(self) -> list[dict[str, Any]]:
+        return combinations(self._page_controls)
+
+    @functools.cached_property
+    def _page_controls(self) -> dict[str, Control]:
+        """The controls with the values that a page without a kernel has."""
+        wanted = {name: [value] for name, value in self._start.items()}
+        for one in self.tries:
+            for name in set(one["values"]) & set(wanted):
+                wanted[name].append(one["values"][name])
+        return thinned(self.controls, wanted)
+
+    def _refuse_too_many(self) -> None:
         sizes = [len(control.values) for control in self.controls.values()]
         if math.prod(sizes) > GRID_LIMIT:
             product = " x ".join(f"{size:,}" for size in sizes)
@@ -566,7 +624,6 @@ class Explorer(Picture):
                 f"{GRID_LIMIT:,}: take coarser steps (a Range keeps finer ones live with live_step) or fewer "
                 "controls"
             )
-        return combinations(self.controls)
 
     # --- measuring ---
 
@@ -577,21 +634,38 @@ class Explorer(Picture):
     @property
     def _tables(self) -> Tables:
         if self._grid is None:
-            every = self._combinations()
-            assert self.measure is not None  # else a grid was given
-            measured = [measure_tables(self.measure, values) for values in every]
-            first = measured[0]
-            for values, tables in zip(every, measured, strict=True):
-                self._check(tables, values)
-                for name in {**first, **tables}:
-                    own, other = ([*one.get(name, ())] for one in (tables, first))
-                    if own != other:
-                        what = "" if name == MEASURED else f" in {name!r}"
-                        raise ValueError(
-                            f"{self._name} measured {own}{what} at {values}, but {other} at first"
-                        )
+            first = columns_of(self._kept(self._start))
+            every, measured, gaps = [], [], {}
+            # what a build stores has no bar in it
+            for values in tqdm(
+                self._combinations(), "grid", delay=1, leave=False, disable=bool(os.environ.get(GRIDS))
+            ):
+                try:
+                    tables = self._kept(values)
+                    self._refuse_others(tables, values, first)
+                except Exception as error:
+                    gaps[tuple(values.values())] = error
+                    continue
+                every.append(values)
+                measured.append(tables)
+            self._gaps = gaps
             self._grid = {name: self._keyed(every, [one[name] for one in measured]) for name in first}
         return self._grid
+
+    def _kept(self, values: Mapping[str, Any]) -> Tables:
+        """What is measured at a combination of the grid; an interrupt leaves those that were measured."""
+        key = tuple(values.values())
+        if key not in self._grid_tables:
+            self._grid_tables[key] = self._measured(values)
+        return self._grid_tables[key]
+
+    def _refuse_others(self, tables: Tables, values: Mapping[str, Any], first: dict[str, list[str]]) -> None:
+        """Refuse tables or columns that the drawing does not know."""
+        for name in {**first, **tables}:
+            own, other = [*tables.get(name, ())], first.get(name, [])
+            if own != other:
+                what = "" if name == MEASURED else f" in {name!r}"
+                raise ValueError(f"{self._name} measured {own}{what} at {dict(values)}, but {other} at first")
 
     def _keyed(self, every: list[dict[str, Any]], tables: list[pd.DataFrame]) -> pd.DataFrame:
         keyed = [table.assign(**values) for values, table in zip(every, tables, strict=True)]
@@ -613,8 +687,10 @@ class Explorer(Picture):
             own = [control for control in self.controls if control in table.columns]
             split = {key: part for key, part in table.groupby(own, sort=False)} if own else {(): table}
             empty = table.iloc[:0]
-            every = combinations({control: self.controls[control] for control in own})
+            every = combinations({control: self._page_controls[control] for control in own})
             keys = [tuple(values.values()) for values in every]
+            if len(own) == len(self.controls):
+                keys = [key for key in keys if key not in self._gaps]
             parts[name] = (
                 own,
                 {key: split.get(key, empty).drop(columns=own).reset_index(drop=True) for key in keys},
@@ -637,7 +713,7 @@ class Explorer(Picture):
             refuse_holes(table, f" that {self._name} measured at {dict(values)}")
 
     def _checked_grid(self, grid: Tables) -> Tables:
-        self._combinations()  # refuses too many
+        self._refuse_too_many()
         tables = {}
         for place, (name, table) in enumerate(grid.items()):
             own = {key: one for key, one in self.controls.items() if place == 0 or key in table.columns}
@@ -664,7 +740,8 @@ class Explorer(Picture):
 
     def _spec(self, rows: dict[str, list[dict[str, Any]]], *, live: bool) -> dict[str, Any]:
         check_names(set(rows) - {MEASURED}, "table")
-        spec = drawn(self.draw, list(rows), finding=self.first_title, caption=self.caption, who=repr(self))
+        caption = self.caption if live else " ".join([self.caption, *self._thinning]).strip()
+        spec = drawn(self.draw, list(rows), finding=self.first_title, caption=caption, who=repr(self))
         feeds = {name: Feed(name, self._unfolded(own, live=live)) for name, own in rows.items()}
         if set(rows) == {MEASURED}:
             _inherit_data(spec)
@@ -677,7 +754,8 @@ class Explorer(Picture):
                 **spec.get("datasets", {}),
                 **{name: rows[name] for name in sorted(self._drawn)},
             }
-        bound = [*bound_params(self.controls, live=live), *bound_params(self.view_controls, live=True)]
+        shown = self.controls if live else self._page_controls
+        bound = [*bound_params(shown, live=live), *bound_params(self.view_controls, live=True)]
         spec["params"] = [*bound, *spec.get("params", [])]
         spec["usermeta"]["embviz"]["controls"] = list(self.controls)
         if self.tries:
@@ -687,9 +765,22 @@ class Explorer(Picture):
     def _unfolded(self, rows: list[dict[str, Any]], *, live: bool) -> list[dict[str, Any]]:
         """What turns a table's rows in the page into the table at the chosen values."""
         columns = [name for name in rows[0] if name not in self.controls]
-        own = {name: control for name, control in self.controls.items() if name in rows[0]}
+        own = {name: control for name, control in self._page_controls.items() if name in rows[0]}
         chosen = [] if live or (not own and self.controls) else [{"filter": is_chosen(own)}]
         return [*chosen, {"flatten": columns}]
+
+    @property
+    def _thinning(self) -> list[str]:
+        """For the caption of a page without a kernel: of which controls it has some values only."""
+        sizes = {
+            control.label: (len(self._page_controls[name].values), len(control.values))
+            for name, control in self.controls.items()
+        }
+        return [
+            f"Without a kernel {few:,} of {many:,} values of {label} are shown."
+            for label, (few, many) in sizes.items()
+            if few < many
+        ]
 
     # --- the title ---
 
@@ -701,7 +792,7 @@ class Explorer(Picture):
         if not callable(self.title):
             return self._filled(self.title, values)
         if tables is None:
-            tables = self._at(values) if self._grid is not None else self._measured(values)
+            tables = self._at(values) if self._grid is not None else self._kept(values)
         return self._filled(str(handed(self.title, tables)), values)
 
     def _filled(self, text: str, values: Mapping[str, Any]) -> str:
@@ -761,6 +852,53 @@ def error_message(error: BaseException) -> str:
     if notes := getattr(error, "__notes__", ()):
         message += f" ({notes[0]}). Choose another value, or mend the function and run its cell again."
     return message
+
+
+def gap_message(error: Exception) -> str:
+    """An error in words for a page that nobody can measure in."""
+    where = f" ({error.__notes__[0]})" if getattr(error, "__notes__", ()) else ""
+    return f"Nothing was measured here. {type(error).__name__}: {error}{where}"
+
+
+def columns_of(tables: Tables) -> dict[str, list[str]]:
+    """The columns of each table."""
+    return {name: [*table.columns] for name, table in tables.items()}
+
+
+def thinned(controls: Mapping[str, Control], wanted: Mapping[str, Sequence[Any]]) -> dict[str, Control]:
+    """Controls with so few values that a page can hold all combinations, those `wanted` among them.
+
+    A slider keeps even steps where its first value and its ends lie on them, and is a list elsewhere.
+
+    >>> made = thinned({"seed": Range(0, 5000, 1)}, {"seed": [2500]})["seed"]
+    >>> len(made.values), made.values[:3]
+    (101, [0, 50, 100])
+    """
+    few = dict(controls)
+    product = math.prod(len(control.values) for control in few.values())
+    if product <= GRID_LIMIT:
+        return few
+    for name in sorted(few, key=lambda one: -len(few[one].values)):
+        room = max(LEAST, len(few[name].values) * THINNED // product)
+        if room < len(few[name].values):
+            few[name] = _with_few(few[name], room, wanted[name])
+        product = math.prod(len(control.values) for control in few.values())
+    return few
+
+
+def _with_few(control: Control, room: int, wanted: Sequence[Any]) -> Control:
+    """The control with about so many of its values, evenly, and those that are `wanted`."""
+    values = list(control.values)
+    n_steps = len(values) - 1
+    if isinstance(control, Range):
+        places = [values.index(value) for value in wanted]
+        for many in range(math.ceil(n_steps / (room - 1)), n_steps // 2 + 1):
+            if not any(place % many for place in [n_steps, *places]):
+                return dataclasses.replace(control, step=many * control.step, live_step=None)
+    even = {round(place * n_steps / (room - 1)) for place in range(room)}
+    left = [value for place, value in enumerate(values) if place in even or value in wanted]
+    names = control.format if isinstance(control, Choice) else "{}"
+    return Choice(left, control.label, names, wanted[0])
 
 
 def combinations(controls: Mapping[str, Control]) -> list[dict[str, Any]]:

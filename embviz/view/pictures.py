@@ -50,6 +50,10 @@ class Picture(anywidget.AnyWidget):
         """The Vega-Lite specification that pages without a kernel show."""
         raise NotImplementedError
 
+    def output_spec(self) -> dict[str, Any]:
+        """The specification that a cell's output stores beside the widget."""
+        return self.static_spec()
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a page that works offline; its size is about 1 MB and the picture's data.
 
@@ -61,7 +65,7 @@ class Picture(anywidget.AnyWidget):
         save_page(self, path)
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
-        bundle: dict[str, Any] = {MIME: self.static_spec(), "text/plain": repr(self)}
+        bundle: dict[str, Any] = {MIME: self.output_spec(), "text/plain": repr(self)}
         bundle[WIDGET] = {"version_major": 2, "version_minor": 0, "model_id": self.model_id}
         return with_image(bundle)
 

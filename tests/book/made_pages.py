@@ -13,7 +13,7 @@ import pandas as pd
 from embviz.view import theme
 from embviz.view.embedding_maps import EmbeddingMap, SideBySide, embedding_map, pick_a_word, side_by_side
 from embviz.view.explorers import Choice, Explorer
-from embviz.view.pictures import WIDGET
+from embviz.view.pages import MIME
 from embviz.view.typesetting import typeset
 from tests.made_player import EVERY, make_player
 
@@ -108,9 +108,10 @@ def write_page(path: Path, title: str, *pictures: object) -> None:
     """A chapter of stored outputs: pictures, or mappings of a type to its text."""
     cells = [nbformat.v4.new_markdown_cell(f"# {title}")]
     for picture in pictures:
-        bundle = picture if isinstance(picture, dict) else picture._repr_mimebundle_()
-        data = {key: value for key, value in bundle.items() if key != WIDGET}
-        output = nbformat.v4.new_output("display_data", data=data)
+        bundle = (
+            picture if isinstance(picture, dict) else {MIME: picture.static_spec(), "text/plain": "picture"}
+        )
+        output = nbformat.v4.new_output("display_data", data=bundle)
         cells.append(nbformat.v4.new_code_cell("shown", outputs=[output]))
     notebook = nbformat.v4.new_notebook(cells=cells, metadata={"language_info": {"name": "python"}})
     nbformat.write(notebook, path)

@@ -274,3 +274,24 @@ def test_without_title_and_caption_nothing_stands_in_their_place(shown, watch):
     assert page.locator("figure").get_attribute("aria-label") == "chart"
     assert page.locator(".embviz-caption").is_hidden()
     assert watch.errors == []
+
+
+def test_a_gap_shows_its_message_on_a_page_without_a_kernel(chromium, watch, tmp_path):
+    made = Explorer(
+        lambda n: pd.DataFrame({"x": [1.0 / (n - 2)]}),
+        {"n": Range(0, 3, 1, initial=0)},
+        lambda data: alt.Chart(data).mark_point().encode(x="x:Q"),
+        caption="Made.",
+    )
+    made.save(tmp_path / "gap.html")
+    context = chromium.new_context()
+    page = context.new_page()
+    watch.follow(page)
+    page.goto((tmp_path / "gap.html").as_uri())
+    page.locator("input[name=n]").fill("2")
+    page.get_by_text("Nothing was measured here. ZeroDivisionError: float division by zero").wait_for()
+    assert page.locator(".mark-symbol.role-mark path").count() == 0
+    page.locator("input[name=n]").fill("3")
+    page.locator(".embviz-status:text-is('')").wait_for(state="attached")
+    assert page.locator(".mark-symbol.role-mark path").count() == 1
+    context.close()

@@ -48,6 +48,22 @@ def test_a_widget_without_a_twin_is_a_fault():
     assert "Vega-Lite twin" in faults(stored(notebook(output)))[0]
 
 
+@pytest.mark.parametrize(
+    ("meta", "fault"),
+    [
+        ({"first": True}, "shows an explorer's first picture alone"),
+        (
+            {"gaps": [{"n": 3, "message": "Nothing was measured here."}]},
+            "could not be measured at some values",
+        ),
+    ],
+)
+def test_an_explorer_without_its_whole_grid_is_a_fault(meta, fault):
+    spec = {**SPEC, "usermeta": {"embviz": meta}}
+    output = nbformat.v4.new_output("display_data", data={execute.VEGA_LITE: spec, "text/plain": "<x>"})
+    assert fault in faults(stored(notebook(output)))[0]
+
+
 def test_what_programs_remember_goes_and_what_authors_wrote_stays():
     book = notebook()
     book.metadata["widgets"] = {"application/vnd.jupyter.widget-state+json": {}}

@@ -105,7 +105,8 @@ def test_words_of_any_kind_pass_through_unchanged():
     assert [choice.read(word) for word in WORDS] == WORDS
 
 
-def test_a_bundle_holds_twin_widget_and_text():
+def test_a_bundle_holds_twin_widget_and_text(monkeypatch):
+    monkeypatch.setenv("EMBVIZ_GRIDS", "1")
     bundle = make_explorer()._repr_mimebundle_()
     assert set(bundle) == {MIME, WIDGET, "text/plain"}
     assert bundle["text/plain"] == "<explorer: Curves bend>"
@@ -784,3 +785,129 @@ def test_title_and_caption_may_be_left_out():
     assert spec["usermeta"]["embviz"] == {"title": "", "caption": "", "controls": ["n"]}
     assert repr(explorer) == "<explorer>"
     assert drawing(spec)
+
+
+# the first picture, and the grid
+
+
+def counted(calls: list[int]):
+    def measured(n: int) -> pd.DataFrame:
+        calls.append(n)
+        return pd.DataFrame({"x": [float(n)]})
+
+    return measured
+
+
+def test_a_picture_is_shown_after_one_measurement():
+    calls: list[int] = []
+    explorer = make_explorer(
+        measure=counted(calls), controls={"n": range(9)}, draw=draw_x, tries={"all": {"n": 8}}
+    )
+    spec = explorer._repr_mimebundle_()[MIME]
+    assert calls == [4]
+    assert spec["params"] == [{"name": "n", "value": 4}]  # without a kernel nothing can move it
+    assert spec["data"]["values"] == [{"n": 4, "x": [4.0]}]
+    assert "tries" not in spec["usermeta"]["embviz"]
+    assert drawing(spec)
+    assert "bind" in explorer.spec["params"][0]
+    explorer.grid()
+    assert sorted(calls) == list(range(9))  # each once
+    assert len(explorer._repr_mimebundle_()[MIME]["data"]["values"]) == 9
+
+
+def test_a_stored_output_has_the_whole_grid(monkeypatch):
+    monkeypatch.setenv("EMBVIZ_GRIDS", "1")
+    calls: list[int] = []
+    explorer = make_explorer(measure=counted(calls), controls={"n": range(9)}, draw=draw_x)
+    assert explorer._repr_mimebundle_()[MIME] == explorer.static_spec()
+    assert sorted(calls) == list(range(9))
+
+
+def test_an_interrupt_keeps_what_was_measured():
+    calls: list[int] = []
+
+    def measured(n: int) -> pd.DataFrame:
+        if n == 4 and 4 not in calls:
+            calls.append(n)
+            raise KeyboardInterrupt
+        return counted(calls)(n)
+
+    explorer = make_explorer(measure=measured, controls={"n": range(6)}, draw=draw_x)
+    with pytest.raises(KeyboardInterrupt):
+        explorer.static_spec()
+    assert calls == [3, 0, 1, 2, 4]
+    assert len(explorer.static_spec()["data"]["values"]) == 6
+    assert len(calls) == 7
+
+
+def test_a_value_that_fails_leaves_a_gap_with_its_message():
+    def measured(n: int) -> pd.DataFrame:
+        return pd.DataFrame({"x": [1.0 / (n - 1) if n < 5 else np.nan]})
+
+    explorer = make_explorer(
+        measure=measured, controls={"n": range(6)}, draw=draw_x, title=lambda table: f"{table['x'][0]:g}"
+    )
+    spec = explorer.static_spec()
+    assert [row["n"] for row in spec["data"]["values"]] == [0, 2, 3, 4]
+    meta = spec["usermeta"]["embviz"]
+    assert [one["n"] for one in meta["titles"]] == [0, 2, 3, 4]
+    failed, hole = meta["gaps"]
+    assert failed == {
+        "n": 1,
+        "message": "Nothing was measured here. ZeroDivisionError: float division by zero "
+        "(measured by measured at n=1)",
+    }
+    assert hole["n"] == 5
+    assert "1 of 1 values in column 'x'" in hole["message"]
+    with pytest.raises(ZeroDivisionError):
+        explorer.grid()
+
+
+def test_an_error_of_the_drawing_comes_before_the_grid():
+    calls: list[int] = []
+
+    def untyped(data: alt.NamedData) -> alt.Chart:
+        return alt.Chart(data).mark_point().encode(x="x")
+
+    explorer = make_explorer(measure=counted(calls), controls={"n": range(9)}, draw=untyped)
+    with pytest.raises(ValueError, match="leaves out a type"):
+        explorer.static_spec()
+    assert calls == [4]
+
+
+def test_more_values_than_a_page_can_hold_are_live_and_thinned_for_the_page():
+    calls: list[int] = []
+    explorer = make_explorer(
+        measure=counted(calls), controls={"n": range(5_000)}, draw=draw_x, tries={"one": {"n": 4_321}}
+    )
+    assert explorer.spec["params"][0]["bind"] == {
+        "input": "range",
+        **{"min": 0, "max": 4_999, "step": 1, "name": "n"},
+    }
+    spec = explorer.static_spec()
+    shown = [row["n"] for row in spec["data"]["values"]]
+    assert {0, 2_500, 4_321, 4_999} <= set(shown)
+    assert 200 <= len(shown) <= 202
+    assert spec["params"][0]["bind"]["options"] == shown
+    assert spec["usermeta"]["embviz"]["caption"] == (
+        f"Made numbers. Without a kernel {len(shown)} of 5,000 values of n are shown."
+    )
+    assert "kernel" not in explorer.spec["usermeta"]["embviz"]["caption"]
+    assert drawing(spec)
+    three = make_explorer(
+        measure=one_column, controls={name: Range(0, 20, 1, name) for name in "abc"}, draw=draw_x
+    )
+    assert [param["bind"]["step"] for param in three.static_spec()["params"]] == [5, 5, 5]
+
+
+def test_columns_that_change_between_moves_are_refused_with_a_message():
+    explorer = make_explorer(
+        measure=lambda n: pd.DataFrame({"x" if n < 5 else "z": [1.0]}), controls={"n": range(6)}, draw=draw_x
+    )
+    page = Page(explorer)
+    _ = explorer.spec
+    reply = page.say(kind="measure", request=1, values={"n": 5})
+    assert reply["error"] == (
+        "ValueError: the measuring function measured ['z'] at {'n': 5}, but ['x'] at first"
+    )
+    assert "tables" not in reply
