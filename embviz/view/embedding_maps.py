@@ -242,7 +242,8 @@ def embedding_map(
         What the embeddings are called.
     color : mapping of name to V values, DataFrame or Series, optional
         Columns to colour by, one at a time, the first of them from the start: up to five kinds (told apart by
-        shape too), or numbers. The share of neighbours kept is always among the choices.
+        shape too), or numbers. By default five clusters of the vectors (k-means), each named by its most
+        central word. The share of neighbours kept is always among the choices.
     layout : array of shape (V, 2), or with `other` (2, V, 2), optional
         Coordinates; by default the plane of the principal components, the same on every machine. That of
         :func:`embviz.trajectories.lay_out` keeps more neighbours, and differs between processors.
@@ -297,7 +298,7 @@ def embedding_map(
     return EmbeddingMap(
         words,
         placed,
-        _columns(color, len(words)),
+        _columns(_clusters(shown[0], words) if color is None else color, len(words)),
         title=title,
         caption=caption,
         faith=_faith(placed, shown, layout),
@@ -594,6 +595,20 @@ def stress(table: ArrayLike, points: ArrayLike) -> float:
 
 
 # --- colours ----------------------------------------------------------------------------------------
+
+CLUSTERED = 20_000  # rows, at most, from which the clusters are computed; the others join the nearest
+
+
+def _clusters(table: np.ndarray, words: Sequence[str]) -> dict[str, list[str]]:
+    """Clusters of vectors by k-means, as many as there are looks, each named by its most central word."""
+    from sklearn.cluster import KMeans
+
+    table = np.round(table / (np.abs(table).max() or 1), 9)  # the same clusters on every machine
+    rows = table[np.unique(np.linspace(0, len(table) - 1, min(CLUSTERED, len(table))).astype(int))]
+    n_clusters = min(len(theme.CATEGORIES), len(np.unique(rows, axis=0)))
+    means = KMeans(n_clusters, n_init=1, random_state=0).fit(rows)
+    names = [f"near {words[place][:20]}" for place in means.transform(table).argmin(axis=0)]
+    return {"cluster": [names[label] for label in means.predict(table)]}
 
 
 def _columns(color: Any, n_words: int) -> dict[str, list[Any]]:

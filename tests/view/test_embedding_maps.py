@@ -209,6 +209,24 @@ def test_small_errors_of_rounding_change_nothing_in_the_page():
 # colours
 
 
+def test_a_map_without_columns_is_coloured_by_clusters_named_by_a_central_word():
+    groups = np.arange(60) % 5
+    table = 20 * np.eye(8)[groups] + np.random.default_rng(0).normal(size=(60, 8))
+    picture = made(table)
+    (name, column), *others = picture.columns.items()
+    assert (name, others) == ("cluster", [])
+    pairs = set(zip(groups, column, strict=True))
+    assert len(pairs) == len(set(column)) == 5  # each group is a cluster
+    names = words(60)
+    assert all(groups[names.index(label.removeprefix("near "))] == group for group, label in pairs)
+    assert made(table, color={"kind": ["a"] * 60}).columns == {"kind": ["a"] * 60}
+
+
+def test_equal_vectors_are_fewer_clusters_than_looks():
+    table = np.eye(8)[np.arange(60) % 3] + 0.0
+    assert len(set(made(table).columns["cluster"])) == 3
+
+
 def test_columns_are_kinds_or_numbers():
     kinds = ["noun" if place % 3 else "verb" for place in range(60)]
     frame = pd.DataFrame(
