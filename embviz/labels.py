@@ -47,13 +47,25 @@ CONTROL = re.compile(
     r"|random (walks?|vectors?|numbers|order|pairs?|rows|directions|initialization))\b",
     re.IGNORECASE,
 )
+DRAWN = re.compile(r"\brandom (subspaces?|modes|graphs?)\b|\bits rotation\b", re.IGNORECASE)  # rows of tables
 LONGEST = 60  # characters of such a name: what is longer is a sentence
 
 
-def is_control(name: str) -> bool:
+def is_control(name: str, *, row: bool = False) -> bool:
     """Whether a row or a kind is a control by its name: charts and tables show it in grey.
+
+    Parameters
+    ----------
+    name : str
+        Of a kind in a chart, or of a row in a table.
+    row : bool
+        A row of a table is a control also if it is named after a random subspace, random modes, a random
+        graph or a rotation; a chart can compare those with each other.
 
     >>> is_control("random walk"), is_control("tokens shuffled"), is_control("training")
     (True, True, False)
+    >>> is_control("random subspace"), is_control("random subspace", row=True)
+    (False, True)
     """
-    return len(name) <= LONGEST and CONTROL.search(name) is not None
+    found = CONTROL.search(name) or (row and DRAWN.search(name))
+    return len(name) <= LONGEST and bool(found)

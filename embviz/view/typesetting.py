@@ -262,7 +262,7 @@ def _controls(index: pd.Index, names: list[list[str]], controls: Sequence[Any] |
     if not names:
         return set()
     last = [" ".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in index]
-    found = {row for row, name in enumerate(last) if is_control(name)}
+    found = {row for row, name in enumerate(last) if is_control(name, row=True)}
     return found if len(found) < len(last) else set()
 
 

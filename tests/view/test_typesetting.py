@@ -104,6 +104,8 @@ def test_controls_are_grey_by_name_and_by_choice():
     assert grey(typeset(table)) == ["random walk", "shuffled text"]
     assert grey(typeset(table, controls=["training"])) == ["training"]
     assert grey(typeset(table, controls=[])) == []
+    drawn = pd.DataFrame({"n": [1, 2, 3]}, index=["near-Nyquist", "random subspace", "word and its rotation"])
+    assert grey(typeset(drawn)) == ["random subspace", "word and its rotation"]
     with pytest.raises(ValueError, match="no row 'walk': it has training, random walk"):
         typeset(table, controls=["walk"])
 
