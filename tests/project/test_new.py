@@ -139,6 +139,7 @@ def test_the_wheel_has_the_instruments_alone(wheel):
     assert {name.split("/")[0] for name in names} == {"embviz", f"{stem}.data", f"{stem}.dist-info"}
     extension = f"{stem}.data/data/share/jupyter/labextensions/embviz"
     assert {f"{extension}/package.json", f"{extension}/static/remoteEntry.js"} <= set(names)
+    assert f"{stem}.data/data/etc/jupyter/jupyter_nbconvert_config.json" in names
     assert "embviz/data/registry.toml" in names
     assert not [name for name in names if name.startswith("embviz/data/") and "registry" not in name]
     ours = {str(path.relative_to(ROOT)) for path in (ROOT / "embviz").rglob("*.py")}
