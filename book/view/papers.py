@@ -71,12 +71,13 @@ PAPERS = (
         (6, 7),
         "Does a transformer learn sooner if the gradient of its embedding is restricted to a few Fourier "
         "modes, or if attention has no query matrix?",
-        "A small model of addition memorizes its examples first and generalizes many epochs later. The "
-        "paper reports that a few Fourier modes of the gradient save most of these epochs. The highest "
-        "frequencies save {geometry.pfft_speed.near_nyquist:.0f}% of them, but random modes save "
-        "{geometry.pfft_speed.near_nyquist:random_modes .0f}%, and other choices save less than reported "
-        "or nothing [geometry.pfft_speed: not reproduced]. Without the query matrix the model does not "
-        "save half of the epochs, as reported [geometry.noq_grokking: not reproduced].",
+        "A small model that adds numbers memorizes its examples first, and generalizes many epochs later. "
+        "The rows of its embedding belong to numbers, and its Fourier modes are waves along these rows. "
+        "The paper reports that training with a few modes of the gradient saves most of the epochs. The "
+        "modes of the highest frequencies save {geometry.pfft_speed.near_nyquist:.0f}%, but random modes "
+        "save {geometry.pfft_speed.near_nyquist:random_modes .0f}%, and other choices save less than "
+        "reported or nothing [geometry.pfft_speed: not reproduced]. Attention without a query matrix does "
+        "not save half of the epochs, as reported [geometry.noq_grokking: not reproduced].",
     ),
     Paper(
         "kernel",
@@ -87,8 +88,8 @@ PAPERS = (
         "The paper's formula transforms the counts by one matrix, the kernel, whose rows are shifted "
         "copies of one row (a circulant matrix). The kernel of a trained model is nearly circulant, with a "
         "score of {kernel.circulant.score:.2f}, but a model that was never trained has the score "
-        "{kernel.circulant.score:untrained .2f} [kernel.circulant: not specific]. The formula fits the "
-        "untrained model as well [kernel.table4: not specific].",
+        "{kernel.circulant.score:untrained .2f} [kernel.circulant: not specific]. The paper's formula for "
+        "the kernel fits the untrained model as well as the trained one [kernel.table4: not specific].",
     ),
     Paper(
         "resizing",
