@@ -422,6 +422,10 @@ def show_inspection(arguments: argparse.Namespace) -> int:
         print()
         words = {name: report.neighbors[name].map(_printable) for name in ("token", "neighbor")}
         _print_table(report.neighbors.assign(**words).round(3))
+    for title, part in _vocabulary_tables(report).items():
+        print(f"\n{title}")
+        words = {name: part[name].map(_printable) for name in ("token", "twin") if name in part}
+        _print_table(part.assign(**words).head(12).round(3))
     print(f"\n{report.sentence}")
     if arguments.html:
         from embviz import view
@@ -429,11 +433,25 @@ def show_inspection(arguments: argparse.Namespace) -> int:
         tables = {"The table": report.summary()}
         if len(report.neighbors):
             tables["Neighbours"] = report.neighbors.round(3)
+        tables |= {title: part.round(3) for title, part in _vocabulary_tables(report).items()}
         pictures: list[Any] = [view.plot_inspection(report)]
         if len(report.vectors) > 10:
             pictures.append(view.map_rows(report))
         _write_page(pictures, arguments.html, tables)
     return 0
+
+
+def _vocabulary_tables(report: Any) -> dict[str, Any]:
+    """Tables of an inspection about tokens, those that are not empty."""
+    every = {
+        "Kinds of tokens": report.kinds,
+        "Tokens with rows as near to the unused tokens as these are to each other": report.undertrained.head(
+            100
+        ),
+        "Twins": report.twins,
+        "The shortest and the longest rows": report.extremes,
+    }
+    return {title: part for title, part in every.items() if len(part)}
 
 
 def show_trace(arguments: argparse.Namespace) -> int:

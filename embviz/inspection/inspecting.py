@@ -19,7 +19,8 @@ from embviz.arrays import whole
 from embviz.corpora import make_corpus
 from embviz.corpora.corpus import Corpus
 from embviz.corpora.making import whole_text
-from embviz.inspection import gradients, measures, roles
+from embviz.corpora.tokens import token_kinds
+from embviz.inspection import gradients, measures, roles, vocabulary
 from embviz.inspection.measures import Measured
 from embviz.inspection.tables import MeasuredTable, measure_table
 from embviz.inspection.weight_files import Weights, read_weights
@@ -38,6 +39,8 @@ COLUMNS = (
 GRADIENT = "gradient of "
 TOP = 16  # modes that count as few, as in strike
 LENGTHS = "n_positions max_position_embeddings n_ctx max_seq_len block_size length"
+UNDERTRAINED = "under-trained tokens"
+N_TWINS = 100  # pairs of each sort
 NEAREST = "cosine with the nearest"
 N_NEIGHBORS = 5  # nearest rows of a token that are shown
 LONGEST = 60  # letters of a token that are shown
@@ -82,6 +85,15 @@ class Inspection:
         Of these rows.
     n_layers : pair of int
         Attentions that were measured, and those that there are.
+    kinds : DataFrame
+        Kinds of tokens with their rows' lengths and isotropy, see
+        :func:`~embviz.inspection.vocabulary.kinds_table`; empty without a tokenizer.
+    undertrained : DataFrame
+        token, row, kind and distance of tokens in use whose rows are as near to the unused tokens' as these
+        are to each other, the nearest first.
+    twins : DataFrame
+        Pairs of tokens that differ by a leading space, a capital or a plural's s: sort, token, twin, cosine,
+        and whether each is the other's nearest among all rows (mutual).
     """
 
     name: str
@@ -98,6 +110,9 @@ class Inspection:
     vectors: np.ndarray
     tokens: list[str]
     n_layers: tuple[int, int] = (0, 0)
+    kinds: pd.DataFrame = field(default_factory=pd.DataFrame)
+    undertrained: pd.DataFrame = field(default_factory=pd.DataFrame)
+    twins: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def sentence(self) -> str:
@@ -296,6 +311,7 @@ def inspect(
     known = None if tokenizer is None or name is None else token_names(tokenizer, V)
     own = found.get(EMBEDDING)
     neighbors = _neighbors(table, own, known, name)
+    of_tokens = _measure_vocabulary(table, weights, names, found, known)
     text = _read_text(weights, names[EMBEDDING], tokenizer, corpus)
     _measure_kernel(table, weights, names[EMBEDDING], tied, text)
     n_batches, n_tokens = whole(n_batches, "n_batches", low=1), whole(n_tokens, "n_tokens", low=2)
@@ -315,6 +331,7 @@ def inspect(
         vectors=np.empty((0, D)) if own is None else own.vectors,
         tokens=[] if own is None else [_name_of(known, row) for row in own.rows.tolist()],
         n_layers=n_layers,
+        **of_tokens,
     )  # fmt: skip
 
 
@@ -446,6 +463,9 @@ def _measure_attention(
         if one.n_heads > 1:
             for head, part in enumerate(np.split(matrix, one.n_heads)):
                 _measure_spectrum(table, one.kind, part, layer=one.layer, head=head)
+    for one in roles.layer_matrices(weights, n_layers):
+        if one.layer in chosen:
+            _measure_spectrum(table, one.kind, one.array.read(), layer=one.layer)
     return len(chosen), n_layers
 
 
@@ -485,6 +505,54 @@ def _neighbors(
         )
     ]
     return pd.DataFrame(near, columns=empty.columns)
+
+
+def _measure_vocabulary(
+    table: _Table,
+    weights: Weights,
+    names: Mapping[str, str | None],
+    found: Mapping[str, MeasuredTable],
+    known: list[str] | None,
+) -> dict[str, pd.DataFrame]:
+    """Kinds of tokens, under-trained tokens and twins: fields of an `Inspection`."""
+    if known is None or EMBEDDING not in found:
+        return {}
+    array, moments = weights.arrays[str(names[EMBEDDING])], found[EMBEDDING].moments
+    kinds = token_kinds(known)
+    shown = {"kinds": vocabulary.kinds_table(array, moments, kinds)}
+    output = found.get(OUTPUT)
+    fitting = output is not None and output.moments.n_rows == moments.n_rows
+    judged = (weights.arrays[str(names[OUTPUT])], output.moments) if output and fitting else (array, moments)
+    try:
+        rare = vocabulary.undertrained_tokens(*judged, kinds, n_draws=table.n_draws, seed=table.seed)
+    except ValueError as error:
+        table.refuse(UNDERTRAINED, "unused tokens told apart", error)
+    else:
+        table.add(
+            UNDERTRAINED,
+            [rare.auc],
+            int(rare.held_out.sum()),
+            note=f"{len(rare.candidates):,} tokens in use are as near",
+        )
+        rows = rare.candidates
+        shown["undertrained"] = pd.DataFrame(
+            {
+                "token": [_name_of(known, row) for row in rows.tolist()],
+                "row": rows,
+                "kind": [kinds[row] for row in rows.tolist()],
+                "distance": rare.distances[rows],
+            }
+        )
+    pairs = vocabulary.twin_pairs(known, most=N_TWINS, seed=table.seed)
+    shares, twins = vocabulary.twin_measures(array, moments, pairs)
+    for share, n_pairs in shares:
+        table.add("twins", [share], n_pairs)
+    named = {
+        column: [_name_of(known, row) for row in twins[place].tolist()]
+        for column, place in (("token", "first"), ("twin", "second"))
+    }
+    shown["twins"] = twins.assign(**named)[["sort", "token", "twin", "cosine", "mutual"]]
+    return shown
 
 
 def _extremes(lengths: np.ndarray, known: list[str] | None, n: int = 10) -> pd.DataFrame:

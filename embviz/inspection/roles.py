@@ -222,6 +222,42 @@ def attention_maps(weights: Weights, n_heads: int | None, n_kv: int | None) -> l
     return found
 
 
+# Ends of the names of a layer's other matrices, without ".weight".
+OTHERS = {
+    "O": r"attn_output|o_proj|wo|W_O|(?:attn|attention)\.(?:c_proj|out_proj|dense|output\.dense)",
+    "MLP gate": r"gate_proj|ffn_gate|w1",
+    "MLP in": r"up_proj|ffn_up|w3|c_fc|fc1|dense_h_to_4h|intermediate\.dense|lin1",
+    "MLP out": r"down_proj|ffn_down|w2|mlp\.c_proj|fc2|dense_4h_to_h|(?<!attention\.)output\.dense|lin2",
+}
+
+
+def layer_matrices(weights: Weights, n_layers: int) -> list[AttentionMap]:
+    """Output matrices of the attentions, and matrices of the MLPs, where each layer has one.
+
+    Parameters
+    ----------
+    weights : Weights
+    n_layers : int
+        Attentions that were found: kinds of which there are more or fewer, as of experts, are left out.
+    """
+    found = []
+    for kind, ends in OTHERS.items():
+        form = re.compile(rf"(.*?\d+)\.(?:.*\.)?(?:{ends})$")
+        named = {
+            name: match[1]
+            for name, array in weights.arrays.items()
+            if len(array.shape) == 2 and (match := form.match(name.removesuffix(".weight")))
+        }
+        places = sorted(set(named.values()), key=_natural)
+        if len(named) == len(places) == n_layers:
+            layers = {place: layer for layer, place in enumerate(places)}
+            found += [
+                AttentionMap(kind, layers[place], name, weights.arrays[name], None)
+                for name, place in named.items()
+            ]
+    return sorted(found, key=lambda one: one.layer)
+
+
 def _natural(name: str) -> list[tuple[int, str]]:
     """Numbers in a name by their value: layer 10 after layer 9."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]

@@ -130,6 +130,7 @@ def _spectrum_by_rank(report: Inspection, part: str) -> alt.LayerChart:
 def _heads(report: Inspection) -> pd.DataFrame:
     """Shares beyond the edge by head, or of the whole matrix where it has one head."""
     found = report.table[report.table["quantity"].eq("beyond the edge") & report.table["layer"].notna()]
+    found = found[found["part"].isin(["Q", "K", "V"])]
     several = found[found["head"].notna()]
     one = found[found["head"].isna()].assign(head=0)
     has_heads = set(zip(several["part"], several["layer"], strict=True))
