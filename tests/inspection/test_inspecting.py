@@ -286,7 +286,7 @@ def test_of_a_large_vocabulary_a_sample_is_read(monkeypatch):
     big = Weights("big", {"wte.weight": StoredArray((256_000, 8), load)})
     report = inspect(big, [f"word{i}" for i in range(256_000)], max_rows=300, n_draws=2)
     assert len(report.rows) == 300
-    assert "300 rows, drawn at random" in report.sentence
+    assert "found for 300 of them, drawn at random" in report.sentence
     assert len(report.neighbors) == 60
 
 
