@@ -358,3 +358,46 @@ def test_an_explorer_is_linked_with_widgets_in_a_box(page):
     page.evaluate(RUN_CELL, "map_.selected = ['word8']")
     page.locator(".embviz[aria-label='In a box'] .embviz-near b:text-is('word8')").wait_for()
     assert page.evaluate(RUN_AND_READ, "explorer.value, map_.selected") == "{'n': 2} ['word8']"
+
+
+MULTIPLE = """
+import altair as alt
+import pandas as pd
+from embviz.view import Explorer
+
+def multiple(n):
+    return pd.DataFrame({"x": [2 * n]})
+"""
+SHOW_MULTIPLE = """
+Explorer(
+    multiple, {"n": range(5)}, lambda data: alt.Chart(data).mark_point().encode(x="x:Q"),
+    title="Multiple of {n}",
+)
+"""
+# In the page: change a cell's text and run it again.
+RUN_AGAIN = """
+async ([before, after]) => {
+  const { commands, shell } = window.jupyterapp;
+  const { content } = shell.currentWidget;
+  const { cells } = content.model.sharedModel;
+  content.activeCellIndex = cells.findIndex((cell) => cell.getSource().includes(before));
+  cells[content.activeCellIndex].setSource(cells[content.activeCellIndex].getSource().replace(before, after));
+  await commands.execute("notebook:run-cell");
+}
+"""
+
+
+def test_a_function_that_its_cell_defines_again_is_used_at_the_next_move(page):
+    page.evaluate(RUN_CELL, MULTIPLE)
+    page.evaluate(RUN_CELL, SHOW_MULTIPLE)
+    explorer = page.locator(".embviz[aria-label^='Multiple of']")
+    explorer.locator("input[type=range]").fill("3")
+    wait_for_row(page, "Multiple of", "row.n === 3 && row.x[0] === 6 || row.x === 6")
+    page.evaluate(RUN_AGAIN, ["2 * n", "7 * n"])
+    explorer.locator("input[type=range]").fill("4")
+    wait_for_row(page, "Multiple of", "row.n === 4 && (row.x[0] === 28 || row.x === 28)")
+    page.evaluate(RUN_AGAIN, ['"x": [7 * n]', '"z": [7 * n]'])
+    explorer.locator("input[type=range]").fill("1")
+    wrong = explorer.locator(".embviz-status.embviz-wrong")
+    wrong.filter(has_text="multiple measured ['z'] at {'n': 1}, but ['x'] at first").wait_for()
+    page.locator(".embviz[aria-label='Multiple of 4']").wait_for()  # the title stays with the drawing

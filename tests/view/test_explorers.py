@@ -175,6 +175,9 @@ def test_stored_results_are_shown_though_their_floats_are_noisy():
     rows = explorer.static_spec()["data"]["values"]
     assert rows == [{"share": 0.1, "x": [1.0]}, {"share": 0.2, "x": [2.0]}, {"share": 0.3, "x": [3.0]}]
     assert explorer.spec["data"]["values"] == rows
+    assert explorer.spec["usermeta"]["embviz"]["caption"] == (
+        "Made numbers. The controls choose among stored results."
+    )
 
 
 def test_stored_results_with_a_hole_are_refused_by_naming_it():
