@@ -444,7 +444,7 @@ class Explorer(Picture):
         self._drawn: set[str] | None = None  # the tables that the drawing uses, once there is one
         self._columns: dict[str, list[str]] | None = None  # of each table, as they were drawn at first
         self._grid_tables: dict[tuple[Any, ...], Tables] = {}  # measured so far, by the controls' values
-        self._grid_of: Measure | None = None  # the function that measured them
+        self._grid_of = measure if measure is None else newest(measure)  # what measured them
         self._gaps: dict[tuple[Any, ...], Exception] = {}  # combinations of the grid that failed
         self._stored = grid is not None
         self._grid = None if grid is None else self._checked_grid(as_tables(grid, "the grid"))
