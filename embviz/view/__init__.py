@@ -21,6 +21,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "bars": ["plot_bars"],
         "charts": ["bin_counts", "mirrored_bins"],
         "curves": ["plot_curves", "plot_survival"],
+        "distances": ["plot_distances"],
         "heat_maps": ["plot_heat_map"],
         "histograms": ["plot_histogram", "plot_ridges"],
         "multiples": ["panels"],
