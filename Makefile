@@ -10,7 +10,7 @@ FORKED := -p tests.forked_kernels
 CHAPTERS := $(wildcard book/*.ipynb book/*/*.ipynb)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup book lab test quick chapters rehearse bench drill mutants check format clean
+.PHONY: help setup book lab test quick chapters pictures rehearse bench drill mutants check format clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*##/\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -53,6 +53,10 @@ quick: setup  ## format, lint, and the tests of what changed since main (SINCE=C
 
 chapters: setup  ## run every chapter again and store its outputs
 	$(PY) book/execute.py $(CHAPTERS)
+
+pictures: export OMP_NUM_THREADS = 1
+pictures: setup  ## run the chapters whose pictures differ between processors, and check these within a tolerance
+	$(PY) -m pytest -p tests.tolerated_pictures $(NBVAL) $(or $(PICTURED),$(shell grep -l nbval-ignore-output $(CHAPTERS)))
 
 rehearse: setup  ## compare one chapter's outputs under other instruction sets and thread counts
 	ATEN_CPU_CAPABILITY=avx2 OPENBLAS_CORETYPE=Haswell MKL_ENABLE_INSTRUCTIONS=AVX2 OMP_NUM_THREADS=1 $(PY) -m pytest $(NBVAL) $(REHEARSED)

@@ -1,0 +1,148 @@
+"""An altered picture fails, in each cell whose numbers differ between processors."""
+
+import copy
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from tests.book.conftest import BOOK
+from tests.tolerated_pictures import (
+    IGNORED,
+    LAYOUT,
+    VEGA_LITE,
+    PictureError,
+    faults,
+    is_number,
+    pytest_runtest_call,
+)
+
+
+def stored_pictures():
+    """Each such picture of the book, with whether its coordinates come from a layout."""
+    for path in sorted(BOOK.rglob("*.ipynb")):
+        if "_build" in path.parts:
+            continue
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            tags = cell["metadata"].get("tags", [])
+            if cell["cell_type"] == "code" and IGNORED in tags:
+                for output in cell["outputs"]:
+                    if VEGA_LITE in output.get("data", {}):
+                        name = f"{path.stem} {cell['id']}"
+                        yield pytest.param(output["data"][VEGA_LITE], LAYOUT in tags, id=name)
+
+
+PICTURES = list(stored_pictures())
+every_picture = pytest.mark.parametrize(("picture", "layout"), PICTURES)
+
+
+def tables(spec):
+    """All lists of rows in a specification, to be changed in place."""
+    if isinstance(spec, dict):
+        for key, value in spec.items():
+            if key == "datasets":
+                yield from value.values()
+            elif key == "values" and isinstance(value, list) and value and isinstance(value[0], dict):
+                yield value
+            else:
+                yield from tables(value)
+    elif isinstance(spec, list):
+        for value in spec:
+            yield from tables(value)
+
+
+def numbers_changed(spec, change):
+    """A copy in which every number in the data is another."""
+    spec = copy.deepcopy(spec)
+    for rows in tables(spec):
+        for row in rows:
+            for column, value in row.items():
+                if isinstance(value, list):
+                    row[column] = [change(one) if is_number(one) else one for one in value]
+                elif is_number(value):
+                    row[column] = change(value)
+    return spec
+
+
+def with_mark(spec, mark):
+    if isinstance(spec, dict):
+        return {
+            key: ({**value, "type": mark} if isinstance(value, dict) else mark)
+            if key == "mark"
+            else with_mark(value, mark)
+            for key, value in spec.items()
+        }
+    return [with_mark(value, mark) for value in spec] if isinstance(spec, list) else spec
+
+
+def test_there_are_such_pictures():
+    assert len(PICTURES) >= 26
+
+
+@every_picture
+def test_a_picture_holds_beside_itself_and_beside_numbers_that_differ_a_little(picture, layout):
+    assert faults(picture, picture, layout=layout) == []
+    assert faults(picture, numbers_changed(picture, lambda value: value * 1.001), layout=layout) == []
+
+
+@every_picture
+def test_a_picture_whose_numbers_are_replaced_fails(picture, layout):
+    assert faults(picture, numbers_changed(picture, lambda value: 7 - 3 * value), layout=layout)
+
+
+@every_picture
+def test_a_picture_with_another_mark_fails(picture, layout):
+    assert faults(picture, with_mark(picture, "arc"), layout=layout)
+
+
+@every_picture
+def test_a_picture_that_lost_a_value_fails(picture, layout):
+    cut = copy.deepcopy(picture)
+    longest = max((rows for rows in tables(cut)), key=lambda rows: len(json.dumps(rows)))
+    column = next((name for name, value in longest[0].items() if isinstance(value, list)), None)
+    if column is None:
+        longest.pop()
+    else:
+        longest[0][column] = longest[0][column][:-1]
+    assert faults(picture, cut, layout=layout)
+
+
+@every_picture
+def test_a_picture_with_another_column_fails(picture, layout):
+    renamed = copy.deepcopy(picture)
+    for rows in tables(renamed):
+        for row in rows:
+            name = next(iter(row))
+            row[f"{name} of another"] = row.pop(name)
+    assert faults(picture, renamed, layout=layout)
+
+
+@every_picture
+def test_a_picture_with_other_words_fails(picture, layout):
+    said = copy.deepcopy(picture)
+    said["description"] = f"Not {said.get('description', '')}"
+    assert faults(picture, said, layout=layout)
+
+
+def outputs_of(picture):
+    return [{"output_type": "display_data", "data": {VEGA_LITE: picture}}]
+
+
+def checked_after(stored, drawn, tags=(IGNORED,)):
+    """What the plugin does once a cell has run."""
+    cell = SimpleNamespace(metadata={"tags": list(tags)}, outputs=stored)
+    call = pytest_runtest_call(SimpleNamespace(cell=cell, test_outputs=drawn))
+    next(call)
+    with pytest.raises(StopIteration):
+        call.send(None)
+
+
+def test_the_plugin_fails_a_cell_that_draws_another_picture_and_leaves_the_others_alone():
+    picture = PICTURES[0].values[0]
+    other = numbers_changed(picture, lambda value: 7 - 3 * value)
+    checked_after(outputs_of(picture), outputs_of(picture))
+    checked_after(outputs_of(picture), outputs_of(other), tags=())  # nbval compares these itself
+    with pytest.raises(PictureError, match="the picture is not the stored one"):
+        checked_after(outputs_of(picture), outputs_of(other))
+    with pytest.raises(PictureError, match="0 pictures, stored 1"):
+        checked_after(outputs_of(picture), [])

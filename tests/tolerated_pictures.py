@@ -1,0 +1,172 @@
+"""Compare the pictures of chapters whose exact numbers differ between processors, by what must hold anyway.
+
+A plugin for nbval: ``pytest --nbval -p tests.tolerated_pictures``. Cells with the tag ``nbval-ignore-output``
+are run, and nbval compares nothing of them. Here each Vega-Lite picture that they draw is compared with the
+stored one: what is drawn and how, letter by letter but for numbers within texts; the names, columns and
+counts of its data; the numbers of each column within a tolerance. The tag ``nbval-layout`` says that
+coordinates or clusters come from a layout, which another processor draws elsewhere: there the range and the
+spread of a column must agree, and not each number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+VEGA_LITE = "application/vnd.vegalite.v5+json"
+IGNORED, LAYOUT = "nbval-ignore-output", "nbval-layout"
+NUMBER = re.compile(r"[-+−]?\d+(?:[.,]\d+)*(?:e[-+]?\d+)?")
+HASHED = re.compile(r"data-[0-9a-f]{8,}")  # what Altair calls a table, by its numbers
+NEAR = 0.1  # of a column's spread: how far a number may lie from the stored one
+MOST = 0.05  # share of a column's numbers that may lie farther
+RANGE, SPREAD = 0.35, 1.6  # of a layout's column: share of the stored range, ratio of standard deviations
+
+
+def faults(stored: dict[str, Any], drawn: dict[str, Any], *, layout: bool = False) -> list[str]:
+    """Where a picture is another than the stored one, a sentence each; none if it holds."""
+    found = list(_differences("", _frame(stored), _frame(drawn)))
+    before, now = _columns(stored), _columns(drawn)
+    if set(before) != set(now):
+        found.append(f"other columns: {sorted(set(before) ^ set(now))}")
+    for name in sorted(set(before) & set(now)):
+        fault = _column_fault(before[name], now[name], layout=layout)
+        if fault:
+            found.append(f"column {name}: {fault}")
+    return found
+
+
+def _masked(value: Any) -> Any:
+    """The same with every number in a text left out."""
+    return NUMBER.sub("#", HASHED.sub("data", value)) if isinstance(value, str) else value
+
+
+def _is_data(key: str) -> bool:
+    return key in ("datasets", "values", "titles")
+
+
+def _frame(spec: Any) -> Any:
+    """What is drawn and how: the specification without its data, texts without their numbers."""
+    if isinstance(spec, dict):
+        return {key: _frame(value) for key, value in spec.items() if not _is_data(key)}
+    if isinstance(spec, list):
+        return [_frame(value) for value in spec]
+    return _masked(spec)
+
+
+def _differences(where: str, stored: Any, drawn: Any) -> Iterator[str]:
+    if isinstance(stored, dict) and isinstance(drawn, dict):
+        for key in sorted({*stored, *drawn}):
+            if key not in stored or key not in drawn:
+                yield f"{where}.{key} is only in {'the stored' if key in stored else 'the new'} picture"
+            else:
+                yield from _differences(f"{where}.{key}", stored[key], drawn[key])
+    elif isinstance(stored, list) and isinstance(drawn, list):
+        if _wrapped(stored) and _wrapped(drawn):  # one text, in lines that are cut by its length
+            stored, drawn = " ".join(stored), " ".join(drawn)
+            if stored != drawn:
+                yield f"{where} is {drawn!r}, stored {stored!r}"
+        elif len(stored) != len(drawn):
+            yield f"{where} has {len(drawn)} parts, stored {len(stored)}"
+        else:
+            for place, pair in enumerate(zip(stored, drawn, strict=True)):
+                yield from _differences(f"{where}[{place}]", *pair)
+    elif is_number(stored) and is_number(drawn):
+        if abs(stored - drawn) > NEAR * max(abs(stored), abs(drawn)):
+            yield f"{where} is {drawn}, stored {stored}"
+    elif stored != drawn:
+        yield f"{where} is {drawn!r}, stored {stored!r}"
+
+
+def _wrapped(value: list[Any]) -> bool:
+    return bool(value) and all(isinstance(line, str) for line in value)
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _columns(spec: Any, where: str = "") -> dict[str, list[Any]]:
+    """Every column of every table in a specification: its values in order, lists inside rows unfolded."""
+    found: dict[str, list[Any]] = {}
+    if isinstance(spec, dict):
+        for key, value in spec.items():
+            if key == "datasets":
+                for name, rows in value.items():
+                    own = HASHED.sub("data", name)
+                    fields = ",".join(
+                        sorted({field for row in rows if isinstance(row, dict) for field in row})
+                    )
+                    _gather(found, f"{where}.{own}({fields})", rows)
+            elif _is_data(key) and isinstance(value, list):
+                _gather(found, f"{where}.{key}", value)
+            elif not _is_data(key):
+                for name, values in _columns(value, f"{where}.{key}").items():
+                    found.setdefault(name, []).extend(values)
+    elif isinstance(spec, list):
+        for place, value in enumerate(spec):
+            for name, values in _columns(value, f"{where}[{place}]").items():
+                found.setdefault(name, []).extend(values)
+    return found
+
+
+def _gather(found: dict[str, list[Any]], where: str, rows: list[Any]) -> None:
+    for row in rows:
+        for column, value in (row if isinstance(row, dict) else {"": row}).items():
+            own = found.setdefault(f"{where}:{column}", [])
+            own.extend(value if isinstance(value, list) else [value])
+
+
+def _column_fault(stored: list[Any], drawn: list[Any], *, layout: bool) -> str:
+    if len(stored) != len(drawn):
+        return f"{len(drawn)} values, stored {len(stored)}"
+    if not all(is_number(value) for value in [*stored, *drawn]):
+        unlike = [(a, b) for a, b in zip(stored, drawn, strict=True) if _masked(a) != _masked(b)]
+        return f"{unlike[0][1]!r}, stored {unlike[0][0]!r}" if unlike else ""
+    before, now = np.array(stored, float), np.array(drawn, float)
+    if not layout:
+        far = np.abs(before - now) > NEAR * _unit(before)
+        return f"{far.mean():.0%} of its values lie elsewhere" if far.mean() > MOST else ""
+    ends = [(float(side.min()), float(side.max())) for side in (before, now)]
+    if max(abs(a - b) for a, b in zip(*ends, strict=True)) > RANGE * _unit(before, whole=True):
+        return f"from {ends[1][0]:.4g} to {ends[1][1]:.4g}, stored {ends[0][0]:.4g} to {ends[0][1]:.4g}"
+    spreads = [max(float(side.std()), 1e-12 * _unit(before)) for side in (before, now)]
+    if not 1 / SPREAD <= spreads[1] / spreads[0] <= SPREAD:
+        return f"standard deviation {spreads[1]:.4g}, stored {spreads[0]:.4g}"
+    return ""
+
+
+def _unit(values: np.ndarray, *, whole: bool = False) -> float:
+    """The spread of a column, or its size where all of it is one number."""
+    spread = float(np.ptp(values)) if whole else float(values.std())
+    return spread or float(np.abs(values).max()) or 1.0
+
+
+class PictureError(AssertionError):
+    """A picture that is not the stored one."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Any:
+    """After a chapter's cell has run: its pictures against the stored ones, where nbval compares nothing."""
+    result = yield
+    cell = getattr(item, "cell", None)
+    tags = cell.metadata.get("tags", []) if cell is not None else []
+    if IGNORED in tags:
+        stored, drawn = (
+            _pictures(outputs) for outputs in (cell.outputs, getattr(item, "test_outputs", None))
+        )
+        if len(stored) != len(drawn):
+            raise PictureError(f"{len(drawn)} pictures, stored {len(stored)}")
+        for pair in zip(stored, drawn, strict=True):
+            found = faults(*pair, layout=LAYOUT in tags)
+            if found:
+                raise PictureError("the picture is not the stored one:\n" + "\n".join(found[:12]))
+    return result
+
+
+def _pictures(outputs: Any) -> list[dict[str, Any]]:
+    return [one["data"][VEGA_LITE] for one in outputs or [] if VEGA_LITE in one.get("data", {})]
