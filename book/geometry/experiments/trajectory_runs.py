@@ -344,7 +344,7 @@ def tensors() -> list[str]:
 
 
 def explorer_grid() -> dict[str, pd.DataFrame]:
-    """What `draw_anew` gives, of the first run's stored layouts, by its four arguments."""
+    """What `draw_anew` gives, of the first run's stored layouts, by tensor, path, neighbors and size."""
     run = first_run()
     table = shown_drawings(run).query("method == 'pymde'").rename(columns={"n_neighbors": "neighbors"})
     paths, numbers = [], []
@@ -358,8 +358,23 @@ def explorer_grid() -> dict[str, pd.DataFrame]:
     return {"drawn": pd.concat(paths, ignore_index=True), "found": pd.DataFrame(numbers)}
 
 
-def draw_anew(tensor: str, path: str, neighbors: int, size: int) -> dict[str, pd.DataFrame]:
+def draw_anew(
+    tensor: str,
+    path: str,
+    neighbors: int,
+    clustering: Clustering,
+    *,
+    seed: int | None = None,
+) -> dict[str, pd.DataFrame]:
     """Lay a stored bottleneck of the first run out, and look for its phases: all snapshots, now.
+
+    The last layouts are kept, so that another clustering is drawn at once. Its distances are in the unit of
+    the picture: snapshots have a root mean square distance of 1 from their centre.
+
+    Parameters
+    ----------
+    seed : int, optional
+        Of the layout; by default the run's.
 
     Returns
     -------
@@ -367,21 +382,30 @@ def draw_anew(tensor: str, path: str, neighbors: int, size: int) -> dict[str, pd
         `drawn`: `step`, `loss`, `x`, `y` and `phase` of the snapshots that a page draws; `found`, of all:
         `n_phases` and `noise`, the share in none.
     """
+    plane, table, kept = _laid_out(tensor, path, neighbors, first_run().seed if seed is None else seed)
+    phases = find_phases(plane, clustering).labels
+    drawn = table.assign(phase=phases)[kept].reset_index(drop=True)
+    return {"drawn": drawn, "found": pd.DataFrame([_phase_numbers(phases)])}
+
+
+@functools.lru_cache(maxsize=64)
+def _laid_out(
+    tensor: str, path: str, neighbors: int, seed: int
+) -> tuple[np.ndarray, pd.DataFrame, np.ndarray]:
+    """A layout (S, 2) of RMS radius 1, what is drawn of it, and which snapshots a page draws."""
     run = first_run()
     key = next(known for known, words in PATHS.items() if words == path)
     steps, bottleneck = code(run, tensor, path=key)
     layout = dataclasses.replace(run.pipeline.recipe.layout, n_neighbors=neighbors)
-    plane = lay_out(bottleneck, layout, seed=run.seed)
-    phases = find_phases(plane, Clustering(size)).labels
+    plane = lay_out(bottleneck, layout, seed=seed)
     plane = plane - plane.mean(axis=0)
     plane = plane / np.sqrt((plane**2).sum(axis=1).mean())
     table = pd.DataFrame({"step": steps, "x": plane[:, 0].round(2), "y": plane[:, 1].round(2)})
-    table = table.assign(phase=phases).merge(losses(run).round(3), on="step")
+    table = table.merge(losses(run).round(3), on="step")[["step", "loss", "x", "y"]]
     kept = np.isin(
         steps, thinned(shown_drawings(run).query("tensor == @tensor").drop_duplicates("step"))["step"]
     )
-    drawn = table.loc[kept, ["step", "loss", "x", "y", "phase"]].reset_index(drop=True)
-    return {"drawn": drawn, "found": pd.DataFrame([_phase_numbers(phases)])}
+    return plane, table, kept
 
 
 def _phase_numbers(phases: np.ndarray) -> dict[str, float]:

@@ -40,7 +40,7 @@ def test_the_explorers_grid_has_every_setting_and_the_phases_that_were_stored():
 
 def test_a_path_laid_out_anew_has_the_grids_columns_steps_and_size():
     grid = runs.explorer_grid()
-    anew = runs.draw_anew("Q 1", "random walk", neighbors=8, size=400)
+    anew = runs.draw_anew("Q 1", "random walk", 8, Clustering(400))
     stored = grid["drawn"].query(
         "tensor == 'Q 1' and path == 'random walk' and neighbors == 8 and size == 25"
     )
@@ -50,6 +50,33 @@ def test_a_path_laid_out_anew_has_the_grids_columns_steps_and_size():
     radius = float(np.sqrt((anew["drawn"][["x", "y"]] ** 2).sum(axis=1).mean()))
     assert radius == pytest.approx(1, abs=0.1)  # of all snapshots; of the drawn ones about
     assert set(anew["found"]) == {"n_phases", "noise"}
+
+
+def test_another_clustering_is_drawn_on_the_layout_that_is_there(monkeypatch):
+    asked = []
+
+    def lay_out(points, layout, *, seed):
+        asked.append((layout.n_neighbors, seed))
+        return np.random.default_rng(seed).normal(size=(len(points), 2))
+
+    monkeypatch.setattr(runs, "lay_out", lay_out)
+    runs._laid_out.cache_clear()
+    drawn = [
+        runs.draw_anew("Q 1", "training", neighbors, clustering, seed=seed)
+        for neighbors, clustering, seed in (
+            (9, Clustering(25), None),
+            (9, Clustering(50, 10), None),
+            (9, Clustering(25, cluster_selection_epsilon=0.5), None),
+            (9, Clustering(25), 7),
+            (10, Clustering(25), 7),
+        )
+    ]
+    runs._laid_out.cache_clear()
+    assert asked == [(9, runs.first_run().seed), (9, 7), (10, 7)]
+    same = [one["drawn"][["x", "y"]] for one in drawn[:3]]
+    assert same[0].equals(same[1])
+    assert same[0].equals(same[2])
+    assert not same[0].equals(drawn[3]["drawn"][["x", "y"]])
 
 
 def test_methods_are_drawn_with_their_own_phases_and_the_judged_ones():
