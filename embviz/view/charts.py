@@ -17,7 +17,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy import special
 
 from embviz import arrays
 from embviz.view import named_tables, theme
@@ -447,7 +447,7 @@ def _band(low: float, high: float, *, upright: bool) -> list[alt.Chart]:
 
 # Student's 97.5% quantile by the number of seeds, for expressions of Vega. One seed has no interval; more
 # than 40 get 40's, which is 3% too wide at most.
-_QUANTILES = [0.0, 0.0, *(round(float(stats.t.ppf(0.975, n - 1)), 4) for n in range(2, 41))]
+_QUANTILES = [0.0, 0.0, *(round(float(special.stdtrit(n - 1, 0.975)), 4) for n in range(2, 41))]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 import pandas as pd
-from scipy import stats
+from scipy import special
 
 from embviz.view import charts, theme
 from embviz.view.charts import Data, Levels, Null, Scale
@@ -231,7 +231,7 @@ def _waiting(time: str, event: str | None, kind: list[str], start: float, limit:
     came = "true" if event is None else f"datum[{event!r}]"
     at = f"datum[{time!r}]"
     groups: Any = kind or alt.Undefined
-    z = float(stats.norm.ppf(0.975))
+    z = float(special.ndtri(0.975))
     inside = "datum.waiting > 0 && datum.waiting < 1"
     off = f"exp({z:.6f} * sqrt(datum.variance) / -datum.logarithm)"
     return (

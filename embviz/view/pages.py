@@ -7,6 +7,7 @@ stands in for it where neither Vega charts nor our widgets are drawn.
 from __future__ import annotations
 
 import base64
+import contextlib
 import functools
 import html
 import json
@@ -19,7 +20,7 @@ import altair as alt
 import pandas as pd
 import vl_convert
 
-from embviz.storage import whole_file
+from embviz.storage import cache_folder, whole_file
 from embviz.view.typesetting import typeset
 
 MIME = "application/vnd.vegalite.v5+json"
@@ -82,9 +83,17 @@ def vega_runtime() -> str:
     """JavaScript of Vega, Vega-Lite and Vega-Embed in one piece, from the installed vl-convert; no network.
 
     It sets ``globalThis.embvizVegaEmbed`` and must be wrapped in a function or loaded as a module, since it
-    declares short names of its own.
+    declares short names of its own. To make it takes seconds, so it is kept in the cache folder.
     """
-    return vl_convert.javascript_bundle("globalThis.embvizVegaEmbed = vegaEmbed;")
+    kept = cache_folder() / f"vega_of_vl_convert_{vl_convert.__version__}.js"
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        return kept.read_text(encoding="utf-8")
+    code = vl_convert.javascript_bundle("globalThis.embvizVegaEmbed = vegaEmbed;")
+    with contextlib.suppress(OSError):  # a folder that can't be written to
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(kept) as temporary:
+            temporary.write_text(code, encoding="utf-8")
+    return code
 
 
 def page_script(*, vega: bool = True) -> str:

@@ -83,6 +83,21 @@ def test_what_is_no_picture_is_refused_and_nothing_written(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_runtime_is_made_once_and_kept_in_the_cache_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("EMBVIZ_CACHE_DIR", str(tmp_path / "cache"))
+    made = vega_runtime.__wrapped__()
+    monkeypatch.setattr("vl_convert.javascript_bundle", lambda snippet: pytest.fail("made again"))
+    assert vega_runtime.__wrapped__() == made
+    (kept,) = (tmp_path / "cache").iterdir()
+    assert kept.read_text(encoding="utf-8") == made
+
+
+def test_a_cache_folder_that_cannot_be_written_to_is_done_without(tmp_path, monkeypatch):
+    (tmp_path / "cache").write_text("a file")
+    monkeypatch.setenv("EMBVIZ_CACHE_DIR", str(tmp_path / "cache"))
+    assert "embvizVegaEmbed" in vega_runtime.__wrapped__()
+
+
 def test_an_image_has_names_as_text_and_the_pages_colour():
     svg = image(chart().to_dict())["image/svg+xml"]
     assert svg.count("&lt;/script&gt;&lt;script&gt;alert(1)") > 0
@@ -118,6 +133,8 @@ explorer = Explorer(lambda a: pd.DataFrame({{"x": [a]}}), {{"a": range(1, 3)}},
 for shown in (chart, explorer):
     print(sorted(shown._repr_mimebundle_()))
 print(10 * len(str(chart._repr_mimebundle_())))
+import sys
+print("scipy.stats" in sys.modules)
 """
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
@@ -132,7 +149,8 @@ def shown_in(folder, chosen=""):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    chart, explorer, size = done.stdout.splitlines()
+    chart, explorer, size, slow = done.stdout.splitlines()
+    assert slow == "False"  # a second more before the first picture
     return ast.literal_eval(chart), ast.literal_eval(explorer), int(size)
 
 
