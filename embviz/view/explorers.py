@@ -510,7 +510,7 @@ class Explorer(Picture):
         answer_between_cells(answer)
 
     def output_spec(self) -> dict[str, Any]:
-        """What a cell's output shows without a kernel: where the grid is not measured, the first picture.
+        """What a cell's output shows without a kernel: the first picture, or the grid where it was measured.
 
         With the environment variable ``EMBVIZ_GRIDS`` the grid is measured at once, as for the book.
         """

@@ -268,16 +268,12 @@ def map_of(
     if isinstance(layout, str):
         plane = start if layout == "pca" else lay_out_neighbors(found, start, seed=seed, progress=progress)
     else:
-        plane = checked(layout, "layout", 2)
-        if plane.shape != (len(names), 2):
-            raise ValueError(f"layout: coordinates of shape {plane.shape} do not place {len(names):,} points")
+        plane = _coordinates(layout, len(names))
     kinds, shown = token_kinds(vectors.vocabulary), _shown_names(vectors.vocabulary)
     kinds, shown = [kinds[row] for row in chosen], [shown[row] for row in chosen]
     regions, cluster = _regions(plane, unit, shown, kinds)
     columns = {"kind": kinds, "cluster": cluster, "length": np.linalg.norm(table, axis=1).tolist()}
-    if color is None:
-        color = "kind" if Counter(kinds).most_common(1)[0][1] < ONE_KIND * len(kinds) else "cluster"
-    columns = _first(columns, color, len(names))
+    columns = _first(columns, _default_color(kinds) if color is None else color, len(names))
     empty = f" {(~there).sum():,} words without a vector are left out." if not there.all() else ""
     k, mean = found.ids.shape[1], ", less their mean" if center else ""
     picture = VocabularyMap(
@@ -294,13 +290,30 @@ def map_of(
         focus=focus,
     )
     other = neighbors_kept(found.ids, neighbors_in_plane(start, k)).mean()
-    picture.faith = (
-        f"Of {k} true neighbours of a token {found.recall:.0%} were found. The plane keeps "
-        f"{picture.placed[0].kept.mean():.1%} of them, the plane of the principal components {other:.1%}, a "
-        f"random plane {k / (len(names) - 1):.2%}."
-    )
+    picture.faith = _faith(k, found.recall, picture.placed[0].kept.mean(), other, k / (len(names) - 1))
     picture.caption = f"{picture.caption} {picture.faith}"
     return picture
+
+
+def _faith(k: int, recall: float, kept: float, principal: float, random: float) -> str:
+    """How far the plane's distances can be trusted: shares of each token's k neighbours."""
+    return (
+        f"Of {k} true neighbours of a token {recall:.0%} were found. The plane keeps {kept:.1%} of them, the "
+        f"plane of the principal components {principal:.1%}, a random plane {random:.2%}."
+    )
+
+
+def _coordinates(layout: np.ndarray, n: int) -> np.ndarray:
+    """A reader's own coordinates of n points."""
+    plane = checked(layout, "layout", 2)
+    if plane.shape != (n, 2):
+        raise ValueError(f"layout: coordinates of shape {plane.shape} do not place {n:,} points")
+    return plane
+
+
+def _default_color(kinds: Sequence[str]) -> str:
+    """The kind of token, or the cluster where almost all are of one kind."""
+    return "kind" if Counter(kinds).most_common(1)[0][1] < ONE_KIND * len(kinds) else "cluster"
 
 
 def _first_words(vectors: WordVectors, n_words: int, focus: str | None, title: str | None) -> EmbeddingMap:
