@@ -309,7 +309,9 @@ def embedding_map(
     )
 
 
-def side_by_side(first: EmbeddingMap, second: EmbeddingMap, *, title: str, caption: str) -> SideBySide:
+def side_by_side(
+    first: EmbeddingMap, second: EmbeddingMap, *, title: str = "", caption: str = ""
+) -> SideBySide:
     """Two maps with one search and one switch: what is pointed at in one is shown in both.
 
     Parameters
