@@ -323,7 +323,7 @@ def test_nothing_stored_gives_no_runs(tmp_path, monkeypatch):
 def test_what_is_asked_for_and_not_there_is_refused_with_what_is(stored):
     with pytest.raises(ValueError, match=r"seed 0 has no 'Q 2': there are Q 1, K 1"):
         trajectory_runs.layout(TINY, "Q 2")
-    with pytest.raises(ValueError, match=r"no drawing 'data umap 8': there are data pymde 8, data pca 0"):
+    with pytest.raises(ValueError, match=r"no layout 'data umap 8': there are data pymde 8, data pca 0"):
         trajectory_runs.layout(TINY, "Q 1", method="umap")
 
 

@@ -251,7 +251,7 @@ def test_a_missing_embedding_is_refused_with_those_that_there_are():
         embedding(table, 7)
     with pytest.raises(ValueError, match="keep_all=True keeps every snapshot's"):
         embedding(table, 0, 4)
-    with pytest.raises(ValueError, match="only untied models have an output embedding"):
+    with pytest.raises(ValueError, match="only untied models have a separate output embedding"):
         embedding(table, 0, output=True)
 
 
