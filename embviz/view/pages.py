@@ -40,7 +40,7 @@ function begin(element) {
   }
   const spec = JSON.parse(element.querySelector("script").textContent);
   const { player, maps } = spec.usermeta?.embviz ?? {};
-  const draw = player ? play : maps ? drawMaps : mount;
+  const draw = player ? play : maps ? (at, map) => drawMaps(at, map) : mount; // a map needs no Vega
   draw(element, spec, globalThis.embvizVegaEmbed).catch((error) => console.error(error));
 }
 const start = () => document.querySelectorAll(".embviz-output").forEach(begin);

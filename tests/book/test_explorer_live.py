@@ -256,7 +256,7 @@ def test_an_explorer_of_stored_results_looks_like_the_others_and_asks_the_kernel
     page.evaluate("receive('value', {n: 1})")
     page.locator(".embviz-title:text-is('Stored at 1')").wait_for()
     assert asked == []
-    assert page.locator(".embviz-caption").is_hidden()
+    assert page.locator(".embviz-caption").inner_text() == "The controls choose among stored results."
     assert watch.errors == []
 
 
