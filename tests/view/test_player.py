@@ -629,6 +629,7 @@ def test_the_step_can_be_read_set_and_observed():
 def test_a_step_that_was_computed_can_be_set():
     made = make_player(2, live=train)
     page = Page(made)
+    page.values = {"tied": True}
     for _ in range(4):
         page.ask()
     made.step = 3 * EVERY

@@ -120,7 +120,7 @@ def test_words_that_come_twice_are_kept_once_and_counted(tmp_path):
 def test_latin_1_words_are_named_and_then_read(tmp_path):
     path = tmp_path / "v"
     path.write_bytes("größer 1 2\n".encode("latin-1"))
-    with pytest.raises(ValueError, match=r'word of record 1.*is not utf-8.*encoding="latin-1"'):
+    with pytest.raises(ValueError, match=r'word of record 1.*is not utf-8.*"replace".*"latin-1"'):
         WordVectors.load(path)
     with pytest.warns(UserWarning, match="1 words are not utf-8 and have marks of replacement"):
         assert WordVectors.load(path, undecodable="replace").vocabulary == ["gr\ufffd\ufffder"]

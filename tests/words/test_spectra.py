@@ -451,16 +451,6 @@ def test_the_configuration_model_forgets_who_was_joined():
     assert within == pytest.approx(19 / 399, abs=0.03)
 
 
-def test_permuted_weights_are_the_entries_on_other_edges():
-    matrix = sparse.csr_array(made_matrix(80, density=0.1))
-    graph = configuration_model(matrix, seed=0, weights="permuted")
-    off = sparse.triu(matrix, 1).tocsr()
-    np.testing.assert_array_equal(np.sort(sparse.triu(graph, 1).data), np.sort(off.data))
-    assert (graph != graph.T).nnz == 0
-    with pytest.raises(ValueError, match="weights is 'same'"):
-        configuration_model(matrix, seed=0, weights="same")
-
-
 def test_the_diagonal_and_stored_zeros_are_no_edges():
     matrix = sparse.csr_array(np.diag([1.0, 2.0, 3.0]))
     assert configuration_model(matrix, seed=0).nnz == 0
