@@ -298,7 +298,7 @@ def embedding_map(
     return EmbeddingMap(
         words,
         placed,
-        _columns(_clusters(shown[0], words) if color is None else color, len(words)),
+        color_columns(_clusters(shown[0], words) if color is None else color, len(words)),
         title=title,
         caption=caption,
         faith=_faith(placed, shown, layout),
@@ -432,7 +432,7 @@ def pick_a_word(
             EmbeddingMap(
                 words,
                 placed,
-                _columns(color, len(words)),
+                color_columns(color, len(words)),
                 title=name,
                 caption="",
                 faith=faith,
@@ -613,7 +613,9 @@ def _clusters(table: np.ndarray, words: Sequence[str]) -> dict[str, list[str]]:
     return {"cluster": [names[label] for label in means.predict(table)]}
 
 
-def _columns(color: Any, n_words: int) -> dict[str, list[Any]]:
+def color_columns(
+    color: Any, n_words: int, *, most_kinds: int = len(theme.CATEGORIES)
+) -> dict[str, list[Any]]:
     """Columns to colour by, as plain lists: of texts where they name kinds, of numbers otherwise."""
     if color is None:
         return {}
@@ -632,9 +634,9 @@ def _columns(color: Any, n_words: int) -> dict[str, list[Any]]:
             columns[str(name)] = [float(f"{value:.3g}") for value in column]
             continue
         kinds = column.map(str)
-        if kinds.nunique() > len(theme.CATEGORIES):
+        if kinds.nunique() > most_kinds:
             raise ValueError(
-                f"the column {name!r} has {kinds.nunique()} kinds, but only {len(theme.CATEGORIES)} looks "
+                f"the column {name!r} has {kinds.nunique()} kinds, but only {most_kinds} looks "
                 "that everybody can tell apart: join the rarer ones into one kind"
             )
         columns[str(name)] = kinds.tolist()

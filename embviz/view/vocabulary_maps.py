@@ -33,7 +33,7 @@ from embviz.neighbors import (
     unit_rows,
 )
 from embviz.view import theme
-from embviz.view.embedding_maps import SIZE_LIMIT, EmbeddingMap, Placed, embedding_map
+from embviz.view.embedding_maps import SIZE_LIMIT, EmbeddingMap, Placed, color_columns, embedding_map
 from embviz.view.pages import MIME, portable
 from embviz.words.wordvectors import Choice, WordVectors, chosen_rows
 
@@ -447,17 +447,7 @@ def _first(columns: dict[str, list[Any]], color: Any, n_words: int) -> dict[str,
         if color not in columns:
             raise ValueError(f"color is {color!r}: use {', '.join(columns)}, or a column of values")
         return {color: columns[color], **{name: values for name, values in columns.items() if name != color}}
-    if isinstance(color, pd.Series):
-        color = {str(color.name or "colour"): color}
-    given = {}
-    for name, values in color.items():
-        column = pd.Series(list(values))
-        if len(column) != n_words:
-            raise ValueError(f"the column {name!r} has {len(column):,} values for {n_words:,} words")
-        if column.isna().any():
-            raise ValueError(f"the column {name!r} has missing values: name them, or leave the words out")
-        numeric = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
-        given[str(name)] = column.astype(float).tolist() if numeric else column.map(str).tolist()
+    given = color_columns(color, n_words, most_kinds=n_words)  # the page joins the rarer ones
     return {**given, **{name: values for name, values in columns.items() if name not in given}}
 
 
