@@ -294,8 +294,10 @@ class WordMap {
   draw() {
     const { pen } = this;
     const style = getComputedStyle(this.canvas);
+    const follows = this.ink !== style.color;
     this.ink = style.color;
     this.ground = groundOf(this.box);
+    if (follows) this.told.inked();
     pen.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
     pen.clearRect(0, 0, this.width, this.height);
     if (this.show === BOTH) this.drawPairs();
@@ -628,6 +630,7 @@ class MapGroup {
       hover: (hit) => this.hover(hit && data.words[hit.point], hit?.show),
       pin: (hit, adds) => this.pin(hit && data.words[hit.point], hit?.show, adds),
       say: (text) => this.say(text),
+      inked: () => this.legend && this.fillLegend(),
       wheel: () => this.hint("Click the map first, then the wheel zooms. Drag to move."),
     };
     const map = new (data.about.packed ? VocabularyCanvas : WordMap)(panel, data, look, told);
@@ -648,6 +651,7 @@ class MapGroup {
       if (about.first === BOTH) select.value = about.names.length;
     }
     const columns = [...(about.packed ? [] : ["nothing"]), ...about.columns.map(({ name }) => name), KEPT_COLUMN];
+    this.look = look;
     this.legend = document.createElement("div");
     this.legend.className = "embviz-legend";
     const colours = this.select(bar, "colour by", columns, (place) => {
@@ -656,10 +660,10 @@ class MapGroup {
         map.only = null;
         map.ask();
       }
-      this.fillLegend(this.maps[0].column, about, look);
+      this.fillLegend();
     });
     colours.value = columns.indexOf(this.maps[0].column ?? "nothing");
-    this.fillLegend(this.maps[0].column, about, look);
+    this.fillLegend();
     const tools = child(bar, "span", "embviz-map-tools");
     const tool = (sign, label, act) => {
       const button = child(tools, "button", "");
@@ -815,10 +819,11 @@ class MapGroup {
     }
   }
 
-  fillLegend(name, about, look) {
+  fillLegend() {
+    const { look } = this;
+    const { column: name, data, ink } = this.maps[0];
     this.legend.replaceChildren();
-    if (name === null) return;
-    const { data } = this.panels[0];
+    if (name === null || !ink) return; // a map that is not on a page yet has no ink: its first drawing asks again
     const column = name === KEPT_COLUMN ? { low: 0, high: data.k } : data.columns.get(name);
     if (!column.kinds) {
       const box = child(this.legend, "span", "");
@@ -828,7 +833,6 @@ class MapGroup {
       return;
     }
     if (data.about.packed) return fillKinds(this.legend, this.maps[0], column);
-    const { ink } = this.maps[0];
     column.kinds.forEach((kind, place) => {
       const box = child(this.legend, "span", "");
       box.append(symbol(look.shapes[place], shownAs(look.categories[place], ink)), kind);
