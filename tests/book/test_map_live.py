@@ -24,11 +24,16 @@ def made() -> EmbeddingMap:
 
 
 @pytest.fixture
-def page(chromium: Browser, made: EmbeddingMap) -> Iterator[Page]:
+def around() -> str:
+    return "<div>"
+
+
+@pytest.fixture
+def page(chromium: Browser, made: EmbeddingMap, around: str) -> Iterator[Page]:
     watch = Watch()
     context = chromium.new_context(viewport={"width": 900, "height": 800}, reduced_motion="reduce")
     watch.follow_requests(context, "about:")
-    yield show_widget(context, watch, made)
+    yield show_widget(context, watch, made, around=around)
     assert watch.errors == []
     assert watch.strangers == []
     context.close()
@@ -73,3 +78,12 @@ def test_the_word_that_is_searched_for_is_chosen(page, made):
     page.locator(".embviz-near b").filter(has_text="word20").wait_for()
     page.wait_for_timeout(50)
     assert made.selected == ["word20"]
+
+
+@pytest.mark.parametrize("around", ["<div id=box hidden>"])
+def test_a_map_that_is_drawn_before_it_is_seen_has_its_legend(page):
+    symbols = page.locator(".embviz-legend svg, .embviz-legend i, .embviz-legend canvas")
+    assert symbols.count() == 0
+    page.evaluate("document.querySelector('#box').hidden = false")
+    symbols.first.wait_for()
+    assert symbols.count() == 5  # the clusters

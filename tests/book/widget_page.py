@@ -61,7 +61,9 @@ def kernel_of(widget: anywidget.AnyWidget, asked: list[dict[str, Any]]) -> Ask:
     return answer
 
 
-def show_widget(context: BrowserContext, watch: Watch, widget: Picture, ask: Ask = lambda _: None) -> Page:
+def show_widget(
+    context: BrowserContext, watch: Watch, widget: Picture, ask: Ask = lambda _: None, around: str = "<div>"
+) -> Page:
     """A page with the view of a picture; `ask` answers, None for never; what the page sets the picture takes.
 
     In the page, ``receive(name, value)`` is a value that the kernel sent.
@@ -72,7 +74,7 @@ def show_widget(context: BrowserContext, watch: Watch, widget: Picture, ask: Ask
     watch.follow(page)
     page.expose_function("askKernel", ask)
     page.expose_function("tellKernel", widget.set_state)
-    page.set_content("<div id=el></div>")
+    page.set_content(f"{around}<div id=el></div>")
     page.add_style_tag(content=str(widget._css))
     page.add_script_tag(content=f"(() => {{{vega_runtime()}\n}})()")
     page.evaluate(RENDER, [str(widget._esm), state])
