@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import altair as alt
 import pandas as pd
 
@@ -38,8 +40,10 @@ def _panel(data: alt.NamedData, name: str) -> alt.LayerChart:
         "x": alt.X("x:Q", axis=None).scale(domain=SPAN),
         "y": alt.Y("y:Q", axis=None).scale(domain=SPAN),
     }
-    look = {"color": theme.NULL_COLOUR, "strokeDash": theme.NULL_DASH} if is_control(name) else {}
-    path = line.mark_line(**{"color": theme.CATEGORIES[0], **look}).encode(**place, order="step:Q")
+    look: dict[str, Any] = {"color": theme.CATEGORIES[0]}
+    if is_control(name):
+        look = {"color": theme.NULL_COLOUR, "strokeDash": theme.NULL_DASH}
+    path = line.mark_line(**look).encode(**place, order="step:Q")
     head = alt.Chart(data).transform_filter(own).mark_point(filled=True, size=80, opacity=1)
     head = head.encode(**place, color=alt.value(theme.CATEGORIES[1]))
     words = alt.Title(name, fontSize=theme.TEXT["normal"], fontWeight="normal")

@@ -216,11 +216,12 @@ def verdict_sentence(item: Entry) -> str:
     if row is None or row.finding is None or row.measurement.accept is None:
         return f"{_capital(_why(item) or item.reason)}."
     measurement, found = row.measurement, row.finding
+    low, high = row.measurement.accept
     unit = f" {measurement.unit}" if measurement.unit else ""
     known = [] if found.low == found.high else [_span(row)]
     known.append(ledger.repetitions(found))
     parts = [f"{_capital(measurement.label)}: {_ours(row)}{unit} ({', '.join(known)})"]
-    parts.append(f"accepted {interval(*measurement.accept)}")
+    parts.append(f"accepted {interval(low, high)}")
     if measurement.control in found.controls:
         value = number(found.controls[measurement.control], digits=_digits(row))
         parts.append(f"control ({measurement.control.replace('_', ' ')}) {value}")

@@ -13,6 +13,7 @@ import html
 import json
 import os
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,7 @@ def vega_runtime() -> str:
     It sets ``globalThis.embvizVegaEmbed`` and must be wrapped in a function or loaded as a module, since it
     declares short names of its own. To make it takes seconds, so it is kept in the cache folder.
     """
-    kept = cache_folder() / f"vega_of_vl_convert_{vl_convert.__version__}.js"
+    kept = cache_folder() / f"vega_of_vl_convert_{version('vl-convert-python')}.js"
     with contextlib.suppress(OSError, UnicodeDecodeError):
         return kept.read_text(encoding="utf-8")
     code = vl_convert.javascript_bundle("globalThis.embvizVegaEmbed = vegaEmbed;")
@@ -175,7 +176,7 @@ def image(spec: Mapping[str, Any]) -> dict[str, str]:
     """
     offline: dict[str, Any] = {"allowed_base_urls": []}
     try:
-        svg = vl_convert.vegalite_to_svg(spec, **offline)
+        svg = vl_convert.vegalite_to_svg(dict(spec), **offline)
         if len(svg) <= SVG_LIMIT:
             return {"image/svg+xml": svg}
         png = vl_convert.vegalite_to_png({**spec, "background": "white"}, scale=2, **offline)

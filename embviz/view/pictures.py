@@ -64,7 +64,7 @@ class Picture(anywidget.AnyWidget):
         """
         save_page(self, path)
 
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:  # type: ignore[override]
         bundle: dict[str, Any] = {MIME: self.output_spec(), "text/plain": repr(self)}
         bundle[WIDGET] = {"version_major": 2, "version_minor": 0, "model_id": self.model_id}
         return with_image(bundle)

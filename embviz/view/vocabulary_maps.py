@@ -104,7 +104,7 @@ class VocabularyMap(EmbeddingMap):
             )
         return list(dict.fromkeys(shown[word] for word in proposal["value"]))
 
-    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:  # type: ignore[override]
         bundle = super()._repr_mimebundle_(**options)
         if len(self.spec["usermeta"]["embviz"]["maps"][0]["packed"]) > SIZE_LIMIT:
             del bundle[MIME]  # a notebook stores no picture of this size: the widget and an image are there
@@ -319,7 +319,7 @@ def _default_color(kinds: Sequence[str]) -> str:
 def _first_words(vectors: WordVectors, n_words: int, focus: str | None, title: str | None) -> EmbeddingMap:
     first = vectors.head(n_words)
     tables = [table for table in (first.word, first.context) if table is not None]
-    if len(tables) == 2 and np.array_equal(*tables):  # tied
+    if len(tables) == 2 and np.array_equal(tables[0], tables[1]):  # tied
         del tables[1]
     there = np.all([table.any(axis=1) for table in tables], axis=0)
     words = [word for word, kept in zip(first.vocabulary, there, strict=True) if kept]

@@ -293,7 +293,7 @@ def _distribution_findings(preset: str) -> dict[str, Finding]:
 def _farthest_frequency(table: pd.DataFrame) -> Finding:
     """The frequency that is farthest from what is expected, over that, with its interval."""
     ratios = table["count"] / table["n"] / table["expected"]
-    row = table.loc[(ratios - 1).abs().idxmax()]
+    row = table.iloc[int((ratios - 1).abs().argmax())]
     found = findings.share(int(row["count"]), int(row["n"]), repeats="strings")
     value, low, high = (end / float(row["expected"]) for end in (found.value, found.low, found.high))
     return dataclasses.replace(found, value=value, low=low, high=high)
