@@ -161,6 +161,14 @@ FAINT_WORDS = f"""
 }}
 """
 
+# In the page: outputs that do not lie on the ground of what is around them.
+ON_ANOTHER_GROUND = f"""
+() => {{{CONTRAST}
+  const differs = (one) => `${{ground(one)}}` !== `${{ground(one.closest("details, .cell"))}}`;
+  return [...document.querySelectorAll(".cell .text_html")].filter(differs).map((one) => one.innerText);
+}}
+"""
+
 # In the page: marks neither of whose colours, of area and of outline, is 3:1 from the page's ground. Where a
 # legend grades a colour, cells touch each other.
 FAINT_MARKS = f"""
@@ -363,6 +371,7 @@ def test_words_and_marks_stand_out_from_the_page(desktop, scheme):
     page.wait_for_function(f"document.documentElement.dataset.theme === '{scheme}'")
     assert page.evaluate(FAINT_WORDS) == []
     assert page.evaluate(FAINT_MARKS) == []
+    assert page.evaluate(ON_ANOTHER_GROUND) == []
 
 
 @contextlib.contextmanager
