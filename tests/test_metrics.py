@@ -11,7 +11,8 @@ from hypothesis.extra.numpy import arrays
 from scipy import stats
 from scipy.spatial import procrustes
 
-from embviz import metrics
+from embviz import metrics, projections
+from embviz.neighbors import unit_rows
 
 SAMPLES = arrays(float, st.integers(3, 40), elements=st.floats(-100, 100).map(lambda v: round(v, 3)))
 SPREAD = SAMPLES.filter(lambda values: np.ptp(values) > 0.1)  # statistics of a constant are refused
@@ -199,6 +200,25 @@ def test_the_mirror_image_turns_skewness_and_keeps_the_rest(values):
     assert metrics.mirror_distance(-values) == pytest.approx(metrics.mirror_distance(values))
     zeros = np.mean(values == 0)
     assert metrics.positive_share(values) + metrics.positive_share(-values) + zeros == pytest.approx(1)
+
+
+@pytest.mark.parametrize("exponent", [-540, -530, 500])
+def test_squares_that_overflow_or_vanish_decide_nothing(exponent):
+    x, scale = made_rows(), 2.0**exponent
+    for measure in (metrics.skewness, metrics.kurtosis, metrics.mirror_distance, metrics.semicircle_distance):
+        assert measure(scale * x[:, 0]) == measure(x[:, 0])
+    assert metrics.procrustes_disparity(scale * x, made_rows(seed=1)) == pytest.approx(
+        metrics.procrustes_disparity(x, made_rows(seed=1)), rel=1e-12
+    )
+    np.testing.assert_allclose(metrics.pairwise_distances(scale * x) / scale, metrics.pairwise_distances(x))
+    ids, distances = metrics.nearest_neighbors(scale * x, 3)
+    np.testing.assert_array_equal(ids, metrics.nearest_neighbors(x, 3)[0])
+    np.testing.assert_allclose(distances / scale, metrics.nearest_neighbors(x, 3)[1])
+    np.testing.assert_array_equal(unit_rows(scale * x), unit_rows(x))
+    map_of = projections.draw("gaussian", 3, 6, seed=0)
+    np.testing.assert_array_equal(
+        projections.distortions(scale * x, map_of), projections.distortions(x, map_of)
+    )
 
 
 @settings(max_examples=25, deadline=None)

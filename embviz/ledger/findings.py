@@ -119,7 +119,8 @@ def over_seeds(
     Parameters
     ----------
     values : sequence of float, shape (R,)
-        One measurement a repetition; may be infinite, of what never happened.
+        One measurement a repetition; may be infinite, of what never happened: so is then the mean, and the
+        interval holds all that such a number can be.
     repeats : str
         What was repeated.
     within : tuple of two floats
@@ -132,7 +133,7 @@ def over_seeds(
     Raises
     ------
     ValueError
-        If `values` is empty or holds a NaN.
+        If `values` is empty, holds a NaN, or holds infinities of both signs, which have no mean.
 
     >>> finding = over_seeds([1.0, 2.0, 3.0])
     >>> finding.value, finding.n_seeds, round(finding.high - finding.value, 3)
@@ -141,11 +142,16 @@ def over_seeds(
     if len(values) == 0:
         raise ValueError("values is empty, no seed was measured: run the experiment's cells first")
     values = checked(values, "values", 1, infinite=True)
+    if {math.inf, -math.inf} <= set(values):
+        raise ValueError("values holds infinities of both signs: they have no mean")
     mean = float(values.mean())
-    half = 0.0
-    if values.size > 1:
+    low = high = mean
+    if values.size > 1 and math.isinf(mean):
+        low, high = -math.inf, math.inf
+    elif values.size > 1:
         half = float(student(values.size) * values.std(ddof=1) / math.sqrt(values.size))
-    low, high = max(mean - half, min(within[0], mean)), min(mean + half, max(within[1], mean))
+        low, high = mean - half, mean + half
+    low, high = max(low, min(within[0], mean)), min(high, max(within[1], mean))
     return Finding(mean, low, high, values.size, controls or {}, corpus, repeats, on_logs=_on_logs(values))
 
 
@@ -213,13 +219,18 @@ def resampled(
 ) -> Finding:
     """A number with the middle 95% of its bootstrap replicates, each over `n` repetitions drawn again.
 
-    Replicates may be infinite.
+    Replicates may be infinite; an end between a finite and an infinite one is taken as the farther of both.
 
     >>> resampled(2.0, [1.0, 2.0, 3.0], 5).n_seeds
     5
     """
     replicates = checked(replicates, "replicates", 1, infinite=True)
-    low, high = (float(end) for end in np.quantile(replicates, [0.025, 0.975]))
+    ends = 0.025, 0.975
+    if np.isfinite(replicates).all():
+        low, high = (float(end) for end in np.quantile(replicates, ends))
+    else:  # between infinities there is no line
+        places, ordered = (len(replicates) - 1) * np.array(ends), np.sort(replicates)
+        low, high = float(ordered[math.floor(places[0])]), float(ordered[math.ceil(places[1])])
     return Finding(float(value), min(low, value), max(high, value), n, controls or {}, corpus, repeats)
 
 

@@ -23,6 +23,22 @@ def test_the_interval_over_seeds_is_students(n):
     assert found.n_seeds == n
 
 
+@pytest.mark.parametrize("never", [math.inf, -math.inf])
+def test_a_mean_with_what_never_happened_is_infinite_and_its_interval_open(never):
+    found = over_seeds([1.0, 2.0, never], within=(-5.0, math.inf))
+    assert (found.value, found.n_seeds) == (never, 3)
+    assert (found.low, found.high) == (min(-5.0, never), math.inf)
+    assert over_seeds([never]).low == over_seeds([never]).high == never
+    with pytest.raises(ValueError, match="both signs"):
+        over_seeds([never, 1.0, -never])
+
+
+def test_ends_of_replicates_are_never_between_a_finite_and_an_infinite_one():
+    found = resampled(3.0, [1.0, 2.0, 3.0, *[math.inf] * 2], 5)
+    assert (found.low, found.value, found.high) == (1, 3, math.inf)
+    assert resampled(math.inf, [-math.inf, *[math.inf] * 39], 5).low == -math.inf
+
+
 def test_a_single_seed_has_no_interval():
     found = over_seeds([0.3])
     assert (found.low, found.value, found.high, found.n_seeds) == (0.3, 0.3, 0.3, 1)
