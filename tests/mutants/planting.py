@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import shutil
 import tomllib
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-LIST = Path(__file__).with_name("lies.toml")
+LISTS = [Path(__file__).with_name(name) for name in ("lies.toml", "book.toml")]
 
 
 @dataclass(frozen=True)
@@ -34,18 +35,16 @@ class Lie:
             If `old` is not found exactly once: the list has to follow the code.
         """
         if (n := source.count(self.old)) != 1:
-            raise ValueError(
-                f"{self.path} holds {self.old!r} {n} times, not once: bring {LIST.name} up to date"
-            )
+            raise ValueError(f"{self.path} holds {self.old!r} {n} times, not once: bring the list up to date")
         return source.replace(self.old, self.new)
 
 
-def lies(path: Path = LIST) -> list[Lie]:
-    """The lies of a list, in its order."""
-    files = tomllib.loads(path.read_text(encoding="utf-8"))["file"]
+def lies() -> list[Lie]:
+    """All lies, in the order of their lists."""
+    files = [tomllib.loads(path.read_text(encoding="utf-8"))["file"] for path in LISTS]
     return [
         Lie(file["path"], old, new, *tests or [file["tests"]])
-        for file in files
+        for file in itertools.chain(*files)
         for old, new, *tests in file["lies"]
     ]
 
