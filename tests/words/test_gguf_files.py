@@ -151,6 +151,7 @@ def test_vectors_of_a_folder_are_the_table_with_a_row_for_each_token(tmp_path):
 def test_a_name_of_the_registry_is_a_path_once_its_files_are_there(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EMBVIZ_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("EMBVIZ_DATA_DIR", raising=False)
     assert on_disk("no_such_model").name == "no_such_model"
     assert on_disk("text8") == registry.Path("text8")  # a corpus is no model
     with pytest.raises(DataMissingError, match="embviz data fetch minilm_l6"):
