@@ -88,7 +88,8 @@ def test_what_the_training_loop_stored_can_be_traced(tmp_path):
         measure = {"measure": lambda step: {"loss": losses(step).item()}, "run": run}
         for _ in train(model, losses, AdamW(0.1), n_steps=30, snapshot_at=1, **measure):
             pass
-    report = run_report(tmp_path / "run", n_walks=2)
+    recipe = Recipe(autoencoder=None, layout=Layout("pca"), clustering=Clustering(3, 3))
+    report = run_report(tmp_path / "run", recipe=recipe, n_walks=2)
     assert report.table[["tensor", "n_snapshots"]].to_numpy().tolist() == [["weight", 31]]
     assert report.table["loss_p"].notna().all()
 
