@@ -124,6 +124,8 @@ EXAMPLES: dict[str, Any] = {
     "unit_rows.vectors": rows,
     "lay_out_neighbors.neighbors": _neighbors,
     "lay_out_neighbors.start": lambda: rows(dim=2),
+    "lay_out_neighbors.n_epochs": lambda: 5,
+    "lay_out.layout": lambda: _layouts()["first"],  # the quickest
     "neighbors_in_plane.points": lambda: rows(dim=2),
     "read_checkpoints.source": _checkpoints,
     "read_checkpoints.tensors": lambda: "*",

@@ -22,7 +22,7 @@ import scipy.sparse
 import torch
 
 import embviz
-from tests.examples import example
+from tests.examples import EXAMPLES, example
 
 ARRAYS = re.compile(r"ndarray|NDArray|_SupportsArray|ArrayLike|csr_array|sparray|\bMatrix\b")
 SPARSE = re.compile(r"sparse|csr_array|sparray|\bMatrix\b")
@@ -46,7 +46,7 @@ class Target:
         arguments = {
             key: example(self.name, key)
             for key, found in signature.items()
-            if key == self.parameter or found.default is found.empty
+            if key == self.parameter or found.default is found.empty or f"{self.name}.{key}" in EXAMPLES
         }
         if replace is not None:
             valid = arguments[self.parameter]

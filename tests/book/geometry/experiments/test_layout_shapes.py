@@ -1,5 +1,7 @@
 """One run's bottlenecks under several layouts: disparities, what they are held against, what decides."""
 
+import functools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -33,7 +35,10 @@ def stored(monkeypatch):
     monkeypatch.setattr(trajectory_runs, "layout", lambda run, tensor, **_: drawn)
 
 
-def test_each_matrix_is_held_against_the_embedding_its_walks_and_other_runs_under_every_layout():
+def test_each_matrix_is_held_against_the_embedding_its_walks_and_other_runs_under_every_layout(
+    monkeypatch,
+):
+    monkeypatch.setattr(layout_shapes, "Layout", functools.partial(Layout, max_iter=20))
     config = LaidOut(RUN, (1, 2), 100, layers=(1,), neighbors=(5, 7), umap=False)
     table = layout_shapes.layout_shapes.function(config)
     assert np.isfinite(table["value"]).all()  # as a cell must be

@@ -1,6 +1,7 @@
 """The chapter on trajectories: its walks against their closed form, the quick run's drawings, the game."""
 
 import ast
+import dataclasses
 import json
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from book.geometry.experiments import path_panels as panels
 from book.geometry.experiments.path_panels import TRAINING, VIEWS, WALK
 from embviz.ledger.cells import Cell
+from embviz.trajectories.traces import Layout
 from tests.book.conftest import BOOK
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -20,6 +22,7 @@ def quick(tmp_path_factory):
     """A run of 80 updates and three of its matrices, made here."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(panels, "SHOWN", "quick")
+        patch.setattr(panels, "RECIPE", dataclasses.replace(panels.RECIPE, layout=Layout(max_iter=30)))
         patch.setattr(panels, "TENSORS", panels.TENSORS[:4])
         patch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path_factory.mktemp("results")))
         yield
