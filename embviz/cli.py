@@ -209,8 +209,22 @@ def _add_inspect(commands: Any) -> None:
         default=500,
         help="rows whose nearest rows are looked for among all rows; default 500",
     )
+    inspect.add_argument(
+        "--map",
+        type=_amount_or_all,
+        default=4_000,
+        metavar="N",
+        help="tokens of a larger vocabulary on the page's map, of each kind its first ones; default 4000; "
+        "`all` takes minutes for 262,144; 0 draws none",
+    )
+    inspect.add_argument("--table", action="store_true", help="print all measurements")
     inspect.add_argument("--html", metavar="FILE", help="write a page that works offline")
     inspect.set_defaults(command=show_inspection)
+
+
+def _amount_or_all(text: str) -> int | None:
+    """A whole number, or None for `all`."""
+    return None if text == "all" else int(text)
 
 
 def _add_trace(commands: Any) -> None:
@@ -413,45 +427,25 @@ def show_inspection(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
     from embviz.inspection import inspect, read_tokenizer
+    from embviz.inspection.findings import first_screen
 
+    if arguments.html:
+        from embviz import view  # says what is missing before anything is measured
     tokenizer = read_tokenizer(arguments.model)
     corpus = Path(arguments.text) if arguments.text else None
-    report = inspect(arguments.model, tokenizer, corpus, max_rows=arguments.rows)
-    _print_table(report.summary())
-    if len(report.neighbors):
-        print()
-        words = {name: report.neighbors[name].map(_printable) for name in ("token", "neighbor")}
-        _print_table(report.neighbors.assign(**words).round(3))
-    for title, part in _vocabulary_tables(report).items():
-        print(f"\n{title}")
-        words = {name: part[name].map(_printable) for name in ("token", "twin") if name in part}
-        _print_table(part.assign(**words).head(12).round(3))
-    print(f"\n{report.sentence}")
+    report = inspect(arguments.model, tokenizer, corpus, max_rows=arguments.rows, progress=True)
+    print("\n".join(map(_printable, first_screen(report).splitlines())))
+    print()
+    if arguments.table or not report.headlines:
+        _print_table(report.summary())
+        print(f"\n{_printable(report.sentence)}")
     if arguments.html:
-        from embviz import view
-
-        tables = {"The table": report.summary()}
-        if len(report.neighbors):
-            tables["Neighbours"] = report.neighbors.round(3)
-        tables |= {title: part.round(3) for title, part in _vocabulary_tables(report).items()}
-        pictures: list[Any] = [view.plot_inspection(report)]
-        if len(report.vectors) > 10:
-            pictures.append(view.map_rows(report))
-        _write_page(pictures, arguments.html, tables)
+        page = view.inspection_page(report, n_mapped=arguments.map, progress=True)
+        page.save(arguments.html)
+        print(f"page: {arguments.html}")
+    else:
+        print("--html FILE writes the page with the map, --table prints all measurements.")
     return 0
-
-
-def _vocabulary_tables(report: Any) -> dict[str, Any]:
-    """Tables of an inspection about tokens, those that are not empty."""
-    every = {
-        "Kinds of tokens": report.kinds,
-        "Tokens with rows as near to the unused tokens as these are to each other": report.undertrained.head(
-            100
-        ),
-        "Twins": report.twins,
-        "The shortest and the longest rows": report.extremes,
-    }
-    return {title: part for title, part in every.items() if len(part)}
 
 
 def show_trace(arguments: argparse.Namespace) -> int:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import ArrayLike
 from scipy.cluster.vq import kmeans2
 from tqdm.auto import tqdm
@@ -322,22 +323,13 @@ def lay_out_neighbors(
     McInnes, Healy & Melville (2018).
     """
     start = checked(start, "start", 2)
-    V, k = neighbors.ids.shape
+    V = len(neighbors.ids)
     if start.shape != (V, 2):
         raise ValueError(f"start: coordinates of shape {start.shape} do not place {V:,} points")
     whole(n_epochs, "n_epochs", 1)
     umap: Any = import_umap()
     random = np.random.RandomState(seed)  # what UMAP takes
-    own = np.arange(V, dtype=np.int32)[:, None]
-    graph, _, _ = umap.umap_.fuzzy_simplicial_set(
-        start,  # of which it takes the number of rows
-        k + 1,
-        random,
-        "cosine",
-        knn_indices=np.hstack([own, neighbors.ids]),
-        knn_dists=np.hstack([np.zeros((V, 1), np.float32), np.maximum(1 - neighbors.cosines, 0)]),
-    )
-    graph = graph.tocoo()
+    graph = memberships(neighbors).tocoo()
     kept = graph.data >= graph.data.max() / n_epochs  # the others would never be drawn
     head, tail, weight = graph.row[kept], graph.col[kept], graph.data[kept]
     points = start - start.min(axis=0)
@@ -360,6 +352,49 @@ def lay_out_neighbors(
             move_other=True,
         )
     return points
+
+
+N_HALVINGS = 64  # of the interval in which a row's scale lies
+LEAST_SCALE = 1e-3  # of a row's mean distance
+
+
+def memberships(neighbors: Neighbors) -> scipy.sparse.csr_array:
+    """UMAP's weights of the pairs of neighbours, 0..1, the same in both directions.
+
+    UMAP's own function gives the same weights and is compiled at every start, which takes longer than small
+    layouts.
+
+    Parameters
+    ----------
+    neighbors : Neighbors
+        Of V rows.
+
+    Returns
+    -------
+    sparse array, shape (V, V)
+
+    Source
+    ------
+    McInnes, Healy & Melville (2018), section 3.1: each row's weights fall off from 1 at its nearest neighbour
+    and add up to the logarithm of the number of neighbours.
+    """
+    V, k = neighbors.ids.shape
+    distances = np.maximum(1 - neighbors.cosines.astype(np.float64), 0)
+    nearest = np.where(distances > 0, distances, np.inf).min(axis=1)
+    nearest = np.where(np.isfinite(nearest), nearest, 0)[:, None]
+    beyond = np.maximum(distances - nearest, 0)
+    low, high, scale = np.zeros((V, 1)), np.full((V, 1), np.inf), np.ones((V, 1))
+    for _ in range(N_HALVINGS):
+        too_large = np.exp(-beyond / scale).sum(axis=1, keepdims=True) > np.log2(k + 1)
+        high, low = np.where(too_large, scale, high), np.where(too_large, low, scale)
+        scale = np.where(np.isinf(high), 2 * scale, (low + high) / 2)
+    own_mean = distances.sum(axis=1, keepdims=True) / (k + 1)  # the row itself is at distance 0
+    least = LEAST_SCALE * np.where(nearest > 0, own_mean, own_mean.mean())
+    weights = np.exp(-beyond / np.maximum(scale, least))
+    rows = np.repeat(np.arange(V), k)
+    directed = scipy.sparse.csr_array((weights.ravel(), (rows, neighbors.ids.ravel())), shape=(V, V))
+    both = directed.T.tocsr()
+    return directed + both - directed * both
 
 
 def neighbors_in_plane(points: ArrayLike, n_neighbors: int = 8) -> np.ndarray:

@@ -7,7 +7,7 @@ import pytest
 
 from embviz import neighbors
 from embviz.metrics import nearest_neighbors, neighbors_kept
-from embviz.neighbors import find_neighbors, lay_out_neighbors, neighbors_in_plane, unit_rows
+from embviz.neighbors import find_neighbors, lay_out_neighbors, memberships, neighbors_in_plane, unit_rows
 
 
 def clustered(n: int = 6_000, D: int = 24, seed: int = 0) -> np.ndarray:
@@ -100,6 +100,21 @@ def test_a_layout_keeps_neighbours_and_is_the_same_again():
     assert neighbors_kept(found.ids, neighbors_in_plane(start)).mean() < 0.02
     with pytest.raises(ValueError, match="do not place 1,200 points"):
         lay_out_neighbors(found, start[:5])
+
+
+@pytest.mark.slow  # UMAP compiles its function
+@pytest.mark.filterwarnings("ignore:Tensorflow not installed:ImportWarning")
+def test_weights_of_neighbours_are_those_that_umap_computes():
+    from embviz.imports import import_umap
+
+    found = find_neighbors(clustered(300), 8)
+    own = np.arange(300, dtype=np.int32)[:, None]
+    expected = import_umap().umap_.fuzzy_simplicial_set(
+        found.cosines, 9, np.random.RandomState(0), "cosine",
+        knn_indices=np.hstack([own, found.ids]),
+        knn_dists=np.hstack([np.zeros((300, 1), np.float32), np.maximum(1 - found.cosines, 0)]),
+    )[0]  # fmt: skip
+    np.testing.assert_allclose(memberships(found).toarray(), expected.toarray(), rtol=0, atol=1e-4)
 
 
 @pytest.mark.filterwarnings("ignore:Tensorflow not installed:ImportWarning")

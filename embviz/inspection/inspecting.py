@@ -14,13 +14,14 @@ import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor, nn
+from tqdm.auto import tqdm
 
 from embviz.arrays import whole
 from embviz.corpora import make_corpus
 from embviz.corpora.corpus import Corpus
 from embviz.corpora.making import whole_text
 from embviz.corpora.tokens import token_kinds
-from embviz.inspection import gradients, measures, roles, vocabulary
+from embviz.inspection import findings, gradients, measures, roles, vocabulary
 from embviz.inspection.measures import Measured
 from embviz.inspection.tables import MeasuredTable, measure_table
 from embviz.inspection.weight_files import Weights, read_weights
@@ -94,6 +95,18 @@ class Inspection:
     twins : DataFrame
         Pairs of tokens that differ by a leading space, a capital or a plural's s: sort, token, twin, cosine,
         and whether each is the other's nearest among all rows (mutual).
+    distances : dict of str to array
+        Cosine distances from the unused tokens, of "tokens in use" and of "unused tokens, held out".
+    vocabulary : list of str
+        Tokens of all rows; empty without a tokenizer.
+    counts : array, (V,)
+        How often each token comes in the text; empty without a text.
+    facts : dict
+        What `describe` says: numbers, family, layers, heads.
+    weights : Weights, optional
+        The model's arrays, to measure more.
+    names : dict of str to str or None
+        Names of the embedding and the output matrix among them.
     """
 
     name: str
@@ -113,6 +126,32 @@ class Inspection:
     kinds: pd.DataFrame = field(default_factory=pd.DataFrame)
     undertrained: pd.DataFrame = field(default_factory=pd.DataFrame)
     twins: pd.DataFrame = field(default_factory=pd.DataFrame)
+    distances: dict[str, np.ndarray] = field(default_factory=dict)
+    vocabulary: list[str] = field(default_factory=list)
+    counts: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    facts: dict[str, Any] = field(default_factory=dict)
+    weights: Weights | None = None
+    names: dict[str, str | None] = field(default_factory=dict)
+
+    @property
+    def description(self) -> str:
+        """What the model is, in plain words."""
+        return findings.describe(self)
+
+    @property
+    def terms(self) -> dict[str, str]:
+        """What each quantity and term of the report is, in one or two sentences."""
+        return findings.TERMS
+
+    @property
+    def headlines(self) -> list[findings.Headline]:
+        """The five quantities that matter most, each with its control."""
+        return findings.headlines(self.table)
+
+    @property
+    def unusual(self) -> list[tuple[str, float]]:
+        """The three most unusual findings, and by how many median deviations."""
+        return findings.unusual(self)
 
     @property
     def sentence(self) -> str:
@@ -174,6 +213,7 @@ class _Table:
 
     n_draws: int
     seed: int
+    progress: bool = False
     rows: list[dict[str, Any]] = field(default_factory=list)
 
     def add(
@@ -247,6 +287,7 @@ def inspect(
     n_tokens: int = 256,
     n_draws: int = 5,
     seed: int = 0,
+    progress: bool = False,
 ) -> Inspection:
     """The weights of a model: what is there beyond numbers in random places?
 
@@ -280,6 +321,8 @@ def inspect(
         Of each control that is drawn.
     seed : int
         Of drawn rows, of controls and of intervals.
+    progress : bool, default False
+        Whether bars show how far it is.
 
     Returns
     -------
@@ -300,22 +343,27 @@ def inspect(
     (False, 'beyond the edge')
     """
     weights = read_weights(model)
-    table = _Table(whole(n_draws, "n_draws", low=2), seed)
+    table = _Table(whole(n_draws, "n_draws", low=2), seed, progress)
     names = _tables(weights, embedding, output)
     V, D = weights.arrays[name].shape if (name := names[EMBEDDING]) else (0, 0)
     rows = _sample(V, whole(max_rows, "max_rows", low=4), seed)
     tied, why = _tied(weights, names[EMBEDDING], names[OUTPUT], rows)
-    found = _measure_tables(table, weights, names, rows, tied)
-    _measure_positions(table, weights)
-    n_layers = _measure_attention(table, weights, n_heads, max_layers)
     known = None if tokenizer is None or name is None else token_names(tokenizer, V)
-    own = found.get(EMBEDDING)
-    neighbors = _neighbors(table, own, known, name)
-    of_tokens = _measure_vocabulary(table, weights, names, found, known)
-    text = _read_text(weights, names[EMBEDDING], tokenizer, corpus)
-    _measure_kernel(table, weights, names[EMBEDDING], tied, text)
     n_batches, n_tokens = whole(n_batches, "n_batches", low=1), whole(n_tokens, "n_tokens", low=2)
-    _strike(table, weights, names, model, text, tokenizer, loss, batches, n_batches, n_tokens)
+    with tqdm(total=4, disable=not progress, leave=False) as bar:
+        bar.set_description("all rows of the embedding")
+        found = _measure_tables(table, weights, names, rows, tied)
+        _measure_positions(table, weights)
+        _next(bar, "layers")
+        n_layers = _measure_attention(table, weights, n_heads, max_layers)
+        _next(bar, "kinds of tokens, twins")
+        own = found.get(EMBEDDING)
+        neighbors = _neighbors(table, own, known, name)
+        of_tokens = _measure_vocabulary(table, weights, names, found, known)
+        _next(bar, "text")
+        text = _read_text(weights, names[EMBEDDING], tokenizer, corpus)
+        _measure_kernel(table, weights, names[EMBEDDING], tied, text)
+        _strike(table, weights, names, model, text, tokenizer, loss, batches, n_batches, n_tokens)
     spectra = {
         part if kind == "raw" else f"{part}, {kind}": values
         for part, one in found.items()
@@ -331,8 +379,27 @@ def inspect(
         vectors=np.empty((0, D)) if own is None else own.vectors,
         tokens=[] if own is None else [_name_of(known, row) for row in own.rows.tolist()],
         n_layers=n_layers,
+        vocabulary=[_name_of(known, row) for row in range(V)] if known else [],
+        counts=_counts(text, V),
+        facts=findings.facts_of(weights, n_layers[1], *roles.heads_of(weights)),
+        weights=weights,
+        names=names,
         **of_tokens,
     )  # fmt: skip
+
+
+def _next(bar: Any, name: str) -> None:
+    bar.update()
+    bar.set_description(name)
+
+
+def _counts(text: tuple[Corpus, np.ndarray] | str, vocab_size: int) -> np.ndarray:
+    """How often each row's token comes in the text; empty without one."""
+    if isinstance(text, str):
+        return np.empty(0, dtype=np.int64)
+    corpus, row_of = text
+    known = row_of[:-1] >= 0
+    return np.bincount(row_of[:-1][known], corpus.counts[known], vocab_size).astype(np.int64)
 
 
 def _tables(weights: Weights, embedding: str | None, output: str | None) -> dict[str, str | None]:
@@ -452,7 +519,7 @@ def _measure_attention(
     n_layers = max(one.layer for one in maps) + 1
     most = n_layers if max_layers is None else min(whole(max_layers, "max_layers", low=1), n_layers)
     chosen = set(np.linspace(0, n_layers - 1, most).round().astype(int).tolist())
-    for one in (one for one in maps if one.layer in chosen):
+    for one in _shown(table, [one for one in maps if one.layer in chosen], "Q, K, V"):
         matrix = one.array.read()
         _measure_spectrum(table, one.kind, matrix, layer=one.layer)
         if not one.n_heads or len(matrix) % one.n_heads:
@@ -463,10 +530,15 @@ def _measure_attention(
         if one.n_heads > 1:
             for head, part in enumerate(np.split(matrix, one.n_heads)):
                 _measure_spectrum(table, one.kind, part, layer=one.layer, head=head)
-    for one in roles.layer_matrices(weights, n_layers):
-        if one.layer in chosen:
-            _measure_spectrum(table, one.kind, one.array.read(), layer=one.layer)
+    others = [one for one in roles.layer_matrices(weights, n_layers) if one.layer in chosen]
+    for one in _shown(table, others, "O, MLP"):
+        _measure_spectrum(table, one.kind, one.array.read(), layer=one.layer)
     return len(chosen), n_layers
+
+
+def _shown(table: _Table, maps: list[roles.AttentionMap], name: str) -> Iterable[roles.AttentionMap]:
+    """The matrices one after the other, with a bar."""
+    return tqdm(maps, desc=name, disable=not table.progress, leave=False)  # type: ignore[no-any-return]
 
 
 # --- tokens, kernel, hammer ----------------------------------------------------------------------------
@@ -513,13 +585,13 @@ def _measure_vocabulary(
     names: Mapping[str, str | None],
     found: Mapping[str, MeasuredTable],
     known: list[str] | None,
-) -> dict[str, pd.DataFrame]:
+) -> dict[str, Any]:
     """Kinds of tokens, under-trained tokens and twins: fields of an `Inspection`."""
     if known is None or EMBEDDING not in found:
         return {}
     array, moments = weights.arrays[str(names[EMBEDDING])], found[EMBEDDING].moments
     kinds = token_kinds(known)
-    shown = {"kinds": vocabulary.kinds_table(array, moments, kinds)}
+    shown: dict[str, Any] = {"kinds": vocabulary.kinds_table(array, moments, kinds)}
     output = found.get(OUTPUT)
     fitting = output is not None and output.moments.n_rows == moments.n_rows
     judged = (weights.arrays[str(names[OUTPUT])], output.moments) if output and fitting else (array, moments)
@@ -535,6 +607,10 @@ def _measure_vocabulary(
             note=f"{len(rare.candidates):,} tokens in use are as near",
         )
         rows = rare.candidates
+        shown["distances"] = {
+            "tokens in use": rare.distances[rare.in_use],
+            "unused tokens, held out": rare.distances[rare.held_out],
+        }
         shown["undertrained"] = pd.DataFrame(
             {
                 "token": [_name_of(known, row) for row in rows.tolist()],

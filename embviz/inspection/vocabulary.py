@@ -79,6 +79,8 @@ class UndertrainedTokens:
         component taken off: the smaller, the more like an unused token.
     held_out : bool array, (V,)
         The other half of the unused tokens.
+    in_use : bool array, (V,)
+        Tokens that are neither unused, bytes nor special, of rows that are not zero.
     threshold : float
         Distance below which 95% of the held-out unused tokens lie.
     candidates : integer array
@@ -89,6 +91,7 @@ class UndertrainedTokens:
 
     distances: np.ndarray
     held_out: np.ndarray
+    in_use: np.ndarray
     threshold: float
     candidates: np.ndarray
     auc: Measured
@@ -157,7 +160,9 @@ def undertrained_tokens(
     ]
     auc = Measured("unused tokens told apart", _auc(distances[tested], distances[in_use]), np.array(control))
     order = np.argsort(distances[near], kind="stable")
-    return UndertrainedTokens(distances, held_out, threshold, near[order], auc)
+    used = np.zeros(len(kind), dtype=bool)
+    used[in_use] = True
+    return UndertrainedTokens(distances, held_out, used, threshold, near[order], auc)
 
 
 def _auc(low: np.ndarray, high: np.ndarray) -> float:

@@ -22,7 +22,8 @@ import pandas as pd
 import vl_convert
 
 from embviz.storage import cache_folder, whole_file
-from embviz.view.typesetting import typeset
+from embviz.view.page_parts import Words
+from embviz.view.typesetting import TypesetTable, typeset
 
 MIME = "application/vnd.vegalite.v5+json"
 # JupyterLab draws Vega-Lite up to 5, and what Altair 6 writes is valid there too.
@@ -44,7 +45,22 @@ function begin(element) {
   const draw = player ? play : maps ? (at, map) => drawMaps(at, map) : mount; // a map needs no Vega
   draw(element, spec, globalThis.embvizVegaEmbed).catch((error) => console.error(error));
 }
-const start = () => document.querySelectorAll(".embviz-output").forEach(begin);
+function search(fold) {
+  const field = document.createElement("input");
+  Object.assign(field, { type: "search", placeholder: "search the table" });
+  field.setAttribute("aria-label", field.placeholder);
+  field.addEventListener("input", () => {
+    const wanted = field.value.toLowerCase();
+    for (const row of fold.querySelectorAll("tbody tr")) {
+      row.hidden = !row.textContent.toLowerCase().includes(wanted);
+    }
+  });
+  fold.querySelector("summary").after(field);
+}
+const start = () => {
+  document.querySelectorAll(".embviz-output").forEach(begin);
+  document.querySelectorAll("details[data-search]").forEach(search);
+};
 document.readyState === "loading" ? document.addEventListener("DOMContentLoaded", start) : start();
 """
 # Vega compiles the expressions of a chart; nothing else is asked for anywhere.
@@ -126,13 +142,15 @@ def page(
     As :func:`save_page`, with the title of the browser's window.
     """
     every = pictures if isinstance(pictures, Sequence) else [pictures]
-    specs = [_specification(each) for each in every]
-    shown = "\n".join(map(inert, specs))
+    specs = [None if isinstance(each, Words | TypesetTable) else _specification(each) for each in every]
+    shown = "\n".join(
+        each._repr_html_() if spec is None else inert(spec) for each, spec in zip(every, specs, strict=True)
+    )
     below = "".join(
         f"<h2>{html.escape(name)}</h2>{typeset(table)._repr_html_()}"
         for name, table in (tables or {}).items()
     )
-    only_maps = all("maps" in spec.get("usermeta", {}).get("embviz", {}) for spec in specs)
+    only_maps = all("maps" in spec.get("usermeta", {}).get("embviz", {}) for spec in specs if spec)
     script = page_script(vega=not only_maps).replace("</script", "<\\/script")
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -150,7 +168,7 @@ def save_page(
 
     Parameters
     ----------
-    pictures : Altair chart, explorer, player, map, or a sequence of them
+    pictures : Altair chart, explorer, player, map, words, table, or a sequence of them
     path : path
         Of the .html file; a file of that name is replaced once the new one is whole.
     tables : mapping of title to DataFrame, optional
@@ -166,6 +184,33 @@ def save_page(
     text = page(pictures, title=Path(path).stem, tables=tables)
     with whole_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8", errors="backslashreplace")  # of a file's name
+
+
+class Page:
+    """Pictures, tables and words below each other: shows itself in a notebook, and saves itself.
+
+    Parameters
+    ----------
+    parts : sequence of charts, explorers, maps, `Words` and typeset tables
+    title : str
+        Of the whole.
+    """
+
+    def __init__(self, parts: Sequence[Any], title: str = "") -> None:
+        self.parts, self.title = list(parts), title
+
+    def __repr__(self) -> str:
+        return f"<page: {self.title}>"
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import display
+
+        for part in self.parts:
+            display(part)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a page that works offline, as :func:`save_page`."""
+        save_page(self.parts, path)
 
 
 def image(spec: Mapping[str, Any]) -> dict[str, str]:

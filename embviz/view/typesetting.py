@@ -134,6 +134,7 @@ def typeset(
     controls: Sequence[Any] | None = None,
     deciding: Sequence[tuple[Any, Any]] = (),
     note: str = "",
+    most_rows: int = MOST_ROWS,
 ) -> TypesetTable:
     """A table as it is printed.
 
@@ -157,6 +158,8 @@ def typeset(
         Cells that are marked, as the one that decides a question.
     note : str
         A sentence below.
+    most_rows : int, default 60
+        Of a longer table the first ones are shown, and the note says so.
 
     Raises
     ------
@@ -177,9 +180,9 @@ def typeset(
         if isinstance(table, pd.Series)
         else table
     )
-    shown, intervals = frame.head(MOST_ROWS), intervals or {}
-    if len(frame) > MOST_ROWS:
-        note = f"{note} The first {MOST_ROWS} of {len(frame):,} rows.".strip()
+    shown, intervals = frame.head(most_rows), intervals or {}
+    if len(frame) > most_rows:
+        note = f"{note} The first {most_rows:,} of {len(frame):,} rows.".strip()
     ends = {end for pair in intervals.values() for end in pair}
     absent = [str(name) for name in [*intervals, *ends] if name not in frame.columns]
     if absent:

@@ -383,7 +383,7 @@ def test_a_folder_has_the_gradients_of_its_model(make, tmp_path, capsys):
     np.testing.assert_allclose(found, own, rtol=1e-5)
     assert len(rows_of(read, "gradient of embedding")) == 1
     assert len(rows_of(read, "gradient of output")) == (0 if make is gpt2 else 1)
-    assert main(["inspect", str(tmp_path / "tiny"), "--text", str(tmp_path / "mine.txt")]) == 0
+    assert main(["inspect", str(tmp_path / "tiny"), "--table", "--text", str(tmp_path / "mine.txt")]) == 0
     printed = capsys.readouterr()
     assert re.search(r"gradient of embedding +regularity +0\.\d+ +0\.\d+ \(", printed.out)
     assert re.search(r"next-token loss, bits a token +\d", printed.out)
@@ -504,6 +504,7 @@ def test_a_text_that_is_too_short_and_a_model_that_is_too_large_are_said(monkeyp
 # --- the door ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:Tensorflow not installed:ImportWarning")
 def test_the_command_writes_a_page_that_is_offline_small_and_safe(tmp_path, capsys):
     gpt2().save_pretrained(tmp_path / "tiny")
     words = {HOSTILE if i == 3 else f"{HOSTILE}{i}\n" if i % 2 else f"word{i}": i for i in range(V)}
@@ -517,12 +518,14 @@ def test_the_command_writes_a_page_that_is_offline_small_and_safe(tmp_path, caps
     page, mine = tmp_path / "out.html", str(tmp_path / "mine.txt")
     assert main(["inspect", str(tmp_path / "tiny"), "--text", mine, "--html", str(page)]) == 0
     printed = capsys.readouterr().out
-    assert "tiny: 60 tokens in 16 dimensions, tied (the configuration says so)" in printed
-    assert re.search(r"kernel +circulant score +-?0\.\d", printed)
+    assert "Its vocabulary has 60 tokens, each a vector of 16 numbers." in printed
+    assert re.search(r"Loss on the text, bits a token +\d\.\d+ +control \d", printed)
     content = page.read_text(encoding="utf-8")
     assert "<script>alert" not in content
     assert "circulant score" in content
     assert "regularity of the gradient" in content
+    assert content.count("What is this?") == 5
+    assert "Most unusual" in content
     assert not re.search(r"<(script|link)[^>]+(src|href)=", content)
     assert len(content) < 3_000_000
     assert main(["inspect", str(tmp_path / "nothing")]) == 1
@@ -539,11 +542,11 @@ def save_hostile(path, n_tokens):
     report = inspect(
         model, [f"{kinds[row % len(kinds)]}{row}" for row in range(n_tokens)], n_heads=12, n_draws=2
     )
-    pictures = [view.plot_inspection(report), view.map_rows(report)]
-    view.save_page(pictures, path, tables={"The table": report.summary(), "Neighbours": report.neighbors})
+    view.inspection_page(report, n_mapped=400).save(path)
     return report
 
 
+@pytest.mark.filterwarnings("ignore:Tensorflow not installed:ImportWarning")
 def test_a_page_of_144_heads_and_hostile_tokens_is_small_and_runs_nothing(tmp_path):
     report = save_hostile(tmp_path / "hostile.html", 50_000)
     assert len(set(report.tokens)) == len(report.tokens)

@@ -1,0 +1,307 @@
+"""What stands first in the report of a model: its description, five quantities, the most unusual findings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+if TYPE_CHECKING:
+    from embviz.inspection.inspecting import Inspection
+
+LEAST = 5  # values of one sort that are needed before one of them can be unusual
+
+# What each quantity is, in words for somebody who meets it for the first time.
+TERMS = {
+    "next-token loss, bits a token": "How many bits the model needs on average to encode the next token of "
+    "the text. Lower is better. The control knows only how frequent each token is in the text.",
+    "next-token loss, bits a byte": "The same loss divided by the bytes of the text, so that models with "
+    "different tokenizers can be compared.",
+    "mean cosine": "The average cosine of two different rows. 0: rows point in all directions alike "
+    "(isotropy). Above 0: rows share a direction, which is often their mean. The control has the same "
+    "entries in random places.",
+    "stable rank": "The sum of all squared singular values over the largest one: roughly in how many "
+    "directions a matrix is large. The control is the stable rank of independent entries, by formula.",
+    "beyond the edge": "The share of singular values that are larger than those of a matrix of independent "
+    "entries of the same variance (Marchenko and Pastur, 1967). They are the directions that training made.",
+    "from orthogonal": "The spread of the squared singular values over their mean: 0 for a matrix that keeps "
+    "all lengths and angles, up to a factor.",
+    "cosine with the nearest": "The average cosine of a row with its nearest row among all rows. The control "
+    "is a made row that takes each number from another random row.",
+    "spread of row lengths": "The standard deviation of the lengths of all rows over their mean. The control "
+    "has independent entries of the same distribution.",
+    "unused tokens told apart": "The chance that a token that was never used lies nearer to other unused "
+    "tokens than a token in use does (Land and Bartolo, 2024). 0.5: they cannot be told apart.",
+    "cosine of a token's two rows": "The average cosine of a token's row in the input embedding and its row "
+    "in the output matrix. The control compares rows of different tokens.",
+    "nearest twins, leading space": "The share of words whose two tokens, with and without a space before "
+    "them, are each other's nearest among all tokens. The control is the chance of a random pair.",
+    "circulant score": "How near the kernel between log counts and the Gram matrix is to a circulant matrix; "
+    "1 is exact. The control has its rows in random order.",
+    "layers and heads": "A transformer is a stack of layers. In each one, heads of attention compare tokens "
+    "by queries (Q) and keys (K), and move values (V), which O writes back; then an MLP works on each token "
+    "alone.",
+    "centred": "The mean of all rows is taken off every row first. A direction that all rows share would "
+    "otherwise decide cosines and the largest singular value.",
+    "singular values": "How much a matrix stretches space along its main directions, the largest first. A "
+    "few large ones mean that few directions matter.",
+    "row length": "The Euclidean length of a token's vector. Tokens that training hardly touched often have "
+    "unusual lengths.",
+    "kind of token": "What the token's text is: the beginning of a word, a continuation, a digit, a single "
+    "byte, a special or unused entry, or letters of another script.",
+    "under-trained token": "A token that training has hardly touched. Its row is as near to the rows of "
+    "unused tokens as these are to each other; models answer such tokens strangely.",
+    "twins": "Two tokens that differ only by a leading space, a capital or a plural's s.",
+    "control": "The same measurement where the structure is missing: entries in random places, rows in "
+    "random order, or what a random matrix tends to by formula. A value near its control says nothing.",
+}
+
+# Parts and quantities of the table, the first five of which stand first; their names there.
+FIRST = (
+    ("next token", "next-token loss, bits a token", "Loss on the text, bits a token"),
+    ("embedding", "mean cosine", "Shared direction of all tokens: mean cosine"),
+    ("embedding, centred", "stable rank", "Directions in use: stable rank, centred"),
+    ("embedding, centred", "cosine with the nearest", "Nearest token: cosine, centred"),
+    ("embedding", "spread of row lengths", "Spread of token lengths"),
+    ("under-trained tokens", "unused tokens told apart", "Unused tokens told apart: chance"),
+    ("embedding and output", "cosine of a token's two rows", "Input and output row of a token: cosine"),
+    ("embedding, centred", "beyond the edge", "Singular values beyond chance: share"),
+    ("twins", "nearest twins, leading space", "Twins that are nearest: share"),
+    ("Q", "beyond the edge", "Queries beyond chance: share, median of layers"),
+    ("V", "beyond the edge", "Values beyond chance: share, median of layers"),
+    ("Q", "stable rank", "Directions of queries: stable rank, median of layers"),
+    ("MLP in", "stable rank", "Directions of the MLP: stable rank, median of layers"),
+)
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A quantity that stands first.
+
+    Parameters
+    ----------
+    name : str
+    value, control : float
+    meaning : str
+        What it is, in one or two sentences.
+    """
+
+    name: str
+    value: float
+    control: float
+    meaning: str
+
+
+def headlines(table: pd.DataFrame, n: int = 5) -> list[Headline]:
+    """The quantities that matter most among those that were measured.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Of an :class:`~embviz.inspection.Inspection`.
+    n : int
+        How many at most.
+    """
+    whole = table[table["head"].isna() & table["value"].notna()]
+    found = []
+    for part, quantity, name in FIRST:
+        rows = whole[whole["part"].eq(part) & whole["quantity"].eq(quantity)]
+        if len(rows) and len(found) < n:
+            value, control = float(rows["value"].median()), float(rows["null"].median())
+            found.append(Headline(name, value, control, TERMS[quantity]))
+    return found
+
+
+# --- what is unusual ------------------------------------------------------------------------------------
+
+
+def deviations(values: np.ndarray) -> np.ndarray:
+    """How far each value is from the median, in median absolute deviations; 0 where all are equal.
+
+    >>> deviations(np.array([1.0, 2.0, 3.0, 4.0, 13.0])).tolist()
+    [-2.0, -1.0, 0.0, 1.0, 10.0]
+    """
+    values = np.asarray(values, dtype=float)
+    off = values - np.median(values)
+    scale = float(np.median(np.abs(off)))
+    found: np.ndarray = off / scale if scale > 0 else np.zeros(len(values))
+    return found
+
+
+def unusual(report: Inspection, n: int = 3) -> list[tuple[str, float]]:
+    """The most unusual findings, one of each sort: matrices, heads, row lengths, kinds of tokens.
+
+    Parameters
+    ----------
+    report : Inspection
+    n : int
+        How many at most.
+
+    Returns
+    -------
+    list of sentence and deviation, the largest first
+        The deviation is from the median of its like, in median absolute deviations.
+    """
+    found = [best for sort in _SORTS if (best := max(sort(report), key=lambda one: one[1], default=None))]
+    return sorted(found, key=lambda one: -one[1])[:n]
+
+
+def _matrices(report: Inspection, *, by_head: bool = False) -> Iterator[tuple[str, float]]:
+    table = report.table
+    chosen = table["layer"].notna() & table["value"].notna() & table["head"].notna().eq(by_head)
+    chosen &= table["quantity"].isin(["stable rank", "beyond the edge"])
+    for (part, quantity), rows in table[chosen].groupby(["part", "quantity"], sort=False):
+        if len(rows) < LEAST:
+            continue
+        away = np.abs(deviations(rows["value"].to_numpy(dtype=float)))
+        place = int(away.argmax())
+        row: Any = rows.iloc[place]
+        where = (
+            f"Head {row['head']} of {part} in layer {row.layer}"
+            if by_head
+            else f"{part} of layer {row.layer}"
+        )
+        like = "heads" if by_head else "layers"
+        yield (
+            f"{where}: {quantity} {row.value:.3g}; the median of its {len(rows)} {like} is "
+            f"{rows['value'].median():.3g}, the control {row['null']:.3g}.",
+            float(away[place]),
+        )
+
+
+def _heads(report: Inspection) -> Iterator[tuple[str, float]]:
+    return _matrices(report, by_head=True)
+
+
+def _lengths(report: Inspection) -> Iterator[tuple[str, float]]:
+    for row in report.extremes.itertuples():
+        longer = "longer" if row.deviation > 0 else "shorter"
+        middle = float(np.median(report.lengths))
+        yield (
+            f"The vector of {row.token!r} is {longer} than others: length {row.length:.4g}, the median of "
+            f"all tokens is {middle:.4g}.",
+            abs(float(row.deviation)),
+        )
+
+
+def _kinds(report: Inspection) -> Iterator[tuple[str, float]]:
+    if not len(report.kinds):
+        return
+    kinds = report.kinds[(report.kinds["tokens"] >= LEAST) & report.kinds["centred_mean_cosine"].notna()]
+    if len(kinds) < LEAST:
+        return
+    away = deviations(kinds["centred_mean_cosine"].to_numpy())
+    middle = float(kinds["centred_mean_cosine"].median())
+    for row, off in zip(kinds.itertuples(), away, strict=True):
+        yield (
+            f"The {row.tokens:,} tokens of the kind {row.kind!r} have a mean cosine of "
+            f"{row.centred_mean_cosine:.2f} with each other, centred; the median of {len(kinds)} kinds is "
+            f"{middle:.2f}.",
+            abs(float(off)),
+        )
+
+
+def _undertrained(report: Inspection) -> Iterator[tuple[str, float]]:
+    in_use = report.distances.get("tokens in use", np.empty(0))
+    if len(in_use) < LEAST or not len(report.undertrained):
+        return
+    first = report.undertrained.iloc[0]
+    middle = float(np.median(in_use))
+    scale = float(np.median(np.abs(in_use - middle)))
+    if scale > 0:
+        yield (
+            f"{len(report.undertrained):,} tokens in use look never trained, the first of them "
+            f"{first['token']!r}: distance {first['distance']:.2g} from the unused tokens; the median of "
+            f"tokens in use is {middle:.2g}.",
+            (middle - float(first["distance"])) / scale,
+        )
+
+
+_SORTS = (_matrices, _heads, _lengths, _kinds, _undertrained)
+
+
+# --- what the model is ------------------------------------------------------------------------------------
+
+
+def describe(report: Inspection) -> str:
+    """What the model is, in plain words.
+
+    Parameters
+    ----------
+    report : Inspection
+    """
+    facts = report.facts
+    kind = {True: "a causal language model", False: "a model"}[bool(facts.get("causal"))]
+    kind = kind if facts.get("n_layers") else "a table of vectors"
+    words = [f"{report.name} is {kind} of {_amount(facts.get('n_numbers', 0))} numbers"]
+    if family := facts.get("family"):
+        words[0] += f" of the family {family}"
+    if report.vocab_size:
+        words.append(
+            f"Its vocabulary has {report.vocab_size:,} tokens, each a vector of {report.embedding_dim:,} "
+            "numbers"
+        )
+        words.append(
+            {
+                True: "The same matrix reads tokens and predicts the next one (tied embeddings)",
+                False: "One matrix reads tokens, another predicts them (embeddings that are not tied)",
+                None: "It has no output matrix, so it gives vectors and predicts no tokens"
+                if facts.get("n_layers")
+                else "",
+            }[report.tied]
+        )
+    else:
+        words.append(report.why[:1].upper() + report.why[1:])
+    if n_layers := facts.get("n_layers"):
+        heads, n_kv = facts.get("n_heads"), facts.get("n_kv")
+        several = f", each with {heads} heads" if heads else ""
+        shared = f" of queries and {n_kv} of keys and values" if heads and n_kv and n_kv != heads else ""
+        words.append(f"It has {n_layers} layers of attention{several}{shared}")
+    return ". ".join(word for word in words if word) + "."
+
+
+def _amount(n: int) -> str:
+    """A large number in words.
+
+    >>> _amount(268_098_176), _amount(4_096)
+    ('268 million', '4,096')
+    """
+    for size, name in ((1e9, "billion"), (1e6, "million")):
+        if n >= size:
+            return f"{n / size:.3g} {name}"
+    return f"{n:,}"
+
+
+def facts_of(weights: Any, n_layers: int, n_heads: int | None, n_kv: int | None) -> dict[str, Any]:
+    """What configuration and arrays say of a model: fields of `describe`."""
+    config = weights.config
+    architectures = config.get("architectures") or [type(weights.module).__name__]
+    sizes = {array.key or name: math.prod(array.shape) for name, array in weights.arrays.items()}
+    return {
+        "n_numbers": sum(sizes.values()),
+        "family": config.get("model_type", ""),
+        "causal": any(str(name).endswith(("LMHeadModel", "ForCausalLM")) for name in architectures)
+        or config.get("tie_word_embeddings") is True,
+        "n_layers": n_layers,
+        "n_heads": n_heads,
+        "n_kv": n_kv,
+    }
+
+
+def first_screen(report: Inspection) -> str:
+    """What stands first in a terminal: what the model is, the quantities beside their controls, the unusual.
+
+    Parameters
+    ----------
+    report : Inspection
+    """
+    first = report.headlines
+    width = max((len(one.name) for one in first), default=0)
+    lines = [f"{one.name:<{width}}  {one.value:>8.3g}   control {one.control:.2g}" for one in first]
+    found = [f"- {sentence}" for sentence, _ in report.unusual]
+    blocks = [report.description, "\n".join(lines), "\n".join(["Most unusual:", *found] if found else [])]
+    return "\n\n".join(block for block in blocks if block)
