@@ -269,6 +269,9 @@ def _pieces(blocks: Iterable[str]) -> Iterator[tuple[bool, str]]:
             begins = True
         while len(rest) > BLOCK:
             cut = _last_space(rest)
+            if not rest[cut].isspace():
+                message = f"the text has no white space in {cut:,} characters: a word may be cut there"
+                warnings.warn(message, stacklevel=2)
             yield begins, rest[:cut]
             rest, begins = rest[cut:], False
     yield begins, rest

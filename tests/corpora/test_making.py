@@ -240,6 +240,17 @@ def test_a_device_without_an_end_is_refused():
         make_corpus(Path("/dev/zero"))
 
 
+def test_an_endless_line_in_a_packed_file_is_read_in_pieces_and_its_cuts_are_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(making, "BLOCK", 100)
+    with gzip.open(tmp_path / "one.txt.gz", "wb") as file:
+        file.write(b"a" * 10_000)
+    lengths = []
+    with pytest.warns(UserWarning, match="no white space in .* characters: a word may be cut there"):
+        make_corpus(tmp_path / "one.txt.gz", tokenizer=lambda text: lengths.append(len(text)) or [text])
+    assert sum(lengths) == 10_000
+    assert max(lengths) <= 2 * making.BLOCK
+
+
 def test_a_function_is_a_tokenizer_and_its_ids_are_refused():
     assert make_corpus("ab ba", tokenizer=list).vocabulary == ["a", "b", " "]
     with pytest.raises(ValueError, match="the tokenizer gave 97, which is no string"):

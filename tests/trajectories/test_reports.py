@@ -118,6 +118,7 @@ def test_the_command_prints_a_table_and_writes_a_page_in_which_no_name_runs(
     printed = capsys.readouterr().out
     assert "What may not be concluded" in printed
     assert "Never moved: still." in printed
+    assert "steps: 0; 1; 2; 3; 4; 5; ...; 57; 58; 59\n" in printed
     assert "bias" not in printed  # no matrix
     written = page.read_text(encoding="utf-8")
     assert HOSTILE not in written
