@@ -318,7 +318,8 @@ def test_cells_of_a_few_steps_give_every_figure_that_decides(monkeypatch, tmp_pa
     monkeypatch.setenv("EMBVIZ_CACHE_DIR", str(tmp_path / "cache"))
     n_threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    for claim in ("tying.accuracy", "tying.lstm", "tying.dh_fails", "tying.theorem_output", "tying.larger"):
+    claims = ("accuracy", "lstm", "lstm_slower", "mixer_between", "dh_fails", "theorem_output", "larger")
+    for claim in (f"tying.{name}" for name in claims):
         study_of = STUDIES[claim]
         for cell in {cell.key: cell for cell in study_of.every_cell(PRESET)}.values():
             if not cell.stored():
