@@ -259,7 +259,7 @@ def test_frozen_embeddings_are_drawn_by_the_seed_of_their_model(monkeypatch):
 
 
 def test_exchanged_rows_are_in_an_order_of_their_draw():
-    learned = RNG.standard_normal((8, 4))
+    learned = RNG.standard_normal((30, 16))
     draws = [frozen.frozen_embeddings(learned, np.random.default_rng(seed)) for seed in (3, 4)]
     assert not np.array_equal(*(made_up[frozen.EXCHANGED] for made_up in draws))
 
