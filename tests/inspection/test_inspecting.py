@@ -1,5 +1,6 @@
 """Models of others, read and measured: tiny ones with random weights, from configurations; no downloads."""
 
+import itertools
 import json
 import re
 import struct
@@ -272,6 +273,13 @@ def test_smooth_positions_are_told_from_the_same_in_disorder():
     (smooth,) = order_measures(np.hstack([np.sin(angles), np.cos(angles)]), n_draws=9, seed=0)
     assert smooth.value > 0.9
     assert abs(smooth.null).max() < 0.5
+
+
+def test_smoothness_is_the_mean_squared_step_over_that_of_two_rows():
+    rows = np.random.default_rng(0).normal(size=(7, 3))
+    apart = np.mean([((a - b) ** 2).sum() for a, b in itertools.permutations(rows, 2)])
+    (smooth,) = order_measures(rows, n_draws=1, seed=0)
+    assert smooth.value == pytest.approx(1 - np.mean((np.diff(rows, axis=0) ** 2).sum(axis=1)) / apart)
 
 
 def test_of_a_large_vocabulary_a_sample_is_read(monkeypatch):

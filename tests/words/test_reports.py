@@ -15,7 +15,7 @@ from embviz.words import (
     shuffle_tokens,
     spectrum_report,
 )
-from embviz.words.reports import CLIPPED, PMI, SHUFFLED, SpectrumReport
+from embviz.words.reports import CLIPPED, PMI, SHUFFLED, SpectrumReport, map_summary
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +109,14 @@ def test_a_rotation_keeps_similarities_and_is_no_reflection():
     assert rotated["diagonal"] < 0.9
     assert abs(table.loc["contexts in random order", "similarity_correlation"]) < 0.1
     assert abs(table.loc["random vectors", "norm_correlation"]) < 0.2
+
+
+def test_the_spread_of_the_square_is_in_units_of_its_diagonal():
+    rng = np.random.default_rng(0)
+    word, Q = rng.normal(size=(40, 3)), np.array([[2.0, 1, 0], [0, 3, 5], [1, 0, 4]])
+    off = [(Q @ Q)[i, j] for i in range(3) for j in range(3) if i != j]
+    spread = np.sqrt(np.mean((off - np.mean(off)) ** 2)) / np.mean(np.diag(Q @ Q))
+    assert map_summary(word, word @ Q).offdiagonal == pytest.approx(spread)
 
 
 def test_vectors_without_contexts_or_with_too_few_words_have_no_map():
