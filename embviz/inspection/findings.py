@@ -13,6 +13,7 @@ import pandas as pd
 if TYPE_CHECKING:
     from embviz.inspection.inspecting import Inspection
 
+LEAST_CHANGE = 0.05  # of a length, as a share of the median
 LEAST = 5  # values of one sort that are needed before one of them can be unusual
 
 # What each quantity is, in words for somebody who meets it for the first time.
@@ -181,6 +182,8 @@ def _lengths(report: Inspection) -> Iterator[tuple[str, float]]:
     for row in report.extremes.itertuples():
         longer = "longer" if row.deviation > 0 else "shorter"
         middle = float(np.median(report.lengths))
+        if abs(row.length - middle) < LEAST_CHANGE * middle:
+            continue
         yield (
             f"The vector of {row.token!r} is {longer} than others: length {row.length:.4g}, the median of "
             f"all tokens is {middle:.4g}.",

@@ -488,7 +488,7 @@ def _measure_spectrum(
     table: _Table, part: str, matrix: np.ndarray, *, layer: float = math.nan, head: float = math.nan
 ) -> None:
     def measure(rows: np.ndarray, *, n_draws: int, seed: int) -> list[Measured]:
-        return measures.spectrum_measures(rows, n_draws=n_draws, seed=seed)[0]
+        return measures.spectrum_measures(rows, n_draws=n_draws, seed=seed, with_control=False)[0]
 
     table.measure(part, "spectrum", measure, matrix, layer=layer, head=head)
 

@@ -13,6 +13,7 @@ from embviz.inspection.measures import Measured
 from embviz.inspection.weight_files import StoredArray
 
 BLOCK_ROWS = 4_096  # rows that are read at a time
+N_MADE = 200  # rows of the control whose nearest rows are looked for
 SMALL = 1 << 20  # numbers of a table that is read whole, so that controls of its spectrum can be drawn
 
 
@@ -287,7 +288,7 @@ def measure_table(
         raise ValueError(f"{n_rows} of {moments.n_rows} rows are not 0: at least three are needed")
     raw, centred, spectra = _spectra(array, moments, n_draws=n_draws, seed=seed)
     vectors = array.read(rows)
-    made = columns_at_random(array, len(rows), seed)
+    made = columns_at_random(array, min(len(rows), N_MADE), seed)
     own = np.concatenate([rows, np.full(len(made), -1)])
     found = nearest_rows(array, np.concatenate([vectors, made]), own, moments.mean, n_neighbors)
     nearest, control = (

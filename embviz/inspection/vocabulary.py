@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+import scipy.linalg
+import scipy.sparse
 from scipy.stats import binomtest, rankdata
 
 from embviz.corpora.tokens import BYTE, SPECIAL, UNUSED, token_texts
@@ -43,13 +45,16 @@ def kinds_table(array: StoredArray, moments: TableMoments, kinds: list[str]) -> 
     counts = np.zeros((2, len(names)))
     mean = moments.mean.astype(np.float32)
     for block, rows in blocks(array):
-        member = np.zeros((len(names), len(block)), dtype=np.float32)
-        member[place[block], np.arange(len(block))] = 1
-        for which, table in enumerate((rows, rows - mean)):
-            lengths = np.linalg.norm(table, axis=1)
+        for which in range(2):
+            if which:
+                rows -= mean
+            lengths = np.linalg.norm(rows, axis=1)
             inverse = np.where(lengths > 0, 1 / np.where(lengths > 0, lengths, 1), 0).astype(np.float32)
-            sums[which] += (member * inverse) @ table
-            counts[which] += member @ (lengths > 0)
+            member = scipy.sparse.csr_array(
+                (inverse, (place[block], np.arange(len(block)))), shape=(len(names), len(block))
+            )
+            sums[which] += member @ rows
+            counts[which] += np.bincount(place[block], lengths > 0, len(names))
     pairs = counts * (counts - 1)
     cosines = ((sums**2).sum(axis=2) - counts) / np.where(pairs > 0, pairs, np.nan)
     n_tokens = np.bincount(place, minlength=len(names))
@@ -132,7 +137,10 @@ def undertrained_tokens(
     rng = np.random.default_rng(seed)
     mixed = rng.permutation(unused)
     given, tested = mixed[: len(mixed) // 2], mixed[len(mixed) // 2 :]
-    component = np.linalg.eigh(moments.centred_gram)[1][:, -1].astype(np.float32)
+    last = array.shape[1] - 1
+    component = scipy.linalg.eigh(moments.centred_gram, subset_by_index=(last, last))[1][:, 0].astype(
+        np.float32
+    )
     reference = np.zeros(array.shape[1])
     chosen = np.sort(given)
     for first in range(0, len(chosen), 4_096):

@@ -31,6 +31,7 @@ OPTIONS = {
     "context_length": "max_position_embeddings",
     "embedding_length": "hidden_size",
 }
+N_ROWS = 1_024  # that are turned into floats together
 NO_HEAD = ("bert", "encoder")  # in the names of architectures without an output matrix
 
 
@@ -102,10 +103,20 @@ class GGUFFile:
         if rows is not None and len(found.shape) == 2:
             one_piece = len(rows) and rows[-1] - rows[0] + 1 == len(rows)
             part = np.asarray(stored[int(rows[0]) : int(rows[-1]) + 1] if one_piece else stored[rows])
-            return np.asarray(gguf.quants.dequantize(part, kind), dtype=np.float32)
-        whole = np.asarray(gguf.quants.dequantize(np.asarray(stored), kind), dtype=np.float32)
+            return _floats(part, kind)
+        whole = _floats(np.asarray(stored), kind)
         whole = whole.reshape(found.shape)
         return whole if rows is None else whole[rows]
+
+
+def _floats(rows: np.ndarray, kind: Any) -> np.ndarray:
+    """Stored rows as float32, 1,024 at a time: the library's groups of 16 take five times longer."""
+    quants = _library().quants
+    by_rows = getattr(getattr(quants, kind.name, None), "dequantize_rows", None)
+    if by_rows is None or not len(rows):
+        return np.asarray(quants.dequantize(rows, kind), dtype=np.float32)
+    parts = [by_rows(rows[first : first + N_ROWS]) for first in range(0, len(rows), N_ROWS)]
+    return np.asarray(np.concatenate(parts) if len(parts) > 1 else parts[0], dtype=np.float32)
 
 
 def _library() -> Any:
