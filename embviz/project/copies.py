@@ -1,14 +1,18 @@
-"""Copies of a project's chapters to work on, so that running and saving them leaves the book as it is."""
+"""Copies of a project's chapters to work on, so that running and saving them leaves the book as it is.
+
+A copy has its citations written out: JupyterLab has no bibliography.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 import json
-import shutil
 from pathlib import Path
 
-MANIFEST = ".embviz-chapters.json"  # beside the copies: the SHA-256 of the chapter that each was copied from
+from embviz.project.citations import read_references, written_out
+
+MANIFEST = ".embviz-chapters.json"  # beside the copies: the SHA-256 of each as it was written
 NOT_CHAPTERS = {"_build", "assets", "node_modules", ".ipynb_checkpoints"}
 
 
@@ -31,6 +35,8 @@ class Copies:
 def copy_chapters(book: Path, folder: Path) -> Copies:
     """Copy the notebooks below `book` into `folder`; a copy that was edited is never overwritten.
 
+    Citations are written out with the BibTeX files in `book`: "Levy and Goldberg (2014)" for its key.
+
     Parameters
     ----------
     book : Path
@@ -49,19 +55,21 @@ def copy_chapters(book: Path, folder: Path) -> Copies:
     if folder.is_relative_to(book) or book.is_relative_to(folder):
         raise ValueError(f"{folder} and the book {book} lie one inside the other: choose another --folder")
     folder.mkdir(parents=True, exist_ok=True)
-    copied = _read_manifest(folder)
+    copied, bibliography = _read_manifest(folder), sorted(book.glob("*.bib"))
+    references = read_references(bibliography) if bibliography else {}
     written, kept = [], []
     for chapter in sorted(book.rglob("*.ipynb")):
         name = chapter.relative_to(book)
         if NOT_CHAPTERS & set(name.parts):
             continue
-        copy, key, now = folder / name, name.as_posix(), _digest(chapter)
-        there = _digest(copy) if copy.exists() else None
+        text = written_out(chapter.read_text(encoding="utf-8"), references).encode()
+        copy, key, now = folder / name, name.as_posix(), _digest(text)
+        there = _digest(copy.read_bytes()) if copy.exists() else None
         if there == now:
             copied[key] = now
         elif there is None or there == copied.get(key):
             copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(chapter, copy)
+            copy.write_bytes(text)
             copied[key] = now
             written.append(key)
         elif copied.get(key) != now:
@@ -79,5 +87,5 @@ def _read_manifest(folder: Path) -> dict[str, str]:
     return found if isinstance(found, dict) else {}
 
 
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

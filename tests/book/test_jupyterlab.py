@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 
 import nbformat
 import pytest
 from playwright.sync_api import Browser, Page
 
+from embviz.project import copy_chapters
 from tests.book.browser import Watch, measure_latency
 from tests.book.conftest import BOOK
 from tests.book.jupyterlab import open_notebook, run_all, running_lab
@@ -163,11 +165,13 @@ def watch() -> Watch:
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory, chromium: Browser, watch: Watch) -> Iterator[Page]:
     """A chapter in JupyterLab, not yet run; cells at its end measure, and draw a map and a player."""
-    folder, state = tmp_path_factory.mktemp("chapters"), tmp_path_factory.mktemp("state")
+    book, folder, state = (tmp_path_factory.mktemp(name) for name in ("book", "chapters", "state"))
     chapter = nbformat.read(BOOK / "how_to_read.ipynb", as_version=4)
     chapter.cells += [nbformat.v4.new_code_cell(source) for source in (MISTAKEN, OWN, MAP, RUN)]
     chapter.cells.insert(0, nbformat.v4.new_markdown_cell(SOLUTIONS))
-    nbformat.write(chapter, folder / "chapter.ipynb")
+    nbformat.write(chapter, book / "chapter.ipynb")
+    shutil.copy(BOOK / "references.bib", book)
+    copy_chapters(book, folder)  # as `embviz lab` does
     with running_lab(folder, state) as address:
         context = chromium.new_context(viewport={"width": 1280, "height": 900})
         watch.follow_requests(context, address)
@@ -200,7 +204,7 @@ def test_solutions_are_folded_and_citations_readable_as_on_the_books_pages(page)
     fold.locator("summary").click()
     solution.wait_for()
     assert "{cite" not in fold.text_content()
-    assert "assylbekov2019" in fold.text_content()
+    assert "as Assylbekov and Takhanov (2019) has it" in fold.text_content()
 
 
 def test_no_extension_can_be_installed_from_the_page(page):
