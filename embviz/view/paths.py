@@ -14,7 +14,7 @@ from embviz.view.charts import Data
 from embviz.view.multiples import panels
 
 NOISE = -1  # the phase of what is in none
-SLOT = "look"
+SLOT, COLOURED = "look", "colour"
 BESIDE = theme.SQUARE - 20  # side of a plane beside another one: the axes of the losses below need room
 FILLED = theme.HEIGHTS["plane"]  # of a plane that fills the page
 
@@ -133,7 +133,7 @@ def _parts(
     )
     layers = [
         line.encode(order=f"{order}:Q", **plane),
-        *_points(data, plane, order, phase, words, shown, phases),
+        *_points(plane, order, phase, words, shown, phases),
     ]
     if seed_text is not None:
         corner = alt.Chart(alt.Data(values=[{"words": seed_text}])).mark_text(
@@ -151,7 +151,7 @@ def _parts(
         "x": charts.placed(alt.X, order, scale=charts.tight("linear"), words=words),
         "y": charts.placed(alt.Y, loss, scale=charts.scaled("linear")),
     }
-    beside = charts.layered(data, _points(data, curve, order, phase, words, shown, phases, key=loss_key))
+    beside = charts.layered(data, _points(curve, order, phase, words, shown, phases, key=loss_key))
     beside = charts.finished(beside, f"{theme.title(loss)} over {words}", loss_height)
     return [drawing, beside]
 
@@ -205,7 +205,6 @@ def _about(data: Data, x: str, y: str) -> tuple[list[float], list[float]]:
 
 
 def _points(
-    data: Data,
     place: dict[str, Any],
     order: str,
     phase: str | None,
@@ -224,23 +223,24 @@ def _points(
         colour = alt.Color(f"{order}:Q", scale=theme.sequential_scale(), legend=legend)
         points = alt.Chart().mark_point(size=size, clip=True, **outline)
         return [points.encode(color=colour, tooltip=shown, **place)]
+    # one mark for all points: of two marks, one may be empty and then has no ends to give its axes
     n_shapes = len(theme.SHAPES)
-    base = alt.Chart().transform_calculate(**{SLOT: f"datum[{phase!r}] % {n_shapes}"})
-    none = base.transform_filter(f"datum[{phase!r}] == {NOISE}").mark_point(
-        shape="cross", size=size, filled=False, color=theme.INK, strokeWidth=theme.WIDTHS["seed"], clip=True
-    )
-    inside = base.transform_filter(f"datum[{phase!r}] != {NOISE}").mark_point(size=size, clip=True, **outline)
+    none = f"datum[{phase!r}] == {NOISE}"
+    slot = {SLOT: f"datum[{phase!r}] % {n_shapes}", COLOURED: f"max(datum[{phase!r}], 0)"}
+    points = alt.Chart().transform_calculate(**slot).mark_point(size=size, clip=True, **outline)
     ticks = alt.Undefined if phases is None else phases  # a gradient's own fall between two phases
     legend = alt.Legend(title=theme.title(phase), gradientLength=theme.GRADIENT, format="d", values=ticks)
-    colour = alt.Color(f"{phase}:Q", scale=theme.sequential_scale(), legend=legend if key else None)
+    shown_key = legend if key and phases != [] else None
+    colour = alt.Color(f"{COLOURED}:Q", scale=theme.sequential_scale(), legend=shown_key)
     slots = alt.Scale(domain=list(range(n_shapes)), range=list(theme.SHAPES))
     shape = alt.Shape(f"{SLOT}:N", scale=slots, legend=None)
-    both = {
-        "noise": none.encode(tooltip=shown, **place),
-        "phases": inside.encode(color=colour, shape=shape, tooltip=shown, **place),
-    }
-    if isinstance(data, pd.DataFrame):  # a layer without rows has no ends to give its axes
-        noise = data[phase] == NOISE
-        absent = {"noise": not noise.any(), "phases": noise.all()}
-        return [layer for name, layer in both.items() if not absent[name]]
-    return list(both.values())
+    thin, outlined = alt.value(theme.WIDTHS["seed"]), alt.value(theme.WIDTHS["outline"])
+    return [
+        points.encode(
+            color=alt.condition(none, alt.value("transparent"), colour),
+            shape=alt.condition(none, alt.value("cross"), shape),
+            strokeWidth=alt.condition(none, thin, outlined),
+            tooltip=shown,
+            **place,
+        )
+    ]

@@ -722,14 +722,15 @@ def test_points_in_no_phase_are_open_crosses_and_phases_have_shapes():
     assert [mark["shape"] for mark in marks] == ["cross"] * 3 + ["circle"] * 3 + ["square"] * 3
 
 
-def test_a_path_without_noise_has_no_layer_of_crosses_and_noise_alone_none_of_phases():
-    def n_layers(*phases):
-        table = POINTS.assign(phase=phases)
-        return len(view.plot_path(table, "u", "v", order="step", phase="phase").to_dict()["layer"])
-
-    assert n_layers(0, 0, 1) == n_layers(-1, -1, -1) == 2  # the line, and one of points
-    assert n_layers(0, -1, 1) == 3
-    assert len(view.plot_path(NAMED, "u", "v", order="step", phase="phase", limits=(0, 1)).layer) == 3
+@pytest.mark.parametrize("phases", [(0, 0, 1), (-1, -1, -1), (0, -1, 1)])
+def test_points_in_a_phase_and_in_none_are_one_mark_which_is_never_empty(phases):
+    table = POINTS.assign(phase=phases)
+    how = {"order": "step", "phase": "phase"}
+    marks = drawn(view.plot_path(table, "u", "v", **how), "symbol")
+    assert [mark["shape"] == "cross" for mark in marks] == [phase == -1 for phase in phases]
+    assert [mark["fill"] == "transparent" for mark in marks] == [phase == -1 for phase in phases]
+    plane, beside = view.plot_path(NAMED, "u", "v", **how, loss="loss", limits=(0, 1)).to_dict()["concat"]
+    assert [len(part["layer"]) for part in (plane, beside)] == [2, 1]  # the line, and points
 
 
 @pytest.mark.parametrize("width", [300, 800])
