@@ -7,7 +7,8 @@ __version__ = "0.1.0"
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submodules=[
-        "corpora", "words", "models", "runs", "training", "trajectories", "kernels", "ledger",
+        "corpora", "words", "models", "runs", "training", "inspection", "trajectories", "kernels", "ledger",
         "view", "metrics", "neighbors", "projections", "project", "storage", "memory", "imports",
     ],
+    submod_attrs={"inspection.comparing": ["compare"], "inspection.inspecting": ["inspect"]},
 )  # fmt: skip

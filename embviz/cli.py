@@ -1,4 +1,4 @@
-"""The command line, ``embviz new | spectrum | map | inspect | trace | resize | data | run | ...``."""
+"""The command line, ``embviz new | spectrum | map | inspect | compare | trace | resize | data | ...``."""
 
 from __future__ import annotations
 
@@ -114,6 +114,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_spectrum(commands)
     _add_map(commands)
     _add_inspect(commands)
+    _add_compare(commands)
     _add_trace(commands)
     _add_resize(commands)
     _add_data(commands)
@@ -220,6 +221,21 @@ def _add_inspect(commands: Any) -> None:
     inspect.add_argument("--table", action="store_true", help="print all measurements")
     inspect.add_argument("--html", metavar="FILE", help="write a page that works offline")
     inspect.set_defaults(command=show_inspection)
+
+
+def _add_compare(commands: Any) -> None:
+    compare = commands.add_parser(
+        "compare", help="compare two checkpoints or vector files on the tokens that they share"
+    )
+    models = "a model as for `embviz inspect`, or a file of word vectors"
+    compare.add_argument("first", metavar="FIRST", help=models)
+    compare.add_argument("second", metavar="SECOND", help="such as its fine-tuned version")
+    compare.add_argument(
+        "--tokens", type=int, default=20_000, metavar="N", help="shared tokens to compare; default 20000"
+    )
+    compare.add_argument("--seed", type=int, default=0, help="seed of halves and random orders; default 0")
+    compare.add_argument("--html", metavar="FILE", help="write a page that works offline")
+    compare.set_defaults(command=show_comparison)
 
 
 def _amount_or_all(text: str) -> int | None:
@@ -445,6 +461,29 @@ def show_inspection(arguments: argparse.Namespace) -> int:
         print(f"page: {arguments.html}")
     else:
         print("--html FILE writes the page with the map, --table prints all measurements.")
+    return 0
+
+
+def show_comparison(arguments: argparse.Namespace) -> int:
+    """``embviz compare FIRST SECOND``: alignment, moved tokens, neighbours kept, changed matrices."""
+    from embviz.inspection import compare
+
+    if arguments.html:
+        from embviz import view  # says what is missing before anything is measured
+    found = compare(
+        arguments.first, arguments.second, max_tokens=arguments.tokens, seed=arguments.seed, progress=True
+    )
+    print(f"{found.sentence}\n")
+    _print_table(found.table.round(3))
+    words = {name: found.moved[name].map(_printable) for name in found.moved if name != "cosine"}
+    print("\nTokens that moved most:")
+    _print_table(found.moved.assign(**words).head(12).round(3))
+    if len(found.changes):
+        print("\nMatrices, by their relative change:")
+        _print_table(found.changes.sort_values("change", ascending=False).head(12).round(4))
+    if arguments.html:
+        view.comparison_page(found).save(arguments.html)
+        print(f"page: {arguments.html}")
     return 0
 
 

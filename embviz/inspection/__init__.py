@@ -8,8 +8,19 @@ require("torch", "torch", purpose="embviz.inspection")
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
-    submodules=["gradients", "inspecting", "measures", "roles", "tables", "vocabulary", "weight_files"],
+    submodules=[
+        "comparing",
+        "findings",
+        "gradients",
+        "inspecting",
+        "measures",
+        "roles",
+        "tables",
+        "vocabulary",
+        "weight_files",
+    ],
     submod_attrs={
+        "comparing": ["Comparison", "compare"],
         "inspecting": ["Inspection", "inspect"],
         "weight_files": ["StoredArray", "Weights", "read_tokenizer", "read_weights"],
     },

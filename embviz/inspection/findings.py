@@ -120,10 +120,10 @@ def headlines(table: pd.DataFrame, n: int = 5) -> list[Headline]:
 # --- what is unusual ------------------------------------------------------------------------------------
 
 
-def deviations(values: np.ndarray) -> np.ndarray:
+def _deviations(values: np.ndarray) -> np.ndarray:
     """How far each value is from the median, in median absolute deviations; 0 where all are equal.
 
-    >>> deviations(np.array([1.0, 2.0, 3.0, 4.0, 13.0])).tolist()
+    >>> _deviations(np.array([1.0, 2.0, 3.0, 4.0, 13.0])).tolist()
     [-2.0, -1.0, 0.0, 1.0, 10.0]
     """
     values = np.asarray(values, dtype=float)
@@ -158,7 +158,7 @@ def _matrices(report: Inspection, *, by_head: bool = False) -> Iterator[tuple[st
     for (part, quantity), rows in table[chosen].groupby(["part", "quantity"], sort=False):
         if len(rows) < LEAST:
             continue
-        away = np.abs(deviations(rows["value"].to_numpy(dtype=float)))
+        away = np.abs(_deviations(rows["value"].to_numpy(dtype=float)))
         place = int(away.argmax())
         row: Any = rows.iloc[place]
         where = (
@@ -197,7 +197,7 @@ def _kinds(report: Inspection) -> Iterator[tuple[str, float]]:
     kinds = report.kinds[(report.kinds["tokens"] >= LEAST) & report.kinds["centred_mean_cosine"].notna()]
     if len(kinds) < LEAST:
         return
-    away = deviations(kinds["centred_mean_cosine"].to_numpy())
+    away = _deviations(kinds["centred_mean_cosine"].to_numpy())
     middle = float(kinds["centred_mean_cosine"].median())
     for row, off in zip(kinds.itertuples(), away, strict=True):
         yield (

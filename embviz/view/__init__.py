@@ -47,6 +47,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "Toggle",
             "compact_row",
         ],
+        "comparison_pages": ["comparison_page"],
         "inspection_pages": ["inspection_page"],
         "pages": ["Page", "save_page"],
         "reports": ["plot_run", "plot_spectrum", "plot_trace"],

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from embviz.inspection import inspect
-from embviz.inspection.findings import TERMS, deviations, first_screen
+from embviz.inspection.findings import TERMS, first_screen
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -43,7 +43,3 @@ def test_five_quantities_stand_first_each_with_its_control_and_meaning():
     printed = first_screen(report)
     assert "Its vocabulary has 120 tokens, each a vector of 24 numbers." in printed
     assert "embeddings that are not tied" in printed
-
-
-def test_deviations_of_equal_values_are_zero():
-    assert not deviations(np.ones(9)).any()
