@@ -381,7 +381,7 @@ def inspect(
         n_layers=n_layers,
         vocabulary=[_name_of(known, row) for row in range(V)] if known else [],
         counts=_counts(text, V),
-        facts=findings.facts_of(weights, n_layers[1], *roles.heads_of(weights)),
+        facts=findings.facts_of(weights, n_layers[1], *_heads(weights, n_heads)),
         weights=weights,
         names=names,
         **of_tokens,
@@ -502,14 +502,18 @@ def _measure_positions(table: _Table, weights: Weights) -> None:
     return table.measure(POSITIONS, "smoothness", measures.order_measures, positions)
 
 
+def _heads(weights: Weights, n_heads: int | None) -> tuple[int | None, int | None]:
+    """Heads of queries, and of keys and values; what is given goes first."""
+    known, n_kv = roles.heads_of(weights)
+    return n_heads or known, n_kv or n_heads or known
+
+
 def _measure_attention(
     table: _Table, weights: Weights, n_heads: int | None, max_layers: int | None
 ) -> tuple[int, int]:
     """Queries, keys and values, a layer at a time; how many layers were measured, and how many there are."""
-    known, n_kv = roles.heads_of(weights)
-    n_heads = n_heads or known
     try:
-        maps = roles.attention_maps(weights, n_heads, n_kv or n_heads)
+        maps = roles.attention_maps(weights, *_heads(weights, n_heads))
     except ValueError as error:
         table.refuse("Q, K, V", "all", error)
         return 0, 0
