@@ -8,6 +8,7 @@ import dataclasses
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -174,8 +175,10 @@ def _add_map(commands: Any) -> None:
         "vectors", metavar="VECTORS", help="a file of word vectors, a Hugging Face folder, or a .gguf file"
     )
     chosen = mapped.add_mutually_exclusive_group()
-    chosen.add_argument("--first", type=int, metavar="N", help="the first N words; default all")
-    chosen.add_argument("--matching", metavar="REGEX", help="words in which the regular expression is found")
+    chosen.add_argument("--first", type=_positive, metavar="N", help="the first N words; default all")
+    chosen.add_argument(
+        "--matching", metavar="REGEX", type=_pattern, help="words in which the regular expression is found"
+    )
     chosen.add_argument("--text", metavar="FILE", help="the words of a text (UTF-8), frequent words first")
     mapped.add_argument(
         "--layout",
@@ -239,8 +242,25 @@ def _add_compare(commands: Any) -> None:
 
 
 def _amount_or_all(text: str) -> int | None:
-    """A whole number, or None for `all`."""
+    """A whole number from 0 on, or None for `all`."""
+    if text != "all" and not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a number from 0 on nor `all`")
     return None if text == "all" else int(text)
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    """A regular expression."""
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no regular expression: {error}") from error
+
+
+def _positive(text: str) -> int:
+    """A whole number from 1 on."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 on")
+    return int(text)
 
 
 def _add_trace(commands: Any) -> None:
@@ -274,7 +294,7 @@ def _add_resize(commands: Any) -> None:
     resize.add_argument(
         "checkpoint", metavar="CHECKPOINT", help="folder of a GPT-2, Llama, Mistral or GPT-NeoX model"
     )
-    resize.add_argument("--width", type=int, required=True, help="new width of the residual stream")
+    resize.add_argument("--width", type=_positive, required=True, help="new width of the residual stream")
     resize.add_argument("--out", metavar="FOLDER", required=True, help="folder to write; new or empty")
     resize.add_argument("--text", metavar="FILE", help="text (UTF-8) on which errors and losses are measured")
     resize.add_argument(
@@ -325,7 +345,7 @@ def _add_run(commands: Any) -> None:
     run = commands.add_parser("run", help="measure a claim: compute and store what is missing")
     run.add_argument("id", metavar="ID", help='a claim such as reflections.lemma1, a paper, or "all"')
     run.add_argument("--preset", default="quick", help="quick (seconds; default), laptop or paper")
-    run.add_argument("--jobs", type=int, help="worker processes; default as many as cores")
+    run.add_argument("--jobs", type=_positive, help="worker processes; default as many as cores")
     run.add_argument(
         "--minutes",
         type=float,
@@ -449,6 +469,8 @@ def show_inspection(arguments: argparse.Namespace) -> int:
         from embviz import view  # says what is missing before anything is measured
     tokenizer = read_tokenizer(arguments.model)
     corpus = Path(arguments.text) if arguments.text else None
+    if corpus is not None:
+        corpus.stat()  # one that is not there is told before anything is measured
     report = inspect(arguments.model, tokenizer, corpus, max_rows=arguments.rows, progress=True)
     print("\n".join(map(_printable, first_screen(report).splitlines())))
     print()

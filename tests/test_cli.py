@@ -69,6 +69,30 @@ def test_an_error_of_ours_is_one_line_and_exit_code_1(made, capsys):
         cli.main(["--debug", "data", "verify", "tulip"])
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("map v --html o --first 0", "'0' is no whole number from 1 on"),
+        ("map v --html o --matching [", "'[' is no regular expression"),
+        ("inspect m --map -3", "'-3' is neither a number from 0 on nor `all`"),
+        ("run all --jobs -4", "'-4' is no whole number from 1 on"),
+        ("resize m --out o --width x", "'x' is no whole number from 1 on"),
+    ],
+)
+def test_an_argument_that_cannot_be_meant_is_told_before_anything_is_read(capsys, arguments, message):
+    with pytest.raises(SystemExit):
+        cli.main(arguments.split())
+    assert message in capsys.readouterr().err
+
+
+def test_a_text_or_a_project_that_is_not_there_is_told_first(tmp_path, capsys):
+    assert cli.main(["inspect", "no_model", "--text", str(tmp_path / "text")]) == 1
+    assert "text" in capsys.readouterr().err
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    assert cli.main(["ledger", "--project", str(tmp_path / "loop")]) == 1
+    assert "is not a project" in capsys.readouterr().err
+
+
 def test_help_and_version_import_nothing_heavy():
     code = (
         "import sys; from embviz import cli\n"

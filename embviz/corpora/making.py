@@ -16,6 +16,7 @@ import string
 import tempfile
 import unicodedata
 import warnings
+import zlib
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -257,6 +258,8 @@ def _read(path: Path, encoding: str) -> Iterator[str]:
                 yield block
         except UnicodeDecodeError as error:
             raise _wrong_encoding(str(path), error) from error
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise ValueError(f"{path} is cut short or damaged ({error}): get it again") from error
 
 
 def _pieces(blocks: Iterable[str]) -> Iterator[tuple[bool, str]]:

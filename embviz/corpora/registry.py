@@ -281,6 +281,13 @@ def model_path(name: str) -> Path:
     return paths[0] if len(paths) == 1 else paths[0].parent
 
 
+def named_path(source: str | os.PathLike[str]) -> Path:
+    """A path, unless its name is empty: that would be the current folder."""
+    if not os.fspath(source):
+        raise ValueError("the name of a file or folder is empty: name one, or . for this folder")
+    return Path(source)
+
+
 def on_disk(source: str | os.PathLike[str]) -> Path:
     """A path as it is, or where the released model of this name lies, verified.
 
@@ -293,8 +300,10 @@ def on_disk(source: str | os.PathLike[str]) -> Path:
     ------
     ChecksumError, DataMissingError
         As :func:`model_path`: what is not on disk is fetched by ``embviz data fetch NAME``.
+    ValueError
+        If the name is empty, which would be the current folder.
     """
-    path = Path(source)
+    path = named_path(source)
     if path.exists() or not isinstance(source, str) or path.name != source:
         return path
     known = load_registry().get(source)

@@ -5,6 +5,7 @@ Nothing is read before it is asked for, and rows of a large table without the ot
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import math
@@ -12,7 +13,7 @@ import os
 import re
 import struct
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -223,7 +224,8 @@ def _of_mapping(
     """Fields of a `Weights` after its name."""
     found: dict[str, StoredArray] = {}
     left_out: dict[str, str] = {}
-    for name, value in source.items():
+    for key, value in source.items():
+        name = str(key)
         if not isinstance(value, Tensor):
             array = np.asarray(value)
             if array.dtype.kind != "f":
@@ -232,10 +234,11 @@ def _of_mapping(
             value = torch.from_numpy(np.ascontiguousarray(checked(value, name, kind="floating")))
         if value.is_meta:
             raise ValueError(f"{name} is on the meta device, where there are no numbers: load it first")
-        if value.is_floating_point():
+        if value.is_floating_point() and value.layout == torch.strided:
             found[plain_name(name)] = _of_tensor(value)
         else:
-            left_out[plain_name(name)] = str(value.dtype).removeprefix("torch.")
+            kind = value.dtype if value.layout == torch.strided else value.layout
+            left_out[plain_name(name)] = str(kind).removeprefix("torch.")
     return found, {}, None, left_out
 
 
@@ -255,8 +258,9 @@ def _of_file(path: Path) -> Weights:
     if first.startswith(b"\x93NUMPY"):
         return Weights(path.stem, {"embedding.weight": _of_npy(path)})
     if path.suffix == ".npz":
-        with np.load(path, allow_pickle=False) as packed:
-            return Weights(path.stem, *_of_mapping({name: packed[name] for name in packed.files}))
+        with open(path, "rb") as file, _numpy_read(path), np.load(file, allow_pickle=False) as packed:
+            arrays = {name: packed[name] for name in packed.files}
+        return Weights(path.stem, *_of_mapping(arrays))
     return _of_llama2c(path) or Weights(path.stem, *_of_mapping(_state_dict(path)))
 
 
@@ -280,8 +284,18 @@ def _of_gguf(path: Path) -> Weights:
     return Weights(path.stem, arrays, found.config, None, left_out)
 
 
+@contextlib.contextmanager
+def _numpy_read(path: Path) -> Iterator[None]:
+    """What NumPy says of a file that it cannot read, with the file's name."""
+    try:
+        yield
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path} is cut short, or holds no plain numbers ({error})") from error
+
+
 def _of_npy(path: Path) -> StoredArray:
-    table = np.load(path, mmap_mode="r", allow_pickle=False)
+    with _numpy_read(path):
+        table = np.load(path, mmap_mode="r", allow_pickle=False)
     if table.ndim != 2 or table.dtype.kind != "f":
         raise ValueError(f"{path} holds {table.dtype} of shape {table.shape}: a matrix of floats is needed")
     return StoredArray(table.shape, lambda rows: np.array(table if rows is None else table[rows], np.float32))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -54,10 +55,14 @@ def connected(scheduler: Any) -> Iterator[None]:
         If dask's ``distributed`` is not installed.
     OSError
         If nobody answers there.
+    ValueError
+        If the address has no port.
     """
     require("cluster", "distributed", purpose="a sweep on a cluster")
     from distributed import Client
 
+    if isinstance(scheduler, str) and not re.search(r":\d+$", scheduler):
+        raise ValueError(f"{scheduler!r} is no address of a scheduler: give one such as tcp://10.0.0.1:8786")
     with Client(scheduler, timeout=20, set_as_default=True), joblib.parallel_config(backend="dask"):
         yield
 

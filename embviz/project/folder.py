@@ -89,7 +89,7 @@ def find_project(start: str | os.PathLike[str] | None = None) -> Project:
 
 @functools.lru_cache(maxsize=32)  # asked for each cell's file
 def _named(name: str) -> Path:
-    root = Path(name).resolve()
+    root = Path(os.path.realpath(name))  # a link that names itself is no project either
     if not _has_claims(root):
         raise NoProjectError(f"{root} is not a project: it has no folder {CLAIMS}")
     return root

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from tqdm.auto import tqdm
 
 from embviz.arrays import checked
+from embviz.corpora.registry import named_path
 from embviz.inspection import Weights, read_weights
 from embviz.memory import require_memory
 from embviz.runs import Sketch, read_run
@@ -74,7 +75,7 @@ def read_checkpoints(
     MemoryError
         If the paths would not fit.
     """
-    if isinstance(source, str | os.PathLike) and is_run(Path(source)):
+    if isinstance(source, str | os.PathLike) and is_run(named_path(source)):
         if steps is not None or losses is not None:
             raise ValueError(f"{source} is a run, which has steps and losses: leave steps= and losses= out")
         return read_run(source).paths(tensors, sketch=sketch)

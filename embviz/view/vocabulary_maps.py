@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 import traitlets
 
-from embviz.arrays import checked
+from embviz.arrays import checked, whole
 from embviz.corpora.tokens import token_kinds, token_texts
 from embviz.imports import require
 from embviz.metrics import neighbors_kept
@@ -348,9 +348,13 @@ def _chosen(vectors: WordVectors, words: Words) -> tuple[np.ndarray, str]:
     if isinstance(words, str) and words == "all":
         return np.arange(len(vectors.vocabulary)), "all"
     if isinstance(words, int):
+        whole(words, "words", 1)
         return np.arange(min(words, len(vectors.vocabulary))), "first"
     if isinstance(words, str | re.Pattern):
-        pattern = re.compile(words)
+        try:
+            pattern = re.compile(words)
+        except re.error as error:
+            raise ValueError(f"{words!r} is no regular expression: {error}") from error
         texts = token_texts(vectors.vocabulary)
         rows = [row for row, text in enumerate(texts) if pattern.search(text.removeprefix(" "))]
         if not rows:

@@ -225,6 +225,10 @@ def _room(n_words: int, embedding_dim: int, path: Path) -> np.ndarray:
 
 def _read_word2vec(file: BinaryIO, limit: int | None, encoding: str, path: Path) -> Raw:
     n_words, D = (int(part) for part in file.readline(100).removeprefix(BOM).split())
+    if min(n_words, D) < 1:
+        raise ValueError(
+            f"{path} has {n_words} words in {D} dimensions by its header: there is nothing to read"
+        )
     # a record takes two bytes a number at least: a wild header is refused before it is allocated
     packed = not hasattr(file, "fileno") or isinstance(file, gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile)
     if not packed and path.stat().st_size < n_words * (2 * D + 1):
@@ -284,7 +288,7 @@ def _numbers(line: bytes, D: int) -> list[float]:
     if len(parts) != D + 1:
         return []
     try:
-        return [float(part) for part in parts[1:]]
+        return [] if b"_" in b"".join(parts[1:]) else [float(part) for part in parts[1:]]
     except ValueError:
         return []
 

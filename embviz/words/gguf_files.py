@@ -149,9 +149,7 @@ def read_gguf(path: str | os.PathLike[str]) -> GGUFFile:
             try:
                 return _header(path, _Reader(data))
             except (struct.error, IndexError, UnicodeDecodeError, OverflowError) as error:
-                raise ValueError(
-                    f"{path} is not a whole GGUF file ({type(error).__name__}): get it again"
-                ) from error
+                raise ValueError(f"{path} is not a whole GGUF file ({error}): get it again") from error
 
 
 class _Reader:
@@ -161,8 +159,7 @@ class _Reader:
         self.data, self.place = data, 4
 
     def number(self, form: str) -> Any:
-        (found,) = struct.unpack_from(f"<{form}", self.data, self.place)
-        self.place += struct.calcsize(form)
+        (found,) = struct.unpack(f"<{form}", self.piece(struct.calcsize(f"<{form}")))
         return found
 
     def string(self) -> str:

@@ -251,6 +251,13 @@ def test_an_endless_line_in_a_packed_file_is_read_in_pieces_and_its_cuts_are_tol
     assert max(lengths) <= 2 * making.BLOCK
 
 
+@pytest.mark.parametrize("content", [gzip.compress(b"a b " * 50)[:-12], b"\x1f\x8b" + bytes(50)])
+def test_a_packed_text_that_is_damaged_is_named(tmp_path, content):
+    (tmp_path / "text.gz").write_bytes(content)
+    with pytest.raises(ValueError, match=r"text\.gz is cut short or damaged .*: get it again"):
+        make_corpus(tmp_path / "text.gz")
+
+
 def test_a_function_is_a_tokenizer_and_its_ids_are_refused():
     assert make_corpus("ab ba", tokenizer=list).vocabulary == ["a", "b", " "]
     with pytest.raises(ValueError, match="the tokenizer gave 97, which is no string"):

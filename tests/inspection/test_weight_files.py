@@ -9,6 +9,8 @@ import torch
 from safetensors.torch import save_file
 
 from embviz.inspection import inspect, read_weights
+from embviz.trajectories import read_checkpoints
+from embviz.words import WordVectors
 
 TABLE = torch.arange(12.0).reshape(4, 3)
 LARGER = torch.randn(40, 8, generator=torch.Generator().manual_seed(0))
@@ -173,3 +175,26 @@ def test_slices_of_matrices_are_not_taken_for_a_model(tmp_path):
 def test_an_empty_folder_says_what_was_looked_for(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"has no weights: no \*\.safetensors.*it has nothing"):
         read_weights(tmp_path)
+
+
+@pytest.mark.parametrize("save", [np.save, np.savez])
+def test_a_numpy_file_that_is_cut_or_holds_objects_is_named(tmp_path, save):
+    path = tmp_path / ("a.npz" if save is np.savez else "a.npy")
+    for table, end in ((np.eye(9), -20), (np.array([{}]), None)):
+        save(path, table)
+        path.write_bytes(path.read_bytes()[:end])
+        with pytest.raises(ValueError, match=rf"{path.name} is cut short, or holds no plain numbers"):
+            read_weights(path)
+
+
+def test_sparse_tensors_are_named_and_names_that_are_no_strings_are_read(tmp_path):
+    torch.save({("a", 1): torch.eye(3), "b": torch.eye(3).to_sparse()}, tmp_path / "a.pt")
+    found = read_weights(tmp_path / "a.pt")
+    assert list(found.arrays) == ["('a', 1)"]
+    assert found.left_out == {"b": "sparse_coo"}
+
+
+@pytest.mark.parametrize("read", [read_weights, WordVectors.load, read_checkpoints])
+def test_an_empty_name_is_not_the_current_folder(read):
+    with pytest.raises(ValueError, match="the name of a file or folder is empty"):
+        read("")

@@ -78,6 +78,8 @@ def test_what_fails_is_named_by_its_configuration_and_the_rest_is_stored(where, 
 def test_options_that_make_no_cluster_are_refused(capsys):
     assert main(["run", "all", "--backend", "dask"]) == 1
     assert "--backend dask needs --scheduler ADDRESS" in capsys.readouterr().err
+    assert main(["run", "all", "--scheduler", "a"]) == 1
+    assert "'a' is no address of a scheduler" in capsys.readouterr().err
     assert main(["run", "all", "--scheduler", "tcp://a:1", "--slurm", "cores=1"]) == 1
     assert "give one of them" in capsys.readouterr().err
     assert main(["run", "all", "--slurm", "cores=many"]) == 1

@@ -178,6 +178,10 @@ def test_what_cannot_be_mapped_is_refused():
     given = vectors()
     with pytest.raises(ValueError, match="no token matches 'zebra'"):
         map_of(given, "zebra")
+    with pytest.raises(ValueError, match=r"'\[' is no regular expression: unterminated"):
+        map_of(given, "[")
+    with pytest.raises(ValueError, match="words is 0: it must be a whole number, 1 or more"):
+        map_of(given, 0)
     with pytest.raises(ValueError, match="none of the 2 words is in the vocabulary, such as 'zebra'"):
         map_of(given, ["zebra", "gnu"])
     with pytest.raises(ValueError, match="2 words with vectors are too few"):

@@ -135,6 +135,8 @@ def test_latin_1_words_are_named_and_then_read(tmp_path):
         (b"a 1 2\nb 3 x\n", "is no file of word vectors that is known here"),
         (b"a 1 2\n" * 21 + b"b 3\n", "record 22 of 22 is not a word and 2 numbers"),
         (b"2 2\na 1 2\n\n", "record 2 of 2 is missing"),
+        (b"0 0\n", "has 0 words in 0 dimensions by its header"),
+        (b"2 2\na 1_0 2\nb 3 4\n", "record 1 of 2 is not a word and 2 numbers"),
         (pickle.dumps({"a": [1.0]}), r"is a pickle, which can run code.*save_word2vec_format"),
         (struct.pack("<ii", formats.FASTTEXT, 11), "has version 11 of fastText's format"),
         (struct.pack("<ii", formats.FASTTEXT, 12), "is cut short"),
