@@ -243,6 +243,8 @@ def map_of(
     >>> map_of(vectors, 30).title
     'The first 30 words'
     """
+    if isinstance(words, int):
+        whole(words, "words", 1)
     if layout is None:
         layout = "pca" if isinstance(words, int) else "neighbors"
     if isinstance(layout, str) and layout not in ("neighbors", "pca"):
@@ -348,7 +350,6 @@ def _chosen(vectors: WordVectors, words: Words) -> tuple[np.ndarray, str]:
     if isinstance(words, str) and words == "all":
         return np.arange(len(vectors.vocabulary)), "all"
     if isinstance(words, int):
-        whole(words, "words", 1)
         return np.arange(min(words, len(vectors.vocabulary))), "first"
     if isinstance(words, str | re.Pattern):
         try:
