@@ -18,7 +18,7 @@ from embviz.corpora import corpus as corpora
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell, experiment, load
 from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Study
+from embviz.ledger.studies import Part, Study
 from embviz.words import spectra
 from embviz.words.cooccurrence import count_pairs, pmi, ppmi, shifted_pmi
 
@@ -34,6 +34,9 @@ GRAPHS = {  # chance of closing a triangle
 N_NODES, FEW_NODES = 3_000, 600  # of a graph, and of one of the quick preset
 SPARSE = 5  # edges a node of a sparse graph
 LEADING = (50, 100, 200, 500, 1000, 2000)  # eigenvalues whose signs are counted
+WEIGHTED = ("pmi", "ppmi", "shuffled")
+POWERS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)  # of the weights; skip-gram's is the last
+N_SIGNS = 200  # leading eigenvalues of a weighted matrix: the paper's d
 
 
 # --- corpora ----------------------------------------------------------------------------------------
@@ -197,6 +200,58 @@ def scale_free_graph(n_nodes: int, n_edges: int, triangles: float, *, seed: int)
     return matrix
 
 
+@dataclasses.dataclass(frozen=True)
+class WeightedSigns:
+    """The leading eigenvalues of one weighted matrix."""
+
+    corpus: str  # name in the registry
+    window: int  # words to each side
+    min_count: int  # rarer words leave holes
+    matrix: str  # one of WEIGHTED
+    power: float  # a: 0 weighs all pairs alike, 1/2 as skip-gram does
+
+
+@experiment("reflections.weighted_signs", threads=1)
+def weighted_signs(config: WeightedSigns) -> pd.DataFrame:
+    """The 200 eigenvalues of D^a M D^a largest in magnitude, ascending; D holds the words' counts."""
+    corpus = corpora.load_corpus(config.corpus).restrict(min_count=config.min_count, rare="hole")
+    plain = Spectrum(config.corpus, config.window, config.min_count, config.matrix)
+    matrix = weighted(_matrix(plain, corpus), corpus.counts, config.power)
+    values, _ = spectra.truncated_eigen(matrix, min(N_SIGNS, matrix.shape[0]), seed=0)
+    table = pd.DataFrame({"eigenvalue": np.sort(values)})
+    table.attrs["data"] = {config.corpus: corpus.checksum}
+    return table
+
+
+def weighted(matrix: np.ndarray | sparse.csr_array, counts: np.ndarray, power: float) -> sparse.csr_array:
+    """D^a M D^a of a symmetric matrix (V, V): D is the diagonal of counts (V,) over their mean, a `power`."""
+    scale = sparse.diags_array((counts / counts.mean()) ** power)
+    return sparse.csr_array(scale @ sparse.csr_array(matrix) @ scale)
+
+
+def weighted_cells(
+    preset: str, windows: Sequence[int] = WINDOWS, powers: Sequence[float] = POWERS[-1:]
+) -> list[Cell]:
+    """Leading eigenvalues of PMI and its controls, weighted as in skip-gram or by other powers."""
+    corpus, min_count = _text(preset)
+    return [
+        weighted_signs.cell(WeightedSigns(corpus, window, min_count, matrix, power))
+        for window, matrix, power in itertools.product(windows, WEIGHTED, powers)
+    ]
+
+
+def slider_cells(preset: str) -> list[Cell]:
+    """Every power, on text8's first eighth, at skip-gram's window."""
+    return weighted_cells(preset, WINDOWS[-1:], POWERS) if preset == "laptop" else []
+
+
+def weighted_shares(cells: Sequence[Cell]) -> pd.DataFrame:
+    """Share of +1 among the leading eigenvalues of stored weighted matrices: window, matrix, power, share."""
+    keys = ["window", "matrix", "power"]
+    positive = load(cells).assign(share=lambda table: table["eigenvalue"] > 0)
+    return positive.groupby(keys, sort=False)["share"].mean().reset_index()
+
+
 def _text(preset: str) -> tuple[str, int]:
     texts = {"quick": ("embedded", 500), "laptop": ("text8_prefix", 100), "paper": ("enwiki2018", 100)}
     return texts[preset]
@@ -330,6 +385,16 @@ def _leading_findings(preset: str) -> dict[str, Finding]:
     return found
 
 
+def _weighted_findings(preset: str) -> dict[str, Finding]:
+    table = weighted_shares(weighted_cells(preset))
+    corpus = _text(preset)[0]
+    found = {}
+    for window, rows in table.groupby("window"):
+        share = dict(zip(rows["matrix"], rows["share"].astype(float), strict=True))
+        found[f"weighted_{window}"] = findings.exact(share.pop("pmi"), controls=share, corpus=corpus)
+    return found
+
+
 def _spectra(cells: Sequence[Cell]) -> dict[tuple[int, str, int], np.ndarray]:
     """Eigenvalues by window, matrix and seed."""
     return {
@@ -394,5 +459,10 @@ STUDIES = {
         lambda preset: [*spectrum_cells(preset), *shape_cells(preset)], _bulk_findings
     ),
     "reflections.like_scale_free": Study(shape_cells, _likeness_findings),
-    "reflections.half_of_pmi": Study(spectrum_cells, _leading_findings),
+    "reflections.half_of_pmi": Study(
+        spectrum_cells,
+        _leading_findings,
+        parts=(Part(weighted_cells, _weighted_findings),),
+        beside=slider_cells,
+    ),
 }

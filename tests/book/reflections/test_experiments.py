@@ -343,3 +343,47 @@ def test_items_are_counted_as_the_scores_take_them(monkeypatch):
     )
     found = scores.frequent_items({"a", "b"})
     assert found == {name: 2 if name in scores.SIMILARITY_TESTS else 1 for name in scores.TESTS}
+
+
+def test_weights_of_one_half_factorize_what_a_weighted_least_squares_fits():
+    rng = np.random.default_rng(0)
+    matrix, counts = rng.standard_normal((9, 9)), np.arange(9.0, 0.0, -1.0)
+    matrix = matrix + matrix.T
+    scaled = spectrum.weighted(matrix, counts, 0.5).toarray()
+    values, axes = np.linalg.eigh(scaled)
+    best = np.argsort(-np.abs(values))[:4]
+    weights = np.outer(counts, counts) / counts.mean() ** 2
+    low = (axes[:, best] * values[best]) @ axes[:, best].T / np.sqrt(weights)  # back to PMI's own scale
+
+    def loss(fitted: np.ndarray) -> float:
+        return float((weights * (matrix - fitted) ** 2).sum())
+
+    plain = np.linalg.eigh(matrix)
+    leading = np.argsort(-np.abs(plain[0]))[:4]
+    unweighted = (plain[1][:, leading] * plain[0][leading]) @ plain[1][:, leading].T
+    assert loss(low) == pytest.approx((np.sort(values**2)[:5]).sum())
+    assert loss(low) < loss(unweighted)
+    assert np.array_equal(spectrum.weighted(matrix, counts, 0.0).toarray(), matrix)
+
+
+def test_weighted_cells_judge_skip_grams_power_alone_and_the_slider_has_all():
+    judged = [cell.config for cell in spectrum.weighted_cells("paper")]
+    assert {config.power for config in judged} == {0.5}
+    assert {(config.window, config.matrix) for config in judged} == set(
+        itertools.product((2, 5), ("pmi", "ppmi", "shuffled"))
+    )
+    slider = spectrum.slider_cells("laptop")
+    assert sorted({cell.config.power for cell in slider}) == [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]
+    assert {cell.config.corpus for cell in slider} == {"text8_prefix"}
+
+
+def test_leading_signs_of_a_small_text_are_counted():
+    config = spectrum.WeightedSigns("embedded", 5, 2_000, "pmi", 0.5)
+    table = spectrum.weighted_signs.function(config)
+    text = spectrum.corpora.load_corpus("embedded").restrict(min_count=2_000, rare="hole")
+    counts = spectrum.count_pairs(
+        text.ids, len(text.vocabulary), window=5, document_starts=text.document_starts
+    )
+    whole = np.linalg.eigvalsh(spectrum.weighted(spectrum.pmi(counts), text.counts, 0.5).toarray())
+    expected = np.sort(whole[np.argsort(-np.abs(whole))[: spectrum.N_SIGNS]])
+    assert table["eigenvalue"].to_numpy() == pytest.approx(expected, abs=1e-4)
