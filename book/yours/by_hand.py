@@ -64,14 +64,15 @@ def reflections(model: Any) -> pd.DataFrame:
     for kind, tables in kinds.items():
         x, y = (table.astype(float) for table in tables)
         Q = np.linalg.pinv(x) @ y
-        squared = Q @ Q
+        squared, values = Q @ Q, np.linalg.eigvals(Q)
         diagonal = np.diag(squared).mean()
         i, j = np.random.default_rng(0).integers(V, size=(2, 200_000))
         i, j = i[i != j], j[i != j]
         rows[kind] = {
             "diagonal": diagonal,
             "offdiagonal": squared[~np.eye(D, dtype=bool)].std() / abs(diagonal),
-            "negative_share": (np.linalg.eigvals(Q).real < 0).mean(),
+            "negative_share": (values.real < 0).mean(),
+            "reflected_share": (values.real < -5 * abs(values.imag)).mean(),
             "similarity_correlation": np.corrcoef(cosines(x[i], x[j]), cosines(y[i], y[j]))[0, 1],
             "norm_correlation": np.corrcoef(np.linalg.norm(x, axis=1), np.linalg.norm(y, axis=1))[0, 1],
         }

@@ -98,7 +98,7 @@ def test_a_reflection_in_any_basis_is_found_with_its_dimensions(n_reflected):
     own = table.loc["word and context"]
     assert own["diagonal"] == pytest.approx(1.0, abs=1e-4)
     assert own["offdiagonal"] == pytest.approx(0.0, abs=1e-4)
-    assert own["negative_share"] == n_reflected / 6
+    assert own["negative_share"] == own["reflected_share"] == n_reflected / 6
     assert own["similarity_correlation"] == pytest.approx(1.0, abs=1e-4)
 
 
@@ -107,6 +107,7 @@ def test_a_rotation_keeps_similarities_and_is_no_reflection():
     rotated = table.loc["word and its rotation"]
     assert rotated["similarity_correlation"] == pytest.approx(1.0, abs=1e-4)
     assert rotated["diagonal"] < 0.9
+    assert rotated["reflected_share"] < rotated["negative_share"]  # most are complex
     assert abs(table.loc["contexts in random order", "similarity_correlation"]) < 0.1
     assert abs(table.loc["random vectors", "norm_correlation"]) < 0.2
 

@@ -27,6 +27,7 @@ from embviz.ledger.studies import Part, Study
 from embviz.pausing import Paused, time_is_over
 from embviz.words import spectra
 from embviz.words.cooccurrence import count_pairs, pmi, ppmi
+from embviz.words.reports import NEARLY_REAL
 from embviz.words.skipgram import SGNSConfig, State, train_sgns
 from embviz.words.wordvectors import WordVectors, chosen_rows, factorize_pmi
 
@@ -41,7 +42,6 @@ SAME_SIGNS = {0.5: "half", 1.0: "ones"}  # one model under two names: trained on
 PLATEAU = (0.35, 0.65)  # shares of +1 between which the paper sees no change
 BORDERS = (0.225, 0.925, 0.95)  # shares that three seeds left open
 JUDGED_AGAIN = tuple(share for share in SHARES if share in BORDERS or PLATEAU[0] <= share <= PLATEAU[1])
-NEARLY_REAL = 0.2  # size of an imaginary part over that of the real one
 
 
 # --- training and measuring one model ---------------------------------------------------------------
