@@ -377,6 +377,7 @@ def _symmetry_findings(preset: str) -> dict[str, Finding]:
 
 def _leading_findings(preset: str) -> dict[str, Finding]:
     table = leading_shares(preset)
+    table = table[table["d"] != N_SIGNS]  # judged weighted
     corpus = _text(preset)[0]
     found = {}
     for (window, d), rows in table.groupby(["window", "d"]):
