@@ -6,16 +6,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import altair as alt
+import numpy as np
 import pandas as pd
 from IPython.display import Markdown
 
-from book.reflections.experiments import vectors
+from book.reflections.experiments import spectrum, vectors
+from embviz.corpora.registry import DataMissingError
 from embviz.ledger import published
-from embviz.ledger.cells import Cell, load, missing
+from embviz.ledger.cells import Cell, load, missing, table_of
 from embviz.view import plot_curves, theme
 from embviz.view.charts import Data
 
-MODELS = {"free": "SGNS", "half": "WT", "random": "WTR", "ones": "plain"}
+MODELS = {"free": "SGNS", "half": "WT", "random": "WTR", "ones": "plain", "learned": "learned Q"}
 TESTS = {
     "wordsim": "WordSim-353",
     "men": "MEN",
@@ -111,6 +113,76 @@ def factor_table(cells: Sequence[Cell]) -> pd.DataFrame:
         items = load(counted).set_index("item")["value"]
         table.loc["items"] = ["", *(f"{items[test]:,.0f}" for test in TESTS)]
     return table
+
+
+MATRICES = {"PMI": "pmi", "positive PMI": "ppmi", "tokens in random order": "shuffled"}
+
+
+def weighted_leading(power: float, matrix: str) -> pd.DataFrame:
+    """Leading eigenvalues of PMI weighted by p^a on both sides, on text8's first eighth, window 5.
+
+    Parameters
+    ----------
+    power : float from 0 to 1/2
+        a. One that is not stored is computed where the text is on this machine; elsewhere the nearest stored
+        one is taken.
+    matrix : str
+        A key of MATRICES.
+
+    Returns
+    -------
+    DataFrame
+        rank, eigenvalue (over the largest in magnitude), sign, weight (the a that was taken).
+    """
+    for near in (power, min(spectrum.POWERS, key=lambda stored: abs(stored - power))):
+        (cell,) = (
+            cell
+            for cell in spectrum.weighted_cells("laptop", (5,), (round(near, 3),))
+            if cell.config.matrix == MATRICES[matrix]
+        )
+        try:
+            values = table_of(cell)["eigenvalue"].to_numpy()
+            break
+        except DataMissingError:
+            continue
+    values = values[np.argsort(-np.abs(values), kind="stable")]
+    table = pd.DataFrame({"rank": np.arange(1, len(values) + 1), "eigenvalue": values / abs(values[0])})
+    table["sign"] = np.where(values > 0, "plus", "minus")
+    return table.round({"eigenvalue": 5}).assign(weight=near)
+
+
+def weighted_finding(curves: pd.DataFrame) -> str:
+    """What the shares over the weight show; `curves` has matrix, power and share."""
+    share = curves.set_index(["matrix", "power"])["share"]
+    return (
+        f"With skip-gram's weights {share['PMI', 0.5]:.1%} of PMI's leading signs are plus, "
+        f"with equal weights {share['PMI', 0.0]:.1%}; of positive PMI's {share['positive PMI', 0.5]:.1%} and "
+        f"{share['positive PMI', 0.0]:.1%}"
+    )
+
+
+def predicted_and_trained() -> pd.DataFrame:
+    """Share of negative signs by text: unweighted and weighted PMI, of tokens in random order, and trained.
+
+    The first ones are of the 200 leading eigenvalues at window 5; "trained" is the mean over stored models of
+    the share of eigenvalues of the map that are negative and nearly real.
+    """
+    rows = {}
+    for preset in ("laptop", "paper"):
+        text = vectors.SIZES[preset]["corpus"]
+        weighted = spectrum.weighted_shares(spectrum.weighted_cells(preset)).query("window == 5")
+        share = weighted.set_index("matrix")["share"]
+        plain = spectrum.leading_shares(preset).query("window == 5 and d == 200 and matrix == 'pmi'")
+        models = [cell for cell in vectors.free_cells(preset) if cell.stored()]
+        models += [cell for cell in vectors.more_cells(preset, "free") if cell.stored()]
+        rows[text] = {
+            "PMI, a = 0": 1 - plain["share"].iloc[0],
+            "PMI, a = 1/2": 1 - share["pmi"],
+            "positive PMI, a = 1/2": 1 - share["ppmi"],
+            "tokens in random order, a = 1/2": 1 - share["shuffled"],
+            "trained map": vectors.reflected_shares(load(models))[""].mean(),
+        }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("text")
 
 
 def sweep_curves() -> pd.DataFrame:
