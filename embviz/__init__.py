@@ -13,7 +13,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "corpora", "words", "models", "runs", "training", "inspection", "trajectories", "kernels", "ledger",
         "view", "metrics", "neighbors", "projections", "project", "storage", "memory", "imports",
     ],
-    submod_attrs={"inspection.comparing": ["compare"], "inspection.inspecting": ["inspect"]},
+    submod_attrs={"inspection": ["compare", "inspect", "patch"]},
 )  # fmt: skip
 
 

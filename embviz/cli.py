@@ -116,6 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_map(commands)
     _add_inspect(commands)
     _add_compare(commands)
+    _add_patch(commands)
     _add_trace(commands)
     _add_resize(commands)
     _add_data(commands)
@@ -239,6 +240,23 @@ def _add_compare(commands: Any) -> None:
     compare.add_argument("--seed", type=int, default=0, help="seed of halves and random orders; default 0")
     compare.add_argument("--html", metavar="FILE", help="write a page that works offline")
     compare.set_defaults(command=show_comparison)
+
+
+def _add_patch(commands: Any) -> None:
+    patch = commands.add_parser("patch", help="replace one matrix of a language model, and measure the loss")
+    patch.add_argument("model", metavar="FOLDER", help="a Hugging Face folder of a causal language model")
+    patch.add_argument("name", metavar="NAME", help="the matrix, or parts of its name: layers.5.q_proj")
+    patch.add_argument(
+        "--how",
+        nargs="+",
+        default=["zero", "identity"],
+        metavar="HOW",
+        help='zero, identity, key, permuted, "rank 8", "without head 3"; default zero and identity; '
+        "permuted is the control and always measured",
+    )
+    patch.add_argument("--text", metavar="FILE", required=True, help="text on which the loss is measured")
+    patch.add_argument("--strings", type=int, default=8, help="strings of the text; default 8")
+    patch.set_defaults(command=show_patch)
 
 
 def _amount_or_all(text: str) -> int | None:
@@ -506,6 +524,27 @@ def show_comparison(arguments: argparse.Namespace) -> int:
     if arguments.html:
         view.comparison_page(found).save(arguments.html)
         print(f"page: {arguments.html}")
+    return 0
+
+
+def show_patch(arguments: argparse.Namespace) -> int:
+    """``embviz patch FOLDER NAME --text FILE``: the loss with one matrix replaced, in bits a token."""
+    from pathlib import Path
+
+    from embviz.inspection import patch, read_tokenizer
+
+    found = patch(
+        arguments.model,
+        arguments.name,
+        arguments.how,
+        text=Path(arguments.text),
+        tokenizer=read_tokenizer(arguments.model),
+        n_strings=arguments.strings,
+    )
+    _print_table(found.round(4))
+    print(
+        f"Bits a token; difference from the unchanged model, 95% interval over {arguments.strings} strings."
+    )
     return 0
 
 

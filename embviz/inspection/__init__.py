@@ -14,6 +14,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "gradients",
         "inspecting",
         "measures",
+        "patching",
         "roles",
         "tables",
         "vocabulary",
@@ -22,6 +23,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submod_attrs={
         "comparing": ["Comparison", "compare"],
         "inspecting": ["Inspection", "inspect"],
+        "patching": ["patch"],
         "weight_files": ["StoredArray", "Weights", "read_tokenizer", "read_weights"],
     },
 )

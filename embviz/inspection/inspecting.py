@@ -805,6 +805,31 @@ def _strike_text(
     return found, {str(positions): n for n in reached.values()}
 
 
+def text_strings(
+    text: Any, tokenizer: Any, weights: Weights, n_strings: int = 8, n_tokens: int = 256
+) -> list[Tensor]:
+    """Strings of a text as a model's ids, (1, T + 1) each, the tokenizer's first token before each.
+
+    They are evenly spread.
+
+    Parameters
+    ----------
+    text : text, path or Corpus
+    tokenizer : as of :func:`inspect`
+    weights : Weights
+    n_strings, n_tokens : int
+
+    Raises
+    ------
+    ValueError
+        If the text has too few tokens, or tokens that the model does not have.
+    """
+    found = _read_text(weights, roles.find_embedding(weights), tokenizer, text)
+    if isinstance(found, str):
+        raise ValueError(found)
+    return _cut_strings(*found, weights, n_strings, n_tokens, first_token(tokenizer))
+
+
 def first_token(tokenizer: Any) -> int | None:
     """The token that a tokenizer of ``tokenizers`` puts before every text, such as ``<bos>``, if it does."""
     if not hasattr(tokenizer, "id_to_token"):
