@@ -117,6 +117,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_inspect(commands)
     _add_compare(commands)
     _add_patch(commands)
+    _add_states(commands)
     _add_trace(commands)
     _add_resize(commands)
     _add_data(commands)
@@ -257,6 +258,17 @@ def _add_patch(commands: Any) -> None:
     patch.add_argument("--text", metavar="FILE", required=True, help="text on which the loss is measured")
     patch.add_argument("--strings", type=int, default=8, help="strings of the text; default 8")
     patch.set_defaults(command=show_patch)
+
+
+def _add_states(commands: Any) -> None:
+    states = commands.add_parser(
+        "states", help="measure the hidden states of a language model by layer, on a text"
+    )
+    states.add_argument("model", metavar="FOLDER", help="a Hugging Face folder of a causal language model")
+    states.add_argument("--text", metavar="FILE", required=True, help="text whose states are measured")
+    states.add_argument("--strings", type=int, default=8, help="strings of the text; default 8")
+    states.add_argument("--html", metavar="FILE", help="write a page that works offline")
+    states.set_defaults(command=show_states)
 
 
 def _amount_or_all(text: str) -> int | None:
@@ -545,6 +557,26 @@ def show_patch(arguments: argparse.Namespace) -> int:
     print(
         f"Bits a token; difference from the unchanged model, 95% interval over {arguments.strings} strings."
     )
+    return 0
+
+
+def show_states(arguments: argparse.Namespace) -> int:
+    """``embviz states FOLDER --text FILE``: isotropy, nearest states and the logit lens by layer."""
+    from pathlib import Path
+
+    from embviz.inspection import hidden_states, read_tokenizer
+
+    if arguments.html:
+        from embviz import view  # says what is missing before anything is measured
+    found = hidden_states(
+        arguments.model,
+        text=Path(arguments.text),
+        tokenizer=read_tokenizer(arguments.model),
+        n_strings=arguments.strings,
+    )
+    _print_table(found.round(3))
+    if arguments.html:
+        _write_page(view.plot_states(found), arguments.html, {"All measurements": found.round(4)})
     return 0
 
 

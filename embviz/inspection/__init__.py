@@ -16,6 +16,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "measures",
         "patching",
         "roles",
+        "states",
         "tables",
         "vocabulary",
         "weight_files",
@@ -24,6 +25,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "comparing": ["Comparison", "compare"],
         "inspecting": ["Inspection", "inspect"],
         "patching": ["patch"],
+        "states": ["hidden_states"],
         "weight_files": ["StoredArray", "Weights", "read_tokenizer", "read_weights"],
     },
 )

@@ -19,7 +19,7 @@ LEAST = 5  # values of one sort that are needed before one of them can be unusua
 # What each quantity is, in words for somebody who meets it for the first time.
 TERMS = {
     "next-token loss, bits a token": "How many bits the model needs on average to encode the next token of "
-    "the text. Lower is better. The control knows only how frequent each token is in the text.",
+    "the text. Lower is better. The control depends on the tokens' frequencies in the text alone.",
     "next-token loss, bits a byte": "The same loss divided by the bytes of the text, so that models with "
     "different tokenizers can be compared.",
     "mean cosine": "The average cosine of two different rows. 0: rows point in all directions alike "
@@ -27,8 +27,8 @@ TERMS = {
     "entries in random places.",
     "stable rank": "The sum of all squared singular values over the largest one: roughly in how many "
     "directions a matrix is large. The control is the stable rank of independent entries, by formula.",
-    "beyond the edge": "The share of singular values that are larger than those of a matrix of independent "
-    "entries of the same variance (Marchenko and Pastur, 1967). They are the directions that training made.",
+    "beyond the edge": "The share of singular values that are larger than a matrix of independent "
+    "entries of the same variance has (Marchenko and Pastur, 1967). Training made these directions.",
     "from orthogonal": "The spread of the squared singular values over their mean: 0 for a matrix that keeps "
     "all lengths and angles, up to a factor.",
     "cosine with the nearest": "The average cosine of a row with its nearest row among all rows. The control "

@@ -17,6 +17,7 @@ from embviz.view.embedding_maps import EmbeddingMap
 from embviz.view.explorers import Choice, Explorer
 from embviz.view.heat_maps import plot_heat_map
 from embviz.view.histograms import plot_ridges
+from embviz.view.multiples import panels
 from embviz.view.page_parts import cards, folded, heading, listed, terms
 from embviz.view.pages import Page
 from embviz.view.strips import plot_strip
@@ -387,3 +388,23 @@ def _gradients(report: Inspection) -> alt.LayerChart | None:
         by_title="", null="permuted", seed="tensor", interval=False, limits=(0, 1),
     )  # fmt: skip
     return captioned(chart, finding="Regularity of the gradient", caption="Permuted: rows in random orders.")
+
+
+def plot_states(table: pd.DataFrame) -> alt.ConcatChart:
+    """Each quantity of the hidden states over the layers, beside its control.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Of :func:`embviz.inspection.hidden_states`.
+    """
+    charts = {}
+    for quantity, rows in table.groupby("quantity", sort=False):
+        both = [rows.assign(kind="states"), rows.assign(value=rows["control"], kind="control")]
+        shown = pd.concat(both)[["layer", "value", "kind"]].dropna()
+        charts[str(quantity)] = plot_curves(
+            shown, "layer", "value", kind="kind", names=["states", "control"], seed=None, null="control",
+            kind_title="", y_title="", height="short",
+        )  # fmt: skip
+    caption = "Layer 0 is the embedding. Control: entries in random places, or states in random order."
+    return captioned(panels(charts), finding="Hidden states by layer", caption=caption)

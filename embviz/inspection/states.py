@@ -1,0 +1,173 @@
+"""Hidden states of a language model by layer: isotropy, nearest states, and what each layer predicts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from embviz.inspection import gradients
+from embviz.inspection.inspecting import text_strings
+from embviz.inspection.weight_files import read_weights
+from embviz.metrics import bootstrap_interval
+
+NORMS = ("norm", "ln_f", "final_layer_norm", "final_layernorm")  # names of the norm before the output matrix
+COLUMNS = ["layer", "quantity", "value", "low", "high", "control"]
+
+
+def hidden_states(
+    model: Any,
+    *,
+    text: Any = None,
+    tokenizer: Any = None,
+    strings: Tensor | None = None,
+    n_strings: int = 8,
+    n_tokens: int = 128,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Measure the hidden states of a causal language model after each layer, on a text.
+
+    Parameters
+    ----------
+    model : nn.Module of Transformers, or folder of Hugging Face
+    text, tokenizer : text, path or Corpus, and a tokenizer
+        The tokenizer's first token stands before each string, and its state is left out.
+    strings : integer tensor, (B, T + 1), optional
+        Tokens instead of a text.
+    n_strings, n_tokens : int
+        Strings of the text, evenly spread, and tokens of each.
+    seed : int
+        Of random orders and intervals.
+
+    Returns
+    -------
+    DataFrame
+        layer (0: the embedding), quantity, value, its 95% interval over strings (low, high), and the control:
+
+        - "mean cosine" of two states of one string, and "mean cosine, centred" (the mean of all states is
+          taken off); the control has the states' entries in random places.
+        - "nearest state is of the same token": share of the states whose nearest among all, centred, comes
+          from the same token at another place; only tokens that come at least twice. The control is a random
+          state.
+        - "logit lens, bits a token": the next-token loss if the model ended after this layer; "logit lens,
+          agreement": the share of positions at which it predicts what the last layer does. The control has
+          the states in random order.
+
+    Raises
+    ------
+    ValueError
+        If the model gives no hidden states, or there is no text.
+
+    Source
+    ------
+    Ethayarajh (2019) for cosines by layer; nostalgebraist (2020), interpreting GPT: the logit lens.
+    """
+    if strings is None:
+        if text is None or tokenizer is None:
+            raise ValueError("there is no text: give text and tokenizer, or strings")
+        strings = torch.cat(text_strings(text, tokenizer, read_weights(model), n_strings, n_tokens))
+    module = gradients.causal_model(read_weights(model), model)
+    with gradients.evaluating(module), torch.no_grad():
+        ids = strings.to(next(module.parameters()).device)
+        found = module(ids[:, :-1], output_hidden_states=True)
+        states = getattr(found, "hidden_states", None)
+        if not states:
+            raise ValueError(f"{type(module).__name__} gives no hidden states")
+        last = found.logits[:, 1:].argmax(-1)
+        rows: list[tuple[Any, ...]] = []
+        for layer, state in enumerate(states):
+            rng = np.random.default_rng(seed)
+            kept = state[:, 1:].float()  # the first token's state is unlike all others in most models
+            every = kept.cpu().numpy().astype(np.float64)
+            measured = [*_cosines(every, rng), _same_token(every, ids[:, 1:-1].cpu().numpy())]
+            if (lens := _lens(module, ended=layer == len(states) - 1)) is not None:
+                measured += _predictions(lens, kept.to(state.dtype), ids[:, 2:], last, rng)
+            rows += [
+                (layer, name, *_with_interval(values, seed), control) for name, values, control in measured
+            ]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def _with_interval(values: np.ndarray, seed: int) -> tuple[float, float, float]:
+    values = values[np.isfinite(values)]
+    if len(values) < 2:
+        return (float(values.mean()) if len(values) else np.nan), np.nan, np.nan
+    return float(values.mean()), *bootstrap_interval(values, seed=seed)
+
+
+Quantity = tuple[str, np.ndarray, float]
+
+
+def _cosines(states: np.ndarray, rng: np.random.Generator) -> list[Quantity]:
+    """Mean cosine of two states of one string, (B,), as they are and centred."""
+    found = []
+    for name, table in (
+        ("mean cosine", states),
+        ("mean cosine, centred", states - states.mean(axis=(0, 1))),
+    ):
+        permuted = rng.permutation(table.ravel()).reshape(table.shape)
+        found.append((name, _mean_cosine(table), float(_mean_cosine(permuted).mean())))
+    return found
+
+
+def _unit(table: np.ndarray) -> np.ndarray:
+    lengths = np.linalg.norm(table, axis=-1, keepdims=True)
+    found: np.ndarray = table / np.where(lengths > 0, lengths, 1)
+    return found
+
+
+def _mean_cosine(states: np.ndarray) -> np.ndarray:
+    total = _unit(states).sum(axis=1)
+    n = states.shape[1]
+    found: np.ndarray = ((total**2).sum(axis=-1) - n) / (n * (n - 1))
+    return found
+
+
+def _same_token(states: np.ndarray, ids: np.ndarray) -> Quantity:
+    """Of each string the share of states whose nearest is of the same token, and the chance."""
+    unit = _unit((states - states.mean(axis=(0, 1))).reshape(-1, states.shape[-1]))
+    tokens = ids.ravel()
+    near = unit @ unit.T
+    np.fill_diagonal(near, -2)
+    _, inverse, counts = np.unique(tokens, return_inverse=True, return_counts=True)
+    several = counts[inverse] > 1
+    same = np.where(several, tokens[near.argmax(axis=1)] == tokens, np.nan).reshape(ids.shape)
+    with_several = ~np.isnan(same).all(axis=1)
+    shares = np.array([np.nanmean(row) for row in same[with_several]])
+    chance = (counts[inverse][several] - 1) / (len(tokens) - 1)
+    return "nearest state is of the same token", shares, float(chance.mean()) if several.any() else np.nan
+
+
+def _lens(module: nn.Module, *, ended: bool) -> Any:
+    """What turns states into logits: the last norm, unless the state has passed it, and the output matrix."""
+    head = module.get_output_embeddings() if hasattr(module, "get_output_embeddings") else None
+    base = getattr(module, getattr(module, "base_model_prefix", ""), None)
+    norm = next((getattr(base, name) for name in NORMS if hasattr(base, name)), None)
+    if head is None or norm is None:
+        return None
+    return head if ended else lambda states: head(norm(states))
+
+
+def _predictions(
+    lens: Any, states: Tensor, targets: Tensor, last: Tensor, rng: np.random.Generator
+) -> list[Quantity]:
+    """Loss in bits and agreement with the last layer of each string, and of states in random order."""
+    order = torch.from_numpy(rng.permutation(states.shape[0] * states.shape[1]))
+    mixed = states.flatten(0, 1)[order.to(states.device)].view_as(states)
+    found = []
+    for each in (states, mixed):
+        bits, agree = [], []
+        for state, target, final in zip(each, targets, last, strict=True):  # a string at a time: V is large
+            logits = lens(state).float()
+            bits.append(cross_entropy(logits, target).item() / np.log(2))
+            agree.append(float((logits.argmax(-1) == final).float().mean()))
+        found.append((np.array(bits), np.array(agree)))
+    (bits, agree), (null_bits, null_agree) = found
+    return [
+        ("logit lens, bits a token", bits, float(null_bits.mean())),
+        ("logit lens, agreement", agree, float(null_agree.mean())),
+    ]
