@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from book.resizing.experiments import bases, fresh, geometry, quantized, recovery, widths
 from embviz.ledger.findings import Finding
@@ -107,3 +108,66 @@ def test_a_map_of_many_vectors_misses_beyond_epsilon(monkeypatch):
 def test_a_run_that_just_reaches_the_loss_has_recovered():
     table = pd.DataFrame({"step": [0, 10, 20], "log_perplexity": [2.0, 1.0, 1.0], "original": 1.0})
     assert recovery.when_recovered(table, 0.0) == recovery.Recovered(10.0, True)
+
+
+# --- the lemma, and maps that have seen a set ---------------------------------------------------------------
+
+
+def test_a_ratio_of_means_is_of_means():
+    pairs = np.array([[1.0, 1.0], [2.0, 1.0], [9.0, 1.0]])
+    assert geometry.ratio_of_means(pairs, root=False).value == 4
+
+
+def test_the_appendixs_formula_counts_patterns_of_at_most_half_ones():
+    table = geometry.capacity.function(geometry.CountsRun(9))
+    assert table["formula"].tolist() == table["counted"].tolist()
+
+
+def test_a_draw_misses_the_lemma_beyond_its_epsilon(monkeypatch):
+    run = geometry.lemma_run("quick")
+    rows = [
+        (vectors, family, run.eps * factor)
+        for vectors in (geometry.EMBEDDINGS, geometry.HIDDEN)
+        for family, factor in (("gaussian", 1.5), (geometry.COORDINATES, 0.9))
+        for _ in range(run.n_draws)
+    ]
+    table = pd.DataFrame(rows, columns=["vectors", "family", "value"]).assign(
+        quantity="at bound", m=4, draw=0
+    )
+    smallest = pd.DataFrame({"quantity": "smallest", "family": geometry.FAMILIES, "value": 4})
+    monkeypatch.setattr(geometry, "table_of", lambda cell: pd.concat([table, smallest]))
+    found = geometry._lemma_findings("quick")["failures_hidden"]
+    assert (found.value, found.controls) == (1, {geometry.COORDINATES: 0})
+
+
+def test_no_vector_is_measured_that_a_map_was_made_from(monkeypatch):
+    seeds = {"map": set(), "measured": set()}
+
+    def calibration(base, n, seed, streams=None):
+        seeds["map" if n == 4 or n == 2 else "measured"].add(seed)
+        return np.random.default_rng([seed, n]).normal(size=(n, 4))
+
+    base = SimpleNamespace(config=SimpleNamespace(shape=SimpleNamespace(embedding_dim=4)))
+    monkeypatch.setattr(bases, "load", lambda run: base)
+    monkeypatch.setattr(bases, "calibration", calibration)
+    monkeypatch.setattr(geometry, "steering", lambda base, n, seed: calibration(base, 3, seed))
+    run = geometry.SizesRun(bases.base("quick"), None, sizes=(4,), n_draws=3, n_vectors=7)
+    assert len(list(geometry._sizes_rows(run, None))) == 3 * 2 * 2 * 3
+    assert len(seeds["map"]) == 3
+    assert not seeds["map"] & seeds["measured"]
+
+
+def test_a_calibration_set_takes_layers_and_places_by_its_seed(monkeypatch):
+    length = 4
+    states = [
+        torch.arange(bases.BATCH * length).view(bases.BATCH, length, 1) + 1e3 * layer for layer in range(3)
+    ]
+    base = SimpleNamespace(
+        streams=SimpleNamespace(train=None),
+        length=length,
+        model=SimpleNamespace(states=lambda tokens: states),
+    )
+    monkeypatch.setattr(bases, "draw_batch", lambda *_, **__: torch.zeros(bases.BATCH, length + 1))
+    first, again, other = (bases.calibration(base, 5, seed) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)

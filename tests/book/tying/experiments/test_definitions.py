@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from book.tying.experiments import exor as study
+from book.tying.experiments import natural
 from tests.book.tying.experiments.test_exor import frame
 
 SEEDS, STEPS = range(3), range(0, 101, 5)
@@ -65,3 +66,11 @@ def test_the_share_of_runs_that_solve_the_task_counts_the_limit_itself():
     rows = itertools.product(SEEDS, (False, True))
     table = pd.DataFrame(rows, columns=["seed", "tied"]).assign(step=1, loss_gap=study.SOLVED)
     assert study.shares(table)["tied_solved"].value == 1
+
+
+def test_untied_is_behind_where_it_is_on_average(monkeypatch):
+    table = pd.DataFrame({"step": [0, 10, 20], "corpus": "made", "spelling": "mixed"})
+    gains = pd.DataFrame({0: [5.0, 3, -1], 1: [-1.0, -1, -1], 2: [-1.0, -1, -1]}, index=[0, 10, 20])
+    monkeypatch.setattr(natural, "curves_of", lambda runs: table)
+    monkeypatch.setattr(natural, "_gains", lambda table: gains)
+    assert natural._crossing([])["crossing"].value == 1
