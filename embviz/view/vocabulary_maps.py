@@ -243,8 +243,6 @@ def map_of(
     >>> map_of(vectors, 30).title
     'The first 30 words'
     """
-    if isinstance(words, int):
-        whole(words, "words", 1)
     if layout is None:
         layout = "pca" if isinstance(words, int) else "neighbors"
     if isinstance(layout, str) and layout not in ("neighbors", "pca"):
@@ -319,7 +317,7 @@ def _default_color(kinds: Sequence[str]) -> str:
 
 
 def _first_words(vectors: WordVectors, n_words: int, focus: str | None, title: str | None) -> EmbeddingMap:
-    first = vectors.head(n_words)
+    first = vectors.head(whole(n_words, "words", 1))
     tables = [table for table in (first.word, first.context) if table is not None]
     if len(tables) == 2 and np.array_equal(tables[0], tables[1]):  # tied
         del tables[1]
@@ -350,7 +348,7 @@ def _chosen(vectors: WordVectors, words: Words) -> tuple[np.ndarray, str]:
     if isinstance(words, str) and words == "all":
         return np.arange(len(vectors.vocabulary)), "all"
     if isinstance(words, int):
-        return np.arange(min(words, len(vectors.vocabulary))), "first"
+        return np.arange(min(whole(words, "words", 1), len(vectors.vocabulary))), "first"
     if isinstance(words, str | re.Pattern):
         try:
             pattern = re.compile(words)
