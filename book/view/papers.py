@@ -46,11 +46,11 @@ PAPERS = (
         "reflections/counting_words",
         (3, 4),
         "Does a context vector differ from its word vector by the signs of half of its coordinates?",
-        "In suitable coordinates they differ by signs, but not by half of them: on Wikipedia by "
-        "{reflections.half_reflected.reflected_share:.0%} [reflections.half_reflected: not reproduced, "
-        "smaller scale]. The paper derives the half from the symmetric eigenvalues of PMI, but a shuffled "
-        "text has symmetric eigenvalues as well [reflections.spectrum_symmetry: not specific, smaller "
-        "scale].",
+        "In a suitable basis the two vectors differ mainly in signs, but on Wikipedia "
+        "{reflections.half_reflected.reflected_share:.0%} of the signs differ and not half of them "
+        "[reflections.half_reflected: not reproduced, smaller scale]. The paper derives the half from PMI, "
+        "whose eigenvalues lie symmetrically around 0. But the eigenvalues of a shuffled text do so as well "
+        "[reflections.spectrum_symmetry: not specific, smaller scale].",
     ),
     Paper(
         "tying",
@@ -58,7 +58,7 @@ PAPERS = (
         "tying/distributional_hypothesis",
         (5, 5),
         "When should a model use the same matrix as its input and its output embedding?",
-        "In a constructed language, words of the same meaning become close in the input embedding "
+        "In an artificial language, words of the same meaning become close in the input embedding "
         "[tying.untied_input: reproduced]. In the output embedding they become close only if they are also "
         "equally likely in each context [tying.untied_output: reproduced]. One matrix cannot do both. It "
         "is inconclusive whether a model with one matrix is therefore less accurate [tying.dh_fails: "
@@ -72,12 +72,13 @@ PAPERS = (
         "Does a transformer learn sooner if the gradient of its embedding is restricted to a few Fourier "
         "modes, or if attention has no query matrix?",
         "A small model that adds numbers memorizes its examples first, and generalizes many epochs later. "
-        "The rows of its embedding belong to numbers, and its Fourier modes are waves along these rows. "
-        "The paper reports that training with a few modes of the gradient saves most of the epochs. The "
-        "modes of the highest frequencies save {geometry.pfft_speed.near_nyquist:.0f}%, but random modes "
-        "save {geometry.pfft_speed.near_nyquist:random_modes .0f}%, and other choices save less than "
-        "reported or nothing [geometry.pfft_speed: not reproduced]. Attention without a query matrix does "
-        "not save half of the epochs, as reported [geometry.noq_grokking: not reproduced].",
+        "Row n of its embedding is the vector of the number n. A Fourier mode is a wave along a column, "
+        "from row to row. The paper reports that a model generalizes after far fewer epochs if only a few "
+        "modes of the gradient are kept. The modes of the highest frequencies save "
+        "{geometry.pfft_speed.near_nyquist:.0f}% of the epochs, but random modes save "
+        "{geometry.pfft_speed.near_nyquist:random_modes .0f}%, and the other choices save less than reported "
+        "or nothing [geometry.pfft_speed: not reproduced]. The paper also reports that attention without a "
+        "query matrix saves half of the epochs. We do not find this [geometry.noq_grokking: not reproduced].",
     ),
     Paper(
         "kernel",
@@ -85,8 +86,8 @@ PAPERS = (
         "kernel/algebra",
         (2, 5),
         "Can a tied embedding be computed from co-occurrence counts, without training?",
-        "The paper's formula transforms the counts by one matrix, the kernel, whose rows are shifted "
-        "copies of one row (a circulant matrix). The kernel of a trained model is nearly circulant, with a "
+        "The paper's formula transforms the counts by one matrix, the kernel. Each row of the kernel is the "
+        "row above, shifted by one (a circulant matrix). The kernel of a trained model is nearly circulant, with a "
         "score of {kernel.circulant.score:.2f}, but a model that was never trained has the score "
         "{kernel.circulant.score:untrained .2f} [kernel.circulant: not specific]. The paper's formula for "
         "the kernel fits the untrained model as well as the trained one [kernel.table4: not specific].",
