@@ -87,9 +87,9 @@ PAPERS = (
         (2, 5),
         "Can a tied embedding be computed from co-occurrence counts, without training?",
         "The paper's formula transforms the counts by one matrix, the kernel. Each row of the kernel is the "
-        "row above, shifted by one (a circulant matrix). The kernel of a trained model is nearly "
-        "circulant, with a score of {kernel.circulant.score:.2f}, but a model that was never trained has the "
-        "score {kernel.circulant.score:untrained .2f} [kernel.circulant: not specific]. The paper's formula for "
+        "row above, shifted by one (a circulant matrix). The kernel of a trained model is nearly circulant, "
+        "with a score of {kernel.circulant.score:.2f}. But a model that was never trained has the score "
+        "{kernel.circulant.score:untrained .2f} [kernel.circulant: not specific]. The paper's formula for "
         "the kernel fits the untrained model as well as the trained one [kernel.table4: not specific].",
     ),
     Paper(

@@ -265,10 +265,7 @@ def map_of(
     found = find_neighbors(table, min(8, len(names) - 2), center=center, seed=seed, progress=progress)
     unit = unit_rows(table, center=center)
     start = _principal(unit)
-    if isinstance(layout, str):
-        plane = start if layout == "pca" else lay_out_neighbors(found, start, seed=seed, progress=progress)
-    else:
-        plane = _coordinates(layout, len(names))
+    plane = _plane(layout, start, found, seed=seed, progress=progress)
     kinds, shown = token_kinds(vectors.vocabulary), _shown_names(vectors.vocabulary)
     kinds, shown = [kinds[row] for row in chosen], [shown[row] for row in chosen]
     regions, cluster = _regions(plane, unit, shown, kinds)
@@ -293,6 +290,15 @@ def map_of(
     picture.faith = _faith(k, found.recall, picture.placed[0].kept.mean(), other, k / (len(names) - 1))
     picture.caption = f"{picture.caption} {picture.faith}"
     return picture
+
+
+def _plane(
+    layout: str | np.ndarray, start: np.ndarray, found: Neighbors, *, seed: int, progress: bool
+) -> np.ndarray:
+    """Coordinates as `layout` names or gives them; `start` is the plane of principal components."""
+    if not isinstance(layout, str):
+        return _coordinates(layout, len(start))
+    return start if layout == "pca" else lay_out_neighbors(found, start, seed=seed, progress=progress)
 
 
 def _faith(k: int, recall: float, kept: float, principal: float, random: float) -> str:
