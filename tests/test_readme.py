@@ -18,6 +18,7 @@ MAKES = {  # what a command or a program writes
     "spectrum.html",
     "map.html",
     "model.html",
+    "moved.html",
     "smaller/model.safetensors",
     "run/weights",
     "my_paper/README.md",
@@ -52,6 +53,7 @@ def reader(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("one_thread")
+@pytest.mark.filterwarnings("ignore:Tensorflow not installed:ImportWarning")
 def test_what_the_readme_shows_works(reader, monkeypatch):
     programs = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     for program in programs:
@@ -63,6 +65,7 @@ def test_what_the_readme_shows_works(reader, monkeypatch):
         "run",
         "spectrum",
         "inspect",
+        "compare",
         "resize",
         "trace",
         "new",
