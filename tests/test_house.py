@@ -196,6 +196,22 @@ def test_importing_embviz_loads_nothing_heavy():
     assert done.stdout.strip() == ""
 
 
+FIRST_EXPLORER = """
+import sys
+import pandas as pd
+from embviz.view import Explorer, plot_curves
+measure = lambda k: pd.DataFrame({"t": [0, 1], "y": [0, k]})
+Explorer(measure, {"k": range(4)}, lambda data: plot_curves(data, "t", "y"))._repr_mimebundle_()
+heavy = "torch sklearn numba matplotlib transformers lightning umap pymde hdbscan scipy.stats"
+print(*[name for name in heavy.split() if name in sys.modules])
+"""
+
+
+def test_a_first_explorer_is_drawn_without_heavy_libraries():
+    done = subprocess.run([sys.executable, "-c", FIRST_EXPLORER], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+
+
 def test_every_lazy_name_can_be_imported():
     import embviz
 
