@@ -167,8 +167,9 @@ def _matrices(report: Inspection, *, by_head: bool = False) -> Iterator[tuple[st
             else f"{part} of layer {row.layer}"
         )
         like = "heads" if by_head else "layers"
+        named = "share beyond the edge" if quantity == "beyond the edge" else quantity
         yield (
-            f"{where}: {quantity} {row.value:.3g}; the median of its {len(rows)} {like} is "
+            f"{where}: {named} {row.value:.3g}; the median of its {len(rows)} {like} is "
             f"{rows['value'].median():.3g}, the control {row['null']:.3g}.",
             float(away[place]),
         )

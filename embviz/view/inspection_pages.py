@@ -69,7 +69,8 @@ def inspection_page(
         parts.append(
             listed(
                 "Most unusual",
-                [f"{sentence} ({away:,.0f} median deviations from its like)" for sentence, away in found],
+                [f"{sentence} ({away:,.0f})" for sentence, away in found],
+                "In brackets: the distance from the median of its like, in median absolute deviations.",
             )
         )
     if len(report.lengths) > 10 and n_mapped != 0:
@@ -337,18 +338,26 @@ def plot_undertrained(report: Inspection) -> alt.LayerChart:
         pd.DataFrame(
             {
                 "distance": (edges[1:] + edges[:-1]) / 2,
-                "share": np.histogram(values, edges)[0] / len(values),
+                "height": _over_largest(np.histogram(values, edges)[0]),
                 "tokens": f"{name} ({len(values):,})",
             }
         )
         for name, values in report.distances.items()
     ]
     chart = plot_ridges(
-        pd.concat(rows).round(5), "distance", "tokens", "share", step="wide_ridge",
+        pd.concat(rows).round(5), "distance", "tokens", "height", step="wide_ridge",
         x_title="cosine distance from the mean unused token",
     )  # fmt: skip
-    caption = f"{report.name}: half of the unused tokens define the mean, the other half is shown."
+    caption = (
+        f"{report.name}: half of the unused tokens define the mean, the other half is shown. "
+        "Each curve has its own height."
+    )
     return captioned(chart, finding="Tokens in use beside tokens that were never used", caption=caption)
+
+
+def _over_largest(counts: np.ndarray) -> np.ndarray:
+    found: np.ndarray = counts / max(counts.max(), 1)
+    return found
 
 
 def plot_twins(report: Inspection) -> alt.LayerChart:

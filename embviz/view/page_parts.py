@@ -54,11 +54,12 @@ def heading(text: str, *sentences: str, level: int = 2) -> Words:
     return Words(f"<h{level}>{html.escape(text)}</h{level}>{below}", "\n".join([text, *sentences]))
 
 
-def listed(title: str, sentences: Sequence[str]) -> Words:
-    """A numbered list under a title."""
+def listed(title: str, sentences: Sequence[str], note: str = "") -> Words:
+    """A numbered list under a title, with a note below it."""
     items = "".join(f"<li>{html.escape(one)}</li>" for one in sentences)
     text = "\n".join([title, *(f"{place}. {one}" for place, one in enumerate(sentences, 1))])
-    return Words(f"<h3>{html.escape(title)}</h3><ol>{items}</ol>", text)
+    below = f"<p><small>{html.escape(note)}</small></p>" if note else ""
+    return Words(f"<h3>{html.escape(title)}</h3><ol>{items}</ol>{below}", text)
 
 
 def cards(quantities: Sequence[tuple[str, float, float, str]]) -> Words:
