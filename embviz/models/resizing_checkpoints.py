@@ -14,6 +14,7 @@ import json
 import os
 import shutil
 import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -154,6 +155,11 @@ def load_checkpoint(folder: str | os.PathLike[str]) -> Any:
         raise ValueError(f"{misfits[0]} in {path} has another shape than its config.json gives: mend that")
     if missing := sorted(loading["missing_keys"]):
         raise ValueError(f"{path} lacks {missing[0]}, and others perhaps: it would start at random")
+    if unused := sorted(loading["unexpected_keys"]):
+        message = (
+            f"{path} has {len(unused)} arrays without a place in the model, such as {unused[0]}: left out"
+        )
+        warnings.warn(message, stacklevel=2)
     for name, array in model.state_dict().items():
         if array.is_floating_point() and not bool(array.isfinite().all()):
             raise ValueError(f"{name} in {path} has NaN or infinite values: take an earlier checkpoint")
@@ -222,13 +228,15 @@ def require_free(folder: str | os.PathLike[str]) -> Path:
 
 @contextmanager
 def _quietly(transformers: Any) -> Iterator[None]:
-    """No bars of progress."""
+    """No bars of progress, and no reports of what is told in our words."""
     logging = transformers.utils.logging
-    shown = logging.is_progress_bar_enabled()
+    shown, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
+    logging.set_verbosity_error()
     try:
         yield
     finally:
+        logging.set_verbosity(level)
         if shown:
             logging.enable_progress_bar()
 

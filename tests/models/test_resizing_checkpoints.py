@@ -211,12 +211,16 @@ def test_folders_that_hold_no_model_of_these_are_refused_with_the_reason(tmp_pat
         load_checkpoint(tmp_path)
 
 
-def test_a_checkpoint_that_lacks_an_array_is_refused(tmp_path):
+def test_arrays_that_are_missing_or_too_many_are_told_in_our_words_alone(tmp_path, capfd):
     llama().float().save_pretrained(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 3}))
     with pytest.raises(ValueError, match=r"lacks model\.layers\.2"):
         load_checkpoint(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 1}))
+    with pytest.warns(UserWarning, match=r"9 arrays without a place in the model, such as model\.layers\.1"):
+        load_checkpoint(tmp_path)
+    assert "REPORT" not in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
