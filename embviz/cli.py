@@ -324,7 +324,7 @@ def _add_resize(commands: Any) -> None:
     resize.add_argument(
         "checkpoint", metavar="CHECKPOINT", help="folder of a GPT-2, Llama, Mistral or GPT-NeoX model"
     )
-    resize.add_argument("--width", type=_positive, required=True, help="new width of the residual stream")
+    resize.add_argument("--width", type=int, required=True, help="new width of the residual stream")
     resize.add_argument("--out", metavar="FOLDER", required=True, help="folder to write; new or empty")
     resize.add_argument("--text", metavar="FILE", help="text (UTF-8) on which errors and losses are measured")
     resize.add_argument(

@@ -76,7 +76,6 @@ def test_an_error_of_ours_is_one_line_and_exit_code_1(made, capsys):
         ("map v --html o --matching [", "'[' is no regular expression"),
         ("inspect m --map -3", "'-3' is neither a number from 0 on nor `all`"),
         ("run all --jobs -4", "'-4' is no whole number from 1 on"),
-        ("resize m --out o --width x", "'x' is no whole number from 1 on"),
     ],
 )
 def test_an_argument_that_cannot_be_meant_is_told_before_anything_is_read(capsys, arguments, message):

@@ -151,6 +151,16 @@ def load_checkpoint(folder: str | os.PathLike[str]) -> Any:
             f"Transformers makes no model of {path} ({type(error).__name__}: {reason}): mend config.json, or "
             "get the files again"
         ) from error
+    _require_all(path, loading)
+    for name, array in model.state_dict().items():
+        if array.is_floating_point() and not bool(array.isfinite().all()):
+            raise ValueError(f"{name} in {path} has NaN or infinite values: take an earlier checkpoint")
+    model.config.dtype = _type_of(config, path)
+    return model.eval()
+
+
+def _require_all(path: Path, loading: dict[str, Any]) -> None:
+    """Refuse arrays that are missing or of another shape; tell those that have no place."""
     if misfits := sorted(map(_name_of, loading["mismatched_keys"])):
         raise ValueError(f"{misfits[0]} in {path} has another shape than its config.json gives: mend that")
     if missing := sorted(loading["missing_keys"]):
@@ -159,12 +169,7 @@ def load_checkpoint(folder: str | os.PathLike[str]) -> Any:
         message = (
             f"{path} has {len(unused)} arrays without a place in the model, such as {unused[0]}: left out"
         )
-        warnings.warn(message, stacklevel=2)
-    for name, array in model.state_dict().items():
-        if array.is_floating_point() and not bool(array.isfinite().all()):
-            raise ValueError(f"{name} in {path} has NaN or infinite values: take an earlier checkpoint")
-    model.config.dtype = _type_of(config, path)
-    return model.eval()
+        warnings.warn(message, stacklevel=3)
 
 
 def _name_of(key: Any) -> str:
