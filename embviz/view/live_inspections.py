@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 
 from embviz.corpora.tokens import token_texts
-from embviz.inspection import measures, roles
 from embviz.view.curves import plot_curves
 from embviz.view.explorers import Choice, Explorer, Range
 from embviz.view.inspection_pages import MATRICES, inspection_page
@@ -109,6 +108,8 @@ def token_finder(report: Inspection) -> ipywidgets.VBox:
 
 def explore_matrices(report: Inspection) -> Explorer | None:
     """Singular values of one matrix or head beside a control that is chosen; None without layers."""
+    from embviz.inspection import measures, roles  # they need torch, as whoever has a report does
+
     assert report.weights is not None
     try:
         maps = roles.attention_maps(report.weights, report.facts["n_heads"], report.facts["n_kv"])
