@@ -573,6 +573,7 @@ def show_states(arguments: argparse.Namespace) -> int:
         text=Path(arguments.text),
         tokenizer=read_tokenizer(arguments.model),
         n_strings=arguments.strings,
+        progress=True,
     )
     _print_table(found.round(3))
     if arguments.html:
