@@ -257,5 +257,5 @@ def _plane(points: np.ndarray, words: list[str], shape: str, order: _Order) -> p
         angles = 2 * np.pi * mode * np.arange(n) / n
         waves = np.stack([np.cos(angles), np.sin(angles)]) @ (order.rest if shape != "circle" else centered)
         axes = np.linalg.svd(waves, full_matrices=False)[2]
-    flat = centered @ axes.T
+    flat = np.pad(centered @ axes.T, ((0, 0), (0, 1)))  # of one dimension the other is 0
     return pd.DataFrame({"word": words, "place": np.arange(n), "u": flat[:, 0], "v": flat[:, 1]})

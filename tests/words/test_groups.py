@@ -157,3 +157,11 @@ def test_a_word_without_direction_is_refused():
     names = [f"w{i}" for i in range(6)]
     with pytest.raises(ValueError, match="the vector of 'w2' is zero"):
         probe_groups(WordVectors(names, rows), {"list": names}, center=False)
+
+
+def test_vectors_of_one_dimension_lie_on_a_line():
+    words = [f"w{i}" for i in range(9)]
+    vectors = WordVectors(words, np.linspace(-1, 2, 9, dtype=np.float32)[:, None])
+    plane = probe_groups(vectors, {"all": words}, center=False)["all"].plane
+    assert (plane["v"] == 0).all()
+    assert plane["u"].nunique() > 1
