@@ -7,6 +7,7 @@ CORES ?= 2
 WORKERS ?= $(shell expr $(CORES) + 1)
 NBVAL := --nbval --nbval-sanitize-with tests/nbval.cfg --nbval-cell-timeout 300
 FORKED := -p tests.forked_kernels
+PICTURES := -p tests.tolerated_pictures
 CHAPTERS := $(wildcard book/*.ipynb book/*/*.ipynb)
 
 .DEFAULT_GOAL := help
@@ -43,20 +44,20 @@ lab: setup  ## open copies of the chapters live in JupyterLab; ARGS=--in-place o
 # the short ones fill up the end.
 test: export OMP_NUM_THREADS = 1
 test: setup  ## run all tests, every chapter included
-	$(PY) -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(FORKED) $(NBVAL) $(CHAPTERS) tests
+	$(PY) -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(FORKED) $(PICTURES) $(NBVAL) $(CHAPTERS) tests
 
 quick: export OMP_NUM_THREADS = 1
 quick: setup  ## format, lint, and the tests of what changed since main (SINCE=COMMIT: since that commit)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
-	$(PY) -m pytest -n $(WORKERS) --dist loadscope $(FORKED) $(NBVAL) $$($(PY) -m tests.changed $(SINCE))
+	$(PY) -m pytest -n $(WORKERS) --dist loadscope $(FORKED) $(PICTURES) $(NBVAL) $$($(PY) -m tests.changed $(SINCE))
 
 chapters: setup  ## run every chapter again and store its outputs
 	$(PY) book/execute.py $(CHAPTERS)
 
 pictures: export OMP_NUM_THREADS = 1
 pictures: setup  ## run the chapters whose pictures differ between processors, and check these within a tolerance
-	$(PY) -m pytest -p tests.tolerated_pictures $(NBVAL) $(or $(PICTURED),$(shell grep -l nbval-ignore-output $(CHAPTERS)))
+	$(PY) -m pytest $(PICTURES) $(NBVAL) $(or $(PICTURED),$(shell grep -l nbval-ignore-output $(CHAPTERS)))
 
 rehearse: setup  ## compare one chapter's outputs under other instruction sets and thread counts
 	ATEN_CPU_CAPABILITY=avx2 OPENBLAS_CORETYPE=Haswell MKL_ENABLE_INSTRUCTIONS=AVX2 OMP_NUM_THREADS=1 $(PY) -m pytest $(NBVAL) $(REHEARSED)

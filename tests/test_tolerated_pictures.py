@@ -2,8 +2,12 @@
 
 import copy
 import json
+import re
+import subprocess
+import sys
 from types import SimpleNamespace
 
+import nbformat
 import pytest
 
 from tests.book.conftest import BOOK
@@ -146,3 +150,33 @@ def test_the_plugin_fails_a_cell_that_draws_another_picture_and_leaves_the_other
         checked_after(outputs_of(picture), outputs_of(other))
     with pytest.raises(PictureError, match="0 pictures, stored 1"):
         checked_after(outputs_of(picture), [])
+
+
+DRAWN = {"mark": "point", "data": {"values": [{"x": x, "y": x**2} for x in range(5)]}}
+
+
+def test_make_test_fails_a_notebook_whose_stored_picture_is_altered(tmp_path):
+    source = f"from IPython.display import display\ndisplay({{{VEGA_LITE!r}: {DRAWN!r}}}, raw=True)"
+    for name, stored in {"same": DRAWN, "altered": numbers_changed(DRAWN, lambda value: 7)}.items():
+        cell = nbformat.v4.new_code_cell(source, execution_count=1, metadata={"tags": [IGNORED]})
+        cell.outputs = [nbformat.v4.new_output("display_data", {VEGA_LITE: stored})]
+        nbformat.write(nbformat.v4.new_notebook(cells=[cell]), tmp_path / f"{name}.ipynb")
+    makefile = (BOOK.parent / "Makefile").read_text(encoding="utf-8")
+    (plugin,) = re.findall(r"^PICTURES := (.*)$", makefile, re.MULTILINE)
+    assert "$(PICTURES)" in makefile.split("\ntest: setup")[1].split("\n\n")[0]
+    command = [sys.executable, "-m", "pytest", *plugin.split(), "--nbval", "-p", "no:cacheprovider", "-rA"]
+    done = subprocess.run([*command, tmp_path], cwd=BOOK.parent, capture_output=True, text=True, check=False)
+    assert re.search(r"^PASSED .*same.ipynb::Cell 0", done.stdout, re.MULTILINE), done.stdout
+    assert re.search(r"^FAILED .*altered.ipynb::Cell 0", done.stdout, re.MULTILINE), done.stdout
+    assert "column .data.values:y" in done.stdout
+
+
+def test_clusters_of_a_layout_may_be_others_and_more_and_are_still_clusters():
+    def picture(clusters):
+        return {"data": {"values": [{"cluster": cluster} for cluster in clusters]}}
+
+    stored = picture([-1, 0, 1, 2, 3, 4, 5, 6])
+    assert faults(stored, picture([0, 0, 1, 1, 2, 2, 3, 3]), layout=True) == []
+    assert faults(stored, picture([-1] * 8), layout=True)
+    assert faults(stored, picture([0, 5, 10, 15, 20, 25, 30, 35]), layout=True)
+    assert faults(stored, picture([7 - 3 * cluster for cluster in range(-1, 7)]), layout=True)
