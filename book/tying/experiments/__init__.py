@@ -1,5 +1,5 @@
 """Experiments on "By Tying Embeddings You Are Assuming the Distributional Hypothesis"."""
 
-from book.tying.experiments import exor, natural, theorems
+from book.tying.experiments import exor, natural, natural_words, theorems
 
-STUDIES = {**exor.STUDIES, **theorems.STUDIES, **natural.STUDIES}
+STUDIES = {**exor.STUDIES, **theorems.STUDIES, **natural.STUDIES, **natural_words.STUDIES}

@@ -221,6 +221,13 @@ def draw_batch(
     return MaskedBatch(tokens, where, torch.from_numpy(spelled.astype(np.int64))[where])
 
 
+def held_out_batches(text: TwinnedText, run: NaturalRun) -> list[MaskedBatch]:
+    """The questions of validation, the same for every run of a spelling."""
+    n = 16 if run.setting.source == "embedded" else 256
+    rng = np.random.default_rng([7, 0])
+    return [draw_batch(text, run, rng, n=16, held_out=True) for _ in range(n // 16)]
+
+
 @functools.cache
 def _document_coins(n_common: int, n_documents: int) -> np.ndarray:
     """Whether a document writes the twin of a common token, (documents, common + 1); the last: no twin."""
@@ -293,9 +300,7 @@ class TextGauge:
 
     def __init__(self, model: MaskedLanguageModel, text: TwinnedText, config: NaturalRun) -> None:
         self.model, self.text, self.pairs = model, text, twin_pairs(text)
-        n = 16 if config.setting.source == "embedded" else 256
-        rng = np.random.default_rng([7, 0])  # the same questions for every run of a spelling
-        self.valid = [draw_batch(text, config, rng, n=16, held_out=True) for _ in range(n // 16)]
+        self.valid = held_out_batches(text, config)
 
     def loss(self, batch: MaskedBatch) -> Tensor:
         """Mean cross entropy of the answers, nats, ()."""
