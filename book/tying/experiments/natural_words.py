@@ -98,7 +98,7 @@ def _loss_cells(preset: str) -> list[Cell]:
 
 
 def baseline_losses(preset: str) -> dict[str, Finding]:
-    """Held-out losses at the end, beside those of word counts on the same questions."""
+    """Held-out losses at the end, beside the losses of word counts on the same questions."""
     runs = mixed_runs(preset)
     table, corpus = natural.curves_of(runs), runs[0].corpus
     end = table[table["step"] == table["step"].max()].astype({"loss": float})
@@ -171,7 +171,7 @@ def _pairs(text: str) -> list[tuple[str, str]]:
 
 
 def distance_ratio(rows: np.ndarray, pairs: np.ndarray) -> float:
-    """Mean distance of pairs (n, 2) of rows, over that of each first row and the next pair's second."""
+    """Mean distance of pairs (n, 2) of rows, over the mean distance of a first row and the next second one."""
     first, second = rows[pairs[:, 0]], rows[pairs[:, 1]]
     own, other = (np.linalg.norm(first - one, axis=1) for one in (second, np.roll(second, 1, axis=0)))
     return float(own.mean() / other.mean())
