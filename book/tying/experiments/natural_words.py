@@ -171,7 +171,7 @@ def _pairs(text: str) -> list[tuple[str, str]]:
 
 
 def distance_ratio(rows: np.ndarray, pairs: np.ndarray) -> float:
-    """Mean distance of pairs (n, 2) of rows, over the mean distance of a first row and the next second one."""
+    """Mean distance of pairs (n, 2) of rows, over the mean distance of shifted pairs."""
     first, second = rows[pairs[:, 0]], rows[pairs[:, 1]]
     own, other = (np.linalg.norm(first - one, axis=1) for one in (second, np.roll(second, 1, axis=0)))
     return float(own.mean() / other.mean())
