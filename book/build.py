@@ -27,6 +27,9 @@ def build(source: Path, output: Path, *, jobs: int) -> int:
     jobs : int
         Processes; Sphinx forks them, and takes one where that is not to be had.
     """
+    complete = output / "_build" / "complete"  # there if the last build was not interrupted
+    fresh = not complete.exists()
+    complete.unlink(missing_ok=True)
     status = build_sphinx(
         source,
         output / "_build" / "html",
@@ -39,8 +42,11 @@ def build(source: Path, output: Path, *, jobs: int) -> int:
         },
         warningiserror=True,
         quiet=True,
+        freshenv=fresh,  # an interrupted build leaves a search index that no later build can complete
         jobs=jobs,
     )
+    if status == 0:
+        complete.touch()
     return status if isinstance(status, int) else 1  # an exception, which is already printed
 
 
