@@ -169,7 +169,7 @@ def pytest_runtest_call(item: pytest.Item) -> Any:
     result = yield
     cell = getattr(item, "cell", None)
     tags = cell.metadata.get("tags", []) if cell is not None else []
-    if IGNORED in tags:
+    if IGNORED in tags and cell.outputs:  # a claim's cell stores none
         stored, drawn = (
             _pictures(outputs) for outputs in (cell.outputs, getattr(item, "test_outputs", None))
         )
