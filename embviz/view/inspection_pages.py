@@ -253,10 +253,10 @@ def plot_spectrum_by_rank(report: Inspection, part: str = "embedding") -> alt.La
         kinds = {part: values, "centred": report.spectra[part + CENTRED][0], INDEPENDENT: control}
     for kind, every in kinds.items():
         ranks = np.unique(np.geomspace(1, len(every), MOST_RANKS).round().astype(int))
-        shown = pd.DataFrame({"rank": ranks, "singular_value": every[ranks - 1], "kind": kind})
-        rows.append(shown[shown["singular_value"] > 1e-6 * every[0]])
+        shown = pd.DataFrame({"rank": ranks, "singular_value": every[ranks - 1], "kind": kind}).round(5)
+        rows.append(shown[shown["singular_value"] > 0])  # a matrix of low rank has zeros
     chart = plot_curves(
-        pd.concat(rows).round(5),
+        pd.concat(rows),
         "rank",
         "singular_value",
         kind="kind",

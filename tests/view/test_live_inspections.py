@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import nbformat
 import numpy as np
 import pytest
 from nbclient import NotebookClient
 
 from embviz.inspection import inspect
+from embviz.view.inspection_pages import plot_spectrum_by_rank
 from embviz.view.live_inspections import explore_matrices, find_token, nearest_tokens, token_finder
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -68,3 +71,9 @@ def test_an_inspection_shows_itself_in_a_notebook():
     text = " ".join(data.get("text/html", "") for data in shown)
     assert "Its vocabulary has 60 tokens" in text
     assert any("application/vnd.jupyter.widget-view+json" in data for data in shown)
+
+
+def test_singular_values_that_are_nearly_zero_have_no_place_on_the_logarithmic_axis():
+    spectra = {"embedding": (np.array([2.0, 1.0, 3e-6, 0.0]), np.ones(4))}
+    (columns,) = plot_spectrum_by_rank(SimpleNamespace(name="m", spectra=spectra)).to_dict()["data"]["values"]
+    assert columns["singular_value"] == [2.0, 1.0, 1.0, 1.0, 1.0, 1.0]
