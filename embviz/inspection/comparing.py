@@ -355,7 +355,7 @@ def _changes(first: Weights, second: Weights, seed: int, progress: bool) -> pd.D
         total = float(squares.sum())
         part, layer = kinds.get(name, (name.removesuffix(".weight"), np.nan))
         rank = _rank(squares) if total > 0 else 0
-        control = _rank(measures.normal_spectrum(*array.shape, 1.0, seed=seed) ** 2)
+        control = _rank(measures.normal_spectrum(array.shape[0], array.shape[1], 1.0, seed=seed) ** 2)
         largest = float(squares[0] / total) if total > 0 else 0.0
         found.append((part, layer, np.sqrt(total) / norm if norm else np.nan, rank, control, largest))
     return pd.DataFrame(found, columns=list(CHANGES))

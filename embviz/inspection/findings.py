@@ -108,7 +108,7 @@ def headlines(table: pd.DataFrame, n: int = 5) -> list[Headline]:
         How many at most.
     """
     whole = table[table["head"].isna() & table["value"].notna()]
-    found = []
+    found: list[Headline] = []
     for part, quantity, name in FIRST:
         rows = whole[whole["part"].eq(part) & whole["quantity"].eq(quantity)]
         if len(rows) and len(found) < n:
@@ -180,6 +180,7 @@ def _heads(report: Inspection) -> Iterator[tuple[str, float]]:
 
 
 def _lengths(report: Inspection) -> Iterator[tuple[str, float]]:
+    row: Any
     for row in report.extremes.itertuples():
         longer = "longer" if row.deviation > 0 else "shorter"
         middle = float(np.median(report.lengths))

@@ -166,7 +166,8 @@ def spectrum_measures(
         mean, std = float(matrix.mean()), float(matrix.std())
         largest = max(float(matrix.max()) - mean, mean - float(matrix.min()))
         found = large_spectrum_measures(squares, matrix.shape, std, mean, largest)
-        control = normal_spectrum(*matrix.shape, std, seed=seed) if with_control else np.empty(0)
+        rows, columns = matrix.shape
+        control = normal_spectrum(rows, columns, std, seed=seed) if with_control else np.empty(0)
         return found, np.sqrt(squares), control
     end, values = edge(matrix), singular_values(matrix)
     controls = [

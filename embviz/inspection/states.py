@@ -149,9 +149,10 @@ def _same_token(states: np.ndarray, ids: np.ndarray) -> Quantity:
 
 def _lens(module: nn.Module, *, ended: bool) -> Any:
     """What turns states into logits: the last norm, unless the state has passed it, and the output matrix."""
-    head = module.get_output_embeddings() if hasattr(module, "get_output_embeddings") else None
+    given: Any = module  # nn.Module declares every attribute a tensor
+    head = given.get_output_embeddings() if hasattr(given, "get_output_embeddings") else None
     base = getattr(module, getattr(module, "base_model_prefix", ""), None)
-    norm = next((getattr(base, name) for name in NORMS if hasattr(base, name)), None)
+    norm: Any = next((getattr(base, name) for name in NORMS if hasattr(base, name)), None)
     if head is None or norm is None:
         return None
     return head if ended else lambda states: head(norm(states))
@@ -165,12 +166,12 @@ def _predictions(
     mixed = states.flatten(0, 1)[order.to(states.device)].view_as(states)
     found = []
     for each in (states, mixed[:1]):  # the control on one string, since a large vocabulary takes its time
-        bits, agree = [], []
+        losses, agreements = [], []
         for state, target, final in zip(each, targets, last, strict=False):  # a string at a time
             logits = lens(state).float()
-            bits.append(cross_entropy(logits, target).item() / np.log(2))
-            agree.append(float((logits.argmax(-1) == final).float().mean()))
-        found.append((np.array(bits), np.array(agree)))
+            losses.append(cross_entropy(logits, target).item() / np.log(2))
+            agreements.append(float((logits.argmax(-1) == final).float().mean()))
+        found.append((np.array(losses), np.array(agreements)))
     (bits, agree), (null_bits, null_agree) = found
     return [
         ("logit lens, bits a token", bits, float(null_bits.mean())),

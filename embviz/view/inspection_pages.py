@@ -99,6 +99,7 @@ Section = tuple[str, str, tuple[str, ...], list[Any]]
 
 def _sections(report: Inspection) -> Iterator[Section]:
     """Heading, sentence, terms and pictures of each part that can be drawn."""
+    names: tuple[str, ...]
     if (explorer := explore_layers(report)) is not None:
         names = ("layers and heads", "stable rank", "beyond the edge", "from orthogonal", "control")
         sentence = "Each cell is one matrix. A matrix that differs from its neighbours stands out."

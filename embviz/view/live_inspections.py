@@ -132,7 +132,7 @@ def explore_matrices(report: Inspection) -> Explorer | None:
             permuted = np.random.default_rng(0).permutation(table.ravel()).reshape(table.shape)
             null = measures.singular_values(permuted)
         else:
-            null = measures.normal_spectrum(*table.shape, float(table.std()), seed=0)
+            null = measures.normal_spectrum(len(table), table.shape[1], float(table.std()), seed=0)
         rows = [
             pd.DataFrame({"rank": np.arange(1, len(each) + 1), "singular_value": each, "kind": kind})
             for kind, each in (("matrix", values), ("control", null))
