@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 TORCH := $(shell sed -n 's/^torch==/torch==/p' constraints.txt)
 CORES ?= 2
 WORKERS ?= $(shell expr $(CORES) + 1)
@@ -16,23 +17,33 @@ CHAPTERS := $(wildcard book/*.ipynb book/*/*.ipynb)
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*##/\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
+# What the pages need, and npm where the machine has none.
+PAGES := pages$(shell command -v npm >/dev/null || echo ,npm)
+
+$(VENV)/.pages: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "embviz needs Python 3.11 or later: make PYTHON=/path/to/python3.11"; exit 1; }
+	@echo "Installing what the pages need into $(VENV): about a minute and 1.2 GB."
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) --editable ".[$(PAGES)]"
+	@touch $@
+
 # PyMDE brings torchvision, which embviz does not use; where it doesn't fit the torch that is there, Transformers
 # and Lightning could not be imported beside it.
-$(VENV)/.ready: pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "embviz needs Python 3.11 or later: make PYTHON=/path/to/python3.11"; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet --disable-pip-version-check "$(TORCH)"
-	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[all]"
+$(VENV)/.ready: $(VENV)/.pages
+	@echo "Adding PyTorch and the rest to $(VENV): 3 GB in all with a PyTorch for CPUs, several GB more with one for GPUs."
+	@echo "TORCH_INDEX=address, PyTorch's address of builds for CPUs, chooses the small one where pip would not."
+	$(PIP) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) "$(TORCH)"
+	$(PIP) --editable ".[all]"
 	@$(PY) -c 'import torchvision' 2>/dev/null || $(PY) -m pip uninstall --quiet --yes torchvision
 	@touch $@
 
-$(VENV)/.vendor: $(VENV)/.ready book/vendor.toml
+$(VENV)/.vendor: $(VENV)/.pages book/vendor.toml
 	$(PY) book/vendor.py
 	@touch $@
 
-setup: $(VENV)/.ready $(VENV)/.vendor  ## make the environment in .venv and fetch the browser libraries
+setup: $(VENV)/.ready $(VENV)/.vendor  ## make the whole environment in .venv and fetch the browser libraries
 
-book: setup  ## build the book from stored outputs
+book: $(VENV)/.vendor  ## build the book from stored outputs; needs the smallest environment
 	$(PY) book/build.py
 	@echo "Open $(CURDIR)/book/_build/html/index.html"
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import html
 import importlib
+import importlib.metadata
 import inspect
 import io
 import itertools
@@ -27,10 +28,15 @@ from typing import Any, NamedTuple
 from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx.application import Sphinx
+from sphinx.config import Config
+from sphinx.ext.autodoc.mock import mock
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import make_refnode, nested_parse_with_titles
 from sphinx.writers.html5 import HTML5Translator
 
+from embviz.imports import PACKAGES, installed
+
+MODULES = {package: module for module, package in PACKAGES.items()}
 FOLDED = {"hide-input", "hide-cell", "remove-input", "remove-cell"}
 COMPILED = ("_numba", "_torch")  # loops behind the modules that call them
 
@@ -421,9 +427,25 @@ def depart_code(self: HTML5Translator, node: nodes.literal_block) -> None:
     HTML5Translator.depart_literal_block(self, node)
 
 
+def without_libraries(app: Sphinx, config: Config) -> None:
+    """Let autodoc read modules whose libraries are not installed: the reference needs none of them."""
+    names = {re.split(r"[^\w.-]", line)[0] for line in importlib.metadata.requires("embviz") or []}
+    modules = {MODULES.get(name, name.replace("-", "_")) for name in names} - {"embviz"}
+    config.autodoc_mock_imports = sorted(name for name in modules if not installed(name))
+
+
+def as_defined(_app: Sphinx, what: str, _name: str, found: Any, *said: Any) -> tuple[str, None] | None:
+    """The parameters of a class whose base is not installed, from the class."""
+    if what != "class" or said[1] != "(*args, **kwargs)" or "__init__" not in vars(found):
+        return None
+    _self, *parameters = inspect.signature(found.__init__).parameters.values()
+    return str(inspect.Signature([one.replace(annotation=one.empty) for one in parameters])), None
+
+
 def prepare(app: Sphinx) -> None:
     """Gather entries and uses before a page is read."""
-    app.reference = Reference(app)  # type: ignore[attr-defined]
+    with mock(app.config.autodoc_mock_imports):
+        app.reference = Reference(app)  # type: ignore[attr-defined]
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
@@ -435,7 +457,9 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("room", Room)
     app.add_directive("rooms", Rooms)
     app.add_node(nodes.literal_block, override=True, html=(visit_code, depart_code))
+    app.connect("config-inited", without_libraries)
     app.connect("builder-inited", prepare)
+    app.connect("autodoc-process-signature", as_defined)
     app.connect("autodoc-process-docstring", read_as_written, priority=300)
     app.connect("autodoc-process-docstring", add_fields, priority=400)  # before napoleon
     app.connect("autodoc-process-docstring", add_chapters, priority=600)

@@ -9,8 +9,10 @@ import inspect
 import pkgutil
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from sphinx.ext.autodoc.mock import mock
 
 import embviz
 from tests.book.conftest import BOOK
@@ -137,3 +139,25 @@ def test_a_field_says_what_stands_beside_it(read):
         read("reference/training.html").split('id="embviz.training.TextConfig"')[1].split("</dl>\n</dd>")[0]
     )
     assert "of byte pairs: asked for, the 256 bytes and" in html.unescape(entry)
+
+
+def test_libraries_that_are_not_installed_are_mocked(monkeypatch):
+    monkeypatch.setattr(reference, "installed", lambda module: module not in {"torch", "sklearn"})
+    reference.without_libraries(None, config := SimpleNamespace())
+    assert config.autodoc_mock_imports == ["sklearn", "torch"]
+
+
+def test_a_class_whose_base_is_not_installed_shows_its_own_parameters():
+    with mock(["not_installed"]):
+        from not_installed import Module
+    said = ({}, "(*args, **kwargs)", None)
+
+    class Layer(Module):
+        def __init__(self, n_in: int, *, bias: bool = True): ...
+
+    class Same(Layer):
+        """With the parameters of its base."""
+
+    assert reference.as_defined(None, "class", "Layer", Layer, *said) == ("(n_in, *, bias=True)", None)
+    assert reference.as_defined(None, "class", "Same", Same, *said) is None
+    assert reference.as_defined(None, "class", "Layer", Layer, {}, "(n_in)", None) is None
