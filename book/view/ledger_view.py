@@ -249,7 +249,8 @@ def text_html(words: str) -> str:
 def _details_html(item: Entry) -> str:
     """All that the ledger has on a claim: statement, reason, measurements, setting, amendments, command."""
     claim = item.claim
-    asks = "asks" if claim.question else "says"
+    asks = "The paper asks" if claim.question else "The paper says"
+    asks = "We ask" if claim.ours else asks
     judged = [row for row in item.rows if row.measurement.accept and not row.replaced]
     others = [row for row in item.rows if not row.measurement.accept and not row.replaced]
     rows = [
@@ -260,10 +261,10 @@ def _details_html(item: Entry) -> str:
     where = f" {text_html(_capital(item.elsewhere))}." if item.elsewhere else ""
     why = _why(item)
     parts = [
-        f"<p>The paper {asks} ({text_html(claim.where)}): {text_html(claim.says)}</p>",
+        f"<p>{asks} ({text_html(claim.where)}): {text_html(claim.says)}</p>",
         f"<p>{text_html(_capital(why))}.</p>" if why else "",
-        _table_html(("measurement", "", "the paper", "ours"), rows) if rows else "",
-        f"<p>Reported, not judged:</p>{_measurements_html(others)}" if others else "",
+        _table_html(("measurement", "", *_columns(claim)), rows) if rows else "",
+        f"<p>Reported, not judged:</p>{_measurements_html(others, _columns(claim))}" if others else "",
         f"<p>Setting: {text_html(claim.setting)}. Control: {text_html(claim.control)}.{scale}{where}</p>",
         "".join(_amendment_html(claim, one) for one in claim.amended),
         f"<p>Measured again by <code>embviz run {claim.id} --preset {item.scale or 'quick'}</code>. "
@@ -294,9 +295,13 @@ def _superseded_text(labels: Mapping[str, str], one: Superseded) -> str:
     return f"{labels[one.measurement]} {value} ({often}{span}, {one.scale}, at {one.commit})"
 
 
-def _measurements_html(rows: Sequence[Row]) -> str:
+def _columns(claim: Claim) -> tuple[str, str]:
+    return ("yes if", "measured") if claim.ours else ("the paper", "ours")
+
+
+def _measurements_html(rows: Sequence[Row], columns: tuple[str, str] = ("the paper", "ours")) -> str:
     """Three columns: the measurement, what would bear it out, and what was found."""
-    return _table_html(("measurement", "the paper", "ours"), map(_measurement_cells, rows))
+    return _table_html(("measurement", *columns), map(_measurement_cells, rows))
 
 
 def _table_html(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -217,6 +217,7 @@ class Claim:
     corpus: str = ""  # the paper's data set, where it has one
     any_scale: str = ""  # why it depends on no scale; empty: it does
     question: bool = False  # one that the paper leaves open: answered, not judged
+    ours: bool = False  # one that no paper asks: the project does
     corpus_part: str = ""  # a true part of that data set, on which the claim is judged beside another text
     amended: tuple[Amendment, ...] = ()
 
@@ -235,6 +236,8 @@ class Claim:
                 raise ValueError(
                     f"{self.id}: {measurement.name} is of {measurement.of!r}, which is not replaced"
                 )
+        if self.ours and not self.question:
+            raise ValueError(f"{self.id} is ours: no paper claims it, so it is a question")
         if self.corpus_part and not self.corpus:
             raise ValueError(f"{self.id}: corpus_part needs the corpus that it is a part of")
 
@@ -324,7 +327,7 @@ def find_claim(claim_id: str) -> Claim:
 def _parsed(content: bytes) -> tuple[Claim, ...]:
     """The claims of a file; ValueError names the claim and the field that is not what it should be."""
     table = tomllib.loads(content.decode("utf-8"))
-    shared = {name: table[name] for name in ("paper", "experiments") if name in table}
+    shared = {name: table[name] for name in ("paper", "experiments", "ours") if name in table}
     written = table.get("claim")
     if not (isinstance(written, list) and written and all(isinstance(entry, dict) for entry in written)):
         raise ValueError("the file needs claims, each below a line [[claim]]")

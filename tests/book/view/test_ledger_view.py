@@ -63,7 +63,7 @@ def test_a_line_shows_verdict_statement_value_interval_range_control_and_a_link_
     assert "<table" not in line
 
 
-def judged(*verdicts, question=False, amended=()):
+def judged(*verdicts, question=False, amended=(), **other):
     """The entry of a claim whose measurements were found so."""
     measurements = [
         Measurement(f"f{i}", f"measurement {i}", accept=(0.0, 1.0), control="shuffled")
@@ -76,7 +76,7 @@ def judged(*verdicts, question=False, amended=()):
         "inconclusive": Finding(0.5, 0.4, 0.6, 2, {"shuffled": 9.0}),
     }
     texts = ("p.c", "p", "A title", "Table 1", "it is so", "a setting", "shuffled", "p/chapter")
-    claim = Claim(*texts, tuple(measurements), "p.experiments", question=question, amended=amended)
+    claim = Claim(*texts, tuple(measurements), "p.experiments", question=question, amended=amended, **other)
     found = {measurement.name: ends[name] for measurement, name in zip(measurements, verdicts, strict=True)}
     found = {name: one for name, one in found.items() if name not in claim.replaced}
     return entry_of(claim, Results("paper", found))
@@ -140,6 +140,12 @@ def test_a_question_is_asked_and_answered():
     item = judged("not reproduced", question=True)
     assert "The paper asks (Table 1): it is so" in ledger_view._details_html(item)
     assert "<b>no</b> <i>A title?</i>" in ledger_view.ClaimLine(item)._repr_html_()
+
+
+def test_a_question_of_ours_is_not_put_into_a_papers_mouth():
+    html = ledger_view._details_html(judged("reproduced", question=True, ours=True))
+    assert "We ask (Table 1): it is so" in html
+    assert "paper" not in html.partition("Setting:")[0]
 
 
 def test_a_row_tells_of_a_revision_and_of_what_was_measured_before_and_the_line_does_not():
