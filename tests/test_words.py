@@ -118,7 +118,7 @@ RULES = [
 SUSPECT = re.compile("|".join(f"(?:{rule.pattern})" for rule in RULES), re.IGNORECASE)  # one look first
 STANDARD = re.compile(  # sections that every chapter has
     r"^(?:Exercises?|References|The (?:question|papers|ledger)|Try it on your(?:s| own data)"
-    r"|What surprised us|What was reproduced|Reflections|Tying|Geometry|Kernel|Resizing)$"
+    r"|What surprised us|What was reproduced|Reflections|Tying|Geometry|Kernel|Resizing|Released)$"
 )
 # Expressions that are right where they stand: the file, the words, the reason.
 ALLOWED = [
