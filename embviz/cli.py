@@ -322,16 +322,25 @@ def _add_resize(commands: Any) -> None:
         "resize", help="change the width of a Hugging Face checkpoint, and report the change in loss"
     )
     resize.add_argument(
-        "checkpoint", metavar="CHECKPOINT", help="folder of a GPT-2, Llama, Mistral or GPT-NeoX model"
+        "checkpoint",
+        metavar="CHECKPOINT",
+        help="folder of a GPT-2, GPT-NeoX, Llama, Mistral, Qwen 2 or 3, Phi 3, Gemma 1 to 3, or BERT",
     )
     resize.add_argument("--width", type=int, required=True, help="new width of the residual stream")
     resize.add_argument("--out", metavar="FOLDER", required=True, help="folder to write; new or empty")
     resize.add_argument("--text", metavar="FILE", help="text (UTF-8) on which errors and losses are measured")
     resize.add_argument(
         "--map",
-        choices=("orthonormal", "pca"),
+        choices=("orthonormal", "gaussian", "rademacher", "sparse", "hadamard", "pca", "repeat", "zeros"),
         default="orthonormal",
-        help="random orthonormal rows (default), or principal components of the residual stream on the text",
+        help="a random map, by default of orthonormal rows; pca: principal components of the residual stream "
+        "on the text, which lose far less; repeat: each coordinate several times; zeros: zeros appended",
+    )
+    resize.add_argument(
+        "--rules",
+        choices=("exact", "printed"),
+        default="exact",
+        help="printed: Algorithm 1 of the resizing paper as it is printed; default exact",
     )
     resize.add_argument("--seed", type=int, default=0, help="seed of the random projection; default 0")
     resize.set_defaults(command=resize_model)
@@ -621,7 +630,9 @@ def resize_model(arguments: argparse.Namespace) -> int:
     require_free(arguments.out)
     model = load_checkpoint(arguments.checkpoint)
     tokens = _read_tokens(arguments.checkpoint, arguments.text, model.config) if arguments.text else None
-    found = resize_checkpoint(model, arguments.width, how=arguments.map, seed=arguments.seed, tokens=tokens)
+    found = resize_checkpoint(
+        model, arguments.width, how=arguments.map, rules=arguments.rules, seed=arguments.seed, tokens=tokens
+    )
     folder = save_checkpoint(found, arguments.out, tokenizer_of=arguments.checkpoint)
     table = found.summary()
     shown = {
@@ -630,7 +641,8 @@ def resize_model(arguments: argparse.Namespace) -> int:
     }
     _print_table(table.assign(**shown))
     text = "on the text" if arguments.text else "on tokens drawn at random"
-    print(f"\nrelative logit error {text}: {found.logit_error:.2g}")
+    of = "logit error" if hasattr(model, "lm_head") or hasattr(model, "cls") else "error of the last states"
+    print(f"\nrelative {of} {text}: {found.logit_error:.2g}")
     if found.losses:
         print("nats a token: {:.4f} before, {:.4f} after".format(*found.losses))
     print("parameters: {:,} before, {:,} after".format(*found.n_parameters))

@@ -296,13 +296,13 @@ def _from_neox(own: Any, theirs: _Arrays) -> tuple[DecoderConfig, dict[str, Tens
 
 
 @torch.no_grad()
-def _require_same(decoder: Decoder, model: nn.Module) -> None:
+def _require_same(decoder: Decoder, model: nn.Module, allowed: float | None = None) -> None:
     """Compare logits of some tokens in 32 bits at least, the model's dropout switched off meanwhile.
 
     In bfloat16 rounding alone would move them by a tenth of their spread.
     """
     if model.get_input_embeddings().weight.dtype not in (torch.float32, torch.float64):  # type: ignore[operator]
-        decoder, model = copy.deepcopy(decoder).float(), _in_float32(model)
+        decoder, model = copy.deepcopy(decoder).float(), in_float32(model)
     n = min(TRIED, decoder.config.length)
     generator = torch.Generator().manual_seed(0)
     tokens = torch.randint(decoder.config.n_symbols, (1, n), generator=generator).to(decoder.embedding.device)
@@ -320,7 +320,7 @@ def _require_same(decoder: Decoder, model: nn.Module) -> None:
         )
     spread = float(expected.double().std()) or 1.0
     apart = float((decoder(tokens).double() - expected.double()).abs().max())
-    allowed = 1e-4 if expected.dtype == torch.float64 else 1e-3  # their angles are float32
+    allowed = allowed or (1e-4 if expected.dtype == torch.float64 else 1e-3)  # their angles are float32
     if not apart <= allowed * spread:
         raise ValueError(
             f"a decoder with the same weights gives logits {apart:.2g} away, which vary by {spread:.2g}: the "
@@ -328,7 +328,7 @@ def _require_same(decoder: Decoder, model: nn.Module) -> None:
         )
 
 
-def _in_float32(model: nn.Module) -> nn.Module:
+def in_float32(model: nn.Module) -> nn.Module:
     """A copy in 32 bits, the angles of its positions computed again: a cast model has rounded those too."""
     copied = copy.deepcopy(model).float()
     for part in copied.modules():
@@ -342,7 +342,7 @@ def _in_float32(model: nn.Module) -> nn.Module:
 # --- and back ----------------------------------------------------------------------------------------
 
 
-def to_hf(decoder: Decoder) -> Any:
+def to_hf(decoder: Decoder, *, allowed: float | None = None) -> Any:
     """A model of Hugging Face of the same function, to be saved with ``save_pretrained``.
 
     Parameters
@@ -351,6 +351,8 @@ def to_hf(decoder: Decoder) -> Any:
         With positions learned, or none, it becomes a GPT2LMHeadModel; with rotary ones a LlamaForCausalLM
         where it has RMSNorm and gates, else a GPTNeoXForCausalLM. Gains of one number and missing biases are
         written out; a norm's divisor and the scale of attention move into gains and queries.
+    allowed : float, optional
+        The largest difference of logits over their spread; by default 1e-4 in float64, else 1e-3.
 
     Returns
     -------
@@ -385,7 +387,7 @@ def to_hf(decoder: Decoder) -> Any:
     )
     model.load_state_dict({name: array.to(dtype) for name, array in arrays.items()})
     model = model.to(device=decoder.embedding.device, dtype=dtype).eval()
-    _require_same(decoder, model)
+    _require_same(decoder, model, allowed)
     return model
 
 

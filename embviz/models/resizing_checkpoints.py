@@ -1,9 +1,9 @@
 """A checkpoint of Hugging Face at another width, in the same class, and a report of what it cost.
 
-Two things that a family's class cannot hold are gone around. GPT-2 and GPT-NeoX have LayerNorm, whose
-centering turns with the basis: the map takes the direction of ones to the direction of ones, and so
-commutes with it. Their heads share the width: wider ones get coordinates of 0, narrower ones keep their
-strongest directions. A Llama's heads have a width of their own and stay.
+LayerNorm subtracts the mean over coordinates: there the map takes the direction of ones to the direction of
+ones, and so commutes with it. The heads of GPT-2, GPT-NeoX and BERT share the width: wider ones get
+coordinates of 0, narrower ones keep their strongest directions. In the other classes the width of a head is
+an option of the configuration, and stays.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import os
 import shutil
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,15 +31,29 @@ from torch.nn.functional import cross_entropy
 from embviz import projections
 from embviz.imports import import_transformers
 from embviz.memory import require_memory
-from embviz.models.decoder import Decoder, DecoderBlock, DecoderConfig, nearest_multiples, with_weights
-from embviz.models.huggingface import FAMILIES, HEADS, family, from_hf, to_hf
-from embviz.models.resizing import logit_error, resize
+from embviz.models.decoder import Decoder, DecoderBlock, nearest_multiples, with_weights
+from embviz.models.huggingface import FAMILIES, HEADS, family, from_hf, in_float32, to_hf, unwrapped
+from embviz.models.layouts import (
+    KINDS,
+    Layout,
+    carry,
+    configured,
+    layout_of,
+    part_errors,
+    recorded,
+    taps,
+    width_options,
+)
+from embviz.models.resizing import Resized, resize
 from embviz.projections import Projection
 
-Map = Literal["orthonormal", "pca"]
+Map = Literal["orthonormal", "gaussian", "rademacher", "sparse", "hadamard", "pca", "repeat", "zeros"]
+Rules = Literal["exact", "printed"]
+BY_DECODER = ("gpt2", "gpt_neox")  # families whose heads or norms a decoder has to change first
 EXACT = 1e-4  # relative error in float32 under which a part counts as carried exactly
 N_TRIED = 32  # tokens of a string, drawn at random, where no text is given
 BYTES_A_PARAMETER = 28  # the original, two decoders in float32, and one in float64
+HALF = (torch.float16, torch.bfloat16)
 TYPES = {name: getattr(torch, name) for name in ("float64", "float32", "float16", "bfloat16")}
 SIZES = (  # of a configuration
     *("vocab_size", "n_embd", "hidden_size", "n_head", "num_attention_heads", "n_layer", "num_hidden_layers"),
@@ -63,10 +77,11 @@ class ResizedCheckpoint:
     projection : Projection
         T (m x D), by which the residual stream was mapped.
     parts : DataFrame
-        part, layer (-1: none), error, exact. For the original's stream x, |f~(T x) - T f(x)| / |T f(x)| of
-        each part f, the last one's output being logits; exact: below 1e-4.
+        part, layer (-1: none), error, exact, of the file as it is written. For the original's stream x,
+        |f~(T x) - T f(x)| / |T f(x)| of each part f, the last one's output being logits; exact: below 1e-4.
+        In half precision there is the error before rounding beside it, as unrounded.
     logit_error : float
-        Relative error of the logits, of the whole model.
+        Relative error of the logits of the whole model; without a head, of its last states.
     losses : tuple of two floats, nats a token, or None
         Before and after, on the text that was given.
     n_bytes, n_parameters : tuple of two ints
@@ -127,8 +142,14 @@ def load_checkpoint(folder: str | os.PathLike[str]) -> Any:
             f"{path / 'config.json'} holds a {type(config).__name__}, not an object: get it again"
         )
     kind = config.get("model_type")
-    if not isinstance(kind, str) or kind not in FAMILIES:
-        raise ValueError(f"{path} holds a {kind!r}: known are {', '.join(FAMILIES)}")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise ValueError(f"{path} holds a {kind!r}: known are {', '.join(KINDS)}")
+    known, named = KINDS[kind], config.get("architectures")
+    loader = (
+        "AutoModelForCausalLM" if len(known) == 1 else next((name for name in known if named == [name]), "")
+    )
+    if not loader:
+        raise ValueError(f"{path} holds a {named!r}: known of {kind!r} are {' and '.join(known)}")
     if "quantization_config" in config:
         raise ValueError(f"the weights in {path} are rounded: products of them are not; give the original")
     if not any(path.glob("*.safetensors")):
@@ -139,7 +160,7 @@ def load_checkpoint(folder: str | os.PathLike[str]) -> Any:
     tf = import_transformers()
     try:
         with _quietly(tf):
-            model, loading = tf.AutoModelForCausalLM.from_pretrained(
+            model, loading = getattr(tf, loader).from_pretrained(
                 path, local_files_only=True, trust_remote_code=False, use_safetensors=True,
                 dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True,
             )  # fmt: skip
@@ -295,22 +316,28 @@ def resize_checkpoint(
     m: int,
     *,
     how: Map = "orthonormal",
+    rules: Rules = "exact",
     seed: int = 0,
     tokens: Tensor | None = None,
 ) -> ResizedCheckpoint:
     """Carry a language model of Hugging Face to another width, in its own class.
 
-    Gains and biases of norms are folded into the maps that read them, and hidden units of the MLPs stay. What
-    was grouped stays grouped: keys and values are not touched along their own axis.
+    By the exact rules gains and biases of norms are folded into the maps that read them, and heads keep their
+    coordinates. Grouped queries stay grouped, and scaled rotary positions, norms within heads and caps on
+    logits stay as they are. Hidden units of the MLPs stay under both rules.
 
     Parameters
     ----------
-    model : GPT2LMHeadModel, LlamaForCausalLM, MistralForCausalLM or GPTNeoXForCausalLM
+    model : one of the classes in :data:`embviz.models.layouts.LAYOUTS`, or a subclass
     m : int
-        The new width, a multiple of the heads but of Mistral; of GPT-NeoX not below the old one.
-    how : "orthonormal" or "pca"
-        Random orthonormal rows (columns where m is above the old width), or the leading principal directions
-        of the stream on `tokens`.
+        The new width: what the class allows, often a multiple of its heads; of GPT-NeoX at least the old one.
+    how : str
+        A random map, "orthonormal" (rows, or columns where m is above the old width), "gaussian",
+        "rademacher", "sparse" or "hadamard"; "pca": the leading principal directions of the stream on
+        `tokens`; "repeat": each coordinate m / D times; "zeros": zeros appended.
+    rules : "exact" or "printed"
+        "printed" is Algorithm 1 of the resizing paper: plain heads, gains dropped, centering kept, maps of
+        the MLP as written. It is for GPT-2, Llama, Mistral and GPT-NeoX.
     seed : int
         Of the random map.
     tokens : integer tensor, shape (B, T + 1), optional
@@ -325,11 +352,11 @@ def resize_checkpoint(
     MemoryError
         If it doesn't fit, with the estimate.
     """
-    if how not in get_args(Map):
-        raise ValueError(f"no map {how!r}: choose one of {', '.join(get_args(Map))}")
-    if (kind := family(model)) is None:
-        known = ", ".join(FAMILIES.values())
-        raise ValueError(f"a {type(model).__name__} is not known here: give one of {known}")
+    for name, given, known in (("map", how, Map), ("rules", rules, Rules)):
+        if given not in get_args(known):
+            raise ValueError(f"no {name} {given!r}: choose one of {', '.join(get_args(known))}")
+    model = unwrapped(model)
+    layout = layout_of(model)
     n_parameters = sum(array.numel() for array in model.parameters())
     require_memory(
         BYTES_A_PARAMETER * n_parameters,
@@ -337,37 +364,100 @@ def resize_checkpoint(
         instead="take a smaller model, or a machine with more memory",
     )
     dtype = getattr(model.config, "dtype", None) or torch.float32
-    old = from_hf(model).float()
-    _require_width(kind, old.config, m)
-    _require_logits(old)
+    own = next(model.parameters()).dtype
+    old = model if own == torch.float32 else in_float32(model)
+    _require_width(old, layout, m, how, rules)
+    _require_answers(old)
     if tokens is None and how == "pca":
         raise ValueError("principal components need a text: give one, or choose the map 'orthonormal'")
-    seen, held_out = _halves(_tokens(old.config) if tokens is None else tokens, old.config)
-    projection, energy = _map(old, m, how, seed, seen)
-    found = resize(old, m, projection=projection, energy=energy, centering="keep")
-    new = _fit_heads(_bias_into_norm(found.model), m, kind, seen)
-    carried = _in_class_of(model, new, kind).to(dtype)
-    with torch.no_grad():
-        before, after = (_by_string(one, held_out) for one in (old, _Logits(carried.float())))
-        error = logit_error(torch.cat([logits for logits, _ in after]), torch.cat([one for one, _ in before]))
-        parts = commuting_errors(old, new, projection, held_out[:1, :-1])
-    losses = tuple(float(torch.cat([loss for _, loss in one]).mean()) for one in (before, after))
+    seen, held_out = _halves(_tokens(old) if tokens is None else tokens, old)
+    if rules == "printed" or not layout.branches[0].readers:
+        projection, new, notes = _by_decoder(old, layout, m, how, rules, seed, seen)
+    else:
+        projection, new, notes = _in_class(old, layout, m, how, seed, seen)
+    notes = [*_notes(old, new, layout, how, rules, text=tokens is not None), *notes]
+    T = projection.matrix
+    unrounded = part_errors(old, new, layout, T, held_out[:1, :-1]) if dtype in HALF else None
+    _round(new, dtype)
+    table = pd.DataFrame([place[:2] for place in taps(layout, new)], columns=["part", "layer"])
+    table["error"] = part_errors(old, new, layout, T, held_out[:1, :-1])
+    if unrounded is not None:
+        table["unrounded"] = unrounded
+        notes.append(
+            f"the file is in {str(dtype).removeprefix('torch.')}: before rounding to it the largest error of "
+            f"a part was {max(unrounded):.1g}"
+        )
+    error, losses = _errors_and_losses(old, new, layout, T, held_out)
     return ResizedCheckpoint(
-        carried.to(dtype),
+        new.to(dtype),
         projection,
-        parts,
+        table.assign(exact=table["error"] < EXACT),
         error,
-        None if tokens is None else cast(tuple[float, float], losses),
-        (_n_bytes(model, dtype), _n_bytes(carried, dtype)),
-        (n_parameters, sum(array.numel() for array in carried.parameters())),
-        tuple(_notes(model, old.config, new, kind, how)),
+        None if tokens is None or layout.encoder else losses,
+        (_n_bytes(old, dtype), _n_bytes(new, dtype)),
+        (n_parameters, sum(array.numel() for array in new.parameters())),
+        tuple(notes),
     )
 
 
-def _require_logits(model: Decoder) -> None:
-    """Refuse a model whose logits do not vary: no error is relative to them."""
+def _in_class(
+    old: Any, layout: Layout, m: int, how: Map, seed: int, seen: Tensor
+) -> tuple[Projection, Any, list[str]]:
+    """A model carried in its own class; T is scaled so that norms, which divide by m, need no other gain."""
+    d = old.config.hidden_size
+    gram = _gram(old, layout, seen) if how == "pca" and m < d else None
+    drawn, energy = _map(how, m, d, seed, gram, layout.centered)
+    scale = (m / (d * energy)) ** 0.5
+    projection = Projection(drawn.family, drawn.matrix * scale, drawn.scale * scale)
+    heads = _encoder_heads(old, layout, m, seen) if layout.encoder else {}
+    new = carry(old, layout, projection.matrix, projection.pseudo_inverse(), heads)
+    exact = how == "repeat" or (how == "zeros" and not layout.centered)
+    notes = []
+    if layout.after and not exact:
+        notes.append(
+            "the gains of norms that write to the stream have no exact form in another basis: the nearest "
+            "vectors stand in for them; the map 'repeat' carries them exactly"
+        )
+    return projection, new, notes
+
+
+def _by_decoder(
+    old: Any, layout: Layout, m: int, how: Map, rules: Rules, seed: int, seen: Tensor
+) -> tuple[Projection, Any, list[str]]:
+    """A model carried as a decoder, and put back into its class."""
+    kind, decoder = cast(str, family(old)), from_hf(old)
+    decoder = decoder if rules == "exact" else decoder.double()  # T+ of a square Gaussian map is large
+    d, exact = decoder.config.embedding_dim, rules == "exact"
+    gram = _gram(old, layout, seen) if how == "pca" and m < d else None
+    projection, energy = _map(how, m, d, seed, gram, layout.centered and exact)
+    options: dict[str, Any] = {} if exact else {"attention": "plain", "gains": "drop", "reading": "written"}
+    found: Resized = resize(
+        decoder, m, projection=projection, seed=seed, energy=energy, centering="keep", **options
+    )
+    new = found.model
+    if exact:
+        new = _fit_heads(_bias_into_norm(new), m, kind, seen)
+    narrower = exact and m < d
+    bias = "the last norm's bias, which no narrower head can read in full, is fitted to it"
+    notes = [bias] if narrower else [] if exact else list(found.notes)
+    return projection, _in_class_of(old, new, kind).float(), notes
+
+
+def _round(model: nn.Module, dtype: torch.dtype) -> None:
+    """Parameters as a file of that type holds them; angles of rotary positions are in no file."""
+    for parameter in model.parameters():
+        parameter.data = parameter.data.to(dtype).float()
+
+
+def _require_answers(model: Any) -> None:
+    """Refuse a model whose logits do not vary, or are not finite: no error is relative to them."""
     with torch.no_grad():
-        logits = model(_tokens(model.config)[:1, :-1])
+        logits = _answer(model, _tokens(model)[:1, :-1])
+    if not bool(logits.isfinite().all()):
+        raise ValueError(
+            f"the {type(model).__name__} gives NaN or infinite logits in float32: its weights are too large "
+            "or damaged; take an earlier checkpoint"
+        )
     if not bool((logits - logits.mean(-1, keepdim=True)).any()):
         raise ValueError(
             "all logits of the model are equal, so no error can be relative to them: are its weights zeros, "
@@ -375,42 +465,53 @@ def _require_logits(model: Decoder) -> None:
         )
 
 
-class _Logits(nn.Module):
-    """A model of Hugging Face from tokens to logits."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        logits: Tensor = self.model(tokens).logits
-        return logits
+def _answer(model: Any, tokens: Tensor) -> Tensor:
+    """Logits, or the last states where there is no head."""
+    output = model(tokens)
+    answer: Tensor = output.logits if hasattr(output, "logits") else output.last_hidden_state
+    return answer
 
 
-def _by_string(model: nn.Module, ids: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Logits and losses, a string of the text at a time."""
-    found = [model(string[None, :-1])[0] for string in ids]
-    return [
-        (logits, cross_entropy(logits, string[1:], reduction="none"))
-        for logits, string in zip(found, ids, strict=True)
-    ]
+@torch.no_grad()
+def _errors_and_losses(
+    old: Any, new: Any, layout: Layout, T: np.ndarray, ids: Tensor
+) -> tuple[float, tuple[float, float]]:
+    """Relative error of logits (of last states without a head), and losses; a string at a time."""
+    along = torch.from_numpy(np.ascontiguousarray(T.T)).double()
+    apart = spread = 0.0
+    losses: list[tuple[Tensor, Tensor]] = []
+    for string in ids:
+        expected, found = (_answer(one, string[None, :-1])[0] for one in (old, new))
+        if layout.head:
+            expected_loss, found_loss = (
+                cross_entropy(logits, string[1:], reduction="none") for logits in (expected, found)
+            )
+            losses.append((expected_loss, found_loss))
+            expected = expected.double()
+            centered = expected - expected.mean(-1, keepdim=True)
+        else:
+            centered = expected = expected.double() @ along
+        apart += float((found.double() - expected).square().sum())
+        spread += float(centered.square().sum())
+    means = [float(torch.cat(one).mean()) for one in zip(*losses, strict=True)] or [0.0, 0.0]
+    return (apart / spread) ** 0.5, (means[0], means[1])
 
 
-def _tokens(config: DecoderConfig) -> Tensor:
-    n = min(N_TRIED, config.length)
-    return torch.randint(config.n_symbols, (2, n + 1), generator=torch.Generator().manual_seed(0))
+def _tokens(model: Any) -> Tensor:
+    n = min(N_TRIED, model.config.max_position_embeddings - 1)
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(model.config.vocab_size, (2, n + 1), generator=generator)
 
 
-def _halves(ids: Tensor, config: DecoderConfig) -> tuple[Tensor, Tensor]:
+def _halves(ids: Tensor, model: Any) -> tuple[Tensor, Tensor]:
     """Every other string, which principal directions see, and those between, which errors are measured on."""
-    if ids.ndim != 2 or len(ids) < 2 or not 3 <= ids.shape[1] <= config.length + 1:
+    length, n_symbols = model.config.max_position_embeddings, model.config.vocab_size
+    if ids.ndim != 2 or len(ids) < 2 or not 3 <= ids.shape[1] <= length + 1:
         raise ValueError(
-            f"tokens have shape {tuple(ids.shape)}: give two strings at least, of 3 to {config.length + 1}"
+            f"tokens have shape {tuple(ids.shape)}: give two strings at least, of 3 to {length + 1}"
         )
-    if not 0 <= int(ids.min()) <= int(ids.max()) < config.n_symbols:
-        raise ValueError(
-            f"tokens are {int(ids.min())} to {int(ids.max())}, and must be 0 to {config.n_symbols - 1}"
-        )
+    if not 0 <= int(ids.min()) <= int(ids.max()) < n_symbols:
+        raise ValueError(f"tokens are {int(ids.min())} to {int(ids.max())}, and must be 0 to {n_symbols - 1}")
     return ids[::2], ids[1::2]
 
 
@@ -418,20 +519,35 @@ def _n_bytes(model: nn.Module, dtype: torch.dtype) -> int:
     return sum(array.numel() for array in model.parameters()) * torch.empty((), dtype=dtype).element_size()
 
 
-def _require_width(kind: str, config: DecoderConfig, m: int) -> None:
-    heads, d = config.n_heads, config.embedding_dim
+def _require_width(model: Any, layout: Layout, m: int, how: Map, rules: Rules) -> None:
+    """Refuse a width that the map, the rules or the class does not allow, before any work."""
+    config, name = model.config, layout.name
+    heads, d = config.num_attention_heads, config.hidden_size
     if m < 2:
         raise ValueError(f"the width is {m}: two dimensions are the least")
-    if kind != "mistral" and m % heads:  # a Llama's heads are free of its width, but its class asks for it
+    if (how == "repeat" and m % d) or (how == "zeros" and m < d):
+        allowed = f"a multiple of {d}" if how == "repeat" else f"{d} or more"
+        raise ValueError(f"the map {how!r} makes no width of {m}: take {allowed}")
+    if rules == "printed" and family(model) is None:
         raise ValueError(
-            f"a {FAMILIES[kind]} wants a width that its {heads} heads divide, and {m} is none: take "
+            f"the printed rules are known for {', '.join(FAMILIES.values())}, and this is a {name}: take the "
+            "rules 'exact'"
+        )
+    if (rules == "printed" or family(model) in BY_DECODER) and m % heads:
+        raise ValueError(
+            f"a {name} wants a width that its {heads} heads divide, and {m} is none: take "
             f"{nearest_multiples(m, heads)}"
         )
-    if kind == "gpt_neox" and m < d:
+    if family(model) == "gpt_neox" and m < d:
         raise ValueError(
-            f"a {FAMILIES[kind]} of width {m} would have heads of {m // heads} coordinates instead of "
-            f"{config.head_width}, and rotary positions turn fixed pairs of them: take a width from {d} on"
+            f"a {name} of width {m} would have heads of {m // heads} coordinates instead of "
+            f"{d // heads}, and rotary positions turn fixed pairs of them: take a width from {d} on"
         )
+    if layout.branches[0].readers:
+        try:
+            configured(model, **width_options(model, m, layout))
+        except ValueError as error:
+            raise ValueError(f"{error}; its {heads} heads divide {nearest_multiples(m, heads)}") from error
 
 
 # --- the map ------------------------------------------------------------------------------------------
@@ -460,31 +576,52 @@ def _complement(n: int) -> np.ndarray:
     return np.linalg.qr(np.column_stack([np.ones(n), np.eye(n)[:, : n - 1]]))[0][:, 1:]
 
 
-def _map(model: Decoder, m: int, how: Map, seed: int, ids: Tensor) -> tuple[Projection, float]:
-    """T, and the share of the stream's energy that it keeps, as norms see it."""
-    d, centered = model.config.embedding_dim, model.config.norm == "layer"
-    states = np.empty((0, d))
-    if how == "pca" and m < d:
-        with torch.no_grad():
-            found = [torch.stack(model.states(string[None, :-1])).flatten(0, 2) for string in ids]
-        states = torch.cat(found).double().numpy()
-        states = states - states.mean(axis=1, keepdims=True) if centered else states
-        states = states / np.maximum(np.linalg.norm(states, axis=1, keepdims=True), 1e-12)
-    if centered:  # in the complement of ones
-        inner = _inner(m - 1, d - 1, seed, states @ _complement(d))
-        projection, energy = _ones_kept(inner.matrix), min(m - 1, d - 1) / (d - 1)
+def _map(
+    how: Map, m: int, d: int, seed: int, gram: np.ndarray | None, centered: bool
+) -> tuple[Projection, float]:
+    """T, and the share of the stream's energy that it keeps, as norms see it.
+
+    With `centered` it keeps the direction of ones, and acts on the complement as asked.
+    """
+    if how == "repeat":
+        return projections.given(np.tile(np.eye(d), (m // d, 1)) / np.sqrt(m // d)), 1.0
+    less = int(centered)
+    if gram is not None:
+        basis = _complement(d) if centered else np.eye(d)
+        values, vectors = np.linalg.eigh(basis.T @ gram @ basis)
+        inner = projections.pca(np.sqrt(values.clip(0))[:, None] * vectors.T, m - less)
+    elif how == "zeros":
+        inner = projections.given(np.eye(m - less, d - less))
     else:
-        projection = _inner(m, d, seed, states)
-        energy = min(m, d) / d
-    if len(states):
-        energy = float((projection.apply(states) ** 2).sum() / (states**2).sum())
+        drawn = "orthonormal" if how == "pca" else how
+        inner = projections.draw(drawn, m - less, d - less, seed=seed, scaling="unit")
+    projection = _ones_kept(inner.matrix) if centered else inner
+    energy = inner.scale**2 * min(m - less, d - less) / (d - less)
+    if gram is not None:
+        T = projection.matrix
+        energy = float(np.trace(T @ gram @ T.T) / np.trace(gram))
     return projection, energy
 
 
-def _inner(m: int, d: int, seed: int, states: np.ndarray) -> Projection:
-    if len(states):
-        return projections.pca(states, m)
-    return projections.draw("orthonormal", m, d, seed=seed, scaling="unit")
+def _gram(model: Any, layout: Layout, ids: Tensor) -> np.ndarray:
+    """Second moments (D, D) of the stream's states, at the start of each layer and after the last.
+
+    They are as norms see them: centered where the norms center, and each state over its length.
+    """
+    places = taps(layout, model)
+    if layout.encoder:
+        names = [f"{end}>" for part, _, _, end in places if part not in ("pooler", "head")]
+    else:
+        names = [f">{start}" for part, _, start, _ in places if start and part != "MLP"]
+    total = np.zeros((model.config.hidden_size,) * 2)
+    for string in ids:
+        states = recorded(model, places, string[None, :-1])
+        for name in names:
+            x = states[name][0].double().numpy()
+            x = x - x.mean(axis=1, keepdims=True) if layout.centered else x
+            x = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
+            total += x.T @ x
+    return total
 
 
 # --- what a class has no place for --------------------------------------------------------------------
@@ -513,9 +650,9 @@ def _fit_heads(model: Decoder, m: int, kind: str, ids: Tensor) -> Decoder:
     for layer in range(config.n_layers):
         here = f"blocks.{layer}.attention"
         if new > width:
-            weights |= _widened(weights, here, config, new)
+            weights |= _widened(weights, here, config.n_heads, new)
         else:
-            weights |= _narrowed(weights, here, config, new, _read_by(model, layer, ids))
+            weights |= _narrowed(weights, here, config.n_heads, new, _read_by(model, layer, ids))
     more: dict[str, Any] = {"head_dim": 0, "attention_scale": config.scale}
     if kind == "gpt_neox":  # as many coordinates turn as before; half of one more, against rounding
         more["rotary_share"] = min(1.0, (config.rotary_width + 0.5) / new)
@@ -532,21 +669,21 @@ def _read_by(model: Decoder, layer: int, ids: Tensor) -> Tensor:
     return torch.cat([x, x.new_ones(len(x), 1)], dim=1)
 
 
-def _widened(weights: dict[str, Tensor], here: str, config: DecoderConfig, new: int) -> dict[str, Tensor]:
+def _widened(weights: Mapping[str, Tensor], here: str, n_heads: int, new: int) -> dict[str, Tensor]:
     """Each head with coordinates of 0 after its own."""
     found = {}
     for name in ("query.weight", "query.bias", "key.weight", "key.bias", "value.weight", "value.bias"):
         if (full := f"{here}.{name}") in weights:
-            by_head = weights[full].unflatten(0, (config.n_heads, -1))
-            more = by_head.new_zeros(config.n_heads, new - by_head.shape[1], *by_head.shape[2:])
+            by_head = weights[full].unflatten(0, (n_heads, -1))
+            more = by_head.new_zeros(n_heads, new - by_head.shape[1], *by_head.shape[2:])
             found[full] = torch.cat([by_head, more], dim=1).flatten(0, 1)
-    out = weights[f"{here}.out.weight"].unflatten(1, (config.n_heads, -1))
+    out = weights[f"{here}.out.weight"].unflatten(1, (n_heads, -1))
     more = out.new_zeros(*out.shape[:2], new - out.shape[2])
     return found | {f"{here}.out.weight": torch.cat([out, more], dim=2).flatten(1, 2)}
 
 
 def _narrowed(
-    weights: dict[str, Tensor], here: str, config: DecoderConfig, new: int, x: Tensor
+    weights: Mapping[str, Tensor], here: str, n_heads: int, new: int, x: Tensor
 ) -> dict[str, Tensor]:
     """Each head's products, of queries with keys and of values with what writes them, at a lower rank.
 
@@ -558,11 +695,9 @@ def _narrowed(
         rows = weights[f"{here}.{name}.weight"]
         bias = weights.get(f"{here}.{name}.bias", rows.new_zeros(len(rows)))
         both = torch.cat([rows, bias[:, None]], dim=1)
-        return both.unflatten(0, (config.n_heads, -1)).double()
+        return both.unflatten(0, (n_heads, -1)).double()
 
-    out = (
-        weights[f"{here}.out.weight"].unflatten(1, (config.n_heads, -1)).movedim(1, 0).mT.double()
-    )  # (H, W, m)
+    out = weights[f"{here}.out.weight"].unflatten(1, (n_heads, -1)).movedim(1, 0).mT.double()  # (H, W, m)
     query, key, value = (read(name) for name in ("query", "key", "value"))
     to_query, to_key = _lower_rank(query @ x.T, key @ (x - x.mean(0)).T, new)
     to_out, to_value = _lower_rank(out, value @ x.T, new)
@@ -584,12 +719,36 @@ def _lower_rank(a: Tensor, b: Tensor, rank: int) -> tuple[Tensor, Tensor]:
     return of_a.mT, of_b.mT
 
 
+def _encoder_heads(model: Any, layout: Layout, m: int, ids: Tensor) -> dict[str, Tensor]:
+    """Arrays of an encoder's attention with heads of m / H coordinates, queries scaled for that width."""
+    heads = model.config.num_attention_heads
+    width, new = model.config.hidden_size // heads, m // heads
+    if new == width:
+        return {}
+    places, arrays = taps(layout, model), model.state_dict()
+    read = [recorded(model, places, string[None, :-1]) for string in ids] if new < width else []
+    found: dict[str, Tensor] = {}
+    for layer in range(model.config.num_hidden_layers):
+        here = f"{layout.layers}.{layer}.attention"
+        theirs = {"out": f"{here}.output.dense", **{n: f"{here}.self.{n}" for n in ("query", "key", "value")}}
+        own = {f"a.{n}.{k}": arrays[f"{name}.{k}"] for n, name in theirs.items() for k in ("weight", "bias")}
+        if new > width:
+            own |= _widened(own, "a", heads, new)
+        else:
+            x = torch.cat([states[f"{places[2 * layer][3]}>"][0] for states in read]).double()
+            own |= _narrowed(own, "a", heads, new, torch.cat([x, x.new_ones(len(x), 1)], dim=1))
+        for kind in ("weight", "bias"):
+            own[f"a.query.{kind}"] = own[f"a.query.{kind}"] * (new / width) ** 0.5
+        found |= {f"{name}.{k}": own[f"a.{n}.{k}"] for n, name in theirs.items() for k in ("weight", "bias")}
+    return found
+
+
 # --- back into the class ------------------------------------------------------------------------------
 
 
 def _in_class_of(original: Any, decoder: Decoder, kind: str) -> Any:
     """A model of the original's class and options, at the decoder's width."""
-    made = to_hf(decoder)
+    made = to_hf(decoder, allowed=1e-2)  # large queries and keys enlarge what float32 leaves of an angle
     m = decoder.config.embedding_dim
     options: dict[str, Any] = {"tie_word_embeddings": decoder.config.tied}
     if kind == "gpt2":
@@ -599,15 +758,10 @@ def _in_class_of(original: Any, decoder: Decoder, kind: str) -> Any:
         options |= {"hidden_size": m, "attention_bias": True, "rope_parameters": made.config.rope_parameters}
         options["layer_norm_eps"] = made.config.layer_norm_eps
     else:
-        options |= {"hidden_size": m, "head_dim": decoder.config.head_width}
-        options["rms_norm_eps"] = made.config.rms_norm_eps
-    config = copy.deepcopy(original.config)
-    for name, value in options.items():
-        setattr(config, name, value)
-    model = type(original)(config).eval()
+        heads = {"head_dim": decoder.config.head_width, "num_key_value_heads": decoder.config.n_heads}
+        options |= {"hidden_size": m, "rms_norm_eps": made.config.rms_norm_eps, **heads}
+    model = type(original)(configured(original, **options)).eval()
     arrays = made.state_dict()
-    if kind in ("llama", "mistral"):
-        arrays = _regrouped(arrays, config)
     wanted = model.state_dict()
     left = [name for name in arrays if name not in wanted and arrays[name].any()]
     if left:
@@ -619,87 +773,48 @@ def _in_class_of(original: Any, decoder: Decoder, kind: str) -> Any:
     return model
 
 
-def _regrouped(arrays: dict[str, Tensor], config: Any) -> dict[str, Tensor]:
-    """Keys and values once for each group of queries, as they were."""
-    heads, groups = config.num_attention_heads, config.num_key_value_heads
-    if heads == groups:
-        return arrays
-    found = dict(arrays)
-    for name, array in arrays.items():
-        if "k_proj" in name or "v_proj" in name:
-            by_head = array.unflatten(0, (groups, heads // groups, -1))
-            found[name] = by_head[:, 0].flatten(0, 1).contiguous()
-    return found
-
-
 # --- the report ---------------------------------------------------------------------------------------
 
 
-@torch.no_grad()
-def commuting_errors(old: Decoder, new: Decoder, projection: Projection, tokens: Tensor) -> pd.DataFrame:
-    """How far each part of the new model is from the map of the old one's.
-
-    Parameters
-    ----------
-    old, new : Decoder
-        Pre-norm.
-    projection : Projection
-        T (m x D).
-    tokens : integer tensor, shape (B, T)
-
-    Returns
-    -------
-    DataFrame
-        part, layer, error, exact; see :class:`ResizedCheckpoint`.
-
-    Source
-    ------
-    The resizing paper, eq. 1, part by part.
-    """
-    T = torch.from_numpy(np.ascontiguousarray(projection.matrix)).to(old.embedding)
-    states = old.states(tokens)
-    rows: list[tuple[str, int, float]] = [("embedding", -1, _relative(new.embed(tokens), states[0] @ T.T))]
-    for layer, (ours, theirs) in enumerate(zip(old.blocks, new.blocks, strict=True)):
-        assert isinstance(ours, DecoderBlock)
-        assert isinstance(theirs, DecoderBlock)
-        x = states[layer]
-        for index, (part, name) in enumerate((("attention", "attention"), ("mlp", "MLP"))):
-            answer = getattr(ours, part)(ours.before[index](x))
-            image = getattr(theirs, part)(theirs.before[index](x @ T.T))
-            rows.append((name, layer, _relative(image, answer @ T.T)))
-            x = x if ours.config.parallel else x + answer
-    last = states[-1]
-    rows.append(("last norm and head", -1, _relative(new.read_out(last @ T.T), old.read_out(last))))
-    table = pd.DataFrame(rows, columns=["part", "layer", "error"])
-    return table.assign(exact=table["error"] < EXACT)
-
-
-def _relative(new: Tensor, old: Tensor) -> float:
-    return float((new.double() - old.double()).norm() / old.double().norm().clamp_min(1e-30))
-
-
-def _notes(model: Any, old: DecoderConfig, new: Decoder, kind: str, how: Map) -> list[str]:
-    d, m = old.embedding_dim, new.config.embedding_dim
+def _notes(old: Any, new: Any, layout: Layout, how: Map, rules: Rules, *, text: bool) -> list[str]:
+    """What is not carried, or changed its form."""
+    (d, width), (m, new_width) = ((one.config.hidden_size, _head_width(one.config)) for one in (old, new))
     notes = []
     if m < d:
         notes.append(
             f"{d - m} of {d} directions of the stream are gone: what is written there is not read any more"
         )
+    if m < d and how != "pca" and not layout.after:
+        notes.append(
+            "a random map loses far more than principal directions do: take the map 'pca'"
+            + ("" if text else ", which needs a text")
+        )
     if how == "pca" and m >= d:
         notes.append("no direction is left out, so that the map is a random one")
-    if old.tied and not new.config.tied:
+    if not text:
+        notes.append("there are no losses, since no text was given: errors are on tokens drawn at random")
+    elif layout.encoder:
+        notes.append("there are no losses: an encoder does not predict the next token")
+    if layout.encoder and not layout.head:
+        notes.append(f"there are no logits: the error is measured on the last states, which have {m} coordinates")
+    if layout.head and old.config.tie_word_embeddings and not new.config.tie_word_embeddings:
         notes.append("the head is an array of its own now: the last norm's gains are folded into it")
-    if new.config.head_width < old.head_width:
+    if new_width < width and rules == "exact":
         notes.append(
-            f"heads share the width: of {old.head_width} coordinates each keeps {new.config.head_width}, "
+            f"heads share the width: of {width} coordinates each keeps {new_width}, "
             "those that matter most to its products"
         )
-    elif new.config.head_width > old.head_width:
-        notes.append(f"heads share the width: each has {new.config.head_width - old.head_width} more, of 0")
-    if kind in ("gpt2", "gpt_neox") and m < d:
-        notes.append("the last norm's bias, which no narrower head can read in full, is fitted to it")
-    if kind == "mistral" and getattr(model.config, "sliding_window", None):
-        notes.append("the window of attention stays; errors are measured on strings within it")
-    notes.append(f"hidden units of the MLPs stay: {old.mlp_dim}")
-    notes.append("an optimizer's state is not carried: fine-tuning starts afresh")
+    if new_width > width and rules == "exact":
+        notes.append(f"heads share the width: each has {new_width - width} more, of 0")
+    if how == "repeat" and m > d:
+        notes.append("copies of a coordinate have equal gradients, so that fine-tuning leaves them equal")
+    if how == "zeros" and m > d:
+        notes.append("the appended coordinates are 0 and get no gradient from what reads them")
+    if getattr(old.config, "sliding_window", None):
+        notes.append("the window of attention stays")
+    notes.append("hidden units of the MLPs stay, and an optimizer's state is not carried")
     return notes
+
+
+def _head_width(config: Any) -> int:
+    return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads

@@ -11,7 +11,7 @@ from embviz.cli import _read_tokens, main
 from embviz.imports import import_transformers
 from embviz.models import resizing_checkpoints
 from embviz.models.huggingface import from_hf
-from embviz.models.resizing import logit_error
+from embviz.models.resizing import logit_error, resize
 from embviz.models.resizing_checkpoints import (
     _ones_kept,
     load_checkpoint,
@@ -20,7 +20,7 @@ from embviz.models.resizing_checkpoints import (
 )
 from embviz.projections import draw
 from tests.models.test_decoder import livened
-from tests.models.test_huggingface import MODELS, gpt2, llama, mistral, neox
+from tests.models.test_huggingface import MODELS, ROTARY, gpt2, llama, mistral, neox
 
 pytest.importorskip("transformers", reason="transformers is an extra")
 tokenizers = pytest.importorskip("tokenizers")
@@ -31,11 +31,57 @@ KINDS = {
     name: MODELS[name] for name in ("gpt2", "gpt2, a free head, unscaled", "mistral", "neox", "neox, tied")
 }
 KINDS |= {name: MODELS[name] for name in MODELS if name.startswith("llama")}
+SCALED = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0}
+SCALED |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 4}
+
+
+def made(kind, config, **options):
+    tf = import_transformers()
+    return livened(getattr(tf, kind)(getattr(tf, config)(**{**ROTARY, "num_key_value_heads": 1, **options})))
+
+
+def qwen2():
+    return made("Qwen2ForCausalLM", "Qwen2Config")
+
+
+def gemma2():
+    return made("Gemma2ForCausalLM", "Gemma2Config", head_dim=4, sliding_window=3)
+
+
+def gemma3():
+    kinds = ["sliding_attention", "full_attention"]
+    return made("Gemma3ForCausalLM", "Gemma3TextConfig", head_dim=4, sliding_window=3, layer_types=kinds)
+
+
+def bert():
+    return made("BertModel", "BertConfig")
+
+
+KINDS |= {
+    "llama 3, scaled positions": lambda: llama(rope_parameters=SCALED, tie_word_embeddings=True),
+    "qwen2": qwen2,
+    "qwen3, wide heads": lambda: made("Qwen3ForCausalLM", "Qwen3Config", head_dim=6),
+    "phi3": lambda: made("Phi3ForCausalLM", "Phi3Config"),
+    "gemma": lambda: made("GemmaForCausalLM", "GemmaConfig", head_dim=4),
+}
+AFTER = {  # their gains are exact only where coordinates are repeated, or zeros appended
+    "gemma2": gemma2,
+    "gemma3": gemma3,
+    "bert": bert,
+    "bert with a head": lambda: made("BertForMaskedLM", "BertConfig"),
+}
 EVERY_KIND = pytest.mark.parametrize("name", KINDS)
 
 
 def read_again(folder):
-    return import_transformers().AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    tf = import_transformers()
+    (name,) = json.loads((folder / "config.json").read_text())["architectures"]
+    return getattr(tf, name).from_pretrained(folder, dtype=torch.float32).eval()
+
+
+def answer(model, ids=None):
+    output = model(STRING if ids is None else ids)
+    return output.logits if hasattr(output, "logits") else output.last_hidden_state
 
 
 def written(model, folder, width, **options):
@@ -49,7 +95,7 @@ def test_at_its_own_width_and_above_a_model_read_again_gives_the_same_logits(nam
     model = KINDS[name]().float()
     found, again = written(model, tmp_path, width)
     assert type(again) is type(model)
-    assert from_hf(again).config.embedding_dim == width
+    assert again.config.hidden_size == width
     assert logit_error(again(STRING).logits, model(STRING).logits) < 1e-5
     assert found.logit_error < 1e-5
     assert found.parts["exact"].all()
@@ -66,6 +112,90 @@ def test_below_its_width_a_model_is_written_and_read_again_and_the_report_tells_
     assert not exact.drop("embedding").any()
     assert found.logit_error > 0.1
     assert "3 of 12 directions of the stream are gone" in found.notes[0]
+
+
+@pytest.mark.parametrize("name", AFTER)
+def test_gains_that_write_to_the_stream_are_carried_by_repeating_coordinates_alone(name, tmp_path):
+    model = AFTER[name]().float()
+    found, again = written(model, tmp_path, 24, how="repeat")
+    expected = answer(model)
+    if name == "bert":  # its answer is the stream
+        expected = expected @ torch.from_numpy(found.projection.matrix.T).float()
+    assert type(again) is type(model)
+    assert logit_error(answer(again), expected) < 1e-5
+    assert found.logit_error < 1e-5
+    assert found.parts["exact"].all()
+    assert again.config.hidden_size == 24
+    turned = resize_checkpoint(model, 12, tokens=TOKENS)
+    assert turned.logit_error > 0.1
+    assert not turned.summary().set_index("part")["exact"]["attention"]
+    assert any("no exact form in another basis" in note for note in turned.notes)
+
+
+@pytest.mark.parametrize("name", AFTER)
+def test_equal_gains_that_write_to_the_stream_are_carried_by_every_rotation(name):
+    model = AFTER[name]().float()
+    with torch.no_grad():
+        for full, array in model.named_parameters():
+            if "LayerNorm.weight" in full or "layernorm.weight" in full:
+                array.fill_(0.7)
+    if name == "bert with a head":  # above the stream GELU acts on single coordinates
+        assert resize_checkpoint(model, 12, tokens=TOKENS).parts.query("part != 'head'")["exact"].all()
+    elif name == "bert":  # and in the pooler tanh does
+        assert resize_checkpoint(model, 12, tokens=TOKENS).parts.query("part != 'pooler'")["exact"].all()
+    else:
+        assert resize_checkpoint(model, 18, tokens=TOKENS).parts["exact"].all()
+
+
+def test_appended_zeros_carry_the_gains_of_a_gemma():
+    found = resize_checkpoint(gemma3().float(), 18, how="zeros", tokens=TOKENS)
+    assert found.logit_error < 1e-5
+    assert found.parts["exact"].all()
+    assert torch.equal(found.model.model.embed_tokens.weight[:, 12:], torch.zeros(11, 6))
+
+
+@pytest.mark.parametrize("width", [9, 6])
+def test_a_narrower_encoder_is_written_and_read_again(width, tmp_path):
+    found, again = written(bert().float(), tmp_path, width, how="pca")
+    torch.testing.assert_close(answer(again), answer(found.model.float()))
+    assert found.losses is None
+    assert any("each keeps" in note for note in found.notes)
+    assert any(f"last states, which have {width} coordinates" in note for note in found.notes)
+
+
+def test_a_width_that_a_mistral_allows_need_not_be_a_multiple_of_its_heads(tmp_path):
+    assert written(mistral().float(), tmp_path, 10)[1].config.hidden_size == 10
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama, grouped and tied", "mistral", "neox"])
+def test_the_printed_rules_are_those_of_the_paper(name, tmp_path):
+    model = MODELS[name]()
+    model = model.float()
+    if name == "neox":  # which turns a share of each head
+        with pytest.raises(ValueError, match="rotary positions turn 2 of a head's 4"):
+            resize_checkpoint(model, 12, rules="printed")
+        return
+    found, again = written(model, tmp_path, 12, how="gaussian", rules="printed")
+    rules = {"attention": "plain", "gains": "drop", "centering": "keep", "reading": "written"}
+    expected = resize(from_hf(model).double(), 12, projection=found.projection, **rules).model
+    assert logit_error(answer(again), expected(STRING)) < 1e-2
+    assert found.logit_error > 0.5
+    assert "gains are dropped" in found.notes
+
+
+@pytest.mark.parametrize("how", ["gaussian", "rademacher", "sparse", "hadamard"])
+def test_each_random_map_of_full_rank_can_be_chosen(how):
+    found = resize_checkpoint(llama().float(), 6, how=how, seed=3, tokens=TOKENS)
+    assert found.projection.family == how
+    assert found.parts.set_index("part")["exact"]["embedding"]
+    assert any("take the map 'pca'" in note for note in found.notes)
+
+
+def test_without_a_text_the_report_says_why_there_are_no_losses():
+    found = resize_checkpoint(llama().float(), 6)
+    assert found.losses is None
+    assert any("no losses, since no text was given" in note for note in found.notes)
+    assert any("'pca', which needs a text" in note for note in found.notes)
 
 
 def test_groups_of_queries_stay_groups(tmp_path):
@@ -91,7 +221,13 @@ def test_half_precision_is_written_in_half_precision(tmp_path):
     assert json.loads((tmp_path / "small/config.json").read_text())["dtype"] == "bfloat16"
     assert found.n_bytes[0] == 2 * found.n_parameters[0]
     assert 1e-4 < found.logit_error < 0.05  # what rounding to eight bits costs
-    assert found.parts["exact"].all()
+    assert not found.parts["exact"].all()  # of the file, and the file is rounded
+    assert found.parts["unrounded"].max() < 1e-5
+    assert any("the file is in bfloat16: before rounding" in note for note in found.notes)
+    again = read_again(tmp_path / "small")
+    old = read_again(folder)
+    ids = resizing_checkpoints._halves(resizing_checkpoints._tokens(old), old)[1][:, :-1]
+    assert logit_error(again(ids).logits, old(ids).logits) == pytest.approx(found.logit_error, rel=1e-3)
 
 
 def test_a_map_that_keeps_ones_commutes_with_centering_and_other_maps_do_not():
@@ -120,7 +256,7 @@ def test_wide_heads_of_low_rank_are_narrowed_without_loss():
     narrow = resizing_checkpoints._narrowed(
         dict(decoder.state_dict()),
         "blocks.0.attention",
-        decoder.config,
+        decoder.config.n_heads,
         2,
         resizing_checkpoints._read_by(decoder, 0, TOKENS),
     )
@@ -168,7 +304,13 @@ def test_losses_are_of_strings_that_principal_directions_have_not_seen():
         (gpt2, 13, {}, "its 3 heads divide, and 13 is none: take 12 or 15"),
         (neox, 9, {}, "rotary positions turn fixed pairs"),
         (llama, 1, {}, "two dimensions are the least"),
-        (llama, 6, {"how": "svd"}, "choose one of orthonormal, pca"),
+        (llama, 6, {"how": "svd"}, "choose one of orthonormal, gaussian"),
+        (llama, 6, {"rules": "other"}, "choose one of exact, printed"),
+        (llama, 10, {}, r"no LlamaForCausalLM of .*10.* not a multiple .*; its 3 heads divide 9 or 12"),
+        (qwen2, 10, {"rules": "printed"}, "the printed rules are known for GPT2LMHeadModel, Llama"),
+        (llama, 18, {"how": "repeat"}, "makes no width of 18: take a multiple of 12"),
+        (llama, 9, {"how": "zeros"}, "makes no width of 9: take 12 or more"),
+        (bert, 10, {}, r"no BertModel of .*10.*; its 3 heads divide 9 or 12"),
         (llama, 6, {"how": "pca"}, "principal components need a text"),
         (llama, 6, {"tokens": TOKENS[:1]}, "two strings at least"),
         (llama, 6, {"tokens": TOKENS + 5}, "must be 0 to 10"),
@@ -176,7 +318,7 @@ def test_losses_are_of_strings_that_principal_directions_have_not_seen():
         (
             lambda: llama(rope_parameters={"rope_type": "linear", "rope_theta": 1e4, "factor": 2.0}),
             6,
-            {},
+            {"rules": "printed"},
             "rotary positions are scaled",
         ),
     ],
@@ -197,7 +339,7 @@ def test_folders_that_hold_no_model_of_these_are_refused_with_the_reason(tmp_pat
     with pytest.raises(FileNotFoundError, match=r"no config\.json"):
         load_checkpoint(tmp_path)
     (tmp_path / "config.json").write_text('{"model_type": "t5"}')
-    with pytest.raises(ValueError, match="holds a 't5': known are gpt2, llama"):
+    with pytest.raises(ValueError, match="holds a 't5': known are gpt2, gpt_neox, llama"):
         load_checkpoint(tmp_path)
     (tmp_path / "config.json").write_text('{"model_type": "llama", "quantization_config": {}}')
     with pytest.raises(ValueError, match="are rounded"):
