@@ -403,13 +403,20 @@ def test_the_engine_keeps_to_the_papers_size():
 # --- runs that stop when their times are known ------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def sixty_epochs():
+    config = dataclasses.replace(TINY, n_epochs=60, setting=Setting(batch_size=16))
+    return config, grokking.function(config)
+
+
 @pytest.mark.parametrize("thresholds", [(0.2, 0.1), (0.1, 0.3), (2.0, 0.1)])
-def test_a_run_that_stops_at_its_times_is_the_beginning_of_the_whole_run(monkeypatch, thresholds):
+def test_a_run_that_stops_at_its_times_is_the_beginning_of_the_whole_run(
+    monkeypatch, sixty_epochs, thresholds
+):
+    config, whole = sixty_epochs
     names = ("train_accuracy", "validation_accuracy")
     monkeypatch.setattr(crossed, "MEMORIZED", thresholds[0])
     monkeypatch.setattr(crossed, "GROKKED", thresholds[1])
-    config = dataclasses.replace(TINY, n_epochs=60, setting=Setting(batch_size=16))
-    whole = grokking.function(config)
     stopped = crossed.first_times.function(config)
     ends = [first_epoch(whole, *pair).iloc[0] for pair in zip(thresholds, names, strict=True)]
     last = max(end["epoch"] for end in ends)
