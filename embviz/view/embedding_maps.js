@@ -331,7 +331,9 @@ class WordMap {
 
   get radius() {
     const each = Math.sqrt((this.width * this.height) / this.data.words.length);
-    return Math.min(Math.min(Math.max(each / 5, 1.4), 2) + 0.5 * Math.log2(Math.max(this.zoom, 1)), 4.5);
+    const few = Math.min(Math.max((each - 20) / 40, 0), 2); // where there is room, shapes can be told apart
+    const base = Math.min(Math.max(each / 5, 1.4), 2) + few;
+    return Math.min(base + 0.5 * Math.log2(Math.max(this.zoom, 1)), 4.5);
   }
 
   drawPoints(show) {
