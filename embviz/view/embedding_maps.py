@@ -560,7 +560,7 @@ def _faith(placed: list[Placed], tables: list[np.ndarray], layout: ArrayLike | N
         spread = np.linalg.eigvalsh(centered.T @ centered)  # rising
         return f"{words}it keeps {spread[-2:].sum() / spread.sum():.0%} of the variance."
     strains = [f"{stress(table, part.plane):.2f}" for table, part in zip(tables, placed, strict=True)]
-    return f"{words}stress of its distances {' and '.join(strains)}."
+    return f"{words}relative error of its distances {' and '.join(strains)} (Kruskal's stress)."
 
 
 def stress(table: ArrayLike, points: ArrayLike) -> float:
