@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pandas as pd
 
     from embviz.ledger import Entry
@@ -174,7 +172,9 @@ def _add_spectrum(commands: Any) -> None:
 def _add_map(commands: Any) -> None:
     mapped = commands.add_parser("map", help="draw the map of word vectors, or of a model's whole vocabulary")
     mapped.add_argument(
-        "vectors", metavar="VECTORS", help="a file of word vectors, a Hugging Face folder, or a .gguf file"
+        "vectors",
+        metavar="VECTORS",
+        help="a file of word vectors, a Hugging Face folder, a .gguf file, or the name of a released model",
     )
     chosen = mapped.add_mutually_exclusive_group()
     chosen.add_argument("--first", type=_positive, metavar="N", help="the first N words; default all")
@@ -207,7 +207,10 @@ def _add_inspect(commands: Any) -> None:
         "the name of a released model that `embviz data fetch` fetched",
     )
     inspect.add_argument(
-        "--text", metavar="FILE", help="text for the loss, gradients, and the kernel of tied embeddings"
+        "--text", metavar="FILE", help="text for the next-token loss, and the kernel of tied embeddings"
+    )
+    inspect.add_argument(
+        "--gradients", action="store_true", help="with --text: the spectrum of the loss's gradients too"
     )
     inspect.add_argument(
         "--rows",
@@ -245,7 +248,9 @@ def _add_compare(commands: Any) -> None:
 
 def _add_patch(commands: Any) -> None:
     patch = commands.add_parser("patch", help="replace one matrix of a language model, and measure the loss")
-    patch.add_argument("model", metavar="FOLDER", help="a Hugging Face folder of a causal language model")
+    patch.add_argument(
+        "model", metavar="MODEL", help="a causal language model: a Hugging Face folder or a .gguf file"
+    )
     patch.add_argument("name", metavar="NAME", help="the matrix, or parts of its name: layers.5.q_proj")
     patch.add_argument(
         "--how",
@@ -264,9 +269,14 @@ def _add_states(commands: Any) -> None:
     states = commands.add_parser(
         "states", help="measure the hidden states of a language model by layer, on a text"
     )
-    states.add_argument("model", metavar="FOLDER", help="a Hugging Face folder of a causal language model")
+    states.add_argument(
+        "model", metavar="MODEL", help="a causal language model: a Hugging Face folder or a .gguf file"
+    )
     states.add_argument("--text", metavar="FILE", required=True, help="text whose states are measured")
     states.add_argument("--strings", type=int, default=8, help="strings of the text; default 8")
+    states.add_argument(
+        "--token", metavar="WORD", help="instead: the states nearest to this token's, after each layer"
+    )
     states.add_argument("--html", metavar="FILE", help="write a page that works offline")
     states.set_defaults(command=show_states)
 
@@ -462,7 +472,7 @@ def show_map(arguments: argparse.Namespace) -> int:
 
     words: Any = Path(arguments.text) if arguments.text else arguments.matching or arguments.first or "all"
     picture = view.map_of(
-        _read_vectors(Path(arguments.vectors)),
+        _read_vectors(arguments.vectors),
         words,
         layout=arguments.layout,
         color=arguments.color,
@@ -476,25 +486,17 @@ def show_map(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _read_vectors(path: Path) -> Any:
+def _read_vectors(source: str) -> Any:
     """Word vectors of a file, or the input embedding of a model with the tokens of its tokenizer."""
+    from embviz.corpora.registry import on_disk
     from embviz.words import WordVectors
 
+    path = on_disk(source)
     if not path.is_dir() and path.suffix != ".gguf":
         return WordVectors.load(path)
-    from embviz.inspection import read_tokenizer, read_weights
-    from embviz.inspection.roles import find_embedding, no_embedding
-    from embviz.words.wordvectors import token_names
+    from embviz.inspection import model_vectors
 
-    weights = read_weights(path)
-    name = find_embedding(weights)
-    if name is None:
-        raise ValueError(no_embedding(weights))
-    tokenizer = read_tokenizer(path)
-    if tokenizer is None:
-        raise ValueError(f"{path} has no tokenizer.json: the rows of its embedding have no names")
-    rows = weights.arrays[name].read()
-    return WordVectors(token_names(tokenizer, len(rows)), rows)
+    return model_vectors(path)
 
 
 def show_inspection(arguments: argparse.Namespace) -> int:
@@ -506,11 +508,17 @@ def show_inspection(arguments: argparse.Namespace) -> int:
 
     if arguments.html:
         from embviz import view  # says what is missing before anything is measured
-    tokenizer = read_tokenizer(arguments.model)
     corpus = Path(arguments.text) if arguments.text else None
     if corpus is not None:
         corpus.stat()  # one that is not there is told before anything is measured
-    report = inspect(arguments.model, tokenizer, corpus, max_rows=arguments.rows, progress=True)
+    report = inspect(
+        arguments.model,
+        read_tokenizer(arguments.model, for_text=corpus is not None),
+        corpus,
+        max_rows=arguments.rows,
+        gradients=arguments.gradients,
+        progress=True,
+    )
     print("\n".join(map(_printable, first_screen(report).splitlines())))
     print()
     if arguments.table or not report.headlines:
@@ -549,7 +557,7 @@ def show_comparison(arguments: argparse.Namespace) -> int:
 
 
 def show_patch(arguments: argparse.Namespace) -> int:
-    """``embviz patch FOLDER NAME --text FILE``: the loss with one matrix replaced, in bits a token."""
+    """``embviz patch MODEL NAME --text FILE``: the loss with one matrix replaced, in bits a token."""
     from pathlib import Path
 
     from embviz.inspection import patch, read_tokenizer
@@ -559,8 +567,9 @@ def show_patch(arguments: argparse.Namespace) -> int:
         arguments.name,
         arguments.how,
         text=Path(arguments.text),
-        tokenizer=read_tokenizer(arguments.model),
+        tokenizer=read_tokenizer(arguments.model, for_text=True),
         n_strings=arguments.strings,
+        progress=True,
     )
     _print_table(found.round(4))
     print(
@@ -570,20 +579,22 @@ def show_patch(arguments: argparse.Namespace) -> int:
 
 
 def show_states(arguments: argparse.Namespace) -> int:
-    """``embviz states FOLDER --text FILE``: isotropy, nearest states and the logit lens by layer."""
+    """``embviz states MODEL --text FILE``: isotropy, nearest states and the logit lens by layer."""
     from pathlib import Path
 
-    from embviz.inspection import hidden_states, read_tokenizer
+    from embviz.inspection import hidden_states, nearest_states, read_tokenizer
 
     if arguments.html:
         from embviz import view  # says what is missing before anything is measured
-    found = hidden_states(
-        arguments.model,
-        text=Path(arguments.text),
-        tokenizer=read_tokenizer(arguments.model),
-        n_strings=arguments.strings,
-        progress=True,
-    )
+    text, tokenizer = Path(arguments.text), read_tokenizer(arguments.model, for_text=True)
+    n_strings = arguments.strings
+    if arguments.token:
+        found = nearest_states(
+            arguments.model, arguments.token, text=text, tokenizer=tokenizer, n_strings=n_strings
+        )
+        _print_table(found.round(3))
+        return 0
+    found = hidden_states(arguments.model, text=text, tokenizer=tokenizer, n_strings=n_strings, progress=True)
     _print_table(found.round(3))
     if arguments.html:
         _write_page(view.plot_states(found), arguments.html, {"All measurements": found.round(4)})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,12 +16,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from embviz.corpora.registry import on_disk
 from embviz.imports import import_transformers
 from embviz.inspection.measures import Measured
 from embviz.inspection.weight_files import Weights, plain_name
 from embviz.memory import require_memory
 from embviz.metrics import bootstrap_interval
 from embviz.training.fourier import Sounding
+from embviz.words.gguf_files import is_gguf, read_gguf
 
 CAUSAL = ("LMHeadModel", "ForCausalLM")
 MOST_RISE = 1e-3  # of a logit, of their largest, when a later token changes: rounding
@@ -75,14 +78,16 @@ def require_causal(module: nn.Module, ids: Tensor) -> None:
         raise ValueError("its logits at a position depend on later tokens: it is not a causal language model")
 
 
-def require_room(weights: Weights, n_tokens: int) -> None:
-    """Refuse a model whose weights and gradients do not fit in memory.
+def require_room(weights: Weights, n_tokens: int, *, backwards: bool = True) -> None:
+    """Refuse a model whose weights, and gradients, do not fit in memory.
 
     Parameters
     ----------
     weights : Weights
     n_tokens : int
         Of a string.
+    backwards : bool, default True
+        Whether there are gradients; else the weights are in their stored precision.
 
     Raises
     ------
@@ -91,13 +96,16 @@ def require_room(weights: Weights, n_tokens: int) -> None:
     """
     sizes = [math.prod(array.shape) for array in weights.arrays.values()]
     rows = max((array.shape[0] for array in weights.arrays.values()), default=0)
-    copies = 2 if weights.module is not None else 3  # gradients and their sums; the weights
-    n_bytes = 4 * (copies * sum(sizes) + 6 * max(sizes, default=0) + 4 * n_tokens * rows)
-    require_memory(n_bytes, what="gradients of the next-token loss", instead="take a smaller model")
+    copies = 2 * backwards + (weights.module is None)  # gradients and their sums; the weights
+    stored = str(weights.config.get("dtype") or weights.config.get("torch_dtype"))
+    width = 2 if not backwards and stored.endswith("float16") else 4  # bytes of a number
+    n_bytes = width * copies * sum(sizes) + 4 * (6 * backwards * max(sizes, default=0) + 4 * n_tokens * rows)
+    what = "gradients of the next-token loss" if backwards else "the next-token loss"
+    require_memory(n_bytes, what=what, instead="take a smaller model")
 
 
-def causal_model(weights: Weights, source: Any) -> nn.Module:
-    """The module that gives a model's logits: itself, or what Transformers makes of a folder.
+def causal_model(weights: Weights, source: Any, *, stored_precision: bool = False) -> nn.Module:
+    """The module that gives a model's logits: itself, or what Transformers makes of a folder or a GGUF file.
 
     Parameters
     ----------
@@ -105,35 +113,61 @@ def causal_model(weights: Weights, source: Any) -> nn.Module:
     source : Any
         What they were read from. Of a folder safetensors alone are read, no code of the model's runs, and
         nothing is asked of the network.
+    stored_precision : bool, default False
+        Whether a folder's weights stay in the precision in which they are stored, as of 16 bits, instead of
+        float32.
 
     Raises
     ------
     ValueError
-        If there is no module, or the folder's is no causal language model.
+        If there is no module, or the folder's or file's is no causal language model.
     """
     if weights.module is not None:
         return weights.module
-    if not isinstance(source, str | os.PathLike) or not Path(source).is_dir():
-        raise ValueError("weights alone have no loss: give a module, or a folder of Hugging Face")
+    path = on_disk(source) if isinstance(source, str | os.PathLike) else None
+    if path is not None and path.is_file() and is_gguf(path):
+        return _of_gguf(path)
+    if path is None or not path.is_dir():
+        raise ValueError(
+            "weights alone have no loss: give a module, a folder of Hugging Face, or a GGUF file"
+        )
     kinds = weights.config.get("architectures") or []
     if not any(kind.endswith(CAUSAL) for kind in kinds):
         raise ValueError(f"{', '.join(kinds) or 'a model of no architecture'} is no causal language model")
     if "quantization_config" in weights.config:
         raise ValueError("its weights are quantized, so they have no gradient")
+    return _loaded(path, "auto" if stored_precision else torch.float32, use_safetensors=True)
+
+
+def _of_gguf(path: Path) -> nn.Module:
+    """A GGUF file's causal language model, float32.
+
+    Transformers reads it from a copy without its tokens, in seconds instead of minutes.
+    """
+    found = read_gguf(path)
+    if "tie_word_embeddings" not in found.config:
+        raise ValueError(f"{found.config['model_type']} is no causal language model")
+    with tempfile.TemporaryDirectory() as folder:
+        found.write_without_tokens(Path(folder, "model.gguf"))
+        return _loaded(Path(folder), torch.float32, gguf_file="model.gguf")
+
+
+def _loaded(folder: Path, dtype: Any, **how: Any) -> nn.Module:
+    """What Transformers makes of a folder, without a word and without a bar."""
     transformers = import_transformers()
     progress = transformers.utils.logging
     shown = progress.is_progress_bar_enabled()
     progress.disable_progress_bar()
     try:
         module, loading = transformers.AutoModelForCausalLM.from_pretrained(
-            source, local_files_only=True, trust_remote_code=False, use_safetensors=True,
-            dtype=torch.float32, attn_implementation="eager", output_loading_info=True,
+            folder, local_files_only=True, trust_remote_code=False, dtype=dtype,
+            attn_implementation="eager", output_loading_info=True, **how,
         )  # fmt: skip
     finally:
         if shown:
             progress.enable_progress_bar()
     if missing := [*loading["missing_keys"], *loading["mismatched_keys"]]:
-        raise ValueError(f"the folder lacks {missing[0]}, and others perhaps: it would start at random")
+        raise ValueError(f"{folder} lacks {missing[0]}, and others perhaps: it would start at random")
     made: nn.Module = module
     return made
 

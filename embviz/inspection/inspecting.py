@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import math
-import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -17,18 +15,21 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from embviz.arrays import whole
-from embviz.corpora import make_corpus
-from embviz.corpora.corpus import Corpus
-from embviz.corpora.making import whole_text
 from embviz.corpora.tokens import token_kinds
 from embviz.inspection import findings, gradients, measures, roles, vocabulary
 from embviz.inspection.measures import Measured
+from embviz.inspection.model_texts import (
+    ModelText,
+    cut_strings,
+    first_token,
+    model_text,
+    tokens_per_byte,
+)
 from embviz.inspection.tables import MeasuredTable, measure_table
+from embviz.inspection.token_kernels import kernel_of
 from embviz.inspection.weight_files import Weights, read_weights
-from embviz.kernels import extract_kernel, log_counts, tied_gram
-from embviz.metrics import bootstrap_interval, circulant_score
+from embviz.metrics import bootstrap_interval
 from embviz.training.fourier import Sounding, strike
-from embviz.words import count_pairs
 from embviz.words.wordvectors import token_names
 
 EMBEDDING, OUTPUT, POSITIONS, BOTH = "embedding", "output", "positions", "embedding and output"
@@ -39,7 +40,6 @@ COLUMNS = (
 )
 GRADIENT = "gradient of "
 TOP = 16  # modes that count as few, as in strike
-LENGTHS = "n_positions max_position_embeddings n_ctx max_seq_len block_size length"
 UNDERTRAINED = "under-trained tokens"
 N_TWINS = 100  # pairs of each sort
 NEAREST = "cosine with the nearest"
@@ -286,6 +286,7 @@ def inspect(
     n_batches: int = 8,
     n_tokens: int = 256,
     n_draws: int = 5,
+    gradients: bool = False,
     seed: int = 0,
     progress: bool = False,
 ) -> Inspection:
@@ -295,13 +296,14 @@ def inspect(
     ----------
     model : nn.Module, mapping of names to arrays, or path
         As for :func:`~embviz.inspection.weight_files.read_weights`: a module of any kind, a folder of Hugging
-        Face, a file of safetensors, of llama2.c, of PyTorch.
+        Face, a file of safetensors, of GGUF, of llama2.c, of PyTorch.
     tokenizer : a tokenizer of Hugging Face or ``tokenizers``, or a list of tokens, optional
         Names the rows; neighbours are shown with it.
     corpus : text, path or Corpus, optional
-        For the kernel of tied embeddings, and for the Sounding Hammer where the model is a causal language
-        model: a module from ids to logits, or a folder of Hugging Face with safetensors, which Transformers
-        loads. A text needs a tokenizer that cuts it, a Corpus one that knows its words.
+        For the kernel of tied embeddings, and for the next-token loss where the model is a causal language
+        model: a module from ids to logits, or a folder of Hugging Face with safetensors or a GGUF file, which
+        Transformers loads, in the precision in which it is stored. A text needs a tokenizer that cuts it, a
+        Corpus one that knows its words.
     loss, batches : function of model and batch, and batches, optional
         For the Sounding Hammer, on a module, instead of the next-token loss on the text.
     embedding, output : str, optional
@@ -319,6 +321,9 @@ def inspect(
         tokenizer puts a token before a text (Gemma's ``<bos>``), every string begins with it.
     n_draws : int
         Of each control that is drawn.
+    gradients : bool, default False
+        Whether the Sounding Hammer strikes all tensors that the next-token loss on the text reaches, in
+        float32: memory for the gradients of all weights, and the time of a backward pass of each string.
     seed : int
         Of drawn rows, of controls and of intervals.
     progress : bool, default False
@@ -361,9 +366,13 @@ def inspect(
         neighbors = _neighbors(table, own, known, name)
         of_tokens = _measure_vocabulary(table, weights, names, found, known)
         _next(bar, "text")
-        text = _read_text(weights, names[EMBEDDING], tokenizer, corpus)
+        text = model_text(weights, names[EMBEDDING], tokenizer, corpus)
         _measure_kernel(table, weights, names[EMBEDDING], tied, text)
-        _strike(table, weights, names, model, text, tokenizer, loss, batches, n_batches, n_tokens)
+        if loss is None:
+            sizes = (n_batches, n_tokens)
+            _measure_text(table, weights, names, model, text, tokenizer, sizes, gradients)
+        else:
+            _strike(table, weights, names, loss, batches)
     spectra = {
         part if kind == "raw" else f"{part}, {kind}": values
         for part, one in found.items()
@@ -393,13 +402,13 @@ def _next(bar: Any, name: str) -> None:
     bar.set_description(name)
 
 
-def _counts(text: tuple[Corpus, np.ndarray] | str, vocab_size: int) -> np.ndarray:
+def _counts(text: ModelText | str, vocab_size: int) -> np.ndarray:
     """How often each row's token comes in the text; empty without one."""
     if isinstance(text, str):
         return np.empty(0, dtype=np.int64)
-    corpus, row_of = text
-    known = row_of[:-1] >= 0
-    return np.bincount(row_of[:-1][known], corpus.counts[known], vocab_size).astype(np.int64)
+    found = np.zeros(vocab_size, dtype=np.int64)
+    found[: len(text.counts)] = text.counts
+    return found
 
 
 def _tables(weights: Weights, embedding: str | None, output: str | None) -> dict[str, str | None]:
@@ -657,101 +666,120 @@ def _legible(token: str, row: int) -> str:
     return token if whole == token and len(token) <= LONGEST else f"{whole[:LONGEST]}… [row {row}]"
 
 
-def _read_text(
-    weights: Weights, name: str | None, tokenizer: Any, corpus: Any
-) -> tuple[Corpus, np.ndarray] | str:
-    """A text in the model's tokens, with the row of each of its words and -1 for a hole; or why not."""
-    if isinstance(corpus, os.PathLike) and not os.path.exists(corpus):  # also where nothing would read it
-        raise FileNotFoundError(errno.ENOENT, "no such text", os.fspath(corpus))
-    if corpus is None or tokenizer is None or name is None:
-        none = "corpus" if corpus is None else "tokenizer"
-        return roles.no_embedding(weights) if name is None else f"no {none} was given"
-
-    if not isinstance(corpus, Corpus):
-        if isinstance(tokenizer, list | tuple):
-            return "a list of tokens cuts no text: give a Corpus"
-        corpus = make_corpus(corpus, tokenizer=tokenizer)
-    names = token_names(tokenizer, weights.arrays[name].shape[0])
-    row_of = {token: row for row, token in enumerate(names)}
-    return corpus, np.array([row_of.get(word, -1) for word in [*corpus.vocabulary, None]])
-
-
 def _measure_kernel(
     table: _Table,
     weights: Weights,
     name: str | None,
     tied: bool | None,
-    text: tuple[Corpus, np.ndarray] | str,
-    n_words: int = 300,
+    text: ModelText | str,
 ) -> None:
     """The kernel between log counts and the Gram matrix of the most frequent tokens."""
     if name is None or tied is False:
         text = "the kernel is defined for tied embeddings"
     if isinstance(text, str):
         return table.refuse("kernel", "circulant score", text)
-    corpus, row_of = text
-    known = np.flatnonzero(row_of >= 0)[:n_words]
-    if len(known) < 4:
-        why = f"{len(known)} words of the corpus are tokens of the model: cut it by its tokenizer"
-        return table.refuse("kernel", "circulant score", why)
-    new_id = np.full(len(row_of), len(known))
-    new_id[known] = np.arange(len(known))
-    ids = new_id[corpus.ids]
-    rows = row_of[known]
-    order = np.argsort(rows)
-    array = weights.arrays[str(name)]
-    vectors = np.empty((len(rows), array.shape[1]))
-    vectors[order] = array.read(rows[order])
-    counts = count_pairs(ids, len(known), window=5, document_starts=corpus.document_starts)
+    try:
+        found = kernel_of(text, weights.arrays[str(name)], n_draws=table.n_draws, seed=table.seed)
+    except (ValueError, MemoryError) as error:
+        return table.refuse("kernel", "circulant score", error)
+    return table.add("kernel", [Measured("circulant score", found.score, found.controls)], len(found.rows))
 
-    def measure(vectors: np.ndarray, *, n_draws: int, seed: int) -> list[Measured]:
-        D, rng = log_counts(counts), np.random.default_rng(seed)
 
-        def score(rows: np.ndarray) -> float:
-            return circulant_score(extract_kernel(tied_gram(rows, rows), D, zeros="drop").kernel)
+def _measure_text(
+    table: _Table,
+    weights: Weights,
+    names: Mapping[str, str | None],
+    source: Any,
+    text: ModelText | str,
+    tokenizer: Any,
+    sizes: tuple[int, int],
+    asked: bool,
+) -> None:
+    """The next-token loss on a text, and its gradients where they are asked for."""
+    try:
+        if isinstance(text, str):
+            raise ValueError(text)
+        gradients.require_room(weights, sizes[1], backwards=asked)
+        first = first_token(tokenizer)
+        strings = cut_strings(text, weights, *sizes, first)
+        module = gradients.causal_model(weights, source, stored_precision=not asked)
+        found, losses = _loss_of(table, module, strings, asked)
+    except Exception as error:
+        why = (str(error).strip() or type(error).__name__).splitlines()[0]
+        return table.refuse("next token", "loss", why)
+    bits = _loss_in_bits(losses, strings, text.counts, table.seed)
+    per_byte = tokens_per_byte(tokenizer, strings)
+    each = [bits, *([_scaled(bits, per_byte, "next-token loss, bits a byte")] if per_byte else [])]
+    note = "no first token was given"
+    if first is not None:
+        token = token_names(tokenizer, first + 1)[first]
+        note = f"each string begins with {token!r}, as the tokenizer asks"
+    note += f"; perplexity {2**bits.value:.1f} a token"
+    table.add("next token", each, sum(string.shape[1] - 1 for string in strings), note=note)
+    if not asked:
+        return table.refuse("gradients", "regularity", "not asked for: gradients=True, or --gradients")
+    if module is not weights.module:  # in a folder arrays may have other names
+        weights = read_weights(module)
+        names = _tables(weights, None, None)
+    positions = str(roles.find_positions(weights))
+    return _add_gradients(table, weights, names, found, {positions: strings[0].shape[1] - 1})
 
-        null = np.array([score(rng.permutation(vectors)) for _ in range(n_draws)])
-        return [Measured("circulant score", score(vectors), null)]
 
-    return table.measure("kernel", "circulant score", measure, vectors)
+def _loss_of(
+    table: _Table, module: nn.Module, strings: list[Tensor], asked: bool
+) -> tuple[dict[str, Sounding], list[float]]:
+    """Gradients of a text's next-token loss, none unless they are asked for, and the loss of each string."""
+    device = next(module.parameters()).device
+    losses: list[float] = []
+
+    def loss(module: nn.Module, ids: Tensor) -> Tensor:
+        value = gradients.next_token_loss(module, ids.to(device))
+        losses.append(value.item())
+        return value
+
+    positions = roles.find_positions(read_weights(module))
+    reached = {
+        name: strings[0].shape[1] - 1
+        for name, _ in module.named_parameters()
+        if gradients.plain_name(name) == positions
+    }
+    with gradients.evaluating(module):
+        gradients.require_causal(module, strings[0][:, 1:].to(device))
+        if asked:
+            return strike(
+                module, loss, strings, n_rows=reached, n_permutations=table.n_draws, seed=table.seed
+            ), losses
+        with torch.no_grad():
+            for string in tqdm(strings, desc="loss", disable=not table.progress, leave=False):
+                loss(module, string)
+    return {}, losses
 
 
 def _strike(
     table: _Table,
     weights: Weights,
     names: Mapping[str, str | None],
-    source: Any,
-    text: tuple[Corpus, np.ndarray] | str,
-    tokenizer: Any,
-    loss: Callable[[nn.Module, Any], Tensor] | None,
+    loss: Callable[[nn.Module, Any], Tensor],
     batches: Iterable[Any],
-    n_batches: int,
-    n_tokens: int,
 ) -> None:
-    """The Sounding Hammer on every tensor that the loss reaches: one row per kind, and one row per tensor."""
-    n_rows: dict[str, int] = {}
+    """The Sounding Hammer on every tensor that a loss of the caller's reaches."""
+    if weights.module is None:
+        return table.refuse("gradients", "regularity", "weights alone have no loss")
     try:
-        if loss is not None:
-            if weights.module is None:
-                raise ValueError("weights alone have no loss")
-            found = strike(weights.module, loss, batches, n_permutations=table.n_draws, seed=table.seed)
-        elif isinstance(text, str):
-            raise ValueError(f"{text}, and no loss and batches")
-        else:
-            gradients.require_room(weights, n_tokens)
-            first = first_token(tokenizer)
-            strings = _cut_strings(*text, weights, n_batches, n_tokens, first)
-            module = gradients.causal_model(weights, source)
-            if module is not weights.module:  # in a folder arrays may have other names
-                weights = read_weights(module)
-                names = _tables(weights, None, None)
-            positions = roles.find_positions(weights)
-            found, n_rows = _strike_text(table, module, positions, *text, strings, tokenizer, first)
-    except Exception as error:
-        if loss is not None and not isinstance(error, ValueError):
-            raise
-        why = (str(error).strip() or type(error).__name__).splitlines()[0]
-        return table.refuse("gradients", "regularity", why)
+        found = strike(weights.module, loss, batches, n_permutations=table.n_draws, seed=table.seed)
+    except ValueError as error:
+        return table.refuse("gradients", "regularity", error)
+    return _add_gradients(table, weights, names, found, {})
+
+
+def _add_gradients(
+    table: _Table,
+    weights: Weights,
+    names: Mapping[str, str | None],
+    found: Mapping[str, Sounding],
+    n_rows: Mapping[str, int],
+) -> None:
+    """One row per kind, and one row per tensor."""
     known = {names[OUTPUT]: OUTPUT, roles.find_positions(weights): POSITIONS, names[EMBEDDING]: EMBEDDING}
     struck = {gradients.plain_name(name): one for name, one in found.items()}
     kinds = gradients.by_kind(struck, lambda name: gradients.kind_of(name, known), seed=table.seed)
@@ -763,125 +791,11 @@ def _strike(
     if left := dict.fromkeys(gradients.kind_of(name, known)[0] for name in silent):
         why = f"fewer than {2 * TOP} rows, or no gradient: {', '.join(left)}"
         table.refuse("other gradients", "regularity", why)
-    return None
-
-
-def _strike_text(
-    table: _Table,
-    module: nn.Module,
-    positions: str | None,
-    corpus: Corpus,
-    row_of: np.ndarray,
-    strings: list[Tensor],
-    tokenizer: Any,
-    first: int | None,
-) -> tuple[dict[str, Sounding], dict[str, int]]:
-    """Gradients of a text's next-token loss: a row for the loss, and one for each part that is measured."""
-    device = next(module.parameters()).device
-    losses: list[float] = []
-
-    def loss(module: nn.Module, ids: Tensor) -> Tensor:
-        value = gradients.next_token_loss(module, ids.to(device))
-        losses.append(value.item())
-        return value
-
-    reached = {
-        name: strings[0].shape[1] - 1
-        for name, _ in module.named_parameters()
-        if gradients.plain_name(name) == positions
-    }
-    with gradients.evaluating(module):
-        gradients.require_causal(module, strings[0][:, 1:].to(device))
-        found = strike(module, loss, strings, n_rows=reached, n_permutations=table.n_draws, seed=table.seed)
-    known = np.bincount(row_of[row_of >= 0], corpus.counts[row_of[:-1] >= 0])
-    bits = _loss_in_bits(losses, strings, known, table.seed)
-    per_byte = _tokens_per_byte(tokenizer, strings, first)
-    each = [bits, *([_scaled(bits, per_byte, "next-token loss, bits a byte")] if per_byte else [])]
-    note = "no first token was given"
-    if first is not None:
-        note = f"each string begins with {tokenizer.id_to_token(first)!r}, as the tokenizer asks"
-    note += f"; perplexity {2**bits.value:.1f} a token"
-    table.add("next token", each, sum(string.shape[1] - 1 for string in strings), note=note)
-    return found, {str(positions): n for n in reached.values()}
-
-
-def text_strings(
-    text: Any, tokenizer: Any, weights: Weights, n_strings: int = 8, n_tokens: int = 256
-) -> list[Tensor]:
-    """Strings of a text as a model's ids, (1, T + 1) each, the tokenizer's first token before each.
-
-    They are evenly spread.
-
-    Parameters
-    ----------
-    text : text, path or Corpus
-    tokenizer : as of :func:`inspect`
-    weights : Weights
-    n_strings, n_tokens : int
-
-    Raises
-    ------
-    ValueError
-        If the text has too few tokens, or tokens that the model does not have.
-    """
-    found = _read_text(weights, roles.find_embedding(weights), tokenizer, text)
-    if isinstance(found, str):
-        raise ValueError(found)
-    return _cut_strings(*found, weights, n_strings, n_tokens, first_token(tokenizer))
-
-
-def first_token(tokenizer: Any) -> int | None:
-    """The token that a tokenizer of ``tokenizers`` puts before every text, such as ``<bos>``, if it does."""
-    if not hasattr(tokenizer, "id_to_token"):
-        return None
-    whole = whole_text(tokenizer)
-    plain = whole.encode("a", add_special_tokens=False).ids
-    marked = whole.encode("a", add_special_tokens=True).ids
-    return int(marked[0]) if len(marked) > len(plain) and marked[1 : len(plain) + 1] == plain else None
-
-
-def _tokens_per_byte(tokenizer: Any, strings: list[Tensor], first: int | None) -> float | None:
-    """Tokens that are predicted for each byte of text; None where the tokenizer gives no text back."""
-    if not hasattr(tokenizer, "decode"):
-        return None
-    skipped = 1  # of a string the first token is not predicted
-    texts = [tokenizer.decode(string[0, skipped:].tolist()) for string in strings]
-    n_bytes = sum(len(text.encode()) for text in texts)
-    return sum(string.shape[1] - skipped for string in strings) / n_bytes if n_bytes else None
 
 
 def _scaled(one: Measured, factor: float, quantity: str) -> Measured:
     low, high = one.interval
     return Measured(quantity, one.value * factor, one.null * factor, (low * factor, high * factor))
-
-
-def _cut_strings(
-    corpus: Corpus,
-    row_of: np.ndarray,
-    weights: Weights,
-    n_batches: int,
-    n_tokens: int,
-    start: int | None = None,
-) -> list[Tensor]:
-    """Strings of a text as the model's ids, (1, T + 1) each, evenly spread; T at most the model's length.
-
-    The token `start`, where there is one, stands before each.
-    """
-    positions = roles.find_positions(weights)
-    table = weights.arrays[positions].shape[0] if positions else n_tokens
-    n_tokens = min(n_tokens, roles.option(weights.config, LENGTHS) or table, corpus.n_tokens - 1)
-    if n_tokens < 2:
-        raise ValueError(f"the text has {corpus.n_tokens} tokens: at least three are needed")
-    first = np.unique(np.linspace(0, corpus.n_tokens - n_tokens - 1, n_batches).round().astype(int))
-    strings = [row_of[corpus.ids[place : place + n_tokens + 1].astype(int)] for place in first]
-    if start is not None:
-        strings = [np.concatenate([[start], string[:-1]]) for string in strings]
-    known = [torch.from_numpy(string)[None] for string in strings if (string >= 0).all()]
-    if not known:
-        raise ValueError(
-            "every string of the text has tokens that the model doesn't: cut it by its tokenizer"
-        )
-    return known
 
 
 def _loss_in_bits(losses: list[float], strings: list[Tensor], counts: np.ndarray, seed: int) -> Measured:

@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor, nn
+from tqdm.auto import tqdm
 
 from embviz.arrays import whole
 from embviz.inspection import gradients, roles
-from embviz.inspection.inspecting import text_strings
+from embviz.inspection.model_texts import text_strings
 from embviz.inspection.weight_files import plain_name, read_weights
 from embviz.metrics import bootstrap_interval
 
@@ -33,13 +34,14 @@ def patch(
     n_strings: int = 8,
     n_tokens: int = 256,
     seed: int = 0,
+    progress: bool = False,
 ) -> pd.DataFrame:
     """The next-token loss of a model with one matrix replaced; afterwards the model is as it was.
 
     Parameters
     ----------
-    model : nn.Module, or folder of Hugging Face
-        A causal language model.
+    model : nn.Module, folder of Hugging Face, GGUF file, or name of a released model
+        A causal language model. Names of a GGUF file's matrices are those of Hugging Face.
     name : str
         Of the matrix, or parts of its name in their order: ``"layers.5.q_proj"``.
     how : str, function of the matrix, or several of them
@@ -55,6 +57,8 @@ def patch(
         Strings of the text, evenly spread, and tokens of each.
     seed : int
         Of permuted entries and intervals.
+    progress : bool, default False
+        Whether a bar shows how many strings of how many replacements are done.
 
     Returns
     -------
@@ -93,14 +97,15 @@ def patch(
         one if isinstance(one, str) else one.__name__: _replaced(before, one, parameter_name, module, seed)
         for one in asked
     }
-    with gradients.evaluating(module), torch.no_grad():
+    bar = tqdm(total=(1 + len(made)) * len(strings), desc="loss, strings", disable=not progress, leave=False)
+    with bar, gradients.evaluating(module), torch.no_grad():
         kept = parameter.detach().clone()
-        own = _bits(module, strings)
+        own = _bits(module, strings, bar)
         rows = [(UNCHANGED, own.mean(), 0.0, 0.0, 0.0)]
         try:
             for label, matrix in made.items():
                 parameter.copy_(torch.from_numpy(matrix))
-                losses = _bits(module, strings)
+                losses = _bits(module, strings, bar)
                 change = losses - own
                 low, high = bootstrap_interval(change, seed=seed) if len(own) > 1 else (np.nan, np.nan)
                 rows.append((label, losses.mean(), change.mean(), low, high))
@@ -110,10 +115,13 @@ def patch(
     return pd.DataFrame(rows, columns=["how", "loss", "difference", "low", "high"])
 
 
-def _bits(module: nn.Module, strings: Tensor) -> np.ndarray:
+def _bits(module: nn.Module, strings: Tensor, bar: Any) -> np.ndarray:
     """Next-token loss of each string, bits a token."""
     device = next(module.parameters()).device
-    losses = [gradients.next_token_loss(module, one[None].to(device)).item() for one in strings]
+    losses = []
+    for one in strings:
+        losses.append(gradients.next_token_loss(module, one[None].to(device)).item())
+        bar.update()
     return np.array(losses) / np.log(2)
 
 

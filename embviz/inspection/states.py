@@ -11,10 +11,12 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from tqdm.auto import tqdm
 
+from embviz.corpora.tokens import token_texts
 from embviz.inspection import gradients
-from embviz.inspection.inspecting import text_strings
+from embviz.inspection.model_texts import text_strings
 from embviz.inspection.weight_files import read_weights
 from embviz.metrics import bootstrap_interval
+from embviz.words.wordvectors import token_names
 
 NORMS = ("norm", "ln_f", "final_layer_norm", "final_layernorm")  # names of the norm before the output matrix
 COLUMNS = ["layer", "quantity", "value", "low", "high", "control"]
@@ -35,7 +37,7 @@ def hidden_states(
 
     Parameters
     ----------
-    model : nn.Module of Transformers, or folder of Hugging Face
+    model : nn.Module of Transformers, folder of Hugging Face, GGUF file, or name of a released model
     text, tokenizer : text, path or Corpus, and a tokenizer
         The tokenizer's first token stands before each string, and its state is left out.
     strings : integer tensor, (B, T + 1), optional
@@ -70,18 +72,10 @@ def hidden_states(
     ------
     Ethayarajh (2019) for cosines by layer; nostalgebraist (2020), interpreting GPT: the logit lens.
     """
-    if strings is None:
-        if text is None or tokenizer is None:
-            raise ValueError("there is no text: give text and tokenizer, or strings")
-        strings = torch.cat(text_strings(text, tokenizer, read_weights(model), n_strings, n_tokens))
-    module = gradients.causal_model(read_weights(model), model)
+    module, strings = _read(model, text, tokenizer, strings, n_strings, n_tokens)
     with gradients.evaluating(module), torch.no_grad():
-        ids = strings.to(next(module.parameters()).device)
-        found = module(ids[:, :-1], output_hidden_states=True)
-        states = getattr(found, "hidden_states", None)
-        if not states:
-            raise ValueError(f"{type(module).__name__} gives no hidden states")
-        last = found.logits[:, 1:].argmax(-1)
+        ids, states, logits = _states_of(module, strings)
+        last = logits[:, 1:].argmax(-1)
         rows: list[tuple[Any, ...]] = []
         bar = tqdm(states, desc="layers", disable=not progress, leave=False)
         for layer, state in enumerate(bar):
@@ -95,6 +89,102 @@ def hidden_states(
                 (layer, name, *_with_interval(values, seed), control) for name, values, control in measured
             ]
     return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def nearest_states(
+    model: Any,
+    token: str,
+    *,
+    text: Any,
+    tokenizer: Any,
+    n_neighbors: int = 5,
+    n_places: int = 3,
+    n_strings: int = 8,
+    n_tokens: int = 128,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """The states nearest to a token's in a text, after each layer: what the model takes for alike.
+
+    Parameters
+    ----------
+    model, text, tokenizer, n_strings, n_tokens
+        As of :func:`hidden_states`; a text and a tokenizer are needed.
+    token : str
+        As the tokenizer writes it, or without its sign for a blank (``bank`` for ``▁bank``).
+    n_neighbors : int
+        States of each place.
+    n_places : int
+        Places of the token in the strings, the first ones.
+    seed : int
+        Of the control.
+
+    Returns
+    -------
+    DataFrame
+        layer (0: the embedding), place (the token with the text around it), rank, neighbor (another place
+        with the text around it), cosine of the two states with the mean of all states taken off, and the
+        control: the largest cosine of a state with the same numbers in random places.
+
+    Raises
+    ------
+    ValueError
+        If the token does not come in the strings, or the model gives no hidden states.
+    """
+    module, strings = _read(model, text, tokenizer, None, n_strings, n_tokens)
+    rng = np.random.default_rng(seed)
+    with gradients.evaluating(module), torch.no_grad():
+        ids, states, _ = _states_of(module, strings)
+    ids = ids[:, 1:-1].cpu().numpy()  # without the first token, as there is no state of the last
+    names = token_names(tokenizer, int(ids.max()) + 1)
+    texts = token_texts(names)
+    asked = [row for row, name in enumerate(names) if token in (name, texts[row], texts[row].strip())]
+    places = np.flatnonzero(np.isin(ids.ravel(), asked))[:n_places]
+    if not len(places):
+        raise ValueError(f"{token!r} is no token of the {ids.size:,} that were read: give more n_strings")
+    around = [_around(texts, ids, place) for place in range(ids.size)]
+    rows = []
+    for layer, state in enumerate(states):
+        table = state[:, 1:].float().cpu().numpy().astype(np.float64).reshape(ids.size, -1)
+        unit = _unit(table - table.mean(axis=0))
+        for place in places:
+            cosines = unit @ unit[place]
+            cosines[place] = -2
+            control = (unit @ rng.permutation(unit[place])).max()
+            best = np.argsort(-cosines, kind="stable")[:n_neighbors]
+            rows += [
+                (layer, around[place], rank, around[other], cosines[other], control)
+                for rank, other in enumerate(best, start=1)
+            ]
+    return pd.DataFrame(rows, columns=["layer", "place", "rank", "neighbor", "cosine", "control"])
+
+
+def _around(texts: list[str], ids: np.ndarray, place: int, n: int = 4) -> str:
+    """A token in brackets, with the tokens around it in its string."""
+    string, at = divmod(place, ids.shape[1])
+    words = [texts[i] for i in ids[string]]
+    before, after = "".join(words[max(0, at - n) : at]), "".join(words[at + 1 : at + 1 + n])
+    return " ".join(f"{before} [{words[at].strip()}] {after}".split())
+
+
+def _read(
+    model: Any, text: Any, tokenizer: Any, strings: Tensor | None, n_strings: int, n_tokens: int
+) -> tuple[nn.Module, Tensor]:
+    """The module, and the strings that are given or cut from the text."""
+    weights = read_weights(model)
+    if strings is None:
+        if text is None or tokenizer is None:
+            raise ValueError("there is no text: give text and tokenizer, or strings")
+        strings = torch.cat(text_strings(text, tokenizer, weights, n_strings, n_tokens))
+    return gradients.causal_model(weights, model), strings
+
+
+def _states_of(module: nn.Module, strings: Tensor) -> tuple[Tensor, Any, Tensor]:
+    """The strings' ids, the states of all layers, and the logits."""
+    ids = strings.to(next(module.parameters()).device)
+    found = module(ids[:, :-1], output_hidden_states=True)
+    if not (states := getattr(found, "hidden_states", None)):
+        raise ValueError(f"{type(module).__name__} gives no hidden states")
+    return ids, states, found.logits
 
 
 def _with_interval(values: np.ndarray, seed: int) -> tuple[float, float, float]:

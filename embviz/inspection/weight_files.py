@@ -25,7 +25,8 @@ from torch import Tensor, nn
 
 from embviz.arrays import checked
 from embviz.corpora.registry import on_disk
-from embviz.words.gguf_files import read_gguf
+from embviz.imports import import_transformers
+from embviz.words.gguf_files import MAGIC, read_gguf
 from embviz.words.wordvectors import WordVectors
 
 LLAMA2C_VERSION_1 = 0x616B3432  # "ak42"
@@ -149,14 +150,16 @@ def _of_vectors(vectors: WordVectors, name: str) -> Weights:
     return Weights(name, *_of_mapping({key: table for key, table in tables.items() if table is not None}))
 
 
-def read_tokenizer(source: str | os.PathLike[str]) -> Any:
+def read_tokenizer(source: str | os.PathLike[str], *, for_text: bool = False) -> Any:
     """The tokenizer beside a model's files (tokenizer.json, of Hugging Face), its tokens, or None.
 
     Parameters
     ----------
     source : path, or name of a released model
-        The model's folder, or a file in it. A GGUF file, and word vectors, give the list of their tokens,
-        which cuts no text.
+        The model's folder, or a file in it. Word vectors give the list of their tokens, which cuts no text.
+    for_text : bool, default False
+        Whether a GGUF file gives the tokenizer that Transformers makes of it, in seconds, instead of the list
+        of its tokens.
 
     Raises
     ------
@@ -167,8 +170,8 @@ def read_tokenizer(source: str | os.PathLike[str]) -> Any:
     if path.is_file():
         with open(path, "rb") as opened:
             first = opened.read(4)
-        if first == b"GGUF":
-            return read_gguf(path).tokens
+        if first == MAGIC:
+            return _gguf_tokenizer(path) if for_text else read_gguf(path).tokens
         if first.startswith(b"{"):
             return WordVectors.load(path).vocabulary
     folder = path if path.is_dir() else path.parent
@@ -180,6 +183,14 @@ def read_tokenizer(source: str | os.PathLike[str]) -> Any:
         return Tokenizer.from_file(str(file))
     except Exception as error:  # the library raises no other kind
         raise ValueError(f"{file} is no tokenizer that can be read ({error})") from error
+
+
+def _gguf_tokenizer(path: Path) -> Any:
+    fast = import_transformers().PreTrainedTokenizerFast
+    try:
+        return fast.from_pretrained(path.parent, gguf_file=path.name, local_files_only=True).backend_tokenizer
+    except Exception as error:  # of many kinds, where a field is missing or of a form that it does not know
+        raise ValueError(f"Transformers makes no tokenizer of {path} ({error})") from error
 
 
 def plain_name(name: str) -> str:
@@ -251,7 +262,7 @@ def _of_file(path: Path) -> Weights:
     _refuse_foreign(path, first)
     if path.suffix == ".safetensors":
         return _of_safetensors([path], path.stem)
-    if first.startswith(b"GGUF"):
+    if first.startswith(MAGIC):
         return _of_gguf(path)
     if first.startswith(b"{"):
         return _of_vectors(WordVectors.load(path), path.stem)

@@ -159,6 +159,7 @@ class VocabularyMap(EmbeddingMap):
         unit = float(part.distances.max()) / 255 or 1.0
         columns = [_packed_column(name, values) for name, values in self.columns.items()]
         focus = shown[self.words.index(self.focused)] if self.focused else ""
+        level = 6 if len(order) < SAMPLE else 9  # 1% smaller, in seconds more
         bytes_ = [
             _planes(part.plane[order, 0] + HALF, 2),
             _planes(part.plane[order, 1] + HALF, 2),
@@ -178,7 +179,7 @@ class VocabularyMap(EmbeddingMap):
             "focus": focus,
             "distance": "cosine distance",
             "unit": float(f"{unit:.6g}"),
-            "packed": base64.b64encode(gzip.compress(b"".join(bytes_), 6, mtime=0)).decode("ascii"),
+            "packed": base64.b64encode(gzip.compress(b"".join(bytes_), level, mtime=0)).decode("ascii"),
         }
 
 

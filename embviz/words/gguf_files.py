@@ -17,11 +17,13 @@ from typing import Any
 import numpy as np
 
 from embviz.imports import require
+from embviz.storage import whole_file
 
 MAGIC = b"GGUF"
 EMBEDDING = "token_embd.weight"
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
-STRING, ARRAY = 8, 9
+UINT32, STRING, ARRAY = 4, 8, 9
+COPIED = 1 << 24  # bytes at a time
 MOST_DEEP = 3  # arrays of arrays
 # The names of Hugging Face for what the configuration says, below the architecture's name.
 OPTIONS = {
@@ -51,6 +53,7 @@ class GGUFFile:
     path: Path
     fields: dict[str, Any]
     tensors: dict[str, GGUFTensor]
+    places: dict[str, tuple[int, int]]  # first byte and end of each field, and of "" the list of tensors
 
     @property
     def tokens(self) -> list[str] | None:
@@ -70,6 +73,39 @@ class GGUFFile:
         if not any(word in architecture for word in NO_HEAD):
             found["tie_word_embeddings"] = "output.weight" not in self.tensors
         return found
+
+    def write_without_tokens(self, path: str | os.PathLike[str]) -> None:
+        """A copy without the tokenizer's lists, which take other readers minutes.
+
+        Raises
+        ------
+        OSError
+            If the disk has no room for it.
+        """
+        architecture = str(self.fields["general.architecture"])
+        size = f"{architecture}.vocab_size".encode()
+        with (
+            open(self.path, "rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
+            whole_file(Path(path)) as temporary,
+            open(temporary, "wb") as copy,
+        ):
+            kept = [
+                data[first:end]
+                for name, (first, end) in self.places.items()
+                if name and not name.startswith("tokenizer.ggml.")
+            ]
+            if f"{architecture}.vocab_size" not in self.fields and self.tokens is not None:
+                kept.append(
+                    struct.pack("<Q", len(size)) + size + struct.pack("<II", UINT32, len(self.tokens))
+                )
+            (first, end), alignment = self.places[""], int(self.fields.get("general.alignment", 32))
+            copy.write(data[:8] + struct.pack("<QQ", len(self.tensors), len(kept)) + b"".join(kept))
+            copy.write(data[first:end])
+            copy.write(bytes(-copy.tell() % alignment))
+            start = -(-end // alignment) * alignment
+            for place in range(start, len(data), COPIED):
+                copy.write(data[place : place + COPIED])
 
     def is_known(self, name: str) -> bool:
         """Whether the library can turn a tensor's numbers into floats."""
@@ -114,7 +150,8 @@ def _floats(rows: np.ndarray, kind: Any) -> np.ndarray:
     quants = _library().quants
     by_rows = getattr(getattr(quants, kind.name, None), "dequantize_rows", None)
     if by_rows is None or not len(rows):
-        return np.asarray(quants.dequantize(rows, kind), dtype=np.float32)
+        found = np.asarray(quants.dequantize(rows, kind), dtype=np.float32)
+        return found if found.flags.writeable else found.copy()  # float32 is the file's own memory
     parts = [by_rows(rows[first : first + N_ROWS]) for first in range(0, len(rows), N_ROWS)]
     return np.asarray(np.concatenate(parts) if len(parts) > 1 else parts[0], dtype=np.float32)
 
@@ -124,6 +161,12 @@ def _library() -> Any:
     import gguf
 
     return gguf
+
+
+def is_gguf(path: str | os.PathLike[str]) -> bool:
+    """Whether a file begins as GGUF files do."""
+    with open(path, "rb") as file:
+        return file.read(4) == MAGIC
 
 
 def read_gguf(path: str | os.PathLike[str]) -> GGUFFile:
@@ -142,14 +185,13 @@ def read_gguf(path: str | os.PathLike[str]) -> GGUFFile:
     """
     path = Path(path)
     _library()
-    with open(path, "rb") as file:
-        if file.read(4) != MAGIC:
-            raise ValueError(f"{path} is not a GGUF file")
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            try:
-                return _header(path, _Reader(data))
-            except (struct.error, IndexError, UnicodeDecodeError, OverflowError) as error:
-                raise ValueError(f"{path} is not a whole GGUF file ({error}): get it again") from error
+    if not is_gguf(path):
+        raise ValueError(f"{path} is not a GGUF file")
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        try:
+            return _header(path, _Reader(data))
+        except (struct.error, IndexError, UnicodeDecodeError, OverflowError) as error:
+            raise ValueError(f"{path} is not a whole GGUF file ({error}): get it again") from error
 
 
 class _Reader:
@@ -192,15 +234,18 @@ def _header(path: Path, reader: _Reader) -> GGUFFile:
     if (version := reader.number("I")) not in (2, 3):
         raise ValueError(f"{path} is GGUF of version {version}, of which 2 and 3 are read")
     n_tensors, n_fields = reader.number("Q"), reader.number("Q")
-    fields = {}
+    fields, places = {}, {}
     for _ in range(n_fields):
+        first = reader.place
         name = reader.string()
         fields[name] = reader.value(reader.number("I"))
-    listed = {}
+        places[name] = (first, reader.place)
+    listed, first = {}, reader.place
     for _ in range(n_tensors):
         name = reader.string()
         shape = tuple(reader.number("Q") for _ in range(reader.number("I")))[::-1]
         listed[name] = (shape, reader.number("I"), reader.number("Q"))
+    places[""] = (first, reader.place)
     alignment = int(fields.get("general.alignment", 32))
     if alignment < 1:
         raise ValueError(f"{path} has an alignment of {alignment} bytes: it is damaged")
@@ -210,7 +255,7 @@ def _header(path: Path, reader: _Reader) -> GGUFFile:
         tensors[name] = GGUFTensor(kind, shape, first + offset)
         if (size := _size(shape, kind)) is not None and first + offset + size > len(reader.data):
             raise ValueError(f"{path} is cut short: {name} lies past its end; get it again")
-    return GGUFFile(path, fields, tensors)
+    return GGUFFile(path, fields, tensors, places)
 
 
 def _size(shape: tuple[int, ...], kind: int) -> int | None:

@@ -13,7 +13,7 @@ from embviz.corpora.corpus import Corpus
 from embviz.metrics import cosines, mirror_distance, positive_share
 from embviz.words.cooccurrence import count_pairs, pmi, ppmi
 from embviz.words.spectra import eigenvalues, shuffle_tokens
-from embviz.words.wordvectors import WordVectors, chosen_rows
+from embviz.words.wordvectors import WordVectors
 
 PMI, SHUFFLED, CLIPPED = MATRICES = ("PMI", "tokens shuffled", "positive PMI")
 LEAST_WORDS = 10  # of a spectrum
@@ -243,7 +243,7 @@ def reflection_test(vectors: WordVectors, *, seed: int = 0) -> pd.DataFrame:
     Raises
     ------
     ValueError
-        If there are no context vectors, or fewer words than dimensions.
+        If there are no context vectors, as in a tied model, or fewer words than dimensions.
 
     >>> rng = np.random.default_rng(0)
     >>> word = rng.standard_normal((50, 4)).astype(np.float32)
@@ -253,7 +253,12 @@ def reflection_test(vectors: WordVectors, *, seed: int = 0) -> pd.DataFrame:
     [1.0, 0.5]
     """
     rng = np.random.default_rng(seed)
-    word, context = vectors.word, chosen_rows(vectors, "context")
+    if vectors.context is None:
+        raise ValueError(
+            "there are no context vectors (a tied model has one table for both): there is no map between "
+            "them and the word vectors to test"
+        )
+    word, context = vectors.word, vectors.context
     rotation, _ = np.linalg.qr(rng.standard_normal((word.shape[1],) * 2))
     tables = {
         TRAINED: (word, context),

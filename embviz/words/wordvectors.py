@@ -195,8 +195,8 @@ class WordVectors:
         Parameters
         ----------
         model : a model of Hugging Face
-            With ``get_input_embeddings()``, and ``get_output_embeddings()`` where it has a head; tied
-            rows are the same twice.
+            With ``get_input_embeddings()``, and ``get_output_embeddings()`` where it has a head. A tied
+            model has no context vectors.
         tokenizer : a tokenizer of Hugging Face, or a list of tokens in the order of their ids
             Rows that it has no token for are called "[row 50257]".
 
@@ -211,7 +211,8 @@ class WordVectors:
             )
         table = _rows_of(model.get_input_embeddings())
         output = getattr(model, "get_output_embeddings", lambda: None)()
-        context = None if output is None else _rows_of(output)
+        tied = output is not None and output.weight is model.get_input_embeddings().weight
+        context = None if output is None or tied else _rows_of(output)
         tokens = token_names(tokenizer, len(table))
         return cls(tokens, table, context if context is not None and context.shape == table.shape else None)
 

@@ -16,7 +16,7 @@ from embviz import memory, view
 from embviz.cli import main
 from embviz.corpora import corpus_from_tokens, make_corpus
 from embviz.imports import import_transformers
-from embviz.inspection import inspect, read_weights
+from embviz.inspection import gradients, inspect, read_weights
 from embviz.inspection.measures import order_measures, paired_measures, spectrum_measures
 from embviz.inspection.roles import attention_maps, heads_of
 
@@ -355,7 +355,7 @@ def rows_of(report, part):
 
 def test_loss_and_regularity_of_a_text_are_those_of_a_loop_by_hand():
     model, ids = gpt2().train(), np.array([i * i % 23 for i in range(900)])
-    report = inspect(model, word_level(), LINES, n_batches=4, n_tokens=999)
+    report = inspect(model, word_level(), LINES, n_batches=4, n_tokens=999, gradients=True)
     assert model.training
     assert all(one.grad is None for one in model.parameters())
     model.eval()
@@ -382,8 +382,8 @@ def test_a_folder_has_the_gradients_of_its_model(make, tmp_path, capsys):
     model.save_pretrained(tmp_path / "tiny")
     word_level().save(str(tmp_path / "tiny/tokenizer.json"))
     (tmp_path / "mine.txt").write_text(LINES)
-    whole = inspect(model, word_level(), LINES)
-    read = inspect(tmp_path / "tiny", word_level(), tmp_path / "mine.txt")
+    whole = inspect(model, word_level(), LINES, gradients=True)
+    read = inspect(tmp_path / "tiny", word_level(), tmp_path / "mine.txt", gradients=True)
     own, found = (
         report.table[report.table["part"].str.startswith(("gradient of", "next"))]["value"]
         for report in (whole, read)
@@ -391,11 +391,34 @@ def test_a_folder_has_the_gradients_of_its_model(make, tmp_path, capsys):
     np.testing.assert_allclose(found, own, rtol=1e-5)
     assert len(rows_of(read, "gradient of embedding")) == 1
     assert len(rows_of(read, "gradient of output")) == (0 if make is gpt2 else 1)
-    assert main(["inspect", str(tmp_path / "tiny"), "--table", "--text", str(tmp_path / "mine.txt")]) == 0
+    asked = ["inspect", str(tmp_path / "tiny"), "--table", "--text", str(tmp_path / "mine.txt")]
+    assert main([*asked, "--gradients"]) == 0
     printed = capsys.readouterr()
     assert re.search(r"gradient of embedding +regularity +0\.\d+ +0\.\d+ \(", printed.out)
     assert re.search(r"next-token loss, bits a token +\d", printed.out)
     assert "Loading weights" not in printed.err
+
+
+def test_the_loss_alone_needs_no_gradients_and_stays_in_the_stored_precision(tmp_path, monkeypatch):
+    llama().bfloat16().save_pretrained(tmp_path / "tiny")
+    seen = []
+    own = gradients.next_token_loss
+
+    def watched(module, ids):
+        seen.append((torch.is_grad_enabled(), next(module.parameters()).dtype))
+        return own(module, ids)
+
+    monkeypatch.setattr(gradients, "next_token_loss", watched)
+    report = inspect(tmp_path / "tiny", word_level(), LINES)
+    assert set(seen) == {(False, torch.bfloat16)}
+    assert not report.table["part"].str.startswith("gradient of").any()
+    assert "not asked for" in rows_of(report, "gradients").iloc[0]["note"]
+    seen.clear()
+    struck = inspect(tmp_path / "tiny", word_level(), LINES, gradients=True)
+    assert set(seen) == {(True, torch.float32)}
+    assert struck.table["part"].str.startswith("gradient of").any()
+    values = [rows_of(one, "next token")["value"].iloc[0] for one in (report, struck)]
+    assert values[0] == pytest.approx(values[1], rel=0.01)
 
 
 def test_of_positions_those_are_struck_that_the_text_reaches():
@@ -405,7 +428,8 @@ def test_of_positions_those_are_struck_that_the_text_reaches():
             vocab_size=V, n_positions=400, n_embd=D, n_layer=1, n_head=H, bos_token_id=0, eos_token_id=0
         )
     )
-    row = rows_of(inspect(model, word_level(), LINES, n_tokens=40), "gradient of positions").iloc[0]
+    report = inspect(model, word_level(), LINES, n_tokens=40, gradients=True)
+    row = rows_of(report, "gradient of positions").iloc[0]
     assert row["n_rows"] == 40
     assert row["value"] - row["null_high"] < 0.1  # with the other 360 rows, 0.2
 
@@ -413,9 +437,8 @@ def test_of_positions_those_are_struck_that_the_text_reaches():
 def test_layers_are_summed_up_and_what_is_not_struck_is_named():
     tf = import_transformers()
     config = {"vocab_size": V, "n_positions": 34, "n_embd": 32, "n_layer": 3, "n_head": H}
-    report = inspect(
-        tf.GPT2LMHeadModel(tf.GPT2Config(**config, bos_token_id=0, eos_token_id=0)), word_level(), LINES
-    )
+    model = tf.GPT2LMHeadModel(tf.GPT2Config(**config, bos_token_id=0, eos_token_id=0))
+    report = inspect(model, word_level(), LINES, gradients=True)
     layers = rows_of(report, "gradient of mlp.c_fc")
     assert layers["layer"].tolist() == [0, 1, 2]
     mean = rows_of(report, "gradient of mlp.c_fc, mean of 3").iloc[0]
@@ -423,7 +446,9 @@ def test_layers_are_summed_up_and_what_is_not_struck_is_named():
     assert mean["null"] == pytest.approx(layers["null"].mean())
     parts = report.summary()["part"]
     assert parts.str.startswith("gradient of mlp.c_fc").sum() == 1
-    assert "attn.c_attn" in notes(inspect(gpt2(), word_level(), LINES))  # 16 rows have 9 modes
+    assert "attn.c_attn" in notes(
+        inspect(gpt2(), word_level(), LINES, gradients=True)
+    )  # 16 rows have 9 modes
 
 
 class Seeing(nn.Module):
@@ -481,17 +506,17 @@ def rounded(folder):
         (lambda _: nn.Sequential(nn.Embedding(9, 4), nn.Linear(4, 9)), "tokens that the model doesn't"),
         (lambda _: gpt2().state_dict(), "weights alone have no loss"),
         (no_tables, "BertForMaskedLM is no causal language model"),
-        (cut_short, "the folder lacks model.layers.1.mlp"),
+        (cut_short, "lacks model.layers.1.mlp"),
         (pickled, "safetensors"),
         (rounded, "its weights are quantized"),
     ],
 )
 def test_what_has_no_next_token_loss_is_said_in_the_table(make, why, tmp_path):
     report = inspect(make(tmp_path), word_level(), LINES, embedding=None)
-    row = rows_of(report, "gradients").iloc[0]
-    assert row["note"].startswith("not applicable: ")
-    assert why in row["note"]
-    assert len(rows_of(report, "next token")) == 0
+    (row,) = rows_of(report, "next token").itertuples()
+    assert row.note.startswith("not applicable: ")
+    assert why in row.note
+    assert np.isnan(row.value)
 
 
 def test_a_text_that_is_not_there_is_said_also_where_nothing_would_read_it(tmp_path):
@@ -501,11 +526,11 @@ def test_a_text_that_is_not_there_is_said_also_where_nothing_would_read_it(tmp_p
 
 def test_a_text_that_is_too_short_and_a_model_that_is_too_large_are_said(monkeypatch):
     assert "at least three are needed" in notes(inspect(gpt2(), word_level(), "word1 word2"))
-    assert "no tokenizer was given, and no loss" in notes(inspect(gpt2(), None, LINES))
+    assert "no tokenizer was given" in notes(inspect(gpt2(), None, LINES))
     corpus = corpus_from_tokens(LINES.split())
     monkeypatch.setattr(memory, "available_memory", lambda: 1_000)
     monkeypatch.setattr(memory, "NEVER_REFUSED", 0)
-    found = notes(inspect(llama(), word_level(), corpus))
+    found = notes(inspect(llama(), word_level(), corpus, gradients=True))
     assert re.search(r"gradients of the next-token loss needs about .* and 1\.00 kB are available", found)
 
 
@@ -524,7 +549,8 @@ def test_the_command_writes_a_page_that_is_offline_small_and_safe(tmp_path, caps
     text = " ".join(f"word{2 * (i * i % 23)}" for i in range(900))
     (tmp_path / "mine.txt").write_text(text, encoding="utf-8")
     page, mine = tmp_path / "out.html", str(tmp_path / "mine.txt")
-    assert main(["inspect", str(tmp_path / "tiny"), "--text", mine, "--html", str(page)]) == 0
+    asked = ["inspect", str(tmp_path / "tiny"), "--text", mine, "--gradients", "--html", str(page)]
+    assert main(asked) == 0
     printed = capsys.readouterr().out
     assert "Its vocabulary has 60 tokens, each a vector of 16 numbers." in printed
     assert re.search(r"Loss on the text, bits a token +\d\.\d+ +control \d", printed)

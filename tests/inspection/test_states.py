@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from embviz.cli import main
-from embviz.inspection import hidden_states
-from tests.inspection.test_inspecting import LINES, V, gpt2, llama, marked
+from embviz.inspection import hidden_states, nearest_states
+from tests.inspection.test_inspecting import LINES, V, gpt2, llama, marked, word_level
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 STRINGS = torch.randint(V, (4, 14), generator=torch.Generator().manual_seed(0))
@@ -49,6 +49,35 @@ def test_a_text_is_read_and_what_gives_no_states_is_refused():
         hidden_states(gpt2())
 
 
+def test_states_nearest_to_a_token_are_those_of_a_slow_loop():
+    model = llama().eval()
+    text = " ".join(f"word{i * i % 23}" for i in range(120))
+    table = nearest_states(
+        model, "word4", text=text, tokenizer=word_level(), n_strings=2, n_tokens=20, n_places=2, n_neighbors=3
+    )
+    assert len(table) == 3 * 2 * 3
+    embedded = table[table["layer"] == 0]  # the same token has the same state
+    assert embedded.loc[embedded["rank"] == 1, "neighbor"].str.contains(r"\[word4\]").all()
+    (strings,) = {len(place.split()) for place in table["place"][:1]}
+    assert strings <= 9
+    ids = np.array([i * i % 23 for i in range(120)])
+    cut = torch.from_numpy(np.stack([ids[first : first + 21] for first in (0, 99)]))
+    with torch.no_grad():
+        states = model(cut[:, :-1], output_hidden_states=True).hidden_states[2][:, 1:].double().numpy()
+    rows = states.reshape(-1, states.shape[-1])
+    rows = rows - rows.mean(axis=0)
+    (place, *_) = np.flatnonzero(cut[:, 1:-1].numpy().ravel() == 4)
+    cosines = [
+        rows[place] @ row / np.linalg.norm(rows[place]) / np.linalg.norm(row)
+        for row in np.delete(rows, place, 0)
+    ]
+    own = table[table["layer"] == 2]["cosine"][:3]
+    np.testing.assert_allclose(own, sorted(cosines)[::-1][:3], atol=1e-6)
+    assert (table["control"] < 1).all()
+    with pytest.raises(ValueError, match="'word39' is no token of the"):
+        nearest_states(model, "word39", text=text, tokenizer=word_level())
+
+
 def test_the_command_prints_each_layer_and_writes_a_page(tmp_path, capsys):
     gpt2().save_pretrained(tmp_path / "tiny")
     marked().save(str(tmp_path / "tiny/tokenizer.json"))
@@ -57,3 +86,5 @@ def test_the_command_prints_each_layer_and_writes_a_page(tmp_path, capsys):
     assert main([*asked, "--html", str(tmp_path / "page.html")]) == 0
     assert capsys.readouterr().out.count("logit lens, agreement") == 3
     assert "Hidden states by layer" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert main([*asked, "--token", "word4"]) == 0
+    assert "[word4]" in capsys.readouterr().out

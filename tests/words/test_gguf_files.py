@@ -158,3 +158,90 @@ def test_a_name_of_the_registry_is_a_path_once_its_files_are_there(tmp_path, mon
         WordVectors.load("minilm_l6")
     (tmp_path / "minilm_l6").mkdir()
     assert on_disk("minilm_l6").is_dir()  # what lies here goes before a name
+
+
+# --- a language model in a file ---------------------------------------------------------------------------
+
+LETTERS = [*"abcdefghij", "Ġ", "ab", "Ġa"]
+NAMES = {
+    "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj", "attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm",
+}  # fmt: skip
+
+
+def tiny_qwen():
+    import torch
+
+    from embviz.imports import import_transformers
+
+    tf = import_transformers()
+    torch.manual_seed(0)
+    config = tf.Qwen2Config(
+        vocab_size=len(LETTERS), hidden_size=32, intermediate_size=48, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64, tie_word_embeddings=True,
+    )  # fmt: skip
+    return tf.Qwen2ForCausalLM(config).eval()
+
+
+def write_model(model, path):
+    writer = gguf.GGUFWriter(path, "qwen2")
+    writer.add_name("tiny")
+    writer.add_block_count(2)
+    writer.add_context_length(64)
+    writer.add_embedding_length(32)
+    writer.add_feed_forward_length(48)
+    writer.add_head_count(4)
+    writer.add_head_count_kv(2)
+    writer.add_layer_norm_rms_eps(1e-6)
+    writer.add_rope_freq_base(10_000.0)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("qwen2")
+    writer.add_token_list(LETTERS)
+    writer.add_token_merges(["a b", "Ġ a"])
+    state = {name: value.numpy() for name, value in model.state_dict().items()}
+    writer.add_tensor("token_embd.weight", state["model.embed_tokens.weight"])
+    writer.add_tensor("output_norm.weight", state["model.norm.weight"])
+    for layer in range(2):
+        for short, name in NAMES.items():
+            for end in ("weight", "bias"):
+                if (key := f"model.layers.{layer}.{name}.{end}") in state:
+                    writer.add_tensor(f"blk.{layer}.{short}.{end}", state[key])
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_loss_states_and_patches_of_a_file_are_those_of_the_model_in_it(tmp_path):
+    torch = pytest.importorskip("torch")
+    from embviz.inspection import hidden_states, inspect, patch, read_tokenizer
+
+    model = tiny_qwen()
+    path = write_model(model, tmp_path / "tiny.gguf")
+    strings = torch.randint(len(LETTERS), (3, 12), generator=torch.Generator().manual_seed(0))
+    for measure in (hidden_states, lambda source, strings: patch(source, "layers.1.q_proj", strings=strings)):
+        own, found = measure(model, strings=strings), measure(path, strings=strings)
+        numbers = own.select_dtypes("number").columns
+        np.testing.assert_allclose(found[numbers], own[numbers], rtol=1e-4, atol=1e-5)
+    tokenizer = read_tokenizer(path, for_text=True)
+    assert tokenizer.encode("ab ac").tokens == ["ab", "Ġa", "c"]
+    text = "ab ac ad ja bc " * 40
+    losses = [
+        one.table.query("quantity == 'next-token loss, bits a token'")["value"].item()
+        for one in (inspect(path, tokenizer, text), inspect(model, tokenizer, text))
+    ]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+def test_a_copy_without_tokens_has_the_same_tensors_and_other_fields(tmp_path):
+    path = write(tmp_path / "tiny.gguf")
+    read_gguf(path).write_without_tokens(tmp_path / "copy.gguf")
+    own, copy = read_gguf(path), read_gguf(tmp_path / "copy.gguf")
+    assert copy.fields.pop("llama.vocab_size") == len(TOKENS)
+    assert copy.fields == {name: one for name, one in own.fields.items() if "tokenizer.ggml" not in name}
+    for name in own.tensors:
+        np.testing.assert_array_equal(copy.read(name), own.read(name))
+    assert {name for name in gguf.GGUFReader(tmp_path / "copy.gguf").fields if "ggml" in name} == set()
