@@ -1,4 +1,4 @@
-"""The released models of this part: their vectors where they are at hand, and what is stored of them."""
+"""Released models: their vectors where the weights are available, and what is stored of them."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def with_weights(
     *names: str,
     within: float = 1e-3,
 ) -> pd.DataFrame:
-    """What is stored; where the weights are at hand, `compute` makes it again and both are compared.
+    """What is stored; where the weights are available, `compute` makes it again and both are compared.
 
     Parameters
     ----------

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from book.released.experiments import isotropy, meaning, vocabulary
 from embviz.ledger.claims import load_claims
 from embviz.ledger.studies import Study
 
-NEEDS = "the weights are not on this machine: `embviz data fetch gemma3_270m minilm_l6 glove_6b_100d`"
 STUDIES: dict[str, Study] = {
-    claim.id: Study(lambda preset: [], lambda preset: {}, needs="not measured yet")
+    claim.id: Study(lambda preset: [], lambda preset: {}, needs="no experiment measures it yet")
     for claim in load_claims("released")
 }
+STUDIES |= vocabulary.STUDIES
+STUDIES |= meaning.STUDIES
+STUDIES |= isotropy.STUDIES
