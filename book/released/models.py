@@ -30,9 +30,9 @@ def at_hand(*names: str) -> bool:
     return True
 
 
-@functools.lru_cache(maxsize=1)
+@functools.lru_cache(maxsize=3)
 def vectors(name: str) -> WordVectors:
-    """All rows of a model's input embedding, with their tokens; the last one read stays in memory.
+    """All rows of a model's input embedding, with their tokens; those read stay in memory.
 
     Raises
     ------
