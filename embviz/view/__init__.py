@@ -36,7 +36,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "side_by_side",
             "stress",
         ],
-        "vocabulary_maps": ["VocabularyMap", "map_of"],
+        "vocabulary_maps": ["VocabularyMap", "map_of", "map_of_neighbors"],
         "explorers": [
             "Choice",
             "Control",

@@ -76,7 +76,7 @@ class VocabularyMap(EmbeddingMap):
         words: list[str],
         shown: list[str],
         order: np.ndarray,
-        unit: np.ndarray,
+        unit: np.ndarray | None,
         found: Neighbors,
         plane: np.ndarray,
         columns: dict[str, list[Any]],
@@ -111,7 +111,9 @@ class VocabularyMap(EmbeddingMap):
         return bundle
 
     def neighbors(self, word: str) -> pd.DataFrame:
-        """The nearest tokens of one token among all, exactly: embedding, word, distance.
+        """The nearest tokens of one token among all: embedding, word, distance.
+
+        Exactly; of a map without vectors, those that were given.
 
         Raises
         ------
@@ -120,6 +122,8 @@ class VocabularyMap(EmbeddingMap):
         """
         if word not in self.words:
             raise ValueError(f"{word!r} is not among the {len(self.words):,} words of this map")
+        if self.unit is None:
+            return super().neighbors(word)
         row = self.words.index(word)
         cosines = self.unit @ self.unit[row]
         cosines[row] = -2
@@ -293,6 +297,54 @@ def map_of(
     return picture
 
 
+def map_of_neighbors(
+    words: Sequence[str],
+    neighbors: Neighbors,
+    layout: np.ndarray,
+    *,
+    color: Any = None,
+    focus: str | None = None,
+    title: str = "",
+    caption: str = "",
+) -> VocabularyMap:
+    """A map of tokens whose neighbours and places are known, such as stored ones, without their vectors.
+
+    Parameters
+    ----------
+    words : sequence of str, length V
+        Tokens as a vocabulary writes them, the most frequent first.
+    neighbors : Neighbors
+        Of these V tokens.
+    layout : array, shape (V, 2)
+    color, focus, title
+        As in :func:`map_of`.
+    caption : str
+
+    Returns
+    -------
+    VocabularyMap
+
+    Raises
+    ------
+    ValueError
+        If words, neighbours and places are not of one number, or `focus` is not among the words.
+    """
+    names = list(words)
+    if len(neighbors.ids) != len(names):
+        raise ValueError(f"{len(names):,} words and the neighbours of {len(neighbors.ids):,}")
+    if focus is not None and focus not in names:
+        raise ValueError(f"{focus!r}, to be pointed at first, is not among the words")
+    plane = _coordinates(layout, len(names))
+    kinds, shown = token_kinds(names), _shown_names(names)
+    regions, cluster = _regions(plane, None, shown, kinds)
+    columns = _first(
+        {"kind": kinds, "cluster": cluster}, _default_color(kinds) if color is None else color, len(names)
+    )
+    order = _label_order(kinds)
+    said = {"title": title or f"{len(names):,} tokens", "caption": caption, "focus": focus}
+    return VocabularyMap(names, shown, order, None, neighbors, plane, columns, regions, **said)
+
+
 def _plane(
     layout: str | np.ndarray, start: np.ndarray, found: Neighbors, *, seed: int, progress: bool
 ) -> np.ndarray:
@@ -406,7 +458,7 @@ def _whole_steps(plane: np.ndarray) -> np.ndarray:
 
 
 def _regions(
-    plane: np.ndarray, unit: np.ndarray, names: list[str], kinds: list[str]
+    plane: np.ndarray, unit: np.ndarray | None, names: list[str], kinds: list[str]
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Named regions in two levels, and the finer region of each point."""
     from scipy.spatial import cKDTree
@@ -438,13 +490,17 @@ def _regions(
     return sorted(regions, key=lambda one: -one["size"]), cluster
 
 
-def _region_name(rows: np.ndarray, unit: np.ndarray, names: list[str], named: np.ndarray) -> str:
-    """The two tokens nearest to a region's mean direction, among its most frequent ones."""
+def _region_name(rows: np.ndarray, unit: np.ndarray | None, names: list[str], named: np.ndarray) -> str:
+    """The two tokens nearest to a region's mean direction, among its most frequent ones; without vectors the
+    two most frequent ones.
+    """
     first = rows[named[rows]][:CANDIDATES]
     if not len(first):
         first = rows[:CANDIDATES]
-    mean = unit[rows[:: max(1, len(rows) // 5_000)]].mean(axis=0)
-    best = first[np.argsort(-(unit[first] @ mean), kind="stable")]
+    best = first
+    if unit is not None:
+        mean = unit[rows[:: max(1, len(rows) // 5_000)]].mean(axis=0)
+        best = first[np.argsort(-(unit[first] @ mean), kind="stable")]
     chosen: dict[str, str] = {}
     for row in best:
         chosen.setdefault(names[row].strip("-").lower(), names[row])

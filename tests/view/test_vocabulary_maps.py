@@ -12,9 +12,10 @@ import pandas as pd
 import pytest
 import traitlets
 
+from embviz.neighbors import find_neighbors
 from embviz.view import vocabulary_maps
 from embviz.view.pages import MIME, page
-from embviz.view.vocabulary_maps import HALF, VocabularyMap, map_of
+from embviz.view.vocabulary_maps import HALF, VocabularyMap, map_of, map_of_neighbors
 from embviz.words.wordvectors import WordVectors
 
 N = 300
@@ -234,3 +235,20 @@ def test_a_notebook_stores_no_picture_larger_than_a_page_of_the_book(monkeypatch
     assert MIME in made()._repr_mimebundle_()
     monkeypatch.setattr(vocabulary_maps, "SIZE_LIMIT", 1_000)
     assert MIME not in made()._repr_mimebundle_()
+
+
+def test_a_map_of_stored_neighbours_is_that_of_the_vectors_without_them():
+    given = vectors()
+    found = find_neighbors(given.word, 8, recall=1.0)
+    stored = map_of_neighbors(given.vocabulary, found, plane(), focus="▁king")
+    own = made()
+    assert stored.selected == ["king"]
+    assert np.array_equal(stored.placed[0].plane, own.placed[0].plane)
+    assert np.array_equal(stored.placed[0].near, own.placed[0].near)
+    assert stored.columns["kind"] == own.columns["kind"]
+    expected = own.neighbors("▁king")
+    pd.testing.assert_frame_equal(stored.neighbors("▁king"), expected, rtol=1e-5, check_dtype=False)
+    with pytest.raises(ValueError, match="299 words and the neighbours of 300"):
+        map_of_neighbors(given.vocabulary[1:], found, plane())
+    with pytest.raises(ValueError, match="not among the words"):
+        map_of_neighbors(given.vocabulary, found, plane(), focus="▁queens")
