@@ -14,7 +14,6 @@ from embviz.view.charts import Data
 from embviz.view.multiples import panels
 
 NOISE = -1  # the phase of what is in none
-SLOT, COLOURED = "look", "colour"
 BESIDE = theme.SQUARE - 20  # side of a plane beside another one: the axes of the losses below need room
 FILLED = theme.HEIGHTS["plane"]  # of a plane that fills the page
 
@@ -35,7 +34,7 @@ def plot_path(
     by: str | None = None,
     by_names: Sequence[str] | Mapping[Any, str] = (),
 ) -> alt.LayerChart | alt.ConcatChart:
-    """Points of a layout joined in their order, coloured by it or by phase; the loss beside, coloured alike.
+    """Points of a layout joined in their order, coloured by it or by cluster; the loss beside, alike.
 
     Layout coordinates have no unit: the plane has no ticks, and is equal in both directions.
 
@@ -48,8 +47,8 @@ def plot_path(
     order : str
         Column of numbers along the path, such as the step.
     phase : str, optional
-        Column of phases: whole numbers from 0 in their order in time, -1 in none. They are told apart by
-        colour and shape; points in none are small crosses.
+        Column of clusters: whole numbers from 0, -1 in none. Each has its own colour and shape, of thirty,
+        and its number beside its middle point; points in none are small crosses.
     loss : str, optional
         Column of numbers drawn over `order` beside the plane; below it where the page is narrow, or filled.
     limits : pair of float, optional
@@ -125,16 +124,16 @@ def _parts(
         "x": alt.X(f"{x}:Q", scale=scales[0], axis=theme.layout_axis(x)),
         "y": alt.Y(f"{y}:Q", scale=scales[1], axis=theme.layout_axis(y)),
     }
-    known = phase is not None and isinstance(data, pd.DataFrame)
-    phases = sorted(set(data[phase]) - {NOISE})[:: 1 + data[phase].nunique() // 8] if known else None
     shown = charts.tooltips([order, phase, loss, *tooltip], data, [order, *([loss] if loss else [])])
     line = alt.Chart().mark_line(
         strokeWidth=theme.WIDTHS["seed"], opacity=theme.OPACITY["seed"], color=theme.INK, clip=True
     )
     layers = [
         line.encode(order=f"{order}:Q", **plane),
-        *_points(plane, order, phase, words, shown, phases),
+        *_points(plane, order, phase, words, shown),
     ]
+    if phase is not None:
+        layers.append(_numbers(plane, order, phase))
     if seed_text is not None:
         corner = alt.Chart(alt.Data(values=[{"words": seed_text}])).mark_text(
             align="left", baseline="top", fontSize=theme.TEXT["small"]
@@ -151,7 +150,7 @@ def _parts(
         "x": charts.placed(alt.X, order, scale=charts.tight("linear"), words=words),
         "y": charts.placed(alt.Y, loss, scale=charts.scaled("linear")),
     }
-    beside = charts.layered(data, _points(curve, order, phase, words, shown, phases, key=loss_key))
+    beside = charts.layered(data, _points(curve, order, phase, words, shown, key=loss_key))
     beside = charts.finished(beside, f"{theme.title(loss)} over {words}", loss_height)
     return [drawing, beside]
 
@@ -210,11 +209,10 @@ def _points(
     phase: str | None,
     words: str,
     shown: list[alt.Tooltip],
-    phases: list[int] | None,
     *,
     key: bool = True,
 ) -> list[alt.Chart]:
-    """Points coloured by their order; or by their phase, with a shape too, and those in none as crosses."""
+    """Points coloured by their order; or by their cluster, with a shape too, and those in none as crosses."""
     size = theme.SIZES["small"]
     # viridis begins nearly as dark as a dark page
     outline: dict[str, Any] = {"stroke": theme.INK, "strokeWidth": theme.WIDTHS["outline"]}
@@ -224,16 +222,9 @@ def _points(
         points = alt.Chart().mark_point(size=size, clip=True, **outline)
         return [points.encode(color=colour, tooltip=shown, **place)]
     # one mark for all points: of two marks, one may be empty and then has no ends to give its axes
-    n_shapes = len(theme.SHAPES)
     none = f"datum[{phase!r}] == {NOISE}"
-    slot = {SLOT: f"datum[{phase!r}] % {n_shapes}", COLOURED: f"max(datum[{phase!r}], 0)"}
-    points = alt.Chart().transform_calculate(**slot).mark_point(size=size, clip=True, **outline)
-    ticks = alt.Undefined if phases is None else phases  # a gradient's own fall between two phases
-    legend = alt.Legend(title=theme.title(phase), gradientLength=theme.GRADIENT, format="d", values=ticks)
-    shown_key = legend if key and phases != [] else None
-    colour = alt.Color(f"{COLOURED}:Q", scale=theme.sequential_scale(), legend=shown_key)
-    slots = alt.Scale(domain=list(range(n_shapes)), range=list(theme.SHAPES))
-    shape = alt.Shape(f"{SLOT}:N", scale=slots, legend=None)
+    colour, shape = theme.cluster_styles(phase)
+    points = alt.Chart().mark_point(size=size, clip=True, **outline)
     thin, outlined = alt.value(theme.WIDTHS["seed"]), alt.value(theme.WIDTHS["outline"])
     return [
         points.encode(
@@ -244,3 +235,18 @@ def _points(
             **place,
         )
     ]
+
+
+def _numbers(plane: dict[str, Any], order: str, phase: str) -> alt.Chart:
+    """Each cluster's number, at the middle one of its points."""
+    numbers = (
+        alt.Chart()
+        .transform_filter(f"datum[{phase!r}] != {NOISE}")
+        .transform_window(place="row_number()", groupby=[phase], sort=[alt.SortField(order)])
+        .transform_joinaggregate(n="count()", groupby=[phase])
+        .transform_filter("datum.place == ceil(datum.n / 2)")
+    )
+    text = numbers.mark_text(
+        fontSize=theme.TEXT["normal"], fontWeight="bold", color=theme.INK, align="left", dx=5, dy=-6
+    )
+    return text.encode(text=alt.Text(f"{phase}:Q", format="d"), **plane)

@@ -26,6 +26,8 @@ FAINT = "rgba(128, 128, 128, 0.35)"
 CATEGORIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", INK)
 # On a dark page the first two are faint where transparent: explorer.css and embedding_maps.js replace them.
 ON_DARK = {"#0072B2": "#56B4E9", "#D55E00": "#E66100"}
+# Clusters, of which there may be many: six colours of Okabe and Ito's, neighbours far apart, and five shapes.
+CLUSTERS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#F0E442")
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross")
 # Viridis in nine steps, from little to much, for what Vega doesn't draw.
 RAMP = ("#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#5ec962", "#addc30", "#fde725")
@@ -149,6 +151,21 @@ def point_styles(
     colours, shapes = _category_scales(names, (CATEGORIES, SHAPES), more)
     return alt.Color(f"{field}:N", scale=colours, legend=key), alt.Shape(
         f"{field}:N", scale=shapes, legend=key
+    )
+
+
+def cluster_styles(field: str) -> tuple[alt.Color, alt.Shape]:
+    """Colour and shape of clusters 0, 1, ...: thirty that differ, none of them a step of a ramp.
+
+    There is no legend: a chart writes a cluster's number where the cluster is.
+    """
+    n = len(CLUSTERS) * len(SHAPES)
+    looks = [
+        alt.Scale(domain=list(range(n)), range=[look[place % len(look)] for place in range(n)])
+        for look in (CLUSTERS, SHAPES)
+    ]
+    return alt.Color(f"{field}:N", scale=looks[0], legend=None), alt.Shape(
+        f"{field}:N", scale=looks[1], legend=None
     )
 
 

@@ -1,6 +1,7 @@
 """The forms: tidy tables in; what is drawn stands where it should; tables with holes are refused."""
 
 import doctest
+import json
 import re
 import warnings
 from pathlib import Path
@@ -722,6 +723,19 @@ def test_points_in_no_phase_are_open_crosses_and_phases_have_shapes():
     assert [mark["shape"] for mark in marks] == ["cross"] * 3 + ["circle"] * 3 + ["square"] * 3
 
 
+def test_clusters_have_colours_of_their_own_with_their_numbers_beside_and_no_ramp():
+    table = pd.DataFrame({"step": range(72), "u": np.arange(72.0), "v": 0.0, "phase": np.arange(72) // 4})
+    spec = view.plot_path(table, "u", "v", order="step", phase="phase").to_dict()
+    marks = drawing.drawn(spec, "symbol")
+    looks = [(mark["fill"], mark["shape"]) for mark in marks]
+    assert len(set(looks)) == 18
+    assert {fill for fill, _ in looks} == set(theme.CLUSTERS)
+    assert "scheme" not in json.dumps(spec["layer"])
+    numbers = drawing.drawn(spec, "text")
+    assert [int(mark["text"]) for mark in numbers] == list(range(18))
+    assert [mark["x"] for mark in numbers] == [mark["x"] for mark in marks[1::4]]  # second of four points
+
+
 @pytest.mark.parametrize("phases", [(0, 0, 1), (-1, -1, -1), (0, -1, 1)])
 def test_points_in_a_phase_and_in_none_are_one_mark_which_is_never_empty(phases):
     table = POINTS.assign(phase=phases)
@@ -730,7 +744,7 @@ def test_points_in_a_phase_and_in_none_are_one_mark_which_is_never_empty(phases)
     assert [mark["shape"] == "cross" for mark in marks] == [phase == -1 for phase in phases]
     assert [mark["fill"] == "transparent" for mark in marks] == [phase == -1 for phase in phases]
     plane, beside = view.plot_path(NAMED, "u", "v", **how, loss="loss", limits=(0, 1)).to_dict()["concat"]
-    assert [len(part["layer"]) for part in (plane, beside)] == [2, 1]  # the line, and points
+    assert [len(part["layer"]) for part in (plane, beside)] == [3, 1]  # line, points, numbers of clusters
 
 
 @pytest.mark.parametrize("width", [300, 800])
