@@ -103,31 +103,27 @@ def _kinds_findings(preset: str) -> dict[str, Finding]:
 
 @dataclass(frozen=True)
 class PlaneRun(Rows):
-    """A layout of the whole vocabulary, of which some tokens are kept."""
+    """A layout of some tokens: the first of the vocabulary, the most frequent, and some of the rest."""
 
-    n_first: int = 8_000  # of the vocabulary, the most frequent ones
-    n_others: int = 8_000  # drawn from the rest
-    recall: float = 0.8  # of the neighbours that the layout starts from
+    n_first: int = 8_000
+    n_others: int = 8_000
 
 
 @experiment("released.plane", threads=2)
 def plane(config: PlaneRun) -> pd.DataFrame:
-    """The layout's coordinates of the kept tokens: row, token, kind, length, x, y, and for the map near_0 to
-    near_7 (places in this table) and cosine_0 to cosine_7 (in thousandths) among the kept tokens.
-
-    `kept` is the number of a token's 8 neighbours in the whole vocabulary that the whole layout keeps.
+    """The layout of the chosen tokens by neighbours: row, token, kind, x, y (thousandths of its unit), kept
+    (how many of 8 true neighbours are among the 8 nearest in the plane), near_0 to near_7 (places in this
+    table) and cosine_0 to cosine_7 (in thousandths), the nearest first.
     """
     made = vectors(config.model)
-    found = find_neighbors(made.word, K, center=config.center, recall=config.recall, seed=config.seed)
-    start = principal_plane(made.word)
-    points = lay_out_neighbors(found, start, seed=config.seed)
-    kept = neighbors_kept(found.ids, neighbors_in_plane(points, K))
     rng = np.random.default_rng(config.seed)
-    others = rng.choice(np.arange(config.n_first, len(points)), size=config.n_others, replace=False)
-    rows = np.concatenate([np.arange(config.n_first), np.sort(others)])
-    among = find_neighbors(made.word[rows], K, center=config.center, recall=1.0)
-    middle = np.median(points, axis=0)
-    steps = np.rint((points[rows] - middle) * 1_000).astype(np.int32)
+    rest = np.arange(config.n_first, len(made.vocabulary))
+    others = np.sort(rng.choice(rest, size=config.n_others, replace=False))
+    rows = np.concatenate([np.arange(config.n_first), others])
+    found = find_neighbors(made.word[rows], K, center=config.center, recall=1.0, seed=config.seed)
+    points = lay_out_neighbors(found, principal_plane(made.word[rows]), seed=config.seed)
+    kept = neighbors_kept(found.ids, neighbors_in_plane(points, K))
+    steps = np.rint((points - np.median(points, axis=0)) * 1_000).astype(np.int32)
     table = pd.DataFrame(
         {
             "row": rows,
@@ -135,9 +131,9 @@ def plane(config: PlaneRun) -> pd.DataFrame:
             "kind": np.array(token_kinds(made.vocabulary))[rows],
             "x": steps[:, 0],
             "y": steps[:, 1],
-            "kept": np.rint(kept[rows] * K).astype(np.int8),
-            **{f"near_{i}": among.ids[:, i] for i in range(K)},
-            **{f"cosine_{i}": np.rint(among.cosines[:, i] * 1_000).astype(np.int32) for i in range(K)},
+            "kept": np.rint(kept * K).astype(np.int8),
+            **{f"near_{i}": found.ids[:, i] for i in range(K)},
+            **{f"cosine_{i}": np.rint(found.cosines[:, i] * 1_000).astype(np.int32) for i in range(K)},
         }
     )
     table.attrs["data"] = origin(config.model)
@@ -157,7 +153,7 @@ class KeptRun(Rows):
     """How much of the neighbours of some tokens a plane keeps."""
 
     rows: str = OWN  # or RANDOM_ORDER, UNTRAINED
-    n_tokens: int = 10_000
+    n_tokens: int = 5_000
 
 
 @experiment("released.kept", threads=2)
