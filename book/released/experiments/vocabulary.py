@@ -153,7 +153,7 @@ class KeptRun(Rows):
     """How much of the neighbours of some tokens a plane keeps."""
 
     rows: str = OWN  # or RANDOM_ORDER, UNTRAINED
-    n_tokens: int = 5_000
+    n_tokens: int = 3_000
 
 
 @experiment("released.kept", threads=2)
