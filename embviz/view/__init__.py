@@ -56,6 +56,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "sentences": ["Amount", "Quotation", "amount", "number", "quote", "say"],
         "tables": ["FiguresTable", "figures_table"],
         "theme": ["captioned"],
+        "trajectory_players": ["trajectory_player"],
         "typesetting": ["TypesetTable", "typeset", "typeset_frames"],
     },
 )
