@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from embviz import cli
+from embviz.corpora import registry
 from embviz.imports import import_transformers
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -64,6 +65,7 @@ def test_what_the_readme_shows_works(reader, monkeypatch):
         "ledger",
         "run",
         "spectrum",
+        "data",
         "inspect",
         "compare",
         "resize",
@@ -78,6 +80,8 @@ def test_what_the_readme_shows_works(reader, monkeypatch):
                 patch.delenv("EMBVIZ_PROJECT")
             if words[0] == "trace":  # half a minute; tests/trajectories/test_reports.py traces a run
                 assert cli._parse(words).folder == "run"
+            elif words[0] == "data":  # a download
+                assert set(cli._parse(words).names) <= set(registry.load_registry())
             else:
                 assert cli.main([*words, "--jobs", "1"] if words[0] == "run" else words) == 0, words
     assert {str(path.relative_to(reader)) for path in reader.rglob("*")} >= MAKES

@@ -796,7 +796,9 @@ def _notes(old: Any, new: Any, layout: Layout, how: Map, rules: Rules, *, text: 
     elif layout.encoder:
         notes.append("there are no losses: an encoder does not predict the next token")
     if layout.encoder and not layout.head:
-        notes.append(f"there are no logits: the error is measured on the last states, which have {m} coordinates")
+        notes.append(
+            f"there are no logits: the error is measured on the last states, which have {m} coordinates"
+        )
     if layout.head and old.config.tie_word_embeddings and not new.config.tie_word_embeddings:
         notes.append("the head is an array of its own now: the last norm's gains are folded into it")
     if new_width < width and rules == "exact":
