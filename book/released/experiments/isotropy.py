@@ -19,7 +19,7 @@ from embviz.inspection.weight_files import read_weights
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell, experiment, load
 from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Study
+from embviz.ledger.studies import Part, Study
 
 MODELS = (GEMMA, MINILM, GLOVE)
 NEEDS = "the weights are not on this machine: `embviz data fetch gemma3_270m minilm_l6 glove_6b_100d`"
@@ -237,7 +237,10 @@ def _length_findings(preset: str) -> dict[str, Finding]:
 
 
 def study(
-    cells: list[Cell], measure: Callable[[str], dict[str, Finding]], beside: list[Cell] | None = None
+    cells: list[Cell],
+    measure: Callable[[str], dict[str, Finding]],
+    beside: list[Cell] | None = None,
+    parts: tuple[Part, ...] = (),
 ) -> Study:
     """A study that needs the weights, so that only the largest preset has cells."""
     return Study(
@@ -245,6 +248,7 @@ def study(
         measure,
         beside=lambda preset: (beside or []) if preset == "paper" else [],
         needs=NEEDS,
+        parts=parts,
     )
 
 

@@ -8,13 +8,14 @@ import pandas as pd
 from book.released.experiments.isotropy import MODELS, Model, of_models, study, words_of
 from book.released.experiments.nouns import ANTONYMS, SYNONYMS
 from book.released.experiments.vocabulary import nearest, table_of
-from book.released.models import GEMMA, GLOVE, TITLES, origin, unit, vectors
+from book.released.models import GEMMA, GLOVE, MINILM, TITLES, origin, unit, vectors
 from embviz.corpora.corpus import load_word_test
 from embviz.corpora.tokens import token_texts
 from embviz.inspection.vocabulary import twin_pairs
 from embviz.ledger import findings
 from embviz.ledger.cells import experiment, load
 from embviz.ledger.findings import Finding
+from embviz.ledger.studies import Part
 from embviz.words.wordtests import similarity_cosines
 from embviz.words.wordvectors import WordVectors
 
@@ -79,9 +80,9 @@ def twins(config: Model) -> pd.DataFrame:
     return answer
 
 
-def _twin_findings(preset: str) -> dict[str, Finding]:
+def _twin_findings(*models: str) -> dict[str, Finding]:
     found = {}
-    for model in MODELS:
+    for model in models:
         table = load([twins.cell(Model(model))])
         for sort, rows in table.groupby("sort"):
             name = SORTS[str(sort)] if model == GEMMA else f"{SORTS[str(sort)]}_{TITLES[model].lower()}"
@@ -93,6 +94,14 @@ def _twin_findings(preset: str) -> dict[str, Finding]:
                     controls={"random_order": float(rows["random_order"].mean())},
                 )
     return found
+
+
+def _twins_of(model: str) -> Part:
+    """The plurals of another model, measured as soon as its cell is stored."""
+    return Part(
+        lambda preset: [twins.cell(Model(model))] if preset == "paper" else [],
+        lambda preset: _twin_findings(model),
+    )
 
 
 # --- synonyms and antonyms --------------------------------------------------------------------------
@@ -264,7 +273,11 @@ def _frequency_findings(preset: str) -> dict[str, Finding]:
 
 
 STUDIES = {
-    "released.twins": study(of_models(twins.cell), _twin_findings),
+    "released.twins": study(
+        [twins.cell(Model(GEMMA))],
+        lambda preset: _twin_findings(GEMMA),
+        parts=tuple(_twins_of(model) for model in (MINILM, GLOVE)),
+    ),
     "released.antonyms": study(of_models(pairs.cell), _pair_findings),
     "released.relatedness": study(
         of_models(word_tests.cell), lambda preset: _test_findings(preset, centring=False)

@@ -17,6 +17,7 @@ from embviz.inspection.weight_files import StoredArray, read_weights
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell, experiment, load
 from embviz.ledger.findings import Finding
+from embviz.ledger.studies import Part
 from embviz.metrics import neighbors_kept
 from embviz.neighbors import find_neighbors, lay_out_neighbors, neighbors_in_plane
 from embviz.words.wordvectors import WordVectors
@@ -86,16 +87,11 @@ def kinds_cells() -> list[Cell]:
     return [kinds.cell(KindsRun(center=center)) for center in (True, False)]
 
 
-def _kinds_findings(preset: str) -> dict[str, Finding]:
-    found = {}
-    for name, cell in zip(("same_kind", "same_kind_raw"), kinds_cells(), strict=True):
-        table = load([cell])
-        n = int(table.loc[table["rows"] == OWN, "n"].sum())
-        share = same_kind(table)
-        found[name] = findings.share(
-            round(share[OWN] * n), n, repeats="tokens", controls={"random_order": float(share[RANDOM_ORDER])}
-        )
-    return found
+def _kinds_finding(name: str, cell: Cell) -> dict[str, Finding]:
+    table = load([cell])
+    n, share = int(table.loc[table["rows"] == OWN, "n"].sum()), same_kind(table)
+    controls = {"random_order": float(share[RANDOM_ORDER])}
+    return {name: findings.share(round(share[OWN] * n), n, repeats="tokens", controls=controls)}
 
 
 # --- the plane --------------------------------------------------------------------------------------
@@ -367,9 +363,15 @@ def _undertrained_findings(preset: str) -> dict[str, Finding]:
 
 STUDIES = {
     "released.kinds": study(
-        kinds_cells(),
-        _kinds_findings,
+        kinds_cells()[:1],
+        lambda preset: _kinds_finding("same_kind", kinds_cells()[0]),
         [plane.cell(PlaneRun()), *kept_cells(), neighbours.cell(NeighboursRun())],
+        (
+            Part(
+                lambda preset: kinds_cells()[1:] if preset == "paper" else [],
+                lambda preset: _kinds_finding("same_kind_raw", kinds_cells()[1]),
+            ),
+        ),
     ),
     "released.languages": study(language_cells(), _language_findings),
     "released.undertrained": study(undertrained_cells(), _undertrained_findings, [distances.cell(Rows())]),
