@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from book.resizing import story
-from book.resizing.experiments import bases, fresh, porting, recovery
+from book.resizing.experiments import bases, fresh, porting, recovery, widths
 from book.resizing.experiments.porting import COMPONENTS, MAPS, MORE_COMPONENTS
 from embviz.ledger import studies
 from embviz.ledger.cells import missing, table_of
@@ -83,6 +83,33 @@ def component_errors(preset: str) -> pd.DataFrame:
             error = max(FLOOR, float(porting.errors(preset, name, kind).max()))
             rows.append({"part": part, "map_kind": kind, "logit_error": error})
     return pd.DataFrame(rows)
+
+
+RANDOM, PRINCIPAL, COORDINATES = "a random map", "principal directions", "coordinates at random"
+N_STATES = 1_024  # hidden states of a bundled text, of which principal directions are taken on the page
+
+
+def losses_by_map(preset: str) -> pd.DataFrame:
+    """Nats lost right after a port, draws averaged: map, ratio (m / d), base_model, lost."""
+    families = {widths.ORTHONORMAL: RANDOM, widths.PCA: PRINCIPAL, widths.COORDINATES: COORDINATES}
+    rows = []
+    for run in widths.language_runs(preset):
+        table = table_of(widths.language.cell(run))
+        for family, name in families.items():
+            for quarters in run.quarters:
+                lost = widths.lost_of(table, family, quarters)
+                own = {"map": name, "ratio": quarters / 4, "base_model": run.base.seed}
+                rows.append({**own, "lost": lost})
+    return pd.DataFrame(rows)
+
+
+def states_of(preset: str) -> np.ndarray:
+    """Hidden states (n, D) of a base model on a bundled text, centered and over their lengths, float64."""
+    base = bases.load(bases.base(preset))
+    states = bases.calibration(base, N_STATES, streams=story.streams_for(base))
+    states = states - states.mean(axis=1, keepdims=True)  # as LayerNorm sees them
+    unit: np.ndarray = states / np.linalg.norm(states, axis=1, keepdims=True)
+    return unit
 
 
 def gain_losses(preset: str) -> pd.DataFrame:

@@ -100,7 +100,7 @@ PAPERS = (
         "Can one random projection change the number of dimensions of a trained transformer?",
         "A random projection keeps the lengths of vectors on average [resizing.maps: reproduced]. But the "
         "paper's algorithm changes the predictions of a model even if the projection is a rotation, which "
-        "loses nothing [resizing.porting: not reproduced]. After a short further training our small models "
+        "loses nothing [resizing.porting: no]. After a short further training our small models "
         "predict text worse than before [resizing.perplexity: not reproduced, smaller scale].",
     ),
 )

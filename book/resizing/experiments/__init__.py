@@ -26,4 +26,6 @@ STUDIES: dict[str, Study] = {
     **fresh.STUDIES,
     **widths.STUDIES,
 }
-STUDIES |= {claim: dataclasses.replace(STUDIES[claim], parts=(part,)) for claim, part in fresh.LATER.items()}
+for parts in (fresh.LATER, fresh.LATER_STILL):
+    for claim, part in parts.items():
+        STUDIES[claim] = dataclasses.replace(STUDIES[claim], parts=(*STUDIES[claim].parts, part))

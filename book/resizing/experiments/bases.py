@@ -119,6 +119,11 @@ def fresh(preset: str, architecture: str = LAYER, n: int = 3) -> list[BaseRun]:
     return [base(preset, architecture, seed) for seed in range(1, n + 1)]
 
 
+def unseen(preset: str) -> list[BaseRun]:
+    """Base models from seeds 6 to 8: amendments whose ranges were fixed after others had been seen."""
+    return [base(preset, seed=seed) for seed in (6, 7, 8)]
+
+
 def training(
     n_steps: int, batch_size: int, length: int, learning_rate: float, *, bfloat16: bool = False
 ) -> LanguageTraining:

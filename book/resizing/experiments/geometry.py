@@ -722,10 +722,10 @@ def support_run(preset: str) -> SupportRun:
     return SupportRun(base, TextConfig("enwiki2018_raw", n_documents=400, n_held_out=1))
 
 
-def sizes_runs(preset: str) -> list[SizesRun]:
-    """Calibration sets of several sizes on fresh base models."""
+def sizes_runs(preset: str, *, unseen: bool = False) -> list[SizesRun]:
+    """Calibration sets of several sizes on fresh base models, or on those that later ranges are judged on."""
     runs = []
-    for base in bases.fresh(preset):
+    for base in bases.unseen(preset) if unseen else bases.fresh(preset):
         if preset == "quick":
             own = SizesRun(base, base.text, True, (64, 256), n_vectors=64, n_directions=8, n_draws=2)
         else:

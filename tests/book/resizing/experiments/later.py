@@ -5,11 +5,12 @@ from embviz.ledger.claims import Claim
 LATER = {
     "resizing.jl_bound": ["failures_many", "width_many"],
     "resizing.geometry_curves": ["slope_embeddings_bases", "slope_hidden_bases"],
-    "resizing.out_of_support": ["ratio_seen", "larger", "representative", "steering"],
+    "resizing.out_of_support": ["ratio_seen", "larger", "steering", "representative_fresh"],
+    "resizing.language": ["within_width_random"],
     "resizing.porting": ["printed", "printed_rotation", "repaired_rotation"],
     "resizing.perplexity": [
-        *("steps_half_stay", "steps_0.75_stay", "steps_double_stay", "lost_half_bases"),
-        *("scratch_half_bases", "adamw_half", "adafactor_half"),
+        *("after_400_half", "after_400_0.75", "after_400_double", "after_1200_half", "after_1600_half"),
+        *("lost_half_bases", "scratch_half_bases", "adamw_half", "adafactor_half"),
     ],
     "resizing.architecture": ["peri_bases", "normalized_bases"],
     "resizing.staged": ["staged_bases"],

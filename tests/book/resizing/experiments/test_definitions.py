@@ -91,6 +91,11 @@ def test_a_ratio_of_what_maps_have_seen_is_the_root_of_mean_squares(monkeypatch)
     monkeypatch.setattr(fresh, "table_of", lambda own: own)
     found = fresh._support_figures("quick")
     assert (found["ratio_seen"].value, found["larger"].value) == pytest.approx((2, 1))
+    monkeypatch.setattr(geometry, "sizes_runs", lambda preset, unseen: [SimpleNamespace(sizes=(1, 2, 3))] * 3)
+    mixed = sizes.assign(value=sizes["value"].where(sizes["set"] == "own", sizes["value"] / 4))
+    monkeypatch.setattr(geometry, "support_sizes", SimpleNamespace(cell=lambda run: mixed))
+    found = fresh._representative("quick")["representative_fresh"]
+    assert (found.value, found.controls["gaussian"]) == pytest.approx((0.5, 0.5))
 
 
 def test_a_map_of_many_vectors_misses_beyond_epsilon(monkeypatch):

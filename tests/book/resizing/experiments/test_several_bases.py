@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -41,13 +42,14 @@ def own_cache(tmp_path, monkeypatch):
 def test_fresh_base_models_leave_out_the_one_that_was_looked_at():
     assert [run.seed for run in bases.fresh("laptop", n=5)] == [1, 2, 3, 4, 5]
     assert bases.base("laptop") not in bases.fresh("laptop")
+    assert not {run.seed for run in bases.unseen("laptop")} & {0, *range(1, 6)}
     assert {run.base.seed for run in growing.fresh_runs("laptop", "scratch")} == {3, 4, 5, 6, 7}
     assert not {run.base.seed for run in growing.runs("laptop", "scratch")} & {3, 4, 5, 6, 7}
 
 
 def test_every_amended_claim_has_cells_that_its_new_figures_wait_for():
     amended = {claim.id for claim in ledger.load_claims("resizing") if claim.amended}
-    unrun = {"resizing.metrics", "resizing.language"}  # for which nothing had to be run
+    unrun = {"resizing.metrics", "resizing.language"}  # nothing had to be run, or the study has the part
     assert set(fresh.LATER) == amended - unrun
     for claim, part in fresh.LATER.items():
         own = {cell.key for cell in part.cells("laptop")}
@@ -170,6 +172,40 @@ def test_ports_are_measured_by_every_rule_and_rules_that_commute_lose_nothing_wh
     assert kept["concordance"].min() > 1 - 1e-9
     assert abs(kept["lost"]["commuting rules"]) < 1e-4  # float32
     assert abs(kept["lost"]["as printed"]) > 1e-3
+
+
+def made_losses(seed: int) -> pd.DataFrame:
+    """Ports at six widths: random maps lose 2, principal directions 0.5 and coordinates 1.9 more or less."""
+    lost = {"gaussian": 2.0, widths.ORTHONORMAL: 2.0, widths.PCA: 0.5, widths.COORDINATES: 1.9}
+    rows = [
+        ("commuting rules", family, 16 * quarters, draw, 0.1 * draw, of + 0.01 * seed - 0.1 * draw)
+        for quarters in range(2, 8)
+        for family, of in lost.items()
+        for draw in range(3)
+    ]
+    rows.append(("commuting rules", widths.ORTHONORMAL, 128, 0, 0.0, 0.0))
+    return pd.DataFrame(rows, columns=["rule", "family", "m", "draw", "error", "lost"])
+
+
+def test_random_maps_are_held_against_principal_directions_and_against_coordinates(monkeypatch):
+    monkeypatch.setattr(widths, "language", SimpleNamespace(cell=lambda run: run.base.seed))
+    monkeypatch.setattr(widths, "table_of", made_losses)
+    found = widths._principal_findings("laptop")
+    assert {name for name in found if name.startswith("gap")} == {f"gap_{name}" for name in widths.GAPS}
+    assert found["gap_half"].value == pytest.approx(1.5)
+    assert found["gap_7_8"].controls[widths.COORDINATES] == pytest.approx(0.1)
+    assert found["random_half"].value == pytest.approx(1.9 + 0.07)
+    assert found["gap_half"].n_seeds == 3
+
+
+def test_the_random_families_alone_decide_on_angles_and_loss(monkeypatch):
+    monkeypatch.setattr(widths, "language", SimpleNamespace(cell=lambda run: run.base.seed))
+    monkeypatch.setattr(widths, "table_of", made_losses)
+    found = widths._random_findings("laptop")["within_width_random"]
+    assert found.value == pytest.approx(
+        -1.0
+    )  # with principal directions and coordinates it would be nearer to 0
+    assert found.controls["exchanged"] > -0.5
 
 
 # --- many vectors, and larger calibration sets --------------------------------------------------------
