@@ -1,0 +1,319 @@
+"""Numbers, months and days of the week: is their order in their vectors, as a circle, an arc or a period?"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from scipy.signal import detrend
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from book.released import models
+from book.released.experiments import slices
+from embviz.corpora.corpus import load_text
+from embviz.ledger import findings
+from embviz.ledger.cells import Cell, experiment, table_of
+from embviz.ledger.findings import Finding
+from embviz.ledger.studies import Study
+from embviz.training.fourier import strike
+from embviz.words.groups import probe_groups
+from embviz.words.wordvectors import WordVectors
+
+MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
+WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+NUMBER_WORDS = (
+    *("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
+    *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"),
+)
+SHORT: Mapping[str, Sequence[str]] = {
+    "months": MONTHS,
+    "days of the week": WEEKDAYS,
+    "digits": tuple("0123456789"),
+    "number words": NUMBER_WORDS,
+    "letters": tuple("abcdefghijklmnopqrstuvwxyz"),
+}
+LONG: Mapping[str, Sequence[str]] = {
+    "numbers": tuple(map(str, range(300))),
+    "years": tuple(map(str, range(1820, 2020))),
+}
+NAMES = (models.GEMMA, models.MINILM, models.GLOVE)
+WITH_NUMBERS = (models.MINILM,)
+WITHOUT_CHARACTERS = (models.GLOVE,)  # its package leaves out numbers and single letters
+N_ORDERS, N_ORDERS_LONG = 9_999, 999
+PERIOD = 10
+N_PARTS, N_STRINGS, N_TOKENS, N_PERMUTATIONS = 3, 4, 128, 2
+TEXT, PARTS = "wikitext2", "parts of the text"
+
+
+# --- what is measured -------------------------------------------------------------------------------
+
+
+def tokens_of(name: str, words: Sequence[str]) -> list[str]:
+    """The words as a model's tokens: Gemma's begin with a mark, unless they are digits."""
+    if name == models.GEMMA:
+        return [word if word.isdigit() else f"▁{word}" for word in words]
+    return [word.lower() for word in words]
+
+
+def lists_of(name: str) -> dict[str, list[str]]:
+    """The lists that a model has, in its tokens, in their natural order."""
+    chosen = {**SHORT, **(LONG if name in WITH_NUMBERS else {})}
+    if name in WITHOUT_CHARACTERS:
+        chosen = {label: words for label, words in chosen.items() if len(words[-1]) > 1}
+    return {label: tokens_of(name, words) for label, words in chosen.items()}
+
+
+def mode_power(points: np.ndarray) -> np.ndarray:
+    """Share of each Fourier mode 1..n//2 in the variance of points (n, D) without a linear trend."""
+    rest = detrend(points, axis=0)
+    power = np.square(np.abs(np.fft.rfft(rest, axis=0))).sum(axis=1)[1:] * 2
+    if len(points) % 2 == 0:
+        power[-1] /= 2  # the last mode has no conjugate
+    return power / power.sum()
+
+
+def lowest_tenth(power: np.ndarray) -> float:
+    """Share of power in the lowest tenth of the modes."""
+    return float(power[: len(power) // 10].sum())
+
+
+def peak(power: np.ndarray, n: int) -> tuple[float, float]:
+    """Power at a period of ten over the median of the modes around it, and the same of the next strongest."""
+    mode = n // PERIOD
+    first, last = int(np.ceil(mode * 2 / 3)), int(mode * 4 / 3)
+    others = np.delete(power[first - 1 : last], mode - first)
+    return float(power[mode - 1] / np.median(others)), float(others.max() / np.median(others))
+
+
+# --- experiments --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NumbersRun:
+    """One released model."""
+
+    model: str
+
+
+@experiment("released.orders")
+def orders(config: NumbersRun) -> pd.DataFrame:
+    """Probe ordered lists of words, in their own order and in alphabetical order.
+
+    Returns
+    -------
+    DataFrame
+        list, order ("natural", "alphabet"), n (words), shape, quantity, value, control, low, high, p: as of
+        :func:`embviz.words.groups.probe_groups`, with 9,999 permuted orders, and of numbers and years in
+        their own order alone, with 999; of these also "lowest tenth", the share of power in the lowest tenth
+        of the modes.
+    """
+    vectors, rows = models.vectors(config.model), []
+    for label, words in lists_of(config.model).items():
+        long = label in LONG
+        n_controls = N_ORDERS_LONG if long else N_ORDERS
+        for order in ("natural",) if long else ("natural", "alphabet"):
+            own = words if order == "natural" else sorted(words)
+            found = probe_groups(vectors, {label: own}, n_controls=n_controls)[label]
+            head = {"list": label, "order": order, "n": len(found.words), "shape": found.shape}
+            rows += [head | row for row in found.table.to_dict("records")]
+            if long:
+                rows.append(head | _lowest(models.unit_rows(vectors, found.words)))
+    table = pd.DataFrame(rows)
+    table.attrs["data"] = models.origin(config.model)
+    return table
+
+
+def _lowest(points: np.ndarray) -> dict[str, float | str]:
+    random = np.random.default_rng(0)
+    controls = [
+        lowest_tenth(mode_power(points[random.permutation(len(points))])) for _ in range(N_ORDERS_LONG)
+    ]
+    value = lowest_tenth(mode_power(points))
+    low, high = np.quantile(controls, [0.025, 0.975])
+    p = (1 + int(np.greater_equal(controls, value).sum())) / (1 + len(controls))
+    found = {"value": value, "control": float(np.mean(controls)), "low": low, "high": high, "p": p}
+    return {"quantity": "lowest tenth", **found}
+
+
+@experiment("released.number_rows")
+def number_rows(config: NumbersRun) -> pd.DataFrame:
+    """The rows of all lists, centred and at length 1, in 16 bits: what the chapter computes with.
+
+    Returns
+    -------
+    DataFrame
+        As of :func:`book.released.experiments.slices.stored`.
+    """
+    words = list(dict.fromkeys(itertools.chain(*lists_of(config.model).values())))
+    vectors = models.vectors(config.model)
+    present = [word for word in words if word in vectors.index]
+    table = slices.stored(present, models.unit_rows(vectors, present))
+    table.attrs["data"] = models.origin(config.model)
+    return table
+
+
+@dataclass(frozen=True)
+class HammerRun:
+    """The gradient of Gemma's embedding on one part of a text, with or without the first token."""
+
+    part: int
+    first: bool
+
+
+@experiment("released.hammer")
+def hammer(config: HammerRun) -> pd.DataFrame:
+    """Regularity of the gradient along the token ids.
+
+    Returns
+    -------
+    DataFrame
+        One row: regularity, permuted (one order of the ids), once (another order), flat, noise,
+        loss (bits a token), modes (the eight strongest).
+    """
+    ids = models.text_parts(load_text(TEXT, part="test"), N_PARTS, N_STRINGS, N_TOKENS)[config.part]
+    model, losses = models.language_model(), []
+
+    def loss(module: nn.Module, string: Tensor) -> Tensor:
+        """Of the same tokens with and without the first one: from the third place on."""
+        logits = module(string[:, :-1] if config.first else string[:, 1:-1]).logits
+        targets = string[0, 2:]
+        value = cross_entropy(logits[0, -len(targets) :], targets)
+        losses.append(value.item() / np.log(2))
+        return value
+
+    name = "model.embed_tokens.weight"
+    batches = [one[None] for one in ids]
+    one = strike(model, loss, batches, tensors=[name], n_permutations=N_PERMUTATIONS)[name]
+    row = {
+        "regularity": one.regularity,
+        "permuted": float(one.permuted[1]),
+        "once": float(one.permuted[0]),
+        "flat": one.flat,
+        "noise": one.noise,
+        "loss": float(np.mean(losses)),
+        "modes": " ".join(map(str, one.modes[:8])),
+    }
+    table = pd.DataFrame([row])
+    table.attrs["data"] = models.origin(models.GEMMA) | {TEXT: models.text_checksum(TEXT, "test")}
+    return table
+
+
+HAMMER_RUNS = (*(HammerRun(part, first=True) for part in range(N_PARTS)), HammerRun(0, first=False))
+
+
+# --- cells and findings -----------------------------------------------------------------------------
+
+
+def _cells(preset: str) -> list[Cell]:
+    return [orders.cell(NumbersRun(name)) for name in NAMES] if preset == "laptop" else []
+
+
+def _row_cells(preset: str) -> list[Cell]:
+    return [number_rows.cell(NumbersRun(name)) for name in NAMES] if preset == "laptop" else []
+
+
+def _long_cells(preset: str) -> list[Cell]:
+    return [*_cells(preset), *_row_cells(preset)]
+
+
+def _hammer_cells(preset: str) -> list[Cell]:
+    if preset != "laptop":
+        return []
+    return [hammer.cell(run) for run in HAMMER_RUNS]
+
+
+def probes() -> pd.DataFrame:
+    """All that was measured of the lists, with the model's title in a column of this name."""
+    every = {models.TITLES[name]: table_of(orders.cell(NumbersRun(name))) for name in NAMES}
+    return pd.concat([table.assign(model=title) for title, table in every.items()], ignore_index=True)
+
+
+@functools.lru_cache(maxsize=4)
+def rows_of(name: str) -> WordVectors:
+    """A model's stored rows of the lists, centred and at length 1."""
+    return slices.vectors_of(table_of(number_rows.cell(NumbersRun(name))))
+
+
+def _value(table: pd.DataFrame, column: str, **chosen: str) -> float:
+    for name, value in chosen.items():
+        table = table[table[name] == value]
+    return float(table[column].item())
+
+
+def _circle(label: str) -> dict[str, Finding]:
+    table, found = probes(), {}
+    for name, (measure, quantity) in itertools.product(NAMES, (("mode", "first mode"), ("ends", "closing"))):
+        title = models.TITLES[name]
+        own, control = (
+            _value(table, "p", model=title, list=label, order=order, quantity=quantity)
+            for order in ("natural", "alphabet")
+        )
+        found[f"{measure}_{title.lower()}"] = findings.exact(own, controls={"alphabet": control})
+    return found
+
+
+def _smooth(preset: str) -> dict[str, Finding]:
+    table, found = probes(), {}
+    for label, name in itertools.product(LONG, WITH_NUMBERS):
+        title = models.TITLES[name]
+        own, high = (
+            _value(table, column, model=title, list=label, quantity="lowest tenth")
+            for column in ("value", "high")
+        )
+        found[f"{label}_{title.lower()}"] = findings.exact(own, controls={"permuted": high})
+    return found
+
+
+def points_of(name: str, label: str) -> np.ndarray:
+    """Stored rows (n, D) of one list, in its order."""
+    vectors = rows_of(name)
+    places = [vectors.index[word] for word in lists_of(name)[label] if word in vectors.index]
+    return vectors.word[places].astype(float)
+
+
+def _period(preset: str) -> dict[str, Finding]:
+    found = {}
+    for label, name in itertools.product(LONG, WITH_NUMBERS):
+        points = points_of(name, label)
+        value, other = peak(mode_power(points), len(points))
+        key = f"{label}_{models.TITLES[name].lower()}"
+        found[key] = findings.exact(value, controls={"other_modes": other})
+    return found
+
+
+def strikes() -> pd.DataFrame:
+    """All gradients: part, first, and the columns of :func:`hammer`."""
+    every = [table_of(hammer.cell(run)).assign(part=run.part, first=run.first) for run in HAMMER_RUNS]
+    return pd.concat(every, ignore_index=True)
+
+
+def _hammer(preset: str) -> dict[str, Finding]:
+    table = strikes()
+    own, without = table[table["first"]].set_index("part"), table[~table["first"]].set_index("part")
+    once = {"permuted": float((own["once"] - own["permuted"]).mean())}
+    return {
+        "excess": findings.over_seeds(
+            (own["regularity"] - own["permuted"]).to_numpy(), controls=once, repeats=PARTS, corpus=TEXT
+        ),
+        "without_first": findings.once(
+            (without["regularity"] - without["permuted"]).item(), repeats=PARTS, corpus=TEXT
+        ),
+        "first_token": findings.once(without["loss"].item() - own["loss"][0], repeats=PARTS, corpus=TEXT),
+    }
+
+
+STUDIES: dict[str, Study] = {
+    "released.months": Study(_cells, lambda preset: _circle("months"), models.NEEDS),
+    "released.weekdays": Study(_cells, lambda preset: _circle("days of the week"), models.NEEDS),
+    "released.smooth": Study(_cells, _smooth, models.NEEDS),
+    "released.period_ten": Study(_row_cells, _period, models.NEEDS),
+    "released.hammer": Study(_hammer_cells, _hammer, models.NEEDS),
+}
