@@ -5,18 +5,12 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
-from torch import Tensor
 
 from embviz.corpora.registry import DataMissingError, data_set, model_path
 from embviz.corpora.tokens import token_texts
-from embviz.imports import import_transformers
-from embviz.inspection.inspecting import text_strings
-from embviz.inspection.weight_files import read_tokenizer, read_weights
 from embviz.view.sentences import Quotation
 from embviz.words.wordvectors import WordVectors
 
@@ -168,50 +162,3 @@ def unit_rows(made: WordVectors, words: Sequence[str]) -> np.ndarray:
 def text_checksum(name: str, part: str) -> str:
     """SHA-256 of a part of a text of the registry, as it is published."""
     return data_set(name).file(part).forms[0].checksum
-
-
-# --- Gemma as a language model ----------------------------------------------------------------------
-
-
-@functools.lru_cache(maxsize=1)
-def language_model() -> Any:
-    """Gemma as Transformers reads it from its GGUF file, float32, without dropout.
-
-    Raises
-    ------
-    DataMissingError
-        If it is not on this machine.
-    """
-    path = model_path(GEMMA)
-    model = import_transformers().AutoModelForCausalLM.from_pretrained(
-        path.parent, gguf_file=path.name, local_files_only=True, dtype=torch.float32,
-        attn_implementation="eager",
-    )  # fmt: skip
-    return model.eval()
-
-
-@functools.lru_cache(maxsize=2)
-def tokenizer(name: str) -> Any:
-    """The tokenizer of Gemma or MiniLM, of the library ``tokenizers``; Gemma's takes a minute to read.
-
-    Raises
-    ------
-    DataMissingError
-        If the model is not on this machine.
-    """
-    path = model_path(name)
-    if path.suffix != ".gguf":
-        return read_tokenizer(path)
-    fast = import_transformers().PreTrainedTokenizerFast
-    return fast.from_pretrained(path.parent, gguf_file=path.name, local_files_only=True).backend_tokenizer
-
-
-@functools.lru_cache(maxsize=4)
-def text_parts(text: str, n_parts: int, n_strings: int, n_tokens: int) -> list[Tensor]:
-    """Strings of equal parts of a text in Gemma's tokens, (n_strings, 1 + n_tokens) each, <bos> first."""
-    size, cut = len(text) // n_parts, tokenizer(GEMMA)
-    weights = read_weights(language_model())
-    return [
-        torch.cat(text_strings(text[part * size : (part + 1) * size], cut, weights, n_strings, n_tokens))
-        for part in range(n_parts)
-    ]

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from book.released.experiments import isotropy, meaning, vocabulary
+from book.released.experiments import (
+    counts,
+    hammer,
+    isotropy,
+    meaning,
+    numbers,
+    queries,
+    shrinking,
+    shrunk,
+    vocabulary,
+)
 from embviz.ledger.claims import load_claims
 from embviz.ledger.studies import Study
 
@@ -13,3 +23,9 @@ STUDIES: dict[str, Study] = {
 STUDIES |= vocabulary.STUDIES
 STUDIES |= meaning.STUDIES
 STUDIES |= isotropy.STUDIES
+STUDIES |= numbers.STUDIES
+STUDIES |= counts.STUDIES
+STUDIES |= hammer.STUDIES
+STUDIES |= queries.STUDIES
+STUDIES |= shrinking.STUDIES
+STUDIES |= shrunk.STUDIES

@@ -10,17 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from scipy.signal import detrend
-from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from book.released import models
 from book.released.experiments import slices
-from embviz.corpora.corpus import load_text
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell, experiment, table_of
 from embviz.ledger.findings import Finding
 from embviz.ledger.studies import Study
-from embviz.training.fourier import strike
 from embviz.words.groups import probe_groups
 from embviz.words.wordvectors import WordVectors
 
@@ -49,8 +45,6 @@ WITH_NUMBERS = (models.MINILM,)
 WITHOUT_CHARACTERS = (models.GLOVE,)  # its package leaves out numbers and single letters
 N_ORDERS, N_ORDERS_LONG = 9_999, 999
 PERIOD = 10
-N_PARTS, N_STRINGS, N_TOKENS, N_PERMUTATIONS = 3, 4, 128, 2
-TEXT, PARTS = "wikitext2", "parts of the text"
 
 
 # --- what is measured -------------------------------------------------------------------------------
@@ -160,55 +154,6 @@ def number_rows(config: NumbersRun) -> pd.DataFrame:
     return table
 
 
-@dataclass(frozen=True)
-class HammerRun:
-    """The gradient of Gemma's embedding on one part of a text, with or without the first token."""
-
-    part: int
-    first: bool
-
-
-@experiment("released.hammer")
-def hammer(config: HammerRun) -> pd.DataFrame:
-    """Regularity of the gradient along the token ids.
-
-    Returns
-    -------
-    DataFrame
-        One row: regularity, permuted (one order of the ids), once (another order), flat, noise,
-        loss (bits a token), modes (the eight strongest).
-    """
-    ids = models.text_parts(load_text(TEXT, part="test"), N_PARTS, N_STRINGS, N_TOKENS)[config.part]
-    model, losses = models.language_model(), []
-
-    def loss(module: nn.Module, string: Tensor) -> Tensor:
-        """Of the same tokens with and without the first one: from the third place on."""
-        logits = module(string[:, :-1] if config.first else string[:, 1:-1]).logits
-        targets = string[0, 2:]
-        value = cross_entropy(logits[0, -len(targets) :], targets)
-        losses.append(value.item() / np.log(2))
-        return value
-
-    name = "model.embed_tokens.weight"
-    batches = [one[None] for one in ids]
-    one = strike(model, loss, batches, tensors=[name], n_permutations=N_PERMUTATIONS)[name]
-    row = {
-        "regularity": one.regularity,
-        "permuted": float(one.permuted[1]),
-        "once": float(one.permuted[0]),
-        "flat": one.flat,
-        "noise": one.noise,
-        "loss": float(np.mean(losses)),
-        "modes": " ".join(map(str, one.modes[:8])),
-    }
-    table = pd.DataFrame([row])
-    table.attrs["data"] = models.origin(models.GEMMA) | {TEXT: models.text_checksum(TEXT, "test")}
-    return table
-
-
-HAMMER_RUNS = (*(HammerRun(part, first=True) for part in range(N_PARTS)), HammerRun(0, first=False))
-
-
 # --- cells and findings -----------------------------------------------------------------------------
 
 
@@ -222,12 +167,6 @@ def _row_cells(preset: str) -> list[Cell]:
 
 def _long_cells(preset: str) -> list[Cell]:
     return [*_cells(preset), *_row_cells(preset)]
-
-
-def _hammer_cells(preset: str) -> list[Cell]:
-    if preset != "laptop":
-        return []
-    return [hammer.cell(run) for run in HAMMER_RUNS]
 
 
 def probes() -> pd.DataFrame:
@@ -289,31 +228,9 @@ def _period(preset: str) -> dict[str, Finding]:
     return found
 
 
-def strikes() -> pd.DataFrame:
-    """All gradients: part, first, and the columns of :func:`hammer`."""
-    every = [table_of(hammer.cell(run)).assign(part=run.part, first=run.first) for run in HAMMER_RUNS]
-    return pd.concat(every, ignore_index=True)
-
-
-def _hammer(preset: str) -> dict[str, Finding]:
-    table = strikes()
-    own, without = table[table["first"]].set_index("part"), table[~table["first"]].set_index("part")
-    once = {"permuted": float((own["once"] - own["permuted"]).mean())}
-    return {
-        "excess": findings.over_seeds(
-            (own["regularity"] - own["permuted"]).to_numpy(), controls=once, repeats=PARTS, corpus=TEXT
-        ),
-        "without_first": findings.once(
-            (without["regularity"] - without["permuted"]).item(), repeats=PARTS, corpus=TEXT
-        ),
-        "first_token": findings.once(without["loss"].item() - own["loss"][0], repeats=PARTS, corpus=TEXT),
-    }
-
-
 STUDIES: dict[str, Study] = {
     "released.months": Study(_cells, lambda preset: _circle("months"), models.NEEDS),
     "released.weekdays": Study(_cells, lambda preset: _circle("days of the week"), models.NEEDS),
     "released.smooth": Study(_cells, _smooth, models.NEEDS),
     "released.period_ten": Study(_row_cells, _period, models.NEEDS),
-    "released.hammer": Study(_hammer_cells, _hammer, models.NEEDS),
 }

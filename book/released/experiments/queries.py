@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from book.released import models
+from book.released import gemma, models
 from embviz.corpora.corpus import load_text
 from embviz.inspection import patch
 from embviz.ledger import findings
@@ -45,8 +45,8 @@ def queries(config: QueryRun) -> pd.DataFrame:
         layer, part, how ("unchanged", a replacement of W_Q, or "keys permuted"), loss (bits a token), cost
         (loss less the unchanged model's).
     """
-    model = models.language_model()
-    strings = models.text_parts(load_text(TEXT, part="test"), N_PARTS, N_STRINGS, N_TOKENS)
+    model = gemma.language_model()
+    strings = gemma.text_parts(load_text(TEXT, part="test"), N_PARTS, N_STRINGS, N_TOKENS)
     name, tables = f"layers.{config.layer}.self_attn", []
     for part, ids in enumerate(strings):
         hows = ["identity", "key", "zero", "permuted", other_places]

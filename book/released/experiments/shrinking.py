@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-import torch
-from torch import Tensor
 
 from book.released import models
 from book.released.experiments import slices
@@ -21,7 +17,6 @@ from embviz import projections
 from embviz.corpora.corpus import load_text
 from embviz.corpora.registry import model_path
 from embviz.imports import import_transformers
-from embviz.inspection import gradients
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell, experiment, table_of
 from embviz.ledger.findings import Finding
@@ -35,7 +30,7 @@ WIDTH = {models.GEMMA: 640, models.MINILM: 384, models.GLOVE: 100}
 SHARES = (0.75, 0.5)
 N_WORDS, N_NEIGHBORS, N_DRAWS = 5_000, 8, 5
 N_SHOWN = 300  # words whose rows are stored
-TEXT, N_PARTS, N_STRINGS, N_TOKENS = "wikitext2", 3, 2, 128
+TEXT = "wikitext2"
 N_LINES, LEAST_WORDS = 1_000, 8
 
 
@@ -146,103 +141,23 @@ def sentences(config: SentencesRun) -> pd.DataFrame:
     return table
 
 
-@torch.no_grad()
 def sentence_vectors(lines: list[str], n_tokens: int = 64) -> np.ndarray:
     """Means of MiniLM's last states over word pieces, (n, 384), of the first 64 pieces of each line."""
 
+    import torch  # pages read stored cells, and need no model
+
+    from book.released import gemma
+
     folder = model_path(models.MINILM).parent
     model = import_transformers().AutoModel.from_pretrained(folder, local_files_only=True).eval()
-    cut, found = models.tokenizer(models.MINILM), []
+    cut, found = gemma.tokenizer(models.MINILM), []
     for line in lines:
         encoded = cut.encode(line)
         n_pieces = min(sum(encoded.attention_mask), n_tokens)  # the rest is padding
         ids = torch.tensor([encoded.ids[:n_pieces]])
-        found.append(model(ids).last_hidden_state[0].mean(dim=0).double().numpy())
+        with torch.no_grad():
+            found.append(model(ids).last_hidden_state[0].mean(dim=0).double().numpy())
     return np.stack(found)
-
-
-# --- the loss -----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class ShrunkRun:
-    """Gemma with its residual stream on fewer directions, on one part of a text; the part seeds the draws."""
-
-    part: int
-
-
-@experiment("released.shrunk_loss")
-def shrunk_loss(config: ShrunkRun) -> pd.DataFrame:
-    """Loss with the stream projected after the embedding and after each layer.
-
-    Returns
-    -------
-    DataFrame
-        map ("unchanged", "permuted", "random", "principal", "frequencies": the entropy of the part's
-        tokens), share (of the width), loss (bits a token).
-    """
-    text = load_text(TEXT, part="test")
-    ids = models.text_parts(text, N_PARTS, N_STRINGS, N_TOKENS)[config.part]
-    size = len(text) // N_PARTS
-    own = text[config.part * size : (config.part + 1) * size]
-    encoded = models.tokenizer(models.GEMMA).encode(own, add_special_tokens=False).ids
-    shares = np.unique(encoded, return_counts=True)[1] / len(encoded)
-    rows = [{"map": "frequencies", "share": 1.0, "loss": float(-(shares * np.log2(shares)).sum())}]
-    model, D = models.language_model(), WIDTH[models.GEMMA]
-    rows.append({"map": "unchanged", "share": 1.0, "loss": bits(model, ids)})
-    order = torch.from_numpy(np.random.default_rng(config.part).permutation(D))
-    with on_stream(model, lambda x: x[..., order]):
-        rows.append({"map": "permuted", "share": 1.0, "loss": bits(model, ids)})
-    basis = stream_directions(model)
-    for share in SHARES:
-        m = int(share * D)
-        drawn = projections.draw("orthonormal", m, D, seed=config.part, scaling="unit").matrix
-        for how, T in (("random", drawn), ("principal", basis[:m])):
-            onto = torch.from_numpy(T.T @ T).float()
-            with on_stream(model, lambda x, onto=onto: x @ onto):
-                rows.append({"map": how, "share": share, "loss": bits(model, ids)})
-    table = pd.DataFrame(rows)
-    checksums = {f"{TEXT} {part}": models.text_checksum(TEXT, part) for part in ("test", "valid")}
-    table.attrs["data"] = models.origin(models.GEMMA) | checksums
-    return table
-
-
-@contextmanager
-def on_stream(model: Any, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
-    """The residual stream is changed after the embedding and after each layer, inside this block."""
-
-    def hook(module: Any, given: Any, output: Any) -> Any:
-        return (change(output[0]), *output[1:]) if isinstance(output, tuple) else change(output)
-
-    places = [model.model.embed_tokens, *model.model.layers]
-    handles = [place.register_forward_hook(hook) for place in places]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-@torch.no_grad()
-def bits(model: Any, ids: Tensor) -> float:
-    """Mean next-token loss of strings (B, T + 1), bits a token."""
-    losses = [gradients.next_token_loss(model, one[None]).item() for one in ids]
-    return float(np.mean(losses)) / math.log(2)
-
-
-@torch.no_grad()
-def stream_directions(model: Any) -> np.ndarray:
-    """Principal directions of the stream on WikiText-2's validation text, (D, D), the strongest first.
-
-    Each state is taken at length 1, as norms see it, at the embedding and after each layer but the last.
-    """
-    total: Any = 0
-    for ids in models.text_parts(load_text(TEXT, part="valid"), 1, 2 * N_STRINGS, N_TOKENS)[0]:
-        for state in model.model(ids[None, :-1], output_hidden_states=True).hidden_states[:-1]:
-            x = state[0].double().numpy()
-            x = x / np.linalg.norm(x, axis=1, keepdims=True)
-            total = total + x.T @ x
-    return np.ascontiguousarray(np.linalg.eigh(total)[1][:, ::-1].T)
 
 
 # --- cells and findings -----------------------------------------------------------------------------
@@ -254,10 +169,6 @@ def _cells(preset: str) -> list[Cell]:
 
 def _row_cells(preset: str) -> list[Cell]:
     return [principal_rows.cell(ShrinkRun(name)) for name in NAMES] if preset == "laptop" else []
-
-
-def _loss_cells(preset: str) -> list[Cell]:
-    return [shrunk_loss.cell(ShrunkRun(part)) for part in range(N_PARTS)] if preset == "laptop" else []
 
 
 def _sentence_cells(preset: str) -> list[Cell]:
@@ -273,12 +184,6 @@ def kept() -> pd.DataFrame:
 def sentences_kept() -> pd.DataFrame:
     """Neighbours kept of sentences: of, share, map, draw, kept."""
     return table_of(sentences.cell(SentencesRun()))
-
-
-def losses() -> pd.DataFrame:
-    """Loss of each part of the text: part, map, share, loss."""
-    every = [table_of(shrunk_loss.cell(ShrunkRun(part))).assign(part=part) for part in range(N_PARTS)]
-    return pd.concat(every, ignore_index=True)
 
 
 @functools.lru_cache(maxsize=4)
@@ -320,30 +225,6 @@ def _principal(preset: str) -> dict[str, Finding]:
     return found
 
 
-def _loss(preset: str) -> dict[str, Finding]:
-    table = losses()
-    frequencies = _chosen(table, "loss", map="frequencies")
-
-    def above(how: str, share: float) -> np.ndarray:
-        return _chosen(table, "loss", map=how, share=share) - frequencies
-
-    control = {"permuted": float(above("permuted", 1.0).mean())}
-    asked = {
-        "random_three_quarters": ("random", 0.75),
-        "principal_three_quarters": ("principal", 0.75),
-        "random_half": ("random", 0.5),
-        "principal_half": ("principal", 0.5),
-        "unchanged": ("unchanged", 1.0),
-    }
-    return {
-        name: findings.over_seeds(
-            above(*how), repeats="parts of the text", corpus=TEXT,
-            controls=control if name.endswith("quarters") else {},
-        )
-        for name, how in asked.items()
-    }  # fmt: skip
-
-
 def _sentences(preset: str) -> dict[str, Finding]:
     table, found = sentences_kept(), {}
     for how in ("random", "principal"):
@@ -360,6 +241,5 @@ def _sentences(preset: str) -> dict[str, Finding]:
 STUDIES: dict[str, Study] = {
     "released.shrink_random": Study(_cells, _random, models.NEEDS, beside=_row_cells),
     "released.shrink_principal": Study(_cells, _principal, models.NEEDS),
-    "released.shrink_loss": Study(_loss_cells, _loss, models.NEEDS),
     "released.shrink_sentences": Study(_sentence_cells, _sentences, models.NEEDS),
 }
