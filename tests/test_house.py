@@ -322,6 +322,7 @@ IN_VIEW = [
     "book/reflections/spectrum.ipynb",
     "book/reflections/tying_by_signs.ipynb",
     "book/tying/architectures.ipynb",
+    "book/released/numbers.ipynb",
     "book/resizing/carrying.ipynb",
     "book/resizing/growing.ipynb",
     "book/resizing/projections.ipynb",

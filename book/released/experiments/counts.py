@@ -156,11 +156,11 @@ def gram_rows(config: CountsRun) -> pd.DataFrame:
 
 
 def _cells(preset: str) -> list[Cell]:
-    return [gram.cell(CountsRun(name)) for name in NAMES] if preset == "laptop" else []
+    return [gram.cell(CountsRun(name)) for name in NAMES] if preset == "paper" else []
 
 
 def _row_cells(preset: str) -> list[Cell]:
-    return [gram_rows.cell(CountsRun(name)) for name in NAMES] if preset == "laptop" else []
+    return [gram_rows.cell(CountsRun(name)) for name in NAMES] if preset == "paper" else []
 
 
 def agreement_table() -> pd.DataFrame:

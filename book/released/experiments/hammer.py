@@ -71,7 +71,7 @@ HAMMER_RUNS = (*(HammerRun(part, first=True) for part in range(N_PARTS)), Hammer
 
 
 def _hammer_cells(preset: str) -> list[Cell]:
-    if preset != "laptop":
+    if preset != "paper":
         return []
     return [hammer.cell(run) for run in HAMMER_RUNS]
 

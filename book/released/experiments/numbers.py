@@ -158,11 +158,11 @@ def number_rows(config: NumbersRun) -> pd.DataFrame:
 
 
 def _cells(preset: str) -> list[Cell]:
-    return [orders.cell(NumbersRun(name)) for name in NAMES] if preset == "laptop" else []
+    return [orders.cell(NumbersRun(name)) for name in NAMES] if preset == "paper" else []
 
 
 def _row_cells(preset: str) -> list[Cell]:
-    return [number_rows.cell(NumbersRun(name)) for name in NAMES] if preset == "laptop" else []
+    return [number_rows.cell(NumbersRun(name)) for name in NAMES] if preset == "paper" else []
 
 
 def _long_cells(preset: str) -> list[Cell]:

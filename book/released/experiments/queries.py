@@ -31,7 +31,7 @@ class QueryRun:
 
 
 def other_places(matrix: np.ndarray) -> np.ndarray:
-    """The same entries in random places, others than those of "permuted"."""
+    """The same entries in random places, not the places of "permuted"."""
     return np.random.default_rng(1).permutation(matrix.ravel()).reshape(matrix.shape)
 
 
@@ -63,14 +63,14 @@ def queries(config: QueryRun) -> pd.DataFrame:
 
 
 def _cells(preset: str) -> list[Cell]:
-    if preset != "laptop":
+    if preset != "paper":
         return []
     return [queries.cell(QueryRun(layer)) for layer in LAYERS]
 
 
 def costs() -> pd.DataFrame:
     """All stored rows: layer, part, how, loss, cost."""
-    return pd.concat([table_of(cell) for cell in _cells("laptop")], ignore_index=True)
+    return pd.concat([table_of(cell) for cell in _cells("paper")], ignore_index=True)
 
 
 def _mean_costs() -> pd.DataFrame:

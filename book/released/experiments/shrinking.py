@@ -90,7 +90,7 @@ def words_of(name: str) -> tuple[list[str], np.ndarray]:
 
 @experiment("released.neighbors_kept")
 def neighbors(config: ShrinkRun) -> pd.DataFrame:
-    """Neighbours kept by random and principal directions, and those of normal vectors.
+    """Neighbours kept by random and principal directions, of words and of normal vectors.
 
     Returns
     -------
@@ -164,15 +164,15 @@ def sentence_vectors(lines: list[str], n_tokens: int = 64) -> np.ndarray:
 
 
 def _cells(preset: str) -> list[Cell]:
-    return [neighbors.cell(ShrinkRun(name)) for name in NAMES] if preset == "laptop" else []
+    return [neighbors.cell(ShrinkRun(name)) for name in NAMES] if preset == "paper" else []
 
 
 def _row_cells(preset: str) -> list[Cell]:
-    return [principal_rows.cell(ShrinkRun(name)) for name in NAMES] if preset == "laptop" else []
+    return [principal_rows.cell(ShrinkRun(name)) for name in NAMES] if preset == "paper" else []
 
 
 def _sentence_cells(preset: str) -> list[Cell]:
-    return [sentences.cell(SentencesRun())] if preset == "laptop" else []
+    return [sentences.cell(SentencesRun())] if preset == "paper" else []
 
 
 def kept() -> pd.DataFrame:

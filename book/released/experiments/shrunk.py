@@ -96,22 +96,26 @@ def bits(model: Any, ids: Tensor) -> float:
 def stream_directions(model: Any) -> np.ndarray:
     """Principal directions of the stream on WikiText-2's validation text, (D, D), the strongest first.
 
-    Each state is taken at length 1, as norms see it, at the embedding and after each layer but the last.
+    Each state is taken at length 1, as norms see it, after the embedding and after each layer.
     """
-    total: Any = 0
-    for ids in gemma.text_parts(load_text(TEXT, part="valid"), 1, 2 * N_STRINGS, N_TOKENS)[0]:
-        for state in model.model(ids[None, :-1], output_hidden_states=True).hidden_states[:-1]:
-            x = state[0].double().numpy()
-            x = x / np.linalg.norm(x, axis=1, keepdims=True)
-            total = total + x.T @ x
-    return np.ascontiguousarray(np.linalg.eigh(total)[1][:, ::-1].T)
+    total = torch.zeros(D, D, dtype=torch.float64)
+
+    def add(states: Tensor) -> Tensor:
+        x = torch.nn.functional.normalize(states.flatten(0, 1).double(), dim=1)
+        total.add_(x.T @ x)
+        return states
+
+    with on_stream(model, add):
+        for ids in gemma.text_parts(load_text(TEXT, part="valid"), 1, 2 * N_STRINGS, N_TOKENS)[0]:
+            model.model(ids[None, :-1])
+    return np.ascontiguousarray(np.linalg.eigh(total.numpy())[1][:, ::-1].T)
 
 
 # --- cells and findings ---
 
 
 def _loss_cells(preset: str) -> list[Cell]:
-    return [shrunk_loss.cell(ShrunkRun(part)) for part in range(N_PARTS)] if preset == "laptop" else []
+    return [shrunk_loss.cell(ShrunkRun(part)) for part in range(N_PARTS)] if preset == "paper" else []
 
 
 def losses() -> pd.DataFrame:
