@@ -17,7 +17,16 @@ from embviz.ledger.cells import Cell, load, missing, table_of
 from embviz.view import plot_curves, theme
 from embviz.view.charts import Data
 
-MODELS = {"free": "SGNS", "half": "WT", "random": "WTR", "ones": "plain", "learned": "learned Q"}
+MODELS = {
+    "free": "SGNS",
+    "half": "WT",
+    "random": "WTR",
+    "ones": "plain",
+    "learned": "learned Q",
+    "ones with bias": "plain, bias",
+    "half with bias": "WT, bias",
+    "free without bias": "SGNS, no bias",
+}
 TESTS = {
     "wordsim": "WordSim-353",
     "men": "MEN",
@@ -195,8 +204,19 @@ def sweep_curves() -> pd.DataFrame:
     table = table[table["test"].map(plateau) > 0].copy()
     kinds = {"mean": "mean of all tests", "google": "Google's analogies", "msr": "MSR's analogies"}
     table["shown"] = [kinds.get(test, "similarities") for test in table["test"]]
-    groups = table.groupby(["share_plus", "seed", "shown"])["relative"]
+    groups = pd.concat([table, _with_bias(table)]).groupby(["share_plus", "seed", "shown"])["relative"]
     return groups.mean().round(4).reset_index()
+
+
+def _with_bias(sweep: pd.DataFrame) -> pd.DataFrame:
+    """Scores of tied models with an output bias over the plateau of models without, on the same tests."""
+    one = sweep[sweep["test"] != "mean"].drop_duplicates(["test", "seed"]).set_index(["test", "seed"])
+    plateau = one["score"] / one["relative"]
+    shares = {"half with bias": 0.5, "ones with bias": 1.0}
+    table = vectors.scores(vectors.model_cells("laptop", tuple(shares)))
+    table["relative"] = table["score"] / plateau.reindex(table[["test", "seed"]]).to_numpy()
+    table["share_plus"] = table["signature"].map(shares)
+    return table.dropna(subset="relative").assign(shown="mean of all tests, with a bias")
 
 
 def ends_of_sweep() -> str:

@@ -32,6 +32,7 @@ from embviz.words.skipgram import SGNSConfig, State, train_sgns
 from embviz.words.wordvectors import WordVectors, chosen_rows, factorize_pmi
 
 NAMES = {"free": "sgns", "half": "wt", "random": "wtr", "ones": "plain"}
+PLAIN = {"plain_with_bias": "ones with bias", "plain": "ones"}  # controls; the first decides
 BIASES = {"with bias": True, "without bias": False}
 SECONDS = 60.0  # between two states on disk
 SHARES = (
@@ -347,15 +348,14 @@ def learned_cells(preset: str) -> list[Cell]:
     return model_cells("laptop", ("learned",)) if preset == "laptop" else []
 
 
-def bias_cells(preset: str) -> list[Cell]:
-    """Tied models with the free model's bias, and the free model without it: is it the signs or the bias?
+def plain_with_bias_cells(preset: str) -> list[Cell]:
+    """Plain tying with the output bias of the free model; the quick preset has none."""
+    return [] if preset == "quick" else model_cells(preset, ("ones with bias",))
 
-    On text8's first eighth all three; on the whole stand-in the control of :func:`_tied_findings` alone.
-    """
-    if preset == "quick":
-        return []
-    signatures = ("ones with bias", "half with bias", "free without bias") if preset == "laptop" else ()
-    return model_cells(preset, signatures or ("ones with bias",))
+
+def bias_cells(preset: str) -> list[Cell]:
+    """Tying by signs with the free model's bias, and the free model without it, on text8's first eighth."""
+    return model_cells(preset, ("half with bias", "free without bias")) if preset == "laptop" else []
 
 
 def sweep_cells(preset: str) -> list[Cell]:
@@ -449,11 +449,16 @@ def scores(cells: Sequence[Cell], way: str = "score") -> pd.DataFrame:
     return rows[["corpus", "signature", "seed", "test", "score"]].reset_index(drop=True)
 
 
+def tied_cells(preset: str) -> list[Cell]:
+    """The models of Table 2, and plain tying with the free model's bias, their control."""
+    return [*model_cells(preset), *plain_with_bias_cells(preset)]
+
+
 def _tied_findings(preset: str) -> dict[str, Finding]:
     """Scores over seeds; ratios of models that share a seed."""
     if preset == "quick":
         return {}
-    table = scores(model_cells(preset))
+    table = scores(tied_cells(preset))
     corpus = str(table["corpus"].iloc[0])
     found, kept = {}, []
     for test in TESTS:
@@ -462,14 +467,15 @@ def _tied_findings(preset: str) -> dict[str, Finding]:
             found[f"{test}_{NAMES[signature]}"] = findings.over_seeds(of[signature].to_numpy(), corpus=corpus)
         if not found[f"{test}_{NAMES['free']}"].low > 0:
             continue  # a test that free vectors don't pass: a ratio of its scores says nothing
-        null = {"plain": float((of["ones"] / of["free"]).mean())}
+        null = {name: float((of[plain] / of["free"]).mean()) for name, plain in PLAIN.items()}
         ratio = (of["half"] / of["free"]).to_numpy()
         found[f"{test}_kept"] = findings.over_seeds(ratio, controls=null, corpus=corpus)
-        kept.append((of["random"] / of["half"], of["ones"] / of["half"]))
+        kept.append(of[["random", *PLAIN.values()]].div(of["half"], axis=0))
     if not kept:
         return found
-    random, ones = (np.mean([pair[at] for pair in kept], axis=0) for at in (0, 1))
-    found["wtr_over_wt"] = findings.over_seeds(random, controls={"plain": float(ones.mean())}, corpus=corpus)
+    ratios = pd.concat(kept).groupby(level="seed").mean()  # over the tests
+    null = {name: float(ratios[plain].mean()) for name, plain in PLAIN.items()}
+    found["wtr_over_wt"] = findings.over_seeds(ratios["random"].to_numpy(), controls=null, corpus=corpus)
     return found
 
 
@@ -627,7 +633,9 @@ STUDIES = {
         parts=(Part(lambda preset: more_cells(preset, "free"), _reflected_findings),),
     ),
     "reflections.similarity_correlation": Study(free_cells, _correlation_findings),
-    "reflections.tied_sgns": Study(model_cells, _tied_findings, beside=learned_cells),
+    "reflections.tied_sgns": Study(
+        tied_cells, _tied_findings, beside=lambda preset: [*bias_cells(preset), *learned_cells(preset)]
+    ),
     "reflections.pull_and_push": Study(
         lambda preset: model_cells(preset, ("half",)),
         _halves_findings,

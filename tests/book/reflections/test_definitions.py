@@ -81,7 +81,7 @@ def test_the_plateaus_control_is_the_lower_twentieth_of_means_of_as_many_draws()
 
 
 def test_what_tying_keeps_is_a_ratio_to_free_vectors(monkeypatch):
-    of = {"free": 0.5, "half": 0.4, "random": 0.3, "ones": 0.2}
+    of = {"free": 0.5, "half": 0.4, "random": 0.3, "ones": 0.2, "ones with bias": 0.25}
     rows = [
         ("made", *key, test, score)
         for test in vectors.TESTS
@@ -89,11 +89,13 @@ def test_what_tying_keeps_is_a_ratio_to_free_vectors(monkeypatch):
         for key in ((key, 1), (key, 2))
     ]
     columns = ["corpus", "signature", "seed", "test", "score"]
-    monkeypatch.setattr(vectors, "model_cells", lambda *_: None)
+    monkeypatch.setattr(vectors, "tied_cells", lambda preset: None)
     monkeypatch.setattr(vectors, "scores", lambda cells: pd.DataFrame(rows, columns=columns))
     found = vectors._tied_findings("laptop")
     assert found[f"{vectors.TESTS[0]}_kept"].value == pytest.approx(0.8)
+    assert found[f"{vectors.TESTS[0]}_kept"].controls == pytest.approx({"plain_with_bias": 0.5, "plain": 0.4})
     assert found["wtr_over_wt"].value == pytest.approx(0.75)
+    assert found["wtr_over_wt"].controls == pytest.approx({"plain_with_bias": 0.625, "plain": 0.5})
 
 
 def test_what_a_half_pushes_stands_beside_random_halves_alone(monkeypatch):
