@@ -1,5 +1,11 @@
 """Experiments on "By Tying Embeddings You Are Assuming the Distributional Hypothesis"."""
 
-from book.tying.experiments import exor, natural, natural_words, theorems
+from book.tying.experiments import exor, gradients, natural, natural_words, theorems
 
-STUDIES = {**exor.STUDIES, **theorems.STUDIES, **natural.STUDIES, **natural_words.STUDIES}
+STUDIES = {
+    **exor.STUDIES,
+    **theorems.STUDIES,
+    **natural.STUDIES,
+    **natural_words.STUDIES,
+    **gradients.STUDIES,
+}

@@ -6,6 +6,7 @@ Source: tying paper, Theorems 4.1 and 4.2 with their proofs.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -22,9 +23,9 @@ from book.tying.experiments.exor import (
     curves,
     embeddings,
     last,
-    not_negative,
 )
 from book.tying.experiments.exor_runs import EXorRun, FreshRun, exor_ends, prepare
+from book.tying.experiments.full_support import support_cells, support_findings
 from embviz import metrics
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell, read
@@ -54,16 +55,16 @@ def _output_cells(preset: str) -> list[Cell]:
 
 
 def _output_findings(preset: str) -> dict[str, Finding]:
-    """Of twenty fresh seeds, and of 120 more, since one of twenty came near the optimum."""
+    """What EXor's runs show: how many come near the optimum, and what the distance follows in those."""
     main, fresh = (
         last(table[~table["tied"]]) for table in (curves(MAIN, preset), curves(FRESH_NO_DECAY, preset))
     )
-    tables = [read(ends_of(run, preset))[0] for run in (MANY, MANY_RANK_3)]
-    ends = (table.assign(relative_output_11=table["output_11"] / table["output_01"]) for table in tables)
+    many = read(ends_of(MANY, preset))[0]
     return {
         "span": findings.over_seeds(main["span"].to_numpy()),
         "near_share": near_share(fresh),
-        **{f"{name}_many": finding for name, finding in near_optimum(*ends).items()},
+        "near_share_many": near_share(many),
+        **followed(many.assign(relative_output_11=many["output_11"] / many["output_01"])),
     }
 
 
@@ -72,21 +73,35 @@ def near_share(ends: pd.DataFrame) -> Finding:
     return findings.share(int((ends["loss_gap"] <= NEAR).sum()), len(ends))
 
 
-def near_optimum(full: pd.DataFrame, rank_3: pd.DataFrame) -> dict[str, Finding]:
-    """Relative output distance of 1A and 1B in runs that end near the optimum, and the share of such runs.
+def followed(ends: pd.DataFrame) -> dict[str, Finding]:
+    """Rank correlations of the relative output distance of 1A and 1B, over runs that end near the optimum:
+    with the conditioning of the encodings, and with the loss; nothing of fewer than three runs.
 
     Parameters
     ----------
-    full, rank_3 : DataFrame
-        Ends of untied models without weight decay, a row a seed; of the null, whose encodings keep 3 of 4
-        dimensions.
+    ends : DataFrame
+        Ends of untied models without weight decay, a row a seed.
     """
-    close, others = (ends[ends["loss_gap"] <= NEAR]["relative_output_11"] for ends in (full, rank_3))
-    found = {"near_share": near_share(full)}
-    if len(close):
-        controls = {"rank_3": float(others.mean())} if len(others) else {}
-        found["near_ratio"] = not_negative(findings.over_seeds(close.to_numpy(), controls=controls))
-    return found
+    near = ends[ends["loss_gap"] <= NEAR]
+    if len(near) < 3:
+        return {}
+    columns = {"near_span": "span", "near_loss": "loss_gap"}
+    return {
+        name: _rank_correlation(near["relative_output_11"], near[column]) for name, column in columns.items()
+    }
+
+
+def _rank_correlation(x: pd.Series, y: pd.Series) -> Finding:
+    """Spearman's correlation over runs, with a bootstrap over them."""
+    rng, n = np.random.default_rng(0), len(x)
+    pairs = np.stack([x, y], axis=1)
+    drawn = [_spearman(pairs[rng.integers(n, size=n)]) for _ in range(2_000)]
+    return findings.resampled(_spearman(pairs), [one for one in drawn if not math.isnan(one)], n)
+
+
+def _spearman(pairs: np.ndarray) -> float:
+    with np.errstate(invalid="ignore", divide="ignore"):  # a resample may repeat one run
+        return _correlation(*(stats.rankdata(column) for column in pairs.T))
 
 
 def _input_findings(preset: str) -> dict[str, Finding]:
@@ -226,6 +241,7 @@ STUDIES: dict[str, Study] = {
         _output_findings,
         # the chapter shows the first seeds too, and the null's curves
         beside=lambda preset: cells_of([NO_DECAY, RANK_3, FRESH_RANK_3], preset),
+        parts=(Part(lambda preset: [*support_cells(preset).values()], support_findings),),
     ),
     "tying.theorem_input": Study(lambda preset: cells_of([MAIN], preset), _input_findings),
     "tying.tied_like_output": Study(

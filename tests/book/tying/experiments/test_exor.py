@@ -12,6 +12,7 @@ import torch
 from book.tying.experiments import STUDIES, theorems
 from book.tying.experiments import exor as study
 from book.tying.experiments.exor_runs import EXorRun, FreshRun, exor, exor_ends, prepare
+from book.tying.experiments.full_support import full_support
 from book.tying.experiments.spellings import FreshSweep, Sweep, sweep_cells, sweep_session
 from book.tying.languages.exor import MASK, ONE_A, ONE_B, ZERO_A, ZERO_B
 from book.tying.models.encoders import Encoder
@@ -152,16 +153,16 @@ def test_an_unpaired_difference_has_students_interval_of_the_smaller_group():
     assert study.difference(a, b[:1]) is None
 
 
-def test_the_theorem_is_judged_by_runs_near_the_optimum_alone_and_so_is_its_null():
-    gaps, ratios = [0.0, 0.01, 0.011, 2.0], [0.1, 0.5, 9.0, 9.0]
-    full = pd.DataFrame({"loss_gap": gaps, "relative_output_11": ratios})
-    rank_3 = pd.DataFrame({"loss_gap": [0.5, 0.005], "relative_output_11": [9.0, 0.7]})
-    found = theorems.near_optimum(full, rank_3)
-    assert found["near_share"].value == 0.5
-    assert found["near_ratio"].value == pytest.approx(0.3)
-    assert (found["near_ratio"].n_seeds, found["near_ratio"].controls) == (2, {"rank_3": 0.7})
-    assert theorems.near_optimum(full, rank_3[:1])["near_ratio"].controls == {}
-    assert set(theorems.near_optimum(full[2:], rank_3)) == {"near_share"}
+def test_what_a_distance_follows_is_asked_of_the_runs_near_the_optimum_alone():
+    gaps, ratios = [0.001, 0.002, 0.003, 0.01, 0.011, 2.0], [0.1, 0.2, 0.3, 0.4, 9.0, 0.0]
+    ends = pd.DataFrame(
+        {"loss_gap": gaps, "relative_output_11": ratios, "span": [0.4, 0.3, 0.2, 0.1, 9.0, 9.0]}
+    )
+    found = theorems.followed(ends)
+    assert theorems.near_share(ends).value == pytest.approx(4 / 6)
+    assert (found["near_span"].value, found["near_loss"].value) == (pytest.approx(-1.0), pytest.approx(1.0))
+    assert found["near_loss"].n_seeds == 4
+    assert theorems.followed(ends[2:]) == {}, "two runs near the optimum have no order"
 
 
 def test_the_seeds_added_for_the_theorem_were_in_no_run_before():
@@ -323,11 +324,12 @@ def test_cells_of_a_few_steps_give_every_figure_that_decides(monkeypatch, tmp_pa
         study_of = STUDIES[claim]
         for cell in {cell.key: cell for cell in study_of.every_cell(PRESET)}.values():
             if not cell.stored():
-                made = {run.name: run for run in (exor, exor_ends)}[cell.experiment.name]
-                store(cell, made.function(dataclasses.replace(cell.config, n_steps=10)))
+                steps = {} if cell.experiment.name == full_support.name else {"n_steps": 10}
+                made = {run.name: run for run in (exor, exor_ends, full_support)}[cell.experiment.name]
+                store(cell, made.function(dataclasses.replace(cell.config, **steps)))
         found = study_of.findings(PRESET)
         rare = {"untied_gap_solved", "later_tied_minus_untied_solved", "instability_solved"}
-        rare |= {"near_ratio_many"}
+        rare |= {"near_span", "near_loss"}
         live = CLAIMS[claim].finding_names
         assert live - rare <= set(found) <= live
     torch.set_num_threads(n_threads)

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from book.tying.experiments import exor as study
-from book.tying.experiments import natural, theorems
+from book.tying.experiments import full_support, natural, theorems
 from book.tying.experiments.exor_runs import SIZES, EXorRun
 from book.tying.languages.exor import SYMBOLS
 from book.tying.models.encoders import Encoder
@@ -288,9 +288,17 @@ def test_where_it_fails_the_untied_model_leads():
     later = made(study.MORE_ZEROS, seeds=(3, 4, 5))
     more = {(seed - 3, *key): value for (seed, *key), value in later.items()}
     result = found("dh_fails")
-    costs = [late_means(one, False) - late_means(one, True) for one in (values[0], more, values[1])]
-    controls = {"holds": float(costs[2].mean())}
-    same(result["untied_minus_tied_later"], list(costs[1]), controls=controls)
+    more_solved = [
+        [
+            float(one[seed, False, N_STEPS, "loss_gap"] <= 0.1)
+            - (one[seed, True, N_STEPS, "loss_gap"] <= 0.1)
+            for seed in SEEDS
+        ]
+        for one in (more, values[1])
+    ]
+    later = result["later_more_solved"]
+    assert later.value == pytest.approx(np.mean(more_solved[0]))
+    assert (later.n_seeds, later.controls) == (3, {"holds": pytest.approx(np.mean(more_solved[1]))})
     same_ratio(result["ratio_00_input"], values[0], False, "input", "00")
     farther = [
         np.subtract(*(ratios(one, tied, "input", pair, N_STEPS) for tied in (True, False)))
@@ -332,12 +340,15 @@ def test_bigger_models_have_the_zeros_as_their_null():
 def test_the_span_of_encodings_is_that_of_the_last_step():
     main = made(study.MAIN)
     made(theorems.FRESH_NO_DECAY)
-    for config in (theorems.MANY, theorems.MANY_RANK_3):
-        ends = pd.DataFrame({"seed": SEEDS, "loss_gap": 0.0, "output_11": 0.1, "output_01": [0.5, 1.0, 1.0]})
-        store(theorems.ends_of(config, PRESET), ends)
+    ends = pd.DataFrame({"loss_gap": [0.001, 0.002, 0.003], "output_11": 0.1, "output_01": [0.5, 1.0, 2.0]})
+    ends = ends.assign(seed=SEEDS, span=[0.1, 0.2, 0.3])
+    store(theorems.ends_of(theorems.MANY, PRESET), ends)
+    for cell in full_support.support_cells(PRESET).values():
+        store(cell, cell.experiment.function(dataclasses.replace(cell.config, n_iterations=3)))
     result = found("theorem_output")
     same(result["span"], [main[seed, False, N_STEPS, "span"] for seed in SEEDS])
-    same(result["near_ratio_many"], [0.2, 0.1, 0.1], controls={"rank_3": 0.4 / 3}, floor=0.0)
+    assert result["near_span"].value == pytest.approx(-1.0)
+    assert result["near_share_many"].value == 1.0
 
 
 def slow_rank_correlation(x: list[float], y: list[float]) -> float:
