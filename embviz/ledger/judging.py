@@ -309,7 +309,8 @@ def _finding(claim: Claim, measurement: Measurement, measured: Results) -> Findi
         return None if replaced else measured.findings.get(_source(measurement))
     low, high = one.interval or (one.value, one.value)
     repeats = "" if one.exact else one.repeats
-    return Finding(one.value, low, high, one.n, one.controls, one.corpus, repeats, one.exact)
+    stored = (one.value, low, high) if measurement.scale == "log" else None  # on its scale already
+    return Finding(one.value, low, high, one.n, one.controls, one.corpus, repeats, one.exact, stored)
 
 
 def _source(measurement: Measurement) -> str:

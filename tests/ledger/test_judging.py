@@ -534,6 +534,13 @@ def test_a_replaced_measurement_has_its_number_from_the_claims_file_and_decides_
     assert ledger.repetitions(entry.rows[0].finding) == "4 seeds"
 
 
+def test_a_replaced_ratio_has_the_number_on_its_scale_as_it_is_stored():
+    ratio = dataclasses.replace(OLD, scale="log")
+    own = claim(ratio, NEW, amended=(amended(replaces=("old",), superseded=(SUPERSEDED,)),))
+    old = judged(own, None, finding(0.2, 0.8)).rows[0].finding
+    assert (old.value, old.low, old.high) == (2.5, 2.0, 3.0)
+
+
 def test_a_replaced_measurement_is_judged_at_the_scale_it_was_measured_at():
     own = claim(OLD, NEW, amended=(amended(replaces=("old",), superseded=(SUPERSEDED,)),))
     old, new = judged(own, None, finding(0.2, 0.8), scale="paper").rows
