@@ -456,3 +456,15 @@ def test_exor_s_masked_contexts_are_its_own(task):
     exact = task.conditional(np.array([[SYMBOLS.index(name) for name in row] for row in named.tolist()]))
     for column, name in enumerate(SYMBOLS):
         np.testing.assert_allclose(shares.get(name, 0), exact[:, column], atol=ROUNDING)
+
+
+@pytest.mark.parametrize("n_bits", [3, 4, 5])
+@pytest.mark.parametrize("p_0a", [0.5, 0.1])
+def test_with_the_parity_as_an_ordinary_bit_the_hypothesis_fails_for_spellings_alone(n_bits, p_0a):
+    task = EXor(n_bits, p_0a=p_0a)
+    even = task.strings()[task.strings().sum(axis=1) % 2 == 0]  # E stands at the end of each and says nothing
+    table = equivalence_table(exor_language(task, even))
+    verdicts = {(row.u, row.v): row.verdict for row in table if row.verdict != NOT_COMPARABLE}
+    zeros = BOTH if p_0a == 0.5 else SEMANTIC_ONLY
+    expected = {("0A", "0B"): zeros, ("1A", "1B"): BOTH}
+    assert verdicts == {pair: expected.get(pair, NEITHER) for pair in itertools.combinations(SYMBOLS[:4], 2)}
