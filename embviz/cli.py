@@ -597,7 +597,14 @@ def show_states(arguments: argparse.Namespace) -> int:
     found = hidden_states(arguments.model, text=text, tokenizer=tokenizer, n_strings=n_strings, progress=True)
     _print_table(found.round(3))
     if arguments.html:
-        _write_page(view.plot_states(found), arguments.html, {"All measurements": found.round(4)})
+        tables = {
+            title: found.pivot(index="layer", columns="quantity", values=column)
+            .rename_axis(columns=None)
+            .reset_index()
+            .round(4)
+            for title, column in (("States of each layer", "value"), ("Their controls", "control"))
+        }
+        _write_page(view.plot_states(found), arguments.html, tables)
     return 0
 
 

@@ -133,8 +133,8 @@ def nearest_states(
     module, strings = _read(model, text, tokenizer, None, n_strings, n_tokens)
     rng = np.random.default_rng(seed)
     with gradients.evaluating(module), torch.no_grad():
-        ids, states, _ = _states_of(module, strings)
-    ids = ids[:, 1:-1].cpu().numpy()  # without the first token, as there is no state of the last
+        every, states, _ = _states_of(module, strings)
+    ids = every[:, 1:-1].cpu().numpy()  # without the first token, as there is no state of the last
     names = token_names(tokenizer, int(ids.max()) + 1)
     texts = token_texts(names)
     asked = [row for row, name in enumerate(names) if token in (name, texts[row], texts[row].strip())]

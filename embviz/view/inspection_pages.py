@@ -415,6 +415,7 @@ def plot_states(table: pd.DataFrame) -> alt.ConcatChart:
         charts[str(quantity)] = plot_curves(
             shown, "layer", "value", kind="kind", names=["states", "control"], seed=None, null="control",
             kind_title="", y_title="", height="short",
+            scale="log" if "bits" in str(quantity) and (shown["value"] > 0).all() else "linear",
         )  # fmt: skip
     caption = "Layer 0 is the embedding. Control: entries in random places, or states in random order."
     return captioned(panels(charts), finding="Hidden states by layer", caption=caption)
