@@ -323,6 +323,7 @@ IN_VIEW = [
     "book/reflections/tying_by_signs.ipynb",
     "book/tying/architectures.ipynb",
     "book/released/numbers.ipynb",
+    "book/released/shrinking.ipynb",
     "book/resizing/carrying.ipynb",
     "book/resizing/growing.ipynb",
     "book/resizing/projections.ipynb",
