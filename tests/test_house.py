@@ -322,6 +322,7 @@ IN_VIEW = [
     "book/reflections/spectrum.ipynb",
     "book/reflections/tying_by_signs.ipynb",
     "book/tying/architectures.ipynb",
+    "book/released/counts.ipynb",
     "book/released/numbers.ipynb",
     "book/released/shrinking.ipynb",
     "book/resizing/carrying.ipynb",
