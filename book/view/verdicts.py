@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
-import altair as alt
 import pandas as pd
 
 from book.view import ledger_view
@@ -31,11 +30,6 @@ def tally(paper: str) -> str:
     counts = {name: sum(entry.verdict == name for entry in entries(paper)) for name in ledger.VERDICTS}
     said = ", ".join(f"{n} {name}" for name, n in counts.items() if n)
     return f"Of {len(entries(paper))} claims: {said}"
-
-
-def plot_measurements(paper: str) -> alt.LayerChart:
-    """Every judged measurement of the paper against its accepted range."""
-    return ledger_view.plot_ledger(ledger.table(entries(paper)), root="../")
 
 
 def by_claim(paper: str) -> Mapping[str, ledger.Entry]:
