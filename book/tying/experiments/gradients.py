@@ -22,7 +22,7 @@ from embviz import metrics
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell, experiment, read
 from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Study
+from embviz.ledger.studies import Part, Study
 from embviz.training.loop import AdamW, train
 
 N_BITS = 4  # EXor's symbols whose rows are compared
@@ -207,19 +207,23 @@ def gradient_cells(preset: str) -> dict[tuple[str, str], Cell]:
     return found
 
 
-def ratio_table(preset: str) -> pd.DataFrame:
-    """Norm of the gradient through the output over that through the input: task, kind, seed, ratio, and in
-    `done` the share of the training."""
+def cells_for(task: str, preset: str) -> list[Cell]:
+    """The cells of one task."""
+    return [cell for (name, _), cell in gradient_cells(preset).items() if name == task]
+
+
+def ratio_table(preset: str, task: str) -> pd.DataFrame:
+    """Norm of the gradient through the output over that through the input: kind, seed, ratio, and in `done`
+    the share of the training."""
     parts = []
-    for (task, kind), cell in gradient_cells(preset).items():
+    for (name, kind), cell in gradient_cells(preset).items():
+        if name != task:
+            continue
         table = read(cell)[0].query("quantity == 'ratio'")
         n_bins = table["index"].max() + 1
         done = (table["index"] + 0.5) / n_bins
-        parts.append(
-            pd.DataFrame({"seed": table["seed"], "done": done, "ratio": np.exp(table["value"])}).assign(
-                task=task, kind=kind
-            )
-        )
+        columns = {"seed": table["seed"], "done": done, "ratio": np.exp(table["value"])}
+        parts.append(pd.DataFrame(columns).assign(kind=kind))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -256,29 +260,37 @@ def _gains(table: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def gradient_findings(preset: str) -> dict[str, Finding]:
+def gradient_findings(preset: str, task: str) -> dict[str, Finding]:
     """Which gradient is larger early, and what scaling the input's does to the bias."""
-    ratios, found = ratio_table(preset), {}
-    for task in ("exor", "natural"):
-        corpus = "" if task == "exor" else gradient_cells(preset)[task, "untied"].config.task
-        own = ratios[(ratios["task"] == task) & (ratios["kind"] == "as they are")]
-        early, late = (
-            np.exp(np.log(part["ratio"]).groupby(part["seed"]).mean())
-            for part in (own[own["done"] < 0.1], own[own["done"] > 0.9])
-        )
-        found[f"{task}_early"] = findings.over_seeds(
+    own = ratio_table(preset, task).query("kind == 'as they are'")
+    early, late = (
+        np.exp(np.log(part["ratio"]).groupby(part["seed"]).mean())
+        for part in (own[own["done"] < 0.1], own[own["done"] > 0.9])
+    )
+    bias = biases(preset, task)
+    change = {kind: bias[kind] - bias["as they are"] for kind in ("scaled", "weakened")}
+    corpus = "" if task == "exor" else gradient_cells(preset)[task, "untied"].config.task
+    return {
+        f"{task}_early": findings.over_seeds(
             early.to_numpy(), controls={"late": float(np.exp(np.log(late).mean()))}, corpus=corpus
-        )
-        bias = biases(preset, task)
-        change = {kind: bias[kind] - bias["as they are"] for kind in ("scaled", "weakened")}
-        weakened = {"weakened": float(change["weakened"]["own"].mean())}
-        found[f"{task}_scaled"] = findings.over_seeds(
-            jackknifed(change["scaled"]), controls=weakened, corpus=corpus
-        )
-        found[f"{task}_bias"] = findings.over_seeds(jackknifed(bias["as they are"]), corpus=corpus)
-    return found
+        ),
+        f"{task}_scaled": findings.over_seeds(
+            jackknifed(change["scaled"]),
+            controls={"weakened": float(change["weakened"]["own"].mean())},
+            corpus=corpus,
+        ),
+        f"{task}_bias": findings.over_seeds(jackknifed(bias["as they are"]), corpus=corpus),
+    }
+
+
+def _of(task: str) -> Part:
+    return Part(lambda preset: cells_for(task, preset), lambda preset: gradient_findings(preset, task))
 
 
 STUDIES: dict[str, Study] = {
-    "tying.output_gradients": Study(lambda preset: [*gradient_cells(preset).values()], gradient_findings),
+    "tying.output_gradients": Study(
+        lambda preset: cells_for("exor", preset),
+        lambda preset: gradient_findings(preset, "exor"),
+        parts=(_of("natural"),),
+    ),
 }
