@@ -74,7 +74,7 @@ class GradientParts:
         inner, outer = self.into.grad, self.out_of.grad
         assert inner is not None
         assert outer is not None
-        self.norms[step] = torch.stack([part.flatten(-2).norm(dim=-1).reshape(-1) for part in (inner, outer)])
+        self.norms[step] = [part.flatten(-2).norm(dim=-1).reshape(-1).numpy() for part in (inner, outer)]
         if self.factor is not None:
             joined = self.factor * inner + outer
             self.into.grad, self.out_of.grad = joined, joined.clone()
