@@ -324,6 +324,7 @@ IN_VIEW = [
     "book/tying/architectures.ipynb",
     "book/released/counts.ipynb",
     "book/released/numbers.ipynb",
+    "book/released/queries.ipynb",
     "book/released/shrinking.ipynb",
     "book/resizing/carrying.ipynb",
     "book/resizing/growing.ipynb",
