@@ -387,5 +387,8 @@ def test_a_chapter_computes_in_view_with_instruments_in_lines_that_fit(chapter):
 
 
 def test_stored_results_stay_small():
-    total = sum(path.stat().st_size for path in (ROOT / "data" / "results").rglob("*") if path.is_file())
-    assert total < 60e6
+    results = ROOT / "data" / "results"
+    sizes = {path: path.stat().st_size for path in results.rglob("*") if path.is_file()}
+    released = sum(size for path, size in sizes.items() if "released" in path.parts)
+    assert released < 8e6  # the part on released models has a limit for itself
+    assert sum(sizes.values()) - released < 60e6

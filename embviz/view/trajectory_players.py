@@ -223,16 +223,6 @@ def _grid(places: pd.DataFrame, kind: str, picked: alt.Parameter, view: str) -> 
         size=theme.SIZES["dot"], filled=True, opacity=1
     )
     in_none = f"datum.phase == {NOISE}"
-    boxes = alt.Chart(_rows(places)).transform_calculate(
-        **{end: f"datum.{way} {sign} 0.5" for end, way, sign in ENDS}
-    )
-    boxes = boxes.mark_rect(fillOpacity=0, stroke=theme.INK, cursor="pointer").encode(
-        **_at(scales, "left", "top"),
-        x2="right:Q",
-        y2="bottom:Q",
-        strokeWidth=alt.condition(picked, alt.value(theme.WIDTHS["line"]), alt.value(FRAME)),
-        tooltip=alt.Tooltip("matrix:N", title="matrix"),
-    )
     layers = [
         line.encode(detail="matrix:N", order="step:Q", **_at(scales, "across", "up")),
         points.encode(
@@ -241,7 +231,7 @@ def _grid(places: pd.DataFrame, kind: str, picked: alt.Parameter, view: str) -> 
             **_at(scales, "across", "up"),
         ),
         *_names(places, scales),
-        boxes.properties(name=view),
+        _boxes(places, scales, picked).properties(name=view),
     ]
     numbers = places.loc[places["number"] >= 0, "number"]
     columns = f"; columns are layers {numbers.min()} to {numbers.max()}" if len(numbers) else ""
@@ -253,6 +243,23 @@ def _grid(places: pd.DataFrame, kind: str, picked: alt.Parameter, view: str) -> 
         description=f"layouts of {len(places)} matrices, {kind}",
     )
     return grid
+
+
+def _boxes(places: pd.DataFrame, scales: Mapping[str, alt.Scale], picked: alt.Parameter) -> alt.Chart:
+    """The cells, which a click picks; the picked one has a thicker frame."""
+    boxes: alt.Chart = (
+        alt.Chart(_rows(places))
+        .transform_calculate(**{end: f"datum.{way} {sign} 0.5" for end, way, sign in ENDS})
+        .mark_rect(fillOpacity=0, stroke=theme.INK, cursor="pointer")
+        .encode(
+            **_at(scales, "left", "top"),
+            x2="right:Q",
+            y2="bottom:Q",
+            strokeWidth=alt.condition(picked, alt.value(theme.WIDTHS["line"]), alt.value(FRAME)),
+            tooltip=alt.Tooltip("matrix:N", title="matrix"),
+        )
+    )
+    return boxes
 
 
 def _names(places: pd.DataFrame, scales: Mapping[str, alt.Scale]) -> list[alt.Chart]:
