@@ -301,6 +301,7 @@ IN_VIEW = [
     "book/geometry/no_query_language.ipynb",
     "book/geometry/one_shape.ipynb",
     "book/geometry/phases.ipynb",
+    "book/geometry/pipeline.ipynb",
     "book/geometry/steering.ipynb",
     "book/geometry/steering_language.ipynb",
     "book/geometry/trajectories.ipynb",
