@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from embviz.corpora.registry import DataMissingError, data_set, model_path
 from embviz.corpora.tokens import token_texts
-from embviz.view.sentences import Quotation
 from embviz.words.wordvectors import WordVectors
 
 GEMMA, MINILM, GLOVE = "gemma3_270m", "minilm_l6", "glove_6b_100d"
@@ -121,8 +121,10 @@ def with_weights(
     return stored
 
 
-def sources(*names: str) -> Quotation:
+def sources(*names: str) -> Any:
     """A sentence that says of which weights the page's numbers are, and how to compute them again."""
+    from embviz.view.sentences import Quotation  # the experiments of this module need no charts
+
     said = [
         f"{re.split('[,:]', data_set(name).title)[0]} (SHA-256 {origin(name)[name].partition(':')[2][:8]}…; "
         f"{data_set(name).licence})"

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -176,7 +175,7 @@ def configured(model: Any, **options: Any) -> Any:
     return config
 
 
-def carry(model: Any, layout: Layout, T: np.ndarray, inverse: np.ndarray, heads: Mapping[str, Tensor]) -> Any:
+def carry(model: Any, layout: Layout, T: Tensor, inverse: Tensor, heads: Mapping[str, Tensor]) -> Any:
     """A model in its own class, its stream x replaced by T x.
 
     What writes to the stream is multiplied by T, what reads it by its pseudo-inverse. Gains of norms that
@@ -186,9 +185,9 @@ def carry(model: Any, layout: Layout, T: np.ndarray, inverse: np.ndarray, heads:
 
     Parameters
     ----------
-    T : array, shape (m, D)
+    T : float64 tensor, shape (m, D)
         Scaled so that the mean square of a stream's coordinates stays: norms then divide by the same number.
-    inverse : array, shape (D, m)
+    inverse : float64 tensor, shape (D, m)
     heads : mapping of names to tensors
         Arrays of an encoder's attention that were given other heads, before the stream is carried.
 
@@ -202,7 +201,7 @@ def carry(model: Any, layout: Layout, T: np.ndarray, inverse: np.ndarray, heads:
         If the class cannot have this width, or an array has no place in it.
     """
     old = {**model.state_dict(), **heads}
-    write, read = (torch.from_numpy(np.ascontiguousarray(matrix)) for matrix in (T, inverse))
+    write, read = T, inverse
     m, d = write.shape
     new: dict[str, Tensor] = {}
     squares = write.square()
@@ -327,14 +326,14 @@ def recorded(model: Any, places: list[Tap], tokens: Tensor) -> dict[str, Tensor]
 
 
 @torch.no_grad()
-def part_errors(old: Any, new: Any, layout: Layout, T: np.ndarray, tokens: Tensor) -> list[float]:
+def part_errors(old: Any, new: Any, layout: Layout, T: Tensor, tokens: Tensor) -> list[float]:
     """|f~(T x) - T f(x)| / |T f(x)| of each part f, for the old model's states x, in the order of `taps`.
 
     While the new model runs, each part is given the image of what that part of the old model was given.
 
     Parameters
     ----------
-    T : array, shape (m, D)
+    T : float64 tensor, shape (m, D)
     tokens : integer tensor, shape (B, T)
 
     Source
@@ -343,7 +342,7 @@ def part_errors(old: Any, new: Any, layout: Layout, T: np.ndarray, tokens: Tenso
     """
     places = taps(layout, new)
     states = recorded(old, places, tokens)
-    along = torch.from_numpy(np.ascontiguousarray(T.T)).to(next(iter(states.values())))
+    along = T.T.to(next(iter(states.values())))
     modules, errors = dict(new.named_modules()), dict[str, float]()
     hooks = []
 

@@ -377,10 +377,11 @@ def resize_checkpoint(
         projection, new, notes = _in_class(old, layout, m, how, seed, seen)
     notes = [*_notes(old, new, layout, how, rules, text=tokens is not None), *notes]
     T = projection.matrix
-    unrounded = part_errors(old, new, layout, T, held_out[:1, :-1]) if dtype in HALF else None
+    across = torch.from_numpy(np.ascontiguousarray(T))
+    unrounded = part_errors(old, new, layout, across, held_out[:1, :-1]) if dtype in HALF else None
     _round(new, dtype)
     table = pd.DataFrame([place[:2] for place in taps(layout, new)], columns=["part", "layer"])
-    table["error"] = part_errors(old, new, layout, T, held_out[:1, :-1])
+    table["error"] = part_errors(old, new, layout, across, held_out[:1, :-1])
     if unrounded is not None:
         table["unrounded"] = unrounded
         notes.append(
@@ -410,7 +411,11 @@ def _in_class(
     scale = (m / (d * energy)) ** 0.5
     projection = Projection(drawn.family, drawn.matrix * scale, drawn.scale * scale)
     heads = _encoder_heads(old, layout, m, seen) if layout.encoder else {}
-    new = carry(old, layout, projection.matrix, projection.pseudo_inverse(), heads)
+    T, inverse = (
+        torch.from_numpy(np.ascontiguousarray(matrix))
+        for matrix in (projection.matrix, projection.pseudo_inverse())
+    )
+    new = carry(old, layout, T, inverse, heads)
     exact = how == "repeat" or (how == "zeros" and not layout.centered)
     notes = []
     if layout.after and not exact:

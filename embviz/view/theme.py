@@ -26,8 +26,9 @@ FAINT = "rgba(128, 128, 128, 0.35)"
 CATEGORIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", INK)
 # On a dark page the first two are faint where transparent: explorer.css and embedding_maps.js replace them.
 ON_DARK = {"#0072B2": "#56B4E9", "#D55E00": "#E66100"}
-# Clusters, of which there may be many: six colours of Okabe and Ito's, neighbours far apart, and five shapes.
-CLUSTERS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#F0E442")
+# Clusters, of which there may be many: six colours like Okabe and Ito's, the light ones darker so that they
+# stand out from a white page, and five shapes.
+CLUSTERS = ("#0072B2", "#B37400", "#009E73", "#CC79A7", "#D55E00", "#8C8C00")
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross")
 # Viridis in nine steps, from little to much, for what Vega doesn't draw.
 RAMP = ("#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#5ec962", "#addc30", "#fde725")

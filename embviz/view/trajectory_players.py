@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import altair as alt
 import numpy as np
 import pandas as pd
 
-from embviz.trajectories.phases import NOISE
-from embviz.trajectories.traces import Trace
 from embviz.view import theme
-from embviz.view.paths import plot_path
+from embviz.view.paths import NOISE, plot_path
 from embviz.view.player import BACKGROUND, Player
+
+if TYPE_CHECKING:
+    from embviz.trajectories.traces import Trace
 
 SIDE, BESIDE = 600, 290  # pixels: of a grid, and of a layout of the chosen matrix
 HEADER = 0.3  # of a cell: room for the names of rows and columns

@@ -22,7 +22,9 @@ RESULT = re.compile(
     r"|depends?|belongs?|knows?|moves?|proves?|sets?|names?|leaves?|needs?|groks?|stands?|shows?)\b",
     re.IGNORECASE,
 )
-ALLOWED: dict[tuple[str, str], str] = {}  # (chapter, cell): why its title may stay
+ALLOWED: dict[tuple[str, str], str] = {  # (chapter, cell): why its title may stay
+    ("geometry/pipeline.ipynb", "pipe-07"): "of all matrices at the end, whatever matrix is picked",
+}
 
 
 def outputs(chapter: str) -> Iterator[tuple[Any, Any]]:

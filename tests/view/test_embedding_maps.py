@@ -130,7 +130,8 @@ def test_the_caption_says_what_the_plane_keeps():
     )
     assert "a random layout 13.6%;" in picture.caption
     assert (
-        "relative error of its distances 0.00 (Kruskal's stress)" in made(vectors(D=2), layout=vectors(D=2), metric="euclidean").caption
+        "relative error of its distances 0.00 (Kruskal's stress)"
+        in made(vectors(D=2), layout=vectors(D=2), metric="euclidean").caption
     )
 
 
