@@ -214,7 +214,9 @@ def _with_bias(sweep: pd.DataFrame) -> pd.DataFrame:
     plateau = one["score"] / one["relative"]
     shares = {"half with bias": 0.5, "ones with bias": 1.0}
     table = vectors.scores(vectors.model_cells("laptop", tuple(shares)))
-    table["relative"] = table["score"] / plateau.reindex(table[["test", "seed"]]).to_numpy()
+    table["relative"] = (
+        table["score"] / plateau.reindex(pd.MultiIndex.from_frame(table[["test", "seed"]])).to_numpy()
+    )
     table["share_plus"] = table["signature"].map(shares)
     return table.dropna(subset="relative").assign(shown="mean of all tests, with a bias")
 

@@ -16,8 +16,7 @@ from tests.book.conftest import BOOK, build
 from tests.book.jupyterlab import open_notebook, run_all, running_lab
 
 CHAPTER = "how_to_read"  # its rows stand in the table of speeds
-OTHERS = (  # printed
-    "reflections/spectrum",
+OTHERS = (  # printed; chapters that begin with a slider
     "reflections/half_the_dimensions",
     "tying/exor",
     "tying/theorems",
