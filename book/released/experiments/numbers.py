@@ -165,10 +165,6 @@ def _row_cells(preset: str) -> list[Cell]:
     return [number_rows.cell(NumbersRun(name)) for name in NAMES] if preset == "paper" else []
 
 
-def _long_cells(preset: str) -> list[Cell]:
-    return [*_cells(preset), *_row_cells(preset)]
-
-
 def probes() -> pd.DataFrame:
     """All that was measured of the lists, with the model's title in a column of this name."""
     every = {models.TITLES[name]: table_of(orders.cell(NumbersRun(name))) for name in NAMES}

@@ -202,9 +202,8 @@ def test_the_random_families_alone_decide_on_angles_and_loss(monkeypatch):
     monkeypatch.setattr(widths, "language", SimpleNamespace(cell=lambda run: run.base.seed))
     monkeypatch.setattr(widths, "table_of", made_losses)
     found = widths._random_findings("laptop")["within_width_random"]
-    assert found.value == pytest.approx(
-        -1.0
-    )  # with principal directions and coordinates it would be nearer to 0
+    # with principal directions and coordinates it would be nearer to 0
+    assert found.value == pytest.approx(-1.0)
     assert found.controls["exchanged"] > -0.5
 
 
