@@ -11,6 +11,7 @@ from book.released.experiments import (
     queries,
     shrinking,
     shrunk,
+    tuned,
     vocabulary,
 )
 from embviz.ledger.claims import load_claims
@@ -27,5 +28,6 @@ STUDIES |= numbers.STUDIES
 STUDIES |= counts.STUDIES
 STUDIES |= hammer.STUDIES
 STUDIES |= queries.STUDIES
+STUDIES |= tuned.STUDIES
 STUDIES |= shrinking.STUDIES
 STUDIES |= shrunk.STUDIES

@@ -15,7 +15,7 @@ from embviz.ledger.cells import Cell, experiment, table_of
 from embviz.ledger.findings import Finding
 from embviz.ledger.studies import Study
 
-LAYERS = (0, 1, 2, 5, 8, 11, 14, 17)  # of 18; 5, 11 and 17 attend to all positions
+LAYERS = tuple(range(18))  # 5, 11 and 17 attend to all positions
 N_PARTS, N_STRINGS, N_TOKENS = 3, 2, 128
 TEXT = "wikitext2"
 HOWS = ("identity", "key", "zero", "permuted", "other_places")  # of W_Q
