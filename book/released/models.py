@@ -163,4 +163,6 @@ def unit_rows(made: WordVectors, words: Sequence[str]) -> np.ndarray:
 
 def text_checksum(name: str, part: str) -> str:
     """SHA-256 of a part of a text of the registry, as it is published."""
-    return data_set(name).file(part).forms[0].checksum
+    checksum = data_set(name).file(part).forms[0].checksum
+    assert checksum is not None, f"{name} is not registered with a checksum"
+    return checksum

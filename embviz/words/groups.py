@@ -15,6 +15,7 @@ from embviz.words.wordvectors import Choice, WordVectors, chosen_rows
 LEAST_WORDS = 5  # of a list: four points have one mode only
 ORDERED = 0.01  # p-value below which the order of a list shows in its vectors
 CLOSED = 0.05  # p-value below which its two ends approach each other
+ROUNDING = 1e-9  # orders that are alike, such as a list and its reverse, differ by less
 STARTS = ("▁", "Ġ", " ", "##")  # marks of tokenizers that begin or continue a word
 
 
@@ -229,7 +230,8 @@ def _closing(points: np.ndarray) -> float:
 
 def _row(quantity: str, value: float, controls: Sequence[float], *, below: bool = False) -> dict[str, object]:
     low, high = np.quantile(controls, [0.025, 0.975])
-    extreme = np.less_equal(controls, value) if below else np.greater_equal(controls, value)
+    above = np.subtract(controls, value) * (-1 if below else 1)
+    extreme = above >= -ROUNDING * max(abs(value), 1)
     p = (1 + int(extreme.sum())) / (1 + len(controls))
     control = float(np.mean(controls))
     return {"quantity": quantity, "value": value, "control": control, "low": low, "high": high, "p": p}

@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
@@ -64,6 +66,17 @@ def test_order_is_found_in_few_of_many_lists_without_any():
             "line",
         )
     assert n_found <= 4  # each of two tests at the 1% level: 0.8 expected, 4 in one of two hundred
+
+
+def test_an_order_and_its_reverse_count_as_equal():
+    random = np.random.default_rng(2)
+    names, rows = list("abcde"), random.normal(size=(5, 7)).astype(np.float32)
+    orders = [list(order) for order in itertools.permutations(names)]
+    vectors = WordVectors(names, rows)
+    first = [probe_groups(vectors, {"": order}, n_controls=99)[""].value("first mode") for order in orders]
+    strongest = probe_groups(vectors, {"": orders[int(np.argmax(first))]}, n_controls=3_999)[""]
+    p = strongest.table.set_index("quantity")["p"]["first mode"]
+    assert p == pytest.approx(2 / 120, abs=0.006)  # 3 standard errors
 
 
 def test_quantities_are_those_of_slow_loops():

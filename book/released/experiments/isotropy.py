@@ -10,7 +10,19 @@ import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr
 
-from book.released.models import GEMMA, GLOVE, MINILM, N_RANKED, TITLES, origin, ranked_words, unit, vectors
+from book.released.experiments import slices
+from book.released.models import (
+    GEMMA,
+    GLOVE,
+    MINILM,
+    N_RANKED,
+    TITLES,
+    WORD,
+    origin,
+    ranked_words,
+    unit,
+    vectors,
+)
 from embviz.corpora.tokens import token_kinds
 from embviz.inspection.measures import normal_spectrum
 from embviz.inspection.tables import table_moments
@@ -57,6 +69,27 @@ def effective_dimension(variances: np.ndarray) -> float:
     2.0
     """
     return float(variances.sum() ** 2 / (variances**2).sum())
+
+
+@dataclass(frozen=True)
+class FrequentRun:
+    """The most frequent words of a model whose vocabulary is in the order of frequency."""
+
+    model: str = GLOVE
+    n_words: int = 2_000
+
+
+@experiment("released.frequent_rows")
+def frequent_rows(config: FrequentRun) -> pd.DataFrame:
+    """Rows of the most frequent words of three or more letters a to z, at length 1, in 16 bits: as of
+    :func:`book.released.experiments.slices.stored`.
+    """
+    made = vectors(config.model)
+    words = [word for word in made.vocabulary[:N_RANKED] if WORD.fullmatch(word)][: config.n_words]
+    rows = made.word[[made.index[word] for word in words]]
+    table = slices.stored(words, unit(rows, center=False))
+    table.attrs["data"] = origin(config.model)
+    return table
 
 
 @experiment("released.spectrum")
@@ -260,7 +293,7 @@ STUDIES = {
             lambda table: (_group(table, "all", "raw"), _group(table, "gaussian", "raw")),
             "gaussian",
         ),
-        [kinds_of_rows.cell(Model(GEMMA))],
+        [kinds_of_rows.cell(Model(GEMMA)), frequent_rows.cell(FrequentRun())],
     ),
     "released.one_direction": study(
         of_models(cosines.cell),

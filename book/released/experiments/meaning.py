@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pandas as pd
 
@@ -11,7 +13,9 @@ from book.released.experiments.vocabulary import nearest, table_of
 from book.released.models import GEMMA, GLOVE, MINILM, TITLES, origin, unit, vectors
 from embviz.corpora.corpus import load_word_test
 from embviz.corpora.tokens import token_texts
+from embviz.inspection.tables import table_moments
 from embviz.inspection.vocabulary import twin_pairs
+from embviz.inspection.weight_files import read_weights
 from embviz.ledger import findings
 from embviz.ledger.cells import experiment, load
 from embviz.ledger.findings import Finding
@@ -129,6 +133,31 @@ def pairs(config: Model) -> pd.DataFrame:
     return answer
 
 
+@dataclass(frozen=True)
+class RemovedRun:
+    """A model's pairs of words without the leading principal directions of all its vectors."""
+
+    model: str
+    removed: tuple[int, ...] = (0, 1, 2, 5, 10, 20, 50)
+
+
+@experiment("released.pairs_removed")
+def pairs_removed(config: RemovedRun) -> pd.DataFrame:
+    """Pairs as of :func:`pairs`; a column of centred cosines a number of directions ("0", ...)."""
+    made = vectors(config.model)
+    table = pairs.function(Model(config.model))[["kind", "first", "second"]]
+    moments = table_moments(read_weights(made).arrays["embedding.weight"])
+    axes = np.linalg.eigh(moments.centred_gram)[1][:, ::-1]
+    centred = lower_words(made, center=True)
+    asked = table.rename(columns={"first": "word1", "second": "word2"})
+    for n in config.removed:
+        rest = centred.word - (centred.word @ axes[:, :n]) @ axes[:, :n].T
+        cosine, _ = similarity_cosines(WordVectors(centred.vocabulary, rest), asked)
+        table[str(n)] = cosine.astype(np.float32)
+    table.attrs["data"] = origin(config.model)
+    return table
+
+
 def nearer(table: pd.DataFrame, kind: str, column: str = "centred") -> float:
     """Chance that a pair of synonyms has a larger cosine than a pair of `kind`; ties count half."""
     one = table.loc[table["kind"] == "synonyms", column].to_numpy()[:, None]
@@ -212,8 +241,8 @@ def _test_findings(preset: str, *, centring: bool) -> dict[str, Finding]:
         table = load([word_tests.cell(Model(model))])
         rho = correlations(table)
         if centring:
-            value = (rho["centred"] - rho["raw"]).mean(axis=1)
-            mixed = rho["random order"].mean(axis=1)
+            means = rho.T.groupby(level="vectors").mean().T
+            value, mixed = means["centred"] - means["raw"], means["random order"]
         else:
             value, mixed = _relatedness(rho, "centred"), _relatedness(rho, "random order")
         found[TITLES[model].lower()] = findings.resampled(
@@ -278,7 +307,9 @@ STUDIES = {
         lambda preset: _twin_findings(GEMMA),
         parts=tuple(_twins_of(model) for model in (MINILM, GLOVE)),
     ),
-    "released.antonyms": study(of_models(pairs.cell), _pair_findings),
+    "released.antonyms": study(
+        of_models(pairs.cell), _pair_findings, [pairs_removed.cell(RemovedRun(model)) for model in MODELS]
+    ),
     "released.relatedness": study(
         of_models(word_tests.cell), lambda preset: _test_findings(preset, centring=False)
     ),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -97,7 +98,7 @@ class NumbersRun:
     model: str
 
 
-@experiment("released.orders")
+@experiment("released.orders", version=2)
 def orders(config: NumbersRun) -> pd.DataFrame:
     """Probe ordered lists of words, in their own order and in alphabetical order.
 
@@ -109,14 +110,20 @@ def orders(config: NumbersRun) -> pd.DataFrame:
         their own order alone, with 999; of these also "lowest tenth", the share of power in the lowest tenth
         of the modes.
     """
-    vectors, rows = models.vectors(config.model), []
+    vectors = models.vectors(config.model)
+    rows: list[dict[Hashable, Any]] = []
     for label, words in lists_of(config.model).items():
         long = label in LONG
         n_controls = N_ORDERS_LONG if long else N_ORDERS
         for order in ("natural",) if long else ("natural", "alphabet"):
             own = words if order == "natural" else sorted(words)
             found = probe_groups(vectors, {label: own}, n_controls=n_controls)[label]
-            head = {"list": label, "order": order, "n": len(found.words), "shape": found.shape}
+            head: dict[Hashable, Any] = {
+                "list": label,
+                "order": order,
+                "n": len(found.words),
+                "shape": found.shape,
+            }
             rows += [head | row for row in found.table.to_dict("records")]
             if long:
                 rows.append(head | _lowest(models.unit_rows(vectors, found.words)))

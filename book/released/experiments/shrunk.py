@@ -60,13 +60,18 @@ def shrunk_loss(config: ShrunkRun) -> pd.DataFrame:
         m = int(share * D)
         drawn = projections.draw("orthonormal", m, D, seed=config.part, scaling="unit").matrix
         for how, T in (("random", drawn), ("principal", basis[:m])):
-            onto = torch.from_numpy(T.T @ T).float()
-            with on_stream(model, lambda x, onto=onto: x @ onto):
+            with on_stream(model, projection_on(T)):
                 rows.append({"map": how, "share": share, "loss": bits(model, ids)})
     table = pd.DataFrame(rows)
     checksums = {f"{TEXT} {part}": models.text_checksum(TEXT, part) for part in ("test", "valid")}
     table.attrs["data"] = models.origin(models.GEMMA) | checksums
     return table
+
+
+def projection_on(T: np.ndarray) -> Callable[[Tensor], Tensor]:
+    """The projection of states (..., D) on the directions T (m, D)."""
+    onto = torch.from_numpy(T.T @ T).float()
+    return lambda x: x @ onto
 
 
 @contextmanager

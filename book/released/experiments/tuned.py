@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from book.released import gemma, models
 from embviz.corpora.corpus import load_text
@@ -48,7 +48,7 @@ def replaced(matrix: Tensor, how: str) -> Tensor:
 
 
 @contextmanager
-def one_layer(model: Any) -> Iterator[nn.Module]:
+def one_layer(model: Any) -> Iterator[Any]:
     """A layer whose matrices are trained, all but its queries; afterwards the model is as it was."""
     layer, required = model.model.layers[LAYER], [one.requires_grad for one in model.parameters()]
     before = copy.deepcopy(layer.state_dict())
