@@ -2,6 +2,7 @@
 
 import sys
 
+from book.front.glove import map_cells
 from book.front.training import pair_cells, training_cells
 from book.front.vectors import layout_cells, vector_cells
 from embviz.ledger.cells import run
@@ -12,3 +13,5 @@ if __name__ == "__main__":
     run(layout_cells(preset), n_jobs=1)
     run(training_cells(preset), n_jobs=1)
     run(pair_cells(preset), n_jobs=1)
+    if preset == "paper":  # needs released vectors
+        run(map_cells(), n_jobs=1)

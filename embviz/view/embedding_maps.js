@@ -8,6 +8,7 @@ const NAME_ROOM = 70; // pixels beside a neighbour for its name
 const HEIGHTS = { map: 560, states: 380, null: 220 }; // pixels at most
 const REACH = 16; // pixels from a point within which it is pointed at
 const TURN = 350; // milliseconds of a change of view
+const LONG_TURN = 900; // of thousands of points that go to other places
 const SUGGESTIONS = 12;
 const BOTH = -1; // shown: both embeddings, joined by lines
 const KEPT_COLUMN = "neighbours kept";
@@ -171,7 +172,8 @@ class WordMap {
     this.ratio = devicePixelRatio;
     this.width = width;
     const { over, below } = this.data.about;
-    this.height = Math.round(Math.min(width, HEIGHTS[over ? (below ? "null" : "states") : "map"]));
+    const most = parseFloat(getComputedStyle(this.box).maxHeight); // a page may have less room
+    this.height = Math.round(Math.min(width, most || HEIGHTS[over ? (below ? "null" : "states") : "map"]));
     this.canvas.style.height = `${this.height}px`;
     this.canvas.width = Math.round(width * this.ratio);
     this.canvas.height = Math.round(this.height * this.ratio);
@@ -265,16 +267,16 @@ class WordMap {
         place.x[point] = from.x[point] + (to.x[point] - from.x[point]) * share;
         place.y[point] = from.y[point] + (to.y[point] - from.y[point]) * share;
       }
-    });
+    }, this.data.about.packed ? LONG_TURN : TURN);
   }
 
   /** Change something step by step, or at once for who wants little motion. */
-  turn(step) {
+  turn(step, lasts = TURN) {
     cancelAnimationFrame(this.turning);
     const since = performance.now();
     const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
     const go = () => {
-      const share = still ? 1 : Math.min((performance.now() - since) / TURN, 1);
+      const share = still ? 1 : Math.min((performance.now() - since) / lasts, 1);
       step(share < 1 ? share * share * (3 - 2 * share) : 1);
       this.ask();
       if (share < 1) this.turning = requestAnimationFrame(go);
@@ -644,6 +646,7 @@ class MapGroup {
   fillBar(bar, about, look) {
     this.search = this.makeSearch(bar);
     if (about.over) this.makeSlider(bar, about);
+    else if (about.packed && about.names.length > 1) this.makeSwitch(bar, about.names);
     else if (about.names.length > 1) {
       const names = [...about.names, "both, joined"];
       const select = this.select(bar, "show", names, (place) => {
@@ -678,6 +681,23 @@ class MapGroup {
     tool("⤢", "Show all", (map) => map.fit());
     if (about.packed) offerLasso(tools, this.maps[0]);
     bar.after(this.legend);
+  }
+
+  /** Buttons of which one is pressed: the vectors, or their control. */
+  makeSwitch(bar, names) {
+    const box = child(bar, "span", "embviz-switch");
+    const group = `embviz-switch-${Math.random().toString(36).slice(2)}`;
+    names.forEach((name, place) => {
+      const label = child(box, "label", "");
+      const button = child(label, "input", "");
+      Object.assign(button, { type: "radio", name: group, checked: place === 0 });
+      label.append(name);
+      button.addEventListener("change", () => {
+        this.entitle(place);
+        for (const map of this.maps) map.turnTo(place);
+        this.point(this.pinned, true);
+      });
+    });
   }
 
   select(bar, label, names, act) {

@@ -2,8 +2,9 @@
 // the data come packed, hundreds of thousands of points are written into the canvas's pixels, regions have names.
 
 const HALF = 32767; // steps from the plane's middle to its farthest point
-const DISCS = 4000; // points in sight up to which they are drawn as discs
+const DISCS = 15000; // points in sight up to which they are drawn as discs
 const REGION_FONTS = ["700 16px system-ui, sans-serif", "600 13px system-ui, sans-serif"];
+const NARROW_MAP = 500; // pixels of width below which continents are named in small letters
 const REGION_ZOOMS = [[0, 4], [2.5, 24]]; // zooms at which continents and regions are named
 const ROOM_AMONG_REGIONS = 9000; // square pixels of the map for each word's label while regions are named
 const MOST_TRIED = 5000; // points for which room for a label is looked for
@@ -32,9 +33,14 @@ async function unpackedRow(about) {
     return numbers;
   };
   const { n_words: n, n_neighbors: k } = about;
-  const row = { x0: whole(n, 2).map((x) => x - HALF), y0: whole(n, 2).map((y) => y - HALF), near: whole(n * k, 3) };
-  row.far = bytes.slice(at, (at += n * k));
-  row.kept0 = bytes.slice(at, (at += n));
+  const row = {};
+  about.names.forEach((_, show) => {
+    row[`x${show}`] = whole(n, 2).map((x) => x - HALF);
+    row[`y${show}`] = whole(n, 2).map((y) => y - HALF);
+    row[`near${show}`] = whole(n * k, 3);
+    row[`far${show}`] = bytes.slice(at, (at += n * k));
+    row[`kept${show}`] = bytes.slice(at, (at += n));
+  });
   about.columns.forEach((_, place) => {
     row[`column${place}`] = bytes.slice(at, (at += n));
   });
@@ -44,8 +50,9 @@ async function unpackedRow(about) {
 
 class VocabularyData extends MapData {
   constructor(row, about) {
-    super(row, { ...about, near: [""], far: [""] });
-    Object.assign(this.shows[0], { near: row.near, far: row.far });
+    const none = about.names.map(() => "");
+    super(row, { ...about, near: none, far: none });
+    this.shows.forEach((show, place) => Object.assign(show, { near: row[`near${place}`], far: row[`far${place}`] }));
     this.lower = this.words.map((word) => word.toLowerCase());
   }
 
@@ -118,12 +125,12 @@ class VocabularyCanvas extends WordMap {
   /** The middle nine hundred and ninety-nine of a thousand points fill the map; the rest lie outside. */
   get edges() {
     const ends = (name) => {
-      const sorted = Float64Array.from(this.data.shows[0][name]).sort();
+      const sorted = Float64Array.from(this.data.shows[this.show][name]).sort();
       const rest = sorted.length > 5000 ? Math.floor(sorted.length / 1000) : 0;
       return [sorted[rest], sorted[sorted.length - 1 - rest]];
     };
-    this.ends ??= [ends("x"), ends("y")];
-    return this.ends;
+    this.ends ??= [];
+    return (this.ends[this.show] ??= [ends("x"), ends("y")]);
   }
 
   /** A colour for each value of the column. */
@@ -140,7 +147,7 @@ class VocabularyCanvas extends WordMap {
 
   get values() {
     if (this.column === null) return null;
-    return this.column === KEPT_COLUMN ? this.data.shows[0].kept : this.data.columns.get(this.column).values;
+    return this.column === KEPT_COLUMN ? this.data.shows[this.show].kept : this.data.columns.get(this.column).values;
   }
 
   get radius() {
@@ -150,7 +157,7 @@ class VocabularyCanvas extends WordMap {
   drawPoints() {
     const { pen, ratio, values, only } = this;
     const colours = values ? this.colours() : [this.look.palette[0]];
-    const { x, y } = this.data.shows[0];
+    const { x, y } = this.places[this.show];
     const scale = this.view.scale * ratio;
     const { width, height } = this.canvas;
     const [left, top] = [width / 2 - this.view.x * scale, height / 2 + this.view.y * scale];
@@ -194,7 +201,7 @@ class VocabularyCanvas extends WordMap {
     const { pen, radius } = this;
     const paths = colours.map(() => new Path2D());
     for (const point of seen) {
-      const [px, py] = this.screen(0, point);
+      const [px, py] = this.screen(this.show, point);
       trace(paths[values ? values[point] : 0], "circle", px, py, radius);
     }
     paths.forEach((path, place) => {
@@ -206,7 +213,8 @@ class VocabularyCanvas extends WordMap {
   }
 
   drawLabels() {
-    const named = this.data.about.regions.filter(({ level }) => this.zoom >= REGION_ZOOMS[level][0] && this.zoom < REGION_ZOOMS[level][1]);
+    const regions = this.show === 0 ? this.data.about.regions : []; // in a control they are anywhere
+    const named = regions.filter(({ level }) => this.zoom >= REGION_ZOOMS[level][0] && this.zoom < REGION_ZOOMS[level][1]);
     this.regionBoxes = named.length ? this.drawRegions(named) : [];
     super.drawLabels();
     this.drawLasso();
@@ -222,11 +230,12 @@ class VocabularyCanvas extends WordMap {
     pen.strokeStyle = this.ground;
     pen.fillStyle = this.ink;
     for (const { text, x, y, level } of named) {
-      const px = this.width / 2 + (x - this.view.x) * this.view.scale;
+      let px = this.width / 2 + (x - this.view.x) * this.view.scale;
       const py = this.height / 2 - (y - this.view.y) * this.view.scale;
       if (px < 0 || py < 0 || px > this.width || py > this.height) continue;
-      pen.font = REGION_FONTS[level];
+      pen.font = REGION_FONTS[this.width < NARROW_MAP ? 1 : level];
       const half = pen.measureText(cut(text)).width / 2;
+      px = Math.max(half, Math.min(px, this.width - half)); // not over the edge
       const box = [px - half, py - 10, px + half, py + 10];
       if (!taken.take(...box)) continue;
       boxes.push(box);
@@ -242,11 +251,12 @@ class VocabularyCanvas extends WordMap {
   }
 
   get roomALabel() {
-    return this.regionBoxes?.length ? ROOM_AMONG_REGIONS : ROOM_A_LABEL;
+    const overview = this.show > 0 && this.zoom < REGION_ZOOMS[0][1];
+    return this.regionBoxes?.length || overview ? ROOM_AMONG_REGIONS : ROOM_A_LABEL;
   }
 
   hit(px, py) {
-    const { x, y } = this.data.shows[0];
+    const { x, y } = this.places[this.show];
     const { scale } = this.view;
     const [wx, wy, reach] = [this.view.x + (px - this.width / 2) / scale, this.view.y - (py - this.height / 2) / scale, REACH / scale];
     let best = null;
@@ -255,7 +265,7 @@ class VocabularyCanvas extends WordMap {
       const square = (x[point] - wx) ** 2 + (y[point] - wy) ** 2;
       if (square < least) [best, least] = [point, square];
     }
-    return best === null ? null : { point: best, show: 0 };
+    return best === null ? null : { point: best, show: this.show };
   }
 
   // --- the lasso ---
@@ -290,7 +300,7 @@ class VocabularyCanvas extends WordMap {
 
   /** The points within a polygon of the plane are chosen; what was drawn stays until the next one. */
   enclose(corners) {
-    const { x, y } = this.data.shows[0];
+    const { x, y } = this.places[this.show];
     const inside = (px, py) => {
       let odd = false;
       for (let one = 0, other = corners.length - 1; one < corners.length; other = one, one += 1) {

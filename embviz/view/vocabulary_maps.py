@@ -60,16 +60,20 @@ class VocabularyMap(EmbeddingMap):
     ----------
     words : list of str, length V
         Tokens as the vocabulary writes them, in its order.
-    placed : list of one Placed
-        The plane in whole steps (V, 2), and the neighbours that were found.
+    placed : list of Placed
+        The plane in whole steps (V, 2), and the neighbours that were found; with a control two.
     columns : dict from name to list
         To colour by: kind, cluster, row length, and those that were given.
+    titles : list of str
+        With a control, a title for each position of the switch.
     recall : float
         Share of the true neighbours among those of `placed`, measured on random tokens.
     selected : list of str
         As in other maps, by the names that the page shows: ``king`` for ``▁king``. Tokens that no
         name is equal to are taken too.
     """
+
+    titles: Sequence[str] = ()
 
     def __init__(
         self,
@@ -81,14 +85,16 @@ class VocabularyMap(EmbeddingMap):
         plane: np.ndarray,
         columns: dict[str, list[Any]],
         regions: list[dict[str, Any]],
+        *,
+        names: Sequence[str] = ("vectors",),
+        control: tuple[Neighbors, np.ndarray] | None = None,
         **said: Any,
     ) -> None:
         self.shown, self.order, self.unit = shown, order, unit
         self.recall, self.regions = found.recall, regions
-        whole_plane = _whole_steps(plane)
-        kept = neighbors_kept(found.ids, neighbors_in_plane(plane, found.ids.shape[1]))
-        placed = Placed("vectors", whole_plane, found.ids, np.maximum(1 - found.cosines, 0), kept)
-        super().__init__(words, [placed], columns, **said)
+        states = [(found, plane)] if control is None else [(found, plane), control]
+        placed = [_placed(name, *state) for name, state in zip(names, states, strict=True)]
+        super().__init__(words, placed, columns, **said)
 
     @traitlets.default("selected")
     def _first_selected(self) -> list[str]:
@@ -149,6 +155,8 @@ class VocabularyMap(EmbeddingMap):
         spec = theme.captioned(chart, finding=self.title, caption=self.caption).to_dict()
         spec["description"] = f"{self.title}. {self.caption}"
         spec["usermeta"]["embviz"]["maps"] = [self._about(order, shown)]
+        if self.titles:
+            spec["usermeta"]["embviz"]["titles"] = self.titles
         spec["usermeta"]["embviz"]["look"] = {"palette": list(PALETTE), "ramp": list(theme.RAMP)} | {
             "categories": list(theme.CATEGORIES),
             "shapes": list(theme.SHAPES),
@@ -158,24 +166,27 @@ class VocabularyMap(EmbeddingMap):
     def _about(self, order: np.ndarray, shown: list[str]) -> dict[str, Any]:
         place_of = np.empty(len(order), dtype=np.int64)
         place_of[order] = np.arange(len(order))
-        part = self.placed[0]
-        k = part.near.shape[1]
-        unit = float(part.distances.max()) / 255 or 1.0
+        k = self.placed[0].near.shape[1]
+        unit = max(float(part.distances.max()) for part in self.placed) / 255 or 1.0
         columns = [_packed_column(name, values) for name, values in self.columns.items()]
         focus = shown[self.words.index(self.focused)] if self.focused else ""
         level = 6 if len(order) < SAMPLE else 9  # 1% smaller, in seconds more
-        bytes_ = [
-            _planes(part.plane[order, 0] + HALF, 2),
-            _planes(part.plane[order, 1] + HALF, 2),
-            _planes(place_of[part.near[order]], 3),
-            _planes(np.rint(part.distances[order] / unit), 1),
-            _planes(np.rint(part.kept[order] * k), 1),
+        bytes_ = []
+        for part in self.placed:
+            bytes_ += [
+                _planes(part.plane[order, 0] + HALF, 2),
+                _planes(part.plane[order, 1] + HALF, 2),
+                _planes(place_of[part.near[order]], 3),
+                _planes(np.rint(part.distances[order] / unit), 1),
+                _planes(np.rint(part.kept[order] * k), 1),
+            ]
+        bytes_ += [
             *(_planes(values[order], 1) for _, values in columns),
             json.dumps([shown[i] for i in order], ensure_ascii=False).encode("utf-8", "replace"),
         ]
         return {
             "title": self.title,
-            "names": ["vectors"],
+            "names": [part.name for part in self.placed],
             "n_words": len(order),
             "n_neighbors": k,
             "columns": [about for about, _ in columns],
@@ -302,9 +313,11 @@ def map_of_neighbors(
     neighbors: Neighbors,
     layout: np.ndarray,
     *,
+    control: tuple[Neighbors, np.ndarray] | None = None,
+    names: tuple[str, str] = ("vectors", "control"),
     color: Any = None,
     focus: str | None = None,
-    title: str = "",
+    title: str | tuple[str, str] = "",
     caption: str = "",
 ) -> VocabularyMap:
     """A map of tokens whose neighbours and places are known, such as stored ones, without their vectors.
@@ -316,8 +329,14 @@ def map_of_neighbors(
     neighbors : Neighbors
         Of these V tokens.
     layout : array, shape (V, 2)
+    control : (Neighbors, array of shape (V, 2)), optional
+        Neighbours and places of the same tokens in a control, such as an untrained table. A switch moves the
+        points there.
+    names : two str
+        What stands beside the switch: the vectors, and the control.
     color, focus, title
-        As in :func:`map_of`.
+        As in :func:`map_of`. If kinds are given as a mapping, each is named on the map, at the median of its
+        points. With a control, two titles are taken, one for each position of the switch.
     caption : str
 
     Returns
@@ -327,22 +346,49 @@ def map_of_neighbors(
     Raises
     ------
     ValueError
-        If words, neighbours and places are not of one number, or `focus` is not among the words.
+        If words, neighbours and places are not of one number, control and vectors have different numbers of
+        neighbours, or `focus` is not among the words.
     """
-    names = list(words)
-    if len(neighbors.ids) != len(names):
-        raise ValueError(f"{len(names):,} words and the neighbours of {len(neighbors.ids):,}")
-    if focus is not None and focus not in names:
+    words, titles = list(words), (title, title) if isinstance(title, str) else title
+    for found, _ in [(neighbors, layout), *([control] if control else [])]:
+        if len(found.ids) != len(words):
+            raise ValueError(f"{len(words):,} words and the neighbours of {len(found.ids):,}")
+        if found.ids.shape[1] != neighbors.ids.shape[1]:
+            raise ValueError(f"{neighbors.ids.shape[1]} neighbours, and {found.ids.shape[1]} of the control")
+    if focus is not None and focus not in words:
         raise ValueError(f"{focus!r}, to be pointed at first, is not among the words")
-    plane = _coordinates(layout, len(names))
-    kinds, shown = token_kinds(names), _shown_names(names)
+    plane = _coordinates(layout, len(words))
+    kinds, shown = token_kinds(words), _shown_names(words)
     regions, cluster = _regions(plane, None, shown, kinds)
     columns = _first(
-        {"kind": kinds, "cluster": cluster}, _default_color(kinds) if color is None else color, len(names)
+        {"kind": kinds, "cluster": cluster}, _default_color(kinds) if color is None else color, len(words)
     )
+    if isinstance(color, Mapping) and isinstance((given := next(iter(columns.values())))[0], str):
+        regions = [*_named_kinds(plane, given), *(one for one in regions if one["level"])]
     order = _label_order(kinds)
-    said = {"title": title or f"{len(names):,} tokens", "caption": caption, "focus": focus}
-    return VocabularyMap(names, shown, order, None, neighbors, plane, columns, regions, **said)
+    picture = VocabularyMap(
+        words,
+        shown,
+        order,
+        None,
+        neighbors,
+        plane,
+        columns,
+        regions,
+        names=names if control else ("vectors",),
+        control=control and (control[0], _coordinates(control[1], len(words))),
+        title=titles[0] or f"{len(words):,} tokens",
+        caption=caption,
+        focus=focus,
+    )
+    picture.titles = list(titles) if control else []
+    return picture
+
+
+def _placed(name: str, found: Neighbors, plane: np.ndarray) -> Placed:
+    """Neighbours and places as a page holds them."""
+    kept = neighbors_kept(found.ids, neighbors_in_plane(plane, found.ids.shape[1]))
+    return Placed(name, _whole_steps(plane), found.ids, np.maximum(1 - found.cosines, 0), kept)
 
 
 def _plane(
@@ -488,6 +534,16 @@ def _regions(
                 for row in rows:
                     cluster[row] = text
     return sorted(regions, key=lambda one: -one["size"]), cluster
+
+
+def _named_kinds(plane: np.ndarray, kinds: Sequence[str]) -> list[dict[str, Any]]:
+    """A region for each kind of the points, at their median."""
+    whole_plane, of = _whole_steps(plane), np.array(kinds)
+    regions = []
+    for text, size in Counter(kinds).most_common(N_SHOWN_KINDS):
+        x, y = np.median(whole_plane[of == text], axis=0)
+        regions.append({"text": text, "x": int(x), "y": int(y), "level": 0, "size": size})
+    return regions
 
 
 def _region_name(rows: np.ndarray, unit: np.ndarray | None, names: list[str], named: np.ndarray) -> str:

@@ -519,15 +519,38 @@ def test_no_bar_of_code_stands_on_the_front_page(pages: Path):
 
 
 @on("index")
-def test_the_front_page_shows_what_a_text_knows_and_its_shuffled_words_do_not(desktop):
-    page, _ = desktop
-    field = page.get_by_label("find").first
+def test_on_the_front_page_a_word_has_related_neighbours_until_the_switch_is_turned(desktop):
+    page, watch = desktop
+    hero = page.locator(".tag_hero")
+    field = hero.get_by_label("find")
     field.fill("france")
     field.press("Enter")
-    near = [page.locator(".embviz-near").nth(panel).locator("button").all_text_contents() for panel in (0, 1)]
-    found = [{button.split()[0] for button in buttons} for buttons in near]
+    found, titles = [], []
+    for state in ("trained", "untrained"):
+        hero.get_by_label(state, exact=True).check()
+        titles.append(hero.locator(".embviz-title").inner_text())
+        found.append({one.split()[0] for one in hero.locator(".embviz-near button").all_text_contents()})
     assert {"spain", "italy"} <= found[0]
     assert not {"spain", "italy"} & found[1]
+    assert titles[0] != titles[1]
+    assert watch.errors == []
+
+
+@on("index")
+def test_the_first_screen_of_the_front_page_has_its_buttons_and_a_map_as_wide_as_the_window(desktop):
+    page, _ = desktop
+    for width, least in ((1280, 0.7), (390, 0.85)):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.reload()
+        page.locator(".tag_hero canvas").first.wait_for()
+        canvas = page.locator(".tag_hero canvas").first.bounding_box()
+        assert canvas["y"] + canvas["height"] <= 800
+        assert canvas["width"] > least * width
+        links = [link.bounding_box() for link in page.locator("h1 + p + p a").all()]
+        assert len(links) == 3
+        assert all(link["y"] + link["height"] < canvas["y"] for link in links)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.set_viewport_size({"width": 1280, "height": 800})
 
 
 def test_the_keyboard_opens_a_claim_of_the_ledger_and_a_filter_leaves_its_verdict(context, watch, site):

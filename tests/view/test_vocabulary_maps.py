@@ -53,8 +53,11 @@ def unpacked(picture: VocabularyMap) -> dict:
         at += size * n_bytes
         return sum(parts)
 
-    row = {"x": whole(n, 2) - HALF, "y": whole(n, 2) - HALF, "near": whole(n * k, 3).reshape(n, k)}
-    row |= {"far": whole(n * k, 1).reshape(n, k) * about["unit"], "kept": whole(n, 1)}
+    states = []
+    for _ in about["names"]:
+        row = {"x": whole(n, 2) - HALF, "y": whole(n, 2) - HALF, "near": whole(n * k, 3).reshape(n, k)}
+        states.append(row | {"far": whole(n * k, 1).reshape(n, k) * about["unit"], "kept": whole(n, 1)})
+    row = states[0] | {"states": states}
     row |= {column["name"]: whole(n, 1) for column in about["columns"]}
     return row | {"words": json.loads(data[at:].tobytes()), "about": about}
 
@@ -235,6 +238,36 @@ def test_a_notebook_stores_no_picture_larger_than_a_page_of_the_book(monkeypatch
     assert MIME in made()._repr_mimebundle_()
     monkeypatch.setattr(vocabulary_maps, "SIZE_LIMIT", 1_000)
     assert MIME not in made()._repr_mimebundle_()
+
+
+def test_a_control_travels_beside_the_vectors_with_its_own_places_neighbours_and_title():
+    given, random = vectors(), np.random.default_rng(1).normal(size=(300, 5)).astype(np.float32)
+    found, control = find_neighbors(given.word, 8, recall=1.0), find_neighbors(random, 8, recall=1.0)
+    topic = ["even" if row % 2 == 0 else "odd" for row in range(300)]
+    titles = ("Trained", "Before training")
+    picture = map_of_neighbors(
+        given.vocabulary,
+        found,
+        plane(),
+        control=(control, random[:, :2].astype(float)),
+        names=("trained", "untrained"),
+        color={"topic": topic},
+        title=titles,
+    )
+    row = unpacked(picture)
+    assert row["about"]["names"] == ["trained", "untrained"]
+    assert picture.static_spec()["usermeta"]["embviz"]["titles"] == list(titles)
+    order = picture.order
+    for state, of, points in zip(row["states"], (found, control), (plane(), random[:, :2]), strict=True):
+        assert np.array_equal(order[state["near"]], of.ids[order])
+        for name, axis in (("x", 0), ("y", 1)):
+            assert np.corrcoef(state[name], points[order, axis])[0, 1] > 0.9999
+    named = {one["text"]: one for one in row["about"]["regions"] if one["level"] == 0}
+    assert set(named) == {"even", "odd"}
+    of_even = picture.placed[0].plane[::2]
+    assert (named["even"]["x"], named["even"]["y"]) == tuple(np.median(of_even, axis=0).astype(int))
+    with pytest.raises(ValueError, match="8 neighbours, and 5 of the control"):
+        map_of_neighbors(given.vocabulary, found, plane(), control=(find_neighbors(random, 5), plane()))
 
 
 def test_a_map_of_stored_neighbours_is_that_of_the_vectors_without_them():
