@@ -1,6 +1,7 @@
 """The house: imports point one way, the ground floors stay light, the doors agree with each other."""
 
 import ast
+import functools
 import json
 import re
 import subprocess
@@ -46,13 +47,25 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 MODULES = {"scikit-learn": "sklearn", "umap-learn": "umap", "vl-convert-python": "vl_convert"}
 
 
+@functools.cache
+def tree_of(path):
+    """Syntax of a file, read once for all tests."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@functools.cache
+def nodes_of(path):
+    """All nodes of a file's syntax."""
+    return list(ast.walk(tree_of(path)))
+
+
 def module_of(path):
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
 def imports(path):
     """Modules that a file imports, wherever in it: embviz's by their first name, others by their root."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module == "embviz":
@@ -66,7 +79,7 @@ def imports(path):
 
 def import_statements(path, *, inside_functions):
     """Imports of a file that can be executed: all but those for type checkers, with or without functions'."""
-    todo = [ast.parse(path.read_text())]
+    todo = [tree_of(path)]
     while todo:
         node = todo.pop()
         if isinstance(node, ast.Import | ast.ImportFrom):
@@ -120,25 +133,21 @@ def test_every_file_has_a_floor():
     assert {module_of(path) for path in FILES} == set(FLOOR_OF)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_imports_point_up_the_map_only(path):
-    own = FLOOR_OF[module_of(path)]
-    for name in imports(path):
-        parts = name.split(".")
-        if parts[0] == "embviz" and len(parts) > 1 and parts[1] in FLOOR_OF:
-            assert FLOOR_OF[parts[1]] <= own, f"{path.name} imports {name}, which lies below it"
+def test_imports_point_up_the_map_only_and_the_package_knows_no_book():
+    for path in FILES:
+        for name in imports(path):
+            root, *rooms = name.split(".")
+            assert root != "book", f"{path} imports {name}"
+            if root == "embviz" and rooms and rooms[0] in FLOOR_OF:
+                below = FLOOR_OF[rooms[0]] > FLOOR_OF[module_of(path)]
+                assert not below, f"{path} imports {name}, which lies below it"
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_the_package_knows_no_book(path):
-    assert not [name for name in imports(path) if name.split(".")[0] == "book"]
-
-
-@pytest.mark.parametrize("path", BOOK_FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_paper_imports_no_other_papers_modules(path):
-    own = path.relative_to(ROOT / "book").parts[0]
-    others = {name.split(".")[1] for name in imports(path) if name.startswith("book.")} & set(PAPERS)
-    assert others <= {own}
+def test_a_paper_imports_no_other_papers_modules():
+    for path in BOOK_FILES:
+        own = path.relative_to(ROOT / "book").parts[0]
+        others = {name.split(".")[1] for name in imports(path) if name.startswith("book.")} & set(PAPERS)
+        assert others <= {own}, path
 
 
 def test_no_module_imports_itself_by_a_detour():
@@ -154,28 +163,25 @@ def test_no_module_imports_itself_by_a_detour():
     assert not set(graph) - done
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in FILES if FLOOR_OF[module_of(p)] <= LIGHT], ids=lambda p: str(p.relative_to(PACKAGE))
-)
-def test_nothing_up_to_the_ledger_needs_charts_or_widgets(path):
-    assert not {name.split(".")[0] for name in imports(path)} & VIEW_LIBRARIES
+def test_nothing_up_to_the_ledger_needs_charts_or_widgets():
+    for path in FILES:
+        if FLOOR_OF[module_of(path)] <= LIGHT:
+            assert not {name.split(".")[0] for name in imports(path)} & VIEW_LIBRARIES, path
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_a_file_imports_no_library_that_its_room_does_not_ask_for(path):
-    extra = "torch" if path.name == "skipgram_torch.py" else EXTRA_OF.get(module_of(path))
-    known = (
-        {"embviz", "nbconvert"} if path.name == "converting.py" else {"embviz"}
-    )  # nbconvert imports that one
-    found = set(imports_at_once(path)) - set(sys.stdlib_module_names) - known
-    assert found <= libraries(extra)
+def test_a_file_imports_no_library_that_its_room_does_not_ask_for():
+    for path in FILES:
+        extra = "torch" if path.name == "skipgram_torch.py" else EXTRA_OF.get(module_of(path))
+        own = {"embviz", "nbconvert"} if path.name == "converting.py" else {"embviz"}  # imported by nbconvert
+        found = set(imports_at_once(path)) - set(sys.stdlib_module_names) - own
+        assert found <= libraries(extra), path
 
 
 def test_a_message_names_an_extra_that_brings_what_is_missing():
     asked = [
         [argument.value for argument in node.args]
         for path in FILES
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes_of(path)
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "require"
     ]
     assert {extra for extra, *_ in asked} >= set(EXTRA_OF.values())
@@ -257,7 +263,7 @@ def reads_or_writes_text(call):
 
 def test_text_is_read_and_written_as_utf8_whatever_the_locale():
     for path in {*FILES, *BOOK_FILES}:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes_of(path):
             if isinstance(node, ast.Call) and reads_or_writes_text(node):
                 said = [ast.unparse(word.value) for word in node.keywords if word.arg == "encoding"]
                 assert said in (["'utf-8'"], ["encoding"]), f"{path}:{node.lineno} says no encoding"
@@ -265,10 +271,9 @@ def test_text_is_read_and_written_as_utf8_whatever_the_locale():
 
 def test_functions_are_compiled_by_our_own_decorator():
     for path in FILES + BOOK_FILES:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
         from_numba = {
             alias.name
-            for node in ast.walk(tree)
+            for node in nodes_of(path)
             if isinstance(node, ast.ImportFrom) and node.module == "numba"
             for alias in node.names
         }
@@ -279,7 +284,7 @@ def test_functions_are_compiled_by_our_own_decorator():
 
 def test_no_function_body_is_longer_than_fifty_lines():
     for path in FILES + BOOK_FILES:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes_of(path):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 body = node.body[1:] if ast.get_docstring(node) else node.body
                 if body:
