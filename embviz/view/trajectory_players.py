@@ -192,7 +192,8 @@ def _plotted(
     rows = [alt.hconcat(*parts[start : start + len(kinds)]) for start in range(0, len(parts), len(kinds))]
     whole: alt.VConcatChart = _apart(alt.vconcat(*map(_apart, (*grids, *rows)), spacing=14))
     # one choice for a click in any grid
-    whole.params = [alt.TopLevelParameter(**picked.param.to_dict(), views=views)]
+    selection: Any = picked.param
+    whole.params = [alt.TopLevelSelectionParameter(**selection.to_dict(), views=views)]
     return whole
 
 
@@ -236,14 +237,15 @@ def _grid(places: pd.DataFrame, kind: str, picked: alt.Parameter, view: str) -> 
     ]
     numbers = places.loc[places["number"] >= 0, "number"]
     columns = f"; columns are layers {numbers.min()} to {numbers.max()}" if len(numbers) else ""
-    grid: alt.LayerChart = alt.layer(*layers).properties(
+    grid: Any = alt.layer(*layers)
+    whole: alt.LayerChart = grid.properties(
         width=SIDE,
         height=SIDE,
         view=alt.ViewBackground(stroke=None),
         title=alt.Title(f"{kind}{columns}", fontSize=theme.TEXT["normal"], fontWeight="normal", offset=4),
         description=f"layouts of {len(places)} matrices, {kind}",
     )
-    return grid
+    return whole
 
 
 def _boxes(places: pd.DataFrame, scales: Mapping[str, alt.Scale], picked: alt.Parameter) -> alt.Chart:
@@ -270,7 +272,11 @@ def _names(places: pd.DataFrame, scales: Mapping[str, alt.Scale]) -> list[alt.Ch
     rows = of_layers.drop_duplicates("row").assign(column=edge)
     columns = of_layers.drop_duplicates("column").assign(row=edge)
     beside = alone.assign(row=alone["row"] + edge, column=-0.5 - HEADER)
-    parts = [(rows, "kind", {"angle": 270}), (columns, "number", {}), (beside, "kind", {"align": "left"})]
+    parts: list[tuple[pd.DataFrame, str, dict[str, Any]]] = [
+        (rows, "kind", {"angle": 270}),
+        (columns, "number", {}),
+        (beside, "kind", {"align": "left"}),
+    ]
     return [
         alt.Chart(_rows(table))
         .mark_text(fontSize=theme.TEXT["small"], baseline="middle", **how)
