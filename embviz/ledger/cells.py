@@ -377,8 +377,9 @@ def _read_file(path: Path) -> tuple[pd.DataFrame, bytes]:
     if key not in _read:
         table, text = _verified(path)
         _read[key] = table, text, int(table.memory_usage(deep=True).sum())
-        while sum(size for _, _, size in _read.values()) > MOST_READ and len(_read) > 1:
-            del _read[next(iter(_read))]
+        total = sum(size for _, _, size in _read.values())
+        while total > MOST_READ and len(_read) > 1:
+            total -= _read.pop(next(iter(_read)))[2]
     table, text, _ = _read[key] = _read.pop(key)
     return table.copy(deep=False), text  # pandas copies what is written to, and no sooner
 
