@@ -191,7 +191,7 @@ class Session:
     def table(self, run: Run) -> pd.DataFrame:
         """The cell's table of a finished run."""
         steps, seeds = self.snapshot_steps, [member.seed for member in self.config.members]
-        parts = [_rows(seeds[:1], 0, "vocab_size", torch.tensor([[self.config.shape.vocab_size]]))]
+        parts = [rows_of(seeds[:1], 0, "vocab_size", torch.tensor([[self.config.shape.vocab_size]]))]
         for step in steps:
             self.model.load_state_dict(run.weights(step))
             found = self.measure()
@@ -199,11 +199,11 @@ class Session:
                 before = run.weights(step - 1)
                 moved = self.model.embedding.detach().cpu() - before["arrays.embedding"]
                 found["update_norm"] = moved.flatten(1).norm(dim=1)
-            parts += [_rows(seeds, step, name, values[:, None]) for name, values in found.items()]
+            parts += [rows_of(seeds, step, name, values[:, None]) for name, values in found.items()]
             if self.config.keep_all or step in (steps[0], steps[-1]):
-                parts.append(_rows(seeds, step, "embedding", self.model.embedding))
+                parts.append(rows_of(seeds, step, "embedding", self.model.embedding))
                 if not self.config.tied:
-                    parts.append(_rows(seeds, step, "head", self.model.head))
+                    parts.append(rows_of(seeds, step, "head", self.model.head))
         return pd.concat(parts, ignore_index=True)
 
     @torch.no_grad()
@@ -262,7 +262,7 @@ def geometric_steps(n_steps: int, n_snapshots: int) -> list[int]:
     return sorted({0, *(round(float(step)) for step in later)})
 
 
-def _rows(seeds: list[int], step: int, quantity: str, values: Tensor) -> pd.DataFrame:
+def rows_of(seeds: list[int], step: int, quantity: str, values: Tensor) -> pd.DataFrame:
     """Values (R, ...) as a long table."""
     flat = values.detach().cpu().flatten(1).numpy().astype(np.float32)
     table = pd.DataFrame({"seed": np.repeat(seeds, flat.shape[1]).astype(np.int16)})
