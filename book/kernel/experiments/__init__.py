@@ -2,6 +2,7 @@
 
 from book.kernel.experiments import (
     chosen,
+    convergence,
     extracted,
     fits,
     frozen,
@@ -22,4 +23,5 @@ STUDIES = {
     **starts.STUDIES,
     **scale.STUDIES,
     **hyperparameters.STUDIES,
+    **convergence.STUDIES,  # what it adds to claims of modules above
 }

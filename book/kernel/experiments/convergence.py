@@ -1,23 +1,36 @@
-"""Models that train until their loss is flat, from both starts, looked at evenly along training (section 7.2)."""
+"""Models that train until their loss is flat, from both starts, measured evenly along training."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 import torch
 
-from book.kernel.experiments import chosen
-from book.kernel.experiments.models import gram
+from book.kernel import theory
+from book.kernel.experiments import chosen, models, orthogonality
+from book.kernel.experiments.chosen import Judged
+from book.kernel.experiments.extracted import between_seeds
+from book.kernel.experiments.fits import cosines
+from book.kernel.experiments.models import Trained, gram
 from book.kernel.experiments.orthogonality import diagonal_shares, expected_cosine, mean_cosines
-from book.kernel.experiments.runs import KernelRun, Session, rows_of
-from book.kernel.experiments.texts import load
-from book.kernel.minigpt import MiniGPTConfig
+from book.kernel.experiments.runs import KernelRun, Session, embedding, measures, rows_of
+from book.kernel.experiments.texts import load as load_text
+from book.kernel.minigpt import Start
 from embviz import kernels
-from embviz.ledger.cells import Cell, experiment, training_run
+from embviz.ledger import findings
+from embviz.ledger.cells import Cell, experiment, missing, table_of, training_run
+from embviz.ledger.findings import Finding
+from embviz.ledger.studies import Part, Study
 from embviz.words.cooccurrence import count_pairs
 
+STARTS: dict[str, Start] = {"narrow": "small", "wide": "pytorch"}
+FLAT = 0.05  # nats: a training loss that falls by less over the last two fifths of the updates
+AT_PLATEAU = "seeds whose loss is flat"
 FIRST_SEED, N_SEEDS = 400, 3  # fresh ones
 N_SNAPSHOTS = 21  # the start among them
 N_UPDATES = 9_600
@@ -44,7 +57,7 @@ def to_convergence(config: KernelRun) -> pd.DataFrame:
         words over that of random directions), "diagonal" (share of |W|_F), "score" (circulant) and "k0"
         (first row of the kernel, index i for word i that the text has) at every snapshot.
     """
-    text = load(config.text)
+    text = load_text(config.text)
     session = EvenSession(config, text)
     data = {config.text.corpus: text.checksum}
     counts = count_pairs(text.ids, len(text.vocabulary), window=5).toarray()
@@ -74,21 +87,29 @@ def to_convergence(config: KernelRun) -> pd.DataFrame:
 # --- which ------------------------------------------------------------------------------------------
 
 
-def settings(preset: str) -> dict[str, list[KernelRun]]:
-    """Runs of both starts by what they train on, a run a seed, in the order in which they are computed."""
+def settings(preset: str) -> dict[str, KernelRun]:
+    """Runs of the narrow start and the first seed, in the order in which they are computed.
+
+    "wide" has more dimensions than words; the others are the three chosen texts, from the shortest on.
+    """
     if preset == "quick":
-        quick = dataclasses.replace(chosen.judged("quick"), n_snapshots=5)
-        return {"text": _runs(quick)}
-    narrow = {text: chosen.run(text, "small", 8) for text in chosen.TEXTS}
-    small = dataclasses.replace(chosen.TEXT, vocab_size=SMALL_VOCABULARY)
-    shape = MiniGPTConfig(SMALL_VOCABULARY, embedding_dim=WIDE, start="small")
-    wide = dataclasses.replace(narrow[chosen.TEXT], text=small, shape=shape)
-    shortest, deciding, longest = chosen.TEXTS[2], chosen.TEXT, chosen.TEXTS[0]
+        run = dataclasses.replace(chosen.judged("quick"), n_snapshots=6, first_seed=FIRST_SEED)
+        small = dataclasses.replace(run.text, vocab_size=12)
+        return {"wide": dataclasses.replace(run, text=small), "text": run}
+    longest, deciding, shortest = (
+        _of_updates(chosen.run(text, *chosen.DECIDING, (FIRST_SEED, N_SEEDS)), N_UPDATES)
+        for text in chosen.TEXTS
+    )
+    wide = dataclasses.replace(
+        deciding,
+        text=dataclasses.replace(chosen.TEXT, vocab_size=SMALL_VOCABULARY),
+        shape=dataclasses.replace(deciding.shape, embedding_dim=WIDE),
+    )
     return {
-        "wide": _runs(_of_updates(wide, N_UPDATES_WIDE)),
-        "shortest": _runs(_of_updates(narrow[shortest], N_UPDATES)),
-        "text": _runs(_of_updates(narrow[deciding], N_UPDATES)),
-        "longest": _runs(_of_updates(narrow[longest], N_UPDATES)),
+        "wide": _of_updates(wide, N_UPDATES_WIDE),
+        "shortest": shortest,
+        "text": deciding,
+        "longest": longest,
     }
 
 
@@ -98,17 +119,137 @@ def _of_updates(run: KernelRun, n_updates: int) -> KernelRun:
     return dataclasses.replace(run, n_epochs=n_epochs, n_snapshots=N_SNAPSHOTS)
 
 
-def _runs(run: KernelRun) -> list[KernelRun]:
-    """A seed each, both starts of a seed after one another."""
+def runs_of(run: KernelRun) -> list[KernelRun]:
+    """A run a seed and start, both starts of a seed after one another."""
     return [
         dataclasses.replace(
-            run, shape=dataclasses.replace(run.shape, start=start), n_seeds=1, first_seed=seed
+            run, shape=dataclasses.replace(run.shape, start=start), n_seeds=1, first_seed=member.seed
         )
-        for seed in range(FIRST_SEED, FIRST_SEED + N_SEEDS)
-        for start in ("small", "pytorch")
+        for member in run.members
+        for start in STARTS.values()
     ]
 
 
-def cells(preset: str) -> list[Cell]:
-    """Of all runs, in the order of :func:`settings`."""
-    return [to_convergence.cell(run) for runs in settings(preset).values() for run in runs]
+def cells(preset: str, *names: str) -> list[Cell]:
+    """Of the settings of these names, or of all: counts, then models in the order of :func:`settings`."""
+    own = [run for name, run in settings(preset).items() if not names or name in names]
+    return [models.counts_cell(run) for run in own] + [
+        to_convergence.cell(one) for run in own for one in runs_of(run)
+    ]
+
+
+# --- reading them -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Path:
+    """Models of one setting and start along training, and which of them have a flat loss at its end."""
+
+    models: Trained  # of the first snapshot and the last
+    along: pd.DataFrame  # see :func:`load`
+    fall: np.ndarray  # of the training loss with dropout over the last two fifths of the updates, (R,), nats
+
+    @property
+    def flat(self) -> np.ndarray:
+        """Whether that fall is small, (R,)."""
+        return self.fall < FLAT
+
+    @property
+    def judged(self) -> Trained:
+        """The models whose loss is flat; all where no model's is."""
+        if not self.flat.any():
+            return self.models
+        own = self.models
+        return dataclasses.replace(own, path=own.path[:, self.flat], output=own.output[self.flat])
+
+    def counting(self, found: Mapping[str, Finding]) -> dict[str, Finding]:
+        """Findings on :attr:`judged`; shown without deciding anything where no loss is flat."""
+        if self.flat.any():
+            return dict(found)
+        return {
+            name: Finding(one.value, one.value, one.value, 0, one.controls, one.corpus, AT_PLATEAU)
+            for name, one in found.items()
+        }
+
+
+@functools.lru_cache(maxsize=16)
+def load(run: KernelRun, start: Start) -> Path:
+    """What is stored of a setting from one start, or computed here.
+
+    `along` has a row per seed and snapshot: seed, step, the columns of
+    :func:`book.kernel.experiments.runs.measures` with ratio, diagonal, score; k0_fft, identity, untrained
+    (cosines of k0 with the formula's row, the identity matrix's and the same model's before training), and
+    agreement (mean cosine of k0 with the other seeds').
+    """
+    counts, met = models.met_counts(run)
+    spectrum = theory.decompose(kernels.log_counts(counts.pairs))
+    own = [one for one in runs_of(run) if one.shape.start == start]
+    tables = [table_of(to_convergence.cell(one)) for one in own]
+    seeds = [one.first_seed for one in own]
+    both = list(zip(tables, seeds, strict=True))
+    first = np.stack([embedding(table, seed, "first")[met] for table, seed in both])
+    last = np.stack([embedding(table, seed, "last")[met] for table, seed in both])
+    every = pd.concat(tables, ignore_index=True)
+    numbers = measures(every[every["quantity"] != "k0"])
+    of_k0 = every[every["quantity"] == "k0"].sort_values(["seed", "step", "index"])
+    k0 = of_k0["value"].to_numpy(float).reshape(len(own), -1, met.sum())  # (R, S, V)
+    steps = sorted(numbers["step"].unique())
+    between = np.stack([between_seeds(k0[:, index]) for index in range(len(steps))], axis=1)  # (R, S, R)
+    along = numbers.sort_values(["seed", "step"]).assign(
+        k0_fft=cosines(theory.k0_fft(spectrum), k0).ravel(),
+        identity=cosines(theory.row_identity(spectrum), k0).ravel(),
+        untrained=cosines(k0[:, :1], k0).ravel(),
+        agreement=((between.sum(-1) - 1) / max(1, len(own) - 1)).ravel(),
+    )
+    losses = along["dropout_loss"].to_numpy().reshape(len(own), -1)
+    fall = losses[:, round(0.6 * (len(steps) - 1))] - losses[:, -1]
+    ends = np.stack([first, last])
+    trained = Trained(run.text.corpus, [steps[0], steps[-1]], ends, last, numbers, counts, met)
+    return Path(trained, along, fall)
+
+
+def curves(preset: str) -> pd.DataFrame:
+    """`along` of all stored settings and both starts, with columns setting and start ("narrow", "wide")."""
+    parts = []
+    for name, run in settings(preset).items():
+        if preset == "quick" or not missing(cells(preset, name)):
+            parts += [
+                load(run, kind).along.assign(setting=name, start=start) for start, kind in STARTS.items()
+            ]
+    return pd.concat(parts, ignore_index=True)
+
+
+# --- claims -----------------------------------------------------------------------------------------
+
+
+def _fall(path: Path) -> Finding:
+    return findings.over_seeds(path.fall, corpus=path.models.corpus)
+
+
+def _orthogonal(setting: str, key: str) -> Part:
+    """How orthogonal models of a setting end, from both starts."""
+
+    def measured(preset: str) -> dict[str, Finding]:
+        found: dict[str, Finding] = {}
+        for start, kind in STARTS.items():
+            path = load(settings(preset)[setting], kind)
+            suffix = f"{key}_other" if start == "wide" else key
+            largest = path.along.groupby("seed")["ratio"].max().to_numpy()
+            of_path = path.counting(orthogonality.ends(path.judged))
+            of_path |= {"largest": findings.over_seeds(largest, corpus=path.models.corpus)}
+            of_path |= {"fall": _fall(path)}
+            found |= {f"{quantity}_{suffix}": one for quantity, one in of_path.items()}
+        return found
+
+    return Part(lambda preset: cells(preset, setting), measured)
+
+
+def _study(study: Study) -> Study:
+    return dataclasses.replace(
+        study,
+        parts=(*study.parts, _orthogonal("wide", "wide"), _orthogonal("text", "end")),
+        beside=lambda preset: [*study.beside(preset), *cells(preset)],
+    )
+
+
+STUDIES: dict[str, Study] = {"kernel.orthogonal": _study(orthogonality.STUDIES["kernel.orthogonal"])}

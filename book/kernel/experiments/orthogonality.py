@@ -146,14 +146,12 @@ def untrained_cell(preset: str) -> Cell:
 
 
 def _orthogonal(preset: str) -> dict[str, Finding]:
-    main, untied = models.trained(preset), models.load(models.untied(preset))
-    found = _ends(main)
-    found |= {f"{name}_other": one for name, one in _ends(models.load(models.other_start(preset))).items()}
-    output = mean_cosines(untied.output) / expected_cosine(main.embedding_dim)
-    return found | {"ratio_untied": findings.over_seeds(output, corpus=main.corpus)}
+    untied = models.load(models.untied(preset))
+    output = mean_cosines(untied.output) / expected_cosine(untied.embedding_dim)
+    return {"ratio_untied": findings.over_seeds(output, corpus=untied.corpus)}
 
 
-def _ends(trained: Trained) -> dict[str, Finding]:
+def ends(trained: Trained) -> dict[str, Finding]:
     """How orthogonal models are after training, beside themselves before it."""
     expected = expected_cosine(trained.embedding_dim)
     first, last = mean_cosines(trained.first), mean_cosines(trained.last)
@@ -202,10 +200,9 @@ def _out_of_sample(preset: str) -> dict[str, Finding]:
 
 STUDIES: dict[str, Study] = {
     "kernel.orthogonal": Study(
-        lambda preset: models.cells_of(
-            models.main(preset), models.untied(preset), models.other_start(preset)
-        ),
+        lambda preset: models.cells_of(models.untied(preset)),
         _orthogonal,
+        beside=lambda preset: models.cells_of(models.other_start(preset)),
     ),
     "kernel.diagnostic": Study(
         models.main_cells,

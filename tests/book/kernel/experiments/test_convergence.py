@@ -1,0 +1,61 @@
+import numpy as np
+import pytest
+
+from book.kernel.experiments import convergence, orthogonality, runs
+from book.kernel.experiments.texts import load
+
+
+@pytest.fixture(scope="module")
+def run():
+    return convergence.settings("quick")["text"]
+
+
+def path_with(run, fall):
+    path = convergence.load(run, "small")
+    return convergence.Path(path.models, path.along, np.array(fall))
+
+
+def test_snapshots_are_evenly_spaced(run):
+    session = convergence.EvenSession(run, load(run.text))
+    assert len(set(np.diff(session.snapshot_steps))) == 1
+    assert session.snapshot_steps[-1] == session.n_steps
+
+
+def test_a_setting_has_more_dimensions_than_words():
+    for preset in ("quick", "paper"):
+        shape = convergence.settings(preset)["wide"].shape
+        assert shape.embedding_dim > shape.vocab_size
+
+
+def test_stored_measures_are_those_of_the_stored_embeddings(run):
+    path = convergence.load(run, "small")
+    last = path.along[path.along["step"] == path.models.steps[-1]]
+    expected = orthogonality.mean_cosines(path.models.last) / orthogonality.expected_cosine(
+        path.models.embedding_dim
+    )
+    assert last["ratio"].to_numpy() == pytest.approx(expected, rel=1e-5)
+    assert last["score"].to_numpy() == pytest.approx(path.models.scores(path.models.last), rel=1e-4)
+    assert path.along.loc[path.along["step"] == 0, "untrained"].to_numpy() == pytest.approx(1)
+
+
+def test_a_run_alone_trains_as_beside_others(run):
+    one = convergence.runs_of(run)[0]
+    table = convergence.to_convergence.function(one)
+    both = convergence.load(run, one.shape.start).models.last
+    assert runs.embedding(table, one.first_seed) == pytest.approx(both[0])
+
+
+def test_models_whose_loss_falls_decide_nothing(run):
+    found = orthogonality.ends(convergence.load(run, "small").models)
+    falling = path_with(run, [1.0, 0.2]).counting(found)
+    assert {one.n_seeds for one in falling.values()} == {0}
+    assert falling["ratio"].value == found["ratio"].value
+    half = path_with(run, [1.0, 0.01])
+    assert half.counting(found) == found
+    assert half.judged.last.shape[0] == 1
+
+
+def test_curves_have_both_starts_of_every_setting():
+    table = convergence.curves("quick")
+    assert set(table["start"]) == {"narrow", "wide"}
+    assert not table.groupby(["setting", "start", "seed", "step"]).size().gt(1).any()
