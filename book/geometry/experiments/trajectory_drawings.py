@@ -273,8 +273,12 @@ def drawn(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def numbers_of(table: pd.DataFrame) -> pd.DataFrame:
-    """Numbers in it: path, method, n_neighbors, and one column per measure, NaN where one is missing."""
-    names = ["path", "method", "n_neighbors"]
+    """Numbers in it: path, method, n_neighbors, and one column per measure, NaN where one is missing.
+
+    In tables of several tensors the columns tensor, kind and layer come first.
+    """
+    where = ("tensor", "kind", "layer", "path", "method", "n_neighbors")
+    names = [name for name in where if name in table]
     own = table[table["measure"] != ""]
     wide = own.pivot(index=names, columns="measure", values="value")
     order = pd.MultiIndex.from_frame(own[names].drop_duplicates())

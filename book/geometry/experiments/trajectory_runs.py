@@ -282,12 +282,12 @@ def _numbers(run: TrajectoryRun) -> pd.DataFrame:
 def _of_tensors(run: TrajectoryRun, read_off: Callable[[pd.DataFrame], pd.DataFrame]) -> pd.DataFrame:
     """One part of what is stored of a run's layouts."""
     parts = [
-        read_off(_read(drawings_of_tensor.cell(DrawnTensor(run, tensor)))).assign(
+        _read(drawings_of_tensor.cell(DrawnTensor(run, tensor))).assign(
             tensor=tensor, kind=kind_of(tensor), layer=layer_of(tensor)
         )
         for tensor in run.tensors
     ]
-    return pd.concat(parts, ignore_index=True)
+    return read_off(pd.concat(parts, ignore_index=True)).reset_index(drop=True)
 
 
 def _read(cell: Cell) -> pd.DataFrame:
