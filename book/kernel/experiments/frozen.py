@@ -122,7 +122,7 @@ def relations(text: TextReading, embeddings: np.ndarray) -> np.ndarray:
 def runs(preset: str) -> list[KernelRun]:
     """A seed each, on words, in small batches for many updates."""
     if preset == "quick":
-        base = dataclasses.replace(models.main("quick"), keep_all=False)
+        base = dataclasses.replace(models.main("quick"), n_epochs=3, keep_all=False)
         return [dataclasses.replace(base, n_seeds=1, first_seed=seed) for seed in range(base.n_seeds)]
     text = TextReading(n_tokens=50_000)
     shape = MiniGPTConfig(text.vocab_size, start="small")
