@@ -182,7 +182,7 @@ def kept_cells() -> list[Cell]:
 # --- languages --------------------------------------------------------------------------------------
 
 
-@experiment("released.languages", threads=2)
+@experiment("released.languages", version=2, threads=2)
 def languages(config: Rows) -> pd.DataFrame:
     """Where a noun's translation lies among all tokens of its script, by cosine, 1 the nearest.
 
