@@ -252,6 +252,31 @@ def exor_language(task: EXor, bits: np.ndarray | None = None) -> FiniteLanguage:
     return _merged(tokens.astype(np.int64), weights.reshape(-1), SYMBOLS, tuple(range(task.n_bits)))
 
 
+def even_language(task: EXor) -> FiniteLanguage:
+    """Every spelling of the bit strings with an even number of ones: the parity is a bit like the others.
+
+    Each place may be masked, and no symbol names the parity.
+
+    Parameters
+    ----------
+    task : EXor
+        Its spellings; its strings have `task.n_bits` bits, the parity among them.
+
+    Raises
+    ------
+    ValueError
+        If there are more than 300,000 strings: up to 9 bits can be counted whole.
+
+    Examples
+    --------
+    >>> even_language(EXor(2, p_0a=1.0)).texts
+    ['0A 0A', '1A 1A', '1A 1B', '1B 1A', '1B 1B']
+    """
+    bits = task.strings()
+    language = exor_language(task, bits[bits.sum(axis=1) % 2 == 0])
+    return _merged(language.tokens[:, :-1], language.probability, language.symbols, ())
+
+
 def _refuse_large(n: int, advice: str) -> None:
     if n > LARGEST_LANGUAGE:
         raise ValueError(f"{n:,} strings, and at most {LARGEST_LANGUAGE:,} are counted: {advice}")

@@ -20,6 +20,7 @@ from book.tying.languages.equivalences import (
     FiniteLanguage,
     conditional_distance,
     equivalence_table,
+    even_language,
     exor_language,
     make_language,
     masked_contexts,
@@ -468,3 +469,12 @@ def test_with_the_parity_as_an_ordinary_bit_the_hypothesis_fails_for_spellings_a
     zeros = BOTH if p_0a == 0.5 else SEMANTIC_ONLY
     expected = {("0A", "0B"): zeros, ("1A", "1B"): BOTH}
     assert verdicts == {pair: expected.get(pair, NEITHER) for pair in itertools.combinations(SYMBOLS[:4], 2)}
+
+
+@pytest.mark.parametrize(("p_0a", "broken"), [(0.5, set()), (0.1, {("0A", "0B")})])
+def test_in_even_strings_the_hypothesis_holds_for_every_pair_of_equally_likely_spellings(p_0a, broken):
+    table = equivalence_table(even_language(EXor(5, p_0a=p_0a)))
+    assert len(table) == 6
+    assert {(pair.u, pair.v) for pair in table if not pair.holds} == broken
+    exor = equivalence_table(exor_language(EXor(4, p_0a=p_0a)))
+    assert ("E", "D") in {(pair.u, pair.v) for pair in exor if pair.holds is False}
