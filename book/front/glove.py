@@ -17,7 +17,7 @@ K = 8  # neighbours of a word on the map
 WORD = re.compile(r"[a-z]{3,}")
 TRAINED, UNTRAINED = "trained", "untrained"
 N_FREQUENT = 100  # words of a topic among which its name is chosen
-REACH = 1_000  # steps of a stored coordinate in one unit of the layout
+REACH = 500  # steps of a stored coordinate in one unit of the layout
 
 
 @dataclass(frozen=True)
@@ -38,29 +38,29 @@ def word_map(config: MapRun) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        word, topic (two central words of its k-means cluster), x and y (thousandths of the layout's unit),
-        near_0 to near_7 (rows of this table, the nearest first), cosine_0 to cosine_7 (thousandths; the mean
-        vector is subtracted).
+        x and y (500ths of the layout's unit), near_0 to near_7 (rows of this table, the nearest first),
+        cosine_0 to cosine_7 (hundredths; the mean vector is subtracted); of the trained vectors
+        before them word and topic (two central words of its k-means cluster).
     """
     made = WordVectors.load(config.model)
     chosen = [row for row, word in enumerate(made.vocabulary) if WORD.fullmatch(word)][: config.n_words]
     words, rows = [made.vocabulary[row] for row in chosen], made.word[chosen]
-    topic = _topics(unit_rows(rows, center=True), words, config)
+    named = pd.DataFrame({"word": words, "topic": _topics(unit_rows(rows, center=True), words, config)})
     if config.rows == UNTRAINED:
+        named = named[[]]
         rows = np.random.default_rng(config.seed).normal(size=rows.shape).astype(np.float32)
     found = find_neighbors(rows, K, recall=1.0, seed=config.seed)
     points = _lying(lay_out_neighbors(found, _principal(unit_rows(rows, center=True)), seed=config.seed))
-    steps = np.rint(points * REACH).astype(np.int32)
-    table = pd.DataFrame(
+    steps = np.rint(points * REACH).astype(np.int16)
+    placed = pd.DataFrame(
         {
-            "word": words,
-            "topic": topic,
             "x": steps[:, 0],
             "y": steps[:, 1],
-            **{f"near_{i}": found.ids[:, i].astype(np.int32) for i in range(K)},
-            **{f"cosine_{i}": np.rint(found.cosines[:, i] * 1_000).astype(np.int16) for i in range(K)},
+            **{f"near_{i}": found.ids[:, i].astype(np.uint16) for i in range(K)},
+            **{f"cosine_{i}": np.rint(found.cosines[:, i] * 100).astype(np.int8) for i in range(K)},
         }
     )
+    table = named.join(placed)
     forms = [form for file in data_set(config.model).files for form in file.forms]
     table.attrs["data"] = {config.model: forms[0].checksum}
     return table
@@ -73,8 +73,8 @@ def map_cells() -> list[Cell]:
 
 def neighbors_of(table: pd.DataFrame) -> Neighbors:
     """The stored neighbours of a map."""
-    ids = table[[f"near_{i}" for i in range(K)]].to_numpy()
-    cosines = table[[f"cosine_{i}" for i in range(K)]].to_numpy(dtype=np.float32) / 1_000
+    ids = table[[f"near_{i}" for i in range(K)]].to_numpy(dtype=np.int64)
+    cosines = table[[f"cosine_{i}" for i in range(K)]].to_numpy(dtype=np.float32) / 100
     return Neighbors(ids, cosines, recall=1.0, n_checked=len(ids))
 
 

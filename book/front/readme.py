@@ -42,7 +42,9 @@ if __name__ == "__main__":
     trained, untrained = (table_of(cell) for cell in map_cells())
     chart = alt.hconcat(
         panel(trained, f"{TRAINED}: related words lie together", named=True),
-        panel(untrained, f"{UNTRAINED}: neighbours are arbitrary", named=False),
+        panel(
+            untrained.assign(topic=trained["topic"]), f"{UNTRAINED}: neighbours are arbitrary", named=False
+        ),
     ).configure_view(stroke="#bbb")
     with alt.data_transformers.disable_max_rows():
         PICTURE.write_bytes(vl_convert.vegalite_to_png(chart.to_json(), scale=1))
