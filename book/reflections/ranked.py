@@ -1,4 +1,4 @@
-"""Words by the size of a number, largest first: bars with a name each, for explorers."""
+"""Words by the size of a number, largest first, or at both ends: bars with a name each, for explorers."""
 
 from __future__ import annotations
 
@@ -67,3 +67,40 @@ def plot_ranked(
     if told_apart:
         bars = bars.encode(color=theme.point_styles("kind", [CHOSEN, OTHER])[0])
     return alt.LayerChart(layer=[bars]).properties(width="container", height=theme.HEIGHT)
+
+
+def both_ends(values: ArrayLike, words: Sequence[str], *, n_shown: int = 10) -> pd.DataFrame:
+    """The words with the largest and with the smallest values, the largest first.
+
+    Parameters
+    ----------
+    values : array, shape (V,)
+    words : sequence of str, length V, all different
+    n_shown : int, default 10
+        Words at each end; fewer where there are not so many.
+
+    Returns
+    -------
+    DataFrame
+        label (the word), place (from the top), value; ties in the order of the words.
+
+    >>> both_ends([0.1, 0.9, 0.5], ["a", "b", "c"], n_shown=1)["label"].tolist()
+    ['b', 'a']
+    """
+    numbers = np.asarray(values, dtype=float)
+    order = np.argsort(-numbers.round(6), kind="stable")
+    n_shown = min(n_shown, len(order) // 2)
+    rows = np.concatenate([order[:n_shown], order[len(order) - n_shown :]])
+    return pd.DataFrame(
+        {"label": [words[row] for row in rows], "place": np.arange(len(rows)), "value": numbers[rows]}
+    )
+
+
+def plot_both_ends(data: Data, *, limits: tuple[float, float], x_title: str) -> alt.LayerChart:
+    """Bars of :func:`both_ends`, each as thick as its word is high."""
+    rows = alt.Y("label:N", sort=alt.EncodingSortField("place"), axis=alt.Axis(title=None, labelLimit=110))
+    across = alt.X("value:Q", axis=alt.Axis(title=x_title, tickCount=5), scale=alt.Scale(domain=list(limits)))
+    bars = alt.Chart(data).mark_bar(clip=True).encode(x=across, y=rows)
+    return alt.LayerChart(layer=[bars]).properties(
+        width="container", height=alt.Step(theme.HEIGHTS["half_row"])
+    )

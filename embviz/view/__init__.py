@@ -18,6 +18,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "theme",
     ],
     submod_attrs={
+        "arrows": ["plot_arrows"],
         "bars": ["plot_bars"],
         "charts": ["bin_counts", "mirrored_bins"],
         "curves": ["plot_curves", "plot_survival"],

@@ -82,6 +82,7 @@ RIDGES = pd.DataFrame({"angle": [0, 90] * 2, "epoch": [1, 1, 2, 2], "density": [
 POINTS = pd.DataFrame(
     {"step": [0, 1, 2], "u": [0.0, 4.0, 2.0], "v": [0.0, 1.0, 0.0], "loss": [3.0, 2.0, 1.0]}
 )
+ARROWS = pd.DataFrame({"u": [1.0, -1.0], "v": [0.0, 1.0], "which": ["x", "y"], "name": ["east", ""]})
 RANKS = pd.DataFrame({"rank": [1, 2, 3], "eigenvalue": [9.0, 4.0, 1.0]})
 # a table, a column whose holes must be refused, and the drawing; `more` is what an explorer's data needs
 FORMS = {
@@ -123,6 +124,11 @@ FORMS = {
         "grok",
         lambda t, more: view.plot_survival(t, "grok", event="grokked", kind="run", **more(names=["a", "b"])),
     ),
+    "arrows": (
+        ARROWS,
+        "u",
+        lambda t, more: view.plot_arrows(t, "u", "v", kind="which", limit=2, **more(names=["x", "y"])),
+    ),
     "path": (
         POINTS,
         "u",
@@ -147,7 +153,7 @@ def test_a_form_draws_without_a_warning_and_says_what_it_shows(name):
     spec = draw(name, FORMS[name][0]).to_dict()
     compiled(spec)
     assert spec["description"]
-    assert spec.get("width", "container") == "container"
+    assert spec.get("width", "container") in ("container", theme.SQUARE)
 
 
 @EVERY_FORM
@@ -477,6 +483,38 @@ def test_a_square_scatter_is_as_wide_as_tall():
 def test_an_explorers_line_of_equals_needs_its_ends():
     with pytest.raises(ValueError, match=r"give the ends of both axes \(limits=...\)"):
         view.plot_scatter(NAMED, "memorize", "grok", equals=True)
+
+
+# --- arrows ---------------------------------------------------------------------------------------------
+
+
+def test_an_arrow_runs_from_the_origin_to_its_two_numbers_and_its_head_points_there():
+    chart = view.plot_arrows(ARROWS, "u", "v", kind="which", label="name", limit=2)
+    shafts = drawn(chart, "rule")[-2:]
+    assert [(line["x"], line["y"], line["x2"], line["y2"]) for line in shafts] == [
+        (75, 50, 50, 50),
+        (25, 25, 50, 50),
+    ]
+    assert [head["angle"] for head in drawn(chart, "symbol")] == pytest.approx([90, -45])
+    assert written(chart) == ["east", ""]
+    assert shafts[0]["stroke"] != shafts[1]["stroke"]
+
+
+def test_the_axes_of_arrows_have_equal_ends_beyond_the_longest():
+    spec = view.plot_arrows(ARROWS * {"u": 1, "v": 3, "which": 1, "name": 1}, "u", "v").to_dict()
+    ends = [spec["layer"][0]["encoding"][axis]["scale"]["domain"] for axis in ("x", "y")]
+    assert ends[0] == ends[1] == pytest.approx([-3.45, 3.45])
+    assert spec["width"] == spec["height"]
+
+
+def test_an_explorers_arrows_need_their_ends():
+    with pytest.raises(ValueError, match="give the ends of the axes"):
+        view.plot_arrows(NAMED, "u", "v")
+
+
+def test_a_column_whose_name_the_heads_need_is_refused():
+    with pytest.raises(ValueError, match="'turned' can't be drawn"):
+        view.plot_arrows(ARROWS.rename(columns={"u": "turned"}), "turned", "v")
 
 
 def test_a_scatter_has_labels_and_the_papers_marks():
