@@ -127,7 +127,6 @@ EXAMPLES: dict[str, Any] = {
     "lay_out_neighbors.n_epochs": lambda: 5,
     "map_of_neighbors.neighbors": _neighbors,
     "map_of_neighbors.layout": lambda: rows(dim=2),
-    "map_of_neighbors.control": lambda: (_neighbors(), rows(dim=2)),
     "lay_out.layout": lambda: _layouts()["first"],  # the quickest
     "neighbors_in_plane.points": lambda: rows(dim=2),
     "read_checkpoints.source": _checkpoints,

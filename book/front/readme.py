@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import altair as alt
 import pandas as pd
@@ -17,7 +18,7 @@ WIDTH, HEIGHT = 520, 400
 EDGE = 0.001  # share of the points beyond each edge
 
 
-def panel(table: pd.DataFrame, title: str, *, named: bool) -> alt.LayerChart:
+def panel(table: pd.DataFrame, title: str, *, named: bool) -> Any:
     """Words as points, coloured by topic; topics are named at their medians."""
     scale = {
         axis: alt.Scale(domain=table[axis].quantile([EDGE, 1 - EDGE]).tolist(), nice=False) for axis in "xy"
@@ -32,7 +33,8 @@ def panel(table: pd.DataFrame, title: str, *, named: bool) -> alt.LayerChart:
     layers = [points.encode(**place, color=colour)]
     if named:
         middle = table.groupby("topic", as_index=False)[["x", "y"]].median()
-        for look in ({"stroke": "white", "strokeWidth": 3}, {}):
+        looks: list[dict[str, Any]] = [{"stroke": "white", "strokeWidth": 3}, {}]
+        for look in looks:
             name = alt.Chart(middle).mark_text(fontSize=12, fontWeight=600, **look)
             layers.append(name.encode(**place, text="topic:N"))
     return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT, title=alt.Title(title, fontSize=15))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import altair as alt
 import pandas as pd
@@ -73,14 +74,14 @@ def plot_arrows(
     ends = (-limit, limit)
     across = charts.placed(alt.X, x, scale=charts.scaled("linear", ends), words=x_title)
     up = charts.placed(alt.Y, y, scale=charts.scaled("linear", ends), words=y_title)
-    colour: dict[str, alt.Color] = {}
-    dash: dict[str, alt.StrokeDash] = {}
+    colour: dict[str, Any] = {}
+    dash: dict[str, Any] = {}
     if kind is not None:
         colour["color"], dash["strokeDash"] = theme.line_styles(kind, kinds, words=kind_title)
     shown = charts.tooltips([kind, label, x, y, *tooltip], data, [x, y])
     base = alt.Chart().transform_calculate(**{ANGLE: f"atan2(datum[{x!r}], datum[{y!r}]) * 180 / PI"})
     base = base.encode(x=across, y=up, tooltip=shown, **colour)
-    origin = {"x2": alt.datum(0), "y2": alt.datum(0)}
+    origin: dict[str, Any] = {"x2": alt.datum(0), "y2": alt.datum(0)}
     shafts = base.mark_rule(strokeWidth=theme.WIDTHS["step"], clip=True).encode(**origin, **dash)
     heads = base.mark_point(
         shape="triangle-up", filled=True, size=theme.SIZES["mark"], opacity=1, clip=True

@@ -87,7 +87,7 @@ class VocabularyMap(EmbeddingMap):
         regions: list[dict[str, Any]],
         *,
         names: Sequence[str] = ("vectors",),
-        control: tuple[Neighbors, np.ndarray] | None = None,
+        control: tuple[Neighbors, Any] | None = None,
         **said: Any,
     ) -> None:
         self.shown, self.order, self.unit = shown, order, unit
@@ -313,7 +313,7 @@ def map_of_neighbors(
     neighbors: Neighbors,
     layout: np.ndarray,
     *,
-    control: tuple[Neighbors, np.ndarray] | None = None,
+    control: tuple[Neighbors, Any] | None = None,
     names: tuple[str, str] = ("vectors", "control"),
     color: Any = None,
     focus: str | None = None,
@@ -329,7 +329,7 @@ def map_of_neighbors(
     neighbors : Neighbors
         Of these V tokens.
     layout : array, shape (V, 2)
-    control : (Neighbors, array of shape (V, 2)), optional
+    control : pair of Neighbors and coordinates (V, 2), optional
         Neighbours and places of the same tokens in a control, such as an untrained table. A switch moves the
         points there.
     names : two str
