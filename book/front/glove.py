@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from sklearn.cluster import KMeans
+from sklearn.decomposition import PCA
 
 from embviz.corpora.registry import data_set
 from embviz.ledger.cells import Cell, experiment
@@ -50,7 +52,7 @@ def word_map(config: MapRun) -> pd.DataFrame:
         named = named[[]]
         rows = np.random.default_rng(config.seed).normal(size=rows.shape).astype(np.float32)
     found = find_neighbors(rows, K, recall=1.0, seed=config.seed)
-    points = _lying(lay_out_neighbors(found, _principal(unit_rows(rows, center=True)), seed=config.seed))
+    points = _lying(lay_out_neighbors(found, _principal_plane(rows), seed=config.seed))
     steps = np.rint(points * REACH).astype(np.int16)
     placed = pd.DataFrame(
         {
@@ -80,8 +82,6 @@ def neighbors_of(table: pd.DataFrame) -> Neighbors:
 
 def _topics(unit: np.ndarray, words: list[str], config: MapRun) -> list[str]:
     """For each word its k-means cluster, named by two of the cluster's frequent words near its centre."""
-    from sklearn.cluster import KMeans
-
     found = KMeans(config.n_topics, n_init=4, random_state=config.seed).fit(unit)
     names = {}
     for label, centre in enumerate(found.cluster_centers_):
@@ -91,15 +91,12 @@ def _topics(unit: np.ndarray, words: list[str], config: MapRun) -> list[str]:
     return [names[label] for label in found.labels_]
 
 
-def _principal(unit: np.ndarray) -> np.ndarray:
-    axes = np.linalg.eigh(unit.T @ unit)[1][:, :-3:-1]
-    points: np.ndarray = unit @ axes
+def _principal_plane(rows: np.ndarray) -> np.ndarray:
+    points: np.ndarray = PCA(2, svd_solver="covariance_eigh").fit_transform(unit_rows(rows, center=True))
     return points
 
 
 def _lying(points: np.ndarray) -> np.ndarray:
     """The layout with its median at 0 and its longest direction across the page."""
-    centred = points - np.median(points, axis=0)
-    axes = np.linalg.eigh(centred.T @ centred)[1][:, ::-1]
-    turned: np.ndarray = centred @ axes
-    return turned
+    turned: np.ndarray = PCA(2, svd_solver="covariance_eigh").fit_transform(points)
+    return turned - np.median(turned, axis=0)

@@ -822,7 +822,7 @@ class MapGroup {
     child(head, "b", "").textContent = data.words[point];
     const over = data.about.over ? `${data.about.over} ` : "";
     const name = data.shows.length > 1 ? `${over}${data.shows[show].name}, ` : "";
-    const kept = `${data.shows[show].kept[point]} of ${data.k} neighbours are near in the plane too`;
+    const kept = `${data.shows[show].kept[point]} of the ${data.k} nearest are among the ${data.k} nearest on the map too (solid frames)`;
     const former = data.former(point);
     const left = data.neighbours(show, point).filter(({ point: other }) => former?.includes(other)).length;
     const held = former ? `; ${left} are among the ${data.k} nearest ${data.about.former} (bold)` : "";
@@ -834,7 +834,7 @@ class MapGroup {
       button.type = "button";
       button.dataset.kept = inPlane(other);
       button.dataset.held = former?.includes(other) ?? false;
-      button.title = inPlane(other) ? "near in the plane too" : "the plane has lost it";
+      button.title = `${inPlane(other) ? "" : "not "}among the ${data.k} nearest on the map`;
       button.append(`${data.words[other]} `);
       child(button, "small", "").textContent = twoDigits(distance);
       button.addEventListener("click", () => this.goTo(data.words[other]));
@@ -851,7 +851,7 @@ class MapGroup {
       const box = child(this.legend, "span", "");
       box.append(tidy(column.low));
       child(box, "i", "").style.background = `linear-gradient(90deg, ${look.ramp.join(", ")})`;
-      box.append(`${tidy(column.high)}${name === KEPT_COLUMN ? ` of ${data.k} neighbours are near in the plane too` : ""}`);
+      box.append(`${tidy(column.high)}${name === KEPT_COLUMN ? ` of ${data.k} nearest are among the ${data.k} nearest on the map too` : ""}`);
       return;
     }
     if (data.about.packed) return fillKinds(this.legend, this.maps[0], column);

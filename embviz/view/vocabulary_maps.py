@@ -73,8 +73,6 @@ class VocabularyMap(EmbeddingMap):
         name is equal to are taken too.
     """
 
-    titles: Sequence[str] = ()
-
     def __init__(
         self,
         words: list[str],
@@ -88,10 +86,11 @@ class VocabularyMap(EmbeddingMap):
         *,
         names: Sequence[str] = ("vectors",),
         control: tuple[Neighbors, Any] | None = None,
+        titles: Sequence[str] = (),
         **said: Any,
     ) -> None:
         self.shown, self.order, self.unit = shown, order, unit
-        self.recall, self.regions = found.recall, regions
+        self.recall, self.regions, self.titles = found.recall, regions, list(titles)
         states = [(found, plane)] if control is None else [(found, plane), control]
         placed = [_placed(name, *state) for name, state in zip(names, states, strict=True)]
         super().__init__(words, placed, columns, **said)
@@ -366,7 +365,7 @@ def map_of_neighbors(
     if isinstance(color, Mapping) and isinstance((given := next(iter(columns.values())))[0], str):
         regions = [*_named_kinds(plane, given), *(one for one in regions if one["level"])]
     order = _label_order(kinds)
-    picture = VocabularyMap(
+    return VocabularyMap(
         words,
         shown,
         order,
@@ -377,12 +376,11 @@ def map_of_neighbors(
         regions,
         names=names if control else ("vectors",),
         control=control and (control[0], _coordinates(control[1], len(words))),
+        titles=titles if control else (),
         title=titles[0] or f"{len(words):,} tokens",
         caption=caption,
         focus=focus,
     )
-    picture.titles = list(titles) if control else []
-    return picture
 
 
 def _placed(name: str, found: Neighbors, plane: np.ndarray) -> Placed:

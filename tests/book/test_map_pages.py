@@ -254,7 +254,7 @@ def test_colours_have_a_legend_and_the_plane_owns_up(page):
     assert page.evaluate("first.canvas.toDataURL()") == kinds
     colour.select_option("neighbours kept")
     drawn(page)
-    assert legend.text_content() == "08 of 8 neighbours are near in the plane too"
+    assert legend.text_content() == "08 of 8 nearest are among the 8 nearest on the map too"
     assert page.evaluate("first.canvas.toDataURL()") not in (before, kinds)
 
 

@@ -90,16 +90,13 @@ def to_convergence(config: KernelRun) -> pd.DataFrame:
 def settings(preset: str) -> dict[str, KernelRun]:
     """Runs of the narrow start and the first seed, in the order in which they are computed.
 
-    "wide" has more dimensions than words; the others are the three chosen texts, from the shortest on.
+    "wide" has more dimensions than words; "text" is the text that decides, with its 100 words.
     """
     if preset == "quick":
         run = dataclasses.replace(chosen.judged("quick"), n_snapshots=6, first_seed=FIRST_SEED)
         small = dataclasses.replace(run.text, vocab_size=12)
         return {"wide": dataclasses.replace(run, text=small), "text": run}
-    longest, deciding, shortest = (
-        _of_updates(chosen.run(text, *chosen.DECIDING, (FIRST_SEED, N_SEEDS)), N_UPDATES)
-        for text in chosen.TEXTS
-    )
+    deciding = chosen.run(chosen.TEXT, *chosen.DECIDING, (FIRST_SEED, N_SEEDS))
     wide = dataclasses.replace(
         deciding,
         text=dataclasses.replace(chosen.TEXT, vocab_size=SMALL_VOCABULARY),
@@ -107,9 +104,7 @@ def settings(preset: str) -> dict[str, KernelRun]:
     )
     return {
         "wide": _of_updates(wide, N_UPDATES_WIDE),
-        "shortest": shortest,
-        "text": deciding,
-        "longest": longest,
+        "text": _of_updates(deciding, N_UPDATES),
     }
 
 

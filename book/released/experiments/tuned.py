@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from book.released import gemma, models
+from book.released.experiments.queries import N_PARTS, N_STRINGS, N_TOKENS, PARTS, TEXT
 from embviz.corpora.corpus import load_text
 from embviz.inspection import gradients
 from embviz.ledger import findings
@@ -23,9 +24,7 @@ from embviz.ledger.findings import Finding
 from embviz.ledger.studies import Study
 
 LAYER, N_UPDATES, RATE, N_TRAINED = 11, 100, 1e-4, 64
-N_PARTS, N_STRINGS, N_TOKENS = 3, 2, 128
 STEPS = (0, 25, 50, 100)  # updates after which the loss is measured
-TEXT, PARTS = "wikitext2", "parts of the text"
 HOWS = ("unchanged", "identity", "permuted")
 
 
