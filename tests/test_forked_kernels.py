@@ -71,10 +71,12 @@ def test_a_forked_kernel_is_fresh_interrupted_and_ended_as_any_other(process, tm
 
 
 def test_a_kernel_ends_with_the_one_that_asked_and_with_the_one_it_comes_from(process, tmp_path):
-    asked = [sys.executable, forked_kernels.__file__, "kernel", str(tmp_path / "connection.json")]
     for ended in ("who asked", "where it comes from"):
+        file = tmp_path / f"{ended}.json"  # a kernel takes the ports of a file that is there
+        asked = [sys.executable, forked_kernels.__file__, "kernel", str(file)]
         with subprocess.Popen(asked, stderr=subprocess.DEVNULL) as stand_in:
             while not (kernels := kernels_of(process)):
+                assert stand_in.poll() is None, "the kernel ended, or there was none"
                 time.sleep(0.05)
             if ended == "who asked":
                 stand_in.kill()
