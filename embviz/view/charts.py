@@ -294,15 +294,24 @@ def same_axis(channel: Channel, field: str) -> Channel:
     return type(channel)(f"{field}:Q", scale=channel["scale"], axis=channel["axis"])
 
 
-def tooltips(fields: Iterable[str | None], data: Data, numbers: Iterable[str]) -> list[alt.Tooltip]:
-    """What hovering shows: columns under their titles, those in `numbers` to four digits."""
+def tooltips(
+    fields: Iterable[str | None],
+    data: Data,
+    numbers: Iterable[str],
+    words: Mapping[str, str | None] | None = None,
+) -> list[alt.Tooltip]:
+    """What hovering shows: columns under their titles, those in `numbers` to four digits.
+
+    `words` are a chart's own titles, for columns that have one there.
+    """
+    words = {field: text for field, text in (words or {}).items() if text and text.strip()}
     whole = set(numbers)
     if isinstance(data, pd.DataFrame):
         whole |= {str(name) for name in data if pd.api.types.is_float_dtype(data[name].dtype)}
     return [
-        alt.Tooltip(f"{field}:Q", title=theme.title(field), format=",.4~g")
+        alt.Tooltip(f"{field}:Q", title=words.get(field, theme.title(field)), format=",.4~g")
         if field in whole
-        else alt.Tooltip(f"{field}:N", title=theme.title(field))
+        else alt.Tooltip(f"{field}:N", title=words.get(field, theme.title(field)))
         for field in dict.fromkeys(fields)
         if field is not None
     ]

@@ -79,7 +79,8 @@ def plot_heat_map(
     colour = alt.Color(
         f"{value}:Q", scale=colours, legend=alt.Legend(title=words or None, gradientLength=theme.GRADIENT)
     )
-    shown = charts.tooltips([x, y, value], data, [value])
+    titles = {x: x_title, y: y_title, value: value_title}
+    shown = charts.tooltips([x, y, value], data, [value], titles)
     layers = [alt.Chart().mark_rect().encode(color=colour, tooltip=shown, **place)]
     if labels is not None:
         inside = alt.Chart().mark_text(fontSize=theme.TEXT["small"], aria=False)  # cells say their number

@@ -139,7 +139,7 @@ def _stepped_layers(across: alt.X, up: alt.Y, steps: dict[str, str]) -> list[alt
     colour = alt.Color(f"{charts.ROLE}:N", scale=scale, legend=key if steps else None)
     role = {name: {charts.ROLE: json.dumps(name)} for name in named}
     numbers = ["left", "right", "share", *steps.values()]
-    shown = charts.tooltips(numbers, alt.NamedData(""), numbers)
+    shown = charts.tooltips(numbers, alt.NamedData(""), numbers, {"share": up["axis"]["title"]})
     cut = alt.Undefined if up["scale"] is alt.Undefined else True
     bars = alt.Chart().transform_calculate(**role[MEASURED]).mark_bar(binSpacing=0, clip=cut)
     layers = [bars.encode(x=across, x2="right:Q", y=up, color=colour, tooltip=shown)]
@@ -228,7 +228,7 @@ def plot_ridges(
     up = alt.Y(
         "top0:Q", axis=_row_axis(rows), scale=alt.Scale(domain=[0, len(rows) - 1 + overlap], nice=False)
     )
-    shown = charts.tooltips([row, x, *heights], data, [x, *heights])
+    shown = charts.tooltips([row, x, *heights], data, [x, *heights], {x: x_title})
     area = base.mark_area(
         opacity=theme.OPACITY["area"], clip=True, line={"strokeWidth": theme.WIDTHS["step"]}
     )

@@ -127,6 +127,18 @@ def test_names_with_signs_of_other_languages_draw_what_plain_names_draw(form):
     assert n_marks(draw(table.rename(columns=odd), odd.get)) == n_marks(draw(table, str)) > (0, 0)
 
 
+def test_hovering_shows_the_titles_of_the_chart_and_not_those_of_the_theme():
+    drawn = {
+        "share of words": view.plot_histogram(RUNS, "y", y_title="share of words"),
+        "cosine of two words": view.plot_ridges(ALONE, "step", "kind", "y", x_title="cosine of two words"),
+        "entry / largest": view.plot_heat_map(CELLS, "step", "kind", "y", value_title="entry / largest"),
+        "token": view.plot_heat_map(CELLS, "step", "kind", "y", y_title="token"),
+    }
+    for wanted, chart in drawn.items():
+        spec = chart.to_dict()
+        assert wanted in {tooltip["title"] for tooltip in spec["layer"][0]["encoding"]["tooltip"]}
+
+
 TAKEN = (  # for an expression, or for something that a chart or a browser has already
     *("val.loss", "loss[1]", "a\\b", "it's", 'a"b', "mean(y)", "count()", "y:Q", "loss: nats", "*"),
     *("toString", "constructor"),
