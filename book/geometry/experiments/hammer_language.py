@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from book.geometry.experiments.steering_language import Setting
 from embviz.corpora import bytepairs
 from embviz.imports import import_transformers
-from embviz.ledger import findings
+from embviz.ledger import findings, studies
 from embviz.ledger.cells import Cell, experiment, read
 from embviz.ledger.findings import Finding
 from embviz.ledger.studies import Study
@@ -320,21 +320,32 @@ def _by_role(table: pd.DataFrame, column: str, keys: Sequence[str] = ()) -> pd.D
     return table.groupby([*keys, "role"])[column].mean().unstack("role")
 
 
+N_FRESH = {"quick": 2, "laptop": 5, "paper": 3}  # seeds after those of :func:`hammer_runs`
+
+
+def start_runs(preset: str) -> list[HammerRun]:
+    """Fresh models, measured before their first update and stopped after it."""
+    like = hammer_runs(preset)
+    setting = replace(like[0].setting, n_steps=1)
+    seeds = range(len(like), len(like) + N_FRESH[preset])
+    return [replace(like[0], seed=seed, setting=setting) for seed in seeds]
+
+
+def _excess(preset: str, runs: Sequence[HammerRun], moment: str, suffix: str = "") -> dict[str, Finding]:
+    """Differences between roles of what their regularities exceed permuted rows by, on the first rows."""
+    table = regularities(preset, runs)
+    chosen = table[(table["moment"] == moment) & (table["reading"] == "first rows")]
+    over = chosen.assign(excess=chosen["regularity"] - chosen["permuted"])
+    excess = _by_role(over, "excess", ["seed"])
+    corpus = runs[0].text.corpus
+    return {
+        f"{name}_excess{suffix}": findings.over_seeds((excess[more] - excess[less]).to_numpy(), corpus=corpus)
+        for name, more, less in (("positions", POSITIONS, MLP), ("mlp", MLP, TOKENS))
+    }
+
+
 def _hammer_findings(preset: str) -> dict[str, Finding]:
-    table = regularities(preset)
-    chosen = table[(table["moment"] == TRAINED) & (table["reading"] == "first rows")]
-    heard, permuted = (_by_role(chosen, column, ["seed"]) for column in ("regularity", "permuted"))
-    found = {}
-    for name, more, less in (
-        ("positions_minus_mlp", POSITIONS, MLP),
-        ("mlp_minus_tokens", MLP, TOKENS),
-    ):
-        null = float((permuted[more] - permuted[less]).mean())
-        found[name] = findings.over_seeds(
-            (heard[more] - heard[less]).to_numpy(),
-            controls={"permuted": null},
-            corpus=hammer_runs(preset)[0].text.corpus,
-        )
+    found = _excess(preset, hammer_runs(preset), TRAINED, "_trained")
     if preset == "paper":
         cell = hammer_gpt2.cell(Gpt2Run())
         struck, _ = read(cell)
@@ -348,6 +359,12 @@ STUDIES = {
     "geometry.hammer_gpt2": Study(
         hammer_cells,
         _hammer_findings,
-        needs="GPT-2 small's weights are not available: a small model trained here takes their place",
+        needs="GPT-2 small's weights are not available: a small model made here takes their place",
+        parts=(
+            studies.Part(
+                lambda preset: [hammer_language.cell(run) for run in start_runs(preset)],
+                lambda preset: _excess(preset, start_runs(preset), START),
+            ),
+        ),
     )
 }

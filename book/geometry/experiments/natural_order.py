@@ -5,13 +5,15 @@ Source: section 3.1. Residues on a ring and positions in a sequence are in order
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
 from book.geometry.experiments import steering
 from book.geometry.experiments.steering_language import (
     BASELINE,
+    BY_FREQUENCY,
+    BY_NEIGHBORS,
     FROZEN,
     LOWEST,
     N_LOOKED_AT,
@@ -19,6 +21,8 @@ from book.geometry.experiments.steering_language import (
     NEAR_NYQUIST,
     ON_POSITIONS,
     POSITIONS,
+    REORDERED,
+    SUBSPACE,
     TOP_5,
     SteeringRun,
     losses_to_baseline,
@@ -28,23 +32,42 @@ from book.geometry.experiments.steering_language import (
 )
 from embviz.ledger.cells import Cell
 from embviz.ledger.findings import Finding, over_seeds
-from embviz.ledger.studies import Study
+from embviz.ledger.studies import Part, Study
 
 FIGURES: Mapping[str, str] = {  # of variants, all of the positions
-    "positions_top5": TOP_5,
-    "positions_lowest": LOWEST,
     "positions_near_nyquist": NEAR_NYQUIST,
     "positions_frozen": FROZEN,
 }
 
 
+FRESH = {"quick": range(1), "laptop": range(5, 8), "paper": range(3)}  # no position run of them was looked at
+
+
 def position_runs(preset: str) -> list[SteeringRun]:
     """Tied models of byte pairs with steered positions, and their baselines, one run per seed and variant."""
+    seeds = range(N_LOOKED_AT[preset], N_TIED_SEEDS[preset][0])
+    return _tied(preset, seeds, (BASELINE, *ON_POSITIONS))
+
+
+def fresh_runs(preset: str) -> list[SteeringRun]:
+    """The same on the seeds that judge, without a baseline: positions that are not trained take its place."""
+    return _tied(preset, FRESH[preset], ON_POSITIONS)
+
+
+def reordered_runs(preset: str) -> list[SteeringRun]:
+    """Tied models whose tokens are projected onto low modes along two orders that mean something, beside a
+    random subspace of as many dimensions and no projection.
+    """
+    seeds = range(N_LOOKED_AT[preset], N_TIED_SEEDS[preset][0])
+    return _tied(preset, seeds, (BASELINE, SUBSPACE, *REORDERED))
+
+
+def _tied(preset: str, seeds: Iterable[int], variants: Iterable[str]) -> list[SteeringRun]:
     text, _, setting = texts_and_setting(preset)
     return [
         SteeringRun(text, variant, seed, tied=True, start="small", setting=setting)
-        for seed in range(N_LOOKED_AT[preset], N_TIED_SEEDS[preset][0])
-        for variant in (BASELINE, *ON_POSITIONS)
+        for seed in seeds
+        for variant in variants
     ]
 
 
@@ -84,14 +107,54 @@ def _findings(preset: str) -> dict[str, Finding]:
         for name in ("ordered", "shuffled")
     }
     costs = position_costs(preset).pivot(index="seed", columns="variant", values="difference")
-    frozen = {"frozen": float(costs[FROZEN].mean())}
     corpus = texts_and_setting(preset)[0].corpus
     return found | {
-        name: over_seeds(
-            costs[variant].to_numpy(), controls={} if variant == FROZEN else frozen, corpus=corpus
-        )
-        for name, variant in FIGURES.items()
+        name: over_seeds(costs[variant].to_numpy(), corpus=corpus) for name, variant in FIGURES.items()
     }
 
 
-STUDIES = {"geometry.natural_order": Study(_cells, _findings)}
+def _bits(runs: list[SteeringRun]) -> pd.DataFrame:
+    """Bits a token at the end of each run, one row per seed, one column per variant."""
+    table = steering_curves(runs)
+    return table[table["step"] == table["step"].max()].pivot(
+        index="seed", columns="variant", values="bits_per_token"
+    )
+
+
+def _fresh_findings(preset: str) -> dict[str, Finding]:
+    bits = _bits(fresh_runs(preset)).rename(columns=lambda name: name.removeprefix(POSITIONS))
+    saved = -bits.sub(bits[FROZEN], axis=0)
+    control = {"near_nyquist": float(saved[NEAR_NYQUIST].mean())}
+    corpus = texts_and_setting(preset)[0].corpus
+    return {
+        name: over_seeds(saved[variant].to_numpy(), controls=control, corpus=corpus)
+        for name, variant in (("top5_saved", TOP_5), ("lowest_saved", LOWEST))
+    }
+
+
+def _reordered_findings(preset: str) -> dict[str, Finding]:
+    bits = _bits(reordered_runs(preset))
+    corpus = texts_and_setting(preset)[0].corpus
+    values = {
+        "rescue_frequency": bits[SUBSPACE] - bits[BY_FREQUENCY],
+        "rescue_neighbors": bits[SUBSPACE] - bits[BY_NEIGHBORS],
+        "cost_frequency": bits[BY_FREQUENCY] - bits[BASELINE],
+        "cost_neighbors": bits[BY_NEIGHBORS] - bits[BASELINE],
+    }
+    return {name: over_seeds(each.to_numpy(), corpus=corpus) for name, each in values.items()}
+
+
+def _reordered_cells(preset: str) -> list[Cell]:
+    return [steering_language.cell(run) for run in reordered_runs(preset)]
+
+
+STUDIES = {
+    "geometry.natural_order": Study(
+        _cells,
+        _findings,
+        parts=(
+            Part(lambda preset: [steering_language.cell(run) for run in fresh_runs(preset)], _fresh_findings),
+            Part(_reordered_cells, _reordered_findings),
+        ),
+    )
+}

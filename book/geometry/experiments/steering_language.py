@@ -12,9 +12,11 @@ import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
+import scipy
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell, experiment, read, training_run
@@ -31,6 +33,7 @@ from embviz.training.language import (
     train_language_model,
 )
 from embviz.training.loop import AdamW
+from embviz.words.cooccurrence import count_pairs, ppmi
 
 BASELINE, NEAR_NYQUIST, TOP_5, SUBSPACE, FROZEN = VARIANTS = (
     "baseline",
@@ -41,6 +44,9 @@ BASELINE, NEAR_NYQUIST, TOP_5, SUBSPACE, FROZEN = VARIANTS = (
 )
 ON_HEAD = "near-Nyquist, head alone"  # the embedding is trained as ever
 LOWEST = "lowest modes"  # five, without the mean; byte pairs are numbered by how often they were merged
+BY_FREQUENCY = "lowest modes by frequency"  # along the tokens as :func:`token_order` sorts them
+BY_NEIGHBORS = "lowest modes by neighbours"
+REORDERED = (BY_FREQUENCY, BY_NEIGHBORS)
 POSITIONS = "positions, "  # before a variant: of the positions' gradient, the tokens' is left as it is
 ON_POSITIONS = tuple(POSITIONS + name for name in (TOP_5, LOWEST, NEAR_NYQUIST, FROZEN))
 N_POINTS = 10  # scores of a run
@@ -106,7 +112,7 @@ class SteeringRun:
     setting: Setting = Setting()
 
     def __post_init__(self) -> None:
-        known = (*VARIANTS, ON_HEAD, LOWEST, *ON_POSITIONS)
+        known = (*VARIANTS, ON_HEAD, LOWEST, *REORDERED, *ON_POSITIONS)
         if self.variant not in known:
             raise ValueError(f"variant is {self.variant!r}: choose one of {', '.join(known)}")
 
@@ -129,7 +135,7 @@ class SteeringRun:
         projections: dict[str, Projection] = {
             NEAR_NYQUIST: near_nyquist,
             ON_HEAD: near_nyquist,
-            LOWEST: Prescribed((1, 2, 3, 4, 5)),
+            **dict.fromkeys((LOWEST, *REORDERED), Prescribed((1, 2, 3, 4, 5))),
             TOP_5: Adaptive(5),
             SUBSPACE: RandomSubspace(10, self.seed),
         }
@@ -148,7 +154,30 @@ def make_model(run: SteeringRun, streams: Streams) -> tuple[Transformer, Callabl
         weights.requires_grad_(False)
     if projection is None:
         return model, None
+    if run.variant in REORDERED:
+        order = torch.from_numpy(token_order(streams, run.variant)).to(weights.device)
+        return model, functools.partial(_project_in_order, weights, projection, order)
     return model, functools.partial(_project, weights, projection)
+
+
+def token_order(streams: Streams, variant: str) -> np.ndarray:
+    """Tokens sorted by frequency, or so that neighbours in text are near each other.
+
+    Neighbours: by the second eigenvector of the normalized Laplacian of positive PMI within two places, which
+    puts tokens with high PMI near each other.
+    """
+    ids, size = streams.train.ids.astype(np.int64), streams.vocab_size
+    counts = np.bincount(ids, minlength=size)
+    if variant == BY_FREQUENCY:
+        return np.argsort(-counts, kind="stable")
+    seen = np.flatnonzero(counts)  # the others come last
+    pairs = count_pairs(ids, size, window=2)[seen][:, seen]
+    graph = ppmi(pairs).toarray() + 1e-6  # so that all tokens are connected
+    scale = 1 / np.sqrt(graph.sum(axis=0))
+    n = len(seen)
+    _, vectors = scipy.linalg.eigh(scale[:, None] * graph * scale, subset_by_index=[n - 2, n - 1])
+    order = np.argsort(scale * vectors[:, 0], kind="stable")
+    return np.concatenate([seen[order], np.flatnonzero(counts == 0)])
 
 
 def steered_weights(run: SteeringRun, model: Transformer) -> nn.Parameter:
@@ -163,6 +192,11 @@ def steered_weights(run: SteeringRun, model: Transformer) -> nn.Parameter:
 
 def _project(weights: nn.Parameter, projection: Projection, step: int) -> None:
     project_gradients(weights, projection, step=step)
+
+
+def _project_in_order(weights: nn.Parameter, projection: Projection, order: Tensor, step: int) -> None:
+    assert weights.grad is not None
+    weights.grad = projection.apply(weights.grad[order], step=step)[order.argsort()]
 
 
 @experiment("geometry.steering_language")
@@ -316,12 +350,7 @@ def _steering_findings(preset: str) -> dict[str, Finding]:
     pairs, whole = _differences(steering_runs(preset), "bits_per_character")
     tied_pairs, tied_whole = _differences(tied_runs(preset), "bits_per_token")
     tied_pairs = tied_pairs.loc[N_LOOKED_AT[preset] :]
-    subspace = {"subspace": float(tied_pairs[SUBSPACE].mean())}
-    controls = {
-        "tied_bpe_near_nyquist": subspace,
-        "tied_bpe_top5": subspace,
-        "byte_near_nyquist": {"frozen": float(whole[FROZEN].mean())},
-    }
+    controls = {"byte_near_nyquist": {"frozen": float(whole[FROZEN].mean())}}
     differences = {
         "byte_near_nyquist": whole[NEAR_NYQUIST],
         "bpe_frozen": pairs[FROZEN],
@@ -329,6 +358,7 @@ def _steering_findings(preset: str) -> dict[str, Finding]:
         "tied_bpe_near_nyquist": tied_pairs[NEAR_NYQUIST],
         "tied_bpe_top5": tied_pairs[TOP_5],
         "tied_bpe_order": tied_pairs[NEAR_NYQUIST] - tied_pairs[TOP_5],
+        "tied_bpe_subspace": tied_pairs[SUBSPACE],
         "tied_bpe_frozen": tied_pairs[FROZEN],
         "tied_byte_near_nyquist": tied_whole[NEAR_NYQUIST],
     }
