@@ -43,7 +43,13 @@ def _directions(path: WeightPath) -> tuple[np.ndarray, np.ndarray]:
     return moves / np.where(lengths > 0, lengths, 1)[:, None], lengths
 
 
-def random_walk(path: WeightPath, *, seed: int | np.random.Generator, n_lags: int = 1) -> WeightPath:
+def random_walk(
+    path: WeightPath,
+    *,
+    seed: int | np.random.Generator,
+    n_lags: int = 1,
+    step_covariance: bool = False,
+) -> WeightPath:
     """A walk with a path's step lengths, momentum, number of weights and losses, and no other aim.
 
     Directions are a Gaussian process in the space of all weights, autoregressive of order `n_lags`: its
@@ -51,17 +57,25 @@ def random_walk(path: WeightPath, *, seed: int | np.random.Generator, n_lags: in
     successive steps and lets it fade, so that a slow drift in one direction is not in it; with S - 2, all
     lags there are, it drifts as far, in a direction that is chance.
 
+    By default all directions are equally likely, while a path in training moves more in some than in
+    others. With `step_covariance` the walk does so too: its directions have the second moments of the
+    path's steps, each scaled to length 1. What a path has above such a walk is not explained by the
+    directions in which it moves, only by when it moves there.
+
     Parameters
     ----------
     path : WeightPath, rotated or not
     seed : int or Generator
     n_lags : int
+    step_covariance : bool, default False
+        Draw directions with the covariance of the path's own.
 
     Returns
     -------
     WeightPath
         In at most S - 1 coordinates, distributed exactly as a walk among all `n_weights` is after a
         rotation: the inner products of n Gaussian vectors are a Wishart matrix, drawn by its factor.
+        With `step_covariance` in the path's coordinates: sums of its steps with Gaussian weights.
 
     Raises
     ------
@@ -72,14 +86,18 @@ def random_walk(path: WeightPath, *, seed: int | np.random.Generator, n_lags: in
     ------
     Bartlett (1933) for the factor; Yule-Walker for the momentum.
     """
-    _, lengths = _directions(path)
-    n = len(lengths)
+    directions, lengths = _directions(path)
+    n, rng = len(lengths), np.random.default_rng(seed)
     correlations = _extend(step_correlations(path, n_lags), n)
-    noise = _gaussian_vectors(n, path.n_weights, np.random.default_rng(seed))
+    if step_covariance:
+        noise = rng.standard_normal((n, n)) @ directions
+    else:
+        noise = _gaussian_vectors(n, path.n_weights, rng)
     moves = np.linalg.cholesky(linalg.toeplitz(correlations)) @ noise
     moves *= (lengths / np.linalg.norm(moves, axis=1))[:, None]
     weights = np.concatenate([np.zeros((1, moves.shape[1])), moves.cumsum(axis=0)])
-    return replace(path, name=f"random walk like {path.name}", weights=weights, rotated=False)
+    kind = "random walk, same step covariance, like" if step_covariance else "random walk like"
+    return replace(path, name=f"{kind} {path.name}", weights=weights, rotated=False)
 
 
 def _extend(correlations: np.ndarray, n: int) -> np.ndarray:
@@ -260,6 +278,7 @@ def through_nulls(
     seed: int,
     n_draws: int = 3,
     n_lags: int = 1,
+    step_covariance: bool = False,
     shuffled: bool = True,
     others: Mapping[str, WeightPath] | None = None,
     trend: int | None = None,
@@ -277,6 +296,8 @@ def through_nulls(
         Of each null.
     n_lags : int
         The walks' momentum, as of :func:`random_walk`.
+    step_covariance : bool
+        Draw walks with the path's step covariance too, as kind "random walk, same step covariance".
     shuffled : bool
         Draw shuffled losses too, where losses are known.
     others : mapping from kind to WeightPath, optional
@@ -294,7 +315,13 @@ def through_nulls(
         raise ValueError(f"n_draws is {n_draws}: use at least 1")
     path = rotate(path, device=device)
     drawn = [("data", 0, path)]
-    drawn += [("random walk", i, random_walk(path, seed=seed + i, n_lags=n_lags)) for i in range(n_draws)]
+    walks = {"random walk": False, "random walk, same step covariance": True}
+    drawn += [
+        (kind, i, random_walk(path, seed=seed + i, n_lags=n_lags, step_covariance=own))
+        for kind, own in walks.items()
+        if step_covariance or not own
+        for i in range(n_draws)
+    ]
     if shuffled and path.has_losses:
         drawn += [("shuffled losses", i, shuffled_losses(path, seed=seed + i)) for i in range(n_draws)]
     drawn += [(kind, 0, other) for kind, other in (others or {}).items()]

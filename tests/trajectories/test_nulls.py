@@ -111,6 +111,50 @@ def test_without_lags_steps_are_at_right_angles():
     assert np.abs(step_correlations(walk, 5)[1:]).max() < 0.01
 
 
+def slow_walk(moves, rng, memory):
+    """Steps one after another: each remembers the one before and draws from the covariance of unit steps."""
+    directions = moves / np.linalg.norm(moves, axis=1)[:, None]
+    covariance = directions.T @ directions / len(directions)
+    steps = []
+    for length in np.linalg.norm(moves, axis=1):
+        new = rng.multivariate_normal(np.zeros(moves.shape[1]), covariance)
+        steps.append(memory * steps[-1] + np.sqrt(1 - memory**2) * new if steps else new)
+        yield length * steps[-1] / np.linalg.norm(steps[-1])
+
+
+def uneven_path(n=60):
+    """Steps that are ten times as long in one direction of four as in another."""
+    moves = noise(n, 4) * [1, 0.5, 0.2, 0.1]
+    return weight_path("uneven", np.concatenate([np.zeros((1, 4)), moves.cumsum(axis=0)]), range(n + 1))
+
+
+def test_a_walk_with_the_paths_step_covariance_is_distributed_as_one_drawn_step_by_step():
+    path, rng = uneven_path(), np.random.default_rng(0)
+    moves, memory = np.diff(path.weights, axis=0), step_correlations(path, 1)[1]
+    walks = [random_walk(path, seed=seed, step_covariance=True) for seed in range(300)]
+    fast = np.array([np.diff(walk.weights, axis=0) for walk in walks])
+    slow = np.array([list(slow_walk(moves, rng, memory)) for _ in range(300)])
+    np.testing.assert_allclose(np.linalg.norm(fast, axis=2), np.tile(path_steps(path.weights), (300, 1)))
+    for lag in (0, 1, 2):
+        products = [
+            np.einsum("wsi,wsj->ij", own[:, : 60 - lag], own[:, lag:]) / (300 * (60 - lag))
+            for own in (fast, slow)
+        ]
+        # means of some 18,000 products, each of about 0.5: errors of 0.004
+        np.testing.assert_allclose(*products, atol=0.02)
+    assert fast[..., 0].var() > 5 * fast[..., 3].var()
+    isotropic = np.array([np.diff(random_walk(path, seed=seed).weights, axis=0) for seed in range(300)])
+    assert isotropic[..., 0].var() == pytest.approx(isotropic[..., 3].var(), rel=0.2)
+
+
+def test_step_covariance_leaves_no_direction_that_the_path_never_takes():
+    flat = weight_path("flat", np.pad(momentum_path(dim=3).weights, ((0, 0), (0, 5))), range(80))
+    walk = random_walk(flat, seed=0, step_covariance=True)
+    assert (walk.weights[:, 3:] == 0).all()
+    assert (np.ptp(walk.weights[:, :3], axis=0) > 0).all()
+    np.testing.assert_allclose(path_steps(walk.weights), path_steps(flat.weights))
+
+
 def test_few_coordinates_are_distributed_as_a_walk_among_all_weights():
     rng = np.random.default_rng(0)
     drawn = [trajectory_nulls._gaussian_vectors(3, 7, rng) for _ in range(4000)]
@@ -203,6 +247,14 @@ def test_a_path_and_its_nulls_go_through_one_pipeline():
     with pytest.raises(ValueError, match="cosine_share of 'decay' isn't known; there are"):
         compared.share_left(kind="decay")
     np.testing.assert_array_equal(compared.traces["data 0"].layout, trace(path, QUICK, seed=0).layout)
+
+
+def test_walks_with_the_paths_step_covariance_are_a_control_of_their_own():
+    path, both = momentum_path(), "random walk, same step covariance"
+    compared = through_nulls(path, QUICK, seed=0, n_draws=1, step_covariance=True, shuffled=False)
+    assert compared.table["kind"].tolist() == ["data", "random walk", both]
+    expected = rotate(random_walk(rotate(path), seed=0, step_covariance=True)).weights
+    np.testing.assert_allclose(compared.traces[f"{both} 0"].path.weights, expected)
 
 
 def test_a_walks_two_arms_leave_nothing_after_its_own_null():

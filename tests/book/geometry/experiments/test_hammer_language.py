@@ -236,22 +236,21 @@ def made_cells(monkeypatch) -> None:
     monkeypatch.setattr(hammering, "read", stored)
 
 
-def test_findings_compare_the_first_rows_of_trained_models(monkeypatch):
+def test_findings_compare_what_first_rows_exceed_permuted_ones_by(monkeypatch):
     made_cells(monkeypatch)
-    found = hammering.STUDIES["geometry.hammer_gpt2"].measure("laptop")
-    assert found["positions_minus_mlp"].value == pytest.approx(0.8 + 0.01 - 0.5)
-    assert found["positions_minus_mlp"].controls == {"permuted": pytest.approx(-0.1)}
-    assert found["mlp_minus_tokens"].value == pytest.approx(0.2)
-    assert found["mlp_minus_tokens"].controls == {"permuted": pytest.approx(0.05)}
-    assert found["positions_minus_mlp"].n_seeds == 3
-    assert found.keys() == {"positions_minus_mlp", "mlp_minus_tokens"}
-    measurements = {
-        measurement.name
-        for measurement in ledger.find_claim("geometry.hammer_gpt2").measurements
-        if not measurement.of  # those are judged from another's finding
-    }
-    paper = hammering.STUDIES["geometry.hammer_gpt2"].measure("paper")
-    assert paper.keys() == measurements
+    study = hammering.STUDIES["geometry.hammer_gpt2"]
+    found = study.findings("laptop")
+    assert found["positions_excess_trained"].value == pytest.approx(0.8 - 0.2 + 0.01 - (0.5 - 0.3))
+    assert found["mlp_excess_trained"].value == pytest.approx(0.5 - 0.3 - (0.3 - 0.25))
+    assert found["positions_excess_trained"].n_seeds == 3
+    # before training all regularities are 0.1 here
+    assert found["positions_excess"].value == pytest.approx(0.3 - 0.2)
+    assert found["mlp_excess"].value == pytest.approx(0.25 - 0.3)
+    assert found["mlp_excess"].n_seeds == 5
+    judged = {run.seed for run in hammering.start_runs("laptop")}
+    assert judged.isdisjoint(run.seed for run in hammering.hammer_runs("laptop"))
+    paper = study.measure("paper")
+    assert {*paper, *found} == ledger.find_claim("geometry.hammer_gpt2").finding_names
     assert [paper[name].value for name in ("wpe", "mlp", "wte")] == pytest.approx([0.8, 0.5, 0.3])
 
 

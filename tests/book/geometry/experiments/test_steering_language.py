@@ -29,7 +29,14 @@ from embviz.corpora import corpus as corpora
 from embviz.ledger import cells
 from embviz.models.transformer import Transformer, TransformerConfig, n_parameters
 from embviz.training.fourier import Adaptive, Prescribed, power_spectrum
-from embviz.training.language import TextConfig, draw_batch, load_streams, next_token_losses
+from embviz.training.language import (
+    Stream,
+    Streams,
+    TextConfig,
+    draw_batch,
+    load_streams,
+    next_token_losses,
+)
 
 TEXT = TextConfig("embedded", "byte pairs", 290, held_out_every=4)
 TINY = Setting(8, 1, 2, 16, 8, 4, 20, 1e-2)
@@ -101,6 +108,30 @@ def test_a_random_subspace_has_ten_dimensions_and_follows_the_seed():
     eye = torch.eye(290)
     assert torch.linalg.matrix_rank(one.apply(eye)) == 10
     assert not torch.allclose(one.apply(eye), other.apply(eye))
+
+
+@pytest.mark.parametrize("variant", steering.REORDERED)
+def test_only_the_lowest_modes_along_a_sorted_vocabulary_are_kept(variant):
+    whole, kept = gradient_after_projection(run_of(variant))
+    order = steering.token_order(load_streams(TEXT), variant)
+    assert sorted(order) == list(range(len(whole)))
+    before, after = power_spectrum(whole[order]), power_spectrum(kept[order])
+    np.testing.assert_allclose(after[1:6], before[1:6], rtol=1e-4)
+    assert after[6:].max() < 1e-9 * before.max()
+    assert np.abs(power_spectrum(kept)[6:]).max() > 1e-3 * before.max()  # not along the tokens' own numbers
+
+
+def test_tokens_are_sorted_by_frequency_or_so_that_neighbours_in_text_are_near():
+    ids = np.tile(
+        [1, 2, 1, 2, 1, 0, 4, 3, 4, 3], 20
+    )  # 1 and 2 stand together, and so do 3 and 4; 5 is unseen
+    stream = Stream(ids, np.array([1]), np.array([1]), np.array([1]))
+    streams = Streams(stream, stream, 6, "")
+    by_frequency = steering.token_order(streams, steering.BY_FREQUENCY).tolist()
+    assert by_frequency == [1, 2, 3, 4, 0, 5]
+    place = np.argsort(steering.token_order(streams, steering.BY_NEIGHBORS))
+    assert place[5] == 5
+    assert max(place[[1, 2]]) < min(place[[3, 4]]) or max(place[[3, 4]]) < min(place[[1, 2]])
 
 
 def test_on_the_head_alone_the_embedding_s_gradient_is_left_whole():
@@ -239,6 +270,7 @@ def test_findings_are_differences_to_the_baseline_of_the_seed(monkeypatch):
         "tied_bpe_near_nyquist": 12.0,  # four characters a token, in the scores made up
         "tied_bpe_top5": 2.0,
         "tied_bpe_order": 10.0,
+        "tied_bpe_subspace": 0.8,
         "tied_bpe_frozen": 0.4,
         "tied_byte_near_nyquist": 0.0,
     }
