@@ -50,8 +50,9 @@ def position_runs(preset: str) -> list[SteeringRun]:
 
 
 def fresh_runs(preset: str) -> list[SteeringRun]:
-    """The same on the seeds that judge, without a baseline: positions that are not trained take its place."""
-    return _tied(preset, FRESH[preset], ON_POSITIONS)
+    """The judged variants on the seeds that judge; positions that are not trained take the baseline's place."""
+    judged = [POSITIONS + name for name in (TOP_5, LOWEST, FROZEN)]
+    return _tied(preset, FRESH[preset], judged)
 
 
 def reordered_runs(preset: str) -> list[SteeringRun]:
@@ -124,7 +125,8 @@ def _bits(runs: list[SteeringRun]) -> pd.DataFrame:
 def _fresh_findings(preset: str) -> dict[str, Finding]:
     bits = _bits(fresh_runs(preset)).rename(columns=lambda name: name.removeprefix(POSITIONS))
     saved = -bits.sub(bits[FROZEN], axis=0)
-    control = {"near_nyquist": float(saved[NEAR_NYQUIST].mean())}
+    costs = position_costs(preset).pivot(index="seed", columns="variant", values="difference")
+    control = {"near_nyquist": float((costs[FROZEN] - costs[NEAR_NYQUIST]).mean())}
     corpus = texts_and_setting(preset)[0].corpus
     return {
         name: over_seeds(saved[variant].to_numpy(), controls=control, corpus=corpus)
