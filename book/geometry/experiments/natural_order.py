@@ -40,19 +40,10 @@ FIGURES: Mapping[str, str] = {  # of variants, all of the positions
 }
 
 
-FRESH = {"quick": range(1), "laptop": range(5, 8), "paper": range(3)}  # no position run of them was looked at
-
-
 def position_runs(preset: str) -> list[SteeringRun]:
     """Tied models of byte pairs with steered positions, and their baselines, one run per seed and variant."""
     seeds = range(N_LOOKED_AT[preset], N_TIED_SEEDS[preset][0])
     return _tied(preset, seeds, (BASELINE, *ON_POSITIONS))
-
-
-def fresh_runs(preset: str) -> list[SteeringRun]:
-    """The judged variants on the seeds that judge; positions that are not trained take the baseline's place."""
-    judged = [POSITIONS + name for name in (TOP_5, LOWEST, FROZEN)]
-    return _tied(preset, FRESH[preset], judged)
 
 
 def reordered_runs(preset: str) -> list[SteeringRun]:
@@ -109,8 +100,12 @@ def _findings(preset: str) -> dict[str, Finding]:
     }
     costs = position_costs(preset).pivot(index="seed", columns="variant", values="difference")
     corpus = texts_and_setting(preset)[0].corpus
+    found |= {name: over_seeds(costs[variant].to_numpy(), corpus=corpus) for name, variant in FIGURES.items()}
+    saved = -costs.sub(costs[FROZEN], axis=0)  # over positions that are not trained
+    control = {"near_nyquist": float(saved[NEAR_NYQUIST].mean())}
     return found | {
-        name: over_seeds(costs[variant].to_numpy(), corpus=corpus) for name, variant in FIGURES.items()
+        name: over_seeds(saved[variant].to_numpy(), controls=control, corpus=corpus)
+        for name, variant in (("top5_saved", TOP_5), ("lowest_saved", LOWEST))
     }
 
 
@@ -120,18 +115,6 @@ def _bits(runs: list[SteeringRun]) -> pd.DataFrame:
     return table[table["step"] == table["step"].max()].pivot(
         index="seed", columns="variant", values="bits_per_token"
     )
-
-
-def _fresh_findings(preset: str) -> dict[str, Finding]:
-    bits = _bits(fresh_runs(preset)).rename(columns=lambda name: name.removeprefix(POSITIONS))
-    saved = -bits.sub(bits[FROZEN], axis=0)
-    costs = position_costs(preset).pivot(index="seed", columns="variant", values="difference")
-    control = {"near_nyquist": float((costs[FROZEN] - costs[NEAR_NYQUIST]).mean())}
-    corpus = texts_and_setting(preset)[0].corpus
-    return {
-        name: over_seeds(saved[variant].to_numpy(), controls=control, corpus=corpus)
-        for name, variant in (("top5_saved", TOP_5), ("lowest_saved", LOWEST))
-    }
 
 
 def _reordered_findings(preset: str) -> dict[str, Finding]:
@@ -154,9 +137,6 @@ STUDIES = {
     "geometry.natural_order": Study(
         _cells,
         _findings,
-        parts=(
-            Part(lambda preset: [steering_language.cell(run) for run in fresh_runs(preset)], _fresh_findings),
-            Part(_reordered_cells, _reordered_findings),
-        ),
+        parts=(Part(_reordered_cells, _reordered_findings),),
     )
 }
