@@ -12,6 +12,7 @@ from book.geometry.experiments import (
     language_readings,
     natural_order,
     queries,
+    query_geometry,
     readings,
     steering,
     steering_language,
@@ -58,6 +59,7 @@ STUDIES = {
     **queries.STUDIES,
     **asymmetry.STUDIES,
     **language_models.STUDIES,
+    **query_geometry.STUDIES,
     **trajectory_findings.STUDIES,
 }
 for claim, beside in (
