@@ -68,3 +68,5 @@ for claim, beside in (
     ("geometry.trajectories_q", _trajectories),
 ):
     STUDIES[claim] = dataclasses.replace(STUDIES[claim], beside=beside)
+_STORIES = "geometry.noq_tinystories"
+STUDIES[_STORIES] = dataclasses.replace(STUDIES[_STORIES], parts=(language_readings.PART,))

@@ -395,18 +395,18 @@ def _alignment_findings(preset: str) -> dict[str, Finding]:
     table = curves(of_seeds(run, (BASELINE, NO_Q), N_SEEDS[preset]))
     first, last = (table[table["step"] == step] for step in (table["step"].min(), table["step"].max()))
     start, end = (part.pivot(index="seed", columns="variant", values="key_share") for part in (first, last))
-    controls = {"untrained": float(start[NO_Q].mean())}
     power = last.pivot(index="seed", columns="variant", values="key_power")
+    grown = end / start
     values = {
-        "share": end[NO_Q],
+        "share_over_untrained": grown[NO_Q],
+        "share_over_untrained_with_q": grown[BASELINE],
         "share_with_q": end[BASELINE],
         "power": power[NO_Q],
         "alignment_with_q": last[last["variant"] == BASELINE].set_index("seed")["alignment"],
     }
+    controls = {"share_over_untrained": {"untrained": 1.0}}
     return {
-        name: findings.over_seeds(
-            series.to_numpy(), controls=controls if name == "share" else None, corpus=run.text.corpus
-        )
+        name: findings.over_seeds(series.to_numpy(), controls=controls.get(name), corpus=run.text.corpus)
         for name, series in values.items()
     }
 

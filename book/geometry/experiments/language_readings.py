@@ -18,12 +18,16 @@ import pandas as pd
 from book.geometry.experiments.language_models import (
     BASELINE,
     HALVED,
+    N_CONTROL_SEEDS,
     NO_Q,
     WIDE,
     LanguageRun,
     language_models,
+    stories,
 )
 from embviz.ledger.cells import Cell, experiment, missing, table_of, training_run
+from embviz.ledger.findings import Finding, over_seeds
+from embviz.ledger.studies import Part
 from embviz.models.transformer import Positions, Start, TransformerConfig
 from embviz.training.language import load_streams
 
@@ -159,3 +163,39 @@ def gains(run: LanguageRun) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["reading", "seed", "baseline", "no_q", "gain"]).astype(
         {name: np.float64 for name in ("baseline", "no_q", "gain")}
     )
+
+
+# --- what the claim is judged by --------------------------------------------------------------------
+
+
+def _judged(preset: str) -> dict[str, Reading]:
+    """Readings by measurement: the paper's learning rate, and longer training where a preset is shorter."""
+    if preset == "paper":
+        return {"gain_paper_rate": Reading()}
+    return {"gain_paper_rate": READINGS[PAPER_RATE], "gain_longer": READINGS[LONGER]}
+
+
+def _pairs(preset: str, reading: Reading) -> list[dict[str, Cell]]:
+    run = stories(preset)
+    return [pair(dataclasses.replace(run, seed=seed), reading) for seed in range(N_CONTROL_SEEDS[preset])]
+
+
+def _part_cells(preset: str) -> list[Cell]:
+    return [
+        cell for reading in _judged(preset).values() for of in _pairs(preset, reading) for cell in of.values()
+    ]
+
+
+def _part_findings(preset: str) -> dict[str, Finding]:
+    found = {}
+    for name, reading in _judged(preset).items():
+        bits = pd.DataFrame(
+            {variant: float(table_of(cell)["bits_per_byte"].iloc[-1]) for variant, cell in of.items()}
+            for of in _pairs(preset, reading)
+        )
+        gain = 100 * (1 - bits[NO_Q] / bits[BASELINE])
+        found[name] = over_seeds(gain.to_numpy(), corpus=stories(preset).text.corpus)
+    return found
+
+
+PART = Part(_part_cells, _part_findings)

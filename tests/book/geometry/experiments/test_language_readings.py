@@ -77,3 +77,20 @@ def test_more_seeds_are_of_rates_and_of_longer_training_and_are_read_while_they_
     monkeypatch.setattr(language_readings, "table_of", lambda cell: score)
     table = language_readings.gains(TINY)
     assert table[["reading", "seed"]].to_numpy().tolist() == [[AS_USED, 0], [AS_USED, 1]]
+
+
+def test_the_claim_is_judged_at_the_papers_rate_which_is_its_own_at_the_papers_size(monkeypatch):
+    def made(cell):
+        run = getattr(cell.config, "run", cell.config)
+        rate = cell.config.reading.learning_rate if hasattr(cell.config, "reading") else 1.0
+        bits = 2.0 - (0.1 + 0.1 * rate) * (run.variant == NO_Q)
+        return pd.DataFrame({"bits_per_byte": [8.0, bits]})
+
+    monkeypatch.setattr(language_readings, "table_of", made)
+    found = language_readings.PART.measure("laptop")
+    assert found["gain_paper_rate"].value == pytest.approx(100 * (0.1 + 0.1 * 3e-4) / 2)
+    assert found["gain_longer"].value == pytest.approx(5.0)
+    assert {one.n_seeds for one in found.values()} == {3}
+    paper = language_readings.PART.measure("paper")
+    assert paper.keys() == {"gain_paper_rate"}
+    assert paper["gain_paper_rate"].value == pytest.approx(10.0)
