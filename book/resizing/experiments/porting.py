@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -208,21 +208,18 @@ MORE_COMPONENTS: Mapping[str, Component] = {"peri": Component(PERI), "sphere": C
 _PORTING_BASES = (NO_GAINS, ONE_HEAD, LAYER, RMS, ROTARY)
 
 
-def _base_cells(*architectures: str) -> Callable[[str], list[Cell]]:
-    def cells(preset: str) -> list[Cell]:
-        return bases.base_cells(*(bases.base(preset, name) for name in architectures))
-
-    return cells
+def _after_bases(preset: str, cells: list[Cell], *architectures: str) -> list[Cell]:
+    return bases.with_bases([bases.base(preset, name) for name in architectures], cells)
 
 
 def _porting_cells(preset: str) -> list[Cell]:
     own = [ports.cell(component.port(preset)) for component in COMPONENTS.values()]
-    return _base_cells(*_PORTING_BASES)(preset) + own
+    return _after_bases(preset, own, *_PORTING_BASES)
 
 
 def _more_porting_cells(preset: str) -> list[Cell]:
     own = [ports.cell(component.port(preset)) for component in MORE_COMPONENTS.values()]
-    return _base_cells(PERI, SPHERE)(preset) + own
+    return _after_bases(preset, own, PERI, SPHERE)
 
 
 def errors(preset: str, name: str, kind: str = ROTATION) -> np.ndarray:
@@ -308,7 +305,9 @@ def losses(run: PortedLoss, quarters: int) -> np.ndarray:
 def _gains_cells(preset: str) -> list[Cell]:
     rules = ("folded", "dropped", "one a norm")
     runs = [gain_run(preset, rule) for rule in rules] + [gain_run(preset, "folded", NO_GAINS)]
-    return _base_cells(RMS, NO_GAINS)(preset) + [ported_losses.cell(run) for run in runs]
+    originals = [bases.base_losses.cell(bases.base(preset, name)) for name in (RMS, NO_GAINS)]
+    own = [*(ported_losses.cell(run) for run in runs), *originals]
+    return _after_bases(preset, own, RMS, NO_GAINS)
 
 
 def _gains(preset: str) -> dict[str, Finding]:
@@ -318,7 +317,7 @@ def _gains(preset: str) -> dict[str, Finding]:
 
     def lost(rule: str, architecture: str) -> np.ndarray:
         run = gain_run(preset, rule, architecture)
-        return losses(run, 2) - bases.load(run.base).log_perplexity
+        return losses(run, 2) - bases.loss_of(run.base)
 
     corpus = bases.base(preset).text.corpus
     without = lost("folded", NO_GAINS) - lost("dropped", RMS)
@@ -364,7 +363,7 @@ def head_widths(config: HeadWidths) -> pd.DataFrame:
 
 def _heads_cells(preset: str) -> list[Cell]:
     runs = [ported_losses.cell(head_run(preset, rule)) for rule in HEAD_RULES]
-    return [*_base_cells(LAYER)(preset), head_widths.cell(HeadWidths(bases.base(preset))), *runs]
+    return _after_bases(preset, [head_widths.cell(HeadWidths(bases.base(preset))), *runs], LAYER)
 
 
 def _heads(preset: str) -> dict[str, Finding]:
@@ -453,7 +452,7 @@ def gains_of_best(table: pd.DataFrame) -> np.ndarray:
 
 def _rope_cells(preset: str) -> list[Cell]:
     runs = [*(rotary_run(preset, quarters) for quarters in ROTARY_WIDTHS), kept_rotary_run(preset)]
-    return _base_cells(ROTARY)(preset) + [rotary_bases.cell(run) for run in runs]
+    return _after_bases(preset, [rotary_bases.cell(run) for run in runs], ROTARY)
 
 
 def _rope(preset: str) -> dict[str, Finding]:

@@ -280,10 +280,9 @@ def other_runs(preset: str) -> list[OtherBase]:
 
 
 def cells_of(runs: Iterable[RecoveryRun]) -> list[Cell]:
-    """Runs, and before them the base models that they read."""
+    """Runs, and before them the base models that they read, as long as one is missing."""
     listed = list(runs)
-    of_bases = dict.fromkeys(run.base for run in listed)
-    return bases.base_cells(*of_bases) + [recovery.cell(run) for run in listed]
+    return bases.with_bases([run.base for run in listed], [recovery.cell(run) for run in listed])
 
 
 # --- reading ------------------------------------------------------------------------------------------
