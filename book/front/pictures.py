@@ -1,4 +1,4 @@
-"""The front page's one picture that no form draws: two paths that grow beside each other."""
+"""The front page's one picture that no form draws: two paths below each other, the second a control."""
 
 from __future__ import annotations
 
@@ -8,45 +8,39 @@ import altair as alt
 import pandas as pd
 
 from embviz.labels import is_control
-from embviz.view import theme
-from embviz.view.player import BACKGROUND, Player
+from embviz.view import panels, theme
 
-SIDE = 280  # pixels of a square
-SPAN = [-2.3, 2.3]  # in the paths' RMS radii
+WIDTH, HEIGHT = 300, theme.HEIGHTS["short"]
+SPAN = 2.3  # in the paths' RMS radii, half of the height
 
 
-def two_paths(paths: pd.DataFrame, *, title: str, caption: str) -> Player:
-    """Two layouts side by side, played from their first step to their last; shown at the last.
+def two_paths(paths: pd.DataFrame) -> alt.ConcatChart:
+    """Two layouts in one scale, with their first and last points.
 
     Parameters
     ----------
     paths : DataFrame
-        One row per point: path, step, x, y, with RMS radius 1; two paths of the same steps.
+        One row per point: path, step, x, y, with RMS radius 1.
     """
-    frames = paths.rename(columns={"step": "frame"}).sort_values("frame", kind="stable")
-    names = list(dict.fromkeys(paths["path"]))
-
-    def draw(data: alt.NamedData) -> alt.HConcatChart:
-        return alt.hconcat(*(_panel(data, name) for name in names))
-
-    last = int(frames["frame"].max())
-    return Player(frames, draw, title=title, caption=caption, initial=last, background=paths, digits=3)
+    return panels(
+        {str(name): _panel(part, str(name)) for name, part in paths.groupby("path", sort=False)}, columns=1
+    )
 
 
-def _panel(data: alt.NamedData, name: str) -> alt.LayerChart:
-    own = f"datum.path == {name!r}"
-    line = alt.Chart(BACKGROUND).transform_filter(f"{own} && datum.step <= frame")
+def _panel(path: pd.DataFrame, name: str) -> alt.LayerChart:
+    across = SPAN * WIDTH / HEIGHT
     place = {
-        "x": alt.X("x:Q", axis=None).scale(domain=SPAN),
-        "y": alt.Y("y:Q", axis=None).scale(domain=SPAN),
+        "x": alt.X("x:Q", axis=None).scale(domain=[-across, across]),
+        "y": alt.Y("y:Q", axis=None).scale(domain=[-SPAN, SPAN]),
     }
     look: dict[str, Any] = {"color": theme.CATEGORIES[0]}
     if is_control(name):
         look = {"color": theme.NULL_COLOUR, "strokeDash": theme.NULL_DASH}
-    path = line.mark_line(**look).encode(**place, order="step:Q")
-    head = alt.Chart(data).transform_filter(own).mark_point(filled=True, size=80, opacity=1)
-    head = head.encode(**place, color=alt.value(theme.CATEGORIES[1]))
-    words = alt.Title(name, fontSize=theme.TEXT["normal"], fontWeight="normal")
-    chart = alt.layer(path, head).properties(width=SIDE, height=SIDE, title=words)
+    line = alt.Chart(path).mark_line(**look).encode(**place, order="step:Q")
+    ends = alt.Chart(path.sort_values("step").iloc[[0, -1]]).mark_point(
+        filled=True, size=theme.SIZES["mark"], opacity=1
+    )
+    ends = ends.encode(**place, color=alt.value(theme.CATEGORIES[1]))
+    chart = alt.layer(line, ends).properties(width=WIDTH, height=HEIGHT, description=name)
     assert isinstance(chart, alt.LayerChart)
     return chart

@@ -72,13 +72,12 @@ PAPERS = (
         "Does a transformer learn sooner if the gradient of its embedding is restricted to a few Fourier "
         "modes, or if attention has no query matrix?",
         "A small model that adds numbers memorizes its examples first, and generalizes many epochs later. "
-        "Row n of its embedding is the vector of the number n. A Fourier mode is a wave along a column, "
-        "from row to row. The paper reports that a model generalizes after far fewer epochs if only a few "
-        "modes of the gradient are kept. The modes of the highest frequencies save "
+        "In its embedding, row n is the vector of the number n, and a Fourier mode is a wave from row to "
+        "row. If only modes of the highest frequencies are kept, they save "
         "{geometry.pfft_speed.near_nyquist:.0f}% of the epochs, but random modes save "
         "{geometry.pfft_speed.near_nyquist:random_modes .0f}%, and the other choices save less than reported "
-        "or nothing [geometry.pfft_speed: not reproduced]. The paper also reports that attention without a "
-        "query matrix saves half of the epochs. We do not find this [geometry.noq_grokking: not reproduced].",
+        "or nothing [geometry.pfft_speed: not reproduced]. Attention without a query matrix is said to save "
+        "half of the epochs; we do not find this [geometry.noq_grokking: not reproduced].",
     ),
     Paper(
         "kernel",
@@ -152,10 +151,10 @@ def _described(number: int, paper: Paper, root: str) -> str:
     """A paper's place in the list: its title, who wrote it and when, its question and our answer."""
     title, authors, year = cited(paper.key)
     return (
-        f"<li><p><a href='{root}{paper.opens}.html'><b>{number}</b> {paper.part.capitalize()}</a></p><div>"
-        f"<p><cite>{html.escape(title)}</cite><br><small>{html.escape(authors)}, {year}</small></p>"
-        f"<p><strong>{html.escape(paper.question)}</strong></p>"
-        f"<p>{as_judged(paper.answer, root=root)}</p></div></li>"
+        f"<li><p><a href='{root}{paper.opens}.html'><b>{number}</b> {paper.part.capitalize()}</a></p>"
+        f"<div><p><strong>{html.escape(paper.question)}</strong></p>"
+        f"<p><cite>{html.escape(title)}</cite><br><small>{html.escape(authors)}, {year}</small></p></div>"
+        f"<p>{as_judged(paper.answer, root=root)}</p></li>"
     )
 
 

@@ -13,7 +13,7 @@ const SUGGESTIONS = 12;
 const BOTH = -1; // shown: both embeddings, joined by lines
 const KEPT_COLUMN = "neighbours kept";
 const RAMP_STEPS = 24;
-const LINES = 3; // above and below a neighbour where its name may stand
+const LINES = 5; // above and below a neighbour where its name may stand
 const ALPHA = 0.8; // of points
 const CORNERS = { "triangle-up": [[0, -1.2], [1.1, 0.8], [-1.1, 0.8]], diamond: [[0, -1.35], [1, 0], [0, 1.35], [-1, 0]] };
 
@@ -173,13 +173,18 @@ class WordMap {
     this.width = width;
     const { over, below } = this.data.about;
     const most = parseFloat(getComputedStyle(this.box).maxHeight); // a page may have less room
-    this.height = Math.round(Math.min(width, most || HEIGHTS[over ? (below ? "null" : "states") : "map"]));
+    this.height = Math.round(Math.min(this.fullHeight, most || HEIGHTS[over ? (below ? "null" : "states") : "map"]));
     this.canvas.style.height = `${this.height}px`;
     this.canvas.width = Math.round(width * this.ratio);
     this.canvas.height = Math.round(this.height * this.ratio);
     if (first) this.fit();
     else this.view.scale *= this.fitted / before;
     this.draw(); // a canvas that changes its size is empty
+  }
+
+  /** Pixels of height beyond which a map would only have empty bands. */
+  get fullHeight() {
+    return this.width;
   }
 
   /** Pixels a step at which all points that are shown are seen. */
@@ -389,10 +394,7 @@ class WordMap {
       pen.lineTo(...this.screen(show, other));
     }
     pen.stroke();
-    pen.lineWidth = 2;
-    pen.beginPath();
-    pen.arc(...from, this.radius + 3, 0, 2 * Math.PI);
-    pen.stroke();
+    this.ring(...from);
     if (this.show !== BOTH) return;
     pen.setLineDash([4, 3]);
     pen.beginPath();
@@ -405,11 +407,17 @@ class WordMap {
   /** A ring about each chosen word. */
   drawChosen() {
     const { pen } = this;
-    pen.strokeStyle = this.look.categories[1];
-    pen.lineWidth = 2;
-    for (const point of this.chosen) {
+    for (const point of this.chosen) this.ring(...this.screen(this.drawn[0], point));
+  }
+
+  /** A ring that stands out among thousands of points: on the colour of the page. */
+  ring(x, y) {
+    const { pen } = this;
+    for (const [colour, width] of [[this.ground, 7], [this.look.categories[1], 3]]) {
+      pen.strokeStyle = colour;
+      pen.lineWidth = width;
       pen.beginPath();
-      pen.arc(...this.screen(this.drawn[0], point), this.radius + 3, 0, 2 * Math.PI);
+      pen.arc(x, y, this.radius + 4, 0, 2 * Math.PI);
       pen.stroke();
     }
   }
@@ -452,8 +460,8 @@ class WordMap {
     const put = (show, point, bold = false, places = 1) => {
       const [x, y] = this.screen(show, point);
       if (named.has(point) || x < -40 || y < 0 || x > this.width || y > this.height) return;
-      const wide = this.widthOf(point) * (bold ? 1.12 : 1);
-      const gap = this.radius + 2;
+      const wide = this.widthOf(point) * (bold ? 1.2 : 1);
+      const gap = this.radius + (bold ? 11 : 2);
       const [after, before] = [x + gap, x - gap - wide];
       const beside = after + wide < this.width ? [after, before] : [before, after];
       const spots = [[beside[0], y], [beside[1], y]];
@@ -462,13 +470,13 @@ class WordMap {
       }
       for (const [left, at] of spots.slice(0, places)) {
         const right = left + wide;
-        if (!taken.take(left, at - LABEL.height / 2, right, at + LABEL.height / 2)) continue;
+        if (!taken.take(left - 3, at - LABEL.height / 2, right + 3, at + LABEL.height / 2)) continue;
         shown.push({ word: this.data.words[point], left, right, y: at, bold });
         return;
       }
     };
     if (this.pointed) {
-      put(this.pointed.show, this.pointed.point, true);
+      put(this.pointed.show, this.pointed.point, true, Infinity);
       named.add(this.pointed.point);
       for (const { point } of this.data.neighbours(this.pointed.show, this.pointed.point)) {
         put(this.pointed.show, point, false, Infinity); // wherever there is room about it
@@ -484,13 +492,25 @@ class WordMap {
       if (shown.length >= most) break;
       put(first, point);
     }
-    for (const { word, left, y, bold } of shown) {
-      if (bold) pen.font = LABEL.bold;
-      pen.strokeText(cut(word), left, y);
-      pen.fillText(cut(word), left, y);
-      if (bold) pen.font = LABEL.font;
+    for (const { word, left, right, y, bold } of shown) {
+      if (bold) this.plate(word, left, right, y);
+      else {
+        pen.strokeText(cut(word), left, y);
+        pen.fillText(cut(word), left, y);
+      }
     }
     this.labels = shown;
+  }
+
+  /** The name of a word that is pointed at or chosen, in the page's ink on its ground, turned over. */
+  plate(word, left, right, y) {
+    const { pen } = this;
+    pen.fillRect(left - 4, y - LABEL.height / 2 - 2, right - left + 8, LABEL.height + 4);
+    pen.font = LABEL.bold;
+    pen.fillStyle = this.ground;
+    pen.fillText(cut(word), left, y);
+    pen.font = LABEL.font;
+    pen.fillStyle = this.ink;
   }
 
   /** Points in the order in which they are labelled. */

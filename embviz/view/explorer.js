@@ -165,7 +165,7 @@ async function fitPanels(chart, view, { width, fluid }) {
     fitting = true;
     for (let round = 0; round < 3; round++) {
       // labels of the axes come and go with the width: measure again
-      const over = chart.querySelector("svg").getBoundingClientRect().width - chart.clientWidth;
+      const over = Number(chart.querySelector("svg").getAttribute("width")) - chart.clientWidth; // a phone shrinks it
       const wanted = Math.max(LEAST_PANEL, shown - Math.ceil(over / fluid));
       if (wanted === shown) break;
       shown = wanted;

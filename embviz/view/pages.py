@@ -38,12 +38,12 @@ function begin(element) {
   const fold = element.closest("details:not([open])"); // what is folded is drawn once it has a width
   if (fold) {
     fold.addEventListener("toggle", () => begin(element), { once: true });
-    return;
+    return Promise.resolve();
   }
   const spec = JSON.parse(element.querySelector("script").textContent);
   const { player, maps } = spec.usermeta?.embviz ?? {};
   const draw = player ? play : maps ? (at, map) => drawMaps(at, map) : mount; // a map needs no Vega
-  draw(element, spec, globalThis.embvizVegaEmbed).catch((error) => console.error(error));
+  return draw(element, spec, globalThis.embvizVegaEmbed).catch((error) => console.error(error));
 }
 function search(fold) {
   const field = document.createElement("input");
@@ -57,9 +57,12 @@ function search(fold) {
   });
   fold.querySelector("summary").after(field);
 }
-const start = () => {
-  document.querySelectorAll(".embviz-output").forEach(begin);
+const start = async () => {
   document.querySelectorAll("details[data-search]").forEach(search);
+  for (const element of document.querySelectorAll(".embviz-output")) {
+    await begin(element);
+    await new Promise((rest) => setTimeout(rest)); // the first picture is seen before the second is drawn
+  }
 };
 document.readyState === "loading" ? document.addEventListener("DOMContentLoaded", start) : start();
 """

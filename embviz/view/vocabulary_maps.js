@@ -4,6 +4,7 @@
 const HALF = 32767; // steps from the plane's middle to its farthest point
 const DISCS = 15000; // points in sight up to which they are drawn as discs
 const REGION_FONTS = ["700 16px system-ui, sans-serif", "600 13px system-ui, sans-serif"];
+const REGION_GAP = 5; // pixels about the name of a region in which no other name stands
 const NARROW_MAP = 500; // pixels of width below which continents are named in small letters
 const REGION_ZOOMS = [[0, 4], [2.5, 24]]; // zooms at which continents and regions are named
 const ROOM_AMONG_REGIONS = 9000; // square pixels of the map for each word's label while regions are named
@@ -123,14 +124,24 @@ class VocabularyCanvas extends WordMap {
   }
 
   /** The middle nine hundred and ninety-nine of a thousand points fill the map; the rest lie outside. */
-  get edges() {
+  edgesOf(show) {
     const ends = (name) => {
-      const sorted = Float64Array.from(this.data.shows[this.show][name]).sort();
+      const sorted = Float64Array.from(this.data.shows[show][name]).sort();
       const rest = sorted.length > 5000 ? Math.floor(sorted.length / 1000) : 0;
       return [sorted[rest], sorted[sorted.length - 1 - rest]];
     };
     this.ends ??= [];
-    return (this.ends[this.show] ??= [ends("x"), ends("y")]);
+    return (this.ends[show] ??= [ends("x"), ends("y")]);
+  }
+
+  get edges() {
+    return this.edgesOf(this.show);
+  }
+
+  /** As high as the points are, seen as wide as the map; a little over half of the width at least. */
+  get fullHeight() {
+    const [[left, right], [bottom, top]] = this.edgesOf(0);
+    return Math.min(this.width, Math.max((this.width * (top - bottom)) / (right - left || 1) + MARGIN, 0.6 * this.width));
   }
 
   /** A colour for each value of the column. */
@@ -236,7 +247,7 @@ class VocabularyCanvas extends WordMap {
       pen.font = REGION_FONTS[this.width < NARROW_MAP ? 1 : level];
       const half = pen.measureText(cut(text)).width / 2;
       px = Math.max(half, Math.min(px, this.width - half)); // not over the edge
-      const box = [px - half, py - 10, px + half, py + 10];
+      const box = [px - half - REGION_GAP, py - 8 - REGION_GAP, px + half + REGION_GAP, py + 8 + REGION_GAP];
       if (!taken.take(...box)) continue;
       boxes.push(box);
       pen.strokeText(cut(text), px - half, py);
