@@ -39,9 +39,13 @@ SETTINGS = {
     "paper": Setting(),  # the paper gives no batch size; one full batch comes close to its figures
 }
 SEEDS = {"quick": 2, "laptop": 5, "paper": 5}
+MORE = {"quick": 2, "laptop": 5, "paper": 10}  # seeds of the baseline and of near-Nyquist modes
 FEWER = {"quick": 1, "laptop": 3, "paper": 3}  # seeds of Figure 1's variants
 N_DRAWS = {"quick": 2, "laptop": 20, "paper": 20}  # random mode sets
 SMALL_P = {97: 23, 113: 29}  # of the quick preset
+
+CORRECT = {1, 14, 41}  # as section 2.3 has it
+N_STRONGEST = 5  # modes of a trained embedding that are counted as the modes it uses
 
 BASE = GrokkingRun()
 NEAR = GrokkingRun(modes=(30, 35, 40, 45, 48))
@@ -178,7 +182,12 @@ def _speedup(
 
 def _main_cells(preset: str) -> list[Cell]:
     runs = [*MAIN.values(), *CONTROLS.values(), *_peers(preset).values()]
-    return [cell for run in runs for cell in cells_of(run, preset)] + random_cells(97, preset)
+    cells = [cell for run in runs for cell in cells_of(run, preset, _n_main(run, preset))]
+    return cells + random_cells(97, preset)
+
+
+def _n_main(run: GrokkingRun, preset: str) -> int:
+    return (MORE if run in (BASE, NEAR) else SEEDS)[preset]
 
 
 def _peers(preset: str) -> dict[str, GrokkingRun]:
@@ -194,10 +203,11 @@ def peer_cells(preset: str) -> list[Cell]:
 
 
 def _main_findings(preset: str) -> dict[str, Finding]:
-    found = {name: times(cells_of(run, preset)) for name, run in MAIN.items()}
+    found = {name: times(cells_of(run, preset, _n_main(run, preset))) for name, run in MAIN.items()}
     base, near = found["baseline"], found["near-Nyquist"]
     drawn = times(random_cells(97, preset))
-    strict, strict_base = (times(cells_of(run, preset), STRICT) for run in (NEAR, BASE))
+    strict, strict_base = (times(cells_of(run, preset, MORE[preset]), STRICT) for run in (NEAR, BASE))
+    every = [table[table["seed"] < SEEDS[preset]] for table in found.values()]  # seeds of all five
     null = {"random_modes": float(speedups(drawn, base).mean())}
     null_mem = {"random_modes": float(speedups(drawn, base, "memorize").mean())}
     return {
@@ -207,7 +217,7 @@ def _main_findings(preset: str) -> dict[str, Finding]:
         "adaptive": _speedup(found["adaptive 5"], base),
         "nanda": _speedup(found["{1, 14, 41}"], base),
         "low": _speedup(found["{1, ..., 5}"], base),
-        "order": order_agreement(list(found.values())),
+        "order": order_agreement(every),
         "memorization": _speedup(near, base, "memorize", null_mem),
         "near_nyquist_99": _speedup(strict, strict_base),
         **{
@@ -223,6 +233,40 @@ def order_agreement(in_paper_s_order: Sequence[pd.DataFrame]) -> Finding:
     taus = [stats.kendalltau(column, np.arange(len(epochs))).statistic for column in epochs.T]
     finding = over_seeds(np.nan_to_num(taus))  # all censored alike: no order
     return dataclasses.replace(finding, low=max(finding.low, -1.0), high=min(finding.high, 1.0))
+
+
+# --- modes that the trained embedding uses ----------------------------------------------------------------
+
+
+def strongest(cell: Cell, k: int) -> set[int]:
+    """The embedding's `k` strongest modes at a run's end."""
+    return set(powers(cell).iloc[-1].nlargest(k).index.tolist())
+
+
+def _modes_cells(preset: str) -> list[Cell]:
+    return [cell for run in (NEAR, BASE) for cell in cells_of(run, preset, MORE[preset])]
+
+
+def _modes_findings(preset: str) -> dict[str, Finding]:
+    near, base = (cells_of(run, preset, MORE[preset]) for run in (NEAR, BASE))
+    ends, own = ([strongest(cell, N_STRONGEST) for cell in cells] for cells in (near, base))
+    others = [len(end & other) for i, end in enumerate(ends) for j, other in enumerate(own) if i != j]
+    n_correct, n_own = (sum(bool(CORRECT & end) for end in of) for of in (ends, own))
+    shared = [len(end & other) for end, other in zip(ends, own, strict=True)]
+    return {
+        "correct": share(n_correct, len(ends), controls={"baseline": n_own / len(own)}),
+        "shared": over_seeds(
+            shared, controls={"other_seeds": float(np.mean(others))}, within=(0, N_STRONGEST)
+        ),
+        "outside": over_seeds(_outside(near, near), within=(0, 1)),
+        "outside_baseline": over_seeds(_outside(base, near), within=(0, 1)),
+    }
+
+
+def _outside(cells: Sequence[Cell], prescribed: Sequence[Cell]) -> list[float]:
+    """Share of the final embedding's power outside the modes of the cell beside it."""
+    pairs = zip(cells, prescribed, strict=True)
+    return [float(1 - powers(cell).iloc[-1][list(other.config.modes)].sum()) for cell, other in pairs]
 
 
 # --- Figure 1 -------------------------------------------------------------------------------------------
@@ -291,6 +335,7 @@ def _cross_findings(preset: str) -> dict[str, Finding]:
 STUDIES: dict[str, Study] = {
     "geometry.pfft_speed": Study(_main_cells, _main_findings),
     "geometry.cross_p": Study(_cross_cells, _cross_findings),
+    "geometry.own_modes": Study(_modes_cells, _modes_findings),
 }
 
 
@@ -323,7 +368,7 @@ EPOCHS: list[int] = np.unique(np.geomspace(10, LIMITS[SHOWN], 56).round().astype
 def stored(names: Iterable[str]) -> dict[str, list[Cell]]:
     """Stored cells of runs, keys of RUNS or RANDOM; runs of which none is stored are left out."""
     cells = {
-        name: random_cells(97, SHOWN) if name == RANDOM else cells_of(RUNS[name], SHOWN)
+        name: random_cells(97, SHOWN) if name == RANDOM else cells_of(RUNS[name], SHOWN, MORE[SHOWN])
         for name in dict.fromkeys(names)
     }
     stored_cells = {name: [cell for cell in own if cell.stored()] for name, own in cells.items()}
