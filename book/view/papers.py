@@ -75,9 +75,9 @@ PAPERS = (
         "In its embedding, row n is the vector of the number n, and a Fourier mode is a wave from row to "
         "row. If only modes of the highest frequencies are kept, they save "
         "{geometry.pfft_speed.near_nyquist_ten:.0f}% of the epochs, but random modes save "
-        "{geometry.pfft_speed.near_nyquist_ten:random_modes .0f}%, and the other choices save less than reported "
-        "or nothing [geometry.pfft_speed: not reproduced]. Attention without a query matrix is said to save "
-        "half of the epochs; we do not find this [geometry.noq_grokking: not reproduced].",
+        "{geometry.pfft_speed.near_nyquist_ten:random_modes .0f}%, and the other choices save less than "
+        "reported or nothing [geometry.pfft_speed: not reproduced]. Attention without a query matrix is said "
+        "to save half of the epochs; we do not find this [geometry.noq_grokking: not reproduced].",
     ),
     Paper(
         "kernel",
