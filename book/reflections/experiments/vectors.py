@@ -64,6 +64,11 @@ class SkipGram:
     word_tests: bool = True  # the word tests need their files
 
     @property
+    def text(self) -> corpora.Corpus:
+        """What is trained on, its rare words still in it."""
+        return corpora.load_corpus(self.corpus)
+
+    @property
     def training(self) -> SGNSConfig:
         """The reference setting at this size."""
         signature, _, bias = self.signature.partition(" ")
@@ -78,6 +83,18 @@ class SkipGram:
         )
 
 
+@dataclasses.dataclass(frozen=True)
+class SkipGramOnHead(SkipGram):
+    """The same on the beginning of a text, to separate the text from its length."""
+
+    n_tokens: int = 2_139_749  # as many as text8's first eighth has
+
+    @property
+    def text(self) -> corpora.Corpus:
+        """The first tokens alone."""
+        return corpora.load_corpus(self.corpus, n_tokens=self.n_tokens)
+
+
 @experiment("reflections.skipgram")
 def skipgram(config: SkipGram) -> pd.DataFrame:
     """Train, then measure; a run that is killed goes on from its last minute.
@@ -90,7 +107,7 @@ def skipgram(config: SkipGram) -> pd.DataFrame:
         map between word and context vectors with its controls, of a tied one what each half of the
         coordinates does, of a learned Q its eigenvalues.
     """
-    whole = corpora.load_corpus(config.corpus)
+    whole = config.text
     data = {config.corpus: whole.checksum}
     with training_run(skipgram.cell(config), data) as (run, slices):
         found = run.load_state()
@@ -351,6 +368,15 @@ def learned_cells(preset: str) -> list[Cell]:
 def plain_with_bias_cells(preset: str) -> list[Cell]:
     """Plain tying with the output bias of the free model; the quick preset has none."""
     return [] if preset == "quick" else model_cells(preset, ("ones with bias",))
+
+
+def head_cells(preset: str) -> list[Cell]:
+    """Free models on the stand-in's beginning, as long as text8's first eighth, beside those on all of it."""
+    if preset != "paper":
+        return []
+    return [
+        skipgram.cell(SkipGramOnHead("enwiki2018", "free", seed, word_tests=False)) for seed in SEEDS["paper"]
+    ]
 
 
 def bias_cells(preset: str) -> list[Cell]:
@@ -631,6 +657,7 @@ STUDIES = {
         free_cells,
         _half_findings,
         parts=(Part(lambda preset: more_cells(preset, "free"), _reflected_findings),),
+        beside=head_cells,
     ),
     "reflections.similarity_correlation": Study(free_cells, _correlation_findings),
     "reflections.tied_sgns": Study(

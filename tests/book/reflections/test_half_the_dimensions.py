@@ -1,8 +1,9 @@
-"""The chapter on reflections with another text in place of its own."""
+"""The chapters on reflections with another text in place of their own."""
 
 from pathlib import Path
 
 import nbformat
+import pytest
 
 from tests.book.conftest import BOOK
 
@@ -10,11 +11,15 @@ ITS_OWN = 'load_corpus("embedded", n_tokens=600_000).restrict(min_count=20, rare
 README = f'make_corpus(Path({str(BOOK.parent / "README.md")!r})).restrict(min_count=2, rare="drop")'
 
 
-def test_the_cells_on_its_text_run_on_the_readme_in_fewer_dimensions():
-    cells = nbformat.read(BOOK / "reflections" / "half_the_dimensions.ipynb", as_version=4).cells
+@pytest.mark.parametrize(
+    ("chapter", "last_cell"),
+    [("half_the_dimensions", "def nearest_reflection("), ("flipped_axes", "def in_a_plane(")],
+)
+def test_the_cells_on_its_text_run_on_the_readme_in_fewer_dimensions(chapter, last_cell):
+    cells = nbformat.read(BOOK / "reflections" / f"{chapter}.ipynb", as_version=4).cells
     sources = [cell.source for cell in cells if cell.cell_type == "code"]
     (first,) = (place for place, source in enumerate(sources) if ITS_OWN in source)
-    (last,) = (place for place, source in enumerate(sources) if "contexts[:100].T" in source)
+    (last,) = (place for place, source in enumerate(sources) if last_cell in source)
     (yours,) = (source for source in sources if "yours = WordVectors(" in source)
     exchanged = sources[first].replace(ITS_OWN, README).replace("embedding_dim=50", "embedding_dim=30")
     scope = {"Path": Path}
@@ -22,4 +27,4 @@ def test_the_cells_on_its_text_run_on_the_readme_in_fewer_dimensions():
     for source in (sources[0], exchanged, *sources[first + 1 : last + 1], yours):
         exec(source, scope)
     assert scope["W"].shape == (len(scope["corpus"].vocabulary), 30)
-    assert "array" not in scope["corpus"].vocabulary  # the word that is pointed at in its own text
+    assert "array" not in scope["corpus"].vocabulary  # a word of its own text
