@@ -1,4 +1,4 @@
-"""The gallery: each chapter's first picture as a card; and one chapter's picture elsewhere.
+"""The gallery: a picture of each chapter as a card; and one chapter's picture elsewhere.
 
 Pictures are drawn at build time from stored outputs, and kept by the checksum of what they are drawn from.
 """
@@ -63,11 +63,26 @@ def picture(notebook: Path, name: str) -> dict[str, Any]:
 def small(chart: dict[str, Any]) -> str:
     """A specification of the same picture for a card: narrow, and without words above it."""
     said = {key: value for key, value in chart.items() if key not in ("title", "description", "usermeta")}
+    said = _without_legend_titles(said)  # so narrow, they would lie over the first mark
     if isinstance(said.get("width"), int) and said["width"] > WIDTH:
         said["width"] = WIDTH
         if isinstance(said.get("height"), int):
             said["height"] = said["height"] * 3 // 4
     return json.dumps(said, sort_keys=True).replace("currentColor", INK)
+
+
+def _without_legend_titles(part: Any) -> Any:
+    if isinstance(part, list):
+        return [_without_legend_titles(one) for one in part]
+    if not isinstance(part, dict):
+        return part
+    kept = {
+        key: value if key in ("values", "datasets") else _without_legend_titles(value)
+        for key, value in part.items()
+    }
+    if isinstance(kept.get("legend"), dict):
+        kept["legend"] = {**kept["legend"], "title": None}
+    return kept
 
 
 def drawn(chart: str) -> bytes:
@@ -94,31 +109,48 @@ def kept(chart: str) -> bytes:
 
 
 class Gallery(SphinxDirective):
-    """``{gallery} reflections kernel/clamp``: cards of a paper's chapters, or of single ones, in order."""
+    """``{gallery} reflections``: cards of a part's chapters, in order.
+
+    A line ``chapter: caption`` or ``chapter cell: caption`` gives a card its sentence, and a picture that
+    is not the chapter's first.
+    """
 
     required_arguments = 1
-    final_argument_whitespace = True
+    has_content = True
 
     def run(self) -> list[nodes.Node]:
         """One list of cards."""
-        book = Path(self.env.srcdir)
-        cards, wanted = [], set(self.arguments[0].split())
+        book, part = Path(self.env.srcdir), self.arguments[0]
+        told = {}
+        for line in filter(str.strip, self.content):
+            where, _, caption = line.partition(": ")
+            chapter, _, cell = where.partition(" ")
+            told[chapter] = cell, caption
+        cards = []
         for page in self.config.external_site_map:
             notebook = book / f"{page}.ipynb"
-            if {page, page.rpartition("/")[0]} & wanted and notebook.is_file():
+            if page.rpartition("/")[0] == part and notebook.is_file():
                 self.env.note_dependency(str(notebook))
                 self.env.note_dependency(str(ledger_path()))
-                cards.append(self.card(page, *lead(notebook)))
+                title, chart = lead(notebook)
+                cell, caption = told.pop(notebook.stem, ("", ""))
+                try:
+                    chart = picture(notebook, cell) if cell else chart
+                except ValueError as error:
+                    raise self.error(str(error)) from None
+                cards.append(self.card(page, title, chart, caption))
+        if told:
+            raise self.error(f"the part {part} has no chapter {', '.join(told)}")
         return [nodes.raw("", f'<ul class="gallery">{"".join(cards)}</ul>', format="html")]
 
-    def card(self, page: str, title: str, chart: dict[str, Any]) -> str:
+    def card(self, page: str, title: str, chart: dict[str, Any], caption: str) -> str:
         """HTML of a card; the picture says nothing that the sentence below it does not."""
         name = write_picture(self.env, page, kept(small(chart)))
         address = self.env.app.builder.get_relative_uri(self.env.docname, page)
-        finding = " ".join(chart["title"]["text"])
+        said = caption or " ".join(chart["title"]["text"])
         return (
             f'<li><a href="{address}"><img src="{name}" alt="" loading="lazy">'
-            f"<strong>{html.escape(title)}</strong> {html.escape(finding)}</a></li>"
+            f"<strong>{html.escape(title)}</strong> {html.escape(said)}</a></li>"
         )
 
 

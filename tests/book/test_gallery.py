@@ -49,6 +49,13 @@ def test_a_card_is_narrow_wordless_and_has_no_colour_of_the_page():
     assert ">0.05<" in gallery.drawn(said).decode()  # an axis keeps its digits
 
 
+def test_a_card_has_no_legend_title_that_could_lie_over_a_mark():
+    colour = {"field": "model", "legend": {"title": "model of the text", "orient": "top"}}
+    chart = CHART | {"layer": [{"encoding": {"color": colour}}]}
+    assert "model of the text" not in gallery.small(chart)
+    assert '"orient": "top"' in gallery.small(chart)
+
+
 def test_a_picture_is_drawn_once_and_again_when_what_it_shows_changes(monkeypatch):
     drawings = []
     monkeypatch.setattr(gallery, "drawn", lambda chart: drawings.append(chart) or chart.encode())
