@@ -160,6 +160,16 @@ def weighted_leading(power: float, matrix: str) -> pd.DataFrame:
     return table.round({"eigenvalue": 5}).assign(weight=near)
 
 
+def weighted_shares_in_words(table: pd.DataFrame) -> str:
+    """Shares of plus at one weight; `table` joins :func:`weighted_leading` of all matrices."""
+    plus = (table["sign"] == "plus").groupby(table["matrix"]).mean()
+    return (
+        f"At a = {table['weight'].iloc[0]:g}, {plus['PMI']:.1%} of the leading signs of PMI are plus, "
+        f"{plus['positive PMI']:.1%} of positive PMI, and {plus['tokens in random order']:.1%} of tokens in "
+        "random order"
+    )
+
+
 def weighted_finding(curves: pd.DataFrame) -> str:
     """What the shares over the weight show; `curves` has matrix, power and share."""
     share = curves.set_index(["matrix", "power"])["share"]
