@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 
 from book.tying.experiments.exor_runs import EXorRun, FreshRun, exor
-from book.tying.experiments.spellings import UNFAIR, best_accuracy, sweep_cells, sweep_curves
+from book.tying.experiments.parity import ONE_SPELLING, even_cells, even_curves
+from book.tying.experiments.spellings import FAIR, UNFAIR, best_accuracy, sweep_cells
 from book.tying.languages.exor import EXor
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell, experiment, load, read
@@ -456,10 +457,10 @@ def _overfit(preset: str) -> dict[str, Finding]:
 
 
 def _holds(preset: str) -> dict[str, Finding]:
-    """Appendix C.1, of curves with 1A and 1B alone."""
-    table = curves(ONES, preset)
+    """As appendix C.1, of even strings with one spelling of 0."""
+    table = even_curves(preset, [ONE_SPELLING])
     mean = table.groupby(["tied", "seed"])["accuracy"].mean()
-    return {
+    found = {
         "tied_minus_untied": _over_seeds(mean[True] - mean[False]),
         "speed": _speed(table),
         "ratio_11_tied": ratio(_tied(table), "relative_input_11"),
@@ -467,6 +468,7 @@ def _holds(preset: str) -> dict[str, Finding]:
         "ratio_11_output": ratio(_untied(table), "relative_output_11"),
         **shares(table),
     }
+    return {f"even_{name}": finding for name, finding in found.items()}
 
 
 def _fails(preset: str) -> dict[str, Finding]:
@@ -579,35 +581,41 @@ def _bigger_findings(preset: str) -> dict[str, Finding]:
     return found
 
 
-# --- the coin sweep -------------------------------------------------------------------------------------
+# --- tying where the hypothesis is true, and where it is false -------------------------------------------
 
 
-def coin_costs(table: pd.DataFrame) -> pd.DataFrame:
-    """Accuracy that tying costs, untied minus tied at the end, one row per seed and one column per coin."""
-    end = last(table)
-    gap = end.pivot(index=["p_0a", "seed"], columns="tied", values="accuracy_gap")
+def costs_of_tying(scores: pd.DataFrame) -> pd.DataFrame:
+    """Untied minus tied accuracy, one row per seed and one column per probability of 0A.
+
+    `scores` has one row per run: p_0a, seed, tied, accuracy_gap.
+    """
+    gap = scores.pivot(index=["p_0a", "seed"], columns="tied", values="accuracy_gap")
     return (gap[True] - gap[False]).unstack("p_0a")
 
 
-def _coin_cells(preset: str) -> list[Cell]:
-    """Of the first seeds and of fresh ones; the paper has no such sweep, so none is at its scale."""
+def _tie_only_where(preset: str) -> dict[str, Finding]:
+    """Gain and cost of tying over all of training and at its end; shares of runs that solve the task."""
+    table = even_curves(preset)
+    mean = table.groupby(["p_0a", "seed", "tied"], as_index=False)["accuracy_gap"].mean()
+    found = {}
+    for prefix, scores in (("even", mean), ("even_end", last(table))):
+        costs = costs_of_tying(scores)
+        fair, unfair = costs[FAIR].to_numpy(), costs[UNFAIR].to_numpy()
+        found |= {
+            f"{prefix}_fair_gain": findings.over_seeds(-fair),
+            f"{prefix}_unfair_cost": findings.over_seeds(unfair, controls={"fair": float(fair.mean())}),
+            f"{prefix}_cost_growth": findings.over_seeds(unfair - fair),
+        }
+    for name, share in (("fair", FAIR), ("unfair", UNFAIR)):
+        solved_shares = shares(table[table["p_0a"] == share])
+        found |= {f"even_{name}_{key}": finding for key, finding in solved_shares.items()}
+    return found
+
+
+def _sweep_cells(preset: str) -> list[Cell]:
+    """Of EXor's first seeds and of fresh ones; the paper has no such sweep, so none is at its scale."""
     fresh = (False, True) if preset != "paper" else ()
     return [cell for is_fresh in fresh for cell in sweep_cells(preset, fresh=is_fresh)]
-
-
-def _coin_findings(preset: str) -> dict[str, Finding]:
-    found: dict[str, Finding] = {}
-    for prefix, fresh in (("first_", False), ("", True)):
-        costs = coin_costs(sweep_curves(preset, fresh=fresh))
-        unfair = costs[[coin for coin in costs.columns.to_numpy(float) if coin <= UNFAIR]].mean(axis=1)
-        found |= {
-            f"{prefix}fair_gain": findings.over_seeds(-costs[0.5].to_numpy()),
-            f"{prefix}unfair_cost": findings.over_seeds(
-                unfair.to_numpy(), controls={"fair": float(costs[0.5].mean())}
-            ),
-            f"{prefix}cost_growth": findings.over_seeds((unfair - costs[0.5]).to_numpy()),
-        }
-    return found
 
 
 # --- studies --------------------------------------------------------------------------------------------
@@ -629,9 +637,13 @@ STUDIES: dict[str, Study] = {
     "tying.tied": _study(_tied_sooner, FRESH_MAIN),
     "tying.accuracy": _study(_accuracy, MAIN, FRESH_MAIN, MORE_MAIN, AUTHORS),
     "tying.overfit_alignment": _study(_overfit, FRESH_MAIN),
-    "tying.dh_holds": _study(_holds, ONES),
+    "tying.dh_holds": Study(
+        lambda preset: even_cells(preset, [ONE_SPELLING]),
+        _holds,
+        beside=lambda preset: cells_of([ONES], preset),
+    ),
     "tying.dh_fails": _study(_fails, ZEROS, MORE_ZEROS, ONES),
-    "tying.tie_only_where": Study(_coin_cells, _coin_findings),
+    "tying.tie_only_where": Study(even_cells, _tie_only_where, beside=_sweep_cells),
     "tying.lstm": _shown(_study(_lstm, FRESH_LSTM, ONE_LAYER), LSTM),
     "tying.lstm_slower": _study(_lstm_speed, FRESH_LSTM, FRESH_MAIN),
     "tying.mixer": _shown(_study(_mixer, FRESH_MIXER), MIXER),

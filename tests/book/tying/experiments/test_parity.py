@@ -1,0 +1,256 @@
+"""Even strings: contexts against all strings, the exact loss against a plain model, what judges claims."""
+
+import collections
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from book.tying.experiments import STUDIES, natural, parity
+from book.tying.experiments import exor as study
+from book.tying.experiments.parity import EvenRun, EvenSession, SteeperRun, WarmedUp
+from book.tying.languages import EXor, even_language, masked_contexts
+from book.tying.models.encoders import Encoder
+from embviz.ledger.cells import Cell, Experiment, compute
+from embviz.ledger.claims import load_claims
+from embviz.training.loop import AdamW, train
+
+SMALL = EvenRun(n_seeds=2, first_seed=7, embedding_dim=4, hidden_dim=8, n_steps=12, warm_up=4)
+NAMES = ("0A", "0B", "1A", "1B")
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(n_threads)
+
+
+@pytest.fixture(scope="module")
+def even():
+    return even_language(EXor(8, p_0a=0.1))
+
+
+# --- the task ---------------------------------------------------------------------------------------------
+
+
+def counted(p_0a: float) -> dict[tuple[str, ...], collections.Counter]:
+    """By masked string up to order, how often each symbol is hidden: a loop over all 256 strings."""
+    share = {"0A": p_0a, "0B": 1 - p_0a, "1A": 0.5, "1B": 0.5}
+    found: dict[tuple[str, ...], collections.Counter] = collections.defaultdict(collections.Counter)
+    for bits in itertools.product("01", repeat=8):
+        if bits.count("1") % 2:
+            continue
+        for place in range(8):
+            others = bits[:place] + bits[place + 1 :]
+            for letters in itertools.product("AB", repeat=7):
+                spelled = [bit + letter for bit, letter in zip(others, letters, strict=True)]
+                weight = math.prod(share[symbol] for symbol in spelled) / (128 * 8)
+                for letter in "AB":
+                    hidden = bits[place] + letter
+                    found[tuple(sorted(spelled))][hidden] += weight * share[hidden]
+    return found
+
+
+def unequal(contexts: tuple[np.ndarray, np.ndarray, np.ndarray], expected) -> bool:
+    """Whether contexts differ from those that were counted."""
+    tokens, probability, answers = contexts
+    if len(tokens) != len(expected):
+        return True
+    for row, weight, answer in zip(tokens, probability, answers, strict=True):
+        hidden = expected[tuple(NAMES[token] for token in row[:-1])]
+        joint = np.array([hidden[name] for name in NAMES] + [0.0])
+        if not np.allclose(weight * answer, joint, atol=1e-12):
+            return True
+    return False
+
+
+def test_contexts_are_those_of_all_256_strings_and_a_planted_error_is_seen():
+    tokens, probability, answers = parity.even_contexts(EXor(8, p_0a=0.1))
+    expected = counted(0.1)
+    assert (tokens[:, -1] == 4).all()  # the mask is last
+    assert probability.sum() == pytest.approx(1)
+    assert not unequal((tokens, probability, answers), expected)
+    odd = answers[:, [2, 3, 0, 1, 4]]  # the other bit is hidden
+    assert unequal((tokens, probability, odd), expected)
+    assert unequal((tokens, np.roll(probability, 1), answers), expected)
+    assert unequal((tokens[1:], probability[1:], answers[1:]), expected)
+    assert unequal((tokens, probability, answers), counted(0.5))
+
+
+def test_of_256_strings_the_128_with_an_even_number_of_ones_are_in_the_language(even):
+    bits = {tuple(even.symbols[token][0] for token in row) for row in even.tokens}
+    every = set(itertools.product("01", repeat=8))
+    assert bits == {string for string in every if string.count("1") % 2 == 0}
+    assert even.maskable == tuple(range(8))
+
+
+def test_a_string_that_is_odd_would_change_what_is_expected(even):
+    tokens, _, answers = masked_contexts(even)
+    ones = (tokens >= 2).sum(axis=1) - 1  # the mask is above all symbols
+    np.testing.assert_allclose(answers[:, 2:4].sum(axis=1), ones % 2)
+
+
+# --- models -----------------------------------------------------------------------------------------------
+
+
+def test_the_exact_loss_is_that_of_a_plain_model_over_every_ordered_string(even):
+    session = EvenSession(dataclasses.replace(SMALL, p_0a=0.1))
+    tokens, probability, answers = map(torch.from_numpy, masked_contexts(even))
+    place = (tokens == 4).long().argmax(1)
+    got = session.losses(0).detach()
+    for index, member in enumerate(session.members):
+        model = session.model.member(index)
+        with torch.no_grad():
+            logits = model(tokens)[torch.arange(len(tokens)), place]
+        each = -(answers * logits.log_softmax(-1)).sum(-1)
+        assert float(got[index]) == pytest.approx(float(probability @ each), rel=1e-5), member
+
+
+def test_the_loss_is_measured_above_that_of_the_exact_distribution():
+    session = EvenSession(dataclasses.replace(SMALL, p_0a=0.1))
+    entropy = -sum(p * math.log(p) for p in (0.1, 0.9)) / 2 + math.log(2) / 2
+    with torch.no_grad():
+        measured = session.measure(0)
+        gaps = session.losses(0) - entropy
+    assert measured["loss_gap"] == pytest.approx(gaps.tolist(), abs=1e-5)
+    assert min(measured["loss_gap"]) > 0
+    assert max(measured["accuracy"]) <= EXor(8, p_0a=0.1).optimal_accuracy() + 1e-6
+
+
+@pytest.mark.parametrize(("kind", "factor"), [(EvenRun, 1), (SteeperRun, 4)])
+def test_models_start_as_any_encoder_of_their_seed_but_for_the_mask_and_the_first_layer(kind, factor):
+    session = EvenSession(kind(n_seeds=2, first_seed=7, embedding_dim=4, hidden_dim=8))
+    for index, member in enumerate(session.members):
+        assert member.seed in (7, 8)
+        plain = Encoder(session.model.config, tied=member.tied, seed=member.seed).state_dict()
+        for name, array in session.model.member(index).state_dict().items():
+            if name == "input_embedding":
+                assert not array[4].any()
+                array, plain[name] = array[:4], plain[name][:4]
+            assert torch.equal(array, plain[name] * (factor if "linear1" in name else 1)), name
+
+
+def test_embeddings_decay_as_adamw_decays_them_and_at_their_own_strength():
+    shape = {"n_seeds": 1, "embedding_dim": 4, "hidden_dim": 8, "n_steps": 3, "warm_up": 1, "p_0a": 1.0}
+    session = EvenSession(EvenRun(**shape, weight_decay=0.5))
+    by_hand = EvenSession(EvenRun(**shape, weight_decay=0.5))
+    for _ in session.snapshots(snapshot_at=3):
+        pass
+    rate = {"learning_rate": 3e-3, "min_learning_rate": 3e-3 / 50, "half_period": 3}
+    for _ in train(by_hand.model, by_hand.losses, AdamW(**rate, weight_decay=0.5), n_steps=3, snapshot_at=3):
+        pass
+    for name, array in session.model.weights.items():
+        torch.testing.assert_close(array, by_hand.model.weights[name], rtol=1e-4, atol=1e-6)
+    stronger = EvenSession(SteeperRun(**shape))
+    assert (stronger.config.weight_decay, stronger.config.embedding_decay) == (0.1, 1.97)
+
+
+def test_over_all_steps_the_embeddings_decay_as_over_the_papers():
+    run = parity.even_cells("laptop")[0].config
+    warmed = WarmedUp(run.learning_rate, run.learning_rate / 50, run.n_steps, warm_up=run.warm_up)
+    paper = AdamW(5e-4, 1e-5, 10_000)
+    ours = sum(map(warmed.rate, range(run.n_steps))) * run.embedding_decay
+    theirs = sum(map(paper.rate, range(150_000))) * 0.1
+    assert ours == pytest.approx(theirs, rel=0.01)
+
+
+def test_distances_are_those_of_the_embeddings():
+    session = EvenSession(SMALL)
+    measured = session.measure(0)
+    for index in range(4):
+        model = session.model.member(index)
+        for matrix in ("input", "output"):
+            E = getattr(model, f"{matrix}_embedding").detach().numpy()
+            for pair, (u, v) in {"11": (2, 3), "00": (0, 1), "01": (0, 3)}.items():
+                expected = np.linalg.norm(E[u] - E[v])
+                assert measured[f"{matrix}_{pair}"][index] == pytest.approx(expected, rel=1e-5)
+
+
+def test_one_spelling_of_zero_leaves_three_symbols_and_two_pairs():
+    session = EvenSession(dataclasses.replace(SMALL, p_0a=1.0))
+    assert session.pairs == {"11": (1, 2), "01": (0, 2)}
+    assert session.model.config.vocab_size == 4
+
+
+def test_the_rate_rises_linearly_and_then_follows_the_cosine():
+    shape = {"learning_rate": 1e-2, "min_learning_rate": 1e-3, "half_period": 100}
+    warmed, plain = WarmedUp(**shape, warm_up=10), AdamW(**shape)
+    assert warmed.rate(0) == pytest.approx(plain.rate(0) / 10)
+    assert warmed.rate(4) == pytest.approx(plain.rate(4) / 2)
+    assert [warmed.rate(step) for step in (9, 50, 99)] == [plain.rate(step) for step in (9, 50, 99)]
+
+
+def test_a_run_tabulates_its_beginning_and_end_and_does_not_depend_on_its_neighbours():
+    both = parity.even_runs.function(SMALL)
+    alone = parity.even_runs.function(dataclasses.replace(SMALL, n_seeds=1, first_seed=8))
+    assert both["step"].min() == 0
+    assert both["step"].max() == SMALL.n_steps
+    mine = both[both["seed"] == 8].reset_index(drop=True)
+    pd.testing.assert_frame_equal(mine, alone, rtol=1e-4)
+    end = parity.even_search.function(SMALL)
+    last = both[both["step"] == SMALL.n_steps].reset_index(drop=True)
+    pd.testing.assert_frame_equal(end, last[end.columns], check_dtype=False)
+
+
+def test_no_claim_is_judged_on_seeds_of_the_search():
+    searched = {run.first_seed + index for run in parity.SEARCH for index in range(run.n_seeds)}
+    for cell in parity.even_cells("laptop"):
+        judged = range(cell.config.first_seed, cell.config.first_seed + cell.config.n_seeds)
+        assert not searched & set(judged)
+    assert parity.even_cells("paper") == []
+
+
+# --- what judges the claims -------------------------------------------------------------------------------
+
+
+def curves(costs: dict[float, float]) -> pd.DataFrame:
+    """Runs of which the tied one is less accurate by a cost: all of it at the end, none of it before."""
+    rows = itertools.product(costs, (0, 1, 2), (False, True), (0, 10, 100))
+    table = pd.DataFrame(rows, columns=["p_0a", "seed", "tied", "step"])
+    cost = table["p_0a"].map(costs) + table["seed"] / 1e3
+    return table.assign(
+        accuracy_gap=cost * table["tied"] * (table["step"] == 100),
+        accuracy=0.7 - cost * table["tied"] * (table["step"] == 100),
+        loss_gap=np.where(table["tied"], 0.2, 0.05),
+    )
+
+
+def test_costs_are_untied_minus_tied_over_all_of_training_and_at_its_end(monkeypatch):
+    monkeypatch.setattr(study, "even_curves", lambda preset: curves({0.5: 0.03, 0.3: 0.1, 0.1: 0.3}))
+    found = study._tie_only_where("laptop")
+    assert found["even_fair_gain"].value == pytest.approx(-0.031 / 3)
+    assert found["even_unfair_cost"].value == pytest.approx(0.301 / 3)
+    assert found["even_unfair_cost"].controls == {"fair": pytest.approx(0.031 / 3)}
+    assert found["even_cost_growth"].value == pytest.approx(0.09)
+    assert found["even_end_unfair_cost"].value == pytest.approx(0.301)
+    assert found["even_fair_untied_solved"].value == 1
+    assert found["even_unfair_tied_solved"].value == 0
+
+
+def test_a_weak_hypothesis_is_judged_against_a_strict_one(monkeypatch):
+    monkeypatch.setattr(natural, "even_curves", lambda preset, shares: curves({0.5: 0.01, 0.3: 0.04}))
+    found = natural._weak_findings("laptop")
+    assert found["even_early_gain"].value == 0
+    assert found["even_late_cost"].value == pytest.approx(4.1)
+    assert found["even_late_cost"].controls == {"strict": pytest.approx(1.1)}
+
+
+def test_cells_of_a_few_steps_give_every_number_that_decides(tmp_path, monkeypatch):
+    monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path))
+    claims = {claim.id: claim for claim in load_claims("tying")}
+    for name in ("tying.dh_holds", "tying.tie_only_where"):
+        for cell in STUDIES[name].preset_cells("quick"):
+            if not cell.stored():
+                few = dataclasses.replace(cell.config, n_steps=12, embedding_dim=4, hidden_dim=4)
+                table = parity.even_runs.function(few)
+                told = Experiment(cell.experiment.name, cell.experiment.version, lambda config, t=table: t)
+                compute(Cell(told, cell.config), cell.path)
+        assert set(STUDIES[name].findings("quick")) == claims[name].finding_names
+    weak = natural._weak_findings("quick")
+    assert set(weak) == {"even_early_gain", "even_late_cost"}
