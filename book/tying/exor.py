@@ -26,7 +26,7 @@ MATRICES = ("untied input", "untied output", "tied")  # in the order of Figures 
 TYINGS = ("untied", "tied")
 PAIRS = {"11": "1A and 1B", "00": "0A and 0B", "01": "0A and 1B, unrelated"}
 LEVELS = {"close": exor.CLOSE, "unrelated": 1.0}  # of a relative distance
-EVERY = 5  # snapshots, of which one is drawn in a curve
+EVERY = 5  # a curve shows one snapshot of so many
 
 
 # --- stored runs as tables ------------------------------------------------------------------------------
@@ -68,7 +68,7 @@ def last(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def distances(table: pd.DataFrame) -> pd.DataFrame:
-    """Distances of pairs of symbols in each matrix, from :func:`curves` or :func:`coins`, tidy.
+    """Distances of pairs of symbols in each matrix, from :func:`curves` or :func:`sweep`, tidy.
 
     Returns
     -------
@@ -98,8 +98,8 @@ def ends(task: str = "both pairs") -> dict[tuple[str, int], np.ndarray]:
 
 
 @functools.cache
-def coins(*, every_seed: bool = False) -> pd.DataFrame:
-    """Curves of the stored sweep over coins: as :func:`curves`, with the coin `p_0a` and `accuracy_gap`.
+def sweep(*, every_seed: bool = False) -> pd.DataFrame:
+    """Curves of the stored sweep over probabilities of 0A: as :func:`curves`, with `p_0a` and `accuracy_gap`.
 
     Of the first seeds, or of every seed: the fresh ones too, which judge the claims.
     """
@@ -108,13 +108,14 @@ def coins(*, every_seed: bool = False) -> pd.DataFrame:
     return table.assign(tying=np.where(table["tied"], "tied", "untied"))
 
 
-def about_coins(*, every_seed: bool = False) -> str:
+def about_sweep(*, every_seed: bool = False) -> str:
     """Data, seeds and steps of the stored sweep, for a caption."""
-    sweep = spellings.sweep_cells(spellings.stored_preset())[0].config
-    n_seeds = coins(every_seed=every_seed)["seed"].nunique()
+    run = spellings.sweep_cells(spellings.stored_preset())[0].config
+    n_seeds = sweep(every_seed=every_seed)["seed"].nunique()
     return (
-        f"EXor, both pairs; {n_seeds} seeds a coin, {sweep.n_steps:,} steps, the rate falling once "
-        f"from {sweep.learning_rate:g}. Thin: a seed; thick: mean; band: its 95% interval."
+        f"EXor with both pairs of spellings; {n_seeds} seeds for each probability of 0A, "
+        f"{run.n_steps:,} steps, learning rate falling once from {run.learning_rate:g}. "
+        "Thin: one seed; thick: the mean; band: its 95% interval."
     )
 
 
@@ -210,17 +211,17 @@ def recorded_frames(*, every: int = 2) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def coin_frames(chosen: Sequence[float]) -> pd.DataFrame:
-    """The stored sweep's first seed under some of its coins, by `p_0a` and `tied`."""
-    pictures, table = spellings.sweep_pictures(spellings.stored_preset()), coins()
+def sweep_frames(chosen: Sequence[float]) -> pd.DataFrame:
+    """The stored sweep's first seed for some probabilities of 0A, by `p_0a` and `tied`."""
+    pictures, table = spellings.sweep_pictures(spellings.stored_preset()), sweep()
     parts = []
-    for coin, tied in itertools.product(chosen, (False, True)):
+    for share, tied in itertools.product(chosen, (False, True)):
         planes = {
-            name: metrics.principal_plane(pictures[coin, tied, name][1]) for name in ("input", "output")
+            name: metrics.principal_plane(pictures[share, tied, name][1]) for name in ("input", "output")
         }
-        own = table[(table["p_0a"] == coin) & (table["tied"] == tied) & (table["seed"] == 0)]
-        steps = pictures[coin, tied, "input"][0]
-        parts.append(plane_frames(planes, steps, own).assign(p_0a=coin, tied=tied))
+        rows = table[(table["p_0a"] == share) & (table["tied"] == tied) & (table["seed"] == 0)]
+        steps = pictures[share, tied, "input"][0]
+        parts.append(plane_frames(planes, steps, rows).assign(p_0a=share, tied=tied))
     return pd.concat(parts, ignore_index=True)
 
 

@@ -116,11 +116,11 @@ class TwinnedText:
     def first_twin(self) -> int:
         return self.vocab_size - len(self.common)
 
-    def spell(self, ids: np.ndarray, coins: np.ndarray) -> np.ndarray:
-        """`ids` with common tokens replaced by their twins where `coins`, of the same shape, are true."""
+    def spell(self, ids: np.ndarray, primed: np.ndarray) -> np.ndarray:
+        """`ids` with common tokens replaced by their twins where `primed`, of the same shape, are true."""
         twin_of = np.arange(self.vocab_size, dtype=np.int32)
         twin_of[self.common] = np.arange(self.first_twin, self.vocab_size)
-        return np.where(coins, twin_of[ids], ids)
+        return np.where(primed, twin_of[ids], ids)
 
     def unspell(self, ids: np.ndarray) -> np.ndarray:
         """`ids` with twins replaced by the tokens they stand for."""
@@ -206,10 +206,10 @@ def draw_batch(
     places = starts[:, None] + np.arange(run.length)
     if run.spelling == "fixed":
         documents = text.document[places + (len(text.train) if held_out else 0)]
-        coins = _document_coins(len(text.common), int(text.document[-1]) + 1)
+        primed = _document_spellings(len(text.common), int(text.document[-1]) + 1)
         rank = np.full(text.vocab_size, len(text.common))
         rank[text.common] = np.arange(len(text.common))
-        spelled = text.spell(ids[places], coins[documents, rank[ids[places]]])
+        spelled = text.spell(ids[places], primed[documents, rank[ids[places]]])
     else:
         spelled = text.spell(ids[places], rng.random(places.shape) < 0.5)
     asked = rng.random(places.shape) < P_MASK
@@ -230,11 +230,11 @@ def held_out_batches(text: TwinnedText, run: NaturalRun) -> list[MaskedBatch]:
 
 
 @functools.cache
-def _document_coins(n_common: int, n_documents: int) -> np.ndarray:
+def _document_spellings(n_common: int, n_documents: int) -> np.ndarray:
     """Whether a document writes the twin of a common token, (documents, common + 1); the last: no twin."""
-    coins = np.random.default_rng(0).random((n_documents, n_common + 1)) < 0.5
-    coins[:, -1] = False
-    return coins
+    primed = np.random.default_rng(0).random((n_documents, n_common + 1)) < 0.5
+    primed[:, -1] = False
+    return primed
 
 
 def twin_pairs(text: TwinnedText) -> dict[str, np.ndarray]:

@@ -29,7 +29,7 @@ from embviz.training.loop import AdamW, Schedule, Snapshot, train
 N_BITS = 8
 N_SNAPSHOTS = 60  # of a run
 ONE_SPELLING = 1.0  # p(0A | 0) without 0B
-WEAK = 0.3  # p(0A | 0), of COINS between FAIR and UNFAIR
+WEAK = 0.3  # p(0A | 0) between FAIR and UNFAIR
 SHARES = (FAIR, WEAK, UNFAIR)  # p(0A | 0) with two spellings of 0
 
 
@@ -251,11 +251,6 @@ def even_curves(preset: str, shares: Sequence[float] = SHARES) -> pd.DataFrame:
 
 
 def searched() -> pd.DataFrame:
-    """Where the models of the search end: the setting's fields, seed, tied, and the measured quantities."""
-    return pd.concat(
-        [
-            read(even_search.cell(run))[0].assign(setting=index, **dataclasses.asdict(run))
-            for index, run in enumerate(SEARCH)
-        ],
-        ignore_index=True,
-    )
+    """Where the models of the search end: setting (from 1), seed, tied, and the measured quantities."""
+    tables = [read(even_search.cell(run))[0] for run in SEARCH]
+    return pd.concat([table.assign(setting=index) for index, table in enumerate(tables, 1)])

@@ -1,7 +1,7 @@
-"""EXor under other coins: how far the distributional hypothesis may fail before a pair comes apart.
+"""EXor with other probabilities of 0A: how unequal may two spellings be before they come apart?
 
-The paper has one coin for zeros, 1/10, and one for ones, 1/2. Here the first one moves, from 1/2, where the
-hypothesis holds for both pairs, to 1/50.
+In the paper a 0 is spelled 0A with probability 1/10, a 1 is spelled 1A with 1/2. Here the first varies from
+1/2, where the hypothesis holds for both pairs of spellings, to 1/50.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from embviz.ledger.cells import Cell, experiment, missing, read
 from embviz.ledger.claims import PRESETS
 from embviz.training.loop import Snapshot
 
-COINS = (0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02)  # p(0A | 0)
+SHARES = (0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02)  # p(0A | 0)
 FAIR = 0.5
-UNFAIR = 0.1  # coins up to this one, the paper's own, count as unfair
+UNFAIR = 0.1  # the paper's
 N_KEPT = 30  # points of a curve
 MATRICES, PAIRS = ("input", "output"), ("11", "00", "01")
 KEPT = ("accuracy", "loss_gap", *(f"{matrix}_{pair}" for matrix in MATRICES for pair in PAIRS))
@@ -28,7 +28,7 @@ KEPT = ("accuracy", "loss_gap", *(f"{matrix}_{pair}" for matrix in MATRICES for 
 
 @dataclasses.dataclass(frozen=True)
 class Sweep:
-    """Small transformers, tied and untied, of seeds 0 to `n_seeds` - 1, under one coin.
+    """Small transformers, tied and untied, of seeds 0 to `n_seeds` - 1, with one probability of 0A.
 
     Three times the paper's rate, going down once: so a third of the steps do, and what has been learned
     isn't lost when the rate goes up again.
@@ -48,7 +48,7 @@ class FreshSweep(Sweep):
 
 
 def sweep_session(config: Sweep) -> Session:
-    """Runs under one coin made ready, nothing trained yet."""
+    """Runs with one probability of 0A before training."""
     run = EXorRun(n_steps=config.n_steps, n_seeds=config.n_seeds, learning_rate=config.learning_rate)
     if isinstance(config, FreshSweep):
         run = FreshRun(**dataclasses.asdict(run), first_seed=config.first_seed)
@@ -61,7 +61,7 @@ def sweep_session(config: Sweep) -> Session:
 
 @experiment("tying.exor_sweep", version=2)
 def exor_sweep(config: Sweep) -> pd.DataFrame:
-    """Train under one coin, and tabulate about thirty snapshots.
+    """Train with one probability of 0A, and tabulate about thirty snapshots.
 
     Returns
     -------
@@ -92,13 +92,12 @@ def _coordinates(snapshot: Snapshot) -> pd.DataFrame:
 
 
 def sweep_cells(preset: str, *, fresh: bool = False) -> list[Cell]:
-    """One cell per coin, of the first seeds or of fresh ones; the `quick` ones are for looking at the
-    machinery, not at the result."""
+    """One cell for each probability of 0A, of the first seeds or of fresh ones; `quick` tests the code."""
     kind = FreshSweep if fresh else Sweep
     if preset == "quick":
-        sweeps = [kind(coin, n_steps=300, n_seeds=1, learning_rate=5e-3) for coin in (0.5, 0.1)]
+        sweeps = [kind(share, n_steps=300, n_seeds=1, learning_rate=5e-3) for share in (0.5, 0.1)]
     else:
-        sweeps = [kind(coin) for coin in COINS]
+        sweeps = [kind(share) for share in SHARES]
     return [exor_sweep.cell(sweep) for sweep in sweeps]
 
 
@@ -114,7 +113,8 @@ def stored_preset() -> str:
         if not missing(sweep_cells(preset)):
             return preset
     raise FileNotFoundError(
-        "no sweep over coins is stored: run embviz.ledger.run(spellings.sweep_cells('quick')), or 'laptop'"
+        "no sweep over probabilities of 0A is stored: "
+        "run embviz.ledger.run(spellings.sweep_cells('quick')), or 'laptop'"
     )
 
 
@@ -128,20 +128,20 @@ def sweep_curves(preset: str, *, fresh: bool = False) -> pd.DataFrame:
     for matrix in MATRICES:
         for pair in PAIRS[:2]:
             wide[f"relative_{matrix}_{pair}"] = wide[f"{matrix}_{pair}"] / wide[f"{matrix}_01"]
-    best = {coin: best_accuracy(EXor(p_0a=coin)) for coin in wide["p_0a"].unique()}
+    best = {share: best_accuracy(EXor(p_0a=share)) for share in wide["p_0a"].unique()}
     return wide.assign(accuracy_gap=wide["p_0a"].map(best) - wide["accuracy"])
 
 
 def sweep_pictures(preset: str) -> dict[tuple[float, bool, str], tuple[list[int], np.ndarray]]:
-    """Steps, and embeddings (S, V, D) of seed 0 at each, by coin, tied, and "input" or "output"."""
+    """Steps, and embeddings (S, V, D) of seed 0 at each, by p(0A | 0), tied, and "input" or "output"."""
     wide = _wide(preset, pictures=True)
     found = {}
-    for coin, tied in itertools.product(sorted(set(wide["p_0a"])), (False, True)):
-        rows = wide[(wide["seed"] == 0) & (wide["p_0a"] == coin) & (wide["tied"] == tied)]
+    for share, tied in itertools.product(sorted(set(wide["p_0a"])), (False, True)):
+        rows = wide[(wide["seed"] == 0) & (wide["p_0a"] == share) & (wide["tied"] == tied)]
         for matrix in MATRICES:
             own = [[f"{matrix}/{symbol}/{axis}" for axis in range(4)] for symbol in SYMBOLS]
             arrays = rows[np.ravel(own)].to_numpy().reshape(len(rows), len(SYMBOLS), 4)
-            found[coin, tied, matrix] = rows["step"].tolist(), arrays
+            found[share, tied, matrix] = rows["step"].tolist(), arrays
     return found
 
 

@@ -179,7 +179,7 @@ def _merged(
 def split_symbol(
     language: FiniteLanguage, symbol: str, *, into: tuple[str, str], p_first: float
 ) -> FiniteLanguage:
-    """The same language with a symbol in two spellings, chosen by a coin of its own at every place.
+    """The same language with a symbol in two spellings, chosen independently at every place.
 
     Parameters
     ----------

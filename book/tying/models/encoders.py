@@ -82,7 +82,7 @@ class Encoder(nn.Module):
     tied : bool
         Whether the output embedding is the input embedding: one parameter, stored once.
     seed : int
-        Of the initial weights, which are PyTorch's own for each layer and N(0, 1) for embeddings; the
+        Of the initial weights, which are PyTorch's for each layer and N(0, 1) for embeddings; the
         global random state is neither used nor changed. The tied and the untied model of one seed share
         all weights that both have.
 

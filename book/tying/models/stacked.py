@@ -87,7 +87,7 @@ class StackedEncoder(nn.Module):
         return torch.cat([self.input_embedding, self.arrays["free_output"]])[self.output_rows]
 
     def member(self, index: int) -> Encoder:
-        """A model of its own with the weights of member `index`."""
+        """A single model with the weights of member `index`."""
         member = self.members[index]
         single = Encoder(self.config, tied=member.tied, seed=member.seed)
         n_untied_before = sum(not other.tied for other in self.members[:index])

@@ -15,7 +15,7 @@ from embviz.view import Choice, Player, Toggle
 from tests.book.tying.short_runs import N_STEPS, stored_briefly
 from tests.drawing import compiled
 
-CACHED = (chapter.curves, chapter.coins)
+CACHED = (chapter.curves, chapter.sweep)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -73,13 +73,13 @@ def test_a_task_without_a_stored_run_is_refused_with_the_command(monkeypatch, tm
     monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path))
     with pytest.raises(ValueError, match=r"run tying\.dh_fails --preset quick"):
         chapter.stored_preset("only 0A and 0B")
-    with pytest.raises(FileNotFoundError, match="no sweep over coins is stored"):
+    with pytest.raises(FileNotFoundError, match="no sweep over probabilities of 0A is stored"):
         spellings.stored_preset()
 
 
 def test_captions_say_how_far_the_stored_runs_go():
     assert chapter.about().startswith("EXor, both pairs; seeds 0 to 1, the first 1,500 steps.")
-    assert "1 seeds a coin, 300 steps" in chapter.about_coins()
+    assert "1 seeds for each probability of 0A, 300 steps" in chapter.about_sweep()
 
 
 # --- coins ----------------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ def test_sweep_pictures_are_the_embeddings_whose_distances_the_curves_hold():
 
 
 def test_distances_under_coins_are_those_of_the_sweep():
-    table = chapter.distances(chapter.last(chapter.coins()))
+    table = chapter.distances(chapter.last(chapter.sweep()))
     raw = spellings.sweep_curves("quick")
     raw = raw[(raw["step"] == N_STEPS) & (raw["p_0a"] == 0.5)].set_index("tied")
     own = table[(table["p_0a"] == 0.5) & (table["pair"] == chapter.PAIRS["11"])].set_index("matrix")
@@ -179,7 +179,7 @@ def test_turning_a_plane_back_finds_the_frame_before():
 
 @pytest.mark.parametrize("tied", [False, True])
 def test_live_frames_fit_the_recording_and_show_the_runs_start(tied):
-    recording = chapter.coin_frames([0.5, 0.1])
+    recording = chapter.sweep_frames([0.5, 0.1])
     live = chapter.live_frames(0.3, tied, every=5)
     first, second = next(live), next(live)
     live.close()
@@ -209,7 +209,7 @@ def test_recorded_frames_hold_each_run_s_own_curves():
 def test_players_can_be_drawn(name):
     frames, control, live = {
         "seed": (chapter.recorded_frames(), Choice([1, 0], "seed"), None),
-        "p_0a": (chapter.coin_frames([0.5, 0.1]), Choice([0.5, 0.1], "coin"), chapter.live_frames),
+        "p_0a": (chapter.sweep_frames([0.5, 0.1]), Choice([0.5, 0.1], "coin"), chapter.live_frames),
     }[name]
     player = Player(
         frames, chapter.plot_frames(N_STEPS), title="t", caption="c", live=live, digits=3,

@@ -13,7 +13,7 @@ from book.tying.languages.exor import EXor
 from embviz.ledger import cells
 from tests.book.tying.short_runs import N_STEPS, stored_briefly
 
-CACHED = (chapter.curves, chapter.coins, exor_accuracy.stored_model)
+CACHED = (chapter.curves, chapter.sweep, exor_accuracy.stored_model)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -308,13 +308,6 @@ def test_no_pair_of_any_matrix_passes_the_bound_so_the_claim_is_null_too(monkeyp
     assert entry.verdict == "not specific"
 
 
-def test_costs_of_coins_are_untied_minus_tied_at_the_end():
-    coins = {coin: frame({"accuracy_gap": lambda s, tied, step, c=coin: tied * (0.6 - c)}).assign(p_0a=coin)
-             for coin in (0.5, 0.1, 0.02)}  # fmt: skip
-    costs = study.coin_costs(pd.concat(coins.values()))
-    assert costs.mean().round(6).to_dict() == {0.02: 0.58, 0.1: 0.5, 0.5: 0.1}
-
-
 def test_cells_of_a_few_steps_give_every_figure_that_decides(monkeypatch, tmp_path):
     monkeypatch.setenv("EMBVIZ_CACHE_DIR", str(tmp_path / "cache"))
     n_threads = torch.get_num_threads()

@@ -188,7 +188,7 @@ def test_mixed_spelling_is_a_fair_coin_for_every_word_and_drawn_anew():
 
 def test_fixed_spelling_writes_a_word_one_way_in_a_document_and_not_all_documents_alike():
     run = dataclasses.replace(FIXED, length=90)
-    coins = natural._document_coins(3, 5)
+    coins = natural._document_spellings(3, 5)
     for held_out, part, documents in (
         (False, TEXT.train, TEXT.document[:600]),
         (True, TEXT.valid, TEXT.document[600:]),
@@ -516,29 +516,6 @@ def test_early_is_the_first_tenth_without_the_start_and_late_the_last():
     early, late = natural.early_and_late(gain)
     assert early.tolist() == [1.0, 2.0]
     assert late.tolist() == [10.0, 2.0]
-
-
-def test_weak_coins_are_judged_against_the_fair_one(monkeypatch):
-    gaps = {0.5: 0.01, 0.4: 0.02, 0.3: 0.04, 0.2: 0.06, 0.1: 0.5}  # what tying costs at the end
-    rows = [
-        {
-            "p_0a": coin,
-            "seed": seed,
-            "tied": tied,
-            "step": step,
-            "accuracy_gap": tied * sign * (gap + seed / 1e3),
-        }
-        for coin, gap in gaps.items()
-        for seed in (0, 1, 2)
-        for tied in (False, True)
-        for step, sign in ((0, 0), (10, -1), (100, 1))
-    ]
-    monkeypatch.setattr(natural, "sweep_curves", lambda preset, fresh: pd.DataFrame(rows))
-    found = natural._weak_findings("laptop")
-    assert found["coin_early_gain"].value == pytest.approx(4.1)  # the mean of 2, 4 and 6, and seeds' 0.1
-    assert found["coin_late_cost"].value == pytest.approx(4.1)
-    assert found["coin_late_cost"].controls == {"fair": pytest.approx(1.1)}
-    assert found["coin_late_cost"].n_seeds == 3
 
 
 def test_fresh_runs_judge_once_all_of_them_are_stored(monkeypatch):

@@ -233,6 +233,22 @@ def test_costs_are_untied_minus_tied_over_all_of_training_and_at_its_end(monkeyp
     assert found["even_unfair_tied_solved"].value == 0
 
 
+def test_where_the_hypothesis_is_true_accuracy_is_averaged_over_all_of_training(monkeypatch):
+    table = curves({1.0: 0.03})
+    near = table.assign(relative_input_11=0.5, relative_output_11=0.3)
+    near.loc[near["step"] == 100, "relative_input_11"] = 0.1
+    near.loc[near["tied"] & (near["step"] == 10), "relative_input_11"] = 0.1
+    monkeypatch.setattr(study, "even_curves", lambda preset, shares: near)
+    found = study._holds("laptop")
+    assert found["even_tied_minus_untied"].value == pytest.approx(-0.031 / 3)
+    assert found["even_speed"].value == pytest.approx(0.1)  # 10 steps of 100
+    assert found["even_ratio_11_tied"].value == pytest.approx(0.1)
+    assert found["even_ratio_11_tied"].controls == {"start": pytest.approx(0.5)}
+    assert found["even_ratio_11_output"].value == pytest.approx(0.3)
+    assert found["even_untied_solved"].value == 1
+    assert found["even_tied_solved"].value == 0
+
+
 def test_a_weak_hypothesis_is_judged_against_a_strict_one(monkeypatch):
     monkeypatch.setattr(natural, "even_curves", lambda preset, shares: curves({0.5: 0.01, 0.3: 0.04}))
     found = natural._weak_findings("laptop")

@@ -267,22 +267,6 @@ def test_frequencies_are_counted_and_held_against_a_shifted_coin():
 # --- appendix C ---------------------------------------------------------------------------------------
 
 
-def test_where_the_hypothesis_holds_accuracy_is_averaged_over_all_of_training():
-    values = made(study.ONES)
-    result = found("dh_holds")
-    means = {
-        tied: np.array([np.mean([values[s, tied, step, "accuracy"] for step in STEPS]) for s in SEEDS])
-        for tied in (False, True)
-    }
-    same(result["tied_minus_untied"], list(means[True] - means[False]))
-    for name, tied, matrix in (
-        ("tied", True, "input"),
-        ("input", False, "input"),
-        ("output", False, "output"),
-    ):
-        same_ratio(result[f"ratio_11_{name}"], values, tied, matrix, "11")
-
-
 def test_where_it_fails_the_untied_model_leads():
     values = [made(run) for run in (study.ZEROS, study.ONES)]
     later = made(study.MORE_ZEROS, seeds=(3, 4, 5))
