@@ -596,8 +596,8 @@ def costs_of_tying(scores: pd.DataFrame) -> pd.DataFrame:
 def _tie_only_where(preset: str) -> dict[str, Finding]:
     """Gain and cost of tying over all of training and at its end; shares of runs that solve the task."""
     table = even_curves(preset)
-    mean = table.groupby(["p_0a", "seed", "tied"], as_index=False)["accuracy_gap"].mean()
-    found = {}
+    mean = table.groupby(["p_0a", "seed", "tied"])["accuracy_gap"].mean().reset_index()
+    found: dict[str, Finding] = {}
     for prefix, scores in (("even", mean), ("even_end", last(table))):
         costs = costs_of_tying(scores)
         fair, unfair = costs[FAIR].to_numpy(), costs[UNFAIR].to_numpy()

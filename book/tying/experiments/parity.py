@@ -174,7 +174,7 @@ class EvenSession:
         def decay(step: int) -> None:  # of the embeddings, as AdamW does it, before its update
             with torch.no_grad():
                 for table in tables:
-                    table *= 1 - optimizer.rate(step) * config.embedding_decay
+                    table.mul_(1 - optimizer.rate(step) * config.embedding_decay)
 
         return train(
             self.model,
