@@ -615,7 +615,7 @@ def _weak_findings(preset: str) -> dict[str, Finding]:
     (fair_early, fair_late), (early, late) = map(early_and_late, even_gains(preset).values())
     return {
         "even_early_gain": findings.over_seeds(early, controls={"strict": float(fair_early.mean())}),
-        "even_late_cost": findings.over_seeds(-late, controls={"strict": float(-fair_late.mean())}),
+        "even_late_cost": findings.over_seeds(0 - late, controls={"strict": float(0 - fair_late.mean())}),
     }
 
 
