@@ -178,17 +178,44 @@ async function fitPanels(chart, view, { width, fluid }) {
   new ResizeObserver(fit).observe(chart);
 }
 
-// On a phone long labels leave the drawing its room: hovering still shows the whole word.
+// A title that is longer than its axis stands in two lines.
+const LONG_TITLE = { y: 40, x: 32 }; // letters; of a level axis on a phone alone
+const halves = (text) => {
+  const at = text.lastIndexOf(" ", Math.ceil(text.length / 2) + 4);
+  return at < 0 ? text : [text.slice(0, at), text.slice(at + 1)];
+};
+function broken(axes) {
+  const change = (part, name) => {
+    const title = axes.includes(name) && part?.axis?.title;
+    if (typeof title === "string" && title.length > LONG_TITLE[name]) return { ...part, axis: { ...part.axis, title: halves(title) } };
+    return name === "data" || name === "datasets" ? part : mapped(part, change);
+  };
+  return change;
+}
+
+// On a phone long labels leave the drawing its room: those of an upright axis stand in two lines, and those of a
+// legend in one column.
 const NARROW = 480; // pixels
 const NARROW_LABEL = 150;
-function narrowed(part) {
-  if (Array.isArray(part)) return part.map(narrowed);
+const TWO_COLUMNS = 18; // letters of a legend's label up to which two stand beside each other
+const LINE = "lastindexof(slice(datum.label, 0, 25), ' ')";
+const TWO_LINES = `length(datum.label) > 24 && ${LINE} > 0 ? [slice(datum.label, 0, ${LINE}), slice(datum.label, ${LINE} + 1)] : datum.label`;
+function narrowed(part, name) {
+  if (Array.isArray(part)) return part.map((one) => narrowed(one));
   if (part === null || typeof part !== "object") return part;
-  const entries = Object.entries(part).map(([name, value]) => {
-    if (name === "data" || name === "datasets") return [name, value];
-    return [name, name === "labelLimit" ? Math.min(value, NARROW_LABEL) : narrowed(value)];
+  const entries = Object.entries(part).map(([key, value]) => {
+    if (key === "data" || key === "datasets") return [key, value];
+    return [key, key === "labelLimit" ? Math.min(value, NARROW_LABEL) : narrowed(value, key)];
   });
-  return Object.fromEntries(entries);
+  const shown = Object.fromEntries(entries);
+  if (name === "y" && shown.type === "nominal" && shown.axis !== null && !shown.axis?.labelExpr) {
+    shown.axis = { ...shown.axis, labelExpr: TWO_LINES, labelLineHeight: 11 };
+  }
+  const labels = shown.legend && shown.scale?.domain;
+  if (Array.isArray(labels) && Math.max(...labels.map((one) => String(one).length)) > TWO_COLUMNS) {
+    shown.legend = { ...shown.legend, columns: 1, labelLimit: 300 };
+  }
+  return shown;
 }
 
 /** A figure with its title, a form for controls, room for the drawing, a message and the caption. */
@@ -215,7 +242,7 @@ async function mount(element, spec, vegaEmbed) {
   const { figure, controls, chart, say } = framed(element, meta, "chart", "embviz-controls");
   // as text of the page title and caption wrap, so the chart needs none of its own
   const narrow = element.clientWidth > 0 && element.clientWidth < NARROW;
-  const safe = guardedSpec(spec);
+  const safe = broken(narrow ? ["x", "y"] : ["y"])(guardedSpec(spec));
   const shown = { ...(narrow ? narrowed(safe) : safe), $schema: undefined };
   if ("title" in meta) delete shown.title;
   if (meta.fluid) shown.width = "container";
