@@ -470,6 +470,7 @@ class WordMap {
       }
       for (const [left, at] of spots.slice(0, places)) {
         const right = left + wide;
+        if (places > 1 && (left < 0 || right > this.width)) continue; // cut at the edge
         if (!taken.take(left - 3, at - LABEL.height / 2, right + 3, at + LABEL.height / 2)) continue;
         shown.push({ word: this.data.words[point], left, right, y: at, bold });
         return;
