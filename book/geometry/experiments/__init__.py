@@ -5,6 +5,7 @@ import dataclasses
 from book.geometry.experiments import (
     asymmetry,
     byte_slope,
+    covariance_walks,
     crossed,
     hammer_language,
     hammer_modular,
@@ -68,5 +69,8 @@ for claim, beside in (
     ("geometry.trajectories_q", _trajectories),
 ):
     STUDIES[claim] = dataclasses.replace(STUDIES[claim], beside=beside)
-_STORIES = "geometry.noq_tinystories"
-STUDIES[_STORIES] = dataclasses.replace(STUDIES[_STORIES], parts=(language_readings.PART,))
+for claim, part in (
+    ("geometry.noq_tinystories", language_readings.PART),
+    ("geometry.trajectories_q", covariance_walks.PART),
+):
+    STUDIES[claim] = dataclasses.replace(STUDIES[claim], parts=(*STUDIES[claim].parts, part))
