@@ -1,4 +1,4 @@
-"""Query matrices of small models beside two kinds of random walks: of all directions, and of their own.
+"""Query matrices of small models beside random walks in all directions, and walks with their step covariance.
 
 The walks that judge the larger runs move in all directions equally; training does not. Recordings of the
 larger runs are not stored, so the second kind is measured on small ones.
