@@ -184,10 +184,10 @@ def _plotted(
         part.transform_filter(picked).transform_filter("datum.step <= frame").properties(data=BACKGROUND)
         for part in large.concat
     ]
-    # panels of the same widths stand below each other
+    # panels of the same widths stand below each other, no wider than the grids in all
+    side = min(BESIDE, SIDE // len(kinds) - 10)
     parts = [
-        part.properties(width=BESIDE, height=BESIDE if n < len(kinds) else 130)
-        for n, part in enumerate(parts)
+        part.properties(width=side, height=side if n < len(kinds) else 130) for n, part in enumerate(parts)
     ]
     rows = [alt.hconcat(*parts[start : start + len(kinds)]) for start in range(0, len(parts), len(kinds))]
     whole: alt.VConcatChart = _apart(alt.vconcat(*map(_apart, (*grids, *rows)), spacing=14))
