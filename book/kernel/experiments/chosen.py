@@ -1,13 +1,14 @@
 """Models on the texts that the scan chose: both starts, batches of three sizes, fresh seeds.
 
-What Tables 1 to 3 and section 6 say is judged on them, beside the same models before training.
+What Tables 1 to 4 and section 6 say is measured here, beside the same models before training; it is judged on
+models of this setting that train until their loss is flat, see :mod:`book.kernel.experiments.convergence`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -111,24 +112,21 @@ def load(preset: str) -> Judged:
     return Judged(models.load(judged(preset)), models.load(choosing(preset)[DECIDING]))
 
 
-def _table_1(preset: str) -> dict[str, Finding]:
-    both = load(preset)
+def table_1(both: Judged) -> dict[str, Finding]:
+    """Table 1's thirteen cosines, their order, and what the power law has over its controls."""
     own, chooser = both.models, both.chosen_by
     table, untrained = fits.table_1(own), fits.table_1(own, both.before)
     labels = fits.nearest_readings(fits.table_1(chooser))
     of_untrained = fits.nearest_readings(fits.table_1(chooser, chooser.k0_of(chooser.first)))
     identity = cosines(own.identity, own.k0)
     found = {
-        f"{name}_text": both.found(
-            table[label], {"untrained": untrained[of_untrained[name]], "identity": identity}
-        )
+        name: both.found(table[label], {"untrained": untrained[of_untrained[name]], "identity": identity})
         for name, label in labels.items()
     }
     order = both.found(
         fits.order_agreement(table, labels), {"untrained": fits.order_agreement(untrained, of_untrained)}
     )
-    unclamped = both.rows(complex_power_row(own.spectrum))
-    return found | {"order_text": order, "H12_complex": unclamped} | both.over(theory.k0_fft(own.spectrum))
+    return found | {"order": order} | both.over(theory.k0_fft(own.spectrum))
 
 
 def complex_power_row(D: Spectrum, eps: float = theory.EPS) -> np.ndarray:
@@ -141,53 +139,62 @@ def complex_power_row(D: Spectrum, eps: float = theory.EPS) -> np.ndarray:
     return row
 
 
-def _table_2(preset: str) -> dict[str, Finding]:
+def _complex_power(preset: str) -> dict[str, Finding]:
     both = load(preset)
+    return {"H12_complex": both.rows(complex_power_row(both.models.spectrum))}
+
+
+def table_2(both: Judged) -> dict[str, Finding]:
+    """Table 2's trend, and its best power."""
     own = both.models
     scan = theory.alpha_scan(own.spectrum, theory.TABLE_2, form="fft")
     trends = [
         np.array([fits.rank_correlation(theory.TABLE_2, column) for column in found.T])
         for found in (cosines(scan[:, None], k0[None]) for k0 in (own.k0, both.before))
     ]
-    rows = {f"power_{alpha:g}_text": both.rows(row) for alpha, row in zip(theory.TABLE_2, scan, strict=True)}
     power = theory.k0_fft(own.spectrum)
-    return rows | {"trend_text": both.found(trends[0], {"untrained": trends[1]})} | both.over(power)
+    return {
+        "trend": both.found(trends[0], {"untrained": trends[1]}),
+        "power_0.003": both.rows(power),
+    } | both.over(power)
 
 
-def _table_3(preset: str) -> dict[str, Finding]:
+def _powers(preset: str) -> dict[str, Finding]:
     both = load(preset)
+    scan = theory.alpha_scan(both.models.spectrum, theory.TABLE_2, form="fft")
+    rows = zip(theory.TABLE_2, scan, strict=True)
+    return {f"power_{alpha:g}_text": both.rows(row) for alpha, row in rows if alpha != theory.EPS}
+
+
+def table_3(both: Judged) -> dict[str, Finding]:
+    """Table 3's two terms and their sum."""
     spectrum = both.models.spectrum
     terms = theory.taylor_terms(spectrum)
     rows = {"identity": theory.impulse_row(spectrum), "log": terms.log.real, "both": terms.both}
-    return {f"{name}_text": both.rows(row) for name, row in rows.items()} | both.over(terms.both)
+    return {name: both.rows(row) for name, row in rows.items()} | both.over(terms.both)
 
 
-def _pmi_fit(preset: str) -> dict[str, Finding]:
-    both = load(preset)
-    own = both.models
-    pmi = theory.candidates(own.counts.pairs, own.spectrum)["H5 (as written)"].values
-    power = theory.k0_fft(own.spectrum)
-    return {"pmi_text": both.rows(pmi), "power_text": both.rows(power)} | both.over(power)
-
-
-def _table_4(preset: str) -> dict[str, Finding]:
-    both = load(preset)
+def table_4(both: Judged) -> dict[str, Finding]:
+    """Table 4's cosine in the better form at each seed's best epsilon."""
     own = both.models
     trained, before = (fits.better_form(own.spectrum, rows) for rows in (own.k0, both.before))
     controls = {"untrained": before, "identity": cosines(own.identity, own.k0)}
     over = findings.over_seeds(trained - before, corpus=own.corpus, within=(-2.0, 2.0))
-    return {"cosine_text": both.found(trained, controls), "over_untrained_text": over}
+    return {"cosine": both.found(trained, controls), "over_untrained": over}
+
+
+def pmi_fit(both: Judged) -> dict[str, Finding]:
+    """Section 6's two cosines."""
+    own = both.models
+    pmi = theory.candidates(own.counts.pairs, own.spectrum)["H5 (as written)"].values
+    power = theory.k0_fft(own.spectrum)
+    return {"pmi": both.rows(pmi), "power": both.rows(power)} | both.over(power)
 
 
 def _between_seeds(preset: str) -> dict[str, Finding]:
     both = load(preset)
     controls = {"untrained": extracted.mean_between(both.before)}
     return {"cosine_text": extracted.resampled(both.models.k0, both.models.corpus, controls)}
-
-
-def _with_text(first: Study, measure: Callable[[str], Mapping[str, Finding]]) -> Study:
-    """A study of the main reading, with what it comes to on the text that the scan chose."""
-    return dataclasses.replace(first, parts=(*first.parts, Part(_text_cells, measure)))
 
 
 def _text_cells(preset: str) -> list[Cell]:
@@ -198,24 +205,21 @@ def _other_cells(preset: str) -> list[Cell]:
     return models.cells_of(*others(preset))
 
 
-def _study(
-    first: Callable[[str], Mapping[str, Finding]],
-    own: Callable[[str], Mapping[str, Finding]],
-    more: Callable[[str], list[Cell]] = lambda preset: [],
-) -> Study:
-    """What is reported of a claim on the main reading, and what judges it."""
-    return Study(
-        lambda preset: models.main_cells(preset) + _text_cells(preset) + more(preset),
-        lambda preset: {**first(preset), **own(preset)},
+_DETERMINED = extracted.STUDIES["kernel.data_determined"]
+STUDIES: dict[str, Study] = {  # what judges Tables 1 to 4 and section 6 is in convergence
+    "kernel.table1": Study(_text_cells, _complex_power, beside=_other_cells),
+    "kernel.table2": Study(
+        lambda preset: models.main_cells(preset) + _text_cells(preset),
+        lambda preset: {**fits.table_2_of_main(preset), **_powers(preset)},
         beside=_other_cells,
-    )
-
-
-STUDIES: dict[str, Study] = {
-    "kernel.table1": Study(_text_cells, _table_1, beside=_other_cells),
-    "kernel.table2": _study(fits.table_2_of_main, _table_2),
-    "kernel.table4": _with_text(fits.STUDIES["kernel.table4"], _table_4),
-    "kernel.data_determined": _with_text(extracted.STUDIES["kernel.data_determined"], _between_seeds),
-    "kernel.table3": _study(fits.table_3_of_main, _table_3),
-    "kernel.pmi_fit": _study(fits.pmi_fit_of_main, _pmi_fit, fits.vector_cells),
+    ),
+    "kernel.table3": Study(models.main_cells, fits.table_3_of_main, beside=_other_cells),
+    "kernel.pmi_fit": Study(
+        lambda preset: models.main_cells(preset) + fits.vector_cells(preset),
+        fits.pmi_fit_of_main,
+        beside=_other_cells,
+    ),
+    "kernel.data_determined": dataclasses.replace(
+        _DETERMINED, parts=(*_DETERMINED.parts, Part(_text_cells, _between_seeds))
+    ),
 }

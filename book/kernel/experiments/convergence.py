@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 
 from book.kernel import theory
-from book.kernel.experiments import chosen, models, orthogonality
+from book.kernel.experiments import chosen, fits, models, orthogonality
 from book.kernel.experiments.chosen import Judged
 from book.kernel.experiments.extracted import between_seeds
 from book.kernel.experiments.fits import cosines
@@ -31,7 +31,7 @@ from embviz.words.cooccurrence import count_pairs
 STARTS: dict[str, Start] = {"narrow": "small", "wide": "pytorch"}
 FLAT = 0.05  # nats: a training loss that falls by less over the last two fifths of the updates
 AT_PLATEAU = "seeds whose loss is flat"
-FIRST_SEED, N_SEEDS = 400, 3  # fresh ones
+FIRST_SEED, N_SEEDS = 400, 5  # fresh ones
 N_SNAPSHOTS = 21  # the start among them
 N_UPDATES = 9_600
 SMALL_VOCABULARY, WIDE, N_UPDATES_WIDE = 50, 96, 6_000  # more dimensions than words: W can be cI
@@ -157,6 +157,12 @@ class Path:
         own = self.models
         return dataclasses.replace(own, path=own.path[:, self.flat], output=own.output[self.flat])
 
+    @property
+    def judged_path(self) -> pd.DataFrame:
+        """Of :attr:`along` the seeds whose loss is flat; all where no model's is."""
+        seeds = self.along["seed"].unique()
+        return self.along[self.along["seed"].isin(seeds[self.flat] if self.flat.any() else seeds)]
+
     def counting(self, found: Mapping[str, Finding]) -> dict[str, Finding]:
         """Findings on :attr:`judged`; shown without deciding anything where no loss is flat."""
         if self.flat.any():
@@ -239,12 +245,60 @@ def _orthogonal(setting: str, key: str) -> Part:
     return Part(lambda preset: cells(preset, setting), measured)
 
 
-def _study(study: Study) -> Study:
-    return dataclasses.replace(
-        study,
-        parts=(*study.parts, _orthogonal("wide", "wide"), _orthogonal("text", "end")),
-        beside=lambda preset: [*study.beside(preset), *cells(preset)],
+def judged(preset: str, start: Start = "small") -> Judged:
+    """Of the text that decides, models at a flat loss, read as the models that chose are."""
+    path = load(settings(preset)["text"], start)
+    return Judged(path.judged, models.load(chosen.choosing(preset)[chosen.DECIDING]))
+
+
+def _text_cells(preset: str) -> list[Cell]:
+    return cells(preset, "text") + models.cells_of(chosen.choosing(preset)[chosen.DECIDING])
+
+
+def _at_end(measure: Callable[[Judged], dict[str, Finding]]) -> Part:
+    """What a table comes to at a flat loss, from the start that decides."""
+
+    def measured(preset: str) -> dict[str, Finding]:
+        path = load(settings(preset)["text"], STARTS["narrow"])
+        found = path.counting(measure(judged(preset)))
+        return {f"{name}_end": one for name, one in found.items()}
+
+    return Part(_text_cells, measured)
+
+
+def _diagnostic(preset: str) -> dict[str, Finding]:
+    """Section 7.2 over evenly spaced snapshots."""
+    path = load(settings(preset)["text"], STARTS["narrow"])
+    own = path.judged_path
+    found = orthogonality.of_gauge(own, path.models.corpus)
+    found["correlation_training"] = models.of_cosines(
+        orthogonality.rank_correlations(own, "k0_fft", "train_loss"), corpus=path.models.corpus
     )
+    return {f"{name}_end": one for name, one in path.counting(found).items()}
 
 
-STUDIES: dict[str, Study] = {"kernel.orthogonal": _study(orthogonality.STUDIES["kernel.orthogonal"])}
+MEASURED: dict[str, tuple[Study, Callable[[Judged], dict[str, Finding]]]] = {
+    "kernel.table1": (chosen.STUDIES["kernel.table1"], chosen.table_1),
+    "kernel.table2": (chosen.STUDIES["kernel.table2"], chosen.table_2),
+    "kernel.table3": (chosen.STUDIES["kernel.table3"], chosen.table_3),
+    "kernel.table4": (fits.STUDIES["kernel.table4"], chosen.table_4),
+    "kernel.pmi_fit": (chosen.STUDIES["kernel.pmi_fit"], chosen.pmi_fit),
+}
+
+
+def _with(study: Study, *parts: Part) -> Study:
+    return dataclasses.replace(study, parts=(*study.parts, *parts))
+
+
+_ORTHOGONAL = orthogonality.STUDIES["kernel.orthogonal"]
+STUDIES: dict[str, Study] = {
+    "kernel.orthogonal": dataclasses.replace(
+        _with(_ORTHOGONAL, _orthogonal("wide", "wide"), _orthogonal("text", "end")),
+        beside=lambda preset: [*_ORTHOGONAL.beside(preset), *cells(preset)],
+    ),
+    "kernel.diagnostic": _with(
+        orthogonality.STUDIES["kernel.diagnostic"],
+        Part(lambda preset: cells(preset, "text"), _diagnostic),
+    ),
+    **{name: _with(study, _at_end(measure)) for name, (study, measure) in MEASURED.items()},
+}

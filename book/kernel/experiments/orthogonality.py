@@ -20,7 +20,7 @@ from embviz import kernels
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell, experiment, table_of
 from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Part, Study
+from embviz.ledger.studies import Study
 from embviz.words.cooccurrence import count_pairs
 
 PLAIN = ("train_loss", "weight_norm", "update_norm")  # diagnostics that need no text beside the training's
@@ -80,11 +80,11 @@ def along_training(trained: Trained) -> pd.DataFrame:
     return pd.concat(rows, ignore_index=True).merge(trained.measures, on=["seed", "step"])
 
 
-def rank_correlations(path: pd.DataFrame, diagnostic: str) -> np.ndarray:
-    """Spearman's rho of a diagnostic with the held-out loss over snapshots after the first, a seed each."""
+def rank_correlations(path: pd.DataFrame, diagnostic: str, loss: str = "held_out_loss") -> np.ndarray:
+    """Spearman's rho of a diagnostic with a loss over snapshots after the first, a seed each."""
     return np.array(
         [
-            _rho(own[diagnostic].to_numpy(), own["held_out_loss"].to_numpy())
+            _rho(own[diagnostic].to_numpy(), own[loss].to_numpy())
             for _, own in path[path["step"] > 0].groupby("seed")
         ]
     )
@@ -169,12 +169,11 @@ def ends(trained: Trained) -> dict[str, Finding]:
     return {"ratio": ratio, "diagonal": diagonal, "change": change}
 
 
-def _diagnostic(preset: str) -> dict[str, Finding]:
-    trained = models.trained(preset)
-    corpus, path = trained.corpus, along_training(trained)
+def of_gauge(path: pd.DataFrame, corpus: str) -> dict[str, Finding]:
+    """What section 7.2 says, of a path as :func:`along_training` gives it."""
     ends = {
         name: path[path["step"] == step]["k0_fft"].to_numpy()
-        for name, step in (("early", trained.steps[0]), ("converged", trained.steps[-1]))
+        for name, step in (("early", path["step"].min()), ("converged", path["step"].max()))
     }
     own = rank_correlations(path, "k0_fft")
     plain = {name: rank_correlations(path, name) for name in PLAIN}
@@ -204,9 +203,5 @@ STUDIES: dict[str, Study] = {
         _orthogonal,
         beside=lambda preset: models.cells_of(models.other_start(preset)),
     ),
-    "kernel.diagnostic": Study(
-        models.main_cells,
-        _diagnostic,
-        parts=(Part(lambda preset: [untrained_cell(preset)], _out_of_sample),),
-    ),
+    "kernel.diagnostic": Study(lambda preset: [untrained_cell(preset)], _out_of_sample),
 }
