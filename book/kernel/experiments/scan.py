@@ -117,7 +117,7 @@ class NearestTexts:
     shuffled: bool = False  # the tokens of each in random order
 
 
-@experiment("kernel.log_terms")
+@experiment("kernel.log_terms", version=2)
 def log_terms(config: NearestTexts) -> pd.DataFrame:
     """Spreads of the terms of D^eps = I + eps log D + ..., deconvolved, on each of those texts.
 
@@ -141,7 +141,8 @@ def log_terms(config: NearestTexts) -> pd.DataFrame:
         D = theory.decompose(kernels.log_counts(count_pairs(text.ids, vocab_size, window=5)))
         terms = theory.taylor_terms(D, safe=theory.SAFE)
         written = theory.impulse_row(D, safe=theory.SAFE)
-        spreads = {"log": terms.log.real, "identity": written, "matrix": terms.identity}
+        power = theory.k0_fft(D, safe=theory.SAFE)
+        spreads = {"log": terms.log.real, "power": power, "identity": written, "matrix": terms.identity}
         rows.append({f"sd_{name}": float(row.std()) for name, row in spreads.items()})
     table = pd.concat([near[["symbols", "offset", "n_tokens"]], pd.DataFrame(rows)], axis=1)
     table.attrs["data"] = {corpus: source.checksum}
@@ -218,10 +219,8 @@ def _identity(preset: str) -> dict[str, Finding]:
 
 def _table_5(preset: str) -> dict[str, Finding]:
     near, corpus = nearest(table(preset), N_NEAREST, "section 4.2"), _corpus(preset)
-    # the clamped eigenvalues alone: (1e-15)^eps P, which has one direction whatever epsilon
-    controls = {"clamped": 1.0}
     found = {
-        f"text_{a:.3f}-{b:.3f}": median_of(near[name], corpus, controls)
+        f"text_{a:.3f}-{b:.3f}": median_of(near[name], corpus)
         for name, (a, b) in zip(PAIRS, PAIRS_OF_EPS, strict=True)
     }
     slopes = np.exp(departures_of_table_5(near).mean(axis=1))
@@ -235,13 +234,14 @@ def log_terms_cell(preset: str, *, shuffled: bool = False) -> Cell:
 
 
 def _ratios(table: pd.DataFrame) -> dict[str, pd.Series]:
-    """The log term over the identity term, in four readings, one number per text."""
+    """The log term over the identity term, in four readings, and section 4.2's ratio; one number per text."""
     plain, matrix = (table["sd_log"] / table[name] for name in ("sd_identity", "sd_matrix"))
     return {
         "magnitude": plain,
         "magnitude_eps": theory.EPS * plain,
         "magnitude_matrix": matrix,
         "magnitude_matrix_eps": theory.EPS * matrix,
+        "magnitude_power": table["sd_power"] / table["sd_identity"],
     }
 
 
@@ -258,7 +258,7 @@ def _active(preset: str) -> dict[str, Finding]:
     found = {name: median_of(values, corpus) for name, values in own.items()}
     nearest_one = _nearest_to_printed({name: one.value for name, one in found.items()})
     controls = {"shuffled": of_shuffled[_nearest_to_printed(of_shuffled)]}
-    return found | {"nearest": median_of(own[nearest_one], corpus, controls)}
+    return found | {"nearest_of_five": median_of(own[nearest_one], corpus, controls)}
 
 
 def _corpus(preset: str) -> str:

@@ -40,8 +40,9 @@ def test_medians_of_resampled_texts_are_some_texts_numbers():
 
 
 def test_the_ratio_of_the_terms_has_epsilon_in_two_readings_of_four():
-    table = pd.DataFrame({"sd_log": [2.0], "sd_identity": [4.0], "sd_matrix": [8.0]})
+    table = pd.DataFrame({"sd_log": [2.0], "sd_identity": [4.0], "sd_matrix": [8.0], "sd_power": [12.0]})
     ratios = {name: float(values.iloc[0]) for name, values in scan._ratios(table).items()}
+    assert ratios.pop("magnitude_power") == 3
     plain = {"magnitude": 0.5, "magnitude_matrix": 0.25}
     assert ratios == plain | {f"{name}_eps": theory.EPS * value for name, value in plain.items()}
     assert scan._nearest_to_printed({"a factor of 2.7 below": 15, "2.5 above": 100}) == "2.5 above"
@@ -53,11 +54,13 @@ def test_the_ratio_that_is_judged_and_its_shuffled_control_are_medians(monkeypat
     monkeypatch.setattr(
         scan,
         "table_of",
-        lambda own: pd.DataFrame({"sd_log": of_texts[own], "sd_identity": 1.0, "sd_matrix": 1e9}),
+        lambda own: pd.DataFrame(
+            {"sd_log": of_texts[own], "sd_identity": 1.0, "sd_matrix": 1e9, "sd_power": 1e-3}
+        ),
     )
     found = scan._active("quick")
-    assert found["nearest"].value == found["magnitude"].value == 30
-    assert found["nearest"].controls == {"shuffled": 2}
+    assert found["nearest_of_five"].value == found["magnitude"].value == 30
+    assert found["nearest_of_five"].controls == {"shuffled": 2}
 
 
 def test_departures_from_table_5_that_cancel_have_slope_1(monkeypatch):
