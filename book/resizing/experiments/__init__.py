@@ -11,6 +11,7 @@ from book.resizing.experiments import (
     porting,
     quantized,
     recovery,
+    states,
     throughput,
     widths,
 )
@@ -20,6 +21,7 @@ STUDIES: dict[str, Study] = {
     **geometry.STUDIES,
     **porting.STUDIES,
     **recovery.STUDIES,
+    **states.STUDIES,
     **throughput.STUDIES,
     **growing.STUDIES,
     **quantized.STUDIES,
