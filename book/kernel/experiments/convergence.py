@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -125,11 +126,12 @@ def runs_of(run: KernelRun) -> list[KernelRun]:
     ]
 
 
-def cells(preset: str, *names: str) -> list[Cell]:
+def cells(preset: str, *names: str, starts: Sequence[str] = tuple(STARTS)) -> list[Cell]:
     """Of the settings of these names, or of all: counts, then models in the order of :func:`settings`."""
     own = [run for name, run in settings(preset).items() if not names or name in names]
+    kinds = [STARTS[start] for start in starts]
     return [models.counts_cell(run) for run in own] + [
-        to_convergence.cell(one) for run in own for one in runs_of(run)
+        to_convergence.cell(one) for run in own for one in runs_of(run) if one.shape.start in kinds
     ]
 
 
@@ -210,13 +212,11 @@ def load(run: KernelRun, start: Start) -> Path:
 
 
 def curves(preset: str) -> pd.DataFrame:
-    """`along` of all stored settings and both starts, with columns setting and start ("narrow", "wide")."""
+    """`along` of all settings and starts that are stored; columns setting and start ("narrow", "wide")."""
     parts = []
-    for name, run in settings(preset).items():
-        if preset == "quick" or not missing(cells(preset, name)):
-            parts += [
-                load(run, kind).along.assign(setting=name, start=start) for start, kind in STARTS.items()
-            ]
+    for (name, run), (start, kind) in itertools.product(settings(preset).items(), STARTS.items()):
+        if preset == "quick" or not missing(cells(preset, name, starts=(start,))):
+            parts.append(load(run, kind).along.assign(setting=name, start=start))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -227,22 +227,17 @@ def _fall(path: Path) -> Finding:
     return findings.over_seeds(path.fall, corpus=path.models.corpus)
 
 
-def _orthogonal(setting: str, key: str) -> Part:
-    """How orthogonal models of a setting end, from both starts."""
+def _orthogonal(setting: str, start: str, key: str) -> Part:
+    """How orthogonal models of a setting end, from one start."""
 
     def measured(preset: str) -> dict[str, Finding]:
-        found: dict[str, Finding] = {}
-        for start, kind in STARTS.items():
-            path = load(settings(preset)[setting], kind)
-            suffix = f"{key}_other" if start == "wide" else key
-            largest = path.along.groupby("seed")["ratio"].max().to_numpy()
-            of_path = path.counting(orthogonality.ends(path.judged))
-            of_path |= {"largest": findings.over_seeds(largest, corpus=path.models.corpus)}
-            of_path |= {"fall": _fall(path)}
-            found |= {f"{quantity}_{suffix}": one for quantity, one in of_path.items()}
-        return found
+        path = load(settings(preset)[setting], STARTS[start])
+        largest = path.along.groupby("seed")["ratio"].max().to_numpy()
+        found = path.counting(orthogonality.ends(path.judged))
+        found |= {"largest": findings.over_seeds(largest, corpus=path.models.corpus), "fall": _fall(path)}
+        return {f"{quantity}_{key}": one for quantity, one in found.items()}
 
-    return Part(lambda preset: cells(preset, setting), measured)
+    return Part(lambda preset: cells(preset, setting, starts=(start,)), measured)
 
 
 def judged(preset: str, start: Start = "small") -> Judged:
@@ -252,7 +247,9 @@ def judged(preset: str, start: Start = "small") -> Judged:
 
 
 def _text_cells(preset: str) -> list[Cell]:
-    return cells(preset, "text") + models.cells_of(chosen.choosing(preset)[chosen.DECIDING])
+    return cells(preset, "text", starts=("narrow",)) + models.cells_of(
+        chosen.choosing(preset)[chosen.DECIDING]
+    )
 
 
 def _at_end(measure: Callable[[Judged], dict[str, Finding]]) -> Part:
@@ -293,12 +290,18 @@ def _with(study: Study, *parts: Part) -> Study:
 _ORTHOGONAL = orthogonality.STUDIES["kernel.orthogonal"]
 STUDIES: dict[str, Study] = {
     "kernel.orthogonal": dataclasses.replace(
-        _with(_ORTHOGONAL, _orthogonal("wide", "wide"), _orthogonal("text", "end")),
+        _with(
+            _ORTHOGONAL,
+            _orthogonal("wide", "narrow", "wide"),
+            _orthogonal("wide", "wide", "wide_other"),
+            _orthogonal("text", "narrow", "end"),
+            _orthogonal("text", "wide", "end_other"),
+        ),
         beside=lambda preset: [*_ORTHOGONAL.beside(preset), *cells(preset)],
     ),
     "kernel.diagnostic": _with(
         orthogonality.STUDIES["kernel.diagnostic"],
-        Part(lambda preset: cells(preset, "text"), _diagnostic),
+        Part(lambda preset: cells(preset, "text", starts=("narrow",)), _diagnostic),
     ),
     **{name: _with(study, _at_end(measure)) for name, (study, measure) in MEASURED.items()},
 }
