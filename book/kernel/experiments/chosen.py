@@ -57,11 +57,6 @@ def judged(preset: str) -> KernelRun:
     return _quick() if preset == "quick" else run(TEXT, *DECIDING)
 
 
-def others(preset: str) -> list[KernelRun]:
-    """The same setting on the other texts."""
-    return [] if preset == "quick" else [run(text, *DECIDING) for text in TEXTS if text != TEXT]
-
-
 def _quick() -> KernelRun:
     text = Slice("embedded", "unk", QUICK.text.vocab_size, 1_500, offset=400)
     return dataclasses.replace(QUICK, text=text, first_seed=JUDGED[0], keep_all=False)
@@ -201,23 +196,17 @@ def _text_cells(preset: str) -> list[Cell]:
     return models.cells_of(*choosing(preset).values(), judged(preset))
 
 
-def _other_cells(preset: str) -> list[Cell]:
-    return models.cells_of(*others(preset))
-
-
 _DETERMINED = extracted.STUDIES["kernel.data_determined"]
 STUDIES: dict[str, Study] = {  # what judges Tables 1 to 4 and section 6 is in convergence
-    "kernel.table1": Study(_text_cells, _complex_power, beside=_other_cells),
+    "kernel.table1": Study(_text_cells, _complex_power),
     "kernel.table2": Study(
         lambda preset: models.main_cells(preset) + _text_cells(preset),
         lambda preset: {**fits.table_2_of_main(preset), **_powers(preset)},
-        beside=_other_cells,
     ),
-    "kernel.table3": Study(models.main_cells, fits.table_3_of_main, beside=_other_cells),
+    "kernel.table3": Study(models.main_cells, fits.table_3_of_main),
     "kernel.pmi_fit": Study(
         lambda preset: models.main_cells(preset) + fits.vector_cells(preset),
         fits.pmi_fit_of_main,
-        beside=_other_cells,
     ),
     "kernel.data_determined": dataclasses.replace(
         _DETERMINED, parts=(*_DETERMINED.parts, Part(_text_cells, _between_seeds))
