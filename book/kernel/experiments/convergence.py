@@ -32,7 +32,8 @@ from embviz.words.cooccurrence import count_pairs
 STARTS: dict[str, Start] = {"narrow": "small", "wide": "pytorch"}
 FLAT = 0.05  # nats: a training loss that falls by less over the last two fifths of the updates
 AT_PLATEAU = "seeds whose loss is flat"
-FIRST_SEED, N_SEEDS = 400, 5  # fresh ones
+FIRST_SEED, N_SEEDS = 400, 3  # fresh ones
+N_MORE = 2  # of 50 words from the narrow start, where two of three were flat
 N_SNAPSHOTS = 21  # the start among them
 N_UPDATES = 9_600
 SMALL_VOCABULARY, WIDE, N_UPDATES_WIDE = 50, 96, 6_000  # more dimensions than words: W can be cI
@@ -104,7 +105,7 @@ def settings(preset: str) -> dict[str, KernelRun]:
         shape=dataclasses.replace(deciding.shape, embedding_dim=WIDE),
     )
     return {
-        "wide": _of_updates(wide, N_UPDATES_WIDE),
+        "wide": dataclasses.replace(_of_updates(wide, N_UPDATES_WIDE), n_seeds=N_SEEDS + N_MORE),
         "text": _of_updates(deciding, N_UPDATES),
     }
 
@@ -116,13 +117,14 @@ def _of_updates(run: KernelRun, n_updates: int) -> KernelRun:
 
 
 def runs_of(run: KernelRun) -> list[KernelRun]:
-    """A run a seed and start, both starts of a seed after one another."""
+    """A run a seed and start, both starts of a seed after one another; later seeds from the narrow one."""
     return [
         dataclasses.replace(
             run, shape=dataclasses.replace(run.shape, start=start), n_seeds=1, first_seed=member.seed
         )
         for member in run.members
         for start in STARTS.values()
+        if start == STARTS["narrow"] or member.seed < FIRST_SEED + N_SEEDS
     ]
 
 
@@ -240,10 +242,14 @@ def _orthogonal(setting: str, start: str, key: str) -> Part:
     return Part(lambda preset: cells(preset, setting, starts=(start,)), measured)
 
 
-def judged(preset: str, start: Start = "small") -> Judged:
-    """Of the text that decides, models at a flat loss, read as the models that chose are."""
-    path = load(settings(preset)["text"], start)
-    return Judged(path.judged, models.load(chosen.choosing(preset)[chosen.DECIDING]))
+def at_end(preset: str, *, flat: bool = False) -> Judged:
+    """Models of the text that decides, from the narrow start, or those whose loss is flat.
+
+    Formulas are read as for the models that chose.
+    """
+    path = load(settings(preset)["text"], STARTS["narrow"])
+    own = path.judged if flat else path.models
+    return Judged(own, models.load(chosen.choosing(preset)[chosen.DECIDING]))
 
 
 def _text_cells(preset: str) -> list[Cell]:
@@ -257,7 +263,7 @@ def _at_end(measure: Callable[[Judged], dict[str, Finding]]) -> Part:
 
     def measured(preset: str) -> dict[str, Finding]:
         path = load(settings(preset)["text"], STARTS["narrow"])
-        found = path.counting(measure(judged(preset)))
+        found = path.counting(measure(at_end(preset, flat=True)))
         return {f"{name}_end": one for name, one in found.items()}
 
     return Part(_text_cells, measured)

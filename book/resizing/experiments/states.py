@@ -101,13 +101,8 @@ def _rows(moment: str, model: Decoder, before: np.ndarray, base: Base) -> pd.Dat
 
 
 def runs(preset: str) -> list[StatesRun]:
-    """Half the width, three ways and the recovery sweep's seeds."""
-    seeds = range(recovery.N_SEEDS[preset])
-    return [
-        StatesRun(recovery.run_of(preset, (0.5,), treatment, seed))
-        for seed in seeds
-        for treatment in TREATMENTS
-    ]
+    """Half the width, three ways, with the map and the batches of the recovery sweep's first seed."""
+    return [StatesRun(recovery.run_of(preset, (0.5,), treatment)) for treatment in TREATMENTS]
 
 
 def cells(preset: str) -> list[Cell]:
@@ -117,14 +112,9 @@ def cells(preset: str) -> list[Cell]:
 
 
 def table(preset: str) -> pd.DataFrame:
-    """All runs: treatment, seed and the columns of :func:`states`."""
-    return pd.concat(
-        [
-            table_of(states.cell(one)).assign(treatment=one.run.treatment, seed=one.run.seed)
-            for one in runs(preset)
-        ],
-        ignore_index=True,
-    )
+    """All runs: treatment and the columns of :func:`states`."""
+    tables = [table_of(states.cell(one)).assign(treatment=one.run.treatment) for one in runs(preset)]
+    return pd.concat(tables, ignore_index=True)
 
 
 def similarities(table: pd.DataFrame, moment: str) -> pd.DataFrame:
