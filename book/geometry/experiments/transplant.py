@@ -1,7 +1,7 @@
-"""Who carries the circuit of a model that has grokked: its embedding, or all the rest?
+"""Which part of a model that has grokked makes another one grok: its embedding, attention, or MLPs and head?
 
-A model learns; a second one, with the same training pairs and other weights, is given the first one's
-embedding, frozen, or everything but the embedding. What it is given decides how soon it groks.
+A donor learns until it has finished; other models, with the same training pairs and other weights, are each
+given one part of it, frozen. The part decides how soon they grok.
 
 Source: geometry paper, section 2.1: attention does not carry the structure independently, it inherits it.
 """
@@ -22,40 +22,56 @@ from embviz.ledger.studies import Study
 from embviz.models.transformer import Transformer
 from embviz.training.fourier import power_spectrum
 
-GIVEN = (NOTHING, EMBEDDING, REST) = ("nothing", "embedding", "all but the embedding")
-ATTENTION = ("query", "key", "value", "out")
+GIVEN = (NOTHING, EMBEDDING, ATTENTION, REST) = ("nothing", "embedding", "attention", "MLPs and head")
 TOP = 5  # strongest modes
-N_SEEDS = {"quick": 2, "laptop": 3, "paper": 3}
+SEEDS = {"quick": range(2), "laptop": range(20, 23), "paper": range(20, 23)}
 OTHER = 1_000  # what is added to a donor's seed for the weights of those who receive
 
 
 @dataclasses.dataclass(frozen=True)
 class Transplant:
-    """A donor of one seed."""
+    """A donor of one seed, and the most epochs of a receiver."""
 
     donor: GrokkingRun
+    n_epochs: int = 750
 
 
-@experiment("geometry.transplant")
+@experiment("geometry.transplant", version=2)
 def transplant(config: Transplant) -> pd.DataFrame:
-    """Train a donor, then the two who are given a part of it, frozen.
+    """Train a donor until it has finished, then three models that are each given a part of it, frozen.
 
     Returns
     -------
     DataFrame
-        given, quantity, name, value. Quantities: "epoch" (the first at 95% of validation, or the limit),
-        "grokked" (0 or 1); of the donor, by tensor, "share" and "permuted": the part of power in the 5
-        strongest modes along its input axis, mode 0 left out, as it is and with its rows in a random order.
+        given, quantity, value. Quantities: "epoch" (the first at 95% of validation, or the limit), "grokked"
+        (0 or 1); of the donor's embedding "share" and "permuted": the part of power in the 5 strongest modes,
+        mode 0 left out, as it is and with its rows in a random order.
     """
     donor = Members(config.donor, [config.donor.first_seed])
-    rows = [(NOTHING, *row) for row in _train(donor)]
+    rows = [(NOTHING, *row) for row in _train(donor, to_the_end=True)]
     assert isinstance(donor.model, Transformer)
-    for given in (EMBEDDING, REST):
-        receiver = Members(config.donor, [config.donor.first_seed])
+    for given in GIVEN[1:]:
+        shorter = dataclasses.replace(config.donor, n_epochs=min(config.n_epochs, config.donor.n_epochs))
+        receiver = Members(shorter, [config.donor.first_seed])
         receiver.model = _with_part(donor.model, given, config.donor.first_seed + OTHER)
         rows += [(given, *row) for row in _train(receiver)]
-    rows += [(NOTHING, *row) for row in _shares(donor.model, config.donor)]
-    return pd.DataFrame(rows, columns=["given", "quantity", "name", "value"])
+    residues = donor.model.embedding[: config.donor.p].detach()
+    order = torch.from_numpy(np.random.default_rng(config.donor.first_seed).permutation(len(residues)))
+    rows += [(NOTHING, "share", top_share(residues)), (NOTHING, "permuted", top_share(residues[order]))]
+    return pd.DataFrame(rows, columns=["given", "quantity", "value"])
+
+
+def part_of(name: str) -> str:
+    """The part to which a parameter belongs; norms and positions belong to none.
+
+    >>> part_of("embedding"), part_of("blocks.0.attention.key.weight"), part_of("position")
+    ('embedding', 'attention', '')
+    """
+    if name == "embedding":
+        return EMBEDDING
+    if ".attention." in name:
+        return ATTENTION
+    return REST if name == "free_head" or ".up." in name or ".down." in name else ""
 
 
 def _with_part(donor: Transformer, given: str, seed: int) -> Transformer:
@@ -64,34 +80,22 @@ def _with_part(donor: Transformer, given: str, seed: int) -> Transformer:
     theirs = dict(donor.named_parameters())
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if (name == "embedding") == (given == EMBEDDING):
+            if part_of(name) == given:
                 parameter.copy_(theirs[name])
                 parameter.requires_grad_(False)
     return model
 
 
-def _train(members: Members) -> list[tuple[str, str, float]]:
-    """Train until the model groks or its epochs are over."""
+def _train(members: Members, *, to_the_end: bool = False) -> list[tuple[str, float]]:
+    """Train until the model groks, or until it has 99.9% for 20 epochs, or its epochs are over."""
+    first = 0
     for epoch in range(members.config.n_epochs + 1):
         (frame,) = members.frames(epoch)
-        if (frame.validation_accuracy or 0.0) >= GROKKED:
-            return [("epoch", "", float(max(1, epoch))), ("grokked", "", 1.0)]
-    return [("epoch", "", float(epoch)), ("grokked", "", 0.0)]
-
-
-def _shares(model: Transformer, run: GrokkingRun) -> list[tuple[str, str, float]]:
-    tensors = {"embedding": model.embedding[: run.p]} | {
-        f"{layer}.{name}": getattr(block.attention, name).weight.T  # its inputs along axis 0
-        for layer, block in enumerate(model.blocks)
-        for name in ATTENTION
-    }
-    rng = np.random.default_rng(run.first_seed)
-    rows = []
-    for name, tensor in tensors.items():
-        array = tensor.detach()
-        order = torch.from_numpy(rng.permutation(len(array)))
-        rows += [("share", name, top_share(array)), ("permuted", name, top_share(array[order]))]
-    return rows
+        if not first and (frame.validation_accuracy or 0.0) >= GROKKED:
+            first = max(1, epoch)
+        if first and not (to_the_end and members.going):
+            break
+    return [("epoch", float(first or epoch)), ("grokked", float(first > 0))]
 
 
 def top_share(tensor: torch.Tensor) -> float:
@@ -105,7 +109,7 @@ def top_share(tensor: torch.Tensor) -> float:
 
 def cells_of(preset: str) -> list[Cell]:
     """One cell per donor."""
-    return [transplant.cell(Transplant(at_preset(BASE, preset, seed))) for seed in range(N_SEEDS[preset])]
+    return [transplant.cell(Transplant(at_preset(BASE, preset, seed))) for seed in SEEDS[preset]]
 
 
 def transplants(preset: str) -> pd.DataFrame:
@@ -117,14 +121,15 @@ def transplants(preset: str) -> pd.DataFrame:
 def _findings(preset: str) -> dict[str, Finding]:
     table = transplants(preset)
     epochs = table[table["quantity"] == "epoch"].pivot(index="seed", columns="given", values="value")
-    saved = {given: (100 * (1 - epochs[given] / epochs[NOTHING])).to_numpy() for given in (EMBEDDING, REST)}
+    saved = {given: (100 * (1 - epochs[given] / epochs[NOTHING])).to_numpy() for given in GIVEN[1:]}
     shares = table[table["quantity"].isin(["share", "permuted"])]
-    wide = shares.pivot(index=["seed", "name"], columns="quantity", values="value")
-    excess = (wide["share"] - wide["permuted"]).unstack("name")  # one row per seed, one column per tensor
+    wide = shares.pivot(index="seed", columns="quantity", values="value")
     return {
-        "difference": over_seeds(saved[EMBEDDING] - saved[REST]),
-        "embedding_excess": over_seeds(excess["embedding"].to_numpy()),
+        "embedding_minus_attention": over_seeds(saved[EMBEDDING] - saved[ATTENTION]),
+        "embedding_minus_rest": over_seeds(saved[EMBEDDING] - saved[REST]),
+        "embedding_excess": over_seeds((wide["share"] - wide["permuted"]).to_numpy()),
         "embedding_given": over_seeds(saved[EMBEDDING]),
+        "attention_given": over_seeds(saved[ATTENTION]),
         "rest_given": over_seeds(saved[REST]),
         "donor": over_seeds(epochs[NOTHING].to_numpy()),
     }

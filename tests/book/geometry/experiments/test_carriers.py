@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ from book.geometry.experiments.grokking import GrokkingRun, Members, Setting
 from book.geometry.experiments.steering import at_preset
 from embviz.ledger.claims import find_claim
 from embviz.models.transformer import Transformer
+from embviz.training.fourier import Prescribed
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 TINY = GrokkingRun(p=7, train_share=0.6, n_epochs=3, setting=Setting(n_layers=1))
@@ -21,33 +23,68 @@ TINY = GrokkingRun(p=7, train_share=0.6, n_epochs=3, setting=Setting(n_layers=1)
 # --- steps ----------------------------------------------------------------------------------------------
 
 
-def test_cosines_of_steps_are_those_of_a_plain_loop():
-    run = dataclasses.replace(TINY, modes=(1, 2))
-    table = steps.steps.function(steps.Steps(run, n_updates=3))
-    members = Members(run, [0])
-    gradients, places = [], [members.embeddings[0, :7].detach().clone()]
+def test_cosines_of_steps_are_those_of_a_plain_loop(monkeypatch):
+    monkeypatch.setattr(steps, "NEAR", dataclasses.replace(TINY, modes=(1, 2)))
+    table = steps.steps.function(steps.Steps(TINY))
+    members, gradients = Members(TINY, [0]), []
     for epoch in (1, 2, 3):
         members.train_epoch(epoch)
-        gradients.append(members.embedding_gradients()[0, :7].detach().clone().flatten())
-        places.append(members.embeddings[0, :7].detach().clone())
-    moves = [(after - before).flatten() for before, after in itertools.pairwise(places)]
-    for name, values in (("gradient", gradients), ("update", moves)):
-        expected = [
-            float(one @ other / (one.norm() * other.norm())) for one, other in itertools.pairwise(values)
-        ]
+        gradients.append(members.embedding_gradients()[0, :7].detach().clone())
+    kept = [Prescribed((1, 2)).apply(gradient) for gradient in gradients]
+    rest = [gradient - part for gradient, part in zip(gradients, kept, strict=True)]
+    for name, parts in {"gradient": gradients, "kept": kept, "deleted": rest}.items():
+        pairs = itertools.pairwise(part.flatten() for part in parts)
+        expected = [float(one @ other / (one.norm() * other.norm())) for one, other in pairs]
         found = table.loc[table["quantity"] == name, "cosine"].tolist()
         assert found == pytest.approx(expected, abs=1e-5)
 
 
-def test_no_step_is_watched_once_all_pairs_are_memorized(monkeypatch):
-    monkeypatch.setattr(steps, "MEMORIZED", 0.0)
-    assert steps.steps.function(steps.Steps(TINY)).empty
+def made_frames(monkeypatch, accuracies):
+    def frames(members, epoch):
+        members.train_epoch(epoch)
+        training, validation = accuracies[epoch - 1]
+        return [SimpleNamespace(train_accuracy=training, validation_accuracy=validation)]
+
+    monkeypatch.setattr(Members, "frames", frames)
+    run = dataclasses.replace(TINY, modes=(1, 2), n_epochs=len(accuracies))
+    return steps.steps.function(steps.Steps(run)).set_index("update")["window"].to_dict()
+
+
+def test_windows_begin_at_10_and_99_percent_and_end_with_grokking(monkeypatch):
+    monkeypatch.setattr(steps, "LEAST", 2)
+    course = [(0.0, None), (0.09, 0.0), (0.1, 0.0), (0.5, 0.96), (0.99, 0.1), (1.0, 0.95), (1.0, 1.0)]
+    windows = {2: steps.PLATEAU, 3: steps.LEARNING, 4: steps.LEARNING, 5: steps.MEMORY, 6: steps.MEMORY}
+    assert made_frames(monkeypatch, course) == windows
+
+
+def test_a_run_that_does_not_grok_is_recorded_up_to_the_limit(monkeypatch):
+    monkeypatch.setattr(steps, "MOST", 2)
+    assert max(made_frames(monkeypatch, [(1.0, 0.0)] * 5)) == 2
+
+
+def test_a_gain_is_paired_by_seed_beside_that_of_a_subspace(monkeypatch):
+    base = {"gradient": -0.2, "kept": -0.1, "deleted": -0.3}
+    rows = [
+        ("baseline", seed, window, quantity, cosine + 0.1 * seed)
+        for seed in range(3)
+        for window in steps.WINDOWS
+        for quantity, cosine in base.items()
+    ]
+    for run, cosine in (("near_nyquist", -0.05), ("subspace", -0.4)):
+        rows += [(run, s, window, "gradient", cosine + 0.1 * s) for s in range(3) for window in steps.WINDOWS]
+    table = pd.DataFrame(rows, columns=["run", "seed", "window", "quantity", "cosine"])
+    monkeypatch.setattr(steps, "cosines", lambda preset: table)
+    found = steps.STUDIES["geometry.undoing"].measure("paper")
+    gain = found["gain_learning"]
+    assert (gain.low, gain.high) == pytest.approx((0.15, 0.15))
+    assert gain.controls == pytest.approx({"subspace": -0.2})
+    assert found["deleted_memorized"].value == pytest.approx(-0.2)
 
 
 # --- transplants ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("given", [transplant.EMBEDDING, transplant.REST])
+@pytest.mark.parametrize("given", transplant.GIVEN[1:])
 def test_a_receiver_has_the_donors_part_for_good_and_learns_the_rest(given):
     donor = Transformer(TINY.shape, seed=0)
     receiver = Members(TINY, [0])
@@ -56,10 +93,33 @@ def test_a_receiver_has_the_donors_part_for_good_and_learns_the_rest(given):
     transplant._train(receiver)
     for name, theirs in donor.named_parameters():
         mine = dict(receiver.model.named_parameters())[name]
-        if (name == "embedding") == (given == transplant.EMBEDDING):
+        if transplant.part_of(name) == given:
             assert torch.equal(mine, theirs), name
         else:
             assert not torch.equal(mine, fresh[name]), name
+
+
+def test_matrices_of_attention_and_mlps_and_the_head_are_parts():
+    names = [name for name, _ in Transformer(TINY.shape, seed=0).named_parameters()]
+    assert [transplant.part_of(name) for name in names].count(transplant.ATTENTION) == 4
+    assert {name for name in names if not transplant.part_of(name)} == {
+        name for name in names if "position" in name or "norm" in name or "before" in name
+    }
+
+
+def test_a_donor_is_trained_until_it_has_finished_and_its_epoch_is_the_first_at_95_percent():
+    course = [0.2, 0.96, 0.9, 1.0, 1.0]
+    members = SimpleNamespace(config=SimpleNamespace(n_epochs=4), going={0})
+    seen = []
+
+    def frames(epoch):
+        seen.append(epoch)
+        members.going = set() if epoch == 3 else {0}
+        return [SimpleNamespace(validation_accuracy=course[epoch])]
+
+    members.frames = frames
+    assert transplant._train(members, to_the_end=True) == [("epoch", 1.0), ("grokked", 1.0)]
+    assert seen == [0, 1, 2, 3]
 
 
 def test_the_share_of_a_few_strong_modes_is_one_for_a_few_waves_and_leaves_the_mean_out():
@@ -70,18 +130,19 @@ def test_the_share_of_a_few_strong_modes_is_one_for_a_few_waves_and_leaves_the_m
 
 
 def test_the_embedding_is_credited_with_what_its_receivers_save(monkeypatch):
-    tables = []
-    for donor, kept, rest in ((400, 100, 200), (500, 100, 500), (300, 60, 600)):
-        rows = [("nothing", "epoch", "", donor), ("embedding", "epoch", "", kept)]
-        rows += [("all but the embedding", "epoch", "", rest)]
-        rows += [("nothing", "share", "embedding", 0.7), ("nothing", "permuted", "embedding", 0.2)]
-        rows += [("nothing", "share", "0.key", 0.3), ("nothing", "permuted", "0.key", 0.3)]
-        tables.append(pd.DataFrame(rows, columns=["given", "quantity", "name", "value"]))
+    tables = {}
+    for seed, donor, kept, attention in ((20, 400, 100, 200), (21, 500, 100, 500), (22, 300, 60, 600)):
+        rows = [("nothing", "epoch", donor), ("embedding", "epoch", kept)]
+        rows += [("attention", "epoch", attention), ("MLPs and head", "epoch", donor)]
+        rows += [("nothing", "share", 0.7), ("nothing", "permuted", 0.2)]
+        tables[seed] = pd.DataFrame(rows, columns=["given", "quantity", "value"])
+    monkeypatch.setattr(transplant, "SEEDS", {"paper": range(20, 23)})
     monkeypatch.setattr(transplant, "read", lambda cell: (tables[cell.config.donor.first_seed], {}))
     found = transplant.STUDIES["geometry.carrier"].measure("paper")
     assert found["embedding_given"].value == pytest.approx((75 + 80 + 80) / 3)
-    assert found["rest_given"].value == pytest.approx((50 + 0 - 100) / 3)
-    assert found["difference"].value == pytest.approx((25 + 80 + 180) / 3)
+    assert found["attention_given"].value == pytest.approx((50 + 0 - 100) / 3)
+    assert found["embedding_minus_attention"].value == pytest.approx((25 + 80 + 180) / 3)
+    assert found["embedding_minus_rest"].value == found["embedding_given"].value
     assert found["embedding_excess"].value == pytest.approx(0.5)
 
 
@@ -123,4 +184,4 @@ def test_steered_positions_keep_their_modes_and_tokens_their_whole_gradient():
 
 def test_a_donor_is_the_baseline_of_table_1():
     (first, *_) = transplant.cells_of("paper")
-    assert first.config.donor == at_preset(GrokkingRun(), "paper", 0)
+    assert first.config.donor == at_preset(GrokkingRun(), "paper", 20)

@@ -21,7 +21,6 @@ from book.geometry.experiments import trajectory_findings as trajectories
 from book.geometry.experiments.crossed import GROKKED, MEMORIZED
 from book.geometry.experiments.grokking import GrokkingRun, Members, Setting
 from book.geometry.experiments.language_models import BASELINE, NO_Q
-from embviz.models.transformer import Transformer
 
 TINY = GrokkingRun(p=13, train_share=0.6, n_epochs=1, setting=Setting(n_layers=1))
 OWN, CONTROL = trajectories.DATA, trajectories.WALK
@@ -73,7 +72,7 @@ def test_a_threshold_that_is_just_reached_is_reached(monkeypatch):
         config=SimpleNamespace(n_epochs=3),
         frames=lambda epoch: [SimpleNamespace(validation_accuracy=GROKKED)],
     )
-    assert transplant._train(members) == [("epoch", "", 1.0), ("grokked", "", 1.0)]
+    assert transplant._train(members) == [("epoch", 1.0), ("grokked", 1.0)]
 
 
 def test_the_chance_of_an_overlap_is_resampled_over_seeds_once_they_have_memorized(monkeypatch):
@@ -101,11 +100,6 @@ def test_rows_in_another_order_sound_differently_in_every_model(one_thread):
     )
     powers = heard[heard["mode"] >= 0].pivot(index="mode", columns="name", values="value")
     assert np.abs(powers["gradient"] - powers["permuted"]).iloc[1:].max() > 0.01 * powers["gradient"].max()
-    model = Transformer(Members(TINY, [0]).model.config, seed=0)
-    by_seed = [transplant._shares(model, GrokkingRun(p=13, first_seed=seed)) for seed in (0, 1)]
-    own, permuted = ([one[2] for one in by_seed[0] if one[0] == name] for name in ("share", "permuted"))
-    assert own != permuted
-    assert by_seed[0] != by_seed[1]
 
 
 def test_the_mean_of_rows_has_no_part_in_the_share_of_strong_modes():
