@@ -184,4 +184,5 @@ def test_steered_positions_keep_their_modes_and_tokens_their_whole_gradient():
 
 def test_a_donor_is_the_baseline_of_table_1():
     (first, *_) = transplant.cells_of("paper")
+    assert {cell.config.donor.p for cell in transplant.cells_of("laptop")} == {29}
     assert first.config.donor == at_preset(GrokkingRun(), "paper", 20)
