@@ -14,6 +14,7 @@ from book.geometry.experiments.grokking import GrokkingRun, Members, Setting
 from book.geometry.experiments.steering import at_preset
 from embviz.ledger.claims import find_claim
 from embviz.models.transformer import Transformer
+from embviz.training.fourier import Prescribed
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 TINY = GrokkingRun(p=7, train_share=0.6, n_epochs=3, setting=Setting(n_layers=1))
@@ -22,27 +23,62 @@ TINY = GrokkingRun(p=7, train_share=0.6, n_epochs=3, setting=Setting(n_layers=1)
 # --- steps ----------------------------------------------------------------------------------------------
 
 
-def test_cosines_of_steps_are_those_of_a_plain_loop():
-    run = dataclasses.replace(TINY, modes=(1, 2))
-    table = steps.steps.function(steps.Steps(run, n_updates=3))
-    members = Members(run, [0])
-    gradients, places = [], [members.embeddings[0, :7].detach().clone()]
+def test_cosines_of_steps_are_those_of_a_plain_loop(monkeypatch):
+    monkeypatch.setattr(steps, "NEAR", dataclasses.replace(TINY, modes=(1, 2)))
+    table = steps.steps.function(steps.Steps(TINY))
+    members, gradients = Members(TINY, [0]), []
     for epoch in (1, 2, 3):
         members.train_epoch(epoch)
-        gradients.append(members.embedding_gradients()[0, :7].detach().clone().flatten())
-        places.append(members.embeddings[0, :7].detach().clone())
-    moves = [(after - before).flatten() for before, after in itertools.pairwise(places)]
-    for name, values in (("gradient", gradients), ("update", moves)):
-        expected = [
-            float(one @ other / (one.norm() * other.norm())) for one, other in itertools.pairwise(values)
-        ]
+        gradients.append(members.embedding_gradients()[0, :7].detach().clone())
+    kept = [Prescribed((1, 2)).apply(gradient) for gradient in gradients]
+    rest = [gradient - part for gradient, part in zip(gradients, kept, strict=True)]
+    for name, parts in {"gradient": gradients, "kept": kept, "deleted": rest}.items():
+        pairs = itertools.pairwise(part.flatten() for part in parts)
+        expected = [float(one @ other / (one.norm() * other.norm())) for one, other in pairs]
         found = table.loc[table["quantity"] == name, "cosine"].tolist()
         assert found == pytest.approx(expected, abs=1e-5)
 
 
-def test_no_step_is_watched_once_all_pairs_are_memorized(monkeypatch):
-    monkeypatch.setattr(steps, "MEMORIZED", 0.0)
-    assert steps.steps.function(steps.Steps(TINY)).empty
+def made_frames(monkeypatch, accuracies):
+    def frames(members, epoch):
+        members.train_epoch(epoch)
+        training, validation = accuracies[epoch - 1]
+        return [SimpleNamespace(train_accuracy=training, validation_accuracy=validation)]
+
+    monkeypatch.setattr(Members, "frames", frames)
+    run = dataclasses.replace(TINY, modes=(1, 2), n_epochs=len(accuracies))
+    return steps.steps.function(steps.Steps(run)).set_index("update")["window"].to_dict()
+
+
+def test_windows_begin_at_10_and_99_percent_and_end_with_grokking(monkeypatch):
+    monkeypatch.setattr(steps, "LEAST", 2)
+    course = [(0.0, None), (0.09, 0.0), (0.1, 0.0), (0.5, 0.96), (0.99, 0.1), (1.0, 0.95), (1.0, 1.0)]
+    windows = {2: steps.PLATEAU, 3: steps.LEARNING, 4: steps.LEARNING, 5: steps.MEMORY, 6: steps.MEMORY}
+    assert made_frames(monkeypatch, course) == windows
+
+
+def test_a_run_that_does_not_grok_is_recorded_up_to_the_limit(monkeypatch):
+    monkeypatch.setattr(steps, "MOST", 2)
+    assert max(made_frames(monkeypatch, [(1.0, 0.0)] * 5)) == 2
+
+
+def test_a_gain_is_paired_by_seed_beside_that_of_a_subspace(monkeypatch):
+    base = {"gradient": -0.2, "kept": -0.1, "deleted": -0.3}
+    rows = [
+        ("baseline", seed, window, quantity, cosine + 0.1 * seed)
+        for seed in range(3)
+        for window in steps.WINDOWS
+        for quantity, cosine in base.items()
+    ]
+    for run, cosine in (("near_nyquist", -0.05), ("subspace", -0.4)):
+        rows += [(run, s, window, "gradient", cosine + 0.1 * s) for s in range(3) for window in steps.WINDOWS]
+    table = pd.DataFrame(rows, columns=["run", "seed", "window", "quantity", "cosine"])
+    monkeypatch.setattr(steps, "cosines", lambda preset: table)
+    found = steps.STUDIES["geometry.undoing"].measure("paper")
+    gain = found["gain_learning"]
+    assert (gain.low, gain.high) == pytest.approx((0.15, 0.15))
+    assert gain.controls == pytest.approx({"subspace": -0.2})
+    assert found["deleted_memorized"].value == pytest.approx(-0.2)
 
 
 # --- transplants ----------------------------------------------------------------------------------------
