@@ -161,7 +161,7 @@ def test_a_spectrum_that_falls_as_a_power_has_that_slope_and_its_mean_does_not_c
 @pytest.mark.parametrize("claim", ["undoing", "carrier", "byte_slope", "natural_order", "qk_asymmetry"])
 def test_every_figure_of_a_claim_is_measured_by_its_study(claim, monkeypatch):
     study, asked = STUDIES[f"geometry.{claim}"], find_claim(f"geometry.{claim}")
-    preset = "laptop" if claim in ("byte_slope", "natural_order", "qk_asymmetry") else "paper"
+    preset = "laptop" if claim in ("carrier", "byte_slope", "natural_order", "qk_asymmetry") else "paper"
     if not study.complete(preset):
         pytest.skip(f"not all cells of {claim} are stored")
     assert set(study.findings(preset)) == asked.finding_names

@@ -114,6 +114,8 @@ def test_the_correlation_of_variants_has_an_interval_over_seeds(monkeypatch):
     ]
     table = pd.DataFrame(rows, columns=["variant", "seed", "grok", "memorize"])
     monkeypatch.setattr(variants, "variant_times", lambda preset: table)
+    paired = table.assign(modes=np.where(table["variant"] == "near-Nyquist", "near-Nyquist", "drawn"))
+    monkeypatch.setattr(variants, "ten_seeds", lambda preset: paired)
     found = variants._variant_findings("quick")["correlation"]
     assert found.low < found.value < found.high
 
@@ -147,8 +149,8 @@ def test_gaps_are_compared_at_the_end_and_alignment_with_its_start(monkeypatch):
     )
     monkeypatch.setattr(language_models, "curves", lambda runs: table)
     assert language_models._generalization_findings("quick")["gap"].value == pytest.approx(0.4)
-    share = language_models._alignment_findings("quick")["share"]
-    assert (share.value, share.controls["untrained"]) == pytest.approx((0.3, 0.1))
+    share = language_models._alignment_findings("quick")["share_over_untrained"]
+    assert (share.value, share.controls["untrained"]) == pytest.approx((0.3 / 0.1, 1.0))
 
 
 def test_early_is_a_sixth_of_the_training():
