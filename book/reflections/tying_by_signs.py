@@ -235,9 +235,11 @@ def ends_of_sweep() -> str:
     """What the sweep shows: where the mean of all tests is highest, and what is left of it at both ends."""
     curves = sweep_curves().query("shown == 'mean of all tests'")
     means = curves.groupby("share_plus")["relative"].mean()
-    ends = " and ".join(f"{means[share]:.0%} where {share:.0%} are" for share in means.index[[0, -1]])
-    best = means.idxmax()
-    return f"The mean score is highest where {best:.0%} of the signs are plus, and {ends} (plateau: 100%)"
+    low, high = means.index[[0, -1]]
+    return (
+        f"The mean score is highest with {means.idxmax():.0%} of the signs plus; with {low:.0%} it is "
+        f"{means[low]:.0%} of the plateau's, with {high:.0%} it is {means[high]:.0%}"
+    )
 
 
 def with_mark(curves: Data, kinds: Sequence[str]) -> alt.LayerChart:
