@@ -98,7 +98,7 @@ def cosines(preset: str) -> pd.DataFrame:
 
 def _findings(preset: str) -> dict[str, Finding]:
     means = cosines(preset).groupby(["window", "run", "quantity", "seed"])["cosine"].mean()
-    found = {}
+    found: dict[str, Finding] = {}
     for window in (LEARNING, MEMORY):
         of = {key: part.to_numpy(float) for key, part in means[window].groupby(["run", "quantity"])}
         base = of["baseline", "gradient"]

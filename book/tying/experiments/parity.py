@@ -198,7 +198,7 @@ def start(shape: EncoderConfig, member: Member, *, first_layer: float = 1.0) -> 
         model.input_embedding[-1] = 0
         for name, array in model.body.named_parameters():
             if "linear1" in name:
-                array *= first_layer
+                array.mul_(first_layer)
     return model
 
 
