@@ -205,9 +205,9 @@ def test_packing_finds_a_text_at_any_depth_and_one_pack_serves_models_and_their_
     )
     for claim_id in ("noq_fineweb", "trajectories_fineweb", "noq_tinystories", "trajectories_q"):
         assert cli.main(["data", "pack", f"geometry.{claim_id}", "--preset", "paper"]) == 0
-    web, web_drawn, stories, stories_drawn = packed
+    web, web_drawn, stories, *drawn = packed  # small models read a text of their own
     assert web == web_drawn
-    assert stories == stories_drawn
+    assert stories in drawn
     assert "tinystories, 200,000 documents" in capsys.readouterr().out
 
 

@@ -403,7 +403,15 @@ def test_every_figure_of_the_claims_is_found_but_those_of_alternatives(stored):
         assert entry.scale == "quick"
         missing[claim_id] = {row.measurement.name for row in entry.rows if row.finding is None}
     assert missing == {
-        "geometry.trajectories_q": {"stable", "umap_agreement", "hmm_agreement"},
+        "geometry.trajectories_q": {
+            "stable",
+            "umap_agreement",
+            "hmm_agreement",
+            "separation_isotropic",
+            "separation_covariance",
+            "sharp_isotropic",
+            "sharp_covariance",
+        },
         "geometry.trajectories_shape": {
             *("disparity_layouts", "against_runs_layouts", "against_walks_layouts"),  # of a laptop's run
             *("disparity_30", "disparity_umap"),
