@@ -23,8 +23,9 @@ from embviz.models.transformer import Transformer
 from embviz.training.fourier import power_spectrum
 
 GIVEN = (NOTHING, EMBEDDING, ATTENTION, REST) = ("nothing", "embedding", "attention", "MLPs and head")
+UNTRAINED = {part: f"untrained {part}" for part in (EMBEDDING, ATTENTION)}  # controls: frozen as they begin
 TOP = 5  # strongest modes
-SEEDS = {"quick": range(2), "laptop": range(20, 25), "paper": range(20, 23)}
+SEEDS = {"quick": range(2), "laptop": range(25, 30), "paper": range(25, 28)}
 SMALL = GrokkingRun(  # of the laptop preset; groks within some 150 epochs, in seconds
     p=29,
     train_share=0.7,
@@ -42,9 +43,11 @@ class Transplant:
     n_epochs: int = 750
 
 
-@experiment("geometry.transplant", version=2)
+@experiment("geometry.transplant", version=3)
 def transplant(config: Transplant) -> pd.DataFrame:
     """Train a donor until it has finished, then three models that are each given a part of it, frozen.
+
+    As controls, two more models keep their own untrained embedding or attention, frozen.
 
     Returns
     -------
@@ -56,11 +59,17 @@ def transplant(config: Transplant) -> pd.DataFrame:
     donor = Members(config.donor, [config.donor.first_seed])
     rows = [(NOTHING, *row) for row in _train(donor, to_the_end=True)]
     assert isinstance(donor.model, Transformer)
-    for given in GIVEN[1:]:
-        shorter = dataclasses.replace(config.donor, n_epochs=min(config.n_epochs, config.donor.n_epochs))
-        receiver = Members(shorter, [config.donor.first_seed])
-        receiver.model = _with_part(donor.model, given, config.donor.first_seed + OTHER)
-        rows += [(given, *row) for row in _train(receiver)]
+    shorter = dataclasses.replace(config.donor, n_epochs=min(config.n_epochs, config.donor.n_epochs))
+    other = config.donor.first_seed + OTHER
+    untrained = Transformer(donor.model.config, seed=other)
+    for source, names in (
+        (donor.model, dict(zip(GIVEN[1:], GIVEN[1:], strict=True))),
+        (untrained, UNTRAINED),
+    ):
+        for part, given in names.items():
+            receiver = Members(shorter, [config.donor.first_seed])
+            receiver.model = _with_part(source, part, other)
+            rows += [(given, *row) for row in _train(receiver)]
     residues = donor.model.embedding[: config.donor.p].detach()
     order = torch.from_numpy(np.random.default_rng(config.donor.first_seed).permutation(len(residues)))
     rows += [(NOTHING, "share", top_share(residues)), (NOTHING, "permuted", top_share(residues[order]))]
@@ -130,16 +139,22 @@ def transplants(preset: str) -> pd.DataFrame:
 def _findings(preset: str) -> dict[str, Finding]:
     table = transplants(preset)
     epochs = table[table["quantity"] == "epoch"].pivot(index="seed", columns="given", values="value")
-    saved = {given: (100 * (1 - epochs[given] / epochs[NOTHING])).to_numpy() for given in GIVEN[1:]}
+    given = (*GIVEN[1:], *UNTRAINED.values())
+    saved = {name: (100 * (1 - epochs[name] / epochs[NOTHING])).to_numpy() for name in given}
+    untrained = float((saved[UNTRAINED[EMBEDDING]] - saved[UNTRAINED[ATTENTION]]).mean())
     shares = table[table["quantity"].isin(["share", "permuted"])]
     wide = shares.pivot(index="seed", columns="quantity", values="value")
     return {
-        "embedding_minus_attention": over_seeds(saved[EMBEDDING] - saved[ATTENTION]),
+        "embedding_minus_attention": over_seeds(
+            saved[EMBEDDING] - saved[ATTENTION], controls={"untrained": untrained}
+        ),
         "embedding_minus_rest": over_seeds(saved[EMBEDDING] - saved[REST]),
         "embedding_excess": over_seeds((wide["share"] - wide["permuted"]).to_numpy()),
         "embedding_given": over_seeds(saved[EMBEDDING]),
         "attention_given": over_seeds(saved[ATTENTION]),
         "rest_given": over_seeds(saved[REST]),
+        "untrained_embedding": over_seeds(saved[UNTRAINED[EMBEDDING]]),
+        "untrained_attention": over_seeds(saved[UNTRAINED[ATTENTION]]),
         "donor": over_seeds(epochs[NOTHING].to_numpy()),
     }
 

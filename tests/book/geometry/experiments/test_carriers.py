@@ -99,6 +99,17 @@ def test_a_receiver_has_the_donors_part_for_good_and_learns_the_rest(given):
             assert not torch.equal(mine, fresh[name]), name
 
 
+def test_the_controls_keep_their_own_untrained_embedding_or_attention():
+    table = transplant.transplant.function(transplant.Transplant(TINY))
+    assert set(table["given"]) == {*transplant.GIVEN, *transplant.UNTRAINED.values()}
+    seed = TINY.first_seed + transplant.OTHER
+    own = dict(Transformer(TINY.shape, seed=seed).named_parameters())
+    kept = transplant._with_part(Transformer(TINY.shape, seed=seed), transplant.ATTENTION, seed)
+    for name, mine in kept.named_parameters():
+        assert torch.equal(mine, own[name])
+        assert mine.requires_grad == (transplant.part_of(name) != transplant.ATTENTION)
+
+
 def test_matrices_of_attention_and_mlps_and_the_head_are_parts():
     names = [name for name, _ in Transformer(TINY.shape, seed=0).named_parameters()]
     assert [transplant.part_of(name) for name in names].count(transplant.ATTENTION) == 4
@@ -134,6 +145,7 @@ def test_the_embedding_is_credited_with_what_its_receivers_save(monkeypatch):
     for seed, donor, kept, attention in ((20, 400, 100, 200), (21, 500, 100, 500), (22, 300, 60, 600)):
         rows = [("nothing", "epoch", donor), ("embedding", "epoch", kept)]
         rows += [("attention", "epoch", attention), ("MLPs and head", "epoch", donor)]
+        rows += [("untrained embedding", "epoch", 2 * donor), ("untrained attention", "epoch", 1.5 * donor)]
         rows += [("nothing", "share", 0.7), ("nothing", "permuted", 0.2)]
         tables[seed] = pd.DataFrame(rows, columns=["given", "quantity", "value"])
     monkeypatch.setattr(transplant, "SEEDS", {"paper": range(20, 23)})
@@ -142,6 +154,7 @@ def test_the_embedding_is_credited_with_what_its_receivers_save(monkeypatch):
     assert found["embedding_given"].value == pytest.approx((75 + 80 + 80) / 3)
     assert found["attention_given"].value == pytest.approx((50 + 0 - 100) / 3)
     assert found["embedding_minus_attention"].value == pytest.approx((25 + 80 + 180) / 3)
+    assert found["embedding_minus_attention"].controls == {"untrained": pytest.approx(-100 + 50)}
     assert found["embedding_minus_rest"].value == found["embedding_given"].value
     assert found["embedding_excess"].value == pytest.approx(0.5)
 
@@ -185,4 +198,4 @@ def test_steered_positions_keep_their_modes_and_tokens_their_whole_gradient():
 def test_a_donor_is_the_baseline_of_table_1():
     (first, *_) = transplant.cells_of("paper")
     assert {cell.config.donor.p for cell in transplant.cells_of("laptop")} == {29}
-    assert first.config.donor == at_preset(GrokkingRun(), "paper", 20)
+    assert first.config.donor == at_preset(GrokkingRun(), "paper", 25)
