@@ -843,7 +843,7 @@ class MapGroup {
     child(head, "b", "").textContent = data.words[point];
     const over = data.about.over ? `${data.about.over} ` : "";
     const name = data.shows.length > 1 ? `${over}${data.shows[show].name}, ` : "";
-    const kept = `${data.shows[show].kept[point]} of the ${data.k} nearest are among the ${data.k} nearest on the map too (solid frames)`;
+    const kept = `${data.shows[show].kept[point]} of these ${data.k} words are also among the ${data.k} nearest points on the map (solid frames)`;
     const former = data.former(point);
     const left = data.neighbours(show, point).filter(({ point: other }) => former?.includes(other)).length;
     const held = former ? `; ${left} are among the ${data.k} nearest ${data.about.former} (bold)` : "";

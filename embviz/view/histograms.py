@@ -15,7 +15,7 @@ from embviz.arrays import checked
 from embviz.view import charts, theme
 from embviz.view.charts import Data, Levels, Null
 
-MEASURED, MIRRORED, CONTROL = "measured", "its mirror image", "null"
+MEASURED, MIRRORED, CONTROL = "measured", "its mirror image", "control"
 
 
 def plot_histogram(

@@ -60,8 +60,9 @@ function search(fold) {
 const start = async () => {
   document.querySelectorAll("details[data-search]").forEach(search);
   for (const element of document.querySelectorAll(".embviz-output")) {
-    await begin(element);
-    await new Promise((rest) => setTimeout(rest)); // the first picture is seen before the second is drawn
+    // The first picture is seen before the second is drawn, and one that never ends holds nothing up.
+    await Promise.race([begin(element), new Promise((rest) => setTimeout(rest, 5000))]);
+    await new Promise((rest) => setTimeout(rest));
   }
 };
 document.readyState === "loading" ? document.addEventListener("DOMContentLoaded", start) : start();

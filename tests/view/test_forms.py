@@ -593,8 +593,8 @@ def test_the_mirror_image_and_the_controls_values_are_stepped_lines():
     assert row["left"] == [-4, -3, -2, -1, 0, 1, 2, 3]
     assert row["share"] == [0, 0, 0, 0.25, 0, 0, 0.5, 0.25]
     assert row["mirrored"] == row["share"][::-1]
-    assert row["null"] == [0.5, 0, 0, 0, 0, 0, 0, 0.5]
-    assert legend_names(compiled(chart)) == ["measured", "its mirror image", "null"]
+    assert row["control"] == [0.5, 0, 0, 0, 0, 0, 0, 0.5]
+    assert legend_names(compiled(chart)) == ["measured", "its mirror image", "control"]
 
 
 def test_the_legend_shows_a_dash_for_the_mirror_image():
