@@ -67,7 +67,7 @@ def kinds_table(array: StoredArray, moments: TableMoments, kinds: list[str]) -> 
             "centred_mean_cosine": cosines[1],
         }
     )
-    return found.sort_values("tokens", ascending=False, ignore_index=True)
+    return found.sort_values("tokens", ascending=False, ignore_index=True, kind="stable")
 
 
 # --- under-trained tokens ---------------------------------------------------------------------------

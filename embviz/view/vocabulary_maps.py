@@ -512,6 +512,8 @@ def _regions(
     whole_plane = _whole_steps(plane)
     sample = np.unique(np.linspace(0, V - 1, min(V, SAMPLE)).astype(int))
     nearest = cKDTree(plane[sample]).query(plane)[1]
+    # Among equal distances the sort of the processor at hand would choose: no two are equal after this.
+    apart = np.random.default_rng(0).normal(scale=1e-6 * np.ptp(plane), size=(len(sample), plane.shape[1]))
     named = np.array([kind not in PLAIN for kind in kinds])
     regions: list[dict[str, Any]] = []
     cluster = ["no cluster"] * V
@@ -519,7 +521,7 @@ def _regions(
         least = max(10, round(share * len(sample)))
         if least * 3 > len(sample):
             continue
-        found = HDBSCAN(min_cluster_size=least, min_samples=5, copy=True).fit(plane[sample]).labels_
+        found = HDBSCAN(min_cluster_size=least, min_samples=5, copy=True).fit(plane[sample] + apart).labels_
         labels = found[nearest]
         for label in range(labels.max() + 1):
             rows = np.flatnonzero(labels == label)
