@@ -25,7 +25,8 @@ from typing import Any, NoReturn
 
 LIBRARIES = (
     "ipykernel.kernelapp ipykernel.ipkernel altair anywidget ipywidgets joblib numba pandas pyarrow.parquet"
-    " pydantic safetensors.numpy scipy.stats scipy.sparse.linalg sklearn.cluster sklearn.neighbors torch torch._dynamo hdbscan"
+    " pydantic safetensors.numpy scipy.stats scipy.sparse.linalg"
+    " sklearn.cluster sklearn.neighbors torch torch._dynamo hdbscan"
 )
 NAME = "embviz_forked"  # of the kernel, in this session only
 ADDRESS = "EMBVIZ_FORKED_KERNELS"  # path of the socket on which the process listens

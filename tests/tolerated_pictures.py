@@ -21,12 +21,12 @@ import pytest
 VEGA_LITE = "application/vnd.vegalite.v5+json"
 IGNORED, LAYOUT = "nbval-ignore-output", "nbval-layout"
 NUMBER = re.compile(r"[-+−]?\d+(?:[.,]\d+)*(?:e[-+]?\d+)?")
-PACKED = ("far", "near")  # of a map: neighbours and distances, as characters; beside them stands what it shows
+PACKED = ("far", "near")  # of a map: distances and neighbours, written as characters
 HASHED = re.compile(r"data-[0-9a-f]{8,}")  # what Altair calls a table, by its numbers
 NEAR = 0.1  # of a column's spread: how far a number may lie from the stored one
 MOST = 0.05  # share of a column's numbers that may lie farther
-RANGE, SPREAD = 0.35, 2.2  # of a layout's column: share of the stored range, ratio of standard deviations; 2.0
-# was seen between two processors, in the layout of a random walk
+RANGE, SPREAD = 0.35, 2.2  # of a layout's column: share of the stored range, ratio of standard deviations
+# (two processors had a ratio of 2.0 in the layout of one random walk)
 CLUSTERS = 3.0  # of a layout: ratio of their numbers; two processors found 18 and 9 in one random walk
 
 
