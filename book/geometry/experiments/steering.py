@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
-import torch
 from scipy import stats
 
 from book.geometry.experiments.grokking import (
@@ -29,7 +28,6 @@ from book.geometry.experiments.grokking import (
 from embviz.ledger.cells import Cell, missing, read, table_of
 from embviz.ledger.findings import Finding, over_seeds, share
 from embviz.ledger.studies import Study
-from embviz.models.transformer import Transformer
 
 GROKKED, STRICT = 0.95, 0.99  # validation accuracies: section 2.3, Table 8
 LIMITS = {"quick": 12, "laptop": 300, "paper": 1500}  # epochs
@@ -440,24 +438,6 @@ def powers(cell: Cell) -> pd.DataFrame:
     """Share of each mode above 0 in the embedding's power: one row per epoch, one column per mode."""
     wide = spectra(table_of(cell)).pivot(index="epoch", columns="mode", values="power").drop(columns=0)
     return wide.div(wide.sum(axis=1), axis=0)
-
-
-def added(name: str) -> list[tuple[int, torch.Tensor]]:
-    """How many updates a run made, and what all of them added to its embedding, (p, D): a pair a seed.
-
-    That is its end less what weight decay left of its start. Embeddings are stored of seeds 0 and 1 of runs
-    with prescribed modes; of other runs there is none.
-    """
-    pairs = []
-    for cell in stored([name])[name] if name in RUNS and RUNS[name].modes else ():
-        config, seed = cell.config, cell.config.first_seed
-        if seed < N_KEPT:
-            n_updates = int(table_of(cell)["epoch"].max()) * config.steps_per_epoch
-            start = Transformer(config.shape, seed=seed).embedding.detach()[: config.p]
-            left = (1 - config.setting.learning_rate * config.setting.weight_decay) ** n_updates
-            end = torch.from_numpy(last_embedding(table_of(cell), seed))
-            pairs.append((n_updates, (end - left * start).double()))
-    return pairs
 
 
 def frames(names: Iterable[str], seed: int = 0) -> pd.DataFrame:

@@ -391,9 +391,6 @@ STUDIES = {
 # --- what the chapter shows of stored runs --------------------------------------------------------------
 
 UNITS = ("token", "character", "byte")
-FREQUENCIES = "frequencies alone"
-CURVES = (BASELINE, NEAR_NYQUIST, TOP_5, SUBSPACE, FROZEN, FREQUENCIES)  # five looks and a null
-COST, MORE = "cost", "cost minus the baseline's"
 
 
 def differences(table: pd.DataFrame) -> pd.DataFrame:
@@ -415,31 +412,3 @@ def differences(table: pd.DataFrame) -> pd.DataFrame:
     names = table["variant"].replace(ON_HEAD, "head alone")
     table["row"] = short + ": " + names
     return table[["per", "row", "tokens", "variant", "kind", "seed", "cost_difference"]]
-
-
-def courses(table: pd.DataFrame) -> pd.DataFrame:
-    """Learning curves for an explorer: costs, and what is paid more than the baseline of the seed.
-
-    Parameters
-    ----------
-    table : DataFrame
-        As :func:`steering_curves`.
-
-    Returns
-    -------
-    DataFrame
-        `tokens`, `kind`, `per` (a unit), `shown` (COST or MORE); `step`, `cost`, `variant` (of CURVES: the
-        cost of token frequencies alone is one of them, of seed 0), `seed`.
-    """
-    keys = ["tokens", "kind", "seed", "step"]
-    parts = []
-    for unit in UNITS:
-        cost = table[[*keys, "variant"]].assign(cost=table[f"bits_per_{unit}"], per=unit)
-        base = cost[cost["variant"] == BASELINE].set_index(keys)["cost"].rename("base")
-        more = cost.join(base, on=keys)
-        more = more.assign(cost=more["cost"] - more["base"], shown=MORE).drop(columns="base")
-        alone = table["unigram"] * table[f"bits_per_{unit}"] / table["bits_per_character"]
-        rule = cost[table["seed"] == 0].assign(cost=alone, variant=FREQUENCIES).drop_duplicates(keys)
-        parts += [cost.assign(shown=COST), more, rule.assign(shown=COST)]
-    whole = pd.concat(parts, ignore_index=True)
-    return whole[whole["variant"].isin(CURVES)].reset_index(drop=True)

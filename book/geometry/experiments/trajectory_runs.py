@@ -410,17 +410,3 @@ def _laid_out(
 
 def _phase_numbers(phases: np.ndarray) -> dict[str, float]:
     return {"n_phases": int(phases.max()) + 1, "noise": round(float(np.mean(phases == NOISE)), 3)}
-
-
-def method_grid() -> pd.DataFrame:
-    """Judged layouts of the first run by `drawn` and `tensor`: x, y, phases found in it, the judged ones."""
-    run = first_run()
-    names = {
-        "pymde": "PyMDE of the bottleneck", "pca": "PCA of the weights", "umap": "UMAP of the bottleneck"
-    }  # fmt: skip
-    table, judged, parts = shown_drawings(run).query("path == 'training'"), labels(run), []
-    for (tensor, method), own in table.groupby(["tensor", "method"], sort=False):
-        part = thinned(own[own["n_neighbors"] == own["n_neighbors"].iloc[0]])
-        phases = judged[str(tensor)].loc[part["step"]].to_numpy()
-        parts.append(part.assign(judged=phases, drawn=names[str(method)]))
-    return pd.concat(parts, ignore_index=True)[["drawn", "tensor", "step", "x", "y", "phase", "judged"]]

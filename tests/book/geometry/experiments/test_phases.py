@@ -79,15 +79,6 @@ def test_another_clustering_is_drawn_on_the_layout_that_is_there(monkeypatch):
     assert not same[0].equals(drawn[3]["drawn"][["x", "y"]])
 
 
-def test_methods_are_drawn_with_their_own_phases_and_the_judged_ones():
-    grid = runs.method_grid()
-    own = grid[grid["drawn"] == "PyMDE of the bottleneck"]
-    assert own["phase"].tolist() == own["judged"].tolist()
-    assert set(grid["drawn"]) == {
-        "PyMDE of the bottleneck", "PCA of the weights", "UMAP of the bottleneck"
-    }  # fmt: skip
-
-
 def test_the_pages_planted_phases_are_found_and_its_walk_has_others():
     cells = json.loads((BOOK / "geometry" / "phases.ipynb").read_text(encoding="utf-8"))["cells"]
     sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]

@@ -340,17 +340,3 @@ def test_a_difference_is_to_the_baseline_of_its_seed_and_kind_in_each_unit():
     assert table["token", "bytes: near-Nyquist", "tied"].tolist() == pytest.approx([2.0])
     assert table["byte", "BPE: head alone", "own head, small start"].tolist() == pytest.approx([1.75])
     assert "BPE: baseline" not in table.index.get_level_values("row")
-
-
-def test_courses_are_of_one_unit_less_their_baseline_and_beside_frequencies():
-    table = steering.courses(made_curves())
-    whole = table[(table["tokens"] == "byte pairs") & (table["kind"] == "tied") & (table["per"] == "token")]
-    cost, more = (whole[whole["shown"] == shown] for shown in (steering.COST, steering.MORE))
-    last = cost[cost["step"] == 150].set_index("variant")["cost"]
-    assert last[NEAR_NYQUIST] == pytest.approx(PER_TOKEN * 4)
-    assert last[steering.FREQUENCIES] == pytest.approx(PER_TOKEN * 2.5)
-    assert (more.loc[more["variant"] == BASELINE, "cost"] == 0).all()
-    assert more.loc[more["variant"] == FROZEN, "cost"].tolist() == pytest.approx([0, 3, 6])
-    assert steering.FREQUENCIES not in set(more["variant"])
-    assert set(table["variant"]) <= set(steering.CURVES)
-    assert not table.duplicated(["tokens", "kind", "per", "shown", "variant", "seed", "step"]).any()

@@ -138,15 +138,6 @@ def test_power_shares_are_of_all_modes_but_the_mean():
     assert end.index.tolist() == list(range(1, 12))
 
 
-def test_what_updates_added_inside_the_modes_is_found_to_lie_inside():
-    projection = Prescribed(steering.stored(["near-Nyquist"])["near-Nyquist"][0].config.modes)
-    found = steering.added("near-Nyquist")
-    assert [n_updates for n_updates, _ in found] == [LIMIT * 5] * 2  # 5 batches of 64 of 317 pairs
-    for _, step in found:  # the made-up embeddings are a decayed start and something inside
-        torch.testing.assert_close(projection.apply(step), step, rtol=0, atol=1e-6)
-    assert steering.added("baseline") == steering.added(steering.RANDOM) == []
-
-
 def test_frames_are_the_same_for_every_run():
     frames = steering.frames(MADE)
     for _, rows in frames.groupby("run"):
