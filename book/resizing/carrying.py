@@ -144,11 +144,6 @@ def head_losses(preset: str) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def other_widths(preset: str) -> pd.DataFrame:
-    """Widths m that no number of heads divides, and whether the model that keeps its heads works there."""
-    return table_of(porting.head_widths.cell(porting.HeadWidths(bases.base(preset))))
-
-
 def rotary_losses(preset: str) -> pd.DataFrame:
     """Held-out loss by rotary base, draws averaged: factor, width, base_model, lost.
 

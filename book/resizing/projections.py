@@ -64,13 +64,6 @@ def worst_pairs(preset: str) -> pd.DataFrame:
     return found.assign(family=found["family"].map(NAMES))
 
 
-def least_widths(preset: str) -> dict[str, int]:
-    """The least width at which 95% of the draws keep every pair within 1 +- eps, by family as shown."""
-    table = table_of(geometry.lemma.cell(geometry.lemma_run(preset)))
-    least = table[table["quantity"] == "smallest"].set_index("family")["m"]
-    return {NAMES[family]: int(least[family]) for family in FAMILIES}
-
-
 def error_ratios(preset: str) -> pd.DataFrame:
     """Angular error of each family over the Gaussian's: family (as shown), error_ratio, low, high."""
     found = studies.find_study("resizing.maps").findings(preset)

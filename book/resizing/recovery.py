@@ -17,21 +17,19 @@ from book.resizing.experiments import bases, fresh, recovery, throughput
 from book.resizing.experiments import widths as width_law
 from book.resizing.experiments.recovery import PCA, PROJECTION, SCRATCH, TREATMENTS, when_recovered
 from embviz.ledger import studies
-from embviz.ledger.cells import read, table_of
+from embviz.ledger.cells import table_of
 from embviz.models import resizing
 from embviz.models.decoder import Decoder
 from embviz.view.charts import Data
 
 CLAIM = "resizing.perplexity"
-TOLERANCES = (1, 2, 5, 10, 20, 50)  # percent of a perplexity
-AFTER_PORT, AT_END = MOMENTS = ("right after the port", "after fine-tuning")
+AFTER_PORT = "right after the port"
 AFTER_400 = "after 400 updates"
 OPENING = {"embedded": "Return ", "tinystories_5mb": "Once upon a time, there was a little girl named "}
 N_STATES = 1_024  # that PCA sees before a model writes
 N_WRITTEN, LINE = 120, 42  # characters that a model writes, and in a line
 N_LINES = 14  # of two texts of that length, with headings
 ORIGINAL = "the original"
-ANY_SCALE = ("training", "scoring", "parameters", "memory")
 
 
 def shown_preset(claim: str = CLAIM) -> str:
@@ -126,25 +124,6 @@ def steps(preset: str, percent: float, for_good: bool = False) -> pd.DataFrame:
     return table.sort_values("ratio", key=lambda column: column.astype(float), kind="stable")
 
 
-# --- perplexity against width -------------------------------------------------------------------------
-
-
-def widths(preset: str) -> pd.DataFrame:
-    """Perplexity over the original's at each width.
-
-    Returns
-    -------
-    DataFrame
-        moment (one of MOMENTS), treatment, ratio, seed, perplexity_ratio.
-    """
-    rows = []
-    for (ratio, treatment, seed), table in runs_of(preset).items():
-        for moment, place in zip(MOMENTS, (0, -1), strict=True):
-            value = math.exp(table["lost"].iloc[place])
-            rows.append((moment, treatment, ratio, seed, round(value, 4)))
-    return pd.DataFrame(rows, columns=["moment", "treatment", "ratio", "seed", "perplexity_ratio"])
-
-
 # --- architectures ------------------------------------------------------------------------------------
 
 
@@ -195,18 +174,6 @@ def staged_curves(preset: str) -> pd.DataFrame:
     return table.assign(goal=goal, way=way)
 
 
-# --- throughput ---------------------------------------------------------------------------------------
-
-
-@functools.cache
-def speed_ratios(preset: str) -> pd.DataFrame:
-    """See :func:`.throughput.ratios_to_original`; rule, ratio, training, scoring, parameters, memory."""
-    cell = throughput.throughput.cell(throughput.run_of(preset))
-    table = table_of(cell) if preset == "quick" else read(cell)[0]
-    found = throughput.ratios_to_original(table)
-    return found[["rule", "ratio", *ANY_SCALE]]
-
-
 # --- beside the claims --------------------------------------------------------------------------------
 
 
@@ -222,31 +189,6 @@ def rates(preset: str) -> pd.DataFrame:
     return named.assign(rate=[f"{rate:g}" for rate in named["rate"]]).sort_values(
         "rate", key=lambda column: column.astype(float), kind="stable"
     )[["rate", "treatment", "seed", "left"]]
-
-
-def others(preset: str) -> pd.DataFrame:
-    """Other base models, where stored: what the port lost, what is left, and updates to within 2%."""
-    rows = []
-    for run in recovery.stored_beside(preset)[1]:
-        table, _ = read(recovery.other_bases.cell(run))
-        text, shape = run.base.text, run.base.shape
-        name = f"{text.corpus}, {text.tokens}, d = {shape.embedding_dim}"
-        for (ratio, treatment), part in table.groupby(["ratio", "treatment"], sort=False):
-            lost = (part["log_perplexity"] - part["original"]).astype(float)
-            found = when_recovered(part)
-            rows.append(
-                {
-                    "base model": name,
-                    "m / d": ratio,
-                    "treatment": treatment,
-                    "original": float(part["original"].iloc[0]),
-                    "lost": lost.iloc[0],
-                    "left": lost.iloc[-1],
-                    "steps_back": found.steps,
-                    "back": found.reached,
-                }
-            )
-    return pd.DataFrame(rows)
 
 
 # --- what it writes -----------------------------------------------------------------------------------

@@ -47,39 +47,6 @@ def diagonal_shares(embeddings: np.ndarray) -> np.ndarray:
     return shares
 
 
-def along_training(trained: Trained) -> pd.DataFrame:
-    """What is measured at each kept snapshot of each seed.
-
-    Returns
-    -------
-    DataFrame
-        seed, step, mean_cosine, ratio (to that of random directions), diagonal, score, k0_fft and k0_eigen
-        (cosines with the extracted k0 at epsilon 0.003), identity (that of identity deconvolution), and the
-        columns of :func:`book.kernel.experiments.runs.measures`.
-    """
-    fft, eigen = theory.k0_fft(trained.spectrum), theory.k0_eigen(trained.spectrum)
-    seeds = trained.measures["seed"].unique()
-    rows = []
-    for step, embeddings in zip(trained.steps, trained.path, strict=True):
-        k0, means = trained.k0_of(embeddings), mean_cosines(embeddings)
-        rows.append(
-            pd.DataFrame(
-                {
-                    "seed": seeds,
-                    "step": step,
-                    "mean_cosine": means,
-                    "ratio": means / expected_cosine(trained.embedding_dim),
-                    "diagonal": diagonal_shares(embeddings),
-                    "score": trained.scores(embeddings),
-                    "k0_fft": cosines(fft, k0),
-                    "k0_eigen": cosines(eigen, k0),
-                    "identity": cosines(trained.identity, k0),
-                }
-            )
-        )
-    return pd.concat(rows, ignore_index=True).merge(trained.measures, on=["seed", "step"])
-
-
 def rank_correlations(path: pd.DataFrame, diagnostic: str, loss: str = "held_out_loss") -> np.ndarray:
     """Spearman's rho of a diagnostic with a loss over snapshots after the first, a seed each."""
     return np.array(
@@ -170,7 +137,7 @@ def ends(trained: Trained) -> dict[str, Finding]:
 
 
 def of_gauge(path: pd.DataFrame, corpus: str) -> dict[str, Finding]:
-    """What section 7.2 says, of a path as :func:`along_training` gives it."""
+    """What section 7.2 says, of measures at each snapshot: seed, step, k0_fft, losses and norms."""
     ends = {
         name: path[path["step"] == step]["k0_fft"].to_numpy()
         for name, step in (("early", path["step"].min()), ("converged", path["step"].max()))

@@ -1,4 +1,4 @@
-"""What the kernel paper says of K and of its row k0: fourteen formulas, their terms, symmetries, embeddings.
+"""What the kernel paper says of K and of its row k0: fourteen formulas, their terms, embeddings.
 
 What follows for every D, and is tested, beside what :mod:`embviz.kernels` says of every W and D:
 
@@ -9,7 +9,6 @@ What follows for every D, and is tested, beside what :mod:`embviz.kernels` says 
 """
 
 from book.kernel.theory.circulants import circulant, circulant_share, cyclic_diagonals, reconstruct_from_row
-from book.kernel.theory.counting import conventions
 from book.kernel.theory.embeddings import training_free_embeddings
 from book.kernel.theory.formulas import TABLE_2, candidates
 from book.kernel.theory.rows import (
@@ -37,7 +36,6 @@ from book.kernel.theory.spectrum import (
     permute,
     spectral_power,
 )
-from book.kernel.theory.symmetries import invariances
 
 __all__ = [
     "EPS",
@@ -52,13 +50,11 @@ __all__ = [
     "circulant",
     "circulant_share",
     "clamped_share",
-    "conventions",
     "cyclic_diagonals",
     "decompose",
     "deconvolve",
     "deconvolved_row",
     "impulse_row",
-    "invariances",
     "k0_eigen",
     "k0_fft",
     "log_values",

@@ -74,29 +74,6 @@ def log_matrix(D, kind="clamp", floor=1e-15):
     return (spectrum.vectors * theory.log_values(spectrum.values, kind, floor)) @ spectrum.vectors.T
 
 
-# --- D ------------------------------------------------------------------------------------------------
-
-
-def test_every_convention_is_what_its_name_says():
-    ids = made_text(300)
-    starts = np.array([0, 100, 101, 250])
-    found = theory.conventions(ids, 11, document_starts=starts, windows=(2, 5))
-    counts = slow_counts(ids, 11, 5)
-    diagonal = np.diag(counts.diagonal())
-    within = sum(slow_counts(part, 11, 5) for part in np.split(ids, starts[1:]))
-    expected = {
-        "window 2": slow_counts(ids, 11, 2),
-        "window 5": counts,
-        "halved": counts / 2,
-        "diagonal once": counts - diagonal / 2,
-        "no diagonal": counts - diagonal,
-        "borders kept": within,
-    }
-    assert set(found) == set(expected)
-    for name, matrix in expected.items():
-        np.testing.assert_allclose(found[name], np.log(1 + matrix), rtol=1e-15, err_msg=name)
-
-
 # --- powers and logarithms ----------------------------------------------------------------------------
 
 
@@ -536,63 +513,6 @@ def test_embeddings_of_one_row_depend_on_the_distance_of_two_ids_alone(form):
 def test_more_dimensions_than_words_are_refused():
     with pytest.raises(ValueError, match="embedding_dim is 12: 11 words span 1 to 11"):
         theory.training_free_embeddings(made_text(), 11, 12)
-
-
-# --- what must not change the answer ------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def invariances():
-    counts = made_counts(12)
-    E = np.random.default_rng(0).normal(size=(12, 5))
-    table = theory.invariances(counts, E, words=[f"w{-i % 7}{i}" for i in range(12)], n_random=3)
-    return table.set_index(["property", "quantity"]).holds
-
-
-@pytest.mark.parametrize(
-    ("change", "quantity", "holds"),
-    [
-        ("words in random order, same word's row", "k0, eigen form", True),
-        ("words in random order, first row", "k0, eigen form", False),
-        ("words in random order, same word's row", "k0, fft form", False),
-        ("words in random order, same word's row", "k0, extracted", False),
-        ("words in random order, same word's row", "circulant score", False),
-        ("words in random order, same word's row", "cosine, fft form", False),
-        ("words in alphabetical order, same word's row", "k0, eigen form", True),
-        ("words in alphabetical order, same word's row", "k0, fft form", False),
-        ("words moved on by one place, first row", "k0, fft form", True),
-        ("words moved on by one place, first row", "k0, extracted", True),
-        ("words moved on by one place, first row", "k0, eigen form", False),
-        ("words moved on by one place, same word's row", "k0, fft form", False),
-        ("words moved on by one place, first row", "circulant score", True),
-        ("words in reverse order, first row", "circulant score", True),
-        ("words in reverse order, first row", "k0, extracted", False),
-        ("embeddings rotated", "k0, extracted", True),
-        ("embeddings rotated", "circulant score", True),
-        ("embeddings ten times as long", "k0, extracted", True),
-        ("embeddings ten times as long", "circulant score", True),
-        ("embeddings ten times as long", "cosine, fft form", True),
-        ("row for column", "k0, extracted", True),
-        ("last row, rolled back", "k0, extracted", False),
-        ("last row, rolled back", "k0, eigen form", False),
-        ("logarithm to base 2", "k0, eigen form", True),
-        ("logarithm to base 2", "k0, extracted", True),
-        ("logarithm to base 2", "circulant score", True),
-        ("logarithm to base 2", "k0, fft form", False),
-        ("counts doubled", "k0, fft form", False),
-        ("counts doubled", "circulant score", False),
-        ("diagonal of D left out", "circulant score", False),
-        ("eps from 0.001 to 0.02", "k0, eigen form", True),
-        ("eps from 0.001 to 0.02", "k0, fft form", False),
-    ],
-)
-def test_what_changes_an_answer_and_what_does_not(invariances, change, quantity, holds):
-    assert invariances[change, quantity] == holds
-
-
-def test_the_table_of_invariances_names_every_change_once(invariances):
-    assert invariances.index.is_unique
-    assert len(invariances) > 60
 
 
 @pytest.mark.parametrize("module", [spectrum, circulants])

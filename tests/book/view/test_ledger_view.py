@@ -6,7 +6,6 @@ import pytest
 import vl_convert
 
 from book.view import ledger_view
-from book.view.verdicts import Change, outcome, over
 from embviz import ledger
 from embviz.ledger.claims import Amendment, Claim, Measurement, Superseded
 from embviz.ledger.findings import Finding
@@ -244,21 +243,3 @@ def test_figures_of_one_label_keep_a_row_each_and_show_the_label_alone():
     svg = vl_convert.vegalite_to_svg(chart.to_dict(), vl_version="6.4")
     assert svg.count(">a measurement</text>") == 2
     assert ">p.c: " not in svg
-
-
-def test_what_would_change_our_mind_is_met_by_a_whole_interval_and_never_by_a_replaced_figure():
-    one = entry()  # 0.25 [0.2, 0.3]
-    met = [outcome(Change("c", "f", "a measurement", least), one)[""] for least in (0.2, 0.21, 0.31)]
-    assert [text.split(" ", 1)[1] for text in met] == ["met, quick", "open, quick", "not met, quick"]
-    assert outcome(Change("c", "f", "a measurement", most=0.19), one)[""].split(" ", 1)[1] == "not met, quick"
-    moved = Amendment(datetime.date(2026, 11, 2), "It was unfair.", ("g",), "not reproduced", ("f",))
-    amended = dataclasses.replace(one, claim=dataclasses.replace(one.claim, amended=(moved,)))
-    with pytest.raises(ValueError, match=r"c: f was replaced: test what its amendment decides by"):
-        outcome(Change("c", "f", "a measurement", 0.2), amended)
-
-
-def test_a_test_that_no_model_could_meet_is_told_from_one_that_this_model_fails():
-    one = entry(control=0.97)
-    less = {"of": over("shuffled"), "limit": 1.0}
-    said = [outcome(Change("c", "f", "over its control", least, **less), one)[""] for least in (0.05, 0.02)]
-    assert [text.split(" ", 1)[1] for text in said] == ["out of reach, quick", "not met, quick"]
