@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 
-import numpy as np
 import pandas as pd
 
 from book.resizing import story
@@ -72,30 +71,3 @@ def error_ratios(preset: str) -> pd.DataFrame:
         for family in (*FAMILIES[1:], PCA)
     ]
     return pd.DataFrame(rows, columns=["family", "error_ratio", "low", "high"])
-
-
-def support_changes(preset: str) -> pd.DataFrame:
-    """Root mean squared changes of squared distances, inside and outside the calibration set.
-
-    Returns
-    -------
-    DataFrame
-        map_kind ("Gaussian" or "PCA of the calibration set"), draw, inside_change, outside_change.
-    """
-    table = table_of(geometry.support.cell(geometry.support_run(preset)))
-    parts = []
-    for family, shown in (("gaussian", "Gaussian"), (PCA, "PCA of the calibration set")):
-        pairs = np.sqrt(geometry.ratios(table, "mean square", family))
-        part = pd.DataFrame(pairs, columns=["outside_change", "inside_change"])
-        parts.append(part.assign(map_kind=shown, draw=np.arange(len(part))))
-    return pd.concat(parts, ignore_index=True)
-
-
-def support_note(preset: str) -> str:
-    """Both texts, for a caption."""
-    run = geometry.support_run(preset)
-    other = f"{run.text.corpus} read backwards" if run.backwards else run.text.corpus
-    return (
-        f"{run.n_vectors} hidden states of the training text ({run.base.text.corpus}) against as many of "
-        f"{other}, m = d / {round(1 / run.ratio)}"
-    )

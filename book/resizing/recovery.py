@@ -174,23 +174,6 @@ def staged_curves(preset: str) -> pd.DataFrame:
     return table.assign(goal=goal, way=way)
 
 
-# --- beside the claims --------------------------------------------------------------------------------
-
-
-def rates(preset: str) -> pd.DataFrame:
-    """Half the width at other learning rates, where stored: rate, treatment, seed, left at the end (nats)."""
-    stored, _ = recovery.stored_beside(preset)
-    own = [run for run in recovery.sweep(preset) if run.ratios == (0.5,)]
-    table = recovery.curves(
-        [*stored, *(run for run in own if run.treatment in (PROJECTION, SCRATCH))], stored=preset != "quick"
-    )
-    last = table[table["step"] == table["step"].max()]
-    named = last.rename(columns={"learning_rate": "rate", "lost": "left"})
-    return named.assign(rate=[f"{rate:g}" for rate in named["rate"]]).sort_values(
-        "rate", key=lambda column: column.astype(float), kind="stable"
-    )[["rate", "treatment", "seed", "left"]]
-
-
 # --- what it writes -----------------------------------------------------------------------------------
 
 
