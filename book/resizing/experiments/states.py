@@ -117,6 +117,18 @@ def table(preset: str) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
+def similarities(table: pd.DataFrame, moment: str) -> pd.DataFrame:
+    """The cosines of one run at a moment, both halves: one, other (characters, ␣ for the space), cosine."""
+    own = table[(table["quantity"] == "cosine") & (table["moment"] == moment)]
+    names = np.array([symbol.replace(" ", "␣") for symbol in SYMBOLS])
+    pair = own["index"].to_numpy()
+    first, second = names[pair // len(names)], names[pair % len(names)]
+    half = {"one": first, "other": second, "cosine": own["value"].to_numpy(float)}
+    return pd.concat(
+        [pd.DataFrame(half), pd.DataFrame({**half, "one": second, "other": first})], ignore_index=True
+    )
+
+
 _PERPLEXITY = recovery.STUDIES["resizing.perplexity"]
 STUDIES: dict[str, Study] = {
     "resizing.perplexity": dataclasses.replace(
