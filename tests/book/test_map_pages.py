@@ -198,6 +198,7 @@ def test_the_wheel_scrolls_the_page_until_the_map_is_chosen(page):
     page.mouse.click(x, y)
     page.mouse.wheel(0, -300)
     page.wait_for_function("(before) => first.view.scale > 1.5 * before", arg=before)
+    drawn(page)
     after = place_in_page(page, "word7")
     assert np.hypot(after[0] - x, after[1] - y) < 2  # the point under the cursor stays there
 
