@@ -39,7 +39,7 @@ from embviz.training.language import (
 )
 from embviz.training.loop import Snapshot
 
-POSITIONS, MLP, TOKENS = ROLES = "positions", "MLP output", "tokens"
+POSITIONS, MLP, TOKENS = "positions", "MLP output", "tokens"
 START, TRAINED = MOMENTS = "start", "trained"
 SIZE = Setting(mlp_dim=512, length=512, batch_size=2, n_steps=600, learning_rate=5e-3)
 N_PERMUTATIONS = 100

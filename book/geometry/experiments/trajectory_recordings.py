@@ -69,7 +69,6 @@ class Pipeline:
 
 
 FULL = Pipeline()
-LEAN = Pipeline(neighbors=(15,), alternatives=False)
 LAPTOP = Setting(128, 5, 4, 512, 128, 16, 2_000, 1e-3)
 PAPER = Setting(256, 5, 4, 1_024, 256, 64, 5_000, 3e-4, bfloat16=True)
 
