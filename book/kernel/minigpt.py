@@ -24,6 +24,7 @@ from embviz.models.members import Member, affine, inner, looked_up, named_once, 
 
 Start = Literal["pytorch", "small"]
 ROTARY_BASE = 10_000.0
+OUTPUT_BIAS = "output.bias"
 _LEVELS = 1 << 16  # a decision of dropout takes 16 random bits
 
 
@@ -69,6 +70,13 @@ class MiniGPTConfig:
     def dropped(self) -> int:
         """Of 65,536 numbers, those that dropout takes."""
         return round(self.dropout * _LEVELS)
+
+
+@dataclass(frozen=True)
+class BiasedGPTConfig(MiniGPTConfig):
+    """A MiniGPT with a learned output bias, 0 at first: embeddings need not hold how frequent words are."""
+
+    output_bias: bool = True
 
 
 @dataclass(frozen=True)
@@ -199,7 +207,7 @@ class StackedMiniGPT(nn.Module):
             branch = _linear(gelu(_linear(normed(x, *part("norm2")), *part("up"))), *part("down"))
             x = x + (branch if masks is None else branch * masks.branches[layer, 1])
         x = normed(x, *_pair(arrays, "", "norm"))
-        return _linear(x, arrays["head"])
+        return _linear(x, arrays["head"], arrays.get(OUTPUT_BIAS))
 
     def _attend(self, part: Callable[[str], tuple[Tensor, Tensor]], x: Tensor, mask: Tensor | None) -> Tensor:
         """What the heads of a block read: normed x (R, B, T, D) to (R, B, T, D)."""
@@ -245,13 +253,16 @@ def array_shapes(config: MiniGPTConfig) -> dict[str, tuple[int, ...]]:
             shapes |= {f"blocks.{layer}.{norm}.{part}": (dim,) for part in ("weight", "bias")}
         for name, shape in maps.items():
             shapes |= {f"blocks.{layer}.{name}.weight": shape, f"blocks.{layer}.{name}.bias": shape[:1]}
-    return shapes | {"norm.weight": (dim,), "norm.bias": (dim,)}
+    shapes |= {"norm.weight": (dim,), "norm.bias": (dim,)}
+    return shapes | ({OUTPUT_BIAS: (config.vocab_size,)} if isinstance(config, BiasedGPTConfig) else {})
 
 
 def initial_value(config: MiniGPTConfig, name: str, shape: tuple[int, ...], seed: int) -> Tensor:
     """Array of that name before training, see :class:`MiniGPTConfig`."""
     if "norm" in name:
         return torch.full(shape, float(name.endswith("weight")))
+    if name == OUTPUT_BIAS:
+        return torch.zeros(shape)
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
     if config.start == "small":
         if name.endswith("bias"):

@@ -19,11 +19,11 @@ from book.kernel.experiments.fits import off_diagonal_correlations
 from book.kernel.experiments.runs import KernelRun, prepare
 from book.kernel.experiments.texts import TextReading
 from book.kernel.experiments.word_vectors import VectorsRun
-from book.kernel.minigpt import MiniGPTConfig
+from book.kernel.minigpt import BiasedGPTConfig, MiniGPTConfig
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell, experiment, table_of
 from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Study
+from embviz.ledger.studies import Part, Study
 from embviz.words.cooccurrence import pmi
 
 LEARNED, ORTHOGONAL, GAUSSIAN, NARROW, GIVEN, EXCHANGED = KINDS = (
@@ -36,6 +36,8 @@ LEARNED, ORTHOGONAL, GAUSSIAN, NARROW, GIVEN, EXCHANGED = KINDS = (
 )
 N_NARROW = 8  # dimensions in which 100 words can't keep apart: what a loss would look like
 N_SEEDS, FIRST_SEED = 5, 300
+FREE_DIM = 128  # at least as many dimensions as words: W can be c I
+FREE_SEEDS = range(310, 313)  # fresh ones
 VECTOR_EPOCHS = {"quick": 5, "laptop": 100, "paper": 100}
 
 
@@ -47,9 +49,16 @@ class FrozenRuns:
     n_scores: int = 20  # of the held-out text, beside the one before the first update
 
 
+@dataclass(frozen=True)
+class FewFrozenRuns(FrozenRuns):
+    """The learning model, orthogonal rows and the control alone."""
+
+    kinds: tuple[str, ...] = (ORTHOGONAL, NARROW)
+
+
 @experiment("kernel.frozen")
 def frozen(config: FrozenRuns) -> pd.DataFrame:
-    """Train a model whose embedding learns, then the others with its norm.
+    """Train a model whose embedding learns, then the others, or some of them, with its norm.
 
     Returns
     -------
@@ -61,8 +70,10 @@ def frozen(config: FrozenRuns) -> pd.DataFrame:
     rng = np.random.default_rng([member.seed, 1])
     losses, learned = _train(config, None)
     parts = [losses.assign(kind=LEARNED)]
+    kinds = config.kinds if isinstance(config, FewFrozenRuns) else KINDS
     for kind, made in frozen_embeddings(learned, rng).items():
-        parts.append(_train(config, made)[0].assign(kind=kind))
+        if kind in kinds:
+            parts.append(_train(config, made)[0].assign(kind=kind))
     table = pd.concat(parts, ignore_index=True).assign(seed=np.int16(member.seed))
     table["relation"] = relations(config.run.text, learned[None])[0]
     text = prepare(config.run).text
@@ -74,7 +85,8 @@ def frozen_embeddings(learned: np.ndarray, rng: np.random.Generator) -> dict[str
     """Embeddings (V, D) by kind, each with the Frobenius norm of a learned one.
 
     Orthogonal columns are as near as D < V dimensions come to orthogonal words: W is a multiple of a
-    projector, the matrix of that rank nearest to the identity.
+    projector, the matrix of that rank nearest to the identity. With D >= V the rows are orthogonal, and W is
+    a multiple of the identity.
     """
     shape = learned.shape
     gaussian = rng.standard_normal(shape)
@@ -82,8 +94,9 @@ def frozen_embeddings(learned: np.ndarray, rng: np.random.Generator) -> dict[str
         rng.standard_normal((shape[0], N_NARROW))
         @ np.linalg.qr(rng.standard_normal((shape[1], N_NARROW)))[0].T
     )
+    tall = np.linalg.qr(rng.standard_normal((max(shape), min(shape))))[0]
     made = {
-        ORTHOGONAL: np.linalg.qr(rng.standard_normal(shape))[0],
+        ORTHOGONAL: tall if shape[0] >= shape[1] else tall.T,
         GAUSSIAN: gaussian,
         NARROW: narrow,
         GIVEN: learned,
@@ -130,9 +143,23 @@ def runs(preset: str) -> list[KernelRun]:
     return [KernelRun(text, shape, n_epochs=30, batch_size=8, n_seeds=1, first_seed=seed) for seed in seeds]
 
 
+def free_runs(preset: str) -> list[FewFrozenRuns]:
+    """The same with an output bias and at least as many dimensions as words, on fresh seeds."""
+    own = []
+    for run, seed in zip(runs(preset), FREE_SEEDS, strict=False):
+        shape = BiasedGPTConfig(**dataclasses.asdict(run.shape) | {"embedding_dim": FREE_DIM})
+        own.append(FewFrozenRuns(dataclasses.replace(run, shape=shape, first_seed=seed)))
+    return own
+
+
 def losses(preset: str) -> pd.DataFrame:
     """Of all seeds, stored or trained here; see :func:`frozen`."""
     return pd.concat([table_of(frozen.cell(FrozenRuns(run))) for run in runs(preset)], ignore_index=True)
+
+
+def free_losses(preset: str) -> pd.DataFrame:
+    """Of :func:`free_runs`, stored or trained here."""
+    return pd.concat([table_of(frozen.cell(one)) for one in free_runs(preset)], ignore_index=True)
 
 
 def lost(table: pd.DataFrame, kind: str) -> np.ndarray:
@@ -151,14 +178,20 @@ def _vectors(preset: str) -> list[Cell]:
     ]
 
 
-def _attention(preset: str) -> dict[str, Finding]:
-    table, run = losses(preset), runs(preset)[0]
-    of_pmi = pmi(load_counts(counted.cell(CountedText(run.text))).pairs)
+def _relation(preset: str, table: pd.DataFrame) -> Finding:
+    """Beside it that of word vectors."""
+    text = runs(preset)[0].text
+    of_pmi = pmi(load_counts(counted.cell(CountedText(text))).pairs)
     of_vectors = off_diagonal_correlations(
         np.stack([word_vectors.products(cell) for cell in _vectors(preset)]), of_pmi
     )
-    corpus = run.text.corpus
     relation = table.groupby("seed")["relation"].first().to_numpy()
+    controls = {"word_vectors": float(of_vectors.mean())}
+    return models.of_cosines(relation, controls=controls, corpus=text.corpus)
+
+
+def _attention(preset: str) -> dict[str, Finding]:
+    table, corpus = losses(preset), runs(preset)[0].text.corpus
     names = {
         "lost_gaussian": GAUSSIAN,
         "lost_narrow": NARROW,
@@ -169,9 +202,16 @@ def _attention(preset: str) -> dict[str, Finding]:
     found = {name: findings.over_seeds(lost(table, kind), corpus=corpus) for name, kind in names.items()}
     return found | {
         "lost": findings.over_seeds(lost(table, ORTHOGONAL), controls=controls, corpus=corpus),
-        "relation": models.of_cosines(
-            relation, controls={"word_vectors": float(of_vectors.mean())}, corpus=corpus
-        ),
+        "relation": _relation(preset, table),
+    }
+
+
+def _free(preset: str) -> dict[str, Finding]:
+    table, corpus = free_losses(preset), runs(preset)[0].text.corpus
+    controls = {"narrow": float(lost(table, NARROW).mean())}
+    return {
+        "lost_free": findings.over_seeds(lost(table, ORTHOGONAL), controls=controls, corpus=corpus),
+        "relation_free": _relation(preset, table),
     }
 
 
@@ -184,4 +224,10 @@ def _cells(preset: str) -> list[Cell]:
     ]
 
 
-STUDIES: dict[str, Study] = {"kernel.attention": Study(_cells, _attention)}
+def _free_cells(preset: str) -> list[Cell]:
+    text = runs(preset)[0].text
+    own = [frozen.cell(one) for one in free_runs(preset)]
+    return [counted.cell(CountedText(text)), *own, *_vectors(preset)]
+
+
+STUDIES: dict[str, Study] = {"kernel.attention": Study(_cells, _attention, parts=(Part(_free_cells, _free),))}

@@ -32,6 +32,17 @@ def made_tokens(config: MiniGPTConfig, n_members: int, n_rows: int = 2, extra: i
     return torch.randint(config.vocab_size, size, generator=generator)
 
 
+def test_an_output_bias_is_added_to_the_logits_and_is_0_at_first():
+    biased = minigpt.BiasedGPTConfig(**dataclasses.asdict(CONFIG))
+    plain, model = StackedMiniGPT(CONFIG, MIXED), StackedMiniGPT(biased, MIXED)
+    tokens = made_tokens(CONFIG, len(MIXED), extra=0)
+    assert torch.equal(model(tokens), plain(tokens))
+    shift = torch.arange(len(MIXED) * CONFIG.vocab_size).view(len(MIXED), 1, 1, -1) / 7
+    with torch.no_grad():
+        model.weights["output.bias"].copy_(shift[:, 0, 0])
+    torch.testing.assert_close(model(tokens), plain(tokens) + shift)
+
+
 # --- the slow model -----------------------------------------------------------------------------------
 
 

@@ -311,6 +311,8 @@ def test_frozen_embeddings_have_the_learned_norm_and_the_geometry_of_their_names
     assert np.linalg.matrix_rank(made_up[frozen.NARROW]) == frozen.N_NARROW
     rows = made_up[frozen.EXCHANGED]
     assert rows[np.argsort(rows[:, 0])] == pytest.approx(learned[np.argsort(learned[:, 0])])
+    wide = frozen.frozen_embeddings(learned.T, np.random.default_rng(1))[frozen.ORTHOGONAL]
+    assert models.gram(wide) == pytest.approx(np.eye(16) * np.linalg.norm(learned) ** 2 / 16)
 
 
 def test_a_frozen_embedding_stays_what_it_was_while_all_else_learns():
