@@ -92,8 +92,8 @@ def plot_plane(
         ``arrows`` with columns `name`, `x`, `y`; ``area`` with `order`, `x`, `y`, the corners in turn.
     """
     scale = alt.Scale(domain=[-reach, reach], nice=False)
-    place = {channel: kind(f"{name}:Q", scale=scale, axis=theme.layout_axis(name))
-             for channel, kind, name in (("x", alt.X, "x"), ("y", alt.Y, "y"))}  # fmt: skip
+    place = {channel: kind(f"{channel}:Q", scale=scale, axis=theme.layout_axis(f"{name} coordinate"))
+             for channel, kind, name in (("x", alt.X, "first"), ("y", alt.Y, "second"))}  # fmt: skip
     colour = alt.Color(
         "name:N", scale=alt.Scale(domain=list(names), range=list(theme.CATEGORIES[: len(names)])), legend=None
     )
