@@ -179,7 +179,7 @@ def _vectors(preset: str) -> list[Cell]:
 
 
 def _relation(preset: str, table: pd.DataFrame) -> Finding:
-    """Beside it that of word vectors."""
+    """Of learned embeddings, beside the value of word vectors."""
     text = runs(preset)[0].text
     of_pmi = pmi(load_counts(counted.cell(CountedText(text))).pairs)
     of_vectors = off_diagonal_correlations(
