@@ -89,9 +89,8 @@ PAPERS = (
         "row above, shifted by one (a circulant matrix). The kernel of a trained model is nearly circulant, "
         "with a score of {kernel.circulant.score:.2f}. But a model that was never trained has the score "
         "{kernel.circulant.score:untrained .2f} [kernel.circulant: not specific]. The paper's formula for "
-        "the kernel fits a model whose loss is flat with a cosine of {kernel.table4.cosine_end:.2f}, and the "
-        "untrained model with {kernel.table4.cosine_end:untrained .2f}; one model is too few to decide "
-        "[kernel.table4: inconclusive].",
+        "the kernel fits models whose loss is flat with a cosine of {kernel.table4.cosine_end:.2f}, and "
+        "untrained models with {kernel.table4.cosine_end:untrained .2f} [kernel.table4: not specific].",
     ),
     Paper(
         "resizing",

@@ -32,9 +32,10 @@ from embviz.words.cooccurrence import count_pairs
 STARTS: dict[str, Start] = {"narrow": "small", "wide": "pytorch"}
 FLAT = 0.05  # nats: a training loss that falls by less over the last two fifths of the updates
 AT_PLATEAU = "seeds whose loss is flat"
-FIRST_SEED, N_SEEDS = 410, 3  # after 9,600 and 6,000 updates of seeds 400 to 404 few losses were flat
+FIRST_SEED, N_SEEDS = 410, 3  # from the narrow start; of seeds 400 to 404, trained less, few losses were flat
 N_SNAPSHOTS = 21  # the start among them
 N_UPDATES = 18_000
+WIDE_SEED, N_UPDATES_WIDE = 400, 6_000  # from the wide start, whose loss is not flat then
 SMALL_VOCABULARY, WIDE = 50, 96  # more dimensions than words: W can be cI
 
 
@@ -114,13 +115,20 @@ def _of_updates(run: KernelRun, n_updates: int) -> KernelRun:
 
 def runs_of(run: KernelRun) -> list[KernelRun]:
     """A run a seed and start, both starts of a seed after one another."""
+    both = [_started(run, start) for start in STARTS.values()]
     return [
-        dataclasses.replace(
-            run, shape=dataclasses.replace(run.shape, start=start), n_seeds=1, first_seed=member.seed
-        )
-        for member in run.members
-        for start in STARTS.values()
+        dataclasses.replace(own, n_seeds=1, first_seed=own.first_seed + index)
+        for index in range(run.n_seeds)
+        for own in both
     ]
+
+
+def _started(run: KernelRun, start: Start) -> KernelRun:
+    """From one start; from the wide one the shorter training of other seeds."""
+    own = dataclasses.replace(run, shape=dataclasses.replace(run.shape, start=start))
+    if start == STARTS["narrow"] or run.text.corpus == "embedded":
+        return own
+    return _of_updates(dataclasses.replace(own, first_seed=WIDE_SEED), N_UPDATES_WIDE)
 
 
 def cells(preset: str, *names: str, starts: Sequence[str] = tuple(STARTS)) -> list[Cell]:
