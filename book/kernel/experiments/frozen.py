@@ -198,12 +198,7 @@ def _attention(preset: str) -> dict[str, Finding]:
         "lost_given": GIVEN,
         "lost_exchanged": EXCHANGED,
     }
-    controls = {"narrow": float(lost(table, NARROW).mean()), "gaussian": float(lost(table, GAUSSIAN).mean())}
-    found = {name: findings.over_seeds(lost(table, kind), corpus=corpus) for name, kind in names.items()}
-    return found | {
-        "lost": findings.over_seeds(lost(table, ORTHOGONAL), controls=controls, corpus=corpus),
-        "relation": _relation(preset, table),
-    }
+    return {name: findings.over_seeds(lost(table, kind), corpus=corpus) for name, kind in names.items()}
 
 
 def _free(preset: str) -> dict[str, Finding]:
@@ -216,12 +211,7 @@ def _free(preset: str) -> dict[str, Finding]:
 
 
 def _cells(preset: str) -> list[Cell]:
-    text = runs(preset)[0].text
-    return [
-        counted.cell(CountedText(text)),
-        *(frozen.cell(FrozenRuns(run)) for run in runs(preset)),
-        *_vectors(preset),
-    ]
+    return [frozen.cell(FrozenRuns(run)) for run in runs(preset)]
 
 
 def _free_cells(preset: str) -> list[Cell]:
