@@ -35,7 +35,7 @@ AT_PLATEAU = "seeds whose loss is flat"
 FIRST_SEED, N_SEEDS = 410, 3  # from the narrow start; of seeds 400 to 404, trained less, few losses were flat
 N_SNAPSHOTS = 21  # the start among them
 N_UPDATES = 18_000
-WIDE_SEED, N_UPDATES_WIDE = 400, 6_000  # from the wide start, whose loss is not flat then
+WIDE_SEED, N_UPDATES_WIDE = 400, 6_000  # of 50 words from the wide start, whose loss is not flat then
 SMALL_VOCABULARY, WIDE = 50, 96  # more dimensions than words: W can be cI
 
 
@@ -124,9 +124,9 @@ def runs_of(run: KernelRun) -> list[KernelRun]:
 
 
 def _started(run: KernelRun, start: Start) -> KernelRun:
-    """From one start; from the wide one the shorter training of other seeds."""
+    """From one start; of 50 words from the wide one the shorter training of other seeds."""
     own = dataclasses.replace(run, shape=dataclasses.replace(run.shape, start=start))
-    if start == STARTS["narrow"] or run.text.corpus == "embedded":
+    if start == STARTS["narrow"] or run.text.vocab_size != SMALL_VOCABULARY:
         return own
     return _of_updates(dataclasses.replace(own, first_seed=WIDE_SEED), N_UPDATES_WIDE)
 
