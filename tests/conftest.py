@@ -1,4 +1,7 @@
-"""Property tests have no deadline: a busy machine is not a wrong number. Code is compiled once for all."""
+"""Property tests have no deadline: a busy machine is not a wrong number. Code is compiled once for all.
+
+The files that take longest in one process are run first, so that no worker waits for them at the end.
+"""
 
 import os
 
@@ -14,6 +17,20 @@ settings.register_profile("embviz", deadline=None)
 settings.load_profile("embviz")
 
 VIEW_LIBRARIES = {"altair", "ipywidgets", "anywidget", "pymde", "hdbscan", "vl_convert"}
+
+
+# the first builds the book, which other files need: nobody waits for it then
+LONGEST = ("book/test_pages.py", "ledger/test_ledger_file.py", "words/test_compiled_doors.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Bring the longest files to the front; all else, chapters first, stays in its order."""
+
+    def place(item: pytest.Item) -> int:
+        file = item.nodeid.split("::")[0].removeprefix("tests/")
+        return LONGEST.index(file) if file in LONGEST else len(LONGEST)
+
+    items.sort(key=place)
 
 
 @pytest.fixture

@@ -1,6 +1,8 @@
 """An altered picture fails, in each cell whose numbers differ between processors."""
 
+import base64
 import copy
+import gzip
 import json
 import re
 import subprocess
@@ -180,3 +182,24 @@ def test_clusters_of_a_layout_may_be_others_and_more_and_are_still_clusters():
     assert faults(stored, picture([-1] * 8), layout=True)
     assert faults(stored, picture([0, 5, 10, 15, 20, 25, 30, 35]), layout=True)
     assert faults(stored, picture([7 - 3 * cluster for cluster in range(-1, 7)]), layout=True)
+
+
+def a_map(sizes, packed=bytes(100)):
+    """A picture of a map of so many words in each cluster."""
+    columns = [{"name": "cluster", "kinds": list(sizes), "counts": list(sizes.values())}]
+    regions = [{"text": kind, "size": size} for kind, size in sizes.items()]
+    own = {"n_neighbors": 8, "columns": columns, "regions": regions}
+    return {
+        "usermeta": {"embviz": {"maps": [own | {"packed": base64.b64encode(gzip.compress(packed)).decode()}]}}
+    }
+
+
+def test_clusters_of_a_map_may_differ_by_a_few_words_and_of_a_map_laid_out_anew_in_all_but_their_number():
+    stored = a_map({"plants": 60, "animals": 38, "tools": 2})
+    assert faults(stored, a_map({"plants": 61, "animals": 37, "tools": 2})) == []
+    assert faults(stored, a_map({"plants": 30, "animals": 68, "tools": 2}))
+    assert faults(stored, a_map({"birds": 60, "animals": 38, "tools": 2}))
+    assert faults(stored, a_map({"plants": 60, "animals": 38, "tools": 2}, bytes(90) + bytes(range(1, 11))))
+    other = a_map({"birds": 50, "fish": 50}, b"others")
+    assert faults(stored, other, layout=True) == []
+    assert faults(stored, a_map({f"kind {i}": 1 for i in range(40)}), layout=True)

@@ -6,11 +6,14 @@ stored one: what is drawn and how, letter by letter but for numbers within texts
 counts of its data; the numbers of each column within a tolerance. The tag ``nbval-layout`` says that
 coordinates or clusters come from a layout, which another processor draws elsewhere, or losses from a training
 whose course another processor changes: there the range and the spread of a column must agree, and not each
-number. Clusters, whole numbers from -1, may be others and more.
+number. Clusters, whole numbers from -1, may be others and more. Of a map, whose clusters depend on how a
+processor sorts equal numbers, the groups, their sizes and the packed bytes are compared within a tolerance.
 """
 
 from __future__ import annotations
 
+import base64
+import gzip
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -21,12 +24,13 @@ import pytest
 VEGA_LITE = "application/vnd.vegalite.v5+json"
 IGNORED, LAYOUT = "nbval-ignore-output", "nbval-layout"
 NUMBER = re.compile(r"[-+−]?\d+(?:[.,]\d+)*(?:e[-+]?\d+)?")
-PACKED = ("far", "near")  # of a map: distances and neighbours, written as characters
+PACKED = ("far", "near", "packed")  # of a map: distances, neighbours, places, written as characters
+OF_MAPS = ("columns", "regions")  # of a map: sizes and names of groups, and where their names stand
 HASHED = re.compile(r"data-[0-9a-f]{8,}")  # what Altair calls a table, by its numbers
 NEAR = 0.1  # of a column's spread: how far a number may lie from the stored one
 MOST = 0.05  # share of a column's numbers that may lie farther
-RANGE, SPREAD = 0.35, 2.2  # of a layout's column: share of the stored range, ratio of standard deviations
-# (two processors had a ratio of 2.0 in the layout of one random walk)
+MIDDLE = 0.35  # of a layout's column: how far the middle of its range may lie, as a share of the range
+SPREAD = 2.5  # ratio of ranges and of standard deviations; two processors had 2.0 in a random walk
 CLUSTERS = 3.0  # of a layout: ratio of their numbers; two processors found 18 and 9 in one random walk
 
 
@@ -41,6 +45,8 @@ def faults(stored: dict[str, Any], drawn: dict[str, Any], *, layout: bool = Fals
         )
     if set(before) != set(now):
         found.append(f"other columns: {sorted(set(before) ^ set(now))}")
+    for pair in zip(_maps(stored), _maps(drawn), strict=False):  # others are missing columns
+        found += _map_faults(*pair, layout=layout)
     for name in sorted(set(before) & set(now)):
         fault = _column_fault(before[name], now[name], layout=layout)
         if fault:
@@ -60,7 +66,10 @@ def _is_data(key: str) -> bool:
 def _frame(spec: Any) -> Any:
     """What is drawn and how: the specification without its data, texts without their numbers."""
     if isinstance(spec, dict):
-        return {key: _frame(value) for key, value in spec.items() if not _is_data(key)}
+        left_out = OF_MAPS if "n_neighbors" in spec else ()
+        return {
+            key: _frame(value) for key, value in spec.items() if not _is_data(key) and key not in left_out
+        }
     if isinstance(spec, list):
         return [_frame(value) for value in spec]
     return _masked(spec)
@@ -110,7 +119,7 @@ def _columns(spec: Any, where: str = "") -> dict[str, list[Any]]:
                         sorted({field for row in rows if isinstance(row, dict) for field in row})
                     )
                     _gather(found, f"{where}.{own}({fields})", rows)
-            elif _is_data(key) and isinstance(value, list):
+            elif _is_data(key) and key not in PACKED and isinstance(value, list):
                 _gather(found, f"{where}.{key}", value)
             elif not _is_data(key):
                 for name, values in _columns(value, f"{where}.{key}").items():
@@ -120,6 +129,49 @@ def _columns(spec: Any, where: str = "") -> dict[str, list[Any]]:
             for name, values in _columns(value, f"{where}[{place}]").items():
                 found.setdefault(name, []).extend(values)
     return found
+
+
+def _maps(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    return spec.get("usermeta", {}).get("embviz", {}).get("maps", [])
+
+
+def _map_faults(stored: dict[str, Any], drawn: dict[str, Any], *, layout: bool) -> Iterator[str]:
+    """Where the groups of a map are others, or its packed numbers; of a layout, how many groups there are."""
+    before, now = (one.get("columns", []) for one in (stored, drawn))
+    if [one["name"] for one in before] != [one["name"] for one in now]:
+        yield f"columns of the map: {[one['name'] for one in now]}, stored {[one['name'] for one in before]}"
+        return
+    for one, other in zip(before, now, strict=True):
+        if "kinds" not in one or "kinds" not in other:
+            continue  # numbers, which are packed
+        name, kinds = one["name"], (one["kinds"], other["kinds"])
+        if layout:
+            yield from _number_fault(f"kinds of {name}", *map(len, kinds))
+            continue
+        if len(set(kinds[0]) & set(kinds[1])) < (1 - NEAR) * max(map(len, kinds)):
+            yield f"{name} has the kinds {kinds[1]}, stored {kinds[0]}"
+        sizes = [
+            dict(zip(column["kinds"], column.get("counts", []), strict=False)) for column in (one, other)
+        ]
+        moved = sum(abs(sizes[0].get(kind, 0) - sizes[1].get(kind, 0)) for kind in {*sizes[0], *sizes[1]})
+        if moved / 2 > MOST * sum(sizes[0].values()):
+            yield f"{name} has the sizes {sizes[1]}, stored {sizes[0]}"
+    yield from _number_fault("regions", len(stored.get("regions", [])), len(drawn.get("regions", [])))
+    if not layout:
+        for key in sorted({*stored, *drawn} & {*PACKED}):
+            one, other = (_bytes(side.get(key, [])) for side in (stored, drawn))
+            if one.shape != other.shape or (one != other).mean() > MOST:
+                yield f"{key} of the map: more than {MOST:.0%} of its bytes are others"
+
+
+def _bytes(written: str | list[str]) -> np.ndarray:
+    raw = b"".join(base64.b64decode(one) for one in ([written] if isinstance(written, str) else written))
+    return np.frombuffer(gzip.decompress(raw) if raw.startswith(b"\x1f\x8b") else raw, np.uint8)
+
+
+def _number_fault(what: str, stored: int, drawn: int) -> Iterator[str]:
+    if not 1 / CLUSTERS <= (drawn + 1) / (stored + 1) <= CLUSTERS:
+        yield f"{drawn} {what}, stored {stored}"
 
 
 def _gather(found: dict[str, list[Any]], where: str, rows: list[Any]) -> None:
@@ -143,7 +195,9 @@ def _column_fault(stored: list[Any], drawn: list[Any], *, layout: bool) -> str:
     if _are_clusters(before) and _are_clusters(now):
         more = (ends[1][1] + 2) / (ends[0][1] + 2)  # -1 is none, 0 the first
         return "" if 1 / CLUSTERS <= more <= CLUSTERS else f"clusters to {ends[1][1]}, stored {ends[0][1]}"
-    if max(abs(a - b) for a, b in zip(*ends, strict=True)) > RANGE * _unit(before, whole=True):
+    lengths = [max(high - low, NEAR * abs(low)) or 1.0 for low, high in ends]
+    apart = abs(sum(ends[0]) - sum(ends[1])) / 2
+    if apart > MIDDLE * max(lengths) or not 1 / SPREAD <= lengths[1] / lengths[0] <= SPREAD:
         return f"from {ends[1][0]:.4g} to {ends[1][1]:.4g}, stored {ends[0][0]:.4g} to {ends[0][1]:.4g}"
     spreads = [max(float(side.std()), 1e-12 * _unit(before)) for side in (before, now)]
     if not 1 / SPREAD <= spreads[1] / spreads[0] <= SPREAD:
@@ -155,10 +209,9 @@ def _are_clusters(values: np.ndarray) -> bool:
     return bool((values == np.round(values)).all() and values.min() in (-1, 0))
 
 
-def _unit(values: np.ndarray, *, whole: bool = False) -> float:
+def _unit(values: np.ndarray) -> float:
     """The spread of a column, or its size where all of it is one number."""
-    spread = float(np.ptp(values)) if whole else float(values.std())
-    return spread or float(np.abs(values).max()) or 1.0
+    return float(values.std()) or float(np.abs(values).max()) or 1.0
 
 
 class PictureError(AssertionError):
