@@ -50,25 +50,12 @@ def test_a_split_depends_on_its_seed_alone():
     assert not np.array_equal(task.split(3)[0], task.split(4)[0])
 
 
-@EVERY_OPERATION
-@pytest.mark.parametrize("p", [7, 97])
-def test_modulo_a_prime_every_line_holds_every_answer_once(op, p):
-    table = ModularArithmetic(p=p, op=op).answers().reshape(p, p)
-    lines = table[1:] if op == "*" else table  # nothing times 0 is but 0
-    np.testing.assert_array_equal(np.sort(lines, axis=1), np.broadcast_to(np.arange(p), lines.shape))
-
-
-def test_modulo_a_composite_number_a_product_can_miss_answers():
-    line = ModularArithmetic(p=12, op="*", train_share=0.9).answers().reshape(12, 12)[4]
-    assert set(line.tolist()) == {0, 4, 8}
-
-
 def test_a_share_that_leaves_an_answer_unseen_is_refused():
     with pytest.raises(ValueError, match=r"do not occur among the 10 pairs.*raise train_share, 0\.001"):
         ModularArithmetic(train_share=0.001063).split(0)
 
 
-@pytest.mark.parametrize("share", [0.0, 1.0, 1.5, -0.1, 0.999999, 1e-9])
+@pytest.mark.parametrize("share", [0.0, 1.5, -0.1, 0.999999, 1e-9])
 def test_a_share_that_leaves_nothing_on_one_side_is_refused(share):
     with pytest.raises(ValueError, match="at least one pair to train and one to validate on"):
         ModularArithmetic(train_share=share)

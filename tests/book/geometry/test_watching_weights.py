@@ -123,15 +123,3 @@ def test_the_lines_for_trainer_and_lightning_call_what_there_is():
                 inspect.signature(adapter).bind(*map(ast.literal_eval, call.args), **named)
                 called.add(call.func.id)
     assert called == {"trainer_callback", "lightning_callback"}
-
-
-def test_recording_is_told_in_processor_time_as_it_was_measured(tmp_path, monkeypatch):
-    monkeypatch.setattr(chapter, "results_folder", lambda: tmp_path)
-    (tmp_path / "bench").mkdir()
-    row = {
-        "job": "a training step of 9 parameters, recorded every step",
-        "ratio": 0.998,
-        "device": "a machine",
-    }
-    (tmp_path / "bench" / "a_training_step_of_9.json").write_text(json.dumps(row))
-    assert chapter.cost_table().loc["every step", "processor time of a step"] == "-0.2%"

@@ -205,3 +205,6 @@ def test_a_shape_is_compared_by_ratios_of_means_over_matrices(monkeypatch):
     monkeypatch.setattr(trajectories, "shape_table", lambda runs: pd.DataFrame(rows, columns=columns))
     found = trajectories.shape_findings([SimpleNamespace(source=SimpleNamespace(corpus="made"))])
     assert (found["against_runs"].value, found["against_walks"].value) == pytest.approx((0.5, 0.25))
+    monkeypatch.setattr(trajectories, "shapes", lambda group: table.assign(kind="Q"))
+    table = pd.DataFrame(rows, columns=columns).assign(walks=[0.4, 0.4, 0.2, 0.2, 0.1, 0.1])
+    assert trajectories.ratio("made", "walks").value == pytest.approx((0.25 + 0.5 + 1) / 3)  # seed by seed

@@ -53,20 +53,7 @@ def test_gains_are_those_of_stored_pairs_and_a_pair_that_is_half_stored_is_left_
     assert table["gain"].item() == pytest.approx(100 * (1 - bits[NO_Q] / bits[BASELINE]))
 
 
-def test_more_seeds_are_of_rates_and_of_longer_training_and_are_read_while_they_follow(monkeypatch):
-    rates = language_readings.rates(TINY)
-    assert list(rates.values()) == sorted(rates.values())
-    assert rates[AS_USED] == TINY.setting.learning_rate
-    assert "positions as sines" not in rates
-    assert "three times as many steps" not in rates
-    listed = language_readings.cells(TINY, n_rate_seeds=3)
-    more = [cell for cell in listed if isinstance(cell.config, ReadingRun) and cell.config.run.seed > 0]
-    freed = [cell for cell in listed if getattr(cell.config, "variant", None) in SPENT.values()]
-    assert len(freed) == len(SPENT) * N_SPENT
-    added = len(listed) - len(language_readings.cells(TINY)) - len(freed)
-    assert added == len(more) == 2 * 2 * len(rates)  # for the rate as used, the longer training
-    assert {cell.config.reading.learning_rate for cell in more} == {3e-4, 3e-3, 0.0}
-    assert [cell.config.reading.longer for cell in more[-4:]] == [3] * 4
+def test_seeds_are_read_while_they_follow_one_another(monkeypatch):
     score = pd.DataFrame({"bits_per_byte": [2.0]})
     stored = {
         cell for seed in (0, 1, 3) for cell in pair(dataclasses.replace(TINY, seed=seed), Reading()).values()

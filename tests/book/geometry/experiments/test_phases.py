@@ -9,33 +9,9 @@ from sklearn.metrics import adjusted_rand_score
 
 from book.geometry.experiments import trajectory_runs as runs
 from embviz.trajectories import Clustering, find_phases, principal_coordinates, random_walk
-from embviz.trajectories.phases import NOISE
 from tests.book.conftest import BOOK
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-def test_runs_of_stories_come_first():
-    shown = list(runs.shown_runs().values())
-    n_stories = len(runs.of_stories())
-    assert {run.text for run in shown[:n_stories]} == {"short stories"}
-    assert {run.text for run in shown[n_stories:]} == {"web text"}
-
-
-def test_the_explorers_grid_has_every_setting_and_the_phases_that_were_stored():
-    run, grid = runs.first_run(), runs.explorer_grid()
-    where = ["tensor", "path", "neighbors", "size"]
-    n_settings = len(runs.tensors()) * 2 * len(run.pipeline.neighbors) * len(run.pipeline.sizes)
-    assert len(grid["found"]) == len(grid["drawn"].groupby(where)) == n_settings
-    assert not grid["drawn"].isna().any().any()
-    labels = runs.labels(run, n_neighbors=30, size=50)["Q 1"]
-    row = (
-        grid["found"]
-        .query("tensor == 'Q 1' and path == 'training' and neighbors == 30 and size == 50")
-        .iloc[0]
-    )
-    assert row["n_phases"] == labels.max() + 1
-    assert row["noise"] == pytest.approx((labels == NOISE).mean(), abs=1e-3)
 
 
 def test_a_path_laid_out_anew_has_the_grids_columns_steps_and_size():

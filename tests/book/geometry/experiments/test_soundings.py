@@ -1,7 +1,5 @@
 """Soundings: spectra of every tensor against loops, films against the run they show, cells."""
 
-import dataclasses
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -51,7 +49,6 @@ def test_spectra_are_those_of_a_loop_over_rows_and_columns(dim):
         power.append(sum(abs(value) ** 2 for value in columns))
     np.testing.assert_allclose(own["power"], np.array(power) / sum(power), rtol=1e-6)  # stored in float32
     assert own["mode"].tolist() == list(range(n // 2 + 1))
-    assert (own["rows"] == n).all()
 
 
 def test_baselines_by_rank_are_those_of_a_sounding_with_as_many_modes():
@@ -65,13 +62,8 @@ def test_baselines_by_rank_are_those_of_a_sounding_with_as_many_modes():
         # the orders are the same ones: both draw them from seed 0
         assert at["null"] == pytest.approx(heard.permuted.mean(), rel=1e-5)
         assert at["null_sd"] == pytest.approx(heard.permuted.std(ddof=1), rel=1e-4)
-
-
-def test_all_modes_together_have_all_power_in_any_order():
-    own = spectra({"a": torch.eye(9)[:, :5]}, n_permutations=3)
-    last = own.groupby("dim").last()
-    np.testing.assert_allclose(last[["null", "noise"]], 1, rtol=1e-6)
-    assert own.groupby("dim")["permuted"].sum().to_numpy() == pytest.approx(1)
+    assert own.iloc[-1][["null", "noise"]].tolist() == pytest.approx([1, 1])  # all modes have all power
+    assert own["permuted"].sum() == pytest.approx(1)
 
 
 def test_vectors_and_silent_tensors_are_left_out_and_long_axes_cut():
@@ -100,26 +92,17 @@ def test_gradients_are_those_of_all_training_pairs_and_change_nothing():
         assert torch.equal(value, before[name])
 
 
-def test_soundings_hear_the_start_and_the_end_of_the_run_that_a_plain_loop_makes():
-    table = soundings.soundings.function(Soundings(RUN, n_permutations=2))
-    assert table["moment"].unique().tolist() == ["start", "end"]  # nothing is memorized in three epochs
-    assert table.groupby("moment")["epoch"].first().to_dict() == {"start": 0, "end": 3}
+def test_soundings_hear_the_start_the_memory_and_the_end_of_the_run_that_a_plain_loop_makes(monkeypatch):
+    for memorized, struck in ((2.0, {"start": 0, "end": 3}), (0.0, {"start": 0, "memorized": 1, "end": 3})):
+        monkeypatch.setattr(soundings, "MEMORIZED", memorized)
+        table = soundings.soundings.function(Soundings(RUN, n_permutations=2))
+        assert table.groupby("moment", sort=False)["epoch"].first().to_dict() == struck
     members = Members(RUN, [0])
     for epoch in range(4):
         list(members.frames(epoch))
     fresh = spectra(gradients_now(members), n_permutations=2)
     end = table[table["moment"] == "end"].drop(columns=["moment", "epoch"]).reset_index(drop=True)
     pd.testing.assert_frame_equal(end, fresh)
-
-
-def test_a_run_that_memorizes_is_struck_then(monkeypatch):
-    monkeypatch.setattr(soundings, "MEMORIZED", 0.0)
-    table = soundings.soundings.function(Soundings(RUN, n_permutations=2))
-    assert table.groupby("moment", sort=False)["epoch"].first().to_dict() == {
-        "start": 0,
-        "memorized": 1,
-        "end": 3,
-    }
 
 
 def test_starts_are_strikes_of_fresh_models_by_seed():
@@ -142,9 +125,35 @@ def test_a_film_shows_the_run_undisturbed_by_its_strikes():
     assert frames[0].validation_accuracy == pytest.approx(table["validation"].iloc[0])
 
 
-def test_frames_come_one_at_a_time_from_before_the_first_update():
-    frames = film_frames(dataclasses.replace(RUN, n_epochs=1000), range(1001))
-    assert [int(next(frames)["frame"].iloc[0]) for _ in range(3)] == [0, 1, 2]
+def peaks(*modes: int) -> np.ndarray:
+    """Powers of modes 0 to 11: `modes` in falling order, all others 1, and much in mode 0."""
+    power = np.ones(12)
+    power[0] = 500
+    power[list(modes)] = 10 + np.arange(len(modes), 0, -1)
+    return power / power.sum()
+
+
+def test_films_leave_out_mode_0_and_count_what_both_spectra_share():
+    used, named = (2, 3, 5, 7, 11), (2, 4, 6, 8, 10)
+    film = {"mode": np.arange(12), "embedding": peaks(*used), "training": 0.5, "validation": 0.5}
+    parts = [
+        pd.DataFrame({**film, "frame": n, "gradient": peaks(*own)}) for n, own in ((0, named), (2, used))
+    ]
+    frames = soundings.filmed(pd.concat(parts, ignore_index=True))
+    assert frames["mode"].min() == 1
+    np.testing.assert_allclose(frames.groupby("frame")[["gradient", "embedding"]].sum(), 1)
+    assert frames.groupby("frame")["shared"].first().to_dict() == {0: 1, 2: 5}
+    strong = frames[frames["strong"] == soundings.BOTH].groupby("frame")["mode"].apply(set)
+    assert strong.to_dict() == {0: {2}, 2: set(used)}
+
+
+def test_a_live_run_has_the_columns_of_a_film_from_before_the_first_update_and_says_what_is_not_prime():
+    live = soundings.live_frames(p=9, train_share=0.6, weight_decay=1.0, seed=3)
+    frames = [next(live) for _ in range(3)]
+    assert [frame["frame"].unique().tolist() for frame in frames] == [[0], [1], [2]]
+    assert set(frames[0]) == set(soundings.filmed(hammer_film.function(HammerFilm(RUN))))
+    assert "9 is not prime" in frames[0].attrs["note"]
+    assert not next(soundings.live_frames(p=7, train_share=0.6, weight_decay=1.0, seed=3)).attrs["note"]
 
 
 # --- language ---------------------------------------------------------------------------------------
@@ -167,17 +176,3 @@ def test_language_soundings_agree_with_the_claims_strikes(monkeypatch):
             own = table[(table["tensor"] == name) & (table["dim"] == dim) & (table["moment"] == moment)]
             row = struck[(struck["tensor"] == name) & (struck["rows"] == 16) & (struck["moment"] == moment)]
             assert own["power"].nlargest(3).sum() == pytest.approx(row["regularity"].item(), rel=1e-4)
-
-
-# --- cells ------------------------------------------------------------------------------------------
-
-
-def test_every_cell_has_its_own_key():
-    for preset in ("quick", "laptop"):
-        cells = [*soundings.sounding_cells(preset).values(), *soundings.film_cells(preset).values()]
-        keys = [cell.key for cell in (*cells, soundings.starts.cell(soundings.start_run(preset)))]
-        assert len(set(keys)) == len(keys) == 8
-    modular = soundings.sounding_cells("laptop")[soundings.MODULAR].config.run
-    assert modular.setting.batch_size == 512
-    assert soundings.film_runs("laptop")["plain, seed 2"].first_seed == 2
-    assert soundings.film_runs("quick")["near-Nyquist, seed 0"].modes

@@ -27,7 +27,6 @@ from book.geometry.experiments.steering_language import (
 from embviz import ledger
 from embviz.corpora import corpus as corpora
 from embviz.ledger import cells
-from embviz.models.transformer import Transformer, TransformerConfig, n_parameters
 from embviz.training.fourier import Adaptive, Prescribed, power_spectrum
 from embviz.training.language import (
     Stream,
@@ -86,19 +85,14 @@ def test_near_nyquist_modes_are_the_five_highest_as_in_the_paper():
     assert run_of(LOWEST).projection(256) == Prescribed((1, 2, 3, 4, 5))
 
 
-def test_only_the_highest_modes_of_the_embeddings_gradient_are_kept():
-    whole, kept = gradient_after_projection(run_of(NEAR_NYQUIST))
-    before, after = power_spectrum(whole), power_spectrum(kept)
-    np.testing.assert_allclose(after[-5:], before[-5:], rtol=1e-4)  # float32 there and back
-    assert after[:-5].max() < 1e-9 * before.max()
-
-
-def test_the_five_strongest_modes_are_kept():
-    whole, kept = gradient_after_projection(run_of(TOP_5))
-    before, after = power_spectrum(whole), power_spectrum(kept)
-    strongest = np.argsort(-before)[:5]
-    np.testing.assert_allclose(after[strongest], before[strongest], rtol=1e-4)
-    assert after.sum() == pytest.approx(before[strongest].sum(), rel=1e-4)
+@pytest.mark.parametrize(
+    "run", [run_of(NEAR_NYQUIST), run_of(TOP_5), run_of(NEAR_NYQUIST, tied=True, start="small")]
+)
+def test_only_the_five_highest_or_strongest_modes_of_the_embeddings_gradient_are_kept(run):
+    before, after = map(power_spectrum, gradient_after_projection(run))
+    chosen = np.argsort(-before)[:5] if run.variant == TOP_5 else np.arange(len(before))[-5:]
+    np.testing.assert_allclose(after[chosen], before[chosen], rtol=1e-4)  # float32 there and back
+    assert np.delete(after, chosen).max() < 1e-9 * before.max()
 
 
 def test_a_random_subspace_has_ten_dimensions_and_follows_the_seed():
@@ -150,26 +144,16 @@ def test_on_the_head_alone_the_embedding_s_gradient_is_left_whole():
     }
 
 
-@pytest.mark.parametrize("variant", [BASELINE, FROZEN])
-def test_without_a_projection_nothing_happens_between_gradient_and_update(variant):
-    model, after_backward = make_model(run_of(variant), load_streams(TEXT))
-    assert after_backward is None
-    assert model.embedding.requires_grad == (variant == BASELINE)
-    assert model.free_head.requires_grad
-
-
-def test_variants_of_a_seed_start_from_the_same_weights():
-    models = [make_model(run_of(variant), load_streams(TEXT))[0] for variant in VARIANTS]
-    for model in models[1:]:
+def test_variants_of_a_seed_start_from_the_same_weights_and_without_a_projection_no_gradient_is_changed():
+    made = {variant: make_model(run_of(variant), load_streams(TEXT)) for variant in VARIANTS}
+    for model, _ in made.values():
         for name, array in model.state_dict().items():
-            assert torch.equal(array, models[0].state_dict()[name])
-
-
-def test_the_papers_byte_model_has_its_number_of_parameters():
-    *_, setting = steering.texts_and_setting("paper")
-    model = Transformer(setting.shape(256, tied=False, start="pytorch"), seed=0)
-    assert n_parameters(model) == 3_346_944
-    assert isinstance(model.config, TransformerConfig)
+            assert torch.equal(array, made[BASELINE][0].state_dict()[name])
+    for variant in (BASELINE, FROZEN):
+        model, after_backward = made[variant]
+        assert after_backward is None
+        assert model.embedding.requires_grad == (variant == BASELINE)
+        assert model.free_head.requires_grad
 
 
 def test_an_unknown_variant_is_refused():
@@ -200,36 +184,6 @@ def test_a_cell_scores_on_the_way_and_says_how_far_the_embedding_moved():
     assert (frozen["moved"] == 0).all()
     assert frozen["bits_per_token"].iloc[0] == table["bits_per_token"].iloc[0]
     pd.testing.assert_frame_equal(table, steering_language.function(RUN), check_exact=True)
-
-
-def test_the_embedding_of_a_tied_model_is_projected_with_its_head():
-    model, after_backward = make_model(run_of(NEAR_NYQUIST, tied=True, start="small"), load_streams(TEXT))
-    assert model.head is model.embedding
-    assert after_backward is not None
-    streams = load_streams(TEXT)
-    batch = draw_batch(streams.train, seed=0, step=0, batch_size=4, length=8)
-    next_token_losses(model, batch).mean().backward()
-    after_backward(0)
-    power = power_spectrum(model.head.grad)
-    assert power[:-5].max() < 1e-9 * power.max()  # float32
-
-
-def test_every_preset_has_runs_of_every_variant_and_each_cell_once():
-    for preset, (n_pairs, n_bytes) in steering.N_SEEDS.items():
-        runs = steering.steering_runs(preset)
-        assert len(runs) == 5 * n_pairs + 3 * n_bytes
-        tied_pairs, tied_bytes = steering.N_TIED_SEEDS[preset]
-        fresh = tied_pairs - steering.N_LOOKED_AT[preset]
-        assert len(steering.tied_runs(preset)) == 4 * tied_pairs + 3 * tied_bytes + fresh
-        assert {run.kind for run in runs} == {"own head"}
-        assert {run.kind for run in steering.tied_runs(preset)} == {"tied"}
-        assert {run.kind for run in steering.small_runs(preset)} == {"own head, small start"}
-        keys = [cell.key for cell in steering.steering_cells(preset)]
-        assert len(set(keys)) == len(keys)
-    texts = {
-        preset: {run.text.corpus for run in steering.steering_runs(preset)} for preset in ("quick", "paper")
-    }
-    assert texts == {"quick": {"embedded"}, "paper": {"tinystories"}}
 
 
 # --- findings ---------------------------------------------------------------------------------------
@@ -305,38 +259,3 @@ def test_each_kind_is_compared_with_its_own_baseline(monkeypatch):
     assert BASELINE not in set(losses_to_baseline(table)["variant"])
     a_token = losses_to_baseline(table, "bits_per_token")["difference"]
     np.testing.assert_allclose(a_token, 4 * losses_to_baseline(table)["difference"])
-
-
-# --- what the chapter shows -----------------------------------------------------------------------------
-
-EXTRA = {  # bits a character that a variant costs, by kind
-    "own head": {NEAR_NYQUIST: 0.5, TOP_5: 0.4, SUBSPACE: 0.45, FROZEN: 0.3},
-    "tied": {NEAR_NYQUIST: 2.0, TOP_5: 1.0, FROZEN: 1.5},
-    "own head, small start": {NEAR_NYQUIST: 0.2, ON_HEAD: 1.75},
-}
-PER_TOKEN = 4.0  # characters of a byte pair, in the scores made up
-
-
-def made_curves() -> pd.DataFrame:
-    """Quick runs that fall from 8 bits a character to 2, plus what the variant costs and the seed's own."""
-    parts = []
-    for run in steering.all_runs("quick"):
-        last = 2.0 + EXTRA[run.kind].get(run.variant, 0.0) + 0.1 * run.seed
-        if run.variant == NEAR_NYQUIST and run.kind == "own head":
-            last += 0.02 * run.seed
-        bits, on_bytes = np.linspace(8, last, 3), run.text.tokens == "bytes"
-        scores = {"bits_per_token": (1.0 if on_bytes else PER_TOKEN) * bits}
-        scores |= {"bits_per_character": bits, "bits_per_byte": bits, "unigram": 4.5 if on_bytes else 2.5}
-        names = {"tokens": run.text.tokens, "kind": run.kind, "variant": run.variant, "seed": run.seed}
-        parts.append(pd.DataFrame({"corpus": "embedded", **names, "step": [0, 75, 150], **scores}))
-    return pd.concat(parts, ignore_index=True)
-
-
-def test_a_difference_is_to_the_baseline_of_its_seed_and_kind_in_each_unit():
-    table = steering.differences(made_curves())
-    table = table.set_index(["per", "row", "kind", "seed"])["cost_difference"].sort_index()
-    assert table["character", "BPE: near-Nyquist", "own head"].tolist() == pytest.approx([0.5, 0.52])
-    assert table["token", "BPE: top 5", "tied"].tolist() == pytest.approx([PER_TOKEN * 1.0])
-    assert table["token", "bytes: near-Nyquist", "tied"].tolist() == pytest.approx([2.0])
-    assert table["byte", "BPE: head alone", "own head, small start"].tolist() == pytest.approx([1.75])
-    assert "BPE: baseline" not in table.index.get_level_values("row")
