@@ -73,7 +73,9 @@ def n_points(page: Page) -> int:
     return page.locator(".mark-symbol.role-mark path").count()
 
 
-def test_every_table_follows_and_so_does_the_title(shown, watch):
+def test_every_table_follows_and_so_does_the_title_and_what_only_the_drawing_uses_is_not_measured(
+    shown, watch
+):
     asked: list[dict] = []
     page = shown(make_explorer(), asked)
     assert (title(page), n_points(page)) == ("With n = 4 the largest is 3", 4)
@@ -84,45 +86,31 @@ def test_every_table_follows_and_so_does_the_title(shown, watch):
     page.locator(".embviz-title:text-is('With n = 5 the largest is 16')").wait_for()
     assert n_points(page) == 5
     assert page.locator("figure").get_attribute("aria-label") == "With n = 5 the largest is 16"
+    page.locator("input[name=most]").fill("0")
+    page.wait_for_function("document.querySelectorAll('.mark-symbol.role-mark path').length === 1")
     assert [one["values"] for one in asked] == [{"n": 5, "power": 1}, {"n": 5, "power": 2}]
     assert watch.errors == []
 
 
-def test_a_control_of_the_drawing_asks_the_kernel_nothing(shown):
+def test_a_state_to_try_sets_its_controls_and_leaves_the_others_and_reset_brings_all_back(shown, watch):
     asked: list[dict] = []
     page = shown(make_explorer(), asked)
-    page.locator("input[name=most]").fill("0")
-    page.wait_for_function("document.querySelectorAll('.mark-symbol.role-mark path').length === 1")
-    assert asked == []
-
-
-def test_reset_brings_all_controls_back(shown):
-    page = shown(make_explorer())
-    reset = page.get_by_role("button", name="reset")
+    reset, most = page.get_by_role("button", name="reset"), page.locator("input[name=most]")
     assert not reset.is_visible()
-    page.locator("input[name=n]").fill("2")
-    page.locator("input[name=most]").fill("0")
-    names(page, "points", "rows[0].n === 2")
-    reset.click()
-    names(page, "points", "rows[0].n === 4")
-    assert page.locator("input[name=n]").input_value() == "4"
-    assert page.locator("input[name=most]").input_value() == "100"
-    page.locator(".embviz-title:text-is('With n = 4 the largest is 3')").wait_for()
-    assert not reset.is_visible()
-
-
-def test_a_state_to_try_sets_its_controls_and_leaves_the_others(shown, watch):
-    asked: list[dict] = []
-    page = shown(make_explorer(), asked)
     page.get_by_role("button", name="many, cubed").click()
     names(page, "points", "rows[0].n === 6 && rows[0].power === 3")
     assert page.locator("input[name=n]").input_value() == "6"
     assert page.get_by_label("3", exact=True).is_checked()
-    assert page.locator("input[name=most]").input_value() == "100"
+    assert most.input_value() == "100"
     assert asked[-1]["values"] == {"n": 6, "power": 3}
     page.get_by_role("button", name="low").press("Enter")
     page.wait_for_function("document.querySelectorAll('.mark-symbol.role-mark path').length === 1")
     assert page.locator("input[name=n]").input_value() == "6"
+    reset.click()
+    names(page, "points", "rows[0].n === 4 && rows[0].power === 1")
+    assert (page.locator("input[name=n]").input_value(), most.input_value()) == ("4", "100")
+    page.locator(".embviz-title:text-is('With n = 4 the largest is 3')").wait_for()
+    assert not reset.is_visible()
     assert watch.errors == []
 
 
@@ -209,33 +197,28 @@ def test_an_interrupt_is_told_and_the_next_move_measures(shown):
     assert page.locator(".embviz-status").inner_text() == ""
 
 
-def test_a_move_changes_the_value_and_a_value_that_is_set_moves_the_controls(shown, watch):
+def test_a_view_shows_the_value_and_tells_each_move_and_a_value_that_is_set_moves_its_controls(shown, watch):
     made, asked = make_explorer(), []
+    made.value = {"n": 6, "power": 3}
     seen: list[dict] = []
     made.observe(lambda change: seen.append(change.new), "value")
     page = shown(made, asked)
-    page.locator("input[name=n]").fill("5")
-    page.locator("input[name=most]").fill("50")  # what only the drawing uses is told too
-    names(page, "points", "rows[0].n === 5")
-    assert made.value == {"n": 5, "power": 1, "most": 50}
-    assert seen == [{"n": 5, "power": 1, "most": 100}, {"n": 5, "power": 1, "most": 50}]
-    page.evaluate("receive('value', {n: 3, power: 3, most: 0})")
-    names(page, "points", "rows[0].n === 3 && rows[0].power === 3")
-    assert page.locator("input[name=n]").input_value() == "3"
-    assert page.get_by_label("3", exact=True).is_checked()
-    assert page.locator("input[name=most]").input_value() == "0"
-    page.locator(".embviz-title:text-is('With n = 3 the largest is 8')").wait_for()
-    assert asked[-1]["values"] == {"n": 3, "power": 3}
-    assert watch.errors == []
-
-
-def test_a_new_view_shows_where_the_controls_stand(shown):
-    made = make_explorer()
-    made.value = {"n": 6, "power": 3}
-    page = shown(made)
     names(page, "points", "rows[0].n === 6 && rows[0].power === 3")
     assert page.locator("input[name=n]").input_value() == "6"
     page.locator(".embviz-title:text-is('With n = 6 the largest is 125')").wait_for()
+    page.locator("input[name=n]").fill("5")
+    page.locator("input[name=most]").fill("50")  # what only the drawing uses is told too
+    names(page, "points", "rows[0].n === 5")
+    assert made.value == {"n": 5, "power": 3, "most": 50}
+    assert seen == [{"n": 5, "power": 3, "most": 100}, {"n": 5, "power": 3, "most": 50}]
+    page.evaluate("receive('value', {n: 3, power: 1, most: 0})")
+    names(page, "points", "rows[0].n === 3 && rows[0].power === 1")
+    assert page.locator("input[name=n]").input_value() == "3"
+    assert page.get_by_label("1", exact=True).is_checked()
+    assert page.locator("input[name=most]").input_value() == "0"
+    page.locator(".embviz-title:text-is('With n = 3 the largest is 2')").wait_for()
+    assert asked[-1]["values"] == {"n": 3, "power": 1}
+    assert watch.errors == []
 
 
 def test_an_explorer_of_stored_results_looks_like_the_others_and_asks_the_kernel_nothing(shown, watch):

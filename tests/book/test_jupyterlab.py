@@ -1,13 +1,16 @@
-"""The live face: a chapter run in JupyterLab, its controls moved, its mistakes told."""
+"""JupyterLab: a chapter is run, its controls moved, its mistakes told; a saved notebook is opened again."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import nbformat
 import pytest
+from nbformat.sign import NotebookNotary
 from playwright.sync_api import Browser, Page
 
 from embviz.project import copy_chapters
@@ -34,25 +37,6 @@ Explorer(
     grid=pd.DataFrame({"n": [0, 1, 2, 3], "x": [0, 1, 2, 3]}),
 )
 """
-
-# Two tables from a function of the notebook, with a title that follows.
-OWN = """
-offset = 10
-
-def shifted(n):
-    points = pd.DataFrame({"x": range(n), "y": [offset + n] * n})
-    return {"points": points, "level": pd.DataFrame({"height": [offset + n]})}
-
-def draw(points, level):
-    marks = alt.Chart(points).mark_point().encode(x="x:Q", y="y:Q")
-    return alt.layer(marks, alt.Chart(level).mark_rule().encode(y="height:Q"))
-
-Explorer(
-    shifted, {"n": range(1, 5)}, draw,
-    title=lambda level: f"Own: {{n}} points at {level['height'][0]}", caption="Made.",
-)
-"""
-
 
 SOLUTIONS = """
 ```{dropdown} Solutions
@@ -127,16 +111,6 @@ RUN_AND_READ = f"""async (source) => {{
   return ({LAST_OUTPUT})();
 }}"""
 
-MAP = """
-import numpy as np
-from embviz.view import embedding_map
-
-vectors = np.random.default_rng(0).normal(size=(30, 4))
-words = ["<b>bold</b>", *(f"word{place}" for place in range(29))]
-embedding_map(vectors, words, focus="word5", title="A live map", caption="Made.")
-"""
-
-
 RUN = """
 from embviz.view.player import HISTORY, Player
 
@@ -157,29 +131,75 @@ Player(
 """
 
 
+EXPLORER = """
+import altair as alt
+import numpy as np
+import pandas as pd
+from embviz.view import Explorer, Player, embedding_map
+
+Explorer(
+    lambda n: pd.DataFrame({"x": range(n)}), {"n": range(1, 5)},
+    lambda data: alt.Chart(data).mark_point().encode(x="x:Q"), title="An explorer", caption="Made.",
+)
+"""
+MAP = """
+embedding_map(
+    np.random.default_rng(0).normal(size=(30, 4)), [f"word{place}" for place in range(30)],
+    title="A map", caption="Made.",
+)
+"""
+PLAYER = """
+Player(
+    pd.DataFrame({"frame": [0, 1, 2], "x": [0, 1, 2]}),
+    lambda data: alt.Chart(data).mark_point().encode(x="x:Q"), title="A player", caption="Made.",
+)
+"""
+FIGURES = (EXPLORER, MAP, PLAYER)
+STORED = ".jp-RenderedVegaCommon5 .vega-embed"
+SAVE = "window.jupyterapp.commands.execute('docmanager:save')"
+WITHOUT_A_KERNEL = "window.jupyterapp.shell.currentWidget.sessionContext.shutdown()"
+TRUSTED = "window.jupyterapp.shell.currentWidget.content.model.cells.get(0).trusted"
+
+
 @pytest.fixture(scope="module")
 def watch() -> Watch:
     return Watch()
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory, chromium: Browser, watch: Watch) -> Iterator[Page]:
-    """A chapter in JupyterLab, not yet run; cells at its end measure, and draw a map and a player."""
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """JupyterLab's address and its folder: a chapter, whose last cells measure and play, and `mine.ipynb`."""
     book, folder, state = (tmp_path_factory.mktemp(name) for name in ("book", "chapters", "state"))
     chapter = nbformat.read(BOOK / "how_to_read.ipynb", as_version=4)
-    chapter.cells += [nbformat.v4.new_code_cell(source) for source in (MISTAKEN, OWN, MAP, RUN)]
+    chapter.cells += [nbformat.v4.new_code_cell(source) for source in (MISTAKEN, RUN)]
     chapter.cells.insert(0, nbformat.v4.new_markdown_cell(SOLUTIONS))
     nbformat.write(chapter, book / "chapter.ipynb")
     shutil.copy(BOOK / "references.bib", book)
     copy_chapters(book, folder)  # as `embviz lab` does
+    cells = [nbformat.v4.new_code_cell(source) for source in FIGURES]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), folder / "mine.ipynb")
     with running_lab(folder, state) as address:
-        context = chromium.new_context(viewport={"width": 1280, "height": 900})
-        watch.follow_requests(context, address)
-        page = context.new_page()
-        page.set_default_timeout(90_000)  # a kernel imports for a while on a busy machine
-        open_notebook(page, address, "chapter.ipynb")
+        yield address, folder
+
+
+@contextlib.contextmanager
+def opened(chromium: Browser, watch: Watch, address: str, name: str, height: int) -> Iterator[Page]:
+    """A notebook that JupyterLab opened in a window of its own."""
+    context = chromium.new_context(viewport={"width": 1280, "height": height})
+    watch.follow_requests(context, address)
+    page = context.new_page()
+    page.set_default_timeout(90_000)  # a kernel imports for a while on a busy machine
+    open_notebook(page, address, name)
+    yield page
+    context.close()
+
+
+@pytest.fixture(scope="module")
+def page(lab: tuple[str, Path], chromium: Browser, watch: Watch) -> Iterator[Page]:
+    """The chapter, not yet run."""
+    with opened(chromium, watch, lab[0], "chapter.ipynb", 900) as page:
         yield page
-        context.close()
 
 
 def drawing(page: Page, title: str) -> str:
@@ -225,20 +245,6 @@ def test_a_moved_control_is_measured_by_the_kernel(page, watch):
     assert watch.strangers == []
 
 
-def test_a_map_is_drawn_and_searched_without_the_kernel(page):
-    shown = page.locator(".embviz[aria-label='A live map']")
-    shown.locator("canvas").first.wait_for()
-    assert shown.locator(".embviz-near b").text_content() == "word5"
-    field = shown.get_by_label("find")
-    field.fill("<b")
-    field.press("Enter")
-    page.wait_for_function(
-        "document.querySelector(`.embviz[aria-label='A live map'] .embviz-near b`).textContent[0] === '<'"
-    )
-    assert shown.locator(".embviz-near button").count() == 8
-    assert shown.locator(".embviz-near b b").count() == 0
-
-
 def test_a_failed_measurement_is_told_and_the_last_good_frame_stays(page):
     explorer = page.locator(".embviz[aria-label='It refuses']")
     explorer.wait_for()
@@ -258,15 +264,6 @@ def test_a_failed_measurement_is_told_and_the_last_good_frame_stays(page):
     wait_for_row(page, "It refuses", "row.n === 0")
     assert drawing(page, "It refuses") != good
     assert explorer.locator(".embviz-status").text_content() == ""
-
-
-def test_tables_of_the_notebooks_function_follow_with_their_title(page):
-    explorer = page.locator(".embviz[aria-label^='Own:']")
-    explorer.wait_for()
-    explorer.locator("input[type=range]").fill("4")
-    page.locator(".embviz[aria-label='Own: 4 points at 14'] .mark-symbol.role-mark path").nth(3).wait_for()
-    explorer.get_by_role("button", name="reset").click()
-    page.locator(".embviz[aria-label='Own: 3 points at 13']").wait_for()
 
 
 def test_play_computes_in_the_kernel_and_a_failure_is_told(page, watch):
@@ -394,14 +391,65 @@ async ([before, after]) => {
 def test_a_function_that_its_cell_defines_again_is_used_at_the_next_move(page):
     page.evaluate(RUN_CELL, MULTIPLE)
     page.evaluate(RUN_CELL, SHOW_MULTIPLE)
-    explorer = page.locator(".embviz[aria-label^='Multiple of']")
-    explorer.locator("input[type=range]").fill("3")
-    wait_for_row(page, "Multiple of", "row.n === 3")
     page.evaluate(RUN_AGAIN, ["2 * n", "7 * n"])
-    explorer.locator("input[type=range]").fill("4")
+    page.locator(".embviz[aria-label^='Multiple of'] input[type=range]").fill("4")
     wait_for_row(page, "Multiple of", "row.n === 4 && (row.x[0] === 28 || row.x === 28)")
-    page.evaluate(RUN_AGAIN, ['"x": [7 * n]', '"z": [7 * n]'])
-    explorer.locator("input[type=range]").fill("1")
-    wrong = explorer.locator(".embviz-status.embviz-wrong")
-    wrong.filter(has_text="multiple measured ['z'] at {'n': 1}, but ['x'] at first").wait_for()
-    page.locator(".embviz[aria-label='Multiple of 4']").wait_for()  # the title stays with the drawing
+
+
+# --- a notebook that was run, saved and opened again ----------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def saved(lab: tuple[str, Path], chromium: Browser, watch: Watch) -> Iterator[Page]:
+    """`mine.ipynb` after all was run and saved, its widgets on the screen."""
+    with opened(chromium, watch, lab[0], "mine.ipynb", 2400) as page:
+        run_all(page)
+        page.locator(".embviz").nth(len(FIGURES) - 1).wait_for()
+        page.evaluate(SAVE)
+        yield page
+
+
+def errors(page: Page) -> list[str]:
+    return page.locator(".jp-OutputArea-output:has-text('Error displaying widget')").all_inner_texts()
+
+
+def test_widgets_are_live_again_in_a_page_that_is_loaded_again(saved, lab):
+    open_notebook(saved, lab[0], "mine.ipynb")
+    saved.locator(".embviz").nth(len(FIGURES) - 1).wait_for()
+    slider = saved.locator(".embviz[aria-label='An explorer'] input[type=range]")
+    slider.fill("4")
+    saved.locator(".embviz[aria-label='An explorer'] .mark-symbol.role-mark path").nth(3).wait_for()
+    assert saved.locator(STORED).count() == 0
+
+
+def test_a_saved_notebook_shows_its_figures_in_a_fresh_kernel(saved, lab, watch):
+    saved.evaluate(WITHOUT_A_KERNEL)
+    open_notebook(saved, lab[0], "mine.ipynb")  # JupyterLab starts another kernel, which has no models
+    saved.locator(STORED).nth(len(FIGURES) - 1).wait_for()
+    assert errors(saved) == []
+    assert saved.locator(".embviz").count() == 0
+    assert saved.get_by_text("Loading widget").count() == 0
+    assert watch.strangers == []
+
+
+def test_the_pictures_are_live_after_the_cells_are_run_again(saved):
+    run_all(saved)
+    saved.locator(".embviz").nth(len(FIGURES) - 1).wait_for()
+    saved.wait_for_function(f"document.querySelectorAll('{STORED}').length === 0")
+    saved.evaluate(SAVE)
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_a_saved_notebook_shows_its_figures_without_a_kernel(saved, lab, trusted):
+    address, folder = lab
+    notebook = nbformat.read(folder / "mine.ipynb", as_version=4)
+    notebook.metadata.kernelspec |= {"name": "none_here", "display_name": "Not installed"}
+    notebook.cells[0].metadata.tags = [str(trusted)]  # a signature is of the content: each has its own
+    name = f"trusted_{trusted}"
+    nbformat.write(notebook, folder / f"{name}.ipynb")
+    if trusted:
+        NotebookNotary().sign(notebook)
+    saved.goto(f"{address}lab/workspaces/{name}/tree/{name}.ipynb")
+    saved.locator(STORED).nth(len(FIGURES) - 1).wait_for()
+    assert errors(saved) == []
+    assert saved.evaluate(TRUSTED) is trusted

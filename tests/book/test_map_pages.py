@@ -87,56 +87,39 @@ def said(pairs: list[tuple[str, float]]) -> list[str]:
     return [f"{name} {distance:#.2g}" for name, distance in pairs]
 
 
-def test_a_map_begins_with_the_word_it_is_to_point_at(page):
-    assert near(page) == said(slow_neighbors(vectors(0), "word7"))
-    assert near(page, 1) == said(slow_neighbors(vectors(1), "word7"))
-
-
-def test_pointing_at_a_word_shows_its_true_neighbours_on_both_maps(page):
-    for word in ("word3", "word120"):
-        page.evaluate("first.view.scale = first.fitted * 30; 0")  # no other point within reach
-        page.evaluate("(word) => first.centre(first.data.index.get(word))", word)
-        drawn(page)
-        page.mouse.move(*place_in_page(page, word))
+def test_pointing_at_a_word_shows_its_true_neighbours_on_both_maps_and_its_name_in_the_search_box(page):
+    box, begun = page.get_by_label("find").first, "word7"
+    for word in (begun, "word3", "word120"):
+        if word != begun:
+            page.evaluate("first.view.scale = first.fitted * 30; 0")  # no other point within reach
+            page.evaluate("(word) => first.centre(first.data.index.get(word))", word)
+            drawn(page)
+            page.mouse.move(*place_in_page(page, word))
         page.wait_for_function("(word) => first.data.words[first.pointed.point] === word", arg=word)
         assert near(page) == said(slow_neighbors(vectors(0), word))
         assert near(page, 1) == said(slow_neighbors(vectors(1), word))
+        assert box.input_value() == word
     page.mouse.move(5, 5)
     page.wait_for_function("first.data.words[first.pointed.point] === 'word7'")
+    assert box.input_value() == begun
 
 
-def test_search_brings_a_word_to_the_middle_and_tells_its_neighbours(page):
-    search(page, "word200")
-    for name in ("first", "second"):
-        x, y = page.evaluate(f"{name}.screen(0, {name}.data.index.get('word200'))")
-        assert abs(x - page.evaluate(f"{name}.width / 2")) < 1
-        assert abs(y - page.evaluate(f"{name}.height / 2")) < 1
-    assert near(page) == said(slow_neighbors(vectors(0), "word200"))
-    told = page.locator(".embviz-status").first.text_content()
-    assert told.startswith(f"word200: {slow_neighbors(vectors(0), 'word200')[0][0]}, ")
-
-
-def test_after_a_search_all_neighbours_are_in_sight_and_have_their_names(page):
-    for word in ("word200", "word3"):
+def test_search_brings_a_word_to_the_middle_and_all_its_neighbours_in_sight_with_their_names(page):
+    for word in ("word3", "word200"):
         search(page, word)
         page.wait_for_timeout(500)  # the maps turn to it
         for place, name in enumerate(("first", "second")):
+            x, y = page.evaluate(f"{name}.screen(0, {name}.data.index.get('{word}'))")
+            assert abs(x - page.evaluate(f"{name}.width / 2")) < 1
+            assert abs(y - page.evaluate(f"{name}.height / 2")) < 1
             names = {other for other, _ in slow_neighbors(vectors(place), word)}
             assert names <= set(page.evaluate(f"{name}.labels.map(({{ word }}) => word)"))
             assert page.evaluate(OVERLAPS) == []
-
-
-def test_the_word_that_is_pointed_at_stands_in_the_search_box(page):
-    box = page.get_by_label("find").first
-    assert box.input_value() == "word7"
-    page.evaluate("first.view.scale = first.fitted * 30; first.centre(first.data.index.get('word3'))")
-    drawn(page)
-    page.mouse.move(*place_in_page(page, "word3"))
-    page.wait_for_function("first.data.words[first.pointed.point] === 'word3'")
-    assert box.input_value() == "word3"
-    page.mouse.move(5, 5)
-    page.wait_for_function("first.data.words[first.pointed.point] === 'word7'")
-    assert box.input_value() == "word7"
+    nearest = slow_neighbors(vectors(0), "word200")[0][0]
+    assert page.locator(".embviz-status").first.text_content().startswith(f"word200: {nearest}, ")
+    page.locator(".embviz-near").first.locator("button").first.focus()
+    page.keyboard.press("Enter")  # walks to the nearest
+    page.wait_for_function("(word) => first.data.words[first.pointed.point] === word", arg=nearest)
 
 
 def test_search_takes_a_beginning_and_says_when_there_is_nothing(page):
@@ -147,14 +130,6 @@ def test_search_takes_a_beginning_and_says_when_there_is_nothing(page):
     page.get_by_label("find").first.fill("word1")
     offered = page.locator(".embviz datalist").first.locator("option")
     assert offered.evaluate_all("(all) => all.map((one) => one.value)")[:3] == ["word1", "word10", "word11"]
-
-
-def test_a_neighbour_can_be_walked_to_by_keyboard(page):
-    search(page, "word200")
-    nearest = slow_neighbors(vectors(0), "word200")[0][0]
-    page.locator(".embviz-near").first.locator("button").first.focus()
-    page.keyboard.press("Enter")
-    page.wait_for_function("(word) => first.data.words[first.pointed.point] === word", arg=nearest)
 
 
 SHARE_LABELLED = """
@@ -220,7 +195,7 @@ def test_dragging_and_the_arrow_keys_move_the_map_and_zero_shows_all(page):
     assert place_in_page(page, "word7") == pytest.approx((x, y), abs=1)
 
 
-def test_the_switch_shows_the_other_embedding_and_both_joined(page):
+def test_the_switch_shows_the_other_embedding_and_both_joined_and_a_joined_map_begins_so(page):
     shown = page.get_by_label("show").first
     shown.select_option("context vectors")
     drawn(page)
@@ -229,9 +204,6 @@ def test_the_switch_shows_the_other_embedding_and_both_joined(page):
     shown.select_option("both, joined")
     drawn(page)
     assert page.evaluate("first.drawn") == [0, 1]
-
-
-def test_a_joined_map_begins_with_both_and_its_switch_says_so(page):
     shown = page.locator(".embviz-output").nth(3).locator("select").first
     assert page.evaluate("joined.drawn") == [0, 1]
     assert shown.locator("option:checked").text_content() == "both, joined"
@@ -266,17 +238,16 @@ def test_hostile_words_are_words(page):
         assert near(page) == said(slow_neighbors(vectors(0), word))
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_words_stand_out_from_the_page(page, scheme):
-    page.emulate_media(color_scheme=scheme)
-    page.wait_for_function(f"document.documentElement.dataset.theme === '{scheme}'")
-    drawn(page)
-    assert page.evaluate(FAINT_WORDS) == []
-    assert page.evaluate("first.ink === getComputedStyle(document.querySelector('.embviz')).color")
-    dark_ground = page.evaluate("first.ground.match(/\\d+/g).slice(0, 3).every((one) => one < 100)")
-    assert dark_ground == (scheme == "dark")
-    blue = page.evaluate("first.looks(0).looks[0][0]")
-    assert blue.lower() == {"light": "#0072b2", "dark": "#56b4e9"}[scheme]
+def test_words_stand_out_from_a_light_and_a_dark_page(page):
+    for scheme, colour in (("light", "#0072b2"), ("dark", "#56b4e9")):
+        page.emulate_media(color_scheme=scheme)
+        page.wait_for_function(f"document.documentElement.dataset.theme === '{scheme}'")
+        drawn(page)
+        assert page.evaluate(FAINT_WORDS) == []
+        assert page.evaluate("first.ink === getComputedStyle(document.querySelector('.embviz')).color")
+        dark_ground = page.evaluate("first.ground.match(/\\d+/g).slice(0, 3).every((one) => one < 100)")
+        assert dark_ground == (scheme == "dark")
+        assert page.evaluate("first.looks(0).looks[0][0]").lower() == colour
 
 
 def test_a_browser_without_webgl_draws_the_same(chromium, made_pages, watch, page):
@@ -326,10 +297,15 @@ def slide(page: Page, key: str) -> None:
     drawn(page)
 
 
-def test_a_slider_moves_both_maps_and_the_title_and_leaves_the_axes(page):
+def test_a_slider_moves_a_map_its_null_and_the_title_and_leaves_the_axes(page):
     figure = page.locator(".embviz").nth(2)
     assert figure.locator(".embviz-title").text_content() == "Title of step 1"
     assert near(page, 3) == said(slow_neighbors(vectors(21), "word7"))
+    maps = page.locator(".embviz-map")
+    first, null = (maps.nth(place).bounding_box() for place in (3, 4))  # narrow, below a wide plane
+    assert null["y"] >= first["y"] + first["height"]
+    assert page.evaluate("states.width") >= max(600, page.evaluate("control.width") / 0.6)
+    assert page.locator(".embviz-map-name").nth(3).text_content() == "drawn"
     frame = page.evaluate("JSON.stringify([states.view, states.frame])")
     slide(page, "ArrowRight")
     assert figure.locator(".embviz-title").text_content() == "Title of step 2"
@@ -342,14 +318,6 @@ def test_a_slider_moves_both_maps_and_the_title_and_leaves_the_axes(page):
     assert page.evaluate("JSON.stringify([states.view, states.frame])") == frame
     slide(page, "Home")
     assert near(page, 3) == said(slow_neighbors(vectors(20), "word7"))
-
-
-def test_the_null_is_there_from_the_start_below_a_wide_plane(page):
-    first, second = (page.locator(".embviz-map").nth(place).bounding_box() for place in (3, 4))
-    assert second["y"] >= first["y"] + first["height"]
-    assert page.evaluate("states.width") >= 600
-    assert page.evaluate("control.width") < 0.6 * page.evaluate("states.width")
-    assert page.locator(".embviz-map-name").nth(3).text_content() == "drawn"
 
 
 def test_neighbours_that_are_kept_are_counted_and_bold(page):

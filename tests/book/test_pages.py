@@ -262,27 +262,25 @@ WIDER_THAN_SCREEN = """
   .filter(([width]) => width > innerWidth)
 """
 
-# labels are shorter where a page is opened on a phone: front page, tables, every form, long labels, a player
-OPENED_ON_A_PHONE = ["index", "results", "forms", "tying/exor", "geometry/phases"]
+# labels are shorter where a page is opened on a phone: front page, tables, long labels, a player; the page of
+# forms has its own tests
+OPENED_ON_A_PHONE = ["index", "results", "tying/exor", "geometry/phases"]
 
-TALLEST = (
-    12_000  # pixels at 1280, with the sections folded that go deeper; the list of all forms may be longer
-)
+TALLEST = 12_000  # pixels at 1280, the deeper sections folded; the list of all forms may be longer
 
 
 @on(*page_names())
-def test_no_code_figure_equation_or_table_is_cut_on_a_wide_page(desktop):
-    page, _ = desktop
+def test_a_page_opens_without_errors_asks_no_other_host_sets_every_formula_and_cuts_nothing(desktop):
+    page, watch = desktop
+    assert watch.errors == []
+    assert watch.strangers == []
+    written = page.locator(".bd-content :is(span.math, div.math)").count()
+    assert page.locator(".bd-content mjx-container").count() >= written
+    assert page.locator("[data-mjx-error], mjx-merror").count() == 0
     assert page.evaluate(CUT) == []
 
 
 PROSE = [name for name in page_names() if not name.startswith("reference/")]
-
-
-@on(*PROSE)
-def test_no_markup_shows(desktop):
-    page, _ = desktop
-    assert page.evaluate(RAW_MARKUP) == []
 
 
 HEIGHT_WHEN_FOLDED = """
@@ -297,8 +295,9 @@ HEIGHT_WHEN_FOLDED = """
 
 
 @on(*PROSE)
-def test_no_page_is_taller_than_a_reader_scrolls(desktop):
+def test_no_markup_shows_and_no_page_is_taller_than_a_reader_scrolls(desktop):
     page, _ = desktop
+    assert page.evaluate(RAW_MARKUP) == []
     assert page.evaluate(HEIGHT_WHEN_FOLDED) <= (18_000 if page.url.endswith("/forms.html") else TALLEST)
 
 
@@ -321,8 +320,9 @@ def test_a_folded_section_opens_where_a_link_leads_and_draws_its_charts_then(con
     assert watch.errors == []
 
 
-def test_the_front_page_weighs_less_than_two_megabytes(pages: Path):
+def test_the_front_page_weighs_less_than_two_megabytes_and_shows_no_bar_of_code(pages: Path):
     assert (pages / "index.html").stat().st_size < 2_000_000
+    assert "Show code cell source" not in (pages / "index.html").read_text(encoding="utf-8")
 
 
 def test_every_link_between_pages_leads_somewhere(pages: Path):
@@ -348,25 +348,10 @@ def test_every_link_between_pages_leads_somewhere(pages: Path):
 
 
 @on(*page_names())
-def test_a_page_opens_without_errors_and_asks_no_other_host(desktop):
-    _, watch = desktop
-    assert watch.errors == []
-    assert watch.strangers == []
-
-
-@on(*page_names())
 def test_every_control_moves_its_chart(desktop):
     page, watch = desktop
     assert page.evaluate(STUCK_CONTROLS) == []
     assert watch.errors == []
-
-
-@on(*page_names())
-def test_every_formula_is_set(desktop):
-    page, _ = desktop
-    written = page.locator(".bd-content :is(span.math, div.math)").count()
-    assert page.locator(".bd-content mjx-container").count() >= written
-    assert page.locator("[data-mjx-error], mjx-merror").count() == 0
 
 
 def resize(page: Page, width: int, height: int = 900) -> None:
@@ -486,10 +471,6 @@ def test_the_path_of_the_papers_runs_across_a_wide_page_and_down_a_phone(desktop
     assert watch.errors == []
 
 
-def test_no_bar_of_code_stands_on_the_front_page(pages: Path):
-    assert "Show code cell source" not in (pages / "index.html").read_text(encoding="utf-8")
-
-
 @on("index")
 def test_on_the_front_page_a_word_has_related_neighbours_until_the_switch_is_turned(desktop):
     page, watch = desktop
@@ -525,40 +506,31 @@ def test_the_first_screen_of_the_front_page_has_its_buttons_and_a_map_as_wide_as
     page.set_viewport_size({"width": 1280, "height": 800})
 
 
-def test_the_keyboard_opens_a_claim_of_the_ledger_and_a_filter_leaves_its_verdict(context, watch, site):
-    page = opened(context, watch, site, "ledger")
+def test_the_ledger_is_read_by_keyboard_filtered_and_linked_to(context, watch, site):
+    page = opened(context, watch, site, "geometry/grokking")
+    page.locator("p.ev-claim a").first.click()
+    page.wait_for_url("**/ledger.html#geometry.*")
+    assert page.locator("details[open] table").first.is_visible()
     mark = page.locator(".ev-matrix td a").first
     mark.focus()
     page.keyboard.press("Enter")
     claim = mark.get_attribute("href")[1:]
     assert page.locator(f"[id='{claim}'][open] table").is_visible()
+    shown = page.locator(".ev-claims details:visible")
     page.get_by_label("verdict").select_option("not specific")
-    shown = page.locator(".ev-claims details:visible").evaluate_all(
-        "(all) => all.map((one) => one.dataset.verdict)"
-    )
-    assert set(shown) == {"not specific"}
+    verdicts = shown.evaluate_all("(all) => all.map((one) => one.dataset.verdict)")
+    assert set(verdicts) == {"not specific"}
     page.get_by_label("words").fill("circulant")
-    n_shown = page.locator(".ev-claims details:visible").count()
-    assert 0 < n_shown < len(shown)
+    assert 0 < shown.count() < len(verdicts)
     again = context.new_page()
     again.goto(page.url)  # the filter stands in the address
-    assert again.locator(".ev-claims details:visible").count() == n_shown
-    assert watch.errors == []
-
-
-def test_the_ledger_is_filtered_by_paper_and_by_scale_and_a_link_opens_its_row(context, watch, site):
-    page = opened(context, watch, site, "ledger")
+    assert again.locator(".ev-claims details:visible").count() == shown.count()
+    show(page, site, "ledger")
     page.get_by_label("paper").select_option("tying")
     page.get_by_label("scale").select_option("smaller")
-    rows = page.locator(".ev-claims details:visible").evaluate_all(
-        "(all) => all.map((one) => [one.dataset.paper, one.dataset.scale])"
-    )
+    rows = shown.evaluate_all("(all) => all.map((one) => [one.dataset.paper, one.dataset.scale])")
     assert {tuple(row) for row in rows} == {("tying", "smaller")}
     assert page.locator("section#kernel").is_hidden()
-    page = opened(context, watch, site, "geometry/grokking")
-    page.locator("p.ev-claim a").first.click()
-    page.wait_for_url("**/ledger.html#geometry.*")
-    assert page.locator("details[open] table").first.is_visible()
     assert watch.errors == []
 
 
@@ -567,31 +539,6 @@ def test_chapters_hold_no_table_and_no_revision_of_a_claim(pages: Path):
         html = (pages / f"{item.claim.chapter}.html").read_text(encoding="utf-8")
         assert "Revised on" not in html, item.claim.chapter
         assert f'class="ev-claim" id="{item.claim.id}"' in html.replace("'", '"'), item.claim.id
-
-
-@on("how_to_read")
-def test_the_theme_switch_recolours_a_chart_and_keeps_its_slider(desktop):
-    page, _ = desktop
-    slider = page.locator(".embviz input[type=range]").first
-    slider.fill("0.2")
-    colour = "() => getComputedStyle(document.querySelector('.embviz svg text')).fill"
-    light = page.evaluate(colour)
-    page.evaluate("document.documentElement.dataset.theme = 'dark'")
-    assert page.evaluate(colour) != light
-    assert slider.input_value() == "0.2"
-    page.evaluate("document.documentElement.dataset.theme = 'light'")
-
-
-@on("how_to_read")
-def test_a_chart_follows_its_box_when_the_window_widens(desktop):
-    page, _ = desktop
-    for width in (800, 1280):
-        page.set_viewport_size({"width": width, "height": 900})
-        page.wait_for_function(
-            "(() => { const chart = document.querySelector('.embviz-chart'); return Math.abs("
-            "chart.querySelector('svg').getBoundingClientRect().width - chart.clientWidth) < 2; })()",
-            timeout=5_000,
-        )
 
 
 @on("how_to_read")
