@@ -25,21 +25,18 @@ def title() -> nodes.title:
     return nodes.title("", "More")
 
 
-def test_what_follows_the_comment_is_folded_below_its_words():
-    page = document(
-        title(), comment("depth: two readings"), nodes.paragraph("", "a"), nodes.paragraph("", "b")
+def test_what_follows_the_comment_and_no_other_is_folded_below_its_words():
+    note, page = (
+        document(title(), comment(said), nodes.paragraph("", "a"), nodes.paragraph("", "b"))
+        for said in ("a note", "depth: two readings")
     )
-    extension.fold_sections(None, page)
+    for one in (note, page):
+        extension.fold_sections(None, one)
+    assert next(note.findall(extension.depth), None) is None
     heading, fold = page[0].children
     assert heading.astext() == "More"
     assert fold["holds"] == "two readings"
     assert [child.astext() for child in fold] == ["a", "b"]
-
-
-def test_other_comments_fold_nothing():
-    page = document(title(), comment("a note"), nodes.paragraph("", "a"))
-    extension.fold_sections(None, page)
-    assert next(page.findall(extension.depth), None) is None
 
 
 def test_a_comment_that_follows_no_heading_is_a_warning(monkeypatch: pytest.MonkeyPatch):

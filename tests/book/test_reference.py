@@ -67,10 +67,7 @@ def test_a_use_is_a_name_as_imported_but_not_one_that_the_cell_gives_to_its_own(
     found = {(use.line, use.column, use.name) for use in reference.uses(CELL, names)}
     assert {(2, 13, "embviz.words.pmi"), (2, 26, "embviz.ledger.entries")} <= found
     assert not [place for place in found if place[0] == 3]
-
-
-def test_a_cell_that_is_no_python_has_no_uses():
-    assert list(reference.uses("!ls pmi(", {"pmi": "embviz.words.pmi"})) == []
+    assert list(reference.uses("!ls pmi(", {"pmi": "embviz.words.pmi"})) == []  # no Python
 
 
 def test_a_link_stands_around_its_token_and_nothing_else():
@@ -127,18 +124,15 @@ def _defined_as(name):
     return f"{getattr(found, '__module__', module)}.{last}"
 
 
-def test_sources_and_examples_of_a_docstring_are_shown(read):
+def test_sources_examples_and_comments_beside_fields_are_shown(read):
     entry = read("reference/words.html").split('id="embviz.words.pmi"')[1].split('id="embviz.words.ppmi"')[0]
     assert re.search(r'<p class="rubric">Source</p>\s*<p>Levy', entry)
     corpus = read("reference/corpora.html").split('id="embviz.corpora.corpus_from_tokens"')[1]
     assert 'class="doctest highlight-' in corpus.split('<dt class="sig')[0]
-
-
-def test_a_field_says_what_stands_beside_it(read):
-    entry = (
+    field = (
         read("reference/training.html").split('id="embviz.training.TextConfig"')[1].split("</dl>\n</dd>")[0]
     )
-    assert "of byte pairs: asked for, the 256 bytes and" in html.unescape(entry)
+    assert "of byte pairs: asked for, the 256 bytes and" in html.unescape(field)
 
 
 def test_libraries_that_are_not_installed_are_mocked(monkeypatch):

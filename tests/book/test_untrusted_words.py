@@ -16,7 +16,7 @@ from tests.book.test_pages import settle
 pytestmark = pytest.mark.browser
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def page(chromium: Browser, made_pages: Path) -> Iterator[Page]:
     watch = Watch()
     with served(made_pages) as address:
@@ -40,20 +40,17 @@ def test_a_page_cannot_be_ended_from_inside_its_data(made_pages):
     assert [row["word"][0] for row in stored["data"]["values"]] == HOSTILE
 
 
-def test_titles_captions_and_controls_show_words_as_text(page):
+def test_titles_captions_controls_and_drawings_show_words_as_text_and_two_explorers_move_apart(page):
     assert page.locator(".embviz-title").first.text_content() == HOSTILE[1]
     assert page.locator(".embviz-caption").first.text_content() == HOSTILE[0]
-    assert page.locator(".embviz select").first.locator("option").all_text_contents() == [
-        f"{word}!" for word in HOSTILE
-    ]
-    assert page.locator(".embviz script, .embviz img, .embviz b").count() == 0
-
-
-def test_a_chosen_word_is_drawn_as_text(page):
+    first, second = page.locator(".embviz select").all()
+    assert first.locator("option").all_text_contents() == [f"{word}!" for word in HOSTILE]
     for index, word in enumerate(HOSTILE):
-        page.locator(".embviz select").first.select_option(index=index)
+        first.select_option(index=index)
         page.evaluate("document.querySelector('.embviz-output').view.runAsync().then(() => true)")
         assert word in page.locator(".embviz-chart").first.locator("svg text").all_text_contents()
+        assert second.input_value() == HOSTILE[0]
+    assert page.locator(".embviz script, .embviz img, .embviz b").count() == 0
 
 
 def test_a_tooltip_shows_words_as_text_and_fetches_no_image(page):
@@ -63,11 +60,6 @@ def test_a_tooltip_shows_words_as_text_and_fetches_no_image(page):
     tip.wait_for()
     assert tip.locator("td.value").all_text_contents()[:2] == [HOSTILE[1], IMAGE]
     assert tip.locator("img, script").count() == 0
-
-
-def test_two_explorers_of_one_control_name_move_apart(page):
-    page.locator(".embviz select").first.select_option(index=2)
-    assert [one.input_value() for one in page.locator(".embviz select").all()] == [HOSTILE[2], HOSTILE[0]]
 
 
 def test_a_long_table_shows_words_as_text_and_can_be_searched(page):
