@@ -47,10 +47,6 @@ A folded solution, as {cite:t}`assylbekov2019` has it.
 SLOW = """
 import time
 
-import altair as alt
-import pandas as pd
-from embviz.view import Explorer, Range
-
 def sleepy(n):
     time.sleep(60 * (n > 1))
     return pd.DataFrame({"x": [n]})
@@ -63,10 +59,6 @@ Explorer(
 
 DRAWS = """
 import random, threading, time
-
-import altair as alt
-import pandas as pd
-from embviz.view import Explorer, Range
 
 main_thread = True
 
@@ -202,6 +194,14 @@ def page(lab: tuple[str, Path], chromium: Browser, watch: Watch) -> Iterator[Pag
         yield page
 
 
+@pytest.fixture(scope="module")
+def ran(page: Page) -> Page:
+    """The chapter with all of its cells run."""
+    run_all(page)
+    page.locator(".embviz[aria-label*='mirror image']").wait_for()
+    return page
+
+
 def drawing(page: Page, title: str) -> str:
     return page.locator(f".embviz[aria-label*='{title}'] .embviz-chart").inner_html()
 
@@ -233,25 +233,23 @@ def test_no_extension_can_be_installed_from_the_page(page):
     assert not config["extensionManager"]["can_install"]
 
 
-def test_a_moved_control_is_measured_by_the_kernel(page, watch):
-    run_all(page)
-    page.locator(".embviz[aria-label*='mirror image']").wait_for()
-    before = drawing(page, "mirror image")
+def test_a_moved_control_is_measured_by_the_kernel(ran, watch):
+    before = drawing(ran, "mirror image")
     slider = ".embviz[aria-label*='mirror image'] input[type=range]"
-    assert len(measure_latency(page, slider, n_moves=2)) == 2
-    page.locator(slider).first.fill("25")
-    wait_for_row(page, "mirror image", "row.dimension === 25")
-    assert drawing(page, "mirror image") != before
+    assert len(measure_latency(ran, slider, n_moves=2)) == 2
+    ran.locator(slider).first.fill("25")
+    wait_for_row(ran, "mirror image", "row.dimension === 25")
+    assert drawing(ran, "mirror image") != before
     assert watch.strangers == []
 
 
-def test_a_failed_measurement_is_told_and_the_last_good_frame_stays(page):
-    explorer = page.locator(".embviz[aria-label='It refuses']")
+def test_a_failed_measurement_is_told_and_the_last_good_frame_stays(ran):
+    explorer = ran.locator(".embviz[aria-label='It refuses']")
     explorer.wait_for()
     slider = explorer.locator("input[type=range]")
     slider.fill("2")
-    wait_for_row(page, "It refuses", "row.n === 2")
-    good = drawing(page, "It refuses")
+    wait_for_row(ran, "It refuses", "row.n === 2")
+    good = drawing(ran, "It refuses")
     slider.fill("3")
     status = explorer.locator(".embviz-status.embviz-wrong")
     status.wait_for()
@@ -259,15 +257,15 @@ def test_a_failed_measurement_is_told_and_the_last_good_frame_stays(page):
         "MemoryError: n = 3 needs 9 TB: <b>choose</b> fewer (measured by measure at n=3). "
         "Choose another value, or mend the function and run its cell again."
     )
-    assert drawing(page, "It refuses") == good
+    assert drawing(ran, "It refuses") == good
     slider.fill("0")
-    wait_for_row(page, "It refuses", "row.n === 0")
-    assert drawing(page, "It refuses") != good
+    wait_for_row(ran, "It refuses", "row.n === 0")
+    assert drawing(ran, "It refuses") != good
     assert explorer.locator(".embviz-status").text_content() == ""
 
 
-def test_play_computes_in_the_kernel_and_a_failure_is_told(page, watch):
-    player = page.locator(".embviz[aria-label='It computes']")
+def test_play_computes_in_the_kernel_and_a_failure_is_told(ran, watch):
+    player = ran.locator(".embviz[aria-label='It computes']")
     slider = player.locator(".embviz-player [type=range]")
     slider.wait_for()
     player.locator("[data-act=play]").click()
@@ -278,7 +276,7 @@ def test_play_computes_in_the_kernel_and_a_failure_is_told(page, watch):
     assert step.inner_text() == "step 200"
     assert slider.get_attribute("max") == "20"
     slider.focus()
-    page.keyboard.press("ArrowLeft")  # JupyterLab would take it
+    ran.keyboard.press("ArrowLeft")  # JupyterLab would take it
     player.locator(".embviz-step:text-is('step 190')").wait_for()
     assert watch.strangers == []
 
@@ -292,45 +290,43 @@ INTERRUPTS = {
 }
 
 
-def test_an_interrupt_stops_a_measurement_at_every_move(page):
-    page.evaluate(RUN_CELL, SLOW)
-    explorer = page.locator(".embviz[aria-label='It sleeps']")
+def test_an_interrupt_stops_a_measurement_at_every_move(ran):
+    ran.evaluate(RUN_CELL, SLOW)
+    explorer = ran.locator(".embviz[aria-label='It sleeps']")
     for interrupt in INTERRUPTS.values():
         explorer.locator("input[type=range]").fill("2")
         explorer.locator(".embviz-status:text-is('measuring …')").wait_for()
-        interrupt(page)
+        interrupt(ran)
         explorer.locator(".embviz-status:has-text('The kernel was interrupted')").wait_for(timeout=20_000)
         explorer.locator("input[type=range]").fill("0")
         explorer.locator(".embviz-status:text-is('')").wait_for(state="attached")
-        wait_for_row(page, "It sleeps", "row.n === 0")
+        wait_for_row(ran, "It sleeps", "row.n === 0")
 
 
-def test_a_moved_control_changes_no_number_of_a_running_cell(page):
-    page.evaluate(RUN_CELL, DRAWS)
-    explorer = page.locator(".embviz[aria-label='It draws']")
+def test_a_moved_control_changes_no_number_of_a_running_cell(ran):
+    ran.evaluate(RUN_CELL, DRAWS)
+    explorer = ran.locator(".embviz[aria-label='It draws']")
     slider = explorer.locator("input[type=range]")
     slider.fill("2")
-    wait_for_row(page, "It draws", "row.n === 2")
+    wait_for_row(ran, "It draws", "row.n === 2")
     sums = []
     for moves in ([], [1, 3, 4, 5, 6, 7]):
-        n_outputs = page.evaluate(N_OUTPUTS)
-        page.evaluate(START_CELL, SEEDED)
+        n_outputs = ran.evaluate(N_OUTPUTS)
+        ran.evaluate(START_CELL, SEEDED)
         for value in moves:
-            page.wait_for_timeout(250)
+            ran.wait_for_timeout(250)
             slider.fill(str(value))
-        page.wait_for_function(f"({N_OUTPUTS})() > {n_outputs}")
-        sums.append(page.evaluate(LAST_OUTPUT))
-    wait_for_row(page, "It draws", "row.n === 7")
+        ran.wait_for_function(f"({N_OUTPUTS})() > {n_outputs}")
+        sums.append(ran.evaluate(LAST_OUTPUT))
+    wait_for_row(ran, "It draws", "row.n === 7")
     assert sums[0] == sums[1]
-    assert page.evaluate(RUN_AND_READ, "main_thread") == "True"
+    assert ran.evaluate(RUN_AND_READ, "main_thread") == "True"
 
 
 LINKED = """
-import altair as alt
 import ipywidgets
 import numpy as np
-import pandas as pd
-from embviz.view import Explorer, embedding_map
+from embviz.view import embedding_map
 
 explorer = Explorer(
     lambda n: pd.DataFrame({"x": [n]}), {"n": range(10)},
@@ -346,26 +342,22 @@ ipywidgets.VBox([ipywidgets.HBox([slider, told]), explorer, map_])
 """
 
 
-def test_an_explorer_is_linked_with_widgets_in_a_box(page):
-    page.evaluate(RUN_CELL, LINKED)
-    page.locator(".embviz[aria-label='Linked at 4']").wait_for()
-    own = page.locator(".embviz[aria-label^='Linked at'] input[type=range]")
+def test_an_explorer_is_linked_with_widgets_in_a_box(ran):
+    ran.evaluate(RUN_CELL, LINKED)
+    ran.locator(".embviz[aria-label='Linked at 4']").wait_for()
+    own = ran.locator(".embviz[aria-label^='Linked at'] input[type=range]")
     own.fill("7")
-    page.locator(".widget-readout:text-is('7')").wait_for()
-    page.get_by_text("n is 7").wait_for()
-    page.evaluate(RUN_CELL, "slider.value = 2")
-    page.locator(".embviz[aria-label='Linked at 2']").wait_for()
+    ran.locator(".widget-readout:text-is('7')").wait_for()
+    ran.get_by_text("n is 7").wait_for()
+    ran.evaluate(RUN_CELL, "slider.value = 2")
+    ran.locator(".embviz[aria-label='Linked at 2']").wait_for()
     assert own.input_value() == "2"
-    page.evaluate(RUN_CELL, "map_.selected = ['word8']")
-    page.locator(".embviz[aria-label='In a box'] .embviz-near b:text-is('word8')").wait_for()
-    assert page.evaluate(RUN_AND_READ, "explorer.value, map_.selected") == "{'n': 2} ['word8']"
+    ran.evaluate(RUN_CELL, "map_.selected = ['word8']")
+    ran.locator(".embviz[aria-label='In a box'] .embviz-near b:text-is('word8')").wait_for()
+    assert ran.evaluate(RUN_AND_READ, "explorer.value, map_.selected") == "{'n': 2} ['word8']"
 
 
 MULTIPLE = """
-import altair as alt
-import pandas as pd
-from embviz.view import Explorer
-
 def multiple(n):
     return pd.DataFrame({"x": [2 * n]})
 """
@@ -388,12 +380,12 @@ async ([before, after]) => {
 """
 
 
-def test_a_function_that_its_cell_defines_again_is_used_at_the_next_move(page):
-    page.evaluate(RUN_CELL, MULTIPLE)
-    page.evaluate(RUN_CELL, SHOW_MULTIPLE)
-    page.evaluate(RUN_AGAIN, ["2 * n", "7 * n"])
-    page.locator(".embviz[aria-label^='Multiple of'] input[type=range]").fill("4")
-    wait_for_row(page, "Multiple of", "row.n === 4 && (row.x[0] === 28 || row.x === 28)")
+def test_a_function_that_its_cell_defines_again_is_used_at_the_next_move(ran):
+    ran.evaluate(RUN_CELL, MULTIPLE)
+    ran.evaluate(RUN_CELL, SHOW_MULTIPLE)
+    ran.evaluate(RUN_AGAIN, ["2 * n", "7 * n"])
+    ran.locator(".embviz[aria-label^='Multiple of'] input[type=range]").fill("4")
+    wait_for_row(ran, "Multiple of", "row.n === 4 && (row.x[0] === 28 || row.x === 28)")
 
 
 # --- a notebook that was run, saved and opened again ----------------------------------------------------

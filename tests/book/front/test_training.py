@@ -74,10 +74,3 @@ def test_inner_products_follow_pmi_in_the_text_and_not_in_the_shuffled_text(shuf
     met = n.pairs > 0
     pmi = np.log(n.pairs[met] * n.total / np.outer(n.alone, n.alone)[met])
     assert least < np.corrcoef(pmi, (W @ C.T)[met])[0, 1] < most
-
-
-def test_training_on_the_text_brings_words_of_a_kind_together_and_on_shuffled_text_it_does_not():
-    words = counted(shuffled=False).words
-    text, shuffled = (list(snapshots(shuffled=control).values()) for control in (False, True))
-    assert same_kind(words, text[-1]) > 0.9
-    assert max(same_kind(words, table) for table in [text[0], *shuffled]) < 0.4

@@ -58,15 +58,3 @@ def test_what_the_page_shows_is_stored_with_the_texts_checksum():
         assert provenance["data"].keys() == {"enwiki2018"} or cell.experiment.name == "front.layouts"
         assert len(table) == 2 * 2_000
     assert sum(cell.path.stat().st_size for cell in vector_cells("paper")) < 1_500_000
-
-
-def test_the_control_has_the_same_words_and_no_kinds_of_them():
-    text, shuffled = two_embeddings(shuffled=False), two_embeddings(shuffled=True)
-    assert text.words == shuffled.words
-    assert text.vectors.shape == (2, 2_000, 100)
-    assert text.planes.shape == (2, 2_000, 2)
-    digits = {"one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "zero"}
-    row = text.words.index("seven")
-    near = [nearest_neighbors(found.vectors[0], 8, metric="cosine")[0][row] for found in (text, shuffled)]
-    assert {text.words[other] for other in near[0]} <= digits
-    assert not {text.words[other] for other in near[1]} <= digits

@@ -14,7 +14,6 @@ from torch import nn
 
 from book.geometry import watching_weights as chapter
 from book.geometry.experiments import weight_films as films
-from embviz.models.transformer import Transformer, TransformerConfig
 from embviz.runs import Run, read_run
 from embviz.training import adapters
 from embviz.training.language import load_streams, score_unigrams
@@ -57,18 +56,6 @@ def test_a_straight_path_is_as_long_as_it_gets_and_one_back_is_twice_as_long(tmp
 # --- films ----------------------------------------------------------------------------------------------
 
 
-def test_frames_have_what_the_model_has():
-    frames = chapter.recorded_frames()
-    assert sorted(frames["frame"].unique()) == list(range(0, 61, 10))
-    without = frames[frames["variant"] == films.NO_Q]
-    assert (without["walked_query"] == films.ABSENT).all()
-    assert not without["name"].str.startswith("query").any()
-    moved = frames[frames["shown"] == "moved"]
-    assert (moved["y"] >= moved["x"] - 1e-3).all()  # no path is shorter than its way, but for rounding
-    first = frames[(frames["frame"] == 0) & (frames["shown"] == "singular values")]
-    assert (np.diff(first[first["name"] == "layer 1"]["y"].to_numpy()[:32]) <= 0).all()
-
-
 def test_a_model_before_training_pays_eight_bits_a_byte():
     first = chapter.recorded_frames().query("frame == 0")
     assert first["bits_per_character"].iloc[0] == pytest.approx(8, abs=0.05)  # a head of small weights
@@ -100,13 +87,6 @@ def test_the_player_plays_static_and_live(one_thread):
 def test_pictures_that_fall_between_snapshots_are_refused():
     with pytest.raises(ValueError, match="multiple"):
         dataclasses.replace(chapter.film(), record_every=4, frame_every=10)
-
-
-def test_matrices_are_named_by_part_and_layer():
-    model = Transformer(TransformerConfig(5, 4, 8, 2, 2, 8), seed=0)
-    labels = [films.label_of(name) for name, tensor in model.named_parameters() if tensor.ndim > 1]
-    assert len(set(labels)) == len(labels)
-    assert {"embedding", "head", "positions", "query 1", "MLP down 2"} <= set(labels)
 
 
 def test_the_lines_for_trainer_and_lightning_call_what_there_is():

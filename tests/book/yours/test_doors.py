@@ -12,7 +12,7 @@ from book.yours import by_hand, in_one_call
 from embviz.imports import import_transformers
 from embviz.words import WordVectors
 
-WORDS = [
+WORDS = [letter * 3 for letter in "abcdefghijklmnop"]
     "the",
     "a",
     "of",

@@ -102,11 +102,6 @@ def test_rows_in_another_order_sound_differently_in_every_model(one_thread):
     assert np.abs(powers["gradient"] - powers["permuted"]).iloc[1:].max() > 0.01 * powers["gradient"].max()
 
 
-def test_the_mean_of_rows_has_no_part_in_the_share_of_strong_modes():
-    rows = noise(33, 4)
-    assert transplant.top_share(rows + 100) == pytest.approx(transplant.top_share(rows), rel=1e-3)
-
-
 def test_the_correlation_of_variants_has_an_interval_over_seeds(monkeypatch):
     rng = np.random.default_rng(0)
     rows = [

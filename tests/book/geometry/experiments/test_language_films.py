@@ -16,7 +16,7 @@ from book.geometry.experiments.steering_language import (
     make_model,
 )
 from embviz.corpora import corpus as corpora
-from embviz.training.language import END_OF_BYTES, TextConfig, load_streams, score
+from embviz.training.language import END_OF_BYTES, TextConfig, load_streams
 
 STORIES = "<|endoftext|>".join(f"The cat number {n} sat on mat {n * n}. Then it slept." for n in range(40))
 
@@ -64,18 +64,6 @@ def test_the_mean_prediction_is_over_all_windows_of_the_held_out_text():
     np.testing.assert_allclose(films.mean_prediction(model, streams, 32), slow, rtol=1e-4)  # float32
     table = next(films.pictures(run))
     np.testing.assert_allclose(table["expected"], -np.log2(slow), atol=0.006)
-
-
-def test_a_tied_model_that_is_not_trained_says_about_the_same_of_every_token():
-    run = films.film_run(FROZEN, tied=True, n_steps=30)
-    first, last = films.pictures(run)
-    for table in (first, last):
-        assert table["expected"].std() < 0.5 * table["frequency"].std()
-    streams = load_streams(run.text)
-    model, _ = make_model(run, streams)
-    start = score(model, streams.held_out, length=run.setting.length).bits_per_token
-    assert first["bits_per_token"].iloc[0] == pytest.approx(start)
-    assert start == pytest.approx(math.log2(290), abs=0.1)  # an embedding of sd 0.02
 
 
 def test_adam_may_move_a_number_as_far_as_in_the_runs_that_are_judged():

@@ -41,20 +41,19 @@ def store(chosen: list[LanguageRun]) -> None:
         cells.compute(Cell(experiment, cell.config))
 
 
-@pytest.fixture(autouse=True)
-def results(tmp_path, monkeypatch):
+@pytest.fixture
+def stories(tmp_path, monkeypatch):
     """Made-up runs, stored where the laptop's belong: two whole seeds of pairs, one of controls."""
     monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path))
     store([run for run in models.story_runs("laptop") if run.seed < (1 if run.variant in CONTROLS else 2)])
     models.scores.cache_clear()
-    yield
+    yield models.scores(models.story_runs)
     models.scores.cache_clear()
 
 
-def test_equal_steps_parameters_and_products_compare_with_the_right_reference():
-    table = models.scores(models.story_runs)
+def test_equal_steps_parameters_and_products_compare_with_the_right_reference(stories):
     steps, thin, products = (
-        models.gain_curves(table, NO_Q, equal).groupby("seed")["gain"].last().to_numpy()
+        models.gain_curves(stories, NO_Q, equal).groupby("seed")["gain"].last().to_numpy()
         for equal in models.EQUAL
     )
     base, own, others = 2 * 1.01, 2 * 0.95, 2 * 0.98
@@ -65,13 +64,12 @@ def test_equal_steps_parameters_and_products_compare_with_the_right_reference():
     share = models.products_a_token(no_q) / models.products_a_token(full)
     place = np.log(10 * share / 5) / np.log(2)  # between the last two scores
     assert products[0] == pytest.approx(100 * (1 - own / (3 + place * (base - 3))))
-    frozen = models.gain_curves(table, FROZEN_Q, models.PRODUCTS)["gain"]
-    np.testing.assert_allclose(frozen, models.gain_curves(table, FROZEN_Q, models.STEPS)["gain"][1:])
+    frozen = models.gain_curves(stories, FROZEN_Q, models.PRODUCTS)["gain"]
+    np.testing.assert_allclose(frozen, models.gain_curves(stories, FROZEN_Q, models.STEPS)["gain"][1:])
 
 
-def test_products_so_far_are_three_times_those_of_the_tokens_that_were_read():
-    table = models.scores(models.story_runs)
-    last = table[(table["variant"] == BASELINE) & (table["step"] == 10)]["products"]
+def test_products_so_far_are_three_times_those_of_the_tokens_that_were_read(stories):
+    last = stories[(stories["variant"] == BASELINE) & (stories["step"] == 10)]["products"]
     run = models.stories("laptop")
     tokens = 10 * run.setting.batch_size * run.setting.length
     assert last.unique() == pytest.approx([3 * tokens * models.products_a_token(run.shape(256)) / 1e12])

@@ -284,19 +284,6 @@ def test_the_share_of_runs_with_few_modes_counts_those_that_grokked():
     assert findings["two_epochs"].value == (2 * 300 + 8 * LIMIT) / 10
 
 
-def test_runs_are_shown_by_what_they_keep_once_all_of_their_kind_are_stored(monkeypatch):
-    monkeypatch.setattr(variants, "missing", lambda cells: [one for one in cells if one.key not in SHELF])
-    every = variants.shown_cells("paper")
-    for index, cell in enumerate(every["2 modes"]):
-        store(cell, 300 if index < 4 else None)
-    for cell in every["3 modes"][1:]:
-        store(cell, 300)
-    shares = variants.grokked_shares(variants.shown_times("paper"))
-    assert shares["kept"].tolist() == ["2 modes"]
-    assert shares["share"].tolist() == [0.4]
-    assert shares[["low", "high"]].round(3).to_numpy().tolist() == [[0.168, 0.687]]  # Wilson's, in any table
-
-
 # --- one setting for both columns -----------------------------------------------------------------------
 
 
@@ -304,17 +291,6 @@ def store_crossed(epochs_of) -> None:
     for (batch_size, start, name), cells in crossed.crossed_cells("paper").items():
         for cell in cells:
             store(cell, epochs_of(batch_size, start, name))
-
-
-def test_a_setting_that_gives_both_columns_is_found_and_its_factor_is_one():
-    def epochs_of(batch_size, start, name):
-        right = (batch_size, start) == (128, "N(0, 1)")
-        return int(crossed.PRINTED[name]) if right else 200
-
-    store_crossed(epochs_of)
-    findings = STUDIES["geometry.one_setting"].findings("paper")
-    assert (findings["miss"].value, findings["miss"].low, findings["miss"].high) == (1.0, 1.0, 1.0)
-    assert (findings["baseline_there"].value, findings["near_nyquist_there"].value) == (782.0, 57.0)
 
 
 def test_columns_from_two_settings_are_no_setting_with_both():
