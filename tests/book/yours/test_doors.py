@@ -13,23 +13,6 @@ from embviz.imports import import_transformers
 from embviz.words import WordVectors
 
 WORDS = [letter * 3 for letter in "abcdefghijklmnop"]
-    "the",
-    "a",
-    "of",
-    "to",
-    "in",
-    "was",
-    "moon",
-    "river",
-    "stone",
-    "tree",
-    "house",
-    "light",
-    "wind",
-    "rain",
-    "snow",
-    "fire",
-]
 
 
 def draw_text(n_words, seed=0):
