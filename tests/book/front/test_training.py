@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from book.front import training, vectors
-from book.front.training import WordsWhileTraining, counted, kinds, snapshots
+from book.front.training import WordsWhileTraining, counted, kinds
 from book.front.vectors import FrontVectors, two_embeddings
 from embviz.corpora import make_corpus
 from embviz.ledger.cells import read

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from book.front import vectors
-from book.front.vectors import FrontVectors, layout_cells, two_embeddings, vector_cells, vectors_of
+from book.front.vectors import FrontVectors, layout_cells, vector_cells, vectors_of
 from embviz.corpora import make_corpus
 from embviz.ledger.cells import read
 from embviz.metrics import nearest_neighbors

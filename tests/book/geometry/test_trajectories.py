@@ -7,8 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from book.geometry.experiments import path_panels as panels
-from book.geometry.experiments.path_panels import TRAINING, VIEWS, WALK
 from tests.book.conftest import BOOK
 
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from book.released.experiments import isotropy, meaning, vocabulary
-from book.released.experiments.nouns import ANTONYMS, LANGUAGES, SYNONYMS, TRANSLATIONS
+from book.released.experiments.nouns import LANGUAGES, TRANSLATIONS
 from embviz.corpora.tokens import token_kinds
 from embviz.words.wordvectors import WordVectors
 

@@ -9,9 +9,8 @@ import pandas as pd
 import pytest
 import torch
 
-from book.geometry.experiments import STUDIES, asymmetry, byte_slope, natural_order, steps, transplant
+from book.geometry.experiments import byte_slope, natural_order, steps, transplant
 from book.geometry.experiments.grokking import GrokkingRun, Members, Setting
-from book.geometry.experiments.steering import at_preset
 from embviz.models.transformer import Transformer
 from embviz.training.fourier import Prescribed
 

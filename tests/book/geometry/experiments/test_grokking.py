@@ -27,10 +27,8 @@ from book.geometry.experiments.grokking import (
     grokking,
     last_embedding,
     spectra,
-    spectrum_epochs,
 )
 from book.geometry.experiments.pairs import pick_by_product, read_pairs
-from book.geometry.modular import ModularArithmetic
 from embviz.ledger.cells import table_digest
 from embviz.models.transformer import Attending, Norm, Positions, StackedTransformers, Transformer
 

@@ -20,7 +20,6 @@ from book.geometry.experiments.hammer_language import (
     hammer_language,
     mean_gradients,
     parts_of,
-    regularities,
     strike_gpt2,
 )
 from book.geometry.experiments.steering_language import Setting

@@ -9,7 +9,6 @@ import torch
 from book.geometry.experiments import language_films as films
 from book.geometry.experiments.steering_language import (
     BASELINE,
-    FROZEN,
     NEAR_NYQUIST,
     ON_HEAD,
     TOP_5,

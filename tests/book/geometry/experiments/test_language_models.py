@@ -27,7 +27,6 @@ from book.geometry.experiments.language_models import (
     LanguageRun,
     MultipleRun,
     attention_measures,
-    curves,
     gains,
     language_models,
     score_gaps,

@@ -9,9 +9,7 @@ from book.geometry.experiments import language_models, language_readings
 from book.geometry.experiments.language_models import BASELINE, NO_Q
 from book.geometry.experiments.language_readings import (
     AS_USED,
-    N_SPENT,
     READINGS,
-    SPENT,
     Reading,
     ReadingRun,
     pair,

@@ -13,7 +13,6 @@ from book.geometry.experiments.soundings import (
     LanguageSoundings,
     Soundings,
     Starts,
-    film_frames,
     gradients_now,
     hammer_film,
     language_soundings,

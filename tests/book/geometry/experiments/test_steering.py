@@ -11,7 +11,7 @@ import pytest
 import torch
 from scipy import stats
 
-from book.geometry.experiments import STUDIES, crossed, hammer_modular, queries, readings, steering, variants
+from book.geometry.experiments import STUDIES, crossed, hammer_modular, queries, steering, variants
 from book.geometry.experiments.grokking import GrokkingRun, grok
 from embviz.ledger.cells import Cell
 from embviz.ledger.claims import find_claim
