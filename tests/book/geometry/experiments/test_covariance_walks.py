@@ -1,19 +1,21 @@
 """Query matrices beside two kinds of walks: a tiny run, and findings on made-up measures."""
 
-import dataclasses
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 
 from book.geometry.experiments import covariance_walks as walks
 from embviz import ledger
+from embviz.training.language import TextConfig
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def test_a_run_has_each_query_matrix_beside_its_walks_of_both_kinds():
     (run, _) = walks.walked_runs("quick")
-    table = walks.covariance_walks.function(dataclasses.replace(run, n_epochs=5))
+    text, setting = TextConfig("embedded", n_documents=40, n_held_out=1), replace(run.setting, n_steps=60)
+    table = walks.covariance_walks.function(replace(run, text=text, setting=setting, n_epochs=5))
     assert table.groupby("layer")["kind"].apply(list).to_list() == [list(walks.KINDS)] * 2
     assert table["dbcv"].between(-1, 1).all()
     assert table["layout_sharpness"].between(0.05, 1).all()
