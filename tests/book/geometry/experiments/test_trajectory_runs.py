@@ -378,22 +378,6 @@ def test_quick_runs_have_every_figure_of_their_claims_but_those_of_alternatives(
         assert all(name.endswith(ends) for name in missing)
 
 
-def test_disparities_under_another_layout_are_means_over_single_matrices(monkeypatch):
-    rng = np.random.default_rng(0)
-    planes = {name: rng.standard_normal((20, 2)) for name in ("Q 1", "K 1", "embedding", "all")}
-    asked = []
-
-    def drawn(run, *, method, n_neighbors):
-        asked.append((method, n_neighbors))
-        return planes
-
-    monkeypatch.setattr(trajectory_findings, "_planes", drawn)
-    found = trajectory_findings._disparities([TINY], "pymde", 30)
-    expected = [procrustes_disparity(planes[name], planes["embedding"]) for name in ("Q 1", "K 1")]
-    assert found == pytest.approx([np.mean(expected)])
-    assert asked == [("pymde", 30)]
-
-
 def test_intervals_end_where_a_number_can_go_no_further(monkeypatch):
     """Student's interval of three shares, two of them 1, reaches beyond 1."""
     runs = [dataclasses.replace(TINY, seed=seed) for seed in range(3)]
