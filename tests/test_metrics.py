@@ -16,7 +16,6 @@ from embviz.neighbors import unit_rows
 
 SAMPLES = arrays(float, st.integers(3, 40), elements=st.floats(-100, 100).map(lambda v: round(v, 3)))
 SPREAD = SAMPLES.filter(lambda values: np.ptp(values) > 0.1)  # statistics of a constant are refused
-SCALES = st.floats(0.01, 100)
 
 
 def made_rows(n: int = 30, D: int = 6, seed: int = 0) -> np.ndarray:
@@ -26,10 +25,6 @@ def made_rows(n: int = 30, D: int = 6, seed: int = 0) -> np.ndarray:
 def made_rotation(D: int, seed: int = 0) -> np.ndarray:
     Q, R = np.linalg.qr(made_rows(D, D, seed))
     return Q * np.sign(np.diag(R))  # without the signs it would not be uniform over rotations
-
-
-def semicircle_quantiles(n: int, radius: float = 2.0) -> np.ndarray:
-    return stats.semicircular(scale=radius).ppf((np.arange(n) + 0.5) / n)
 
 
 # --- definitions ------------------------------------------------------------------------------------
@@ -101,13 +96,6 @@ def test_semicircle_distance_is_the_kolmogorov_smirnov_statistic(values):
 # --- known cases ------------------------------------------------------------------------------------
 
 
-def test_a_semicircle_has_kurtosis_two_and_no_distance_to_itself():
-    values = semicircle_quantiles(20_001)
-    assert metrics.kurtosis(values) == pytest.approx(2, abs=1e-3)  # 20,001 points stand for the law
-    assert metrics.semicircle_distance(values) < 1e-3
-    assert metrics.semicircle_distance(stats.norm.ppf((np.arange(999) + 0.5) / 999)) > 0.02
-
-
 def test_a_reflection_is_an_involution_and_a_large_random_rotation_is_not():
     rotation = made_rotation(300)
     signs = np.where(np.arange(300) < 150, 1.0, -1.0)
@@ -132,9 +120,6 @@ def test_a_sample_on_one_side_lies_twice_its_mean_from_its_mirror_image():
     values = np.array([1.0, 2.0, 6.0])
     assert metrics.mirror_distance(values) == pytest.approx(2 * 3 / values.std())
     assert metrics.positive_share(values) == 1
-
-
-def test_zeros_are_not_positive():
     assert metrics.positive_share([-1.0, 0.0, 0.0, 1.0]) == 0.25
 
 
@@ -159,47 +144,7 @@ def test_the_bootstrap_interval_of_a_mean_matches_the_normal_one():
     assert (low, high) != metrics.bootstrap_interval(values, seed=2)
 
 
-def test_bootstrap_intervals_cover_the_mean_about_as_often_as_they_say():
-    rng = np.random.default_rng(0)
-    covered = 0
-    for seed in range(200):
-        low, high = metrics.bootstrap_interval(rng.normal(size=50), seed=seed, level=0.9, n_resamples=200)
-        covered += low <= 0 <= high
-    assert 0.82 <= covered / 200 <= 0.96  # 0.9 within three binomial standard deviations, lower edge wider
-
-
 # --- symmetries -------------------------------------------------------------------------------------
-
-
-@settings(deadline=None)
-@given(SAMPLES.filter(lambda values: np.abs(values).max() > 0.1))
-def test_a_symmetric_sample_has_no_distance_to_its_mirror_and_no_skewness(values):
-    symmetric = np.concatenate([values, -values])
-    assert metrics.mirror_distance(symmetric) == 0
-    assert metrics.skewness(symmetric) == pytest.approx(0, abs=1e-6)
-
-
-@settings(deadline=None)
-@given(SPREAD, SCALES)
-def test_statistics_of_shape_do_not_change_with_the_unit(values, scale):
-    for statistic in (
-        metrics.mirror_distance,
-        metrics.skewness,
-        metrics.kurtosis,
-        metrics.semicircle_distance,
-    ):
-        assert statistic(values * scale) == pytest.approx(statistic(values), rel=1e-6, abs=1e-6)
-    assert metrics.positive_share(values * scale) == metrics.positive_share(values)
-
-
-@settings(deadline=None)
-@given(SPREAD)
-def test_the_mirror_image_turns_skewness_and_keeps_the_rest(values):
-    assert metrics.skewness(-values) == pytest.approx(-metrics.skewness(values), abs=1e-9)
-    assert metrics.kurtosis(-values) == pytest.approx(metrics.kurtosis(values))
-    assert metrics.mirror_distance(-values) == pytest.approx(metrics.mirror_distance(values))
-    zeros = np.mean(values == 0)
-    assert metrics.positive_share(values) + metrics.positive_share(-values) + zeros == pytest.approx(1)
 
 
 @pytest.mark.parametrize("exponent", [-540, -530, 500])
@@ -221,99 +166,39 @@ def test_squares_that_overflow_or_vanish_decide_nothing(exponent):
     )
 
 
-@settings(max_examples=25, deadline=None)
-@given(st.integers(0, 1000), SCALES)
-def test_rotations_and_scales_keep_angles_concordance_and_procrustes(seed, scale):
-    x, rotation = made_rows(seed=seed), made_rotation(6, seed)
-    moved = scale * x @ rotation
-    assert metrics.concordance(x, moved) == pytest.approx(1)
-    assert metrics.angular_error(x, moved) == pytest.approx(0, abs=1e-7)  # arcsin is steep near pi
-    assert metrics.procrustes_disparity(x, moved + 5) == pytest.approx(0, abs=1e-12)
-    np.testing.assert_allclose(
-        metrics.cosines(x[:15], x[15:]), metrics.cosines(moved[:15], moved[15:]), atol=1e-12
-    )
-
-
-def test_unrelated_vectors_have_little_concordance():
-    # 19,900 pairs, a standard error of about 0.01 (pairs share vectors)
-    assert abs(metrics.concordance(made_rows(200, 20), made_rows(200, 20, seed=1))) < 0.05
-
-
 # --- refusals ---------------------------------------------------------------------------------------
 
-OF_A_SAMPLE = [
-    metrics.positive_share,
-    metrics.skewness,
-    metrics.kurtosis,
-    metrics.mirror_distance,
-    metrics.semicircle_distance,
-]
-OF_A_MATRIX = [metrics.circulant_score, metrics.involution_error]
-OF_TWO = [metrics.cosines, metrics.angles, metrics.concordance, metrics.angular_error]
 
-
-@pytest.mark.parametrize("measure", OF_A_SAMPLE)
-def test_samples_that_are_empty_or_not_finite_are_refused(measure):
-    with pytest.raises(ValueError, match="values is empty"):
-        measure([])
-    with pytest.raises(ValueError, match="1 NaN or infinite"):
-        measure([1.0, np.nan, 2.0])
-
-
-@pytest.mark.parametrize("measure", OF_A_SAMPLE[1:4])
-def test_a_sample_without_spread_is_refused(measure):
-    with pytest.raises(ValueError, match="without spread"):
-        measure([2.0, 2.0])
-
-
-def test_a_semicircle_of_zeros_is_refused():
-    with pytest.raises(ValueError, match="all 3 value"):
-        metrics.semicircle_distance(np.zeros(3))
-
-
-@pytest.mark.parametrize("measure", OF_A_MATRIX)
-def test_matrices_that_are_not_square_or_not_finite_are_refused(measure):
-    with pytest.raises(ValueError, match="must be square"):
-        measure(np.ones((2, 3)))
-    with pytest.raises(ValueError, match="NaN or infinite"):
-        measure(np.full((2, 2), np.inf))
-    with pytest.raises(ValueError, match="empty"):
-        measure(np.ones((0, 0)))
-
-
-@pytest.mark.parametrize("measure", [*OF_TWO, metrics.procrustes_disparity])
-def test_pairs_that_do_not_match_or_are_not_finite_are_refused(measure):
-    x = made_rows(4)
-    with pytest.raises(ValueError, match=r"two arrays of the same shape|give as many rows in both"):
-        measure(x, x[:3])
-    with pytest.raises(ValueError, match="NaN or infinite"):
-        measure(x, np.where(x == x[0, 0], np.nan, x))
-    with pytest.raises(ValueError, match="empty"):
-        measure(x[:0], x[:0])
-
-
-@pytest.mark.parametrize("measure", OF_TWO[1:])
-def test_a_row_without_direction_is_refused_by_its_number(measure):
-    x = made_rows(4)
-    with pytest.raises(ValueError, match="row 2 of y is all zeros"):
-        measure(x, np.where(np.arange(4)[:, None] == 2, 0.0, x))
-
-
-def test_other_senseless_questions_are_refused():
-    with pytest.raises(ValueError, match="single row"):
-        metrics.angular_error([[1.0, 2.0]], [[1.0, 2.0]])
-    with pytest.raises(ValueError, match="same cosine"):
-        metrics.concordance([[1.0, 2.0], [2.0, 1.0]], [[1.0, 2.0], [0.0, 1.0]])
-    with pytest.raises(ValueError, match="direction is 2"):
-        metrics.circulant_score(np.eye(3), direction=2)
-    with pytest.raises(ValueError, match="same point"):
-        metrics.procrustes_disparity(np.ones((3, 2)), made_rows(3, 2))
-    with pytest.raises(ValueError, match="one value has no interval"):
-        metrics.bootstrap_interval([1.0], seed=0)
-    with pytest.raises(ValueError, match="level is 95"):
-        metrics.bootstrap_interval([1.0, 2.0], seed=0, level=95)
-    with pytest.raises(ValueError, match='use "euclidean" or "cosine"'):
-        metrics.pairwise_distances(made_rows(3), metric="manhattan")
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda: metrics.skewness([2.0, 2.0]), "without spread"),
+        (lambda: metrics.semicircle_distance(np.zeros(3)), "all 3 value"),
+        (lambda: metrics.involution_error(np.ones((2, 3))), "must be square"),
+        (lambda: metrics.angles(np.ones((4, 2)), np.ones((3, 2))), "two arrays of the same shape"),
+        (lambda: metrics.concordance(np.ones((4, 2)), np.ones((3, 2))), "give as many rows in both"),
+        (lambda: metrics.angles(np.ones((3, 2)), np.eye(3)[:, :2]), "row 2 of y is all zeros"),
+        (lambda: metrics.angular_error([[1.0, 2.0]], [[1.0, 2.0]]), "single row"),
+        (lambda: metrics.concordance([[1.0, 2.0], [2.0, 1.0]], [[1.0, 2.0], [0.0, 1.0]]), "same cosine"),
+        (lambda: metrics.circulant_score(np.eye(3), direction=2), "direction is 2"),
+        (lambda: metrics.procrustes_disparity(np.ones((3, 2)), made_rows(3, 2)), "same point"),
+        (lambda: metrics.bootstrap_interval([1.0], seed=0), "one value has no interval"),
+        (lambda: metrics.bootstrap_interval([1.0, 2.0], seed=0, level=95), "level is 95"),
+        (lambda: metrics.pairwise_distances(made_rows(3), metric="manhattan"), 'use "euclidean" or "cosine"'),
+        (lambda: metrics.principal_plane(np.ones((2, 3, 1))), "at least two dimensions"),
+        (lambda: metrics.principal_plane(np.ones((2, 3, 4))), "all rows of the last step are equal"),
+        (lambda: metrics.feature_alignment(np.ones((2, 4)), np.ones((2, 3))), "their cosine is undefined"),
+        (lambda: metrics.random_angular_error(5, 1), r"1 dimension\(s\): give 2 at least"),
+        (lambda: metrics.expected_angular_error(np.eye(4), 0), "a map to 0 dimensions: give 1 at least"),
+        (lambda: metrics.expected_concordance(np.eye(4), 0), "a map to 0 dimensions: give 1 at least"),
+        (lambda: metrics.nearest_neighbors(made_rows(3), 3), "3 rows have at most 2 neighbours each, not 3"),
+        (lambda: metrics.nearest_neighbors([[0.0, 0.0], [1.0, 0.0]], 1, metric="cosine"), "all zeros"),
+        (lambda: metrics.neighbors_kept([[1, 2]], [[1]]), "don't match"),
+    ],
+)
+def test_a_question_without_an_answer_is_refused(ask, message):
+    with pytest.raises(ValueError, match=message):
+        ask()
 
 
 # --- planes -----------------------------------------------------------------------------------------
@@ -338,33 +223,13 @@ def test_rows_of_two_dimensions_keep_their_distances_in_the_principal_plane_at_e
         np.testing.assert_allclose(metrics.pairwise_distances(after), metrics.pairwise_distances(before))
 
 
-@pytest.mark.parametrize("D", [2, 4])
-def test_turning_or_moving_all_rows_does_not_change_the_principal_plane(D):
-    weights = made_run(D=D)
-    moved = weights @ made_rotation(D, seed=3) + 5.0
+def test_turning_or_moving_all_rows_does_not_change_the_principal_plane():
+    weights = made_run()
+    moved = weights @ made_rotation(4, seed=3) + 5.0
     np.testing.assert_allclose(metrics.principal_plane(moved), metrics.principal_plane(weights), atol=1e-9)
 
 
-def test_the_principal_plane_does_not_depend_on_the_steps_before_the_last():
-    weights = made_run()
-    np.testing.assert_array_equal(metrics.principal_plane(weights[2:]), metrics.principal_plane(weights)[2:])
-
-
-def test_rows_without_a_plane_are_refused():
-    with pytest.raises(ValueError, match="at least two dimensions"):
-        metrics.principal_plane(np.ones((2, 3, 1)))
-    with pytest.raises(ValueError, match="all rows of the last step are equal"):
-        metrics.principal_plane(np.ones((2, 3, 4)))
-    with pytest.raises(ValueError, match="weights has 1 NaN"):
-        metrics.principal_plane(np.where(np.arange(24).reshape(2, 3, 4) == 5, np.nan, 1.0))
-
-
 # --- before and after a map -------------------------------------------------------------------------
-
-
-def rotation(dim, seed=0):
-    basis, _ = np.linalg.qr(np.random.default_rng(seed).normal(size=(dim, dim)))
-    return basis
 
 
 def test_feature_alignment_is_the_mean_cosine_of_a_vector_with_its_image():
@@ -374,37 +239,12 @@ def test_feature_alignment_is_the_mean_cosine_of_a_vector_with_its_image():
     assert metrics.feature_alignment(x, y) == pytest.approx(np.mean(slow), abs=1e-14)
 
 
-def test_feature_alignment_of_a_reflection_is_minus_one_and_of_a_rotation_its_mean_eigenvalue():
-    x, turn = np.eye(6), rotation(6)
-    assert metrics.feature_alignment(x, -x) == -1
-    # over all unit vectors the mean of w'Rw is trace(R) / D, and over any orthonormal basis too
-    assert metrics.feature_alignment(x, x @ turn.T) == pytest.approx(np.trace(turn) / 6, abs=1e-14)
-
-
-def test_feature_alignment_falls_under_a_rotation_that_keeps_every_angle():
-    x, turn = np.random.default_rng(1).normal(size=(40, 64)), rotation(64)
-    assert metrics.angular_error(x, x @ turn.T) < 1e-12
-    assert abs(metrics.feature_alignment(x, x @ turn.T)) < 0.1  # trace / D has a deviation of 1 / D
-
-
-def test_feature_alignment_between_two_widths_is_refused():
-    with pytest.raises(ValueError, match="of 4 coordinates, y images of 3: their cosine is undefined"):
-        metrics.feature_alignment(np.ones((2, 4)), np.ones((2, 3)))
-
-
 def test_kurtosis_shift_of_one_hot_entries_spread_evenly_is_that_of_their_closed_forms():
     n = 64
     p = 1 / n
     one_hot, even = np.eye(n)[0], np.resize([1.0, -1.0], n)
     closed = (1 - 3 * p * (1 - p)) / (p * (1 - p))  # of a coin with probability p, whatever its values
     assert metrics.kurtosis_shift(one_hot, even) == pytest.approx(1 - closed, rel=1e-12)
-
-
-def test_kurtosis_shift_does_not_change_with_scale_shape_or_order():
-    rng = np.random.default_rng(2)
-    x = rng.standard_t(5, size=(6, 8))
-    assert metrics.kurtosis_shift(x, -3 * x.T) == pytest.approx(0, abs=1e-12)
-    assert metrics.kurtosis_shift(x, rng.permutation(x.ravel())) == pytest.approx(0, abs=1e-12)
 
 
 def test_the_angular_error_of_independent_directions_is_a_third_of_a_half_turn_in_the_plane():
@@ -437,15 +277,6 @@ def test_expected_error_and_concordance_of_a_gaussian_map_are_what_maps_give():
     assert np.mean(concordances) == pytest.approx(metrics.expected_concordance(x, 50), abs=0.0015)
 
 
-def test_measures_of_maps_to_no_dimension_are_refused():
-    x = np.eye(4)
-    with pytest.raises(ValueError, match=r"1 dimension\(s\): give 2 at least"):
-        metrics.random_angular_error(5, 1)
-    for expected in (metrics.expected_angular_error, metrics.expected_concordance):
-        with pytest.raises(ValueError, match="a map to 0 dimensions: give 1 at least"):
-            expected(x, 0)
-
-
 # --- neighbours -------------------------------------------------------------------------------------
 
 
@@ -475,15 +306,6 @@ def test_rows_as_far_as_each_other_come_by_their_number():
     ids, distances = metrics.nearest_neighbors(np.zeros((5, 2)), 3)
     assert ids.tolist() == [[1, 2, 3], [0, 2, 3], [0, 1, 3], [0, 1, 2], [0, 1, 2]]
     assert not distances.any()
-
-
-def test_neighbours_that_cannot_be_had_are_refused():
-    with pytest.raises(ValueError, match="3 rows have at most 2 neighbours each, not 3"):
-        metrics.nearest_neighbors(made_rows(3), 3)
-    with pytest.raises(ValueError, match="all zeros"):
-        metrics.nearest_neighbors([[0.0, 0.0], [1.0, 0.0]], 1, metric="cosine")
-    with pytest.raises(ValueError, match="don't match"):
-        metrics.neighbors_kept([[1, 2]], [[1]])
 
 
 def test_a_drawing_of_noise_keeps_neighbours_as_chance_does():

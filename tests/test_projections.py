@@ -205,22 +205,6 @@ def test_coordinates_are_chosen_once_below_d_and_scaled():
     assert means == pytest.approx((np.arange(D) ** 2).sum(), rel=0.03)  # a standard error of 0.7%
 
 
-def test_the_smallest_width_of_one_gaussian_pair_is_that_of_chi_squared():
-    eps, delta = 0.5, 0.2
-    x = np.stack([np.zeros(D), vectors(1, D)[0]])
-
-    def kept(m):
-        low, high = stats.chi2.cdf([m * (1 - eps), m * (1 + eps)], m)
-        return high - low
-
-    exact = next(m for m in range(1, 100) if kept(m) >= 1 - delta)
-    found = projections.smallest_width(x, "gaussian", eps=eps, delta=delta, n_draws=400, seed=0)
-    # 400 draws know the share to 2%, and near there a step of m changes it by 1.6%
-    assert abs(found - exact) <= 4
-    constant = projections.constant(found, eps, 2, delta)
-    assert constant == pytest.approx(found * eps**2 / math.log(2 / delta), rel=1e-12)
-
-
 def test_the_smallest_width_loses_as_many_draws_as_it_may_and_the_one_before_loses_more():
     options = {"n_draws": 10, "eps": 0.5}
     for seed in range(6):
@@ -238,24 +222,10 @@ def test_a_signed_permutation_moves_coordinates_and_turns_some_signs():
     assert not np.array_equal(np.abs(T), np.eye(D))
 
 
-def test_one_hot_differences_need_a_single_sign():
-    x = np.stack([np.zeros(D), np.eye(D)[4]])  # every entry has the same size
-    for family in ("rademacher", "hadamard"):
-        assert projections.smallest_width(x, family, eps=0.1, delta=0.1, n_draws=20) == 1
-
-
 def test_the_search_for_a_width_ends_where_no_map_keeps_vectors_so_exactly(monkeypatch):
     monkeypatch.setattr(projections, "LARGEST_WIDTH", 64)
     with pytest.raises(ValueError, match="64 coordinates keeps x so exactly, raise eps"):
         projections.smallest_width(vectors(4, D), "gaussian", eps=1e-6, delta=0.1, n_draws=5)
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_no_width_is_found_for_vectors_that_are_no_numbers(bad):
-    x = vectors(30, D)
-    x[2:, 0] = bad
-    with pytest.raises(ValueError, match=r"^x has"):
-        projections.smallest_width(x, "gaussian", eps=0.5, delta=0.1, n_draws=5)
 
 
 # --- symmetries -------------------------------------------------------------------------------------
@@ -266,14 +236,6 @@ def test_the_same_seed_gives_the_same_map_and_another_seed_another():
         first = draw(family, 6, D, seed=3).matrix
         np.testing.assert_array_equal(first, draw(family, 6, D, seed=np.random.default_rng(3)).matrix)
         assert not np.array_equal(first, draw(family, 6, D, seed=4).matrix)
-
-
-def test_distortions_do_not_change_with_shift_or_scale():
-    x, found = vectors(7, D), draw("sparse", 8, D, seed=1)
-    moved = 3 * x + vectors(1, D, seed=5)
-    np.testing.assert_allclose(
-        projections.distortions(moved, found), projections.distortions(x, found), rtol=1e-10
-    )
 
 
 def test_equal_vectors_have_no_distance_to_lose():
@@ -292,21 +254,26 @@ def test_a_map_of_ones_own_has_its_root_mean_square_row_as_scale():
 # --- refusals ---------------------------------------------------------------------------------------
 
 
-def test_maps_that_no_family_has_are_refused():
-    with pytest.raises(ValueError, match="no family 'cauchy': choose one of gaussian"):
-        draw("cauchy", 2, 4, seed=0)
-    with pytest.raises(ValueError, match="scaling is 'natural': use 'isometric' or 'unit'"):
-        draw("gaussian", 2, 4, seed=0, scaling="natural")
-    with pytest.raises(ValueError, match="4 coordinates to 0: both must be at least 1"):
-        draw("gaussian", 0, 4, seed=0)
-    with pytest.raises(
-        ValueError, match=r"12 coordinates has 16 \(d padded to a power of two\), fewer than 17"
-    ):
-        draw("hadamard", 17, 12, seed=0)
-    with pytest.raises(ValueError, match="5 principal directions of 4 coordinates: m can be 4 at most"):
-        projections.pca(vectors(9, 4), 5)
-    with pytest.raises(ValueError, match="number must be a power of two"):
-        projections.walsh_hadamard(np.ones((2, 12)))
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda: draw("cauchy", 2, 4, seed=0), "no family 'cauchy': choose one of gaussian"),
+        (lambda: draw("gaussian", 2, 4, seed=0, scaling="natural"), "use 'isometric' or 'unit'"),
+        (lambda: draw("gaussian", 0, 4, seed=0), "4 coordinates to 0: both must be at least 1"),
+        (lambda: draw("hadamard", 17, 12, seed=0), r"has 16 \(d padded to a power of two\), fewer than 17"),
+        (lambda: projections.pca(vectors(9, 4), 5), "5 principal directions of 4 coordinates: m can be 4"),
+        (lambda: projections.walsh_hadamard(np.ones((2, 12))), "number must be a power of two"),
+        (lambda: projections.bound(1.0, 10, 0.1), "both must lie between 0 and 1"),
+        (lambda: projections.bound(0.5, 10, 0.0), "both must lie between 0 and 1"),
+        (lambda: projections.bound(0.5, 1, 0.1), r"1 vector\(s\) have no distance"),
+        (lambda: projections.bound(0.5, 10, 0.1, C=0), "C is 0: it must be above 0"),
+        (lambda: draw("gaussian", 2, 4, seed=0).apply(np.ones((3, 5))), "for a map of 4 coordinates to 2"),
+        (lambda: projections.distortions(np.ones((3, 4)), draw("gaussian", 2, 4, seed=0)), "no two of the 3"),
+    ],
+)
+def test_what_no_map_can_do_is_refused(ask, message):
+    with pytest.raises(ValueError, match=message):
+        ask()
 
 
 def test_a_map_without_full_rank_has_no_inverse_and_says_its_rank():
@@ -315,36 +282,3 @@ def test_a_map_without_full_rank_has_no_inverse_and_says_its_rank():
     for matrix in (T, T.T):
         with pytest.raises(ValueError, match="has rank 1, not 3"):
             projections.given(matrix).pseudo_inverse()
-    empty_row = next(
-        found
-        for i in itertools.count()
-        if not (found := draw("sparse", 3, 3, seed=i)).matrix.any(axis=1).all()
-    )
-    with pytest.raises(ValueError, match=r"has rank [12], not 3: T\+ does not exist"):
-        empty_row.pseudo_inverse()
-
-
-def test_numbers_outside_their_range_are_refused():
-    for eps, delta in ((0.0, 0.1), (1.0, 0.1), (0.5, 0.0), (0.5, 1.0)):
-        with pytest.raises(ValueError, match="both must lie between 0 and 1"):
-            projections.bound(eps, 10, delta)
-    with pytest.raises(ValueError, match=r"1 vector\(s\) have no distance"):
-        projections.bound(0.5, 1, 0.1)
-    with pytest.raises(ValueError, match="C is 0: it must be above 0"):
-        projections.bound(0.5, 10, 0.1, C=0)
-
-
-def test_vectors_that_do_not_fit_a_map_are_refused():
-    found = draw("gaussian", 2, 4, seed=0)
-    for bad in (np.ones((3, 5)), np.array(1.0)):
-        with pytest.raises(ValueError, match="for a map of 4 coordinates to 2"):
-            found.apply(bad)
-    with pytest.raises(ValueError, match="no two of the 3 vectors differ"):
-        projections.distortions(np.ones((3, 4)), found)
-    for make in (
-        lambda x: projections.distortions(x, found),
-        lambda x: projections.pca(x, 2),
-        projections.given,
-    ):
-        with pytest.raises(ValueError, match="12 NaN or infinite"):
-            make(np.full((3, 4), np.nan))
