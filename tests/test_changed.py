@@ -13,11 +13,9 @@ from tests.mutants.planting import lies
     ("changed", "tests"),
     [
         ("embviz/words/spectra.py", ["tests/words/test_spectra.py"]),
-        ("embviz/metrics.py", ["tests/test_metrics.py"]),
         ("embviz/words/skipgram_numba.py", ["tests/words/test_skipgram.py"]),  # mentioned, not mirrored
         ("book/ext/depth.py", ["tests/book/test_depth.py"]),
         ("tests/book/browser.py", ["tests/book/test_explorer_live.py"]),
-        ("tests/words/test_spectra.py", ["tests/words/test_spectra.py"]),
         ("book/kernel/algebra.ipynb", ["book/kernel/algebra.ipynb"]),
         ("embviz/view/explorer.js", ["tests/view/test_page_code.py"]),
         ("data/registry.toml", ["tests/corpora/test_registry.py"]),
