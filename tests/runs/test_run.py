@@ -4,8 +4,6 @@ import contextlib
 import doctest
 import errno
 import hashlib
-import inspect
-import json
 import os
 import re
 import resource
@@ -289,7 +287,6 @@ def test_steps_must_increase_also_after_reopening(folder):
 @pytest.mark.parametrize(
     ("config", "sketch", "difference"),
     [
-        ({**CONFIG, "seed": 1}, None, r"config\.seed is 0 there and 1 now"),
         ({**CONFIG, "seed": False}, None, r"config\.seed is 0 there and False now"),
         ({**CONFIG, "model": {"dim": 5, "tied": True}}, None, r"config\.model\.dim is 4 there and 5 now"),
         ({**CONFIG, "new": 1}, None, r"config\.new is absent there and 1 now"),
@@ -359,7 +356,8 @@ def test_any_altered_byte_of_any_file_is_an_error_that_names_it(folder):
     make_run(folder).close()
     for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.name != writer.LOCK):
         data = path.read_bytes()
-        for place in range(0, len(data) - 1, 1 if len(data) < 1000 else 7):  # the last byte ends a line
+        step = 7 if path.suffix == ".safetensors" else 1  # one checksum for all of it, or many lines
+        for place in range(0, len(data) - 1, step):  # the last byte ends a line
             path.write_bytes(data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :])
             with pytest.raises(DamagedRunError, match=re.escape(path.name)):
                 read_everything(folder)
@@ -513,78 +511,33 @@ def test_a_run_killed_at_any_line_and_again_while_it_resumes_ends_as_an_unbroken
     assert len(seen) > 30
 
 
-KILLS = """
-import json, os, random, signal, sys, time, traceback
-from pathlib import Path
-import torch
-from embviz.runs import Run, read_run
+FORK = """
+import os, signal, sys
+from embviz.runs import Run
 
-{train}
-def live(work, delay):
-    "A child that works until it ends or is killed; whether it was killed."
-    ready, started = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.write(started, b"!")
-            work()
-            os._exit(0)
-        except BaseException:
-            traceback.print_exc()
-        os._exit(1)
-    os.read(ready, 1)  # a fork takes longer than a snapshot
-    os.close(ready)
-    os.close(started)
-    time.sleep(delay)
-    os.kill(child, signal.SIGKILL)
-    status = os.waitpid(child, 0)[1]
-    assert status in (0, signal.SIGKILL), f"the child failed: {{status}}"
-    return status == signal.SIGKILL
-
-os.fsync = lambda descriptor: None  # a kill, unlike a power cut, loses nothing that was written
-parent, rng, n_kills = Path(sys.argv[1]), random.Random(0), 0
-began = time.perf_counter()
-train(parent / "unbroken", 60)
-whole = time.perf_counter() - began
-folder = parent / "killed"
-for _ in range(15):
-    n_kills += live(lambda: train(folder, 60), rng.uniform(0, whole / 8))
-    if (folder / "run.json").exists():
-        read_run(folder).tensors()
-train(folder, 60)
-
-run = Run.open(folder, config={{"seed": 0}}, sketch=20)
+run = Run.open(sys.argv[1])
 hear, tell = os.pipe()
 if (child := os.fork()) == 0:
     try:
-        run.append(1000, {{}}, {{"norm": 1.0}})
+        run.append(0, {}, {"norm": 1.0})
         os.write(tell, b"nothing was refused")
     except BaseException as error:
         os.write(tell, str(error).encode())
-    time.sleep(60)
-    os._exit(0)
-refusal = os.read(hear, 10_000).decode()
+    signal.pause()
+print(os.read(hear, 10_000).decode())
 run.close()
 try:
-    Run.open(folder, config={{"seed": 0}}, sketch=20).close()  # while the child lives
+    Run.open(sys.argv[1]).close()  # while the child lives
 finally:
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-print(json.dumps({{"n": n_kills, "refusal": refusal}}))
 """
 
 
-def test_a_run_killed_at_random_moments_ends_the_same_and_a_fork_neither_writes_nor_locks(tmp_path):
-    code = KILLS.format(train=inspect.getsource(train))
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, env=environment
-    )
+def test_a_fork_neither_writes_nor_locks(folder):
+    done = subprocess.run([sys.executable, "-c", FORK, folder], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert contents(tmp_path / "killed") == contents(tmp_path / "unbroken")
-    assert told["n"] > 5
-    assert "another process's" in told["refusal"]
+    assert "another process's" in done.stdout
 
 
 def test_a_power_cut_finds_no_line_whose_weights_and_no_state_whose_log_are_not_on_disk(folder, monkeypatch):

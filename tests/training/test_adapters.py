@@ -66,14 +66,15 @@ def plain(n_steps, batch_size, rate=0.1):
     return losses, tables
 
 
-def assert_recorded(folder, steps, expected, *, first=1):
+def assert_recorded(folder, steps, expected, name="table"):
     """Weights and losses are those of the plain loop."""
     run = read_run(folder)
+    assert run.names == [name]
     assert run.steps == list(steps)
     losses, tables = expected
     for place, step in enumerate(steps):
         # float32, the same operations but for the way gradients are accumulated
-        np.testing.assert_allclose(run.tensor("table")[place], tables[step - 1], atol=1e-6)
+        np.testing.assert_allclose(run.tensor(name)[place], tables[step - 1], atol=1e-6)
         assert run.metrics()["loss"][place] == pytest.approx(losses[step - 1], rel=1e-5)
 
 
@@ -111,12 +112,10 @@ def hugging(tmp_path, monkeypatch):
 def test_a_trainer_is_recorded_with_the_losses_that_it_logs(hugging, tmp_path):
     callback = trainer_callback(tmp_path / "recording", every=2, config={"seed": 0})
     hugging(callback, 7, logging_steps=2)
-    run = read_run(tmp_path / "recording")
     losses, tables = plain(7, 4)
     means = [sum(losses[step - 2 : step]) / 2 for step in range(1, 8)]  # since it last logged
     assert_recorded(tmp_path / "recording", [2, 4, 6], (means, tables))
-    assert run.names == ["table"]
-    assert run.config == {"seed": 0}
+    assert read_run(tmp_path / "recording").config == {"seed": 0}
 
 
 def test_accumulated_batches_are_one_update_of_a_trainer(hugging, tmp_path):
@@ -209,31 +208,15 @@ def lightning(tmp_path):
     return fit
 
 
-def rename(folder):
-    """Lightning's module holds the model under a name of its own."""
-    run = read_run(folder)
-    assert run.names == ["model.table"]
-    return run
-
-
-def assert_fitted(folder, steps, expected):
-    run = rename(folder)
-    assert run.steps == list(steps)
-    losses, tables = expected
-    for place, step in enumerate(steps):
-        np.testing.assert_allclose(run.tensor("model.table")[place], tables[step - 1], atol=1e-6)
-        assert run.metrics()["loss"][place] == pytest.approx(losses[step - 1], rel=1e-5)
-
-
 def test_lightning_is_recorded_with_the_losses_of_its_steps(lightning, tmp_path):
     lightning(lightning_callback(tmp_path / "recording", every=3), 10)
-    assert_fitted(tmp_path / "recording", [3, 6, 9], plain(10, 4))
+    assert_recorded(tmp_path / "recording", [3, 6, 9], plain(10, 4), "model.table")
 
 
 def test_accumulated_batches_are_one_update_of_lightning(lightning, tmp_path):
     callback = lightning_callback(tmp_path / "recording", tensors="model.table")
     lightning(callback, 5, batch_size=2, accumulate_grad_batches=2)
-    assert_fitted(tmp_path / "recording", range(1, 6), plain(5, 4))
+    assert_recorded(tmp_path / "recording", range(1, 6), plain(5, 4), "model.table")
 
 
 def test_lightning_that_resumes_from_a_checkpoint_goes_on_with_its_recording(lightning, tmp_path):
@@ -242,7 +225,7 @@ def test_lightning_that_resumes_from_a_checkpoint_goes_on_with_its_recording(lig
 
     lightning(make(), 8, every_checkpoint=6)  # after an epoch: batches are those of the plain loop
     lightning(make(), 9, resume=tmp_path / "out" / "step=6.ckpt", every_checkpoint=6)
-    assert_fitted(tmp_path / "recording", range(1, 10), plain(9, 4))
+    assert_recorded(tmp_path / "recording", range(1, 10), plain(9, 4), "model.table")
     with pytest.raises(ValueError, match="holds a run of steps 1 to 9"):
         lightning(make(), 5)
 
@@ -255,7 +238,7 @@ def test_lightning_that_breaks_off_frees_the_folder(lightning, tmp_path):
     callback.on_train_epoch_end = fail
     with pytest.raises(RuntimeError, match="out of memory"):
         lightning(callback, 9)
-    assert_fitted(tmp_path / "recording", range(1, 7), plain(6, 4))
+    assert_recorded(tmp_path / "recording", range(1, 7), plain(6, 4), "model.table")
 
 
 # --- without them -----------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from embviz.training import fourier
 from embviz.training.fourier import Adaptive, Prescribed, RandomSubspace, Shuffled, attach, project_gradients
 
 P, D = 97, 6
-NEAR_NYQUIST = (30, 35, 40, 45, 48)
+
 DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
 # a float64 transform of n numbers of size 1 errs by about log2(n) eps, the slow one by n eps; then squares
 # of up to 1,000 are summed
@@ -97,61 +97,16 @@ def test_of_equally_strong_modes_the_lower_are_kept():
     torch.testing.assert_close(Adaptive(2).apply(gradient), Prescribed((0, 1)).apply(gradient))
 
 
-@quick
-@given(gradients, projections)
-def test_projecting_twice_is_projecting_once(gradient, projection):
-    once = projection.apply(gradient)
-    torch.testing.assert_close(projection.apply(once), once, rtol=0, atol=EXACT)
-
-
-@quick
-@given(gradients, st.sampled_from(LINEAR), st.integers(0, 10**6))
-def test_fixed_projections_are_self_adjoint(gradient, projection, seed):
-    other = noise(*gradient.shape, seed=seed)
-    left = (projection.apply(gradient) * other).sum()
-    right = (gradient * projection.apply(other)).sum()
-    assert abs(left - right) < EXACT
-
-
-@quick
-@given(gradients, projections)
-def test_what_is_dropped_is_orthogonal_to_what_is_kept(gradient, projection):
-    kept = projection.apply(gradient)
-    assert abs((kept * (gradient - kept)).sum()) < EXACT
-
-
-@quick
-@given(gradients, st.sampled_from([Prescribed((0, 3)), Prescribed((4, 1)), Adaptive(2)]), st.integers(1, 12))
-def test_fourier_projections_commute_with_cyclic_shifts(gradient, projection, shift):
-    shifted = projection.apply(gradient.roll(shift, 0))
-    torch.testing.assert_close(shifted, projection.apply(gradient).roll(shift, 0), rtol=0, atol=EXACT)
-
-
-@pytest.mark.parametrize("null", [RandomSubspace(3, seed=1), Shuffled(Prescribed((1, 2)), seed=2)])
-def test_the_nulls_do_not_commute_with_cyclic_shifts(null):
-    gradient = noise(9, 3)
-    shifted = null.apply(gradient.roll(1, 0))
-    assert (shifted - null.apply(gradient).roll(1, 0)).abs().max() > 0.1  # the entries are of size 1
-
-
-@quick
-@given(gradients, projections, st.integers(0, 10**6))
-def test_turning_the_other_axis_turns_the_projection_with_it(gradient, projection, seed):
-    width = gradient.shape[1]
-    turn = torch.linalg.qr(noise(width, width, seed=seed)).Q
-    torch.testing.assert_close(
-        projection.apply(gradient @ turn), projection.apply(gradient) @ turn, rtol=0, atol=EXACT
-    )
-
-
 @pytest.mark.parametrize("n", [8, 9])
-def test_all_modes_together_keep_everything(n):
-    gradient = noise(n, 3)
-    for whole in (Prescribed(tuple(range(n // 2 + 1))), Adaptive(n // 2 + 1), RandomSubspace(n, seed=0)):
-        torch.testing.assert_close(whole.apply(gradient), gradient, rtol=0, atol=EXACT)
+@pytest.mark.parametrize("projection", LINEAR)
+def test_fixed_projections_are_those_of_a_symmetric_matrix_that_is_its_own_square(projection, n):
+    matrix, gradient = projection.apply(torch.eye(n, dtype=torch.float64)), noise(n, 3)
+    torch.testing.assert_close(matrix.T, matrix, rtol=0, atol=EXACT)
+    torch.testing.assert_close(matrix @ matrix, matrix, rtol=0, atol=EXACT)
+    torch.testing.assert_close(projection.apply(gradient), matrix @ gradient, rtol=0, atol=EXACT)
 
 
-@pytest.mark.parametrize(("n", "modes"), [(97, NEAR_NYQUIST), (8, (0, 1, 4)), (8, (4,)), (9, (0, 4))])
+@pytest.mark.parametrize(("n", "modes"), [(8, (0, 1, 4)), (9, (0, 4))])
 def test_the_number_of_directions_is_the_rank(n, modes):
     projection = Prescribed(modes)
     matrix = projection.apply(torch.eye(n, dtype=torch.float64))
@@ -332,7 +287,7 @@ def test_a_tied_tensor_is_projected_once():
 
 @pytest.mark.parametrize(
     ("projection", "match_norm"),
-    [(Prescribed((1, 5)), False), (Adaptive(2), True), (Adaptive(2, every=3), False), (PROJECTIONS[4], True)],
+    [(Adaptive(2, every=3), False), (PROJECTIONS[4], True)],
 )
 def test_the_hook_trains_as_the_function_does(projection, match_norm):
     by_hook, by_function = Tied(), Tied()
@@ -366,48 +321,6 @@ def test_a_removed_hook_lets_everything_through():
     assert torch.equal(module.embedding.weight.grad, plain.embedding.weight.grad)
 
 
-def test_a_hook_resumes_with_its_step_and_memory():
-    def passes(attachment, parameter, seeds):
-        for seed in seeds:
-            parameter.grad = None
-            (parameter * noise(9, 3, seed=seed)).sum().backward()
-        return parameter.grad
-
-    parameters = [nn.Parameter(noise(9, 3)) for _ in range(2)]
-    first, second = (attach(parameter, Adaptive(1, every=4)) for parameter in parameters)
-    passes(first, parameters[0], range(6))
-    second.step, second.memory = first.step, copy.deepcopy(first.memory)
-    assert torch.equal(passes(first, parameters[0], [6]), passes(second, parameters[1], [6]))
-
-
-def test_under_gradient_descent_the_weight_moves_in_the_kept_modes_alone():
-    module = Tied()
-    start = module.embedding.weight.detach().clone()
-    rule = torch.optim.SGD(module.parameters(), lr=1.0)
-    for _ in range(5):
-        rule.zero_grad()
-        cross_entropy(module, TOKENS).backward()
-        project_gradients(module.embedding, Prescribed((2, 6)))
-        rule.step()
-    moved = fourier.power_spectrum(module.embedding.weight - start)
-    # float32: squares of rounding errors against squares of entries of size 1
-    assert moved[[2, 6]].min() > 1e-3
-    assert np.delete(moved, [2, 6]).max() < 1e-10
-
-
-def test_adam_steps_leave_the_subspace():
-    module = Tied()
-    start = module.embedding.weight.detach().clone()
-    rule = torch.optim.Adam(module.parameters(), lr=0.1)
-    for _ in range(5):
-        rule.zero_grad()
-        cross_entropy(module, TOKENS).backward()
-        project_gradients(module.embedding, Prescribed((1, 4)))
-        rule.step()
-    moved = fourier.power_spectrum(module.embedding.weight - start)
-    assert moved[[1, 4]].sum() < 0.9 * moved.sum()
-
-
 def test_a_refused_projection_changes_no_gradient():
     first, second = nn.Embedding(12, 3), nn.Embedding(5, 3)
     for module in (first, second):
@@ -428,9 +341,6 @@ def test_parameters_without_gradients_are_named():
         project_gradients(nn.Embedding(9, 3).requires_grad_(False), Prescribed((1,)))
     with pytest.raises(ValueError, match="requires no gradient"):
         attach(torch.zeros(9, 3), Prescribed((1,)))
-
-
-def test_a_hook_that_does_not_fit_is_refused_at_once():
     with pytest.raises(ValueError, match=r"modes \[9\] lie outside 0..4"):
         attach(nn.Embedding(9, 3).weight, Prescribed((9,)))
 
@@ -438,36 +348,24 @@ def test_a_hook_that_does_not_fit_is_refused_at_once():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Prescribed(()), "name at least one, each once"),
         (lambda: Prescribed((1, 1)), "name at least one, each once"),
         (lambda: Adaptive(0), "must be at least 1"),
-        (lambda: Adaptive(1, every=0), "must be at least 1"),
         (lambda: RandomSubspace(0, seed=0), "at least one dimension"),
         (lambda: Prescribed((-1,)).apply(noise(9, 3)), r"modes \[-1\] lie outside 0..4"),
-        (lambda: Prescribed((30, 49)).apply(noise(97, 3)), r"modes \[49\] lie outside 0..48"),
         (lambda: Shuffled(Prescribed((5,)), 0).apply(noise(9, 3)), r"modes \[5\] lie outside 0..4"),
         (lambda: Adaptive(6).apply(noise(9, 3)), "an axis of 9 rows is too short for 6 modes"),
         (lambda: RandomSubspace(10, 0).apply(noise(9, 3)), "too short for 10 dimensions"),
-        (lambda: Prescribed((0,)).apply(noise(1, 3)), "take 2 to 1"),
         (lambda: Prescribed((0,)).apply(noise(9, 3), n_rows=10), "10 rows along dim 0 .* take 2 to 9"),
         (lambda: Prescribed((0,)).apply(noise(9, 3), dim=2), "dim 2 is not an axis to take"),
-        (lambda: Prescribed((0,)).apply(torch.tensor(1.0)), "dim 0 is not an axis to take"),
         (lambda: Prescribed((0,)).apply(noise(9, 3), stacked=True), "axis 0 holds the members"),
         (lambda: Adaptive(1).apply(noise(2, 9, 3), dim=1), "say stacked=True"),
         (lambda: Prescribed((1,)).apply(noise(2, 9, 3), dim=1, match_norm=True), "say stacked=True"),
-        (lambda: Prescribed((1,)).apply(noise(9, 3).to_sparse()), "a dense, real tensor"),
         (lambda: Prescribed((1,)).apply(torch.ones(9, 3, dtype=torch.int64)), "a dense, real tensor"),
-        (lambda: Prescribed((1,)).apply(torch.ones(9, 0)), "a dense, real tensor"),
     ],
 )
 def test_what_does_not_fit_is_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
-
-
-def test_a_mode_that_is_no_integer_is_refused():
-    with pytest.raises(TypeError):
-        Prescribed((1.5,))
 
 
 # --- the Sounding Hammer ----------------------------------------------------------------------------
@@ -529,7 +427,7 @@ def test_permuted_baselines_are_those_of_slowly_transformed_permutations():
     assert sounding.z == pytest.approx(z, rel=1e-8)
 
 
-@pytest.mark.parametrize("width", [1, 4, 64])
+@pytest.mark.parametrize("width", [1, 4])
 def test_white_noise_gives_the_baseline_of_its_order_statistics(width):
     n, top = 512, 16
     soundings = [fourier.sound(noise(n, width, seed=seed), top=top, n_permutations=2) for seed in range(100)]
@@ -546,12 +444,6 @@ def test_one_column_of_noise_has_the_share_of_exponentials():
     assert sounding.noise == pytest.approx(flat * (1 - math.log(flat)))  # the integral above the quantile
 
 
-def test_z_of_white_noise_is_a_standard_deviation():
-    z = [fourier.sound(noise(65, 4, seed=seed), top=4, n_permutations=60, seed=seed).z for seed in range(60)]
-    assert abs(np.mean(z)) < 0.5  # 4 standard errors of a mean of 60
-    assert 0.7 < np.std(z) < 1.4
-
-
 def test_a_single_long_row_is_flat_in_any_order():
     gradient = torch.zeros(64, 3)
     gradient[5] = 1
@@ -559,16 +451,6 @@ def test_a_single_long_row_is_flat_in_any_order():
     assert sounding.z == 0
     assert sounding.p == 1
     assert sounding.regularity == pytest.approx(16 / 33, rel=1e-5)  # float32
-
-
-@quick
-@given(st.integers(1, 20), st.floats(1e-6, 1e6))
-def test_shift_and_scale_change_no_regularity(shift, scale):
-    gradient = planted(33, 3, (4, 9))
-    one = fourier.sound(gradient, top=3, n_permutations=2)
-    other = fourier.sound(scale * gradient.roll(shift, 0), top=3, n_permutations=2)
-    assert other.regularity == pytest.approx(one.regularity, rel=1e-9)
-    np.testing.assert_allclose(other.power, scale**2 * one.power, rtol=1e-7, atol=1e-12 * scale**2)
 
 
 def test_tiny_gradients_do_not_vanish_when_squared():
@@ -592,20 +474,19 @@ def test_spectra_of_members_are_theirs(device):
     np.testing.assert_allclose(spectra, [slow_power(member) for member in members.cpu().numpy()], rtol=EXACT)
 
 
+def struck(module, n_batches=1, **options):
+    """Soundings of the tied model's gradients."""
+    options = {"top": 2, "n_permutations": 4, **options}
+    return fourier.strike(module, cross_entropy, [TOKENS] * n_batches, **options)
+
+
 def test_rows_may_be_chosen_for_one_tensor_alone():
-    module = Tied()
-    options = {"top": 2, "n_permutations": 2}
-    (name, *others), whole = (
-        dict(module.named_parameters()),
-        fourier.strike(module, cross_entropy, [TOKENS], **options),
-    )
-    n_rows = module.get_parameter(name).shape[0] - 1
-    part = fourier.strike(module, cross_entropy, [TOKENS], n_rows={name: n_rows}, **options)
-    alone = fourier.strike(module, cross_entropy, [TOKENS], tensors=[name], n_rows=n_rows, **options)
-    np.testing.assert_array_equal(part[name].power, alone[name].power)
-    assert part[name].regularity != whole[name].regularity
-    for other in set(others) & set(whole):
-        np.testing.assert_array_equal(part[other].power, whole[other].power)
+    embedding, middle = "embedding.weight", "middle.weight"
+    whole, part = struck(Tied()), struck(Tied(), n_rows={embedding: 11})
+    alone = struck(Tied(), tensors=[embedding], n_rows=11)
+    np.testing.assert_array_equal(part[embedding].power, alone[embedding].power)
+    assert part[embedding].regularity != whole[embedding].regularity
+    np.testing.assert_array_equal(part[middle].power, whole[middle].power)
 
 
 def test_striking_leaves_the_module_as_it_was():
@@ -613,50 +494,28 @@ def test_striking_leaves_the_module_as_it_was():
     cross_entropy(module, TOKENS).backward()
     state = copy.deepcopy(module.state_dict())
     before = [p.grad.clone() for p in module.parameters()]
-    fourier.strike(module, cross_entropy, [TOKENS] * 2, top=2, n_permutations=2)
+    struck(module, n_batches=2)
     assert all(torch.equal(state[name], value) for name, value in module.state_dict().items())
     assert all(torch.equal(p.grad, g) for p, g in zip(module.parameters(), before, strict=True))
 
 
 def test_by_default_every_matrix_is_struck_once_and_any_name_of_a_tied_one_will_do():
     module = Tied()
-    soundings = fourier.strike(module, cross_entropy, [TOKENS], top=2, n_permutations=2)
-    assert list(soundings) == ["embedding.weight", "middle.weight"]
-    named = fourier.strike(
-        module,
-        cross_entropy,
-        [TOKENS],
-        tensors=["output.weight", "embedding.weight"],
-        top=2,
-        n_permutations=2,
-    )
-    assert list(named) == ["output.weight"]
-    np.testing.assert_array_equal(named["output.weight"].power, soundings["embedding.weight"].power)
-    module.embedding.weight.grad = None
+    assert list(struck(module)) == ["embedding.weight", "middle.weight"]
+    named = struck(module, tensors=["middle.weight", "output.weight", "embedding.weight"])
+    assert list(named) == ["middle.weight", "output.weight"]  # as they were asked for
     cross_entropy(module, TOKENS).backward()
-    np.testing.assert_allclose(
-        named["output.weight"].power,
-        fourier.power_spectrum(module.embedding.weight.grad),
-        rtol=1e-4,
-        atol=1e-12,
-    )
-
-
-def test_soundings_come_in_the_order_that_was_asked_for():
-    names = ["middle.weight", "embedding.weight", "middle.weight"]
-    soundings = fourier.strike(Tied(), cross_entropy, [TOKENS], tensors=names, top=2, n_permutations=2)
-    assert list(soundings) == names[:2]
+    expected = fourier.power_spectrum(module.embedding.weight.grad)
+    np.testing.assert_allclose(named["output.weight"].power, expected, rtol=1e-4, atol=1e-12)
 
 
 def test_what_was_heard_does_not_depend_on_what_else_was_struck():
-    options = {"top": 2, "n_permutations": 4, "seed": 3}
-    both = fourier.strike(Tied(), cross_entropy, [TOKENS], **options)
-    one = fourier.strike(Tied(), cross_entropy, [TOKENS], tensors=["middle.weight"], **options)
+    both, one = struck(Tied(), seed=3), struck(Tied(), seed=3, tensors=["middle.weight"])
     np.testing.assert_array_equal(both["middle.weight"].permuted, one["middle.weight"].permuted)
 
 
 def test_the_table_has_a_row_for_each_tensor():
-    soundings = fourier.strike(Tied(), cross_entropy, [TOKENS], top=2, n_permutations=9)
+    soundings = struck(Tied(), n_permutations=9)
     table = fourier.tabulate(soundings)
     assert table["tensor"].tolist() == ["embedding.weight", "middle.weight"]
     assert table["flat"].tolist() == [2 / 7, 2 / 3]
@@ -671,7 +530,6 @@ def test_the_table_has_a_row_for_each_tensor():
         ({"tensors": ["matrx"]}, r"no trainable parameter is called matrx; there are \['matrix', 'bias'\]"),
         ({"tensors": ["bias"]}, "the loss gives no gradient to bias"),
         ({"tensors": []}, "no parameter has over 3 modes"),
-        ({"top": 5}, "no parameter has over 5 modes along dim 0"),
         ({"tensors": ["matrix"], "top": 5}, "an axis of 9 rows has 5 modes"),
         ({"n_permutations": 1}, "at least two permutations are needed"),
         ({"batches": []}, "there is no batch"),

@@ -111,9 +111,8 @@ def test_a_corpus_with_a_validation_part_holds_that_out():
     assert len(streams.train.starts) == 40
 
 
-@pytest.mark.parametrize("config", [BYTES, PAIRS])
-def test_documents_run_from_the_end_before_to_their_own(config):
-    stream = load_streams(config).held_out
+def test_documents_run_from_the_end_before_to_their_own():
+    stream = load_streams(PAIRS).held_out
     documents = list(stream.documents())
     assert len(documents) == 2
     np.testing.assert_array_equal(np.concatenate([documents[0], documents[1][1:]]), stream.ids)
@@ -186,7 +185,7 @@ def test_windows_predict_each_token_once_with_what_the_stride_promises_before_it
     assert all(seen >= min(place, length - stride) for seen, place in zip(before, places, strict=True))
 
 
-@pytest.mark.parametrize("stride", [None, 1, 7, 10])
+@pytest.mark.parametrize("stride", [None, 1, 10])
 @pytest.mark.parametrize("batch_size", [1, 16])
 def test_a_score_is_the_sum_over_windows_one_by_one(stride, batch_size):
     stream, model = load_streams(BYTES).held_out, Counter().double()
@@ -217,26 +216,13 @@ def test_a_model_that_knows_nothing_pays_eight_bits_a_byte():
     assert found["bits_per_character"] == pytest.approx(8 * (n_characters + 2) / n_characters)
 
 
-def test_the_same_probability_of_a_text_costs_the_same_bits_in_any_tokens():
-    by_bytes = language.Score(100.0, 50, 45, 50)
-    by_pairs = language.Score(100.0, 12, 45, 50)
-    assert by_bytes.bits_per_character == by_pairs.bits_per_character == 100 / math.log(2) / 45
-    assert by_bytes.bits_per_byte == by_pairs.bits_per_byte
-    assert by_pairs.bits_per_token == 100 / math.log(2) / 12
-    assert next(iter(by_pairs.as_metrics("train_"))) == "train_bits_per_token"
-
-
 def test_windows_longer_than_the_text_read_all_of_it():
     stream, model = load_streams(BYTES).held_out.head(1), Counter(length=500)
     whole = score(model, stream, length=400)
     tokens = torch.from_numpy(stream.ids[None].astype(np.int64))
     assert whole.nats == pytest.approx(float(next_token_losses(model, tokens).detach().sum()), rel=1e-6)
-
-
-@pytest.mark.parametrize("stride", [0, 11])
-def test_a_stride_that_misses_tokens_is_refused(stride):
-    with pytest.raises(ValueError, match=rf"stride {stride} is outside 1\.\.10"):
-        score(Counter(), load_streams(BYTES).held_out, length=10, stride=stride)
+    with pytest.raises(ValueError, match=r"stride 11 is outside 1\.\.10"):
+        score(model, stream, length=10, stride=11)
 
 
 def test_unigrams_pay_the_cross_entropy_of_the_training_counts():
@@ -267,8 +253,14 @@ def absent(name, *, part=None):
     raise FileNotFoundError(f"{name} is not at hand")
 
 
-@pytest.mark.parametrize("config", [BYTES, PAIRS, TextConfig("parted", n_documents=7, n_held_out=1)])
-@pytest.mark.parametrize("variable", ["EMBVIZ_CACHE_DIR", "EMBVIZ_DATA_DIR"])
+@pytest.mark.parametrize(
+    ("config", "variable"),
+    [
+        (BYTES, "EMBVIZ_CACHE_DIR"),
+        (PAIRS, "EMBVIZ_DATA_DIR"),
+        (TextConfig("parted", n_documents=7, n_held_out=1), "EMBVIZ_CACHE_DIR"),
+    ],
+)
 def test_a_pack_gives_the_streams_of_the_whole_text_where_that_is_absent(
     cache, tmp_path, monkeypatch, config, variable
 ):
@@ -324,9 +316,8 @@ def trained(
     )
 
 
-@pytest.mark.parametrize("config", [BYTES, PAIRS])
-def test_a_language_model_starts_at_uniform_and_beats_unigrams_after_training(config):
-    streams = load_streams(config)
+def test_a_language_model_starts_at_uniform_and_beats_unigrams_after_training():
+    streams = load_streams(PAIRS)
     sample = streams.train.head(2)
     _, snapshots = trained(streams, n_steps=60, train_sample=sample)
     first, last = snapshots[0].metrics, snapshots[-1].metrics
@@ -366,23 +357,6 @@ def test_half_precision_changes_training_a_little_and_scores_stay_exact():
     assert half[-1].metrics["bits_per_byte"] == pytest.approx(exact[-1].metrics["bits_per_byte"], rel=0.02)
     assert half[-1].metrics == score(model, streams.held_out, length=16).as_metrics()
     assert all(array.dtype == torch.float32 for array in half[-1].weights.values())
-
-
-def test_gradients_can_be_changed_before_the_update():
-    streams = load_streams(BYTES)
-    model = Transformer(TransformerConfig(256, 16, 16, 1, 2, 32), seed=0)
-    training = LanguageTraining(4, 8, 16, dataclasses.replace(OPTIMIZER, weight_decay=0.0))
-    start = model.embedding.detach().clone()
-    for _ in train_language_model(
-        model,
-        streams,
-        training,
-        seed=0,
-        snapshot_at=4,
-        after_backward=lambda step: model.embedding.grad.zero_(),
-    ):
-        pass
-    assert torch.equal(model.embedding.detach(), start)
 
 
 def test_a_token_is_shown_so_that_blanks_are_seen_and_pieces_of_characters_are_named():

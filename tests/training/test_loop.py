@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,8 +12,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from book.tying.experiments.exor_runs import StackedBatches
@@ -127,17 +124,6 @@ def test_the_rate_is_that_of_pytorchs_cosine_annealing_over_three_periods(optimi
         schedule.step()
 
 
-@given(st.integers(0, 10**7))
-def test_the_rate_falls_for_half_a_period_and_rises_for_the_next(step):
-    rate = AdamW(5e-4, 1e-5).rate
-    assert 1e-5 <= rate(step) <= 5e-4
-    assert rate(step) == pytest.approx(rate(step + 20_000), abs=1e-13)  # cosines of large angles
-    assert (rate(step) > rate(step + 1)) == (step % 20_000 < 10_000)
-    assert rate(0) == 5e-4
-    assert rate(10_000) == 1e-5
-    assert rate(5_000) == pytest.approx((5e-4 + 1e-5) / 2)
-
-
 def test_updates_follow_the_equations_of_adamw_at_the_rate_of_their_step():
     model = Point()
     optimizer = AdamW(0.1, 0.01, half_period=9, weight_decay=0.2, beta1=0.8, beta2=0.95, eps=1e-3)
@@ -150,14 +136,6 @@ def test_updates_follow_the_equations_of_adamw_at_the_rate_of_their_step():
         unbiased = m / (1 - 0.8 ** (step + 1)), v / (1 - 0.95 ** (step + 1))
         rate = optimizer.rate(step)
         x = x * (1 - rate * 0.2) - rate * unbiased[0] / (np.sqrt(unbiased[1]) + 1e-3)
-
-
-def test_the_defaults_are_pytorchs():
-    adam = torch.optim.AdamW([nn.Parameter(torch.zeros(1))]).defaults
-    ours = AdamW()
-    assert ours.rate(0) == ours.rate(10_000) == adam["lr"]
-    assert (ours.weight_decay, ours.eps) == (adam["weight_decay"], adam["eps"])
-    assert (ours.beta1, ours.beta2) == adam["betas"]
 
 
 def test_what_does_not_decay_moves_by_its_gradient_alone():
@@ -224,7 +202,7 @@ def test_a_frozen_parameter_stays_and_its_run_resumes_to_the_same_bits(tmp_path)
 
 @pytest.mark.parametrize(
     ("n_steps", "every", "steps"),
-    [(10, 5, [0, 5, 10]), (11, 4, [0, 4, 8, 11]), (3, 100, [0, 3]), (0, 1, [0]), (2, 1, [0, 1, 2])],
+    [(11, 4, [0, 4, 8, 11]), (3, 100, [0, 3]), (0, 1, [0])],
 )
 def test_snapshots_come_before_the_first_update_every_so_many_and_after_the_last(n_steps, every, steps):
     model = Point()
@@ -239,20 +217,11 @@ def test_snapshots_come_before_the_first_update_every_so_many_and_after_the_last
     assert asked == list(range(n_steps))
 
 
-def test_training_waits_for_the_caller():
-    model = Point()
-    loop = train(model, model.losses, OPTIMIZER, n_steps=10, snapshot_at=5)
-    start = next(loop).weights["place"]
-    assert torch.equal(model.place.detach(), start)
-    middle = next(loop).weights["place"]
-    assert torch.equal(model.place.detach(), middle)
-    assert not torch.equal(start, middle)
-
-
-def test_snapshots_are_copies_that_later_updates_leave_alone():
+def test_training_waits_for_the_caller_and_leaves_earlier_snapshots_alone():
     model = Point()
     snapshots, texts = [], []
     for snapshot in train(model, model.losses, OPTIMIZER, n_steps=6, snapshot_at=2):
+        assert torch.equal(model.place.detach(), snapshot.weights["place"])
         snapshots.append(snapshot)
         texts.append(str(snapshot.weights))
         assert not snapshot.weights["place"].requires_grad
@@ -291,11 +260,8 @@ def test_tied_tensors_stay_tied_in_a_snapshot_and_on_disk(tmp_path):
 
 def test_a_matrix_and_its_transpose_share_memory_and_are_kept_apart():
     model = Shared()
-    views = train(
-        model, model.losses, OPTIMIZER, n_steps=0, snapshot_at=1,
-        weights=lambda: {"one": model.square, "other": model.square.mT},
-    )  # fmt: skip
-    weights = next(views).weights
+    views = {"weights": lambda: {"one": model.square, "other": model.square.mT}}
+    weights = next(train(model, model.losses, OPTIMIZER, n_steps=0, snapshot_at=1, **views)).weights
     assert torch.equal(weights["one"], model.square.detach())
     assert torch.equal(weights["other"], model.square.detach().mT)
 
@@ -333,7 +299,7 @@ def test_two_runs_give_the_same_bits_and_storing_changes_none(unbroken):
 # --- resumption -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n_taken", [1, 3, 5])
+@pytest.mark.parametrize("n_taken", [1, 3])
 def test_a_run_broken_after_a_snapshot_resumes_to_the_same_bits(tmp_path, unbroken, n_taken):
     with Run.open(tmp_path / "run", config=DESCRIPTION) as run:
         for _ in zip(range(n_taken), training(run), strict=False):
@@ -341,7 +307,7 @@ def test_a_run_broken_after_a_snapshot_resumes_to_the_same_bits(tmp_path, unbrok
     assert_same_bits(finished(tmp_path / "run"), unbroken)
 
 
-@pytest.mark.parametrize("at", [0, 5, 17])
+@pytest.mark.parametrize("at", [0, 17])
 def test_a_run_broken_by_an_error_at_any_step_resumes_to_the_same_bits(tmp_path, unbroken, at):
     def fail(step: int, losses: Tensor) -> Tensor:
         if step == at:
@@ -389,22 +355,6 @@ def test_an_old_state_is_replaced_between_snapshots(tmp_path, monkeypatch, unbro
         assert_same_bits(finished(folder), unbroken)
 
 
-def test_states_at_snapshots_take_a_small_share_of_the_time(tmp_path, monkeypatch, unbroken):
-    monkeypatch.undo()
-    saved, save_state = [], Run.save_state
-
-    def slow(run: Run, step: int, state: object) -> None:
-        saved.append(step)
-        time.sleep(0.5)
-        save_state(run, step, state)
-
-    monkeypatch.setattr(Run, "save_state", slow)
-    with Run.open(tmp_path / "run", config=DESCRIPTION) as run:
-        list(training(run))
-    assert saved == [0, N_STEPS]  # the first, and at the end
-    assert_same_bits(read_run(tmp_path / "run"), unbroken)
-
-
 @pytest.mark.parametrize("lost", ["append", "save_state"])
 @pytest.mark.parametrize("at", [0, 10])
 def test_a_run_broken_while_it_stores_resumes_to_the_same_bits(tmp_path, unbroken, monkeypatch, lost, at):
@@ -422,26 +372,12 @@ def test_a_run_broken_while_it_stores_resumes_to_the_same_bits(tmp_path, unbroke
     assert_same_bits(finished(tmp_path / "run"), unbroken)
 
 
-def test_a_snapshot_later_than_the_state_is_made_anew(tmp_path, monkeypatch):
-    with Run.open(tmp_path / "run", config=DESCRIPTION) as run:
-        list(training(run, n_steps=5))
-        with monkeypatch.context() as patch:
-            patch.setattr(Run, "save_state", lambda *arguments: None)
-            list(training(run, n_steps=10))
-        assert run.steps == [0, 5, 10]
-        assert [snapshot.step for snapshot in training(run, n_steps=15)] == [10, 15]
-
-
-def test_a_resumed_run_yields_only_what_the_run_lacks(tmp_path):
+def test_a_finished_run_yields_nothing_more_and_can_be_lengthened(tmp_path, unbroken):
     with Run.open(tmp_path / "run", config=DESCRIPTION) as run:
         assert [snapshot.step for snapshot in training(run, n_steps=10)] == [0, 5, 10]
         assert [snapshot.step for snapshot in training(run, n_steps=10)] == []
-        assert [snapshot.step for snapshot in training(run, n_steps=20)] == [15, 20]
-
-
-def test_a_finished_run_can_be_lengthened(tmp_path, unbroken):
-    finished(tmp_path / "run", n_steps=10)
-    assert_same_bits(finished(tmp_path / "run"), unbroken)
+        assert [snapshot.step for snapshot in training(run)] == [15, 20]
+    assert_same_bits(read_run(tmp_path / "run"), unbroken)
 
 
 KILLED = """
@@ -509,13 +445,6 @@ def test_all_members_whose_loss_is_not_finite_are_named():
         list(train(model, lambda step: model.place.sum() * math.nan, OPTIMIZER, n_steps=1, snapshot_at=1))
 
 
-def test_a_run_of_another_configuration_is_refused_and_the_difference_shown(tmp_path):
-    finished(tmp_path / "run", n_steps=5)
-    changed = {**DESCRIPTION, "learning_rate": 1e-3, "task": {"n_bits": 8}}
-    with pytest.raises(ValueError, match=r"another configuration: config\.task\.n_bits is 7 there and 8 now"):
-        Run.open(tmp_path / "run", config=changed)
-
-
 def test_a_run_longer_than_asked_for_is_refused_and_kept(tmp_path):
     before = finished(tmp_path / "run", n_steps=20)
     with pytest.raises(ValueError, match=r"run has 20 steps, more than n_steps = 15"):
@@ -529,25 +458,18 @@ def test_snapshots_come_at_the_steps_that_are_asked_for(when):
     found = list(train(model, model.losses, OPTIMIZER, n_steps=10, snapshot_at=when, weights="none"))
     assert [snapshot.step for snapshot in found] == [0, 3, 7]
     assert [snapshot.weights for snapshot in found] == [{}] * 3
-
-
-@pytest.mark.parametrize("every", [0, -5])
-def test_a_step_between_snapshots_below_one_is_refused(every):
-    with pytest.raises(ValueError, match=f"snapshot_at must be at least 1, got {every}"):
-        next(training(every=every))
+    with pytest.raises(ValueError, match="snapshot_at must be at least 1, got 0"):
+        next(training(every=0))
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"learning_rate": 0.0}, "rates must be above 0, the least at most the first"),
         ({"min_learning_rate": 0.0}, "rates must be above 0"),
         ({"min_learning_rate": 1e-2}, "the least at most the first"),
         ({"half_period": 0}, "the period at least 1"),
         ({"weight_decay": -0.1}, "weight decay must not be negative"),
         ({"beta1": 1.0}, "betas below 1"),
-        ({"beta2": -0.1}, "betas below 1"),
-        ({"eps": 0.0}, "eps above 0"),
     ],
 )
 def test_an_optimizer_that_makes_no_sense_is_refused(change, message):
