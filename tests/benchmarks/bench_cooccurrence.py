@@ -1,7 +1,7 @@
-"""Counting pairs beside a plain scipy counter and scikit-learn's, in the same run, with equal counts.
+"""Counting pairs beside a plain scipy counter, in the same run, with equal counts.
 
-The text is all of enwiki2018 where it is at hand; the peers count its beginning: scipy's counter would need
-tens of gigabytes on the whole, and its rate changes little with length.
+The text is all of enwiki2018 where it is at hand; the peer counts its beginning: it would need tens of
+gigabytes on the whole, and its rate changes little with length.
 """
 
 import subprocess
@@ -15,13 +15,12 @@ import scipy.sparse
 
 from embviz.corpora.corpus import Corpus, load_corpus
 from embviz.corpora.registry import DataMissingError
-from embviz.words.cooccurrence import count_pairs, pmi
+from embviz.words.cooccurrence import count_pairs
 
 N_JOBS = 2
 WINDOW = 5
 N_ROUNDS = 5  # ours and the peer in turn
 PEER_TOKENS = 2_000_000
-SKLEARN_TOKENS = 100_000  # each place becomes a document of its own there: slow
 
 PEAK_MEMORY = """
 import re, sys
@@ -58,19 +57,6 @@ def scipy_counts(ids: np.ndarray, vocab_size: int, window: int) -> scipy.sparse.
     shape = (vocab_size, vocab_size)
     ones = np.ones(int(met.sum()), np.int32)
     half = scipy.sparse.coo_array((ones, (rows[met], columns[met])), shape=shape).tocsr()
-    return half + half.T
-
-
-def sklearn_counts(ids: np.ndarray, vocab_size: int, window: int) -> scipy.sparse.csr_array:
-    """Places x words by CountVectorizer, a document for each place: what stands to its right."""
-    from sklearn.feature_extraction.text import CountVectorizer
-
-    words = list(map(str, ids.tolist()))
-    vocabulary = {str(word): word for word in range(vocab_size)}
-    vectorizer = CountVectorizer(analyzer=lambda right: right, vocabulary=vocabulary)
-    neighbours = vectorizer.transform(words[i + 1 : i + 1 + window] for i in range(len(words)))
-    here = vectorizer.transform([word] for word in words)
-    half = scipy.sparse.csr_array(here.T @ neighbours)
     return half + half.T
 
 
@@ -128,50 +114,4 @@ def test_memory_of_counting(corpus, speed_table):
         bar="under 3 GB, libraries and text included",
         peer_name="",
         text=described(corpus),
-    )
-
-
-def test_counting_beside_scikit_learn(corpus, speed_table):
-    kept = corpus.head(SKLEARN_TOKENS).restrict(max_vocab=1000, rare="drop")
-    ids, vocab_size = kept.ids, len(kept.vocabulary)
-    ours(ids[:1000], vocab_size, WINDOW)
-    our_rate, counts = max((rate(ours, ids, vocab_size) for _ in range(3)), key=lambda result: result[0])
-    peer_rate, peer_counts = rate(sklearn_counts, ids, vocab_size)
-    assert_same_counts(counts, peer_counts)
-    speed_table(
-        job=f"co-occurrence, window {WINDOW}, 1,000 words, a short text",
-        ours=our_rate,
-        peer=peer_rate,
-        unit="M tokens/s",
-        bar="",
-        peer_name="scikit-learn: CountVectorizer of places",
-    )
-
-
-def numpy_pmi(counts: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
-    """The formula as written, on a COO copy."""
-    entries = counts.tocoo()
-    words = counts.sum(axis=1)
-    ratio = entries.data * float(words.sum()) / (words[entries.row].astype(float) * words[entries.col])
-    return scipy.sparse.coo_array((np.log(ratio), (entries.row, entries.col)), shape=counts.shape).tocsr()
-
-
-def test_pmi_beside_numpy(benchmark, corpus, speed_table):
-    kept = corpus.head(PEER_TOKENS).restrict(min_count=5)
-    counts = count_pairs(kept.ids, len(kept.vocabulary), window=WINDOW, n_jobs=N_JOBS)
-    met = np.flatnonzero(np.diff(counts.indptr))
-    counts = counts[met][:, met]
-    pmi(counts)  # compiled before the clock starts
-    benchmark.pedantic(pmi, (counts,), rounds=3)
-    start = time.perf_counter()
-    expected = numpy_pmi(counts)
-    peer = time.perf_counter() - start
-    assert abs(pmi(counts) - expected).max() < 1e-11  # nats; logarithms of up to 25 rounded in another order
-    speed_table(
-        job="PMI of sparse counts, every check included",
-        ours=counts.nnz / benchmark.stats.stats.min / 1e6,
-        peer=counts.nnz / peer / 1e6,
-        unit="M pairs/s",
-        bar="",
-        peer_name="numpy, the formula as written, no checks",
     )

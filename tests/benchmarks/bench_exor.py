@@ -26,12 +26,7 @@ MEMBERS = [Member(seed, tied) for seed in range(5) for tied in (False, True)]
 WARM_UP = 20  # steps: threads started, code loaded
 OPTIMIZER = AdamW(5e-4, 1e-5, weight_decay=0.1, eps=1e-12)
 
-
-@pytest.fixture(autouse=True)
-def keep_thread_count():
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def batches_of(members: Sequence[Member]) -> StackedBatches:
@@ -86,7 +81,7 @@ def seconds(function: Callable[[int], object], n_steps: int) -> float:
     return time.perf_counter() - start
 
 
-def fastest(ways: dict[str, Callable[[int], object]]) -> dict[str, float]:
+def fastest_of(ways: dict[str, Callable[[int], object]]) -> dict[str, float]:
     """Least seconds of each, all of them once in each round, since a machine's pace changes."""
     for way in ways.values():
         way(WARM_UP)
@@ -106,7 +101,7 @@ def test_ten_runs_side_by_side_beside_one_after_the_other(speed_table):
     }
     # float32 in another order, through 100 updates
     np.testing.assert_allclose(ours["two processes"](100), peers["1 thread"](100), atol=1e-3)
-    took = fastest({**ours, **peers})
+    took = fastest_of({**ours, **peers})
     best, best_peer = min(ours, key=took.__getitem__), min(peers, key=took.__getitem__)
     speed_table(
         job=f"EXor, 10 runs (5 seeds x tied, untied), {N_STEPS:,} steps",
@@ -135,7 +130,7 @@ def test_storing_snapshots_beside_training_without_them(speed_table, tmp_path: P
             ):
                 pass
 
-    took = fastest({"with": with_snapshots, "without": functools.partial(train_batched, MEMBERS)})
+    took = fastest_of({"with": with_snapshots, "without": functools.partial(train_batched, MEMBERS)})
     speed_table(
         job=f"EXor, 10 runs, {N_STEPS:,} steps, weights and state stored every 100",
         ours=took["with"],

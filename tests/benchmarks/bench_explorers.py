@@ -15,17 +15,7 @@ from tests.book.browser import measure_latency, running_chromium, served
 from tests.book.conftest import BOOK, build
 from tests.book.jupyterlab import open_notebook, run_all, running_lab
 
-CHAPTER = "how_to_read"  # its rows stand in the table of speeds
-OTHERS = (  # printed; chapters that begin with a slider
-    "reflections/half_the_dimensions",
-    "tying/exor",
-    "tying/theorems",
-    "geometry/grokking",
-    "geometry/phases",
-    "kernel/formulas",
-    "resizing/projections",
-    "yours/yours",
-)
+CHAPTER = "how_to_read"
 SLIDER = ".embviz input[type=range]"
 N_MOVES = 60
 
@@ -61,12 +51,12 @@ def test_static(chromium: Browser, tmp_path: Path, speed_table: Callable[..., No
     record(speed_table, "static page", times, bar=60)
 
 
-def live_times(chromium: Browser, folder: Path, chapter: str, n_moves: int) -> list[float]:
-    """Of the first slider of a chapter that was run in JupyterLab."""
-    chapters, state = folder / "chapters", folder / "state"
+def test_live(chromium: Browser, tmp_path: Path, speed_table: Callable[..., None]) -> None:
+    """The first slider of the chapter, run in JupyterLab."""
+    chapters, state = tmp_path / "chapters", tmp_path / "state"
     chapters.mkdir()
     state.mkdir()
-    name = Path(shutil.copy(BOOK / f"{chapter}.ipynb", chapters)).name
+    name = Path(shutil.copy(BOOK / f"{CHAPTER}.ipynb", chapters)).name
     with running_lab(chapters, state) as address:
         page = chromium.new_page(viewport={"width": 1280, "height": 900})
         page.set_default_timeout(180_000)
@@ -74,15 +64,5 @@ def live_times(chromium: Browser, folder: Path, chapter: str, n_moves: int) -> l
         run_all(page)
         page.wait_for_selector("[data-ready]")
         measure_latency(page, SLIDER, n_moves=5)
-        return measure_latency(page, SLIDER, n_moves=n_moves)
-
-
-def test_live(chromium: Browser, tmp_path: Path, speed_table: Callable[..., None]) -> None:
-    record(speed_table, "JupyterLab", live_times(chromium, tmp_path, CHAPTER, N_MOVES), bar=100)
-
-
-@pytest.mark.parametrize("chapter", OTHERS)
-def test_the_first_slider_of_a_chapter(chromium: Browser, tmp_path: Path, chapter: str) -> None:
-    times = live_times(chromium, tmp_path, chapter, 40)
-    told = f"p50 {statistics.median(times):.0f} ms, p95 {statistics.quantiles(times, n=20)[-1]:.0f} ms"
-    print(f"JupyterLab, {chapter}: {told}, load {os.getloadavg()[0]:.1f}")
+        times = measure_latency(page, SLIDER, n_moves=N_MOVES)
+    record(speed_table, "JupyterLab", times, bar=100)

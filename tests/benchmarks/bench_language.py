@@ -2,7 +2,6 @@
 
 import itertools
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterator
 
@@ -23,13 +22,7 @@ N_STEPS = 60 if FULL else 8
 N_ROUNDS = 5
 RATE = 1e-3
 
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def now() -> float:
@@ -153,29 +146,4 @@ def test_tokens_a_second_of_the_byte_language_model(speed_table):
         unit="tokens/s",
         bar="at least the peer",
         peer_name="plain loop around PyTorch's layers: SDPA, fused AdamW, autocast on a GPU; 1 thread",
-    )
-
-
-@pytest.mark.filterwarnings("default")  # PyTorch's own, while it loads its compiler
-@pytest.mark.skipif(not FULL, reason="compiling takes up to minutes; EMBVIZ_BENCH=full")
-@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
-def test_what_compiling_the_model_would_save(speed_table):
-    """The experiments don't compile: what they store should not depend on a machine's C++ compiler."""
-    keep_freed_memory()
-    text = some_text()
-    models = {name: Transformer(SHAPE, seed=0).to(DEVICE) for name in ("eager", "compiled")}
-    models["compiled"].compile()
-    loops = {name: our_loop(model, text) for name, model in models.items()}
-    start = time.perf_counter()
-    first = {name: next(loop) for name, loop in loops.items()}
-    compiling = time.perf_counter() - start
-    assert first["compiled"] == pytest.approx(first["eager"], rel=1e-5)  # the same model
-    took = least_seconds_a_step(loops)
-    speed_table(
-        job="byte language model as we train it, beside torch.compile",
-        ours=took["eager"],
-        peer=took["compiled"],
-        unit="s",
-        bar="",
-        peer_name=f"the same model compiled, a step; compiling takes {compiling:.0f} s more",
     )

@@ -1,25 +1,13 @@
 """The fast Hadamard map beside the product with its matrix, on one thread."""
 
-import time
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 import threadpoolctl
 
 from embviz.projections import draw
+from tests.benchmarks.speed_table import fastest
 
 N_VECTORS = 256
-
-
-def fastest(way: Callable[[], object], rounds: int = 5) -> float:
-    """Least seconds of the processor for one call."""
-    took = []
-    for _ in range(rounds):
-        start = time.thread_time()
-        way()
-        took.append(time.thread_time() - start)
-    return min(took)
 
 
 @pytest.mark.parametrize(

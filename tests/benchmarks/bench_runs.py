@@ -2,7 +2,6 @@
 
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,7 @@ from torch import nn
 
 from embviz.models.transformer import Transformer, TransformerConfig
 from embviz.runs import Run, Sketch, read_run, select_weights
+from tests.benchmarks.speed_table import fastest
 
 FULL = os.environ.get("EMBVIZ_BENCH") == "full"
 N_STEPS = 400 if FULL else 50
@@ -22,13 +22,7 @@ WAYS = {
     "every 10 steps, in full": (10, None),
 }
 
-
-@pytest.fixture(autouse=True)
-def keep_thread_count():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def train(run: Run, model: nn.Module, every: int, n_steps: int) -> tuple[float, float]:
@@ -74,16 +68,6 @@ def test_recording_beside_training_alone(speed_table, tmp_path: Path, way: str):
     )
 
 
-def fastest(way: Callable[[], object]) -> float:
-    """Least seconds of the processor for one call."""
-    took = []
-    for _ in range(40):
-        start = time.thread_time()
-        way()
-        took.append(time.thread_time() - start)
-    return min(took)
-
-
 def hadamard(x: torch.Tensor) -> torch.Tensor:
     """Fast Walsh-Hadamard transform of 2^k numbers, in k passes."""
     n_passes = x.numel().bit_length() - 1
@@ -100,7 +84,7 @@ def test_a_sketch_beside_a_dense_one_and_a_hadamard_transform(speed_table):
     gaussian = torch.randn(256, weights.numel(), generator=generator) / 16
     signs = torch.randint(0, 2, (weights.numel(),), generator=generator) * 2.0 - 1
     kept = torch.randperm(weights.numel(), generator=generator)[:256]
-    ours = fastest(lambda: project(weights))
+    ours = fastest(lambda: project(weights), 40)
     peers = {
         "a dense Gaussian matrix": lambda: gaussian @ weights.flatten(),
         "a subsampled Hadamard transform": lambda: hadamard(weights.flatten() * signs)[kept] / 16,
@@ -111,7 +95,7 @@ def test_a_sketch_beside_a_dense_one_and_a_hadamard_transform(speed_table):
         speed_table(
             job=f"sketch of 512 x 128 weights to 256 numbers, beside {name.split()[-2]}",
             ours=ours,
-            peer=fastest(peer),
+            peer=fastest(peer, 40),
             unit="s",
             bar="below the peer",
             peer_name=name,

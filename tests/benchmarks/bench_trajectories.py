@@ -21,13 +21,7 @@ TENSORS = [*[SQUARE] * 15, *[MLP] * 10]
 N_PROCESSES = 2
 N_UPDATES = 2  # without rotation one takes seconds
 
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def made_path(n_weights: int, seed: int = 0) -> WeightPath:
