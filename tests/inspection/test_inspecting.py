@@ -4,11 +4,12 @@ import itertools
 import json
 import re
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
+from tokenizers import Tokenizer, models, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 from torch import nn
 
@@ -28,11 +29,9 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 def gpt2(**options):
     tf = import_transformers()
-    config = tf.GPT2Config(
-        vocab_size=V, n_positions=34, n_embd=D, n_layer=2, n_head=H, bos_token_id=0, eos_token_id=0, **options
-    )
+    shape = {"vocab_size": V, "n_positions": 34, "n_embd": D, "n_layer": 2, "n_head": H, **options}
     torch.manual_seed(0)
-    return tf.GPT2LMHeadModel(config)
+    return tf.GPT2LMHeadModel(tf.GPT2Config(bos_token_id=0, eos_token_id=0, **shape))
 
 
 def llama(**options):
@@ -125,9 +124,7 @@ class Mine(nn.Module):
     ("make", "tied"),
     [
         (gpt2, True),
-        (lambda: gpt2(tie_word_embeddings=False), False),
         (llama, False),
-        (lambda: llama(tie_word_embeddings=True), True),
         (lambda: gpt2().transformer, None),
         (lambda: Mine(False), False),
         (lambda: Mine(True), True),
@@ -268,13 +265,6 @@ def test_equal_tables_have_cosine_one_and_rows_in_disorder_none():
     assert abs(alike.null).max() < 0.1
 
 
-def test_smooth_positions_are_told_from_the_same_in_disorder():
-    angles = np.linspace(0, 6, 60)[:, None] * np.arange(1, 4)
-    (smooth,) = order_measures(np.hstack([np.sin(angles), np.cos(angles)]), n_draws=9, seed=0)
-    assert smooth.value > 0.9
-    assert abs(smooth.null).max() < 0.5
-
-
 def test_smoothness_is_the_mean_squared_step_over_that_of_two_rows():
     rows = np.random.default_rng(0).normal(size=(7, 3))
     apart = np.mean([((a - b) ** 2).sum() for a, b in itertools.permutations(rows, 2)])
@@ -321,8 +311,6 @@ def test_a_corpus_gives_the_kernel_and_a_loss_the_hammer():
     names = [f"w{i}" for i in range(V)]
     rng = np.random.default_rng(0)
     text = " ".join(names[i] for i in rng.integers(20, size=2_000))
-    from embviz.corpora import make_corpus
-
     batch = torch.from_numpy(rng.integers(V, size=(2, 16)))
     report = inspect(
         model, names, make_corpus(text), loss=lambda m, ids: m(ids, labels=ids).loss, batches=[batch]
@@ -341,10 +329,8 @@ def test_a_corpus_gives_the_kernel_and_a_loss_the_hammer():
 LINES = " ".join(f"word{i * i % 23}" for i in range(900))
 
 
-def word_level():
-    from tokenizers import Tokenizer, models, pre_tokenizers
-
-    tokenizer = Tokenizer(models.WordLevel({f"word{i}": i for i in range(V)}, unk_token="word0"))
+def word_level(words=tuple(f"word{i}" for i in range(V))):
+    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="word0"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return tokenizer
 
@@ -369,6 +355,7 @@ def test_loss_and_regularity_of_a_text_are_those_of_a_loop_by_hand():
     loss = rows_of(report, "next token").iloc[0]
     assert loss["value"] == pytest.approx(sum(losses).item() / 4 / np.log(2), rel=1e-5)
     assert loss["null"] == pytest.approx(np.mean(bits))
+    assert loss["note"].startswith("no first token was given; perplexity")
     for part, table in (("embedding", model.transformer.wte), ("positions", model.transformer.wpe)):
         power = (np.abs(np.fft.rfft(table.weight.grad.double().numpy(), axis=0)) ** 2).sum(axis=1)
         struck = rows_of(report, f"gradient of {part}").iloc[0]
@@ -376,7 +363,7 @@ def test_loss_and_regularity_of_a_text_are_those_of_a_loop_by_hand():
         assert struck["null_low"] <= struck["null"] <= struck["null_high"]
 
 
-@pytest.mark.parametrize("make", [gpt2, llama, neox])
+@pytest.mark.parametrize("make", [gpt2, llama])
 def test_a_folder_has_the_gradients_of_its_model(make, tmp_path, capsys):
     model = make()
     model.save_pretrained(tmp_path / "tiny")
@@ -423,22 +410,14 @@ def test_the_loss_alone_needs_no_gradients_and_stays_in_the_stored_precision(tmp
 
 def test_of_positions_those_are_struck_that_the_text_reaches():
     """Rows that no batch reaches would look like an order, since they stand side by side."""
-    model = import_transformers().GPT2LMHeadModel(
-        import_transformers().GPT2Config(
-            vocab_size=V, n_positions=400, n_embd=D, n_layer=1, n_head=H, bos_token_id=0, eos_token_id=0
-        )
-    )
-    report = inspect(model, word_level(), LINES, n_tokens=40, gradients=True)
+    report = inspect(gpt2(n_positions=400, n_layer=1), word_level(), LINES, n_tokens=40, gradients=True)
     row = rows_of(report, "gradient of positions").iloc[0]
     assert row["n_rows"] == 40
     assert row["value"] - row["null_high"] < 0.1  # with the other 360 rows, 0.2
 
 
 def test_layers_are_summed_up_and_what_is_not_struck_is_named():
-    tf = import_transformers()
-    config = {"vocab_size": V, "n_positions": 34, "n_embd": 32, "n_layer": 3, "n_head": H}
-    model = tf.GPT2LMHeadModel(tf.GPT2Config(**config, bos_token_id=0, eos_token_id=0))
-    report = inspect(model, word_level(), LINES, gradients=True)
+    report = inspect(gpt2(n_embd=32, n_layer=3), word_level(), LINES, gradients=True)
     layers = rows_of(report, "gradient of mlp.c_fc")
     assert layers["layer"].tolist() == [0, 1, 2]
     mean = rows_of(report, "gradient of mlp.c_fc, mean of 3").iloc[0]
@@ -446,9 +425,8 @@ def test_layers_are_summed_up_and_what_is_not_struck_is_named():
     assert mean["null"] == pytest.approx(layers["null"].mean())
     parts = report.summary()["part"]
     assert parts.str.startswith("gradient of mlp.c_fc").sum() == 1
-    assert "attn.c_attn" in notes(
-        inspect(gpt2(), word_level(), LINES, gradients=True)
-    )  # 16 rows have 9 modes
+    too_narrow = inspect(gpt2(), word_level(), LINES, gradients=True)  # 16 rows have 9 modes
+    assert "attn.c_attn" in notes(too_narrow)
 
 
 class Seeing(nn.Module):
@@ -477,9 +455,8 @@ def no_tables(folder):
 
 
 def cut_short(folder):
-    model = llama()
-    state = {name: array for name, array in model.state_dict().items() if "layers.1.mlp" not in name}
-    model.save_pretrained(folder, state_dict=state)
+    state = {name: array for name, array in llama().state_dict().items() if "layers.1.mlp" not in name}
+    llama().save_pretrained(folder, state_dict=state)
     return folder
 
 
@@ -519,14 +496,11 @@ def test_what_has_no_next_token_loss_is_said_in_the_table(make, why, tmp_path):
     assert np.isnan(row.value)
 
 
-def test_a_text_that_is_not_there_is_said_also_where_nothing_would_read_it(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no such text: .*absent\.txt"):
-        inspect({"wte.weight": np.ones((50, 8))}, None, tmp_path / "absent.txt")
-
-
 def test_a_text_that_is_too_short_and_a_model_that_is_too_large_are_said(monkeypatch):
     assert "at least three are needed" in notes(inspect(gpt2(), word_level(), "word1 word2"))
     assert "no tokenizer was given" in notes(inspect(gpt2(), None, LINES))
+    with pytest.raises(FileNotFoundError, match=r"no such text: .*absent\.txt"):
+        inspect({"wte.weight": np.ones((50, 8))}, None, Path("absent.txt"))
     corpus = corpus_from_tokens(LINES.split())
     monkeypatch.setattr(memory, "available_memory", lambda: 1_000)
     monkeypatch.setattr(memory, "NEVER_REFUSED", 0)
@@ -540,12 +514,8 @@ def test_a_text_that_is_too_short_and_a_model_that_is_too_large_are_said(monkeyp
 @pytest.mark.filterwarnings("ignore:Tensorflow not installed:ImportWarning")
 def test_the_command_writes_a_page_that_is_offline_small_and_safe(tmp_path, capsys):
     gpt2().save_pretrained(tmp_path / "tiny")
-    words = {HOSTILE if i == 3 else f"{HOSTILE}{i}\n" if i % 2 else f"word{i}": i for i in range(V)}
-    from tokenizers import Tokenizer, models, pre_tokenizers
-
-    tokenizer = Tokenizer(models.WordLevel(words, unk_token="word0"))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer.save(str(tmp_path / "tiny/tokenizer.json"))
+    words = [HOSTILE if i == 3 else f"{HOSTILE}{i}\n" if i % 2 else f"word{i}" for i in range(V)]
+    word_level(words).save(str(tmp_path / "tiny/tokenizer.json"))
     text = " ".join(f"word{2 * (i * i % 23)}" for i in range(900))
     (tmp_path / "mine.txt").write_text(text, encoding="utf-8")
     page, mine = tmp_path / "out.html", str(tmp_path / "mine.txt")
@@ -591,14 +561,6 @@ def test_a_page_of_144_heads_and_hostile_tokens_is_small_and_runs_nothing(tmp_pa
     assert "<img src=x" not in content
 
 
-def test_safetensors_of_bfloat16_alone_say_what_cannot_be_told(tmp_path):
-    save_file({"tok_embeddings.weight": torch.randn(V, D).bfloat16()}, tmp_path / "rows.safetensors")
-    report = inspect(str(tmp_path / "rows.safetensors"))
-    assert report.tied is None
-    assert "no output matrix" in report.why
-    json.dumps(report.summary().to_dict())
-
-
 def marked():
     """A tokenizer that puts a first token before every text, stops after four tokens, and pads."""
     tokenizer = word_level()
@@ -632,9 +594,3 @@ def test_each_string_begins_with_the_first_token_where_the_tokenizer_has_one():
     n_bytes = sum(len(word_level().decode(string[1:].tolist())) for string in strings)
     (each,) = [one for one in table.itertuples() if one.quantity == "next-token loss, bits a byte"]
     assert each.value == pytest.approx(float(slow) * 8 * len(places) / n_bytes, rel=1e-5)
-
-
-def test_without_a_first_token_the_note_says_so():
-    table = inspect(gpt2(), word_level(), LINES).table
-    notes = table.loc[table["quantity"] == "next-token loss, bits a token", "note"]
-    assert notes.iloc[0].startswith("no first token was given; perplexity")

@@ -158,12 +158,9 @@ def test_normal_singular_values_without_the_matrix_have_its_distribution():
     np.testing.assert_allclose(without.mean(axis=0), np.mean(drawn, axis=0), rtol=0.06)
 
 
-def test_rows_that_do_not_rise_are_refused():
+def test_nan_is_named_with_its_row_and_rows_that_do_not_rise_are_refused():
     with pytest.raises(ValueError, match="do not rise"):
         table_of(np.eye(4)).read(np.array([2, 1]))
-
-
-def test_nan_is_named_with_its_row():
     rows = np.eye(50)
     rows[31, 2] = np.nan
     with pytest.raises(ValueError, match="row 31 "):
