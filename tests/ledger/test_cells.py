@@ -139,19 +139,6 @@ def test_a_sweep_computes_only_what_is_missing():
     assert cells.run(sweep, progress=False) == []
 
 
-def test_a_result_that_cannot_be_written_is_not_computed(results, monkeypatch):
-    def refuse(folder):
-        raise PermissionError(f"nothing can be written to {folder}")
-
-    computed = []
-    monkeypatch.setattr(cells, "check_writable", refuse)
-    cell = cells.Experiment("made.seen", 1, computed.append).cell(Squares(1))
-    for begin in (lambda: cells.compute(cell), lambda: cells.run([cell], n_jobs=1, progress=False)):
-        with pytest.raises(PermissionError, match="nothing can be written"):
-            begin()
-    assert not computed
-
-
 def test_any_number_of_workers_gives_the_same_table():
     sweep = [squares.cell(Squares(3, seed)) for seed in range(4)]
     cells.run(sweep, n_jobs=1, progress=False)
@@ -182,7 +169,7 @@ def test_neither_nan_nor_an_infinity_is_ever_stored(which):
     assert not cell.stored()
 
 
-@pytest.mark.parametrize("length", [0, 4, 100, -40, -1])
+@pytest.mark.parametrize("length", [0, 100, -1])
 def test_a_file_cut_short_is_refused_and_kept(length):
     cell = squares.cell(Squares(50))
     path = cells.compute(cell)
@@ -247,32 +234,31 @@ def test_two_runs_writing_the_same_cell_at_once_leave_a_whole_file(results):
 
 
 SWEEP = """
+import os, random, signal, time
 from embviz.ledger import cells
 from tests.ledger.test_cells import Squares, squares
-cells.run([squares.cell(Squares(20, seed)) for seed in range(25)], n_jobs=1, progress=False)
+
+sweep, chance, n_kills = [squares.cell(Squares(20, seed)) for seed in range(25)], random.Random(1), 0
+while cells.missing(sweep):
+    child = os.fork()  # libraries are imported once
+    if child == 0:
+        cells.run(sweep, n_jobs=1, progress=False)
+        os._exit(0)
+    time.sleep(chance.uniform(0, 0.3) * (1 + n_kills / 10))  # on a busy machine it must advance too
+    os.kill(child, signal.SIGKILL)
+    n_kills += os.WIFSIGNALED(os.waitpid(child, 0)[1])
+print(n_kills)
 """
 
 
-@pytest.mark.slow
-def test_a_sweep_killed_at_random_moments_resumes_to_the_same_results(results):
-    rng = random.Random(1)
-    sweep = [squares.cell(Squares(20, seed)) for seed in range(25)]
-    kills = 0
-    for _ in range(40):
-        process = subprocess.Popen([sys.executable, "-c", SWEEP], env=os.environ | {"OMP_NUM_THREADS": "1"})
-        try:
-            # the first kills come at any moment from the start on, later ones leave time to advance
-            process.wait(timeout=rng.uniform(0.1, 1.0) + 1.5 * kills)
-            break
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-            kills += 1
-    assert kills > 0
-    assert process.returncode == 0
-    for cell in sweep:
-        table, _ = cells.read(cell)
-        pd.testing.assert_frame_equal(table, squares.function(cell.config))
+def test_a_sweep_killed_at_random_moments_resumes_to_the_same_results():
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", SWEEP], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 1
+    for seed in range(25):
+        table, _ = cells.read(squares.cell(Squares(20, seed)))
+        pd.testing.assert_frame_equal(table, squares.function(Squares(20, seed)))
 
 
 # --- slices of time -----------------------------------------------------------------------------------
@@ -348,15 +334,12 @@ def test_a_run_on_other_data_is_refused(monkeypatch):
         pass
 
 
-def test_a_cell_that_finds_its_model_busy_is_run_once_more():
+def test_a_cell_that_finds_its_model_busy_is_run_once_more_and_then_left():
+    alone = [reader.cell(Squares(1, seed)) for seed in (1, 2)]  # nobody trains their model
+    assert cells.run(alone, n_jobs=1, progress=False) == []
     readers = [reader.cell(Squares(1, seed)) for seed in (1, 2, 0)]
     assert len(cells.run(readers, n_jobs=1, progress=False)) == 3
     assert not cells.missing(readers)
-
-
-def test_cells_that_stay_busy_are_left():
-    readers = [reader.cell(Squares(1, seed)) for seed in (1, 2)]  # nobody trains their model
-    assert cells.run(readers, n_jobs=1, progress=False) == []
 
 
 def test_where_only_what_is_stored_counts_nothing_is_computed(results):

@@ -13,14 +13,16 @@ from embviz.ledger.findings import exact, extreme, once, over_seeds, repetitions
 MEASURED = [0.31, 0.35, 0.29, 0.42]
 
 
-@pytest.mark.parametrize("n", [2, 3, 4])
-def test_the_interval_over_seeds_is_students(n):
-    values = MEASURED[:n]
+@pytest.mark.parametrize("n", [2, 3, 30])
+def test_the_interval_over_seeds_is_students_and_one_seed_has_none(n):
+    values = (MEASURED * n)[:n]
     found = over_seeds(values)
     ends = stats.t.interval(0.95, df=n - 1, loc=np.mean(values), scale=stats.sem(values))
     assert found.value == pytest.approx(np.mean(values), abs=1e-15)
     assert (found.low, found.high) == pytest.approx(ends, rel=1e-12)
     assert found.n_seeds == n
+    one = over_seeds([0.3])
+    assert (one.low, one.value, one.high, one.n_seeds) == (0.3, 0.3, 0.3, 1)
 
 
 @pytest.mark.parametrize("never", [math.inf, -math.inf])
@@ -39,23 +41,14 @@ def test_ends_of_replicates_are_never_between_a_finite_and_an_infinite_one():
     assert resampled(math.inf, [-math.inf, *[math.inf] * 39], 5).low == -math.inf
 
 
-def test_a_single_seed_has_no_interval():
-    found = over_seeds([0.3])
-    assert (found.low, found.value, found.high, found.n_seeds) == (0.3, 0.3, 0.3, 1)
-
-
 def test_an_interval_is_cut_at_both_ends_of_what_its_number_can_be():
     free, cut = over_seeds([-0.9, 0.9]), over_seeds([-0.9, 0.9], within=(-1.0, 1.0))
     assert free.low < -1 < 1 < free.high
     assert (cut.low, cut.high) == (-1.0, 1.0)
-    inside = over_seeds([0.1, 0.2, 0.3], within=(-1.0, 1.0))
-    assert (inside.low, inside.high) == (over_seeds([0.1, 0.2, 0.3]).low, over_seeds([0.1, 0.2, 0.3]).high)
-
-
-def test_a_finding_says_what_was_repeated_on_which_text_and_its_nulls():
-    found = over_seeds(MEASURED, repeats="draws", controls={"shuffled": 0.1}, corpus="rose")
-    assert (found.repeats, dict(found.controls), found.corpus) == ("draws", {"shuffled": 0.1}, "rose")
-    assert over_seeds(MEASURED).repeats == "seeds"
+    half = over_seeds([0.9, 1.0], within=(-1.0, 1.0))
+    assert (half.low, half.high) == (over_seeds([0.9, 1.0]).low, 1.0)
+    rounded = over_seeds([1.0000001, 1.0000001], within=(-1.0, 1.0))
+    assert rounded.low <= rounded.value <= rounded.high  # never past its mean
 
 
 def test_bootstrap_replicates_give_their_middle_95_percent():
@@ -71,11 +64,6 @@ def test_the_worst_of_several_has_their_range_as_interval():
     found = extreme([2.0, 5.0, 3.0], largest=True)
     assert (found.value, found.low, found.high, found.n_seeds) == (5.0, 2.0, 5.0, 3)
     assert extreme([2.0, 5.0, 3.0], largest=False).value == 2.0
-
-
-@pytest.mark.parametrize("n", [2, 3, 4, 30])
-def test_students_factor_is_scipys(n):
-    assert findings.student(n) == pytest.approx(stats.t.ppf(0.975, n - 1), rel=1e-12)
 
 
 def test_two_repetitions_decide_nothing_and_three_or_an_exact_number_do():
@@ -97,6 +85,21 @@ def test_the_number_of_repetitions_that_would_decide_is_the_first_whose_interval
     assert not inside(needed - 1)
     assert repetitions_needed(over_seeds([0.9, 1.1]), (0.0, 1.0)) is None  # its mean lies on the border
     assert repetitions_needed(once(0.9), (0.0, 1.0)) is None
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: exact(math.nan), "NaN"),
+        (lambda: findings.Finding(2.0, 0.0, 1.0), "outside its interval"),
+        (lambda: findings.Finding(0.5, 0.0, 1.0, exact=True), "no interval"),
+        (lambda: findings.Finding(0.5, 0.5, 0.5, -1), "-1 repetitions"),
+        (lambda: over_seeds([]), "no seed"),
+    ],
+)
+def test_a_finding_that_cannot_be_is_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
 
 
 def test_examples_of_the_docstrings_are_true():

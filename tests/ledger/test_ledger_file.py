@@ -116,12 +116,11 @@ def test_a_claim_that_was_edited_after_its_verdict_is_named(own, capsys, monkeyp
     "damage",
     [
         lambda text: text[: len(text) // 2],
-        lambda text: "",
         lambda text: json.dumps({"claims": []}),
         lambda text: text.replace('"verdict"', '"verdikt"', 1),
         lambda text: text.replace('"value": ', '"value": "large", "low": ', 1),
     ],
-    ids=["cut", "empty", "an object", "unknown field", "text for a number"],
+    ids=["cut", "an object", "unknown field", "text for a number"],
 )
 def test_a_damaged_file_is_refused_in_one_sentence(own, capsys, damage):
     ledger_path().write_text(damage(ledger_path().read_text()))

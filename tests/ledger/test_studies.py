@@ -17,17 +17,11 @@ def cells_of(stored, sizes=(1, 2, 3)):
     ]
 
 
-def test_presets_go_from_the_smallest_to_the_papers():
-    assert PRESETS == ("quick", "laptop", "paper")
-
-
 @pytest.mark.parametrize(
     ("stored", "largest"),
     [
         (("quick", "laptop", "paper"), "paper"),
-        (("quick", "laptop"), "laptop"),
         (("quick", "paper"), "paper"),
-        (("quick",), "quick"),
         ((), None),
     ],
 )
