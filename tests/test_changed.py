@@ -30,13 +30,6 @@ def test_a_changed_file_brings_the_tests_beside_it(changed, tests):
     assert all((ROOT / path).exists() for path in found)
 
 
-def test_every_module_with_a_chapter_brings_the_chapter():
-    modules = {path.with_suffix(".py") for path in (ROOT / "book").glob("*/*.ipynb")}
-    modules = {path.relative_to(ROOT).as_posix() for path in modules if path.is_file()}
-    assert modules
-    assert all(module.replace(".py", ".ipynb") in chosen(ROOT, [module]) for module in modules)
-
-
 @pytest.mark.parametrize("lie", {lie.path: lie for lie in lies()}.values(), ids=lambda lie: lie.path)
 def test_code_with_a_planted_lie_brings_the_tests_that_notice_it(lie):
     tests = {word.partition("::")[0] for word in shlex.split(lie.tests) if word.startswith("tests/")}

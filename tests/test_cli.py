@@ -1,4 +1,3 @@
-import dataclasses
 import io
 import json
 import subprocess
@@ -7,8 +6,6 @@ import sys
 import pytest
 
 from embviz import cli, ledger, storage
-from embviz.ledger import studies
-from embviz.ledger.studies import Study
 from embviz.training import language
 from tests.made_registry import TEXT, stored, toml_entry, whole, write
 
@@ -50,15 +47,12 @@ def test_data_verify_fails_for_a_wrong_file_and_for_a_named_one_that_is_absent(m
 
 def test_data_fetch_of_what_has_no_address_says_what_to_do(made, capsys):
     assert cli.main(["data", "fetch", "rose"]) == 0
-    assert cli.main(["data", "fetch", "lost", "--json"]) == 1
-    (row,) = json.loads(capsys.readouterr().out.split("\n", 2)[2])
-    assert row["state"] == "failed"
-    assert "put the file into" in row["problem"]
-
-
-def test_the_embedded_corpus_needs_no_fetching(made, capsys):
     assert cli.main(["data", "fetch", "embedded"]) == 0
     assert "needs no file" in capsys.readouterr().out
+    assert cli.main(["data", "fetch", "lost", "--json"]) == 1
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["state"] == "failed"
+    assert "put the file into" in row["problem"]
 
 
 def test_an_error_of_ours_is_one_line_and_exit_code_1(made, capsys):
@@ -124,16 +118,6 @@ def test_run_computes_what_is_missing_and_the_ledger_judges_it(results, capsys):
     out = capsys.readouterr().out
     assert "40 simulated matrices" in out
     assert "amended 2026-11-21, not specific before: Heavy tails were no control" in out
-
-
-def test_run_computes_what_a_chapter_shows_beside_a_claim_too(results, capsys, monkeypatch):
-    study = studies.find_study("reflections.pmi_random")
-    (more, *_) = studies.find_study("reflections.lemma1").preset_cells("quick")
-    beside = dataclasses.replace(study, beside=lambda preset: [more])
-    monkeypatch.setattr(studies, "find_study", lambda claim: beside)
-    assert cli.main(["run", "reflections.pmi_random", "--jobs", "1"]) == 0
-    assert "4 of 4 cells" in capsys.readouterr().out
-    assert more.stored()
 
 
 def test_the_ledger_of_a_whole_paper_is_a_table_with_a_row_a_claim(results, capsys):
@@ -209,20 +193,6 @@ def test_packing_finds_a_text_at_any_depth_and_one_pack_serves_models_and_their_
     assert web == web_drawn
     assert stories in drawn
     assert "tinystories, 200,000 documents" in capsys.readouterr().out
-
-
-def test_packing_takes_the_texts_of_cells_beside_a_claim(results, monkeypatch, tmp_path):
-    beside = studies.find_study("geometry.noq_tinystories").beside("quick")
-    cell = next(cell for cell in beside if not hasattr(cell.config, "text"))  # its run has one
-    study = Study(lambda preset: [], lambda preset: {}, beside=lambda preset: [cell])
-    monkeypatch.setattr(studies, "find_study", lambda claim_id: study)
-    packed = []
-    monkeypatch.setattr(
-        language, "pack_text", lambda config: packed.append(config) or write(tmp_path, "pack", b"12345678")
-    )
-    assert cli.main(["data", "pack", "geometry.noq_tinystories", "--preset", "quick"]) == 0
-    (text,) = packed
-    assert text.corpus == "embedded"
 
 
 def absent():

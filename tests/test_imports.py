@@ -1,8 +1,6 @@
 """Libraries that import torchvision, where it is broken, works or isn't there."""
 
-import subprocess
 import sys
-import types
 
 import pytest
 
@@ -96,22 +94,3 @@ def test_what_a_library_misses_itself_is_not_taken_for_the_library(folder):
     (folder / f"{PACKAGE}.py").write_text("import needs_torchvision_and_more")
     with pytest.raises(ModuleNotFoundError, match="needs_torchvision_and_more"):
         imports._import(PACKAGE, None)
-
-
-def test_a_module_that_is_there_is_not_imported_again(monkeypatch):
-    there = types.ModuleType(PACKAGE)
-    monkeypatch.setitem(sys.modules, PACKAGE, there)
-    assert imports._import(PACKAGE, None) is there
-
-
-@pytest.mark.parametrize(
-    ("function", "use"),
-    [
-        ("import_pymde", "module.preserve_neighbors"),
-        ("import_lightning", "module.pytorch.Trainer"),
-        ("import_transformers", "(module.GPT2LMHeadModel, module.Trainer)"),
-    ],
-)
-def test_the_real_ones_can_be_used_in_a_fresh_process(function, use):
-    code = f"from embviz import imports; module = imports.{function}(); {use}"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=240)

@@ -78,28 +78,6 @@ def test_the_spectrum_of_a_text_is_the_same_without_any_extra():
     assert "random orders" in sentence
 
 
-def test_a_cell_is_computed_and_read_without_any_extra(tmp_path):
-    code = """
-import dataclasses, os
-import pandas as pd
-from embviz import ledger
-
-@dataclasses.dataclass(frozen=True)
-class Count:
-    seed: int
-
-@ledger.experiment("layers.count")
-def count(config):
-    return pd.DataFrame({"seed": [config.seed]})
-
-os.environ["EMBVIZ_RESULTS_DIR"] = "results"
-ledger.run([count.cell(Count(3))], n_jobs=1, progress=False)
-table, provenance = ledger.read(count.cell(Count(3)))
-print(table["seed"].tolist(), provenance["device"])
-"""
-    assert run_without(VIEW + TORCH, code, tmp_path).startswith("[3] ")
-
-
 def test_a_paper_of_ones_own_is_begun_measured_and_judged_without_any_extra(tmp_path):
     code = """
 import os
@@ -115,12 +93,9 @@ assert main(["run", "tulips", "--jobs", "1"]) == main(["ledger", "tulips"]) == 0
 @pytest.mark.parametrize(
     ("room", "hidden", "needs", "extra"),
     [
-        ("models", ["torch"], "torch", "torch"),
         ("training", ["torch"], "torch", "torch"),
-        ("trajectories", ["torch", "sklearn"], "torch and scikit-learn", "trajectories"),
         ("trajectories", ["sklearn"], "scikit-learn", "trajectories"),
         ("view", ["altair", "vl_convert", "anywidget"], "altair, vl-convert-python and anywidget", "view"),
-        ("view", ["anywidget"], "anywidget", "view"),
     ],
 )
 def test_a_room_without_its_extra_says_what_to_install(room, hidden, needs, extra):
@@ -139,7 +114,6 @@ def test_a_room_without_its_extra_says_what_to_install(room, hidden, needs, extr
     ("call", "needs"),
     [
         ("corpora.bytepairs.train_byte_pairs('a text', vocab_size=300)", "tokenizers"),
-        ("corpora.wordpieces.make_word_pieces(['[UNK]'])", "tokenizers"),
         (
             "words.train_sgns(corpora.make_corpus('a b c d ' * 99, name='made'), "
             "words.SGNSConfig(embedding_dim=2, n_negative=1), backend='torch')",
