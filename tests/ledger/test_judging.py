@@ -233,6 +233,8 @@ def test_one_measurement_that_does_not_depend_on_scale_refutes_a_claim_and_does_
     counted = judged(own, finding(0.2, 0.8), exact(1.5), scale="laptop")
     assert (counted.verdict, counted.smaller_scale) == (NOT_REPRODUCED, False)
     assert "--preset paper" not in counted.reason
+    both = judged(own, finding(2, 3), exact(1.5), scale="laptop")
+    assert (both.verdict, both.smaller_scale) == (NOT_REPRODUCED, False)
 
 
 def test_corpora_are_found_in_configurations_at_any_depth():
