@@ -19,7 +19,7 @@ from embviz.trajectories.nulls import (
     step_correlations,
     through_nulls,
 )
-from embviz.trajectories.phases import Clustering, path_steps
+from embviz.trajectories.phases import Clustering, couple, path_steps
 from embviz.trajectories.traces import Layout, Recipe, trace
 from embviz.trajectories.weight_paths import WeightPath, cosine_share, rotate, weight_path
 
@@ -264,6 +264,18 @@ def test_a_loss_that_falls_evenly_has_no_drops_to_couple():
     path = momentum_path()
     even = WeightPath("even", path.steps, np.arange(80.0)[::-1], path.weights, 300)
     assert measure(trace(even, QUICK, seed=0))["loss_p"] is None
+
+
+def test_measures_are_those_of_the_parts():
+    traced = trace(momentum_path(), QUICK, seed=0)
+    row = measure(traced, n_permutations=19)
+    assert row["n_phases"] == traced.phases.n_phases
+    assert row["reconstruction"] == traced.behaviour.errors.reconstruction
+    assert row["cosine_share"] == cosine_share(traced.layout)
+    own = couple(path_steps(traced.layout), traced.path.losses, seed=0, block=19, n_permutations=19)
+    assert (row["loss_correlation"], row["loss_lag"], row["loss_p"]) == (own.correlation, own.lag, own.p)
+    without = measure(trace(momentum_path(), Recipe(None, Layout("pca"), QUICK.clustering), seed=0))
+    assert without["reconstruction"] is None
 
 
 # --- one shape or many ------------------------------------------------------------------------------
