@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import tempfile
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -78,13 +77,6 @@ def _decoder() -> Any:
     return Decoder(DecoderConfig(n_symbols=V, length=5, embedding_dim=D, n_heads=2, n_layers=1), seed=0)
 
 
-@functools.cache
-def _tokenizer() -> Any:
-    from embviz.corpora.bytepairs import train_byte_pairs
-
-    return train_byte_pairs("a text of some words, and some more words", vocab_size=260)
-
-
 def _neighbors() -> Any:
     from embviz.neighbors import find_neighbors
 
@@ -97,10 +89,10 @@ def _clusterings() -> list[Any]:
     return [Clustering(min_cluster_size=5, min_samples=2)]
 
 
-def _layouts() -> dict[str, Any]:
+def _layout() -> Any:
     from embviz.trajectories.traces import Layout
 
-    return {"first": Layout("pca")}
+    return Layout("pca")  # the quickest
 
 
 def _stored() -> Any:
@@ -127,7 +119,7 @@ EXAMPLES: dict[str, Any] = {
     "lay_out_neighbors.n_epochs": lambda: 5,
     "map_of_neighbors.neighbors": _neighbors,
     "map_of_neighbors.layout": lambda: rows(dim=2),
-    "lay_out.layout": lambda: _layouts()["first"],  # the quickest
+    "lay_out.layout": _layout,
     "neighbors_in_plane.points": lambda: rows(dim=2),
     "read_checkpoints.source": _checkpoints,
     "read_checkpoints.tensors": lambda: "*",
@@ -137,8 +129,6 @@ EXAMPLES: dict[str, Any] = {
     "StoredArray.read.rows": lambda: np.array([0, 2]),
     # arrays
     "D": log_counts,
-    "E": lambda: rows(V),
-    "M": symmetric,
     "Q": lambda: symmetric(D),
     "W": symmetric,
     "activity": lambda: np.abs(rows(S - 1, 1)).ravel(),
@@ -150,8 +140,6 @@ EXAMPLES: dict[str, Any] = {
     "keep_probability.counts": lambda: counts().sum(axis=0),
     "document_starts": lambda: np.array([0, 20]),
     "embedding": lambda: rows(V),
-    "encoded": path,
-    "eps": lambda: np.array([0.5, 0.25]),
     "grid": lambda: np.linspace(-2, 2, 9),
     "ids": ids,
     "kernel": symmetric,
@@ -159,10 +147,8 @@ EXAMPLES: dict[str, Any] = {
     "labels": lambda: np.repeat([0, -1, 1, 0], S // 4),
     "layout": lambda: rows(N_ROWS, 2),
     "losses": lambda: np.linspace(4, 1, S) + rows(S, 1).ravel() / 16,
-    "matrices": symmetric,
     "matrix": symmetric,
     "null": lambda: rows(1).ravel(),
-    "order": lambda: np.roll(np.arange(V), 2),
     "other": lambda: rows(N_ROWS, D, seed=7),
     "output": lambda: rows(V),
     "paths": lambda: {"first": path(), "second": path()[::-1].copy()},
@@ -178,7 +164,6 @@ EXAMPLES: dict[str, Any] = {
     "replicates": lambda: rows(1).ravel(),
     "resampled.value": lambda: 0.5,
     "resampled.n": lambda: 5,
-    "rows": rows,
     "shown": lambda: _rng(9).integers(0, N_ROWS, (N_ROWS, 3)),
     "snapshots": lambda: [row.reshape(1, D) for row in path(D)],
     "spread": lambda: np.array([0.5, 0.25]),
@@ -187,7 +172,6 @@ EXAMPLES: dict[str, Any] = {
     "table": rows,
     "true": lambda: _rng(8).integers(0, N_ROWS, (N_ROWS, 3)),
     "values": lambda: rows(1).ravel(),
-    "of_values.values": lambda: rows(1, V).ravel(),
     "vectors": rows,
     "weights": lambda: path(D),
     "principal_plane.weights": lambda: rows(3 * N_ROWS).reshape(3, N_ROWS, D),
@@ -200,12 +184,8 @@ EXAMPLES: dict[str, Any] = {
     "WordVectors.transform": lambda: symmetric(D).astype(np.float32),
     "bias": lambda: rows(1, V).ravel().astype(np.float32),
     # everything else that a call must have
-    "baseline": lambda: 0.0,
-    "bandwidth": lambda: 0.5,
-    "caption": lambda: "Made vectors.",
     "checksum": lambda: "made",
     "clusterings": _clusterings,
-    "cyclic": lambda: False,
     "data": lambda: pd.DataFrame({"eigenvalue": rows(1).ravel()}),
     "subsample": lambda: 0.125,
     "pmi": symmetric,
@@ -214,29 +194,20 @@ EXAMPLES: dict[str, Any] = {
     "embedding_dim": lambda: 3,
     "family": lambda: "gaussian",
     "field": lambda: "eigenvalue",
-    "form": lambda: "eigen",
-    "kind": lambda: "clamp",
     "largest": lambda: True,
-    "layouts": _layouts,
     "m": lambda: 2,
     "model": _decoder,
-    "n": lambda: 4,
     "n_components": lambda: 2,
     "n_draws": lambda: 4,
     "n_negative": lambda: 2,
     "n_neighbors": lambda: 3,
     "name": lambda: "made",
-    "rng": _rng,
     "seed": lambda: 0,
     "threshold": lambda: 0.125,
-    "title": lambda: "A map",
-    "tokenizer": _tokenizer,
-    "tolerance": lambda: 0.0,
     "vocab_size": lambda: V,
     "vocabulary": lambda: list("abcdefg"),
     "window": lambda: 2,
     "words": lambda: [f"w{i}" for i in range(N_ROWS)],
-    "V": lambda: V,
     # functions whose values differ from those of their parameter's name
     "smallest_width.eps": lambda: 0.5,
     "smallest_width.n_draws": lambda: 4,
@@ -251,7 +222,6 @@ EXAMPLES: dict[str, Any] = {
     "Projection.self": _projection,
     "SubsampledHadamard.self": _hadamard,
     "sharpness.points": path,
-    "Text": lambda: SimpleNamespace(ids=ids()),
 }
 
 
