@@ -12,13 +12,8 @@ from hypothesis import strategies as st
 
 from embviz import view
 from embviz.view import charts
-from tests.drawing import compiled
 
 finite = st.floats(-1e6, 1e6, allow_nan=False)
-
-
-def axis_titles(chart) -> set[str]:
-    return {axis["title"] for axis in compiled(chart)["axes"] if axis.get("title")}
 
 
 @given(st.lists(finite, min_size=1, max_size=60), st.integers(1, 9))

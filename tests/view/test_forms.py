@@ -1,6 +1,5 @@
 """The forms: tidy tables in; what is drawn stands where it should; tables with holes are refused."""
 
-import doctest
 import json
 import re
 import warnings
@@ -14,18 +13,7 @@ from scipy import stats
 
 from embviz import view
 from embviz.ledger import findings
-from embviz.view import (
-    bars,
-    charts,
-    curves,
-    heat_maps,
-    histograms,
-    multiples,
-    paths,
-    scatters,
-    strips,
-    theme,
-)
+from embviz.view import bars, charts, curves, heat_maps, histograms, multiples, paths, scatters, strips, theme
 from tests import drawing
 from tests.drawing import compiled
 
@@ -84,62 +72,31 @@ POINTS = pd.DataFrame(
 )
 ARROWS = pd.DataFrame({"u": [1.0, -1.0], "v": [0.0, 1.0], "which": ["x", "y"], "name": ["east", ""]})
 RANKS = pd.DataFrame({"rank": [1, 2, 3], "eigenvalue": [9.0, 4.0, 1.0]})
-# a table, a column whose holes must be refused, and the drawing; `more` is what an explorer's data needs
+BINS = charts.mirrored_bins(RANKS["eigenvalue"], n_bins=4)
+ONE, OTHER = {"names": ["a", "b"]}, {"names": ["x", "y"]}
+# a table, a column whose holes must be refused, the form, its columns and options, and what an explorer's
+# data needs besides
 FORMS = {
-    "curves": (
-        seeds(),
-        "accuracy",
-        lambda t, more: view.plot_curves(t, "step", "accuracy", kind="pair", **more(names=["x", "y"])),
-    ),
-    "strip": (
-        times(),
-        "grok",
-        lambda t, more: view.plot_strip(t, "grok", "run", event="grokked", **more(names=["a", "b"])),
-    ),
+    "curves": (seeds(), "accuracy", view.plot_curves, "step accuracy", {"kind": "pair"}, OTHER),
+    "strip": (times(), "grok", view.plot_strip, "grok run", {"event": "grokked"}, ONE),
     "scatter": (
-        times(),
-        "grok",
-        lambda t, more: view.plot_scatter(
-            t, "memorize", "grok", kind="run", limits=(0, 100), equals=True, **more(names=["a", "b"])
-        ),
+        times(), "grok", view.plot_scatter, "memorize grok",
+        {"kind": "run", "limits": (0, 100), "equals": True}, ONE,
     ),
-    "bars": (RANKS, "eigenvalue", lambda t, more: view.plot_bars(t, "rank", "eigenvalue")),
-    "histogram": (
-        charts.mirrored_bins(RANKS["eigenvalue"], n_bins=4),
-        "share",
-        lambda t, more: view.plot_histogram(t, "eigenvalue", mirrored=True),
-    ),
-    "heat map": (
-        CELLS,
-        "pmi",
-        lambda t, more: view.plot_heat_map(t, "column", "row", "pmi", signed=True, **more(limits=(-3, 3))),
-    ),
-    "ridges": (
-        RIDGES,
-        "density",
-        lambda t, more: view.plot_ridges(t, "angle", "epoch", "density", **more(names=[1, 2])),
-    ),
-    "survival": (
-        times(),
-        "grok",
-        lambda t, more: view.plot_survival(t, "grok", event="grokked", kind="run", **more(names=["a", "b"])),
-    ),
-    "arrows": (
-        ARROWS,
-        "u",
-        lambda t, more: view.plot_arrows(t, "u", "v", kind="which", limit=2, **more(names=["x", "y"])),
-    ),
-    "path": (
-        POINTS,
-        "u",
-        lambda t, more: view.plot_path(t, "u", "v", order="step", limits=(-1, 5), loss="loss"),
-    ),
-}
+    "bars": (RANKS, "eigenvalue", view.plot_bars, "rank eigenvalue", {}, {}),
+    "histogram": (BINS, "share", view.plot_histogram, "eigenvalue", {"mirrored": True}, {}),
+    "heat map": (CELLS, "pmi", view.plot_heat_map, "column row pmi", {"signed": True}, {"limits": (-3, 3)}),
+    "ridges": (RIDGES, "density", view.plot_ridges, "angle epoch density", {}, {"names": [1, 2]}),
+    "survival": (times(), "grok", view.plot_survival, "grok", {"event": "grokked", "kind": "run"}, ONE),
+    "arrows": (ARROWS, "u", view.plot_arrows, "u v", {"kind": "which", "limit": 2}, OTHER),
+    "path": (POINTS, "u", view.plot_path, "u v", {"order": "step", "limits": (-1, 5), "loss": "loss"}, {}),
+}  # fmt: skip
 
 
 def draw(name, table):
     """A form over a table or an explorer's data, which needs some names."""
-    return FORMS[name][2](table, (lambda **given: given) if table is NAMED else (lambda **given: {}))
+    _, _, form, columns, options, more = FORMS[name]
+    return form(table, *columns.split(), **options, **(more if table is NAMED else {}))
 
 
 EVERY_FORM = pytest.mark.parametrize("name", FORMS)
@@ -180,47 +137,21 @@ def _placed(item):
 
 
 @EVERY_FORM
-def test_an_empty_table_is_refused(name):
-    with pytest.raises(ValueError, match="the table is empty"):
-        draw(name, FORMS[name][0].iloc[:0])
-
-
-@EVERY_FORM
-def test_a_missing_column_is_refused_with_the_columns_there_are(name):
-    table, column, _ = FORMS[name]
-    with pytest.raises(ValueError, match=f"no column '{column}' in the table, which has .*other"):
-        draw(name, table.rename(columns={column: "other"}))
-
-
-@EVERY_FORM
-@pytest.mark.parametrize("hole", [np.nan, np.inf])
-def test_a_hole_is_refused(name, hole):
-    table, column, _ = FORMS[name]
-    with pytest.raises(
-        ValueError, match=f"1 of {len(table)} values in column '{column}' are missing or infinite"
+def test_a_table_that_is_empty_or_has_a_hole_or_a_wrong_column_is_refused(name):
+    table, column, *_ = FORMS[name]
+    hole = f"1 of {len(table)} values in column '{column}' are missing or infinite"
+    for wrong, message in (
+        (table.iloc[:0], "the table is empty"),
+        (table.rename(columns={column: "other"}), f"no column '{column}' in the table, which has .*other"),
+        (table.assign(**{column: [np.nan, *table[column].iloc[1:]]}), hole),
+        (table.assign(**{column: [np.inf, *table[column].iloc[1:]]}), hole),
+        (table.assign(**{column: "much"}), f"column '{column}' holds .* numbers are drawn there"),
     ):
-        draw(name, table.assign(**{column: [hole, *table[column].iloc[1:]]}))
+        with pytest.raises(ValueError, match=message):
+            draw(name, wrong)
 
 
-@EVERY_FORM
-def test_words_for_numbers_are_refused(name):
-    table, column, _ = FORMS[name]
-    with pytest.raises(ValueError, match=f"column '{column}' holds .* numbers are drawn there"):
-        draw(name, table.assign(**{column: "much"}))
-
-
-MODULES = [bars, curves, heat_maps, histograms, multiples, paths, scatters, strips]
-EVERY_MODULE = pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__.split(".")[-1])
-
-
-@EVERY_MODULE
-def test_the_examples_of_the_docstrings_run(module):
-    done = doctest.testmod(module)
-    assert done.attempted
-    assert not done.failed
-
-
-@EVERY_MODULE
+@pytest.mark.parametrize("module", [bars, curves, heat_maps, histograms, multiples, paths, scatters, strips])
 def test_sizes_and_colours_come_from_the_theme_by_name(module):
     code = Path(module.__file__).read_text()
     look = r"\b(size|opacity|strokeWidth|fontSize|thickness|width|height|strokeDash)=[\[\d]|#[0-9a-fA-F]{6}"
@@ -234,21 +165,58 @@ def test_six_kinds_are_refused_and_a_null_beside_five_is_not():
     compiled(view.plot_curves(table, "step", "accuracy", kind="pair", null="f"))
 
 
-def test_a_null_or_a_name_that_is_no_kind_is_refused():
-    with pytest.raises(ValueError, match="null='z' is none of the kinds: x, y"):
-        view.plot_curves(seeds(), "step", "accuracy", kind="pair", null="z")
-    with pytest.raises(ValueError, match="'pair' has 'y', which is none of names=\\['x'\\]"):
-        view.plot_curves(seeds(), "step", "accuracy", kind="pair", names=["x"])
+def twice(table):
+    return pd.concat([table, table])
 
 
-def test_an_explorers_kinds_must_be_named():
-    with pytest.raises(ValueError, match=r"name the kinds of 'pair' \(names=...\)"):
-        view.plot_curves(NAMED, "step", "accuracy", kind="pair")
+ENDS = r"give the ends of both axes \(limits=...\)"
 
 
-def test_a_logarithmic_axis_refuses_what_it_would_lose():
-    with pytest.raises(ValueError, match="2 of 6 values in column 'step' are not above 0"):
-        view.plot_curves(seeds(2, ["x"], (0, 1, 2)), "step", "accuracy", x_scale="log")
+@pytest.mark.parametrize(
+    ("form", "table", "arguments", "options", "message"),
+    [
+        (view.plot_curves, seeds(), "step accuracy", {"null": "z"}, "null='z' is none of the kinds: x, y"),
+        (view.plot_curves, seeds(), "step accuracy", {"names": ["x"]}, r"has 'y', .* none of names=\['x'\]"),
+        (view.plot_curves, NAMED, "step accuracy", {}, r"name the kinds of 'pair' \(names=...\)"),
+        (
+            view.plot_curves, twice(seeds()), "step accuracy", {},
+            "more than one row at step = 0, pair = x, seed = 0: name the column",
+        ),
+        (
+            view.plot_curves, seeds(), "step accuracy", {"seed": None},
+            "more than one row at step = 0, pair = x: name",
+        ),
+        (
+            view.plot_curves, seeds(2, ["x"], (0, 1, 2)), "step accuracy", {"x_scale": "log"},
+            "2 of 6 values in column 'step' are not above 0",
+        ),
+        (view.plot_strip, times(), "grok run", {"published": {"c": 1}}, "'c', .* none of the rows: a, b"),
+        (view.plot_scatter, NAMED, "memorize grok", {"equals": True}, ENDS),
+        (view.plot_scatter, POINTS.assign(mark="a"), "u v", {"kind": "mark"}, "'mark' can't be coloured"),
+        (view.plot_arrows, NAMED, "u v", {}, "give the ends of the axes"),
+        (view.plot_arrows, ARROWS.assign(turned=1), "turned v", {}, "'turned' can't be drawn"),
+        (
+            view.plot_bars, twice(RANKS), "rank eigenvalue", {},
+            "more than one row at rank = 1: one bar would hide the other",
+        ),
+        (
+            view.plot_ridges, RIDGES.assign(density=[0, -1, 1, 1]), "angle epoch density", {},
+            "'density' has heights below 0",
+        ),
+        (
+            view.plot_heat_map, twice(CELLS), "column row pmi", {},
+            "more than one row at column = 0, row = 0: a cell shows one number",
+        ),
+        (view.plot_heat_map, NAMED, "column row pmi", {"signed": True}, r"the ends of the colours \(limits"),
+        (view.plot_survival, times(), "grok", {"x_scale": "log"}, "'start' are not above 0"),
+        (view.plot_path, NAMED, "u v", {"order": "step"}, ENDS),
+        (lambda charts: view.panels(charts), {}, "", {}, "no panels: give at least one chart"),
+    ],
+)  # fmt: skip
+def test_what_would_be_drawn_wrong_is_refused(form, table, arguments, options, message):
+    kind = {"kind": "pair"} if form is view.plot_curves else {}
+    with pytest.raises(ValueError, match=message):
+        form(table, *arguments.split(), **kind, **options)
 
 
 def test_titles_given_replace_those_of_the_table_and_no_words_are_needed():
@@ -300,22 +268,6 @@ def test_every_seed_is_a_thin_line_and_the_mean_a_thick_one():
     )  # four digits are kept
 
 
-def test_without_seeds_there_is_one_line_and_no_band():
-    chart = view.plot_curves(POINTS, "step", "loss", seed=None)
-    assert len(drawn(chart, "line")) == 3
-    assert not drawn(chart, "area")
-
-
-def test_two_rows_of_one_seed_are_refused():
-    table = pd.concat([seeds(), seeds()])
-    with pytest.raises(
-        ValueError, match="more than one row at step = 0, pair = x, seed = 0: name the column"
-    ):
-        curves_of(table)
-    with pytest.raises(ValueError, match="more than one row at step = 0, pair = x: name"):
-        curves_of(seeds(), seed=None)
-
-
 def test_columns_of_an_interval_make_the_band():
     table = POINTS.assign(low=POINTS["loss"] - 1, high=POINTS["loss"] + 1)
     chart = view.plot_curves(table, "step", "loss", seed=None, interval=("low", "high"), limits=(0, 4))
@@ -329,28 +281,6 @@ def test_levels_stand_at_their_values_and_are_named():
     assert sorted(100 - rule["y"] for rule in drawn(chart, "rule")) == pytest.approx([10, 25, 50, 70])
     assert set(written(chart)) >= {"best", "worst", "null", "published"}
     assert {rule["stroke"] for rule in drawn(chart, "rule")} == {theme.INK, theme.NULL_COLOUR}
-
-
-def test_the_range_of_a_control_is_a_band():
-    (area,) = drawn(curves_of(seeds(), null=(0.2, 0.3)), "rect")
-    assert (area["y"], area["height"]) == pytest.approx((70, 10))
-
-
-def test_a_bare_reference_has_no_name():
-    assert "" not in written(curves_of(seeds(), reference=0.5))
-
-
-def test_the_kind_that_is_the_control_is_grey_and_dotted():
-    chart = curves_of(seeds(), null="y")
-    lines = {(line["stroke"], tuple(line["strokeDash"])) for line in drawn(chart, "line")}
-    assert lines == {(theme.CATEGORIES[0], (1, 0)), (theme.NULL_COLOUR, theme.NULL_DASH)}
-
-
-def test_published_points_are_crosses_at_their_places():
-    chart = curves_of(seeds(), published=pd.DataFrame({"step": [5], "accuracy": [0.25]}))
-    (cross,) = drawn(chart, "symbol")
-    assert (cross["x"], cross["y"]) == (50, 75)
-    assert cross["shape"] == theme.PUBLISHED_SHAPE
 
 
 # --- strip ----------------------------------------------------------------------------------------------
@@ -381,13 +311,6 @@ def test_a_median_has_a_tick_and_no_interval():
     assert [tick["x"] + tick["width"] / 2 for tick in drawn(chart, "rect")] == [20, 40]
 
 
-def test_the_papers_value_of_a_row_is_a_mark_of_its_own_in_the_legend():
-    chart = strip(times(), published={"b": 90})
-    (cross,) = [mark for mark in drawn(chart, "symbol") if mark["shape"] == theme.PUBLISHED_SHAPE]
-    assert (cross["x"], cross["y"]) == (90, 75)
-    assert legend_names(compiled(chart)) == ["one seed", theme.PUBLISHED]
-
-
 @pytest.mark.parametrize("rows", ["run", "part"])
 def test_the_papers_values_of_kinds_stand_in_their_part_of_the_row(rows):
     tables = [times().assign(model=model) for model in ("tied", "free")]
@@ -401,16 +324,6 @@ def test_the_papers_values_of_kinds_stand_in_their_part_of_the_row(rows):
     assert {(x, ours[y]) for x, y in crosses} == {(50, shapes["free"]), (90, shapes["tied"])}
 
 
-def test_a_published_row_that_is_not_there_is_refused():
-    with pytest.raises(ValueError, match="published names 'c', which is none of the rows: a, b"):
-        strip(times(), published={"c": 1})
-
-
-def test_a_bare_published_value_is_a_line_through_all_rows():
-    rules = drawn(strip(times(), published=40, interval=False), "rule")
-    assert [(rule["x"], rule["y2"] - rule["y"]) for rule in rules] == [(40, 100)]
-
-
 def test_a_run_that_was_given_up_is_an_open_mark():
     shown = [mark for mark in drawn(strip(times(), event="grokked"), "symbol") if mark["size"] > 0]
     is_open = [
@@ -418,29 +331,6 @@ def test_a_run_that_was_given_up_is_an_open_mark():
     ]
     assert sorted(mark["x"] for mark, open_ in zip(shown, is_open, strict=True) if open_) == [80]
     assert is_open.count(False) == 5
-
-
-def test_kinds_within_a_row_stand_apart_with_their_own_bars():
-    table = pd.concat([times().assign(model=model) for model in ("tied", "free")])
-    chart = strip(table, by="model")
-    looks = {(mark["y"], mark["shape"], mark["fill"]) for mark in drawn(chart, "symbol")}
-    assert len(looks) == 4
-    assert len({y for y, _, _ in looks}) == 4
-    assert len(drawn(chart, "rule")) == 4
-    assert legend_names(compiled(chart)) == ["tied", "free"]
-
-
-def test_rows_with_several_colours_have_them_below_each_other_and_others_do_not():
-    table = times().assign(
-        kind=lambda table: table["run"].map({"a": "high", "b": "low"}), reading=["x", "y", "x"] * 2
-    )
-    one, several = (
-        view.plot_strip(table, "grok", "run", by=by, centre="median") for by in ("kind", "reading")
-    )
-    assert '"yOffset"' not in one.to_json()
-    assert '"yOffset"' in several.to_json()
-    places = {item["y"] for item in drawn(one, "symbol")}
-    assert len(places) == table["run"].nunique()
 
 
 def test_a_row_without_a_mark_stays():
@@ -475,16 +365,6 @@ def test_the_line_of_equals_runs_from_corner_to_corner(scale):
     assert all(mark["y"] < 100 - mark["x"] for mark in drawn(chart, "symbol"))  # grok > memorize
 
 
-def test_a_square_scatter_is_as_wide_as_tall():
-    spec = view.plot_scatter(times(), "memorize", "grok", square=True).to_dict()
-    assert spec["width"] == spec["height"]
-
-
-def test_an_explorers_line_of_equals_needs_its_ends():
-    with pytest.raises(ValueError, match=r"give the ends of both axes \(limits=...\)"):
-        view.plot_scatter(NAMED, "memorize", "grok", equals=True)
-
-
 # --- arrows ---------------------------------------------------------------------------------------------
 
 
@@ -507,31 +387,6 @@ def test_the_axes_of_arrows_have_equal_ends_beyond_the_longest():
     assert spec["width"] == spec["height"]
 
 
-def test_an_explorers_arrows_need_their_ends():
-    with pytest.raises(ValueError, match="give the ends of the axes"):
-        view.plot_arrows(NAMED, "u", "v")
-
-
-def test_a_column_whose_name_the_heads_need_is_refused():
-    with pytest.raises(ValueError, match="'turned' can't be drawn"):
-        view.plot_arrows(ARROWS.rename(columns={"u": "turned"}), "turned", "v")
-
-
-def test_a_scatter_has_labels_and_the_papers_marks():
-    chart = view.plot_scatter(
-        times(),
-        "memorize",
-        "grok",
-        kind="run",
-        label="seed",
-        limits=(0, 100),
-        published=pd.DataFrame({"memorize": [9.0], "grok": [57.0]}),
-    )
-    assert written(chart).count("2") >= 2
-    assert legend_names(compiled(chart)) == ["a", "b", theme.PUBLISHED]
-    assert drawn(chart, "symbol")[-1]["y"] == pytest.approx(43)
-
-
 # --- bars -----------------------------------------------------------------------------------------------
 
 
@@ -539,22 +394,6 @@ def test_each_bar_is_one_wide_about_its_rank():
     marks = drawn(view.plot_bars(RANKS, "rank", "eigenvalue", limits=(0, 10)), "rect")
     assert [bar["height"] for bar in marks] == pytest.approx([90, 40, 10])
     assert [bar["x"] + bar["width"] / 2 for bar in marks] == pytest.approx([100 / 6, 50, 500 / 6], abs=0.5)
-
-
-def test_a_controls_column_is_a_grey_line_across_each_bar():
-    table = RANKS.assign(flat=5.0)
-    rules = drawn(view.plot_bars(table, "rank", "eigenvalue", null="flat", limits=(0, 10)), "rule")
-    assert [rule["y"] for rule in rules] == [50] * 3
-    assert {rule["stroke"] for rule in rules} == {theme.NULL_COLOUR}
-    assert [abs(rule["x2"] - rule["x"]) for rule in rules] == pytest.approx([100 / 3] * 3)
-
-
-def test_categories_have_their_kinds_side_by_side():
-    table = pd.DataFrame({"text": ["b", "b", "a"], "count": [4, 2, 3], "run": ["u", "v", "u"]})
-    chart = view.plot_bars(table, "text", "count", kind="run", limits=(0, 4))
-    marks = drawn(chart, "rect")
-    assert [bar["height"] for bar in marks] == [100, 50, 75]
-    assert marks[0]["x"] < marks[1]["x"] < marks[2]["x"]
 
 
 def test_bars_begin_at_the_lower_end_of_a_logarithmic_axis():
@@ -565,11 +404,6 @@ def test_bars_begin_at_the_lower_end_of_a_logarithmic_axis():
     assert all(bar["height"] > 0 for bar in free)  # the least one too
     with pytest.raises(ValueError, match="give the ends of the logarithmic axis"):
         view.plot_bars(NAMED, "rank", "eigenvalue", scale="log")
-
-
-def test_two_bars_in_one_place_are_refused():
-    with pytest.raises(ValueError, match="more than one row at rank = 1: one bar would hide the other"):
-        view.plot_bars(pd.concat([RANKS, RANKS]), "rank", "eigenvalue")
 
 
 # --- histogram and ridges -------------------------------------------------------------------------------
@@ -597,21 +431,6 @@ def test_the_mirror_image_and_the_controls_values_are_stepped_lines():
     assert legend_names(compiled(chart)) == ["measured", "its mirror image", "control"]
 
 
-def test_the_legend_shows_a_dash_for_the_mirror_image():
-    values = pd.DataFrame({"pmi": [-1.0, 2.0, 2.0, 3.0]})
-    chart = view.plot_histogram(values, "pmi", mirrored=True, n_bins=4)
-    symbols = drawing.drawn(sized(chart), "symbol", "legend-symbol")
-    assert [bool(symbol.get("strokeDash")) for symbol in symbols] == [False, True]
-    assert [symbol["shape"] for symbol in symbols] == ["square", "stroke"]
-
-
-def test_the_vertical_axis_of_a_histogram_can_be_fixed():
-    values = pd.DataFrame({"pmi": [-1.0, 2.0, 2.0, 3.0]})
-    chart = view.plot_histogram(values, "pmi", n_bins=4, y_limits=(0, 0.25))
-    tops = {bar["y"] for bar in drawn(chart, "rect") if bar["height"]}
-    assert tops == {0, -2 * HEIGHT}  # a share of 0.25 reaches the top, 0.75 is cut off there
-
-
 def test_bins_are_drawn_as_they_are_with_a_column_of_the_control():
     bins = charts.bin_counts([1.0, 2.0, 2.5, 4.0], n_bins=3).assign(expected=0.3)
     chart = view.plot_histogram(bins, "pmi", null="expected")
@@ -629,24 +448,7 @@ def test_ridges_stand_on_their_rows_with_one_scale():
     assert {"1", "2"} <= set(axis_labels(chart))
 
 
-def test_a_ridge_below_its_base_line_is_refused():
-    with pytest.raises(ValueError, match="'density' has heights below 0"):
-        view.plot_ridges(RIDGES.assign(density=[0, -1, 1, 1]), "angle", "epoch", "density")
-
-
-def test_a_controls_ridge_is_dotted():
-    chart = view.plot_ridges(RIDGES.assign(flat=0.5), "angle", "epoch", "density", null="flat", overlap=1.0)
-    dotted = [point for point in drawn(chart, "line") if point.get("strokeDash")]
-    assert [point["y"] for point in dotted] == pytest.approx([25, 25, 75, 75])
-
-
 # --- heat map -------------------------------------------------------------------------------------------
-
-
-def test_signed_colours_are_white_at_zero_and_reach_equally_far():
-    chart = view.plot_heat_map(CELLS, "column", "row", "pmi", signed=True, labels=".1f")
-    assert next(scale for scale in compiled(chart)["scales"] if scale["name"] == "color")["domain"] == [-3, 3]
-    assert set(written(chart)) >= {"0.0", "−3.0", "1.0", "0.5"}
 
 
 @pytest.mark.parametrize("signed", [True, False])
@@ -666,23 +468,6 @@ def contrast(first, second):
         linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
         light.append(float(linear @ np.array([0.2126, 0.7152, 0.0722])))
     return (max(light) + 0.05) / (min(light) + 0.05)
-
-
-def test_cells_stand_in_the_order_of_their_numbers_from_the_top():
-    cells = drawn(view.plot_heat_map(CELLS.iloc[::-1], "column", "row", "pmi"), "rect")
-    places = {(cell["x"], cell["y"]) for cell in cells}
-    assert places == {(0, 0), (50, 0), (0, 50), (50, 50)}
-    assert (cells[-1]["x"], cells[-1]["y"]) == (0, 0)
-
-
-def test_two_numbers_for_one_cell_are_refused():
-    with pytest.raises(ValueError, match="more than one row at column = 0, row = 0: a cell shows one number"):
-        view.plot_heat_map(pd.concat([CELLS, CELLS]), "column", "row", "pmi")
-
-
-def test_an_explorers_signed_colours_need_their_ends():
-    with pytest.raises(ValueError, match=r"give the ends of the colours \(limits=...\)"):
-        view.plot_heat_map(NAMED, "column", "row", "pmi", signed=True)
 
 
 # --- survival -------------------------------------------------------------------------------------------
@@ -720,20 +505,6 @@ def test_a_limit_makes_later_events_unseen():
     assert line == {0: 1, 20: pytest.approx(0.75), 40: pytest.approx(0.5), 100: pytest.approx(0.5)}
 
 
-def test_each_kind_has_a_curve_of_its_own():
-    table = pd.DataFrame({"grok": [25, 50, 75, 100], "run": list("aabb")})
-    line = drawn(view.plot_survival(table, "grok", kind="run", limit=100), "line")
-    ends = {colour: [p["y"] for p in line if p["stroke"] == colour][-1] for colour in theme.CATEGORIES[:2]}
-    assert set(ends.values()) == {100}
-    first = {colour: [p["x"] for p in line if p["stroke"] == colour and p["y"] == 50] for colour in ends}
-    assert [min(times) for times in first.values()] == [25, 75]
-
-
-def test_a_logarithmic_survival_curve_begins_above_zero():
-    with pytest.raises(ValueError, match="1 of 1 values in column 'start' are not above 0"):
-        view.plot_survival(times(), "grok", x_scale="log")
-
-
 # --- path and panels ------------------------------------------------------------------------------------
 
 
@@ -753,12 +524,6 @@ def test_the_path_is_joined_in_its_order_whatever_the_tables():
         for table in (POINTS, POINTS.iloc[[2, 0, 1]])
     )
     assert whole == shuffled
-
-
-def test_points_in_no_phase_are_open_crosses_and_phases_have_shapes():
-    table = pd.concat([POINTS.assign(phase=phase, u=POINTS["u"] + phase) for phase in (-1, 0, 1)])
-    marks = drawn(view.plot_path(table, "u", "v", order="step", phase="phase"), "symbol")
-    assert [mark["shape"] for mark in marks] == ["cross"] * 3 + ["circle"] * 3 + ["square"] * 3
 
 
 def test_clusters_have_colours_of_their_own_with_their_numbers_beside_and_no_ramp():
@@ -804,13 +569,6 @@ def test_the_loss_is_below_a_plane_that_fills_the_page():
     assert len({part["width"] for part in spec["concat"]}) == 1
 
 
-def test_the_loss_beside_a_path_has_its_colours():
-    spec = view.plot_path(POINTS, "u", "v", order="step", loss="loss").to_dict()
-    colours = [mark["fill"] for mark in drawing.drawn(spec, "symbol")]
-    assert colours[:3] == colours[3:]
-    assert len(set(colours)) == 3
-
-
 def test_paths_of_two_kinds_stand_side_by_side_each_with_its_loss_below():
     table = pd.concat([POINTS.assign(kind="training"), POINTS.assign(kind="random walk", u=0.0)])
     beside = {"by": "kind", "by_names": ["training", "random walk"], "limits": (-1, 5)}
@@ -834,11 +592,6 @@ def test_paths_of_two_kinds_stand_side_by_side_each_with_its_loss_below():
         view.plot_path(table, "u", "v", order="step", by="kind")
 
 
-def test_an_explorers_path_needs_the_ends_of_its_plane():
-    with pytest.raises(ValueError, match=r"give the ends of both axes \(limits=...\)"):
-        view.plot_path(NAMED, "u", "v", order="step")
-
-
 def test_panels_have_their_names_above_them_and_tell_the_page_how_to_fit_them():
     parts = {kind: view.plot_curves(part, "step", "accuracy") for kind, part in seeds().groupby("pair")}
     chart = theme.captioned(view.panels(parts, same_axes=True), finding="A.", caption="B.")
@@ -853,12 +606,6 @@ def test_panels_have_their_names_above_them_and_tell_the_page_how_to_fit_them():
         "caption": "B.",
     }
     assert spec["resolve"]["scale"]["x"] == "shared"
-
-
-def test_a_square_beside_a_chart_keeps_its_side():
-    spec = view.plot_path(POINTS, "u", "v", order="step", loss="loss").to_dict()
-    assert [part["width"] == theme.SQUARE for part in spec["concat"]] == [True, False]
-    assert spec["usermeta"]["embviz"]["panels"]["fluid"] == 1
 
 
 def test_panels_over_one_table_each_draw_their_own_column():
@@ -879,14 +626,3 @@ def test_panels_over_one_table_each_draw_their_own_column():
     lines = drawing.drawn(explorer.static_spec(), "line")
     ends = {round(item["y"]) for item in lines if item.get("strokeWidth") == theme.WIDTHS["line"]}
     assert len(ends) == 4, "one column's mean was drawn in both panels"
-
-
-def test_no_panels_are_refused():
-    with pytest.raises(ValueError, match="no panels: give at least one chart"):
-        view.panels({})
-
-
-def test_a_column_whose_name_the_legend_needs_is_refused_and_not_drawn_in_one_colour():
-    data = pd.DataFrame({"x": [0.0, 1.0], "y": [0.0, 1.0], "mark": ["near", "far"]})
-    with pytest.raises(ValueError, match="'mark' can't be coloured"):
-        scatters.plot_scatter(data, "x", "y", kind="mark")

@@ -1,10 +1,8 @@
-import doctest
 import json
 import math
 
 import altair as alt
 import hypothesis.strategies as st
-import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import assume, given
@@ -43,16 +41,6 @@ def test_quoted_numbers_come_from_the_ledger(monkeypatch):
         sentences.quote("p.c", "{f:ppmi}")
 
 
-def test_numbers_are_short_and_counts_whole():
-    assert sentences.number(0.000123456) == "0.000123"
-    assert sentences.number(17_005_207.0) == "17,005,207"
-    assert sentences.number(None) == "–"
-
-
-def test_the_examples_in_the_docstrings_hold():
-    assert doctest.testmod(sentences).failed == 0
-
-
 def test_a_claim_is_a_source_beside_others():
     own = say("{own[f]:low} to {own[f]:high} ({own.verdict}), {n:word|words}", own=entry(), n=1)
     assert own == "0.20 nats to 0.30 nats (reproduced), 1 word"
@@ -63,15 +51,7 @@ def test_rows_and_columns_of_a_table_are_named():
     table = pd.DataFrame({"share": [0.5, 0.25], "word": ["of", "{x}"]}, index=index)
     text = say("{t[tied, 11].share:.0%} {t[untied, 11][word]} {s[untied, 11]}", t=table, s=table["share"])
     assert text == "50% {x} 0.25"
-
-
-def test_the_columns_of_a_table_of_one_row_are_named():
     assert say("{t.share}", t=pd.DataFrame({"share": [0.5]})) == "0.5"
-
-
-def test_seeds_values_give_mean_interval_and_range():
-    text = say("{x} ({x:interval .2f}), {x:least} to {x:most} of {x:seeds}", x=np.array([0.5, 0.6, 0.7]))
-    assert text == "0.60 (0.35 to 0.85), 0.50 to 0.70 of 3"
 
 
 def test_what_was_not_measured_is_said_to_be():

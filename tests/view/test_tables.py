@@ -1,13 +1,12 @@
 """A table says what was measured, of how many, beside which control, and what was not measured at all."""
 
-import doctest
 import math
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from embviz.view import say, tables
+from embviz.view import say
 from embviz.view.tables import figures_table
 
 
@@ -22,10 +21,6 @@ def runs() -> pd.DataFrame:
 
 def column(table, name):
     return table.texts[name].to_dict()
-
-
-def test_the_examples_in_the_docstrings_hold():
-    assert doctest.testmod(tables).failed == 0
 
 
 def test_a_cell_has_the_mean_and_the_range_over_seeds():
@@ -46,12 +41,6 @@ def test_an_interval_is_students():
     assert column(table, "accuracy")["plain"] == "0.510 (0.485 to 0.535)"
 
 
-def test_the_published_value_stands_beside():
-    table = figures_table(runs(), "accuracy", "run", published={"plain": 0.6})
-    assert list(table.texts) == ["accuracy", "paper", "seeds"]
-    assert column(table, "paper") == {"plain": "0.6", "steered": "–"}
-
-
 def test_what_the_table_lacks_is_not_measured():
     table = figures_table(runs(), "accuracy", "run", rows={"steered": "with help", "tied": "tied"})
     assert column(table, "accuracy") == {"with help": "0.910 (0.900 to 0.920)", "tied": "not measured"}
@@ -70,26 +59,6 @@ def test_nobody_waited_beyond_the_limit():
     assert column(table, "epochs") == {"plain": "120 (80 to > 1,500)", "steered": "9 (8 to 10)"}
     with pytest.raises(ValueError, match="take the median"):
         figures_table(runs(), "grok", "run", limit=1500)
-
-
-def test_one_column_may_be_a_median_and_the_next_a_mean():
-    table = figures_table(
-        runs(), ["grok", "accuracy"], "run", rows=["plain"], statistic={"grok": "median"}, limit=1500
-    )
-    assert column(table, "grok")["plain"] == "120 (80 to > 1,500)"
-    assert column(table, "accuracy")["plain"] == "0.510 (0.500 to 0.520)"
-    assert table.note == "Median over seeds (mean for accuracy), in brackets the least and the largest."
-
-
-def test_kinds_stand_side_by_side():
-    own = pd.concat([runs().assign(tying=tying) for tying in ("tied", "untied")], ignore_index=True)
-    published = {("plain", "tied"): 0.6}
-    table = figures_table(own, "accuracy", "run", across="tying", published=published)
-    assert list(table.texts) == ["tied", "tied, paper", "untied", "untied, paper", "seeds"]
-    assert column(table, "tied, paper")["plain"] == "0.6"
-    both = figures_table(own, ["accuracy", "grok"], "run", across="tying", statistic="median")
-    assert "accuracy, tied" in both.texts
-    assert say("{t[plain][tied].grok}", t=both) == "120"
 
 
 def test_truths_are_counted_and_words_shown():

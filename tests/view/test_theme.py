@@ -5,9 +5,7 @@ import json
 import subprocess
 import sys
 
-import altair as alt
 import numpy as np
-import pandas as pd
 import pytest
 
 from embviz import labels, ledger
@@ -32,12 +30,6 @@ def contrast(one: tuple[int, ...], other: tuple[int, ...]) -> float:
     weights = np.array([0.2126, 0.7152, 0.0722])
     light = sorted((linear(one) @ weights, linear(other) @ weights))
     return float((light[1] + 0.05) / (light[0] + 0.05))
-
-
-@pytest.fixture
-def chart() -> alt.Chart:
-    table = pd.DataFrame({"pmi": [0.5, 1.0], "variant": ["a", "b"]})
-    return alt.Chart(table).mark_bar().encode(x=alt.X("pmi:Q", axis=theme.axis("pmi")), y="variant:N")
 
 
 def colours() -> list[str]:
@@ -88,14 +80,6 @@ def test_colours_stay_apart_whoever_looks(seen, ink, page):
     assert min(apart) > 35  # of 442 from black to white; tableau10, and its first five, come as near as 11
 
 
-def test_every_kind_has_a_look_beside_its_colour():
-    assert len(theme.CATEGORIES) == len(set(theme.SHAPES)) == len(set(theme.DASHES))
-    colour, dash = theme.line_styles("variant", ["free", "tied"])
-    assert colour.to_dict()["scale"]["domain"] == dash.to_dict()["scale"]["domain"] == ["free", "tied"]
-    colour, shape = theme.point_styles("variant", ["free", "tied"])
-    assert shape.to_dict()["scale"]["range"] == ["circle", "square"]
-
-
 def test_controls_are_grey_and_dotted_by_their_names():
     colour, dash = (
         one.to_dict()["scale"] for one in theme.line_styles("k", ["baseline", "new", "random walk"])
@@ -107,17 +91,6 @@ def test_controls_are_grey_and_dotted_by_their_names():
     assert (colour["range"][1], shape["range"][1]) == (theme.NULL_COLOUR, "triangle-down")
     alone = theme.line_styles("k", ["shuffled", "untrained"])[0].to_dict()["scale"]["range"]
     assert theme.NULL_COLOUR not in alone  # nothing to be a control of
-
-
-def test_six_kinds_are_refused_with_the_way_out():
-    with pytest.raises(ValueError, match=r"6 kinds in one chart.*split the chart"):
-        theme.line_styles("variant", list("abcdef"))
-
-
-def test_a_title_holds_the_unit():
-    assert theme.title("pmi") == "pointwise mutual information (nats)"
-    assert theme.title("seed") == "seed"
-    assert theme.axis("pmi", tick_count=5).to_dict() == {"title": theme.title("pmi"), "tickCount": 5}
 
 
 def test_a_column_of_your_own_has_its_name_until_it_gets_words(monkeypatch):
@@ -151,26 +124,3 @@ def test_only_the_book_has_words_of_its_own_for_columns():
 def test_signed_colours_are_centred_on_zero():
     scale = theme.signed_scale(2.0).to_dict()
     assert (scale["scheme"], scale["domain"], scale["domainMid"]) == ("blueorange", [-2.0, 2.0], 0)
-
-
-def test_a_chart_is_stored_as_a_type_that_notebooks_accept(chart):
-    bundle = chart._repr_mimebundle_()
-    assert set(bundle) == {"application/vnd.vegalite.v5+json", "text/plain"}
-    assert bundle[pages.MIME]["$schema"].endswith("/v5.json")
-    assert bundle[pages.MIME]["config"]["axis"]["labelColor"] == "currentColor"
-    assert bundle["text/plain"] == "<chart>"
-
-
-def test_a_fluid_chart_has_a_fixed_width_for_other_viewers(chart):
-    spec = chart.properties(width="container")._repr_mimebundle_()[pages.MIME]
-    assert spec["width"] == pages.NOTEBOOK_WIDTH
-    assert spec["usermeta"]["embviz"]["fluid"] is True
-
-
-def test_finding_and_caption_are_kept_whole_and_wrapped(chart):
-    finding, caption = "word " * 40, "caption " * 40
-    spec = theme.captioned(chart, finding=finding, caption=caption)._repr_mimebundle_()[pages.MIME]
-    assert spec["usermeta"]["embviz"] == {"title": finding, "caption": caption}
-    assert spec["description"] == finding
-    assert max(map(len, spec["title"]["text"])) <= theme.TITLE_WIDTH
-    assert max(map(len, spec["title"]["subtitle"])) <= theme.CAPTION_WIDTH

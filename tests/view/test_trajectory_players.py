@@ -1,6 +1,5 @@
 """A run's matrices as a grid: each stands in its place, is coloured by cluster, and can be picked."""
 
-import doctest
 import json
 from dataclasses import replace
 
@@ -30,10 +29,6 @@ def traces():
         walk = random_walk(path, seed=seed)
         made[name] = {"training": trace(path, RECIPE, seed=0), "random walk": trace(walk, RECIPE, seed=0)}
     return made
-
-
-def test_the_examples_in_the_docstrings_hold():
-    assert doctest.testmod(trajectory_players).failed == 0
 
 
 def test_layers_are_columns_kinds_are_rows_and_the_rest_stands_beside():

@@ -1,7 +1,6 @@
 """Maps of a whole vocabulary: which words, what the page holds, and what it says of its neighbours."""
 
 import base64
-import doctest
 import gzip
 import json
 import re
@@ -60,10 +59,6 @@ def unpacked(picture: VocabularyMap) -> dict:
     row = states[0] | {"states": states}
     row |= {column["name"]: whole(n, 1) for column in about["columns"]}
     return row | {"words": json.loads(data[at:].tobytes()), "about": about}
-
-
-def test_the_examples_in_the_docstrings_hold():
-    assert doctest.testmod(vocabulary_maps, extraglobs={"np": np}).failed == 0
 
 
 def test_neighbours_are_those_of_the_centred_rows_and_exact_for_a_word():
