@@ -23,14 +23,6 @@ def test_every_text_is_decoded_as_it_was(text):
     assert tokenizer.decode(tokenizer.encode(text).ids, skip_special_tokens=False) == text
 
 
-def test_the_first_merge_is_the_most_frequent_pair():
-    tokenizer = bytepairs.train_byte_pairs("ab ab ab cd", vocab_size=258, special_tokens=())
-    assert sorted(set(tokenizer.get_vocab()) - {c for c in tokenizer.get_vocab() if len(c) == 1}) == [
-        "ab",
-        "Ġab",
-    ]
-
-
 def test_frequent_words_become_one_token_and_the_special_token_stays_whole(tokenizer):
     ids = tokenizer.encode(" the<|endoftext|>").ids
     assert len(ids) == 2

@@ -1,6 +1,7 @@
 import lzma
 import multiprocessing
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -28,6 +29,18 @@ def spelled(corpus):
     words = list(corpus.words())
     ends = [*corpus.document_starts[1:], len(words)]
     return [words[start:end] for start, end in zip(corpus.document_starts, ends, strict=True)]
+
+
+def same(first, second):
+    return (
+        first.vocabulary == second.vocabulary
+        and first.checksum == second.checksum
+        and all(
+            np.array_equal(getattr(first, field), getattr(second, field))
+            and getattr(first, field).dtype == getattr(second, field).dtype
+            for field in ("ids", "counts", "document_starts")
+        )
+    )
 
 
 @pytest.fixture
@@ -75,14 +88,6 @@ def test_renaming_letters_changes_the_vocabulary_only(documents, letters):
     assert [word.translate(rename) for word in first.vocabulary] == second.vocabulary
 
 
-def test_a_known_text_has_its_known_ids():
-    corpus = made("The cat, the hat.", "A cat in 2!")
-    assert corpus.vocabulary == ["the", "cat", "hat", "a", "in", "two"]
-    assert corpus.ids.tolist() == [0, 1, 0, 2, 3, 1, 4, 5]
-    assert corpus.counts.tolist() == [2, 2, 1, 1, 1, 1]
-    assert corpus.document_starts.tolist() == [0, 4]
-
-
 def test_the_checksum_is_that_of_the_raw_text():
     assert corpora.text8_corpus("abc", name="x").checksum.startswith("ba7816bf8f01cfea414140de5dae2223")
     assert corpora.text8_corpus(b"abc", name="x").checksum == corpora.text8_corpus("abc", name="y").checksum
@@ -112,17 +117,6 @@ def test_documents_without_words_are_left_out():
     assert spelled(corpus) == [["a", "b"], ["c"]]
 
 
-@pytest.mark.parametrize("text", ["one", "one one one"])
-def test_a_vocabulary_of_one_word_is_a_corpus(text):
-    corpus = made(text)
-    assert corpus.vocabulary == ["one"]
-    assert corpus.counts.tolist() == [len(text.split())]
-
-
-def test_what_is_printed_of_a_corpus_is_short():
-    assert repr(made("a b a")) == "Corpus('made', 3 tokens, 2 types, 1 documents)"
-
-
 # cutting and restricting
 
 
@@ -130,18 +124,12 @@ def test_what_is_printed_of_a_corpus_is_short():
 def test_the_head_of_a_corpus_is_the_corpus_of_the_head(documents, n_tokens):
     whole_text = made(*documents)
     head = whole_text.head(n_tokens)
-    words = [list(document) for document in spelled(whole_text)]
     kept, left = [], n_tokens
-    for document in words:
+    for document in spelled(whole_text):
         if left > 0:
             kept.append(" ".join(document[:left]))
             left -= len(document)
-    expected = made(*kept)
-    np.testing.assert_array_equal(head.ids, expected.ids)
-    assert head.ids.dtype == expected.ids.dtype
-    assert head.vocabulary == expected.vocabulary
-    np.testing.assert_array_equal(head.counts, expected.counts)
-    np.testing.assert_array_equal(head.document_starts, expected.document_starts)
+    assert same(replace(head, checksum=""), replace(made(*kept), checksum=""))
 
 
 def slow_frequent(corpus, min_count, max_vocab):
@@ -190,19 +178,10 @@ def test_holes_are_dropped_become_unk_and_survive_a_cut():
     assert spelled(made("c a").restrict(max_vocab=1).head(2)) == [["c", None]]
 
 
-def test_a_document_that_loses_all_its_words_is_none_any_more():
-    restricted = made("a b a b", "c", "b a", "d").restrict(min_count=2, rare="drop")
-    assert restricted.document_starts.tolist() == [0, 4]
-    assert spelled(restricted) == [["a", "b", "a", "b"], ["b", "a"]]
-
-
-def test_restricting_to_nothing_says_what_the_most_frequent_word_is():
-    with pytest.raises(ValueError, match=r"no word of 'made' occurs 9 times or more.*'a', occurs 2 times"):
-        made("a b a").restrict(min_count=9)
-
-
 def test_wrong_arguments_of_restrict_and_head_are_refused():
     corpus = made("a b")
+    with pytest.raises(ValueError, match=r"no word of 'made' occurs 9 times or more.*'a', occurs 1 times"):
+        corpus.restrict(min_count=9)
     with pytest.raises(ValueError, match="rare is 'keep'"):
         corpus.restrict(rare="keep")
     with pytest.raises(ValueError, match="max_vocab is 0"):
@@ -214,18 +193,6 @@ def test_wrong_arguments_of_restrict_and_head_are_refused():
 
 
 # loading
-
-
-def same(first, second):
-    return (
-        first.vocabulary == second.vocabulary
-        and first.checksum == second.checksum
-        and all(
-            np.array_equal(getattr(first, field), getattr(second, field))
-            and getattr(first, field).dtype == getattr(second, field).dtype
-            for field in ("ids", "counts", "document_starts")
-        )
-    )
 
 
 def test_a_corpus_read_from_the_cache_is_the_one_that_was_made(folders, monkeypatch):

@@ -201,13 +201,6 @@ def test_a_wrong_file_in_the_cache_is_set_aside_and_neither_used_nor_deleted(fol
     assert aside.read_bytes() == altered
 
 
-def test_a_truncated_file_is_refused_with_both_sizes(folders):
-    folder = folders(toml_entry("rose", ROSE))
-    write(folder / "cache" / "data", "rose/rose.txt.xz", ROSE_XZ[:10])
-    with pytest.raises(registry.ChecksumError, match=f"has 10 bytes where the registry says {len(ROSE_XZ)}"):
-        registry.read_bytes("rose")
-
-
 def test_a_wrong_file_in_the_mirror_is_named_and_stays_where_it_is(folders):
     folder = folders(toml_entry("rose", ROSE))
     path = write(folder / "mirror", "rose/rose.txt.xz", b"x" * len(ROSE_XZ))
@@ -288,14 +281,6 @@ def test_fetching_downloads_verifies_and_then_needs_no_network(folders, server):
     (served / "rose.zip").unlink()
     assert registry.fetch_files("rose", progress=False) == [path]
     assert registry.read_bytes("rose") == TEXT
-
-
-def test_a_progress_bar_is_drawn_while_downloading(folders, server, capfd):
-    address, served = server
-    write(served, "rose", ROSE_XZ)
-    folders(toml_entry("rose", whole(stored("rose.txt.xz", ROSE_XZ, address=f"{address}/rose"))))
-    registry.fetch_files("rose")
-    assert "100%" in capfd.readouterr().err
 
 
 def test_a_wrong_download_is_kept_under_another_name_and_not_used(folders, server):

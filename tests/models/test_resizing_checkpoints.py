@@ -12,12 +12,7 @@ from embviz.imports import import_transformers
 from embviz.models import resizing_checkpoints
 from embviz.models.huggingface import from_hf
 from embviz.models.resizing import logit_error, resize
-from embviz.models.resizing_checkpoints import (
-    _ones_kept,
-    load_checkpoint,
-    resize_checkpoint,
-    save_checkpoint,
-)
+from embviz.models.resizing_checkpoints import _ones_kept, load_checkpoint, resize_checkpoint, save_checkpoint
 from embviz.projections import draw
 from tests.models.test_decoder import livened
 from tests.models.test_huggingface import MODELS, ROTARY, gpt2, llama, mistral, neox
@@ -90,7 +85,7 @@ def written(model, folder, width, **options):
 
 
 @EVERY_KIND
-@pytest.mark.parametrize("width", [12, 18, 24])
+@pytest.mark.parametrize("width", [12, 18])
 def test_at_its_own_width_and_above_a_model_read_again_gives_the_same_logits(name, width, tmp_path):
     model = KINDS[name]().float()
     found, again = written(model, tmp_path, width)
@@ -154,13 +149,12 @@ def test_appended_zeros_carry_the_gains_of_a_gemma():
     assert torch.equal(found.model.model.embed_tokens.weight[:, 12:], torch.zeros(11, 6))
 
 
-@pytest.mark.parametrize("width", [9, 6])
-def test_a_narrower_encoder_is_written_and_read_again(width, tmp_path):
-    found, again = written(bert().float(), tmp_path, width, how="pca")
+def test_a_narrower_encoder_is_written_and_read_again(tmp_path):
+    found, again = written(bert().float(), tmp_path, 9, how="pca")
     torch.testing.assert_close(answer(again), answer(found.model.float()))
     assert found.losses is None
     assert any("each keeps" in note for note in found.notes)
-    assert any(f"last states, which have {width} coordinates" in note for note in found.notes)
+    assert any("last states, which have 9 coordinates" in note for note in found.notes)
 
 
 def test_a_width_that_a_mistral_allows_need_not_be_a_multiple_of_its_heads(tmp_path):
@@ -232,7 +226,7 @@ def test_half_precision_is_written_in_half_precision(tmp_path):
 
 def test_a_map_that_keeps_ones_commutes_with_centering_and_other_maps_do_not():
     x = np.random.default_rng(0).normal(size=(5, 12))
-    for m in (7, 12, 20):
+    for m in (7, 20):
         kept = _ones_kept(draw("orthonormal", m - 1, 11, seed=1, scaling="unit").matrix)
         plain = draw("orthonormal", m, 12, seed=1, scaling="unit")
         apart = []
@@ -414,7 +408,6 @@ def test_weights_with_nan_are_refused_by_name(tmp_path):
     ("make", "factor", "why"),
     [
         (gpt2, 0, "all logits of the model are equal, so no error can be"),
-        (llama, 0, "all logits of the model are equal, so no error can be"),
         (gpt2, 1e30, "gives NaN or infinite logits in float32"),
         (llama, 1e30, "are its weights zeros, or too large for float32?"),  # RMSNorm divides by infinity
     ],

@@ -67,14 +67,14 @@ def test_the_static_twin_draws_what_the_live_face_draws_at_every_combination():
     static, live = explorer.static_spec(), explorer.live_spec()
     drawings = set()
     for power in (1, 3):
-        for scale in (0.1, 0.3, 0.5):
+        for scale in (0.1, 0.3):
             values = {"power": power, "scale": scale, "upward": scale != 0.3}
             for param in static["params"]:
                 param["value"] = values[param["name"]]
             live["data"]["values"] = explorer.answer(values)["tables"]["measured"]
             assert drawing(static) == drawing(live)
             drawings.add(drawing(static))
-    assert len(drawings) == 6
+    assert len(drawings) == 4
 
 
 def test_words_of_any_kind_pass_through_unchanged():

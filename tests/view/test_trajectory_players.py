@@ -76,8 +76,9 @@ def test_the_grid_of_random_walks_is_below_and_a_click_in_either_picks_a_matrix(
 
 
 def test_the_chosen_matrix_is_no_wider_than_the_grids_however_many_kinds_there_are(traces):
-    three = {name: {**of_kinds, "another": of_kinds["random walk"]} for name, of_kinds in traces.items()}
-    for made, n in ((traces, 2), (three, 3)):
+    two = {name: traces[name] for name in NAMES[:2]}
+    three = {name: {**of_kinds, "another": of_kinds["random walk"]} for name, of_kinds in two.items()}
+    for made, n in ((two, 2), (three, 3)):
         layouts, losses = trajectory_player(made).static_spec()["vconcat"][n:]
         for row in (layouts, losses):
             widths = [part["width"] for part in row["hconcat"]]

@@ -12,8 +12,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from embviz.corpora import make_corpus
 from embviz.corpora.corpus import Corpus
@@ -41,73 +39,39 @@ def with_entry(values, place, value):
     return np.array(changed.tolist())
 
 
-def bad_numbers(*more):
-    return st.sampled_from([-1, -(10**6), -(2**31), 2**31, 2**40, math.nan, math.inf, -math.inf, 0.5, *more])
-
-
-places = st.integers(0, N - 1)
-HOSTILE_TEXTS = st.one_of(
-    st.builds(lambda place, bad: {"ids": with_entry(IDS, place, bad)}, places, bad_numbers(V + 1, 1j)),
-    st.sampled_from(
-        [
-            {"ids": IDS.astype(float)},
-            {"ids": IDS > 3},
-            {"ids": IDS[:, None]},
-            {"ids": IDS[:0]},
-            {"ids": IDS.astype(str)},
-            {"ids": np.ma.masked_array(IDS, mask=IDS == 1)},
-            {"vocabulary": list("ab")},
-            {"vocabulary": []},
-            {"document_starts": np.array([0, 10.9])},
-            {"document_starts": np.array([], dtype=int)},
-            {"document_starts": np.array([20, 0])},
-            {"document_starts": np.array([0, 20, 20])},
-            {"document_starts": np.array([0, N])},
-            {"document_starts": np.array([-1, 20])},
-        ]
-    ),
-    st.builds(
-        lambda place, bad: {"counts": with_entry(TEXT["counts"], place, bad)},
-        st.integers(0, V - 1),
-        st.sampled_from([-1, math.nan, math.inf, 1e300, 2j]),
-    ),
-    st.builds(
-        lambda n: {"counts": np.ones(n, dtype=int)}, st.sampled_from([0, 1, V - 1, V + 1, 10 * V, 10**6])
-    ),
-    st.just({"counts": np.eye(1, V, dtype=int)[0]}),  # one word that occurs: the draw of others would not end
-)
-OUT_OF_RANGE = [math.nan, math.inf, -math.inf, -0.1, "0.5", None]
-HOSTILE_CONFIGS = st.one_of(
-    st.builds(
-        lambda name, bad: {name: bad},
-        st.sampled_from(["noise_power", "subsample"]),
-        st.sampled_from(OUT_OF_RANGE),
-    ),
-    st.builds(
-        lambda name, bad: {"schedule": dataclasses.replace(SCHEDULE, **{name: bad})},
-        st.sampled_from(["learning_rate", "decay", "floor"]),
-        st.sampled_from(OUT_OF_RANGE),
-    ),
-    st.builds(
-        lambda name, bad: {name: bad},
-        st.sampled_from(["window", "n_negative", "embedding_dim"]),
-        st.sampled_from([0, -1, 2.5, math.nan, "2", None]),
-    ),
-    st.builds(
-        lambda name, bad: {"schedule": dataclasses.replace(SCHEDULE, **{name: bad})},
-        st.sampled_from(["n_epochs", "batch_size"]),
-        st.sampled_from([0, -1, 2.5, math.nan, "2", None]),
-    ),
-    st.sampled_from([{"window": N + 1}, {"n_negative": V}, {"signature": math.nan}, {"noise_power": 1e6}]),
-)
+NO_ID = [-1, -(10**6), -(2**31), 2**31, 2**40, math.nan, math.inf, -math.inf, 0.5, V + 1, 1j]
+HOSTILE_TEXTS = [
+    *({"ids": with_entry(IDS, place, bad)} for place in (0, 33, N - 1) for bad in NO_ID),
+    {"ids": IDS.astype(float)},
+    {"ids": IDS > 3},
+    {"ids": IDS[:, None]},
+    {"ids": IDS[:0]},
+    {"ids": IDS.astype(str)},
+    {"ids": np.ma.masked_array(IDS, mask=IDS == 1)},
+    {"vocabulary": list("ab")},
+    {"vocabulary": []},
+    *({"document_starts": np.array(bad)} for bad in ([0, 10.9], [20, 0], [0, 20, 20], [0, N], [-1, 20])),
+    {"document_starts": np.array([], dtype=int)},
+    *({"counts": with_entry(TEXT["counts"], V - 1, bad)} for bad in (-1, math.nan, math.inf, 1e300, 2j)),
+    *({"counts": np.ones(n, dtype=int)} for n in (0, 1, V - 1, V + 1, 10 * V, 10**6)),
+    {"counts": np.eye(1, V, dtype=int)[0]},  # one word that occurs: the draw of others would not end
+]
+NO_SHARE = [math.nan, math.inf, -math.inf, -0.1, "0.5", None]
+NO_SIZE = [0, -1, 2.5, math.nan, "2", None]
+HOSTILE_CONFIGS = [
+    *({name: bad} for name in ("noise_power", "subsample") for bad in NO_SHARE),
+    *({name: bad} for name in ("window", "n_negative", "embedding_dim") for bad in NO_SIZE),
+    *({"schedule": {name: bad}} for name in ("learning_rate", "decay", "floor") for bad in NO_SHARE),
+    *({"schedule": {name: bad}} for name in ("n_epochs", "batch_size") for bad in NO_SIZE),
+    *({"window": N + 1}, {"n_negative": V}, {"signature": math.nan}, {"noise_power": 1e6}),
+]
 
 
 def test_the_plain_text_trains():
     assert np.isfinite(train_sgns(SimpleNamespace(**TEXT), CONFIG).word).all()
 
 
-@settings(max_examples=300)
-@given(HOSTILE_TEXTS)
+@pytest.mark.parametrize("changes", HOSTILE_TEXTS)
 def test_a_text_that_does_not_fit_is_refused_before_anything_is_trained(changes):
     text = SimpleNamespace(**{**TEXT, **changes})
     (name,) = changes
@@ -117,14 +81,14 @@ def test_a_text_that_does_not_fit_is_refused_before_anything_is_trained(changes)
             use()
 
 
-@settings(max_examples=200)
-@given(HOSTILE_CONFIGS)
+@pytest.mark.parametrize("changes", HOSTILE_CONFIGS, ids=str)
 def test_a_configuration_out_of_range_is_refused_by_its_name(changes):
-    (name,) = changes
-    config = dataclasses.replace(CONFIG, **changes)
-    changed = [key for key, value in vars(config.schedule).items() if value is not getattr(SCHEDULE, key)]
-    with pytest.raises(ValueError, match=changed[0] if changed else name):
-        train_sgns(SimpleNamespace(**TEXT), config)
+    ((name, value),) = changes.items()
+    if name == "schedule":
+        (name,) = value
+        changes = {"schedule": dataclasses.replace(SCHEDULE, **value)}
+    with pytest.raises(ValueError, match=name):
+        train_sgns(SimpleNamespace(**TEXT), dataclasses.replace(CONFIG, **changes))
 
 
 @pytest.mark.parametrize(
@@ -223,10 +187,8 @@ def test_compiled_loops_are_called_from_their_doors_alone():
 
 @pytest.mark.slow
 def test_no_loop_leaves_its_arrays_on_the_inputs_of_the_tests():
-    modules = ["cooccurrence", "skipgram", "configuration_model", "wordtests"]
-    left_out = (
-        "gensim or pad_the_tables or two_threads or covers_the_truth or memory"  # the same loops for longer
-    )
+    modules = ["cooccurrence", "skipgram", "configuration_model"]
+    left_out = "gensim or pad_the_tables or two_threads or memory"  # the same loops for longer
     apart = str(cache_folder() / "compiled_with_bounds")  # file names do not tell it
     checks = {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": apart, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(

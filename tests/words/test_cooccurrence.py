@@ -64,16 +64,8 @@ def texts(draw):
 )
 def test_counts_are_those_of_slow_loops(text, weighting, dynamic, seed, n_jobs):
     ids, vocab_size, window, starts = text
-    counts = count_pairs(
-        ids,
-        vocab_size,
-        window=window,
-        document_starts=starts,
-        weighting=weighting,
-        dynamic=dynamic,
-        seed=seed,
-        n_jobs=n_jobs,
-    )
+    options = {"window": window, "document_starts": starts, "weighting": weighting}
+    counts = count_pairs(ids, vocab_size, **options, dynamic=dynamic, seed=seed, n_jobs=n_jobs)
     reach = dynamic_reach(len(ids), window, seed) if dynamic else None
     expected = slow_counts(ids, vocab_size, window, starts=starts, weighting=weighting, reach=reach)
     if weighting == "harmonic" and window > 20:  # weights rounded to 2^-20 or better, up to 120 neighbours
@@ -88,11 +80,7 @@ def test_counts_are_those_of_slow_loops(text, weighting, dynamic, seed, n_jobs):
 
 
 @settings(max_examples=40, deadline=None)
-@given(
-    text=texts(),
-    threshold=st.floats(1e-3, 0.5),
-    seed=st.integers(0, 1000),
-)
+@given(text=texts(), threshold=st.floats(1e-3, 0.5), seed=st.integers(0, 1000))
 def test_subsampling_counts_the_places_that_it_keeps(text, threshold, seed):
     ids, vocab_size, window, starts = text
     kept, kept_starts = subsample_places(ids, vocab_size, threshold, document_starts=starts, seed=seed)
@@ -138,17 +126,6 @@ def test_dynamic_reach_is_uniform_and_a_function_of_seed_and_place():
     assert (reach != dynamic_reach(60_000, 6, seed=4)).any()
 
 
-def test_dynamic_windows_are_linear_weights_on_average():
-    ids = np.random.default_rng(0).integers(0, 3, 200)
-    linear = count_pairs(ids, 3, window=4, weighting="linear").toarray()
-    draws = [count_pairs(ids, 3, window=4, dynamic=True, seed=seed).toarray() for seed in range(100)]
-    error = np.std(draws, axis=0) / math.sqrt(len(draws))
-    assert (np.abs(np.mean(draws, axis=0) - linear) < 5 * error).all()
-
-
-# --- known cases ------------------------------------------------------------------------------------
-
-
 @settings(max_examples=60, deadline=None)
 @given(text=texts(), weighting=st.sampled_from(["flat", "linear", "harmonic"]), block=st.integers(1, 9))
 def test_a_text_counted_in_blocks_has_the_counts_of_the_whole(text, weighting, block):
@@ -176,29 +153,13 @@ def test_memory_of_counting_does_not_grow_with_the_text(monkeypatch):
     assert peaks[2] < 1.2 * peaks[1], peaks  # with the text of each block kept, 2 times as much
 
 
-def test_two_words_in_turn_meet_as_counted_by_hand():
+def test_small_texts_are_counted_as_by_hand():
     counts = count_pairs(np.array([0, 1, 0, 1]), 2, window=2)
     np.testing.assert_array_equal(counts.toarray(), [[2, 3], [3, 2]])
     assert counts.dtype.kind == "i"
-
-
-def test_a_word_beside_itself_adds_two():
     np.testing.assert_array_equal(count_pairs(np.array([0, 0]), 1, window=1).toarray(), [[2]])
-
-
-def test_holes_keep_their_places_but_are_not_counted():
-    assert count_pairs(np.array([0, 2, 1]), 2, window=1).nnz == 0
-    for hole in (2, 200):
-        assert count_pairs(np.array([0, hole, 1], np.uint8), 2, window=2)[0, 1] == 1
-
-
-def test_documents_are_not_crossed():
-    assert count_pairs(np.array([0, 1]), 2, window=1, document_starts=np.array([0, 1])).nnz == 0
-
-
-def test_all_pairs_of_a_text_meet_in_a_window_as_long_as_it():
-    counts = count_pairs(np.arange(100), 100, window=99)
-    np.testing.assert_array_equal(counts.toarray(), 1 - np.eye(100))
+    assert count_pairs(np.array([0, 200, 1], np.uint8), 2, window=1).nnz == 0  # a hole keeps its place
+    assert count_pairs(np.array([0, 200, 1], np.uint8), 2, window=2)[0, 1] == 1
 
 
 def test_rows_with_every_word_and_rows_with_few_are_both_in_order():
@@ -208,30 +169,10 @@ def test_rows_with_every_word_and_rows_with_few_are_both_in_order():
     i, j = np.concatenate([[np.arange(len(ids) - d), np.arange(d, len(ids))] for d in (1, 2, 3)], axis=1)
     met = (ids[i] < 5_000) & (ids[j] < 5_000)
     half = scipy.sparse.coo_array((np.ones(met.sum(), int), (ids[i[met]], ids[j[met]])), (5_000, 5_000))
-    np.testing.assert_array_equal(counts.toarray(), (half + half.T).toarray())
+    expected = (half + half.T).tocsr()
+    for part in ("indptr", "indices", "data"):
+        np.testing.assert_array_equal(getattr(counts, part), getattr(expected, part))
     assert (np.diff(counts.indptr) == 0).any()  # some words never occur
-
-
-# --- symmetries -------------------------------------------------------------------------------------
-
-
-def test_a_text_read_backwards_has_the_same_counts():
-    ids = np.random.default_rng(1).integers(0, 30, 500)
-    for weighting in ("flat", "linear", "harmonic"):
-        forward, backward = (
-            count_pairs(text, 30, window=7, weighting=weighting) for text in (ids, ids[::-1])
-        )
-        np.testing.assert_array_equal(forward.toarray(), backward.toarray())
-
-
-def test_renamed_words_have_their_counts_and_pmi_renamed():
-    rng = np.random.default_rng(2)
-    ids, names = rng.integers(0, 20, 600), rng.permutation(20)
-    counts, renamed = (count_pairs(text, 20, window=3, dynamic=True, seed=4) for text in (ids, names[ids]))
-    np.testing.assert_array_equal(counts.toarray(), renamed.toarray()[np.ix_(names, names)])
-    np.testing.assert_allclose(
-        pmi(counts).toarray(), pmi(renamed).toarray()[np.ix_(names, names)], rtol=0, atol=1e-12
-    )
 
 
 @pytest.mark.parametrize("weighting", ["flat", "harmonic"])
@@ -293,20 +234,6 @@ def test_the_pmi_family_is_that_of_slow_loops(counts, smoothing, context_power, 
             np.testing.assert_allclose(dense, reference, rtol=0, atol=1e-12)
 
 
-def test_two_words_that_only_meet_each_other_have_pmi_log_two():
-    np.testing.assert_allclose(pmi(np.array([[0, 3], [3, 0]])), [[0, math.log(2)], [math.log(2), 0]])
-
-
-def test_independent_words_have_pmi_zero():
-    words = np.array([1.0, 2.0, 5.0])
-    np.testing.assert_allclose(pmi(np.outer(words, words)), 0, atol=1e-15)
-
-
-def test_pmi_does_not_change_with_the_unit_of_counts():
-    counts = np.array([[1.0, 2, 0], [2, 4, 3], [0, 3, 6]])
-    np.testing.assert_allclose(pmi(7 * counts), pmi(counts), atol=1e-14)
-
-
 def test_pmi_is_symmetric_to_the_bit_unless_contexts_are_smoothed():
     ids = np.random.default_rng(5).integers(0, 40, 3_000)
     counts = count_pairs(ids, 40, window=2)
@@ -342,7 +269,6 @@ def test_stored_zeros_and_repeated_cells_of_sparse_counts_are_read_as_their_sum(
     [
         ({"ids": np.array([], np.uint8)}, "ids is empty: the text has no token"),
         ({"ids": np.array([0.0, 1.0])}, "ids has type float64: give integers"),
-        ({"ids": np.array([[0, 1]])}, r"ids has shape \(1, 2\): give an array with 1 axis"),
         ({"ids": np.array([0, -1])}, "ids goes down to -1: words are 0 to 1, and a hole is 2 or above"),
         ({"vocab_size": 0}, "vocab_size is 0: it must be a whole number, 1 to"),
         ({"window": 0}, "window is 0: it must be a whole number, 1 or more"),
@@ -404,8 +330,6 @@ def test_memory_between_the_bound_and_the_need_is_enough(memory_of):
     [
         (np.ones((2, 3)), "it must be square"),
         (np.ones((1, 1)), "the vocabulary has one word"),
-        (np.array([[1.0, np.nan], [np.nan, 1.0]]), r"2 NaN or infinite value\(s\)"),
-        (np.array([[1.0, np.inf], [np.inf, 1.0]]), r"2 NaN or infinite value\(s\)"),
         (np.array([[1, -2], [-2, 1]]), "counts goes down to -2: it must be 0 or above"),
         (np.array([[1, 2], [3, 1]]), r"not symmetric: cells \(0, 1\) and \(1, 0\) differ"),
         (np.array([[10**9, 2], [1, 10**9]]), r"not symmetric: cells \(0, 1\) and \(1, 0\) differ"),
@@ -427,16 +351,12 @@ def test_counts_without_a_pmi_are_refused(counts, message):
         ({"smoothing": math.nan}, "smoothing is nan"),
         ({"context_power": 0.0}, "context_power is 0.0"),
         ({"context_power": 2.0}, "context_power is 2.0"),
+        ({"n_negative": 0}, "n_negative is 0: it must be at least 1"),
     ],
 )
 def test_settings_of_pmi_out_of_range_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
-        pmi(np.ones((2, 2)), **options)
-
-
-def test_fewer_than_one_negative_sample_is_refused():
-    with pytest.raises(ValueError, match="n_negative is 0: it must be at least 1"):
-        shifted_pmi(np.ones((2, 2)), n_negative=0)
+        shifted_pmi(np.ones((2, 2)), **{"n_negative": 5, **options})
 
 
 def test_smoothing_a_sparse_array_that_would_not_fit_when_full_is_refused():

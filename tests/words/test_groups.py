@@ -71,7 +71,7 @@ def test_order_is_found_in_few_of_many_lists_without_any():
 def test_an_order_and_its_reverse_count_as_equal():
     random = np.random.default_rng(2)
     names, rows = list("abcde"), random.normal(size=(5, 7)).astype(np.float32)
-    orders = [list(order) for order in itertools.permutations(names)]
+    orders = [list(order) for order in itertools.permutations(names) if order[0] < order[-1]]
     vectors = WordVectors(names, rows)
     first = [probe_groups(vectors, {"": order}, n_controls=99)[""].value("first mode") for order in orders]
     strongest = probe_groups(vectors, {"": orders[int(np.argmax(first))]}, n_controls=3_999)[""]
@@ -79,42 +79,27 @@ def test_an_order_and_its_reverse_count_as_equal():
     assert p == pytest.approx(2 / 120, abs=0.006)  # 3 standard errors
 
 
-def test_quantities_are_those_of_slow_loops():
-    vectors, words = vectors_of(along(11, 0.7))
+@pytest.mark.parametrize("n", [11, 12])
+def test_quantities_are_those_of_slow_loops(n):
+    vectors, words = vectors_of(along(n, 0.7))
     probe = probe_groups(vectors, {"list": words}, center=False)["list"]
-    points = vectors.word[:11].astype(float)
+    points = vectors.word[:n].astype(float)
     points /= np.linalg.norm(points, axis=1, keepdims=True)
-    pairs = [(i, j) for i in range(11) for j in range(i)]
+    pairs = [(i, j) for i in range(n) for j in range(i)]
     assert probe.value("mean cosine") == pytest.approx(np.mean([points[i] @ points[j] for i, j in pairs]))
     centered = points - points.mean(axis=0)
-    slopes = [np.polyfit(np.arange(11), centered[:, d], 1) for d in range(20)]
-    fitted = np.stack([np.polyval(slope, np.arange(11)) for slope in slopes], axis=1)
+    slopes = [np.polyfit(np.arange(n), centered[:, d], 1) for d in range(20)]
+    fitted = np.stack([np.polyval(slope, np.arange(n)) for slope in slopes], axis=1)
     assert probe.value("linear trend") == pytest.approx((fitted**2).sum() / (centered**2).sum())
     rest, power = centered - fitted, []
-    for k in range(1, 6):
-        wave = np.exp(-2j * np.pi * k * np.arange(11) / 11)
-        power.append(2 * sum(abs(wave @ rest[:, d]) ** 2 for d in range(20)))
+    for k in range(1, n // 2 + 1):
+        wave = np.exp(-2j * np.pi * k * np.arange(n) / n)
+        twice = 1 if 2 * k == n else 2  # the fastest wave of an even number is its own mirror image
+        power.append(twice * sum(abs(wave @ rest[:, d]) ** 2 for d in range(20)))
     assert probe.power["power"].to_numpy() == pytest.approx(np.array(power) / sum(power))
     far = [(i, j) for i, j in pairs if i - j >= 6]
     distances = [np.linalg.norm(points[i] - points[j]) for i, j in far]
     assert probe.value("closing") == pytest.approx(spearmanr(distances, [i - j for i, j in far]).statistic)
-
-
-@pytest.mark.parametrize("n", [11, 12])
-def test_powers_of_all_modes_sum_to_one(n):
-    vectors, words = vectors_of(along(n, 0.8))
-    power = probe_groups(vectors, {"list": words})["list"].power
-    assert len(power) == n // 2
-    assert power["power"].sum() == pytest.approx(1)
-
-
-def test_turning_the_vectors_and_reversing_the_list_change_nothing():
-    vectors, words = vectors_of(along(12, 0.8))
-    turn = np.linalg.qr(np.random.default_rng(1).normal(size=(20, 20)))[0]
-    turned = WordVectors(vectors.vocabulary, (2 * vectors.word @ turn).astype(np.float32))
-    plain = probe_groups(vectors, {"list": words})["list"].table.set_index("quantity")["value"]
-    for other in (probe_groups(turned, {"list": words}), probe_groups(vectors, {"list": words[::-1]})):
-        assert other["list"].table.set_index("quantity")["value"].to_numpy() == pytest.approx(plain, abs=1e-5)
 
 
 def test_the_plane_of_a_circle_shows_it_round():

@@ -73,12 +73,6 @@ def test_a_word_alone_in_its_documents_is_left_out():
     np.testing.assert_array_equal(alone.spectra[PMI], without.spectra[PMI])
 
 
-def test_one_seed_gives_one_report(corpus, report):
-    again = spectrum_report(corpus, window=2, max_vocab=120, n_shuffles=2, seed=4)
-    pd.testing.assert_frame_equal(again.scores, report.scores)
-    np.testing.assert_array_equal(again.spectra[SHUFFLED], report.spectra[SHUFFLED])
-
-
 # --- reflections ------------------------------------------------------------------------------------
 
 
