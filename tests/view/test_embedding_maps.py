@@ -359,14 +359,6 @@ def test_neighbours_are_compared_with_those_that_are_named():
     assert picked().static_spec()["usermeta"]["embviz"]["maps"][0]["compared"] is None
 
 
-def test_the_first_state_and_its_title_are_those_asked_for():
-    titles = {"early": "Apart", "late": "Together"}
-    meta = picked(title=titles, first="early").static_spec()["usermeta"]["embviz"]
-    assert (meta["title"], meta["titles"], meta["maps"][0]["first"]) == ("Apart", ["Apart", "Together"], 0)
-    last = picked(title=titles).static_spec()["usermeta"]["embviz"]
-    assert (last["title"], last["maps"][1]["first"], last["maps"][1]["over"]) == ("Together", 1, "updates")
-
-
 def test_planes_of_ones_own_stay_what_they_are():
     given = np.random.default_rng(0).uniform(-1, 1, size=(2, 2, 60, 2))
     for map_, planes in zip(picked(planes=given).maps, given, strict=True):

@@ -16,6 +16,7 @@ from embviz.ledger import findings
 from embviz.view import bars, charts, curves, heat_maps, histograms, multiples, paths, scatters, strips, theme
 from tests import drawing
 from tests.drawing import compiled
+from tests.view.test_theme import contrast
 
 HEIGHT, WIDTH = 100, 100
 
@@ -35,10 +36,6 @@ def written(chart):
 
 def axis_labels(chart):
     return [item["text"] for item in drawing.drawn(sized(chart), "text", "axis-label")]
-
-
-def axis_titles(chart):
-    return {axis["title"] for axis in compiled(chart)["axes"] if axis.get("title")}
 
 
 def legend_names(spec):
@@ -209,6 +206,7 @@ ENDS = r"give the ends of both axes \(limits=...\)"
         ),
         (view.plot_heat_map, NAMED, "column row pmi", {"signed": True}, r"the ends of the colours \(limits"),
         (view.plot_survival, times(), "grok", {"x_scale": "log"}, "'start' are not above 0"),
+        (view.plot_histogram, BINS, "eigenvalue", {"null": [1.0, 2.0]}, "the table holds bins"),
         (view.plot_path, NAMED, "u v", {"order": "step"}, ENDS),
         (lambda charts: view.panels(charts), {}, "", {}, "no panels: give at least one chart"),
     ],
@@ -217,15 +215,6 @@ def test_what_would_be_drawn_wrong_is_refused(form, table, arguments, options, m
     kind = {"kind": "pair"} if form is view.plot_curves else {}
     with pytest.raises(ValueError, match=message):
         form(table, *arguments.split(), **kind, **options)
-
-
-def test_titles_given_replace_those_of_the_table_and_no_words_are_needed():
-    chart = view.plot_curves(
-        seeds().rename(columns={"accuracy": "my_score"}), "step", "my_score", kind="pair"
-    )
-    assert axis_titles(chart) == {theme.title("step"), "my score"}
-    chart = view.plot_curves(seeds(), "step", "accuracy", kind="pair", x_title="time (s)", y_title="right")
-    assert axis_titles(chart) == {"time (s)", "right"}
 
 
 # --- curves ---------------------------------------------------------------------------------------------
@@ -274,13 +263,6 @@ def test_columns_of_an_interval_make_the_band():
     corners = drawn(chart, "area")
     assert [4 - corner["y"] / 25 for corner in corners] == pytest.approx([2, 1, 0])
     assert [4 - corner["y2"] / 25 for corner in corners] == pytest.approx([4, 3, 2])
-
-
-def test_levels_stand_at_their_values_and_are_named():
-    chart = curves_of(seeds(), reference={"best": 0.7, "worst": 0.1}, null=0.25, published=0.5)
-    assert sorted(100 - rule["y"] for rule in drawn(chart, "rule")) == pytest.approx([10, 25, 50, 70])
-    assert set(written(chart)) >= {"best", "worst", "null", "published"}
-    assert {rule["stroke"] for rule in drawn(chart, "rule")} == {theme.INK, theme.NULL_COLOUR}
 
 
 # --- strip ----------------------------------------------------------------------------------------------
@@ -431,15 +413,6 @@ def test_the_mirror_image_and_the_controls_values_are_stepped_lines():
     assert legend_names(compiled(chart)) == ["measured", "its mirror image", "control"]
 
 
-def test_bins_are_drawn_as_they_are_with_a_column_of_the_control():
-    bins = charts.bin_counts([1.0, 2.0, 2.5, 4.0], n_bins=3).assign(expected=0.3)
-    chart = view.plot_histogram(bins, "pmi", null="expected")
-    assert len(drawn(chart, "rect")) == 3
-    assert axis_titles(chart) == {theme.title("pmi"), theme.title("share")}
-    with pytest.raises(ValueError, match="the table holds bins"):
-        view.plot_histogram(bins, "pmi", null=[1.0, 2.0])
-
-
 def test_ridges_stand_on_their_rows_with_one_scale():
     chart = view.plot_ridges(RIDGES, "angle", "epoch", "density", overlap=1.0)
     corners = drawn(chart, "area")  # two rows, so that a height of 1 is half the plot
@@ -456,18 +429,12 @@ def test_numbers_stand_out_from_the_colours_of_their_cells(signed):
     values = np.linspace(-3 if signed else 0, 3, 25)
     table = pd.DataFrame({"row": 0, "column": range(25), "pmi": values})
     chart = view.plot_heat_map(table, "column", "row", "pmi", signed=signed, labels=".1f")
-    cells, texts = drawn(chart, "rect"), drawn(chart, "text")
-    assert min(contrast(cell["fill"], text["fill"]) for cell, text in zip(cells, texts, strict=True)) >= 3
-
-
-def contrast(first, second):
-    light = []
-    for colour in (first, second):
-        named = {"white": "rgb(255, 255, 255)", "black": "rgb(0, 0, 0)"}.get(colour, colour)
-        parts = np.array([int(part) for part in re.findall(r"\d+", named)]) / 255
-        linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
-        light.append(float(linear @ np.array([0.2126, 0.7152, 0.0722])))
-    return (max(light) + 0.05) / (min(light) + 0.05)
+    named = {"white": "255, 255, 255", "black": "0, 0, 0"}
+    cells, texts = (
+        [tuple(map(int, re.findall(r"\d+", named.get(mark["fill"], mark["fill"])))) for mark in marks]
+        for marks in (drawn(chart, "rect"), drawn(chart, "text"))
+    )
+    assert min(map(contrast, cells, texts)) >= 3
 
 
 # --- survival -------------------------------------------------------------------------------------------
@@ -590,22 +557,6 @@ def test_paths_of_two_kinds_stand_side_by_side_each_with_its_loss_below():
     assert len(drawing.drawn(grid, "symbol")) == 4 * 3
     with pytest.raises(ValueError, match="name the kinds of 'kind'"):
         view.plot_path(table, "u", "v", order="step", by="kind")
-
-
-def test_panels_have_their_names_above_them_and_tell_the_page_how_to_fit_them():
-    parts = {kind: view.plot_curves(part, "step", "accuracy") for kind, part in seeds().groupby("pair")}
-    chart = theme.captioned(view.panels(parts, same_axes=True), finding="A.", caption="B.")
-    spec = chart.to_dict()
-    compiled(spec)
-    assert [part["title"]["text"] for part in spec["concat"]] == ["x", "y"]
-    width = spec["usermeta"]["embviz"]["panels"]["width"]
-    assert {part["width"] for part in spec["concat"]} == {width}
-    assert spec["usermeta"]["embviz"] == {
-        "panels": {"width": width, "fluid": 2},
-        "title": "A.",
-        "caption": "B.",
-    }
-    assert spec["resolve"]["scale"]["x"] == "shared"
 
 
 def test_panels_over_one_table_each_draw_their_own_column():
