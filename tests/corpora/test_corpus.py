@@ -178,6 +178,12 @@ def test_holes_are_dropped_become_unk_and_survive_a_cut():
     assert spelled(made("c a").restrict(max_vocab=1).head(2)) == [["c", None]]
 
 
+def test_a_document_that_loses_all_its_words_is_none_any_more():
+    restricted = made("a b a b", "c", "b a", "d").restrict(min_count=2, rare="drop")
+    assert restricted.document_starts.tolist() == [0, 4]
+    assert spelled(restricted) == [["a", "b", "a", "b"], ["b", "a"]]
+
+
 def test_wrong_arguments_of_restrict_and_head_are_refused():
     corpus = made("a b")
     with pytest.raises(ValueError, match=r"no word of 'made' occurs 9 times or more.*'a', occurs 1 times"):
