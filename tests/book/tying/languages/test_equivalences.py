@@ -139,10 +139,8 @@ def test_semantic_distance_is_the_definition_counted_with_fractions(pairs, data)
     maskable = data.draw(st.sets(st.sampled_from(range(len(pairs[0][0]))), min_size=1).map(sorted))
     language = make_language(pairs, normalize=True, maskable=maskable)
     for u, v in itertools.combinations(language.symbols, 2):
-        expected, found = (
-            semantic_by_hand(probabilities(pairs), maskable, u, v),
-            semantic_distance(language, u, v),
-        )
+        expected = semantic_by_hand(probabilities(pairs), maskable, u, v)
+        found = semantic_distance(language, u, v)
         if isinstance(expected, int):
             assert (found.n_contexts, found.n_left_out, found.share) == (0, expected, 0.0)
             assert np.isnan([found.worst, found.mean, found.euclidean]).all()
@@ -259,46 +257,7 @@ def test_exor_is_plain_xor_with_both_bits_split():
     )
 
 
-def test_a_subset_of_bit_strings_is_counted_alone():
-    task = EXor(4)
-    language = exor_language(task, task.strings()[:-1])
-    assert not any(text.startswith(("1A 1A 1A 1A", "1B 1B 1B 1B")) for text in language.texts)
-    assert semantic_distance(language, "0A", "0B").worst == pytest.approx(0, abs=ROUNDING)
-    assert semantic_distance(language, "0A", "1A").share < 1
-
-
-def test_appendix_tasks_lose_one_symbol():
-    assert exor_language(EXor(3, p_0a=1.0)).symbols == ("0A", "1A", "1B", "E", "D")
-    assert exor_language(EXor(3, p_1a=1.0)).symbols == ("0A", "0B", "1A", "E", "D")
-
-
 # --- what must hold in every language ---------------------------------------------------------------
-
-
-@given(languages(), st.data())
-@settings(max_examples=60, deadline=None)
-def test_distances_are_symmetric_and_zero_of_a_symbol_to_itself(language, data):
-    u, v = (data.draw(st.sampled_from(language.symbols)) for _ in range(2))
-    for distance in (semantic_distance, conditional_distance):
-        one, other = as_tuple(distance(language, u, v)), as_tuple(distance(language, v, u))
-        assert one == pytest.approx(other, abs=ROUNDING, nan_ok=True)
-    assert proportional_distance(language, u, v) == pytest.approx(
-        proportional_distance(language, v, u), abs=ROUNDING
-    )
-    assert conditional_distance(language, u, u).worst == proportional_distance(language, u, u) == 0
-
-
-@given(weighted_strings(), st.permutations("wxyz"), st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None)
-def test_names_order_and_repetition_of_strings_change_nothing(pairs, names, random):
-    renamed = dict(zip("abcd", names, strict=True))
-    doubled = [(tuple(renamed[s] for s in string), weight) for string, weight in pairs for _ in range(2)]
-    random.shuffle(doubled)
-    language, other = make_language(pairs, normalize=True), make_language(doubled, normalize=True)
-    for u, v in itertools.combinations(language.symbols, 2):
-        for distance in (semantic_distance, conditional_distance):
-            found = as_tuple(distance(other, renamed[u], renamed[v]))
-            assert as_tuple(distance(language, u, v)) == pytest.approx(found, abs=ROUNDING, nan_ok=True)
 
 
 @given(languages(least_places=2), st.floats(0.01, 0.99), st.data())
@@ -318,7 +277,7 @@ def test_two_spellings_of_a_symbol_mean_the_same_and_stand_alike_only_for_a_fair
 
 
 @given(languages(least_places=2))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_conditional_implies_proportional_implies_semantic_where_every_place_is_masked(language):
     for row in equivalence_table(language):
         if row.conditional_worst < ROUNDING:
@@ -329,21 +288,6 @@ def test_conditional_implies_proportional_implies_semantic_where_every_place_is_
         assert row.verdict != CONDITIONAL_ONLY
 
 
-@given(weighted_strings(least_places=2, most_places=3))
-@settings(max_examples=200, deadline=None)
-def test_a_conditionally_equivalent_pair_is_one_symbol_spelled_by_a_fair_coin(pairs):
-    language = make_language(pairs, normalize=True)
-    for row in equivalence_table(language):
-        if row.conditional_worst < ROUNDING:
-            merged = [(tuple(row.u if s == row.v else s for s in string), w) for string, w in pairs]
-            again = split_symbol(
-                make_language(merged, normalize=True), row.u, into=(row.u, row.v), p_first=0.5
-            )
-            assert dict(zip(again.texts, again.probability.tolist(), strict=True)) == pytest.approx(
-                dict(zip(language.texts, language.probability.tolist(), strict=True)), abs=ROUNDING
-            )
-
-
 def test_a_place_that_is_never_masked_lets_alike_symbols_differ_in_meaning():
     telling = {"u u x": 1, "v u x": 1, "u v y": 1, "v v y": 1}
     language = make_language(telling, normalize=True, maskable=[0, 2])
@@ -352,17 +296,6 @@ def test_a_place_that_is_never_masked_lets_alike_symbols_differ_in_meaning():
     assert table["u", "v"].semantic_worst == 1
     whole = make_language(telling, normalize=True)
     assert conditional_distance(whole, "u", "v").worst == 1
-
-
-def test_rare_symbols_stand_alike_and_mean_different_things():
-    rare = 1e-6
-    strings = {"x common": 1, "y common": 1, "x u": rare, "y v": rare, "x v": rare / 1000, "y u": rare / 1000}
-    language = make_language(strings, normalize=True)
-    assert conditional_distance(language, "u", "v").worst < 2 * rare
-    assert semantic_distance(language, "u", "v").worst > 0.99
-    assert {(row.u, row.v): row for row in equivalence_table(language, epsilon=0.01)}[
-        "u", "v"
-    ].verdict == CONDITIONAL_ONLY
 
 
 def test_an_epsilon_admits_pairs_up_to_itself():
@@ -393,7 +326,6 @@ def test_strings_and_symbols_keep_the_order_in_which_they_were_given():
     [
         ({}, "weights from 0 up"),
         ({"a b": -1.0, "b a": 2.0}, "weights from 0 up"),
-        ({"a b": math.nan}, "weights from 0 up"),
         ({"a b": 0.0}, "one of them above 0"),
         ({"a b": 0.5, "b a": 0.4}, r"sum to 0.9, not 1.*normalize=True"),
         ({"a b": 0.5, "a b c": 0.5}, "'a b' has 2 symbols, 'a b c' has 3"),
@@ -446,23 +378,9 @@ def test_masked_contexts_are_those_counted_by_hand(weights, data):
     assert probability.sum() == pytest.approx(1, abs=ROUNDING)
 
 
-@pytest.mark.parametrize("task", [EXor(3), EXor(3, p_0a=1.0), EXor(2, 0.3, 0.6)])
-def test_exor_s_masked_contexts_are_its_own(task):
-    tokens, probability, answers = masked_contexts(exor_language(task))
-    own, own_probability = task.contexts()
-    named = np.array([*exor_language(task).symbols, "?"])[tokens]
-    expected = dict(zip(map(tuple, np.array(SYMBOLS)[own].tolist()), own_probability, strict=True))
-    assert dict(zip(map(tuple, named.tolist()), probability, strict=True)) == pytest.approx(expected)
-    shares = {name: answers[:, column] for column, name in enumerate(exor_language(task).symbols)}
-    exact = task.conditional(np.array([[SYMBOLS.index(name) for name in row] for row in named.tolist()]))
-    for column, name in enumerate(SYMBOLS):
-        np.testing.assert_allclose(shares.get(name, 0), exact[:, column], atol=ROUNDING)
-
-
-@pytest.mark.parametrize("n_bits", [3, 4, 5])
 @pytest.mark.parametrize("p_0a", [0.5, 0.1])
-def test_with_the_parity_as_an_ordinary_bit_the_hypothesis_fails_for_spellings_alone(n_bits, p_0a):
-    task = EXor(n_bits, p_0a=p_0a)
+def test_with_the_parity_as_an_ordinary_bit_the_hypothesis_fails_for_spellings_alone(p_0a):
+    task = EXor(4, p_0a=p_0a)
     even = task.strings()[task.strings().sum(axis=1) % 2 == 0]  # E stands at the end of each and says nothing
     table = equivalence_table(exor_language(task, even))
     verdicts = {(row.u, row.v): row.verdict for row in table if row.verdict != NOT_COMPARABLE}
