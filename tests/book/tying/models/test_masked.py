@@ -75,30 +75,17 @@ def test_the_defaults_are_the_papers_sizes_and_parameters_those_of_the_equations
         assert sum(p.numel() for p in model.parameters()) == body + n_tables * 1_000 * D
 
 
-def test_tied_means_one_parameter_and_untied_two_that_differ():
-    tied = MaskedLanguageModel(SMALL, tied=True, seed=0)
-    assert tied.output_embedding is tied.input_embedding
-    assert tied.free_output is None
-    untied = MaskedLanguageModel(SMALL, tied=False, seed=0)
-    assert untied.output_embedding.shape == untied.input_embedding.shape
-    assert not torch.equal(untied.output_embedding, untied.input_embedding)
-
-
-def test_tied_and_untied_models_of_a_seed_share_all_weights_that_both_have():
-    tied, untied = (MaskedLanguageModel(SMALL, tied=tied, seed=3).state_dict() for tied in (True, False))
-    assert set(untied) - set(tied) == {"free_output"}
-    assert all(torch.equal(untied[name], tied[name]) for name in tied)
-
-
-@TYINGS
-def test_a_seed_gives_the_same_weights_again_another_seed_others_and_the_global_state_stays(tied):
+def test_tied_and_untied_models_of_a_seed_share_all_weights_that_both_have_and_another_seed_none():
     before = torch.random.get_rng_state()
-    first, again, other = (
-        MaskedLanguageModel(SMALL, tied=tied, seed=seed).state_dict() for seed in (0, 0, 1)
+    tied, untied, other = (
+        MaskedLanguageModel(SMALL, tied=tied, seed=seed).state_dict()
+        for tied, seed in ((True, 3), (False, 3), (True, 4))
     )
     assert torch.equal(torch.random.get_rng_state(), before)
-    assert all(torch.equal(first[name], again[name]) for name in first)
-    assert not torch.equal(first["input_embedding"], other["input_embedding"])
+    assert set(untied) - set(tied) == {"free_output"}
+    assert all(torch.equal(untied[name], tied[name]) for name in tied)
+    assert not torch.equal(untied["free_output"], untied["input_embedding"])
+    assert not torch.equal(tied["input_embedding"], other["input_embedding"])
 
 
 def test_embeddings_start_with_the_standard_deviation_asked_for():
@@ -128,9 +115,7 @@ def test_logits_at_the_asked_places_are_those_of_the_equations_row_by_row(tied, 
 # --- refusals ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"vocab_size": 0}, {"n_layers": 0}, {"n_heads": 3}, {"hidden_dim": 0}, {"length": 0}]
-)
+@pytest.mark.parametrize("wrong", [{"vocab_size": 0}, {"n_heads": 3}])
 def test_sizes_that_no_model_can_have_are_refused(wrong):
     with pytest.raises(ValueError, match="every size must be at least 1, and embedding_dim a multiple"):
         dataclasses.replace(SMALL, **wrong)
