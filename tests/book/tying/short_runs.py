@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 
-from book.tying import exor as chapter
-from book.tying.experiments import exor, spellings
 from embviz.ledger import cells
 from embviz.ledger.cells import Cell, Experiment
 
@@ -20,16 +20,14 @@ N_STEPS = 10
 
 
 @contextlib.contextmanager
-def stored_briefly(folder: Path, cached: Sequence[Any]) -> Iterator[None]:
-    """Real cells of a few steps in `folder`, where the quick ones belong; `cached` functions forget them."""
+def stored_briefly(folder: Path, longer: Sequence[Cell], cached: Sequence[Any]) -> Iterator[None]:
+    """What a few steps give in `folder`, as results of cells with more; `cached` functions forget them."""
     n_threads = torch.get_num_threads()
     torch.set_num_threads(1)  # models this small are ten times slower on two
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("EMBVIZ_RESULTS_DIR", str(folder))
         patch.setenv("EMBVIZ_CACHE_DIR", str(folder / "cache"))
-        for run in chapter.TASKS.values():
-            store_short(exor.cell_of(run, "quick"))
-        for cell in spellings.sweep_cells("quick"):
+        for cell in longer:
             store_short(cell)
         for function in cached:
             function.cache_clear()
@@ -41,6 +39,11 @@ def stored_briefly(folder: Path, cached: Sequence[Any]) -> Iterator[None]:
 
 def store_short(cell: Cell) -> None:
     """What a few steps give, as the result of a cell that has more."""
-    table = cell.experiment.function(dataclasses.replace(cell.config, n_steps=N_STEPS))
+    table = _short_table(cell.experiment.function, dataclasses.replace(cell.config, n_steps=N_STEPS))
     short = Experiment(cell.experiment.name, cell.experiment.version, lambda config: table)
     cells.compute(Cell(short, cell.config))
+
+
+@functools.cache
+def _short_table(function: Callable[[Any], pd.DataFrame], config: Any) -> pd.DataFrame:
+    return function(config)  # trained once for all files of a process

@@ -1,4 +1,4 @@
-"""The chapter on other architectures: which stored runs it shows, and of how many seeds."""
+"""The chapter on other architectures: its models are the stored ones."""
 
 import numpy as np
 import pytest
@@ -6,23 +6,15 @@ import pytest
 from book.tying import architectures as chapter
 from book.tying.experiments import exor
 from embviz.ledger.cells import read
-from tests.book.tying.short_runs import N_STEPS, store_short, stored_briefly
+from tests.book.tying.short_runs import stored_briefly
 
 
 @pytest.fixture(scope="module", autouse=True)
 def results(tmp_path_factory):
     """Real cells of a few steps, stored where the quick ones belong."""
-    with stored_briefly(tmp_path_factory.mktemp("results"), (chapter.curves, chapter.trained)):
-        for cell in [exor.cell_of(chapter.MODELS[name][0], "quick") for name in ("LSTM", "larger Mixer")]:
-            store_short(cell)
-        store_short(exor.cell_of(chapter.MODELS["LSTM"][1], "quick"))
+    cells = [exor.cell_of(chapter.MODELS["LSTM"][0], "quick")]
+    with stored_briefly(tmp_path_factory.mktemp("results"), cells, (chapter.curves, chapter.trained)):
         yield
-
-
-def test_a_models_curves_are_those_of_its_first_seeds_and_of_the_fresh_ones_that_are_stored():
-    assert sorted(chapter.curves("LSTM")["seed"].unique()) == [0, 1, 5, 6]
-    assert sorted(chapter.curves("larger Mixer")["seed"].unique()) == [0, 1]
-    assert chapter.about("LSTM").startswith(f"EXor, 4 seeds, {N_STEPS} steps.")
 
 
 def test_what_is_not_stored_and_what_there_is_not_is_refused():

@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 
-import numpy as np
 import pytest
 
 from book.tying import exor as chapter
@@ -13,13 +12,14 @@ from book.tying.languages.exor import EXor
 from embviz.ledger import cells
 from tests.book.tying.short_runs import N_STEPS, stored_briefly
 
-CACHED = (chapter.curves, chapter.sweep, exor_accuracy.stored_model)
+CACHED = (chapter.curves, exor_accuracy.stored_model)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def results(tmp_path_factory):
     """Real cells of a few steps, stored where the quick ones belong."""
-    with stored_briefly(tmp_path_factory.mktemp("results"), CACHED):
+    longer = [exor.cell_of(exor.MAIN, "quick")]
+    with stored_briefly(tmp_path_factory.mktemp("results"), longer, CACHED):
         yield
 
 
@@ -29,12 +29,6 @@ def test_scores_are_means_over_the_last_tenth_of_training():
     for seed, tied in itertools.product((0, 1), (False, True)):
         own = table[(table["seed"] == seed) & (table["tied"] == tied) & (table["step"] >= 9)]
         assert scores.loc[seed, chapter.TYINGS[tied]] == pytest.approx(own["accuracy"].mean())
-
-
-def test_the_authors_sample_has_twelve_strings_and_accuracies_in_twelfths():
-    assert len(exor_accuracy.sampled_answers()) == 12
-    sampled = chapter.curves()["sampled_accuracy"]
-    assert (np.round(sampled * 12, 4) % 1 == 0).all()
 
 
 def test_a_stored_model_answers_as_the_model_that_was_measured():
@@ -48,15 +42,8 @@ def test_a_stored_model_answers_as_the_model_that_was_measured():
         assert share == pytest.approx(stored, abs=1e-6)
 
 
-def test_the_strings_to_choose_from_are_distinct_and_of_the_task():
-    strings = exor_accuracy.masked_strings()
-    tokens = np.concatenate([exor_accuracy.read_string(text) for text in strings])
-    assert len({tuple(row) for row in tokens}) == len(strings) == 28
-
-
 @pytest.mark.parametrize(
-    ("text", "message"),
-    [("1A 0C ?", "'0C' is no symbol"), ("1A ? E", "tokens must be"), ("1A " * 7 + "E", "one mask")],
+    ("text", "message"), [("1A 0C ?", "'0C' is no symbol"), ("1A ? E", "tokens must be")]
 )
 def test_strings_that_are_none_are_refused(text, message):
     with pytest.raises(ValueError, match=message):

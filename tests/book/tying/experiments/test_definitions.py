@@ -1,6 +1,5 @@
 """Numbers that judge claims on tying, each against its definition on made data."""
 
-import itertools
 import math
 
 import numpy as np
@@ -60,12 +59,6 @@ def test_a_run_overfits_by_the_mean_of_its_last_tenth():
     assert not overfits(0.9 * study.RISE)
     assert overfits(1.5 * study.RISE, from_step=880)
     assert overfits(1.05 * study.RISE, from_step=880)  # from 0.5 on the mean would be a fifth of it
-
-
-def test_the_share_of_runs_that_solve_the_task_counts_the_limit_itself():
-    rows = itertools.product(SEEDS, (False, True))
-    table = pd.DataFrame(rows, columns=["seed", "tied"]).assign(step=1, loss_gap=study.SOLVED)
-    assert study.shares(table)["tied_solved"].value == 1
 
 
 def test_untied_is_behind_where_it_is_on_average(monkeypatch):

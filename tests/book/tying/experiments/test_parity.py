@@ -57,30 +57,16 @@ def counted(p_0a: float) -> dict[tuple[str, ...], collections.Counter]:
     return found
 
 
-def unequal(contexts: tuple[np.ndarray, np.ndarray, np.ndarray], expected) -> bool:
-    """Whether contexts differ from those that were counted."""
-    tokens, probability, answers = contexts
-    if len(tokens) != len(expected):
-        return True
-    for row, weight, answer in zip(tokens, probability, answers, strict=True):
-        hidden = expected[tuple(NAMES[token] for token in row[:-1])]
-        joint = np.array([hidden[name] for name in NAMES] + [0.0])
-        if not np.allclose(weight * answer, joint, atol=1e-12):
-            return True
-    return False
-
-
-def test_contexts_are_those_of_all_256_strings_and_a_planted_error_is_seen():
+def test_contexts_are_those_of_all_256_strings():
     tokens, probability, answers = parity.even_contexts(EXor(8, p_0a=0.1))
     expected = counted(0.1)
     assert (tokens[:, -1] == 4).all()  # the mask is last
     assert probability.sum() == pytest.approx(1)
-    assert not unequal((tokens, probability, answers), expected)
-    odd = answers[:, [2, 3, 0, 1, 4]]  # the other bit is hidden
-    assert unequal((tokens, probability, odd), expected)
-    assert unequal((tokens, np.roll(probability, 1), answers), expected)
-    assert unequal((tokens[1:], probability[1:], answers[1:]), expected)
-    assert unequal((tokens, probability, answers), counted(0.5))
+    assert len(tokens) == len(expected)
+    for row, weight, answer in zip(tokens, probability, answers, strict=True):
+        hidden = expected[tuple(NAMES[token] for token in row[:-1])]
+        joint = [*(hidden[name] for name in NAMES), 0.0]
+        np.testing.assert_allclose(weight * answer, joint, atol=1e-12)
 
 
 def test_of_256_strings_the_128_with_an_even_number_of_ones_are_in_the_language(even):
@@ -88,12 +74,6 @@ def test_of_256_strings_the_128_with_an_even_number_of_ones_are_in_the_language(
     every = set(itertools.product("01", repeat=8))
     assert bits == {string for string in every if string.count("1") % 2 == 0}
     assert even.maskable == tuple(range(8))
-
-
-def test_a_string_that_is_odd_would_change_what_is_expected(even):
-    tokens, _, answers = masked_contexts(even)
-    ones = (tokens >= 2).sum(axis=1) - 1  # the mask is above all symbols
-    np.testing.assert_allclose(answers[:, 2:4].sum(axis=1), ones % 2)
 
 
 # --- models -----------------------------------------------------------------------------------------------
