@@ -22,7 +22,6 @@ CONFIG = MiniGPTConfig(vocab_size=11, embedding_dim=16, n_layers=2, n_heads=2, l
 MEMBERS = [Member(3), Member(0, tied=False), Member(0), Member(5, tied=False)]  # mixed on purpose
 MIXED = MEMBERS[:2]  # for what takes long
 FLOAT64 = {"rtol": 1e-9, "atol": 1e-11}  # sums of some hundred terms in another order
-FLOAT32 = {"rtol": 1e-4, "atol": 2e-5}  # the same, 9 digits fewer
 
 
 def made_tokens(config: MiniGPTConfig, n_members: int, n_rows: int = 2, extra: int = 1) -> Tensor:
@@ -147,9 +146,7 @@ def assert_equals_the_slow_model(config: MiniGPTConfig, members: list[Member], s
 
 
 @pytest.mark.parametrize(
-    ("start", "step"),
-    [("pytorch", None), ("pytorch", 4), ("small", 4)],
-    ids=["no dropout", "dropout", "small"],
+    ("start", "step"), [("pytorch", None), ("small", 4)], ids=["no dropout", "dropout, small"]
 )
 def test_a_member_and_its_gradients_are_those_of_a_slow_model_of_pytorchs_layers(start, step):
     assert_equals_the_slow_model(dataclasses.replace(CONFIG, start=start), MIXED, step)
@@ -230,11 +227,10 @@ def test_dropout_takes_its_share_and_keeps_the_mean(dropout):
 
 def test_no_two_parts_share_their_masks():
     masks = dropout_masks(dataclasses.replace(CONFIG, dropout=0.5), [Member(0), Member(1)], 0, 2, 6)
-    parts = [masks.embedding, *masks.branches.flatten(0, 1)]
-    flat = torch.cat([part.flatten(1) for part in parts])
-    assert len(flat.unique(dim=0)) == len(flat)
+    rows = torch.cat([part.flatten(1) for part in (masks.embedding, *masks.branches.flatten(0, 1))])
     squares = masks.attention.flatten(0, 1).flatten(1)
-    assert len(squares.unique(dim=0)) == len(squares)
+    for flat in (rows, squares):
+        assert len(flat.unique(dim=0)) == len(flat)
 
 
 def test_without_a_step_or_without_dropout_nothing_is_dropped(monkeypatch):

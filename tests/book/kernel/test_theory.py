@@ -9,7 +9,7 @@ import scipy.linalg
 
 from book.kernel import theory
 from book.kernel.theory import circulants, spectrum
-from embviz import kernels, metrics
+from embviz import kernels
 from embviz.words.cooccurrence import ppmi
 from tests.made_counts import (
     made_counts,
@@ -108,30 +108,11 @@ def test_an_unknown_choice_for_negative_eigenvalues_is_refused():
         theory.matrix_power(made_log_counts(), 0.5, negative="absolute")
     with pytest.raises(ValueError, match="floor is 0: it must be above 0"):
         theory.matrix_power(made_log_counts(), 0.5, floor=0.0)
+    with pytest.raises(ValueError, match="kind is 'real': use one of clamp, magnitude, complex"):
+        theory.log_values(np.ones(2), "real")
 
 
-def test_the_power_one_with_signs_is_the_matrix_itself():
-    D = made_log_counts()
-    np.testing.assert_allclose(theory.matrix_power(D, 1.0, negative="signed"), D, atol=1e-12)
-
-
-def test_the_square_of_the_power_one_half_is_a_positive_definite_matrix_itself():
-    D = positive_definite()
-    for negative in ("clamp", "magnitude", "signed", "positive"):
-        root = theory.matrix_power(D, 0.5, negative=negative)
-        np.testing.assert_allclose(root @ root, D, atol=1e-12)
-
-
-def test_a_small_power_is_the_identity_less_a_tenth_of_the_negative_projector():
-    spectrum = theory.decompose(made_log_counts())
-    assert 3 <= spectrum.n_negative <= 8
-    P = negative_projector(spectrum)
-    left = theory.matrix_power(spectrum, 0.003) - (np.eye(11) - (1 - 1e-15**0.003) * P)
-    assert np.abs(left).max() < 0.02  # 0.003 log 100 is 0.014, the other eigenvalues' share
-    assert pytest.approx(0.0984, abs=1e-4) == 1 - 1e-15**0.003
-
-
-@pytest.mark.parametrize("eps", [0.0, -0.1, 1.5, np.nan])
+@pytest.mark.parametrize("eps", [0.0, 1.5, np.nan])
 def test_powers_outside_zero_to_one_are_refused(eps):
     D = made_log_counts()
     for refused in (
@@ -162,32 +143,9 @@ def test_the_clamped_logarithm_adds_log_of_the_floor_on_the_projector_alone():
     np.testing.assert_allclose(
         log_matrix(positive_definite()), scipy.linalg.logm(positive_definite()), atol=1e-10
     )
-    with pytest.raises(ValueError, match="kind is 'real': use one of clamp, magnitude, complex"):
-        log_matrix(D, "real")
 
 
 # --- extraction ---------------------------------------------------------------------------------------
-
-
-def test_a_circulant_matrix_lives_on_one_line_of_frequencies():
-    V = 9
-    for direction in (1, -1):
-        transform = np.fft.fft2(
-            theory.circulant(np.random.default_rng(0).normal(size=V), direction=direction)
-        )
-        a, b = np.divmod(np.arange(V * V), V)
-        on_the_line = ((a + direction * b) % V == 0).reshape(V, V)
-        assert np.abs(transform[~on_the_line]).max() < 1e-12 < np.abs(transform[on_the_line]).min()
-
-
-def test_of_an_orthogonal_embedding_the_kernel_is_circulant_and_its_row_the_identitys():
-    D = made_log_counts(12)
-    found = kernels.extract_kernel(2.5 * np.eye(12), D)
-    assert kernels.circulant_scores(found.kernel) == pytest.approx(1, abs=1e-12)
-    np.testing.assert_allclose(found.k0, 2.5 * theory.row_identity(D), **CLOSE)
-    for direction in (1, -1):
-        shifted = kernels.extract_kernel(theory.circulant(np.eye(12)[0], direction=direction), D)
-        assert kernels.circulant_scores(shifted.kernel, direction=direction) == pytest.approx(1, abs=1e-12)
 
 
 def test_the_circulant_share_is_one_for_circulants_and_one_over_v_for_noise():
@@ -217,17 +175,11 @@ def test_reconstruction_from_a_row_is_the_convolution_with_its_circulant(directi
 
 
 @pytest.mark.parametrize("V", [7, 8])  # the half plane of frequencies ends otherwise for even V
-@pytest.mark.parametrize("eps", [0.001, 0.003, 0.5, 1.0])
+@pytest.mark.parametrize("eps", [0.003, 1.0])
 def test_both_listings_are_those_of_the_paper(V, eps):
     D = made_log_counts(V)
     np.testing.assert_allclose(theory.k0_eigen(D, eps), slow_first_listing(D, eps), rtol=1e-8, atol=1e-14)
     np.testing.assert_allclose(theory.k0_fft(D, eps), slow_second_listing(D, eps), **CLOSE)
-
-
-def test_the_second_listing_replaces_small_frequencies_as_the_paper_does():
-    D = theory.circulant([3.0, 1.0, 0.5, 1.0])
-    found, expected = theory.k0_fft(D, 0.5, safe=theory.SAFE), slow_second_listing(D, 0.5)
-    np.testing.assert_allclose(found, expected, atol=1e-4)  # rounding, 1e-15, over the listing's 1e-10
 
 
 def singular() -> np.ndarray:
@@ -274,13 +226,6 @@ def test_what_divides_by_no_zero_asks_for_nothing():
     np.testing.assert_allclose(theory.alpha_scan(D, [0.5], form="eigen")[0], whole, rtol=1e-12)
 
 
-def test_without_zeros_the_listings_number_changes_nothing():
-    counts = made_counts(12)
-    plain, safe = (theory.candidates(counts, embedding_dim=4, safe=safe) for safe in (None, theory.SAFE))
-    for label, candidate in plain.items():
-        np.testing.assert_array_equal(candidate.values, safe[label].values, err_msg=label)
-
-
 def test_a_frequency_between_rounding_and_the_listings_number_is_refused_too():
     transform = np.full((5, 5), 3.0)
     transform[0, 0], transform[1, 1], transform[4, 4] = 9.0, 2e-11, 2e-11
@@ -294,17 +239,6 @@ def test_a_frequency_between_rounding_and_the_listings_number_is_refused_too():
     for nothing in (0.0, -1.0, np.nan):
         with pytest.raises(ValueError, match=r"safe is .*must be above 0"):
             theory.k0_fft(D, safe=nothing)
-
-
-def test_the_power_one_deconvolved_is_an_impulse_where_signs_are_kept_and_is_not_where_they_are_clamped():
-    spectrum = theory.decompose(made_log_counts())
-    assert spectrum.n_negative > 0
-    impulse = np.eye(11)[0]
-    np.testing.assert_allclose(theory.k0_fft(spectrum, 1.0, negative="signed"), impulse, **CLOSE)
-    clamped = theory.k0_fft(spectrum, 1.0)
-    assert clamped @ impulse < 0.9 * np.linalg.norm(clamped)  # D without its negative half is another matrix
-    whole = theory.decompose(positive_definite())
-    np.testing.assert_allclose(theory.k0_fft(whole, 1.0), np.eye(9)[0], **CLOSE)
 
 
 def test_what_stands_for_small_frequencies_is_the_callers_number():
@@ -342,14 +276,6 @@ def test_any_row_of_a_deconvolution_is_that_row_of_all_of_it():
     np.testing.assert_allclose(twice, (1 + 2j) * whole, **CLOSE)
 
 
-def test_where_d_is_circulant_too_both_forms_are_one():
-    first = np.array([3.0, 1.0, 0.4, 0.2, 0.4, 1.0])
-    D = theory.circulant(first)
-    assert np.linalg.eigvalsh(D).min() > 0
-    deconvolved = kernels.extract_kernel(theory.matrix_power(D, 0.3), D, zeros="drop").kernel
-    np.testing.assert_allclose(6 * deconvolved[0], theory.k0_eigen(D, 0.3), rtol=1e-10)
-
-
 def test_the_eigen_form_follows_its_word_and_the_fft_form_does_not():
     D, order = made_log_counts(), np.random.default_rng(2).permutation(11)
     place = int(np.flatnonzero(order == 0)[0])
@@ -361,7 +287,7 @@ def test_the_eigen_form_follows_its_word_and_the_fft_form_does_not():
     assert np.abs(theory.k0_fft(moved, row=place) - fft[order]).max() > 0.1 * np.abs(fft).max()
 
 
-@pytest.mark.parametrize("step", [1, 5, -1])
+@pytest.mark.parametrize("step", [1, 5])
 def test_words_moved_round_leave_the_fft_form_where_it_was_and_steps_between_ids_reorder_it(step):
     V, shift = 11, 4
     order = (step * np.arange(V) + shift) % V
@@ -369,20 +295,6 @@ def test_words_moved_round_leave_the_fft_form_where_it_was_and_steps_between_ids
     found = theory.k0_fft(theory.permute(D, order))
     expected = theory.k0_fft(D)[(step * np.arange(V)) % V]  # whatever word comes first
     np.testing.assert_allclose(found, expected, **CLOSE)
-    W = positive_definite(V)
-    before, after = (
-        kernels.extract_kernel(theory.permute(W, o), theory.permute(D, o)).kernel
-        for o in (np.arange(V), order)
-    )
-    assert kernels.circulant_scores(after) == pytest.approx(kernels.circulant_scores(before), abs=1e-9)
-
-
-def test_in_the_eigen_form_the_clamp_decides_and_eps_does_not_matter():
-    spectrum = theory.decompose(made_log_counts())
-    scan = theory.alpha_scan(spectrum, [0.001, 0.003, 0.01, 0.5], form="eigen")
-    projector = np.tile(negative_projector(spectrum)[0], (4, 1))
-    np.testing.assert_allclose(metrics.cosines(scan, projector), 1, atol=1e-12)
-    assert theory.clamped_share(spectrum, 0.5) == pytest.approx(1, abs=1e-12)
 
 
 def test_the_share_of_clamped_eigenvalues_is_what_is_gone_without_them():

@@ -53,9 +53,3 @@ def test_models_whose_loss_falls_decide_nothing(run):
     half = path_with(run, [1.0, 0.01])
     assert half.counting(found) == found
     assert half.judged.last.shape[0] == 1
-
-
-def test_curves_have_both_starts_of_every_setting():
-    table = convergence.curves("quick")
-    assert set(table["start"]) == {"narrow", "wide"}
-    assert not table.groupby(["setting", "start", "seed", "step"]).size().gt(1).any()

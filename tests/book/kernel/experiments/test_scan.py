@@ -79,12 +79,6 @@ def test_a_slice_of_characters_or_before_the_beginning_is_refused(change):
         dataclasses.replace(Slice("embedded", "unk", 30, 300), **change)
 
 
-def test_the_median_over_texts_has_an_interval_within_them_and_counts_texts():
-    found = scan.median_of(pd.Series([1.0, 2.0, 3.0, 4.0, 90.0]), "made")
-    assert (found.value, found.n_seeds, found.repeats) == (3.0, 5, "texts")
-    assert 1 <= found.low < 3 < found.high <= 90
-
-
 def test_each_half_of_the_distance_chooses_texts_for_the_other(monkeypatch):
     rows = [
         LINE | {"symbols": "unk", "offset": offset, "mutual": mutual, scan.PAIRS[-1]: cosine}

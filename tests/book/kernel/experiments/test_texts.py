@@ -126,15 +126,6 @@ def test_no_symbol_of_a_text_of_words_is_absent_from_it(vocab_size, n_tokens, sy
     assert text.counts.min() > 0
 
 
-def test_the_embedded_corpus_is_read_in_every_reading(monkeypatch):
-    monkeypatch.undo()
-    for symbols in ("drop", "unk", "characters"):
-        text = load(TextReading("embedded", symbols, n_tokens=5_000))
-        assert len(text.ids) == 5_000
-        assert len(text.held_out) == 2_000
-        assert len(text.vocabulary) == 100
-
-
 # --- refusals -----------------------------------------------------------------------------------------
 
 
@@ -164,7 +155,6 @@ def test_too_few_different_symbols_are_refused_with_their_number(symbols, vocab_
         ({"symbols": "bytes"}, "choose one of drop, unk, characters"),
         ({"order": "random"}, "choose one of frequency, alphabetical, appearance"),
         ({"vocab_size": 1}, "two symbols and two tokens"),
-        ({"n_tokens": 1}, "two symbols and two tokens"),
     ],
 )
 def test_readings_that_make_no_text_are_refused(changed, message):
