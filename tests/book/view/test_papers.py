@@ -56,9 +56,6 @@ def test_the_front_page_shows_all_papers_and_a_part_its_own():
     assert part.count("ev-other") == len(PAPERS) - 1
     assert part.count("aria-current") == 1
     assert "ev-other" not in whole
-
-
-def test_a_part_that_no_paper_has_is_refused():
     with pytest.raises(ValueError, match="no paper has the part 'yours': choose from reflections"):
         PapersMap("yours")
 
