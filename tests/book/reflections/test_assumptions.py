@@ -7,7 +7,6 @@ from scipy import stats
 
 from book.front.vectors import vector_cells, vectors_of
 from book.reflections.assumptions import assumption_statistics
-from embviz.ledger.cells import table_of
 from embviz.words.wordvectors import WordVectors
 
 V, D = 1_000, 20
@@ -51,14 +50,3 @@ def test_ranks_are_kept_by_a_map_that_bends_cosines():
     word = np.random.default_rng(0).standard_normal((V, 2))
     found = measured(word, np.column_stack([5 * word[:, 0], word[:, 1]]))["all words"]
     assert found["Pearson correlation of cosines"] != pytest.approx(found["Spearman correlation of cosines"])
-
-
-def test_stored_vectors_of_a_text_have_the_cone_and_so_do_those_of_shuffled_text():
-    for cell in vector_cells("paper"):
-        stored = table_of(cell)
-        rows = stored[stored["kind"] == "word"]
-        parts = [vectors_of(stored, kind) for kind in ("word", "context")]
-        counts = rows["count"].to_numpy(dtype=float)
-        table = assumption_statistics(WordVectors(rows["word"].tolist(), *parts), counts)
-        assert table.loc["mean cosine of two word vectors", "all words"] > 0.5
-        assert table.loc["mean cosine of a context vector and the mean word vector", "all words"] < -0.4

@@ -49,8 +49,10 @@ def test_halves_are_correlated_over_pairs_that_met_and_split_at_random_by_seed()
     matrix = vectors.pmi(counts).toarray()
     i, j = np.random.default_rng(0).integers(V, size=(2, 20_000))
     met = (i != j) & (matrix[i, j] != 0)
-    products = (given.word[i, :3].astype(float) * given.word[j, :3]).sum(axis=1)
-    assert table["", "pull"] == pytest.approx(stats.spearmanr(products[met], matrix[i, j][met]).statistic)
+    for name, half in (("pull", given.word[:, :3]), ("push", given.word[:, 3:])):
+        products = (half[i].astype(float) * half[j]).sum(axis=1)
+        expected = stats.spearmanr(products[met], matrix[i, j][met]).statistic
+        assert table["", name] == pytest.approx(expected)
     splits = [vectors._halves(text, given, seed=seed)["value"].iloc[-1] for seed in range(4)]
     assert len(set(splits)) > 1
 

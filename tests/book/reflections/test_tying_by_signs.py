@@ -26,17 +26,3 @@ def test_without_the_text_the_nearest_stored_weight_is_shown(monkeypatch):
     near = chapter.weighted_leading(0.45001, "PMI")
     assert near["weight"].unique().tolist() == [0.5]
     pd.testing.assert_frame_equal(near, chapter.weighted_leading(0.5, "PMI"))
-
-
-def test_the_finding_names_both_ends_of_the_slider():
-    rows = [("PMI", 0.0, 0.78), ("PMI", 0.5, 0.55), ("positive PMI", 0.0, 0.8), ("positive PMI", 0.5, 0.65)]
-    text = chapter.weighted_finding(pd.DataFrame(rows, columns=["matrix", "power", "share"]))
-    assert [number in text for number in ("55.0%", "78.0%", "65.0%", "80.0%")] == [True] * 4
-
-
-def test_the_title_of_the_slider_has_the_share_of_each_matrix():
-    table = pd.concat([chapter.weighted_leading(0.5, name).assign(matrix=name) for name in chapter.MATRICES])
-    stored = spectrum.weighted_shares(spectrum.slider_cells("laptop")).set_index(["matrix", "power"])["share"]
-    shares = [f"{stored[name, 0.5]:.1%}" for name in chapter.MATRICES.values()]
-    assert chapter.weighted_shares_in_words(table).startswith("At a = 0.5, ")
-    assert all(share in chapter.weighted_shares_in_words(table) for share in shares)
