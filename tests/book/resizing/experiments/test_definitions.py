@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from book.resizing.experiments import bases, fresh, geometry, quantized, recovery, widths
-from embviz.ledger.findings import Finding
 from tests.book.resizing.experiments.test_several_bases import made_ports
 
 
@@ -50,11 +49,6 @@ def torch_like(states: np.ndarray) -> SimpleNamespace:
 
 
 # --- fresh base models ------------------------------------------------------------------------------------
-
-
-def over_bases(values, preset, *, controls=None, **_) -> Finding:
-    value = float(np.mean(values))
-    return Finding(value, value, value, controls=controls or {})
 
 
 def test_rotations_and_permutations_are_compared_with_the_model_as_it_is(monkeypatch):
@@ -116,11 +110,6 @@ def test_a_run_that_just_reaches_the_loss_has_recovered():
 
 
 # --- the lemma, and maps that have seen a set ---------------------------------------------------------------
-
-
-def test_a_ratio_of_means_is_of_means():
-    pairs = np.array([[1.0, 1.0], [2.0, 1.0], [9.0, 1.0]])
-    assert geometry.ratio_of_means(pairs, root=False).value == 4
 
 
 def test_the_appendixs_formula_counts_patterns_of_at_most_half_ones():

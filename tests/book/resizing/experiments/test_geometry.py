@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import math
 
 import numpy as np
 import pandas as pd
@@ -14,7 +13,6 @@ from embviz import ledger, metrics, projections
 from embviz.ledger import cells
 from embviz.projections import FAMILIES
 from embviz.training.language import load_streams
-from tests.book.resizing.experiments.later import first_measurements
 
 
 @pytest.fixture(scope="module")
@@ -33,22 +31,17 @@ def vectors(_results):
 
 
 @pytest.mark.usefixtures("_results")
-def test_every_claim_has_a_study_and_every_figure_a_finding():
+def test_every_claim_is_measured_on_its_quick_cells_with_its_controls():
     for name, study in STUDIES.items():
         found = study.findings("quick")
         claim = ledger.find_claim(name)
-        assert first_measurements(claim) == set(found), name
+        assert found.keys() <= claim.finding_names, name
         for measurement in claim.measurements:
             if measurement.control and measurement.name in found:
                 assert measurement.control in found[measurement.name].controls, measurement.name
 
 
 # --- definitions ------------------------------------------------------------------------------------
-
-
-def test_as_many_hidden_states_are_taken_as_there_are_tokens(vectors):
-    run = bases.base("quick")
-    assert vectors.embeddings.shape == vectors.hidden.shape == (run.shape.n_symbols, run.shape.embedding_dim)
 
 
 def test_the_worst_pair_at_the_bound_is_that_of_slow_loops(vectors):
@@ -62,17 +55,6 @@ def test_the_worst_pair_at_the_bound_is_that_of_slow_loops(vectors):
         before = ((vectors.embeddings[i] - vectors.embeddings[j]) ** 2).sum()
         worst = max(worst, abs(((image[i] - image[j]) ** 2).sum() / before - 1))
     assert row["value"] == pytest.approx(worst, rel=1e-6)  # stored as float32
-
-
-@pytest.mark.usefixtures("_results")
-def test_the_curve_of_the_lemma_knows_every_family_at_every_width_that_it_allows():
-    table = cells.table_of(geometry.lemma.cell(geometry.lemma_run("quick")))
-    curve = table[table["quantity"] == "worst"]
-    for family, part in curve.groupby("family"):
-        allowed = [m for m in geometry.widths(32) if m <= projections.largest_width(family, 32)]
-        assert sorted(set(part["m"])) == allowed
-    rotations = curve[(curve["family"] == "orthonormal") & (curve["m"] >= 32)]
-    assert rotations["value"].max() < 1e-9
 
 
 @pytest.mark.usefixtures("_results")
@@ -131,18 +113,8 @@ def test_a_ratio_of_means_is_no_mean_of_ratios():
     assert found.low == 0.25
     assert found.high == 4.0
     assert geometry.ratio_of_means(np.array([[4.0, 1.0]] * 3), root=True).value == 2.0
-
-
-def test_a_map_that_has_not_seen_a_set_does_not_favour_it():
-    rng = np.random.default_rng(0)
-    sets = rng.normal(size=(20, 32)), rng.normal(size=(20, 32)) * np.geomspace(10, 0.1, 32)
-    pairs = []
-    for i in range(200):
-        image = projections.draw("gaussian", 16, 32, seed=[1, i])
-        pairs.append([float(np.mean((projections.distortions(x, image) - 1) ** 2)) for x in sets])
-    found = geometry.ratio_of_means(np.array(pairs), root=True)
-    assert found.low < 1 < found.high
-    np.testing.assert_allclose(np.sqrt(np.mean(pairs, axis=0)), math.sqrt(2 / 16), rtol=0.15)
+    skewed = np.array([[1.0, 1.0], [2.0, 1.0], [9.0, 1.0]])
+    assert geometry.ratio_of_means(skewed, root=False).value == 4  # of medians it would be 2
 
 
 @pytest.mark.usefixtures("_results")
@@ -154,14 +126,6 @@ def test_measures_depart_from_closed_forms_by_rounding_only_and_a_planted_bug_is
 
 
 # --- symmetries -------------------------------------------------------------------------------------
-
-
-def test_cells_give_the_same_bits_twice(vectors):
-    run = geometry.curves_run("quick")
-    first, second = (
-        pd.DataFrame(geometry._curve_rows(dataclasses.replace(run, n_draws=1), vectors)) for _ in range(2)
-    )
-    pd.testing.assert_frame_equal(first, second, check_exact=True)
 
 
 def test_gaussian_errors_follow_their_expectation_on_a_models_vectors(vectors):

@@ -12,7 +12,6 @@ from book.resizing.experiments import bases, growing
 from embviz import ledger
 from embviz.ledger.studies import find_study
 from embviz.models.decoder import Decoder, DecoderConfig
-from tests.book.resizing.experiments.later import first_measurements
 
 SMALL = dataclasses.replace(growing.narrow_base("quick"), training=bases.training(6, 4, 16, 1e-2))
 
@@ -118,25 +117,13 @@ def test_a_grown_model_that_never_gets_as_far_has_saved_nothing():
     assert growing.steps_to(pd.Series([1.0, 2.0], index=[0, 6]), 1.0) == 0
 
 
-def test_every_figure_of_the_claim_is_found_and_each_way_is_computed(monkeypatch):
+def test_the_claim_is_measured_on_quick_cells_and_each_way_is_computed(monkeypatch):
     monkeypatch.setattr(growing, "narrow_base", lambda preset, seed=0: dataclasses.replace(SMALL, seed=seed))
     monkeypatch.setitem(growing.N_SEEDS, "quick", 1)
     found = find_study("resizing.grow").findings("quick")
     claim = ledger.find_claim("resizing.grow")
-    assert set(found) == first_measurements(claim)
+    assert found.keys() <= claim.finding_names
     assert found["zeros"].controls["gaussian"] > 0.01 > 1e-5 > found["zeros"].value
-
-
-def test_a_sweep_goes_seed_by_seed_and_what_is_beside_is_not_waited_for():
-    study = find_study("resizing.grow")
-    own = [cell.config for cell in study.preset_cells("laptop")]
-    assert [(run.how, run.base.seed) for run in own[:3]] == [
-        ("orthogonal", 0),
-        ("scratch", 0),
-        ("orthogonal", 1),
-    ]
-    assert {cell.config.how for cell in study.beside("laptop")} == {"zeros", "fresh"}
-    assert all(run.width == 2 * run.base.shape.embedding_dim == 128 for run in own)
 
 
 # --- refusals ---------------------------------------------------------------------------------------

@@ -24,12 +24,10 @@ from book.resizing.experiments.recovery import (
     RecoveryRun,
     when_recovered,
 )
-from embviz import ledger
 from embviz.ledger import cells
 from embviz.models.decoder import DecoderConfig
 from embviz.models.transformer import n_parameters
 from embviz.training.language import TextConfig, draw_batch, next_token_losses
-from tests.book.resizing.experiments.later import first_measurements
 
 BASE = BaseRun(
     TextConfig("embedded", n_documents=40, n_held_out=1),
@@ -241,45 +239,6 @@ def test_a_ratio_of_steps_is_open_on_the_side_where_runs_are_censored():
     most = recovery.ratio_of_steps([back, back], [out, out], "")
     assert (most.low, most.high) == (0.0, most.value)
     assert most.value == pytest.approx(1 / least.value)
-
-
-def test_findings_on_architectures_and_stages_follow_from_the_tables(made_cells):
-    found = recovery.STUDIES["resizing.architecture"].findings("quick")
-    names = ("rms", "rms_no_gains")
-    # at half the width no made run is back: a ratio of two numbers of which only a least is known
-    assert {(found[name].value, found[name].low, found[name].high) for name in names} == {
-        (1.0, 0.0, math.inf)
-    }
-    assert found["lost_peri"].value == pytest.approx(1.0)
-    staged = recovery.STUDIES["resizing.staged"].findings("quick")
-    assert staged["staged_eighth"].value == pytest.approx(-0.4)
-
-
-@pytest.mark.parametrize("claim", ["perplexity", "architecture", "staged", "throughput"])
-def test_every_judged_figure_is_measured_at_laptop(claim, made_cells, monkeypatch):
-    study = {**recovery.STUDIES, **throughput.STUDIES}[f"resizing.{claim}"]
-    table = throughput_table()
-    monkeypatch.setattr(throughput, "read", lambda cell: (table, {}))
-    (wanted,) = [one for one in ledger.load_claims() if one.id == f"resizing.{claim}"]
-    found = study.findings("laptop")
-    assert first_measurements(wanted) == set(found)
-    for measurement in wanted.measurements:
-        if measurement.control and measurement.name in found:
-            assert measurement.control in found[measurement.name].controls
-
-
-def test_sweeps_list_each_cell_once_and_bases_first():
-    for study in recovery.STUDIES.values():
-        for preset in ("quick", "laptop", "paper"):
-            listed = study.preset_cells(preset)
-            assert len({cell.key for cell in listed}) == len(listed)
-            names = [cell.experiment.name for cell in listed]
-            assert names == sorted(names)  # resizing.bases before resizing.recovery
-    (perplexity, architecture) = (
-        {cell.key for cell in recovery.STUDIES[f"resizing.{name}"].preset_cells("laptop")}
-        for name in ("perplexity", "architecture")
-    )
-    assert not perplexity & architecture  # runs of architectures are longer; stored runs need no base model
 
 
 # --- throughput ---------------------------------------------------------------------------------------

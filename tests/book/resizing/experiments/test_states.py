@@ -31,10 +31,3 @@ def test_a_rotation_leaves_all_angles_and_the_loss():
     same = original.loc[original["quantity"] == "cosine", "value"].to_numpy()
     assert of["cosine"] == pytest.approx(same, abs=1e-4)
     assert of["log_perplexity"] == pytest.approx(bases.load(run.base).log_perplexity, rel=1e-5)
-
-
-def test_runs_are_those_of_the_recovery_sweep():
-    sweep = {cell.key for cell in map(recovery.recovery.cell, recovery.sweep("laptop"))}
-    own = {recovery.recovery.cell(one.run).key for one in states.runs("laptop")}
-    assert own <= sweep
-    assert len(own) == 3
