@@ -1,6 +1,5 @@
 """Kernels against the paper's formula in slow loops, cases solved by hand, symmetries, refusals."""
 
-import doctest
 import tracemalloc
 
 import numpy as np
@@ -230,8 +229,3 @@ def test_the_gain_of_noise_is_the_mean_energy_of_deconvolved_symmetric_noise():
     assert kernels.noise_gain(D) == pytest.approx(louder / identity, rel=0.02)  # standard error 0.004
     with pytest.raises(ValueError, match=r"exactly 0 at 2 frequencies"):
         kernels.noise_gain(np.array([[2.0, 1.0], [1.0, 2.0]]))
-
-
-def test_the_example_in_a_docstring_holds():
-    found = doctest.testmod(kernels)
-    assert found.failed == 0 < found.attempted

@@ -1,7 +1,5 @@
 """Neighbours of a whole vocabulary against brute force, and the plane that keeps them."""
 
-import doctest
-
 import numpy as np
 import pytest
 
@@ -15,10 +13,6 @@ def clustered(n: int = 6_000, D: int = 24, seed: int = 0) -> np.ndarray:
     random = np.random.default_rng(seed)
     centers = random.normal(size=(300, D))
     return centers[random.integers(300, size=n)] + 0.7 * random.normal(size=(n, D)) + 3
-
-
-def test_the_examples_in_the_docstrings_hold():
-    assert doctest.testmod(neighbors, extraglobs={"np": np}).failed == 0
 
 
 @pytest.mark.parametrize("center", [True, False])

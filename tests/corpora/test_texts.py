@@ -1,4 +1,3 @@
-import doctest
 import sys
 
 import pytest
@@ -143,7 +142,3 @@ def test_tokens_of_sentences_have_no_space_capital_or_bare_number(text):
             assert token == "N" or token == token.lower()
             assert not token.isspace()
             assert not token.isdecimal()
-
-
-def test_the_examples_in_the_docstrings_hold():
-    assert doctest.testmod(texts) == doctest.TestResults(failed=0, attempted=2)

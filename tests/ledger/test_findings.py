@@ -1,6 +1,5 @@
 """Findings: their intervals are those of the textbooks, and of scipy's own functions."""
 
-import doctest
 import math
 
 import numpy as np
@@ -100,10 +99,6 @@ def test_the_number_of_repetitions_that_would_decide_is_the_first_whose_interval
 def test_a_finding_that_cannot_be_is_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
-
-
-def test_examples_of_the_docstrings_are_true():
-    assert doctest.testmod(findings).failed == 0
 
 
 def test_on_a_logarithmic_scale_a_finding_is_the_geometric_mean_with_students_interval_of_the_logarithms():

@@ -1,7 +1,6 @@
 """Runs on disk: what is stored comes back, what is damaged is named, and no kill loses anything."""
 
 import contextlib
-import doctest
 import errno
 import hashlib
 import os
@@ -28,7 +27,6 @@ from embviz.runs import (
     read_run,
     run,
     select_weights,
-    tensors,
     writer,
 )
 
@@ -74,11 +72,6 @@ def assert_intact(folder, steps):
     assert read.steps == list(steps)
     for step in steps:
         assert torch.equal(read.weights(step)["embedding"], make_weights(step)["embedding"])
-
-
-@pytest.mark.parametrize("module", [run, tensors])
-def test_the_examples_of_the_docstrings_hold(module):
-    assert doctest.testmod(module).failed == 0
 
 
 # --- what is stored comes back ----------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """Sketches: against loops, on average, and how far they are off on a run itself."""
 
-import doctest
 import hashlib
 import itertools
 import json
@@ -11,14 +10,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from embviz.runs import Run, Sketch, read_run, run_bytes, sketches
+from embviz.runs import Run, Sketch, read_run, run_bytes
 from embviz.runs.sketches import ALL
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-def test_the_examples_of_the_docstrings_hold():
-    assert doctest.testmod(sketches).failed == 0
 
 
 # --- sketches ---------------------------------------------------------------------------------------

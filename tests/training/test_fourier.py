@@ -2,7 +2,6 @@
 
 import cmath
 import copy
-import doctest
 import math
 from dataclasses import replace
 
@@ -544,7 +543,3 @@ def test_a_blow_that_misses_is_refused(options, message):
     arguments = {"module": Pull(9, 3), "loss": pull, "batches": [noise(9, 3)], "top": 3, **options}
     with pytest.raises(ValueError, match=message):
         fourier.strike(**arguments)
-
-
-def test_the_examples_in_the_docstrings_hold():
-    assert doctest.testmod(fourier) == doctest.TestResults(failed=0, attempted=1)

@@ -1,7 +1,5 @@
 """Nulls of trajectories: walks with a path's steps and momentum, their known shape, disparities."""
 
-import doctest
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -46,10 +44,6 @@ def momentum_path(n=80, dim=300, memory=0.7, seed=0):
     weights = np.concatenate([np.zeros((1, dim)), np.cumsum(lengths * np.array(steps), axis=0)])
     losses = np.exp(-np.arange(n) / 20) + 0.01 * noise(n, seed=seed + 7)
     return weight_path("query", weights, np.arange(n), losses)
-
-
-def test_the_examples_of_the_docstrings():
-    assert doctest.testmod(trajectory_nulls).failed == 0
 
 
 # --- random walks -----------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """Phases: planted clusters, why all is noise, transitions, drops of the loss, grids, hidden Markov models."""
 
 import dataclasses
-import doctest
 import itertools
 import math
 
@@ -12,7 +11,6 @@ from scipy import signal, stats
 from scipy.spatial.distance import cdist
 from sklearn.metrics import adjusted_rand_score
 
-from embviz.trajectories import phases
 from embviz.trajectories.phases import (
     Clustering,
     couple,
@@ -37,10 +35,6 @@ def noise(*shape, seed=0):
 def two_clouds(n=40, apart=20.0):
     """The later cloud first in space, so that numbers by time differ from numbers by place."""
     return noise(2 * n, 2) + np.repeat([[apart, 0.0], [0.0, 0.0]], n, axis=0)
-
-
-def test_the_examples_of_the_docstrings():
-    assert doctest.testmod(phases).failed == 0
 
 
 # --- density clusters -------------------------------------------------------------------------------

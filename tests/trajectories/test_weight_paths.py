@@ -1,6 +1,5 @@
 """Paths of weights: rotations that lose nothing, tensors side by side, cosines of time, refusals."""
 
-import doctest
 import math
 
 import numpy as np
@@ -24,10 +23,6 @@ def path_of(weights, *, name="query", losses=None):
 
 def walk(n, dim, seed=0):
     return np.random.default_rng(seed).standard_normal((n, dim)).cumsum(axis=0)
-
-
-def test_the_examples_of_the_docstrings():
-    assert doctest.testmod(weight_paths).failed == 0
 
 
 # --- rotation ---------------------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """The formulas for k0 against the paper's in slow loops, cases solved by hand, symmetries, refusals."""
 
-import doctest
 import re
 
 import numpy as np
@@ -8,7 +7,6 @@ import pytest
 import scipy.linalg
 
 from book.kernel import theory
-from book.kernel.theory import circulants, spectrum
 from embviz import kernels
 from embviz.words.cooccurrence import ppmi
 from tests.made_counts import (
@@ -425,9 +423,3 @@ def test_embeddings_of_one_row_depend_on_the_distance_of_two_ids_alone(form):
 def test_more_dimensions_than_words_are_refused():
     with pytest.raises(ValueError, match="embedding_dim is 12: 11 words span 1 to 11"):
         theory.training_free_embeddings(made_text(), 11, 12)
-
-
-@pytest.mark.parametrize("module", [spectrum, circulants])
-def test_the_examples_in_docstrings_hold(module):
-    found = doctest.testmod(module)
-    assert found.failed == 0 < found.attempted
