@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+import numpy as np
 import pandas as pd
+import torch
+from torch import Tensor, nn
 
-from book.resizing import rounded_weights
+from book.resizing import story
 from book.resizing.experiments import bases, quantized
 from book.resizing.experiments.quantized import FLOAT, NONE, PERMUTATION, ROTATION, Treatment
 from embviz.ledger import studies
 from embviz.ledger.cells import table_of
+from embviz.models.decoder import Decoder
 
 CLAIM = "resizing.quantization"
 TREATED: Mapping[Treatment, str] = {
@@ -113,32 +117,29 @@ def _name(part: str) -> str:
     return f"{names[words[-1]]}, layer {int(words[1]) + 1}"
 
 
-# --- error against crest factor -------------------------------------------------------------------------
+# --- what maps read ---------------------------------------------------------------------------------------
+
+MAPS = ("query", "key", "value", "out", "up", "down")
 
 
-@functools.cache
-def errors(preset: str) -> pd.DataFrame:
-    """Squared error of every matrix, and what its crest factor predicts: bits, per, basis, name, and both.
+@torch.no_grad()
+def inputs_of(model: Decoder) -> dict[str, np.ndarray]:
+    """What each map of the layers reads (n, inputs) over the start of a bundled story, by its module."""
+    seen: dict[str, np.ndarray] = {}
 
-    Returns
-    -------
-    DataFrame
-        bits, per, basis, name, predicted_error, squared_error; of seed 0.
-    """
-    rows = []
-    for kind, name in TREATED.items():
-        table = table_of(quantized.quantized.cell(quantized.runs(preset, kind)[0]))
-        found = {(str(row.quantity), str(row.part)): float(row.value) for row in table.itertuples()}  # type: ignore[arg-type]
-        for row in table[table["quantity"] == "relative_error"].itertuples():
-            crest = found[f"crest_{row.per}", str(row.part)]
-            rows.append(
-                {
-                    "bits": row.bits,
-                    "per": PERS[str(row.per)],
-                    "basis": name,
-                    "name": _name(str(row.part)),
-                    "predicted_error": crest**2 / 12 / rounded_weights.n_levels(int(row.bits)) ** 2,  # type: ignore[arg-type]
-                    "squared_error": row.value,
-                }
-            )
-    return pd.DataFrame(rows)
+    def keep(name: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
+        def hook(_: nn.Module, given: tuple[Tensor, ...]) -> None:
+            seen[name] = given[0].flatten(0, -2).numpy()
+
+        return hook
+
+    hooks = [
+        part.register_forward_pre_hook(keep(name))
+        for name, part in model.named_modules()
+        if name.endswith(MAPS)
+    ]
+    ids = story.streams().train.ids[: 8 * model.config.length].astype(np.int64)
+    model(torch.from_numpy(ids).view(8, -1))
+    for one in hooks:
+        one.remove()
+    return seen
