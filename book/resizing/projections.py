@@ -11,11 +11,10 @@ import pandas as pd
 
 from book.resizing import story
 from book.resizing.experiments import bases, geometry
-from book.resizing.experiments.geometry import PCA, Vectors
+from book.resizing.experiments.geometry import Vectors
 from embviz import projections
 from embviz.ledger import studies
 from embviz.ledger.cells import table_of
-from embviz.projections import FAMILIES
 
 NAMES = {
     "gaussian": "Gaussian",
@@ -23,7 +22,6 @@ NAMES = {
     "sparse": "sparse",
     "hadamard": "Hadamard",
     "orthonormal": "row-orthonormal",
-    PCA: "PCA of hidden states",
 }
 
 
@@ -61,13 +59,3 @@ def worst_pairs(preset: str) -> pd.DataFrame:
     groups = own.groupby(["family", "m"], sort=False)["value"].quantile(1 - run.delta)
     found = groups.rename("worst_change").reset_index().rename(columns={"m": "new_width"})
     return found.assign(family=found["family"].map(NAMES))
-
-
-def error_ratios(preset: str) -> pd.DataFrame:
-    """Angular error of each family over the Gaussian's: family (as shown), error_ratio, low, high."""
-    found = studies.find_study("resizing.maps").findings(preset)
-    rows = [
-        (NAMES[family], *(getattr(found[f"error_{family}"], end) for end in ("value", "low", "high")))
-        for family in (*FAMILIES[1:], PCA)
-    ]
-    return pd.DataFrame(rows, columns=["family", "error_ratio", "low", "high"])
