@@ -63,13 +63,6 @@ def model_of(preset: str, architecture: str = bases.LAYER) -> Decoder:
     return copy.deepcopy(bases.load(bases.base(preset, architecture)).model).double()
 
 
-def reading(preset: str, n_places: int = 14) -> tuple[Tensor, list[str]]:
-    """Characters (1, T) of a text that the models haven't read, and how they are written."""
-    streams = story.streams_for(bases.load(bases.base(preset)))
-    ids = streams.held_out.ids[1 : 1 + n_places].astype(np.int64)
-    return torch.from_numpy(ids)[None], [streams.text(int(token)).strip("'") for token in ids]
-
-
 @functools.cache
 def component_errors(preset: str) -> pd.DataFrame:
     """The largest relative logit error over draws, m = d: part, map_kind, logit_error (FLOOR at least)."""
@@ -144,20 +137,38 @@ def head_losses(preset: str) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def rotary_losses(preset: str) -> pd.DataFrame:
-    """Held-out loss by rotary base, draws averaged: factor, width, base_model, lost.
+# --- features -----------------------------------------------------------------------------------------
 
-    The last width's name says that its heads are kept; it has one base.
+
+@torch.no_grad()
+def states_read(model: Decoder) -> np.ndarray:
+    """Residual streams of all layers (n, D) over the start of a bundled story."""
+    return torch.stack(model.states(_story(model))).flatten(0, -2).numpy()
+
+
+@torch.no_grad()
+def features(model: Decoder) -> dict[str, np.ndarray]:
+    """Values (n characters, n features) after the last layer over the start of a bundled story.
+
+    Coordinates of the stream, less their means; hidden units of the last MLP; and the sizes along the
+    stream's 16 principal directions.
     """
-    runs = {
-        "m = d / 2": fresh.rotary_runs(preset, 2),
-        "m = 3 d / 4": fresh.rotary_runs(preset, 3),
-        "m = d / 2, heads kept": fresh.kept_rotary_runs(preset),
+    hidden: list[np.ndarray] = []
+    hook = model.blocks[-1].down.register_forward_pre_hook(
+        lambda _, given: hidden.append(given[0].flatten(0, -2).numpy())
+    )
+    stream = model.states(_story(model))[-1].flatten(0, -2).numpy()
+    hook.remove()
+    stream = stream - stream.mean(axis=0)
+    axes = np.linalg.svd(stream, full_matrices=False)[2][:16]
+    return {
+        "coordinates": stream,
+        "hidden units": hidden[0],
+        "principal directions": abs(stream @ axes.T),
     }
-    rows = []
-    for width, own in runs.items():
-        for run in own:
-            means = table_of(porting.rotary_bases.cell(run)).groupby("factor")["held_out"].mean()
-            lost = (means - bases.loss_of(run.base)).rename("lost").reset_index()
-            rows.append(lost.assign(width=width, base_model=run.base.seed))
-    return pd.concat(rows, ignore_index=True)
+
+
+def _story(model: Decoder) -> Tensor:
+    """Eight rows (8, T) as long as the model reads."""
+    ids = story.streams().train.ids[: 8 * model.config.length].astype(np.int64)
+    return torch.from_numpy(ids).view(8, -1)

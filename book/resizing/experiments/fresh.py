@@ -319,17 +319,10 @@ def rotary_runs(preset: str, quarters: int) -> list[porting.RotaryBases]:
     return [dataclasses.replace(first, base=base) for base in bases.fresh(preset, ROTARY)]
 
 
-def kept_rotary_runs(preset: str) -> list[porting.RotaryBases]:
-    """Heads kept at half the width, the base too, one run per base model."""
-    first = porting.kept_rotary_run(preset)
-    return [dataclasses.replace(first, base=base) for base in bases.fresh(preset, ROTARY)]
-
-
 def _rotary_cells(preset: str) -> list[Cell]:
-    runs = [run for quarters in (2, 3) for run in rotary_runs(preset, quarters)] + kept_rotary_runs(preset)
+    runs = [run for quarters in (2, 3) for run in rotary_runs(preset, quarters)]
     originals = dict.fromkeys(run.base for run in runs)
-    losses = [bases.base_losses.cell(base) for base in originals]  # for the chapter, which needs no weights
-    return with_bases(originals, [*(porting.rotary_bases.cell(run) for run in runs), *losses])
+    return with_bases(originals, [porting.rotary_bases.cell(run) for run in runs])
 
 
 def _rotary_figures(preset: str) -> Figures:
