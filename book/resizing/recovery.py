@@ -8,7 +8,6 @@ import math
 import textwrap
 
 import altair as alt
-import numpy as np
 import pandas as pd
 import torch
 
@@ -160,18 +159,6 @@ def architecture_ends(preset: str, percent: float = 2) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows)
-
-
-# --- stages -------------------------------------------------------------------------------------------
-
-
-@functools.cache
-def staged_curves(preset: str) -> pd.DataFrame:
-    """Runs in stages and at once to a quarter and an eighth: way, goal, and the sweep's columns."""
-    table = recovery.curves(recovery.staged_runs(preset), stored=preset != "quick")
-    goal = table["ratio"].map(lambda ratio: f"d / {round(1 / ratio)}")
-    way = np.where(table["n_stages"] > 1, "in stages", "at once")
-    return table.assign(goal=goal, way=way)
 
 
 # --- what it writes -----------------------------------------------------------------------------------
