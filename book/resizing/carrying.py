@@ -154,9 +154,8 @@ def features(model: Decoder) -> dict[str, np.ndarray]:
     stream's 16 principal directions.
     """
     hidden: list[np.ndarray] = []
-    hook = model.blocks[-1].down.register_forward_pre_hook(
-        lambda _, given: hidden.append(given[0].flatten(0, -2).numpy())
-    )
+    down = model.get_submodule(f"blocks.{model.config.n_layers - 1}.down")
+    hook = down.register_forward_pre_hook(lambda _, given: hidden.append(given[0].flatten(0, -2).numpy()))
     stream = model.states(_story(model))[-1].flatten(0, -2).numpy()
     hook.remove()
     stream = stream - stream.mean(axis=0)
