@@ -21,7 +21,6 @@ from book.geometry.experiments.grokking import (
     first_epoch,
     grokking,
     spectra,
-    spectrum_epochs,
 )
 from embviz.ledger.cells import Cell, missing, read, table_of
 from embviz.ledger.findings import Finding, over_seeds, share
@@ -356,9 +355,6 @@ OTHER_P = {"p = 113, near-Nyquist": NEAR_113, "p = 113, baseline": BASE_113}
 RUNS = {**VARIANTS, **NAMED_CONTROLS, **OTHER_P, **NAMED_PEERS}
 KINDS = ("no projection", "high modes", "other modes", "adaptive", "control")
 HIGH = 2 / 3  # mean mode over p/2, from which a set counts as high
-SCORES = {"train_accuracy": "training", "validation_accuracy": "validation"}
-# Epochs at which accuracies are drawn.
-EPOCHS: list[int] = np.unique(np.geomspace(10, LIMITS[SHOWN], 56).round().astype(int)).tolist()
 
 
 def stored(names: Iterable[str]) -> dict[str, list[Cell]]:
@@ -405,60 +401,7 @@ def saved(table: pd.DataFrame, base: str, on: Sequence[str] = ("seed",)) -> pd.S
     return 100 * (1 - table["grok"] / table.join(known, on=list(on))["base"])
 
 
-def accuracies(cells: Mapping[str, Sequence[Cell]]) -> pd.DataFrame:
-    """Training and validation accuracy at EPOCHS; after its end a run keeps its last.
-
-    Returns
-    -------
-    DataFrame
-        run, seed, epoch, which (of SCORES' values), accuracy.
-    """
-    parts = []
-    for name, cell in ((name, cell) for name, own in cells.items() for cell in own):
-        scores = _scores(cell, EPOCHS).melt("epoch", var_name="which", value_name="accuracy")
-        parts.append(scores.assign(run=name, seed=cell.config.first_seed))
-    return pd.concat(parts, ignore_index=True)
-
-
-def _scores(cell: Cell, epochs: Sequence[int]) -> pd.DataFrame:
-    table = table_of(cell)
-    table = table[table["quantity"].isin(SCORES)].replace({"quantity": SCORES})
-    return _last_before(table.pivot(index="epoch", columns="quantity", values="value"), epochs).reset_index()
-
-
-def _last_before(wide: pd.DataFrame, epochs: Sequence[int]) -> pd.DataFrame:
-    """What was measured last at each of `epochs`."""
-    wanted = pd.Index(epochs, name="epoch")
-    return wide.reindex(wide.index.union(wanted)).ffill().loc[wanted].rename_axis(columns=None)
-
-
 def powers(cell: Cell) -> pd.DataFrame:
     """Share of each mode above 0 in the embedding's power: one row per epoch, one column per mode."""
     wide = spectra(table_of(cell)).pivot(index="epoch", columns="mode", values="power").drop(columns=0)
     return wide.div(wide.sum(axis=1), axis=0)
-
-
-def frames(names: Iterable[str], seed: int = 0) -> pd.DataFrame:
-    """Frames of a player: one seed's embedding spectrum and accuracies in each run that has the seed.
-
-    All runs have the same frames; after a run's last epoch its last spectrum stays.
-
-    Returns
-    -------
-    DataFrame
-        run, frame (epochs), mode, power_share, chosen (whether the projection keeps the mode), training and
-        validation accuracy.
-    """
-    cells = {
-        name: cell for name, own in stored(names).items() for cell in own if cell.config.first_seed == seed
-    }
-    last = max(int(powers(cell).index.max()) for cell in cells.values())
-    epochs = [epoch for epoch in spectrum_epochs(LIMITS[SHOWN]) if epoch < last] + [last]
-    parts = []
-    for name, cell in cells.items():
-        part = _last_before(powers(cell), epochs).rename_axis("frame").reset_index()
-        part = part.melt("frame", var_name="mode", value_name="power_share").astype({"mode": int})
-        part["chosen"] = np.where(part["mode"].isin(cell.config.modes), "prescribed", "other")
-        scores = _scores(cell, epochs).rename(columns={"epoch": "frame"})
-        parts.append(part.merge(scores, on="frame").sort_values(["frame", "mode"]).assign(run=name))
-    return pd.concat(parts, ignore_index=True)
