@@ -111,17 +111,6 @@ def test_savings_are_on_the_baseline_of_the_same_seed_and_reading_and_unknown_wh
     assert saved.tolist() == pytest.approx([0, 75, 0, -50, np.nan], nan_ok=True)
 
 
-def test_accuracies_hold_what_was_last_measured(monkeypatch):
-    monkeypatch.setattr(steering, "table_of", lambda cell: SHELF[cell.key])
-    cells = steering.cells_of(steering.BASE, "paper", 1)
-    store(cells[0], 300, 100)
-    table = steering.accuracies({"baseline": cells})
-    for which, event in (("validation", 300), ("training", 100)):
-        own = table[table["which"] == which]
-        assert own["epoch"].tolist() == steering.EPOCHS
-        assert ((own["accuracy"] > 0.9) == (own["epoch"] >= event)).all()
-
-
 def test_power_shares_are_of_all_modes_but_the_mean(monkeypatch):
     rows = [(0, 9, f"power/{mode}", power) for mode, power in enumerate((500.0, 1.0, 3.0))]
     table = pd.DataFrame(rows, columns=["seed", "epoch", "quantity", "value"])
