@@ -21,7 +21,7 @@ from torch import Tensor
 from book.resizing.experiments import bases
 from book.resizing.experiments.bases import Base, BaseRun
 from embviz.ledger import findings
-from embviz.ledger.cells import Cell, experiment, missing, read, table_of
+from embviz.ledger.cells import Cell, experiment, read, table_of
 from embviz.ledger.findings import Finding
 from embviz.ledger.studies import Study
 from embviz.models import resizing
@@ -457,12 +457,6 @@ def _beside(preset: str) -> list[Cell]:
     return [recovery.cell(run) for run in rate_runs(preset)] + [
         other_bases.cell(run) for run in other_runs(preset)
     ]
-
-
-def stored_beside(preset: str) -> tuple[list[RecoveryRun], list[OtherBase]]:
-    """Of the runs beside the claims those that are stored."""
-    rates = [run for run in rate_runs(preset) if not missing([recovery.cell(run)])]
-    return rates, [run for run in other_runs(preset) if not missing([other_bases.cell(run)])]
 
 
 STUDIES: dict[str, Study] = {
