@@ -583,11 +583,6 @@ def web_runs(preset: str) -> list[LanguageRun]:
     return of_seeds(web(preset), (BASELINE, NO_Q), N_CONTROL_SEEDS[preset])
 
 
-def few_runs(preset: str) -> list[LanguageRun]:
-    """The same on stories that are read over and over."""
-    return of_seeds(few_stories(preset), (BASELINE, NO_Q), N_CONTROL_SEEDS[preset])
-
-
 def stored_runs(runs: Runs) -> list[LanguageRun]:
     """Runs of the largest preset that is stored completely, or the stored runs of the preset `laptop`."""
     preset = largest_stored(lambda name: [language_models.cell(run) for run in runs(name)]) or "laptop"
