@@ -35,7 +35,6 @@ AT_PLATEAU = "seeds whose loss is flat"
 FIRST_SEED, N_SEEDS = 410, 3  # from the narrow start; of seeds 400 to 404, trained less, few losses were flat
 N_SNAPSHOTS = 21  # the start among them
 N_UPDATES = 18_000
-WIDE_SEED, N_UPDATES_WIDE = 400, 6_000  # of 50 words from the wide start, whose loss is not flat then
 SMALL_VOCABULARY, WIDE = 50, 96  # more dimensions than words: W can be cI
 
 
@@ -115,20 +114,14 @@ def _of_updates(run: KernelRun, n_updates: int) -> KernelRun:
 
 def runs_of(run: KernelRun) -> list[KernelRun]:
     """A run a seed and start, both starts of a seed after one another."""
-    both = [_started(run, start) for start in STARTS.values()]
+    both = [
+        dataclasses.replace(run, shape=dataclasses.replace(run.shape, start=one)) for one in STARTS.values()
+    ]
     return [
         dataclasses.replace(own, n_seeds=1, first_seed=own.first_seed + index)
         for index in range(run.n_seeds)
         for own in both
     ]
-
-
-def _started(run: KernelRun, start: Start) -> KernelRun:
-    """From one start; of 50 words from the wide one the shorter training of other seeds."""
-    own = dataclasses.replace(run, shape=dataclasses.replace(run.shape, start=start))
-    if start == STARTS["narrow"] or run.text.vocab_size != SMALL_VOCABULARY:
-        return own
-    return _of_updates(dataclasses.replace(own, first_seed=WIDE_SEED), N_UPDATES_WIDE)
 
 
 def cells(preset: str, *names: str, starts: Sequence[str] = tuple(STARTS)) -> list[Cell]:
