@@ -7,6 +7,7 @@ averaged within each base model, and what is repeated are base models: seeds fro
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -116,9 +117,10 @@ def lost(runs: Sequence[TunedRun], *, end: bool = True) -> np.ndarray:
 # --- heads, and Algorithm 1 from end to end -----------------------------------------------------------
 
 
-def ours(preset: str, ratio: float, treatment: str = PROJECTION) -> list[RecoveryRun]:
-    """Our repairs, heads kept, one run per base model; or another way to that width."""
-    first = recovery.run_of(preset, (ratio,), treatment)
+def ours(preset: str, ratio: float, treatment: str = PROJECTION, share: float = 1) -> list[RecoveryRun]:
+    """Our repairs, heads kept, one run per base model; or another way there; or a share of the updates."""
+    n_steps = round(share * recovery.N_STEPS[preset])
+    first = recovery.run_of(preset, (ratio,), treatment, n_steps=n_steps)
     return [dataclasses.replace(first, base=base, seed=base.seed) for base in bases.fresh(preset)]
 
 
@@ -191,6 +193,11 @@ def _end_figures(preset: str) -> Figures:
 # --- recovery -----------------------------------------------------------------------------------------
 
 RECOVERED = {"half": 0.5, "0.75": 0.75, "double": 2.0}
+FEWER_OR_MORE = {
+    100: 0.25,
+    200: 0.5,
+    800: 2.0,
+}  # annealed updates at `laptop`: share of those that are judged
 
 
 def _recovery_cells(preset: str) -> list[Cell]:
@@ -201,6 +208,12 @@ def _recovery_cells(preset: str) -> list[Cell]:
         for run in ours(preset, ratio, how)
     ]
     runs += [run for longer in longer_runs(preset).values() for run in longer]
+    runs += [
+        run
+        for ratio, share in itertools.product(SHARES.values(), FEWER_OR_MORE.values())
+        for how in (PROJECTION, SCRATCH)
+        for run in ours(preset, ratio, how, share)
+    ]
     beside = [tuned.cell(run) for run in adafactor_runs(preset)]
     return with_bases(bases.fresh(preset), [*(recovery.recovery.cell(run) for run in runs), *beside])
 
@@ -229,6 +242,11 @@ def _recovery_figures(preset: str) -> Figures:
         own, scratch = (recovery.lost_at(tables[ratio, how], end=True) for how in (PROJECTION, SCRATCH))
         null = {"scratch": float(scratch.mean())}
         found[f"after_400_{name}"] = over_bases(own, preset, controls=null)
+    for (name, ratio), (n_steps, share) in itertools.product(SHARES.items(), FEWER_OR_MORE.items()):
+        own, scratch = (_ends(ours(preset, ratio, how, share)) for how in (PROJECTION, SCRATCH))
+        found[f"after_{n_steps}_{name}"] = over_bases(
+            own, preset, controls={"scratch": float(scratch.mean())}
+        )
     for n_steps, runs in longer_runs(preset).items():
         found[f"after_{n_steps}_half"] = over_bases(_ends(runs), preset)
     half = {how: recovery.lost_at(tables[0.5, how], end=True) for how in (PROJECTION, SCRATCH)}
