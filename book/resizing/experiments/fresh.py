@@ -243,10 +243,8 @@ def _recovery_figures(preset: str) -> Figures:
         null = {"scratch": float(scratch.mean())}
         found[f"after_400_{name}"] = over_bases(own, preset, controls=null)
     for (name, ratio), (n_steps, share) in itertools.product(SHARES.items(), FEWER_OR_MORE.items()):
-        own, scratch = (_ends(ours(preset, ratio, how, share)) for how in (PROJECTION, SCRATCH))
-        found[f"after_{n_steps}_{name}"] = over_bases(
-            own, preset, controls={"scratch": float(scratch.mean())}
-        )
+        for kind, how in (("after", PROJECTION), ("scratch", SCRATCH)):
+            found[f"{kind}_{n_steps}_{name}"] = over_bases(_ends(ours(preset, ratio, how, share)), preset)
     for n_steps, runs in longer_runs(preset).items():
         found[f"after_{n_steps}_half"] = over_bases(_ends(runs), preset)
     half = {how: recovery.lost_at(tables[0.5, how], end=True) for how in (PROJECTION, SCRATCH)}
