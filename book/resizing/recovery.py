@@ -67,15 +67,14 @@ def end_to_end(preset: str) -> pd.DataFrame:
 
 
 def by_updates(preset: str) -> pd.DataFrame:
-    """What annealed fine-tunings of several lengths leave: width, treatment, seed (base), updates, lost."""
+    """What annealed fine-tunings leave at half the width: treatment, seed (of the base), updates, lost."""
     shares = sorted({1.0, *fresh.FEWER_OR_MORE.values()})
     rows = [
-        (width, how, run.seed, run.n_steps, recovery.curves([run], stored=False)["lost"].iloc[-1])
-        for width, ratio in (("m = d / 2", 0.5), ("m = 3 d / 4", 0.75))
+        (how, run.seed, run.n_steps, recovery.curves([run], stored=False)["lost"].iloc[-1])
         for how, share in itertools.product((PROJECTION, SCRATCH), shares)
-        for run in fresh.ours(preset, ratio, how, share)
+        for run in fresh.ours(preset, 0.5, how, share)
     ]
-    return pd.DataFrame(rows, columns=["width", "treatment", "seed", "updates", "lost"])
+    return pd.DataFrame(rows, columns=["treatment", "seed", "updates", "lost"])
 
 
 def by_width(preset: str) -> pd.DataFrame:

@@ -197,7 +197,7 @@ FEWER_OR_MORE = {
     100: 0.25,
     200: 0.5,
     800: 2.0,
-}  # annealed updates at `laptop`: share of those that are judged
+}  # annealed updates at `laptop`: share of the 400
 
 
 def _recovery_cells(preset: str) -> list[Cell]:
@@ -210,9 +210,8 @@ def _recovery_cells(preset: str) -> list[Cell]:
     runs += [run for longer in longer_runs(preset).values() for run in longer]
     runs += [
         run
-        for ratio, share in itertools.product(SHARES.values(), FEWER_OR_MORE.values())
-        for how in (PROJECTION, SCRATCH)
-        for run in ours(preset, ratio, how, share)
+        for share, how in itertools.product(FEWER_OR_MORE.values(), (PROJECTION, SCRATCH))
+        for run in ours(preset, 0.5, how, share)
     ]
     beside = [tuned.cell(run) for run in adafactor_runs(preset)]
     return with_bases(bases.fresh(preset), [*(recovery.recovery.cell(run) for run in runs), *beside])
@@ -242,9 +241,9 @@ def _recovery_figures(preset: str) -> Figures:
         own, scratch = (recovery.lost_at(tables[ratio, how], end=True) for how in (PROJECTION, SCRATCH))
         null = {"scratch": float(scratch.mean())}
         found[f"after_400_{name}"] = over_bases(own, preset, controls=null)
-    for (name, ratio), (n_steps, share) in itertools.product(SHARES.items(), FEWER_OR_MORE.items()):
+    for n_steps, share in FEWER_OR_MORE.items():
         for kind, how in (("after", PROJECTION), ("scratch", SCRATCH)):
-            found[f"{kind}_{n_steps}_{name}"] = over_bases(_ends(ours(preset, ratio, how, share)), preset)
+            found[f"{kind}_{n_steps}_half"] = over_bases(_ends(ours(preset, 0.5, how, share)), preset)
     for n_steps, runs in longer_runs(preset).items():
         found[f"after_{n_steps}_half"] = over_bases(_ends(runs), preset)
     half = {how: recovery.lost_at(tables[0.5, how], end=True) for how in (PROJECTION, SCRATCH)}
