@@ -145,7 +145,7 @@ def _map_faults(stored: dict[str, Any], drawn: dict[str, Any], *, layout: bool) 
         if "kinds" not in one or "kinds" not in other:
             continue  # numbers, which are packed
         name, kinds = one["name"], (one["kinds"], other["kinds"])
-        if layout:
+        if layout and name == "cluster":
             yield from _number_fault(f"kinds of {name}", *map(len, kinds))
             continue
         if len(set(kinds[0]) & set(kinds[1])) < (1 - NEAR) * max(map(len, kinds)):

@@ -8,7 +8,6 @@ import functools
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor
 
 from book.resizing import story
 from book.resizing.experiments import bases, fresh, porting, recovery, widths
@@ -143,7 +142,7 @@ def head_losses(preset: str) -> pd.DataFrame:
 @torch.no_grad()
 def states_read(model: Decoder) -> np.ndarray:
     """Residual streams of all layers (n, D) over the start of a bundled story."""
-    return torch.stack(model.states(_story(model))).flatten(0, -2).numpy()
+    return torch.stack(model.states(story.windows(model.config.length))).flatten(0, -2).numpy()
 
 
 @torch.no_grad()
@@ -156,7 +155,7 @@ def features(model: Decoder) -> dict[str, np.ndarray]:
     hidden: list[np.ndarray] = []
     down = model.get_submodule(f"blocks.{model.config.n_layers - 1}.down")
     hook = down.register_forward_pre_hook(lambda _, given: hidden.append(given[0].flatten(0, -2).numpy()))
-    stream = model.states(_story(model))[-1].flatten(0, -2).numpy()
+    stream = model.states(story.windows(model.config.length))[-1].flatten(0, -2).numpy()
     hook.remove()
     stream = stream - stream.mean(axis=0)
     axes = np.linalg.svd(stream, full_matrices=False)[2][:16]
@@ -165,9 +164,3 @@ def features(model: Decoder) -> dict[str, np.ndarray]:
         "hidden units": hidden[0],
         "principal directions": abs(stream @ axes.T),
     }
-
-
-def _story(model: Decoder) -> Tensor:
-    """Eight rows (8, T) as long as the model reads."""
-    ids = story.streams().train.ids[: 8 * model.config.length].astype(np.int64)
-    return torch.from_numpy(ids).view(8, -1)

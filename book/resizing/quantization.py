@@ -138,8 +138,7 @@ def inputs_of(model: Decoder) -> dict[str, np.ndarray]:
         for name, part in model.named_modules()
         if name.endswith(MAPS)
     ]
-    ids = story.streams().train.ids[: 8 * model.config.length].astype(np.int64)
-    model(torch.from_numpy(ids).view(8, -1))
+    model(story.windows(model.config.length))
     for one in hooks:
         one.remove()
     return seen

@@ -8,6 +8,10 @@ from __future__ import annotations
 import functools
 import hashlib
 
+import numpy as np
+import torch
+from torch import Tensor
+
 from book.resizing.experiments.bases import Base
 from embviz.corpora.registry import EMBEDDED
 from embviz.training.language import Streams, make_stream
@@ -35,6 +39,11 @@ def streams() -> Streams:
     """The story as a text in bytes, to train on and held out."""
     stream = make_stream([STORY])
     return Streams(stream, stream, 256, hashlib.sha256(STORY.encode()).hexdigest())
+
+
+def windows(length: int, n: int = 8) -> Tensor:
+    """The first n windows of the story, (n, length) bytes."""
+    return torch.from_numpy(streams().train.ids[: n * length].astype(np.int64)).view(n, length)
 
 
 def streams_for(base: Base) -> Streams:

@@ -193,11 +193,7 @@ def _end_figures(preset: str) -> Figures:
 # --- recovery -----------------------------------------------------------------------------------------
 
 RECOVERED = {"half": 0.5, "0.75": 0.75, "double": 2.0}
-FEWER_OR_MORE = {
-    100: 0.25,
-    200: 0.5,
-    800: 2.0,
-}  # annealed updates at `laptop`: share of the 400
+FEWER_OR_MORE = {100: 0.25, 200: 0.5, 800: 2.0}  # annealed updates at `laptop`, as shares of the 400
 
 
 def _recovery_cells(preset: str) -> list[Cell]:
