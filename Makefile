@@ -76,8 +76,8 @@ rehearse: setup  ## compare one chapter's outputs under other instruction sets a
 REHEARSED ?= book/reflections/half_the_dimensions.ipynb
 
 bench: setup  ## measure the speed table, each row beside a peer
-	$(PY) -m pytest tests/benchmarks/bench_*.py -p no:xdist -q
-	@$(PY) -m tests.benchmarks.speed_table
+	$(PY) -m pytest tests/bench/bench_*.py -p no:xdist -q
+	@$(PY) -m tests.bench.speed_table
 
 drill: setup  ## damage, fill, slow down and kill what should survive it; takes some minutes
 	$(PY) -m pytest tests/drills/drill_*.py -p no:xdist -rA -q

@@ -29,7 +29,7 @@ class Sketch:
     added up. So every weight counts once, and two of them meet in one number with probability 1 / size at
     most: the squared length comes out right on average, with a relative variance of 2 / size at most, and
     a distance is off by about 1 / sqrt(2 size). Measured on one core: 0.7 ns a weight, where a dense
-    Gaussian matrix takes 33, and a subsampled Hadamard transform 9 (tests/benchmarks/bench_runs.py).
+    Gaussian matrix takes 33, and a subsampled Hadamard transform 9 (tests/bench/bench_runs.py).
 
     >>> Sketch(size=4).projection("embedding", (10, 3))(torch.ones(10, 3)).shape
     torch.Size([4])

@@ -5,7 +5,7 @@ import pytest
 import threadpoolctl
 
 from embviz.projections import draw
-from tests.benchmarks.speed_table import fastest
+from tests.bench.speed_table import fastest
 
 N_VECTORS = 256
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.benchmarks.speed_table import store_row
+from tests.bench.speed_table import store_row
 
 
 @pytest.fixture

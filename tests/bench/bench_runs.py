@@ -11,7 +11,7 @@ from torch import nn
 
 from embviz.models.transformer import Transformer, TransformerConfig
 from embviz.runs import Run, Sketch, read_run, select_weights
-from tests.benchmarks.speed_table import fastest
+from tests.bench.speed_table import fastest
 
 FULL = os.environ.get("EMBVIZ_BENCH") == "full"
 N_STEPS = 400 if FULL else 50
