@@ -14,14 +14,12 @@ from threadpoolctl import threadpool_info
 from embviz.view import explorers, theme
 from embviz.view.explorers import Choice, Explorer, Range, Toggle, compact_row
 from embviz.view.pages import MIME, portable
-from embviz.view.pictures import WIDGET
-
-WORDS = ["<script>alert(1)</script>", 'it\'s "quoted"', "🦉", "שלום", "two\nlines", "</script>", "__proto__"]
+from tests.view.asking import replies
 
 
 def measure(power: int, scale: float, upward: bool) -> pd.DataFrame:
     x = np.arange(4)
-    return pd.DataFrame({"x": x, "y": (1 if upward else -1) * scale * x**power, "name": WORDS[:4]})
+    return pd.DataFrame({"x": x, "y": (1 if upward else -1) * scale * x**power, "name": list("abcd")})
 
 
 def draw(data: alt.NamedData) -> alt.LayerChart:
@@ -38,15 +36,9 @@ def controls() -> dict:
     }
 
 
-def make_explorer(**changes) -> Explorer:
-    arguments = {
-        "measure": measure,
-        "controls": controls(),
-        "draw": draw,
-        "title": "Curves bend",
-        "caption": "Made numbers.",
-    } | changes
-    return Explorer(arguments.pop("measure"), arguments.pop("controls"), arguments.pop("draw"), **arguments)
+def make_explorer(measure=measure, controls=controls, draw=draw, **changes) -> Explorer:
+    own = controls() if callable(controls) else controls
+    return Explorer(measure, own, draw, **{"title": "Curves bend", "caption": "Made numbers.", **changes})
 
 
 def one_column(**values) -> pd.DataFrame:
@@ -57,244 +49,8 @@ def draw_x(data: alt.NamedData) -> alt.Chart:
     return alt.Chart(data).mark_point().encode(x="x:Q")
 
 
-def drawing(spec: dict) -> str:
-    """The SVG of a specification with its controls where they stand."""
-    return vl_convert.vegalite_to_svg(spec, vl_version="6.4")
-
-
-def test_the_static_twin_draws_what_the_live_face_draws_at_every_combination():
-    explorer = make_explorer()
-    static, live = explorer.static_spec(), explorer.live_spec()
-    drawings = set()
-    for power in (1, 3):
-        for scale in (0.1, 0.3):
-            values = {"power": power, "scale": scale, "upward": scale != 0.3}
-            for param in static["params"]:
-                param["value"] = values[param["name"]]
-            live["data"]["values"] = explorer.answer(values)["tables"]["measured"]
-            assert drawing(static) == drawing(live)
-            drawings.add(drawing(static))
-    assert len(drawings) == 4
-
-
-def test_words_of_any_kind_pass_through_unchanged():
-    spec = json.loads(json.dumps(make_explorer().static_spec()))
-    assert spec["data"]["values"][0]["name"] == WORDS[:4]
-    choice = Choice(WORDS, "word")
-    assert choice.binding(live=False)["options"] == WORDS
-    assert [choice.read(word) for word in WORDS] == WORDS
-
-
-def test_finer_steps_are_live_only():
-    spec_of = {"static": make_explorer().static_spec(), "live": make_explorer().live_spec()}
-    steps = {face: spec["params"][1]["bind"]["step"] for face, spec in spec_of.items()}
-    assert steps == {"static": 0.2, "live": 0.1}
-
-
-@pytest.mark.parametrize("combine", [alt.hconcat, alt.vconcat, alt.layer, lambda one, _: one.facet("x:N")])
-def test_charts_beside_each_other_all_show_the_chosen_rows(combine):
-    def pair(data: alt.NamedData) -> alt.TopLevelMixin:
-        return combine(draw_x(data), draw_x(data).mark_tick())
-
-    explorer = make_explorer(measure=one_column, controls={"a": Toggle("a")}, draw=pair)
-    spec = explorer.static_spec()
-    assert json.dumps(spec).count(f'"name": "{explorers.MEASURED}"') == 1
-    compiled = vl_convert.vegalite_to_vega(spec, vl_version="6.4")
-    assert sum("flatten" in json.dumps(data.get("transform", [])) for data in compiled["data"]) == 1
-
-
-def test_a_drawing_keeps_its_own_transforms_after_ours():
-    def doubled(data: alt.NamedData) -> alt.Chart:
-        return draw_x(data).transform_calculate(twice="2 * datum.x")
-
-    spec = make_explorer(measure=one_column, controls={"a": Toggle("a")}, draw=doubled).static_spec()
-    assert [next(iter(step)) for step in spec["transform"]] == ["filter", "flatten", "calculate"]
-
-
-def test_measuring_takes_one_thread_and_leaves_the_others_as_they_were():
-    def threads(a: bool) -> pd.DataFrame:
-        np.eye(2) @ np.eye(2)
-        return pd.DataFrame({"x": [max(pool["num_threads"] for pool in threadpool_info())]})
-
-    before = threads(True)["x"][0]
-    explorer = make_explorer(measure=threads, controls={"a": Toggle("a")}, draw=draw_x)
-    assert explorer.grid()["x"].tolist() == [1, 1]
-    assert explorer.answer({"a": True})["tables"]["measured"][0]["x"] == [1]
-    assert threads(True)["x"][0] == before
-
-
-# stored results in place of measuring
-
-
-def test_stored_results_are_shown_though_their_floats_are_noisy():
-    stored = pd.DataFrame({"share": [0.1 + 0.2, 0.2, 0.1, 0.7], "x": [3.0, 2.0, 1.0, 7.0]})
-    explorer = make_explorer(
-        measure=None, controls={"share": Range(0.1, 0.3, 0.1, "share")}, draw=draw_x, grid=stored
-    )
-    rows = explorer.static_spec()["data"]["values"]
-    assert rows == [{"share": 0.1, "x": [1.0]}, {"share": 0.2, "x": [2.0]}, {"share": 0.3, "x": [3.0]}]
-    assert explorer.spec["data"]["values"] == rows
-    assert explorer.spec["usermeta"]["embviz"]["caption"] == (
-        "Made numbers. The controls choose among stored results."
-    )
-
-
-def test_stored_results_with_a_hole_or_without_a_controls_column_are_refused():
-    stored = pd.DataFrame({"share": [0.1, 0.3], "x": [1.0, 3.0]})
-    controls = {"share": Range(0.1, 0.3, 0.1, "share")}
-    with pytest.raises(ValueError, match=r"no row for \{'share': 0\.2\}"):
-        make_explorer(controls=controls, draw=draw_x, grid=stored)
-    with pytest.raises(ValueError, match="no column share"):
-        make_explorer(controls=controls, draw=draw_x, grid=one_column())
-
-
-# controls
-
-
-def test_a_slider_has_no_noise_of_added_steps_and_keeps_whole_numbers_whole():
-    assert Range(0, 1, 0.1, "x").values[3] == 0.3
-    assert [type(value) for value in Range(1, 3, 1, "x").values] == [int, int, int]
-    assert type(Range(1, 3, 1, "x").read(2.0)) is int
-    assert Range(0, 10, 1, "x").initial == 5
-
-
-@pytest.mark.parametrize(
-    ("control", "sent", "message"),
-    [
-        (Range(0, 1, 0.5, "share"), 1.5, "share: 1.5 is outside 0 to 1"),
-        (Range(0, 1, 0.5, "share"), float("nan"), "share: nan is outside"),
-        (Range(0, 1, 0.5, "share"), "1", "share: '1' is not a number"),
-        (Range(0, 1, 0.5, "share"), True, "share: True is not a number"),
-        (Choice([1, 2], "window"), 3, "window: 3 is not among"),
-        (Choice(["1"], "window"), 1, "window: 1 is not among"),
-        (Toggle("holes"), 1, "holes: 1 is neither true nor false"),
-    ],
-)
-def test_what_a_page_should_not_send_is_refused(control, sent, message):
-    with pytest.raises(ValueError, match=message):
-        control.read(sent)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: Range(0, 1, 0.3), "the step must be positive and divide the range"),
-        (lambda: Range(0, 1, 0), "the step must be positive"),
-        (lambda: Range(0, 1, 0.25, initial=0.3), r"starts at 0\.3, which is not on its grid"),
-        (lambda: Choice([1, 2], initial=3), "starts at 3, not among"),
-        (lambda: Choice([]), "at least one value, each once"),
-        (lambda: Choice([1, 1]), "at least one value, each once"),
-        (lambda: Choice([1, 9], live_values=[1, 2]), "has 9 in the page, not among live_values"),
-    ],
-)
-def test_a_control_whose_values_make_no_sense_is_refused(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
-
-
-# refusals of the whole
-
-
-@pytest.mark.parametrize("name", ["width", "datum", "two words", "2d", "measured", "PI", "x;alert(1)"])
-def test_names_that_vega_keeps_for_itself_are_refused(name):
-    with pytest.raises(ValueError, match="can't be called"):
-        make_explorer(controls={name: Toggle("a")})
-
-
-def test_an_explorer_of_nothing_or_of_a_grid_too_large_to_measure_is_refused():
-    with pytest.raises(ValueError, match="a measuring function, or a grid"):
-        make_explorer(measure=None)
-    many = {name: Range(0, 20, 1, name) for name in "abc"}
-    with pytest.raises(ValueError, match=r"21 x 21 x 21 = 9,261 combinations, more than 2,000.*live_step"):
-        make_explorer(measure=one_column, controls=many, draw=draw_x).grid()
-
-
-def big(a: bool) -> pd.DataFrame:
-    return pd.DataFrame({"x": np.random.default_rng(0).standard_normal(90_000 if a else 60_000)})
-
-
-def test_a_heavy_twin_warns_and_a_heavier_one_is_refused(monkeypatch):
-    explorer = make_explorer(measure=big, controls={"a": Toggle("a")}, draw=draw_x)
-    with pytest.warns(UserWarning, match=r"puts 1,\d+,\d+ bytes into the page: take fewer values"):
-        explorer.static_spec()
-    monkeypatch.setattr(explorers, "TWIN_LIMIT", 1_000_000)
-    with pytest.raises(ValueError, match=r"would put 1,\d+,\d+ bytes into the page, more than 1,000,000"):
-        explorer.static_spec()
-
-
-@pytest.mark.parametrize("wrong", [np.nan, np.inf, None])
-def test_a_silent_gap_is_refused(wrong):
-    explorer = make_explorer(
-        measure=lambda a: pd.DataFrame({"x": [1.0, wrong]}), controls={"a": Toggle("a")}, draw=draw_x
-    )
-    with pytest.raises(
-        ValueError, match=r"1 of 2 values in column 'x' that .* measured at .* missing or infinite"
-    ):
-        explorer.grid()
-
-
-def test_other_columns_at_another_combination_or_a_controls_name_are_refused():
-    def explorer(measured) -> Explorer:
-        return make_explorer(measure=measured, controls={"a": Toggle("a")}, draw=draw_x)
-
-    other = explorer(lambda a: pd.DataFrame({"x" if a else "y": [1.0]}))
-    with pytest.raises(ValueError, match=r"measured \['x'\] at \{'a': True\}, but \['y'\] at first"):
-        other.grid()
-    with pytest.raises(ValueError, match="column 'a', the name of a control"):
-        explorer(lambda a: pd.DataFrame({"a": [1.0]})).grid()
-    another = explorer(lambda a: {"points": one_column()} | ({"more": one_column()} if a else {}))
-    with pytest.raises(ValueError, match=r"measured \['x'\] in 'more' at \{'a': True\}"):
-        another.grid()
-
-
-# rounding
-
-
-def test_noise_of_a_sum_is_written_as_zero_small_numbers_stay_and_all_are_plain_json():
-    row = compact_row(pd.DataFrame({"x": [1.0, -4e-16, 1e-6], "tiny": [1e-20, 2e-20, 0.0]}), digits=3)
-    assert row == {"x": [1.0, 0.0, 1e-06], "tiny": [1e-20, 2e-20, 0.0]}
-    frame = pd.DataFrame({"n": np.array([1], dtype=np.uint16), "b": [True], "f": np.float32([1])})
-    assert json.loads(json.dumps(compact_row(frame, digits=4))) == {"n": [1], "b": [True], "f": [1.0]}
-
-
-# the live face
-
-
-class Page:
-    """Stands for the page: hears what the widget sends."""
-
-    def __init__(self, explorer: Explorer) -> None:
-        self.heard: list[dict] = []
-        self.widget = explorer.widget
-        self.widget.send = self.heard.append
-
-    def say(self, **message) -> dict:
-        self.widget._hear(self.widget, message, [])
-        return self.heard[-1]
-
-
-def test_an_error_or_an_interrupt_of_the_measurement_is_told_to_the_page():
-    errors = {"large": MemoryError("a 3 GB matrix: choose fewer words"), "slow": KeyboardInterrupt()}
-
-    def fail(a: str) -> pd.DataFrame:
-        if a in errors:
-            raise errors[a]
-        return one_column()
-
-    page = Page(make_explorer(measure=fail, controls={"a": ["small", *errors]}, draw=draw_x))
-    reply = page.say(kind="measure", request=1, values={"a": "large"})
-    assert reply["error"] == (
-        "MemoryError: a 3 GB matrix: choose fewer words (measured by fail at a='large'). "
-        "Choose another value, or mend the function and run its cell again."
-    )
-    assert "tables" not in reply
-    reply = page.say(kind="measure", request=2, values={"a": "slow"})
-    assert reply["error"] == "The kernel was interrupted: move a control to measure again."
-    assert "no value for a" in page.say(kind="measure", request=3, values={})["error"]
-    assert "tables" in page.say(kind="measure", request=4, values={"a": "small"})
-
-
-# several tables
+def explore_x(measure, controls, draw=draw_x, **changes) -> Explorer:
+    return make_explorer(measure, controls, draw, **changes)
 
 
 def measure_two(n: int, power: int) -> dict[str, pd.DataFrame]:
@@ -307,40 +63,138 @@ def draw_two(points: alt.NamedData, level: alt.NamedData) -> alt.LayerChart:
     return alt.layer(line, line.mark_point(), alt.Chart(level).mark_rule().encode(y="height:Q"))
 
 
-def make_two(**changes) -> Explorer:
-    arguments = {"title": "Two tables", "caption": "Made."} | changes
-    measured, drawing_of = arguments.pop("measure", measure_two), arguments.pop("draw", draw_two)
-    own = arguments.pop("controls", {"n": [3, 4], "power": range(1, 4)})
-    return Explorer(measured, own, drawing_of, **arguments)
+TWO = {"n": [3, 4], "power": range(1, 4)}
 
 
-def test_tables_of_other_columns_are_drawn_by_their_names_alike_live_and_static():
-    explorer = make_two()
+def make_two(measure=measure_two, controls=TWO, draw=draw_two, **changes) -> Explorer:
+    return make_explorer(measure, controls, draw, **{"title": "Two tables", **changes})
+
+
+def returns(result):
+    def made(n: int, power: int):
+        return result
+
+    return make_two(made)
+
+
+def by_toggle(at_true, at_false) -> Explorer:
+    return explore_x(lambda a: at_true if a else at_false, {"a": Toggle("a")})
+
+
+def drawing(spec: dict) -> str:
+    """The SVG of a specification with its controls where they stand."""
+    return vl_convert.vegalite_to_svg(spec, vl_version="6.4")
+
+
+def meta(explorer: Explorer) -> dict:
+    return explorer.static_spec()["usermeta"]["embviz"]
+
+
+# --- two faces ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("explorer", "states"),
+    [
+        (make_explorer(), [(1, 0.1, True), (1, 0.3, False), (3, 0.1, True), (3, 0.3, False)]),
+        (make_two(), [(3, 2), (4, 1), (4, 3)]),
+    ],
+)
+def test_the_static_twin_draws_what_the_live_face_draws(explorer, states):
     static, live = explorer.static_spec(), explorer.live_spec()
     drawings = set()
-    for values in ({"n": 3, "power": 2}, {"n": 4, "power": 1}, {"n": 4, "power": 3}):
+    for state in states:
+        values = dict(zip(explorer.controls, state, strict=True))
         for param in static["params"]:
             param["value"] = values[param["name"]]
-        live["datasets"] = explorer.answer(values)["tables"]
+        tables = explorer.answer(values)["tables"]
+        if "datasets" in live:
+            live["datasets"] = tables
+        else:
+            live["data"]["values"] = tables["measured"]
         assert drawing(static) == drawing(live)
         drawings.add(drawing(static))
-    assert len(drawings) == 3
+    assert len(drawings) == len(states)
 
 
 def test_the_drawing_is_that_of_the_tables_themselves():
     tables = measure_two(4, 2)
     values = {name: alt.Data(values=table.to_dict("records")) for name, table in tables.items()}
-    by_hand = theme.captioned(draw_two(**values), finding="Two tables", caption="Made.").to_dict()
-    explorer = make_two(controls={"n": [4], "power": [2]})
-    spec = explorer.static_spec()
+    by_hand = theme.captioned(draw_two(**values), finding="Two tables", caption="Made numbers.").to_dict()
+    spec = make_two(controls={"n": [4], "power": [2]}).static_spec()
     assert spec.pop("params") == [{"name": "n", "value": 4}, {"name": "power", "value": 2}]
     assert drawing(spec) == drawing(portable(by_hand))
 
 
-def test_a_table_is_stored_once_where_a_control_changes_nothing_in_it():
+@pytest.mark.parametrize("combine", [alt.hconcat, alt.vconcat, alt.layer, lambda one, _: one.facet("x:N")])
+def test_charts_beside_each_other_all_show_the_chosen_rows(combine):
+    def pair(data: alt.NamedData) -> alt.TopLevelMixin:
+        return combine(draw_x(data), draw_x(data).mark_tick())
+
+    spec = explore_x(one_column, {"a": Toggle("a")}, pair).static_spec()
+    assert json.dumps(spec).count(f'"name": "{explorers.MEASURED}"') == 1
+    compiled = vl_convert.vegalite_to_vega(spec, vl_version="6.4")
+    assert sum("flatten" in json.dumps(data.get("transform", [])) for data in compiled["data"]) == 1
+
+
+def test_a_drawing_keeps_its_own_transforms_after_ours():
+    def doubled(data: alt.NamedData) -> alt.Chart:
+        return draw_x(data).transform_calculate(twice="2 * datum.x")
+
+    spec = explore_x(one_column, {"a": Toggle("a")}, doubled).static_spec()
+    assert [next(iter(step)) for step in spec["transform"]] == ["filter", "flatten", "calculate"]
+
+
+def test_measuring_takes_one_thread_and_leaves_the_others_as_they_were():
+    def threads(a: bool) -> pd.DataFrame:
+        np.eye(2) @ np.eye(2)
+        return pd.DataFrame({"x": [max(pool["num_threads"] for pool in threadpool_info())]})
+
+    before = threads(True)["x"][0]
+    explorer = explore_x(threads, {"a": Toggle("a")})
+    assert explorer.grid()["x"].tolist() == [1, 1]
+    assert explorer.answer({"a": True})["tables"]["measured"][0]["x"] == [1]
+    assert threads(True)["x"][0] == before
+
+
+# --- tables ---------------------------------------------------------------------------------------------
+
+
+def test_stored_results_are_shown_though_their_floats_are_noisy():
+    stored = pd.DataFrame({"share": [0.1 + 0.2, 0.2, 0.1, 0.7], "x": [3.0, 2.0, 1.0, 7.0]})
+    explorer = explore_x(None, {"share": Range(0.1, 0.3, 0.1, "share")}, grid=stored)
+    rows = explorer.static_spec()["data"]["values"]
+    assert rows == [{"share": 0.1, "x": [1.0]}, {"share": 0.2, "x": [2.0]}, {"share": 0.3, "x": [3.0]}]
+    assert explorer.spec["data"]["values"] == rows
+    caption = explorer.spec["usermeta"]["embviz"]["caption"]
+    assert caption == "Made numbers. The controls choose among stored results."
+    with pytest.raises(traitlets.TraitError, match=r"nothing is stored at share = 0\.15, but at 0\.1, 0\.2"):
+        explorer.value = {"share": 0.15}
+
+
+def test_stored_tables_of_several_kinds_are_shown():
+    points = pd.DataFrame({"n": [1, 1, 2], "x": [0.0, 1.0, 2.0]})
+    grid = {"points": points, "level": pd.DataFrame({"height": [3.0]}), "marks": points[:1]}
+
+    def three(points: alt.NamedData, level: alt.NamedData, marks: alt.NamedData) -> alt.LayerChart:
+        level_of = alt.Chart(level).mark_rule().encode(y="height:Q")
+        return alt.layer(draw_x(points), level_of, draw_x(marks))
+
+    spec = make_two(None, {"n": [1, 2]}, three, grid=grid).static_spec()
+    assert spec["datasets"]["level"] == [{"height": [3.0]}]
+    assert spec["datasets"]["marks"] == [{"n": 1, "x": [0.0]}, {"n": 2, "x": []}]
+    assert drawing(spec)
+    with pytest.raises(ValueError, match=r"the grid's table 'points' has no row for \{'n': 3\}"):
+        make_two(None, {"n": [1, 3]}, three, grid=grid)
+
+
+def test_a_table_is_stored_once_where_a_control_changes_nothing_in_it_and_not_if_it_is_not_drawn():
     stored = make_two().static_spec()["datasets"]
     assert len(stored["points"]) == 6
     assert stored["level"] == [{"power": p, "height": [p], "name": ["a power"]} for p in (1, 2, 3)]
+    explorer = make_two(draw=lambda points: draw_x(points))
+    assert list(explorer.static_spec()["datasets"]) == ["points"]
+    assert list(explorer.answer({"n": 3, "power": 1})["tables"]) == ["points"]
 
 
 def test_the_grid_of_several_tables_is_what_a_slow_loop_measures():
@@ -361,97 +215,51 @@ def test_a_table_may_be_empty_at_a_combination():
     def both(points: alt.NamedData, marks: alt.NamedData) -> alt.LayerChart:
         return alt.layer(draw_x(points), draw_x(marks).mark_tick())
 
-    explorer = make_two(measure=measured, draw=both, controls={"n": [1, 0]})
+    explorer = make_two(measured, {"n": [1, 0]}, both)
     assert explorer.static_spec()["datasets"]["marks"] == [{"n": 1, "x": [1.0]}, {"n": 0, "x": []}]
     assert explorer.answer({"n": 0})["tables"]["marks"] == [{"n": 0, "x": []}]
 
 
 def test_a_drawing_takes_its_tables_by_name_or_all_at_once():
-    def whole(tables: dict) -> alt.LayerChart:
-        return draw_two(**tables)
-
-    assert make_two(draw=whole).static_spec() == make_two().static_spec()
-
-    def other(points: alt.NamedData, lines: alt.NamedData) -> alt.Chart:
-        return draw_x(points)
-
-    with pytest.raises(ValueError, match="other asks for lines, but the tables are points, level"):
-        make_two(draw=other).static_spec()
+    assert make_two(draw=lambda tables: draw_two(**tables)).static_spec() == make_two().static_spec()
 
 
-def test_a_table_that_is_not_drawn_is_not_stored():
-    def one(points: alt.NamedData) -> alt.Chart:
-        return draw_x(points)
-
-    explorer = make_two(draw=one)
-    assert list(explorer.static_spec()["datasets"]) == ["points"]
-    assert list(explorer.answer({"n": 3, "power": 1})["tables"]) == ["points"]
+def test_noise_of_a_sum_is_written_as_zero_small_numbers_stay_and_all_are_plain_json():
+    row = compact_row(pd.DataFrame({"x": [1.0, -4e-16, 1e-6], "tiny": [1e-20, 2e-20, 0.0]}), digits=3)
+    assert row == {"x": [1.0, 0.0, 1e-06], "tiny": [1e-20, 2e-20, 0.0]}
+    frame = pd.DataFrame({"n": np.array([1], dtype=np.uint16), "b": [True], "f": np.float32([1])})
+    assert json.loads(json.dumps(compact_row(frame, digits=4))) == {"n": [1], "b": [True], "f": [1.0]}
 
 
-def test_stored_tables_of_several_kinds_are_shown():
-    points = pd.DataFrame({"n": [1, 1, 2], "x": [0.0, 1.0, 2.0]})
-    grid = {"points": points, "level": pd.DataFrame({"height": [3.0]}), "marks": points[:1]}
-
-    def three(points: alt.NamedData, level: alt.NamedData, marks: alt.NamedData) -> alt.LayerChart:
-        level_of = alt.Chart(level).mark_rule().encode(y="height:Q")
-        return alt.layer(draw_x(points), level_of, draw_x(marks))
-
-    explorer = make_two(measure=None, draw=three, controls={"n": [1, 2]}, grid=grid)
-    spec = explorer.static_spec()
-    assert spec["datasets"]["level"] == [{"height": [3.0]}]
-    assert spec["datasets"]["marks"] == [{"n": 1, "x": [0.0]}, {"n": 2, "x": []}]
-    assert drawing(spec)
-    with pytest.raises(ValueError, match=r"the grid's table 'points' has no row for \{'n': 3\}"):
-        make_two(measure=None, draw=three, controls={"n": [1, 3]}, grid=grid)
+# --- controls -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("result", "message"),
-    [
-        (None, "made returned nothing: return a DataFrame, or several by name"),
-        (pd.Series([1.0]), "made returned a Series"),
-        ({}, "made returned a dict"),
-        ({"a": [1.0]}, "the table 'a' that made returned is a list"),
-    ],
-)
-def test_what_is_no_table_is_refused_by_the_functions_name(result, message):
-    def made(n: int, power: int):
-        return result
-
-    with pytest.raises(ValueError, match=message):
-        make_two(measure=made).grid()
-
-
-@pytest.mark.parametrize("name", ["data_0", "datum", "two words"])
-def test_a_tables_name_that_vega_keeps_is_refused(name):
-    with pytest.raises(ValueError, match="a table can't be called"):
-        make_two(measure=lambda n, power: {name: one_column(), "x": one_column()}).static_spec()
-
-
-# more of controls
+def test_a_slider_has_no_noise_of_added_steps_and_keeps_whole_numbers_whole():
+    assert Range(0, 1, 0.1, "x").values[3] == 0.3
+    assert [type(value) for value in Range(1, 3, 1, "x").values] == [int, int, int]
+    assert type(Range(1, 3, 1, "x").read(2.0)) is int
+    assert Range(0, 10, 1, "x").initial == 5
 
 
 def test_short_forms_stand_for_controls_and_names_for_labels():
     short = {"n_words": [1, 2], "pair": ("a", "b"), "k": range(0, 10, 5), "holes": False, "d": Range(0, 1, 1)}
-    made = make_two(measure=lambda **values: one_column(), draw=draw_x, controls=short).controls
-    assert made == {
+    assert explore_x(one_column, short).controls == {
         "n_words": Choice([1, 2], "n words"),
         "pair": Choice(("a", "b"), "pair"),
         "k": Range(0, 5, 5, "k"),
         "holes": Toggle("holes"),
         "d": Range(0, 1, 1, "d"),
     }
-    with pytest.raises(ValueError, match="the control 'n' is a str: give a Choice"):
-        make_two(controls={"n": "abc"})
 
 
-def test_a_choice_has_more_values_where_a_kernel_measures():
+def test_controls_have_finer_values_where_a_kernel_measures():
+    faces = (make_explorer().static_spec(), make_explorer().live_spec())
+    assert [spec["params"][1]["bind"]["step"] for spec in faces] == [0.2, 0.1]
     choice = Choice([1, 3], "n", live_values=range(1, 6))
     assert choice.binding(live=False)["options"] == [1, 3]
     ends = {"min": 1, "max": 5, "step": 1}
     assert choice.binding(live=True) == {"input": "range", **ends, "name": "n"}
     assert Choice([1, 3], "n", live_values=[1, 2, 3]).binding(live=True)["options"] == [1, 2, 3]
-    assert choice.read(2) == 2
     explorer = make_two(controls={"n": choice, "power": [1]})
     assert explorer.answer({"n": 5, "power": 1})["tables"]["points"][0]["x"] == [0, 1, 2, 3, 4]
     assert len(explorer.static_spec()["datasets"]["points"]) == 2
@@ -467,78 +275,154 @@ def test_a_control_of_the_drawing_is_not_measured():
     def above(data: alt.NamedData) -> alt.Chart:
         return draw_x(data).transform_filter("datum.x > least")
 
-    explorer = make_two(
-        measure=watched, draw=above, controls={"n": [1, 2]}, view_controls={"least": Range(0, 2, 1)}
-    )
+    explorer = explore_x(watched, {"n": [1, 2]}, above, view_controls={"least": Range(0, 2, 1)})
     spec = explorer.static_spec()
     assert seen == [{"n": 1}, {"n": 2}]
     assert [param["name"] for param in spec["params"]] == ["n", "least"]
     assert spec["usermeta"]["embviz"]["controls"] == ["n"]
     assert explorer.answer({"n": 1})["tables"]
-    with pytest.raises(ValueError, match="'n' is measured and only drawn"):
-        make_two(view_controls={"n": [1]})
-
-
-# titles
 
 
 def test_a_title_follows_the_controls():
     choice = Choice([3, 4], format="{} points")
     explorer = make_two(controls={"n": choice, "power": [1, 2]}, title="{n}, to the {power:.1f}")
-    meta = explorer.static_spec()["usermeta"]["embviz"]
-    assert meta["title"] == repr(explorer)[len("<explorer: ") : -1] == "3 points, to the 1.0"
-    assert meta["titles"][-1] == {"n": 4, "power": 2, "title": "4 points, to the 2.0"}
+    assert meta(explorer)["title"] == repr(explorer)[len("<explorer: ") : -1] == "3 points, to the 1.0"
+    assert meta(explorer)["titles"][-1] == {"n": 4, "power": 2, "title": "4 points, to the 2.0"}
     assert explorer.answer({"n": 4, "power": 1})["title"] == "4 points, to the 1.0"
+    braces = make_two(title="Modes {48} and {1, 14}")
+    assert "titles" not in meta(braces)
+    assert "title" not in braces.answer({"n": 3, "power": 1})
 
 
 def test_a_title_is_made_from_what_was_measured():
     explorer = make_two(title=lambda level: f"power {level['height'][0]}, n = {{n}}")
-    meta = explorer.static_spec()["usermeta"]["embviz"]
-    assert meta["title"] == "power 2, n = 3"
-    assert meta["titles"][1] == {"n": 3, "power": 2, "title": "power 2, n = 3"}
+    assert meta(explorer)["title"] == "power 2, n = 3"
+    assert meta(explorer)["titles"][1] == {"n": 3, "power": 2, "title": "power 2, n = 3"}
     by_power = make_two(title=lambda level: f"power {level['height'].iloc[0]}")
-    titles = by_power.static_spec()["usermeta"]["embviz"]["titles"]
-    assert titles == [{"power": p, "title": f"power {p}"} for p in (1, 2, 3)]
+    assert meta(by_power)["titles"] == [{"power": p, "title": f"power {p}"} for p in (1, 2, 3)]
 
 
-def test_other_braces_in_a_title_stay_as_they_are_and_a_name_of_no_control_is_refused():
-    explorer = make_two(title="Modes {48} and {1, 14}")
-    assert "titles" not in explorer.static_spec()["usermeta"]["embviz"]
-    assert "title" not in explorer.answer({"n": 3, "power": 1})
-    with pytest.raises(ValueError, match="follows 'm', which is none of the measured controls: n, power"):
-        make_two(title="{m} points")
+# --- refusals -------------------------------------------------------------------------------------------
 
 
-# messages of a page
+@pytest.mark.parametrize(
+    ("control", "sent", "message"),
+    [
+        (Range(0, 1, 0.5, "share"), 1.5, "share: 1.5 is outside 0 to 1"),
+        (Range(0, 1, 0.5, "share"), float("nan"), "share: nan is outside"),
+        (Range(0, 1, 0.5, "share"), "1", "share: '1' is not a number"),
+        (Range(0, 1, 0.5, "share"), True, "share: True is not a number"),
+        (Choice([1, 2], "window"), 3, "window: 3 is not among"),
+        (Choice(["1"], "window"), 1, "window: 1 is not among"),
+        (Toggle("holes"), 1, "holes: 1 is neither true nor false"),
+    ],
+)
+def test_what_a_page_should_not_send_is_refused(control, sent, message):
+    with pytest.raises(ValueError, match=message):
+        control.read(sent)
+
+
+SHARES = pd.DataFrame({"share": [0.1, 0.3], "x": [1.0, 3.0]})
+SHARE = {"share": Range(0.1, 0.3, 0.1, "share")}
+CUBE = {name: Range(0, 20, 1, name) for name in "abc"}
+NONE, INFINITE = (pd.DataFrame({"x": [1.0, wrong]}) for wrong in (np.nan, np.inf))
+X, Y = one_column(), one_column().rename(columns={"x": "y"})
+
+
+def undeclared(points: alt.NamedData, lines: alt.NamedData) -> alt.Chart:
+    return draw_x(points)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Range(0, 1, 0.3), "the step must be positive and divide the range"),
+        (lambda: Range(0, 1, 0), "the step must be positive"),
+        (lambda: Range(0, 1, 0.25, initial=0.3), r"starts at 0\.3, which is not on its grid"),
+        (lambda: Choice([1, 2], initial=3), "starts at 3, not among"),
+        (lambda: Choice([]), "at least one value, each once"),
+        (lambda: Choice([1, 1]), "at least one value, each once"),
+        (lambda: Choice([1, 9], live_values=[1, 2]), "has 9 in the page, not among live_values"),
+        (lambda: make_two(controls={"n": "abc"}), "the control 'n' is a str: give a Choice"),
+        (lambda: make_two(view_controls={"n": [1]}), "'n' is measured and only drawn"),
+        (lambda: make_explorer(None), "a measuring function, or a grid"),
+        (lambda: explore_x(measure, SHARE, grid=SHARES), r"no row for \{'share': 0\.2\}"),
+        (lambda: explore_x(measure, SHARE, grid=one_column()), "no column share"),
+        (lambda: explore_x(one_column, CUBE).grid(), r"21 x 21 x 21 = 9,261 .* more than 2,000.*live_step"),
+        (lambda: make_two(tries={"a": {"power": 9}}), "to try 'a': 9 is no value of the control 'power'"),
+        (lambda: make_two(tries={"a": {"angle": 9}}), "there is no control 'angle', but n, power"),
+        (lambda: make_two(title="{m}"), "follows 'm', which is none of the measured controls: n, power"),
+        (lambda: make_two(draw=undeclared), "undeclared asks for lines, but the tables are points, level"),
+        (lambda: returns(None), "made returned nothing: return a DataFrame, or several by name"),
+        (lambda: returns(pd.Series([1.0])), "made returned a Series"),
+        (lambda: returns({}), "made returned a dict"),
+        (lambda: returns({"a": [1.0]}), "the table 'a' that made returned is a list"),
+        (lambda: by_toggle(X, Y).grid(), r"measured \['x'\] at \{'a': True\}, but \['y'\] at first"),
+        (lambda: by_toggle(*[X.rename(columns={"x": "a"})] * 2).grid(), "column 'a', the name of a control"),
+        (lambda: by_toggle(NONE, NONE).grid(), r"1 of 2 values in column 'x' .* measured at .* missing"),
+        (lambda: by_toggle(INFINITE, X).grid(), r"1 of 2 values in column 'x' .* missing or infinite"),
+        (
+            lambda: by_toggle({"points": X, "more": X}, {"points": X}).grid(),
+            r"measured \['x'\] in 'more' at \{'a': True\}",
+        ),
+    ],
+)
+def test_what_cannot_be_an_explorer_is_refused_with_what_to_do(make, message):
+    with pytest.raises(ValueError, match=message):
+        make().static_spec()
+
+
+@pytest.mark.parametrize("name", ["width", "datum", "two words", "2d", "measured", "PI", "x;alert(1)"])
+def test_names_that_vega_keeps_for_itself_are_refused(name):
+    with pytest.raises(ValueError, match="can't be called"):
+        make_explorer(controls={name: Toggle("a")})
+    for table in {"data_0", "datum", "two words"} & {name, "data_0"}:
+        with pytest.raises(ValueError, match="a table can't be called"):
+            returns({table: one_column(), "x": one_column()}).static_spec()
+
+
+def test_a_heavy_twin_warns_and_a_heavier_one_is_refused(monkeypatch):
+    big, small = (pd.DataFrame({"x": np.random.default_rng(0).random(n)}) for n in (90_000, 60_000))
+    explorer = by_toggle(big, small)
+    with pytest.warns(UserWarning, match=r"puts 1,\d+,\d+ bytes into the page: take fewer values"):
+        explorer.static_spec()
+    monkeypatch.setattr(explorers, "TWIN_LIMIT", 1_000_000)
+    with pytest.raises(ValueError, match=r"would put 1,\d+,\d+ bytes into the page, more than 1,000,000"):
+        explorer.static_spec()
+
+
+# --- the live face, and the value -----------------------------------------------------------------------
+
+
+def test_an_error_or_an_interrupt_of_the_measurement_is_told_to_the_page():
+    errors = {"large": MemoryError("a 3 GB matrix: choose fewer words"), "slow": KeyboardInterrupt()}
+
+    def fail(a: str) -> pd.DataFrame:
+        if a in errors:
+            raise errors[a]
+        return one_column()
+
+    explorer = explore_x(fail, {"a": ["small", *errors]})
+
+    def said(**values) -> dict:
+        [reply] = replies(explorer, {"kind": "measure", "request": 1, "values": values})
+        return reply
+
+    assert said(a="large")["error"] == (
+        "MemoryError: a 3 GB matrix: choose fewer words (measured by fail at a='large'). "
+        "Choose another value, or mend the function and run its cell again."
+    )
+    assert "tables" not in said(a="large")
+    assert said(a="slow")["error"] == "The kernel was interrupted: move a control to measure again."
+    assert "no value for a" in said()["error"]
+    assert "tables" in said(a="small")
 
 
 @pytest.mark.parametrize("values", [None, [1, 2], "n", {"power": 1}, {"n": [], "power": {}}])
 def test_values_of_no_sense_are_answered_with_a_sentence(values):
-    reply = Page(make_two()).say(kind="measure", request=7, values=values)
+    [reply] = replies(make_two(), {"kind": "measure", "request": 7, "values": values})
     assert reply["request"] == 7
     assert reply["error"].startswith("ValueError: ")
-
-
-@pytest.mark.parametrize("message", [None, [], "measure", {}, {"kind": ["measure"]}])
-def test_what_is_no_question_is_not_answered(message):
-    page = Page(make_two())
-    page.widget._hear(page.widget, message, [])
-    assert page.heard == []
-
-
-def test_states_to_try_stand_in_the_specification_and_one_that_no_control_takes_is_refused():
-    spec = make_two(tries={"steep": {"power": 3}, "long": {"n": 4, "power": 1}}).static_spec()
-    assert spec["usermeta"]["embviz"]["tries"] == [
-        {"name": "steep", "values": {"power": 3}},
-        {"name": "long", "values": {"n": 4, "power": 1}},
-    ]
-    with pytest.raises(ValueError, match="to try 'steep': 9 is no value of the control 'power'"):
-        make_two(tries={"steep": {"power": 9}})
-    with pytest.raises(ValueError, match="there is no control 'angle', but n, power"):
-        make_two(tries={"steep": {"angle": 9}})
-
-
-# the value
 
 
 def test_the_value_is_where_the_controls_stand_and_can_be_set_in_part():
@@ -549,6 +433,9 @@ def test_the_value_is_where_the_controls_stand_and_can_be_set_in_part():
     explorer.value = {"scale": np.float64(0.4)}
     assert explorer.value == {"power": 1, "scale": 0.4, "upward": True}
     assert seen == [explorer.value]
+    explorer.set_state({"value": {"power": 9, "scale": 0.3, "upward": True}})  # of a page
+    explorer.set_state({"value": {"power": 2, "scale": 0.3, "upward": True}})
+    assert [one["power"] for one in seen] == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -570,55 +457,21 @@ def test_a_wrong_value_is_refused_and_nothing_changes(wrong, message):
     assert seen == []
 
 
-def test_what_is_not_stored_is_no_value_where_nothing_is_measured():
-    stored = pd.DataFrame({"share": [0.1, 0.2, 0.3], "x": [1.0, 2.0, 3.0]})
-    explorer = make_explorer(
-        measure=None, controls={"share": Range(0.1, 0.3, 0.1, "share")}, draw=draw_x, grid=stored
-    )
-    with pytest.raises(
-        traitlets.TraitError, match=r"nothing is stored at share = 0\.15, but at 0\.1, 0\.2, 0\.3"
-    ):
-        explorer.value = {"share": 0.15}
-    explorer.value = {"share": 0.1}
-
-
-def test_a_page_that_sends_a_wrong_value_changes_nothing():
-    explorer = make_explorer()
-    explorer.set_state({"value": {"power": 9, "scale": 0.3, "upward": True}})
-    assert explorer.value["power"] == 1
-    explorer.set_state({"value": {"power": 2, "scale": 0.3, "upward": True}})
-    assert explorer.value["power"] == 2
-
-
 def test_an_explorer_stands_in_boxes_links_and_outputs_of_ipywidgets():
-    explorer, other = make_explorer(), make_explorer()
-    slider = ipywidgets.IntSlider(1, 1, 3)
+    explorer, slider = make_explorer(), ipywidgets.IntSlider(1, 1, 3)
     box = ipywidgets.VBox([slider, explorer, explorer.widget])
     assert box.get_state()["children"][1] == f"IPY_MODEL_{explorer.model_id}"
-    ipywidgets.link(
-        (slider, "value"), (explorer, "value"), (lambda n: {"power": n}, lambda value: value["power"])
-    )
-    ipywidgets.link((explorer, "value"), (other, "value"))
+    there_and_back = (lambda n: {"power": n}, lambda value: value["power"])
+    ipywidgets.link((slider, "value"), (explorer, "value"), there_and_back)
     slider.value = 3
-    assert other.value == {"power": 3, "scale": 0.3, "upward": True}
-    other.value = {"power": 2}
-    assert slider.value == 2
+    assert explorer.value == {"power": 3, "scale": 0.3, "upward": True}
     heard: list[dict] = []
     ipywidgets.interactive_output(lambda state: heard.append(state), {"state": explorer})
-    explorer.value = {"upward": False}
-    assert heard[-1] == {"power": 2, "scale": 0.3, "upward": False}
+    explorer.value = {"power": 2}
+    assert (slider.value, heard[-1]["power"]) == (2, 2)
 
 
-def test_title_and_caption_may_be_left_out():
-    explorer = Explorer(lambda n: one_column(), {"n": [1, 2]}, draw_x)
-    spec = explorer.static_spec()
-    assert "title" not in spec
-    assert spec["usermeta"]["embviz"] == {"title": "", "caption": "", "controls": ["n"]}
-    assert repr(explorer) == "<explorer>"
-    assert drawing(spec)
-
-
-# the first picture, and the grid
+# --- the first picture, and the grid --------------------------------------------------------------------
 
 
 def counted(calls: list[int]):
@@ -629,11 +482,9 @@ def counted(calls: list[int]):
     return measured
 
 
-def test_a_picture_is_shown_after_one_measurement_and_none_is_made_before():
+def test_a_picture_is_shown_after_one_measurement_and_none_is_made_before(monkeypatch):
     calls: list[int] = []
-    explorer = make_explorer(
-        measure=counted(calls), controls={"n": range(9)}, draw=draw_x, tries={"all": {"n": 8}}
-    )
+    explorer = explore_x(counted(calls), {"n": range(9)}, tries={"all": {"n": 8}})
     explorer.value = {"n": 2}
     assert calls == []
     assert explorer.comm is None
@@ -644,20 +495,10 @@ def test_a_picture_is_shown_after_one_measurement_and_none_is_made_before():
     assert "tries" not in spec["usermeta"]["embviz"]
     assert drawing(spec)
     assert "bind" in explorer.spec["params"][0]
-    explorer.grid()
+    monkeypatch.setenv("EMBVIZ_GRIDS", "1")  # as chapters are stored
+    assert explorer._repr_mimebundle_()[MIME] == explorer.static_spec()
     assert sorted(calls) == list(range(9))  # each once
-    assert len(explorer._repr_mimebundle_()[MIME]["data"]["values"]) == 9
-
-
-def test_a_stored_output_holds_the_whole_grid_a_widget_and_a_text(monkeypatch):
-    monkeypatch.setenv("EMBVIZ_GRIDS", "1")
-    calls: list[int] = []
-    explorer = make_explorer(measure=counted(calls), controls={"n": range(9)}, draw=draw_x)
-    bundle = explorer._repr_mimebundle_()
-    assert set(bundle) == {MIME, WIDGET, "text/plain"}
-    assert bundle["text/plain"] == "<explorer: Curves bend>"
-    assert bundle[MIME] == explorer.static_spec()
-    assert sorted(calls) == list(range(9))
+    assert len(explorer.static_spec()["data"]["values"]) == 9
 
 
 def test_an_interrupt_keeps_what_was_measured():
@@ -669,7 +510,7 @@ def test_an_interrupt_keeps_what_was_measured():
             raise KeyboardInterrupt
         return counted(calls)(n)
 
-    explorer = make_explorer(measure=measured, controls={"n": range(6)}, draw=draw_x)
+    explorer = explore_x(measured, {"n": range(6)})
     with pytest.raises(KeyboardInterrupt):
         explorer.static_spec()
     assert calls == [3, 0, 1, 2, 4]
@@ -681,19 +522,12 @@ def test_a_value_that_fails_leaves_a_gap_with_its_message():
     def measured(n: int) -> pd.DataFrame:
         return pd.DataFrame({"x": [1.0 / (n - 1) if n < 5 else np.nan]})
 
-    explorer = make_explorer(
-        measure=measured, controls={"n": range(6)}, draw=draw_x, title=lambda table: f"{table['x'][0]:g}"
-    )
-    spec = explorer.static_spec()
-    assert [row["n"] for row in spec["data"]["values"]] == [0, 2, 3, 4]
-    meta = spec["usermeta"]["embviz"]
-    assert [one["n"] for one in meta["titles"]] == [0, 2, 3, 4]
-    failed, hole = meta["gaps"]
-    assert failed == {
-        "n": 1,
-        "message": "Nothing was measured here. ZeroDivisionError: float division by zero "
-        "(measured by measured at n=1)",
-    }
+    explorer = explore_x(measured, {"n": range(6)}, title=lambda table: f"{table['x'][0]:g}")
+    assert [row["n"] for row in explorer.static_spec()["data"]["values"]] == [0, 2, 3, 4]
+    assert [one["n"] for one in meta(explorer)["titles"]] == [0, 2, 3, 4]
+    failed, hole = meta(explorer)["gaps"]
+    said = "ZeroDivisionError: float division by zero (measured by measured at n=1)"
+    assert failed == {"n": 1, "message": f"Nothing was measured here. {said}"}
     assert hole["n"] == 5
     assert "1 of 1 values in column 'x'" in hole["message"]
     with pytest.raises(ZeroDivisionError):
@@ -702,45 +536,32 @@ def test_a_value_that_fails_leaves_a_gap_with_its_message():
 
 def test_an_error_of_the_drawing_comes_before_the_grid():
     calls: list[int] = []
-
-    def untyped(data: alt.NamedData) -> alt.Chart:
-        return alt.Chart(data).mark_point().encode(x="x")
-
-    explorer = make_explorer(measure=counted(calls), controls={"n": range(9)}, draw=untyped)
+    untyped = explore_x(
+        counted(calls), {"n": range(9)}, lambda data: alt.Chart(data).mark_point().encode(x="x")
+    )
     with pytest.raises(ValueError, match="leaves out a type"):
-        explorer.static_spec()
+        untyped.static_spec()
     assert calls == [4]
 
 
 def test_more_values_than_a_page_can_hold_are_live_and_thinned_for_the_page():
-    calls: list[int] = []
-    explorer = make_explorer(
-        measure=counted(calls), controls={"n": range(5_000)}, draw=draw_x, tries={"one": {"n": 4_321}}
-    )
-    assert explorer.spec["params"][0]["bind"] == {
-        "input": "range",
-        **{"min": 0, "max": 4_999, "step": 1, "name": "n"},
-    }
+    explorer = explore_x(counted([]), {"n": range(5_000)}, tries={"one": {"n": 4_321}})
+    ends = {"min": 0, "max": 4_999, "step": 1}
+    assert explorer.spec["params"][0]["bind"] == {"input": "range", **ends, "name": "n"}
     spec = explorer.static_spec()
     shown = [row["n"] for row in spec["data"]["values"]]
     assert {0, 2_500, 4_321, 4_999} <= set(shown)
     assert 200 <= len(shown) <= 202
     assert spec["params"][0]["bind"]["options"] == shown
-    assert spec["usermeta"]["embviz"]["caption"] == (
-        f"Made numbers. Without a kernel {len(shown)} of 5,000 values of n are shown."
-    )
+    said = f"Made numbers. Without a kernel {len(shown)} of 5,000 values of n are shown."
+    assert spec["usermeta"]["embviz"]["caption"] == said
     assert "kernel" not in explorer.spec["usermeta"]["embviz"]["caption"]
     assert drawing(spec)
-    three = make_explorer(
-        measure=one_column, controls={name: Range(0, 20, 1, name) for name in "abc"}, draw=draw_x
-    )
-    assert [param["bind"]["step"] for param in three.static_spec()["params"]] == [5, 5, 5]
+    assert [param["bind"]["step"] for param in explore_x(one_column, CUBE).static_spec()["params"]] == [5] * 3
 
 
 def test_columns_that_change_between_moves_are_refused():
-    explorer = make_explorer(
-        measure=lambda n: pd.DataFrame({"x" if n < 5 else "z": [1.0]}), controls={"n": range(6)}, draw=draw_x
-    )
+    explorer = explore_x(lambda n: pd.DataFrame({"x" if n < 5 else "z": [1.0]}), {"n": range(6)})
     _ = explorer.spec
     with pytest.raises(ValueError, match=r"measured \['z'\] at \{'n': 5\}, but \['x'\] at first"):
         explorer.answer({"n": 5})
