@@ -101,8 +101,10 @@ def _differences(where: str, before: Any, after: Any) -> Iterator[str]:
         for name in before:
             yield from _differences(f"{where}, {name}", before[name], after[name])
     elif isinstance(before, list | tuple) and isinstance(after, list | tuple) and len(before) == len(after):
-        for number, pair in enumerate(zip(before, after, strict=True), 1):
-            yield from _differences(f"{where} {number}", *pair)
+        for number, (one, other) in enumerate(zip(before, after, strict=True), 1):
+            is_row = isinstance(one, dict) and "finding" in one  # a row is named by its measurement
+            name = one["measurement"]["name"] if is_row else number
+            yield from _differences(f"{where} {name}", one, other)
     elif isinstance(before, float) and isinstance(after, float):
         if not math.isclose(before, after, rel_tol=TOLERANCE, abs_tol=1e-12):
             yield f"{where}: {before!r} is {after!r} now"

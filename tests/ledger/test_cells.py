@@ -218,6 +218,7 @@ def _write_many_times(folder, n):
         cells.compute(squares.cell(Squares(40)))
 
 
+@pytest.mark.slow
 def test_two_runs_writing_the_same_cell_at_once_leave_a_whole_file(results):
     context = multiprocessing.get_context("spawn")
     writers = [context.Process(target=_write_many_times, args=(str(results), 15)) for _ in range(2)]
@@ -251,6 +252,7 @@ print(n_kills)
 """
 
 
+@pytest.mark.slow
 def test_a_sweep_killed_at_random_moments_resumes_to_the_same_results():
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run([sys.executable, "-c", SWEEP], env=environment, capture_output=True, text=True)

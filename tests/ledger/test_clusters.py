@@ -37,6 +37,7 @@ def test_another_backend_sends_results_back_and_the_caller_stores_them(results, 
     assert [cells.table_of(cell)["value"].tolist() for cell in wanted] == away
 
 
+@pytest.mark.slow
 def test_an_experiment_of_a_notebook_travels_by_value(results):
     code = """
 import dataclasses, joblib, pandas as pd

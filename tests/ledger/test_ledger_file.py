@@ -4,6 +4,7 @@ import dataclasses
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,24 +13,27 @@ from embviz.ledger import ledger_file
 from embviz.storage import ledger_path
 from tests.conftest import VIEW_LIBRARIES
 
+CLAIMS = Path(__file__).resolve().parents[2] / "data" / "claims"
 DERIVE = """
 import sys
 for name in {libraries}: sys.modules[name] = None
 from embviz import ledger
 from embviz.ledger.ledger_file import differences
-stored = {{item.claim.id: item for item in ledger.entries()}}
-claims = ledger.load_claims()
-assert list(stored) == [claim.id for claim in claims], "other claims, or in another order"
-for claim in claims:
-    print(*differences(stored[claim.id], ledger.derive(claim)), sep="\\n", end="")
+for item, claim in zip(ledger.entries({paper!r}), ledger.load_claims({paper!r}), strict=True):
+    for difference in differences(item, ledger.derive(claim)): print(difference)
 """
 
 
-def test_the_ledger_file_is_what_follows_from_the_stored_cells_without_charts_or_widgets_installed():
-    code = DERIVE.format(libraries=sorted(VIEW_LIBRARIES))
+@pytest.mark.parametrize("paper", sorted(path.stem for path in CLAIMS.glob("*.toml")))
+def test_the_ledger_file_is_what_follows_from_the_stored_cells_without_charts_or_widgets_installed(paper):
+    code = DERIVE.format(libraries=sorted(VIEW_LIBRARIES), paper=paper)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert not done.stdout, f"`embviz ledger --derive` writes what follows now:\n{done.stdout}"
+    assert not done.stdout, f"`embviz ledger --derive {paper}` writes what follows now:\n{done.stdout}"
+
+
+def test_the_ledger_file_has_every_claim_in_the_order_of_the_claims(stored_ledger):
+    assert [item.claim.id for item in stored_ledger] == [claim.id for claim in ledger.load_claims()]
 
 
 def test_reading_the_ledger_imports_neither_pandas_nor_torch_nor_the_books_modules():

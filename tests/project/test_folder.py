@@ -50,20 +50,6 @@ STUDIES = {"tulips.red": Study(cells, lambda preset: {"share": exact(0.75)})}
 """
 
 
-@pytest.fixture(autouse=True)
-def outside(monkeypatch, tmp_path):
-    """An empty working directory, no folder named, and modules forgotten afterwards."""
-    for name in ("EMBVIZ_PROJECT", "EMBVIZ_RESULTS_DIR"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    before = set(sys.modules)
-    yield tmp_path
-    for name in set(sys.modules) - before:
-        if name.startswith("tulip"):
-            del sys.modules[name]
-
-
 def make_project(root, *, claim=CLAIM, experiments=EXPERIMENTS):
     (root / "data" / "claims").mkdir(parents=True)
     if claim:
@@ -185,15 +171,16 @@ def test_an_installed_module_may_measure_a_claim(outside):
 # --- results ----------------------------------------------------------------------------------------
 
 
-def test_running_a_project_from_a_folder_in_it_stores_its_results_there_with_two_workers(outside):
+def test_running_a_project_from_a_folder_in_it_stores_its_results_there(outside, monkeypatch, capsys):
     root = make_project(outside / "p")
     (root / "notes").mkdir()
-    command = [sys.executable, "-m", "embviz.cli", "run", "tulips", "--jobs", "2"]
-    done = subprocess.run(command, cwd=root / "notes", capture_output=True, text=True, check=True)
-    assert "3 of 3 cells" in done.stdout
+    monkeypatch.chdir(root / "notes")
+    assert cli.main(["run", "tulips", "--jobs", "1"]) == 0
+    assert "3 of 3 cells" in capsys.readouterr().out
     assert len(list((root / "data" / "results" / "tulips" / "fields").glob("*.parquet"))) == 3
 
 
+@pytest.mark.slow
 def test_a_worker_that_served_before_finds_a_project_that_came_later(outside, monkeypatch):
     code = """
 import os, sys, joblib
