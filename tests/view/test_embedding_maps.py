@@ -1,8 +1,5 @@
 """Maps of embeddings: neighbours of the full space, a plane that owns up, pages the same everywhere."""
 
-import base64
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,12 +15,8 @@ from embviz.view.embedding_maps import (
     side_by_side,
     stress,
 )
-from embviz.view.pages import MIME
-from embviz.view.pictures import WIDGET
 from embviz.view.vocabulary_maps import map_of
 from embviz.words.wordvectors import WordVectors
-
-HOSTILE = ["</script>", "__proto__", "constructor", "שלום", "a" * 400, "two\nlines", '"quoted"', "<b>", ""]
 
 
 def vectors(n: int = 60, D: int = 7, seed: int = 0) -> np.ndarray:
@@ -40,6 +33,13 @@ def made(table=None, listed=None, **changes) -> EmbeddingMap:
     return embedding_map(table, listed, **{"title": "Words lie apart", "caption": "Made.", **changes})
 
 
+def picked(states=None, **changes) -> SideBySide:
+    states = states or {"early": vectors(seed=1), "late": vectors()}
+    null = {name: vectors(seed=7) for name in states}
+    given = {"names": ("trained", "drawn"), "over": "updates", "title": "Words meet", "caption": "Made."}
+    return pick_a_word(states, words(), **{"null": null, **given, **changes})
+
+
 def slow_neighbors(table: np.ndarray, row: int, k: int, distance) -> list[tuple[float, int]]:
     far = [(distance(table[row], other), place) for place, other in enumerate(table) if place != row]
     return sorted(far)[:k]
@@ -47,10 +47,6 @@ def slow_neighbors(table: np.ndarray, row: int, k: int, distance) -> list[tuple[
 
 def cosine_distance(x, y) -> float:
     return 1 - float(x @ y) / float(np.linalg.norm(x) * np.linalg.norm(y))
-
-
-def unpacked(text: str, k: int) -> np.ndarray:
-    return np.frombuffer(base64.b64decode(text), dtype="<u2").reshape(-1, k)
 
 
 def about(picture) -> dict:
@@ -61,7 +57,7 @@ def row(picture) -> dict:
     return picture.static_spec()["data"]["values"][0]
 
 
-# neighbours and trust
+# --- neighbours and trust --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -77,18 +73,6 @@ def test_neighbours_are_those_of_the_full_space(metric, distance):
         assert shown["word"].tolist() == [f"word{other}" for _, other in slow]
         # neighbours are told apart at a millionth of the longest vector
         np.testing.assert_allclose(shown["distance"], [far for far, _ in slow], atol=1e-5)
-
-
-def test_the_page_holds_the_same_neighbours_and_their_distances():
-    table = vectors()
-    known = about(made(table, n_neighbors=5))
-    near, far = unpacked(known["near"][0], 5), unpacked(known["far"][0], 5) * known["unit"]
-    for place in (0, 31, 59):
-        slow = slow_neighbors(table, place, 5, cosine_distance)
-        assert near[place].tolist() == [other for _, other in slow]
-        np.testing.assert_allclose(
-            far[place], [one for one, _ in slow], atol=1e-4
-        )  # two bytes of the largest
 
 
 def test_the_share_kept_is_that_of_a_slow_count():
@@ -142,7 +126,7 @@ def test_stress_is_kruskals_at_the_best_scale():
     assert stress(table, 5 * points) == pytest.approx(stress(table, points))
 
 
-# the plane
+# --- the plane -------------------------------------------------------------------------------------------
 
 
 def test_the_plane_is_that_of_the_principal_components_at_one_scale():
@@ -202,7 +186,7 @@ def test_small_errors_of_rounding_change_nothing_in_the_page():
         assert made(table, metric=metric).static_spec() == made(table * noise, metric=metric).static_spec()
 
 
-# colours
+# --- colours ---------------------------------------------------------------------------------------------
 
 
 def test_a_map_without_columns_is_coloured_by_clusters_named_by_a_central_word():
@@ -237,42 +221,51 @@ def test_columns_are_kinds_or_numbers():
     assert about(made(color=frame["kind"]))["columns"][0]["name"] == "kind"
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ([str(place % 6) for place in range(60)], "6 kinds, but only 5 looks"),
-        ([1.0] * 59, "59 values for 60 words"),
-        ([np.nan, *[1.0] * 59], "missing values"),
-        ([np.inf, *[1.0] * 59], "infinite"),
-    ],
-)
-def test_a_column_that_cannot_be_shown_is_refused(values, message):
-    with pytest.raises(ValueError, match=message):
-        made(color={"part": values})
+# --- refusals -------------------------------------------------------------------------------------------
 
 
-# refusals
+def colored(values) -> EmbeddingMap:
+    return made(color={"part": values})
+
+
+NAMED = {"other": vectors(seed=1), "names": ("words", "contexts")}
+NO_DIRECTION = np.eye(60) * (np.arange(60) > 0)
+STATES = {"late": vectors(), "early": vectors()}
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("make", "message"),
     [
-        ({"table": vectors(), "listed": words(59)}, r"shape \(60, 7\) don't give 59 words a row each"),
-        ({"table": vectors(2)}, "3 to 20,000 words, not 2"),
-        ({"table": vectors(6)}, "at most 5 neighbours each, not 8"),
-        ({"listed": [*words(59), "word3"]}, "'word3' comes twice"),
-        ({"listed": [*words(59), 7]}, "7 is not a word but int"),
-        ({"table": np.eye(60) * (np.arange(60) > 0)}, 'zero and has no direction: use metric="euclidean"'),
-        ({"table": np.ones((60, 3)), "metric": "euclidean"}, "all points lie in one place"),
-        ({"layout": vectors(59, 2)}, "don't place 1 x 60 points"),
-        ({"layout": np.full((60, 2), np.nan)}, "layout has 120 NaN"),
-        ({"other": vectors(D=4)}, "differ in dimension"),
-        ({"focus": "king"}, "'king', to be pointed at first"),
+        (lambda: made(vectors(), words(59)), r"shape \(60, 7\) don't give 59 words a row each"),
+        (lambda: made(vectors(2)), "3 to 20,000 words, not 2"),
+        (lambda: made(vectors(6)), "at most 5 neighbours each, not 8"),
+        (lambda: made(listed=[*words(59), "word3"]), "'word3' comes twice"),
+        (lambda: made(listed=[*words(59), 7]), "7 is not a word but int"),
+        (lambda: made(NO_DIRECTION), 'zero and has no direction: use metric="euclidean"'),
+        (lambda: made(np.ones((60, 3)), metric="euclidean"), "all points lie in one place"),
+        (lambda: made(layout=vectors(59, 2)), "don't place 1 x 60 points"),
+        (lambda: made(layout=np.full((60, 2), np.nan)), "layout has 120 NaN"),
+        (lambda: made(other=vectors(D=4)), "differ in dimension"),
+        (lambda: made(focus="king"), "'king', to be pointed at first"),
+        (lambda: made(joined=True), "nothing to join it to: give other"),
+        (lambda: made(**NAMED).neighbors("king"), "not among the 60 words"),
+        (lambda: side_by_side(made(), made(**NAMED)), "give both maps the same names"),
+        (lambda: colored([str(place % 6) for place in range(60)]), "6 kinds, but only 5 looks"),
+        (lambda: colored([1.0] * 59), "59 values for 60 words"),
+        (lambda: colored([np.nan, *[1.0] * 59]), "missing values"),
+        (lambda: colored([np.inf, *[1.0] * 59]), "infinite"),
+        (lambda: picked({"only": vectors()}), "must be two or more"),
+        (lambda: picked(null=STATES), "the control's"),
+        (lambda: picked(first="never"), "'never', to be shown at first, is none of the states"),
+        (lambda: picked(title={"early": "Apart"}), "give each its own"),
+        (lambda: picked(focus="king"), "'king', to be pointed at first"),
+        (lambda: picked(compared={"before": vectors(59)}), "compared of shape"),
+        (lambda: picked({"early": vectors(59), "late": vectors()}), r"states\['early'\] of shape"),
     ],
 )
-def test_what_cannot_be_a_map_is_refused(changes, message):
+def test_what_cannot_be_a_map_is_refused(make, message):
     with pytest.raises(ValueError, match=message):
-        made(**changes)
+        make()
 
 
 def test_a_map_too_heavy_for_a_page_is_refused_with_its_size(monkeypatch):
@@ -281,15 +274,7 @@ def test_a_map_too_heavy_for_a_page_is_refused_with_its_size(monkeypatch):
         made(listed=["x" * 200 + word for word in words()]).static_spec()
 
 
-# one declaration, two faces
-
-
-def test_the_bundle_has_a_twin_a_widget_and_a_fixed_text():
-    picture = made()
-    bundle = picture._repr_mimebundle_()
-    assert set(bundle) == {MIME, WIDGET, "text/plain"}
-    assert bundle["text/plain"] == "<map: Words lie apart>"
-    assert picture.widget.spec == bundle[MIME]
+# --- one declaration, two faces --------------------------------------------------------------------------
 
 
 def test_other_viewers_draw_a_scatter_of_all_words():
@@ -299,32 +284,7 @@ def test_other_viewers_draw_a_scatter_of_all_words():
         assert svg.count(">word12<") == n_maps
 
 
-def test_words_reach_the_page_as_they_are():
-    table = vectors(60)
-    names = [*HOSTILE, *words(60 - len(HOSTILE))]
-    spec = json.loads(json.dumps(made(table, names).static_spec()))
-    assert spec["data"]["values"][0]["word"] == names
-    assert made(table, names).neighbors("__proto__").shape == (8, 3)
-
-
-def test_maps_side_by_side_need_the_same_switch_and_what_is_joined_a_second_embedding():
-    with pytest.raises(ValueError, match="nothing to join it to: give other"):
-        made(joined=True)
-    named = made(other=vectors(seed=1), names=("words", "contexts"))
-    with pytest.raises(ValueError, match="give both maps the same names"):
-        side_by_side(made(), named, title="Two", caption="Made.")
-    with pytest.raises(ValueError, match="not among the 60 words"):
-        named.neighbors("king")
-
-
-# a word picked in several states
-
-
-def picked(states=None, **changes) -> SideBySide:
-    states = states or {"early": vectors(seed=1), "late": vectors()}
-    null = {name: vectors(seed=7) for name in states}
-    given = {"names": ("trained", "drawn"), "over": "updates", "title": "Words meet", "caption": "Made."}
-    return pick_a_word(states, words(), **{"null": null, **given, **changes})
+# --- a word picked in several states ---------------------------------------------------------------------
 
 
 def test_each_state_has_its_own_neighbours_in_one_plane():
@@ -350,15 +310,6 @@ def test_a_state_that_is_only_turned_lies_where_the_other_does():
     assert np.array_equal(before.near, after.near)
 
 
-def test_neighbours_are_compared_with_those_that_are_named():
-    spec = picked(compared={"before training": vectors(seed=3)}).static_spec()
-    for one in spec["usermeta"]["embviz"]["maps"]:
-        expected = [row for _, row in slow_neighbors(vectors(seed=3), 5, 8, cosine_distance)]
-        assert unpacked(one["compared"], 8)[5].tolist() == expected
-        assert one["former"] == "before training"
-    assert picked().static_spec()["usermeta"]["embviz"]["maps"][0]["compared"] is None
-
-
 def test_planes_of_ones_own_stay_what_they_are():
     given = np.random.default_rng(0).uniform(-1, 1, size=(2, 2, 60, 2))
     for map_, planes in zip(picked(planes=given).maps, given, strict=True):
@@ -366,24 +317,7 @@ def test_planes_of_ones_own_stay_what_they_are():
         assert np.corrcoef(drawn[..., 0].ravel(), planes[..., 0].ravel())[0, 1] > 0.999999
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"states": {"only": vectors()}}, "must be two or more"),
-        ({"null": {"late": vectors(), "early": vectors()}}, "the control's"),
-        ({"first": "never"}, "'never', to be shown at first, is none of the states"),
-        ({"title": {"early": "Apart"}}, "give each its own"),
-        ({"focus": "king"}, "'king', to be pointed at first"),
-        ({"compared": {"before": vectors(59)}}, "compared of shape"),
-        ({"states": {"early": vectors(59), "late": vectors()}}, "states\\['early'\\] of shape"),
-    ],
-)
-def test_what_cannot_be_picked_from_is_refused(changes, message):
-    with pytest.raises(ValueError, match=message):
-        picked(**changes)
-
-
-# what is chosen
+# --- what is chosen --------------------------------------------------------------------------------------
 
 
 def test_what_is_chosen_can_be_read_set_and_observed():

@@ -137,6 +137,21 @@ def test_charts_beside_each_other_all_show_the_chosen_rows(combine):
     assert sum("flatten" in json.dumps(data.get("transform", [])) for data in compiled["data"]) == 1
 
 
+def test_a_given_grid_is_shown_without_measuring_and_a_move_measures():
+    grid = pd.DataFrame({"n": [1, 2], "x": [10.0, 20.0]})
+    asked = []
+
+    def measure(n):
+        asked.append(n)
+        return pd.DataFrame({"x": [float(n)]})
+
+    explorer = explore_x(measure, {"n": [1, 2]}, draw_x, grid=grid)
+    assert [row["x"] for row in explorer.static_spec()["data"]["values"]] == [[10], [20]]
+    assert explorer.spec["data"]["values"][0]["x"] == [10]
+    assert not asked
+    assert explorer.answer({"n": 2})["tables"]["measured"][0]["x"] == [2]
+
+
 def test_a_drawing_keeps_its_own_transforms_after_ours():
     def doubled(data: alt.NamedData) -> alt.Chart:
         return draw_x(data).transform_calculate(twice="2 * datum.x")
