@@ -1,7 +1,8 @@
 """Run chapters and store their outputs in the form that the book shows and nbval compares.
 
 ``python book/execute.py`` runs every chapter; name some to run only those; ``--check`` runs none and says
-what isn't in the stored form. A second run writes the same bytes. What cells with the tag ``ledger`` show is
+what isn't in the stored form. A second run writes the same bytes. ``--compute`` computes what `in_view` shows
+again and stores it; otherwise the stored results are shown. What cells with the tag ``ledger`` show is
 not stored: the build shows it from the ledger file.
 """
 
@@ -170,12 +171,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--check", action="store_true", help="run nothing, say what is not in the stored form"
     )
+    parser.add_argument(
+        "--compute", action="store_true", help="compute what in_view shows again, and store it"
+    )
     parser.add_argument("--timeout", type=int, default=600, help="seconds a cell may take (default 600)")
     chosen = parser.parse_args(arguments)
     if not chosen.check:
         # one thread sums in one order; nbval compares on machines with other counts
         os.environ.setdefault("OMP_NUM_THREADS", "1")
         os.environ["EMBVIZ_GRIDS"] = "1"  # pages have no kernel to measure with
+        os.environ["EMBVIZ_COMPUTE"] = "store" if chosen.compute else ""
     status = 0
     for path in chosen.chapters or chapters():
         found = check(path) if chosen.check else store(path, timeout=chosen.timeout)

@@ -891,7 +891,10 @@ def open_lab(arguments: argparse.Namespace) -> int:
             print(f"  {name} has changed in the book, your edited copy stays: delete it to get the new one")
     command = [sys.executable, "-m", "jupyterlab", str(folder), *LAB_OPTIONS, *arguments.rest]
     root = str(project.root.resolve())  # the copies read its results and its ledger
-    environment = os.environ | {PROJECT_VARIABLE: root}
+    environment = os.environ | {
+        PROJECT_VARIABLE: root,
+        "EMBVIZ_COMPUTE": "1",
+    }  # chapters compute what pages store
     sys.stdout.flush()
     if sys.platform == "win32":  # no process can become another there
         return subprocess.call(command, env=environment)

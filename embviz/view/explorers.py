@@ -372,9 +372,9 @@ class Explorer(Picture):
     view_controls : mapping of name to a control, optional
         Only the drawing uses them, in expressions: nothing is measured for them.
     grid : DataFrame or mapping of names to DataFrames, optional
-        Rows for every combination, with a column for each control: stored results, shown instead of
-        measuring beforehand. Of several tables the first needs them all; one without a control's column is
-        the same whatever that says.
+        Rows for every combination, with a column for each control: stored results, shown at first and in a
+        page instead of measuring. Of several tables the first needs them all; one without a control's column
+        is the same whatever that says.
     tries : mapping of str to mapping, optional
         States worth a look, each a button: what it is called, and the values of some controls.
     digits : int, default 4
@@ -669,10 +669,10 @@ class Explorer(Picture):
         return self._grid
 
     def _kept(self, values: Mapping[str, Any]) -> Tables:
-        """What is measured at a combination of the grid; an interrupt leaves those that were measured."""
+        """A combination of a given grid, or what is measured there; an interrupt leaves what was measured."""
         key = tuple(values.values())
         if key not in self._grid_tables:
-            self._grid_tables[key] = self._measured(values)
+            self._grid_tables[key] = self._at(values) if self._stored else self._measured(values)
         return self._grid_tables[key]
 
     def _refuse_others(self, tables: Tables, values: Mapping[str, Any], first: dict[str, list[str]]) -> None:

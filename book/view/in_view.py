@@ -1,0 +1,182 @@
+"""Dear or chaotic computations of a chapter: computed in view, shown from a store.
+
+A cell defines its computation as a function and hands it to :func:`in_view`, or to :func:`grid_in_view` for
+the grid of an explorer. Pages and `make test` show the stored table, so that they are the same on every machine
+and cost nothing. With the environment variable ``EMBVIZ_COMPUTE=1``, which ``embviz lab`` and ``make test-all``
+set, the function is called, and its result compared with what is stored within the tolerance that the call
+states. ``EMBVIZ_COMPUTE=store`` (``python book/execute.py --compute``) stores what is computed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from embviz.ledger.cells import Cell, Experiment, compute, read
+from embviz.view.explorers import GRIDS, combinations, labelled
+
+COMPUTE, STORE = "EMBVIZ_COMPUTE", "store"
+Tolerance = float | Mapping[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class InView:
+    """What a chapter computes in a cell; its name alone tells it from others."""
+
+    name: str
+
+
+class NothingStoredError(ValueError):
+    """A chapter whose computation has no stored result."""
+
+
+def in_view(
+    name: str,
+    function: Callable[[], pd.DataFrame],
+    *,
+    within: Tolerance,
+    by: str | Sequence[str] = (),
+    each: bool = False,
+) -> pd.DataFrame:
+    """The stored table of a computation; where everything is computed, the computed one beside it.
+
+    Parameters
+    ----------
+    name : str
+        ``paper.experiment``, under which the table is stored.
+    function : callable
+        Computes the table; takes nothing. No NaN, no infinity.
+    within : float or mapping of column to float
+        Largest absolute difference to what is stored, in units of the column: of its mean, its smallest and
+        its largest value. A mapping names the columns that are compared; a float is for all with numbers.
+        Coordinates of a layout and labels of clusters are left out, since another processor has others.
+    by : str or sequence of str
+        Columns whose groups are compared one by one; the groups must be the same.
+    each : bool, default False
+        Compare row by row, for results that all processors agree on.
+
+    Returns
+    -------
+    DataFrame
+        What is stored. In a live notebook with ``EMBVIZ_COMPUTE=1`` what was computed, with a line of output
+        if it differs by more than `within`; where a page is made or compared, in that case alone.
+
+    Raises
+    ------
+    NothingStoredError
+        If a page is made and nothing is stored; the message has the command that stores it.
+    """
+    return _shown(name, function, Comparison(within, by, each=each))
+
+
+def grid_in_view(
+    name: str,
+    measure: Callable[..., pd.DataFrame],
+    controls: Mapping[str, Any],
+    *,
+    within: Tolerance,
+    each: bool = False,
+) -> pd.DataFrame | None:
+    """The stored grid of an explorer, for its argument `grid`; None where a kernel measures live.
+
+    Parameters
+    ----------
+    name : str
+        ``paper.experiment``, under which the grid is stored.
+    measure : callable
+        The explorer's measuring function, which returns one table.
+    controls : mapping of name to control
+        Those of the explorer.
+    within, each
+        As in :func:`in_view`; every combination of the controls is compared by itself.
+    """
+
+    def grid() -> pd.DataFrame:
+        every = combinations(labelled(controls))
+        return pd.concat([measure(**values).assign(**values) for values in every], ignore_index=True)
+
+    if os.environ.get(COMPUTE) and not os.environ.get(GRIDS):
+        return None
+    return _shown(name, grid, Comparison(within, list(controls), each=each))
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """How a computed table is compared with a stored one; fields as in :func:`in_view`."""
+
+    within: Tolerance
+    by: str | Sequence[str] = ()
+    each: bool = False
+
+    def differences(self, computed: pd.DataFrame, stored: pd.DataFrame) -> Iterator[str]:
+        """Where two tables differ by more than the tolerance, a sentence each."""
+        if list(computed.columns) != list(stored.columns):
+            yield f"columns {list(computed.columns)}, stored {list(stored.columns)}"
+        elif self.each:
+            yield from self._rows(computed, stored)
+        else:
+            yield from self._groups(computed, stored)
+
+    def _limits(self, table: pd.DataFrame) -> dict[str, float]:
+        if isinstance(self.within, Mapping):
+            return dict(self.within)
+        numbers = table.select_dtypes("number").columns.difference(self._keys, sort=False)
+        return dict.fromkeys(numbers, self.within)
+
+    @property
+    def _keys(self) -> list[str]:
+        return [self.by] if isinstance(self.by, str) else list(self.by)
+
+    def _rows(self, computed: pd.DataFrame, stored: pd.DataFrame) -> Iterator[str]:
+        if len(computed) != len(stored):
+            yield f"{len(computed)} rows, stored {len(stored)}"
+            return
+        for column, limit in self._limits(stored).items():
+            apart = (computed[column].reset_index(drop=True) - stored[column].reset_index(drop=True)).abs()
+            if not apart.max() <= limit:
+                yield f"{column} differs by {apart.max():.3g}, more than {limit:g}"
+
+    def _groups(self, computed: pd.DataFrame, stored: pd.DataFrame) -> Iterator[str]:
+        parts, others = self._parts(computed), self._parts(stored)
+        if set(parts) != set(others):
+            yield f"groups {sorted(parts)}, stored {sorted(others)}"
+            return
+        for key, other in others.items():
+            where = ", ".join(map(str, key))
+            for column, limit in self._limits(stored).items():
+                for what in ("mean", "min", "max"):
+                    new, old = (float(getattr(table[column], what)()) for table in (parts[key], other))
+                    if not abs(new - old) <= limit:
+                        said = f"{what} {column} {new:.4g}, stored {old:.4g} (within {limit:g})"
+                        yield f"{said} {where}".strip()
+
+    def _parts(self, table: pd.DataFrame) -> dict[tuple[Any, ...], pd.DataFrame]:
+        return dict(list(table.groupby(self._keys, sort=False))) if self._keys else {(): table}
+
+
+def _shown(name: str, function: Callable[[], pd.DataFrame], comparison: Comparison) -> pd.DataFrame:
+    cell = Cell(Experiment(name, 1, lambda _: function()), InView(name))
+    mode, page = os.environ.get(COMPUTE, ""), bool(os.environ.get(GRIDS))
+    if mode == STORE:
+        compute(cell)
+    if not cell.stored():
+        if page:
+            raise NothingStoredError(
+                f"nothing is stored under {name}: python book/execute.py --compute CHAPTER stores it"
+            )
+        return function()
+    stored = read(cell)[0]
+    if mode in ("", "0", STORE):
+        if not page:
+            print(f"{name} is a stored result; with {COMPUTE}=1, as in `embviz lab`, this cell computes it.")
+        return stored
+    computed = function().reset_index(drop=True)
+    found = list(comparison.differences(computed, stored))
+    if found:
+        more = f" (and {len(found) - 3} more)" if len(found) > 3 else ""
+        print(f"Computed here, {name} differs from the stored result: {'; '.join(found[:3])}{more}.")
+    return computed if found or not page else stored
