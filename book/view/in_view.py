@@ -1,8 +1,8 @@
 """Dear or chaotic computations of a chapter: computed in view, shown from a store.
 
 A cell defines its computation as a function and hands it to :func:`in_view`, or to :func:`grid_in_view` for
-the grid of an explorer. Pages and `make test` show the stored table, so that they are the same on every machine
-and cost nothing. With the environment variable ``EMBVIZ_COMPUTE=1``, which ``embviz lab`` and ``make test-all``
+the grid of an explorer. Pages and `make test` show the stored table: they are the same on every machine
+and cost nothing. With the variable ``EMBVIZ_COMPUTE=1``, which ``embviz lab`` and ``make test-all``
 set, the function is called, and its result compared with what is stored within the tolerance that the call
 states. ``EMBVIZ_COMPUTE=store`` (``python book/execute.py --compute``) stores what is computed.
 """

@@ -35,7 +35,7 @@ def test_a_page_shows_what_is_stored_and_computes_nothing(monkeypatch, capsys):
 
 
 def test_a_page_without_a_stored_result_names_the_command_that_stores_it():
-    with pytest.raises(NothingStoredError, match="nothing is stored under .*--compute CHAPTER stores it"):
+    with pytest.raises(NothingStoredError, match=r"nothing is stored under .*--compute CHAPTER stores it"):
         in_view("reflections.made", moved(0), within=0)
 
 
