@@ -36,6 +36,7 @@ PLANTED = {
     "line": LINE,
     "periodic": along(30, 3),
     "none": random_points(12, 5),
+    "cluster": np.array([[4.0, 0, 0]]) + np.random.default_rng(3).normal(size=(12, 3)),
 }
 
 
@@ -45,15 +46,9 @@ def test_a_planted_shape_is_found(shape):
     assert probe_groups(vectors, {"list": words})["list"].shape == shape
 
 
-def test_words_that_lie_together_without_order_are_a_cluster():
-    random = np.random.default_rng(3)
-    vectors, words = vectors_of(np.array([[4.0, 0, 0]]) + random.normal(size=(12, 3)))
-    assert probe_groups(vectors, {"list": words})["list"].shape == "cluster"
-
-
-def test_a_weeks_seven_days_on_a_circle_are_few_but_enough():
+def test_seven_words_on_a_circle_are_enough():
     vectors, words = vectors_of(along(7, 1))
-    assert probe_groups(vectors, {"days": words})["days"].shape == "circle"
+    assert probe_groups(vectors, {"list": words})["list"].shape == "circle"
 
 
 def test_order_is_found_in_few_of_many_lists_without_any():
@@ -121,40 +116,28 @@ def test_a_common_direction_makes_a_cluster_only_where_nothing_is_centred():
     assert raw.table.set_index("quantity").loc["mean cosine", "control"] > 0.8
 
 
+@pytest.mark.parametrize(
+    ("vocabulary", "words", "message"),
+    [
+        ("abcdef", "abxyz", "'list' has 2 of its 5 words in the vocabulary, where 5 at least"),
+        ("abcdef", "aabde", "'list' has the word 'a' twice"),
+        ([f"▁{letter}" for letter in "abcdef"], "abcde", "5 of them are with '▁' before the word"),
+        ("abcdef", "abcdef", "the vector of 'f' is zero"),
+    ],
+)
+def test_lists_that_cannot_be_probed_are_refused(vocabulary, words, message):
+    vectors = WordVectors(list(vocabulary), np.eye(6, 5, dtype=np.float32))
+    with pytest.raises(ValueError, match=message):
+        probe_groups(vectors, {"list": list(words)}, center=False)
+    with pytest.raises(ValueError, match="'list' is one string"):
+        probe_groups(vectors, {"list": words})
+
+
 def test_unknown_words_are_left_out_and_named():
     vectors, words = vectors_of(along(12, 1))
     probe = probe_groups(vectors, {"list": [*words, "nobody"]})["list"]
     assert probe.missing == ["nobody"]
     assert probe.words == words
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["w0", "w1", "x", "y", "z"], "'list' has 2 of its 5 words in the vocabulary, where 5 at least"),
-        (["w0", "w0", "w1", "w2", "w3"], "'list' has the word 'w0' twice"),
-        ("monday", "'list' is one string"),
-    ],
-)
-def test_lists_that_cannot_be_probed_are_refused(words, message):
-    vectors, _ = vectors_of(along(12, 1))
-    with pytest.raises(ValueError, match=message):
-        probe_groups(vectors, {"list": words})
-
-
-def test_words_that_the_tokenizer_marks_are_found_for_the_message():
-    days = ["Mon", "Tue", "Wed", "Thu", "Fri"]
-    vectors = WordVectors([f"▁{day}" for day in days], np.eye(5, dtype=np.float32))
-    with pytest.raises(ValueError, match="5 of them are with '▁' before the word"):
-        probe_groups(vectors, {"days": days})
-
-
-def test_a_word_without_direction_is_refused():
-    rows = np.eye(6, dtype=np.float32)
-    rows[2] = 0
-    names = [f"w{i}" for i in range(6)]
-    with pytest.raises(ValueError, match="the vector of 'w2' is zero"):
-        probe_groups(WordVectors(names, rows), {"list": names}, center=False)
 
 
 def test_vectors_of_one_dimension_lie_on_a_line():

@@ -269,13 +269,10 @@ def test_random_signs_are_about_half_and_follow_the_seed():
     assert (first != second).any()
 
 
-@pytest.mark.parametrize("signature", ["half", "random", "ones", 0.25])
-def test_tied_contexts_are_the_signed_word_vectors(signature):
-    vectors = train_sgns(made_text(), small_config(signature=signature))
-    np.testing.assert_array_equal(vectors.context, vectors.word * vectors.signature)
-
-
-def test_learned_contexts_are_the_transformed_word_vectors():
+def test_tied_and_learned_contexts_are_the_signed_and_the_transformed_word_vectors():
+    for signature in ("half", "random", "ones", 0.25):
+        vectors = train_sgns(made_text(), small_config(signature=signature))
+        np.testing.assert_array_equal(vectors.context, vectors.word * vectors.signature)
     vectors = train_sgns(made_text(), small_config(signature="learned"))
     np.testing.assert_allclose(vectors.context, vectors.word @ vectors.transform.T, atol=1e-6)
 
@@ -353,45 +350,43 @@ def test_a_faster_decay_reaches_its_floor_early_and_kept_words_slow_it():
 
 
 def test_presets_are_the_papers_and_word2vecs_settings():
-    reference = SGNSConfig.reference("half")
-    assert (reference.embedding_dim, reference.window, reference.n_negative) == (200, 5, 100)
-    assert (reference.schedule.n_epochs, reference.schedule.batch_size) == (15, 16)
-    assert (reference.schedule.learning_rate, reference.schedule.decay) == (0.2, 1.2)
-    assert SGNSConfig.reference().schedule.decay == 1.0
-    assert SGNSConfig.reference().bias
-    assert not reference.bias
-    word2vec = SGNSConfig.word2vec()
-    assert (word2vec.n_negative, word2vec.schedule.batch_size, word2vec.schedule.learning_rate) == (
-        5,
-        1,
-        0.025,
-    )
+    half, free, word2vec = SGNSConfig.reference("half"), SGNSConfig.reference(), SGNSConfig.word2vec()
+    assert (half.embedding_dim, half.window, half.n_negative) == (200, 5, 100)
+    assert (half.schedule.n_epochs, half.schedule.batch_size, half.schedule.learning_rate) == (15, 16, 0.2)
+    assert (half.schedule.decay, free.schedule.decay, half.bias, free.bias) == (1.2, 1.0, False, True)
+    schedule = word2vec.schedule
+    assert (word2vec.n_negative, schedule.batch_size, schedule.learning_rate) == (5, 1, 0.025)
 
 
 # --- refusals ---------------------------------------------------------------------------------------
 
 
+def trained(text=None, **options):
+    """Vectors of the made text; options of `train_sgns` come first, all others change the configuration."""
+    own = {name: options.pop(name) for name in ("backend", "n_threads", "state") if name in options}
+    return train_sgns(text or made_text(), small_config(**options), **own)
+
+
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("call", "message"),
     [
-        ({"n_negative": 29}, r"n_negative is 29; with 30 words it must lie in 1\.\.28"),
-        ({"signature": "quarter"}, "signature is 'quarter'; choose \"free\""),
-        ({"signature": 1.5}, "share of \\+1 as a number in 0..1"),
-        ({"unique_negatives": False}, "set batch_size=1, or unique_negatives=True"),
+        (lambda _: trained(n_negative=29), r"n_negative is 29; with 30 words it must lie in 1\.\.28"),
+        (lambda _: trained(signature="quarter"), "signature is 'quarter'; choose \"free\""),
+        (lambda _: trained(signature=1.5), "share of \\+1 as a number in 0..1"),
+        (lambda _: trained(unique_negatives=False), "set batch_size=1, or unique_negatives=True"),
+        (lambda _: trained(make_corpus("word word", name="one")), "skip-gram needs two words"),
+        (lambda _: trained(backend="jax"), "backend is 'jax'"),
+        (lambda _: trained(backend="torch", n_threads=2), "n_threads=1"),
+        (lambda state: trained(embedding_dim=12, state=state), "the state's word has shape"),
+        (lambda state: trained(state={k: v for k, v in state.items() if k != "bias"}), "lacks bias"),
+        (lambda state: trained(state=state | {"word": state["word"] * np.nan}), "NaN"),
+        (lambda state: trained(state=state, n_threads=2), "several threads share the tables"),
     ],
 )
-def test_a_configuration_that_does_not_fit_is_refused(changes, message):
+def test_what_does_not_fit_is_refused(call, message):
+    state, *_ = states_of(made_text(), small_config())
     with pytest.raises(ValueError, match=message):
-        train_sgns(made_text(), small_config(**changes))
-
-
-def test_one_word_another_backend_and_threads_where_there_are_none_are_refused():
-    with pytest.raises(ValueError, match="skip-gram needs two words"):
-        train_sgns(make_corpus("word word word", name="one"), small_config())
-    with pytest.raises(ValueError, match="backend is 'jax'"):
-        train_sgns(made_text(), small_config(), backend="jax")
-    with pytest.raises(ValueError, match="n_threads=1"):
-        train_sgns(made_text(), small_config(), backend="torch", n_threads=2)
+        call(state)
 
 
 @pytest.mark.parametrize("backend", ["numba", "torch"])
@@ -427,16 +422,3 @@ def test_a_training_killed_after_any_block_ends_with_the_bits_of_an_unbroken_one
         resumed = train_sgns(corpus, config, state=state)
         for name in ("word", "context", "bias"):
             assert getattr(resumed, name).tobytes() == getattr(whole, name).tobytes(), (name, place)
-
-
-def test_a_state_of_another_model_or_a_damaged_one_is_refused_and_so_are_threads():
-    corpus, config = made_text(), small_config()
-    state, *_ = states_of(corpus, config)
-    with pytest.raises(ValueError, match="the state's word has shape"):
-        train_sgns(corpus, small_config(embedding_dim=12), state=state)
-    with pytest.raises(ValueError, match="lacks bias"):
-        train_sgns(corpus, config, state={name: part for name, part in state.items() if name != "bias"})
-    with pytest.raises(ValueError, match="NaN"):
-        train_sgns(corpus, config, state=state | {"word": np.full_like(state["word"], np.nan)})
-    with pytest.raises(ValueError, match="several threads share the tables"):
-        train_sgns(corpus, config, state=state, n_threads=2)
