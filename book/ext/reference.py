@@ -8,7 +8,6 @@ what a chapter imports. Nothing is listed by hand.
 from __future__ import annotations
 
 import ast
-import html
 import importlib
 import importlib.metadata
 import inspect
@@ -19,8 +18,6 @@ import re
 import textwrap
 import tokenize
 from collections import Counter
-from collections.abc import Iterator
-from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -32,7 +29,6 @@ from sphinx.config import Config
 from sphinx.ext.autodoc.mock import mock
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import make_refnode, nested_parse_with_titles
-from sphinx.writers.html5 import HTML5Translator
 
 from embviz.imports import PACKAGES, installed
 
@@ -149,57 +145,54 @@ def needed(public: list[Entry]) -> set[str]:
 # --- what chapters use ------------------------------------------------------------------------------
 
 
-class Use(NamedTuple):
-    """A name of the package in the source of a cell."""
-
-    line: int  # from 0
-    column: int  # in characters, from 0
-    name: str  # in full, as the cell's imports say
-
-
-def code_cells(notebook: Path) -> list[tuple[str, bool]]:
-    """Source of each code cell, and whether it stands open on the page."""
+def code_of(notebook: Path) -> tuple[str, str]:
+    """Source of all code cells of a chapter, and of those that stand open on the page."""
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
-    return [
-        ("".join(cell["source"]), not FOLDED & set(cell["metadata"].get("tags", [])))
-        for cell in cells
-        if cell["cell_type"] == "code"
-    ]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    shown = [cell for cell in code if not FOLDED & set(cell["metadata"].get("tags", []))]
+    everything, open_cells = ("\n".join("".join(cell["source"]) for cell in some) for some in (code, shown))
+    return everything, open_cells
 
 
-def imported(sources: list[str]) -> dict[str, str]:
-    """Names that cells import from the package, with what they stand for in full."""
-    found = {}
-    for node in [node for source in sources for node in ast.walk(_parsed(source))]:
-        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "embviz":
-            found.update({alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names})
-    return found
+def imported(source: str) -> dict[str, str]:
+    """Names that code imports from the package and gives to nothing else, and what they stand for in full."""
+    tree = ast.parse(source)
+    others = set(_stored(tree)) | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    return {
+        alias.asname or alias.name: f"{node.module}.{alias.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "embviz"
+        for alias in node.names
+        if (alias.asname or alias.name) not in others
+    }
 
 
-def uses(source: str, names: dict[str, str]) -> Iterator[Use]:
-    """Where a cell says one of the names, or an attribute of one; not where it gives the name to its own."""
-    tree, lines = _parsed(source), source.encode().splitlines()
-    own = set(_stored(tree)) | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name | ast.Attribute):
-            first, _, rest = ast.unparse(node).partition(".")
-            if first in names and first not in own and re.fullmatch(r"[\w.]*", rest):
-                line, end = (node.end_lineno or 1) - 1, node.end_col_offset or 0
-                said = rest.rsplit(".", 1)[-1] or first
-                column = len(lines[line][:end].decode()) - len(said)
-                yield Use(line, column, f"{names[first]}.{rest}".rstrip("."))
-        elif isinstance(node, ast.ImportFrom):
-            for alias in node.names:
-                column = len(lines[alias.lineno - 1][: alias.col_offset].decode())
-                yield Use(alias.lineno - 1, column, f"{node.module}.{alias.name}")
+def uses(source: str, names: dict[str, str]) -> set[str]:
+    """Which of the names code says or imports, alone or with an attribute, in full."""
+    found = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name | ast.Attribute)]
+    parts = [ast.unparse(node).partition(".") for node in found]
+    said = {names[first] + dot + rest for first, dot, rest in parts if first in names}
+    return said | set(imported(source).values())
 
 
-@lru_cache(maxsize=4096)
-def _parsed(source: str) -> ast.Module:
-    try:
-        return ast.parse(source)
-    except SyntaxError:  # a line for the shell, or of magic
-        return ast.Module([], [])
+# A name and its attributes, as Pygments writes them; no attribute of something else, no keyword.
+DOT = '<span class="o">.</span>'
+NAME = r'<span class="n">\w+</span>'
+CHAIN = re.compile(rf'(?<!{DOT}){NAME}(?:{DOT}{NAME})*(?! ?<span class="o">=<)')
+
+
+def linked(page: str, addresses: dict[str, str]) -> str:
+    """A page's HTML with a link around each name in its code that has an address."""
+
+    def link(chain: re.Match[str]) -> str:
+        spans = chain[0].split(DOT)
+        for n in range(len(spans), 0, -1):
+            if address := addresses.get(re.sub("<[^>]*>", "", ".".join(spans[:n]))):
+                said = f'<a class="instrument" href="{address}">{DOT.join(spans[:n])}</a>'
+                return DOT.join([said, *spans[n:]])
+        return chain[0]
+
+    return CHAIN.sub(link, page)
 
 
 # --- the pages --------------------------------------------------------------------------------------
@@ -215,13 +208,14 @@ class Reference:
             if page.startswith("reference/") and page != "reference/index":
                 text = (self.book / f"{page}.md").read_text(encoding="utf-8")
                 self.pages[page.partition("/")[2]] = re.findall(r"(?m)^\.\. room:: (\S+)", text)
+        self.names_in: dict[str, dict[str, str]] = {}  # chapter -> what its cells import
         self.used: dict[str, list[str]] = {}  # name in full -> chapters in whose open cells it stands
-        for chapter in self.chapters(app):
-            cells = code_cells(self.book / f"{chapter}.ipynb")
-            names = imported([source for source, _ in cells])
-            said = {use.name for source, is_open in cells if is_open for use in uses(source, names)}
-            for name in said:
-                self.used.setdefault(name, []).append(chapter)
+        for chapter in app.config.external_site_map:
+            if (notebook := self.book / f"{chapter}.ipynb").is_file():
+                everything, open_cells = code_of(notebook)
+                self.names_in[chapter] = imported(everything)
+                for name in uses(open_cells, self.names_in[chapter]):
+                    self.used.setdefault(name, []).append(chapter)
         rooms = [room for found in self.pages.values() for room in found]
         self.entries = {room: entries(room, frozenset(self.used)) for room in rooms}
         self.names = {
@@ -230,17 +224,11 @@ class Reference:
             for entry in found
             for name in (entry.name, entry.also)
         }
-
         classes = [
             entry for found in self.entries.values() for entry in found if entry.directive == "autoclass"
         ]
         once = Counter(entry.last for entry in classes)
         self.classes = {entry.last: entry.name for entry in classes if once[entry.last] == 1}
-
-    def chapters(self, app: Sphinx) -> list[str]:
-        """Notebooks of the book, in its order."""
-        listed = app.config.external_site_map
-        return [page for page in listed if (self.book / f"{page}.ipynb").is_file()]
 
     def used_in(self, name: str) -> list[str]:
         """Chapters whose open cells say an entry's name, in whichever way they import it."""
@@ -370,61 +358,17 @@ def find_entry(app: Sphinx, env: Any, node: Any, content: Any) -> Any:
     return make_refnode(app.builder, node["refdoc"], found.docname, found.node_id, content, name)
 
 
-# --- the chapters -----------------------------------------------------------------------------------
-
-
-def find_instruments(app: Sphinx, doctree: Any, page: str) -> None:
-    """Note in each code cell of a chapter where it says the name of an entry, and the entry's address."""
-    notebook = Path(app.srcdir, f"{page}.ipynb")
-    if app.builder.format != "html" or not notebook.is_file():
-        return
-    names = imported([source for source, _ in code_cells(notebook)])
-    objects = app.env.domains["py"].objects  # type: ignore[attr-defined]
-    for block in doctree.findall(nodes.literal_block):
-        places = {}
-        for use in uses(block.astext(), names) if "python" in block.get("language", "") else ():
-            entry = app.reference.names.get(use.name)  # type: ignore[attr-defined]
-            if entry in objects:
-                address = app.builder.get_relative_uri(page, objects[entry].docname)
-                places[use.line, use.column] = f"{address}#{objects[entry].node_id}"
-        block["instruments"] = places
-
-
-def linked(highlighted: str, places: dict[tuple[int, int], str]) -> str:
-    """Highlighted code with a link around each token that begins at one of the places.
-
-    Parameters
-    ----------
-    highlighted : str
-        HTML as Pygments writes it, a token in a span of its own.
-    places : dict of (line, column) to str
-        Addresses, by where in the plain text a token begins.
-    """
-    parts, line, column = [], 0, 0
-    for part in re.split(r"(<[^>]*>)", highlighted):
-        if not part.startswith("<"):
-            text = html.unescape(part)
-            address = places.get((line, column)) if text.isidentifier() else None
-            line += text.count("\n")
-            column = len(text) - text.rfind("\n") - 1 if "\n" in text else column + len(text)
-            if address:
-                part = f'<a class="instrument" href="{html.escape(address)}">{part}</a>'
-        parts.append(part)
-    return "".join(parts)
-
-
-def visit_code(self: HTML5Translator, node: nodes.literal_block) -> None:
-    """Sphinx's own visit, then the links."""
-    try:
-        HTML5Translator.visit_literal_block(self, node)
-    finally:
-        if node.get("instruments"):
-            self.body[-1] = linked(self.body[-1], node["instruments"])
-
-
-def depart_code(self: HTML5Translator, node: nodes.literal_block) -> None:
-    """Sphinx's own."""
-    HTML5Translator.depart_literal_block(self, node)
+def link_cells(app: Sphinx, page: str, _template: str, context: dict[str, Any], _doctree: Any) -> None:
+    """Lead names in a chapter's cells to their entries."""
+    reference, addresses = app.reference, {}  # type: ignore[attr-defined]
+    for short, full in reference.names_in.get(page, {}).items():
+        for said, name in reference.names.items():
+            entry = app.env.domains["py"].objects.get(name)  # type: ignore[attr-defined]
+            if entry and f"{said}.".startswith(f"{full}."):
+                place = app.builder.get_relative_uri(page, entry.docname)
+                addresses[short + said.removeprefix(full)] = f"{place}#{entry.node_id}"
+    if addresses:
+        context["body"] = linked(context["body"], addresses)
 
 
 def without_libraries(app: Sphinx, config: Config) -> None:
@@ -456,7 +400,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     )  # of Sphinx itself; it takes sections of ours, numpydoc doesn't
     app.add_directive("room", Room)
     app.add_directive("rooms", Rooms)
-    app.add_node(nodes.literal_block, override=True, html=(visit_code, depart_code))
     app.connect("config-inited", without_libraries)
     app.connect("builder-inited", prepare)
     app.connect("autodoc-process-signature", as_defined)
@@ -465,5 +408,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("autodoc-process-docstring", add_chapters, priority=600)
     app.connect("autodoc-skip-member", skip_aliases)
     app.connect("missing-reference", find_entry)
-    app.connect("doctree-resolved", find_instruments)
+    app.connect("html-page-context", link_cells)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

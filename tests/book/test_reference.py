@@ -62,18 +62,17 @@ ppmi
 """
 
 
-def test_a_use_is_a_name_as_imported_but_not_one_that_the_cell_gives_to_its_own():
-    names = reference.imported([CELL])
-    found = {(use.line, use.column, use.name) for use in reference.uses(CELL, names)}
-    assert {(2, 13, "embviz.words.pmi"), (2, 26, "embviz.ledger.entries")} <= found
-    assert not [place for place in found if place[0] == 3]
-    assert list(reference.uses("!ls pmi(", {"pmi": "embviz.words.pmi"})) == []  # no Python
+def test_a_use_is_a_name_as_imported_but_not_one_that_the_code_gives_to_its_own():
+    names = reference.imported(CELL)
+    assert names == {"ledger": "embviz.ledger", "count": "embviz.words.pmi"}
+    assert {"embviz.words.pmi", "embviz.ledger.entries"} <= reference.uses(CELL, names)
 
 
-def test_a_link_stands_around_its_token_and_nothing_else():
-    code = '<pre><span class="n">a</span> <span class="o">&lt;</span> <span class="n">pmi</span>\npmi</pre>'
-    linked = reference.linked(code, {(0, 4): "r.html#x", (0, 2): "no name"})
-    assert linked == code.replace(">pmi<", '><a class="instrument" href="r.html#x">pmi</a><', 1)
+def test_a_link_stands_around_its_name_and_nothing_else():
+    pmi, dot = '<span class="n">pmi</span>', '<span class="o">.</span>'
+    code = f'{pmi}{dot}<span class="n">T</span> {dot}{pmi} {pmi}<span class="o">=</span> <i>pmi</i>'
+    linked = reference.linked(code, {"pmi": "r.html#x", "T": "no name"})
+    assert linked == f'<a class="instrument" href="r.html#x">{pmi}</a>' + code.removeprefix(pmi)
 
 
 def test_bars_stars_and_underscores_are_what_they_look_like_but_in_code():
@@ -107,9 +106,8 @@ def test_every_name_in_a_cell_leads_to_an_entry_that_leads_back(pages, read):
         page = f"{notebook.parent.name}/{notebook.stem}"
         text = read(f"{page}.html")
         links = set(re.findall(r'<a class="instrument" href="\.\./(reference/\w+\.html)#([\w.]+)"', text))
-        cells = reference.code_cells(notebook)
-        names = reference.imported([source for source, _ in cells])
-        said = {use.name for source, is_open in cells if is_open for use in reference.uses(source, names)}
+        everything, open_cells = reference.code_of(notebook)
+        said = reference.uses(open_cells, reference.imported(everything))
         for target, name in links:
             n_links += 1
             entry = read(target).split(f'id="{name}"')[1].split('<dt class="sig')[0]
