@@ -99,7 +99,11 @@ def test_a_file_is_joined_from_its_packages_and_their_archives_are_removed(shop,
     assert shop.sold == ["one", "two"]
 
 
-def test_an_interrupted_download_goes_on_with_the_packages_that_lack(shop):
+def test_an_interrupted_download_goes_on_with_the_packages_that_lack(shop, monkeypatch, tmp_path):
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", str(tmp_path))
+        with pytest.raises(registry.DataMissingError, match="needs npm, which is not installed"):
+            registry.fetch_files("rose", progress=False)
     shop.open("one")
     with pytest.raises(registry.DataMissingError, match=r"npm package two 1\.0: npm error 404"):
         registry.fetch_files("rose", progress=False)
@@ -115,11 +119,10 @@ def test_an_archive_that_is_not_the_registered_one_is_refused_and_removed(shop, 
         registry.fetch_files("rose", progress=False)
     kept = [file.name for file in (tmp_path / "cache").rglob("*") if file.is_file()]
     assert kept == ["one.tgz"]
-
-
-def test_without_the_client_the_message_names_it(shop, monkeypatch, tmp_path):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(registry.DataMissingError, match="needs npm, which is not installed"):
+    shop.open("two")
+    file = tmp_path / "registry.toml"
+    file.write_text(file.read_text().replace("two:package/part", "two:package/path"))
+    with pytest.raises(registry.ChecksumError, match=r"two\.tgz has no file package/path"):
         registry.fetch_files("rose", progress=False)
 
 
@@ -154,11 +157,3 @@ def test_a_wrong_entry_of_packages_is_refused(shop, tmp_path, old, new, message)
     file.write_text(file.read_text().replace(old, new))
     with pytest.raises(registry.RegistryError, match=message):
         registry.load_registry()
-
-
-def test_a_member_that_its_archive_lacks_is_named(shop, tmp_path):
-    file = tmp_path / "registry.toml"
-    file.write_text(file.read_text().replace("two:package/part", "two:package/path"))
-    shop.open("one", "two")
-    with pytest.raises(registry.ChecksumError, match=r"two\.tgz has no file package/path"):
-        registry.fetch_files("rose", progress=False)

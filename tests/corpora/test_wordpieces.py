@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from embviz import storage
 from embviz.corpora import corpus as corpora
-from embviz.corpora import registry, wordpieces
+from embviz.corpora import wordpieces
 from embviz.corpora.corpus import DOCUMENT_SEPARATOR
 from tests.made_registry import stored, toml_entry, whole, write
 
@@ -87,16 +87,6 @@ def test_documents_start_where_the_separator_says_and_empty_ones_are_left_out():
     assert (ids.dtype, starts.dtype) == (np.int32, np.int64)
 
 
-@given(st.lists(st.sampled_from(["the cup", "glasses\nfull", "a", ""]), min_size=1, max_size=5))
-@settings(max_examples=30)
-def test_each_document_is_split_as_if_it_stood_alone(documents):
-    tokenizer = wordpieces.make_word_pieces(VOCABULARY)
-    ids, starts = wordpieces.encode_documents(DOCUMENT_SEPARATOR.join(documents), tokenizer)
-    expected = [expected_pieces(document) for document in documents if document]
-    found = np.split(ids, starts[1:]) if len(starts) else []
-    assert [[VOCABULARY[i] for i in part] for part in found] == expected
-
-
 # --- on disk ----------------------------------------------------------------------------------------
 
 
@@ -156,8 +146,3 @@ def test_another_vocabulary_gets_a_store_of_its_own(made_novels, monkeypatch):
     assert found.vocabulary == fewer
     assert (found.ids == fewer.index("[UNK]")).sum() == 2  # the two cups
     assert len(list(made_novels.iterdir())) == 2
-
-
-def test_a_text_that_the_registry_lacks_is_refused(made_novels):
-    with pytest.raises(registry.RegistryError, match="novels"):
-        wordpieces.load_pieces("novels")
