@@ -7,15 +7,14 @@ TORCH := $(shell sed -n 's/^torch==/torch==/p' constraints.txt)
 CORES ?= 2
 WORKERS ?= $(shell expr $(CORES) + 1)
 NBVAL := --nbval --nbval-sanitize-with tests/nbval.cfg --nbval-cell-timeout 300
-FORKED := -p tests.forked_kernels
-PICTURES := -p tests.tolerated_pictures
+PYTEST := --dist loadscope --no-loadscope-reorder -p tests.forked_kernels $(NBVAL)
 CHAPTERS := $(wildcard book/*.ipynb book/*/*.ipynb)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup book lab test quick chapters pictures rehearse bench drill mutants check format clean
+.PHONY: help setup book lab test test-all elsewhere cells quick chapters bench drill mutants check format clean
 
 help:  ## list the targets
-	@sed -n 's/^\([a-z]*\):.*##/\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*##/\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 # What the pages need, and npm where the machine has none.
 PAGES := pages$(shell command -v npm >/dev/null || echo ,npm)
@@ -51,29 +50,34 @@ lab: setup  ## open copies of the chapters live in JupyterLab; ARGS=--in-place o
 	$(VENV)/bin/embviz lab $(ARGS)
 
 # One thread a process: two processes of two threads each wait for one another (a chapter took ten times as long).
-# One process more than cores: browsers and kernels are waited for. The long files, chapters, come first, so that
-# the short ones fill up the end.
-test: export OMP_NUM_THREADS = 1
-test: setup  ## run all tests, every chapter included
-	$(PY) -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(FORKED) $(PICTURES) $(NBVAL) $(CHAPTERS) tests
+# The long files come first, so that the short ones fill up the end.
+test: export OMP_NUM_THREADS ?= 1
+test: setup  ## run every cell of every chapter, dear ones from stored results, and all tests but the slow ones
+	$(PY) -m pytest -n $(WORKERS) -m "not slow" $(PYTEST) $(CHAPTERS) tests
+
+test-all: export OMP_NUM_THREADS ?= 1
+test-all: setup  ## the same with slow tests, dear cells computed and compared with what is stored, JupyterLab, drills
+	EMBVIZ_COMPUTE=1 $(PY) -m pytest -n $(WORKERS) $(PYTEST) $(CHAPTERS) tests
+	$(PY) -m pytest tests/drills/drill_*.py -p no:xdist -q
+
+elsewhere: setup  ## make test as the machine is, with the least capable kernels, and with two threads
+	$(PY) -m tests.elsewhere $(SETTINGS) -- $(MAKE) --no-print-directory $(or $(ELSEWHERE),test)
+
+cells: export OMP_NUM_THREADS ?= 1
+cells: setup  ## run every cell of every chapter, as make test does
+	$(PY) -m pytest -n $(WORKERS) $(PYTEST) $(CHAPTERS)
 
 quick: export OMP_NUM_THREADS = 1
-quick: setup  ## format, lint, and the tests of what changed since main (SINCE=COMMIT: since that commit)
+quick: setup  ## format, lint, and the tests beside what changed since main (SINCE=COMMIT: since that commit)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
-	$(PY) -m pytest -n $(WORKERS) --dist loadscope $(FORKED) $(PICTURES) $(NBVAL) $$($(PY) -m tests.changed $(SINCE))
+	$(PY) -m pytest -n $(WORKERS) -m "not slow" $(PYTEST) tests/test_house.py $$( \
+	  { git diff --name-only --diff-filter=d $(or $(SINCE),$$(git merge-base HEAD main)); git ls-files --others --exclude-standard; } | \
+	  sed -nE 's,^embviz/([a-z]+)/.*,tests/\1,p; s,^embviz/([a-z]+)\.py$$,tests/test_\1.py,p; s,^book/([a-z]+)/.*\.py$$,tests/book/\1,p; s,^((tests/.*/)?test_.*\.py|book/.*\.ipynb)$$,\1,p' | \
+	  sort -u | xargs ls -d 2>/dev/null)
 
-chapters: setup  ## run every chapter again and store its outputs
-	$(PY) book/execute.py $(CHAPTERS)
-
-pictures: export OMP_NUM_THREADS = 1
-pictures: setup  ## run the chapters whose pictures differ between processors, and check these within a tolerance
-	$(PY) -m pytest $(PICTURES) $(NBVAL) $(or $(PICTURED),$(shell grep -l nbval-ignore-output $(CHAPTERS)))
-
-rehearse: setup  ## compare one chapter's outputs under other instruction sets and thread counts
-	ATEN_CPU_CAPABILITY=avx2 OPENBLAS_CORETYPE=Haswell MKL_ENABLE_INSTRUCTIONS=AVX2 OMP_NUM_THREADS=1 $(PY) -m pytest $(NBVAL) $(REHEARSED)
-	ATEN_CPU_CAPABILITY=default OMP_NUM_THREADS=2 $(PY) -m pytest $(NBVAL) $(REHEARSED)
-REHEARSED ?= book/reflections/half_the_dimensions.ipynb
+chapters: setup  ## run every chapter again and store its outputs; ARGS=--compute computes stored results again
+	$(PY) book/execute.py $(ARGS) $(CHAPTERS)
 
 bench: setup  ## measure the speed table, each row beside a peer
 	$(PY) -m pytest tests/bench/bench_*.py -p no:xdist -q

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,4 +15,5 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         if item.path.suffix == ".ipynb":
             patch.setenv("EMBVIZ_GRIDS", "1")
+            patch.setenv("EMBVIZ_CHAPTER", os.path.relpath(item.path))
         return (yield)

@@ -4,7 +4,8 @@
 
 Each chapter has a kernel of its own, and importing the libraries takes some five seconds of CPU. Here one
 process imports them for all workers of a session. It imports nothing of this project. Where a process cannot
-be forked safely (macOS, Windows) kernels start as usual.
+be forked safely (macOS, Windows) kernels start as usual. At the end it says which chapters took most of the
+processor, importing not counted.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ LIBRARIES = (
 NAME = "embviz_forked"  # of the kernel, in this session only
 ADDRESS = "EMBVIZ_FORKED_KERNELS"  # path of the socket on which the process listens
 SAFE_THREADS = {"jemalloc_bg_thd"}  # pyarrow's allocator, which knows how to be forked
+CHAPTER = "EMBVIZ_CHAPTER"  # path of the chapter whose kernel it is
+SLOWEST = 5  # chapters that are named
 REQUEST = 1 << 20  # bytes, more than an environment takes
 
 _session = contextlib.ExitStack()
@@ -59,6 +62,16 @@ def pytest_configure(config: Any) -> None:
         _session.callback(os.environ.pop, ADDRESS)
     if ADDRESS in os.environ:
         config.option.nbval_kernel_name = NAME
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """The chapters that took most of the processor."""
+    file = Path(os.environ.get(ADDRESS, "")).with_name("seconds")
+    lines = [line.split(maxsplit=1) for line in file.read_text().splitlines()] if file.is_file() else []
+    took = sorted(((float(seconds), chapter) for seconds, chapter in lines), reverse=True)
+    if took and "PYTEST_XDIST_WORKER" not in os.environ:
+        slowest = ", ".join(f"{chapter} {seconds:.1f}" for seconds, chapter in took[:SLOWEST])
+        terminalreporter.line(f"chapters, CPU seconds: {sum(s for s, _ in took):.0f} in all; {slowest}")
 
 
 def pytest_unconfigure() -> None:
@@ -99,6 +112,7 @@ def serve() -> None:
         waiting.register(sys.stdin, selectors.EVENT_READ)
         waiting.register(door, selectors.EVENT_READ)
         kernels: dict[socket.socket, int] = {}
+        chapters: dict[int, str] = {}
         while True:
             for key, _ in waiting.select():
                 if key.fileobj is sys.stdin:
@@ -107,11 +121,12 @@ def serve() -> None:
                     return
                 if key.fileobj is door:
                     line, _ = door.accept()
-                    kernels[line] = _forked(line)
+                    kernels[line], chapter = _forked(line)
+                    chapters[kernels[line]] = chapter
                     waiting.register(line, selectors.EVENT_READ)
                     waiting.register(os.pidfd_open(kernels[line]), selectors.EVENT_READ, line)
                 elif key.data is not None:  # a kernel has ended
-                    os.waitpid(kernels.pop(key.data), 0)
+                    _note_seconds(chapters.pop(kernels[key.data]), os.wait4(kernels.pop(key.data), 0)[2])
                     waiting.unregister(key.fileobj)
                     os.close(key.fd)
                     waiting.unregister(key.data)
@@ -121,15 +136,22 @@ def serve() -> None:
                     os.kill(kernels[key.fileobj], signal.SIGINT if said else signal.SIGKILL)
 
 
-def _forked(line: socket.socket) -> int:
-    """The process of a new kernel, as asked for on the line."""
+def _note_seconds(chapter: str, used: Any) -> None:
+    if chapter:
+        with Path(os.environ[ADDRESS]).with_name("seconds").open("a") as file:
+            file.write(f"{used.ru_utime + used.ru_stime:.2f} {chapter}\n")
+
+
+def _forked(line: socket.socket) -> tuple[int, str]:
+    """The process of a new kernel, as asked for on the line, and its chapter."""
     text, descriptors, _, _ = socket.recv_fds(line, REQUEST, 3)
+    request = json.loads(text)
     process = os.fork()
     if process == 0:
-        _become_kernel(json.loads(text), descriptors)
+        _become_kernel(request, descriptors)
     for descriptor in descriptors:
         os.close(descriptor)
-    return process
+    return process, request["environment"].get(CHAPTER, "")
 
 
 def _become_kernel(request: dict[str, Any], descriptors: list[int]) -> NoReturn:
