@@ -1,4 +1,4 @@
-"""The house: imports point one way, the ground floors stay light, the doors agree with each other."""
+"""The house: imports point one way, the ground floors stay light, chapters compute in view."""
 
 import ast
 import functools
@@ -10,30 +10,11 @@ import tomllib
 from pathlib import Path
 
 import pytest
-
-from tests.conftest import VIEW_LIBRARIES
+from importlinter.cli import lint_imports
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "embviz"
 
-# Top to bottom as in CONTRIBUTING's table of rooms: a room or a file imports only from lines above, or from
-# its own.
-FLOORS = [
-    "project storage compiling memory imports pausing arrays labels",
-    "metrics neighbors projections kernels",
-    "corpora",
-    "words",
-    "models",
-    "runs",
-    "training",
-    "inspection",
-    "trajectories",
-    "ledger",
-    "view",
-    "cli",
-]
-FLOOR_OF = {name: floor for floor, names in enumerate(FLOORS) for name in names.split()}
-LIGHT = FLOOR_OF["ledger"]
 # Rooms that ask for an extra of pyproject.toml; the others are content with its dependencies.
 EXTRA_OF = {
     "models": "torch",
@@ -63,50 +44,18 @@ def module_of(path):
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def imports(path):
-    """Modules that a file imports, wherever in it: embviz's by their first name, others by their root."""
-    for node in nodes_of(path):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module == "embviz":
-            names = [f"embviz.{alias.name}" for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            names = [node.module]
-        else:
-            continue
-        yield from names
-
-
-def import_statements(path, *, inside_functions):
-    """Imports of a file that can be executed: all but those for type checkers, with or without functions'."""
+def imports_at_once(path):
+    """Roots of the modules that a file imports when it is imported itself, and not for type checkers."""
     todo = [tree_of(path)]
     while todo:
         node = todo.pop()
         if isinstance(node, ast.Import | ast.ImportFrom):
-            yield node
+            names = [node.module] if isinstance(node, ast.ImportFrom) else [name.name for name in node.names]
+            yield from (name.split(".")[0] for name in names)
         elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             todo += node.orelse
-        elif inside_functions or not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             todo += ast.iter_child_nodes(node)
-
-
-def module_imports(path):
-    """Modules, in full, that a file imports, inside its functions too."""
-    for node in import_statements(path, inside_functions=True):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        else:
-            names = {f"{node.module}.{alias.name}" for alias in node.names}
-            yield from {name for name in names if (ROOT / (name.replace(".", "/") + ".py")).is_file()} or {
-                node.module
-            }
-
-
-def imports_at_once(path):
-    """Roots of the modules that a file imports when it is imported, not when a function is called."""
-    for node in import_statements(path, inside_functions=False):
-        names = [node.module] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
-        yield from (name.split(".")[0] for name in names)
 
 
 def libraries(extra=None):
@@ -123,50 +72,12 @@ def libraries(extra=None):
 
 
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
-
-
-PAPERS = sorted({path.parent.name for path in (ROOT / "book").glob("*/__init__.py")} - {"view"})
 BOOK_FILES = sorted(path for path in (ROOT / "book").rglob("*.py") if "_build" not in path.parts)
 
 
-def test_every_file_has_a_floor():
-    assert {module_of(path) for path in FILES} == set(FLOOR_OF)
-
-
-def test_imports_point_up_the_map_only_and_the_package_knows_no_book():
-    for path in FILES:
-        for name in imports(path):
-            root, *rooms = name.split(".")
-            assert root != "book", f"{path} imports {name}"
-            if root == "embviz" and rooms and rooms[0] in FLOOR_OF:
-                below = FLOOR_OF[rooms[0]] > FLOOR_OF[module_of(path)]
-                assert not below, f"{path} imports {name}, which lies below it"
-
-
-def test_a_paper_imports_no_other_papers_modules():
-    for path in BOOK_FILES:
-        own = path.relative_to(ROOT / "book").parts[0]
-        others = {name.split(".")[1] for name in imports(path) if name.startswith("book.")} & set(PAPERS)
-        assert others <= {own}, path
-
-
-def test_no_module_imports_itself_by_a_detour():
-    graph = {}
-    for path in FILES:
-        name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-        graph[name] = {found for found in module_imports(path) if found.startswith("embviz.")} - {name}
-    done = set()
-    while ready := [
-        name for name, wanted in graph.items() if name not in done and wanted & set(graph) <= done
-    ]:
-        done |= set(ready)
-    assert not set(graph) - done
-
-
-def test_nothing_up_to_the_ledger_needs_charts_or_widgets():
-    for path in FILES:
-        if FLOOR_OF[module_of(path)] <= LIGHT:
-            assert not {name.split(".")[0] for name in imports(path)} & VIEW_LIBRARIES, path
+def test_imports_keep_the_contracts_of_pyproject(capsys):
+    status = lint_imports(str(ROOT / "pyproject.toml"), no_cache=True, no_logo=True)
+    assert status == 0, capsys.readouterr().out
 
 
 def test_a_file_imports_no_library_that_its_room_does_not_ask_for():
@@ -193,7 +104,7 @@ def test_a_message_names_an_extra_that_brings_what_is_missing():
 def test_contributing_lists_every_room():
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     mapped = set(re.findall(r"`([a-z_]+)(?:\.py|/)`", text))
-    assert set(FLOOR_OF) <= mapped
+    assert {module_of(path) for path in FILES} <= mapped
 
 
 def test_importing_embviz_loads_nothing_heavy():
@@ -269,19 +180,6 @@ def test_text_is_read_and_written_as_utf8_whatever_the_locale():
                 assert said in (["'utf-8'"], ["encoding"]), f"{path}:{node.lineno} says no encoding"
 
 
-def test_functions_are_compiled_by_our_own_decorator():
-    for path in FILES + BOOK_FILES:
-        from_numba = {
-            alias.name
-            for node in nodes_of(path)
-            if isinstance(node, ast.ImportFrom) and node.module == "numba"
-            for alias in node.names
-        }
-        assert not from_numba & {"njit", "jit", "vectorize", "guvectorize"}, (
-            f"{path}: take njit from embviz.compiling"
-        )
-
-
 def test_no_function_body_is_longer_than_fifty_lines():
     for path in FILES + BOOK_FILES:
         for node in nodes_of(path):
@@ -291,66 +189,9 @@ def test_no_function_body_is_longer_than_fifty_lines():
                     assert body[-1].end_lineno - body[0].lineno < 50, f"{path}: {node.name}"
 
 
-CHAPTERS = sorted(
-    path
-    for path in (ROOT / "book").rglob("*.ipynb")
-    if not {"_build", ".ipynb_checkpoints"} & set(path.parts)
-)
-# Chapters that compute in view: the list grows as chapters are rewritten, until it has all of them.
-IN_VIEW = [
-    "book/forms.ipynb",
-    "book/geometry/grokking.ipynb",
-    "book/geometry/hammer.ipynb",
-    "book/geometry/no_query.ipynb",
-    "book/geometry/no_query_bpe.ipynb",
-    "book/geometry/no_query_language.ipynb",
-    "book/geometry/one_shape.ipynb",
-    "book/geometry/phases.ipynb",
-    "book/geometry/pipeline.ipynb",
-    "book/geometry/steering.ipynb",
-    "book/geometry/steering_language.ipynb",
-    "book/geometry/trajectories.ipynb",
-    "book/geometry/watching_weights.ipynb",
-    "book/geometry/which_modes.ipynb",
-    "book/geometry/your_run.ipynb",
-    "book/introduction.ipynb",
-    "book/kernel/algebra.ipynb",
-    "book/kernel/clamp.ipynb",
-    "book/kernel/extracting.ipynb",
-    "book/kernel/formulas.ipynb",
-    "book/kernel/head_start.ipynb",
-    "book/kernel/orthogonal.ipynb",
-    "book/kernel/the_text.ipynb",
-    "book/kernel/verdict.ipynb",
-    "book/reflections/counting_words.ipynb",
-    "book/reflections/flipped_axes.ipynb",
-    "book/reflections/half_the_dimensions.ipynb",
-    "book/reflections/language_models.ipynb",
-    "book/reflections/spectrum.ipynb",
-    "book/reflections/theorem.ipynb",
-    "book/reflections/tying_by_signs.ipynb",
-    "book/tying/architectures.ipynb",
-    "book/released/counts.ipynb",
-    "book/released/isotropy.ipynb",
-    "book/released/numbers.ipynb",
-    "book/released/queries.ipynb",
-    "book/released/shrinking.ipynb",
-    "book/released/twins.ipynb",
-    "book/released/vocabulary.ipynb",
-    "book/resizing/carrying.ipynb",
-    "book/resizing/growing.ipynb",
-    "book/resizing/projections.ipynb",
-    "book/resizing/quantization.ipynb",
-    "book/resizing/recovery.ipynb",
-    "book/resizing/verdict.ipynb",
-    "book/tying/distributional_hypothesis.ipynb",
-    "book/tying/exor.ipynb",
-    "book/tying/exor_accuracy.ipynb",
-    "book/tying/natural_text.ipynb",
-    "book/tying/theorems.ipynb",
-    "book/yours/yours.ipynb",
-    "embviz/project/template/book/my_paper/neighbours.ipynb",
-]
+TOC = re.findall(r"(?:file|root): (\S+)", (ROOT / "book" / "_toc.yml").read_text(encoding="utf-8"))
+CHAPTERS = [path for name in TOC if (path := ROOT / "book" / f"{name}.ipynb").is_file()]
+TEMPLATE = PACKAGE / "project" / "template" / "book" / "my_paper" / "neighbours.ipynb"
 BEHIND = {"ledger", "view", "storage"}  # what a page shows and stores with; the other rooms are instruments
 
 
@@ -359,42 +200,37 @@ def code_cells(path):
     for cell in json.loads(path.read_text())["cells"]:
         if cell["cell_type"] == "code":
             tags = cell["metadata"].get("tags", [])
-            yield "".join(cell["source"]), not any(tag.startswith("hide") for tag in tags)
+            yield "".join(cell["source"]), not any(tag.startswith(("hide", "remove")) for tag in tags)
 
 
 def instruments(source, pictures):
-    """Names that a cell imports from the package's instruments, or from those of its paper."""
+    """Names that a cell imports to compute with: numpy, torch, instruments of the package or of its paper."""
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.ImportFrom):
+        if isinstance(node, ast.Import):
+            yield from (name.asname or name.name for name in node.names if name.name in ("numpy", "torch"))
+        elif isinstance(node, ast.ImportFrom):
             house, *rooms = (node.module or "").split(".")
-            behind = {"embviz": BEHIND, "book": {"experiments", *pictures}}.get(house)
-            rooms = rooms[house == "book" :][:1] or [alias.name for alias in node.names]
-            if behind and not set(rooms) & behind:
-                yield from (alias.asname or alias.name for alias in node.names)
+            behind = {"embviz": BEHIND, "book": {"experiments", "view", *pictures}}.get(house)
+            if behind and not {*rooms, *(name.name for name in node.names)} & behind:
+                yield from (name.asname or name.name for name in node.names)
 
 
-@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: str(path.relative_to(ROOT / "book")))
-def test_cells_are_short_and_so_are_the_functions_in_them(path):
-    for source, _ in code_cells(path):
-        assert len(source.splitlines()) <= 20, source
-        for node in ast.walk(ast.parse(source)):
-            assert not isinstance(node, ast.ClassDef), f"a class belongs into a module: {node.name}"
-            if isinstance(node, ast.FunctionDef):
-                assert node.end_lineno - node.lineno < 12, (
-                    f"a long function belongs into a module: {node.name}"
-                )
-
-
-@pytest.mark.parametrize("chapter", IN_VIEW)
-def test_a_chapter_computes_in_view_with_instruments_in_lines_that_fit(chapter):
-    cells = list(code_cells(ROOT / chapter))
-    pictures = {path.stem for path in (ROOT / chapter).parent.glob("*.ipynb")}
+@pytest.mark.parametrize("path", [*CHAPTERS, TEMPLATE], ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_chapter_computes_in_view_with_instruments_in_short_cells(path):
+    cells = list(code_cells(path))
+    pictures = {page.stem for page in path.parent.glob("*.ipynb")}
     names = {name for source, _ in cells for name in instruments(source, pictures)}
     used = [source for source, is_open in cells if is_open and names & set(re.findall(r"\w+", source))]
-    assert used, "no open cell calls an instrument of the package"
+    exercised = "## Exercises" in path.read_text(encoding="utf-8")  # a chapter, not a page about the book
+    assert used or not (exercised or path == TEMPLATE), "no open cell computes"
     for source, is_open in cells:
-        if is_open:
-            assert max(map(len, source.splitlines()), default=0) <= 88, source
+        lines = source.splitlines()
+        assert len(lines) <= 20, source
+        assert not is_open or max(map(len, lines), default=0) <= 88, source
+        for node in ast.walk(ast.parse(source)):
+            long = isinstance(node, ast.FunctionDef) and node.end_lineno - node.lineno >= 12
+            assert not long, f"a long function belongs into a module: {node.name}"
+            assert not isinstance(node, ast.ClassDef), f"a class belongs into a module: {node.name}"
 
 
 def test_stored_results_stay_small():
