@@ -36,7 +36,7 @@ def record(speed_table: Callable[..., None], face: str, times: list[float], bar:
         ours=p95,
         peer=p50,
         unit="ms",
-        bar=f"under {bar:.0f} ms",
+        bar=f"at most {bar:.0f} ms",
         peer_name=f"p50 of the same run (load {load:.1f})",
     )
 

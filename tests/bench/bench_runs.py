@@ -63,7 +63,7 @@ def test_recording_beside_training_alone(speed_table, tmp_path: Path, way: str):
         ours=(training + recording) / N_STEPS,
         peer=training / N_STEPS,
         unit="s",
-        bar="below 1.05 times the peer",
+        bar="at most 1.05 times the peer",
         peer_name="the same training, not recorded; 16 x 128 tokens, 1 thread",
     )
 
@@ -97,7 +97,7 @@ def test_a_sketch_beside_a_dense_one_and_a_hadamard_transform(speed_table):
             ours=ours,
             peer=fastest(peer, 40),
             unit="s",
-            bar="below the peer",
+            bar="at most 1 times the peer",
             peer_name=name,
         )
 
@@ -117,6 +117,6 @@ def test_reading_thousands_of_snapshots(speed_table, tmp_path: Path):
         ours=took,
         peer=None,
         unit="s",
-        bar="below 1 s",
+        bar="at most 1 s",
         peer_name="none",
     )

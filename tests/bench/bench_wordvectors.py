@@ -113,7 +113,7 @@ def test_five_noise_words_a_pair(corpus, speed_table: Callable[..., None]):
     ours, peer = np.median(rounds, axis=0).tolist()
     speed_table(
         job="SGNS, d = 200, window 5, 5 negatives, 2 threads", ours=ours, peer=peer, unit="words/s",
-        bar="at least 1.3 times gensim's with 2 workers", peer_name="gensim Word2Vec, 2 workers",
+        bar="at least 1.6 times the peer", peer_name="gensim Word2Vec, 2 workers",
         text=text.text, rounds=rounds,
     )  # fmt: skip
 
@@ -126,7 +126,7 @@ def test_a_hundred_shared_noise_words(corpus, speed_table: Callable[..., None]):
     ours, (peer, _) = by_us(text, config)[0], by_gensim(Beginning.of(corpus, 100_000), config)
     speed_table(
         job="SGNS, d = 200, window 5, 100 shared negatives, 2 threads", ours=ours, peer=peer, unit="words/s",
-        bar="at least 10 times gensim's at 100 negatives", peer_name="gensim Word2Vec, 2 workers",
+        bar="at least 10 times the peer", peer_name="gensim Word2Vec, 2 workers",
         text=text.text,
     )  # fmt: skip
 
@@ -136,12 +136,13 @@ def test_all_of_googles_analogies(benchmark, speed_table: Callable[..., None]):
     rng = np.random.default_rng(0)
     names = [str(i) for i in range(n_words)]
     vectors = WordVectors(names, rng.standard_normal((n_words, 200), dtype=np.float32))
-    asked = rng.choice(n_words, n_asked, replace=False)[rng.integers(n_asked, size=(n_questions, 4))]
+    four = rng.random((n_questions, n_asked), dtype=np.float32).argpartition(4, axis=1)[:, :4]  # each once
+    asked = rng.choice(n_words, n_asked, replace=False)[four]
     questions = pd.DataFrame(asked.astype(str), columns=list("abcd"))
     benchmark.pedantic(lambda: analogy_test(vectors, questions, method="3cosmul"), rounds=1)
     speed_table(
         job="19,544 analogies by 3CosMul, V = 70,000, d = 200", ours=benchmark.stats.stats.min, peer=None,
-        unit="s", bar="under 30 s", peer_name="",
+        unit="s", bar="at most 30 s", peer_name="",
     )  # fmt: skip
 
 

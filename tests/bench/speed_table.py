@@ -3,12 +3,15 @@
 import datetime
 import json
 import os
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from embviz.ledger.cells import device  # the same words as in the results' provenance
 from embviz.storage import results_folder, whole_file
+
+BAR = re.compile(r"at (least|most) ([\d.]+) (times the peer|\S.*)")
 
 
 def fastest(way: Callable[[], object], n_rounds: int = 5) -> float:
@@ -34,7 +37,7 @@ def store_row(
 ) -> None:
     """Write one row to its own file, so that a killed run keeps the rows it measured.
 
-    `text` says what was read; `rounds` are (ours, peer) of runs taken in turn, whose medians are the row.
+    `bar` is "at least" or "at most" a number, of the unit or "times the peer". `text` says what was read; `rounds` are (ours, peer) of runs taken in turn, whose medians are the row.
     """
     row = {
         "job": job,
@@ -44,6 +47,7 @@ def store_row(
         "unit": unit,
         "peer_name": peer_name,
         "bar": bar,
+        "met": is_met(bar, ours, peer),
         "size": os.environ.get("EMBVIZ_BENCH", "small"),
         **({"text": text} if text else {}),
         **({"rounds": rounds} if rounds else {}),
@@ -55,6 +59,19 @@ def store_row(
         path.write_text(json.dumps(row, indent=1) + "\n")
 
 
+def is_met(bar: str, ours: float, peer: float | None) -> bool | None:
+    """Whether a bar is met; None without one.
+
+    >>> is_met("at most 1.05 times the peer", 1.1, 1.0), is_met("at least 3 GB", 4.0, None)
+    (False, True)
+    """
+    if not bar:
+        return None
+    kind, limit, unit = BAR.fullmatch(bar).groups()
+    value = ours / peer if peer and unit == "times the peer" else ours
+    return value >= float(limit) if kind == "least" else value <= float(limit)
+
+
 def _folder() -> Path:
     return results_folder() / "bench"
 
@@ -62,7 +79,7 @@ def _folder() -> Path:
 def main() -> None:
     """Print the table."""
     rows = [json.loads(path.read_text()) for path in sorted(_folder().glob("*.json"))]
-    columns = ("job", "ours", "peer", "ratio", "unit", "peer_name", "bar", "size", "text")
+    columns = ("job", "ours", "peer", "ratio", "unit", "bar", "met", "peer_name", "size", "text")
     cells = [columns, *[tuple(_text(row.get(column)) for column in columns) for row in rows]]
     widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
     for row in cells:
@@ -70,6 +87,8 @@ def main() -> None:
 
 
 def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "NO"
     return "-" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
