@@ -1,8 +1,8 @@
 """A linter for words: expressions that readers did not understand, with what to write instead.
 
 It reads what a person reads: Markdown, chapters' prose and headings, sentences in code (titles, captions,
-messages, help), docstrings' first lines, and the text of claims. `python -m tests.test_words FILE...` prints
-what it finds.
+messages, help), docstrings' first lines, and the text of claims. The rules are in words.toml.
+`python -m tests.test_words FILE...` prints what it finds.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
-
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -27,107 +25,17 @@ class Text(NamedTuple):
 
     line: int
     words: str
-    kind: str  # "prose", "heading" or "claim"
+    kind: str
 
 
-class Rule(NamedTuple):
-    """An expression, what to write instead, and in which texts and files it is looked for."""
-
-    pattern: str
-    instead: str
-    kinds: tuple[str, ...] = ("prose", "heading", "claim")
-    files: str = ""  # a regular expression for the path; all files where it is empty
-
-    def found(self, text: Text, path: str) -> list[str]:
-        """The expressions of this rule in a text."""
-        if text.kind not in self.kinds or not re.search(self.files, path):
-            return []
-        return [match[0] for match in re.finditer(self.pattern, text.words, re.IGNORECASE)]
-
-
-CHAPTERS = (("heading",), r"^book/(?!forms).*\.ipynb$")  # headings of chapters
-RULES = [
-    # one word for one thing
-    Rule(r"\bcompany\b", "context, or co-occurrence"),
-    Rule(r"\bwords? (?:that )?keeps? (?:one|the same|a) ", "occur in"),
-    Rule(r"\b(?:words|pairs|that|ever|never) (?:ever |never )?(?:meet|met)\b", "co-occur"),
-    Rule(
-        r"\bmirrors?\b(?! (?:image|distance))",
-        "the linear map Q, or a reflection",
-        files="^(?:book|data/claims)",
-    ),
-    Rule(r"\bwalks? like (?:it|them|these)\b|\bnull walks?\b", "random walk"),
-    Rule(r"\bdrawings?\b", "layout, or trajectory", files="geometry|embviz/trajectories/reports"),
-    Rule(r"\b(?:in|on|of|into) the plane\b", "layout, or 2-D map"),
-    Rule(r"\bnulls?\b(?! (?:model|hypothes|distribution|space))", "control, or its name"),
-    Rule(
-        r"\b(?:published|deciding|judged|stored|printed|replaced|its|each|every|other)"
-        r" figures?\b(?! \d)"
-        r"|\bfigures? (?:that|which)? ?(?:decid|hold|fail|lie)\w*|\bfigures? of (?:a|the|its|each) claims?\b",
-        "measurement, value or quantity",
-    ),
-    Rule(r"\bby heart\b", "memorized"),
-    Rule(r"\b(?:gets?|got|getting) there\b", "reaches 95% validation accuracy, or generalizes"),
-    Rule(r"\b(?:comes?|came) (?:right|out right)\b", "generalizes, or agrees"),
-    Rule(r"\bdoors?\b", "function, or command"),
-    # verdicts
-    Rule(r"\bnull too\b", "not specific"),
-    Rule(r"\b(?:holds?|fails?) here\b", "reproduced, or not reproduced, and the scale"),
-    Rule(r"\*+(?:holds?|fails?)\*+", "reproduced, or not reproduced"),
-    Rule(r"\bundecided\b", "inconclusive"),
-    Rule(r"\bnot measured\b", "not tested"),
-    Rule(r"\bas told\b", "reproduced"),
-    Rule(
-        r"\b(?:nulls?|controls?)(?: \w+)? (?:does|do|passes|pass)\b(?! not)",
-        "the control gives the same value",
-    ),
-    # habits
-    Rule(
-        r"\b(?:of|with|by|from|for) (?:ours|yours|mine|theirs|(?:its|one's|our|your|their) own(?! \w))\b",
-        "my, your or its and the noun",
-    ),
-    Rule(r"(?<!all )\b(?:that|those) of\b", "the noun again"),
-    Rule(r"\bknows? (?:no|nothing|of|neither|both|only)\b|\bknows\b", "what it computes or depends on"),
-    Rule(r"\b(?:torn|tears) (?:apart|it|them)\b", "separated"),
-    Rule(r"\bgo(?:es)? (?:together )?with\b|\bgo together\b", "correlates with, or belongs to"),
-    Rule(r"\bturns? round\b", "is reversed"),
-    Rule(
-        r"\bstrikes?\b|\bstruck\b",
-        "the gradient spectrum of",
-        files="geometry|embviz/training|inspection|yours",
-    ),
-    Rule(r"\ball the same\b(?=[.,;:])|\bno more\b(?=[.,;:])", "what is the case"),
-    Rule(r"\bat hand\b", "available, or on this machine"),
-    Rule(r"\bin disorder\b", "in random order"),
-    Rule(r"\banew\b", "again"),
-    # headings of chapters: a question or a result, without symbols
-    Rule(
-        r"^(?:what|how|which|whom?|whose|where|when|why|whether)\b.*[^?]$",
-        "a question, or a result",
-        *CHAPTERS,
-    ),
-    Rule(r"^(?:\S+ )?\S+(?<!\?)$", "a question, or a result", *CHAPTERS),
-    Rule(r"\b(?:computed|trained|made|steered) here$|\bin (?:view|small)$", "what is computed", *CHAPTERS),
-    Rule(r"\$|=|(?-i:\bWTR?\b|\b\w_\w\b)", "words instead of symbols", *CHAPTERS),
-    # digits that follow the interval
-    Rule(
-        r"(?<![\w.,])0*[1-9]\d?\.\d{4,}(?![\d.])|\b0\.0*[1-9]\d{4,}|\d\.\d+e-[12]\d\b",
-        "at most 4 digits, or 0",
-    ),
-]
-SUSPECT = re.compile("|".join(f"(?:{rule.pattern})" for rule in RULES), re.IGNORECASE)  # one look first
+WORDS = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
+RULES = WORDS["rules"]
+KINDS = ("prose", "heading", "claim")
+SUSPECT = re.compile("|".join(f"(?:{rule['pattern']})" for rule in RULES), re.IGNORECASE)  # one look first
 STANDARD = re.compile(  # sections that every chapter has
     r"^(?:Exercises?|References|The (?:question|papers|ledger)|Try it on your(?:s| own data)"
     r"|What surprised us|What was reproduced|Reflections|Tying|Geometry|Kernel|Resizing|Released)$"
 )
-# Expressions that are right where they stand: the file, the words, the reason.
-ALLOWED = [
-    (r"embviz/view/explorers\.py", "0.30000000000000004", "the number is the point: a sum in floating point"),
-    (r"embviz/ledger/tables\.py", "null", "JSON's own word"),
-    (r"book/forms\.ipynb", "not measured", "what a table prints where a value is missing"),
-    (r"CONTRIBUTING\.md|tests/", "figure", "files and functions are named so"),
-]
-
 CODE = re.compile(
     r"`[^`]*`|\$\$.*?\$\$|\$[^$\n]+\$|\{[a-z:]+\}`[^`]*`|<!--.*?-->|<[^>]+>|\]\([^)]*\)|https?://\S+"
 )
@@ -164,22 +72,15 @@ def markdown(source: str, first: int = 1) -> Iterator[Text]:
 
 def strings(source: str, first: int = 1) -> Iterator[Text]:
     """Sentences in Python code: constants of several words, and docstrings' first lines."""
-    tree = ast.parse(source)
-    docstrings = set()
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if isinstance(body, list) and body and isinstance(body[0], ast.Expr):
-            constant = body[0].value
-            if isinstance(constant, ast.Constant) and isinstance(constant.value, str):
-                docstrings.add(constant)
-                yield Text(
-                    first + constant.lineno - 1, plain(constant.value.strip().partition("\n")[0]), "prose"
-                )
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or node in docstrings:
-            continue
-        if re.search(r"[a-z]\w* +\w+ +\w+", node.value):
-            yield Text(first + node.lineno - 1, plain(" ".join(node.value.split())), "prose")
+    nodes = list(ast.walk(ast.parse(source)))
+    bodies = [body for node in nodes if isinstance(body := getattr(node, "body", None), list) and body]
+    opening = {body[0].value for body in bodies if isinstance(body[0], ast.Expr)}
+    for node in nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            lines = node.value.strip().splitlines()[:1] if node in opening else node.value.split()
+            words = " ".join(lines)
+            if node in opening or re.search(r"[a-z]\w* \w+ \w+", words):
+                yield Text(first + node.lineno - 1, plain(words), "prose")
 
 
 def plain(words: str) -> str:
@@ -210,90 +111,49 @@ def claims(source: str) -> Iterator[Text]:
 READERS = {".md": markdown, ".py": strings, ".ipynb": notebook, ".toml": claims}
 
 
-def findings(name: str, source: str | None = None) -> list[str]:
+def findings(name: str, source: str | None = None) -> Iterator[str]:
     """What to change in a file: its line, the words, and what to write instead."""
     source = (ROOT / name).read_text(encoding="utf-8") if source is None else source
-    return [
-        f"{name}:{text.line}: {words!r} in {text.words[:100]!r}: write {rule.instead}"
-        for text in READERS[Path(name).suffix](source)
-        if SUSPECT.search(text.words)
-        for rule in RULES
-        for words in rule.found(text, name)
-        if not any(re.match(file, name) and allowed in words.lower() for file, allowed, _ in ALLOWED)
-    ]
+    allowed = [words for file, words, _ in WORDS["allowed"] if re.match(file, name)]
+    rules = [rule for rule in RULES if re.search(rule.get("files", ""), name)]
+    for text in READERS[Path(name).suffix](source):
+        for rule in rules if SUSPECT.search(text.words) else ():
+            for match in re.finditer(rule["pattern"], text.words, re.IGNORECASE):
+                right = any(words in match[0].lower() for words in allowed)
+                if text.kind in rule.get("kinds", KINDS) and not right:
+                    yield f"{name}:{text.line}: {match[0]!r} in {text.words[:100]!r}: write {rule['instead']}"
 
 
-@pytest.mark.parametrize("name", files())
-def test_a_reader_understands_the_words_of(name):
-    found = findings(name)
-    assert not found, "\n".join(found)
-
-
-def test_every_allowed_expression_still_occurs():
-    for file, allowed, _ in ALLOWED:
-        paths = [name for name in files() if re.match(file, name)]
-        assert any(allowed in (ROOT / name).read_text(encoding="utf-8").lower() for name in paths), allowed
-
-
-EXAMPLES = [
-    ("Words that keep the same company are near each other.", "context, or co-occurrence"),
-    ("Beside its null, the value is small.", "control, or its name"),
-    ("A matrix of yours goes in.", "my, your or its and the noun"),
-    ("The spectrum agrees with that of a shuffled text.", "the noun again"),
-    ("The verdict is undecided.", "inconclusive"),
-    ("The control passes too.", "the control gives the same value"),
-    ("Known by heart.", "memorized"),
-    ("The deciding figures lie in their range.", "measurement, value or quantity"),
-    ("The error is 2.07e-18.", "at most 4 digits, or 0"),
-    ("A share of 0.5924976 is negative.", "at most 4 digits, or 0"),
-    ("## What squaring hides", "a question, or a result"),
-    ("## Gains", "a question, or a result"),
-    ("## Q = x, computed", "words instead of symbols"),
-]
-
-
-@pytest.mark.parametrize(("words", "instead"), EXAMPLES)
-def test_an_expression_is_found_with_its_line_and_what_to_write(words, instead):
-    (found, *_) = findings("book/page.ipynb", made_chapter("markdown", f"First line.\n\n{words}\n"))
-    assert found.endswith(f": write {instead}")
-    assert found.startswith("book/page.ipynb:8: ")
-
-
-GOOD = [
-    "Use `null` and $\\mathrm{that of}$; a null model rejects the null hypothesis.",
-    "Figure 2 shows your own text, 262,144 tokens and version 1.2.34567.",
-    "## Does training make embeddings orthogonal?",
-    "## Training lowers the orthogonality first",
-    "## Try it on yours",
-    "```\na null of ours\n```",
-]
-
-
-@pytest.mark.parametrize("words", GOOD)
-def test_plain_english_code_and_formulas_are_left_alone(words):
-    assert findings("book/page.ipynb", made_chapter("markdown", words)) == []
-
-
-def test_sentences_in_code_and_first_lines_of_docstrings_are_read():
-    code = '"""Numbers beside their null.\n\nA null may stand here."""\nsay(f"of {n}, a share of ours")\n'
-    assert [line.split(": ")[0] for line in findings("embviz/page.py", code)] == [
-        "embviz/page.py:1",
-        "embviz/page.py:4",
-    ]
-    assert len(findings("book/page.ipynb", made_chapter("code", code))) == 2
-
-
-def test_claims_are_read_by_their_texts():
-    found = findings(
-        "data/claims/page.toml", 'says = "Words that keep one company agree."\ncontrol = "shuffled"\n'
-    )
-    assert [line.split(": ")[0] for line in found] == ["data/claims/page.toml:1"] * 2
+def test_a_reader_understands_every_word_and_what_is_allowed_occurs():
+    assert [found for name in files() for found in findings(name)] == []
+    for file, words, _ in WORDS["allowed"]:
+        paths = [ROOT / name for name in files() if re.match(file, name)]
+        assert any(words in path.read_text(encoding="utf-8").lower() for path in paths), words
 
 
 def made_chapter(kind, source):
     """A notebook of one cell, as it is stored."""
     cell = {"cell_type": kind, "source": source.splitlines(keepends=True)}
     return json.dumps({"cells": [cell]}, indent=1, sort_keys=True)
+
+
+def test_an_expression_is_found_with_its_line_and_what_to_write_and_plain_english_is_left_alone():
+    for words, instead in WORDS["found"]:
+        (found, *_) = findings("book/page.ipynb", made_chapter("markdown", f"First line.\n\n{words}\n"))
+        assert found.startswith("book/page.ipynb:8: ")
+        assert found.endswith(f": write {instead}")
+    for words in WORDS["plain"]:
+        assert list(findings("book/page.ipynb", made_chapter("markdown", words))) == []
+
+
+def test_code_is_read_by_its_sentences_and_first_lines_and_claims_by_their_texts():
+    code = '"""Numbers beside their null.\n\nA null may stand here."""\nsay(f"of {n}, a share of ours")\n'
+    places = [line.split(": ")[0] for line in findings("embviz/page.py", code)]
+    assert places == ["embviz/page.py:1", "embviz/page.py:4"]
+    assert len(list(findings("book/page.ipynb", made_chapter("code", code)))) == 2
+    claim = 'says = "Words that keep one company agree."\ncontrol = "shuffled"\n'
+    places = [line.split(": ")[0] for line in findings("data/claims/page.toml", claim)]
+    assert places == ["data/claims/page.toml:1"] * 2
 
 
 if __name__ == "__main__":
