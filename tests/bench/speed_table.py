@@ -37,7 +37,8 @@ def store_row(
 ) -> None:
     """Write one row to its own file, so that a killed run keeps the rows it measured.
 
-    `bar` is "at least" or "at most" a number, of the unit or "times the peer". `text` says what was read; `rounds` are (ours, peer) of runs taken in turn, whose medians are the row.
+    `bar` is "at least" or "at most" a number, of the unit or "times the peer". `text` says what was read;
+    `rounds` are (ours, peer) of runs taken in turn, whose medians are the row.
     """
     row = {
         "job": job,
