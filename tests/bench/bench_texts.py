@@ -25,7 +25,7 @@ N_ROUNDS = 3
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Beginnings of a text with all kinds of letters and of one in the form of text8, where they are at hand."""
+    """Beginnings of a text with all kinds of letters and of one in text8's form, where they are at hand."""
     folder, found = tmp_path_factory.mktemp("texts"), {}
     for kind, names in {"unicode": ("enwiki2018_raw",), "text8": ("enwiki2018", "text8_prefix")}.items():
         for name in (*names, "embedded"):
@@ -86,6 +86,6 @@ def test_a_text_on_disk_to_counts_beside_scikit_learn_and_scipy(
     sizes = [one.stat().st_size / 1e6 for one in (path, part)]
     speed_table(
         job=f"text on disk to counts, window {WINDOW}", ours=sizes[0] / best(ours),
-        peer=sizes[1] / best(peer), unit="MB/s", bar="at least 3 times the peer", peer_name="CountVectorizer, then scipy's coo_array",
-        text=f"{sizes[0]:.0f} MB, the peer {sizes[1]:.0f} MB",
+        peer=sizes[1] / best(peer), unit="MB/s", bar="at least 3 times the peer",
+        peer_name="CountVectorizer, then scipy's coo_array", text=f"{sizes[0]:.0f} MB, the peer {sizes[1]:.0f} MB",
     )  # fmt: skip
