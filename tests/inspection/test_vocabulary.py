@@ -63,21 +63,16 @@ def test_words_that_training_left_alone_are_found_and_no_others(rows):
     np.testing.assert_allclose(found.distances, 1 - cosines, atol=1e-5)
 
 
-def test_without_unused_tokens_there_is_nothing_to_be_like():
-    rows = np.random.default_rng(0).normal(size=(60, 8))
-    with pytest.raises(ValueError, match="0 tokens are known to be unused: at least 20"):
-        vocabulary.undertrained_tokens(
-            table_of(rows), tables.table_moments(table_of(rows)), ["word start"] * 60, n_draws=2, seed=0
-        )
-
-
-def test_unused_tokens_without_a_direction_are_at_chance():
-    rng = np.random.default_rng(0)
-    rows, kinds = rng.normal(size=(900, 30)), ["unused"] * 300 + ["word start"] * 600
-    found = vocabulary.undertrained_tokens(
-        table_of(rows), tables.table_moments(table_of(rows)), kinds, n_draws=2, seed=0
-    )
-    assert found.auc.value == pytest.approx(0.5, abs=0.1)
+@pytest.mark.parametrize("n_unused", [300, 0])
+def test_unused_tokens_without_a_direction_are_at_chance_and_without_any_nothing_is_told(n_unused):
+    rows = table_of(np.random.default_rng(0).normal(size=(900, 30)))
+    moments, kinds = tables.table_moments(rows), ["unused"] * n_unused + ["word start"] * (900 - n_unused)
+    if n_unused:
+        found = vocabulary.undertrained_tokens(rows, moments, kinds, n_draws=2, seed=0)
+        assert found.auc.value == pytest.approx(0.5, abs=0.1)
+    else:
+        with pytest.raises(ValueError, match="0 tokens are known to be unused: at least 20"):
+            vocabulary.undertrained_tokens(rows, moments, kinds, n_draws=2, seed=0)
 
 
 def test_the_area_is_the_share_of_pairs_in_order():
@@ -126,14 +121,8 @@ def test_inspect_names_the_tokens(rows):
     ("family", "kinds"),
     [
         ("GPT2", {"O": "attn.c_proj", "MLP in": "mlp.c_fc", "MLP out": "mlp.c_proj"}),
-        (
-            "Llama",
-            {"O": "o_proj", "MLP gate": "gate_proj", "MLP in": "up_proj", "MLP out": "down_proj"},
-        ),
-        (
-            "GPTNeoX",
-            {"O": "attention.dense", "MLP in": "dense_h_to_4h", "MLP out": "dense_4h_to_h"},
-        ),
+        ("Llama", {"O": "o_proj", "MLP gate": "gate_proj", "MLP in": "up_proj", "MLP out": "down_proj"}),
+        ("GPTNeoX", {"O": "attention.dense", "MLP in": "dense_h_to_4h", "MLP out": "dense_4h_to_h"}),
         ("Bert", {"O": "attention.output.dense", "MLP in": "intermediate.dense", "MLP out": "output.dense"}),
     ],
 )

@@ -119,16 +119,6 @@ def test_a_straight_path_has_fewer_coordinates_than_the_bottleneck():
     assert behaviour.errors.reconstruction < 1e-3
 
 
-def test_settings_that_make_no_sense_are_refused():
-    with pytest.raises(ValueError, match="sizes and epochs"):
-        Autoencoder(bottleneck=0)
-    with pytest.raises(ValueError, match="must not be negative"):
-        Autoencoder(loss_weight=-1)
-    for n_folds, block in ((1, 1), (2, 60)):
-        with pytest.raises(ValueError, match="hold out none, or all, of 60"):
-            held_out_errors(bent_path(), QUICK, seed=0, n_folds=n_folds, block=block)
-
-
 # --- one for several paths --------------------------------------------------------------------------
 
 
@@ -174,12 +164,21 @@ def test_copies_of_a_path_are_encoded_alike_and_a_turned_matrix_as_before():
     np.testing.assert_allclose(again.bottleneck, one.bottleneck, atol=1e-4)  # eigenvectors of a Gram matrix
 
 
-def test_paths_that_no_autoencoder_serves_are_refused():
-    flat = weight_path("flat", other_path().weights, np.arange(60), np.ones(60))
-    with pytest.raises(ValueError, match="there is no path to encode"):
-        encode_together([], QUICK, seed=0)
-    with pytest.raises(ValueError, match="flat has no loss that changes, and others have one"):
-        encode_together([bent_path(), flat], QUICK, seed=0)
-    first, second = encode_together([flat, flat], QUICK, seed=0)
-    assert first.predicted is None
-    assert second.errors.prediction is None
+def flat():
+    return weight_path("flat", other_path().weights, np.arange(60), np.ones(60))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: Autoencoder(bottleneck=0), "sizes and epochs"),
+        (lambda: Autoencoder(loss_weight=-1), "must not be negative"),
+        (lambda: held_out_errors(bent_path(), QUICK, seed=0, n_folds=1), "hold out none, or all, of 60"),
+        (lambda: held_out_errors(bent_path(), QUICK, seed=0, n_folds=2, block=60), "hold out none, or all"),
+        (lambda: encode_together([], QUICK, seed=0), "there is no path to encode"),
+        (lambda: encode_together([bent_path(), flat()], QUICK, seed=0), "flat has no loss that changes"),
+    ],
+)
+def test_what_no_autoencoder_serves_is_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -112,42 +112,50 @@ def test_a_path_without_losses_is_traced_by_its_weights_alone(tmp_path):
     assert measure(traced)["loss_correlation"] is None
 
 
-def test_what_makes_no_path_is_refused_with_what_to_do(run, files, tmp_path):
-    with pytest.raises(FileNotFoundError, match="there is no file or folder"):
-        read_checkpoints(tmp_path / "none*")
-    with pytest.raises(ValueError, match=r"2 checkpoints of .* are too few for a path"):
-        read_checkpoints(files[:2])
-    with pytest.raises(
-        ValueError, match=r"no tensor is called 'h\.0\.atn\.weight': there are h\.0\.attn\.weight"
-    ):
-        read_checkpoints(run, ["*mlp*", "h.0.atn.weight"])
-    with pytest.raises(ValueError, match=r"4 checkpoints and 2 steps"):
-        read_checkpoints(files, steps=[1, 2])
-    with pytest.raises(ValueError, match="4 checkpoints and 2 losses"):
-        read_checkpoints(files, losses=[1.0, 2.0])
-    with pytest.raises(
-        ValueError, match="losses has none for step 1000: give a loss for every step, or leave losses out"
-    ):
-        read_checkpoints(files, losses={50: 1.0, 100: 1.0})
-    for name in ("first", "second", "third"):
-        torch.save(weights(1), tmp_path / f"{name}.pt")
-    with pytest.raises(ValueError, match=r"first has no number that could be its step: give steps="):
-        read_checkpoints([tmp_path / f"{name}.pt" for name in ("first", "second", "third")])
-    torch.save({**weights(9), "h.0.mlp.weight": torch.ones(2, 2)}, tmp_path / "step9999.pt")
-    with pytest.raises(
-        ValueError, match=r"step9999\.pt.*'h\.0\.mlp\.weight' has shape \(2, 2\), in .* it has \(5, 3\)"
-    ):
-        read_checkpoints([*files, tmp_path / "step9999.pt"])
-    (run / "checkpoint-1000" / "trainer_state.json").write_text("[]", encoding="utf-8")
-    with pytest.raises(ValueError, match="is no log of Trainer's"):
-        read_checkpoints(run)
+@pytest.mark.parametrize(
+    ("read", "message"),
+    [
+        (lambda run, files: read_checkpoints(run / "none*"), "there is no file or folder"),
+        (lambda run, files: read_checkpoints(files[:2]), "2 checkpoints of .* are too few for a path"),
+        (
+            lambda run, files: read_checkpoints(run, ["*mlp*", "h.0.atn"]),
+            "called 'h.0.atn': there are h.0.attn",
+        ),
+        (lambda run, files: read_checkpoints(files, steps=[1, 2]), "4 checkpoints and 2 steps"),
+        (lambda run, files: read_checkpoints(files, losses=[1.0, 2.0]), "4 checkpoints and 2 losses"),
+        (
+            lambda run, files: read_checkpoints(files, losses={50: 1.0, 100: 1.0}),
+            "losses has none for step 1000: give a loss for every step, or leave losses out",
+        ),
+        (
+            lambda run, files: read_checkpoints([*files, stored(run, "step9999.pt", mlp=torch.ones(2, 2))]),
+            r"step9999\.pt.*'h\.0\.mlp\.weight' has shape \(2, 2\), in .* it has \(5, 3\)",
+        ),
+        (
+            lambda run, files: read_checkpoints([stored(run, f"{name}.pt") for name in ("a", "b", "c")]),
+            r"a has no number that could be its step: give steps=",
+        ),
+        (lambda run, files: read_checkpoints(with_log(run, "[]")), "is no log of Trainer's"),
+    ],
+)
+def test_what_makes_no_path_is_refused_with_what_to_do(run, files, read, message):
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        read(run, files)
+
+
+def stored(folder, name, mlp=None):
+    """A checkpoint of this name, its second matrix as given."""
+    torch.save(weights(9) | ({} if mlp is None else {"h.0.mlp.weight": mlp}), folder / name)
+    return folder / name
+
+
+def with_log(run, log):
+    (run / "checkpoint-1000" / "trainer_state.json").write_text(log, encoding="utf-8")
+    return run
 
 
 def test_losses_that_the_log_does_not_reach_are_unknown_and_said(run):
-    log = run / "checkpoint-1000" / "trainer_state.json"
-    log.write_text(
-        '{"log_history": [{"step": 100, "loss": 2.0}, {"step": 1000, "loss": 1.0}]}', encoding="utf-8"
-    )
+    with_log(run, '{"log_history": [{"step": 100, "loss": 2.0}, {"step": 1000, "loss": 1.0}]}')
     with pytest.warns(UserWarning, match=r"logs losses from step 100 to 1000.*\(50\): no loss is used"):
         found = read_checkpoints(run, "*mlp*")["h.0.mlp.weight"]
     assert not found.has_losses

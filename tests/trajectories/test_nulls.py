@@ -129,6 +129,8 @@ def test_step_covariance_leaves_no_direction_that_the_path_never_takes():
     assert (walk.weights[:, 3:] == 0).all()
     assert (np.ptp(walk.weights[:, :3], axis=0) > 0).all()
     np.testing.assert_allclose(path_steps(walk.weights), path_steps(flat.weights))
+    line = weight_path("line", np.arange(40.0)[:, None] * np.ones(30), range(40), range(40))
+    assert step_correlations(random_walk(line, seed=0, n_lags=2), 1)[1] > 0.9
 
 
 def test_few_coordinates_are_distributed_as_a_walk_among_all_weights():
@@ -154,21 +156,6 @@ def test_a_long_walk_in_many_dimensions_is_cosines_of_time():
     assert np.isclose(cosine_share(walk), expected[:2].sum(), rtol=0.01)
 
 
-def test_a_path_on_a_line_has_a_walk_too():
-    line = weight_path("line", np.arange(40.0)[:, None] * np.ones(30), range(40), range(40))
-    walk = random_walk(line, seed=0, n_lags=2)
-    assert np.isfinite(walk.weights).all()
-    assert step_correlations(walk, 1)[1] > 0.9
-
-
-def test_a_path_without_steps_has_no_walk():
-    still = WeightPath("still", np.arange(5), np.ones(5), np.ones((5, 3)), 3)
-    with pytest.raises(ValueError, match="still: nothing moved"):
-        random_walk(still, seed=0)
-    with pytest.raises(ValueError, match=r"n_lags is 79: 79 steps have lags 0..78"):
-        random_walk(momentum_path(), seed=0, n_lags=79)
-
-
 def test_shuffled_losses_are_the_same_losses_on_the_same_weights():
     path = momentum_path()
     shuffled = shuffled_losses(path, seed=0)
@@ -186,10 +173,6 @@ def test_what_is_left_of_a_share():
     found = share_left(0.6, [0.2, 0.5, 0.7])
     assert (found.low, found.high) == pytest.approx((-1 / 3, 0.5))
     assert found.value == pytest.approx((0.6 - 1.4 / 3) / (1 - 1.4 / 3))
-    with pytest.raises(ValueError, match="explains everything"):
-        share_left(0.5, [1.0])
-    with pytest.raises(ValueError, match="no draw"):
-        share_left(0.5, [])
 
 
 def test_a_path_and_its_nulls_go_through_one_pipeline():
@@ -252,12 +235,8 @@ def test_a_path_of_another_length_has_no_disparity_and_a_constant_loss_no_shuffl
     assert pd.isna(compared.table["disparity"][2])
     assert pd.isna(compared.table["loss_p"][0])
     assert "the loss is 1 at every snapshot" in compared.table["notes"][0]
-
-
-def test_a_loss_that_falls_evenly_has_no_drops_to_couple():
-    path = momentum_path()
     even = WeightPath("even", path.steps, np.arange(80.0)[::-1], path.weights, 300)
-    assert measure(trace(even, QUICK, seed=0))["loss_p"] is None
+    assert measure(trace(even, QUICK, seed=0))["loss_p"] is None  # its drops are all the same
 
 
 def test_measures_are_those_of_the_parts():
@@ -292,8 +271,20 @@ def test_turned_scaled_and_mirrored_copies_have_no_disparity_and_narrow_paths_ge
     assert np.abs(table.to_numpy()).max() < 1e-12
 
 
-def test_paths_of_different_lengths_have_no_disparity():
-    with pytest.raises(ValueError, match="key has 20 snapshots, query 30"):
-        disparities({"query": noise(30, 2), "key": noise(20, 2)})
-    with pytest.raises(ValueError, match="no path"):
-        disparities({})
+STILL = WeightPath("still", np.arange(5), np.ones(5), np.ones((5, 3)), 3)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: random_walk(STILL, seed=0), "still: nothing moved"),
+        (lambda: random_walk(momentum_path(), seed=0, n_lags=79), "n_lags is 79: 79 steps have lags 0..78"),
+        (lambda: share_left(0.5, [1.0]), "explains everything"),
+        (lambda: share_left(0.5, []), "no draw"),
+        (lambda: disparities({"a": noise(30, 2), "b": noise(20, 2)}), "b has 20 snapshots, a 30"),
+        (lambda: disparities({}), "no path"),
+    ],
+)
+def test_what_has_no_walk_no_share_or_no_disparity_is_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

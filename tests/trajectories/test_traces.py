@@ -180,17 +180,6 @@ def test_umap_is_given_the_layouts_settings_and_leaves_the_number_of_threads(mon
     assert torch.get_num_threads() == 1  # more would change the last bits of what is computed next
 
 
-def test_a_layout_that_cannot_be_made_is_refused():
-    with pytest.raises(ValueError, match=r"15 snapshots are too few for 15 neighbours.*below 15"):
-        lay_out(noise(15, 3), seed=0)
-    with pytest.raises(ValueError, match="all points are the same"):
-        lay_out(np.ones((30, 3)), seed=0)
-    with pytest.raises(ValueError, match='use "pymde", "pca" or "umap"'):
-        Layout("tsne")
-    with pytest.raises(ValueError, match="must be above 0"):
-        Layout(n_neighbors=0)
-
-
 # --- the pipeline -----------------------------------------------------------------------------------
 
 
@@ -207,13 +196,6 @@ def test_a_planted_jump_is_one_transition_between_two_phases(clustered):
     assert traced.notes == ()
 
 
-def test_without_an_autoencoder_the_rotated_snapshots_are_laid_out():
-    traced = trace(planted(), Recipe(None, Layout("pca"), QUICK.clustering), seed=0)
-    assert traced.behaviour is None
-    np.testing.assert_allclose(traced.layout, rotate(planted()).weights[:, :2], atol=1e-6)
-    assert traced.phases.n_phases == 2
-
-
 def test_paths_traced_together_are_laid_out_and_cut_each_by_itself():
     path = planted()
     one, copy = trace_together([path, path], QUICK, seed=0)
@@ -226,7 +208,8 @@ def test_paths_traced_together_are_laid_out_and_cut_each_by_itself():
     np.testing.assert_array_equal(alone.layout, trace(path, QUICK, seed=0).layout)
     plain = Recipe(None, Layout("pca"), QUICK.clustering)
     first, second = trace_together([path, planted(60)], plain, seed=0)  # without one they share nothing
-    assert len(first.layout) == 100
+    np.testing.assert_allclose(first.layout, rotate(path).weights[:, :2], atol=1e-6)
+    assert (first.behaviour, first.phases.n_phases) == (None, 2)
     assert len(second.layout) == 120
 
 
@@ -245,10 +228,21 @@ def test_a_run_that_only_decays_is_a_straight_path():
     assert np.isfinite(traced.layout).all()
 
 
-def test_too_few_snapshots_are_refused_before_anything_is_trained(monkeypatch):
+SHORT = weight_path("query", noise(12, 9), range(12), np.ones(12))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: lay_out(noise(15, 3), seed=0), "15 snapshots are too few for 15 neighbours.*below 15"),
+        (lambda: lay_out(np.ones((30, 3)), seed=0), "all points are the same"),
+        (lambda: Layout("tsne"), 'use "pymde", "pca" or "umap"'),
+        (lambda: Layout(n_neighbors=0), "must be above 0"),
+        (lambda: trace(SHORT, seed=0), "query: 12 snapshots are too few for 15 neighbours"),
+        (lambda: trace(SHORT, Recipe(layout=Layout("pca")), seed=0), "12 snapshots are too few for Clust"),
+    ],
+)
+def test_what_cannot_be_laid_out_is_refused_before_anything_is_trained(monkeypatch, call, message):
     monkeypatch.setattr("embviz.trajectories.traces.rotate", None)
-    short = weight_path("query", noise(12, 9), range(12), np.ones(12))
-    with pytest.raises(ValueError, match="query: 12 snapshots are too few for 15 neighbours"):
-        trace(short, seed=0)
-    with pytest.raises(ValueError, match="query: 12 snapshots are too few for Clustering"):
-        trace(short, Recipe(layout=Layout("pca")), seed=0)
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -51,19 +51,10 @@ def test_tensors_wider_than_a_chunk_are_summed_over_chunks(monkeypatch):
     weights = walk(9, 50)
     whole = rotate(path_of(weights)).weights
     monkeypatch.setattr(weight_paths, "CHUNK", 7)
-    np.testing.assert_allclose(rotate(path_of(weights)).weights, whole, atol=1e-10)
-
-
-def test_a_rotated_path_remembers_how_many_weights_it_had_and_is_not_rotated_again():
-    rotated = rotate(path_of(walk(9, 50)))
-    assert rotated.n_weights == 50
+    rotated = rotate(path_of(weights))
+    np.testing.assert_allclose(rotated.weights, whole, atol=1e-10)
+    assert rotated.n_weights == 50  # as before it was rotated, which is done once
     assert rotate(rotated) is rotated
-
-
-def test_a_path_that_does_not_move_is_refused_with_the_usual_cause():
-    still = np.full((5, 4), 0.1, dtype=np.float32)  # 0.1 isn't a float: its mean differs by rounding
-    with pytest.raises(ValueError, match=r"query: all 5 snapshots are the same.*at rate 0 not even decay"):
-        rotate(path_of(still))
 
 
 # --- input ------------------------------------------------------------------------------------------
@@ -77,20 +68,6 @@ def test_snapshots_of_tensors_matrices_and_half_precision_are_flattened():
     np.testing.assert_array_equal(path_of(np.arange(24).reshape(4, 2, 3)).weights[1], np.arange(6, 12))
 
 
-def test_snapshots_of_different_shapes_are_refused_by_step():
-    with pytest.raises(
-        ValueError, match=r"query: the snapshot of step 20 has shape \(3, 2\).*step 0 \(2, 3\)"
-    ):
-        path_of([np.zeros((2, 3)), np.ones((2, 3)), np.zeros((3, 2))])
-
-
-def test_a_weight_that_is_not_finite_is_refused_by_tensor_and_step():
-    weights = walk(5, 6)
-    weights[3, 1] = np.nan
-    with pytest.raises(ValueError, match="query: the snapshot of step 30 has 1 NaN or infinite"):
-        path_of(weights)
-
-
 def test_losses_may_be_unknown_and_that_of_step_0_is_that_of_the_first_update():
     for unknown in (None, [math.nan] * 3):
         path = weight_path("query", walk(3, 6), [0, 10, 20], unknown)
@@ -100,23 +77,6 @@ def test_losses_may_be_unknown_and_that_of_step_0_is_that_of_the_first_update():
     path = path_of(walk(3, 6), losses=[math.nan, 2, 1])
     assert path.losses.tolist() == [2, 2, 1]
     assert path.has_losses
-    with pytest.raises(ValueError, match="1 NaN"):
-        weight_path("query", walk(3, 6), [5, 10, 20], [math.nan, 2, 1])
-
-
-@pytest.mark.parametrize(
-    ("n", "steps", "losses", "message"),
-    [
-        (3, [0, 1], [1, 1, 1], r"3 snapshots, \(2,\) steps"),
-        (2, [0, 1], [1, 1], "2 snapshots are too few for a path"),
-        (3, [0, 1, 1], [1, 1, 1], "steps must increase"),
-    ],
-)
-def test_a_path_without_an_order_or_without_weights_is_refused(n, steps, losses, message):
-    with pytest.raises(ValueError, match=message):
-        weight_path("query", walk(n, 4), steps, losses)
-    with pytest.raises(ValueError, match="query has no weights"):
-        path_of(np.zeros((3, 0)))
 
 
 # --- side by side -----------------------------------------------------------------------------------
@@ -130,27 +90,13 @@ def test_joined_tensors_move_equally_far_unless_told_otherwise():
     for columns in (joined.weights[:, :5], joined.weights[:, 5:]):
         assert np.isclose(((columns - columns.mean(axis=0)) ** 2).sum() / 9, 1)
     np.testing.assert_array_equal(join([small, large], equal=False).weights[:, :5], small.weights)
+    assert WeightPath("", np.arange(3), np.ones(3), np.array([[0.0], [3.0], [6.0]]), 1).total == 6
 
 
 def test_joining_rotated_tensors_gives_the_distances_of_joined_ones():
     paths = [path_of(walk(9, 30, seed)) for seed in range(3)]
     whole, rotated = join(paths).weights, join([rotate(path) for path in paths]).weights
     np.testing.assert_allclose(pdist(rotated), pdist(whole), rtol=HALF)
-
-
-def test_tensors_of_different_runs_and_those_that_never_moved_are_not_joined():
-    other = weight_path("key", walk(9, 5), np.arange(9), np.ones(9))
-    with pytest.raises(ValueError, match="key and query differ in steps or losses"):
-        join([path_of(walk(9, 5)), other])
-    with pytest.raises(ValueError, match="there is no path to join"):
-        join([])
-    with pytest.raises(ValueError, match="frozen never moved"):
-        join([path_of(walk(9, 5)), path_of(np.ones((9, 5)), name="frozen")])
-
-
-def test_the_total_is_the_mean_squared_distance_from_the_mean():
-    path = WeightPath("query", np.arange(3), np.ones(3), np.array([[0.0], [3.0], [6.0]]), 1)
-    assert path.total == 6
 
 
 # --- cosines of time --------------------------------------------------------------------------------
@@ -173,10 +119,36 @@ def test_a_clock_says_when():
     assert cosine_share(points) < 0.95
 
 
-def test_a_cosine_share_without_time_or_shape_is_refused():
-    with pytest.raises(ValueError, match="a time that goes forward"):
-        cosine_share(walk(5, 2), clock=[0, 1, 3, 2, 4])
-    with pytest.raises(ValueError, match="give four at least"):
-        cosine_share(walk(3, 2))
-    with pytest.raises(ValueError, match="has no shape"):
-        cosine_share(np.ones((5, 2)))
+def told(n=3, steps=(0, 1, 2), losses=(1, 1, 1)):
+    return weight_path("query", walk(n, 4), steps, losses)
+
+
+STILL = np.full((5, 4), 0.1, dtype=np.float32)  # 0.1 isn't a float: its mean differs by rounding
+SHAPES = [np.zeros((2, 3)), np.ones((2, 3)), np.zeros((3, 2))]
+HOLE = np.where(np.arange(30).reshape(5, 6) == 19, np.nan, walk(5, 6))
+OTHER = weight_path("key", walk(9, 5), np.arange(9), np.ones(9))
+FROZEN = path_of(np.ones((9, 5)), name="frozen")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: rotate(path_of(STILL)), r"query: all 5 snapshots are the same.*at rate 0 not even decay"),
+        (lambda: path_of(SHAPES), r"query: the snapshot of step 20 has shape \(3, 2\).*step 0 \(2, 3\)"),
+        (lambda: path_of(HOLE), "query: the snapshot of step 30 has 1 NaN or infinite"),
+        (lambda: path_of(np.zeros((3, 0))), "query has no weights"),
+        (lambda: told(steps=[0, 1]), r"3 snapshots, \(2,\) steps"),
+        (lambda: told(2, [0, 1], [1, 1]), "2 snapshots are too few for a path"),
+        (lambda: told(steps=[0, 1, 1]), "steps must increase"),
+        (lambda: told(steps=[5, 10, 20], losses=[math.nan, 2, 1]), "1 NaN"),
+        (lambda: join([path_of(walk(9, 5)), OTHER]), "key and query differ in steps or losses"),
+        (lambda: join([]), "there is no path to join"),
+        (lambda: join([path_of(walk(9, 5)), FROZEN]), "frozen never moved"),
+        (lambda: cosine_share(walk(5, 2), clock=[0, 1, 3, 2, 4]), "a time that goes forward"),
+        (lambda: cosine_share(walk(3, 2)), "give four at least"),
+        (lambda: cosine_share(np.ones((5, 2))), "has no shape"),
+    ],
+)
+def test_what_makes_no_path_is_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
