@@ -70,6 +70,7 @@ def test_pictures_need_no_torch():
     run_without(TORCH, IMPORT_ALL.format(rooms=["view"]))
 
 
+@pytest.mark.slow
 def test_the_spectrum_of_a_text_is_the_same_without_any_extra():
     page = (ROOT / "book" / "using.md").read_text(encoding="utf-8")
     snippet = re.search(r"```python\n(.*?)```", page, re.DOTALL)[1]

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 HIDDEN = """
 import builtins
 
@@ -64,6 +66,7 @@ def without_unix(code, *arguments):
     return done.stdout.split("\n")[:-1]
 
 
+@pytest.mark.slow
 def test_everything_imports():
     assert without_unix(EVERYTHING) == ["None"]
 

@@ -53,6 +53,7 @@ def reader(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.filterwarnings("ignore:Tensorflow not installed:ImportWarning")
 def test_what_the_readme_shows_works(reader, monkeypatch):
