@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
-from playwright.sync_api import Browser, BrowserContext
+from playwright.sync_api import Browser
 
-from tests.book.browser import Watch, find_chromium, running_chromium, served
+from tests.book.browser import find_chromium, running_chromium, served
 from tests.book.made_pages import BOOK, write_book
 
 
@@ -23,6 +23,30 @@ def chromium() -> Iterator[Browser]:
         pytest.skip("NO BROWSER TEST WAS RUN: install Debian's chromium (apt-get install chromium)")
     with running_chromium() as browser:
         yield browser
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread() -> Iterator[None]:
+    """PyTorch on one thread: with more, sums have other bits, and waiting threads spin."""
+    torch = sys.modules.get("torch")  # tests of pages do without
+    before = torch.get_num_threads() if torch else 0
+    if torch:
+        torch.set_num_threads(1)
+    yield
+    if torch:
+        torch.set_num_threads(before)
+
+
+@pytest.fixture
+def own_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty folder for what is begun; texts stay where they are."""
+    monkeypatch.setattr("embviz.ledger.cells.cache_folder", lambda: tmp_path)
+
+
+@pytest.fixture
+def own_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty folder for results."""
+    monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path))
 
 
 def build(source: Path, target: Path) -> Path:
@@ -77,18 +101,3 @@ def site(pages: Path) -> Iterator[str]:
     """Address of the built book, served on this machine."""
     with served(pages) as address:
         yield address
-
-
-@pytest.fixture
-def watch() -> Watch:
-    """What the page under test should not have done."""
-    return Watch()
-
-
-@pytest.fixture
-def context(chromium: Browser, site: str, watch: Watch) -> Iterator[BrowserContext]:
-    """A desktop-sized browser context in which only the book may be asked for anything."""
-    context = chromium.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
-    watch.follow_requests(context, site)
-    yield context
-    context.close()

@@ -101,28 +101,6 @@ def test_what_stands_for_a_negative_eigenvalue(negative, expected):
     np.testing.assert_allclose(found, expected, rtol=1e-14)
 
 
-def test_an_unknown_choice_for_negative_eigenvalues_is_refused():
-    with pytest.raises(ValueError, match="negative is 'absolute': use one of clamp, magnitude"):
-        theory.matrix_power(made_log_counts(), 0.5, negative="absolute")
-    with pytest.raises(ValueError, match="floor is 0: it must be above 0"):
-        theory.matrix_power(made_log_counts(), 0.5, floor=0.0)
-    with pytest.raises(ValueError, match="kind is 'real': use one of clamp, magnitude, complex"):
-        theory.log_values(np.ones(2), "real")
-
-
-@pytest.mark.parametrize("eps", [0.0, 1.5, np.nan])
-def test_powers_outside_zero_to_one_are_refused(eps):
-    D = made_log_counts()
-    for refused in (
-        lambda: theory.matrix_power(D, eps),
-        lambda: theory.k0_eigen(D, eps),
-        lambda: theory.k0_fft(D, eps),
-        lambda: theory.alpha_scan(D, [0.5, eps]),
-    ):
-        with pytest.raises(ValueError, match=r"eps is .*: D\^eps is defined here above 0 and up to 1"):
-            refused()
-
-
 def test_the_complex_logarithm_is_the_principal_one_and_its_imaginary_part_pi_times_the_projector():
     D = made_log_counts()
     found = log_matrix(D, "complex")
@@ -418,8 +396,3 @@ def test_embeddings_of_one_row_depend_on_the_distance_of_two_ids_alone(form):
     E = theory.training_free_embeddings(made_text(), 11, 11, form=form)
     gram = E @ E.T
     np.testing.assert_allclose(gram, theory.circulant(gram[0]), atol=1e-9 * np.abs(gram).max())
-
-
-def test_more_dimensions_than_words_are_refused():
-    with pytest.raises(ValueError, match="embedding_dim is 12: 11 words span 1 to 11"):
-        theory.training_free_embeddings(made_text(), 11, 12)

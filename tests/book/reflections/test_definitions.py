@@ -63,54 +63,6 @@ def test_a_symmetric_map_is_its_symmetric_part():
     assert found["symmetric_share"] == pytest.approx(1)
 
 
-def test_a_test_is_passed_where_the_lower_end_of_a_95_percent_interval_is_positive():
-    rows = [(test, value) for test, low in zip(vectors.TESTS, (0.01, 0.1), strict=False) for value in (low,)]
-    tables = [
-        pd.DataFrame({"control": test, "value": np.where(np.arange(200) < 200 * share, -1.0, 1.0)})
-        for test, share in rows
-    ]
-    table = pd.concat(tables).assign(quantity="score_replicate", signature="half", seed=1)
-    assert vectors.passed_tests(table) == [vectors.TESTS[0]]
-
-
-def test_the_plateaus_control_is_the_lower_twentieth_of_means_of_as_many_draws():
-    shares = [0.4, 0.5, 0.6, 0.95]
-    by_share = pd.DataFrame([[0.9, 0.9, 0.9, 0.2]] * 3 + [[1.1, 1.1, 1.1, 0.4]] * 3, columns=shares)
-    found = vectors._against_plateau(by_share)["share_0950"]
-    # of six fair draws of -0.1 and 0.1 all are -0.1 in one case of 64, and five in six of 64
-    assert found.controls["plateau"] == pytest.approx((5 * -0.1 + 0.1) / 6)
-    assert found.value == pytest.approx(-0.7)
-
-
-def test_what_tying_keeps_is_a_ratio_to_free_vectors(monkeypatch):
-    of = {"free": 0.5, "half": 0.4, "random": 0.3, "ones": 0.2, "ones with bias": 0.25}
-    rows = [
-        ("made", *key, test, score)
-        for test in vectors.TESTS
-        for key, score in of.items()
-        for key in ((key, 1), (key, 2))
-    ]
-    columns = ["corpus", "signature", "seed", "test", "score"]
-    monkeypatch.setattr(vectors, "tied_cells", lambda preset: None)
-    monkeypatch.setattr(vectors, "scores", lambda cells: pd.DataFrame(rows, columns=columns))
-    found = vectors._tied_findings("laptop")
-    assert found[f"{vectors.TESTS[0]}_kept"].value == pytest.approx(0.8)
-    assert found[f"{vectors.TESTS[0]}_kept"].controls == pytest.approx({"plain_with_bias": 0.5, "plain": 0.4})
-    assert found["wtr_over_wt"].value == pytest.approx(0.75)
-    assert found["wtr_over_wt"].controls == pytest.approx({"plain_with_bias": 0.625, "plain": 0.5})
-
-
-def test_what_a_half_pushes_stands_beside_random_halves_alone(monkeypatch):
-    tables = [
-        rows_of("halves", {"push": value}, control) for control, value in (("", -0.4), ("random_split", 0.2))
-    ]
-    table = pd.concat([pd.concat(tables).assign(seed=seed, corpus="made") for seed in range(3)])
-    monkeypatch.setattr(vectors, "model_cells", lambda *_: None)
-    monkeypatch.setattr(vectors, "load", lambda cells: table)
-    found = vectors._halves_findings("laptop")["push_correlation"]
-    assert (found.value, found.controls["random_split"]) == pytest.approx((-0.4, 0.2))
-
-
 def test_coordinates_with_minus_one_are_scored_alone(monkeypatch):
     word = np.array([[1, 0], [1, 0.1], [0, 1], [0.2, 1]], dtype=np.float32)
     given = WordVectors(list("abcd"), np.hstack([word, word[::-1, ::-1]]), None, np.array([1, 1, -1, -1]))
@@ -139,61 +91,7 @@ def spectra(monkeypatch):
     return of
 
 
-def test_spikes_lie_beyond_the_permuted_matrixs_edge_on_either_side(spectra):
-    bulk = np.linspace(-1.9, 1.9, 300)
-    for window in spectrum.WINDOWS:
-        spectra[window, "centred", 0] = np.r_[bulk, -10, 3, 7]
-        spectra[window, "centred_permuted", 0] = np.r_[bulk, -5, 2]
-        spectra[window, "centred_shuffled", 0] = bulk
-    found = spectrum._bulk_findings("laptop")[f"spikes_{spectrum.WINDOWS[0]}"]
-    assert (found.value, found.controls) == (2, {"shuffled": 0})
-
-
-def test_likeness_is_repeated_over_graphs(spectra):
-    for window in spectrum.WINDOWS:
-        for name in ("centred", "centred_shuffled"):
-            spectra[window, name, 0] = RNG.standard_normal(300)
-        spectra.update(
-            {(window, kind, seed): RNG.standard_normal(300) for kind in spectrum.GRAPHS for seed in range(3)}
-        )
-    assert spectrum._likeness_findings("laptop")[f"like_sparse_{spectrum.WINDOWS[0]}"].n_seeds == 3
-
-
-def test_a_semi_definite_spectrum_has_the_rivals_asymmetry(monkeypatch):
-    table = pd.DataFrame({"window": 2, "matrix": "pmi", "corpus": "made", "eigenvalue": [1.0, 2, 3, 7]})
-    monkeypatch.setattr(spectrum, "spectrum_cells", lambda preset: None)
-    monkeypatch.setattr(spectrum, "load", lambda cells: table)
-    assert spectrum.spectrum_statistics("quick")["rival_ratio"].tolist() == [pytest.approx(1)]
-
-
 # --- simulations ------------------------------------------------------------------------------------------
-
-
-def test_the_partition_functions_errors_and_variances_are_a_samples(monkeypatch):
-    monkeypatch.setattr(
-        theory, "draw_partition", lambda p, d, word, n, rng: np.array([rng.normal(), 0.0])[:n]
-    )
-    found = theory.partition.function(theory.Partition(30, 8, 0.5, "uniform", 16, 0)).iloc[0]
-    assert found["standard_error"] == pytest.approx(np.sqrt(found["total_variance"] / 16))
-    monkeypatch.setattr(theory, "draw_partition", lambda p, d, word, n, rng: np.array([0.0, 2.0])[:n])
-    found = theory.partition.function(theory.Partition(30, 8, 0.5, "uniform", 16, 0)).iloc[0]
-    assert found["conditional_variance"] == 2
-
-
-def test_chebyshevs_ratio_has_the_square_of_the_threshold(monkeypatch):
-    rows = [(kind, seed, 3.0, 0.1) for kind in ("gaussian", "student_t") for seed in range(3)]
-    table = pd.DataFrame(rows, columns=["distribution", "seed", "t", "exceedance"])
-    monkeypatch.setattr(theory, "load", lambda cells: table.copy())
-    assert theory._quadratic_findings("quick")["worst_ratio"].value == pytest.approx(0.9)
-
-
-def test_a_map_is_recovered_from_pmi_in_nats():
-    found = theory.recovered_map.function(theory.RecoveredMap(400, 8, 0.25, "involution", 0))
-    assert found["distance_to_truth"].iloc[0] < 0.3
-
-
-def test_the_trace_of_even_coordinates_is_zero_at_half_the_signs():
-    assert theory._zero_trace(np.ones((5, 8))) == 0.5
 
 
 def test_heavy_tailed_vectors_have_the_scale_of_gaussian_ones_and_draws_follow_the_seed():

@@ -1,4 +1,4 @@
-"""Experiments: replicates by pairs, a training that pauses, reflected twins, centred matrices, graphs."""
+"""Experiments: replicates by pairs, reflected twins, centred matrices, graphs."""
 
 import dataclasses
 import itertools
@@ -14,9 +14,7 @@ from book.reflections.experiments import scores, spectrum, theory, twins, vector
 from book.reflections.experiments.scores import rows_of
 from book.reflections.lstm import LSTMConfig, LSTMLanguageModel
 from embviz import metrics
-from embviz.corpora import make_corpus
 from embviz.ledger import cells
-from embviz.pausing import Paused, pausing_at
 from embviz.words.wordvectors import WordVectors
 
 
@@ -41,28 +39,6 @@ def test_pairs_vary_more_than_questions_taken_as_independent():
     correct = np.array([known[p] and known[q] for p, q in asked])
     alone = math.sqrt(correct.mean() * (1 - correct.mean()) / len(correct))
     assert scores.pair_replicates(correct, table).std() > 5 * alone
-
-
-def test_a_cell_that_pauses_goes_on_and_ends_with_the_same_table(monkeypatch, tmp_path):
-    monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path / "results"))
-    monkeypatch.setenv("EMBVIZ_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr("embviz.words.skipgram.BLOCK", 700)
-    words = np.random.default_rng(0).choice(list("abcdefghijklmnopqrst"), 3000)
-    made = make_corpus(" ".join(words), name="made")
-    monkeypatch.setattr(vectors.corpora, "load_corpus", lambda name: made)
-    size = {"embedding_dim": 8, "n_epochs": 2, "n_negative": 5, "min_count": 1, "word_tests": False}
-    cell = vectors.skipgram.cell(vectors.SkipGram("made", "half", 0, **size))
-    n_pauses = 0
-    for _ in range(30):  # a slice that is over at once still does a block
-        try:
-            with pausing_at(0.0):
-                cells.compute(cell)
-            break
-        except Paused:
-            n_pauses += 1
-    assert n_pauses == 10  # five blocks an epoch
-    pd.testing.assert_frame_equal(cells.read(cell)[0], vectors.skipgram.function(cell.config))
-    assert not list((tmp_path / "cache" / "runs").glob(f"{cell.key}*"))
 
 
 def test_a_copy_passes_the_test_of_the_square_and_reflects_nothing():

@@ -33,8 +33,3 @@ def test_the_largest_eigenvalue_is_that_of_the_matrix_built_by_loops():
     ]
     table = simulated.simulated_pmi_spectrum(d, 2 / 3, n_words=n, seed=5)
     assert table["right"].max() == pytest.approx(np.abs(np.linalg.eigvalsh(matrix)).max())
-
-
-def test_a_share_of_signs_beyond_one_is_refused():
-    with pytest.raises(ValueError, match=r"share 1\.5: d must be at least 1"):
-        simulated.simulated_pmi_spectrum(10, 1.5)

@@ -141,29 +141,6 @@ def test_the_tables_name_every_matrix_and_agree_with_the_array_functions():
 # --- refusals ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bits", [1, 25, 4.0, True])
-def test_numbers_of_bits_that_make_no_grid_are_refused(bits):
-    with pytest.raises(ValueError, match="whole number from 2 to 24"):
-        rounded_weights.round_to_grid([1.0], bits)
-    with pytest.raises(ValueError, match="whole number from 2 to 24"):
-        rounded_weights.quantize(nn.Linear(2, 2), bits)
-
-
-def test_arrays_that_no_scale_covers_are_refused():
-    with pytest.raises(ValueError, match="values has 1 NaN"):
-        rounded_weights.round_to_grid([1.0, math.nan], 4)
-    with pytest.raises(ValueError, match="empty"):
-        rounded_weights.round_to_grid([], 4)
-    with pytest.raises(ValueError, match="two axes"):
-        rounded_weights.round_to_grid([1.0, 2.0], 4, "channel")
-    with pytest.raises(ValueError, match="choose one of tensor, channel"):
-        rounded_weights.round_to_grid([1.0], 4, "row")
-    with pytest.raises(ValueError, match="all values are 0"):
-        rounded_weights.relative_error(np.zeros(3), 4)
-    with pytest.raises(ValueError, match="no kurtosis"):
-        rounded_weights.rotated_kurtosis(np.zeros((2, 2)))
-
-
 def test_models_that_cannot_be_rounded_are_refused_by_name():
     class Conv1D(nn.Module):
         def __init__(self):

@@ -11,7 +11,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-import torch
 
 from embviz.ledger import cells
 from embviz.ledger.cells import Cell, Experiment
@@ -22,8 +21,6 @@ N_STEPS = 10
 @contextlib.contextmanager
 def stored_briefly(folder: Path, longer: Sequence[Cell], cached: Sequence[Any]) -> Iterator[None]:
     """What a few steps give in `folder`, as results of cells with more; `cached` functions forget them."""
-    n_threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # models this small are ten times slower on two
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("EMBVIZ_RESULTS_DIR", str(folder))
         patch.setenv("EMBVIZ_CACHE_DIR", str(folder / "cache"))
@@ -34,7 +31,6 @@ def stored_briefly(folder: Path, longer: Sequence[Cell], cached: Sequence[Any]) 
         yield
     for function in cached:
         function.cache_clear()
-    torch.set_num_threads(n_threads)
 
 
 def store_short(cell: Cell) -> None:

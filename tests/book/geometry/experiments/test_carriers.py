@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 import torch
 
-from book.geometry.experiments import byte_slope, natural_order, steps, transplant
+from book.geometry.experiments import byte_slope, crossed, natural_order, steps, transplant
+from book.geometry.experiments.crossed import GROKKED, MEMORIZED
 from book.geometry.experiments.grokking import GrokkingRun, Members, Setting
 from embviz.models.transformer import Transformer
 from embviz.training.fourier import Prescribed
 
-pytestmark = pytest.mark.usefixtures("one_thread")
 TINY = GrokkingRun(p=7, train_share=0.6, n_epochs=3, setting=Setting(n_layers=1))
 
 
@@ -118,6 +118,18 @@ def test_a_donor_is_trained_until_it_has_finished_and_its_epoch_is_the_first_at_
     members.frames = frames
     assert transplant._train(members, to_the_end=True) == [("epoch", 1.0), ("grokked", 1.0)]
     assert seen == [0, 1, 2, 3]
+
+
+def test_a_threshold_that_is_just_reached_is_reached(monkeypatch):
+    exact = {"train_accuracy": MEMORIZED, "validation_accuracy": GROKKED}
+    frames = [SimpleNamespace(seed=0, epoch=epoch, scores=exact) for epoch in range(3)]
+    monkeypatch.setattr(crossed, "grok", lambda config: iter(frames))
+    assert crossed.first_times.function(SimpleNamespace(n_seeds=1))["epoch"].max() == 0
+    members = SimpleNamespace(
+        config=SimpleNamespace(n_epochs=3),
+        frames=lambda epoch: [SimpleNamespace(validation_accuracy=GROKKED)],
+    )
+    assert transplant._train(members) == [("epoch", 1.0), ("grokked", 1.0)]
 
 
 def test_the_share_of_a_few_strong_modes_is_one_for_a_few_waves_and_leaves_the_mean_out():

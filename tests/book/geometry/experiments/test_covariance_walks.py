@@ -9,8 +9,6 @@ from book.geometry.experiments import covariance_walks as walks
 from embviz import ledger
 from embviz.training.language import TextConfig
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 def test_a_run_has_each_query_matrix_beside_its_walks_of_both_kinds():
     (run, _) = walks.walked_runs("quick")

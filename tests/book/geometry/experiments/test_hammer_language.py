@@ -1,7 +1,5 @@
 """Language models under the hammer: mean gradients against loops, what a cell records, findings."""
 
-import sys
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -20,31 +18,18 @@ from book.geometry.experiments.hammer_language import (
     hammer_language,
     mean_gradients,
     parts_of,
-    strike_gpt2,
 )
 from book.geometry.experiments.steering_language import Setting
 from embviz import imports, ledger
 from embviz.corpora import bytepairs
-from embviz.corpora import corpus as corpora
 from embviz.ledger import cells
 from embviz.models.transformer import Transformer, TransformerConfig
-from embviz.training.language import TextConfig, load_streams, make_stream
+from embviz.training.language import TextConfig, make_stream
+from tests.book.geometry.conftest import DOCUMENTS
 
-DOCUMENTS = [f"The cat number {n} sat on mat {n * n}. Then it slept{'!' * n}" for n in range(12)]
-TEXT = TextConfig("embedded", held_out_every=3)
 HAMMER = Hammer(n_documents=3, n_rows=16, top=3)
-RUN = HammerRun(TEXT, setting=Setting(8, 2, 2, 24, 16, 4, 6, 1e-2), hammer=HAMMER)
 
-
-pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-@pytest.fixture(autouse=True)
-def made_text(monkeypatch):
-    monkeypatch.setattr(corpora, "load_text", lambda name, *, part=None: "<|endoftext|>".join(DOCUMENTS))
-    load_streams.cache_clear()
-    yield
-    load_streams.cache_clear()
+pytestmark = pytest.mark.usefixtures("made_text")
 
 
 def small_model(tied: bool = True) -> Transformer:
@@ -114,12 +99,6 @@ def test_what_cannot_be_struck_is_named():
 # --- GPT-2 ------------------------------------------------------------------------------------------
 
 
-def test_without_transformers_the_message_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(ImportError, match=r'pip install "embviz\[adapters\]"'):
-        strike_gpt2("gpt2", DOCUMENTS)
-
-
 def test_a_cell_of_gpt2_records_which_weights_it_struck(monkeypatch, tmp_path):
     pairs = bytepairs.train_byte_pairs(" ".join(DOCUMENTS), vocab_size=300, min_count=1)
     monkeypatch.setattr(bytepairs, "load_gpt2", lambda: pairs)
@@ -139,18 +118,6 @@ def test_a_cell_of_gpt2_records_which_weights_it_struck(monkeypatch, tmp_path):
 
 
 # --- cells and findings -----------------------------------------------------------------------------
-
-
-def test_a_cell_strikes_before_and_after_training():
-    table = hammer_language.function(RUN)
-    assert table["moment"].unique().tolist() == ["start", "trained"]
-    assert table.groupby("moment", sort=False)["bits_per_character"].first().is_monotonic_decreasing
-    streams = load_streams(TEXT)
-    shape = TransformerConfig(256, 16, 8, 2, 2, 24, tied=True, start="small")
-    model = Transformer(shape, seed=0)
-    fresh = HAMMER.strike(model, model, streams.held_out, parts_of(model))
-    at_start = table[table["moment"] == "start"].drop(columns=["moment", "bits_per_character"])
-    pd.testing.assert_frame_equal(fresh, at_start, check_exact=True)
 
 
 def made_cells(monkeypatch) -> None:

@@ -2,11 +2,6 @@
 
 import dataclasses
 import math
-import subprocess
-import sys
-import textwrap
-import time
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -33,10 +28,8 @@ from book.geometry.experiments.language_models import (
     stories,
 )
 from book.geometry.experiments.steering_language import Setting
-from embviz import ledger, pausing
 from embviz.ledger import cells, studies
 from embviz.models.transformer import Transformer
-from embviz.runs import read_run
 from embviz.training.language import TextConfig
 
 TINY = LanguageRun(
@@ -83,11 +76,6 @@ def test_variants_of_one_seed_share_their_weights_and_first_loss_differs_by_atte
     assert first[UNDECAYED_Q] == first[BASELINE]
     assert first[IDENTITY_Q] == pytest.approx(first[NO_Q], rel=1e-6)  # an identity is no query
     assert first[FROZEN_Q] == pytest.approx(first[BASELINE], rel=1e-6)  # before it could learn
-
-
-def test_an_unknown_variant_is_refused_with_those_there_are():
-    with pytest.raises(ValueError, match="choose one of baseline, no Q"):
-        dataclasses.replace(TINY, variant="no V")
 
 
 # --- what attention looks like -------------------------------------------------------------------------
@@ -212,79 +200,3 @@ def test_a_learned_multiple_is_a_part_of_its_claim_that_no_other_figure_waits_fo
 
 def learned(cell: cells.Cell) -> pd.DataFrame:
     return fake(cell.config.run).assign(key_multiple=[0.0, 0.1, 0.3])
-
-
-def test_a_larger_preset_finds_every_figure_of_its_claims(monkeypatch):
-    monkeypatch.setattr(models, "read", lambda cell: (fake(cell.config), {}))
-    monkeypatch.setattr(models, "table_of", learned)
-    for module in (models, studies):  # parts are judged where they are stored
-        monkeypatch.setattr(module, "missing", lambda cells: [])
-    for name, study in STUDIES.items():
-        claim = ledger.find_claim(name)
-        asked = claim.finding_names - {"gain_paper_rate", "gain_longer"}  # of another module
-        assert set(study.findings("paper")) == asked, name
-
-
-# --- slices of time -----------------------------------------------------------------------------------
-
-SLICED = dataclasses.replace(TINY, setting=Setting(16, 2, 2, 32, 16, 2, 24, 1e-2), n_scores=4)
-KILLED = """
-    import sys
-    sys.path.insert(0, {root!r})
-    from embviz.ledger import cells
-    from embviz.training import loop as training
-    from tests.book.geometry.experiments import test_language_models as here
-    training.STATE_SECONDS, cells.cache_folder = 0.0, lambda: here.Path({folder!r})
-    cells.run([here.language_models.cell(here.SLICED)], n_jobs=1, progress=False)
-"""
-
-
-@pytest.fixture
-def folders(monkeypatch, tmp_path):
-    """Own folders for results and for what is begun."""
-    monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path / "results"))
-    monkeypatch.setattr(cells, "cache_folder", lambda: tmp_path)  # of runs alone: the text stays where it is
-    return tmp_path
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory) -> pd.DataFrame:
-    """The same cell in one go."""
-    with pytest.MonkeyPatch.context() as patch:
-        begun = tmp_path_factory.mktemp("begun")
-        patch.setattr(cells, "cache_folder", lambda: begun)  # of runs alone: the text stays where it is
-        return language_models.function(SLICED)
-
-
-def test_slices_of_one_update_give_what_one_run_gives(folders, whole):
-    cell, n_slices = language_models.cell(SLICED), 0
-    with pausing.pausing_at(0.0):  # of every slice, after its first update
-        while True:
-            n_slices += 1
-            try:
-                cells.compute(cell)
-                break
-            except pausing.Paused:
-                pass
-    assert n_slices == SLICED.setting.n_steps + 1  # the last one scores
-    table, provenance = cells.read(cell)
-    pd.testing.assert_frame_equal(table, whole, check_exact=True)
-    assert len(provenance["slices"]) == n_slices
-
-
-def test_a_slice_that_is_killed_and_its_continuation_give_what_one_run_gives(folders, whole):
-    cell = language_models.cell(SLICED)
-    root = str(Path(__file__).resolve().parents[4])
-    script = textwrap.dedent(KILLED.format(root=root, folder=str(folders)))
-    run = folders / "runs" / cell.key
-    slice_ = subprocess.Popen([sys.executable, "-c", script])
-    while slice_.poll() is None and not ((run / "run.json").exists() and read_run(run).steps[-1:] >= [6]):
-        time.sleep(0.005)
-    slice_.kill()  # after a quarter of its steps
-    slice_.wait()
-    assert slice_.returncode < 0, "it was done before it was killed"
-    assert not cell.stored()
-    cells.run([cell], n_jobs=1, progress=False)
-    table, provenance = cells.read(cell)
-    pd.testing.assert_frame_equal(table, whole, check_exact=True)
-    assert ["seconds" in one for one in provenance["slices"]] == [False, True]

@@ -11,8 +11,6 @@ from book.geometry.experiments import trajectory_runs as runs
 from embviz.trajectories import Clustering, find_phases, principal_coordinates, random_walk
 from tests.book.conftest import BOOK
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 def test_a_path_laid_out_anew_has_the_grids_columns_steps_and_size():
     grid = runs.explorer_grid()

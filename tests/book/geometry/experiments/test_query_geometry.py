@@ -10,8 +10,6 @@ from embviz import ledger
 from embviz.models.transformer import Transformer, TransformerConfig
 from embviz.training.language import next_token_losses
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 def small_model(attention="standard", seed=0):
     shape = TransformerConfig(13, 6, 8, 2, 2, 12, attention, start="small")

@@ -14,7 +14,6 @@ from scipy import stats
 from book.geometry.experiments import STUDIES, crossed, hammer_modular, queries, steering, variants
 from book.geometry.experiments.grokking import GrokkingRun, grok
 from embviz.ledger.cells import Cell
-from embviz.ledger.claims import find_claim
 from embviz.models.transformer import Transformer, n_parameters
 from embviz.training.fourier import power_spectrum
 
@@ -434,17 +433,3 @@ def test_a_strike_hears_the_start_and_the_end_of_a_run_and_changes_nothing_of_it
     *_, last = grok(run, device="cpu")
     heard = table[(table["moment"] == "end") & (table["quantity"] == "embedding")]
     assert heard["value"].tolist() == power_spectrum(torch.from_numpy(last.embedding)).tolist()
-
-
-# --- quick cells ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("claim", [*steering.STUDIES, *variants.STUDIES, *crossed.STUDIES, *queries.STUDIES])
-def test_findings_of_made_up_quick_cells_are_those_that_the_claim_asks_for(claim):
-    study = STUDIES[claim]
-    for index, cell in enumerate(study.preset_cells("quick")):
-        store(cell, 5 + index % 7, 2 + index % 4)
-    later = {"memorize_full", *queries.VARIANTS}  # of full batches; shown once they are stored
-    later |= {"more_ahead_grok", "more_ahead_memorize", "near_saves_more"}  # of the paper's size alone
-    asked = find_claim(claim).finding_names - later
-    assert set(study.findings("quick")) == asked

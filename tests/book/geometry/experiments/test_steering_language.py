@@ -25,7 +25,6 @@ from book.geometry.experiments.steering_language import (
     steering_language,
 )
 from embviz import ledger
-from embviz.corpora import corpus as corpora
 from embviz.ledger import cells
 from embviz.training.fourier import Adaptive, Prescribed, power_spectrum
 from embviz.training.language import (
@@ -41,21 +40,8 @@ TEXT = TextConfig("embedded", "byte pairs", 290, held_out_every=4)
 TINY = Setting(8, 1, 2, 16, 8, 4, 20, 1e-2)
 RUN = SteeringRun(TEXT, setting=TINY)
 KNOWN = (*VARIANTS, ON_HEAD)
-STORIES = "<|endoftext|>".join(f"The cat number {n} sat on mat {n * n}. Then it slept." for n in range(12))
 
-
-pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-@pytest.fixture(autouse=True)
-def made(monkeypatch, tmp_path):
-    """A made text for the embedded one; empty folders for runs and results."""
-    monkeypatch.setenv("EMBVIZ_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path / "results"))
-    monkeypatch.setattr(corpora, "load_text", lambda name, *, part=None: STORIES)
-    load_streams.cache_clear()
-    yield
-    load_streams.cache_clear()
+pytestmark = pytest.mark.usefixtures("made_text", "own_runs", "own_results")
 
 
 def run_of(variant: str, **changes) -> SteeringRun:
@@ -156,11 +142,6 @@ def test_variants_of_a_seed_start_from_the_same_weights_and_without_a_projection
         assert model.free_head.requires_grad
 
 
-def test_an_unknown_variant_is_refused():
-    with pytest.raises(ValueError, match="variant is 'nyquist': choose one of baseline, near-Nyquist"):
-        run_of("nyquist")
-
-
 def test_adam_may_move_a_number_as_far_in_every_preset_of_stories():
     reach = {}
     for preset in ("laptop", "paper"):
@@ -183,7 +164,6 @@ def test_a_cell_scores_on_the_way_and_says_how_far_the_embedding_moved():
     frozen = steering_language.function(run_of(FROZEN))
     assert (frozen["moved"] == 0).all()
     assert frozen["bits_per_token"].iloc[0] == table["bits_per_token"].iloc[0]
-    pd.testing.assert_frame_equal(table, steering_language.function(RUN), check_exact=True)
 
 
 # --- findings ---------------------------------------------------------------------------------------

@@ -1,10 +1,8 @@
 """Recorded runs, their drawings and what is said of them: against the pipeline, definitions, and refusals."""
 
-import contextlib
 import copy
 import dataclasses
 import itertools
-import json
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -36,13 +34,11 @@ from book.geometry.experiments.trajectory_recordings import (
     TrajectoryRun,
     recorded,
 )
-from embviz import ledger
 from embviz.ledger import cells
 from embviz.metrics import procrustes_disparity
 from embviz.models.transformer import Transformer
 from embviz.pausing import Paused, pausing_at
 from embviz.runs import Run
-from embviz.training import loop as training
 from embviz.training.language import draw_batch, load_streams, next_token_losses
 from embviz.trajectories.nulls import measure
 from embviz.trajectories.phases import Clustering, find_phases
@@ -68,15 +64,6 @@ def stored(folders):
 
 
 # --- recordings ---------------------------------------------------------------------------------------
-
-
-def test_a_run_that_is_unknown_or_misses_its_end_is_refused():
-    with pytest.raises(ValueError, match="choose one of standard, no Q, decay only"):
-        dataclasses.replace(TINY, variant="no V")
-    with pytest.raises(ValueError, match="choose one of short stories, web text"):
-        dataclasses.replace(TINY, text="tweets")
-    with pytest.raises(ValueError, match="would miss the last of 80"):
-        dataclasses.replace(TINY, every=3)
 
 
 @pytest.mark.parametrize("preset", ["quick", "laptop"])
@@ -153,41 +140,6 @@ def test_an_optimizer_with_nothing_to_learn_from_shrinks_all_tensors_alike():
         # float32 adds up 80 roundings
         np.testing.assert_allclose(numbers, shrunk[:, None] * numbers[0], rtol=1e-4, atol=1e-6)
     assert np.ptp(recording.losses) > 0
-
-
-@pytest.fixture
-def broken_off(monkeypatch):
-    """A function that records a run in slices, each stopped after so many updates; how many there were."""
-
-    def record(run, n_updates):
-        for n_slices in itertools.count(1):
-            calls = iter(range(1, 1_000))
-            with monkeypatch.context() as patch, contextlib.suppress(Paused):
-                patch.setattr(training, "time_is_over", lambda calls=calls: next(calls) >= n_updates)
-                return recorded(run), n_slices
-
-    return record
-
-
-def contents(recording):
-    files = [recording.folder / "log.jsonl", *(recording.folder / "weights").iterdir()]
-    return {file.name: file.read_bytes() for file in files}
-
-
-@pytest.mark.parametrize("n_updates", [7, 20])  # stops between snapshots, and before one that is due
-def test_a_recording_in_slices_is_that_of_an_unbroken_run_to_the_bit(folders, broken_off, n_updates):
-    run = dataclasses.replace(TINY, seed=20 + n_updates)
-    whole = recorded(run)
-    expected = contents(whole)
-    distortion = whole.distortion
-    whole.folder.rename(folders / f"whole {n_updates}")
-    again, n_slices = broken_off(run, n_updates)
-    assert n_slices > 3
-    assert contents(again) == expected
-    pd.testing.assert_frame_equal(again.distortion, distortion)
-    slices = json.loads((again.folder / "score.json").read_text())["slices"]
-    assert len(slices) == n_slices
-    assert not list(again.folder.rglob("states*"))  # they are gone with the last slice
 
 
 def test_who_waits_for_a_recording_pauses_when_the_time_is_over(folders):
@@ -367,15 +319,6 @@ def test_a_shape_is_held_against_independent_embeddings_and_walks(stored):
     matrix = trajectory_findings.disparity_matrix(runs[0])
     assert matrix.loc["V 1", "embedding"] == pytest.approx(row["disparity"])
     assert table.loc[(0, "embedding"), "disparity"] == pytest.approx(0, abs=1e-12)
-
-
-def test_quick_runs_have_every_figure_of_their_claims_but_those_of_alternatives(stored):
-    ends = ("stable", "_agreement", "_isotropic", "_covariance", "_layouts", "_30", "_umap")
-    for claim_id in ("geometry.trajectories_q", "geometry.trajectories_shape"):
-        entry = ledger.derive(ledger.find_claim(claim_id), scale="quick")
-        assert entry.scale == "quick"
-        missing = [row.measurement.name for row in entry.rows if row.finding is None]
-        assert all(name.endswith(ends) for name in missing)
 
 
 def test_intervals_end_where_a_number_can_go_no_further(monkeypatch):

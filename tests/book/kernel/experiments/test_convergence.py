@@ -21,12 +21,6 @@ def test_snapshots_are_evenly_spaced(run):
     assert session.snapshot_steps[-1] == session.n_steps
 
 
-def test_a_setting_has_more_dimensions_than_words():
-    for preset in ("quick", "paper"):
-        shape = convergence.settings(preset)["wide"].shape
-        assert shape.embedding_dim > shape.vocab_size
-
-
 def test_stored_measures_are_those_of_the_stored_embeddings(run):
     path = convergence.load(run, "small")
     last = path.along[path.along["step"] == path.models.steps[-1]]
@@ -36,13 +30,6 @@ def test_stored_measures_are_those_of_the_stored_embeddings(run):
     assert last["ratio"].to_numpy() == pytest.approx(expected, rel=1e-5)
     assert last["score"].to_numpy() == pytest.approx(path.models.scores(path.models.last), rel=1e-4)
     assert path.along.loc[path.along["step"] == 0, "untrained"].to_numpy() == pytest.approx(1)
-
-
-def test_a_run_alone_trains_as_beside_others(run):
-    one = convergence.runs_of(run)[0]
-    table = convergence.to_convergence.function(one)
-    both = convergence.load(run, one.shape.start).models.last
-    assert runs.embedding(table, one.first_seed) == pytest.approx(both[0])
 
 
 def test_models_whose_loss_falls_decide_nothing(run):

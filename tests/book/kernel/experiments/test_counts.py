@@ -7,11 +7,7 @@ from book.kernel.experiments.counts import CountedText, counted, load_counts
 from book.kernel.experiments.texts import TextReading, load
 
 READING = TextReading("embedded", vocab_size=20, n_tokens=400)
-
-
-@pytest.fixture(autouse=True)
-def _no_results(tmp_path, monkeypatch):
-    monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("own_results")
 
 
 @pytest.mark.parametrize("window", [1, 5])

@@ -2,8 +2,6 @@
 
 import dataclasses
 import functools
-import math
-import time
 
 import numpy as np
 import pandas as pd
@@ -23,11 +21,7 @@ from book.kernel.experiments.runs import (
 )
 from book.kernel.experiments.texts import TextReading
 from book.kernel.minigpt import MiniGPTConfig, StackedMiniGPT, dropout_masks
-from embviz.ledger import cells
-from embviz.ledger.cells import table_digest
 from embviz.models.members import Member
-from embviz.pausing import Paused, pausing_at
-from embviz.runs import Run
 
 SHAPE = MiniGPTConfig(vocab_size=10, embedding_dim=8, n_layers=1, n_heads=2, length=16)
 TINY = KernelRun(
@@ -39,12 +33,7 @@ TINY = KernelRun(
     n_snapshots=4,
 )
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setattr(cells, "cache_folder", lambda: tmp_path)  # of runs alone: the text stays where it is
+pytestmark = pytest.mark.usefixtures("own_runs")
 
 
 @functools.cache
@@ -54,22 +43,6 @@ def table_of(config: KernelRun) -> pd.DataFrame:
 
 
 # --- the table ----------------------------------------------------------------------------------------
-
-
-def test_a_table_holds_every_measure_at_every_snapshot_and_two_embeddings_a_seed():
-    table = table_of(TINY)
-    assert table.dtypes.astype(str).to_dict() == {
-        **{"seed": "int16", "step": "int32", "quantity": table["quantity"].dtype.name},
-        **{"index": "int32", "value": "float32"},
-    }
-    wide = measures(table)
-    # 37 blocks in batches of 8: 5 updates an epoch
-    assert wide["step"].tolist() == [0, 1, 4, 15] * 2
-    assert wide["seed"].tolist() == [0] * 4 + [1] * 4
-    assert list(wide)[2:] == ["train_loss", "dropout_loss", "held_out_loss", "weight_norm", "update_norm"]
-    assert wide["update_norm"].isna().tolist() == [True, False, False, False] * 2
-    kept = table[table["quantity"] == "embedding"].groupby(["seed", "step"]).size()
-    assert kept.to_dict() == {(seed, step): 80 for seed in (0, 1) for step in (0, 15)}
 
 
 def test_the_embedding_starts_as_the_models_does_and_moves():
@@ -170,49 +143,6 @@ def test_measures_are_their_definitions(monkeypatch):
     torch.testing.assert_close(session.measure()["train_loss"], shortened)
 
 
-# --- pausing ------------------------------------------------------------------------------------------
-
-
-def test_a_run_that_paused_after_every_update_ends_with_the_same_bits(tmp_path):
-    config = dataclasses.replace(TINY, n_epochs=1)
-    for _ in range(20):
-        try:
-            with pausing_at(time.time()):
-                table = minigpt.function(config)
-            break
-        except Paused:
-            continue
-    assert table_digest(table) == table_digest(minigpt.function(config))
-    assert len(table.attrs["slices"]) == 6  # one after each of five updates, the last without any
-    assert not list((tmp_path / "runs").iterdir())
-
-
-def test_a_kill_between_a_snapshot_and_its_state_loses_nothing(tmp_path, monkeypatch):
-    config = dataclasses.replace(TINY, n_epochs=1)
-    with Run.open(tmp_path / "unbroken") as run:
-        prepare(config).train(run)
-        expected = run.weights(5)
-    save_state = Run.save_state
-    monkeypatch.setattr("embviz.training.loop.STATE_SHARE", math.inf)  # a state at each snapshot
-
-    def killed(run, step, tensors):
-        if step == 2:
-            raise KeyboardInterrupt
-        save_state(run, step, tensors)
-
-    with Run.open(tmp_path / "killed") as run:
-        monkeypatch.setattr(Run, "save_state", killed)
-        with pytest.raises(KeyboardInterrupt):
-            prepare(config).train(run)
-        assert run.steps[-1] == 2
-        monkeypatch.undo()
-    with Run.open(tmp_path / "killed") as run:
-        session = prepare(config)
-        session.train(run)
-        assert set(session.snapshot_steps) <= set(run.steps)
-        assert all(torch.equal(array, expected[name]) for name, array in run.weights(5).items())
-
-
 # --- the rest -----------------------------------------------------------------------------------------
 
 
@@ -241,12 +171,3 @@ def test_a_missing_embedding_is_refused_with_those_that_there_are():
         embedding(table, 0, 4)
     with pytest.raises(ValueError, match="only untied models have a separate output embedding"):
         embedding(table, 0, output=True)
-
-
-def test_runs_that_train_nothing_and_texts_without_a_block_are_refused():
-    with pytest.raises(ValueError, match="epochs, batches and seeds must be at least 1"):
-        dataclasses.replace(TINY, n_epochs=0)
-    with pytest.raises(
-        ValueError, match="a text of 600 tokens has no block of 701: lower the shape's length"
-    ):
-        Session(dataclasses.replace(TINY, shape=dataclasses.replace(SHAPE, length=700)), prepare(TINY).text)

@@ -73,12 +73,6 @@ def test_a_slice_reads_on_where_it_begins():
     np.testing.assert_array_equal(at_zero.ids, whole.ids)
 
 
-@pytest.mark.parametrize("change", [{"offset": -1}, {"symbols": "characters"}])
-def test_a_slice_of_characters_or_before_the_beginning_is_refused(change):
-    with pytest.raises(ValueError, match="a slice is of words and begins at 0 or later"):
-        dataclasses.replace(Slice("embedded", "unk", 30, 300), **change)
-
-
 def test_each_half_of_the_distance_chooses_texts_for_the_other(monkeypatch):
     rows = [
         LINE | {"symbols": "unk", "offset": offset, "mutual": mutual, scan.PAIRS[-1]: cosine}
@@ -119,11 +113,3 @@ def test_settings_are_both_starts_and_three_batches_on_seeds_that_no_other_run_h
     judged = {member.seed for member in chosen.run(chosen.TEXT, "small", 8).members}
     assert not seeds & judged
     assert not (seeds | judged) & {member.seed for member in models.main("paper").members}
-
-
-def test_the_quick_scan_has_a_row_a_slice():
-    found = scan.table("quick")
-    assert len(found) == sum(len(cell.config.slices) for cell in scan.cells("quick"))
-    assert np.isfinite(scan.distance(found)).all()
-    assert found[["score_untrained", "cosine_untrained", *scan.PAIRS]].abs().to_numpy().max() <= 1
-    assert theory.EPS == 0.003

@@ -1,11 +1,11 @@
 """What the claims on the kernel are held against: models, formulas, beginnings, scale; all in miniature."""
 
-import dataclasses
 import itertools
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from book.kernel import theory
 from book.kernel.experiments import (
@@ -23,31 +23,9 @@ from book.kernel.experiments import (
 from book.kernel.experiments.counts import Counts
 from book.kernel.experiments.models import MAIN, QUICK, Trained
 from book.kernel.experiments.runs import prepare
-from embviz import kernels, ledger
-from embviz.ledger import cells
-from embviz.ledger.cells import Cell, Experiment, missing
-
-
-@pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    """A folder with the quick cells of every claim but the three that train most, after two epochs."""
-    slow = ("kernel.initialization", "kernel.open_scale", "kernel.open_eps")
-    names = [name for name in STUDIES if name not in slow]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path_factory.mktemp("results")))
-        todo = {cell.key: cell for name in names for cell in STUDIES[name].every_cell("quick")}
-        for cell in todo.values():
-            table = cell.experiment.function(of_two_epochs(cell.config))
-            told = Experiment(cell.experiment.name, cell.experiment.version, lambda config, t=table: t)
-            cells.compute(Cell(told, cell.config))
-        yield names
-
-
-def of_two_epochs(config):
-    """The same configuration, or the run in it, with less training."""
-    if hasattr(config, "run"):
-        return dataclasses.replace(config, run=of_two_epochs(config.run))
-    return dataclasses.replace(config, n_epochs=2) if hasattr(config, "n_epochs") else config
+from embviz import kernels
+from embviz.ledger.cells import missing
+from embviz.words.cooccurrence import count_pairs
 
 
 def made(W_of_c: float = 2.0, V: int = 12, n_seeds: int = 3) -> Trained:
@@ -59,13 +37,6 @@ def made(W_of_c: float = 2.0, V: int = 12, n_seeds: int = 3) -> Trained:
     table = pd.DataFrame({"seed": range(n_seeds), "step": 1, "dropout_loss": 1.0})
     counts = Counts([str(i) for i in range(V)], half + half.T)
     return Trained("made", [0, 1], path, E, table, counts, np.ones(V, bool))
-
-
-def test_every_claim_has_a_study_and_every_figure_a_finding(results):
-    for name in results:
-        found = STUDIES[name].findings("quick")
-        claim = ledger.find_claim(name)
-        assert claim.finding_names == set(found), name
 
 
 def test_a_multiple_of_the_identity_is_what_identity_deconvolution_fits_exactly():
@@ -202,11 +173,6 @@ def test_other_orders_are_averaged_without_the_plain_one_and_over_the_seeds_of_t
     assert [found[f"counts_{size}"].n_seeds for size in (1_000, 5_000)] == [5, 2]
 
 
-def test_an_unknown_beginning_is_refused_with_those_there_are():
-    with pytest.raises(ValueError, match="log counts"):
-        starts.StartRun(QUICK, "svd")  # type: ignore[arg-type]
-
-
 def test_the_main_reading_is_the_one_whose_loss_lies_nearest_to_the_papers(monkeypatch):
     monkeypatch.delenv("EMBVIZ_RESULTS_DIR", raising=False)
     runs = models.readings("paper")
@@ -290,3 +256,36 @@ def test_the_complex_power_of_a_positive_definite_matrix_is_the_clamped_one():
     signed = theory.decompose(half + half.T)
     power = (signed.vectors * (signed.values.astype(complex) ** theory.EPS).real) @ signed.vectors.T
     assert chosen.complex_power_row(signed) == pytest.approx(theory.deconvolved_row(power, signed))
+
+
+def test_a_best_epsilon_at_either_end_of_those_tried_is_marked(monkeypatch):
+    run = models.main("quick")
+    monkeypatch.setattr(hyperparameters, "prepare", lambda run: without_training(run))
+    monkeypatch.setattr(hyperparameters, "EPS", np.array([0.001, 0.02]))
+    assert hyperparameters.fitted.function(hyperparameters.EpsRun(run))["at_end"].all()
+
+
+def without_training(run):
+    session = prepare(run)
+    session.snapshots = lambda every: []
+    return session
+
+
+def test_a_derived_start_is_permuted_by_the_seed_of_its_model():
+    rows = starts.beginnings(prepare(QUICK), "permuted")
+    assert not torch.equal(rows[0] / rows[0].norm(), rows[1] / rows[1].norm())
+
+
+def test_exchanged_rows_are_in_an_order_of_their_draw():
+    learned = np.random.default_rng(5).standard_normal((30, 16))
+    draws = [frozen.frozen_embeddings(learned, np.random.default_rng(seed)) for seed in (3, 4)]
+    assert not np.array_equal(*(made_up[frozen.EXCHANGED] for made_up in draws))
+
+
+def test_larger_vocabularies_are_counted_as_far_as_the_papers_pipeline_does_and_in_other_orders():
+    ids = np.random.default_rng(5).integers(0, 5, 60)
+    counts = count_pairs(ids, 5, window=5).toarray()
+    np.testing.assert_allclose(scale._spectrum(ids, 5).matrix, np.log1p(counts))
+    first, *others = scale._orders(9, 3)
+    assert first.tolist() == list(range(9))
+    assert all(sorted(order) == list(range(9)) and order.tolist() != list(range(9)) for order in others)

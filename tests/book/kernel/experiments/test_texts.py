@@ -147,16 +147,3 @@ def test_too_few_different_symbols_are_refused_with_their_number(symbols, vocab_
     reading = dataclasses.replace(READING, symbols=symbols, vocab_size=vocab_size)
     with pytest.raises(ValueError, match=r"have \d+ different symbols: lower vocab_size"):
         load(reading)
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"symbols": "bytes"}, "choose one of drop, unk, characters"),
-        ({"order": "random"}, "choose one of frequency, alphabetical, appearance"),
-        ({"vocab_size": 1}, "two symbols and two tokens"),
-    ],
-)
-def test_readings_that_make_no_text_are_refused(changed, message):
-    with pytest.raises(ValueError, match=message):
-        dataclasses.replace(READING, **changed)

@@ -31,12 +31,7 @@ TINY = BaseRun(
     n_scores=2,
 )
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setattr(cells, "cache_folder", lambda: tmp_path)  # of runs alone: the text stays where it is
+pytestmark = pytest.mark.usefixtures("own_runs")
 
 
 @functools.cache
@@ -47,17 +42,6 @@ def table_of(run: BaseRun) -> pd.DataFrame:
 
 def loaded(run: BaseRun = TINY) -> Base:
     return load(run)
-
-
-def test_a_table_holds_every_score_and_every_parameter_in_the_models_order():
-    table = table_of(TINY)
-    names = list(dict.fromkeys(table["name"]))
-    state = Decoder(TINY.shape, seed=0).state_dict()
-    assert names == ["log_perplexity", "rounded_log_perplexity", *state]
-    assert table.loc[table["name"] == "log_perplexity", "step"].tolist() == [0, 3, 6]
-    sizes = table.groupby("name").size()
-    assert {name: int(sizes[name]) for name in state} == {name: a.numel() for name, a in state.items()}
-    assert table.dtypes.astype(str).to_dict()["value"] == "float32"
 
 
 def test_stored_weights_have_eight_significant_bits_and_the_score_is_theirs():
@@ -85,13 +69,6 @@ def test_the_loss_is_the_mean_over_held_out_tokens_of_log_probabilities():
             logs = found.model(tokens[None, :-1])[0].log_softmax(-1)
             total -= float(logs[torch.arange(length), tokens[1:]][torch.from_numpy(counted)].sum())
     assert total / (len(held) - 1) == pytest.approx(found.log_perplexity, rel=1e-5)  # float32 sums
-
-
-def test_the_same_run_gives_the_same_bits_and_another_seed_others():
-    again = base_weights.function(TINY)
-    pd.testing.assert_frame_equal(again, table_of(TINY))
-    other = table_of(dataclasses.replace(TINY, seed=1))
-    assert not np.array_equal(other["value"], again["value"])
 
 
 def test_a_base_read_from_its_stored_cell_is_the_one_trained_here(tmp_path, monkeypatch):
@@ -147,15 +124,6 @@ def test_every_architecture_has_a_model_at_every_preset(preset, architecture):
     assert (run.seed, run.shape.n_symbols) == (2, run.text.vocab_size)
     with torch.device("meta"):
         assert Decoder(run.shape, seed=0).free_head is None
-
-
-def test_unknown_presets_and_architectures_are_refused():
-    with pytest.raises(ValueError, match="no preset 'large': choose quick, laptop or paper"):
-        base("large")
-    with pytest.raises(ValueError, match="architecture is 'GPT-5': choose one of 'LayerNorm'"):
-        base("quick", "GPT-5")
-    with pytest.raises(ValueError, match="sequences of 64 tokens don't fit a model of 16 places"):
-        dataclasses.replace(TINY, training=bases.training(6, 4, 64, 1e-2))
 
 
 def test_base_models_come_first_until_all_that_starts_from_them_is_stored(tmp_path, monkeypatch):

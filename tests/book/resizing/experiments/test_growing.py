@@ -9,8 +9,6 @@ import pytest
 import torch
 
 from book.resizing.experiments import bases, growing
-from embviz import ledger
-from embviz.ledger.studies import find_study
 from embviz.models.decoder import Decoder, DecoderConfig
 
 SMALL = dataclasses.replace(growing.narrow_base("quick"), training=bases.training(6, 4, 16, 1e-2))
@@ -115,22 +113,3 @@ def test_a_grown_model_that_never_gets_as_far_has_saved_nothing():
     assert own.products == pytest.approx(-0.4)
     assert growing.steps_to(pd.Series([3.0, 2.0], index=[0, 6]), 1.0) == math.inf
     assert growing.steps_to(pd.Series([1.0, 2.0], index=[0, 6]), 1.0) == 0
-
-
-def test_the_claim_is_measured_on_quick_cells_and_each_way_is_computed(monkeypatch):
-    monkeypatch.setattr(growing, "narrow_base", lambda preset, seed=0: dataclasses.replace(SMALL, seed=seed))
-    monkeypatch.setitem(growing.N_SEEDS, "quick", 1)
-    found = find_study("resizing.grow").findings("quick")
-    claim = ledger.find_claim("resizing.grow")
-    assert found.keys() <= claim.finding_names
-    assert found["zeros"].controls["gaussian"] > 0.01 > 1e-5 > found["zeros"].value
-
-
-# --- refusals ---------------------------------------------------------------------------------------
-
-
-def test_runs_that_do_not_grow_are_refused():
-    with pytest.raises(ValueError, match="choose one of orthogonal, zeros, fresh, scratch"):
-        of("glue")
-    with pytest.raises(ValueError, match="does not grow to 16"):
-        of("zeros", width=16)

@@ -9,8 +9,6 @@ import torch
 
 from book.resizing import rounded_weights
 from book.resizing.experiments import bases, quantized
-from embviz import ledger
-from embviz.ledger.studies import find_study
 from embviz.models import resizing
 from embviz.models.decoder import Decoder, DecoderConfig
 
@@ -99,21 +97,3 @@ def test_folding_gives_a_model_that_belongs_to_no_basis():
     rotated = quantized.treated(folded, "rotation", 3)
     error = resizing.logit_error(rotated(tokens), folded(tokens))
     assert error < 1e-5
-
-
-def test_the_claim_is_measured_on_quick_cells(monkeypatch, tables):
-    monkeypatch.setattr(quantized, "runs", lambda preset, how: [of(how)])
-    monkeypatch.setattr(quantized, "table_of", lambda cell: tables[cell.config.treatment])
-    found = find_study("resizing.quantization").findings("quick")
-    claim = ledger.find_claim("resizing.quantization")
-    assert found.keys() <= claim.finding_names
-    losses = [
-        value(tables[how], quantity="log_perplexity", bits=8, per="channel").item()
-        for how in ("rotation", "none")
-    ]
-    assert found["int8_channel"].value == pytest.approx(losses[0] - losses[1])
-
-
-def test_an_unknown_treatment_is_refused():
-    with pytest.raises(ValueError, match="choose one of none, rotation, permutation"):
-        of("massage")

@@ -24,25 +24,13 @@ from book.resizing.experiments.recovery import (
     RecoveryRun,
     when_recovered,
 )
-from embviz.ledger import cells
-from embviz.models.decoder import DecoderConfig
 from embviz.models.transformer import n_parameters
-from embviz.training.language import TextConfig, draw_batch, next_token_losses
+from embviz.training.language import draw_batch, next_token_losses
+from tests.book.resizing.conftest import BASE
 
-BASE = BaseRun(
-    TextConfig("embedded", n_documents=40, n_held_out=1),
-    DecoderConfig(1, 16, 8, 1, 2, mlp_dim=16, norm_biases=True),
-    bases.training(30, 4, 16, 1e-2),
-    n_scores=1,
-)
 RUN = RecoveryRun(BASE, (0.5,), n_steps=4, learning_rate=1e-2)
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setattr(cells, "cache_folder", lambda: tmp_path)  # of runs alone: the text stays where it is
+pytestmark = pytest.mark.usefixtures("own_runs")
 
 
 @functools.cache
@@ -143,19 +131,6 @@ def test_every_stage_reads_on_where_the_last_one_stopped(monkeypatch):
     monkeypatch.setattr(recovery, "draw_batch", recorded)
     recovery.recovery.function(dataclasses.replace(RUN, ratios=(0.5, 0.25), seed=7))
     assert seen == [(1_007, step) for step in range(4)]
-
-
-def test_runs_that_lead_nowhere_are_refused():
-    with pytest.raises(ValueError, match="treatment is 'prayer': choose one of projection"):
-        dataclasses.replace(RUN, treatment="prayer")
-    with pytest.raises(ValueError, match="PCA slice can't lead to 2 of the width"):
-        dataclasses.replace(RUN, treatment=PCA, ratios=(2.0,))
-    with pytest.raises(ValueError, match=r"zeros appended can't lead to 0\.5 of the width"):
-        dataclasses.replace(RUN, treatment=ZEROS)
-    with pytest.raises(ValueError, match="ratios of widths must be above 0"):
-        dataclasses.replace(RUN, ratios=())
-    with pytest.raises(ValueError, match="2 stages need as many updates at least, got 1"):
-        dataclasses.replace(RUN, ratios=(0.5, 0.25), n_steps=1)
 
 
 def test_another_base_is_carried_by_the_same_steps():

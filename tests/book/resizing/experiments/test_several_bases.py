@@ -15,25 +15,12 @@ from book.resizing.experiments.bases import BaseRun
 from book.resizing.experiments.porting import Treatment
 from book.resizing.experiments.tuned import PRINTED, TunedRun
 from embviz import projections
-from embviz.ledger import cells
-from embviz.models.decoder import DecoderConfig
 from embviz.models.resizing import logit_error
-from embviz.training.language import TextConfig
+from tests.book.resizing.conftest import BASE
 
-BASE = BaseRun(
-    TextConfig("embedded", n_documents=40, n_held_out=1),
-    DecoderConfig(1, 16, 8, 1, 2, mlp_dim=16, norm_biases=True),
-    bases.training(30, 4, 16, 1e-2),
-    n_scores=1,
-)
 RUN = TunedRun(BASE, 0.5, n_steps=3, learning_rate=1e-2)
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setattr(cells, "cache_folder", lambda: tmp_path)  # of runs alone: the text stays where it is
+pytestmark = pytest.mark.usefixtures("own_runs")
 
 
 # --- which models -------------------------------------------------------------------------------------
@@ -103,12 +90,6 @@ def test_a_port_is_scored_from_its_start_to_its_last_update_and_learns(optimizer
     assert table["step"].tolist()[-1] == 20
     assert table["log_perplexity"].iloc[-1] < table["log_perplexity"].iloc[0]
     pd.testing.assert_frame_equal(tuned.tuned.function(run), table)
-
-
-def test_runs_that_make_no_sense_are_refused():
-    for wrong in ({"ratio": 0.0}, {"n_steps": 0}, {"optimizer": "sgd"}):
-        with pytest.raises(ValueError, match="are needed"):
-            dataclasses.replace(RUN, **wrong)
 
 
 # --- the law of width ---------------------------------------------------------------------------------

@@ -23,11 +23,7 @@ from embviz.models.members import Member
 
 PRESET, SEEDS, STEPS = "quick", (20, 21, 22), range(0, 301, 20)
 CLAIMS = {claim.id: claim for claim in load_claims("tying")}
-
-
-@pytest.fixture(autouse=True)
-def results(tmp_path, monkeypatch):
-    monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("own_results")
 
 
 def frame(values: dict[str, object], *, seeds=SEEDS, steps=STEPS) -> pd.DataFrame:
@@ -261,25 +257,3 @@ def test_a_ratio_of_medians_is_not_paired_and_counts_never_as_later():
     assert finding.high == math.inf
     nobody = pd.Series([math.inf] * 3)
     assert study.ratio_of_medians(nobody, nobody).value == 1.0
-
-
-# --- claims ---------------------------------------------------------------------------------------------
-
-
-def test_cells_of_a_few_steps_give_every_figure_that_decides(monkeypatch, tmp_path):
-    monkeypatch.setenv("EMBVIZ_CACHE_DIR", str(tmp_path / "cache"))
-    n_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    for claim in ("tying.accuracy", "tying.dh_fails", "tying.theorem_output", "tying.larger"):
-        study_of = STUDIES[claim]
-        for cell in {cell.key: cell for cell in study_of.every_cell(PRESET)}.values():
-            if not cell.stored():
-                steps = {} if cell.experiment.name == full_support.name else {"n_steps": 10}
-                made = {run.name: run for run in (exor, exor_ends, full_support)}[cell.experiment.name]
-                store(cell, made.function(dataclasses.replace(cell.config, **steps)))
-        found = study_of.findings(PRESET)
-        rare = {"untied_gap_solved", "later_tied_minus_untied_solved", "instability_solved"}
-        rare |= {"near_span", "near_loss"}
-        live = CLAIMS[claim].finding_names
-        assert live - rare <= set(found) <= live
-    torch.set_num_threads(n_threads)

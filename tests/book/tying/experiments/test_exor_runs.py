@@ -30,31 +30,17 @@ from book.tying.experiments.exor_runs import (
 from book.tying.languages import exor as tasks
 from book.tying.languages.exor import EVEN, MASK, ODD, SYMBOLS, EXor, EXorStream, split_strings
 from book.tying.models.encoders import Encoder, EncoderConfig
-from embviz.ledger.cells import table_digest
 from embviz.models.members import Member
-from embviz.storage import cache_folder
 
 TINY = EXorRun(n_steps=4, n_seeds=3, learning_rate=5e-2)
 ARCHITECTURES = ("transformer", "lstm", "mixer")
-
-
-@pytest.fixture(autouse=True)
-def own_cache_and_one_thread(tmp_path, monkeypatch):
-    monkeypatch.setenv("EMBVIZ_CACHE_DIR", str(tmp_path))
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)  # more threads: other bits
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("own_runs")
 
 
 @functools.cache
 def table_of(config: EXorRun) -> pd.DataFrame:
     """Computed once; in the cache folder of whichever test asks first."""
     return exor.function(config)
-
-
-def run_folder(config: EXorRun):
-    return cache_folder() / "runs" / exor.cell(config).key
 
 
 @functools.cache
@@ -67,34 +53,6 @@ def trained(config: EXorRun) -> Session:
 
 
 # --- the table --------------------------------------------------------------------------------------
-
-
-def test_a_table_holds_every_quantity_of_every_member_at_every_snapshot():
-    table = table_of(TINY)
-    metrics = {
-        *("accuracy", "train_accuracy", "held_accuracy", "sampled_accuracy", "span"),
-        *("loss_gap", "train_loss_gap", "held_loss_gap", "sampled_loss", "logit_11", "logit_00"),
-        *(f"{matrix}_{what}" for matrix in ("input", "output") for what in ("unrelated", "norm")),
-        *(f"{what}_{pair}" for what in ("input", "output", "bound", "tight") for pair in ("11", "00", "01")),
-    }
-    rows = {
-        f"{matrix}/{symbol}/{axis}"
-        for matrix in ("input", "output")
-        for symbol in SYMBOLS
-        for axis in range(4)
-    }
-    for (seed, tied, step), part in table.groupby(["seed", "tied", "step"]):
-        quantities = set(part["quantity"])
-        assert len(quantities) == len(part), "each quantity once"
-        weights = {name for name in quantities if name.startswith("weights/")}
-        shown, last = seed < 2, step == 4
-        assert quantities - weights == metrics | (rows if shown or last else set())
-        assert len(weights) == (shown and last) * (164 if tied else 192)
-    assert len(table.groupby(["seed", "tied", "step"])) == 3 * 2 * 5
-    assert np.isfinite(table["value"]).all()
-    assert table.dtypes.astype(str).to_dict() | {"quantity": "text"} == {
-        "seed": "int16", "tied": "bool", "step": "int32", "quantity": "text", "value": "float32",
-    }  # fmt: skip
 
 
 def test_ends_are_the_untied_rows_of_the_last_step_whoever_trains_beside():
@@ -132,38 +90,6 @@ def test_a_larger_model_keeps_its_embeddings_and_no_other_weights():
     table = table_of(EXorRun("mixer", "medium", n_steps=3, n_seeds=1))
     assert all("output/1B/3" in values(table, 0, tied, 3) for tied in (False, True))
     assert not table["quantity"].str.startswith("weights/").any()
-
-
-def test_two_runs_give_the_same_bits_and_another_seed_does_not_matter_to_the_others():
-    config = EXorRun("lstm", n_steps=2, n_seeds=1)
-    one, two = exor.function(config), exor.function(config)
-    assert table_digest(one) == table_digest(two)
-    both = exor.function(dataclasses.replace(config, n_seeds=2))
-    alone = both[both["seed"] == 0].reset_index(drop=True)
-    merged = one.merge(alone, on=["seed", "tied", "step", "quantity"], validate="one_to_one")
-    assert len(merged) == len(one)
-    # float32 side by side in another number; singular values near 0 stand for nothing
-    merged = merged[merged["quantity"] != "span"]
-    np.testing.assert_allclose(merged["value_x"], merged["value_y"], rtol=2e-3, atol=2e-4)
-
-
-@pytest.mark.parametrize("at", [0, 2, 4])
-def test_a_run_broken_in_the_middle_and_resumed_gives_the_same_table(monkeypatch, at):
-    measure = Gauge.measure
-
-    def break_off(gauge: Gauge, step: int) -> dict[str, list[float]]:
-        if step == at:
-            raise KeyboardInterrupt
-        return measure(gauge, step)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Gauge, "measure", break_off)
-        with pytest.raises(KeyboardInterrupt):
-            exor.function(TINY)
-    assert run_folder(TINY).is_dir()
-    resumed = exor.function(TINY)
-    assert table_digest(resumed) == table_digest(table_of(TINY))
-    assert not list(run_folder(TINY).parent.iterdir())
 
 
 # --- a stored model ---------------------------------------------------------------------------------
@@ -238,22 +164,6 @@ def test_the_papers_settings():
     assert (optimizer.half_period, optimizer.weight_decay, optimizer.eps) == (10_000, 0.1, 1e-12)
     assert len(session.train_strings) == 114
     assert len(session.members) == 10
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"architecture": "gru"}, r"no \('gru', 'small'\): choose one of \('transformer', 'small'\), "),
-        ({"symbols": "none"}, "no 'none': choose one of both, ones, zeros"),
-        ({"reading": "mine"}, "no 'mine': choose one of program, fixed, fixed spelling, "),
-        ({"n_seeds": 0}, "name at least one member"),
-        ({"rank": 5}, "rank must lie between 0 and embedding_dim"),
-        ({"learning_rate": -1.0}, "rates must be above 0"),
-    ],
-)
-def test_a_configuration_that_makes_no_sense_is_refused(change, message):
-    with pytest.raises(ValueError, match=message):
-        prepare(dataclasses.replace(TINY, **change))
 
 
 # --- the gauge against slow loops -------------------------------------------------------------------

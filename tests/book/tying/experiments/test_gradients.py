@@ -1,14 +1,11 @@
 """Gradients into a tied matrix: both parts against autograd's, and what the findings make of stored cells."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import torch
 
 from book.tying.experiments import gradients as study
 from book.tying.models.masked import MaskedConfig, MaskedLanguageModel
-from embviz.ledger.cells import compute
 from embviz.training.loop import AdamW, train
 
 SHAPE = MaskedConfig(vocab_size=9, n_layers=1, embedding_dim=8, n_heads=2, hidden_dim=8)
@@ -61,28 +58,3 @@ def test_a_factor_scales_the_inputs_gradient_and_untied_matrices_part():
     torch.testing.assert_close(scaled.input_embedding, scaled.output_embedding, rtol=0, atol=0)
     free, _ = learned(None)
     assert (free.input_embedding - free.output_embedding).abs().max() > 0.1
-
-
-def test_quick_cells_give_every_figure_and_a_tied_cell_keeps_one_matrix(tmp_path, monkeypatch):
-    monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path))
-    cells = study.gradient_cells("quick")
-    for cell in cells.values():
-        compute(cell)
-    rows = study.rows_of(cells["exor", "scaled"])
-    np.testing.assert_array_equal(rows["input"], rows["output"])
-    assert np.shape(rows["input"]) == (3, study.N_BITS, 4)
-    found = {
-        name: one
-        for task in ("exor", "natural")
-        for name, one in study.gradient_findings("quick", task).items()
-    }
-    table = study.ratio_table("quick", "exor").query("kind == 'as they are'")
-    early = np.log(table[table["done"] < 0.1]["ratio"]).groupby(table["seed"]).mean()
-    assert found["exor_early"].value == pytest.approx(np.exp(early).mean(), rel=1e-5)
-    bias = study.biases("quick", "natural")
-    change = (bias["scaled"] - bias["as they are"])["own"].mean()
-    assert found["natural_scaled"].value == pytest.approx(change, abs=1e-6)
-    assert set(found["natural_scaled"].controls) == {"weakened"}
-    assert (
-        dataclasses.replace(cells["exor", "scaled"].config, factor=1.0) == cells["exor", "as they are"].config
-    )

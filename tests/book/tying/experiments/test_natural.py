@@ -248,27 +248,6 @@ def test_distances_are_means_over_pairs_raw_and_by_angle(tied):
 # --- a cell -----------------------------------------------------------------------------------------
 
 
-def test_a_cell_that_was_killed_resumes_and_ends_with_the_bits_of_an_unbroken_one(
-    made, monkeypatch, tmp_path
-):
-    unbroken = natural_text.function(RUN)
-    assert unbroken.attrs["data"] == {"made": "made"}
-    measure, seen = TextGauge.measure, []
-
-    def killed(gauge):
-        seen.append(1)
-        if len(seen) == 4:
-            raise KeyboardInterrupt
-        return measure(gauge)
-
-    monkeypatch.setattr(TextGauge, "measure", killed)
-    with pytest.raises(KeyboardInterrupt):
-        natural_text.function(RUN)
-    monkeypatch.setattr(TextGauge, "measure", measure)
-    pd.testing.assert_frame_equal(natural_text.function(RUN), unbroken, check_exact=True)
-    assert list((tmp_path / "cache" / "runs").iterdir()) == []
-
-
 def test_the_rows_that_a_cell_keeps_are_those_of_the_trained_model_and_lie_as_its_pairs_say(made):
     run = dataclasses.replace(RUN, tied=True)
     cells.run([natural_text.cell(run)], n_jobs=1, progress=False)

@@ -15,20 +15,10 @@ from book.tying.experiments import exor as study
 from book.tying.experiments.parity import EvenRun, EvenSession, SteeperRun, WarmedUp
 from book.tying.languages import EXor, even_language, masked_contexts
 from book.tying.models.encoders import Encoder
-from embviz.ledger.cells import Cell, Experiment, compute
-from embviz.ledger.claims import load_claims
 from embviz.training.loop import AdamW, train
 
 SMALL = EvenRun(n_seeds=2, first_seed=7, embedding_dim=4, hidden_dim=8, n_steps=12, warm_up=4)
 NAMES = ("0A", "0B", "1A", "1B")
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    n_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(n_threads)
 
 
 @pytest.fixture(scope="module")
@@ -235,18 +225,3 @@ def test_a_weak_hypothesis_is_judged_early_against_a_strict_one(monkeypatch):
     (gain,) = natural._weak_findings("laptop").values()
     assert gain.value == pytest.approx(-4.1)
     assert gain.controls == {"strict": pytest.approx(-1.1)}
-
-
-def test_cells_of_a_few_steps_give_every_number_that_decides(tmp_path, monkeypatch):
-    monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path))
-    claims = {claim.id: claim for claim in load_claims("tying")}
-    for name in ("tying.dh_holds", "tying.tie_only_where"):
-        for cell in STUDIES[name].preset_cells("quick"):
-            if not cell.stored():
-                few = dataclasses.replace(cell.config, n_steps=12, embedding_dim=4, hidden_dim=4)
-                table = parity.even_runs.function(few)
-                told = Experiment(cell.experiment.name, cell.experiment.version, lambda config, t=table: t)
-                compute(Cell(told, cell.config), cell.path)
-        assert set(STUDIES[name].findings("quick")) == claims[name].finding_names
-    weak = natural._weak_findings("quick")
-    assert set(weak) == {"even_early_gain"}

@@ -24,11 +24,7 @@ QUANTITIES = [
     *(f"{what}_{pair}" for what in ("input", "output", "bound", "tight") for pair in PAIRS),
     *("accuracy", "sampled_accuracy", "loss_gap", "held_loss_gap", "span", "logit_00", "logit_11"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def results(tmp_path, monkeypatch):
-    monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("own_results")
 
 
 def made(run: EXorRun, *, seeds=SEEDS, extra: pd.DataFrame | None = None) -> dict:
@@ -387,14 +383,3 @@ def test_spread_is_that_of_leaving_out_whole_seeds():
     expected = n * np.nanmean(pairs) - (n - 1) * np.array(without)
     assert theorems.jackknifed(table) == pytest.approx(expected)
     assert theorems.jackknifed(table).mean() == pytest.approx(np.nanmean(pairs))
-
-
-# --- what isn't stored --------------------------------------------------------------------------------
-
-
-def test_a_claim_without_its_cells_is_refused_with_the_command():
-    one = study.STUDIES["tying.dh_fails"]
-    assert one.largest_stored() is None
-    assert "0 of" in one.why_not_measured()
-    with pytest.raises(FileNotFoundError, match="embviz run"):
-        one.findings(PRESET)

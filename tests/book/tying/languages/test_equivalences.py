@@ -228,24 +228,6 @@ def test_the_parity_symbols_are_conditionally_equivalent_since_nobody_masks_them
     assert conditional_distance(masked, "E", "D").worst == pytest.approx(1)
 
 
-@pytest.mark.parametrize("task", [EXor(4), EXor(3, 0.25, 0.5), EXor(4, p_0a=1.0), EXor(4, p_1a=1.0)])
-def test_the_counted_language_has_exors_contexts_and_conditional_distributions(task):
-    language = exor_language(task)
-    tokens, probability = task.contexts()
-    found, weights = defaultdict(lambda: np.zeros(len(SYMBOLS))), defaultdict(float)
-    for string, p in zip(language.tokens, language.probability, strict=True):
-        symbols = [SYMBOLS.index(language.symbols[token]) for token in string]
-        for place in range(task.n_bits):
-            context = (*symbols[:place], SYMBOLS.index("?"), *symbols[place + 1 :])
-            found[context][symbols[place]] += p
-            weights[context] += p / task.n_bits
-    assert len(tokens) == len(found)
-    exact = task.conditional(tokens)
-    for context, p, expected in zip(map(tuple, tokens.tolist()), probability, exact, strict=True):
-        assert weights[context] == pytest.approx(p, abs=ROUNDING)
-        assert found[context] / found[context].sum() == pytest.approx(expected, abs=ROUNDING)
-
-
 def test_exor_is_plain_xor_with_both_bits_split():
     strings = {"0 0 E": 1, "0 1 D": 1, "1 0 D": 1, "1 1 E": 1}
     plain = make_language(strings, normalize=True, maskable=[0, 1])
@@ -316,41 +298,6 @@ def test_strings_and_symbols_keep_the_order_in_which_they_were_given():
     language = make_language([("b a", 1), ("a b", 1), ("b a", 2), ("c c", 0)], normalize=True)
     assert (language.texts, language.symbols) == (["b a", "a b"], ("b", "a"))
     assert language.probability.tolist() == [0.75, 0.25]
-
-
-# --- refusals ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("strings", "message"),
-    [
-        ({}, "weights from 0 up"),
-        ({"a b": -1.0, "b a": 2.0}, "weights from 0 up"),
-        ({"a b": 0.0}, "one of them above 0"),
-        ({"a b": 0.5, "b a": 0.4}, r"sum to 0.9, not 1.*normalize=True"),
-        ({"a b": 0.5, "a b c": 0.5}, "'a b' has 2 symbols, 'a b c' has 3"),
-        ({"": 1.0}, "tokens is empty"),
-    ],
-)
-def test_strings_that_make_no_language_are_refused(strings, message):
-    with pytest.raises(ValueError, match=message):
-        make_language(strings)
-
-
-def test_a_language_that_contradicts_itself_is_refused():
-    tokens, half = np.array([[0, 1], [1, 0]]), np.array([0.5, 0.5])
-    with pytest.raises(ValueError, match="probability"):
-        FiniteLanguage(tokens, np.ones(3) / 3, ("a", "b"))
-    with pytest.raises(ValueError, match=r"sum 1, here 0\.9"):
-        FiniteLanguage(tokens, np.array([0.5, 0.4]), ("a", "b"))
-    with pytest.raises(ValueError, match="every position"):
-        FiniteLanguage(tokens, half, ("a", "b", "c"))
-    with pytest.raises(ValueError, match="occurs twice"):
-        FiniteLanguage(np.array([[0, 1], [0, 1]]), half, ("a", "b"))
-    with pytest.raises(ValueError, match="different ones of 0 to 1"):
-        FiniteLanguage(tokens, half, ("a", "b"), maskable=(2,))
-    with pytest.raises(ValueError, match="read-only"):
-        FiniteLanguage(tokens, half, ("a", "b")).tokens[0, 0] = 1
 
 
 # --- masked contexts ------------------------------------------------------------------------------------

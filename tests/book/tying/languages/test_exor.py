@@ -88,15 +88,6 @@ def test_the_closed_forms_of_the_optimum_are_what_enumeration_gives(task):
     assert task.optimal_loss() == pytest.approx(-probability @ (exact * logs).sum(1), abs=1e-12)
 
 
-def test_the_optimum_at_the_papers_size_is_what_enumeration_gives():
-    tokens, probability = BOTH.contexts()
-    exact = BOTH.conditional(tokens)
-    assert len(tokens) == 128 * 7 * 64
-    assert probability @ exact.max(1) == pytest.approx(0.7, abs=1e-12)
-    expected = -(0.1 * math.log(0.1) + 0.9 * math.log(0.9) - math.log(2)) / 2  # by hand
-    assert BOTH.optimal_loss() == pytest.approx(expected, abs=1e-15)
-
-
 @SYMBOL_SETS
 def test_the_optimum_of_some_strings_counts_their_own_ones(task):
     bits = made_bits(task, 9)
@@ -125,19 +116,6 @@ def test_frequencies_of_the_generator_lie_within_four_standard_errors(task):
     assert np.abs(place[:-1] - chance).max() < 4 * math.sqrt(chance * (1 - chance) / n)
     assert place[-1] == 0  # parity is never masked
     assert (exact[np.arange(n), answers] > 0).all()
-
-
-def test_sampled_contexts_follow_the_enumerated_probabilities():
-    task, n = EXor(3), 60_000
-    tokens, probability = task.contexts()
-    chance = {tuple(row): p for row, p in zip(tokens.tolist(), probability, strict=True)}
-    drawn, times = np.unique(task.sample_contexts(n, np.random.default_rng(2))[0], axis=0, return_counts=True)
-    expected = np.array([n * chance[tuple(row)] for row in drawn.tolist()])
-    missing = n - expected.sum()  # contexts never drawn
-    statistic = ((times - expected) ** 2 / expected).sum() + missing
-    # chi-square with 95 degrees of freedom: mean 95, standard deviation 14
-    assert len(chance) == 96
-    assert statistic < 95 + 4 * 14
 
 
 @settings(max_examples=25)
@@ -254,44 +232,3 @@ def test_a_batch_of_the_stream_is_distributed_as_the_task():
     assert (np.abs(counts - exact.sum(0)) <= 4 * np.sqrt((exact * (1 - exact)).sum(0))).all()
     share = np.bincount(places.ravel(), minlength=7) / places.size
     assert np.abs(share - 1 / 7).max() < 4 * math.sqrt(6 / 49 / places.size)
-
-
-# --- refusals ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("name", "value"), [("p_0a", -0.1), ("p_1a", math.nan)])
-def test_a_probability_outside_0_and_1_is_refused(name, value):
-    with pytest.raises(ValueError, match=f"{name} is a probability between 0 and 1, got {value}"):
-        EXor(**{name: value})
-
-
-WHOLE = [2, 0, 1, MASK, 3, 0, 0, EVEN]
-
-
-@pytest.mark.parametrize(
-    "row",
-    [
-        [2, 0, 1, 1, 3, 0, 0, EVEN],  # no mask
-        [2, MASK, 1, MASK, 3, 0, 0, EVEN],  # two
-        [2, 0, 1, 1, 3, 0, 0, MASK],  # parity masked
-        [2, 0, 1, MASK, 3, 0, 0, 1],  # no parity
-        [2, ODD, 1, MASK, 3, 0, 0, EVEN],  # parity among the bits
-    ],
-)
-def test_a_row_that_is_not_a_masked_string_is_refused(row):
-    with pytest.raises(ValueError, match=r"each row needs one mask \?, other bits spelled 0A, 0B, 1A or 1B"):
-        BOTH.conditional(np.array([WHOLE, row]))
-
-
-def test_what_is_too_large_to_enumerate_is_refused_with_its_size_and_the_alternative():
-    with pytest.raises(ValueError, match=r"30 bits make 1,073,741,824 strings.*rng\.integers"):
-        EXor(30).strings()
-    with pytest.raises(ValueError, match=r"10 bits make 5,242,880 strings.*sample_contexts draws some"):
-        EXor(10).contexts()
-    assert 9 * 512 * 256 <= tasks.LARGEST_ENUMERATION < 10 * 1024 * 512
-
-
-@pytest.mark.parametrize("n_train", [0, 127])
-def test_a_split_that_leaves_a_side_empty_is_refused(n_train):
-    with pytest.raises(ValueError, match=f"n_train is {n_train}: choose from 1 to 126 of 127 strings"):
-        split_strings(EXor(), seed=0, n_train=n_train)

@@ -110,12 +110,3 @@ def test_logits_at_the_asked_places_are_those_of_the_equations_row_by_row(tied, 
     assert found.shape == (int(asked.sum()), config.vocab_size)
     # float32 against float64: logits are about 1
     np.testing.assert_allclose(found, all_logits(model, tokens)[asked.numpy()], rtol=1e-4, atol=2e-5)
-
-
-# --- refusals ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("wrong", [{"vocab_size": 0}, {"n_heads": 3}])
-def test_sizes_that_no_model_can_have_are_refused(wrong):
-    with pytest.raises(ValueError, match="every size must be at least 1, and embedding_dim a multiple"):
-        dataclasses.replace(SMALL, **wrong)
