@@ -73,6 +73,7 @@ def test_distortions_are_ratios_of_squared_distances_over_all_pairs():
     ]
     np.testing.assert_allclose(projections.distortions(x, found), slow, rtol=1e-12)
     assert projections.within(x, found, 0.4) == np.mean(np.abs(np.array(slow) - 1) <= 0.4)
+    assert len(projections.distortions(np.concatenate([x, x[:1]]), found)) == 20  # 21 pairs, one of equals
 
 
 def test_the_bound_is_the_papers_line():
@@ -120,15 +121,12 @@ def test_lengths_are_kept_on_average_in_isometric_scaling(family, m, d):
     assert (np.abs(squares.mean(axis=0) - 1) <= 4 * error + 1e-12).all()
 
 
-@pytest.mark.parametrize(("family", "m", "d"), allowed(SIZES))
-def test_unit_scaling_is_the_isometric_map_with_rows_of_length_one_on_average(family, m, d):
-    isometric, unit = draw(family, m, d, seed=5), draw(family, m, d, seed=5, scaling="unit")
-    assert unit.scale == pytest.approx(1)
-    assert isometric.scale == pytest.approx(math.sqrt(max(m, d) / m))
-    np.testing.assert_allclose(isometric.matrix, unit.matrix * isometric.scale, rtol=1e-12)
-    draws = [draw(family, m, d, seed=[6, i], scaling="unit").matrix for i in range(300)]
-    lengths = np.array([(T**2).sum(axis=1 if m <= d else 0).mean() for T in draws])
-    assert abs(lengths.mean() - 1) <= 4 * lengths.std() / math.sqrt(300) + 1e-12
+def test_unit_scaling_is_the_isometric_map_without_its_factor():
+    for family, m, d in allowed(SIZES):
+        isometric, unit = draw(family, m, d, seed=5), draw(family, m, d, seed=5, scaling="unit")
+        assert unit.scale == pytest.approx(1)
+        assert isometric.scale == pytest.approx(math.sqrt(max(m, d) / m))
+        np.testing.assert_allclose(isometric.matrix, unit.matrix * isometric.scale, rtol=1e-12)
 
 
 def test_squared_lengths_spread_as_each_familys_closed_form_has_it():
@@ -187,22 +185,23 @@ def test_principal_directions_keep_what_the_singular_values_say():
     centred = x - x.mean(axis=0)
     kept = (projections.pca(x, 2, center=True).apply(centred) ** 2).sum()
     assert kept == pytest.approx((np.linalg.svd(centred, compute_uv=False)[:2] ** 2).sum(), rel=1e-12)
-
-
-def test_principal_directions_of_few_vectors_are_completed_to_a_basis():
-    x = vectors(3, 8)
-    full = projections.pca(x, 8)
+    full = projections.pca(x[:3], 8)  # completed to a basis
     assert full.is_orthonormal
-    np.testing.assert_allclose(full.apply(x)[:, 3:], 0, atol=1e-12)
+    np.testing.assert_allclose(full.apply(x[:3])[:, 3:], 0, atol=1e-12)
 
 
-def test_coordinates_are_chosen_once_below_d_and_scaled():
+def test_coordinates_are_chosen_once_below_d_and_scaled_and_a_permutation_turns_some_signs():
     found = projections.coordinates(5, D, 3)
     assert found.scale == pytest.approx(math.sqrt(D / 5))
     assert sorted(np.count_nonzero(found.matrix, axis=0), reverse=True)[:6] == [1, 1, 1, 1, 1, 0]
     assert (np.count_nonzero(projections.coordinates(40, D, 3).matrix, axis=1) == 1).all()
     means = np.mean([(projections.coordinates(40, D, i).apply(np.arange(D)) ** 2).sum() for i in range(400)])
     assert means == pytest.approx((np.arange(D) ** 2).sum(), rel=0.03)  # a standard error of 0.7%
+    T = projections.signed_permutation(D, 0).matrix
+    assert (np.count_nonzero(T, axis=0) == 1).all()
+    assert (np.count_nonzero(T, axis=1) == 1).all()
+    assert sorted(set(T[T != 0])) == [-1.0, 1.0]
+    assert not np.array_equal(np.abs(T), np.eye(D))
 
 
 def test_the_smallest_width_loses_as_many_draws_as_it_may_and_the_one_before_loses_more():
@@ -212,14 +211,6 @@ def test_the_smallest_width_loses_as_many_draws_as_it_may_and_the_one_before_los
         found = projections.smallest_width(x, "gaussian", delta=0.2, seed=seed, **options)
         kept = [projections.n_kept(x, "gaussian", m, seed=seed, **options) for m in (found - 1, found)]
         assert kept[0] < 8 <= kept[1]
-
-
-def test_a_signed_permutation_moves_coordinates_and_turns_some_signs():
-    T = projections.signed_permutation(D, 0).matrix
-    assert (np.count_nonzero(T, axis=0) == 1).all()
-    assert (np.count_nonzero(T, axis=1) == 1).all()
-    assert sorted(set(T[T != 0])) == [-1.0, 1.0]
-    assert not np.array_equal(np.abs(T), np.eye(D))
 
 
 def test_the_search_for_a_width_ends_where_no_map_keeps_vectors_so_exactly(monkeypatch):
@@ -236,19 +227,6 @@ def test_the_same_seed_gives_the_same_map_and_another_seed_another():
         first = draw(family, 6, D, seed=3).matrix
         np.testing.assert_array_equal(first, draw(family, 6, D, seed=np.random.default_rng(3)).matrix)
         assert not np.array_equal(first, draw(family, 6, D, seed=4).matrix)
-
-
-def test_equal_vectors_have_no_distance_to_lose():
-    x = vectors(4, D)
-    found = draw("gaussian", 5, D, seed=0)
-    twice = projections.distortions(np.concatenate([x, x[:1]]), found)
-    assert len(twice) == 9  # ten pairs, one of them of equals
-
-
-def test_a_map_of_ones_own_has_its_root_mean_square_row_as_scale():
-    found = projections.given([[3.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
-    assert found.scale == pytest.approx(math.sqrt(5))
-    np.testing.assert_allclose(found.pseudo_inverse(), [[1 / 3, 0], [0, 0], [0, 1]], atol=1e-15)
 
 
 # --- refusals ---------------------------------------------------------------------------------------
@@ -276,7 +254,10 @@ def test_what_no_map_can_do_is_refused(ask, message):
         ask()
 
 
-def test_a_map_without_full_rank_has_no_inverse_and_says_its_rank():
+def test_a_map_of_ones_own_has_its_root_mean_square_row_as_scale_and_no_inverse_without_full_rank():
+    found = projections.given([[3.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    assert found.scale == pytest.approx(math.sqrt(5))
+    np.testing.assert_allclose(found.pseudo_inverse(), [[1 / 3, 0], [0, 0], [0, 1]], atol=1e-15)
     T = np.ones((3, 5))
     T[0] = 2.0
     for matrix in (T, T.T):
