@@ -466,25 +466,6 @@ def spectra(table: pd.DataFrame) -> pd.DataFrame:
     return rows.drop(columns="quantity").rename(columns={"value": "power"}).assign(mode=modes)
 
 
-def last_embedding(table: pd.DataFrame, seed: int) -> np.ndarray:
-    """The embedding of the residues after a seed's last epoch, (p, D).
-
-    Raises
-    ------
-    ValueError
-        If the table keeps none of that seed.
-    """
-    rows = table[(table["seed"] == seed) & table["quantity"].str.startswith("embedding/")]
-    if rows.empty:
-        raise ValueError(
-            f"embeddings are kept of seeds 0 to {N_KEPT - 1} of runs with prescribed modes, not of seed "
-            f"{seed} of this one"
-        )
-    residues = rows["quantity"].str.removeprefix("embedding/").astype(int)
-    by_residue = rows["value"].groupby(residues).agg(list).sort_index()
-    return np.array(by_residue.tolist(), dtype=np.float32)
-
-
 def circle(embedding: np.ndarray, mode: int) -> np.ndarray:
     """Each residue's place in the two dimensions of the mode's cosine and sine components, (p, 2).
 

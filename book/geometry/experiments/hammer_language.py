@@ -20,7 +20,6 @@ import torch
 from torch import Tensor, nn
 
 from book.geometry.experiments.steering_language import Setting
-from embviz.corpora import bytepairs
 from embviz.imports import import_transformers
 from embviz.ledger import findings, studies
 from embviz.ledger.cells import Cell, experiment, read
@@ -33,7 +32,6 @@ from embviz.training.language import (
     Streams,
     TextConfig,
     load_streams,
-    make_stream,
     next_token_losses,
     train_language_model,
 )
@@ -223,35 +221,6 @@ def load_gpt2_model(folder_or_name: str) -> nn.Module:
     """
     model: nn.Module = import_transformers().GPT2LMHeadModel.from_pretrained(folder_or_name)
     return model.eval()
-
-
-def strike_gpt2(
-    folder_or_name: str, documents: Sequence[str], *, hammer: Hammer | None = None
-) -> pd.DataFrame:
-    """Measure GPT-2 with documents.
-
-    Parameters
-    ----------
-    folder_or_name : str
-        A folder with its weights, or a name such as "gpt2" that `transformers` knows and downloads.
-    documents : sequence of str
-    hammer : Hammer, optional
-        By default 200 documents, 512 rows and 16 modes.
-
-    Returns
-    -------
-    DataFrame
-        As :meth:`Hammer.strike`.
-
-    Raises
-    ------
-    MissingExtraError
-        If `transformers` is not installed.
-    registry.DataMissingError
-        If GPT-2's vocabulary is not at hand (``embviz data fetch gpt2_vocabulary``).
-    """
-    model = load_gpt2_model(folder_or_name)
-    return strike_gpt2_model(model, make_stream(documents, bytepairs.load_gpt2()), hammer or Hammer())
 
 
 def strike_gpt2_model(model: nn.Module, stream: Stream, hammer: Hammer) -> pd.DataFrame:
