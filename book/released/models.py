@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -148,11 +148,6 @@ def unit(rows: np.ndarray, *, center: bool) -> np.ndarray:
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     found: np.ndarray = rows / np.where(lengths > 0, lengths, 1)
     return found
-
-
-def by_model(values: Mapping[str, float]) -> dict[str, float]:
-    """Numbers by a claim's names of models: gemma, minilm, glove."""
-    return {TITLES[name].lower(): value for name, value in values.items()}
 
 
 def unit_rows(made: WordVectors, words: Sequence[str]) -> np.ndarray:

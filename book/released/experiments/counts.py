@@ -25,7 +25,6 @@ NAMES = (models.GEMMA, models.MINILM, models.GLOVE)
 TEXT, N_CHARACTERS = "enwiki2018_raw", 20_000_000
 N_TOKENS, WINDOW, LEAST_COUNT, POWER = 2_000, 5, 5, 0.003
 N_SHOWN = 200  # tokens whose counts and rows are stored
-N_EXTREMES = 12  # pairs shown at either end of the difference
 
 
 @dataclass(frozen=True)
