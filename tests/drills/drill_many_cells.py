@@ -8,8 +8,8 @@ import time
 import pytest
 
 from embviz.ledger import cells
+from tests.ledger.conftest import results
 from tests.ledger.test_cells import Squares, squares
-from tests.ledger.test_holders import results
 
 __all__ = ["results"]
 

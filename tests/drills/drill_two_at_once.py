@@ -7,7 +7,8 @@ from pathlib import Path
 import pandas as pd
 
 from embviz.ledger import cells
-from tests.ledger.test_holders import Sleep, results
+from tests.ledger.conftest import results
+from tests.ledger.test_holders import Sleep
 
 __all__ = ["results"]
 

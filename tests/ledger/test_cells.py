@@ -63,11 +63,7 @@ def counting(config):
     return table
 
 
-@pytest.fixture(autouse=True)
-def results(tmp_path, monkeypatch):
-    monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path))
-    monkeypatch.setenv("EMBVIZ_CACHE_DIR", str(tmp_path / "cache"))
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("results")
 
 
 def test_a_stored_table_reads_back_equal_with_its_provenance():
@@ -76,40 +72,42 @@ def test_a_stored_table_reads_back_equal_with_its_provenance():
     table, provenance = cells.read(cell)
     pd.testing.assert_frame_equal(table, squares.function(Squares(4)))
     assert provenance["config"] == {"n": 4, "seed": 0, "names": ["a"]}
-    assert {"digest", "packages", "device", "wall_seconds", "peak_memory_bytes", "date", "code"} <= set(
-        provenance
-    )
+    promised = {"digest", "packages", "device", "wall_seconds", "peak_memory_bytes", "date", "code"}
+    assert promised <= set(provenance)
+    loaded = cells.load([cell])  # the configuration before the results
+    assert list(loaded.columns) == ["n", "seed", "names", "square", "noise", "word"]
+    assert loaded["n"].tolist() == [4] * 4
 
 
-def test_provenance_tells_the_code_that_ran_committed_or_not(monkeypatch, tmp_path):
+def test_the_key_changes_with_the_configuration_and_the_version_and_nothing_else():
+    key = squares.cell(Squares(4)).key
+    assert key == squares.cell(Squares(4)).key
+    assert key != squares.cell(Squares(5)).key
+    assert key != dataclasses.replace(squares, version=3).cell(Squares(4)).key
+
+
+def test_provenance_tells_the_code_from_before_the_run_committed_or_not(monkeypatch, tmp_path):
     paper = tmp_path / "paper"
     paper.mkdir()
-    found = []
-    for content in ("x = 1\n", "x = 2\n"):
-        (paper / "code.py").write_text(content)
-        monkeypatch.setattr(cells, "module_folder", lambda module: paper)
-        cells._code_state.cache_clear()
-        cells.compute(squares.cell(Squares(4)))
-        found.append(cells.read(squares.cell(Squares(4)))[1]["code"])
-    cells._code_state.cache_clear()
-    assert found[0]["package"] == found[1]["package"] == sources.tree_digest(sources.PACKAGE)
-    assert found[0]["paper"] != found[1]["paper"] == sources.tree_digest(paper)
-    assert set(found[0]) == {"commit", "package", "paper"}
+    monkeypatch.setattr(cells, "module_folder", lambda module: paper)
 
-
-def test_provenance_tells_the_code_from_before_the_run_where_files_change_meanwhile(monkeypatch, tmp_path):
     @cells.experiment("tests.edited_while_running")
     def edited(config: Squares) -> pd.DataFrame:
-        (tmp_path / "code.py").write_text("x = 2\n")
+        (paper / "code.py").write_text("x = 3\n")
         return pd.DataFrame({"x": [1.0]})
 
-    (tmp_path / "code.py").write_text("x = 1\n")
-    before = sources.tree_digest(tmp_path)
-    monkeypatch.setattr(cells, "module_folder", lambda module: tmp_path)
+    found, digests = [], []
+    for content in ("x = 1\n", "x = 2\n"):
+        (paper / "code.py").write_text(content)
+        digests.append(sources.tree_digest(paper))
+        cells._code_state.cache_clear()
+        cells.compute(edited.cell(Squares(4)))
+        found.append(cells.read(edited.cell(Squares(4)))[1]["code"])
     cells._code_state.cache_clear()
-    cells.compute(edited.cell(Squares(4)))
-    cells._code_state.cache_clear()
-    assert cells.read(edited.cell(Squares(4)))[1]["code"]["paper"] == before != sources.tree_digest(tmp_path)
+    assert found[0]["package"] == found[1]["package"] == sources.tree_digest(sources.PACKAGE)
+    assert [code["paper"] for code in found] == digests
+    assert digests[0] != digests[1] != sources.tree_digest(paper)
+    assert set(found[0]) == {"commit", "package", "paper"}
 
 
 def test_a_result_read_twice_is_verified_once_and_nobody_writes_into_it():
@@ -120,13 +118,6 @@ def test_a_result_read_twice_is_verified_once_and_nobody_writes_into_it():
     first["more"] = 1
     again, _ = cells.read(cell)
     pd.testing.assert_frame_equal(again, squares.function(Squares(4)))
-
-
-def test_the_key_changes_with_the_configuration_and_the_version_and_nothing_else():
-    key = squares.cell(Squares(4)).key
-    assert key == squares.cell(Squares(4)).key
-    assert key != squares.cell(Squares(5)).key
-    assert key != dataclasses.replace(squares, version=3).cell(Squares(4)).key
 
 
 def test_a_sweep_computes_only_what_is_missing():
@@ -149,18 +140,6 @@ def test_any_number_of_workers_gives_the_same_table():
     pd.testing.assert_frame_equal(cells.load(sweep), one)
 
 
-def test_loading_puts_the_configuration_before_the_results():
-    cell = squares.cell(Squares(2, seed=7))
-    cells.compute(cell)
-    assert list(cells.load([cell]).columns) == ["n", "seed", "names", "square", "noise", "word"]
-    assert cells.load([cell])["seed"].tolist() == [7, 7]
-
-
-def test_reading_what_is_not_stored_says_how_to_compute_it():
-    with pytest.raises(FileNotFoundError, match="embviz run"):
-        cells.read(squares.cell(Squares(1)))
-
-
 @pytest.mark.parametrize("which", [0, 1, 2], ids=["NaN", "infinity", "minus infinity"])
 def test_neither_nan_nor_an_infinity_is_ever_stored(which):
     cell = broken.cell(Squares(which))
@@ -169,14 +148,41 @@ def test_neither_nan_nor_an_infinity_is_ever_stored(which):
     assert not cell.stored()
 
 
-@pytest.mark.parametrize("length", [0, 100, -1])
-def test_a_file_cut_short_is_refused_and_kept(length):
-    cell = squares.cell(Squares(50))
-    path = cells.compute(cell)
-    path.write_bytes(path.read_bytes()[:length])
-    with pytest.raises(cells.DamagedResultError, match="cut short or altered"):
+def cut_to(length):
+    def harm(path, other):
+        path.write_bytes(path.read_bytes()[:length])
+
+    return harm
+
+
+def exchanged(path, other):
+    other.rename(path)
+
+
+def altered(path, other):
+    """Another value in a well-formed file."""
+    table = pq.read_table(path)
+    pq.write_table(
+        table.set_column(0, "square", [[0, 1, 5]]).replace_schema_metadata(table.schema.metadata), path
+    )
+
+
+@pytest.mark.parametrize(
+    ("harm", "message"),
+    [
+        (cut_to(0), "cut short or altered"),
+        (cut_to(100), "cut short or altered"),
+        (cut_to(-1), "cut short or altered"),
+        (exchanged, "holds the result of"),
+        (altered, "own digest"),
+    ],
+)
+def test_a_damaged_result_is_refused_and_kept(harm, message):
+    cell, other = squares.cell(Squares(3)), squares.cell(Squares(2))
+    harm(cells.compute(cell), cells.compute(other))
+    with pytest.raises(cells.DamagedResultError, match=message):
         cells.read(cell)
-    assert path.exists()
+    assert cell.path.exists()
 
 
 def test_any_single_altered_byte_is_refused_or_harmless():
@@ -192,24 +198,6 @@ def test_any_single_altered_byte_is_refused_or_harmless():
         except cells.DamagedResultError:
             continue
         pd.testing.assert_frame_equal(table, expected)
-
-
-def test_a_file_of_another_cell_is_refused():
-    one, two = squares.cell(Squares(1)), squares.cell(Squares(2))
-    cells.compute(one)
-    one.path.rename(two.path)
-    with pytest.raises(cells.DamagedResultError, match="holds the result of"):
-        cells.read(two)
-
-
-def test_an_altered_value_is_refused_even_in_a_well_formed_file():
-    cell = squares.cell(Squares(3))
-    path = cells.compute(cell)
-    table = pq.read_table(path)
-    altered = table.set_column(0, "square", [[0, 1, 5]]).replace_schema_metadata(table.schema.metadata)
-    pq.write_table(altered, path)
-    with pytest.raises(cells.DamagedResultError, match="own digest"):
-        cells.read(cell)
 
 
 def _write_many_times(folder, n):
@@ -277,7 +265,13 @@ def test_a_cell_that_pauses_goes_on_and_its_provenance_lists_the_slices(results,
     assert table["sum"].tolist() == [21.0]
     assert len(provenance["slices"]) == 3
     assert all({"date", "device", "torch", "seconds"} == set(one) for one in provenance["slices"])
+    assert cells.table_of(counting.cell(Squares(4)))["sum"].tolist() == [10.0]  # is not stored
     assert list((results / "cache" / "runs").iterdir()) == []
+    monkeypatch.setenv("STOP_AT", "1")
+    cells.run([counting.cell(Squares(3))], n_jobs=1, progress=False)
+    other = cells.training_run(counting.cell(Squares(3)), {"digits": "9"})
+    with pytest.raises(ValueError, match="another configuration"), other:
+        pass
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
@@ -321,19 +315,6 @@ def test_a_kill_around_storing_loses_no_step_and_leaves_no_run(results, moment, 
     assert table["sum"].tolist() == [21.0]
     assert len(provenance["slices"]) == n_slices
     assert list(runs.iterdir()) == []
-
-
-def test_a_table_that_is_not_stored_leaves_no_run_either(results):
-    assert cells.table_of(counting.cell(Squares(4)))["sum"].tolist() == [10.0]
-    assert list((results / "cache" / "runs").iterdir()) == []
-
-
-def test_a_run_on_other_data_is_refused(monkeypatch):
-    cell = counting.cell(Squares(3))
-    monkeypatch.setenv("STOP_AT", "1")
-    cells.run([cell], n_jobs=1, progress=False)
-    with pytest.raises(ValueError, match="another configuration"), cells.training_run(cell, {"digits": "9"}):
-        pass
 
 
 def test_a_cell_that_finds_its_model_busy_is_run_once_more_and_then_left():

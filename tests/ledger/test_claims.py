@@ -5,48 +5,14 @@ import contextlib
 import pytest
 
 from embviz.ledger.claims import load_claims
+from tests.ledger.conftest import WHOLE
 
-WHOLE = """
-paper = "mine"
-experiments = "mine"
-
-[[claim]]
-id = "mine.first"
-title = "It is so"
-where = "section 1"
-chapter = "mine"
-says = "so"
-setting = "as is"
-control = "none"
-question = true
-measurements = [
-  { name = "score", label = "score", paper = 0.5, accept = [0.4, inf], control = "shuffled" },
-  { name = "first", label = "score, as first fixed", paper = 1 },
-]
-
-[[claim.amended]]
-date = 2026-01-02
-reason = "it was unfair"
-decides = ["score"]
-was = "inconclusive"
-replaces = ["first"]
-superseded = [
-  { measurement = "first", value = 0.9, interval = [0.8, 1.0], n = 4, controls = { other = 0.1 }, \
-scale = "paper", commit = "4b4e696" },
-]
-"""
 DEEP = "[" * 3_000 + "]" * 3_000
 
 
-def claims_of(folder, monkeypatch, text):
-    content = text if isinstance(text, bytes) else text.encode()
-    (folder / "mine.toml").write_bytes(content)
-    monkeypatch.setattr("embviz.ledger.claims.claims_folder", lambda: folder)
-    return load_claims()
-
-
-def test_a_whole_file_is_read(tmp_path, monkeypatch):
-    (claim,) = claims_of(tmp_path, monkeypatch, WHOLE)
+def test_a_whole_file_is_read(write_claims):
+    write_claims(WHOLE)
+    (claim,) = load_claims()
     assert claim.measurements[0].accept == (0.4, float("inf"))
     assert claim.replaced == {"first"}
     first = claim.superseded["first"]
@@ -57,11 +23,7 @@ def test_a_whole_file_is_read(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        (
-            'label = "score", paper',
-            "label = 5, paper",
-            "mine.first, measurements, score, label: .* string, not 5",
-        ),
+        ('label = "score", paper', "label = 5, paper", "first, measurements, score, label: .* string, not 5"),
         ("paper = 0.5", 'paper = "0.5"', "measurements, score, paper: .* number, not '0.5'"),
         ("paper = 0.5", "paper = true", "measurements, score, paper: .* number, not True"),
         ("paper = 0.5", "paper = nan", "measurement score: paper must be a finite number, not nan"),
@@ -76,11 +38,7 @@ def test_a_whole_file_is_read(tmp_path, monkeypatch):
         ('says = "so"', "", "mine.first, says: Field required"),
         ('says = "so"', 'says = "so"\nsings = "la"', "mine.first, sings: Unexpected keyword"),
         ("[[claim]]", "[claim]", r"the file needs claims, each below a line \[\[claim\]\]"),
-        (
-            "measurements = [",
-            "measurements = []\nother = [",
-            "mine.first(, other: Unexpected| has no measurement)",
-        ),
+        ("measurements = [", "measurements = []\nmore = [", "first(, more: Unexpected| has no measurement)"),
         ('[\n  { name = "score"', '["text", { name = "score"', "mine.first, measurements, 1: .* not 'text'"),
         ("[[claim.amended]]", "[claim.amended]", "mine.first, 2026-01-02: .* array"),
         ("2026-01-02", '"yesterday"', "amended, yesterday, date: .* date"),
@@ -94,28 +52,30 @@ def test_a_whole_file_is_read(tmp_path, monkeypatch):
         (
             '{ measurement = "first"',
             '{ measurement = "score"',
-            "superseded are measurements that it replaces, once each",
+            "superseded are .* that it replaces, once each",
         ),
         ("[[claim]]", "[[claim]", "Expected"),
         ("[[claim]]", f"x = {DEEP}\n[[claim]]", "recursion"),
     ],
 )
-def test_what_is_amiss_in_a_claim_is_said_with_its_claim_and_field(tmp_path, monkeypatch, old, new, says):
+def test_what_is_amiss_in_a_claim_is_said_with_its_claim_and_field(write_claims, old, new, says):
     assert WHOLE.count(old) == 1
+    write_claims(WHOLE.replace(old, new))
     with pytest.raises(ValueError, match=rf"mine\.toml: .*({says})"):
-        claims_of(tmp_path, monkeypatch, WHOLE.replace(old, new))
+        load_claims()
 
 
-def test_two_claims_of_one_id_and_a_file_that_is_no_text_are_refused(tmp_path, monkeypatch):
-    claim = WHOLE[WHOLE.index("[[claim]]") :]
+def test_two_claims_of_one_id_and_a_file_that_is_no_text_are_refused(write_claims):
+    write_claims(WHOLE + WHOLE[WHOLE.index("[[claim]]") :])
     with pytest.raises(ValueError, match=r"two claims are called mine\.first"):
-        claims_of(tmp_path, monkeypatch, WHOLE + claim)
+        load_claims()
+    write_claims(WHOLE.replace("so", "\xe9").encode("latin-1"))
     with pytest.raises(ValueError, match=r"mine\.toml: 'utf-8' codec can't decode"):
-        claims_of(tmp_path, monkeypatch, WHOLE.replace("so", "\xe9").encode("latin-1"))
+        load_claims()
 
 
 @pytest.mark.parametrize("share", [0.1 * n for n in range(1, 10)])
-def test_a_file_cut_short_is_refused_or_whole_as_far_as_it_goes(tmp_path, monkeypatch, share):
-    text = WHOLE[: int(share * len(WHOLE))]
+def test_a_file_cut_short_is_refused_or_whole_as_far_as_it_goes(write_claims, share):
+    write_claims(WHOLE[: int(share * len(WHOLE))])
     with contextlib.suppress(ValueError):
-        assert [claim.id for claim in claims_of(tmp_path, monkeypatch, text)] == ["mine.first"]
+        assert [claim.id for claim in load_claims()] == ["mine.first"]

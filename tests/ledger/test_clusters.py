@@ -15,12 +15,6 @@ from tests.ledger.tiny_sweeps import Tiny, failing, tiny, two_threads
 compute = cells.compute
 
 
-@pytest.fixture
-def results(tmp_path, monkeypatch):
-    monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path / "results"))
-    return tmp_path / "results"
-
-
 def test_another_backend_sends_results_back_and_the_caller_stores_them(results, monkeypatch, tmp_path):
     wanted = [tiny.cell(Tiny(seed)) for seed in range(4)]
     wanted += [two_threads.cell(Tiny(seed)) for seed in range(2)]

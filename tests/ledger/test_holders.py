@@ -16,7 +16,7 @@ from embviz import cli
 from embviz.ledger import cells, holders, studies
 from embviz.ledger.studies import Study
 
-PATIENCE = 60  # seconds on a busy machine; the workers end within one
+PATIENCE = 300  # seconds on a busy machine; workers end within one, and would work for 3,000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,18 +32,13 @@ def sleep(config):
     return pd.DataFrame({"seconds": [config.seconds]})
 
 
-@pytest.fixture(autouse=True)
-def results(tmp_path, monkeypatch):
-    monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path))
-    monkeypatch.setenv("EMBVIZ_CACHE_DIR", str(tmp_path / "cache"))
-    return tmp_path
-
+pytestmark = pytest.mark.usefixtures("results")
 
 SWEEP = """
 import sys
 from embviz.ledger import cells
 from tests.ledger.test_holders import Sleep, sleep
-cells.run([sleep.cell(Sleep(300, seed)) for seed in range(2)], n_jobs=int(sys.argv[1]), progress=False)
+cells.run([sleep.cell(Sleep(3_000, seed)) for seed in range(2)], n_jobs=int(sys.argv[1]), progress=False)
 """
 
 
@@ -84,10 +79,8 @@ def test_a_killed_sweep_takes_its_workers_along(sweep):
     assert all(map(runs, workers))
     process.send_signal(signal.SIGKILL)
     process.wait()
-    start = time.monotonic()
-    cell = sleep.cell(Sleep(300))
+    cell = sleep.cell(Sleep(3_000))
     wait_for(lambda: not any(map(runs, workers)) and holders.holder(cell.key) is None)
-    assert time.monotonic() - start < 10
     with holders.held(cell.key, by=1) as ours:  # and the next sweep goes on
         assert ours
 
@@ -97,7 +90,7 @@ def test_a_rerun_leaves_a_cell_in_work_to_its_process_and_says_whose_it_is(
     sweep, monkeypatch, capsys, n_jobs
 ):
     process, _ = sweep(n_jobs)
-    todo = [sleep.cell(Sleep(300, seed)) for seed in range(n_jobs)]
+    todo = [sleep.cell(Sleep(3_000, seed)) for seed in range(n_jobs)]
     assert cells.run(todo, n_jobs=1, progress=False) == []
     monkeypatch.setattr(cli, "_claim_ids", lambda wanted: ["made.claim"])
     study = Study(lambda preset: todo, lambda preset: {})

@@ -3,45 +3,12 @@ import pytest
 from embviz import ledger
 from embviz.ledger import printed
 from embviz.ledger.claims import load_claims
-
-CLAIMS = """
-paper = "mine"
-title = "A paper"
-cite = "mine2026"
-experiments = "mine"
-
-[printed.table2]
-where = "Table 2, page 3"
-score = [0.5, 0.25]
-
-[[claim]]
-id = "mine.first"
-title = "It is so"
-where = "section 1"
-chapter = "mine"
-says = "so"
-setting = "as is"
-control = "none"
-measurements = [
-  { name = "score", label = "score", paper = 0.5 },
-  { name = "other", label = "not printed" },
-  { name = "gap", label = "ours", paper = 0.0, target = "implied", why = "no gap" },
-  { name = "first", label = "score, as first fixed", paper = 0.4 },
-]
-
-[[claim.amended]]
-date = 2026-01-02
-reason = "it was unfair"
-decides = ["score"]
-was = "inconclusive"
-replaces = ["first"]
-"""
+from tests.ledger.conftest import WHOLE
 
 
 @pytest.fixture
-def mine(tmp_path, monkeypatch):
-    (tmp_path / "mine.toml").write_text(CLAIMS, encoding="utf-8")
-    monkeypatch.setattr("embviz.ledger.claims.claims_folder", lambda: tmp_path)
+def mine(write_claims):
+    write_claims(WHOLE)
 
 
 def test_a_figures_published_value_is_the_claims(mine):
