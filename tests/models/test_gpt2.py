@@ -8,9 +8,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from book.geometry.experiments.hammer_language import MLP, POSITIONS, TOKENS, Hammer, strike_gpt2
+from book.geometry.experiments.hammer_language import (
+    MLP,
+    POSITIONS,
+    TOKENS,
+    Hammer,
+    load_gpt2_model,
+    strike_gpt2_model,
+)
 from embviz import imports
 from embviz.corpora import bytepairs
+from embviz.training.language import make_stream
 
 DOCUMENTS = [f"The cat number {n} sat on mat {n * n}. Then it slept{'!' * n}" for n in range(6)]
 N_SYMBOLS, LENGTH, DIM, N_HEADS, N_LAYERS = 300, 24, 32, 2, 2
@@ -26,13 +34,10 @@ PARTS = {
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-@pytest.fixture
-def pairs(monkeypatch):
-    """300 byte pairs for GPT-2's vocabulary, and no network."""
-    found = bytepairs.train_byte_pairs(" ".join(DOCUMENTS), vocab_size=N_SYMBOLS, min_count=1)
-    monkeypatch.setattr(bytepairs, "load_gpt2", lambda: found)
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    return found
+@pytest.fixture(scope="module")
+def pairs():
+    """300 byte pairs for GPT-2's vocabulary."""
+    return bytepairs.train_byte_pairs(" ".join(DOCUMENTS), vocab_size=N_SYMBOLS, min_count=1)
 
 
 @pytest.fixture(scope="module")
@@ -54,9 +59,16 @@ def model():
 
 
 @pytest.fixture
-def folder(model, tmp_path):
+def struck(model, pairs, tmp_path):
+    """A function that measures the model, read from a folder, with documents."""
     model.save_pretrained(tmp_path / "gpt2")
-    return str(tmp_path / "gpt2")
+
+    def strike(documents=DOCUMENTS, hammer=HAMMER):
+        return strike_gpt2_model(
+            load_gpt2_model(str(tmp_path / "gpt2")), make_stream(documents, pairs), hammer
+        )
+
+    return strike
 
 
 def logits(w: dict[str, Tensor], ids: Tensor) -> Tensor:
@@ -115,14 +127,14 @@ def test_its_equations_are_those_of_the_library(model):
         torch.testing.assert_close(model.eval()(ids[None]).logits[0], written_out, atol=1e-4, rtol=1e-4)
 
 
-def test_gpt2_from_a_folder_sounds_as_autograd_says(model, folder, pairs):
-    table = strike_gpt2(folder, DOCUMENTS, hammer=HAMMER)
+def test_gpt2_from_a_folder_sounds_as_autograd_says(model, struck, pairs):
+    table = struck()
     assert dict(zip(table["tensor"], table["role"], strict=True)) == PARTS
     gradients = mean_gradients(model, pairs)
-    struck = {(row.tensor, row.rows): row.regularity for row in table.itertuples()}
+    heard = {(row.tensor, row.rows): row.regularity for row in table.itertuples()}
     whole = {name: len(gradient) for name, gradient in gradients.items()}
-    assert set(struck) == {(name, n) for name in PARTS for n in {HAMMER.n_rows, whole[name]}}
-    for (name, n_rows), found in struck.items():
+    assert set(heard) == {(name, n) for name in PARTS for n in {HAMMER.n_rows, whole[name]}}
+    for (name, n_rows), found in heard.items():
         # gradients in float32 beside float64
         assert found == pytest.approx(regularity(gradients[name], n_rows), rel=1e-4), (name, n_rows)
     assert whole == {
@@ -133,13 +145,8 @@ def test_gpt2_from_a_folder_sounds_as_autograd_says(model, folder, pairs):
     }
 
 
-def test_dropout_is_off_and_the_weights_stay_as_they_are(model, folder, pairs):
+def test_dropout_is_off_and_documents_longer_than_its_positions_are_cut_to_them(model, struck):
     assert model.config.resid_pdrop > 0
-    tables = [strike_gpt2(folder, DOCUMENTS, hammer=HAMMER) for _ in range(2)]
-    assert tables[0].equals(tables[1])
-
-
-def test_documents_longer_than_its_positions_are_cut_to_them(folder, pairs):
-    long = [" ".join(DOCUMENTS)] * 2
-    table = strike_gpt2(folder, long, hammer=Hammer(2, n_rows=LENGTH, top=3))
+    assert struck().equals(struck())
+    table = struck([" ".join(DOCUMENTS)] * 2, Hammer(2, n_rows=LENGTH, top=3))
     assert table["regularity"].between(table["flat"], 1).all()
