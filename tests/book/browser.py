@@ -7,11 +7,16 @@ import functools
 import http.server
 import shutil
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from playwright.sync_api import Browser, BrowserContext, Page, Request, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, sync_playwright
+
+DESKTOP = {"width": 1280, "height": 900}
+PROBES = Path(__file__).with_name("probes.js")
 
 FLAGS = [
     *("--no-sandbox", "--disable-gpu", "--no-first-run"),
@@ -88,24 +93,11 @@ class Watch:
     errors: list[str] = field(default_factory=list)
     strangers: list[str] = field(default_factory=list)
 
-    def follow(self, page: Page) -> None:
-        """Record from now on."""
-        page.on("pageerror", lambda error: self.errors.append(f"{page.url}: {error}"))
-        page.on(
-            "console",
-            lambda message: (
-                self.errors.append(f"{page.url}: {message.text}")
-                if message.type in ("error", "warning")
-                else None
-            ),
-        )
-
-    def follow_requests(self, source: BrowserContext | Page, home: str) -> None:
-        """Record each request that isn't for `home` (an address or ``file://``); none of them is answered.
+    def follow(self, context: BrowserContext, home: str) -> None:
+        """Record errors, and requests that are not for `home` (an address or ``file://``); none is answered.
 
         A request that the page's own policy refused is not recorded: it was never sent.
         """
-        source.set_default_timeout(60_000)  # a busy machine is not a wrong page
 
         def record(request: Request) -> None:
             if not request.url.startswith((home, "data:", "blob:")) and request.url not in self.strangers:
@@ -115,8 +107,64 @@ class Watch:
             if request.failure == "csp" and request.url in self.strangers:
                 self.strangers.remove(request.url)
 
-        source.on("request", record)
-        source.on("requestfailed", forget)
+        def hear(message: ConsoleMessage) -> None:
+            if message.type in ("error", "warning"):
+                self.errors.append(f"{message.location['url']}: {message.text}")
+
+        context.set_default_timeout(60_000)  # a busy machine is not a wrong page
+        context.on("weberror", lambda error: self.errors.append(str(error.error)))
+        context.on("console", hear)
+        context.on("request", record)
+        context.on("requestfailed", forget)
+
+    @property
+    def faults(self) -> list[str]:
+        """Both, as sentences."""
+        return [*self.errors, *(f"asked {address}" for address in self.strangers)]
+
+
+@contextlib.contextmanager
+def tab(chromium: Browser, home: str, watch: Watch | None = None, **options: Any) -> Iterator[Page]:
+    """A page in a window of its own, with the probes; at its end it must have done nothing wrong.
+
+    Parameters
+    ----------
+    chromium : Browser
+        The browser.
+    home : str
+        The only address that may be asked, or ``file://`` or ``about:``.
+    watch : Watch, optional
+        Records what the page does; then the test checks that itself.
+    options
+        Of the window, in place of a desktop's.
+    """
+    context = chromium.new_context(**{"viewport": DESKTOP, "color_scheme": "light", **options})
+    own = watch or Watch()
+    try:
+        own.follow(context, home)
+        context.add_init_script(path=PROBES)
+        page = context.new_page()
+        yield page
+        if watch is None:
+            page.evaluate("0")  # what the page has said until now is heard
+            assert not own.faults, own.faults
+    finally:
+        context.close()
+
+
+def settle(page: Page) -> None:
+    """Wait until charts are drawn and formulas set."""
+    page.wait_for_function("probes.isReady()")
+    page.evaluate("window.MathJax?.startup?.promise?.then(() => true) ?? true")
+
+
+def until(page: Page, condition: Callable[[], bool]) -> None:
+    """Let a page and what it says to the test go on until a condition holds here."""
+    limit = time.monotonic() + 60
+    while not condition():
+        if time.monotonic() > limit:
+            raise AssertionError("waited for a minute")
+        page.wait_for_timeout(10)
 
 
 def measure_latency(page: Page, slider: str, *, n_moves: int = 40) -> list[float]:

@@ -12,7 +12,7 @@ import pandas as pd
 
 from embviz.view import theme
 from embviz.view.embedding_maps import EmbeddingMap, SideBySide, embedding_map, pick_a_word, side_by_side
-from embviz.view.explorers import Choice, Explorer
+from embviz.view.explorers import Choice, Explorer, Range
 from embviz.view.pages import MIME
 from embviz.view.typesetting import typeset
 from tests.made_player import EVERY, make_player
@@ -47,6 +47,17 @@ def draw(data: alt.NamedData) -> alt.Chart:
 def explorer() -> Explorer:
     words = Choice(HOSTILE, HOSTILE[0], format=lambda word: f"{word}!")
     return Explorer(named, {"chosen": words}, draw, title=HOSTILE[1], caption=HOSTILE[0])
+
+
+def two_controls() -> Explorer:
+    controls = {"power": Choice([1, 2]), "scale": Range(1, 3, 1)}
+    return Explorer(
+        lambda power, scale: pd.DataFrame({"x": [1.0, 2.0], "y": [scale, scale * 2.0**power]}),
+        controls,
+        lambda data: alt.Chart(data).mark_point().encode(x="x:Q", y="y:Q"),
+        title="Two controls",
+        caption="Made.",
+    )
 
 
 # --- maps ---------------------------------------------------------------------------------------------------
@@ -105,9 +116,12 @@ def picked() -> SideBySide:
 
 
 def write_page(path: Path, title: str, *pictures: object) -> None:
-    """A chapter of stored outputs: pictures, or mappings of a type to its text."""
+    """A chapter of stored outputs: pictures, mappings of a type to its text, or Markdown."""
     cells = [nbformat.v4.new_markdown_cell(f"# {title}")]
     for picture in pictures:
+        if isinstance(picture, str):
+            cells.append(nbformat.v4.new_markdown_cell(picture))
+            continue
         bundle = (
             picture if isinstance(picture, dict) else {MIME: picture.static_spec(), "text/plain": "picture"}
         )
@@ -118,13 +132,13 @@ def write_page(path: Path, title: str, *pictures: object) -> None:
 
 
 def write_book(folder: Path) -> None:
-    """Pages `words`, `maps` and `players`, with the extensions, assets and settings of the real book."""
+    """Pages `words`, `maps`, `players`, `folds`, with extensions, assets and settings of the real book."""
     shutil.copytree(BOOK / "ext", folder / "ext", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(BOOK / "assets", folder / "assets")
     for name in ("_config.yml", "references.bib"):
         shutil.copy(BOOK / name, folder)
     (folder / "_toc.yml").write_text(
-        "format: jb-book\nroot: words\nchapters: [{file: maps}, {file: players}]\n"
+        "format: jb-book\nroot: words\nchapters: [{file: maps}, {file: players}, {file: folds}]\n"
     )
     table = pd.DataFrame({"word": HOSTILE * 3, "score": range(len(HOSTILE) * 3)})
     html = {"text/html": typeset(table)._repr_html_(), "text/plain": "table"}
@@ -140,3 +154,5 @@ def write_book(folder: Path) -> None:
     write_page(folder / "maps.ipynb", "Maps", pair, large, picked(), made(2, joined=True))
     again = make_player(n_frames=3, title="Another run", initial=2 * EVERY)
     write_page(folder / "players.ipynb", "A run", make_player(), again)
+    folds = [f"## {name}\n\n<!-- depth: the same once more -->" for name in ("Deeper", "Deepest")]
+    write_page(folder / "folds.ipynb", "Folds", two_controls(), folds[0], two_controls(), folds[1], "Words.")

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from embviz.view import EmbeddingMap, embedding_map
-from tests.book.browser import Watch
+from tests.book.browser import tab, until
 from tests.book.widget_page import show_widget
 
 pytestmark = pytest.mark.browser
@@ -30,13 +30,8 @@ def around() -> str:
 
 @pytest.fixture
 def page(chromium: Browser, made: EmbeddingMap, around: str) -> Iterator[Page]:
-    watch = Watch()
-    context = chromium.new_context(viewport={"width": 900, "height": 800}, reduced_motion="reduce")
-    watch.follow_requests(context, "about:")
-    yield show_widget(context, watch, made, around=around)
-    assert watch.errors == []
-    assert watch.strangers == []
-    context.close()
+    with tab(chromium, "about:", viewport={"width": 900, "height": 800}, reduced_motion="reduce") as page:
+        yield show_widget(page, made, around=around)
 
 
 def click(page: Page, word: str, *modifiers: str) -> None:
@@ -63,21 +58,16 @@ def test_words_are_chosen_by_clicks_and_by_the_kernel(page, made):
     click(page, "word5", "Shift")  # a second time: no longer chosen
     click(page, "word3")
     near.filter(has_text="word3").wait_for()
-    page.wait_for_timeout(50)  # a message to the kernel is under way
+    until(page, lambda: len(seen) == 4)
     assert seen == [["word5", "word7"], ["word5", "word7", "word9"], ["word7", "word9"], ["word3"]]
     page.evaluate("receive('selected', ['word1', 'word2'])")
     near.filter(has_text="word2").wait_for()
     page.wait_for_function(f"{MAP}.panels[0].map.labels.filter((one) => one.bold).length === 2")
     page.evaluate("receive('selected', [])")
     page.get_by_text("Point at a word").wait_for()
-    assert seen[-1] == ["word3"]  # the page sends nothing back
-
-
-def test_the_word_that_is_searched_for_is_chosen(page, made):
     page.get_by_label("find").fill("word20")
-    page.locator(".embviz-near b").filter(has_text="word20").wait_for()
-    page.wait_for_timeout(50)
-    assert made.selected == ["word20"]
+    until(page, lambda: made.selected == ["word20"])
+    assert len(seen) == 5  # what the kernel chose, the page did not send back
 
 
 @pytest.mark.parametrize("around", ["<div id=box hidden>"])

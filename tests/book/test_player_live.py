@@ -11,8 +11,8 @@ from playwright.sync_api import Browser, Locator, Page
 
 from embviz.view.explorers import Choice, Number, Numbers
 from embviz.view.player import HISTORY, NOTE, Player
-from tests.book.browser import Watch
-from tests.book.widget_page import kernel_of, show_widget
+from tests.book.browser import tab, until
+from tests.book.widget_page import Ask, kernel_of, show_widget
 from tests.made_player import EVERY, frame_of, make_player, train
 
 pytestmark = pytest.mark.browser
@@ -21,24 +21,14 @@ STEP = "document.querySelector('#el').view.signal('frame')"
 
 
 @pytest.fixture
-def watch() -> Watch:
-    return Watch()
-
-
-@pytest.fixture
-def shown(chromium: Browser, watch: Watch) -> Iterator[Callable[[Player], Page]]:
+def shown(chromium: Browser) -> Iterator[Callable[..., Page]]:
     """Shows a player's widget on an empty page; what the page asks is written into a list."""
-    context = chromium.new_context(viewport={"width": 900, "height": 700})
-    watch.follow_requests(context, "about:")
+    with tab(chromium, "about:", viewport={"width": 900, "height": 700}) as page:
 
-    def show(made: Player, asked: list[dict] | None = None) -> Page:
-        ask = kernel_of(made.widget, [] if asked is None else asked)
-        return show_widget(context, watch, made, ask)
+        def show(made: Player, asked: list[dict] | None = None, ask: Ask | None = None) -> Page:
+            return show_widget(page, made, ask or kernel_of(made.widget, [] if asked is None else asked))
 
-    yield show
-    assert watch.errors == []
-    assert watch.strangers == []
-    context.close()
+        yield show
 
 
 def part(page: Page, name: str) -> Locator:
@@ -74,10 +64,9 @@ def test_nothing_is_asked_until_play_and_the_run_s_end_is_told(shown):
     assert len(asked) == 6
 
 
-def test_a_kernel_that_never_answers_leaves_the_buttons_free(chromium, watch):
-    context = chromium.new_context(viewport={"width": 900, "height": 700})
-    made, asked = make_player(5, live=train), []
-    page = show_widget(context, watch, made, lambda message: asked.append(message))
+def test_a_kernel_that_never_answers_leaves_the_buttons_free(shown):
+    asked: list[dict] = []
+    page = shown(make_player(5, live=train), ask=lambda message: asked.append(message))
     page.clock.install()
     press(page, "play")
     page.clock.run_for(19_000)
@@ -87,10 +76,8 @@ def test_a_kernel_that_never_answers_leaves_the_buttons_free(chromium, watch):
     assert part(page, "[aria-label=Play]").count() == 1
     press(page, "restart")  # another run: another question when it is played
     press(page, "play")
-    page.wait_for_timeout(50)
+    until(page, lambda: len(asked) == 2)
     assert [one["run"] for one in asked] == [1, 2]
-    assert watch.errors == []
-    context.close()
 
 
 def endless(tied: bool) -> Iterator[pd.DataFrame]:
@@ -98,9 +85,10 @@ def endless(tied: bool) -> Iterator[pd.DataFrame]:
         yield frame_of(place, tied)
 
 
-def test_step_asks_for_one_frame_play_for_more_and_pause_stops_asking(shown):
+def test_step_asks_for_one_frame_play_for_more_and_who_pauses_or_leaves_asks_no_more(shown):
     asked: list[dict] = []
     page = shown(make_player(5, live=endless), asked)
+    page.clock.install()
     for place in range(3):
         press(page, "step")
         part(page, f".embviz-step:text-is('step {place * EVERY}')").wait_for()
@@ -111,11 +99,18 @@ def test_step_asks_for_one_frame_play_for_more_and_pause_stops_asking(shown):
     press(page, "play")
     page.wait_for_function(f"{STEP} >= {6 * EVERY}")
     press(page, "pause")
-    page.wait_for_timeout(200)  # one may have been under way
+    until(page, lambda: len(kept(page)) == len(asked))  # one may have been under way
     n_asked = len(asked)
-    page.wait_for_timeout(400)
+    page.clock.run_for(5_000)
     assert len(asked) == n_asked > 3
     assert kept(page) == [EVERY * place for place in range(n_asked)]
+    press(page, "play")
+    until(page, lambda: len(asked) > n_asked)
+    page.evaluate("leave()")
+    page.clock.run_for(100)  # one may have been under way
+    n_asked = len(asked)
+    page.clock.run_for(5_000)
+    assert len(asked) == n_asked
 
 
 def test_begun_anew_and_after_a_moved_control_another_run_starts_when_it_is_played(shown):
@@ -171,18 +166,6 @@ def test_the_recording_can_be_played_and_the_live_frames_are_still_there(shown):
     page.wait_for_function("document.querySelector('#el').view.data('measured').length === 1")
     assert page.evaluate(STEP) == 0
     assert len(asked) == 1
-
-
-def test_a_view_that_is_left_stops_asking(shown):
-    asked: list[dict] = []
-    page = shown(make_player(5, live=endless), asked)
-    press(page, "play")
-    page.wait_for_function(f"{STEP} >= {EVERY}")
-    page.evaluate("leave()")
-    page.wait_for_timeout(200)  # one may have been under way
-    n_asked = len(asked)
-    page.wait_for_timeout(300)
-    assert len(asked) == n_asked
 
 
 def bars(start: int, picked: str) -> Iterator[pd.DataFrame]:
@@ -253,10 +236,7 @@ def test_where_nothing_is_computed_a_click_finds_the_recording_with_a_number(sho
     assert page.evaluate("document.querySelector('#el').view.signal('run')") == "3"
 
 
-@pytest.mark.parametrize(("width", "n_columns"), [(900, 2), (390, 1)])
-def test_a_column_of_curves_stands_beside_the_plane_or_on_a_phone_below_it(
-    chromium: Browser, watch: Watch, width: int, n_columns: int
-):
+def test_a_column_of_curves_stands_beside_the_plane_or_on_a_phone_below_it(chromium: Browser):
     def columns(data: alt.NamedData) -> alt.HConcatChart:
         plane = alt.Chart(data).mark_point().encode(x="x:Q", y="y:Q").properties(width=290, height=290)
         line = alt.Chart(HISTORY).mark_line(point=True).properties(width=200, height=100)
@@ -264,16 +244,14 @@ def test_a_column_of_curves_stands_beside_the_plane_or_on_a_phone_below_it(
         return alt.hconcat(plane, alt.vconcat(*pair))
 
     made = make_player(4, draw=columns)
-    context = chromium.new_context(viewport={"width": width, "height": 900})
-    page = show_widget(context, watch, made, kernel_of(made, []))
-    points = page.locator(".mark-symbol.role-mark")
-    points.nth(2).wait_for(state="attached")
-    boxes = [points.nth(place).bounding_box() for place in range(3)]
-    assert [points.nth(place).locator("path").count() for place in range(3)] == [7, 4, 4]
-    assert len({box["x"] > width / 3 for box in boxes}) == n_columns
-    assert boxes[2]["y"] > boxes[1]["y"] + 90
-    assert watch.errors == []
-    context.close()
+    for width, n_columns in ((900, 2), (390, 1)):
+        with tab(chromium, "about:", viewport={"width": width, "height": 900}) as page:
+            points = show_widget(page, made).locator(".mark-symbol.role-mark")
+            points.nth(2).wait_for(state="attached")
+            boxes = [points.nth(place).bounding_box() for place in range(3)]
+            assert [points.nth(place).locator("path").count() for place in range(3)] == [7, 4, 4]
+        assert len({box["x"] > width / 3 for box in boxes}) == n_columns
+        assert boxes[2]["y"] > boxes[1]["y"] + 90
 
 
 def test_a_recording_alone_shows_the_step_that_is_set_and_tells_its_own_until_the_end(shown):

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Locator, Page
+from playwright.sync_api import Browser, Locator, Page
 
-from tests.book.browser import Watch
-from tests.book.test_pages import FAINT_WORDS, STUCK_CONTROLS, settle
+from tests.book.browser import settle, tab
 from tests.made_player import EVERY
 
 pytestmark = pytest.mark.browser
@@ -17,23 +16,17 @@ pytestmark = pytest.mark.browser
 STEP = "document.querySelector('.embviz-output').view.signal('frame')"
 
 
-def opened(context: BrowserContext, watch: Watch, made_pages: Path) -> Page:
+@pytest.fixture
+def page(chromium: Browser, made_pages: Path) -> Iterator[Page]:
+    with tab(chromium, "file://") as page:
+        yield show(page, made_pages)
+
+
+def show(page: Page, made_pages: Path) -> Page:
     """The page from the file system, its players drawn."""
-    watch.follow_requests(context, "file://")
-    page = context.new_page()
-    watch.follow(page)
     page.goto(f"{made_pages.as_uri()}/players.html")
     settle(page)
     return page
-
-
-@pytest.fixture
-def page(chromium: Browser, made_pages: Path, watch: Watch) -> Iterator[Page]:
-    context = chromium.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
-    yield opened(context, watch, made_pages)
-    assert watch.errors == []
-    assert watch.strangers == []
-    context.close()
 
 
 def part(page: Page, name: str) -> Locator:
@@ -46,7 +39,8 @@ def step(page: Page) -> int:
 
 
 def test_play_goes_on_and_pause_stops_step_shows_one_more_and_the_slider_any_frame(page):
-    page.wait_for_timeout(300)
+    page.clock.install()
+    page.clock.run_for(5_000)
     assert step(page) == 0  # nothing plays by itself
     before = page.locator(".embviz-chart").first.inner_html()
     for place in (1, 2):
@@ -58,7 +52,7 @@ def test_play_goes_on_and_pause_stops_step_shows_one_more_and_the_slider_any_fra
     page.wait_for_function(f"{STEP} >= {5 * EVERY}")
     part(page, "[aria-label=Pause]").click()
     at, slider = step(page), part(page, "[type=range]")
-    page.wait_for_timeout(400)  # several frames at the speed chosen at first
+    page.clock.run_for(5_000)
     assert step(page) == at
     assert slider.input_value() == str(at // EVERY)
     slider.fill("149")
@@ -67,6 +61,7 @@ def test_play_goes_on_and_pause_stops_step_shows_one_more_and_the_slider_any_fra
 
 
 def test_the_keyboard_alone_plays_and_scrubs(page):
+    part(page, "[aria-label='frames a second']").select_option("2")  # time to look on a busy machine
     slider = part(page, "[type=range]")
     slider.evaluate("(one) => one.scrollIntoView({behavior: 'instant', block: 'center'})")
     slider.focus()
@@ -107,7 +102,7 @@ def test_a_control_changes_the_run_and_not_the_time(page):
     assert step(page) == 100 * EVERY
     assert page.locator(".embviz-title").first.inner_text().endswith("tied: no")
     page.locator(".embviz-player [type=range]").nth(1).fill("1")
-    assert page.evaluate(STUCK_CONTROLS) == []
+    assert page.evaluate("probes.stuckControls(true)") == []
 
 
 def test_two_players_of_one_page_play_apart_each_from_its_own_frame(page):
@@ -125,19 +120,16 @@ def test_words_and_buttons_stand_out_from_a_light_and_a_dark_page(page):
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         page.wait_for_function(f"document.documentElement.dataset.theme === '{scheme}'")
-        assert page.evaluate(FAINT_WORDS) == []
+        assert page.evaluate("probes.faintWords()") == []
 
 
-def test_on_a_phone_nothing_is_cut_and_who_wants_little_motion_gets_the_slowest_speed(
-    chromium, made_pages, watch
-):
-    context = chromium.new_context(
-        viewport={"width": 390, "height": 800}, is_mobile=True, has_touch=True, reduced_motion="reduce"
-    )
-    page = opened(context, watch, made_pages)
-    assert part(page, "[aria-label='frames a second']").input_value() == "2"
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    cut = "(all) => all.filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.className)"
-    assert page.locator(".embviz-chart, .embviz-controls, .embviz-player").evaluate_all(cut) == []
-    assert watch.errors == []
-    context.close()
+def test_on_a_phone_nothing_is_cut_and_who_wants_little_motion_gets_the_slowest_speed(chromium, made_pages):
+    phone = {"viewport": {"width": 390, "height": 800}, "is_mobile": True, "has_touch": True}
+    with tab(chromium, "file://", **phone, reduced_motion="reduce") as page:
+        show(page, made_pages)
+        assert part(page, "[aria-label='frames a second']").input_value() == "2"
+        assert page.evaluate("probes.cutOnPhone()") == []
+        cut = (
+            "(all) => all.filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.className)"
+        )
+        assert page.locator(".embviz-chart").evaluate_all(cut) == 0

@@ -8,14 +8,11 @@ import pytest
 from playwright.sync_api import Browser
 
 from embviz.view.pages import save_page
-from tests.book.browser import Watch
+from tests.book.browser import settle, tab
 from tests.inspection.test_inspecting import save_hostile
 from tests.view.test_pages import PICTURES, POINTS, chart
 
 pytestmark = pytest.mark.browser
-
-READY = "() => document.querySelectorAll('.embviz-output:not([data-ready=true])').length === 0"
-
 
 # Contrasts of the points of charts, as they're seen, with the page behind them.
 CONTRASTS = """
@@ -35,52 +32,43 @@ CONTRASTS = """
 """
 
 
-def test_a_saved_page_draws_every_kind_of_picture_light_and_dark(
-    chromium: Browser, watch: Watch, tmp_path: Path
-):
+WINDOW = {"width": 900, "height": 900}
+
+
+def test_a_saved_page_draws_every_kind_of_picture_light_and_dark(chromium: Browser, tmp_path: Path):
     save_page(
         [chart(), *(make() for make in PICTURES.values())], tmp_path / "x.html", tables={"Names": POINTS}
     )
-    context = chromium.new_context(viewport={"width": 900, "height": 900}, color_scheme="light")
-    watch.follow_requests(context, "file://")
-    page = context.new_page()
-    watch.follow(page)
-    page.goto((tmp_path / "x.html").as_uri())
-    page.wait_for_function(READY)
-    assert page.locator("figure.embviz").count() >= 5
-    assert page.locator("figure.embviz svg, figure.embviz canvas").count() >= 5
-    page.emulate_media(color_scheme="dark")
-    contrasts = page.evaluate(CONTRASTS)
-    assert len(contrasts) >= 2
-    assert min(contrasts) >= 3
-    page.locator("input[type=range]").first.press("ArrowRight")
-    page.wait_for_timeout(200)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 900
-    assert watch.errors == []
-    assert watch.strangers == []
-    context.close()
+    with tab(chromium, "file://", viewport=WINDOW) as page:
+        page.goto((tmp_path / "x.html").as_uri())
+        settle(page)
+        assert page.locator("figure.embviz").count() >= 5
+        assert page.locator("figure.embviz svg, figure.embviz canvas").count() >= 5
+        page.emulate_media(color_scheme="dark")
+        contrasts = page.evaluate(CONTRASTS)
+        assert len(contrasts) >= 2
+        assert min(contrasts) >= 3
+        page.locator("input[type=range]").first.press("ArrowRight")
+        page.evaluate("probes.chartsFollow()")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 900
 
 
 @pytest.mark.filterwarnings("ignore:Tensorflow not installed:ImportWarning")
 def test_an_inspection_of_hostile_tokens_is_drawn_and_asks_and_runs_nothing(
-    chromium: Browser, watch: Watch, tmp_path: Path
+    chromium: Browser, tmp_path: Path
 ):
     save_hostile(tmp_path / "hostile.html", 400)
-    context = chromium.new_context(viewport={"width": 900, "height": 900})
-    watch.follow_requests(context, "file://")
-    page = context.new_page()
-    watch.follow(page)
     dialogs: list[str] = []
-    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
-    page.goto((tmp_path / "hostile.html").as_uri())
-    page.wait_for_function(READY)
-    assert page.locator(".embviz-output").count() >= 5
-    assert page.locator("td img, td script, .embviz-page img").count() == 0
-    fold = page.locator("details[data-search]").first
-    fold.locator("summary").click()
-    fold.locator("input").fill("V of layer 11")
-    seen = [row for row in fold.locator("tbody tr").all() if row.is_visible()]
-    assert 0 < len(seen) < fold.locator("tbody tr").count()
-    assert all("V of layer 11" in row.inner_text() for row in seen)
-    assert (dialogs, watch.errors, watch.strangers) == ([], [], [])
-    context.close()
+    with tab(chromium, "file://", viewport=WINDOW) as page:
+        page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+        page.goto((tmp_path / "hostile.html").as_uri())
+        settle(page)
+        assert page.locator(".embviz-output").count() >= 5
+        assert page.locator("td img, td script, .embviz-page img").count() == 0
+        fold = page.locator("details[data-search]").first
+        fold.locator("summary").click()
+        fold.locator("input").fill("V of layer 11")
+        seen = [row for row in fold.locator("tbody tr").all() if row.is_visible()]
+        assert 0 < len(seen) < fold.locator("tbody tr").count()
+        assert all("V of layer 11" in row.inner_text() for row in seen)
+    assert dialogs == []

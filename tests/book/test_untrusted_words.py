@@ -9,28 +9,19 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.book.browser import Watch, served
+from tests.book.browser import settle, tab
 from tests.book.made_pages import HOSTILE, IMAGE
-from tests.book.test_pages import settle
 
 pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="module")
 def page(chromium: Browser, made_pages: Path) -> Iterator[Page]:
-    watch = Watch()
-    with served(made_pages) as address:
-        context = chromium.new_context(viewport={"width": 1280, "height": 1600})
-        watch.follow_requests(context, address)
-        page = context.new_page()
-        watch.follow(page)
-        page.goto(f"{address}words.html")
+    with tab(chromium, "file://", viewport={"width": 1280, "height": 1600}) as page:
+        page.goto(f"{made_pages.as_uri()}/words.html")
         settle(page)
         yield page
         assert page.evaluate("window.hurt") is None
-        assert watch.errors == []
-        assert watch.strangers == []
-        context.close()
 
 
 def test_a_page_cannot_be_ended_from_inside_its_data(made_pages):

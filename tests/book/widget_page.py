@@ -6,11 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import anywidget
-from playwright.sync_api import BrowserContext, Page
+from playwright.sync_api import Page
 
 from embviz.view.pages import vega_runtime
 from embviz.view.pictures import Picture
-from tests.book.browser import Watch
 
 # In the page: what anywidget gives a view, over a function of the test's.
 RENDER = """
@@ -61,17 +60,13 @@ def kernel_of(widget: anywidget.AnyWidget, asked: list[dict[str, Any]]) -> Ask:
     return answer
 
 
-def show_widget(
-    context: BrowserContext, watch: Watch, widget: Picture, ask: Ask = lambda _: None, around: str = "<div>"
-) -> Page:
-    """A page with the view of a picture; `ask` answers, None for never; what the page sets the picture takes.
+def show_widget(page: Page, widget: Picture, ask: Ask = lambda _: None, around: str = "<div>") -> Page:
+    """Put the view of a picture on an empty page; `ask` answers, None for never; the picture hears the page.
 
     In the page, ``receive(name, value)`` is a value that the kernel sent.
     """
     names = {"spec", "value", "step", "computes", "selected"} & set(widget.keys)
     state = {name: getattr(widget, name) for name in names}
-    page = context.new_page()
-    watch.follow(page)
     page.expose_function("askKernel", ask)
     page.expose_function("tellKernel", widget.set_state)
     page.set_content(f"{around}<div id=el></div>")
