@@ -10,9 +10,10 @@ states. ``EMBVIZ_COMPUTE=store`` (``python book/execute.py --compute``) stores w
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 
@@ -21,6 +22,7 @@ from embviz.view.explorers import GRIDS, combinations, labelled
 
 COMPUTE, STORE = "EMBVIZ_COMPUTE", "store"
 Tolerance = float | Mapping[str, float]
+Grid = pd.DataFrame | dict[str, pd.DataFrame]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,12 +77,12 @@ def in_view(
 
 def grid_in_view(
     name: str,
-    measure: Callable[..., pd.DataFrame],
+    measure: Callable[..., Any],
     controls: Mapping[str, Any],
     *,
-    within: Tolerance,
+    within: Tolerance | Mapping[str, Mapping[str, float]],
     each: bool = False,
-) -> pd.DataFrame | None:
+) -> Grid | None:
     """The stored grid of an explorer, for its argument `grid`; None where a kernel measures live.
 
     Parameters
@@ -88,20 +90,30 @@ def grid_in_view(
     name : str
         ``paper.experiment``, under which the grid is stored.
     measure : callable
-        The explorer's measuring function, which returns one table.
+        The explorer's measuring function.
     controls : mapping of name to control
         Those of the explorer.
     within, each
-        As in :func:`in_view`; every combination of the controls is compared by itself.
+        As in :func:`in_view`; every combination of the controls is compared by itself. Where `measure`
+        returns several tables, `within` is a mapping of each one's name to a mapping of its columns.
     """
-
-    def grid() -> pd.DataFrame:
-        every = combinations(labelled(controls))
-        return pd.concat([measure(**values).assign(**values) for values in every], ignore_index=True)
-
     if os.environ.get(COMPUTE) and not os.environ.get(GRIDS):
         return None
-    return _shown(name, grid, Comparison(within, list(controls), each=each))
+
+    @functools.cache
+    def measured() -> list[tuple[dict[str, Any], Any]]:
+        return [(values, measure(**values)) for values in combinations(labelled(controls))]
+
+    def grid(table: str | None = None) -> pd.DataFrame:
+        found = [(values, one[table] if table else one) for values, one in measured()]
+        return pd.concat([one.assign(**values) for values, one in found], ignore_index=True)
+
+    several = {}
+    for table, limits in within.items() if isinstance(within, Mapping) else ():
+        if isinstance(limits, Mapping):
+            comparison = Comparison(limits, list(controls), each=each)
+            several[table] = _shown(f"{name}_{table}", functools.partial(grid, table), comparison)
+    return several or _shown(name, grid, Comparison(cast("Tolerance", within), list(controls), each=each))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -100,3 +100,20 @@ def test_a_grid_is_stored_whole_and_measured_live(monkeypatch, capsys):
     assert "mean y 1.5, stored 1 (within 0.1) 2" in capsys.readouterr().out
     monkeypatch.delenv("EMBVIZ_GRIDS")
     assert grid_in_view("reflections.lines", measure, controls, within=0) is None
+
+
+def test_a_grid_of_several_tables_is_stored_table_by_table(monkeypatch, capsys):
+    controls = {"k": Range(1, 2, 1)}
+    within = {"lines": {"y": 0.1}, "ends": {"z": 0.1}}
+
+    def measure(k):
+        return {"lines": pd.DataFrame({"y": [0, k]}), "ends": pd.DataFrame({"z": [k]})}
+
+    with monkeypatch.context() as patch:
+        patch.setenv("EMBVIZ_COMPUTE", "store")
+        grid_in_view("reflections.pair", measure, controls, within=within)
+    grid = grid_in_view("reflections.pair", None, controls, within=within)
+    assert grid["ends"].to_dict("list") == {"z": [1, 2], "k": [1, 2]}
+    monkeypatch.setenv("EMBVIZ_COMPUTE", "1")
+    grid_in_view("reflections.pair", lambda k: measure(k + 1), controls, within=within)
+    assert "mean z 2, stored 1 (within 0.1) 1" in capsys.readouterr().out
