@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import ArrayLike
 from sklearn.neighbors import NearestNeighbors
@@ -245,6 +246,13 @@ class Trace:
     def encoded(self) -> np.ndarray:
         """What was laid out: the bottleneck (S, E), or rotated snapshots (S, K)."""
         return self.path.weights if self.behaviour is None else self.behaviour.bottleneck
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row per snapshot: `step`, `x` and `y` of the layout, `phase` (-1 is noise), `loss` in nats."""
+        x, y = self.layout.T
+        columns = {"step": self.path.steps, "x": x, "y": y, "phase": self.phases.labels}
+        return pd.DataFrame(columns | {"loss": self.path.losses})
 
     @property
     def notes(self) -> tuple[str, ...]:

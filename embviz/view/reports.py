@@ -82,9 +82,7 @@ def _parts(chart: alt.LayerChart | alt.ConcatChart) -> list[Form]:
 
 def _plane_and_loss(trace: Trace, *, has_losses: bool | None = None) -> alt.LayerChart | alt.ConcatChart:
     path, phases = trace.path, trace.phases
-    table = pd.DataFrame(trace.layout, columns=["x", "y"]).assign(
-        step=path.steps, loss=path.losses, phase=phases.labels
-    )
+    table = trace.table
     has_losses = path.has_losses if has_losses is None else has_losses
     return plot_path(
         table if has_losses else table.drop(columns="loss"),

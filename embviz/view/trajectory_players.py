@@ -24,11 +24,12 @@ FILL = 0.43  # half of a layout, in cells
 N_POINTS = 80  # of a layout that a page holds, about
 FRAME = 0.2  # pixels: the line about a matrix that is not chosen
 ENDS = (("left", "column", "-"), ("right", "column", "+"), ("top", "row", "-"), ("bottom", "row", "+"))
+COLUMNS = ["step", "x", "y", "phase", "matrix", "kind"]  # drawn, and the loss
 PICKED = "picked"  # the Vega parameter with the chosen matrix
 
 
 def trajectory_player(
-    traces: Mapping[str, Mapping[str, Trace]], *, initial: str | None = None, caption: str = ""
+    traces: Mapping[str, Mapping[str, Trace]] | pd.DataFrame, *, initial: str | None = None, caption: str = ""
 ) -> Player:
     """Layouts of all matrices of a run as a grid, the controls' grids below, one matrix large; played.
 
@@ -39,9 +40,10 @@ def trajectory_player(
 
     Parameters
     ----------
-    traces : mapping of matrix to mapping of kind to Trace
+    traces : mapping of matrix to mapping of kind to Trace, or DataFrame
         As of :func:`embviz.trajectories.trace`: for each matrix the same kinds, such as "training" and
-        "random walk", training first, all with the same steps. About eighty snapshots of each are drawn.
+        "random walk", training first, all with the same steps; or the rows of their tables, with `matrix`
+        and `kind`. About eighty snapshots of each are drawn.
     initial : str, optional
         The matrix that is large at first; by default the first.
     caption : str
@@ -64,32 +66,24 @@ def trajectory_player(
     >>> trajectory_player(traces, caption="Made steps.")
     <player: Clusters found on average: training 0.0>
     """
-    kinds = _checked(traces)
-    chosen = next(iter(traces)) if initial is None else initial
-    if chosen not in traces:
-        raise ValueError(f"{chosen!r} is to be shown first, and the matrices are {', '.join(traces)}")
-    places = grid_places(list(traces))
-    table = pd.concat(
-        [
-            _drawn(trace).assign(matrix=name, kind=kind)
-            for name, of_kinds in traces.items()
-            for kind, trace in of_kinds.items()
-        ],
-        ignore_index=True,
-    )
-    has_losses = all(trace.path.has_losses for of_kinds in traces.values() for trace in of_kinds.values())
-    steps = sorted(set(table["step"]))
-    n_phases = {
-        kind: np.mean([of_kinds[kind].phases.n_phases for of_kinds in traces.values()]) for kind in kinds
-    }
-    found = ", ".join(f"{kind} {n:.1f}" for kind, n in n_phases.items())
+    table = traces if isinstance(traces, pd.DataFrame) else _joined(traces)
+    matrices, kinds = _checked(table)
+    chosen = next(iter(matrices)) if initial is None else initial
+    if chosen not in matrices:
+        raise ValueError(f"{chosen!r} is to be shown first, and the matrices are {', '.join(matrices)}")
+    paths = table.groupby(["kind", "matrix"], sort=False)
+    n_phases = (paths["phase"].max() + 1).groupby("kind", sort=False).mean()
+    found = ", ".join(f"{kind} {n_phases[kind]:.1f}" for kind in kinds)
+    has_losses = "loss" in table and bool(table["loss"].notna().all())
+    shown = pd.concat([_drawn(path) for _, path in paths], ignore_index=True)
+    steps = sorted(set(shown["step"]))
     return Player(
         pd.DataFrame({"frame": steps}),
-        lambda _: _plotted(places, kinds, chosen, has_losses=has_losses),
+        lambda _: _plotted(grid_places(matrices), kinds, chosen, has_losses=has_losses),
         title=f"Clusters found on average: {found}",
         caption=caption,
         initial=steps[-1],
-        background=table if has_losses else table.drop(columns="loss"),
+        background=shown[[*COLUMNS, "loss"]] if has_losses else shown[COLUMNS],
         digits=3,
     )
 
@@ -129,30 +123,45 @@ def _split(name: str) -> tuple[str, int]:
     return " ".join(parts[place + 1 :] or parts[:place]), int(parts[place])
 
 
-def _checked(traces: Mapping[str, Mapping[str, Trace]]) -> list[str]:
-    """The kinds, which are the same for all matrices."""
-    if not traces:
+def _joined(traces: Mapping[str, Mapping[str, Trace]]) -> pd.DataFrame:
+    tables = [
+        trace.table.assign(matrix=name, kind=kind)
+        for name, of_kinds in traces.items()
+        for kind, trace in of_kinds.items()
+    ]
+    return pd.concat(tables) if tables else pd.DataFrame(columns=COLUMNS)
+
+
+def _checked(table: pd.DataFrame) -> tuple[list[str], list[str]]:
+    """Matrices, and kinds, which are the same for all."""
+    if not len(table):
         raise ValueError("there is no matrix to draw")
-    first, *others = traces
-    kinds, steps = list(traces[first]), traces[first][next(iter(traces[first]))].path.steps
-    for name in (first, *others):
-        if list(traces[name]) != kinds:
-            raise ValueError(f"{name} has {list(traces[name])}, {first} has {kinds}: trace the same for all")
-        for kind, trace in traces[name].items():
-            if not np.array_equal(trace.path.steps, steps):
-                raise ValueError(f"{kind} of {name} has other steps than {first}: take the same snapshots")
-    return kinds
+    matrices = list(dict.fromkeys(table["matrix"]))
+    kinds: list[str] = []
+    steps = np.empty(0)
+    for name in matrices:
+        own = dict(list(table[table["matrix"] == name].groupby("kind", sort=False)["step"]))
+        if name == matrices[0]:
+            kinds, steps = list(own), next(iter(own.values())).to_numpy()
+        if list(own) != kinds:
+            raise ValueError(f"{name} has {list(own)}, {matrices[0]} has {kinds}: trace the same for all")
+        for kind, found in own.items():
+            if not np.array_equal(found, steps):
+                raise ValueError(
+                    f"{kind} of {name} has other steps than {matrices[0]}: take the same snapshots"
+                )
+    return matrices, kinds
 
 
-def _drawn(trace: Trace) -> pd.DataFrame:
+def _drawn(path: pd.DataFrame) -> pd.DataFrame:
     """Some snapshots of a layout, whose longer side reaches from -1 to 1."""
-    low, high = trace.layout.min(axis=0), trace.layout.max(axis=0)
+    plane = path[["x", "y"]]
+    low, high = plane.min(), plane.max()
     half = float((high - low).max()) / 2 or 1.0
-    x, y = ((trace.layout - (low + high) / 2) / half).T
-    table = pd.DataFrame(
-        {"step": trace.path.steps, "x": x, "y": y, "phase": trace.phases.labels, "loss": trace.path.losses}
-    )
-    return table[(len(table) - 1) % (every := max(1, len(table) // N_POINTS)) :: every]
+    centred = (plane - (low + high) / 2) / half
+    return path.assign(x=centred["x"], y=centred["y"])[
+        (len(path) - 1) % (every := max(1, len(path) // N_POINTS)) :: every
+    ]
 
 
 def _plotted(

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from embviz.trajectories import Clustering, Layout, Recipe, random_walk, trace, weight_path
@@ -71,6 +72,12 @@ def test_the_grid_of_random_walks_is_below_and_a_click_in_either_picks_a_matrix(
     named = {layer["name"] for grid in spec["vconcat"][:2] for layer in grid["layer"] if "name" in layer}
     assert set(picked["views"]) == named
     assert player.step == player.steps[-1] == 199
+
+
+def test_rows_of_a_table_are_drawn_like_the_traces_that_they_come_from(traces):
+    rows = [own.table.assign(matrix=name, kind=kind) for name in NAMES for kind, own in traces[name].items()]
+    from_table = trajectory_player(pd.concat(rows), caption="Made.")
+    assert from_table.static_spec() == trajectory_player(traces, caption="Made.").static_spec()
 
 
 def test_the_chosen_matrix_is_no_wider_than_the_grids_however_many_kinds_there_are(traces):
