@@ -19,7 +19,6 @@ from book.geometry.experiments import (
     steering_language,
     steps,
     trajectory_findings,
-    trajectory_readings,
     trajectory_runs,
     transplant,
     variants,
@@ -42,8 +41,7 @@ def _language_readings(preset: str) -> list[Cell]:
 
 def _trajectories(preset: str) -> list[Cell]:
     first = trajectory_runs.story_runs(preset)[0]
-    own = [] if preset == "quick" else trajectory_runs.code_cells(first)
-    return own if preset == "paper" else [*own, *trajectory_readings.cells(preset)]
+    return [] if preset == "quick" else trajectory_runs.code_cells(first)
 
 
 STUDIES = {

@@ -45,7 +45,6 @@ PARAMETERS: Mapping[str, str] = {  # of block l
 EMBEDDING, JOINT = "embedding", "all"  # the token embedding; all tensors as one path
 KINDS = (*PARAMETERS, EMBEDDING, JOINT)
 SCORE = "score.json"  # of a recording: bits per byte of the held-out text at the end
-BATCH = "batch_loss"  # metric of a snapshot: that of the batch which is trained on next
 SAMPLE_SEED = 1_000_003  # of the training sequences whose loss is followed: the same for all runs of a text
 
 
@@ -226,26 +225,15 @@ def _train(run: TrajectoryRun, model: Transformer, streams: Streams, stored: Run
     setting, device = run.setting, next(model.parameters()).device
     draw = functools.partial(draw_batch, streams.train, batch_size=setting.batch_size, length=setting.length)
     sample = draw(seed=SAMPLE_SEED, step=0).to(device)
-    ahead: dict[int, Tensor] = {}  # the loss of the batch that is trained on next, computed for a snapshot
-
-    def batch_loss(step: int) -> Tensor:
-        with torch.autocast(device.type, torch.bfloat16, enabled=setting.bfloat16 and step < setting.n_steps):
-            return next_token_losses(model, draw(seed=run.seed, step=step).to(device)).mean()
 
     def losses(step: int) -> Tensor:
         if run.variant == DECAY:  # gradients of zero: AdamW's decay alone moves the weights
             return torch.stack([parameter.sum() for parameter in model.parameters()]).sum() * 0.0
-        return ahead.pop(step) if step in ahead else batch_loss(step)
+        with torch.autocast(device.type, torch.bfloat16, enabled=setting.bfloat16):
+            return next_token_losses(model, draw(seed=run.seed, step=step).to(device)).mean()
 
     def measure(step: int) -> dict[str, float]:
-        measured = {"loss": next_token_losses(model, sample).mean().item()}
-        if run.variant == DECAY:
-            return measured
-        with torch.set_grad_enabled(step < setting.n_steps):
-            loss = batch_loss(step)
-        if step < setting.n_steps:
-            ahead[step] = loss
-        return measured | {BATCH: round(loss.item(), 6)}
+        return {"loss": next_token_losses(model, sample).mean().item()}
 
     for _ in train(
         model,
@@ -259,20 +247,6 @@ def _train(run: TrajectoryRun, model: Transformer, streams: Streams, stored: Run
         run=stored,
     ):
         pass
-
-
-def batch_losses(run: TrajectoryRun) -> np.ndarray:
-    """Loss of the batch that is trained on next, at each snapshot, (S,); made with the recording.
-
-    Raises
-    ------
-    ValueError
-        If a run only decays, and trains on no batch.
-    """
-    losses = recorded(run).metrics[BATCH].to_numpy()
-    if np.isnan(losses).any():
-        raise ValueError(f"{run.name}: no batch is trained on, so it has no loss")
-    return losses
 
 
 @experiment("geometry.trajectory_recordings")

@@ -145,11 +145,6 @@ def losses(run: TrajectoryRun) -> pd.DataFrame:
     return _read(recordings.cell(without_pipeline(run)))[["step", "loss"]]
 
 
-def bits(run: TrajectoryRun) -> float:
-    """Bits per byte of the held-out text at the end."""
-    return float(_read(recordings.cell(without_pipeline(run)))["bits_per_byte"].iloc[0])
-
-
 def drawings(run: TrajectoryRun) -> pd.DataFrame:
     """All layouts of a run, one row per kept snapshot; read once, not to be changed in place.
 
@@ -253,12 +248,6 @@ def tensor_measures(run: TrajectoryRun) -> pd.DataFrame:
     table = _numbers(run)
     judged = table[(table["method"] == "pymde") & (table["n_neighbors"] == run.pipeline.neighbors[0])]
     return judged[[*WHERE[:4], *OF_TENSOR]].reset_index(drop=True)
-
-
-def nulls(run: TrajectoryRun) -> pd.DataFrame:
-    """:func:`measures` of what is not the data, under the judged setting."""
-    table = measures(run)
-    return table[(table["path"] != DATA) & (table["n_neighbors"] == run.pipeline.neighbors[0])]
 
 
 @functools.lru_cache(maxsize=16)
