@@ -37,7 +37,7 @@ def process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subproc
     process = subprocess.Popen([sys.executable, "-c", SERVE], stdin=subprocess.PIPE, cwd=root)
     yield process
     process.stdin.close()
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0
 
 
 def kernels_of(process: subprocess.Popen) -> list[psutil.Process]:
@@ -47,27 +47,32 @@ def kernels_of(process: subprocess.Popen) -> list[psutil.Process]:
 CELLS = [
     "import os, sys; found = 'it' in dir(), 'colorsys' in sys.modules, 'embviz' in sys.modules; it = 1",
     "print(found, os.environ['SAID'], os.getcwd())",
-    "import time; time.sleep(60)",
+    "print(it)",
+    "import time; time.sleep(600)",
     "print(it)",
 ]
 
 
 def test_a_forked_kernel_is_fresh_interrupted_and_ended_as_any_other(process, tmp_path, monkeypatch):
     monkeypatch.setenv("SAID", "later")
-    for _ in range(2):
-        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS])
+    for sources in (
+        CELLS[:3],
+        CELLS,
+    ):  # the second is interrupted, when it has taken longer than busy machines
+        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in sources])
         notebook = NotebookClient(
             notebook,
             kernel_name=forked_kernels.NAME,
-            timeout=5,
+            timeout=10,
             interrupt_on_timeout=True,
             allow_errors=True,
             resources={"metadata": {"path": str(tmp_path)}},
         ).execute()
         assert notebook.cells[1].outputs[0].text == f"(False, True, False) later {tmp_path}\n"
-        assert notebook.cells[2].outputs[0].ename == "KeyboardInterrupt"
-        assert notebook.cells[3].outputs[0].text == "1\n"
-        assert psutil.wait_procs(kernels_of(process), timeout=10)[1] == []
+        assert notebook.cells[2].outputs[0].text == "1\n"
+        assert psutil.wait_procs(kernels_of(process), timeout=60)[1] == []
+    assert notebook.cells[3].outputs[0].ename == "KeyboardInterrupt"
+    assert notebook.cells[4].outputs[0].text == "1\n"
 
 
 def test_a_kernel_ends_with_the_one_that_asked_and_with_the_one_it_comes_from(process, tmp_path):
@@ -82,5 +87,5 @@ def test_a_kernel_ends_with_the_one_that_asked_and_with_the_one_it_comes_from(pr
                 stand_in.kill()
             else:
                 process.stdin.close()
-            assert psutil.wait_procs(kernels, timeout=10)[1] == []
-            stand_in.wait(10)
+            assert psutil.wait_procs(kernels, timeout=60)[1] == []
+            stand_in.wait(60)
