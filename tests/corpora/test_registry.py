@@ -77,19 +77,18 @@ def test_every_registered_file_has_a_checksum_a_licence_a_citation_and_a_source(
             assert entry.recipe or any(sources), f"{entry.name} has no source"
 
 
-def test_addresses_are_https_and_repositories_are_pinned_to_a_commit():
-    for entry in registry.load_registry().values():
+def test_the_registry_tells_what_a_reader_must_know():
+    entries = registry.load_registry()
+    assert "NOT text8" in entries["enwiki2018"].title
+    assert "NOT BookCorpus" in entries["novels"].title
+    readme = storage.registry_files()[0].with_name("README.md").read_text()
+    assert not [name for name in entries if f"`{name}`" not in readme]
+    for entry in entries.values():
         for address in (form.address for file in entry.files for form in file.forms if form.address):
             assert address.startswith("https://")
             # PTB's address has no commit that we know of; its published checksum pins it
             if "raw.githubusercontent.com" in address and entry.name != "ptb":
                 assert len(address.split("/")[5]) == 40, address
-
-
-def test_a_stand_in_says_so_in_its_title():
-    entries = registry.load_registry()
-    assert "NOT text8" in entries["enwiki2018"].title
-    assert "NOT BookCorpus" in entries["novels"].title
 
 
 def test_the_files_of_the_local_mirror_are_those_of_the_registry():
@@ -320,12 +319,6 @@ def test_the_tables_tell_what_is_at_hand_verified_absent_and_wrong(folders):
     verified = registry.verify_data().set_index("name")["state"].to_dict()
     assert verified == {"good": "verified", "bad": "wrong", "none": "absent"}
     assert len(registry.verify_data(["good"])) == 1
-
-
-def test_the_readme_tells_of_every_data_set():
-    readme = storage.registry_files()[0].with_name("README.md").read_text()
-    missing = [name for name in registry.load_registry() if f"`{name}`" not in readme]
-    assert not missing
 
 
 def test_a_project_adds_data_sets_and_redefines_none(monkeypatch, tmp_path):

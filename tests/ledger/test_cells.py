@@ -155,7 +155,7 @@ def cut_to(length):
     return harm
 
 
-def exchanged(path, other):
+def of_another_cell(path, other):
     other.rename(path)
 
 
@@ -173,7 +173,7 @@ def altered(path, other):
         (cut_to(0), "cut short or altered"),
         (cut_to(100), "cut short or altered"),
         (cut_to(-1), "cut short or altered"),
-        (exchanged, "holds the result of"),
+        (of_another_cell, "holds the result of"),
         (altered, "own digest"),
     ],
 )

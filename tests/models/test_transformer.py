@@ -287,14 +287,6 @@ def test_the_embeddings_spread_can_be_chosen_and_changes_no_other_array():
         torch.testing.assert_close(chosen[name], scale * array, **FLOAT32)
 
 
-def test_norms_start_as_the_identity_and_biases_at_zero():
-    for name, array in Transformer(changed(biases=True), seed=0).state_dict().items():
-        if name.endswith("bias"):
-            assert not array.any()
-        elif array.dim() == 1:
-            assert (array == 1).all()
-
-
 def test_sines_turn_by_wavelengths_from_two_pi_up():
     rows = Transformer(changed(positions="sines"), seed=0).position
     assert rows.shape == (5, 12)

@@ -24,6 +24,7 @@ control = "roses"
 measurements = [{ name = "share", label = "share of red ones", accept = [0.5, 1.0] }]
 """
 
+SINGS = CLAIM.replace("says", "sings")
 EXPERIMENTS = """
 import dataclasses
 
@@ -116,12 +117,7 @@ def test_a_claim_may_name_another_module_than_its_file_does(outside, monkeypatch
     ("claim", "experiments", "error", "says"),
     [
         (None, None, ValueError, r"no claims in .*data.claims: write one"),
-        (
-            CLAIM.replace("says", "sings"),
-            None,
-            ValueError,
-            "tulips.red, says: Field required; there is no field 'sings'",
-        ),
+        (SINGS, None, ValueError, "tulips.red, says: Field required; there is no field 'sings'"),
         (CLAIM.replace('"tulips"', '"roses"'), None, ValueError, "tulips.red of paper 'roses'"),
         (CLAIM, None, ImportError, "tulip_experiments can't be imported in the project .*No module named"),
         (CLAIM, "import tulip_bulbs", ImportError, "project .*: No module named 'tulip_bulbs'"),
@@ -268,25 +264,25 @@ def test_an_edited_copy_is_never_overwritten_and_an_unedited_one_follows_the_boo
     assert "flowers/red.ipynb has changed in the book, your edited copy stays" in said
 
 
-def test_lab_refuses_a_project_without_chapters_and_a_folder_inside_the_book(lab, outside, capsys):
-    make_project(outside / "q")
-    assert cli.main(["lab", "--project", "q"]) == 1
-    assert "no folder" in capsys.readouterr().err
-    assert cli.main(["lab", "--project", "p", "--folder", "p/book/mine"]) == 1
-    assert "choose another --folder" in capsys.readouterr().err
-
-
 def test_options_that_only_jupyterlab_knows_are_refused_elsewhere(capsys):
     with pytest.raises(SystemExit):
         cli.main(["ledger", "--port=9999"])
     assert "unrecognized arguments: --port=9999" in capsys.readouterr().err
 
 
-def test_lab_without_jupyterlab_names_the_extra(outside, monkeypatch, capsys):
-    monkeypatch.setattr(imports, "installed", lambda module: False)
-    make_project(outside / "p")
-    assert cli.main(["lab", "--project", "p"]) == 1
-    assert 'embviz lab needs jupyterlab: pip install "embviz[book]"' in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("installed", "arguments", "says"),
+    [
+        (True, ["--project", "q"], "no folder"),
+        (True, ["--project", "p", "--folder", "p/book/mine"], "choose another --folder"),
+        (False, ["--project", "p"], 'embviz lab needs jupyterlab: pip install "embviz[book]"'),
+    ],
+)
+def test_lab_refuses_what_it_cannot_open(lab, outside, monkeypatch, capsys, installed, arguments, says):
+    monkeypatch.setattr(imports, "installed", lambda module: installed)
+    make_project(outside / "q")
+    assert cli.main(["lab", *arguments]) == 1
+    assert says in capsys.readouterr().err
 
 
 # --- data sets --------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
-from embviz import storage
 from embviz.words.formats import CONTROL, context_path
 from embviz.words.wordvectors import SEPARATORS, WordVectors, chosen_rows, factorize_pmi
 
@@ -151,21 +150,6 @@ def test_contexts_of_another_vocabulary_are_refused(tmp_path):
     context_path(tmp_path / "w").replace(context_path(tmp_path / "v"))
     with pytest.raises(ValueError, match="has other words than"):
         WordVectors.load(tmp_path / "v")
-
-
-def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
-    path = tmp_path / "v"
-    vectors = made_vectors(["a", "b"])
-    vectors.save_word2vec(path)
-    before = path.read_bytes()
-
-    def full_disk(*_):
-        raise OSError("no space left on device")
-
-    monkeypatch.setattr(storage.os, "fsync", full_disk)
-    with pytest.raises(OSError, match="no space left"):
-        made_vectors(["c", "d"]).save_word2vec(path)
-    assert path.read_bytes() == before
 
 
 def test_neighbours_of_all_words_are_those_of_each():
