@@ -87,5 +87,6 @@ def test_a_text_on_disk_to_counts_beside_scikit_learn_and_scipy(
     speed_table(
         job=f"text on disk to counts, window {WINDOW}", ours=sizes[0] / best(ours),
         peer=sizes[1] / best(peer), unit="MB/s", bar="at least 3 times the peer",
-        peer_name="CountVectorizer, then scipy's coo_array", text=f"{sizes[0]:.0f} MB, the peer {sizes[1]:.0f} MB",
+        peer_name="CountVectorizer, then scipy's coo_array",
+        text=f"{sizes[0]:.0f} MB, the peer {sizes[1]:.0f} MB",
     )  # fmt: skip
