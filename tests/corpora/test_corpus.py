@@ -217,7 +217,7 @@ def test_two_processes_may_make_the_same_corpus_at_once(folders):
     processes = [context.Process(target=_load_rose, args=(folder, queue)) for _ in range(2)]
     for process in processes:
         process.start()
-    first, second = queue.get(timeout=60), queue.get(timeout=60)
+    first, second = queue.get(timeout=600), queue.get(timeout=600)
     for process in processes:
         process.join()
     assert first == second == corpora.load_corpus("rose").ids.tolist()

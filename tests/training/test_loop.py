@@ -411,7 +411,7 @@ KILLED = """
 def test_a_run_killed_again_and_again_at_random_moments_resumes_to_the_same_bits(tmp_path):
     root, folder = str(Path(__file__).resolve().parents[2]), tmp_path / "run"
     script = KILLED.format(root=root, folder=str(folder), seed=os.getpid())
-    subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=True, timeout=1_200)
     stored = read_run(folder).steps
     assert len(stored) >= 2, "it was killed before it stored anything"
     resumed = finished(folder, n_steps=stored[-1] + 3, every=1)
