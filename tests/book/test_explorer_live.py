@@ -162,22 +162,24 @@ def test_a_page_without_an_answer_asks_again_after_its_time(shown):
     assert [one["values"]["n"] for one in asked] == [2, 6, 3]
 
 
-def test_an_interrupt_is_told_and_the_next_move_measures(shown):
-    calls: list[int] = []
+def test_an_interrupt_and_an_error_are_told_as_text_and_the_next_move_measures(shown):
+    errors = {1: MemoryError("9 TB: <b>choose</b> fewer"), 2: KeyboardInterrupt()}
 
-    def slow(n: int) -> pd.DataFrame:
-        calls.append(n)
-        if n == 2:
-            raise KeyboardInterrupt
+    def fail(n: int) -> pd.DataFrame:
+        if n in errors:
+            raise errors[n]
         return pd.DataFrame({"x": [float(n)]})
 
-    page = shown(Explorer(slow, {"n": Range(0, 2, 1)}, draw_x, title="t", caption="c"))
-    page.locator("input[name=n]").fill("2")
-    status = page.locator(".embviz-status.embviz-wrong")
-    status.filter(has_text="The kernel was interrupted: move a control to measure again.").wait_for()
-    page.locator("input[name=n]").fill("0")
-    names(page, "measured", "rows[0].n === 0")
-    assert page.locator(".embviz-status").inner_text() == ""
+    page = shown(Explorer(fail, {"n": Range(0, 2, 1, initial=0)}, draw_x, title="t", caption="c"))
+    for n, told in (
+        (2, "The kernel was interrupted: move a control to measure again."),
+        (1, "MemoryError: 9 TB: <b>choose</b> fewer (measured by fail at n=1). Choose another value, or"),
+    ):
+        page.locator("input[name=n]").fill(str(n))
+        page.locator(".embviz-status.embviz-wrong").filter(has_text=told).wait_for()
+        page.locator("input[name=n]").fill("0")
+        names(page, "measured", "rows[0].n === 0")
+        assert page.locator(".embviz-status").inner_text() == ""
 
 
 def test_a_view_shows_the_value_and_tells_each_move_and_a_value_that_is_set_moves_its_controls(shown):

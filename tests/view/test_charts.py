@@ -1,10 +1,10 @@
 """Charts: tables in, valid charts with titled axes out; and the measuring functions behind explorers."""
 
+import inspect
 import itertools
 import re
 
 import numpy as np
-import pandas as pd
 import pytest
 import vl_convert
 from hypothesis import given, settings
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from embviz import view
 from embviz.view import charts
+from tests.view.test_forms import CELLS, FORMS, POINTS, RANKS, RIDGES, times
 
 finite = st.floats(-1e6, 1e6, allow_nan=False)
 
@@ -33,78 +34,56 @@ def test_values_outside_the_limits_stay_in_the_total():
 
 
 @pytest.mark.parametrize("values", [[], [1.0, np.nan], [np.inf]])
-def test_a_histogram_of_nothing_or_of_nan_is_refused(values):
+@pytest.mark.parametrize("binned", [charts.bin_counts, charts.mirrored_bins])
+def test_a_histogram_of_nothing_or_of_nan_is_refused(binned, values):
     with pytest.raises(ValueError, match=r"values (is empty|has 1 NaN or infinite)"):
-        charts.bin_counts(values)
-    with pytest.raises(ValueError, match=r"values (is empty|has 1 NaN or infinite)"):
-        charts.mirrored_bins(values)
+        binned(values)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_mirror_is_the_histogram_of_the_negated_values(seed):
     values = np.random.default_rng(seed).standard_normal(50) + 0.5
     table, negated = charts.mirrored_bins(values, n_bins=8), charts.mirrored_bins(-values, n_bins=8)
     assert negated["share"].tolist() == table["mirrored"].tolist()
     assert table["left"].tolist() == (-table["right"][::-1]).tolist()
-
-
-def test_an_odd_number_of_mirrored_bins_is_refused():
     with pytest.raises(ValueError, match="7 bins: an even number"):
-        charts.mirrored_bins([1.0], n_bins=7)
+        charts.mirrored_bins(values, n_bins=7)
 
 
-N = 24
-RUNS = pd.DataFrame(
-    {
-        "step": np.tile(np.arange(6), 4),
-        "x": np.sin(np.arange(N)),
-        "y": np.cos(np.arange(N)) + 2,
-        "kind": np.repeat(["a", "b"], 12),
-        "seed": np.tile(np.repeat([0, 1], 6), 2),
-        "low": 0.5,
-        "high": 1.0,
-        "event": np.arange(N) % 5 > 0,
-        "phase": np.tile(np.repeat([0, 1], 3), 4),
-    }
-)
-ALONE, CELLS = RUNS[RUNS["seed"] == 0], RUNS[RUNS["seed"] == 0][["step", "kind", "y"]]
-FORMS = {  # a table, what is drawn of it, and its columns of which the form reads names
-    "curves": (RUNS, lambda t, c: view.plot_curves(t, c("step"), c("y"), kind=c("kind"), seed=c("seed"))),
+ENDS = POINTS.assign(low=0.0, high=9.0, kind="a")
+NAMED_FORMS = {  # a table, what is drawn of it, by which columns: here each argument that names columns
+    **{name: (one[0], one[2], one[3].split(), one[4]) for name, one in FORMS.items()},
+    "histogram": (RANKS, view.plot_histogram, ["eigenvalue"], {}),
     "curves with ends": (
-        ALONE,
-        lambda t, c: view.plot_curves(
-            t, c("step"), c("y"), kind=c("kind"), seed=None, interval=(c("low"), c("high"))
-        ),
+        ENDS, view.plot_curves, ["step", "loss"], {"seed": None, "interval": ("low", "high")},
     ),
-    "survival": (RUNS, lambda t, c: view.plot_survival(t, c("y"), event=c("event"), kind=c("kind"))),
-    "scatter": (
-        RUNS,
-        lambda t, c: view.plot_scatter(
-            t, c("x"), c("y"), kind=c("kind"), label=c("phase"), event=c("event"), tooltip=[c("step")]
-        ),
-    ),
-    "bars": (ALONE, lambda t, c: view.plot_bars(t, c("step"), c("y"), kind=c("kind"), tooltip=[c("x")])),
-    "bars of names": (ALONE[ALONE["step"] == 0], lambda t, c: view.plot_bars(t, c("kind"), c("y"))),
-    "heat map": (CELLS, lambda t, c: view.plot_heat_map(t, c("step"), c("kind"), c("y"), labels=".1f")),
-    "histogram": (RUNS, lambda t, c: view.plot_histogram(t, c("y"))),
-    "ridges": (ALONE, lambda t, c: view.plot_ridges(t, c("step"), c("kind"), c("y"), null=c("high"))),
-    "path": (
-        ALONE[ALONE["kind"] == "a"],
-        lambda t, c: view.plot_path(
-            t, c("x"), c("y"), order=c("step"), loss=c("low"), phase=c("phase"), tooltip=(c("high"),)
-        ),
+    "bars of names": (times()[:1], view.plot_bars, ["run", "grok"], {"tooltip": ["memorize"]}),
+    "scatter of names": (
+        times(), view.plot_scatter, ["memorize", "grok"],
+        {"label": "run", "event": "grokked", "tooltip": ["seed"]},
     ),
     "paths by kind": (
-        ALONE,
-        lambda t, c: view.plot_path(t, c("x"), c("y"), order=c("step"), by=c("kind"), by_names=["a", "b"]),
+        ENDS, view.plot_path, ["u", "v"],
+        {"order": "step", "by": "kind", "by_names": ["a"], "tooltip": ("high",)},
     ),
-    "strip": (
-        RUNS,
-        lambda t, c: view.plot_strip(
-            t, c("y"), c("kind"), by=c("event"), seed=c("seed"), interval=False, tooltip=[c("x")]
-        ),
-    ),
-}
+}  # fmt: skip
+EVERY_FORM = pytest.mark.parametrize("name", NAMED_FORMS)
+
+
+def renamed(name: str, odd: dict[str, str], asked: list[str] | None = None):
+    """A form over its table with other names of columns; those that it reads are written into a list."""
+    table, form, columns, options = NAMED_FORMS[name]
+    if "seed" in table and "seed" in inspect.signature(form).parameters:
+        options = {"seed": "seed", **options}
+
+    def other(value):
+        if isinstance(value, list | tuple):
+            return type(value)(map(other, value))
+        if asked is not None and value in list(table):
+            asked.append(value)
+        return odd.get(value, value) if isinstance(value, str) else value
+
+    return form(table.rename(columns=odd), *other(columns), **{key: other(options[key]) for key in options})
 
 
 def n_marks(chart):
@@ -112,22 +91,23 @@ def n_marks(chart):
     return len(re.findall(r"<path", svg)), len(re.findall(r"<text", svg))
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_names_with_signs_of_other_languages_draw_what_plain_names_draw(form):
-    table, draw = FORMS[form]
+@EVERY_FORM
+def test_names_with_signs_of_other_languages_draw_what_plain_names_draw(name):
     signs = iter(
         ["{0} (nats)", "50% {0}", "{0}>b", "${0}", "{{{0}}}", "a,{0}", "`{0}", "ü {0}", "datum", "*{0}*"]
     )
-    odd = {name: next(signs).format(name) for name in table}
-    assert n_marks(draw(table.rename(columns=odd), odd.get)) == n_marks(draw(table, str)) > (0, 0)
+    odd = {column: next(signs).format(column) for column in NAMED_FORMS[name][0]}
+    assert n_marks(renamed(name, odd)) == n_marks(renamed(name, {})) > (0, 0)
 
 
 def test_hovering_shows_the_titles_of_the_chart_and_not_those_of_the_theme():
     drawn = {
-        "share of words": view.plot_histogram(RUNS, "y", y_title="share of words"),
-        "cosine of two words": view.plot_ridges(ALONE, "step", "kind", "y", x_title="cosine of two words"),
-        "entry / largest": view.plot_heat_map(CELLS, "step", "kind", "y", value_title="entry / largest"),
-        "token": view.plot_heat_map(CELLS, "step", "kind", "y", y_title="token"),
+        "share of words": view.plot_histogram(RANKS, "eigenvalue", y_title="share of words"),
+        "cosine of two words": view.plot_ridges(
+            RIDGES, "angle", "epoch", "density", x_title="cosine of two words"
+        ),
+        "entry / largest": view.plot_heat_map(CELLS, "column", "row", "pmi", value_title="entry / largest"),
+        "token": view.plot_heat_map(CELLS, "column", "row", "pmi", y_title="token"),
     }
     for wanted, chart in drawn.items():
         spec = chart.to_dict()
@@ -140,22 +120,17 @@ TAKEN = (  # for an expression, or for something that a chart or a browser has a
 )
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_a_column_that_a_chart_takes_for_an_expression_is_refused_by_each_form(form):
-    table, draw = FORMS[form]
-    asked = []
-    draw(table, lambda column: asked.append(column) or column)
-    for column, name in itertools.product(asked, TAKEN):
-        renamed = table.rename(columns={column: name})
-        with pytest.raises(
-            ValueError, match=r"in its name, which a chart .*rename|has a name that a.*rename"
-        ):
-            draw(renamed, lambda wanted, column=column, name=name: name if wanted == column else wanted)
+@EVERY_FORM
+def test_a_column_that_a_chart_takes_for_an_expression_is_refused_by_each_form(name):
+    renamed(name, {}, asked := [])
+    for column, odd in itertools.product(dict.fromkeys(asked), TAKEN):
+        with pytest.raises(ValueError, match=r"in its name, which a .*rename|has a name that a.*rename"):
+            renamed(name, {column: odd})
 
 
 @pytest.mark.parametrize("name", ["n", "total", "waiting", "step", "low"])
 def test_a_column_that_a_survival_curve_makes_itself_is_refused(name):
-    for column in ("y", "kind"):
-        renamed = RUNS[["y", "kind"]].rename(columns={column: name})
+    for column in ("grok", "run"):
+        table = times()[["grok", "run"]].rename(columns={column: name})
         with pytest.raises(ValueError, match="the name of one that the chart makes: rename"):
-            view.plot_survival(renamed, renamed.columns[0], kind=renamed.columns[1])
+            view.plot_survival(table, table.columns[0], kind=table.columns[1])

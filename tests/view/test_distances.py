@@ -31,6 +31,12 @@ def test_each_mark_is_a_pair_of_tokens_at_its_distance_in_both(distance, metric)
         assert mark["up"] == pytest.approx(squares[1][i, j])
 
 
+def test_agreement_is_spearmans_of_the_pairs():
+    first, second = rows(), rows(seed=4)
+    found = measured(plot_distances(first, second, tokens=WORDS))["agreement"]["same"].iloc[0]
+    assert found == pytest.approx(stats.spearmanr(pdist(first), pdist(second)).statistic)
+
+
 def test_a_rotation_agrees_fully_and_the_control_does_not():
     first = rows(200)
     turned = first @ np.linalg.qr(rows(5, 5, seed=2))[0]
@@ -82,15 +88,6 @@ def test_a_matrix_has_the_chosen_tokens_over_the_mean_distance_and_a_shuffled_tw
     assert "the chosen tokens are 0.1" in explorer.first_title
 
 
-def test_shuffling_keeps_each_coordinates_values():
-    table = np.arange(12.0)[:, None] * [1.0, 100.0, 10_000.0]
-    explorer = plot_distances(table, tokens=WORDS, chosen=WORDS[:3])
-    found = measured(explorer, draw=3)["shuffled"]
-    assert found["relative"].max() > 0
-    one = plot_distances(np.tile([[1.0, 2.0]], (12, 1)) + [[1e-3, 0]] * np.arange(12)[:, None], tokens=WORDS)
-    assert measured(one)["shuffled"]["relative"].max() < 12, "the constant coordinate stays constant"
-
-
 def test_both_are_drawn_live_and_in_the_page():
     for explorer in (
         plot_distances(rows(), rows(seed=1), tokens=WORDS, chosen=["word 1"]),
@@ -103,12 +100,6 @@ def test_both_are_drawn_live_and_in_the_page():
         assert "draw" in {part["name"] for part in live["params"] if "bind" in part}
         title = explorer.answer({name: one.initial for name, one in explorer.controls.items()})["title"]
         assert title == explorer.first_title
-
-
-def test_rank_correlation_is_spearmans_of_the_pairs():
-    first, second = rows(), rows(seed=4)
-    found = measured(plot_distances(first, second, tokens=WORDS))["agreement"]["same"].iloc[0]
-    assert found == pytest.approx(stats.spearmanr(pdist(first), pdist(second)).statistic)
 
 
 @pytest.mark.parametrize(
@@ -134,14 +125,18 @@ def test_what_cannot_be_drawn_is_refused(arguments, message):
         plot_distances(**given)
 
 
-def test_holes_and_rows_without_a_direction_are_refused_when_they_are_measured():
-    holes, zero = rows(), rows()
-    holes[4, 2], zero[3] = np.nan, 0.0
-    with pytest.raises(ValueError, match="second"):
-        measured(plot_distances(rows(), holes, tokens=WORDS))
-    explorer = plot_distances(rows(), zero, tokens=WORDS)
-    with pytest.raises(ValueError, match="row 3 of second is all zeros"):
-        measured(explorer, distance="cosine")
-    same = plot_distances(np.ones((12, 3)), tokens=WORDS)
-    with pytest.raises(ValueError, match="all tokens lie in one place"):
-        measured(same)
+HOLES, ZERO = rows(), rows()
+HOLES[4, 2], ZERO[3] = np.nan, 0.0
+
+
+@pytest.mark.parametrize(
+    ("tables", "distance", "message"),
+    [
+        ((rows(), HOLES), "Euclidean", "second"),
+        ((rows(), ZERO), "cosine", "row 3 of second is all zeros"),
+        ((np.ones((12, 3)),), "Euclidean", "all tokens lie in one place"),
+    ],
+)
+def test_holes_and_rows_without_a_direction_are_refused_when_they_are_measured(tables, distance, message):
+    with pytest.raises(ValueError, match=message):
+        measured(plot_distances(*tables, tokens=WORDS), distance=distance)

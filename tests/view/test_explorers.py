@@ -409,30 +409,6 @@ def test_a_heavy_twin_warns_and_a_heavier_one_is_refused(monkeypatch):
 # --- the live face, and the value -----------------------------------------------------------------------
 
 
-def test_an_error_or_an_interrupt_of_the_measurement_is_told_to_the_page():
-    errors = {"large": MemoryError("a 3 GB matrix: choose fewer words"), "slow": KeyboardInterrupt()}
-
-    def fail(a: str) -> pd.DataFrame:
-        if a in errors:
-            raise errors[a]
-        return one_column()
-
-    explorer = explore_x(fail, {"a": ["small", *errors]})
-
-    def said(**values) -> dict:
-        [reply] = replies(explorer, {"kind": "measure", "request": 1, "values": values})
-        return reply
-
-    assert said(a="large")["error"] == (
-        "MemoryError: a 3 GB matrix: choose fewer words (measured by fail at a='large'). "
-        "Choose another value, or mend the function and run its cell again."
-    )
-    assert "tables" not in said(a="large")
-    assert said(a="slow")["error"] == "The kernel was interrupted: move a control to measure again."
-    assert "no value for a" in said()["error"]
-    assert "tables" in said(a="small")
-
-
 @pytest.mark.parametrize("values", [None, [1, 2], "n", {"power": 1}, {"n": [], "power": {}}])
 def test_values_of_no_sense_are_answered_with_a_sentence(values):
     [reply] = replies(make_two(), {"kind": "measure", "request": 7, "values": values})

@@ -15,6 +15,7 @@ import pytest
 from embviz.view import Explorer, plot_scatter, save_page, theme
 from embviz.view.embedding_maps import embedding_map, side_by_side
 from embviz.view.pages import MIME, SVG_LIMIT, image, vega_runtime
+from embviz.view.pictures import WIDGET
 from tests.made_player import make_player
 
 HOSTILE = "</script><script>alert(1)</script>"
@@ -59,6 +60,9 @@ def test_each_picture_saves_itself_as_a_page_that_asks_no_other_host(kind, tmp_p
     picture.save(tmp_path / "x.html")
     text = (tmp_path / "x.html").read_text(encoding="utf-8")
     assert specifications(text) == [json.loads(json.dumps(picture.static_spec()))]
+    bundle = picture._repr_mimebundle_()
+    assert set(bundle) == {MIME, WIDGET, "text/plain"}
+    assert bundle["text/plain"].startswith("<")
     assert HOSTILE not in text
     assert not re.search(r"<(script|link)[^>]+(src|href)=", text)
     assert "default-src 'none'" in text
@@ -90,11 +94,9 @@ def test_the_runtime_is_made_once_and_kept_in_the_cache_folder(tmp_path, monkeyp
     assert vega_runtime.__wrapped__() == made
     (kept,) = (tmp_path / "cache").iterdir()
     assert kept.read_text(encoding="utf-8") == made
-
-
-def test_a_cache_folder_that_cannot_be_written_to_is_done_without(tmp_path, monkeypatch):
-    (tmp_path / "cache").write_text("a file")
-    monkeypatch.setenv("EMBVIZ_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "file").write_text("a file")  # where nothing can be kept
+    monkeypatch.undo()
+    monkeypatch.setenv("EMBVIZ_CACHE_DIR", str(tmp_path / "file"))
     assert "embvizVegaEmbed" in vega_runtime.__wrapped__()
 
 
@@ -136,38 +138,27 @@ print(10 * len(str(chart._repr_mimebundle_())))
 import sys
 print("scipy.stats" in sys.modules)
 """
-WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
-def shown_in(folder, chosen=""):
-    """The mime types of a chart and of an explorer in a fresh process, and ten times the chart's size."""
-    done = subprocess.run(
-        [sys.executable, "-c", CELL.format(chosen=chosen)],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+@pytest.mark.parametrize(
+    ("is_project", "chosen", "chart", "explorer"),
+    [
+        (False, "", [MIME, "image/svg+xml", "text/plain"], [WIDGET, MIME, "image/svg+xml", "text/plain"]),
+        (True, "", [MIME, "text/plain"], [WIDGET, MIME, "text/plain"]),
+        (False, "svg", None, None),
+    ],
+)
+def test_pictures_have_images_outside_a_project_and_a_renderer_that_was_chosen_stays(
+    tmp_path, is_project, chosen, chart, explorer
+):
+    if is_project:
+        (tmp_path / "data" / "claims").mkdir(parents=True)
+    command = [sys.executable, "-c", CELL.format(chosen=chosen)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    chart, explorer, size, slow = done.stdout.splitlines()
-    assert slow == "False"  # a second more before the first picture
-    return ast.literal_eval(chart), ast.literal_eval(explorer), int(size)
-
-
-def test_outside_a_project_pictures_are_charts_and_images_without_a_runtime_each(tmp_path):
-    chart, explorer, size = shown_in(tmp_path)
-    assert chart == [MIME, "image/svg+xml", "text/plain"]
-    assert explorer == [WIDGET, MIME, "image/svg+xml", "text/plain"]
-    assert size < len(vega_runtime()) / 4
-
-
-def test_in_a_project_pictures_have_no_image(tmp_path):
-    (tmp_path / "data" / "claims").mkdir(parents=True)
-    chart, explorer, _ = shown_in(tmp_path)
-    assert chart == [MIME, "text/plain"]
-    assert explorer == [WIDGET, MIME, "text/plain"]
-
-
-def test_outside_a_project_a_renderer_that_was_chosen_stays(tmp_path):
-    chart, _, _ = shown_in(tmp_path, "svg")
-    assert MIME not in chart
+    shown, explored, size, slow = map(ast.literal_eval, done.stdout.splitlines())
+    assert slow is False  # a second more before the first picture
+    assert (MIME in shown) == (not chosen)
+    if not chosen:
+        assert (shown, explored) == (chart, explorer)
+        assert size < len(vega_runtime()) / 4  # ten charts hold no runtime

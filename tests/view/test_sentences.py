@@ -19,10 +19,8 @@ def entry():
     measurement = Measurement(
         "f", "a measurement", paper=0.5, accept=(0.0, 1.0), control="shuffled", unit="nats"
     )
-    rows = (
-        judge(measurement, Finding(0.25, 0.2, 0.3, 3, {"shuffled": 9.0}, "mine")),
-        judge(Measurement("g", "g"), None),
-    )
+    found = Finding(0.25, 0.2, 0.3, 3, {"shuffled": 9.0}, "mine")
+    rows = (judge(measurement, found), judge(Measurement("g", "g"), None))
     texts = ("p.c", "p", "A title", "Table 1", "it is so", "a setting", "shuffled", "p/chapter")
     claim = Claim(*texts, tuple(row.measurement for row in rows), "p.experiments")
     verdict, reason = conclude(rows)

@@ -99,22 +99,14 @@ def test_the_page_holds_places_neighbours_and_columns_of_each_word():
 
 def test_tokens_are_shown_without_marks_and_words_are_labelled_before_signs():
     picture = made()
-    assert picture.shown[:10] == [
-        "<bos>",
-        "<unused7>",
-        "king",
-        "-king",
-        "King",
-        "queen",
-        "</script>",
-        "царь",
-        " ",
-        "12",
-    ]
+    shown = ["<bos>", "<unused7>", "king", "-king", "King", "queen", "</script>", "царь", " ", "12"]
+    assert picture.shown[:10] == shown
     row = unpacked(picture)
     assert row["words"][:3] == ["king", "King", "queen"]
     assert row["words"][-5:] == ["<bos>", "<unused7>", "</script>", " ", "12"]
-    assert "</script>" not in page(picture).split("<script type")[1].split("</script>")[0]
+    html = page(picture)
+    assert "</script>" not in html.split("<script type")[1].split("</script>")[0]
+    assert len(html) < 200_000  # without Vega
 
 
 @pytest.mark.parametrize(
@@ -148,14 +140,6 @@ def test_points_are_coloured_by_what_is_asked_for_first():
     many = made(color={"first": [f"kind {place % 40}" for place in range(N)]})
     column = unpacked(many)["about"]["columns"][0]
     assert (len(column["kinds"]), column["kinds"][-1]) == (16, "others")
-    for wrong, message in (
-        ("colour", "color is 'colour': use kind"),
-        ({"rank": [1]}, "has 1 values for 300 words"),
-        ({"rank": [None] * N}, "has missing values"),
-        ({"rank": [np.inf] * N}, "has an infinite value"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            made(color=wrong).static_spec()
 
 
 def test_regions_are_named_after_their_central_words():
@@ -173,24 +157,26 @@ def test_regions_are_named_after_their_central_words():
     assert all(len(owners) == 1 for owners in named.values())
 
 
-def test_what_cannot_be_mapped_is_refused():
-    given = vectors()
-    with pytest.raises(ValueError, match="no token matches 'zebra'"):
-        map_of(given, "zebra")
-    with pytest.raises(ValueError, match=r"'\[' is no regular expression: unterminated"):
-        map_of(given, "[")
-    with pytest.raises(ValueError, match="words is 0: it must be a whole number, 1 or more"):
-        map_of(given, 0)
-    with pytest.raises(ValueError, match="none of the 2 words is in the vocabulary, such as 'zebra'"):
-        map_of(given, ["zebra", "gnu"])
-    with pytest.raises(ValueError, match="2 words with vectors are too few"):
-        map_of(given, ["king", "queen"])
-    with pytest.raises(ValueError, match='use "neighbors", "pca"'):
-        map_of(given, "all", layout="tsne")
-    with pytest.raises(ValueError, match="do not place 300 points"):
-        made(layout=plane(4))
-    with pytest.raises(ValueError, match="'emperor', to be pointed at first"):
-        made(focus="emperor")
+@pytest.mark.parametrize(
+    ("words", "changes", "message"),
+    [
+        ("zebra", {}, "no token matches 'zebra'"),
+        ("[", {}, r"'\[' is no regular expression: unterminated"),
+        (0, {}, "words is 0: it must be a whole number, 1 or more"),
+        (["zebra", "gnu"], {}, "none of the 2 words is in the vocabulary, such as 'zebra'"),
+        (["king", "queen"], {}, "2 words with vectors are too few"),
+        ("all", {"layout": "tsne"}, 'use "neighbors", "pca"'),
+        ("all", {"layout": plane(4)}, "do not place 300 points"),
+        ("all", {"focus": "emperor"}, "'emperor', to be pointed at first"),
+        ("all", {"color": "colour"}, "color is 'colour': use kind"),
+        ("all", {"color": {"rank": [1]}}, "has 1 values for 300 words"),
+        ("all", {"color": {"rank": [None] * N}}, "has missing values"),
+        ("all", {"color": {"rank": [np.inf] * N}}, "has an infinite value"),
+    ],
+)
+def test_what_cannot_be_mapped_is_refused(words, changes, message):
+    with pytest.raises(ValueError, match=message):
+        map_of(vectors(), words, **{"layout": "pca", **changes}).static_spec()
 
 
 def test_a_tied_model_is_one_table():
@@ -199,10 +185,6 @@ def test_a_tied_model_is_one_table():
     assert [part.name for part in map_of(tied, 50).placed] == ["word vectors"]
     apart = WordVectors(given.vocabulary, given.word, -given.word)
     assert [part.name for part in map_of(apart, 50).placed] == ["word vectors", "context vectors"]
-
-
-def test_a_page_of_maps_has_no_vega():
-    assert len(page(made())) < 200_000
 
 
 def test_the_command_writes_the_page_of_a_file_of_vectors(tmp_path, capsys):
