@@ -9,15 +9,62 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Page
 
-from tests.book.browser import measure_latency, running_chromium, served
+from tests.book.browser import running_chromium, served
 from tests.book.conftest import BOOK, build
 from tests.book.jupyterlab import open_notebook, run_all, running_lab
 
 CHAPTER = "how_to_read"
 SLIDER = ".embviz input[type=range]"
 N_MOVES = 60
+
+# What readers wait for: from the key's own time stamp to the frame after the last change of the drawing.
+LATENCY = """
+(element) => new Promise((resolve) => {
+  let pressed, drawn, timer;
+  const drawing = element.closest(".embviz").querySelector(".embviz-chart");
+  const finish = () => { observer.disconnect(); resolve(drawn === undefined ? null : drawn - pressed); };
+  const observer = new MutationObserver(() => requestAnimationFrame(() => setTimeout(() => {
+    drawn = performance.now(); clearTimeout(timer); timer = setTimeout(finish, 120);
+  })));
+  element.addEventListener("keydown", (event) => {
+    pressed = event.timeStamp; timer = setTimeout(finish, 3000);
+    observer.observe(drawing, {subtree: true, childList: true, attributes: true, characterData: true});
+  }, {once: true});
+})
+"""
+
+
+def measure_latency(page: Page, slider: str, *, n_moves: int = 40) -> list[float]:
+    """Milliseconds from each arrow-key press on a slider to the frame after the last redraw.
+
+    Parameters
+    ----------
+    page : Page
+        With an explorer drawn on it, in the book or in JupyterLab.
+    slider : str
+        Selector of one range input of an explorer.
+    n_moves : int, default 40
+        Presses, back and forth, each after the last one's drawing has come to rest.
+
+    Raises
+    ------
+    RuntimeError
+        If a press changed nothing within 3 seconds.
+    """
+    element = page.locator(slider).first
+    element.scroll_into_view_if_needed()
+    element.focus()
+    times = []
+    for move in range(n_moves):
+        handle = element.evaluate_handle(f"(element) => ({{ wait: ({LATENCY})(element) }})")
+        page.keyboard.press("ArrowRight" if move % 8 < 4 else "ArrowLeft")
+        took = handle.evaluate("(armed) => armed.wait")
+        if took is None:
+            raise RuntimeError(f"move {move} of {slider} changed nothing within 3 s")
+        times.append(float(took))
+    return times
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Chromium for the tests: found, started, kept from the network; and the time from a key press to pixels."""
+"""Chromium for the tests: found, started, kept from the network."""
 
 from __future__ import annotations
 
@@ -23,22 +23,6 @@ FLAGS = [
     *("--disable-quic", "--disable-background-networking", "--disable-component-update", "--disable-sync"),
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",  # no test reaches another host
 ]
-
-# What readers wait for: from the key's own time stamp to the frame after the last change of the drawing.
-LATENCY = """
-(element) => new Promise((resolve) => {
-  let pressed, drawn, timer;
-  const drawing = element.closest(".embviz").querySelector(".embviz-chart");
-  const finish = () => { observer.disconnect(); resolve(drawn === undefined ? null : drawn - pressed); };
-  const observer = new MutationObserver(() => requestAnimationFrame(() => setTimeout(() => {
-    drawn = performance.now(); clearTimeout(timer); timer = setTimeout(finish, 120);
-  })));
-  element.addEventListener("keydown", (event) => {
-    pressed = event.timeStamp; timer = setTimeout(finish, 3000);
-    observer.observe(drawing, {subtree: true, childList: true, attributes: true, characterData: true});
-  }, {once: true});
-})
-"""
 
 
 def find_chromium() -> str | None:
@@ -165,34 +149,3 @@ def until(page: Page, condition: Callable[[], bool]) -> None:
         if time.monotonic() > limit:
             raise AssertionError("waited for a minute")
         page.wait_for_timeout(10)
-
-
-def measure_latency(page: Page, slider: str, *, n_moves: int = 40) -> list[float]:
-    """Milliseconds from each arrow-key press on a slider to the frame after the last redraw.
-
-    Parameters
-    ----------
-    page : Page
-        With an explorer drawn on it, in the book or in JupyterLab.
-    slider : str
-        Selector of one range input of an explorer.
-    n_moves : int, default 40
-        Presses, back and forth, each after the last one's drawing has come to rest.
-
-    Raises
-    ------
-    RuntimeError
-        If a press changed nothing within 3 seconds.
-    """
-    element = page.locator(slider).first
-    element.scroll_into_view_if_needed()
-    element.focus()
-    times = []
-    for move in range(n_moves):
-        handle = element.evaluate_handle(f"(element) => ({{ wait: ({LATENCY})(element) }})")
-        page.keyboard.press("ArrowRight" if move % 8 < 4 else "ArrowLeft")
-        took = handle.evaluate("(armed) => armed.wait")
-        if took is None:
-            raise RuntimeError(f"move {move} of {slider} changed nothing within 3 s")
-        times.append(float(took))
-    return times

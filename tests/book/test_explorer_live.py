@@ -219,16 +219,6 @@ def test_an_explorer_of_stored_results_looks_like_the_others_and_asks_the_kernel
     assert page.locator(".embviz-caption").inner_text() == "The controls choose among stored results."
 
 
-def test_without_title_and_caption_nothing_stands_in_their_place(shown):
-    page = shown(Explorer(lambda n: pd.DataFrame({"x": [float(n)]}), {"n": range(3)}, draw_x))
-    page.locator("input[name=n]").fill("2")
-    names(page, "measured", "rows[0].n === 2")
-    reset, slider = page.get_by_role("button", name="reset"), page.locator("input[name=n]")
-    assert reset.bounding_box()["y"] + reset.bounding_box()["height"] <= slider.bounding_box()["y"]
-    assert page.locator("figure").get_attribute("aria-label") == "chart"
-    assert page.locator(".embviz-caption").is_hidden()
-
-
 def test_a_gap_shows_its_message_on_a_page_without_a_kernel(chromium, tmp_path):
     def draw_between(data: alt.NamedData) -> alt.Chart:
         return alt.Chart(data).mark_point().encode(x=alt.X("x:Q").scale(domain=[-1, 1]))

@@ -116,13 +116,6 @@ def test_two_players_of_one_page_play_apart_each_from_its_own_frame(page):
     assert step(page) == 0
 
 
-def test_words_and_buttons_stand_out_from_a_light_and_a_dark_page(page):
-    for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)
-        page.wait_for_function(f"document.documentElement.dataset.theme === '{scheme}'")
-        assert page.evaluate("probes.faintWords()") == []
-
-
 def test_on_a_phone_nothing_is_cut_and_who_wants_little_motion_gets_the_slowest_speed(chromium, made_pages):
     phone = {"viewport": {"width": 390, "height": 800}, "is_mobile": True, "has_touch": True}
     with tab(chromium, "file://", **phone, reduced_motion="reduce") as page:

@@ -258,23 +258,6 @@ def test_live_frames_are_the_recordings_rows():
         assert {name: row[name] for name in kept} == {**kept, "next_frame": row["frame"] + 1}
 
 
-def test_one_frame_is_computed_when_the_page_asks_and_the_end_of_a_run_is_told():
-    made: list[int] = []
-
-    def run():
-        for step in range(2):
-            made.append(step)
-            yield one(step)
-
-    page = Page(small(live=run))
-    assert made == []
-    page.ask()
-    assert made == [0]
-    page.ask()
-    assert made == [0, 1]
-    assert page.ask() == {"kind": "frame", "reader": "r1", "run": 1, "end": True}
-
-
 def test_beginning_anew_ends_the_earlier_run_and_hands_over_the_controls():
     closed: list[bool] = []
 
