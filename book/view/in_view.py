@@ -11,16 +11,20 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import pandas as pd
+from IPython.display import display
+from IPython.utils.capture import capture_output
 
 from embviz.ledger.cells import Cell, Experiment, compute, read
 from embviz.view.explorers import GRIDS, combinations, labelled
 
 COMPUTE, STORE = "EMBVIZ_COMPUTE", "store"
+WIDGET = "application/vnd.jupyter.widget-view+json"
 Tolerance = float | Mapping[str, float]
 Grid = pd.DataFrame | dict[str, pd.DataFrame]
 
@@ -114,6 +118,36 @@ def grid_in_view(
             comparison = Comparison(limits, list(controls), each=each)
             several[table] = _shown(f"{name}_{table}", functools.partial(grid, table), comparison)
     return several or _shown(name, grid, Comparison(cast("Tolerance", within), list(controls), each=each))
+
+
+def picture_in_view(name: str, function: Callable[[], Any]) -> Any:
+    """The stored outputs of a picture, or of a page of several; the picture itself where a kernel computes.
+
+    What the picture's numbers are is compared nowhere: only that there are as many outputs as stored.
+
+    Parameters
+    ----------
+    name : str
+        ``paper.experiment``, under which the outputs are stored.
+    function : callable
+        Returns what a notebook can show; takes nothing.
+    """
+    if os.environ.get(COMPUTE) and not os.environ.get(GRIDS):
+        return function()
+    table = _shown(name, lambda: _outputs(function()), Comparison({}, "part"))
+    for bundle in table["bundle"]:
+        display(json.loads(bundle), raw=True)
+    return None
+
+
+def _outputs(picture: Any) -> pd.DataFrame:
+    """What a notebook shows of it, an output a row; without the widget, which a page cannot show."""
+    with capture_output() as captured:
+        display(picture)
+    bundles = [
+        {mime: data for mime, data in output.data.items() if mime != WIDGET} for output in captured.outputs
+    ]
+    return pd.DataFrame({"part": range(len(bundles)), "bundle": [json.dumps(one) for one in bundles]})
 
 
 @dataclasses.dataclass(frozen=True)

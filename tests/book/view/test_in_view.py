@@ -2,8 +2,11 @@
 
 import pandas as pd
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.display import Latex
+from IPython.utils.capture import capture_output
 
-from book.view.in_view import NothingStoredError, grid_in_view, in_view
+from book.view.in_view import NothingStoredError, grid_in_view, in_view, picture_in_view
 from embviz.view import Range
 
 LOSSES = pd.DataFrame({"seed": [0, 0, 1, 1], "loss": [2.0, 1.0, 2.0, 1.5]})
@@ -117,3 +120,24 @@ def test_a_grid_of_several_tables_is_stored_table_by_table(monkeypatch, capsys):
     monkeypatch.setenv("EMBVIZ_COMPUTE", "1")
     grid_in_view("reflections.pair", lambda k: measure(k + 1), controls, within=within)
     assert "mean z 2, stored 1 (within 0.1) 1" in capsys.readouterr().out
+
+
+@pytest.fixture
+def shell():
+    yield InteractiveShell.instance()
+    InteractiveShell.clear_instance()
+
+
+def test_a_picture_is_stored_as_a_page_shows_it_and_is_itself_in_a_live_notebook(monkeypatch, shell):
+    made = Latex("$x$")
+    with monkeypatch.context() as patch:
+        patch.setenv("EMBVIZ_COMPUTE", "store")
+        with capture_output():
+            picture_in_view("reflections.picture", lambda: made)
+    with capture_output() as captured:
+        assert picture_in_view("reflections.picture", lambda: 1 / 0) is None
+    (output,) = captured.outputs
+    assert output.data["text/latex"] == "$x$"
+    monkeypatch.setenv("EMBVIZ_COMPUTE", "1")
+    monkeypatch.delenv("EMBVIZ_GRIDS")
+    assert picture_in_view("reflections.picture", lambda: made) is made
