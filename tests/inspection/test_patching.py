@@ -89,10 +89,5 @@ def test_the_command_prints_losses(tmp_path, capsys):
     (tmp_path / "mine.txt").write_text(LINES, encoding="utf-8")
     asked = ["patch", str(tmp_path / "tiny"), "layers.1.q_proj", "--how", "key", "rank 2"]
     assert main([*asked, "--text", str(tmp_path / "mine.txt")]) == 0
-    printed = capsys.readouterr().out
-    assert [line.split("  ")[0] for line in printed.splitlines()[1:5]] == [
-        "unchanged",
-        "key",
-        "rank 2",
-        "permuted",
-    ]
+    rows = [line.split("  ")[0] for line in capsys.readouterr().out.splitlines()[1:5]]
+    assert rows == ["unchanged", "key", "rank 2", "permuted"]

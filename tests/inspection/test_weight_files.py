@@ -129,6 +129,7 @@ def test_files_that_hold_no_weights_are_refused_at_once_and_without_advice_to_un
         ({INDEX: b"{}"}, r"index\.json has no weight_map of names to files"),
         ({INDEX: b"[]"}, r"index\.json holds a list, where an object is needed"),
         ({INDEX: b'{"weight_map": {"a": "../model.safetensors"}}'}, r"names '\.\./model\.safe.* not in its"),
+        ({INDEX: b'{"weight_map": {"a": "model-1.safetensors"}}'}, "which its index names"),
         ({INDEX: TOO_DEEP}, r"index\.json is not valid JSON \(RecursionError\)"),
     ],
 )

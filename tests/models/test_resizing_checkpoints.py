@@ -5,7 +5,6 @@ import itertools
 import json
 import math
 
-import numpy as np
 import pytest
 import torch
 
@@ -14,8 +13,7 @@ from embviz.imports import import_transformers
 from embviz.models import resizing_checkpoints
 from embviz.models.huggingface import from_hf
 from embviz.models.resizing import logit_error, resize
-from embviz.models.resizing_checkpoints import _ones_kept, load_checkpoint, resize_checkpoint, save_checkpoint
-from embviz.projections import draw
+from embviz.models.resizing_checkpoints import load_checkpoint, resize_checkpoint, save_checkpoint
 from tests.models.test_decoder import livened
 from tests.models.test_huggingface import MODELS, ROTARY, gpt2, llama, mistral, neox
 
@@ -208,19 +206,6 @@ def test_half_precision_is_written_in_half_precision(tmp_path):
     old = read_again(folder)
     ids = resizing_checkpoints._halves(resizing_checkpoints._tokens(old), old)[1][:, :-1]
     assert logit_error(again(ids).logits, old(ids).logits) == pytest.approx(found.logit_error, rel=1e-3)
-
-
-def test_a_map_that_keeps_ones_commutes_with_centering_and_other_maps_do_not():
-    x = np.random.default_rng(0).normal(size=(5, 12))
-    for m in (7, 20):
-        kept = _ones_kept(draw("orthonormal", m - 1, 11, seed=1, scaling="unit").matrix)
-        plain = draw("orthonormal", m, 12, seed=1, scaling="unit")
-        apart = []
-        for T in (kept, plain):
-            image, centered = T.apply(x), T.apply(x - x.mean(1, keepdims=True))
-            apart.append(np.abs(image - image.mean(1, keepdims=True) - centered).max())
-        assert apart[0] < 1e-12 < 1e-2 < apart[1]
-        assert kept.is_orthonormal
 
 
 def test_wide_heads_of_low_rank_are_narrowed_without_loss():
