@@ -1,5 +1,7 @@
 """Language models under the hammer: mean gradients against loops, what a cell records, findings."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -86,6 +88,14 @@ def test_every_document_weighs_the_same_and_only_the_first_are_used():
     holder = nn.ParameterDict({"one": one, "other": other})
     losses = [holder["one"] * 6 + holder["other"], holder["one"] * 0 + holder["other"] * 3]
     assert [float(mean) for mean in mean_gradients(holder, losses, ["one", "other"])] == [3.0, 2.0]
+
+
+def test_the_spread_of_permuted_rows_is_that_of_a_sample(monkeypatch):
+    heard = SimpleNamespace(permuted=np.array([1.0, 2.0, 6.0]), regularity=0, flat=0, noise=0, modes=[1])
+    monkeypatch.setattr(hammering, "sound", lambda *_, **__: heard)
+    model = small_model()
+    table = HAMMER.strike(model, model, make_stream(DOCUMENTS), parts_of(model))
+    assert table["permuted_sd"].to_numpy() == pytest.approx(np.sqrt(7))
 
 
 def test_what_cannot_be_struck_is_named():

@@ -331,13 +331,3 @@ def test_intervals_end_where_a_number_can_go_no_further(monkeypatch):
     for name in ("disparity", "against_runs", "against_walks"):
         assert found[name].low == 0, name
     assert found["two_arms_left"].high == 1
-
-
-def test_a_study_records_first_and_draws_tensor_by_tensor():
-    own = STUDIES["geometry.trajectories_shape"].preset_cells("laptop")
-    names = [cell.experiment.name.partition("_")[2] for cell in own]
-    n_runs = len(trajectory_runs.story_runs("laptop")) + len(trajectory_runs.no_query_runs("laptop"))
-    assert names == ["recordings"] * n_runs + ["drawings"] * (len(names) - n_runs)
-    drawings = [(cell.config.run.name, cell.config.tensor) for cell in own[n_runs:]]
-    assert len(set(drawings)) == len(drawings) == sum(len(cell.config.tensors) for cell in own[:n_runs])
-    assert {tensor for name, tensor in drawings if "no Q" in name and tensor.startswith("Q")} == set()

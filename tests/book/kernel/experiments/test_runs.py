@@ -155,12 +155,6 @@ def test_snapshots_begin_before_the_first_update_and_end_after_the_last(n_steps,
     assert steps == sorted(set(steps))
 
 
-def test_the_vocabulary_is_the_texts():
-    wider = KernelRun(dataclasses.replace(TINY.text, vocab_size=20), SHAPE)
-    assert wider.shape.vocab_size == 20
-    assert minigpt.cell(wider).key == minigpt.cell(dataclasses.replace(wider, shape=SHAPE)).key
-
-
 def test_a_missing_embedding_is_refused_with_those_that_there_are():
     table = table_of(TINY)
     with pytest.raises(

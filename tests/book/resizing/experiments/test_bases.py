@@ -21,7 +21,7 @@ from book.resizing.experiments.bases import (
     model_of,
 )
 from embviz.ledger import cells
-from embviz.models.decoder import Decoder, DecoderConfig
+from embviz.models.decoder import DecoderConfig
 from embviz.training.language import TextConfig, load_streams, score_unigrams, windows
 
 TINY = BaseRun(
@@ -115,15 +115,6 @@ def test_the_quick_base_predicts_better_than_the_frequencies_of_bytes():
     streams = load_streams(run.text)
     unigrams = score_unigrams(streams).nats / streams.held_out.n_predicted
     assert load(run).log_perplexity < unigrams - 0.1
-
-
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("preset", ["quick", "laptop", "paper"])
-def test_every_architecture_has_a_model_at_every_preset(preset, architecture):
-    run = base(preset, architecture, seed=2)
-    assert (run.seed, run.shape.n_symbols) == (2, run.text.vocab_size)
-    with torch.device("meta"):
-        assert Decoder(run.shape, seed=0).free_head is None
 
 
 def test_base_models_come_first_until_all_that_starts_from_them_is_stored(tmp_path, monkeypatch):
