@@ -26,7 +26,6 @@ from embviz import kernels
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell, missing, table_of
 
-PAPER_LOSS = 1.404  # nats, mean of Table 4
 N_READING_SEEDS = 1  # of a reading that is neither the main one nor one of WORDS
 STARTS: dict[Start, str] = {"pytorch": "N(0, 1)", "small": "N(0, 0.02²)"}
 SYMBOLS: dict[Symbols, str] = {
@@ -251,12 +250,15 @@ def _loaded(run: KernelRun, files: tuple[tuple[Path, int], ...]) -> Trained:
     """The same, read once as long as its files stay what they are."""
     counts, met = met_counts(run)
     table = table_of(minigpt.cell(run))
-    steps = sorted(set(table.loc[table["quantity"] == "embedding", "step"].tolist()))
-    path = np.stack([[embedding(table, member.seed, step) for member in run.members] for step in steps])
-    heads = [embedding(table, member.seed, output=not run.tied) for member in run.members]
-    return Trained(
-        run.text.corpus, steps, path[:, :, met], np.stack(heads)[:, met], measures(table), counts, met
-    )
+    own = table[table["quantity"] == "embedding"].sort_values(["step", "seed", "index"])
+    steps, seeds = (sorted(set(own[name].tolist())) for name in ("step", "seed"))
+    n_words = int(table.loc[table["quantity"] == "vocab_size", "value"].iloc[0])
+    path = own["value"].to_numpy(dtype=np.float64).reshape(len(steps), len(seeds), n_words, -1)
+    path = path[:, [seeds.index(member.seed) for member in run.members]]
+    heads = path[-1]
+    if not run.tied:
+        heads = np.stack([embedding(table, member.seed, output=True) for member in run.members])
+    return Trained(run.text.corpus, steps, path[:, :, met], heads[:, met], measures(table), counts, met)
 
 
 def main_cells(preset: str) -> list[Cell]:

@@ -30,7 +30,6 @@ SD_IDENTITY, SD_POWER, MUTUAL = 0.0007, 0.0278, 0.247  # section 4.2
 TABLE_5 = (0.9998, 0.9955, 0.9802, 0.9973, 0.9841)  # of PAIRS_OF_EPS
 PRINTED_RATIO = 40.0  # of the log term to the identity term, Appendix A step 6
 N_UNTRAINED = 5  # embeddings from N(0, 1), of seed 0
-N_CHOSEN = 3  # texts, the nearest by all of it
 N_NEAREST = 20  # texts nearest by one half of it, on which the other half is judged
 PAIRS = [f"cosine_{a:.3f}_{b:.3f}" for a, b in PAIRS_OF_EPS]
 

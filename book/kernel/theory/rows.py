@@ -99,15 +99,6 @@ def _check_divisible(transform: np.ndarray, V: int, name: str) -> None:
     )
 
 
-def deconvolve(M: np.ndarray, D: Given) -> np.ndarray:
-    """ifft2(fft2(M) / fft2(D)), shape (V, V), complex for complex M."""
-    below = divisors(transform_of(D), len(M), None)
-    real = scipy.fft.irfft2(scipy.fft.rfft2(M.real) / below, s=M.shape)
-    if not np.iscomplexobj(M):
-        return real
-    return real + 1j * scipy.fft.irfft2(scipy.fft.rfft2(M.imag) / below, s=M.shape)
-
-
 def deconvolved_row(M: np.ndarray, D: Given, *, row: int = 0, safe: float | None = None) -> np.ndarray:
     """One row of ifft2(fft2(M) / fft2(D)) of a real M; `safe` as for :func:`k0_fft`."""
     transform = transform_of(D)

@@ -45,6 +45,10 @@ def slow_second_listing(D, eps):
     return slow_fft2(above / below, sign=1).real[0]
 
 
+def slow_deconvolution(M, D):
+    return np.fft.ifft2(np.fft.fft2(M) / np.fft.fft2(D))
+
+
 def slow_embeddings(ids, vocab_size, embedding_dim, window, eps):
     D = np.log(1 + slow_counts(ids, vocab_size, window))
     k0 = slow_first_listing(D, eps)
@@ -241,15 +245,13 @@ def test_a_slider_by_one_product_gives_what_the_long_way_does(form, negative):
 
 def test_any_row_of_a_deconvolution_is_that_row_of_all_of_it():
     D, M = made_log_counts(8), symmetric(8, seed=3)
-    whole = theory.deconvolve(M, D)
+    whole = slow_deconvolution(M, D)
     np.testing.assert_allclose(whole, kernels.extract_kernel(M, D).kernel, **CLOSE)
     for row in (0, 3, 7):
         np.testing.assert_allclose(theory.deconvolved_row(M, D, row=row), whole[row], **CLOSE)
-    np.testing.assert_allclose(theory.row_identity(D), theory.deconvolve(np.eye(8), D)[0], **CLOSE)
+    np.testing.assert_allclose(theory.row_identity(D), slow_deconvolution(np.eye(8), D)[0], **CLOSE)
     impulse = np.outer(np.eye(8)[0], np.eye(8)[0])
-    np.testing.assert_allclose(theory.impulse_row(D), theory.deconvolve(impulse, D)[0], **CLOSE)
-    twice = theory.deconvolve(M + 2j * M, D)
-    np.testing.assert_allclose(twice, (1 + 2j) * whole, **CLOSE)
+    np.testing.assert_allclose(theory.impulse_row(D), slow_deconvolution(impulse, D)[0], **CLOSE)
 
 
 def test_the_eigen_form_follows_its_word_and_the_fft_form_does_not():
@@ -299,7 +301,7 @@ def test_the_terms_are_rows_of_the_matrices_that_they_name():
     D = made_log_counts(8)
     for kind in ("clamp", "magnitude", "complex"):
         terms = theory.taylor_terms(D, kind=kind)
-        log = theory.deconvolve(log_matrix(D, kind), D)[0]
+        log = slow_deconvolution(log_matrix(D, kind), D)[0]
         np.testing.assert_allclose(terms.log, log, **CLOSE)
         np.testing.assert_allclose(terms.identity, theory.row_identity(D), **CLOSE)
         np.testing.assert_allclose(terms.both, terms.identity + 0.003 * log.real, **CLOSE)
@@ -333,14 +335,14 @@ def test_formulas_that_the_text_defines_are_as_it_defines_them(found):
         "H2 (as written)": np.sqrt((D**2).sum(axis=1)),
         "H3 (frequency of the words)": -np.log(counts.sum(axis=1) / counts.sum()),
         "H4 (alpha 0.003)": slow_first_listing(D, 0.003),
-        "H5 (as written)": np.fft.ifft2(np.fft.fft2(ppmi(counts)) / transform).real[0],
+        "H5 (as written)": slow_deconvolution(ppmi(counts), D)[0],
         "H8 (as written)": D.sum(axis=0) / 12,
         "H8 (rows rolled back)": np.mean([np.roll(D[i], -i) for i in range(12)], axis=0),
         "H10 (as written)": np.correlate(*[np.linalg.eigvalsh(D)[::-1]] * 2, mode="full")[11:],
         "H12 (alpha 0.01)": slow_second_listing(D, 0.01),
-        "H_cI (identity matrix)": np.fft.ifft2(np.fft.fft2(np.eye(12)) / transform).real[0],
+        "H_cI (identity matrix)": slow_deconvolution(np.eye(12), D)[0],
         "H_cI (as written: an impulse)": np.fft.ifft2(1 / transform).real[0],
-        "H_logD (clamped)": theory.deconvolve(log_matrix(D), D)[0],
+        "H_logD (clamped)": slow_deconvolution(log_matrix(D), D)[0],
     }
     for label, values in expected.items():
         np.testing.assert_allclose(found[label].values, values, rtol=1e-7, atol=1e-9, err_msg=label)
