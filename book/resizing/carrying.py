@@ -12,7 +12,6 @@ import torch
 from book.resizing import story
 from book.resizing.experiments import bases, fresh, porting, recovery, widths
 from book.resizing.experiments.porting import COMPONENTS, MAPS, MORE_COMPONENTS
-from embviz.ledger import studies
 from embviz.ledger.cells import missing, table_of
 from embviz.models.decoder import Decoder
 
@@ -39,22 +38,6 @@ NAMES = {
     "gains_projected": "gains as a vector",
     "hidden": "hidden units mapped",
 }
-
-
-def shown_preset(claim: str = "resizing.porting") -> str:
-    """The largest stored preset of a claim, or the quick one, which is computed where it is asked for."""
-    return studies.find_study(claim).largest_stored() or "quick"
-
-
-def data_note(preset: str) -> str:
-    """Text and sizes, for a caption."""
-    run = bases.base(preset)
-    shape = run.shape
-    source = "Bundled documentation" if run.text.corpus == "embedded" else "Short stories"
-    return (
-        f"{source} in bytes, {shape.n_layers} layers, {shape.n_heads} heads of {shape.head_width}, "
-        f"d = {shape.embedding_dim}"
-    )
 
 
 def model_of(preset: str, architecture: str = bases.LAYER) -> Decoder:

@@ -13,7 +13,6 @@ from book.resizing import story
 from book.resizing.experiments import bases, geometry
 from book.resizing.experiments.geometry import Vectors
 from embviz import projections
-from embviz.ledger import studies
 from embviz.ledger.cells import table_of
 
 NAMES = {
@@ -25,23 +24,11 @@ NAMES = {
 }
 
 
-def shown_preset(claim: str = "resizing.jl_bound") -> str:
-    """The largest preset at which a claim is stored; else "quick", which is computed on the spot."""
-    return studies.find_study(claim).largest_stored() or "quick"
-
-
 @functools.cache
 def model_vectors(preset: str) -> Vectors:
     """Embeddings of a preset's base model, and hidden states on the bundled text; loaded once."""
     run = bases.base(preset)
     return geometry.vectors(run, streams=story.streams_for(bases.load(run)))
-
-
-def data_note(preset: str) -> str:
-    """Model, vectors and width, for a caption."""
-    run = bases.base(preset)
-    n, d = model_vectors(preset).embeddings.shape
-    return f"{run.text.corpus} in bytes, {run.shape.n_layers} layers, N = {n} vectors, d = {d}"
 
 
 def worst_pairs(preset: str) -> pd.DataFrame:

@@ -13,34 +13,15 @@ from torch import Tensor, nn
 from book.resizing import story
 from book.resizing.experiments import bases, quantized
 from book.resizing.experiments.quantized import FLOAT, NONE, PERMUTATION, ROTATION, Treatment
-from embviz.ledger import studies
 from embviz.ledger.cells import table_of
 from embviz.models.decoder import Decoder
 
-CLAIM = "resizing.quantization"
 TREATED: Mapping[Treatment, str] = {
     NONE: "as trained",
     ROTATION: "rotated",
     PERMUTATION: "permuted",
 }
 PERS: Mapping[str, str] = {"tensor": "a scale a matrix", "channel": "a scale a row"}
-
-
-def shown_preset() -> str:
-    """The largest stored preset of the claim, or the quick one, which is computed where it is asked for."""
-    return studies.find_study(CLAIM).largest_stored() or "quick"
-
-
-def data_note(preset: str) -> str:
-    """Model, text and seeds, for a caption."""
-    run = bases.base(preset)
-    source = "bundled documentation" if run.text.corpus == "embedded" else "short stories"
-    n_seeds = len(quantized.runs(preset, ROTATION))
-    shape = run.shape
-    return (
-        f"Base model with LayerNorm, {shape.n_layers} layers, {shape.embedding_dim} dimensions, trained on "
-        f"{source} in bytes, folded; {n_seeds} rotations and {n_seeds} permutations"
-    )
 
 
 # --- the whole model ------------------------------------------------------------------------------------

@@ -12,16 +12,14 @@ import pandas as pd
 import torch
 
 from book.resizing import story
-from book.resizing.experiments import bases, fresh, recovery, throughput
+from book.resizing.experiments import bases, fresh, recovery
 from book.resizing.experiments import widths as width_law
 from book.resizing.experiments.recovery import PCA, PROJECTION, SCRATCH, TREATMENTS, when_recovered
-from embviz.ledger import studies
 from embviz.ledger.cells import table_of
 from embviz.models import resizing
 from embviz.models.decoder import Decoder
 from embviz.view.charts import Data
 
-CLAIM = "resizing.perplexity"
 AFTER_PORT = "right after the port"
 AFTER_400 = "after 400 updates"
 OPENING = {"embedded": "Return ", "tinystories_5mb": "Once upon a time, there was a little girl named "}
@@ -29,16 +27,6 @@ N_STATES = 1_024  # that PCA sees before a model writes
 N_WRITTEN, LINE = 120, 42  # characters that a model writes, and in a line
 N_LINES = 14  # of two texts of that length, with headings
 ORIGINAL = "the original"
-
-
-def shown_preset(claim: str = CLAIM) -> str:
-    """The largest preset of a claim that is stored; else the quick one, computed where it is asked for."""
-    return studies.find_study(claim).largest_stored() or "quick"
-
-
-def ratios(preset: str) -> list[float]:
-    """Widths m / d of the sweep."""
-    return list(recovery.FEWER[preset])
 
 
 @functools.cache
@@ -88,50 +76,9 @@ def by_width(preset: str) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["width", "moment", "treatment", "seed", "lost"])
 
 
-def data_note(preset: str, n_steps: int = 0) -> str:
-    """Text, sizes, steps (by default the sweep's) and seeds, for a caption."""
-    run = bases.base(preset)
-    source = {"embedded": "Bundled documentation", "tinystories_5mb": "TinyStories"}.get(
-        run.text.corpus, run.text.corpus
-    )
-    shape, rate = run.shape, recovery.run_of(preset, (0.5,)).learning_rate
-    return (
-        f"{source} in bytes; the original: d = {shape.embedding_dim}, {shape.n_layers} layers, "
-        f"{run.training.n_steps:,} updates; fine-tuning: {n_steps or recovery.N_STEPS[preset]:,} updates, "
-        f"rate {rate:g}; {recovery.N_SEEDS[preset]} seeds of map and batches"
-    )
-
-
 def names(preset: str) -> list[str]:
     """Treatments that the sweep has, in the order in which they are drawn."""
     return [name for name in TREATMENTS if name in set(curves(preset)["treatment"])]
-
-
-# --- steps to recover ---------------------------------------------------------------------------------
-
-
-@functools.cache
-def runs_of(preset: str) -> dict[tuple[float, str, int], pd.DataFrame]:
-    """Tables of the sweep by ratio, treatment and seed."""
-    groups = curves(preset).groupby(["ratio", "treatment", "seed"], sort=False)
-    return {(ratio, treatment, seed): part for (ratio, treatment, seed), part in groups}  # type: ignore[misc]
-
-
-def steps(preset: str, percent: float, for_good: bool = False) -> pd.DataFrame:
-    """Updates until each run's perplexity is within so many percent of the original's, first or for good.
-
-    Returns
-    -------
-    DataFrame
-        ratio (text, in order), treatment, seed, steps_back (the last update where that is not reached), back
-        (whether it is).
-    """
-    rows = []
-    for (ratio, treatment, seed), table in runs_of(preset).items():
-        found = when_recovered(table, math.log1p(percent / 100), for_good=for_good)
-        rows.append((f"{ratio:g}", treatment, seed, round(found.steps, 1), found.reached))
-    table = pd.DataFrame(rows, columns=["ratio", "treatment", "seed", "steps_back", "back"])
-    return table.sort_values("ratio", key=lambda column: column.astype(float), kind="stable")
 
 
 # --- architectures ------------------------------------------------------------------------------------

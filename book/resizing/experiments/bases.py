@@ -52,7 +52,6 @@ ARCHITECTURES: Mapping[str, Mapping[str, Any]] = {
     ROTARY: {"norm": "rms", "gains": "none", "positions": "rotary"},
     ONE_HEAD: {"norm": "rms", "gains": "none", "n_heads": 1},
 }
-N_SCORES = {"quick": 2, "laptop": 10, "paper": 10}  # besides the one before the first update
 DRAWS = "draws of a map on one model"  # what is repeated where every map is carried by the same base model
 MODELS = "base models"  # what is repeated where draws of maps are averaged within each
 BATCH = 16  # sequences that calibration and scoring read at a time

@@ -153,11 +153,6 @@ def _cells(preset: str) -> list[Cell]:
 # --- findings ---------------------------------------------------------------------------------------
 
 
-def tables(preset: str, treatment: Treatment) -> list[pd.DataFrame]:
-    """Tables of a treatment, one a seed."""
-    return [table_of(quantized.cell(run)) for run in runs(preset, treatment)]
-
-
 def measured(
     preset: str, treatment: Treatment, quantity: str, bits: int = FLOAT, per: str = ""
 ) -> np.ndarray:

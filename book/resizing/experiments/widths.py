@@ -36,7 +36,6 @@ from embviz.ledger.studies import Part, Study
 from embviz.models import resizing
 from embviz.projections import Projection
 
-HEAD = 32  # coordinates of a head at every width
 WIDTHS: Mapping[str, tuple[int, ...]] = {
     "quick": (32, 64),
     "laptop": (64, 128, 256),
