@@ -141,8 +141,8 @@ def within(name: str) -> float:
 
 
 def moved(found: dict[str, list[float]], stored: dict[str, list[float]]) -> pd.Series:
-    """By which share of its size the farthest of each four numbers moved."""
-    sizes = {name: np.abs(own).max() or 1.0 for name, own in stored.items()}
+    """By which share of its size the farthest of each four numbers moved; below 1e-9 all is rounding."""
+    sizes = {name: max(np.abs(own).max(), 1e-9) for name, own in stored.items()}
     return pd.Series(
         {name: np.abs(np.subtract(found[name], stored[name])).max() / sizes[name] for name in stored}
     )

@@ -78,6 +78,16 @@ def test_coordinates_with_minus_one_are_scored_alone(monkeypatch):
     assert found["pulling"] != pytest.approx(found["pushing"])
 
 
+def test_a_test_is_passed_where_the_lower_end_of_a_95_percent_interval_is_positive():
+    rows = [(test, value) for test, low in zip(vectors.TESTS, (0.01, 0.1), strict=False) for value in (low,)]
+    tables = [
+        pd.DataFrame({"control": test, "value": np.where(np.arange(200) < 200 * share, -1.0, 1.0)})
+        for test, share in rows
+    ]
+    table = pd.concat(tables).assign(quantity="score_replicate", signature="half", seed=1)
+    assert vectors.passed_tests(table) == [vectors.TESTS[0]]
+
+
 # --- spectra ----------------------------------------------------------------------------------------------
 
 
@@ -89,6 +99,16 @@ def spectra(monkeypatch):
     monkeypatch.setattr(spectrum, "_text", lambda preset: ("made", 1))
     monkeypatch.setattr(spectrum, "_spectra", lambda cells: of)
     return of
+
+
+def test_spikes_lie_beyond_the_permuted_matrixs_edge_on_either_side(spectra):
+    bulk = np.linspace(-1.9, 1.9, 300)
+    for window in spectrum.WINDOWS:
+        spectra[window, "centred", 0] = np.r_[bulk, -10, 3, 7]
+        spectra[window, "centred_permuted", 0] = np.r_[bulk, -5, 2]
+        spectra[window, "centred_shuffled", 0] = bulk
+    found = spectrum._bulk_findings("laptop")[f"spikes_{spectrum.WINDOWS[0]}"]
+    assert (found.value, found.controls) == (2, {"shuffled": 0})
 
 
 # --- simulations ------------------------------------------------------------------------------------------

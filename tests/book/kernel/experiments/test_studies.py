@@ -134,6 +134,7 @@ def curve(losses: list[float], beginning: str = "random") -> pd.DataFrame:
 def test_steps_to_a_loss_are_read_between_scores_and_are_all_where_it_is_never_reached():
     assert starts.steps_to(curve([4.0, 2.0]), 3.0) == pytest.approx(5)
     assert starts.steps_to(curve([4.0, 2.0]), 4.5) == 0
+    assert starts.steps_to(curve([4.0, 3.0, 3.0, 2.0]), 3.0) == 10  # where it is reached first
     assert starts.steps_to(curve([4.0, 2.0]), 1.0) == 10
 
 

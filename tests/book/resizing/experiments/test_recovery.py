@@ -154,6 +154,7 @@ def test_steps_to_recover_lie_on_the_line_between_two_scores():
     assert found.steps == pytest.approx(10 + 30 * 0.75)
     exactly = when_recovered(made_table({0: 3.0, 10: 1.0 + WITHIN}))
     assert exactly.steps == pytest.approx(10)
+    assert when_recovered(made_table({0: 2.0, 10: 1.0, 20: 1.0}), 0.0) == recovery.Recovered(10.0, True)
     assert math.exp(WITHIN) == pytest.approx(1.02)
 
 

@@ -238,6 +238,26 @@ def test_a_run_overfits_if_only_the_loss_on_the_twelve_strings_rises(strings, tr
         assert found["aligned"].tolist() == [240.0] * 3
 
 
+def overfits(rise: float, *, from_step: int = 90, only_at: int | None = None) -> bool:
+    """Whether a run overfits whose loss on the twelve strings is higher at the end of training."""
+
+    def strings(seed, tied, step):
+        return 1 + rise * (step >= from_step if only_at is None else step == only_at)
+
+    values = {"sampled_loss": strings, "train_loss_gap": lambda seed, tied, step: 1 - step / 200}
+    values |= dict.fromkeys(("relative_input_11", "relative_output_11"), 1.0)
+    steps = range(0, 1001, 5) if from_step > 100 else range(0, 101, 5)
+    table = frame(values, seeds=[0], steps=steps)
+    return bool(study.overfitting(table[table["tied"]])["overfits"].all())
+
+
+def test_a_run_overfits_by_the_mean_of_its_last_tenth():
+    assert not overfits(3.4 * study.RISE, only_at=100)  # 0.89 of the rise; the highest of them is 1.1
+    assert not overfits(0.9 * study.RISE)
+    assert overfits(1.5 * study.RISE, from_step=880)
+    assert overfits(1.05 * study.RISE, from_step=880)  # from 0.5 on the mean would be a fifth of it
+
+
 # --- times ----------------------------------------------------------------------------------------------
 
 

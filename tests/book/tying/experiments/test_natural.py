@@ -368,6 +368,14 @@ def test_untied_catches_up_at_the_first_step_after_which_tied_is_never_ahead(mon
     assert (found["cosine_crossing"].value if "cosine_crossing" in found else None) == crossing
 
 
+def test_untied_is_behind_where_it_is_on_average(monkeypatch):
+    table = pd.DataFrame({"step": [0, 10, 20], "corpus": "made", "spelling": "mixed"})
+    gains = pd.DataFrame({0: [5.0, 3, -1], 1: [-1.0, -1, -1], 2: [-1.0, -1, -1]}, index=[0, 10, 20])
+    monkeypatch.setattr(natural, "curves_of", lambda runs: table)
+    monkeypatch.setattr(natural, "_gains", lambda table: gains)
+    assert natural._crossing([])["crossing"].value == 1
+
+
 def test_quick_cells_measure_the_study_and_resemblance_compares_with_the_other_seed(made, monkeypatch):
     runs = [
         dataclasses.replace(RUN, tied=tied, seed=seed, spelling=spelling)
