@@ -9,10 +9,8 @@ import pandas as pd
 
 from book.resizing.experiments import growing
 from book.resizing.experiments.growing import FRESH, ORTHOGONAL, SCRATCH, ZEROS, How
-from embviz.ledger import studies
 from embviz.ledger.cells import table_of
 
-CLAIM = "resizing.grow"
 NARROW = "narrow, before"
 WAYS: dict[How, str] = {
     ORTHOGONAL: "orthonormal columns",
@@ -23,27 +21,10 @@ WAYS: dict[How, str] = {
 UPDATES, PRODUCTS = AXES = ("updates at the new width", "all multiplications (10¹²)")
 
 
-def shown_preset() -> str:
-    """The largest stored preset of the claim, or the quick one, which is computed where it is asked for."""
-    return studies.find_study(CLAIM).largest_stored() or "quick"
-
-
 def runs(preset: str, how: How) -> list[growing.GrowRun]:
     """Runs of one way that can be shown: all of the quick preset, else those stored."""
     every = growing.runs(preset, how)
     return every if preset == "quick" else [run for run in every if growing.growing.cell(run).stored()]
-
-
-def data_note(preset: str) -> str:
-    """Text, sizes and seeds, for a caption."""
-    run = growing.runs(preset, ORTHOGONAL)[0]
-    source = "Bundled documentation" if run.base.text.corpus == "embedded" else "Short stories"
-    narrow, training = run.base.shape, run.base.training
-    return (
-        f"{source} in bytes, {narrow.n_layers} layers, {narrow.n_heads} heads of {narrow.head_width}, "
-        f"{narrow.embedding_dim} to {run.width} dimensions, {training.n_steps:,} updates at each width; "
-        + ", ".join(f"{name} {len(runs(preset, how))} seeds" for how, name in WAYS.items())
-    )
 
 
 @functools.cache
