@@ -44,7 +44,6 @@ from embviz.view.named_tables import (
 )
 from embviz.view.pages import portable, script, style, vega_runtime
 from embviz.view.pictures import Picture
-from embviz.view.redefined import newest
 
 GRID_LIMIT = 2_000  # combinations: more can't be told apart with sliders, nor measured while waiting
 GRIDS = "EMBVIZ_GRIDS"  # the environment variable with which cells store whole grids
@@ -444,7 +443,6 @@ class Explorer(Picture):
         self._drawn: set[str] | None = None  # the tables that the drawing uses, once there is one
         self._columns: dict[str, list[str]] | None = None  # of each table, as they were drawn at first
         self._grid_tables: dict[tuple[Any, ...], Tables] = {}  # measured so far, by the controls' values
-        self._grid_of = measure if measure is None else newest(measure)  # what measured them
         self._gaps: dict[tuple[Any, ...], Exception] = {}  # combinations of the grid that failed
         self._stored = grid is not None
         self._grid = None if grid is None else self._checked_grid(as_tables(grid, "the grid"))
@@ -514,7 +512,6 @@ class Explorer(Picture):
 
         With the environment variable ``EMBVIZ_GRIDS`` the grid is measured at once, as for the book.
         """
-        self._forget_old_function()
         if self._grid is not None or os.environ.get(GRIDS):
             return self.static_spec()
         spec = {**self.spec, "params": [dict(param) for param in self.spec["params"]]}
@@ -541,7 +538,6 @@ class Explorer(Picture):
             If there are more than 2,000 combinations, or a measurement is NaN or infinite, or has other
             tables or columns than the first.
         """
-        self._forget_old_function()
         if self._grid is None:
             self._refuse_too_many()
         tables = self._tables
@@ -564,7 +560,6 @@ class Explorer(Picture):
         """
         if self.measure is not None:
             _ = self.spec
-        self._forget_old_function()
         spec = self._spec({name: self._rows(name) for name in self._tables}, live=False)
         meta = spec["usermeta"]["embviz"]
         if self._follows:
@@ -593,7 +588,6 @@ class Explorer(Picture):
         ValueError
             If a control is missing or its value is none of its own, or the measurement isn't finite.
         """
-        self._forget_old_function()
         values = read_values(self.controls, sent)
         tables = self._measured(values)
         if self._columns is not None:
@@ -640,13 +634,6 @@ class Explorer(Picture):
     def _name(self) -> str:
         return "nothing" if self.measure is None else called(self.measure)
 
-    def _forget_old_function(self) -> None:
-        """Leave what the measuring function measured before its cell defined it again."""
-        if self._stored or self.measure is None or self._grid_of is newest(self.measure):
-            return
-        self._grid_of, self._grid, self._grid_tables = newest(self.measure), None, {}
-        self.__dict__.pop("_parts", None)
-
     @property
     def _tables(self) -> Tables:
         if self._grid is None:
@@ -691,7 +678,7 @@ class Explorer(Picture):
     def _measured(self, values: Mapping[str, Any]) -> Tables:
         if self.measure is None:
             return self._at(values)
-        tables = measure_tables(newest(self.measure), values)
+        tables = measure_tables(self.measure, values)
         self._check(tables, values)
         return tables
 
