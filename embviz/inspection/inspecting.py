@@ -195,6 +195,15 @@ class Inspection:
         ]
         return pd.DataFrame(found)
 
+    def _ipython_display_(self) -> None:
+        """In a notebook the page of :func:`embviz.view.inspection_page`; without charts the description."""
+        try:
+            from embviz.view import inspection_page
+        except ImportError:
+            print(self.description)
+        else:
+            inspection_page(self, progress=True)._ipython_display_()
+
 
 def _with_note(row: Any) -> str:
     """A number with its interval, and its note behind it."""

@@ -50,7 +50,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         ],
         "comparison_pages": ["comparison_page"],
         "inspection_pages": ["inspection_page", "plot_states"],
-        "live_inspections": ["live_inspection"],
         "pages": ["Page", "save_page"],
         "reports": ["plot_run", "plot_spectrum", "plot_trace"],
         "player": ["LiveRun", "Player"],

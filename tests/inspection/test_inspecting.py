@@ -5,10 +5,13 @@ import json
 import re
 import struct
 from pathlib import Path
+from types import SimpleNamespace
 
+import nbformat
 import numpy as np
 import pytest
 import torch
+from nbclient import NotebookClient
 from tokenizers import Tokenizer, models, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 from torch import nn
@@ -19,6 +22,7 @@ from embviz.corpora import corpus_from_tokens, make_corpus
 from embviz.imports import import_transformers
 from embviz.inspection import gradients, inspect, read_weights
 from embviz.inspection.measures import order_measures, paired_measures, spectrum_measures
+from embviz.view.inspection_pages import plot_spectrum_by_rank
 from embviz.inspection.roles import attention_maps, heads_of
 
 V, D, H, W, KV = 60, 16, 4, 4, 2
@@ -562,3 +566,26 @@ def test_each_string_begins_with_the_first_token_where_the_tokenizer_has_one():
     n_bytes = sum(len(word_level().decode(string[1:].tolist())) for string in strings)
     (each,) = [one for one in table.itertuples() if one.quantity == "next-token loss, bits a byte"]
     assert each.value == pytest.approx(float(slow) * 8 * len(places) / n_bytes, rel=1e-5)
+
+
+@pytest.mark.slow
+def test_an_inspection_shows_itself_in_a_notebook():
+    code = (
+        "import warnings; warnings.simplefilter('ignore')\n"
+        "import numpy as np\nfrom embviz.inspection import inspect\n"
+        "inspect({'wte.weight': np.random.default_rng(0).normal(size=(60, 8))}, [f'w{i}' for i in range(60)])"
+    )
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
+    NotebookClient(notebook, kernel_name="python3", timeout=200).execute()
+    shown = [
+        output["data"] for output in notebook.cells[0].outputs if output["output_type"] == "display_data"
+    ]
+    text = " ".join(data.get("text/html", "") for data in shown)
+    assert "Its vocabulary has 60 tokens" in text
+    assert any("application/vnd.jupyter.widget-view+json" in data for data in shown)
+
+
+def test_singular_values_that_are_nearly_zero_have_no_place_on_the_logarithmic_axis():
+    spectra = {"embedding": (np.array([2.0, 1.0, 3e-6, 0.0]), np.ones(4))}
+    (columns,) = plot_spectrum_by_rank(SimpleNamespace(name="m", spectra=spectra)).to_dict()["data"]["values"]
+    assert columns["singular_value"] == [2.0, 1.0, 1.0, 1.0, 1.0, 1.0]
