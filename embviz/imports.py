@@ -1,13 +1,8 @@
-"""Libraries that an extra brings: asked for by name, and a sentence with the command where they are missing.
-
-PyMDE, Lightning and Transformers import torchvision, of which embviz uses nothing. Its published wheel wants
-CUDA; next to a torch for CPUs alone it can't be imported, and neither can they. Here they can.
-"""
+"""Libraries that an extra brings: asked for by name, with the command where they are missing."""
 
 from __future__ import annotations
 
 import atexit
-import functools
 import importlib
 import importlib.metadata
 import importlib.util
@@ -17,12 +12,8 @@ import sys
 import tempfile
 import types
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
-from importlib.machinery import ModuleSpec
 from pathlib import Path
 
-TORCHVISION = "torchvision"
 # packages whose modules are named otherwise
 PACKAGES = {
     "dask_jobqueue": "dask-jobqueue",
@@ -96,7 +87,7 @@ def extra_with(module: str) -> str | None:
 
 
 def import_pymde() -> types.ModuleType:
-    """PyMDE, whose data sets alone need torchvision.
+    """PyMDE, with an empty module for torchvision, which its data sets alone need.
 
     Raises
     ------
@@ -104,7 +95,13 @@ def import_pymde() -> types.ModuleType:
         If it isn't installed.
     """
     require("trajectories", "pymde", purpose="a layout by PyMDE")
-    return _import("pymde", _StandIn(TORCHVISION))
+    if "torchvision" in sys.modules:
+        return importlib.import_module("pymde")
+    sys.modules["torchvision"] = types.ModuleType("torchvision")
+    try:
+        return importlib.import_module("pymde")
+    finally:
+        del sys.modules["torchvision"]
 
 
 def import_umap() -> types.ModuleType:
@@ -127,102 +124,3 @@ def import_umap() -> types.ModuleType:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     with machine_code_in(folder):
         return importlib.import_module("umap")
-
-
-def import_lightning() -> types.ModuleType:
-    """Lightning, whose metrics of images alone need torchvision.
-
-    Raises
-    ------
-    MissingExtraError
-        If it isn't installed.
-    """
-    require("adapters", "lightning", purpose="recording within Lightning")
-    return _import("lightning", _StandIn(TORCHVISION))
-
-
-def import_transformers() -> types.ModuleType:
-    """Transformers, for which torchvision counts as not installed where it doesn't work.
-
-    Raises
-    ------
-    MissingExtraError
-        If it isn't installed.
-    """
-    require("adapters", "transformers", purpose="a model or a Trainer of Hugging Face")
-    first = "transformers" not in sys.modules
-    transformers = _import("transformers", None)
-    if first and not works(TORCHVISION):
-        with _as_module(TORCHVISION, None):
-            transformers.utils.import_utils.is_torchvision_available()  # it asks once, and remembers
-    return transformers
-
-
-@functools.cache
-def works(name: str) -> bool:
-    """Whether a module can be imported; it is tried once."""
-    try:
-        importlib.import_module(name)
-    except (ImportError, OSError, RuntimeError):  # RuntimeError: its operators aren't there
-        return False
-    return True
-
-
-def _import(name: str, instead: types.ModuleType | None) -> types.ModuleType:
-    if (module := sys.modules.get(name)) is not None:
-        return module
-    if works(TORCHVISION):
-        return importlib.import_module(name)
-    with _as_module(TORCHVISION, instead):
-        return importlib.import_module(name)
-
-
-@contextmanager
-def _as_module(name: str, instead: types.ModuleType | None) -> Iterator[None]:
-    """Let `name` import as `instead`; as None it can't be imported."""
-    before = {key: module for key, module in sys.modules.items() if key.partition(".")[0] == name}
-    for key in before:
-        del sys.modules[key]
-    sys.modules[name] = instead  # type: ignore[assignment]
-    finders = [] if instead is None else [_StandInFinder(name)]
-    sys.meta_path[:0] = finders
-    try:
-        yield
-    finally:
-        for finder in finders:
-            sys.meta_path.remove(finder)
-        for key in [key for key in sys.modules if key.partition(".")[0] == name]:
-            del sys.modules[key]
-        sys.modules.update(before)
-
-
-class _StandIn(types.ModuleType):
-    """A module that has every name, of nothing that can be used."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.__path__: list[str] = []
-        self.__spec__ = ModuleSpec(name, None, is_package=True)
-
-    def __getattr__(self, name: str) -> type:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return type(name, (), {})
-
-
-class _StandInFinder:
-    """Finds a stand-in for every module below one that is stood in for."""
-
-    def __init__(self, name: str) -> None:
-        self.prefix = f"{name}."
-
-    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        if not name.startswith(self.prefix):
-            return None
-        return ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
-
-    def create_module(self, spec: ModuleSpec) -> types.ModuleType:
-        return _StandIn(spec.name)
-
-    def exec_module(self, module: types.ModuleType) -> None:
-        """Nothing is in it."""

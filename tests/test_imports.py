@@ -1,77 +1,42 @@
-"""Libraries that import torchvision, where it is broken, works or isn't there."""
+"""Libraries that are missing, and PyMDE, which imports torchvision."""
 
 import sys
+import types
 
 import pytest
 
 from embviz import imports
 
-PACKAGE = "needs_torchvision"
-SOURCE = """
-import torchvision
-from torchvision.models.vision import resnet
-import torchvision.transforms as transforms
-found = torchvision.__name__
-"""
-OPTIONAL = """
-try:
-    import torchvision
-except ImportError:
-    found = None
-else:
-    found = torchvision.__name__
-"""
-
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder of modules to import, with nothing imported from it yet or left behind."""
+    """A folder of modules to import, with a PyMDE of which nothing stays imported."""
     monkeypatch.syspath_prepend(tmp_path)
-    kept = {name: module for name, module in sys.modules.items() if name.startswith("torchvision")}
-    for name in kept:
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("pymde", "torchvision")]:
         monkeypatch.delitem(sys.modules, name)
-    imports.works.cache_clear()
+    (tmp_path / "pymde.py").write_text("import torchvision")
     yield tmp_path
-    imports.works.cache_clear()
-    for name in list(sys.modules):
-        if name.startswith(("torchvision", PACKAGE)):
-            del sys.modules[name]
+    sys.modules.pop("pymde", None)
 
 
-def write_torchvision(folder, text):
-    package = folder / "torchvision"
-    (package / "models").mkdir(parents=True)
-    (package / "__init__.py").write_text(text)
-    (package / "transforms.py").write_text("")
-    (package / "models" / "__init__.py").write_text("")
-    (package / "models" / "vision.py").write_text("class resnet: pass")
+def test_an_empty_torchvision_stands_in_for_a_broken_one_and_is_taken_away_again(folder):
+    (folder / "torchvision.py").write_text("raise RuntimeError('operator torchvision::nms does not exist')")
+    assert vars(imports.import_pymde().torchvision)["__spec__"] is None
+    assert "torchvision" not in sys.modules
 
 
-BROKEN = "raise RuntimeError('operator torchvision::nms does not exist')"
+def test_it_is_taken_away_where_pymde_cannot_be_imported(folder):
+    (folder / "pymde.py").write_text("import no_such_module")
+    with pytest.raises(ModuleNotFoundError, match="no_such_module"):
+        imports.import_pymde()
+    assert "torchvision" not in sys.modules
 
 
-def test_a_broken_torchvision_is_stood_in_for_and_taken_away_again(folder):
-    write_torchvision(folder, BROKEN)
-    (folder / f"{PACKAGE}.py").write_text(SOURCE)
-    module = imports._import(PACKAGE, imports._StandIn("torchvision"))
-    assert module.found == "torchvision"
-    assert module.resnet is not None
-    assert not [name for name in sys.modules if name.startswith("torchvision")]
-    assert not [finder for finder in sys.meta_path if isinstance(finder, imports._StandInFinder)]
-
-
-def test_a_torchvision_that_works_is_the_one_that_is_imported(folder):
-    write_torchvision(folder, "real = True")
-    (folder / f"{PACKAGE}.py").write_text(SOURCE)
-    module = imports._import(PACKAGE, imports._StandIn("torchvision"))
-    assert module.torchvision.real
-    assert sys.modules["torchvision"].real
-
-
-def test_hidden_it_counts_as_not_installed(folder):
-    write_torchvision(folder, BROKEN)
-    (folder / f"{PACKAGE}.py").write_text(OPTIONAL)
-    assert imports._import(PACKAGE, None).found is None
+def test_a_torchvision_that_is_imported_already_stays(folder, monkeypatch):
+    real = types.ModuleType("torchvision")
+    monkeypatch.setitem(sys.modules, "torchvision", real)
+    assert imports.import_pymde().torchvision is real
+    assert sys.modules["torchvision"] is real
 
 
 def test_missing_libraries_are_named_with_the_command(monkeypatch):
@@ -84,13 +49,6 @@ def test_missing_libraries_are_named_with_the_command(monkeypatch):
 
 
 def test_libraries_are_looked_for_without_being_imported(folder):
-    (folder / f"{PACKAGE}.py").write_text("raise RuntimeError('imported')")
-    imports.require("view", PACKAGE, purpose="nothing")
-    assert imports.installed(PACKAGE)
-    assert PACKAGE not in sys.modules
-
-
-def test_what_a_library_misses_itself_is_not_taken_for_the_library(folder):
-    (folder / f"{PACKAGE}.py").write_text("import needs_torchvision_and_more")
-    with pytest.raises(ModuleNotFoundError, match="needs_torchvision_and_more"):
-        imports._import(PACKAGE, None)
+    imports.require("view", "pymde", purpose="nothing")
+    assert imports.installed("pymde")
+    assert "pymde" not in sys.modules

@@ -9,7 +9,6 @@ import pytest
 
 from embviz import cli
 from embviz.corpora import registry
-from embviz.imports import import_transformers
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -45,7 +44,8 @@ def reader(tmp_path, monkeypatch):
     Path("mine.txt").write_text(" ".join(rng.choice(words, 5_000)), encoding="utf-8")
     rows = (f"{word} {' '.join(map('{:.4f}'.format, rng.normal(size=8)))}" for word in words)
     Path("glove.6B.100d.txt").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    tf = import_transformers()
+    import transformers as tf
+
     config = tf.GPT2Config(
         vocab_size=256, n_positions=32, n_embd=768, n_layer=1, n_head=12, bos_token_id=0, eos_token_id=0
     )

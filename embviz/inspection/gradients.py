@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from embviz.corpora.registry import on_disk
-from embviz.imports import import_transformers
+from embviz.imports import require
 from embviz.inspection.measures import Measured
 from embviz.inspection.weight_files import Weights, plain_name
 from embviz.memory import require_memory
@@ -154,7 +154,9 @@ def _of_gguf(path: Path) -> nn.Module:
 
 def _loaded(folder: Path, dtype: Any, **how: Any) -> nn.Module:
     """What Transformers makes of a folder, without a word and without a bar."""
-    transformers = import_transformers()
+    require("adapters", "transformers", purpose="the loss of a checkpoint")
+    import transformers
+
     progress = transformers.utils.logging
     shown = progress.is_progress_bar_enabled()
     progress.disable_progress_bar()

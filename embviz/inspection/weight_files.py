@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from embviz.arrays import checked
 from embviz.corpora.registry import on_disk
-from embviz.imports import import_transformers
+from embviz.imports import require
 from embviz.words.gguf_files import MAGIC, read_gguf
 from embviz.words.wordvectors import WordVectors
 
@@ -186,9 +186,13 @@ def read_tokenizer(source: str | os.PathLike[str], *, for_text: bool = False) ->
 
 
 def _gguf_tokenizer(path: Path) -> Any:
-    fast = import_transformers().PreTrainedTokenizerFast
+    require("adapters", "transformers", purpose="a tokenizer of a GGUF file")
+    from transformers import PreTrainedTokenizerFast
+
     try:
-        return fast.from_pretrained(path.parent, gguf_file=path.name, local_files_only=True).backend_tokenizer
+        return PreTrainedTokenizerFast.from_pretrained(
+            path.parent, gguf_file=path.name, local_files_only=True
+        ).backend_tokenizer
     except Exception as error:  # of many kinds, where a field is missing or of a form that it does not know
         raise ValueError(f"Transformers makes no tokenizer of {path} ({error})") from error
 

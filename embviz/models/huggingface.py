@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from embviz.imports import import_transformers
+from embviz.imports import require
 from embviz.models.decoder import Activation, Decoder, DecoderConfig, with_weights
 
 FAMILIES = {  # by what a configuration calls itself: the class with a head
@@ -379,6 +379,7 @@ def to_hf(decoder: Decoder, *, allowed: float | None = None) -> Any:
         raise ValueError("the decoder has positions='alibi': these models have learned or rotary ones")
     weights = _written_out(decoder)
     rotary = config.positions == "rotary"
+    require("adapters", "transformers", purpose="a model of Hugging Face")
     make = (_to_llama if config.norm == "rms" and config.gated else _to_neox) if rotary else _to_gpt2
     arrays, model = make(config, weights)
     dtype = decoder.embedding.dtype
@@ -444,7 +445,8 @@ def _to_gpt2(config: DecoderConfig, weights: dict[str, Tensor]) -> tuple[dict[st
     _require(config, "GPT-2", norm="layer", gated=False)
     if config.head_width * config.n_heads != config.embedding_dim:
         raise ValueError(f"a GPT-2's heads share its width: {config.n_heads} of {config.head_width} don't")
-    theirs = import_transformers()
+    import transformers as theirs
+
     ends = {} if config.n_symbols > GPT2_END else {"bos_token_id": None, "eos_token_id": None}
     model = theirs.GPT2LMHeadModel(
         theirs.GPT2Config(
@@ -484,7 +486,8 @@ def _to_gpt2(config: DecoderConfig, weights: dict[str, Tensor]) -> tuple[dict[st
 
 def _to_llama(config: DecoderConfig, weights: dict[str, Tensor]) -> tuple[dict[str, Tensor], Any]:
     _require(config, "Llama", norm="rms", gated=True, norm_biases=False)
-    theirs = import_transformers()
+    import transformers as theirs
+
     model = theirs.LlamaForCausalLM(
         theirs.LlamaConfig(
             vocab_size=config.n_symbols,
@@ -527,7 +530,8 @@ def _to_neox(config: DecoderConfig, weights: dict[str, Tensor]) -> tuple[dict[st
     _require(config, "GPT-NeoX", norm="layer", gated=False)
     if config.head_width * config.n_heads != config.embedding_dim:
         raise ValueError(f"a GPT-NeoX's heads share its width: {config.n_heads} of {config.head_width} don't")
-    theirs = import_transformers()
+    import transformers as theirs
+
     model = theirs.GPTNeoXForCausalLM(
         theirs.GPTNeoXConfig(
             vocab_size=config.n_symbols,

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from embviz import projections
-from embviz.imports import import_transformers
+from embviz.imports import require
 from embviz.memory import require_memory
 from embviz.models.decoder import Decoder, DecoderBlock, nearest_multiples, with_weights
 from embviz.models.huggingface import FAMILIES, HEADS, family, from_hf, in_float32, to_hf, unwrapped
@@ -157,10 +157,12 @@ def load_checkpoint(folder: str | os.PathLike[str]) -> Any:
             f"{path} has no safetensors; other files may hold code that runs when they are read: convert them"
         )
     _refuse_sizes(path, config)
-    tf = import_transformers()
+    require("adapters", "transformers", purpose="a model of Hugging Face")
+    import transformers
+
     try:
-        with _quietly(tf):
-            model, loading = getattr(tf, loader).from_pretrained(
+        with _quietly():
+            model, loading = getattr(transformers, loader).from_pretrained(
                 path, local_files_only=True, trust_remote_code=False, use_safetensors=True,
                 dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True,
             )  # fmt: skip
@@ -253,9 +255,10 @@ def require_free(folder: str | os.PathLike[str]) -> Path:
 
 
 @contextmanager
-def _quietly(transformers: Any) -> Iterator[None]:
+def _quietly() -> Iterator[None]:
     """No bars of progress, and no reports of what is told in our words."""
-    logging = transformers.utils.logging
+    from transformers.utils import logging
+
     shown, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
     logging.set_verbosity_error()
@@ -291,7 +294,7 @@ def save_checkpoint(
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
-        with _quietly(import_transformers()):
+        with _quietly():
             found.model.save_pretrained(unfinished)
         report = json.dumps(found.as_record(), indent=2, allow_nan=False)
         (unfinished / "resizing.json").write_text(report + "\n", encoding="utf-8")

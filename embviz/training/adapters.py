@@ -16,7 +16,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from embviz import imports
+from embviz.imports import require
 from embviz.memory import written
 from embviz.runs import Run, Sketch, run_bytes, select_weights
 
@@ -115,7 +115,10 @@ def trainer_callback(
     MissingExtraError
         If `transformers` is not installed.
     """
-    base: Any = imports.import_transformers().TrainerCallback
+    require("adapters", "transformers", purpose="recording within Transformers")
+    import transformers
+
+    base: Any = transformers.TrainerCallback
     recording = _Recording(folder, every, tensors, sketch, config)
 
     class RunCallback(base):
@@ -169,7 +172,10 @@ def lightning_callback(
     MissingExtraError
         If `lightning` is not installed.
     """
-    base: Any = imports.import_lightning().pytorch.Callback
+    require("adapters", "lightning", purpose="recording within Lightning")
+    import lightning
+
+    base: Any = lightning.pytorch.Callback
     recording = _Recording(folder, every, tensors, sketch, config)
 
     class RunCallback(base):

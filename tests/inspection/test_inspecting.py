@@ -19,11 +19,10 @@ from torch import nn
 from embviz import memory, view
 from embviz.cli import main
 from embviz.corpora import corpus_from_tokens, make_corpus
-from embviz.imports import import_transformers
 from embviz.inspection import gradients, inspect, read_weights
 from embviz.inspection.measures import order_measures, paired_measures, spectrum_measures
-from embviz.view.inspection_pages import plot_spectrum_by_rank
 from embviz.inspection.roles import attention_maps, heads_of
+from embviz.view.inspection_pages import plot_spectrum_by_rank
 
 V, D, H, W, KV = 60, 16, 4, 4, 2
 HOSTILE = "</script><script>alert(1)</script>"
@@ -35,21 +34,24 @@ SIZES = {"vocab_size": V, "hidden_size": D, "intermediate_size": 24, "num_hidden
 
 
 def gpt2(**options):
-    tf = import_transformers()
+    import transformers as tf
+
     shape = {"vocab_size": V, "n_positions": 34, "n_embd": D, "n_layer": 2, "n_head": H, **options}
     torch.manual_seed(0)
     return tf.GPT2LMHeadModel(tf.GPT2Config(bos_token_id=0, eos_token_id=0, **shape))
 
 
 def llama(**options):
-    tf = import_transformers()
+    import transformers as tf
+
     torch.manual_seed(0)
     config = tf.LlamaConfig(**SIZES, num_attention_heads=H, num_key_value_heads=KV, **options)
     return tf.LlamaForCausalLM(config)
 
 
 def neox():
-    tf = import_transformers()
+    import transformers as tf
+
     torch.manual_seed(0)
     return tf.GPTNeoXForCausalLM(tf.GPTNeoXConfig(**SIZES, num_attention_heads=H))
 
@@ -426,7 +428,8 @@ class Tupled(Seeing):
 
 
 def no_tables(folder):
-    tf = import_transformers()
+    import transformers as tf
+
     tf.BertForMaskedLM(tf.BertConfig(**SIZES, num_attention_heads=H)).save_pretrained(folder)
     return folder
 

@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import nn
 
-from embviz.imports import import_transformers
 from embviz.inspection import inspect, roles, tables, vocabulary
 from embviz.inspection.weight_files import read_weights
 from tests.inspection.test_tables import cosines_of, table_of
@@ -127,7 +126,8 @@ def test_inspect_names_the_tokens(rows):
     ],
 )
 def test_output_and_mlp_matrices_of_each_layer_are_found(family, kinds):
-    tf = import_transformers()
+    import transformers as tf
+
     sizes = {"vocab_size": 30, "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 4}
     config = getattr(tf, f"{family}Config")(
         **sizes, **({} if family == "GPT2" else {"intermediate_size": 24})

@@ -1,7 +1,6 @@
 """GPT-2 under the hammer: a small one from a folder, against PyTorch's autograd document by document."""
 
 import copy
-import importlib.util
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ from book.geometry.experiments.hammer_language import (
     load_gpt2_model,
     strike_gpt2_model,
 )
-from embviz import imports
 from embviz.corpora import bytepairs
 from embviz.training.language import make_stream
 
@@ -42,9 +40,7 @@ def pairs():
 @pytest.fixture(scope="module")
 def model():
     """GPT-2 with random weights, a mean and biases other than at the start, so that each of them matters."""
-    if importlib.util.find_spec("transformers") is None:
-        pytest.skip("transformers is not installed")
-    transformers = imports.import_transformers()
+    transformers = pytest.importorskip("transformers")
     config = transformers.GPT2Config(
         vocab_size=N_SYMBOLS, n_positions=LENGTH, n_embd=DIM, n_layer=N_LAYERS, n_head=N_HEADS,
         bos_token_id=0, eos_token_id=0,

@@ -5,7 +5,6 @@ import dataclasses
 import pytest
 import torch
 
-from embviz.imports import import_transformers
 from embviz.models.decoder import Decoder
 from embviz.models.huggingface import NeoXConfig, family, from_hf, to_hf
 from embviz.models.resizing import as_decoder, fold, resize
@@ -21,24 +20,28 @@ NEARLY = {"rtol": 1e-5, "atol": 1e-5}
 
 
 def gpt2(**options):
-    tf = import_transformers()
+    import transformers as tf
+
     sizes = dict(vocab_size=11, n_positions=5, n_embd=12, n_layer=2, n_head=3, bos_token_id=0, eos_token_id=0)
     return livened(tf.GPT2LMHeadModel(tf.GPT2Config(**sizes, **options)))
 
 
 def llama(**options):
-    tf = import_transformers()
+    import transformers as tf
+
     return livened(tf.LlamaForCausalLM(tf.LlamaConfig(**{**ROTARY, "num_key_value_heads": 3, **options})))
 
 
 def mistral(**options):
-    tf = import_transformers()
+    import transformers as tf
+
     config = tf.MistralConfig(**{**ROTARY, "num_key_value_heads": 1, "head_dim": 4, **options})
     return livened(tf.MistralForCausalLM(config))
 
 
 def neox(**options):
-    tf = import_transformers()
+    import transformers as tf
+
     rope = {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5}
     return livened(tf.GPTNeoXForCausalLM(tf.GPTNeoXConfig(**{**ROTARY, "rope_parameters": rope, **options})))
 

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from embviz.cli import _read_tokens, main
-from embviz.imports import import_transformers
 from embviz.models import resizing_checkpoints
 from embviz.models.huggingface import from_hf
 from embviz.models.resizing import logit_error, resize
@@ -31,7 +30,8 @@ SCALED |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 4}
 
 
 def made(kind, config, **options):
-    tf = import_transformers()
+    import transformers as tf
+
     return livened(getattr(tf, kind)(getattr(tf, config)(**{**ROTARY, "num_key_value_heads": 1, **options})))
 
 
@@ -68,7 +68,8 @@ AFTER = {  # their gains are exact only where coordinates are repeated, or zeros
 
 
 def read_again(folder):
-    tf = import_transformers()
+    import transformers as tf
+
     (name,) = json.loads((folder / "config.json").read_text())["architectures"]
     return getattr(tf, name).from_pretrained(folder, dtype=torch.float32).eval()
 
@@ -407,7 +408,8 @@ def test_a_folder_with_something_in_it_is_left_alone_and_nothing_half_written_st
 
 
 def byte_model(folder):
-    tf = import_transformers()
+    import transformers as tf
+
     sizes = dict(vocab_size=256, hidden_size=12, num_hidden_layers=2, num_attention_heads=3)
     sizes |= dict(intermediate_size=10, max_position_embeddings=16, num_key_value_heads=3)
     livened(tf.LlamaForCausalLM(tf.LlamaConfig(**sizes))).float().save_pretrained(folder)

@@ -1,6 +1,5 @@
 """Runs stored inside Hugging Face's Trainer and Lightning, against the libraries themselves."""
 
-import importlib.util
 import logging
 import sys
 import warnings
@@ -10,7 +9,6 @@ import pytest
 import torch
 from torch import nn
 
-from embviz import imports
 from embviz.runs import Sketch, read_run
 from embviz.training.adapters import lightning_callback, trainer_callback
 
@@ -18,12 +16,6 @@ N_ROWS, N_SYMBOLS = 24, 11
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-def require(library):
-    """Skip without it; pytest's importorskip would import it, and with it a torchvision that is broken."""
-    if importlib.util.find_spec(library) is None:
-        pytest.skip(f"{library} is not installed")
 
 
 class Rows(torch.utils.data.Dataset):
@@ -84,9 +76,8 @@ def assert_recorded(folder, steps, expected, name="table"):
 @pytest.fixture
 def hugging(tmp_path, monkeypatch):
     """A function that trains with callbacks, for some steps, from a checkpoint or not."""
-    require("transformers")
-    require("accelerate")
-    transformers = imports.import_transformers()
+    transformers = pytest.importorskip("transformers")
+    pytest.importorskip("accelerate")
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
 
     class Ordered(transformers.Trainer):
@@ -172,10 +163,9 @@ def test_a_trainer_that_breaks_off_can_be_started_again_with_the_same_callback(h
 @pytest.fixture
 def lightning(tmp_path):
     """A function that fits with callbacks, for some steps, from a checkpoint or not."""
-    require("lightning")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the library's own, on loading
-        pl = imports.import_lightning().pytorch
+        pl = pytest.importorskip("lightning.pytorch")
     for name in ("lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)
 

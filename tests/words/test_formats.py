@@ -13,7 +13,6 @@ import pandas as pd
 import pytest
 from safetensors.numpy import save_file
 
-from embviz.imports import import_transformers
 from embviz.words import WordVectors, formats
 
 ROWS = np.arange(12, dtype=np.float32).reshape(4, 3) / 8 - 0.5
@@ -222,7 +221,8 @@ def test_fasttexts_binary_file_gives_the_vectors_that_gensim_reads_from_it(sente
 
 @pytest.mark.parametrize("tied", [False, True])
 def test_input_and_output_rows_of_a_language_model_are_words_and_contexts(tied):
-    transformers = import_transformers()
+    import transformers
+
     config = transformers.LlamaConfig(
         vocab_size=7, hidden_size=4, intermediate_size=4, num_hidden_layers=1, num_attention_heads=1,
         tie_word_embeddings=tied,

@@ -172,10 +172,8 @@ NAMES = {
 
 def tiny_qwen():
     import torch
+    import transformers as tf
 
-    from embviz.imports import import_transformers
-
-    tf = import_transformers()
     torch.manual_seed(0)
     config = tf.Qwen2Config(
         vocab_size=len(LETTERS), hidden_size=32, intermediate_size=48, num_hidden_layers=2,

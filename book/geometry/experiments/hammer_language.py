@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from book.geometry.experiments.steering_language import Setting
-from embviz.imports import import_transformers
+from embviz.imports import require
 from embviz.ledger import findings, studies
 from embviz.ledger.cells import Cell, experiment, read
 from embviz.ledger.findings import Finding
@@ -219,7 +219,10 @@ def load_gpt2_model(folder_or_name: str) -> nn.Module:
     MissingExtraError
         If `transformers` is not installed.
     """
-    model: nn.Module = import_transformers().GPT2LMHeadModel.from_pretrained(folder_or_name)
+    require("adapters", "transformers", purpose="GPT-2")
+    import transformers
+
+    model: nn.Module = transformers.GPT2LMHeadModel.from_pretrained(folder_or_name)
     return model.eval()
 
 

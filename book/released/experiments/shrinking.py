@@ -16,7 +16,6 @@ from book.released.experiments import slices
 from embviz import projections
 from embviz.corpora.corpus import load_text
 from embviz.corpora.registry import on_disk
-from embviz.imports import import_transformers
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell, experiment, table_of
 from embviz.ledger.findings import Finding
@@ -145,11 +144,12 @@ def sentence_vectors(lines: list[str], n_tokens: int = 64) -> np.ndarray:
     """Means of MiniLM's last states over word pieces, (n, 384), of the first 64 pieces of each line."""
 
     import torch  # pages read stored cells, and need no model
+    from transformers import AutoModel
 
     from book.released import gemma
 
     folder = on_disk(models.MINILM)
-    model = import_transformers().AutoModel.from_pretrained(folder, local_files_only=True).eval()
+    model = AutoModel.from_pretrained(folder, local_files_only=True).eval()
     cut, found = gemma.tokenizer(models.MINILM), []
     for line in lines:
         encoded = cut.encode(line)

@@ -22,7 +22,7 @@ from book.geometry.experiments.hammer_language import (
     parts_of,
 )
 from book.geometry.experiments.steering_language import Setting
-from embviz import imports, ledger
+from embviz import ledger
 from embviz.corpora import bytepairs
 from embviz.ledger import cells
 from embviz.models.transformer import Transformer, TransformerConfig
@@ -112,7 +112,8 @@ def test_what_cannot_be_struck_is_named():
 def test_a_cell_of_gpt2_records_which_weights_it_struck(monkeypatch, tmp_path):
     pairs = bytepairs.train_byte_pairs(" ".join(DOCUMENTS), vocab_size=300, min_count=1)
     monkeypatch.setattr(bytepairs, "load_gpt2", lambda: pairs)
-    transformers = imports.import_transformers()
+    import transformers
+
     sizes = {"vocab_size": 300, "n_positions": 24, "n_embd": 6, "n_layer": 1, "n_head": 1}
     model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes, bos_token_id=0, eos_token_id=0))
     struck = []
