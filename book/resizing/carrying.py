@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import functools
 
 import numpy as np
@@ -80,7 +81,7 @@ def losses_by_map(preset: str) -> pd.DataFrame:
 
 def states_of(preset: str) -> np.ndarray:
     """Hidden states (n, D) of a base model on a bundled text, centered and over their lengths, float64."""
-    base = bases.load(bases.base(preset))
+    base = dataclasses.replace(bases.load(bases.base(preset)), model=model_of(preset))  # float64 throughout
     states = bases.calibration(base, N_STATES, streams=story.streams_for(base))
     states = states - states.mean(axis=1, keepdims=True)  # as LayerNorm sees them
     unit: np.ndarray = states / np.linalg.norm(states, axis=1, keepdims=True)
