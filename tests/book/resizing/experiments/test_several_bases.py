@@ -173,6 +173,18 @@ def test_the_random_families_alone_decide_on_angles_and_loss(monkeypatch):
 # --- many vectors, and larger calibration sets --------------------------------------------------------
 
 
+def test_a_map_of_many_vectors_misses_beyond_epsilon(monkeypatch):
+    eps = geometry.EPS
+    values = {"gaussian": [0.9 * eps, 1.1 * eps], geometry.COORDINATES: [3 * eps, 0.5 * eps]}
+    table = pd.DataFrame([(family, 16, value) for family, own in values.items() for value in own])
+    table.columns = ["family", "m", "value"]
+    monkeypatch.setattr(geometry, "many_runs", lambda preset: [None])
+    monkeypatch.setattr(geometry, "many_vectors", SimpleNamespace(cell=lambda run: table))
+    monkeypatch.setattr(fresh, "table_of", lambda own: own)
+    found = fresh._many_figures("quick")["failures_many"]
+    assert (found.value, found.controls) == (0.5, {geometry.COORDINATES: 0.5})
+
+
 def test_the_worst_pair_in_blocks_is_that_of_all_differences():
     x = np.random.default_rng(0).normal(size=(70, 12)).astype(np.float32) + 5
     projection = projections.draw("gaussian", 6, 12, seed=0)
