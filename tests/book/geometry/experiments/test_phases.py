@@ -57,7 +57,7 @@ def test_the_pages_planted_phases_are_found_and_its_walk_has_others():
     cells = json.loads((BOOK / "geometry" / "phases.ipynb").read_text(encoding="utf-8"))["cells"]
     sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     (source,) = [source for source in sources if "def planted(" in source]
-    names = {"steps": np.arange(400), "run": runs.first_run()}
+    names = {"np": np, "steps": np.arange(400), "run": runs.first_run()}
     exec(compile(ast.parse(source), "phases", "exec"), names)
     stage, path = names["planted"]()
     agreed = [
