@@ -203,8 +203,8 @@ def plot_survival(
     >>> table = pd.DataFrame({"epochs": [50, 80, 100], "grokked": [True, True, False]})
     >>> chart = plot_survival(table, "epochs", event="grokked")
     """
-    for field in filter(None, (time, kind)):
-        charts.refuse_expression(field, MADE)
+    if made := sorted({time, kind} & set(MADE)):
+        raise ValueError(f"column {made[0]!r} has the name of one that the chart makes: rename the column")
     data = charts.checked(data, numbers=[time], words=[kind], more=[event] if event else [])
     kinds = charts.kind_names(data, kind, names)
     charts.refuse_logarithms(pd.DataFrame({"start": [start]}), "start", x_scale)

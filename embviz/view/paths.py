@@ -85,7 +85,7 @@ def plot_path(
     if by is None:
         parts = _parts(data, x, y, seed_text=seed_text, **how)
         return parts[0] if loss is None else panels(parts, columns=1 if fill else 2)
-    charts.refuse_expression(by)
+    charts.checked(data, numbers=[], words=[by])
     if not by_names:
         raise ValueError(f"name the kinds of {by!r} that stand side by side (by_names=...)")
     known = isinstance(data, pd.DataFrame)

@@ -114,17 +114,14 @@ def test_hovering_shows_the_titles_of_the_chart_and_not_those_of_the_theme():
         assert wanted in {tooltip["title"] for tooltip in spec["layer"][0]["encoding"]["tooltip"]}
 
 
-TAKEN = (  # for an expression, or for something that a chart or a browser has already
-    *("val.loss", "loss[1]", "a\\b", "it's", 'a"b', "mean(y)", "count()", "y:Q", "loss: nats", "*"),
-    *("toString", "constructor"),
-)
+TAKEN = ("val.loss", "loss[1]", "a\\b", "it's", 'a"b')
 
 
 @EVERY_FORM
-def test_a_column_that_a_chart_takes_for_an_expression_is_refused_by_each_form(name):
+def test_a_column_that_a_chart_reads_as_a_path_is_refused_by_each_form(name):
     renamed(name, {}, asked := [])
     for column, odd in itertools.product(dict.fromkeys(asked), TAKEN):
-        with pytest.raises(ValueError, match=r"in its name, which a .*rename|has a name that a.*rename"):
+        with pytest.raises(ValueError, match="in a name: rename the column"):
             renamed(name, {column: odd})
 
 
