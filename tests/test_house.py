@@ -84,7 +84,7 @@ def test_imports_keep_the_contracts_of_pyproject(capsys):
 
 def test_a_file_imports_no_library_that_its_room_does_not_ask_for():
     for path in FILES:
-        extra = "torch" if path.name == "skipgram_torch.py" else EXTRA_OF.get(module_of(path))
+        extra = EXTRA_OF.get(module_of(path))
         own = {"embviz", "nbconvert"} if path.name == "converting.py" else {"embviz"}  # imported by nbconvert
         found = set(imports_at_once(path)) - set(sys.stdlib_module_names) - own
         assert found <= libraries(extra), path

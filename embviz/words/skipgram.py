@@ -20,7 +20,6 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from embviz.arrays import checked, checked_ids, checked_starts, number, whole
-from embviz.imports import require
 from embviz.words import skipgram_numba as kernels
 from embviz.words.skipgram_numba import NumbaSteps, Tables
 from embviz.words.wordvectors import WordVectors
@@ -106,16 +105,6 @@ class SGNSConfig:
 
 
 # --- the parts of a training ------------------------------------------------------------------------
-
-
-class Steps(Protocol):
-    """A backend: holds the weights and steps through drawn examples."""
-
-    def train(self, centers: np.ndarray, targets: np.ndarray, negatives: np.ndarray, rate: float) -> None:
-        """Step through a block's pairs at `rate` a pair."""
-
-    def tables(self) -> Tables:
-        """The present weights."""
 
 
 def make_signature(signature: str | float, embedding_dim: int, rng: np.random.Generator) -> np.ndarray:
@@ -302,14 +291,14 @@ def _require_noise(counts: np.ndarray, config: SGNSConfig) -> None:
         )
 
 
-def _train_stretch(steps: Steps, examples: Examples, schedule: SGNSSchedule) -> None:
+def _train_stretch(steps: NumbaSteps, examples: Examples, schedule: SGNSSchedule) -> None:
     """One epoch over one stretch of the text."""
     for centers, targets, negatives in examples.blocks():
         rate = schedule.rate(examples.progress())
         steps.train(centers, targets, negatives, rate / schedule.batch_size)
 
 
-def _state(steps: Steps, examples: Examples) -> dict[str, np.ndarray]:
+def _state(steps: NumbaSteps, examples: Examples) -> dict[str, np.ndarray]:
     """All that decides how one thread goes on: the weights, its random stream, how far it has read."""
     tables = steps.tables()
     stream = [int(examples.state.view(np.int64)[0]), examples.n_read, examples.n_kept]
@@ -375,31 +364,11 @@ def _word_vectors(tables: Tables, corpus: Text, config: SGNSConfig) -> WordVecto
     return WordVectors(list(corpus.vocabulary), tables.word, context, signature, transform, bias)
 
 
-def _make_steps(
-    tables: Tables, config: SGNSConfig, n_threads: int, backend: str, device: str, at_once: int
-) -> Steps:
-    if n_threads > 1 and backend == "torch":
-        raise ValueError(
-            "the torch backend has its own parallelism: set n_threads=1, and raise batches_at_once"
-        )
-    if backend == "numba":
-        return NumbaSteps(tables, config.schedule.batch_size)
-    if backend == "torch":
-        require("torch", "torch", purpose='backend="torch"')
-        from embviz.words.skipgram_torch import TorchSteps
-
-        return TorchSteps(tables, config.schedule.batch_size, device=device, batches_at_once=at_once)
-    raise ValueError(f'backend is {backend!r}; choose "numba" (processor) or "torch" (processor or GPU)')
-
-
 def sgns_epochs(
     corpus: Text,
     config: SGNSConfig,
     *,
     n_threads: int = 1,
-    backend: str = "numba",
-    device: str = "cpu",
-    batches_at_once: int = 64,
     state: State | None = None,
     keep: Callable[[Callable[[], State]], None] | None = None,
 ) -> Iterator[tuple[int, dict[str, float], WordVectors]]:
@@ -418,7 +387,6 @@ def sgns_epochs(
     """
     text = _checked(corpus, config)
     whole(n_threads, "n_threads", 1, len(text.ids))
-    whole(batches_at_once, "batches_at_once", 1)
     init, *streams = np.random.SeedSequence(config.seed).spawn(1 + n_threads)
     tables = _make_tables(len(text.vocabulary), config, np.random.default_rng(init))
     if n_threads > 1 and (state is not None or keep is not None):
@@ -430,7 +398,7 @@ def sgns_epochs(
     ]
     if state is not None:
         tables = _restore(tables, stretches[0], state)
-    steps = _make_steps(tables, config, n_threads, backend, device, batches_at_once)
+    steps = NumbaSteps(tables, config.schedule.batch_size)
     if keep is not None:
         stretches[0].between = lambda: keep(lambda: _state(steps, stretches[0]))
     schedule = config.schedule
@@ -457,9 +425,6 @@ def train_sgns(
     config: SGNSConfig,
     *,
     n_threads: int = 1,
-    backend: str = "numba",
-    device: str = "cpu",
-    batches_at_once: int = 64,
     state: State | None = None,
     keep: Callable[[Callable[[], State]], None] | None = None,
 ) -> WordVectors:
@@ -473,13 +438,6 @@ def train_sgns(
     n_threads : int
         1 gives the same bits in every run on a machine. More share the tables without locks (Hogwild): each
         reads its own stretch of the text, and runs differ as seeds do.
-    backend : "numba" or "torch"
-        Compiled steps on the processor, or torch's on `device`. They see the same examples.
-    device : str
-        torch device of the torch backend, such as "cuda".
-    batches_at_once : int
-        torch backend: how many batches take their gradient at the same weights, as that many unlocked
-        threads would. With 1 both backends do the same steps, up to rounding.
     state : mapping of str to array, optional
         To go on from, as `keep` was given it; one thread ends with the bits of an unbroken training.
     keep : callable, optional
@@ -497,23 +455,11 @@ def train_sgns(
         If the configuration does not fit the corpus; the message says what to change.
     FloatingPointError
         If weights overflowed; the message names the epoch.
-    MissingExtraError
-        If the torch backend is asked for and torch isn't there.
 
     Source
     ------
     Mikolov et al. (2013), section 2.2; the reflections paper, section 4.
     """
-    epochs = sgns_epochs(
-        corpus,
-        config,
-        n_threads=n_threads,
-        backend=backend,
-        device=device,
-        batches_at_once=batches_at_once,
-        state=state,
-        keep=keep,
-    )
-    for _, _, vectors in epochs:
+    for _, _, vectors in sgns_epochs(corpus, config, n_threads=n_threads, state=state, keep=keep):
         result = vectors
     return result

@@ -1,8 +1,7 @@
 """Compiled kernels of skip-gram training: drawing pairs and negatives, and stochastic gradient steps.
 
 The text is read block by block. :func:`draw_pairs` and :func:`draw_negatives` write a block's training
-examples into plain arrays; :func:`train_pairs` steps through them. The torch backend steps through the
-same arrays, so that the two backends differ in nothing but rounding when they step batch by batch.
+examples into plain arrays; :func:`train_pairs` steps through them.
 
 Why it is fast: with batches of one pair a step is one function, whose own arrays the compiler knows to
 overlap no table (:func:`train_each`). In larger batches pairs come centre by centre, so that 16 pairs
