@@ -234,46 +234,6 @@ def resampled(
     return Finding(float(value), min(low, value), max(high, value), n, controls or {}, corpus, repeats)
 
 
-# --- how many would decide ------------------------------------------------------------------------------
-
-
-MOST_REPETITIONS = 10_000  # past this no number would
-
-
-def repetitions_needed(
-    finding: Finding, accept: tuple[float, float], *, logarithmic: bool = False
-) -> int | None:
-    """Repetitions at which Student's half-width falls below the distance to the nearest border.
-
-    The spread is read off the interval that there is, and the mean taken to stay where it lies; both on
-    logarithms if `logarithmic`.
-
-    Returns
-    -------
-    int or None
-        :data:`LEAST_REPETITIONS` at least; None where no number would do: the mean lies on a border, the
-        interval is open, or there is only one measurement and so no spread.
-
-    >>> repetitions_needed(over_seeds([0.6, 0.9, 1.2]), (0.0, 1.0))
-    38
-    """
-    value, low, high = (_log(x) if logarithmic else x for x in (finding.value, finding.low, finding.high))
-    ends = [_log(end) if logarithmic else end for end in accept]
-    distances = [abs(value - end) for end in ends if math.isfinite(end)]
-    half = max(high - value, value - low)
-    if finding.n_seeds < 2 or not distances or not math.isfinite(half):
-        return None
-    spread = half * math.sqrt(finding.n_seeds) / student(finding.n_seeds)
-    for n in range(LEAST_REPETITIONS, MOST_REPETITIONS):
-        if student(n) * spread <= min(distances) * math.sqrt(n):
-            return n
-    return None
-
-
-def _log(value: float) -> float:
-    return math.log(value) if value > 0 else -math.inf
-
-
 def student(n: int) -> float:
     """The factor of a 95% interval over `n` measurements: standard errors to either side.
 

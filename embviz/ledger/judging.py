@@ -37,7 +37,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from embviz.ledger.claims import PUBLISHED, Claim, Measurement
-from embviz.ledger.findings import LEAST_REPETITIONS, Finding, repetitions_needed
+from embviz.ledger.findings import LEAST_REPETITIONS, Finding
 from embviz.ledger.measuring import OWN_SCALE, Results, measure
 from embviz.ledger.verdicts import (
     INCONCLUSIVE,
@@ -53,8 +53,6 @@ from embviz.ledger.verdicts import (
 )
 
 _ORDER = (NOT_REPRODUCED, NO, INCONCLUSIVE, NOT_TESTED, NOT_SPECIFIC, YES, REPRODUCED)
-MOST_FURTHER_RUNS = 20
-CANNOT_DECIDE = "this design cannot decide it"  # where more than those would be needed
 TEXTS_DISAGREE = "two texts disagree"
 
 
@@ -139,7 +137,7 @@ def judge(measurement: Measurement, finding: Finding | None) -> Row:
     if measurement.accept is None:
         return Row(measurement, finding, REPORTED, "reported, not judged: it has no accepted range")
     if not finding.decides:
-        return Row(measurement, finding, INCONCLUSIVE, _too_few(measurement, finding))
+        return Row(measurement, finding, INCONCLUSIVE, _too_few(finding))
     if measurement.control and measurement.control not in finding.controls:
         return Row(measurement, finding, INCONCLUSIVE, f"its control, {measurement.control}, is missing")
     verdict, reason = _against_range(measurement, finding)
@@ -162,8 +160,7 @@ def _against_range(measurement: Measurement, finding: Finding) -> tuple[str, str
     border = f"[{_end(least)}, {_end(most)}]"
     if meets:
         over = f"the interval {span} over {finding.n_seeds} {finding.repeats}"
-        more = _how_many_more(measurement, finding)
-        return INCONCLUSIVE, f"{over} covers a border of the range {border}; {more}"
+        return INCONCLUSIVE, f"{over} covers a border of the range {border}"
     return NOT_REPRODUCED, f"{span} lies outside the range {border}"
 
 
@@ -176,27 +173,15 @@ def _end(value: float) -> str:
     return f"{value:.4g}".replace("inf", "∞")
 
 
-def _too_few(measurement: Measurement, finding: Finding) -> str:
-    """Why two repetitions or fewer decide nothing, and how many would."""
+def _too_few(finding: Finding) -> str:
+    """Why two repetitions or fewer decide nothing."""
     n, least, repeats = finding.n_seeds, LEAST_REPETITIONS, finding.repeats
     if n == 0:
         return f"no {repeats} yet; at least {least} are needed"
     if n > 1:
-        return f"{n} {repeats}; at least {least} are needed; {_how_many_more(measurement, finding)}"
+        return f"{n} {repeats}; at least {least} are needed"
     items = "" if finding.low == finding.high else ", with an interval over the items of that one"
     return f"measured once{items}; at least {least} {repeats} are needed, {least - 1} more"
-
-
-def _how_many_more(measurement: Measurement, finding: Finding) -> str:
-    accept = measurement.accept
-    assert accept is not None
-    if accept[0] == accept[1]:  # a range that is a border: the spread says nothing of how many
-        return CANNOT_DECIDE
-    needed = repetitions_needed(finding, accept, logarithmic=measurement.scale == "log")
-    more = None if needed is None else max(needed - finding.n_seeds, 1)
-    if more is None or more > MOST_FURTHER_RUNS:
-        return CANNOT_DECIDE
-    return f"about {more} more would decide if the mean stays"
 
 
 def judge_texts(claim: Claim, row: Row, on_part: Finding | None) -> Row:

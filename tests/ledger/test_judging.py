@@ -102,34 +102,6 @@ def test_a_measurement_without_a_range_is_reported_and_decides_nothing():
     assert conclude([judge(RANGE, finding(0.2, 0.8)), not_measured])[0] == REPRODUCED
 
 
-# --- how many more would decide -----------------------------------------------------------------------
-
-
-def test_as_many_repetitions_more_as_the_reason_names_would_decide_with_the_same_spread():
-    few = over_seeds([0.7, 0.9, 1.1])
-    row = judge(RANGE, few)
-    assert "about 15 more would decide" in row.reason
-    spread = 0.2  # of the three
-    for n, decides in ((17, False), (18, True)):
-        half = ledger.findings.student(n) * spread / math.sqrt(n)
-        assert (judge(RANGE, Finding(0.9, 0.9 - half, 0.9 + half, n)).verdict == REPRODUCED) == decides
-
-
-@pytest.mark.parametrize(
-    ("found", "says"),
-    [
-        (over_seeds([0.8565, 0.9565, 1.0565]), "; about 20 more would"),
-        (over_seeds([0.8575, 0.9575, 1.0575]), "; this design cannot decide it"),
-        (Finding(1.0, 0.8, 1.2, 5), "; this design cannot decide it"),
-        (Finding(0.9, 0.5, math.inf, 5), "; this design cannot decide it"),
-        (Finding(1.0 - 1e-9, 0.5, 1.5, 5), "; this design cannot decide it"),
-    ],
-    ids=["20 more", "over 20 more", "on the border", "open", "nearly on the border"],
-)
-def test_more_than_twenty_further_runs_are_called_a_design_that_cannot_decide(found, says):
-    assert says in judge(RANGE, found).reason
-
-
 # --- a claim ----------------------------------------------------------------------------------------
 
 
@@ -322,15 +294,6 @@ def test_a_ratio_on_a_logarithmic_scale_has_the_interval_of_its_logarithms():
     assert row.verdict == NOT_REPRODUCED
     assert judge(dataclasses.replace(ratio, scale="linear"), over_seeds(values)).verdict == INCONCLUSIVE
     assert judge(ratio, exact(1e-6)).verdict == REPRODUCED
-
-
-def test_how_many_more_would_decide_is_counted_on_the_scale_that_judges():
-    ratio = dataclasses.replace(RANGE, scale="log", accept=(0.0, 1.0))
-    more = judge(ratio, over_seeds([0.4, 0.5, 1.2])).reason.split("about ")[1]
-    n = 3 + int(more.split()[0])
-    logs = np.log([0.4, 0.5, 1.2])
-    half = {k: ledger.findings.student(k) * logs.std(ddof=1) / math.sqrt(k) for k in (n - 1, n)}
-    assert half[n] <= -logs.mean() < half[n - 1]
 
 
 def test_an_amendment_that_added_repetitions_after_an_inconclusive_result_says_so():
