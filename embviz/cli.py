@@ -203,8 +203,8 @@ def _add_inspect(commands: Any) -> None:
     inspect.add_argument(
         "model",
         metavar="MODEL",
-        help="a Hugging Face folder, a file (.safetensors, .gguf, .npy, llama2.c's .bin, a state_dict), or "
-        "the name of a released model that `embviz data fetch` fetched",
+        help="a Hugging Face folder, a file (.safetensors, .gguf, .npy, a state_dict), or the name of a "
+        "released model that `embviz data fetch` fetched",
     )
     inspect.add_argument(
         "--text", metavar="FILE", help="text for the next-token loss, and the kernel of tied embeddings"

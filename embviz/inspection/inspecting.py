@@ -305,7 +305,7 @@ def inspect(
     ----------
     model : nn.Module, mapping of names to arrays, or path
         As for :func:`~embviz.inspection.weight_files.read_weights`: a module of any kind, a folder of Hugging
-        Face, a file of safetensors, of GGUF, of llama2.c, of PyTorch.
+        Face, a file of safetensors, of GGUF, of PyTorch.
     tokenizer : a tokenizer of Hugging Face or ``tokenizers``, or a list of tokens, optional
         Names the rows; neighbours are shown with it.
     corpus : text, path or Corpus, optional
@@ -463,7 +463,7 @@ def _tied(
 def _has_head(weights: Weights) -> bool:
     architectures = weights.config.get("architectures") or [type(weights.module).__name__]
     if "architectures" not in weights.config and weights.module is None:
-        return weights.config.get("tie_word_embeddings") is True  # llama2.c
+        return weights.config.get("tie_word_embeddings") is True  # GGUF
     return any(name.endswith(TYING) for name in architectures)
 
 

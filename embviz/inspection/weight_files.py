@@ -8,10 +8,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-import math
 import os
 import re
-import struct
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,7 +27,6 @@ from embviz.imports import require
 from embviz.words.gguf_files import MAGIC, read_gguf
 from embviz.words.wordvectors import WordVectors
 
-LLAMA2C_VERSION_1 = 0x616B3432  # "ak42"
 WRAPPERS = ("_orig_mod.", "module.")  # of torch.compile, of DataParallel
 NESTS = ("state_dict", "model_state_dict", "model", "module", "net")  # where training loops put the weights
 READ_AS_FLOAT = ("F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2")  # safetensors' names of types
@@ -80,7 +77,7 @@ class Weights:
     arrays : dict of str to StoredArray
         Floating numbers only; prefixes of torch.compile and DataParallel are taken off.
     config : dict
-        Of Hugging Face or llama2.c, empty where there is none.
+        By Hugging Face's names, empty where there is none.
     module : nn.Module, optional
         The model itself, where it was one.
     left_out : dict of str to str
@@ -101,9 +98,9 @@ def read_weights(source: Any) -> Weights:
     ----------
     source : nn.Module, WordVectors, mapping of names to arrays, path, or name of a released model
         A module of any kind, compiled or not; a folder of Hugging Face (safetensors or pytorch_model.bin, in
-        one file or in shards); a file: safetensors, GGUF, llama2.c's .bin (float32), a state_dict, .npz, or
-        .npy with one matrix, which is taken for the embedding. ``"gemma3_270m"`` and the other models of
-        ``embviz data list`` are taken from what ``embviz data fetch`` fetched.
+        one file or in shards); a file: safetensors, GGUF, a state_dict, .npz, or .npy with one matrix, which
+        is taken for the embedding. ``"gemma3_270m"`` and the other models of ``embviz data list`` are taken
+        from what ``embviz data fetch`` fetched.
 
     Raises
     ------
@@ -276,7 +273,7 @@ def _of_file(path: Path) -> Weights:
         with open(path, "rb") as file, _numpy_read(path), np.load(file, allow_pickle=False) as packed:
             arrays = {name: packed[name] for name in packed.files}
         return Weights(path.stem, *_of_mapping(arrays))
-    return _of_llama2c(path) or Weights(path.stem, *_of_mapping(_state_dict(path)))
+    return Weights(path.stem, *_of_mapping(_state_dict(path)))
 
 
 def _refuse_foreign(path: Path, first: bytes) -> None:
@@ -465,9 +462,10 @@ def _state_dict(path: Path) -> Mapping[str, Any]:
         lazily = zipfile.is_zipfile(path)  # all but the format of before PyTorch 1.6
         found = torch.load(path, map_location="cpu", weights_only=True, mmap=lazily)
     except Exception as error:  # pickle's, zip's and PyTorch's own, of many kinds
+        instead = "give llama2.c's ckpt.pt, or " if path.suffix == ".bin" else ""
         raise ValueError(
-            f"{path} is neither llama2.c's float32 format nor a PyTorch file of weights alone "
-            f"({type(error).__name__}): save model.state_dict(), or safetensors"
+            f"{path} is no PyTorch file of weights alone ({type(error).__name__}): {instead}save "
+            "model.state_dict(), or safetensors"
         ) from error
     for inner in NESTS:
         if isinstance(found, Mapping) and isinstance(found.get(inner), Mapping):
@@ -475,76 +473,3 @@ def _state_dict(path: Path) -> Mapping[str, Any]:
     if not isinstance(found, Mapping):
         raise ValueError(f"{path} holds a {type(found).__name__}: save model.state_dict()")
     return {name: value for name, value in found.items() if isinstance(value, Tensor)}
-
-
-# --- llama2.c -----------------------------------------------------------------------------------------
-
-
-def _of_llama2c(path: Path) -> Weights | None:
-    """A model of llama2.c, version 0 (no magic number) or 1; None if its size does not fit."""
-    with open(path, "rb") as file:
-        head = file.read(256)
-    if len(head) < 28:
-        return None
-    magic, version = struct.unpack("<Ii", head[:8])
-    if magic == LLAMA2C_VERSION_1:
-        if version != 1:
-            raise ValueError(f"{path} is llama2.c's version {version}, whose weights are rounded: export 1")
-        numbers, shared, start = struct.unpack("<7i", head[8:36]), bool(head[36]), 256
-    else:
-        numbers, start = struct.unpack("<7i", head[:28]), 28
-        shared = numbers[5] > 0
-    dim, hidden, n_layers, n_heads, n_kv, vocab, length = numbers
-    if min(dim, hidden, n_layers, n_heads, n_kv, abs(vocab), length) < 1 or dim % n_heads:
-        return None
-    if n_layers * dim > path.stat().st_size:  # before any array is listed
-        return None
-    sizes = (dim, hidden, n_layers, n_kv * (dim // n_heads), abs(vocab))
-    arrays, n_bytes = _llama2c_arrays(path, start, sizes, shared, length * (dim // n_heads), start == 256)
-    if n_bytes != path.stat().st_size:
-        if start == 256:
-            raise ValueError(
-                f"{path} has {path.stat().st_size} bytes, its header asks for {n_bytes}: damaged"
-            )
-        return None
-    config = {"num_attention_heads": n_heads, "num_key_value_heads": n_kv, "tie_word_embeddings": shared}
-    return Weights(path.stem, arrays, config)
-
-
-def _llama2c_arrays(
-    path: Path, start: int, sizes: tuple[int, ...], shared: bool, n_rotary: int, norms_first: bool
-) -> tuple[dict[str, StoredArray], int]:
-    """Arrays with their places in the file, and the bytes that it must have."""
-    dim, hidden, n_layers, kv, vocab = sizes
-    shapes = {
-        "attention_norm": (dim,), "wq": (dim, dim), "wk": (kv, dim), "wv": (kv, dim), "wo": (dim, dim),
-        "ffn_norm": (dim,), "w1": (hidden, dim), "w2": (dim, hidden), "w3": (hidden, dim),
-    }  # fmt: skip
-    order = [
-        (f"layers.{layer}.{name}.weight", shape)
-        for name, shape in shapes.items()
-        for layer in range(n_layers)
-    ]
-    tables = [("tok_embeddings.weight", (vocab, dim))]
-    if norms_first:
-        norms = [item for item in order if "norm" in item[0]]
-        maps = [item for item in order if "norm" not in item[0]]
-        order = [*norms, ("norm.weight", (dim,)), *tables, *maps]
-    else:
-        order = [*tables, *order, ("norm.weight", (dim,)), ("rotary", (n_rotary,))]
-    if not shared:
-        order.append(("output.weight", (vocab, dim)))
-    found, place = {}, start
-    for name, shape in order:
-        found[name] = _of_bytes(path, place, shape)
-        place += 4 * math.prod(shape)
-    found.pop("rotary", None)
-    return found, place
-
-
-def _of_bytes(path: Path, place: int, shape: tuple[int, ...]) -> StoredArray:
-    def load(rows: np.ndarray | None) -> np.ndarray:
-        table = np.memmap(path, dtype="<f4", mode="r", offset=place, shape=shape)
-        return np.array(table if rows is None else table[rows])
-
-    return StoredArray(shape, load)

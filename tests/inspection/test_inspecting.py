@@ -3,7 +3,6 @@
 import itertools
 import json
 import re
-import struct
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -159,48 +158,9 @@ def test_folders_shards_and_files_give_the_models_own_numbers(tmp_path):
     assert inspect(tmp_path / "tied").tied is True
 
 
-# --- llama2.c ---------------------------------------------------------------------------------------
-
-
-def write_llama2c(path, model, shared):
-    """llama2.c's version 0, as its export.py writes it: header, then one kind of array after the other."""
-    own = model.state_dict()
-    config = model.config
-    numbers = (D, 24, 2, H, KV, V if shared else -V, 8)
-    layers = [f"model.layers.{layer}." for layer in range(2)]
-    kinds = (
-        "input_layernorm", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
-        "post_attention_layernorm", "mlp.gate_proj", "mlp.down_proj", "mlp.up_proj",
-    )  # fmt: skip
-    arrays = [own["model.embed_tokens.weight"]]
-    arrays += [own[f"{layer}{kind}.weight"] for kind in kinds for layer in layers]
-    arrays += [own["model.norm.weight"], torch.zeros(2, 8, config.head_dim // 2)]
-    arrays += [] if shared else [own["lm_head.weight"]]
-    content = b"".join(array.numpy().astype("<f4").tobytes() for array in arrays)
-    path.write_bytes(struct.pack("<7i", *numbers) + content)
-
-
-@pytest.mark.parametrize("shared", [True, False])
-def test_a_llama2c_file_holds_the_same_arrays_as_the_model(tmp_path, shared):
-    model = llama(tie_word_embeddings=shared)
-    write_llama2c(tmp_path / "stories.bin", model, shared)
-    theirs, ours = maps_of(model), maps_of(tmp_path / "stories.bin")
-    for key, array in theirs.items():
-        np.testing.assert_array_equal(ours[key], array)
-    report = inspect(tmp_path / "stories.bin")
-    assert (report.tied, report.vocab_size) == (shared, V)
-    arrays = read_weights(tmp_path / "stories.bin").arrays
-    np.testing.assert_array_equal(arrays["norm.weight"].read(), np.ones(D))
-    rows = np.array([3, 7])
-    np.testing.assert_array_equal(
-        arrays["tok_embeddings.weight"].read(rows), model.model.embed_tokens.weight.detach().numpy()[rows]
-    )
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda folder: inspect(folder / "cut.bin"), "neither llama2"),
         (lambda folder: inspect(folder / "pickle.pt"), "weights alone"),
         (lambda folder: inspect(folder / "broken.safetensors"), "not a whole safetensors file"),
         (lambda folder: inspect(Mine(False).to("meta")), "meta device"),
@@ -209,7 +169,6 @@ def test_a_llama2c_file_holds_the_same_arrays_as_the_model(tmp_path, shared):
     ],
 )
 def test_what_is_no_model_is_refused_in_a_sentence(tmp_path, call, message):
-    (tmp_path / "cut.bin").write_bytes(struct.pack("<7i", D, 24, 2, H, KV, V, 8) + b"\0" * 40)
     (tmp_path / "broken.safetensors").write_bytes(b"\0" * 20)
     torch.save(Mine(True), tmp_path / "pickle.pt")
     with pytest.raises((ValueError, FileNotFoundError), match=message):
