@@ -12,8 +12,6 @@ from scipy.spatial.distance import pdist, squareform
 from embviz.arrays import checked, matched, square
 from embviz.memory import require_memory
 
-PLAIN_EXPONENT = 100  # of 2: fourth powers of numbers up to there neither overflow nor vanish
-
 
 def require_pairs(n: int, n_numbers: float) -> None:
     """Refuse so many float64 numbers for each of the pairs of `n` rows, where they would not fit.
@@ -41,26 +39,14 @@ def require_pairs(n: int, n_numbers: float) -> None:
     )
 
 
-def at_plain_scale(array: np.ndarray) -> tuple[np.ndarray, int]:
-    """The array over a power of two, so that its squares neither overflow nor vanish; and the exponent.
-
-    >>> at_plain_scale(np.array([3 * 2.0**-600, 0.0]))[1]
-    -598
-    """
-    exponent = int(np.frexp(np.abs(array).max(initial=0))[1])
-    if abs(exponent) <= PLAIN_EXPONENT:
-        return array, 0
-    return np.ldexp(array, -exponent), exponent  # exact
-
-
 def _spread_sample(values: ArrayLike, name: str = "values") -> np.ndarray:
-    """A sample that is not constant, at any scale."""
+    """A sample that is not constant."""
     sample = checked(values, name, 1)
     if np.ptp(sample) == 0:
         raise ValueError(
             f"{name}: all {len(sample)} value(s) are {sample[0]:g}: a sample without spread has no shape"
         )
-    return at_plain_scale(sample)[0]
+    return sample
 
 
 # --- angles and distances ---------------------------------------------------------------------------
@@ -118,8 +104,6 @@ def _require_directions(rows: np.ndarray, name: str) -> None:
 
 
 def _unit_rows(x: np.ndarray) -> np.ndarray:
-    largest = np.abs(x).max(axis=1, keepdims=True)
-    x = x / np.where(largest > 0, largest, 1)  # so that squares neither overflow nor vanish
     norms = np.linalg.norm(x, axis=1, keepdims=True)
     return x / np.where(norms > 0, norms, 1)
 
@@ -146,8 +130,7 @@ def pairwise_distances(x: ArrayLike, *, metric: Literal["euclidean", "cosine"] =
     x = checked(x, "x", 2)
     require_pairs(len(x), 3)
     if metric == "euclidean":
-        x, exponent = at_plain_scale(x)
-        return squareform(np.ldexp(pdist(x), exponent))
+        return squareform(pdist(x))
     if metric != "cosine":
         raise ValueError(f'metric is {metric!r}: use "euclidean" or "cosine"')
     _require_directions(x, "x")
@@ -464,7 +447,6 @@ def procrustes_disparity(x: ArrayLike, y: ArrayLike) -> float:
     for name, points in (("x", first), ("y", second)):
         if not points.any():
             raise ValueError(f"all rows of {name} are the same point: there is nothing to align")
-    first, second = at_plain_scale(first)[0], at_plain_scale(second)[0]
     first, second = first / np.linalg.norm(first), second / np.linalg.norm(second)
     explained = np.linalg.svd(first.T @ second, compute_uv=False).sum()
     return float(max(0.0, 1 - explained**2))
@@ -600,7 +582,7 @@ def semicircle_distance(values: ArrayLike) -> float:
     ValueError
         If a value is not finite, or all are 0.
     """
-    sample = np.sort(at_plain_scale(checked(values, "values", 1))[0])
+    sample = np.sort(checked(values, "values", 1))
     radius = 2 * np.sqrt(np.mean(sample**2))
     if radius == 0:
         raise ValueError(f"all {len(sample)} value(s) are 0: no semicircle has variance 0")
@@ -741,7 +723,7 @@ def nearest_neighbors(
 
 
 def _nearest(x: np.ndarray, n_neighbors: int) -> tuple[np.ndarray, np.ndarray]:
-    x, exponent = at_plain_scale(x - x.mean(axis=0))
+    x = x - x.mean(axis=0)
     squares = (x**2).sum(axis=1)
     step = 1e-6 * np.sqrt(squares.max()) or 1.0
     ids = np.empty((len(x), n_neighbors), dtype=np.int64)
@@ -757,7 +739,7 @@ def _nearest(x: np.ndarray, n_neighbors: int) -> tuple[np.ndarray, np.ndarray]:
             near = np.flatnonzero(whole[row] <= limit)
             near = near[np.argsort(whole[row, near], kind="stable")][:n_neighbors]
             ids[first + row], distances[first + row] = near, whole[row, near] * step
-    return ids, np.ldexp(distances, exponent)
+    return ids, distances
 
 
 def neighbors_kept(true: ArrayLike, shown: ArrayLike) -> np.ndarray:

@@ -20,7 +20,6 @@ from embviz.arrays import checked, whole
 from embviz.compiling import njit
 from embviz.imports import import_umap
 from embviz.memory import require_memory
-from embviz.metrics import at_plain_scale
 
 BLOCK = 4_096  # rows whose products are in memory together
 N_CHECKED = 1_000  # rows whose true neighbours are looked for among all
@@ -73,20 +72,19 @@ def unit_rows(vectors: ArrayLike, *, center: bool = True) -> np.ndarray:
     >>> unit_rows([[3, 4], [1, 0]], center=False).round(1).tolist()
     [[0.6000000238418579, 0.800000011920929], [1.0, 0.0]]
     """
-    vectors, _ = at_plain_scale(checked(vectors, "vectors", 2, kind="floating"))
+    vectors = checked(vectors, "vectors", 2, kind="floating")
     rows = vectors.astype(np.float32)
     if center:
         rows -= vectors.mean(axis=0, dtype=np.float64).astype(np.float32)
     for first in range(0, len(rows), BLOCK):
         block = rows[first : first + BLOCK]
-        largest = np.abs(block).max(axis=1, keepdims=True)
-        if not largest.all():
-            place = first + int(np.argmin(largest))
+        lengths = np.linalg.norm(block, axis=1, keepdims=True)
+        if not lengths.all():
+            place = first + int(np.argmin(lengths))
             raise ValueError(
                 f"vectors: row {place} is {'the mean' if center else 'zero'} and has no direction"
             )
-        block /= largest  # so that squares neither overflow nor vanish
-        block /= np.linalg.norm(block, axis=1, keepdims=True)
+        block /= lengths
     return rows
 
 

@@ -19,7 +19,7 @@ from scipy.spatial.distance import pdist
 
 from embviz.arrays import checked, number, whole
 from embviz.memory import require_memory
-from embviz.metrics import at_plain_scale, require_pairs
+from embviz.metrics import require_pairs
 
 FAMILIES = ("gaussian", "rademacher", "sparse", "hadamard", "orthonormal")
 Scaling = Literal["isometric", "unit"]
@@ -503,7 +503,7 @@ class _Pairs:
     """Vectors and the squared distances of those pairs that differ, measured once for many maps."""
 
     def __init__(self, x: ArrayLike) -> None:
-        self.x = x = at_plain_scale(checked(x, "x", 2))[0]  # ratios alone are taken of it
+        self.x = x = checked(x, "x", 2)
         require_pairs(len(x), 4.5)
         before = pdist(x, "sqeuclidean")
         self.differ = before > 0

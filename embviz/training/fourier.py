@@ -463,16 +463,14 @@ def sound(
             f"top = {top}, n_permutations = {n_permutations}: an axis of {n} rows has {bins} modes, of which "
             "fewer than all count as few; at least two permutations are needed"
         )
-    scale = float(rows.abs().max())
-    if not 0 < scale < math.inf:
+    power = power_spectrum(rows[0]).astype(float)
+    if not 0 < power.sum() < math.inf:
         raise ValueError(
             f"the tensor of shape {tuple(tensor.shape)} is zero or not finite: it has no spectrum"
         )
-    rows = rows / scale  # squares neither overflow nor vanish
     rng = np.random.default_rng(seed)
     orders = (torch.from_numpy(rng.permutation(n)).to(rows.device) for _ in range(n_permutations))
     permuted = [_top_share(power_spectrum(rows[0, order]), top) for order in orders]
-    power = power_spectrum(rows[0]).astype(float) * scale**2
     return Sounding(power, top, top / bins, noise_share(bins, width, top), np.array(permuted))
 
 

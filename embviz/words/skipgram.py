@@ -281,10 +281,9 @@ def _check_config(config: SGNSConfig, text: _Checked) -> None:
 
 def _require_noise(counts: np.ndarray, config: SGNSConfig) -> None:
     """Refuse a noise whose draws would wait for words that (almost) never come."""
-    weights = (counts / max(1.0, counts.max())) ** config.noise_power * (counts > 0)
+    weights = counts**config.noise_power * (counts > 0)
     n_wanted = config.n_negative if config.unique_negatives else 2  # one may be the pair's own target
-    rarest = np.sort(weights)[-n_wanted] / max(1e-300, weights.sum())
-    if rarest < RAREST_NOISE:
+    if np.sort(weights)[-n_wanted] <= RAREST_NOISE * weights.sum():
         raise ValueError(
             f"counts and noise_power {config.noise_power} leave fewer than {n_wanted} noise words that come "
             "in ten million draws: lower n_negative or noise_power, or count again"

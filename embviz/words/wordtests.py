@@ -15,7 +15,6 @@ from embviz.words.wordvectors import Choice, WordVectors, chosen_rows
 
 WORD_BLOCK = 4096  # words scored at once: a question's scores stay in the nearest cache
 NEVER = -1e30  # the score of a word that cannot be the answer
-TINY = np.finfo(np.float64).tiny
 EPSILON = 0.01  # in 3CosMul's denominator, as in hyperwords
 
 
@@ -92,8 +91,6 @@ def similarity_cosines(
     table_rows = chosen_rows(vectors, which)
     _refuse_infinite(table_rows)
     left, right = table_rows[first].astype(np.float64), table_rows[second].astype(np.float64)
-    left /= np.abs(left).max(axis=1, keepdims=True, initial=TINY)  # squares neither vanish nor overflow
-    right /= np.abs(right).max(axis=1, keepdims=True, initial=TINY)
     lengths = np.sqrt((left**2).sum(axis=1) * (right**2).sum(axis=1))
     cosines = np.einsum("nd,nd->n", left, right) / np.where(lengths == 0, 1, lengths)
     return np.where(present, cosines.round(12).clip(-1, 1), 0), present

@@ -344,8 +344,6 @@ def test_a_planted_pair_of_cosines_is_read_off_and_lost_with_the_order_of_rows()
     assert set(sounding.modes[:2]) == {7, 41}
     assert sounding.p == 1 / 201  # no order of 200 is as regular
     assert sounding.z > 10
-    tiny = fourier.sound(1e-30 * gradient.float(), top=5, n_permutations=2)  # whose squares vanish
-    assert set(tiny.modes[:2]) == {7, 41}
     order = torch.from_numpy(np.random.default_rng(0).permutation(P))
     lost = fourier.strike(Pull(P, 32), pull, [gradient[order]], top=5)["matrix"]
     assert not {7, 41} <= set(lost.modes[:2])
