@@ -7,12 +7,8 @@ with error bars, from nothing but matrix-vector products.
 
 from __future__ import annotations
 
-import ctypes
-import functools
 import math
-import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
@@ -30,62 +26,11 @@ ASYMMETRY = 1e-5  # of the largest entry times sqrt(V): above the rounding of fl
 DENSE_ROWS = 500  # up to so many rows all eigenpairs are computed: it takes a tenth of a second
 PLAIN_SCALES = (1e-3, 1e6)  # largest entries with which the iteration's absolute tolerance does no harm
 BLOCK_ROWS = 512  # rows handled together where a second V x V array would not fit
-CALIBRATION_SIZE = 1000  # rows of the matrix that is timed: a fraction of a second
 LARGEST_FLOAT32 = 1e15  # entries whose squares, and sums of them, stay finite in float32
 PROBES_AT_ONCE = 8  # rows of 8 numbers fill a cache line when the sparse product gathers them
 
 
 # --- all eigenvalues --------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class DenseEstimate:
-    """What all eigenvalues of a dense symmetric matrix would take. Estimates, not promises."""
-
-    n_bytes: int  # beside the matrix that is handed in
-    seconds: float  # on this machine with its threads as they are now
-
-
-def estimate_dense(n: int, dtype: str = "float32") -> DenseEstimate:
-    """Memory and time of :func:`eigenvalues` for an n x n matrix.
-
-    The time is scaled, as n^3, from one small matrix that is timed at the first call; other load on the
-    machine makes it wrong by as much.
-
-    Parameters
-    ----------
-    n : int
-        Rows of the matrix.
-    dtype : str
-        "float32" or "float64".
-
-    Returns
-    -------
-    DenseEstimate
-
-    Examples
-    --------
-    >>> estimate_dense(29_145).n_bytes < 8e9
-    True
-    """
-    return DenseEstimate(_dense_bytes(n, dtype), _calibration_seconds(dtype) * (n / CALIBRATION_SIZE) ** 3)
-
-
-def _dense_bytes(n: int, dtype: str) -> int:
-    copies = 2 if installed("torch") and _in_place_solver(dtype) is None else 1
-    # beside the copies a block of rows twice: for the checks, and as the solver's workspace
-    return (copies * n + 2 * BLOCK_ROWS) * n * _real_dtype(dtype).itemsize
-
-
-@functools.cache
-def _calibration_seconds(dtype: str) -> float:
-    matrix = semicircle(CALIBRATION_SIZE, variance=1.0, seed=0)
-    times = []
-    for _ in range(3):  # the fastest of three: other load makes the others slower
-        began = time.perf_counter()
-        _solve_in_place(_dense_copy(matrix, dtype))
-        times.append(time.perf_counter() - began)
-    return min(times)
 
 
 def eigenvalues(matrix: Matrix, *, dtype: str = "float32") -> np.ndarray:
@@ -97,7 +42,8 @@ def eigenvalues(matrix: Matrix, *, dtype: str = "float32") -> np.ndarray:
     Parameters
     ----------
     matrix : array or sparse array, shape (V, V)
-        Symmetric and finite. It is copied once into a dense array of `dtype`, and not changed.
+        Symmetric and finite. It is copied into a dense array of `dtype`, of which torch's solver makes a
+        second one, and not changed.
     dtype : str
         "float32" (default: half the memory and time; eigenvalues good to about 1e-6 of the largest) or
         "float64".
@@ -112,7 +58,7 @@ def eigenvalues(matrix: Matrix, *, dtype: str = "float32") -> np.ndarray:
     ValueError
         If the matrix is empty, not square, not symmetric, or holds NaN or infinity.
     MemoryError
-        If the dense copy would not fit, before it is made.
+        If the dense copies would not fit, before they are made.
 
     Examples
     --------
@@ -120,25 +66,29 @@ def eigenvalues(matrix: Matrix, *, dtype: str = "float32") -> np.ndarray:
     array([1., 3.], dtype=float32)
     """
     matrix = _symmetric(matrix, LARGEST_FLOAT32 if _real_dtype(dtype).itemsize == 4 else math.inf)
-    _refuse_unless_dense_fits(matrix.shape[0], dtype)
-    return _solve_in_place(_dense_copy(matrix, dtype))
-
-
-def _refuse_unless_dense_fits(n: int, dtype: str) -> None:
-    what, n_bytes = f"finding all eigenvalues of a {n:,} x {n:,} {dtype} matrix", _dense_bytes(n, dtype)
-    instead = (
-        "spectral_density gives their density with error bars, truncated_eigen the largest, and a higher"
-        " threshold a smaller vocabulary"
+    n = matrix.shape[0]
+    require_memory(
+        _dense_bytes(n, dtype),
+        what=f"finding all eigenvalues of a {n:,} x {n:,} {dtype} matrix",
+        instead="spectral_density gives their density with error bars, truncated_eigen the largest, and a "
+        "higher threshold a smaller vocabulary",
     )
-    try:
-        require_memory(n_bytes, what=what, instead=instead)
-    except MemoryError as refusal:  # the time is worth measuring only for the message
-        hours = estimate_dense(n, dtype).seconds / 3600
-        raise MemoryError(f"{refusal} (it would also take about {hours:.2g} hours)") from None
+    dense = _dense_copy(matrix, dtype)
+    if not installed("torch"):  # its transpose is in Fortran's order: no copy is made
+        return linalg.eigvalsh(dense.T, driver="evd", overwrite_a=True, check_finite=False)
+    import torch
+
+    return torch.linalg.eigvalsh(torch.from_numpy(dense)).numpy()
+
+
+def _dense_bytes(n: int, dtype: str) -> int:
+    copies = 2 if installed("torch") else 1  # torch's solver takes one of its own
+    # beside the copies a block of rows twice: for the checks, and as the solver's workspace
+    return (copies * n + 2 * BLOCK_ROWS) * n * _real_dtype(dtype).itemsize
 
 
 def _dense_copy(matrix: Matrix, dtype: str) -> np.ndarray:
-    dense = _empty(matrix.shape, dtype)
+    dense = np.empty(matrix.shape, dtype=dtype)
     if isinstance(matrix, np.ndarray):
         dense[:] = matrix
         return dense
@@ -146,86 +96,6 @@ def _dense_copy(matrix: Matrix, dtype: str) -> np.ndarray:
     for start in range(0, len(dense), BLOCK_ROWS):  # no second copy of all stored entries in `dtype`
         dense[start : start + BLOCK_ROWS] = rows[start : start + BLOCK_ROWS].toarray()
     return dense
-
-
-def _empty(shape: tuple[int, int], dtype: str) -> np.ndarray:
-    _real_dtype(dtype)
-    if not installed("torch"):
-        return np.empty(shape, dtype=dtype)
-    import torch
-
-    return torch.empty(shape, dtype=getattr(torch, dtype)).numpy()  # aligned as its solver gets it otherwise
-
-
-def _solve_in_place(dense: np.ndarray) -> np.ndarray:
-    if not installed("torch"):  # its transpose is in Fortran's order: no copy is made
-        return linalg.eigvalsh(dense.T, driver="evd", overwrite_a=True, check_finite=False)
-    name = dense.dtype.name
-    solver = _in_place_solver(name)
-    if solver is None:
-        import torch
-
-        return torch.linalg.eigvalsh(torch.from_numpy(dense)).numpy()
-    n = len(dense)
-    values = np.empty(n, dtype=name)
-    query, n_integers = np.empty(1, dtype=name), np.zeros(1, dtype=np.int64)
-    _lapack(solver, dense.ctypes.data, n, values, query, -1, n_integers, -1)
-    work = np.empty(int(query[0] * 1.001) + 1, dtype=name)  # the size comes back as a rounded float
-    info = _lapack(solver, dense.ctypes.data, n, values, work, work.size, n_integers, 1)
-    if info != 0:
-        raise ArithmeticError(f"the eigenvalue solver did not converge (LAPACK info {info}): try float64")
-    return values
-
-
-def _lapack(
-    solver: ctypes._NamedFuncPointer,
-    address: int,
-    n: int,
-    values: np.ndarray,
-    work: np.ndarray,
-    n_work: int,
-    integers: np.ndarray,
-    n_integers: int,
-) -> int:
-    """Call xSYEVD for eigenvalues only; returns its info."""
-
-    # 64-bit integers passed by address are read rightly by 32-bit LAPACKs too, on little-endian machines
-    def integer(value: int) -> ctypes._CArgObject:
-        return ctypes.byref(ctypes.c_int64(value))
-
-    def pointer(array: np.ndarray) -> ctypes.c_void_p:
-        return ctypes.c_void_p(array.ctypes.data)
-
-    info = ctypes.c_int64(0)
-    solver(
-        *(b"N", b"L", integer(n), ctypes.c_void_p(address), integer(max(n, 1)), pointer(values)),
-        *(pointer(work), integer(n_work), pointer(integers), integer(n_integers), ctypes.byref(info)),
-        *(ctypes.c_size_t(1), ctypes.c_size_t(1)),  # lengths of the two strings, as Fortran expects
-    )
-    return ctypes.c_int32(info.value).value  # a 32-bit LAPACK writes the lower half only
-
-
-@functools.cache
-def _in_place_solver(dtype: str) -> ctypes._NamedFuncPointer | None:
-    """The LAPACK routine behind torch.linalg.eigvalsh, called without the copy that torch makes.
-
-    A second V x V array is what keeps 29,145 words from fitting in 8 GB. Where torch's library does not
-    show the routine, or it fails on a matrix that we know, torch is called in the ordinary way.
-    """
-    import torch
-
-    name = {4: "ssyevd_", 8: "dsyevd_"}[_real_dtype(dtype).itemsize]
-    for library in sorted((Path(torch.__file__).parent / "lib").glob("libtorch_cpu.*")):
-        try:
-            solver = getattr(ctypes.CDLL(str(library)), name)
-        except (OSError, AttributeError):
-            continue
-        known = np.array([[2, 1], [1, 2]], dtype=dtype)
-        values, work, integers = np.zeros(2, dtype=dtype), np.empty(64, dtype=dtype), np.zeros(1, np.int64)
-        info = _lapack(solver, known.ctypes.data, 2, values, work, work.size, integers, 1)
-        if info == 0 and np.allclose(values, [1, 3]):
-            return solver
-    return None
 
 
 def _real_dtype(dtype: str) -> np.dtype:

@@ -77,7 +77,7 @@ def test_memory_of_dense_eigenvalues(speed_table):
         [sys.executable, "-c", PEAK_MEMORY, str(n)], capture_output=True, text=True, check=True
     ).stdout
     before, peak = (int(n_bytes) for n_bytes in output.split())
-    per_entry = (peak - before) / n**2  # torch's own way needs 8 bytes: our dense copy and its own
+    per_entry = (peak - before) / n**2  # our dense copy and torch's own: 8 bytes
     speed_table(
         job=f"eigenvalues, memory at n = {N_LARGEST:,}, extrapolated from n = {n:,}",
         ours=per_entry * N_LARGEST**2 / 1e9,

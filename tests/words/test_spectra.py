@@ -11,7 +11,6 @@ from embviz.words import spectra
 from embviz.words.spectra import (
     configuration_model,
     eigenvalues,
-    estimate_dense,
     permute_entries,
     semicircle,
     shuffle_tokens,
@@ -37,15 +36,13 @@ def made_counts(n: int = 60, seed: int = 0) -> sparse.csr_array:
 # --- all eigenvalues --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("solver", ["in place", "torch's", "scipy's"])
+@pytest.mark.parametrize("solver", ["torch's", "scipy's"])
 @pytest.mark.parametrize("n", [1, 2, 7, 600])
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 4e-6), ("float64", 2e-13)])
 def test_eigenvalues_of_dense_and_sparse_are_those_of_numpy(monkeypatch, solver, n, dtype, tolerance):
     matrix = made_matrix(n, density=0.5).astype(dtype)
     before, expected = matrix.copy(), np.linalg.eigvalsh(matrix.astype(float))
-    if solver == "torch's":
-        monkeypatch.setattr(spectra, "_in_place_solver", lambda dtype: None)
-    elif solver == "scipy's":
+    if solver == "scipy's":
         monkeypatch.setattr(spectra, "installed", lambda name: False)
     for given_as in (matrix, sparse.csr_array(matrix), np.asfortranarray(matrix)):
         values = eigenvalues(given_as, dtype=dtype)
@@ -53,7 +50,7 @@ def test_eigenvalues_of_dense_and_sparse_are_those_of_numpy(monkeypatch, solver,
         # backward error of the solver: a few roundings of the largest eigenvalue
         assert np.abs(values - expected).max() <= tolerance * (1 + np.abs(expected).max())
     np.testing.assert_array_equal(matrix, before)
-    assert (estimate_dense(9_000).n_bytes > 2 * 4 * 9_000**2) == (solver == "torch's")  # which needs a copy
+    assert (spectra._dense_bytes(9_000, "float32") > 2 * 4 * 9_000**2) == (solver == "torch's")
 
 
 def test_counts_and_matrices_of_zeros_have_eigenvalues_too():
@@ -85,7 +82,8 @@ def test_what_has_no_spectrum_is_refused(call, message):
 
 def test_a_matrix_that_does_not_fit_is_refused_with_its_size_and_the_alternatives(monkeypatch):
     monkeypatch.setattr("embviz.memory.NEVER_REFUSED", 0)
-    needed = estimate_dense(200).n_bytes
+    assert spectra._dense_bytes(29_145, "float32") < 8e9
+    needed = spectra._dense_bytes(200, "float32")
     monkeypatch.setattr("embviz.memory.available_memory", lambda: needed - 1)
     with pytest.raises(
         MemoryError, match=r"200 x 200 float32 .*spectral_density.*truncated_eigen.*threshold"
