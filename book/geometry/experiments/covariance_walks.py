@@ -95,7 +95,7 @@ def covariance_walks(config: WalkedRun) -> pd.DataFrame:
 
 
 def walked_runs(preset: str) -> list[WalkedRun]:
-    """Small models of Python's language reference; the same at every preset but for the quick one."""
+    """Small models of docstrings of Python libraries; the same at every preset but for the quick one."""
     text = TextConfig("embedded", n_documents=600, n_held_out=5)
     if preset == "quick":
         setting = Setting(16, 2, 2, 32, 16, 4, 120, 1e-2)
