@@ -1,7 +1,4 @@
-"""Copies of a project's chapters to work on, so that running and saving them leaves the book as it is.
-
-A copy has its citations written out: JupyterLab has no bibliography.
-"""
+"""Copies of a project's chapters to work on, so that running and saving them leaves the book as it is."""
 
 from __future__ import annotations
 
@@ -9,8 +6,6 @@ import dataclasses
 import hashlib
 import json
 from pathlib import Path
-
-from embviz.project.citations import read_references, written_out
 
 MANIFEST = ".embviz-chapters.json"  # beside the copies: the SHA-256 of each as it was written
 NOT_CHAPTERS = {"_build", "assets", "node_modules", ".ipynb_checkpoints"}
@@ -35,8 +30,6 @@ class Copies:
 def copy_chapters(book: Path, folder: Path) -> Copies:
     """Copy the notebooks below `book` into `folder`; a copy that was edited is never overwritten.
 
-    Citations are written out with the BibTeX files in `book`: "Levy and Goldberg (2014)" for its key.
-
     Parameters
     ----------
     book : Path
@@ -55,14 +48,12 @@ def copy_chapters(book: Path, folder: Path) -> Copies:
     if folder.is_relative_to(book) or book.is_relative_to(folder):
         raise ValueError(f"{folder} and the book {book} lie one inside the other: choose another --folder")
     folder.mkdir(parents=True, exist_ok=True)
-    copied, bibliography = _read_manifest(folder), sorted(book.glob("*.bib"))
-    references = read_references(bibliography) if bibliography else {}
-    written, kept = [], []
+    copied, written, kept = _read_manifest(folder), [], []
     for chapter in sorted(book.rglob("*.ipynb")):
         name = chapter.relative_to(book)
         if NOT_CHAPTERS & set(name.parts):
             continue
-        text = written_out(chapter.read_text(encoding="utf-8"), references).encode()
+        text = chapter.read_bytes()
         copy, key, now = folder / name, name.as_posix(), _digest(text)
         there = _digest(copy.read_bytes()) if copy.exists() else None
         if there == now:
