@@ -157,12 +157,23 @@ def load_checkpoint(folder: str | os.PathLike[str]) -> Any:
             f"{path} has no safetensors; other files may hold code that runs when they are read: convert them"
         )
     _refuse_sizes(path, config)
+    model, loading = _read_by_transformers(path, loader)
+    _require_all(path, loading)
+    for name, array in model.state_dict().items():
+        if array.is_floating_point() and not bool(array.isfinite().all()):
+            raise ValueError(f"{name} in {path} has NaN or infinite values: take an earlier checkpoint")
+    model.config.dtype = _type_of(config, path)
+    return model.eval()
+
+
+def _read_by_transformers(path: Path, loader: str) -> Any:
+    """The model, and what its files lack."""
     require("adapters", "transformers", purpose="a model of Hugging Face")
     import transformers
 
     try:
         with _quietly():
-            model, loading = getattr(transformers, loader).from_pretrained(
+            return getattr(transformers, loader).from_pretrained(
                 path, local_files_only=True, trust_remote_code=False, use_safetensors=True,
                 dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True,
             )  # fmt: skip
@@ -174,12 +185,6 @@ def load_checkpoint(folder: str | os.PathLike[str]) -> Any:
             f"Transformers makes no model of {path} ({type(error).__name__}: {reason}): mend config.json, or "
             "get the files again"
         ) from error
-    _require_all(path, loading)
-    for name, array in model.state_dict().items():
-        if array.is_floating_point() and not bool(array.isfinite().all()):
-            raise ValueError(f"{name} in {path} has NaN or infinite values: take an earlier checkpoint")
-    model.config.dtype = _type_of(config, path)
-    return model.eval()
 
 
 def _require_all(path: Path, loading: dict[str, Any]) -> None:
