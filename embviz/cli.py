@@ -28,6 +28,10 @@ LAB_OPTIONS = (  # of JupyterLab, which then asks no other host and installs not
     f"--LabApp.extra_labextensions_path={os.path.join(os.path.dirname(__file__), 'view', 'labextensions')}",
 )
 
+GONE = {  # options of earlier versions, and what takes their place
+    "--gradients": "--gradients is gone: embviz.training.strike(module, loss, batches) measures gradients",
+}
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code.
@@ -60,7 +64,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = _parser()
     arguments, rest = parser.parse_known_args(argv)
     if rest and arguments.command is not open_lab:
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+        parser.error(next(filter(None, map(GONE.get, rest)), f"unrecognized arguments: {' '.join(rest)}"))
     arguments.rest = rest
     return arguments
 
@@ -208,9 +212,6 @@ def _add_inspect(commands: Any) -> None:
     )
     inspect.add_argument(
         "--text", metavar="FILE", help="text for the next-token loss, and the kernel of tied embeddings"
-    )
-    inspect.add_argument(
-        "--gradients", action="store_true", help="with --text: the spectrum of the loss's gradients too"
     )
     inspect.add_argument(
         "--rows",
@@ -516,7 +517,6 @@ def show_inspection(arguments: argparse.Namespace) -> int:
         read_tokenizer(arguments.model, for_text=corpus is not None),
         corpus,
         max_rows=arguments.rows,
-        gradients=arguments.gradients,
         progress=True,
     )
     print("\n".join(map(_printable, first_screen(report).splitlines())))

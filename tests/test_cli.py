@@ -85,6 +85,7 @@ def test_an_error_of_ours_is_one_line_and_exit_code_1(made, capsys):
         ("run reflections.lemma9", "reflections.lemma1"),
         ("run reflections.lemma1 --preset huge", "quick, laptop, paper"),
         ("ledger --project loop", "is not a project"),
+        ("inspect model --gradients", "--gradients is gone: embviz.training.strike"),
     ],
 )
 def test_a_command_that_cannot_be_meant_is_told_first(

@@ -1,28 +1,23 @@
-"""Gradients of a causal language model's next-token loss on a text, by kind of layer."""
+"""A causal language model of weights, and its next-token loss on a text."""
 
 from __future__ import annotations
 
 import math
 import os
-import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from embviz.corpora.registry import on_disk
 from embviz.imports import require
-from embviz.inspection.measures import Measured
-from embviz.inspection.weight_files import Weights, plain_name
+from embviz.inspection.weight_files import Weights
 from embviz.memory import require_memory
-from embviz.metrics import bootstrap_interval
-from embviz.training.fourier import Sounding
 from embviz.words.gguf_files import is_gguf, read_gguf
 
 CAUSAL = ("LMHeadModel", "ForCausalLM")
@@ -78,30 +73,26 @@ def require_causal(module: nn.Module, ids: Tensor) -> None:
         raise ValueError("its logits at a position depend on later tokens: it is not a causal language model")
 
 
-def require_room(weights: Weights, n_tokens: int, *, backwards: bool = True) -> None:
-    """Refuse a model whose weights, and gradients, do not fit in memory.
+def require_room(weights: Weights, n_tokens: int) -> None:
+    """Refuse a model that does not fit in memory, in its stored precision, with the logits of a string.
 
     Parameters
     ----------
     weights : Weights
     n_tokens : int
         Of a string.
-    backwards : bool, default True
-        Whether there are gradients; else the weights are in their stored precision.
 
     Raises
     ------
     MemoryError
         With the estimate.
     """
-    sizes = [math.prod(array.shape) for array in weights.arrays.values()]
-    rows = max((array.shape[0] for array in weights.arrays.values()), default=0)
-    copies = 2 * backwards + (weights.module is None)  # gradients and their sums; the weights
+    shapes = [array.shape for array in weights.arrays.values()]
+    rows = max((shape[0] for shape in shapes), default=0)
     stored = str(weights.config.get("dtype") or weights.config.get("torch_dtype"))
-    width = 2 if not backwards and stored.endswith("float16") else 4  # bytes of a number
-    n_bytes = width * copies * sum(sizes) + 4 * (6 * backwards * max(sizes, default=0) + 4 * n_tokens * rows)
-    what = "gradients of the next-token loss" if backwards else "the next-token loss"
-    require_memory(n_bytes, what=what, instead="take a smaller model")
+    loaded = 0 if weights.module is not None else sum(map(math.prod, shapes))
+    n_bytes = (2 if stored.endswith("float16") else 4) * loaded + 16 * n_tokens * rows
+    require_memory(n_bytes, what="the next-token loss", instead="take a smaller model")
 
 
 def causal_model(weights: Weights, source: Any, *, stored_precision: bool = False) -> nn.Module:
@@ -135,7 +126,7 @@ def causal_model(weights: Weights, source: Any, *, stored_precision: bool = Fals
     if not any(kind.endswith(CAUSAL) for kind in kinds):
         raise ValueError(f"{', '.join(kinds) or 'a model of no architecture'} is no causal language model")
     if "quantization_config" in weights.config:
-        raise ValueError("its weights are quantized, so they have no gradient")
+        raise ValueError("its weights are quantized: take the model in 16 or 32 bits")
     return _loaded(path, "auto" if stored_precision else torch.float32, use_safetensors=True)
 
 
@@ -184,45 +175,3 @@ def evaluating(module: nn.Module) -> Iterator[None]:
     finally:
         for part, mode in modes.items():
             part.training = mode
-
-
-def kind_of(name: str, known: Mapping[str | None, str]) -> tuple[str, float]:
-    """What a parameter is, and its layer (NaN outside of layers).
-
-    >>> kind_of("transformer.h.3.attn.c_attn.weight", {})
-    ('attn.c_attn', 3)
-    """
-    name = plain_name(name)
-    if name in known:
-        return known[name], math.nan
-    outside, *inside = re.split(r"(?:^|\.)(\d+)\.", name, maxsplit=1)
-    if not inside:
-        return name.removesuffix(".weight"), math.nan
-    kind = re.sub(r"\.\d+(?=\.)", ".*", inside[1]).removesuffix("weight").rstrip(".")
-    return kind or outside, int(inside[0])
-
-
-def by_kind(
-    soundings: Mapping[str, Sounding], kind: Callable[[str], tuple[str, float]], *, seed: int
-) -> Iterator[tuple[str, float, Measured, str]]:
-    """Kind, layer, regularity beside permuted rows, and a name: of the mean over layers, of each tensor.
-
-    Parameters
-    ----------
-    soundings : dict of str to Sounding
-    kind : function of a name, such as :func:`kind_of`
-    seed : int
-        Of the intervals, over layers.
-    """
-    groups: dict[str, list[tuple[float, str, Sounding]]] = {}
-    for name, one in soundings.items():
-        part, layer = kind(name)
-        groups.setdefault(part, []).append((layer, name, one))
-    for part, members in groups.items():
-        if len(members) > 1:
-            values = np.array([one.regularity for *_, one in members])
-            null = np.mean([one.permuted for *_, one in members], axis=0)
-            mean = Measured("regularity", float(values.mean()), null, bootstrap_interval(values, seed=seed))
-            yield f"{part}, mean of {len(members)}", math.nan, mean, members[0][1]
-        for layer, name, one in members:
-            yield part, layer, Measured("regularity", one.regularity, one.permuted), name

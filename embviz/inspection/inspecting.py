@@ -29,7 +29,6 @@ from embviz.inspection.tables import MeasuredTable, measure_table
 from embviz.inspection.token_kernels import kernel_of
 from embviz.inspection.weight_files import Weights, read_weights
 from embviz.metrics import bootstrap_interval
-from embviz.training.fourier import Sounding, strike
 from embviz.words.wordvectors import token_names
 
 EMBEDDING, OUTPUT, POSITIONS, BOTH = "embedding", "output", "positions", "embedding and output"
@@ -38,8 +37,6 @@ COLUMNS = (
     *("part", "layer", "head", "quantity", "value", "low", "high"),
     *("null", "null_low", "null_high", "n_rows", "note"),
 )
-GRADIENT = "gradient of "
-TOP = 16  # modes that count as few, as in strike
 UNDERTRAINED = "under-trained tokens"
 N_TWINS = 100  # pairs of each sort
 NEAREST = "cosine with the nearest"
@@ -175,9 +172,8 @@ class Inspection:
         )
 
     def summary(self) -> pd.DataFrame:
-        """The table to read: intervals, ranges of controls, gradients by kind, without single heads."""
-        one_of_many = self.table["part"].str.startswith(GRADIENT) & self.table["layer"].notna()
-        rows = self.table[self.table["head"].isna() & ~one_of_many]
+        """The table to read: intervals, ranges of controls, without single heads."""
+        rows = self.table[self.table["head"].isna()]
         found = [
             {
                 "part": row.part if pd.isna(row.layer) else f"{row.part} of layer {row.layer}",
@@ -285,8 +281,6 @@ def inspect(
     tokenizer: Any = None,
     corpus: Any = None,
     *,
-    loss: Callable[[nn.Module, Any], Tensor] | None = None,
-    batches: Iterable[Any] = (),
     embedding: str | None = None,
     output: str | None = None,
     n_heads: int | None = None,
@@ -295,7 +289,6 @@ def inspect(
     n_batches: int = 8,
     n_tokens: int = 256,
     n_draws: int = 5,
-    gradients: bool = False,
     seed: int = 0,
     progress: bool = False,
 ) -> Inspection:
@@ -313,8 +306,6 @@ def inspect(
         model: a module from ids to logits, or a folder of Hugging Face with safetensors or a GGUF file, which
         Transformers loads, in the precision in which it is stored. A text needs a tokenizer that cuts it, a
         Corpus one that knows its words.
-    loss, batches : function of model and batch, and batches, optional
-        For the Sounding Hammer, on a module, instead of the next-token loss on the text.
     embedding, output : str, optional
         Names of these matrices, where they are not recognised.
     n_heads : int, optional
@@ -325,14 +316,11 @@ def inspect(
     max_layers : int, optional
         Attentions that are measured, evenly spread; all by default.
     n_batches, n_tokens : int
-        Strings of the text, evenly spread, whose next-token loss is taken, and tokens of each. Of positions
-        as many rows are struck. The loss stands beside that of the tokens' shares of the text. Where the
-        tokenizer puts a token before a text (Gemma's ``<bos>``), every string begins with it.
+        Strings of the text, evenly spread, whose next-token loss is taken, and tokens of each. Its control is
+        the loss of the tokens' shares of the text. Where the tokenizer puts a token before a text
+        (Gemma's ``<bos>``), every string begins with it.
     n_draws : int
         Of each control that is drawn.
-    gradients : bool, default False
-        Whether the Sounding Hammer strikes all tensors that the next-token loss on the text reaches, in
-        float32: memory for the gradients of all weights, and the time of a backward pass of each string.
     seed : int
         Of drawn rows, of controls and of intervals.
     progress : bool, default False
@@ -377,11 +365,7 @@ def inspect(
         _next(bar, "text")
         text = model_text(weights, names[EMBEDDING], tokenizer, corpus)
         _measure_kernel(table, weights, names[EMBEDDING], tied, text)
-        if loss is None:
-            sizes = (n_batches, n_tokens)
-            _measure_text(table, weights, names, model, text, tokenizer, sizes, gradients)
-        else:
-            _strike(table, weights, names, loss, batches)
+        _measure_text(table, weights, model, text, tokenizer, (n_batches, n_tokens))
     spectra = {
         part if kind == "raw" else f"{part}, {kind}": values
         for part, one in found.items()
@@ -563,7 +547,7 @@ def _shown(table: _Table, maps: list[roles.AttentionMap], name: str) -> Iterable
     return tqdm(maps, desc=name, disable=not table.progress, leave=False)  # type: ignore[no-any-return]
 
 
-# --- tokens, kernel, hammer ----------------------------------------------------------------------------
+# --- tokens, kernel, loss ------------------------------------------------------------------------------
 
 
 def _name_of(known: list[str] | None, row: int) -> str:
@@ -697,22 +681,20 @@ def _measure_kernel(
 def _measure_text(
     table: _Table,
     weights: Weights,
-    names: Mapping[str, str | None],
     source: Any,
     text: ModelText | str,
     tokenizer: Any,
     sizes: tuple[int, int],
-    asked: bool,
 ) -> None:
-    """The next-token loss on a text, and its gradients where they are asked for."""
+    """The next-token loss on a text."""
     try:
         if isinstance(text, str):
             raise ValueError(text)
-        gradients.require_room(weights, sizes[1], backwards=asked)
+        gradients.require_room(weights, sizes[1])
         first = first_token(tokenizer)
         strings = cut_strings(text, weights, *sizes, first)
-        module = gradients.causal_model(weights, source, stored_precision=not asked)
-        found, losses = _loss_of(table, module, strings, asked)
+        module = gradients.causal_model(weights, source, stored_precision=True)
+        losses = _losses_of(table, module, strings)
     except Exception as error:
         why = (str(error).strip() or type(error).__name__).splitlines()[0]
         return table.refuse("next token", "loss", why)
@@ -724,82 +706,19 @@ def _measure_text(
         token = token_names(tokenizer, first + 1)[first]
         note = f"each string begins with {token!r}, as the tokenizer asks"
     note += f"; perplexity {2**bits.value:.1f} a token"
-    table.add("next token", each, sum(string.shape[1] - 1 for string in strings), note=note)
-    if not asked:
-        return table.refuse("gradients", "regularity", "not asked for: gradients=True, or --gradients")
-    if module is not weights.module:  # in a folder arrays may have other names
-        weights = read_weights(module)
-        names = _tables(weights, None, None)
-    positions = str(roles.find_positions(weights))
-    return _add_gradients(table, weights, names, found, {positions: strings[0].shape[1] - 1})
+    return table.add("next token", each, sum(string.shape[1] - 1 for string in strings), note=note)
 
 
-def _loss_of(
-    table: _Table, module: nn.Module, strings: list[Tensor], asked: bool
-) -> tuple[dict[str, Sounding], list[float]]:
-    """Gradients of a text's next-token loss, none unless they are asked for, and the loss of each string."""
+def _losses_of(table: _Table, module: nn.Module, strings: list[Tensor]) -> list[float]:
+    """The next-token loss of each string, in nats."""
     device = next(module.parameters()).device
-    losses: list[float] = []
-
-    def loss(module: nn.Module, ids: Tensor) -> Tensor:
-        value = gradients.next_token_loss(module, ids.to(device))
-        losses.append(value.item())
-        return value
-
-    positions = roles.find_positions(read_weights(module))
-    reached = {
-        name: strings[0].shape[1] - 1
-        for name, _ in module.named_parameters()
-        if gradients.plain_name(name) == positions
-    }
     with gradients.evaluating(module):
         gradients.require_causal(module, strings[0][:, 1:].to(device))
-        if asked:
-            return strike(
-                module, loss, strings, n_rows=reached, n_permutations=table.n_draws, seed=table.seed
-            ), losses
         with torch.no_grad():
-            for string in tqdm(strings, desc="loss", disable=not table.progress, leave=False):
-                loss(module, string)
-    return {}, losses
-
-
-def _strike(
-    table: _Table,
-    weights: Weights,
-    names: Mapping[str, str | None],
-    loss: Callable[[nn.Module, Any], Tensor],
-    batches: Iterable[Any],
-) -> None:
-    """The Sounding Hammer on every tensor that a loss of the caller's reaches."""
-    if weights.module is None:
-        return table.refuse("gradients", "regularity", "weights alone have no loss")
-    try:
-        found = strike(weights.module, loss, batches, n_permutations=table.n_draws, seed=table.seed)
-    except ValueError as error:
-        return table.refuse("gradients", "regularity", error)
-    return _add_gradients(table, weights, names, found, {})
-
-
-def _add_gradients(
-    table: _Table,
-    weights: Weights,
-    names: Mapping[str, str | None],
-    found: Mapping[str, Sounding],
-    n_rows: Mapping[str, int],
-) -> None:
-    """One row per kind, and one row per tensor."""
-    known = {names[OUTPUT]: OUTPUT, roles.find_positions(weights): POSITIONS, names[EMBEDDING]: EMBEDDING}
-    struck = {gradients.plain_name(name): one for name, one in found.items()}
-    kinds = gradients.by_kind(struck, lambda name: gradients.kind_of(name, known), seed=table.seed)
-    for part, layer, measured, name in kinds:
-        n = n_rows.get(name, weights.arrays[name].shape[0])
-        table.add(GRADIENT + part, [measured], n, layer=layer)
-    keys = {weights.arrays[name].key for name in struck}
-    silent = [name for name, one in weights.arrays.items() if len(one.shape) > 1 and one.key not in keys]
-    if left := dict.fromkeys(gradients.kind_of(name, known)[0] for name in silent):
-        why = f"fewer than {2 * TOP} rows, or no gradient: {', '.join(left)}"
-        table.refuse("other gradients", "regularity", why)
+            return [
+                gradients.next_token_loss(module, string.to(device)).item()
+                for string in tqdm(strings, desc="loss", disable=not table.progress, leave=False)
+            ]
 
 
 def _scaled(one: Measured, factor: float, quantity: str) -> Measured:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from embviz.inspection import Inspection
 
 N_MAPPED = 4_000  # tokens of a larger vocabulary on a page's map
-GRADIENTS = "regularity of the gradient: power in the 16 strongest modes along rows"
 CENTRED = ", centred"
 INDEPENDENT = "independent entries"
 MOST_RANKS = 600  # of a spectrum that are drawn, close together at its beginning
@@ -124,8 +123,6 @@ def _sections(report: Inspection) -> Iterator[Section]:
     if len(report.twins):
         sentence = "The share of pairs that are each other's nearest among all tokens, with 95% intervals."
         yield "Twins", sentence, ("twins", "control"), [plot_twins(report)]
-    if (struck := _gradients(report)) is not None:
-        yield "Gradients", GRADIENTS, ("control",), [struck]
 
 
 # --- the map --------------------------------------------------------------------------------------------
@@ -381,23 +378,6 @@ def plot_twins(report: Inspection) -> alt.LayerChart:
         x_title="share of pairs that are each other's nearest",
     )  # fmt: skip
     return captioned(chart, finding="How many twins are each other's nearest", caption=f"{report.name}.")
-
-
-def _gradients(report: Inspection) -> alt.LayerChart | None:
-    """One row per kind of layer, one mark per tensor, beside its rows in random orders."""
-    struck = report.table[report.table["part"].str.match(r"gradient of (?!.*, mean of \d+$)")]
-    if struck.empty:
-        return None
-    struck = struck.assign(part=struck["part"].str.removeprefix("gradient of "), tensor=range(len(struck)))
-    own, permuted = (
-        struck[["part", "tensor"]].assign(regularity=struck[column], rows=rows)
-        for column, rows in (("value", "gradient"), ("null", "permuted"))
-    )
-    chart = plot_strip(
-        pd.concat([own, permuted]), "regularity", "part", by="rows", by_names=["gradient", "permuted"],
-        by_title="", null="permuted", seed="tensor", interval=False, limits=(0, 1),
-    )  # fmt: skip
-    return captioned(chart, finding="Regularity of the gradient", caption="Permuted: rows in random orders.")
 
 
 def plot_states(table: pd.DataFrame) -> alt.ConcatChart:

@@ -243,28 +243,21 @@ def test_of_a_large_vocabulary_a_sample_is_read(monkeypatch):
     assert len(report.neighbors) == 60
 
 
-# --- corpus, loss -----------------------------------------------------------------------------------
+# --- corpus ----------------------------------------------------------------------------------------
 
 
-def test_a_corpus_gives_the_kernel_and_a_loss_the_hammer():
-    model = gpt2()
+def test_a_corpus_gives_the_kernel():
     names = [f"w{i}" for i in range(V)]
     rng = np.random.default_rng(0)
     text = " ".join(names[i] for i in rng.integers(20, size=2_000))
-    batch = torch.from_numpy(rng.integers(V, size=(2, 16)))
-    report = inspect(
-        model, names, make_corpus(text), loss=lambda m, ids: m(ids, labels=ids).loss, batches=[batch]
-    )
+    report = inspect(gpt2(), names, make_corpus(text))
     kernel = report.table[report.table["part"] == "kernel"].iloc[0]
     assert -1 <= kernel["value"] <= 1
     assert kernel["n_rows"] == 20
-    struck = report.table[report.table["part"].str.startswith("gradient of")]
-    assert "gradient of embedding" in set(struck["part"])
-    assert struck["value"].between(0, 1).all()
     assert "tied" in notes(inspect(llama(), names, make_corpus(text)))
 
 
-# --- gradients of the next-token loss -----------------------------------------------------------------
+# --- the next-token loss ---------------------------------------------------------------------------
 
 LINES = " ".join(f"word{i * i % 23}" for i in range(900))
 
@@ -279,9 +272,9 @@ def rows_of(report, part):
     return report.table[report.table["part"] == part]
 
 
-def test_loss_and_regularity_of_a_text_are_those_of_a_loop_by_hand():
+def test_the_loss_of_a_text_is_that_of_a_loop_by_hand():
     model, ids = gpt2().train(), np.array([i * i % 23 for i in range(900)])
-    report = inspect(model, word_level(), LINES, n_batches=4, n_tokens=999, gradients=True)
+    report = inspect(model, word_level(), LINES, n_batches=4, n_tokens=999)
     assert model.training
     assert all(one.grad is None for one in model.parameters())
     model.eval()
@@ -291,42 +284,30 @@ def test_loss_and_regularity_of_a_text_are_those_of_a_loop_by_hand():
         logs = model(string[None, :-1]).logits[0].log_softmax(-1)
         losses.append(-sum(logs[place, string[place + 1]] for place in range(34)) / 34)
         bits += [-np.log2((ids == token).mean()) for token in ids[first + 1 : first + 35]]
-    (sum(losses) / 4).backward()
     loss = rows_of(report, "next token").iloc[0]
     assert loss["value"] == pytest.approx(sum(losses).item() / 4 / np.log(2), rel=1e-5)
     assert loss["null"] == pytest.approx(np.mean(bits))
     assert loss["note"].startswith("no first token was given; perplexity")
-    for part, table in (("embedding", model.transformer.wte), ("positions", model.transformer.wpe)):
-        power = (np.abs(np.fft.rfft(table.weight.grad.double().numpy(), axis=0)) ** 2).sum(axis=1)
-        struck = rows_of(report, f"gradient of {part}").iloc[0]
-        assert struck["value"] == pytest.approx(np.sort(power)[-16:].sum() / power.sum(), rel=1e-5)
-        assert struck["null_low"] <= struck["null"] <= struck["null_high"]
 
 
 @pytest.mark.parametrize("make", [gpt2, llama])
-def test_a_folder_has_the_gradients_of_its_model(make, tmp_path, capsys):
+def test_a_folder_has_the_loss_of_its_model(make, tmp_path, capsys):
     model = make()
     model.save_pretrained(tmp_path / "tiny")
     word_level().save(str(tmp_path / "tiny/tokenizer.json"))
     (tmp_path / "mine.txt").write_text(LINES)
-    whole = inspect(model, word_level(), LINES, gradients=True)
-    read = inspect(tmp_path / "tiny", word_level(), tmp_path / "mine.txt", gradients=True)
+    read = inspect(tmp_path / "tiny", word_level(), tmp_path / "mine.txt")
     own, found = (
-        report.table[report.table["part"].str.startswith(("gradient of", "next"))]["value"]
-        for report in (whole, read)
+        rows_of(report, "next token")["value"] for report in (inspect(model, word_level(), LINES), read)
     )
     np.testing.assert_allclose(found, own, rtol=1e-5)
-    assert len(rows_of(read, "gradient of embedding")) == 1
-    assert len(rows_of(read, "gradient of output")) == (0 if make is gpt2 else 1)
-    asked = ["inspect", str(tmp_path / "tiny"), "--table", "--text", str(tmp_path / "mine.txt")]
-    assert main([*asked, "--gradients"]) == 0
+    assert main(["inspect", str(tmp_path / "tiny"), "--table", "--text", str(tmp_path / "mine.txt")]) == 0
     printed = capsys.readouterr()
-    assert re.search(r"gradient of embedding +regularity +0\.\d+ +0\.\d+ \(", printed.out)
     assert re.search(r"next-token loss, bits a token +\d", printed.out)
     assert "Loading weights" not in printed.err
 
 
-def test_the_loss_alone_needs_no_gradients_and_stays_in_the_stored_precision(tmp_path, monkeypatch):
+def test_the_loss_needs_no_gradients_and_stays_in_the_stored_precision(tmp_path, monkeypatch):
     llama().bfloat16().save_pretrained(tmp_path / "tiny")
     seen = []
     own = gradients.next_token_loss
@@ -338,35 +319,9 @@ def test_the_loss_alone_needs_no_gradients_and_stays_in_the_stored_precision(tmp
     monkeypatch.setattr(gradients, "next_token_loss", watched)
     report = inspect(tmp_path / "tiny", word_level(), LINES)
     assert set(seen) == {(False, torch.bfloat16)}
-    assert not report.table["part"].str.startswith("gradient of").any()
-    assert "not asked for" in rows_of(report, "gradients").iloc[0]["note"]
-    seen.clear()
-    struck = inspect(tmp_path / "tiny", word_level(), LINES, gradients=True)
-    assert set(seen) == {(True, torch.float32)}
-    assert struck.table["part"].str.startswith("gradient of").any()
-    values = [rows_of(one, "next token")["value"].iloc[0] for one in (report, struck)]
+    exact = inspect(llama(), word_level(), LINES)
+    values = [rows_of(one, "next token")["value"].iloc[0] for one in (report, exact)]
     assert values[0] == pytest.approx(values[1], rel=0.01)
-
-
-def test_of_positions_those_are_struck_that_the_text_reaches():
-    """Rows that no batch reaches would look like an order, since they stand side by side."""
-    report = inspect(gpt2(n_positions=400, n_layer=1), word_level(), LINES, n_tokens=40, gradients=True)
-    row = rows_of(report, "gradient of positions").iloc[0]
-    assert row["n_rows"] == 40
-    assert row["value"] - row["null_high"] < 0.1  # with the other 360 rows, 0.2
-
-
-def test_layers_are_summed_up_and_what_is_not_struck_is_named():
-    report = inspect(gpt2(n_embd=32, n_layer=3), word_level(), LINES, gradients=True)
-    layers = rows_of(report, "gradient of mlp.c_fc")
-    assert layers["layer"].tolist() == [0, 1, 2]
-    mean = rows_of(report, "gradient of mlp.c_fc, mean of 3").iloc[0]
-    assert mean["value"] == pytest.approx(layers["value"].mean())
-    assert mean["null"] == pytest.approx(layers["null"].mean())
-    parts = report.summary()["part"]
-    assert parts.str.startswith("gradient of mlp.c_fc").sum() == 1
-    too_narrow = inspect(gpt2(), word_level(), LINES, gradients=True)  # 16 rows have 9 modes
-    assert "attn.c_attn" in notes(too_narrow)
 
 
 class Seeing(nn.Module):
@@ -435,16 +390,17 @@ def test_what_has_no_next_token_loss_is_said_in_the_table(make, why, tmp_path):
     assert np.isnan(row.value)
 
 
-def test_a_text_that_is_too_short_and_a_model_that_is_too_large_are_said(monkeypatch):
+def test_a_text_that_is_too_short_and_a_model_that_is_too_large_are_said(tmp_path, monkeypatch):
     assert "at least three are needed" in notes(inspect(gpt2(), word_level(), "word1 word2"))
     assert "no tokenizer was given" in notes(inspect(gpt2(), None, LINES))
     with pytest.raises(FileNotFoundError, match=r"no such text: .*absent\.txt"):
         inspect({"wte.weight": np.ones((50, 8))}, None, Path("absent.txt"))
     corpus = corpus_from_tokens(LINES.split())
+    llama().save_pretrained(tmp_path / "tiny")
     monkeypatch.setattr(memory, "available_memory", lambda: 1_000)
     monkeypatch.setattr(memory, "NEVER_REFUSED", 0)
-    found = notes(inspect(llama(), word_level(), corpus, gradients=True))
-    assert re.search(r"gradients of the next-token loss needs about .* and 1\.00 kB are available", found)
+    found = notes(inspect(tmp_path / "tiny", word_level(), corpus))
+    assert re.search(r"the next-token loss needs about .* and 1\.00 kB are available", found)
 
 
 # --- the door ---------------------------------------------------------------------------------------
@@ -458,7 +414,7 @@ def test_the_command_writes_a_page_that_is_offline_small_and_safe(tmp_path, caps
     text = " ".join(f"word{2 * (i * i % 23)}" for i in range(900))
     (tmp_path / "mine.txt").write_text(text, encoding="utf-8")
     page, mine = tmp_path / "out.html", str(tmp_path / "mine.txt")
-    asked = ["inspect", str(tmp_path / "tiny"), "--text", mine, "--gradients", "--html", str(page)]
+    asked = ["inspect", str(tmp_path / "tiny"), "--text", mine, "--html", str(page)]
     assert main(asked) == 0
     printed = capsys.readouterr().out
     assert "Its vocabulary has 60 tokens, each a vector of 16 numbers." in printed
@@ -466,7 +422,6 @@ def test_the_command_writes_a_page_that_is_offline_small_and_safe(tmp_path, caps
     content = page.read_text(encoding="utf-8")
     assert "<script>alert" not in content
     assert "circulant score" in content
-    assert "regularity of the gradient" in content
     assert content.count("What is this?") == 5
     assert "Most unusual" in content
     assert not re.search(r"<(script|link)[^>]+(src|href)=", content)
