@@ -203,7 +203,7 @@ def plot_survival(
     >>> table = pd.DataFrame({"epochs": [50, 80, 100], "grokked": [True, True, False]})
     >>> chart = plot_survival(table, "epochs", event="grokked")
     """
-    if made := sorted({time, kind} & set(MADE)):
+    if made := sorted(set(MADE) & {time, kind}):
         raise ValueError(f"column {made[0]!r} has the name of one that the chart makes: rename the column")
     data = charts.checked(data, numbers=[time], words=[kind], more=[event] if event else [])
     kinds = charts.kind_names(data, kind, names)
