@@ -125,4 +125,4 @@ def test_on_a_phone_nothing_is_cut_and_who_wants_little_motion_gets_the_slowest_
         cut = (
             "(all) => all.filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.className)"
         )
-        assert page.locator(".embviz-chart").evaluate_all(cut) == 0
+        assert page.locator(".embviz-chart").evaluate_all(cut) == []
