@@ -4,8 +4,10 @@
 
 Each chapter has a kernel of its own, and importing the libraries takes some five seconds of CPU. Here one
 process imports them for all workers of a session. It imports nothing of this project. Where a process cannot
-be forked safely (macOS, Windows) kernels start as usual. At the end it says which chapters took most of the
-processor, importing not counted.
+be forked safely (macOS, Windows) kernels start as usual.
+
+At the end it says which chapters took most of the processor, without that import. The session fails if one
+took more than the budget in tests/budgets.toml, which counts in imports: machines differ in their seconds.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -34,6 +37,8 @@ ADDRESS = "EMBVIZ_FORKED_KERNELS"  # path of the socket on which the process lis
 SAFE_THREADS = {"jemalloc_bg_thd"}  # pyarrow's allocator, which knows how to be forked
 CHAPTER = "EMBVIZ_CHAPTER"  # path of the chapter whose kernel it is
 SLOWEST = 5  # chapters that are named
+IMPORT = "import"  # in place of a chapter
+BUDGETS = Path(__file__).with_name("budgets.toml")
 REQUEST = 1 << 20  # bytes, more than an environment takes
 
 _session = contextlib.ExitStack()
@@ -64,14 +69,43 @@ def pytest_configure(config: Any) -> None:
         config.option.nbval_kernel_name = NAME
 
 
+def _seconds() -> dict[str, float]:
+    """CPU seconds of each chapter so far, and of the import; none in a worker, or without forked kernels."""
+    file = Path(os.environ.get(ADDRESS, "")).with_name("seconds")
+    if "PYTEST_XDIST_WORKER" in os.environ or not file.is_file():
+        return {}
+    lines = [line.split(maxsplit=1) for line in file.read_text().splitlines()]
+    return {name: float(seconds) for seconds, name in lines}
+
+
+def _slowest() -> tuple[str, float, float]:
+    """The chapter that took longest, how many imports it took, and how many it may take."""
+    took = _seconds()
+    unit = took.pop(IMPORT)
+    budget = tomllib.loads(BUDGETS.read_text(encoding="utf-8"))["time"]["imports of the slowest chapter"]
+    chapter = max(took, key=took.__getitem__)
+    return chapter, took[chapter] / unit, budget
+
+
+def pytest_sessionfinish(session: Any) -> None:
+    """Fail if a chapter takes longer than it may."""
+    if len(_seconds()) > 1:
+        _, n_imports, budget = _slowest()
+        if n_imports > budget:
+            session.exitstatus = session.exitstatus or 1
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """The chapters that took most of the processor."""
-    file = Path(os.environ.get(ADDRESS, "")).with_name("seconds")
-    lines = [line.split(maxsplit=1) for line in file.read_text().splitlines()] if file.is_file() else []
-    took = sorted(((float(seconds), chapter) for seconds, chapter in lines), reverse=True)
-    if took and "PYTEST_XDIST_WORKER" not in os.environ:
-        slowest = ", ".join(f"{chapter} {seconds:.1f}" for seconds, chapter in took[:SLOWEST])
-        terminalreporter.line(f"chapters, CPU seconds: {sum(s for s, _ in took):.0f} in all; {slowest}")
+    took = _seconds()
+    if len(took) > 1:
+        unit = took.pop(IMPORT)
+        most = sorted(took, key=took.__getitem__, reverse=True)[:SLOWEST]
+        named = ", ".join(f"{chapter} {took[chapter]:.1f}" for chapter in most)
+        terminalreporter.line(f"chapters, CPU seconds: {sum(took.values()):.0f} in all; {named}")
+        chapter, n_imports, budget = _slowest()
+        said = f"{chapter} took {n_imports:.2f} imports of the libraries ({unit:.1f} s), {budget} allowed"
+        terminalreporter.line(said, red=n_imports > budget)
 
 
 def pytest_unconfigure() -> None:
@@ -107,6 +141,7 @@ def serve() -> None:
         door.listen()
         for name in LIBRARIES.split():
             importlib.import_module(name)
+        _note_seconds(IMPORT, time.process_time())
         threads = {path.read_text().strip() for path in Path("/proc/self/task").glob("[0-9]*/comm")}
         assert len(threads - SAFE_THREADS) == 1, f"a process with threads is forked: {threads}"
         waiting.register(sys.stdin, selectors.EVENT_READ)
@@ -126,7 +161,8 @@ def serve() -> None:
                     waiting.register(line, selectors.EVENT_READ)
                     waiting.register(os.pidfd_open(kernels[line]), selectors.EVENT_READ, line)
                 elif key.data is not None:  # a kernel has ended
-                    _note_seconds(chapters.pop(kernels[key.data]), os.wait4(kernels.pop(key.data), 0)[2])
+                    used = os.wait4(kernels[key.data], 0)[2]
+                    _note_seconds(chapters.pop(kernels.pop(key.data)), used.ru_utime + used.ru_stime)
                     waiting.unregister(key.fileobj)
                     os.close(key.fd)
                     waiting.unregister(key.data)
@@ -136,10 +172,10 @@ def serve() -> None:
                     os.kill(kernels[key.fileobj], signal.SIGINT if said else signal.SIGKILL)
 
 
-def _note_seconds(chapter: str, used: Any) -> None:
-    if chapter:
+def _note_seconds(name: str, seconds: float) -> None:
+    if name:
         with Path(os.environ[ADDRESS]).with_name("seconds").open("a") as file:
-            file.write(f"{used.ru_utime + used.ru_stime:.2f} {chapter}\n")
+            file.write(f"{seconds:.2f} {name}\n")
 
 
 def _forked(line: socket.socket) -> tuple[int, str]:
