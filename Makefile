@@ -52,11 +52,11 @@ lab: setup  ## open copies of the chapters live in JupyterLab; ARGS=--in-place o
 # One thread a process: two processes of two threads each wait for one another (a chapter took ten times as long).
 # The long files come first, so that the short ones fill up the end.
 test: export OMP_NUM_THREADS ?= 1
-test: setup  ## run every cell of every chapter, dear ones from stored results, and all tests but the slow ones
+test: setup  ## run every cell of every chapter, expensive ones from stored results, and all tests but the slow ones
 	$(PY) -m pytest -n $(WORKERS) -m "not slow" $(PYTEST) $(CHAPTERS) tests
 
 test-all: export OMP_NUM_THREADS ?= 1
-test-all: setup  ## the same with slow tests, dear cells computed and compared with what is stored, JupyterLab, drills
+test-all: setup  ## the same with slow tests, expensive cells computed and compared with what is stored, JupyterLab, drills
 	EMBVIZ_COMPUTE=1 $(PY) -m pytest -n $(WORKERS) $(PYTEST) $(CHAPTERS) tests
 	$(PY) -m pytest tests/drills/drill_*.py -p no:xdist -q
 

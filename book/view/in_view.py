@@ -1,4 +1,4 @@
-"""Dear or chaotic computations of a chapter: computed in view, shown from a store.
+"""Expensive or chaotic computations of a chapter: computed in view, shown from a store.
 
 A cell defines its computation as a function and hands it to :func:`in_view`, or to :func:`grid_in_view` for
 the grid of an explorer. Pages and `make test` show the stored table: they are the same on every machine
@@ -13,6 +13,7 @@ import dataclasses
 import functools
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
@@ -25,6 +26,8 @@ from embviz.view.explorers import GRIDS, combinations, labelled
 
 COMPUTE, STORE = "EMBVIZ_COMPUTE", "store"
 WIDGET = "application/vnd.jupyter.widget-view+json"
+VEGA_LITE = "application/vnd.vegalite.v5+json"
+NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 Tolerance = float | Mapping[str, float]
 Grid = pd.DataFrame | dict[str, pd.DataFrame]
 
@@ -123,7 +126,8 @@ def grid_in_view(
 def picture_in_view(name: str, function: Callable[[], Any]) -> Any:
     """The stored outputs of a picture, or of a page of several; the picture itself where a kernel computes.
 
-    What the picture's numbers are is compared nowhere: only that there are as many outputs as stored.
+    Of what is computed, titles and captions are compared with the stored ones, without their numbers; points
+    and clusters of a layout are not.
 
     Parameters
     ----------
@@ -134,7 +138,7 @@ def picture_in_view(name: str, function: Callable[[], Any]) -> Any:
     """
     if os.environ.get(COMPUTE) and not os.environ.get(GRIDS):
         return function()
-    table = _shown(name, lambda: _outputs(function()), Comparison({}, "part"))
+    table = _shown(name, lambda: _outputs(function()), Words())
     for bundle in table["bundle"]:
         display(json.loads(bundle), raw=True)
     return None
@@ -204,7 +208,26 @@ class Comparison:
         return dict(list(table.groupby(self._keys, sort=False))) if self._keys else {(): table}
 
 
-def _shown(name: str, function: Callable[[], pd.DataFrame], comparison: Comparison) -> pd.DataFrame:
+class Words:
+    """How the outputs of a picture are compared: by their titles and captions, a # for each number."""
+
+    def differences(self, computed: pd.DataFrame, stored: pd.DataFrame) -> Iterator[str]:
+        """Outputs that are missing, or say something else; a sentence each."""
+        new, old = ([_words(json.loads(bundle)) for bundle in one["bundle"]] for one in (computed, stored))
+        if len(new) != len(old):
+            yield f"{len(new)} outputs, stored {len(old)}"
+        yield from (
+            f"{one!r}, stored {other!r}" for one, other in zip(new, old, strict=False) if one != other
+        )
+
+
+def _words(bundle: Mapping[str, Any]) -> str:
+    about = bundle.get(VEGA_LITE, {}).get("usermeta", {}).get("embviz", {})
+    said = [bundle.get("text/plain", ""), about.get("title"), about.get("caption")]
+    return NUMBER.sub("#", " ".join(one for one in said if isinstance(one, str)))
+
+
+def _shown(name: str, function: Callable[[], pd.DataFrame], comparison: Comparison | Words) -> pd.DataFrame:
     cell = Cell(Experiment(name, 1, lambda _: function()), InView(name))
     mode, page = os.environ.get(COMPUTE, ""), bool(os.environ.get(GRIDS))
     if mode == STORE:

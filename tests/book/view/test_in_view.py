@@ -141,3 +141,34 @@ def test_a_picture_is_stored_as_a_page_shows_it_and_is_itself_in_a_live_notebook
     monkeypatch.setenv("EMBVIZ_COMPUTE", "1")
     monkeypatch.delenv("EMBVIZ_GRIDS")
     assert picture_in_view("reflections.picture", lambda: made) is made
+
+
+class Chart:
+    """Shows itself as a chart with a title and a caption."""
+
+    def __init__(self, title, caption):
+        self.about = {"title": title, "caption": caption}
+
+    def _repr_mimebundle_(self, **_):
+        return {
+            "text/plain": "<chart>",
+            "application/vnd.vegalite.v5+json": {"usermeta": {"embviz": self.about}},
+        }
+
+
+@pytest.mark.parametrize(
+    ("computed", "said"),
+    [
+        (Chart("5 clusters", "Seed 0."), ""),  # another number of them
+        (Chart("4 phases", "Seed 0."), "'<chart> # phases Seed #.', stored '<chart> # clusters Seed #.'"),
+        (Chart("4 clusters", "Mean of seeds."), "'<chart> # clusters Mean of seeds.', stored"),
+    ],
+)
+def test_a_computed_picture_has_the_words_of_the_stored_one(monkeypatch, shell, computed, said):
+    with capture_output() as captured:
+        monkeypatch.setenv("EMBVIZ_COMPUTE", "store")
+        picture_in_view("reflections.chart", lambda: Chart("4 clusters", "Seed 0."))
+        monkeypatch.setenv("EMBVIZ_COMPUTE", "1")
+        picture_in_view("reflections.chart", lambda: computed)
+    assert said in captured.stdout
+    assert bool(captured.stdout) == bool(said)
