@@ -8,7 +8,7 @@ require("torch", "torch", purpose="embviz.training")
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
-    submodules=["adapters", "fourier", "language", "loop", "rounding"],
+    submodules=["adapters", "fourier", "language", "loop"],
     submod_attrs={
         "adapters": ["lightning_callback", "trainer_callback"],
         "fourier": [
@@ -42,6 +42,5 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "windows",
         ],
         "loop": ["AdamW", "Snapshot", "keep_freed_memory", "train"],
-        "rounding": ["round_training"],
     },
 )
