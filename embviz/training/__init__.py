@@ -1,4 +1,4 @@
-"""The loop, callbacks for the loops of others; language models, and gradients projected on Fourier modes."""
+"""The loop, callbacks for the loops of others; language models, and the spectra of gradients."""
 
 import lazy_loader
 
@@ -11,21 +11,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submodules=["adapters", "fourier", "language", "loop"],
     submod_attrs={
         "adapters": ["lightning_callback", "trainer_callback"],
-        "fourier": [
-            "Adaptive",
-            "Prescribed",
-            "Projection",
-            "RandomSubspace",
-            "Shuffled",
-            "Sounding",
-            "attach",
-            "noise_share",
-            "power_spectrum",
-            "project_gradients",
-            "sound",
-            "strike",
-            "tabulate",
-        ],
+        "fourier": ["Sounding", "noise_share", "power_spectrum", "sound", "strike", "tabulate"],
         "language": [
             "LanguageTraining",
             "Stream",

@@ -104,9 +104,8 @@ def train(
         state and, on one machine with the same number of threads, ends with the bits of an unbroken one.
         Without it the caller may store what is yielded, by :meth:`embviz.runs.Run.append`.
     after_backward : function of the step, optional
-        Called between the backward pass and the update; it may change the parameters' gradients in place,
-        as :func:`~embviz.training.project_gradients` does. The run doesn't store what it remembers from one
-        step to the next.
+        Called between the backward pass and the update; it may change the parameters' gradients. The run
+        doesn't store what it remembers from one step to the next.
 
     Yields
     ------

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from book.geometry.experiments.pairs import read_pairs
 from book.geometry.grokfast import amplify_slow_gradients
 from book.geometry.modular import ModularArithmetic, Operation
+from book.projected import Adaptive, Prescribed, Projection, RandomSubspace, Shuffled, stretched
 from embviz.ledger.cells import experiment
 from embviz.models.transformer import (
     Activation,
@@ -29,15 +30,7 @@ from embviz.models.transformer import (
     Transformer,
     TransformerConfig,
 )
-from embviz.training.fourier import (
-    Adaptive,
-    Memory,
-    Prescribed,
-    Projection,
-    RandomSubspace,
-    Shuffled,
-    power_spectrum,
-)
+from embviz.training.fourier import power_spectrum
 from embviz.training.loop import AdamW, keep_freed_memory
 
 MEMORIZED = 0.99  # training accuracy
@@ -234,7 +227,6 @@ class Members:
         singles = [Transformer(config.shape, seed=seed) for seed in seeds]
         self.model = (singles[0] if len(singles) == 1 else StackedTransformers(singles)).to(device)
         self.projections = [config.projection(seed) for seed in seeds]
-        self.memories: list[Memory] = [{} for _ in seeds]
         self._slow: dict[str, Tensor] = {}
         self._n_solved = dict.fromkeys(seeds, 0)  # epochs in a row
         task = config.task
@@ -317,16 +309,11 @@ class Members:
         """Project the embedding's gradient, each member's by itself."""
         if not any(self.projections):
             return
-        gradients = self.embedding_gradients()
-        for index, projection in enumerate(self.projections):
+        gradients = self.embedding_gradients()[:, : self.config.p]
+        for gradient, projection in zip(gradients, self.projections, strict=True):
             if projection is not None:
-                gradients[index] = projection.apply(
-                    gradients[index],
-                    n_rows=self.config.p,
-                    match_norm=self.config.control == MATCHED,
-                    step=self.step,
-                    memory=self.memories[index],
-                )
+                kept = projection.apply(gradient)
+                gradient.copy_(stretched(kept, gradient) if self.config.control == MATCHED else kept)
 
     def embedding_gradients(self) -> Tensor:
         """Of the last backward pass, (R, V, D), to be changed in place."""

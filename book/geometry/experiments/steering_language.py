@@ -18,12 +18,12 @@ import scipy
 import torch
 from torch import Tensor, nn
 
+from book.projected import Adaptive, Prescribed, Projection, RandomSubspace
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell, experiment, read, training_run
 from embviz.ledger.findings import Finding
 from embviz.ledger.studies import Study
 from embviz.models.transformer import Start, Transformer, TransformerConfig
-from embviz.training.fourier import Adaptive, Prescribed, Projection, RandomSubspace, project_gradients
 from embviz.training.language import (
     LanguageTraining,
     Streams,
@@ -154,10 +154,10 @@ def make_model(run: SteeringRun, streams: Streams) -> tuple[Transformer, Callabl
         weights.requires_grad_(False)
     if projection is None:
         return model, None
+    order = torch.arange(len(weights))
     if run.variant in REORDERED:
-        order = torch.from_numpy(token_order(streams, run.variant)).to(weights.device)
-        return model, functools.partial(_project_in_order, weights, projection, order)
-    return model, functools.partial(_project, weights, projection)
+        order = torch.from_numpy(token_order(streams, run.variant))
+    return model, functools.partial(_project, weights, projection, order.to(weights.device))
 
 
 def token_order(streams: Streams, variant: str) -> np.ndarray:
@@ -190,13 +190,10 @@ def steered_weights(run: SteeringRun, model: Transformer) -> nn.Parameter:
     return model.embedding
 
 
-def _project(weights: nn.Parameter, projection: Projection, step: int) -> None:
-    project_gradients(weights, projection, step=step)
-
-
-def _project_in_order(weights: nn.Parameter, projection: Projection, order: Tensor, step: int) -> None:
+def _project(weights: nn.Parameter, projection: Projection, order: Tensor, step: int) -> None:
+    """Project a gradient whose rows are put in `order`, after any backward pass."""
     assert weights.grad is not None
-    weights.grad = projection.apply(weights.grad[order], step=step)[order.argsort()]
+    weights.grad = projection.apply(weights.grad[order])[order.argsort()]
 
 
 @experiment("geometry.steering_language")

@@ -193,7 +193,7 @@ def test_adaptive_modes_chosen_every_few_updates_are_kept_in_between():
     chosen = []
     for epoch in range(1, 7):
         list(group.frames(epoch))
-        chosen.append(group.memories[0]["gradient"].tolist())
+        chosen.append(group.projections[0].chosen.tolist())
     assert chosen[0] == chosen[1] == chosen[2]
     assert chosen[3] == chosen[4] == chosen[5]
 

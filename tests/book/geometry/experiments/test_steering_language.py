@@ -24,9 +24,10 @@ from book.geometry.experiments.steering_language import (
     make_model,
     steering_language,
 )
+from book.projected import Adaptive, Prescribed
 from embviz import ledger
 from embviz.ledger import cells
-from embviz.training.fourier import Adaptive, Prescribed, power_spectrum
+from embviz.training.fourier import power_spectrum
 from embviz.training.language import (
     Stream,
     Streams,
