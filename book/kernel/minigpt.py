@@ -19,8 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, gelu
 
+from book.members import Member, affine, inner, looked_up, normed, output_rows
 from embviz.models.linear import linear
-from embviz.models.members import Member, affine, inner, looked_up, named_once, normed, output_rows
 
 Start = Literal["pytorch", "small"]
 ROTARY_BASE = 10_000.0
@@ -120,7 +120,7 @@ class StackedMiniGPT(nn.Module):
 
     def __init__(self, config: MiniGPTConfig, members: Sequence[Member]) -> None:
         super().__init__()
-        self.config, self.members = config, named_once(members)
+        self.config, self.members = config, tuple(members)
         self.arrays = nn.ParameterDict()
         for name, shape in array_shapes(config).items():
             self._add(name, shape, [member.seed for member in members])

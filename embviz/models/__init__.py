@@ -1,4 +1,4 @@
-"""Small models, each in a file that is read in one sitting."""
+"""A decoder, other widths for trained models, and conversion from and to Hugging Face."""
 
 from embviz.imports import require
 

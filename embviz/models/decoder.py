@@ -1,8 +1,4 @@
-"""A causal transformer whose norms, gains, positions and heads can be chosen, for carrying to another width.
-
-The parameters go by the names of :class:`embviz.models.transformer.Transformer`, and arrays of one name and
-seed start with the same values, but for a free head: without other options both compute the same.
-"""
+"""A causal transformer with a choice of norms, gains, positions and heads, to be carried to another width."""
 
 from __future__ import annotations
 
@@ -10,15 +6,14 @@ import math
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding, normalize, scaled_dot_product_attention
 
-from embviz.models.linear import linear
-from embviz.models.transformer import Linear, Transformer, check_options
+from embviz.models.linear import Linear, linear
 
 Norm = Literal["layer", "rms"]
 Gains = Literal["each", "one", "none", "dense"]
@@ -126,6 +121,15 @@ class DecoderConfig:
     def divisor(self) -> int:
         """What a norm divides the sum of squares by."""
         return self.norm_width or self.embedding_dim
+
+
+def check_options(config: object, **known: Any) -> None:
+    """Refuse a configuration with an option that its type, a Literal, does not list."""
+    for name, options in known.items():
+        if getattr(config, name) not in get_args(options):
+            raise ValueError(
+                f"{name} is {getattr(config, name)!r}: choose one of {', '.join(get_args(options))}"
+            )
 
 
 def nearest_multiples(number: int, of: int) -> str:
@@ -456,41 +460,6 @@ def alibi(n_heads: int, length: int) -> Tensor:
     distance = places[:, None] - places  # (T, T)
     added = -slopes[:, None, None] * distance
     return added.masked_fill(distance < 0, -math.inf)
-
-
-# --- other programs' models ---------------------------------------------------------------------------
-
-
-def from_transformer(model: Transformer) -> Decoder:
-    """The same function as a :class:`embviz.models.transformer.Transformer`.
-
-    Raises
-    ------
-    ValueError
-        If the model has another part than a decoder: names it.
-    """
-    own = model.config
-    expected = {"attention": "standard", "key_rank": 0, "norm": "pre"}
-    for name, value in expected.items():
-        if getattr(own, name) != value:
-            raise ValueError(f"a decoder has {name}={value!r}, the transformer {getattr(own, name)!r}")
-    if own.positions == "sines":
-        raise ValueError("positions are 'sines', which a decoder doesn't have: learned ones or none")
-    config = DecoderConfig(
-        own.n_symbols,
-        own.length,
-        own.embedding_dim,
-        own.n_layers,
-        own.n_heads,
-        mlp_dim=own.mlp_dim,
-        norm="layer",
-        norm_biases=True,
-        positions=own.positions,
-        tied=own.tied,
-        biases=own.biases,
-        activation=own.activation,
-    )
-    return with_weights(config, model.state_dict())
 
 
 def with_weights(config: DecoderConfig, weights: dict[str, Tensor]) -> Decoder:

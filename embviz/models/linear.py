@@ -71,3 +71,10 @@ class _Product(torch.autograd.Function):
         x = x if in_dims[0] is None else x.movedim(in_dims[0], 0)
         w = w if in_dims[1] is None else w.movedim(in_dims[1], 0)
         return x @ w.mT, 0
+
+
+class Linear(nn.Linear):
+    """PyTorch's, with the product of :func:`linear`."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return linear(x, self.weight, self.bias)

@@ -22,14 +22,12 @@ from embviz.arrays import checked
 from embviz.models.decoder import (
     Decoder,
     DecoderConfig,
-    from_transformer,
     initial_value,
     nearest_multiples,
     unit,
     with_weights,
 )
 from embviz.models.huggingface import FAMILIES, family, from_hf, unwrapped
-from embviz.models.transformer import Transformer
 from embviz.projections import Projection
 
 AttentionRule = Literal["kept", "within", "plain"]
@@ -41,10 +39,9 @@ Growth = Literal["zeros", "orthogonal", "gaussian"]
 Role = Literal["vocabulary", "position", "residual", "head", "hidden"]
 Weights = dict[str, Tensor]
 
-_KNOWN_LAYERS = {  # of decoders and transformers; a layer of another class is refused
+_KNOWN_LAYERS = {  # of decoders; a layer of another class is refused
     *("Decoder", "DecoderBlock", "DecoderAttention", "DecoderNorm", "Gain", "Linear", "SphereLinear"),
-    *("Transformer", "Block", "Attention", "LayerNorm", "Identity", "ModuleList", "GELU", "ReLU", "SiLU"),
-    *("NearIdentity", "FrozenLinear"),  # which from_transformer refuses by the option's name
+    *("ModuleList", "GELU", "ReLU", "SiLU"),
 }
 
 
@@ -130,7 +127,7 @@ def _flows(name: str, array: Tensor) -> list[tuple[int, Literal["write", "read"]
 
 
 def as_decoder(model: nn.Module) -> Decoder:
-    """A decoder of the same function: itself, or one made of a Transformer or a model of Hugging Face.
+    """A decoder of the same function: itself, or one made of a model of Hugging Face.
 
     GPT-2, Llama, Mistral and GPT-NeoX are known (:func:`embviz.models.huggingface.from_hf`), subclasses and
     compiled models included.
@@ -143,9 +140,9 @@ def as_decoder(model: nn.Module) -> Decoder:
     model = unwrapped(model)
     if family(model) is not None:
         return from_hf(model)
-    if not isinstance(model, Decoder | Transformer):
+    if not isinstance(model, Decoder):
         raise ValueError(
-            f"a {type(model).__name__} can't be carried: give a Decoder, a Transformer, or of Hugging Face's "
+            f"a {type(model).__name__} can't be carried: give a Decoder, or of Hugging Face's "
             f"models a {' or '.join(FAMILIES.values())}"
         )
     for name, layer in model.named_modules():
@@ -154,7 +151,7 @@ def as_decoder(model: nn.Module) -> Decoder:
                 f"layer {name} is a {type(layer).__name__}: which of its axes lie along the residual stream "
                 "is not known here"
             )
-    return from_transformer(model) if isinstance(model, Transformer) else model
+    return model
 
 
 def _is_known(layer: nn.Module) -> bool:
@@ -223,7 +220,7 @@ def fold(model: nn.Module) -> Decoder:
 
     Parameters
     ----------
-    model : Decoder, Transformer, or a language model of Hugging Face
+    model : Decoder, or a language model of Hugging Face
 
     Raises
     ------
@@ -378,7 +375,7 @@ def resize(
 
     Parameters
     ----------
-    model : Decoder, Transformer, or a language model of Hugging Face
+    model : Decoder, or a language model of Hugging Face
         Not changed. Products are made in float64, of half precision in float32; the result has its type.
     m : int
         The new width, at least 1.
@@ -623,7 +620,7 @@ def truncate(model: nn.Module, dims: int | Sequence[int]) -> Resized:
 
     Parameters
     ----------
-    model : Decoder, Transformer, or a language model of Hugging Face
+    model : Decoder, or a language model of Hugging Face
     dims : int or sequence of int
         How many, or which.
 
@@ -654,7 +651,7 @@ def pca_slice(model: nn.Module, m: int, states: np.ndarray) -> Resized:
 
     Parameters
     ----------
-    model : Decoder, Transformer, or a language model of Hugging Face
+    model : Decoder, or a language model of Hugging Face
     m : int, 1 to D
     states : array, shape (n, D)
         Hidden states of the model itself; where it has LayerNorm they are centered here.
@@ -684,7 +681,7 @@ def grow(
 
     Parameters
     ----------
-    model : Decoder, Transformer, or a language model of Hugging Face
+    model : Decoder, or a language model of Hugging Face
     m : int
         At least the model's width.
     how : "zeros", "orthogonal" or "gaussian"
@@ -736,7 +733,7 @@ def from_scratch(model: nn.Module, m: int, seed: int) -> Decoder:
 
     Parameters
     ----------
-    model : Decoder, Transformer, or a language model of Hugging Face
+    model : Decoder, or a language model of Hugging Face
         Whose shape is meant: give a folded one for a shape without gains.
     m : int
         Its width.

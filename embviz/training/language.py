@@ -373,8 +373,8 @@ def train_language_model(
     Parameters
     ----------
     model : nn.Module
-        From tokens (B, T) to logits (B, T, V), such as :class:`embviz.models.transformer.Transformer`. It
-        may be compiled (``model.compile()``), which pays in long runs alone.
+        From tokens (B, T) to logits (B, T, V). It may be compiled (``model.compile()``), which pays in long
+        runs alone.
     streams : Streams
     training : LanguageTraining
     seed : int

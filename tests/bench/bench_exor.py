@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import torch
 
+from book.members import Member
 from book.tying.experiments.exor_runs import SPLIT_SEED, StackedBatches
 from book.tying.languages.exor import EXor, EXorStream, split_strings
 from book.tying.models.encoders import Encoder, EncoderConfig
 from book.tying.models.stacked import StackedEncoder
-from embviz.models.members import Member
 from embviz.runs import Run
 from embviz.training.loop import AdamW, keep_freed_memory, train
 

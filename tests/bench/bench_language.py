@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from embviz.models.transformer import Transformer, TransformerConfig
+from book.transformer import Transformer, TransformerConfig
 from embviz.training.language import Stream, TextConfig, draw_batch, load_streams, next_token_losses
 from embviz.training.loop import AdamW, keep_freed_memory, train
 

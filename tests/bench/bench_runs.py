@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from embviz.models.transformer import Transformer, TransformerConfig
+from book.transformer import Transformer, TransformerConfig
 from embviz.runs import Run, Sketch, read_run, select_weights
 from tests.bench.speed_table import fastest
 

@@ -20,6 +20,7 @@ from book.kernel.experiments.runs import KernelRun, Session
 from book.kernel.experiments.starts import StartRun
 from book.kernel.experiments.texts import Slice, TextReading, load
 from book.kernel.minigpt import MiniGPTConfig, StackedMiniGPT
+from book.members import Member
 from book.reflections import simulated
 from book.reflections.lstm import LSTMConfig
 from book.reflections.lstm_training import LanguageModelTraining
@@ -30,8 +31,6 @@ from book.tying.languages import equivalences
 from book.tying.languages.exor import EVEN, MASK, ODD, EXor, split_strings
 from book.tying.models.encoders import EncoderConfig
 from book.tying.models.masked import MaskedConfig
-from book.tying.models.stacked import StackedEncoder
-from embviz.models.members import Member
 from embviz.training.language import TextConfig
 from tests.made_counts import made_log_counts, made_text
 
@@ -162,11 +161,6 @@ REFUSALS = [
     (lambda: EncoderConfig("gru"), "architecture is 'gru': choose one of transformer, lstm, mixer"),
     (lambda: MaskedConfig(0), "every size must be at least 1"),
     (lambda: MaskedConfig(9, n_heads=3), "and embedding_dim a multiple"),
-    (lambda: StackedEncoder(EncoderConfig(), []), "name at least one member, each once"),
-    (
-        lambda: StackedEncoder(EncoderConfig(), [Member(0, True)] * 2),
-        "name at least one member, each once",
-    ),
     (lambda: EXor(p_0a=-0.1), "p_0a is a probability between 0 and 1, got -0.1"),
     (lambda: EXor(p_1a=math.nan), "p_1a is a probability between 0 and 1, got nan"),
     (lied(3, 1), "each row needs one mask ?"),

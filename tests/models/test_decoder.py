@@ -1,4 +1,4 @@
-"""The decoder against slow loops, against the transformer and GPT-2 that it stands for, and its refusals."""
+"""The decoder against slow loops, and its refusals."""
 
 import dataclasses
 import math
@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from embviz.models.decoder import Decoder, DecoderConfig, alibi, from_transformer
-from embviz.models.transformer import Transformer, TransformerConfig
+from embviz.models.decoder import Decoder, DecoderConfig, alibi
 
 SMALL = DecoderConfig(n_symbols=11, length=5, embedding_dim=12, n_layers=2, n_heads=3, mlp_dim=20)
 FLOAT64 = {"rtol": 1e-10, "atol": 1e-11}  # sums of some dozen terms in another order
@@ -198,30 +197,7 @@ def test_alibi_of_eight_heads_has_the_slopes_of_the_publication():
     assert added[0, 0, 1] == -math.inf
 
 
-# --- other programs' models -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("tied", "biases", "positions"), [(True, False, "learned"), (False, True, "none")])
-def test_a_transformer_becomes_a_decoder_with_its_logits(tied, biases, positions):
-    config = TransformerConfig(11, 5, 12, 2, 3, 20, tied=tied, biases=biases, positions=positions)
-    model, tokens = livened(Transformer(config, seed=3)), made_tokens(SMALL)
-    torch.testing.assert_close(from_transformer(model)(tokens), model(tokens), **FLOAT64)
-
-
-@pytest.mark.parametrize("start", ["pytorch", "small"])
-def test_transformer_and_decoder_of_one_seed_start_with_the_same_weights(start):
-    theirs = Transformer(TransformerConfig(11, 5, 12, 2, 3, 20, tied=True, start=start), seed=4).state_dict()
-    config = dataclasses.replace(SMALL, norm_biases=True, start=start)
-    own = Decoder(config, seed=4).state_dict()
-    assert own.keys() == theirs.keys()
-    assert all(torch.equal(own[name], theirs[name]) for name in own)
-
-
 # --- refusals ---------------------------------------------------------------------------------------
-
-
-def carried(**changes):
-    return from_transformer(Transformer(TransformerConfig(11, 5, 12, 2, 3, 20, **changes), seed=0))
 
 
 def changed(**changes):
@@ -231,10 +207,6 @@ def changed(**changes):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: carried(attention="no_q"), "attention='standard'.*'no_q'"),
-        (lambda: carried(key_rank=3), "key_rank=0"),
-        (lambda: carried(norm="post"), "norm='pre'.*'post'"),
-        (lambda: carried(positions="sines"), "sines"),
         (lambda: changed(embedding_dim=13), "no multiple of the 3 heads: take 12 or 15, or name a head_dim"),
         (lambda: changed(n_layers=0), "every size must be at least 1"),
         (lambda: changed(norm="batch"), "norm is 'batch': choose one of layer, rms"),

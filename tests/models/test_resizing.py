@@ -10,7 +10,6 @@ from embviz import projections
 from embviz.models import resizing
 from embviz.models.decoder import Decoder, DecoderConfig
 from embviz.models.resizing import fold, grow, logit_error, pca_slice, resize, truncate
-from embviz.models.transformer import Transformer, TransformerConfig
 from tests.models.test_decoder import CONFIGS, EVERY_CONFIG, SMALL, livened, made_tokens
 
 EXACT = 1e-12  # float64: some dozen sums after one another in another order, over logits of size 1
@@ -69,13 +68,6 @@ def test_float32_keeps_the_logits_to_a_part_in_100_000():
         model = made(config).float()
         assert error(resize(model, D).model, model) < 1e-5, config
         assert error(grow(model, 31).model, model) < 1e-5, config
-
-
-def test_a_transformer_of_ours_is_carried_exactly():
-    config = TransformerConfig(11, 5, 12, 2, 3, 20, tied=True)
-    model = livened(Transformer(config, seed=0))
-    tokens = made_tokens(SMALL)
-    assert logit_error(resize(model, D).model(tokens), model(tokens)) < EXACT
 
 
 def test_a_model_grown_is_cut_back_exactly_by_its_principal_directions():

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from book.transformer import Transformer, TransformerConfig
 from embviz.corpora import bytepairs, registry
 from embviz.corpora import corpus as corpora
-from embviz.models.transformer import Transformer, TransformerConfig
 from embviz.runs import Run
 from embviz.training import language
 from embviz.training.language import (

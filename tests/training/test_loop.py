@@ -14,12 +14,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from book.members import Member
 from book.tying.experiments.exor_runs import StackedBatches
 from book.tying.languages.exor import EXor, EXorStream, split_strings
 from book.tying.models.encoders import EncoderConfig
 from book.tying.models.stacked import StackedEncoder
 from embviz import pausing
-from embviz.models.members import Member
 from embviz.runs import Run, read_run
 from embviz.training.loop import AdamW, Snapshot, train
 

@@ -19,8 +19,7 @@ from book.geometry.experiments.pairs import read_pairs
 from book.geometry.grokfast import amplify_slow_gradients
 from book.geometry.modular import ModularArithmetic, Operation
 from book.projected import Adaptive, Prescribed, Projection, RandomSubspace, Shuffled, stretched
-from embviz.ledger.cells import experiment
-from embviz.models.transformer import (
+from book.transformer import (
     Activation,
     Attending,
     Norm,
@@ -30,6 +29,7 @@ from embviz.models.transformer import (
     Transformer,
     TransformerConfig,
 )
+from embviz.ledger.cells import experiment
 from embviz.training.fourier import power_spectrum
 from embviz.training.loop import AdamW, keep_freed_memory
 

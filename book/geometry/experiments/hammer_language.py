@@ -20,12 +20,12 @@ import torch
 from torch import Tensor, nn
 
 from book.geometry.experiments.steering_language import Setting
+from book.transformer import Transformer
 from embviz.imports import require
 from embviz.ledger import findings, studies
 from embviz.ledger.cells import Cell, experiment, read
 from embviz.ledger.findings import Finding
 from embviz.ledger.studies import Study
-from embviz.models.transformer import Transformer
 from embviz.training.fourier import sound
 from embviz.training.language import (
     Stream,

@@ -14,8 +14,8 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from book.transformer import Block, Transformer
 from embviz.models.linear import linear
-from embviz.models.transformer import Block, Transformer
 
 
 @dataclass(frozen=True)

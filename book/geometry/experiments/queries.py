@@ -23,10 +23,10 @@ from book.geometry.experiments.steering import (
     speedups,
     times,
 )
+from book.transformer import TransformerConfig
 from embviz.ledger.cells import Cell, missing
 from embviz.ledger.findings import Finding, over_seeds
 from embviz.ledger.studies import Study
-from embviz.models.transformer import TransformerConfig
 
 
 @dataclass(frozen=True)

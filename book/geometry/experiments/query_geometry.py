@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from book.geometry.experiments.steering_language import Setting
+from book.transformer import Attending, Transformer
 from embviz.ledger.cells import Cell, experiment, read
 from embviz.ledger.findings import Finding, over_seeds
 from embviz.ledger.studies import Study
-from embviz.models.transformer import Attending, Transformer
 from embviz.training.language import (
     Streams,
     TextConfig,

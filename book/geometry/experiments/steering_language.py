@@ -19,11 +19,11 @@ import torch
 from torch import Tensor, nn
 
 from book.projected import Adaptive, Prescribed, Projection, RandomSubspace
+from book.transformer import Start, Transformer, TransformerConfig
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell, experiment, read, training_run
 from embviz.ledger.findings import Finding
 from embviz.ledger.studies import Study
-from embviz.models.transformer import Start, Transformer, TransformerConfig
 from embviz.training.language import (
     LanguageTraining,
     Streams,

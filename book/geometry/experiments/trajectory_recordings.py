@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 
 from book.geometry.experiments.steering_language import Setting
+from book.transformer import Transformer, TransformerConfig
 from embviz.ledger.cells import experiment, sliced_run
-from embviz.models.transformer import Transformer, TransformerConfig
 from embviz.pausing import BusyRunError, Paused, time_is_over
 from embviz.runs import Run, read_run, select_weights
 from embviz.runs.run import STATES

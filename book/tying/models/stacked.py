@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu
 
+from book.members import Member, affine, inner, looked_up, normed, output_rows
 from book.tying.models.encoders import Encoder, EncoderConfig, kept_coordinates
-from embviz.models.members import Member, affine, inner, looked_up, named_once, normed, output_rows
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class StackedEncoder(nn.Module):
 
     def __init__(self, config: EncoderConfig, members: Sequence[Member]) -> None:
         super().__init__()
-        self.config, self.members = config, named_once(members)
+        self.config, self.members = config, tuple(members)
         self.arrays = nn.ParameterDict()
         singles = [Encoder(config, tied=member.tied, seed=member.seed) for member in members]
         self.stack(singles)

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from book.resizing import rounded_weights
-from embviz.models.transformer import Transformer, TransformerConfig
+from book.transformer import Transformer, TransformerConfig
 
 BITS = (2, 3, 8)
 

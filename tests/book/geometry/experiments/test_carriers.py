@@ -13,7 +13,7 @@ from book.geometry.experiments import byte_slope, crossed, natural_order, steps,
 from book.geometry.experiments.crossed import GROKKED, MEMORIZED
 from book.geometry.experiments.grokking import GrokkingRun, Members, Setting
 from book.projected import Prescribed
-from embviz.models.transformer import Transformer
+from book.transformer import Transformer
 
 TINY = GrokkingRun(p=7, train_share=0.6, n_epochs=3, setting=Setting(n_layers=1))
 

@@ -28,7 +28,7 @@ from book.geometry.experiments.grokking import (
     spectra,
 )
 from book.geometry.experiments.pairs import pick_by_product, read_pairs
-from embviz.models.transformer import Attending, Norm, Positions, StackedTransformers, Transformer
+from book.transformer import Attending, Norm, Positions, StackedTransformers, Transformer
 
 P = 11
 TINY = GrokkingRun(p=P, train_share=0.6, n_epochs=3)

@@ -22,10 +22,10 @@ from book.geometry.experiments.hammer_language import (
     parts_of,
 )
 from book.geometry.experiments.steering_language import Setting
+from book.transformer import Transformer, TransformerConfig
 from embviz import ledger
 from embviz.corpora import bytepairs
 from embviz.ledger import cells
-from embviz.models.transformer import Transformer, TransformerConfig
 from embviz.training.language import TextConfig, make_stream
 from tests.book.geometry.conftest import DOCUMENTS
 

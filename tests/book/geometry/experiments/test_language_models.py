@@ -28,8 +28,8 @@ from book.geometry.experiments.language_models import (
     stories,
 )
 from book.geometry.experiments.steering_language import Setting
+from book.transformer import Transformer
 from embviz.ledger import cells, studies
-from embviz.models.transformer import Transformer
 from embviz.training.language import TextConfig
 
 TINY = LanguageRun(

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from book.geometry.experiments import query_geometry as geometry
+from book.transformer import Transformer, TransformerConfig
 from embviz import ledger
-from embviz.models.transformer import Transformer, TransformerConfig
 from embviz.training.language import next_token_losses
 
 

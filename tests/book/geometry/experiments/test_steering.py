@@ -13,8 +13,8 @@ from scipy import stats
 
 from book.geometry.experiments import STUDIES, crossed, hammer_modular, queries, steering, variants
 from book.geometry.experiments.grokking import GrokkingRun, grok
+from book.transformer import Transformer, n_parameters
 from embviz.ledger.cells import Cell
-from embviz.models.transformer import Transformer, n_parameters
 from embviz.training.fourier import power_spectrum
 
 LIMIT = steering.LIMITS["paper"]

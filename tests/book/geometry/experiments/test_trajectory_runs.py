@@ -34,9 +34,9 @@ from book.geometry.experiments.trajectory_recordings import (
     TrajectoryRun,
     recorded,
 )
+from book.transformer import Transformer
 from embviz.ledger import cells
 from embviz.metrics import procrustes_disparity
-from embviz.models.transformer import Transformer
 from embviz.pausing import Paused, pausing_at
 from embviz.runs import Run
 from embviz.training.language import draw_batch, load_streams, next_token_losses

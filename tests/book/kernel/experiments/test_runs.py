@@ -21,7 +21,7 @@ from book.kernel.experiments.runs import (
 )
 from book.kernel.experiments.texts import TextReading
 from book.kernel.minigpt import MiniGPTConfig, StackedMiniGPT, dropout_masks
-from embviz.models.members import Member
+from book.members import Member
 
 SHAPE = MiniGPTConfig(vocab_size=10, embedding_dim=8, n_layers=1, n_heads=2, length=16)
 TINY = KernelRun(

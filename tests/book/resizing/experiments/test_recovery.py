@@ -24,7 +24,7 @@ from book.resizing.experiments.recovery import (
     RecoveryRun,
     when_recovered,
 )
-from embviz.models.transformer import n_parameters
+from book.transformer import n_parameters
 from embviz.training.language import draw_batch, next_token_losses
 from tests.book.resizing.conftest import BASE
 

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
+from book.members import Member
 from book.tying.experiments import STUDIES, theorems
 from book.tying.experiments import exor as study
 from book.tying.experiments.exor_runs import EXorRun, FreshRun, exor, exor_ends, prepare
@@ -19,7 +20,6 @@ from book.tying.models.encoders import Encoder
 from embviz.ledger.cells import Cell, Experiment, compute
 from embviz.ledger.claims import load_claims
 from embviz.ledger.judging import judge
-from embviz.models.members import Member
 
 PRESET, SEEDS, STEPS = "quick", (20, 21, 22), range(0, 301, 20)
 CLAIMS = {claim.id: claim for claim in load_claims("tying")}

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from book.members import Member
 from book.tying.experiments import exor_runs
 from book.tying.experiments.exor_runs import (
     READINGS,
@@ -30,7 +31,6 @@ from book.tying.experiments.exor_runs import (
 from book.tying.languages import exor as tasks
 from book.tying.languages.exor import EVEN, MASK, ODD, SYMBOLS, EXor, EXorStream, split_strings
 from book.tying.models.encoders import Encoder, EncoderConfig
-from embviz.models.members import Member
 
 TINY = EXorRun(n_steps=4, n_seeds=3, learning_rate=5e-2)
 ARCHITECTURES = ("transformer", "lstm", "mixer")

@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from book.members import Member
 from book.tying.experiments.exor_runs import SIZES
 from book.tying.models import stacked
 from book.tying.models.encoders import Encoder, EncoderConfig
 from book.tying.models.stacked import StackedEncoder
-from embviz.models.members import Member
 from embviz.training.loop import AdamW, train
 
 MEMBERS = [Member(3, True), Member(0, False), Member(0, True), Member(5, False)]  # tied first, then mixed

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal
 
 import numpy as np
 import torch
@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from embviz.models.linear import linear
-from embviz.models.members import inner
+from book.members import inner
+from embviz.models.decoder import check_options
+from embviz.models.linear import Linear, linear
 
 Attending = Literal["standard", "no_q", "half_no_q", "no_k", "frozen_q", "identity_q", "half_standard"]
 Norm = Literal["pre", "post", "none"]
@@ -54,22 +55,6 @@ class TransformerConfig:
     embedding_sd: float = 0.0  # of embedding and positions at the start; 0: as `start` has it
 
     def __post_init__(self) -> None:
-        sizes = (self.n_symbols, self.length, self.embedding_dim, self.n_layers, self.n_heads, self.mlp_dim)
-        if min(sizes) < 1 or self.embedding_dim % self.n_heads:
-            raise ValueError(
-                f"every size must be at least 1, and embedding_dim a multiple of n_heads, got {self}"
-            )
-        if not 0 <= self.key_rank <= self.embedding_dim or (self.key_rank and self.attention == "no_k"):
-            raise ValueError(
-                f"key_rank must lie in 0..{self.embedding_dim}, embedding_dim, and be 0 where there are no "
-                f"keys to project, got {self}"
-            )
-        if self.key_multiple is not None and not (self.key_rank and math.isfinite(self.key_multiple)):
-            raise ValueError(
-                f"key_multiple must be a finite number, and None where keys have no key_rank, got {self}"
-            )
-        if self.embedding_sd < 0:
-            raise ValueError(f"embedding_sd must not be negative, got {self.embedding_sd}")
         check_options(
             self,
             attention=Attending,
@@ -78,22 +63,6 @@ class TransformerConfig:
             activation=Activation,
             start=Start,
         )
-
-
-def check_options(config: object, **known: Any) -> None:
-    """Refuse a configuration with an option that its type, a Literal, does not list."""
-    for name, options in known.items():
-        if getattr(config, name) not in get_args(options):
-            raise ValueError(
-                f"{name} is {getattr(config, name)!r}: choose one of {', '.join(get_args(options))}"
-            )
-
-
-class Linear(nn.Linear):
-    """PyTorch's, with the product of :func:`embviz.models.linear.linear`."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return linear(x, self.weight, self.bias)
 
 
 class FrozenLinear(nn.Module):
@@ -301,18 +270,11 @@ class StackedTransformers(nn.Module):
     Parameters
     ----------
     models : sequence of Transformer
-        Their weights are copied.
-
-    Raises
-    ------
-    ValueError
-        If there is none, or their configurations differ.
+        Of one configuration; their weights are copied.
     """
 
     def __init__(self, models: Sequence[Transformer]) -> None:
         super().__init__()
-        if not models or len({model.config for model in models}) > 1:
-            raise ValueError("stack at least one transformer, all of one configuration")
         self.config = models[0].config
         parameters, buffers = stack_module_state(list(models))
         self.names = {inner(name): name for name in (*parameters, *buffers)}
@@ -327,12 +289,6 @@ class StackedTransformers(nn.Module):
         stacked = {**self.arrays, **dict(self.named_buffers())}
         return {self.names[name]: array for name, array in stacked.items()}
 
-    def member(self, index: int) -> Transformer:
-        """A model of its own with the weights of member `index`."""
-        single = Transformer(self.config, seed=0)
-        single.load_state_dict({name: array[index].detach() for name, array in self.weights.items()})
-        return single
-
     def each(self, function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
         """``function(model, *tensors)`` of every member, with its own row of the tensors (R, ...)."""
         called = _Call(self._skeleton[0], function)
@@ -346,14 +302,6 @@ class StackedTransformers(nn.Module):
         on_cpu = next(self.parameters()).device.type == "cpu"
         with sdpa_kernel(SDPBackend.MATH) if on_cpu else nullcontext():
             return vmap(one)(weights, *tensors)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        """Logits (R, B, T, V) of tokens (R, B, T), each member its own."""
-        return self.each(Transformer.forward, tokens)
-
-    def last(self, tokens: Tensor) -> Tensor:
-        """Logits (R, B, V) after the last of tokens (R, B, T)."""
-        return self.each(Transformer.last, tokens)
 
 
 class _Call(nn.Module):

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import layer_norm
 
-from embviz.models.linear import linear
-from embviz.models.transformer import (
+from book.transformer import (
     Attending,
     Norm,
     Positions,
@@ -304,24 +303,15 @@ def test_members_side_by_side_give_the_numbers_and_gradients_of_separate_models(
     singles = [Transformer(config, seed=seed) for seed in (4, 0, 9)]
     stacked, tokens = StackedTransformers(singles), made_tokens(config, 3, 4)
     separate = torch.stack([single(own) for single, own in zip(singles, tokens, strict=True)])
-    torch.testing.assert_close(stacked(tokens), separate, **FLOAT32)
-    torch.testing.assert_close(stacked.last(tokens), separate[:, :, -1], **FLOAT32)
-    stacked(tokens).sin().sum().backward()
+    together = stacked.each(Transformer.forward, tokens)
+    torch.testing.assert_close(together, separate, **FLOAT32)
+    torch.testing.assert_close(stacked.each(Transformer.last, tokens), separate[:, :, -1], **FLOAT32)
+    together.sin().sum().backward()
     separate.sin().sum().backward()
     gradients = {name.replace("/", "."): array.grad for name, array in stacked.arrays.items()}
     for name, _ in singles[0].named_parameters():
         own = torch.stack([dict(single.named_parameters())[name].grad for single in singles])
         torch.testing.assert_close(gradients[name], own, rtol=1e-3, atol=1e-4)  # sums of float32 sums
-
-
-@pytest.mark.parametrize(
-    "options", [{"attention": "frozen_q"}, {"attention": "no_q", "key_rank": 2, "key_multiple": 0.5}]
-)
-def test_a_member_comes_out_as_it_went_in(options):
-    singles = [Transformer(changed(**options), seed=seed) for seed in (4, 0)]
-    out = StackedTransformers(singles).member(1)
-    for name, array in singles[1].state_dict().items():
-        torch.testing.assert_close(out.state_dict()[name], array, rtol=0, atol=0)
 
 
 def test_stacked_weights_train_without_touching_the_models_they_came_from():
@@ -333,71 +323,9 @@ def test_stacked_weights_train_without_touching_the_models_they_came_from():
     torch.testing.assert_close(single.embedding.detach(), before, rtol=0, atol=0)
 
 
-# --- the product ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("shape", [(7, 33), (3, 5, 33), (1, 33)])
-@pytest.mark.parametrize("n_out", [1, 20, 65])
-def test_the_fast_product_has_the_values_and_derivatives_of_torchs(shape, n_out):
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(shape, generator=generator, requires_grad=True)
-    weight = torch.randn(n_out, 33, generator=generator, requires_grad=True)
-    bias = torch.randn(n_out, generator=generator, requires_grad=True)
-    found = []
-    for product in (linear, torch.nn.functional.linear):
-        result = product(x, weight, bias)
-        first = torch.autograd.grad(result.sin().sum(), (x, weight, bias), create_graph=True)
-        second = torch.autograd.grad(sum(part.square().sum() for part in first), (x, weight, bias))
-        found.append([result, *first, *second])
-    for fast, reference in zip(*found, strict=True):
-        torch.testing.assert_close(fast, reference, rtol=1e-4, atol=2e-3)  # second derivatives reach 1,000
-
-
-def test_the_fast_product_obeys_vmap_and_autocast():
-    x, weight = torch.randn(3, 5, 8), torch.randn(3, 8, 4).mT  # rows that do not lie side by side
-    torch.testing.assert_close(torch.vmap(linear)(x, weight), x @ weight.mT, **FLOAT32)
-    torch.testing.assert_close(torch.vmap(linear, (None, 0))(x[0], weight), x[0] @ weight.mT, **FLOAT32)
-    with torch.autocast("cpu", torch.bfloat16):
-        assert linear(x[0], weight[0]).dtype == torch.bfloat16
-    assert linear(x[0].double(), weight[0].double()).dtype == torch.float64
-
-
 # --- refusals ---------------------------------------------------------------------------------------
 
 
-def stacked(*configs: TransformerConfig) -> StackedTransformers:
-    return StackedTransformers([Transformer(config, seed=0) for config in configs])
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: changed(attention="other"), "attention is 'other': choose one of .*, "),
-        (lambda: changed(n_heads=5), "embedding_dim a multiple of n_heads"),
-        (lambda: changed(n_layers=0), "embedding_dim a multiple of n_heads"),
-        (lambda: changed(embedding_sd=-1.0), "embedding_sd must not be negative"),
-        (lambda: changed(key_rank=13), r"key_rank must lie in 0..12"),
-        (lambda: changed(key_rank=1, attention="no_k"), r"key_rank must lie in 0..12"),
-        (lambda: changed(key_multiple=0.0), "key_multiple must be a finite number, and None where"),
-        (lambda: changed(key_rank=2, key_multiple=math.nan), "key_multiple must be a finite number"),
-        (lambda: stacked(SMALL, changed(tied=True)), "all of one configuration"),
-        (lambda: stacked(), "at least one"),
-    ],
-)
-def test_what_makes_no_model_or_no_models_side_by_side_is_refused(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
-
-
-def test_a_compiled_model_is_traced_with_a_product_that_the_compiler_knows():
-    seen = []
-
-    def record(graph, inputs):
-        seen.extend(str(node.target) for node in graph.graph.nodes)
-        return graph.forward
-
-    x, w = torch.randn(3, 8), torch.randn(4, 8)
-    found = torch.compile(linear, backend=record)(x, w)
-    torch.testing.assert_close(found, x @ w.mT)
-    assert any("linear" in name for name in seen)
-    assert not any("mkldnn" in name or "_Product" in name for name in seen)
+def test_an_option_that_is_not_known_is_refused():
+    with pytest.raises(ValueError, match=r"attention is 'other': choose one of .*, "):
+        changed(attention="other")

@@ -18,19 +18,6 @@ class Member:
     tied: bool = True
 
 
-def named_once(members: Sequence[Member]) -> tuple[Member, ...]:
-    """The members as they are.
-
-    Raises
-    ------
-    ValueError
-        If there is no member, or one is named twice.
-    """
-    if not members or len(set(members)) < len(members):
-        raise ValueError(f"name at least one member, each once: {list(members)}")
-    return tuple(members)
-
-
 def output_rows(members: Sequence[Member]) -> Tensor:
     """Each member's output embedding, as a row (R,) of [all R input embeddings, all untied members' own].
 
