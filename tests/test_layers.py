@@ -16,7 +16,6 @@ TORCH = [
     "pymde",
     "hdbscan",
     "umap",
-    "hmmlearn",
     "transformers",
     "lightning",
 ]

@@ -64,25 +64,6 @@ class Phases:
         return len(self.order)
 
     @functools.cached_property
-    def membership(self) -> np.ndarray:
-        """Soft membership, (S, n_phases): a row adds up to at most 1; of repeated points 0 or 1.
-
-        It takes longer than the clusters, so it is found when it is asked for.
-        """
-        if not self.n_phases:
-            return np.zeros((len(self.labels), 0))
-        hdbscan = importlib.import_module("hdbscan")
-        with np.errstate(all="ignore"):  # of repeated points; what isn't finite is mended below
-            self.fitted.generate_prediction_data()
-            found = np.asarray(hdbscan.all_points_membership_vectors(self.fitted))
-        return _where_known(found.reshape(len(self.labels), self.n_phases)[:, self.order], self.labels)
-
-    @functools.cached_property
-    def condensed_tree(self) -> pd.DataFrame:
-        """HDBSCAN's tree: parent, child, lambda_val (1 / distance), child_size."""
-        return self.fitted.condensed_tree_.to_pandas()
-
-    @functools.cached_property
     def dbcv(self) -> float | None:
         """Density-based validity, -1..1, noise counted against it.
 
@@ -158,13 +139,6 @@ def find_phases(points: ArrayLike, clustering: Clustering | None = None) -> Phas
         clustering,
         fitted,
     )
-
-
-def _where_known(membership: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Soft membership, the label's own where points lie in one place, which leaves none: 1, or 0 of noise."""
-    hard = (labels[:, None] == np.arange(membership.shape[1])).astype(float)
-    known = np.isfinite(membership).all(axis=1)
-    return np.where(known[:, None], membership, hard)
 
 
 def require_enough(n_snapshots: int, clustering: Clustering, *, name: str = "") -> None:
@@ -348,10 +322,6 @@ class Coupling:
         """The highest over all lags."""
         return float(self.correlations.max())
 
-    @property
-    def at_zero(self) -> float:
-        return float(self.correlations[len(self.lags) // 2])
-
 
 def couple(
     activity: ArrayLike,
@@ -510,83 +480,3 @@ def phase_grid(
                 rows[-1]["dbcv"] = phases.dbcv
     agreement = [[adjusted_rand_score(one, other) for other in labels] for one in labels]
     return PhaseGrid(pd.DataFrame(rows), np.array(labels), np.array(agreement))
-
-
-# --- an alternative: a hidden Markov model ----------------------------------------------------------
-
-
-def weight_statistics(weights: ArrayLike) -> pd.DataFrame:
-    """Simple statistics of each snapshot (S, P), for a model without a layout.
-
-    ``norm``, ``mean``, ``spread`` (standard deviation), ``kurtosis`` (3 for the normal), ``from_start``
-    (distance to the first snapshot) and ``moved`` (from the snapshot before; the first repeats the second's).
-    """
-    weights = checked(weights, "weights", 2)
-    moved = path_steps(weights)
-    kurtosis = [
-        float(np.mean((row - row.mean()) ** 4) / max(row.var() ** 2, 1e-300)) for row in weights
-    ]  # row by row: no second array as large as the first
-    return pd.DataFrame(
-        {
-            "norm": np.linalg.norm(weights, axis=1),
-            "mean": weights.mean(axis=1),
-            "spread": weights.std(axis=1),
-            "kurtosis": kurtosis,
-            "from_start": np.linalg.norm(weights - weights[0], axis=1),
-            "moved": np.concatenate([moved[:1], moved]),
-        }
-    )
-
-
-def hidden_markov_phases(
-    statistics: pd.DataFrame, *, seed: int, n_states: Sequence[int] = (1, 2, 3, 4, 5, 6), n_starts: int = 3
-) -> tuple[np.ndarray, pd.DataFrame]:
-    """Phases as states of a Gaussian hidden Markov model: time is looked at, the layout isn't needed.
-
-    Parameters
-    ----------
-    statistics : DataFrame, one row per snapshot
-        As of :func:`weight_statistics`; each column is standardized, constant ones are dropped.
-    seed : int
-    n_states : sequence of int
-        Candidates; the Bayesian information criterion chooses.
-    n_starts : int
-        Starts for each, of which the likeliest is kept.
-
-    Returns
-    -------
-    labels : array of int, shape (S,), states by their first snapshot; none is noise
-    table : DataFrame, one row per candidate: ``n_states``, ``bic``, ``log_likelihood``
-
-    Raises
-    ------
-    MissingExtraError
-        If hmmlearn isn't there.
-    ValueError
-        If no statistic changes.
-    """
-    require("trajectories", "hmmlearn", purpose="a hidden Markov model of weight statistics")
-    hmm: Any = importlib.import_module("hmmlearn.hmm")
-    values = checked(statistics.to_numpy(), "statistics", 2)
-    values = values[:, np.ptp(values, axis=0) > 0]
-    if not values.shape[1]:
-        raise ValueError("no statistic changes from snapshot to snapshot: there are no states to tell apart")
-    values = (values - values.mean(axis=0)) / values.std(axis=0)
-    fits = []
-    for count in n_states:
-        models = [
-            hmm.GaussianHMM(
-                n_components=count, covariance_type="diag", n_iter=200, random_state=seed + start
-            ).fit(values)
-            for start in range(n_starts)
-        ]
-        fits.append(max(models, key=lambda model: model.score(values)))
-    table = pd.DataFrame(
-        {
-            "n_states": list(n_states),
-            "bic": [model.bic(values) for model in fits],
-            "log_likelihood": [model.score(values) for model in fits],
-        }
-    )
-    best = fits[int(table["bic"].argmin())]
-    return _by_first_snapshot(np.asarray(best.predict(values)))[0], table

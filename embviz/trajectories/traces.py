@@ -131,11 +131,6 @@ def principal_coordinates(points: ArrayLike, n_axes: int = 2) -> np.ndarray:
     return np.pad(scores, ((0, 0), (0, n_axes - scores.shape[1])))
 
 
-def neighbor_pairs(points: np.ndarray, n_neighbors: int) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs (E, 2), i < j, of which one is among the other's nearest; 2 where both are, else 1; (E,)."""
-    return _pairs(_nearest(checked(points, "points", 2), n_neighbors))
-
-
 def _nearest(points: np.ndarray, n_neighbors: int) -> np.ndarray:
     """Rows (S, n_neighbors), the point itself left out."""
     finder = NearestNeighbors(n_neighbors=n_neighbors, algorithm="brute").fit(points)

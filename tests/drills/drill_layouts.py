@@ -6,7 +6,7 @@ import torch
 
 from embviz.metrics import nearest_neighbors, neighbors_kept
 from embviz.trajectories import traces
-from embviz.trajectories.traces import Layout, lay_out, neighbor_pairs
+from embviz.trajectories.traces import Layout, lay_out
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -16,7 +16,7 @@ def test_many_points_are_laid_out_by_approximate_neighbours_nearly_as_by_exact_o
     points = np.repeat(centers, 20, axis=0) + np.random.default_rng(1).standard_normal((400, 8))
     layout = Layout(n_neighbors=8, max_iter=60)
     exact = lay_out(points, layout, seed=0)
-    near, _ = neighbor_pairs(points, 8)
+    near, _ = traces._pairs(traces._nearest(points, 8))
     monkeypatch.setattr(traces, "ALL_PAIRS", 100)
     found = lay_out(points, layout, seed=0)
     np.testing.assert_array_equal(lay_out(points, layout, seed=0), found)

@@ -17,7 +17,6 @@ from embviz.trajectories.traces import (
     Layout,
     Recipe,
     lay_out,
-    neighbor_pairs,
     principal_coordinates,
     trace,
     trace_together,
@@ -55,7 +54,7 @@ def test_neighbours_are_the_nearest_by_brute_force():
         for j in np.argsort(row)[1:5]:
             pair = (min(i, j), max(i, j))
             expected[pair] = expected.get(pair, 0) + 1
-    pairs, weights = neighbor_pairs(points, 4)
+    pairs, weights = traces._pairs(traces._nearest(points, 4))
     found = {(int(i), int(j)): int(w) for (i, j), w in zip(pairs, weights, strict=True)}
     assert found == expected
 
@@ -66,7 +65,7 @@ def test_neighbours_and_repulsion_are_those_of_pymdes_own_recipe():
     problem = pymde.preserve_neighbors(torch.tensor(points), n_neighbors=6, init="random")
     function = problem.distortion_function
     near = problem.edges[function.pos_idx].numpy()
-    pairs, weights = neighbor_pairs(points, 6)
+    pairs, weights = traces._pairs(traces._nearest(points, 6))
     order = np.lexsort((near[:, 1], near[:, 0]))
     np.testing.assert_array_equal(near[order], pairs)
     np.testing.assert_array_equal(function.attractive_penalty.weights.numpy()[order], weights)
@@ -140,7 +139,7 @@ def test_many_points_are_laid_out_by_the_neighbours_of_nearest_neighbour_descent
 
 
 def test_distant_pairs_among_many_are_distinct_not_near_and_as_many_as_asked_for():
-    near, _ = neighbor_pairs(noise(60, 3), 5)
+    near, _ = traces._pairs(traces._nearest(noise(60, 3), 5))
     far = traces._distant_among_many(near, 60, 1.5, np.random.default_rng(0))
     codes = far @ [60, 1]
     assert len(np.unique(codes)) == len(far) == round(1.5 * len(near))

@@ -27,6 +27,7 @@ from book.geometry.experiments.trajectory_recordings import (
     kind_of,
     recorded,
 )
+from book.geometry.markov import markov_states
 from embviz.ledger.cells import experiment
 from embviz.runs.sketches import ALL
 from embviz.trajectories.autoencoders import encode, held_out_errors
@@ -35,11 +36,9 @@ from embviz.trajectories.phases import (
     Clustering,
     couple,
     find_phases,
-    hidden_markov_phases,
     path_steps,
     phase_grid,
     transition_activity,
-    weight_statistics,
 )
 from embviz.trajectories.traces import Layout, Trace, lay_out, trace
 from embviz.trajectories.weight_paths import WeightPath, join, rotate, weight_path
@@ -189,12 +188,7 @@ def _alternatives(drawings: list[_Drawing], pipeline: Pipeline) -> dict[str, flo
     for drawing in drawings:
         if drawing.method == "umap":
             found["umap_agreement"] = adjusted_rand_score(labels, drawing.traced.phases.labels)
-    # of the simple statistics those that distances tell: sketched weights keep no other
-    statistics = weight_statistics(judged.path.weights)[["from_start", "moved"]]
-    try:
-        states, _ = hidden_markov_phases(statistics, seed=judged.seed, n_starts=1)
-    except ImportError:  # an extra
-        return found
+    states = markov_states(judged.path.weights, seed=judged.seed)
     return found | {
         "hmm_states": float(len(np.unique(states))),
         "hmm_agreement": adjusted_rand_score(labels, states),
