@@ -368,7 +368,6 @@ def resize(
     centering: CenteringRule = "fold",
     reading: Reading = "inverse",
     mlp: MLPRule = "kept",
-    n_heads: int | None = None,
     energy: float | None = None,
 ) -> Resized:
     """Carry a model to a residual stream of m dimensions.
@@ -397,8 +396,6 @@ def resize(
         have T' and T+ the other way round. "transpose": T' reads. Equal for orthonormal rows of unit length.
     mlp : "kept" or "plain"
         "plain": hidden units are mapped too, to m / D of their number, by a map of their own.
-    n_heads : int, optional
-        Another number of heads, for "plain".
     energy : float, optional
         |T x|^2 / |x|^2 of the stream: norms divide by so much less, to give T x the length that x had. By
         default what a random map keeps on average, m / D for rows of unit length.
@@ -424,7 +421,7 @@ def resize(
     d = parts.config.embedding_dim
     if m < 1:
         raise ValueError(f"m is {m}: a model needs one dimension at least")
-    shape = _heads_at(parts.config, m, attention, n_heads)
+    head_width = _head_width(parts.config, m, attention)
     if isinstance(projection, str):
         projection = projections.draw(projection, m, d, seed=seed, scaling="unit")
     if projection.shape != (m, d):
@@ -438,11 +435,11 @@ def resize(
     if reading != "transpose" and not np.allclose(inverse, projection.matrix.T, rtol=0, atol=1e-9):
         parts.free_head("what reads is multiplied by T+, which is not T'")
     maps = _Maps(parts.weights["embedding"], projection.matrix, inverse, reading)
-    _carry_heads(parts, maps, shape, attention, seed)
+    _carry_heads(parts, maps, head_width, attention, seed)
     _carry_hidden(parts, m, mlp, seed)
     _carry_stream(parts, maps)
     energy = energy or projection.scale**2 * min(m, d) / d
-    _set_width(parts, m, energy, shape)
+    _set_width(parts, m, energy, head_width)
     return Resized(parts.model(), projection, tuple(parts.notes))
 
 
@@ -452,42 +449,24 @@ def _require_known(*rules: str) -> None:
             raise ValueError(f"no rule {rule!r}: choose one of {', '.join(get_args(known))}")
 
 
-@dataclass(frozen=True)
-class _Heads:
-    number: int
-    width: int
-
-
-def _heads_at(config: DecoderConfig, m: int, attention: AttentionRule, n_heads: int | None) -> _Heads:
-    """Number and width of the heads of a model of width m.
-
-    Raises
-    ------
-    ValueError
-        If m is no multiple of their number, or that number can't be chosen under the rule.
-    """
+def _head_width(config: DecoderConfig, m: int, attention: AttentionRule) -> int:
+    """Coordinates of a head of a model of width m."""
     own = config.n_heads
-    if attention != "plain" and n_heads not in (None, own):
-        raise ValueError(f"n_heads={n_heads}: the rule {attention!r} keeps the model's {own} heads")
     if attention == "kept":
-        return _Heads(own, config.head_width)
-    number = n_heads or own
-    step = number * (2 if config.positions == "rotary" else 1)  # rotary positions turn pairs
-    if number < 1 or m % step:
-        others = [n for n in range(1, m + 1) if m % (n * step // number) == 0]
-        nearest = sorted(sorted(others, key=lambda n: abs(n - own))[:3])
-        change = f", or n_heads={' or '.join(map(str, nearest))}" if attention == "plain" and nearest else ""
-        pairs = " in pairs of coordinates" if step > number else ""
+        return config.head_width
+    step = own * (2 if config.positions == "rotary" else 1)  # rotary positions turn pairs
+    if m % step:
+        pairs = " in pairs of coordinates" if step > own else ""
         raise ValueError(
-            f"m = {m} can't be divided among {number} heads{pairs}: take m = {nearest_multiples(m, step)}"
-            f"{change}, or attention='kept', which needs no division"
+            f"m = {m} can't be divided among {own} heads{pairs}: take m = {nearest_multiples(m, step)}, or "
+            "attention='kept', which needs no division"
         )
     if attention == "plain" and own * config.head_width != config.embedding_dim:
         raise ValueError(
             f"the plain rule T W T+ is for square maps, and the {own} heads of {config.head_width} are not "
             f"{config.embedding_dim} wide: use attention='kept' or 'within'"
         )
-    return _Heads(number, m // number)
+    return m // own
 
 
 class _Maps:
@@ -527,14 +506,14 @@ def _carry_stream(parts: _Parts, maps: _Maps) -> None:
         parts.weights[name] = array
 
 
-def _carry_heads(parts: _Parts, maps: _Maps, heads: _Heads, rule: AttentionRule, seed: int) -> None:
+def _carry_heads(parts: _Parts, maps: _Maps, head_width: int, rule: AttentionRule, seed: int) -> None:
     """Coordinates of queries, keys and values."""
     if rule == "kept":
         return
     config = parts.config
     parts.note(
         "heads are mixed: products of queries and keys are summed over other groups of coordinates"
-        if rule == "plain" and max(config.n_heads, heads.number) > 1
+        if rule == "plain" and config.n_heads > 1
         else "each head's coordinates are mapped"
     )
     if config.rotary_share < 1:
@@ -549,7 +528,7 @@ def _carry_heads(parts: _Parts, maps: _Maps, heads: _Heads, rule: AttentionRule,
         if rule == "within":
             own = [
                 projections.draw(
-                    "orthonormal", heads.width, config.head_width, seed=[seed, layer, head], scaling="unit"
+                    "orthonormal", head_width, config.head_width, seed=[seed, layer, head], scaling="unit"
                 )
                 for head in range(config.n_heads)
             ]
@@ -591,7 +570,7 @@ def _carry_role(parts: _Parts, start: str, role: Role, write: Tensor, read: Tens
                 parts.weights[name] = _along(array, axis, read if out else write)
 
 
-def _set_width(parts: _Parts, m: int, energy: float, heads: _Heads) -> None:
+def _set_width(parts: _Parts, m: int, energy: float, head_width: int) -> None:
     """The configuration of the new arrays."""
     old = parts.config
     on_sphere = old.placement == "sphere"
@@ -599,12 +578,11 @@ def _set_width(parts: _Parts, m: int, energy: float, heads: _Heads) -> None:
         parts.weights["position"] = parts.weights["position"] / math.sqrt(energy)
     # cosines keep their size, sums of squares shrink with the stream's energy
     divisor = old.divisor if on_sphere else max(1, round(old.divisor * energy))
-    square = heads.number * heads.width == m
-    scale = old.attention_scale * math.sqrt(old.head_width / heads.width)
+    square = old.n_heads * head_width == m
+    scale = old.attention_scale * math.sqrt(old.head_width / head_width)
     parts.change(
         embedding_dim=m,
-        n_heads=heads.number,
-        head_dim=0 if square else heads.width,
+        head_dim=0 if square else head_width,
         norm_width=0 if divisor == m else divisor,
         attention_scale=scale,
     )
@@ -740,9 +718,8 @@ def from_scratch(model: nn.Module, m: int, seed: int) -> Decoder:
     seed : int
     """
     config = as_decoder(model).config
-    heads = _heads_at(config, m, "kept", None)
-    square = heads.number * heads.width == m
-    shape = dataclasses.replace(config, embedding_dim=m, head_dim=0 if square else heads.width, norm_width=0)
+    head_dim = 0 if config.n_heads * config.head_width == m else config.head_width
+    shape = dataclasses.replace(config, embedding_dim=m, head_dim=head_dim, norm_width=0)
     return Decoder(shape, seed=seed).to(as_decoder(model).embedding)
 
 

@@ -151,7 +151,6 @@ def strike(
     dim: int = 0,
     top: int = 16,
     n_permutations: int = 200,
-    seed: int = 0,
 ) -> dict[str, Sounding]:
     """Sounding Hammer: which modes of a module's parameters does the loss push, before any is trained?
 
@@ -165,7 +164,7 @@ def strike(
     tensors : sequence of str, optional
         Parameter names, any of a tied tensor's. By default every learning parameter that has two axes or
         more, more than `top` modes along `dim`, and a gradient.
-    dim, top, n_permutations, seed
+    dim, top, n_permutations
         As in :func:`sound`, for each tensor alike.
 
     Returns
@@ -183,7 +182,7 @@ def strike(
     if silent and (tensors is not None or len(silent) == len(struck)):
         raise ValueError(f"the loss gives no gradient to {', '.join(silent)}: leave out what it misses")
     return {
-        name: sound(mean, dim=dim, top=top, n_permutations=n_permutations, seed=seed)
+        name: sound(mean, dim=dim, top=top, n_permutations=n_permutations)
         for name, mean in zip(struck, means, strict=True)
         if name not in silent
     }

@@ -133,9 +133,7 @@ def shuffled_losses(path: WeightPath, *, seed: int | np.random.Generator) -> Wei
 # --- the same pipeline ------------------------------------------------------------------------------
 
 
-def measure(
-    traced: Trace, *, seed: int = 0, trend: int | None = None, n_permutations: int = 999
-) -> dict[str, object]:
+def measure(traced: Trace, *, seed: int = 0, n_permutations: int = 999) -> dict[str, object]:
     """Numbers of a trace: one row in a table of trajectories, or of a trajectory and its controls.
 
     Parameters
@@ -144,8 +142,6 @@ def measure(
     seed : int
         Of the permutations of :func:`~embviz.trajectories.couple`, whose defaults for lag and block are
         taken, or as much as a short path allows.
-    trend : int, in snapshots, optional
-        Likewise.
 
     Returns
     -------
@@ -167,7 +163,6 @@ def measure(
             seed=seed,
             max_lag=min(10, len(moves) // 2 - 1),
             block=min(20, len(moves) // 4),
-            trend=trend,
             n_permutations=n_permutations,
         )
     return {
@@ -205,35 +200,25 @@ class NullComparison:
     table: pd.DataFrame  # a row per path: kind, draw, columns of `measure`, disparity to the path's layout
     traces: dict[str, Trace]  # by kind and draw, as "random walk 0"
 
-    def share_left(self, column: str = "cosine_share", kind: str = "random walk") -> Left:
-        """Of a share in the table, :func:`share_left`."""
-        return share_left(float(self._of("data", column)[0]), self._of(kind, column))
+    def shape_left(self) -> Left:
+        """The share of the layout's variance that no rotated and scaled layout of a walk explains.
 
-    def shape_left(self, kind: str = "random walk") -> Left:
-        """The share of the layout's variance that no rotated and scaled layout of a control explains.
-
-        Its Procrustes disparity to the null's draws. Hold it against :meth:`shape_among`: a path that is as
-        near to the draws as they are to each other has no shape of its own.
+        Its Procrustes disparity to the walks. Hold it against :meth:`shape_among`: a path that is as near to
+        the walks as they are to each other has no shape of its own.
         """
-        found = self._of(kind, "disparity")
-        return Left(float(np.mean(found)), min(found), max(found))
+        found = self.table.loc[self.table["kind"] == "random walk", "disparity"]
+        return Left(float(found.mean()), float(found.min()), float(found.max()))
 
-    def shape_among(self, kind: str = "random walk") -> Left | None:
-        """Disparity between the layouts of a control's draws; None for a single draw."""
-        layouts = [one.layout for name, one in self.traces.items() if name.rpartition(" ")[0] == kind]
+    def shape_among(self) -> Left | None:
+        """Disparity between the layouts of random walks; None for a single one."""
+        layouts = [
+            one.layout for name, one in self.traces.items() if name.rpartition(" ")[0] == "random walk"
+        ]
         if len(layouts) < 2:
             return None
         pairs = itertools.combinations(layouts, 2)
         found = [procrustes_disparity(one, other) for one, other in pairs]
         return Left(float(np.mean(found)), min(found), max(found))
-
-    def _of(self, kind: str, column: str) -> list[float]:
-        chosen = self.table.loc[self.table["kind"] == kind, column]
-        if chosen.empty or chosen.isna().any():
-            raise ValueError(
-                f"{column} of {kind!r} isn't known; there are {list(self.table['kind'].unique())}"
-            )
-        return [float(value) for value in chosen]
 
 
 def share_left(share: float, null_shares: Sequence[float]) -> Left:
@@ -277,14 +262,10 @@ def through_nulls(
     *,
     seed: int,
     n_draws: int = 3,
-    n_lags: int = 1,
     step_covariance: bool = False,
     shuffled: bool = True,
-    others: Mapping[str, WeightPath] | None = None,
-    trend: int | None = None,
-    device: str = "cpu",
 ) -> NullComparison:
-    """A trajectory, random walks, shuffled losses and other trajectories, through the same pipeline.
+    """A trajectory, random walks and shuffled losses through the same pipeline.
 
     Parameters
     ----------
@@ -294,44 +275,29 @@ def through_nulls(
         Of the pipeline for all; draw i of a null is of seed + i.
     n_draws : int
         Of each null.
-    n_lags : int
-        The walks' momentum, as of :func:`random_walk`.
     step_covariance : bool
         Draw walks with the path's step covariance too, as kind "random walk, same step covariance".
     shuffled : bool
         Draw shuffled losses too, where losses are known.
-    others : mapping from kind to WeightPath, optional
-        What only the caller can make: an independent run, a run that only decays.
-    trend : int, optional
-        As of :func:`~embviz.trajectories.couple`.
-    device : str
-
-    Returns
-    -------
-    NullComparison
-        Its column ``disparity`` is None for a path with another number of snapshots.
     """
     if n_draws < 1:
         raise ValueError(f"n_draws is {n_draws}: use at least 1")
-    path = rotate(path, device=device)
+    path = rotate(path)
     drawn = [("data", 0, path)]
     walks = {"random walk": False, "random walk, same step covariance": True}
     drawn += [
-        (kind, i, random_walk(path, seed=seed + i, n_lags=n_lags, step_covariance=own))
+        (kind, i, random_walk(path, seed=seed + i, step_covariance=own))
         for kind, own in walks.items()
         if step_covariance or not own
         for i in range(n_draws)
     ]
     if shuffled and path.has_losses:
         drawn += [("shuffled losses", i, shuffled_losses(path, seed=seed + i)) for i in range(n_draws)]
-    drawn += [(kind, 0, other) for kind, other in (others or {}).items()]
-    traces = {f"{kind} {i}": trace(one, recipe, seed=seed, device=device) for kind, i, one in drawn}
+    traces = {f"{kind} {i}": trace(one, recipe, seed=seed) for kind, i, one in drawn}
     data, rows = traces["data 0"].layout, []
     for (kind, i, _), traced in zip(drawn, traces.values(), strict=True):
-        same = len(traced.layout) == len(data)
-        disparity = procrustes_disparity(data, traced.layout) if same else None
-        numbers = measure(traced, seed=seed, trend=trend)
-        rows.append({"kind": kind, "draw": i, **numbers, "disparity": disparity})
+        disparity = procrustes_disparity(data, traced.layout)
+        rows.append({"kind": kind, "draw": i, **measure(traced, seed=seed), "disparity": disparity})
     return NullComparison(pd.DataFrame(rows), traces)
 
 

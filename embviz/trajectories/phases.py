@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from scipy import ndimage, stats
+from scipy import stats
 from sklearn.metrics import adjusted_rand_score
 
 from embviz.arrays import checked
@@ -266,31 +266,16 @@ class Sharpness:
     even: float  # the same of a path whose steps are all as long: the share of steps counted
 
 
-def sharpness(points: ArrayLike, *, share: float = 0.05) -> Sharpness:
-    """Share of a path's length in the longest `share` of its steps, one step at least.
+def sharpness(points: ArrayLike) -> Sharpness:
+    """Share of a path's length (S, D) in the longest twentieth of its steps, one step at least.
 
-    Parameters
-    ----------
-    points : array, shape (S, D)
-    share : float, in 0..1
-
-    Raises
-    ------
-    ValueError
-        If a value is not finite, there is no step, the share isn't in 0..1, or nothing moves.
-
-    Examples
-    --------
-    >>> jump = [[0.0], [1.0], [2.0], [12.0], [13.0]]
-    >>> sharpness(jump, share=0.25).share
+    >>> sharpness([[0.0], [1.0], [2.0], [12.0], [13.0]]).share
     0.7692307692307693
     """
     lengths = path_steps(points)
-    if not 0 < share <= 1:
-        raise ValueError(f"share is {share}: take more than 0, at most 1")
     if not lengths.any():
         raise ValueError("the path doesn't move: it has no sharpness")
-    n_longest = max(1, round(share * len(lengths)))
+    n_longest = max(1, round(len(lengths) / 20))
     longest = np.sort(lengths)[-n_longest:].sum()
     return Sharpness(float(longest / lengths.sum()), n_longest / len(lengths))
 
@@ -330,13 +315,12 @@ def couple(
     seed: int | np.random.Generator,
     max_lag: int = 10,
     block: int = 20,
-    trend: int | None = None,
     n_permutations: int = 999,
 ) -> Coupling:
     """Do drops of the loss correlate with movement? Rank cross-correlation, block-permutation p-value.
 
-    Weights move most, and the loss falls most, early in training: that alone correlates. `trend` takes slow
-    changes off both before anything is compared; report it with and without.
+    Weights move most, and the loss falls most, early in training: that alone correlates. Take a running
+    median off activity and drops (``scipy.ndimage.median_filter``) and report both.
 
     Parameters
     ----------
@@ -349,8 +333,6 @@ def couple(
     block : int, in snapshots
         Drops are permuted in blocks of so many neighbours, cut at a random place, which keeps what
         neighbours have in common. Blocks must be longer than that, and many.
-    trend : int, in snapshots, optional
-        Window of a running median that is subtracted from activity and from drops.
     n_permutations : int
 
     Returns
@@ -375,7 +357,7 @@ def couple(
             f"block = {block}, max_lag = {max_lag}, n_permutations = {n_permutations}: of {n} intervals "
             "of activity blocks take a quarter at most, lags less than half"
         )
-    moves, drops = _ranks(activity, "activity", trend), _ranks(-np.diff(losses), "the loss's drops", trend)
+    moves, drops = _ranks(activity, "activity"), _ranks(-np.diff(losses), "the loss's drops")
     rng = np.random.default_rng(seed)
     permuted = np.stack([drops[_permuted_blocks(n, block, rng)] for _ in range(n_permutations)])
     observed = _cross_correlations(moves, drops[None], max_lag)[0]
@@ -390,10 +372,8 @@ def couple(
     )
 
 
-def _ranks(values: np.ndarray, name: str, trend: int | None) -> np.ndarray:
+def _ranks(values: np.ndarray, name: str) -> np.ndarray:
     """Ranks, mean 0 and mean square 1."""
-    if trend is not None:
-        values = values - ndimage.median_filter(values, size=trend, mode="nearest")
     if np.ptp(values) == 0:
         raise ValueError(f"{name} are constant over {len(values)} intervals: there is nothing to correlate")
     ranks = stats.rankdata(values)

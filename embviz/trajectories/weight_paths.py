@@ -73,16 +73,14 @@ def _inner_products(weights: np.ndarray, device: str) -> Tensor:
     return gram - means - means[:, None] + means.mean()
 
 
-def join(paths: Sequence[WeightPath], name: str = "all", *, equal: bool = True) -> WeightPath:
-    """Several tensors as one path.
+def join(paths: Sequence[WeightPath], name: str = "all") -> WeightPath:
+    """Several tensors as one path, each scaled so that all move equally far in mean square.
 
     Parameters
     ----------
     paths : sequence of WeightPath
         Of one run: the same steps and losses. Rotated ones are smaller and give the same distances.
     name : str
-    equal : bool
-        Scale each tensor so that all move equally far in mean square; without it large ones decide.
 
     Raises
     ------
@@ -98,15 +96,15 @@ def join(paths: Sequence[WeightPath], name: str = "all", *, equal: bool = True) 
             raise ValueError(
                 f"{path.name} and {paths[0].name} differ in steps or losses: join tensors of one run"
             )
-    if equal and (still := [path.name for path in paths if path.total == 0]):
-        raise ValueError(f"{', '.join(still)} never moved: leave it out, or join with equal=False")
-    parts = [path.weights / math.sqrt(path.total) if equal else path.weights for path in paths]
+    if still := [path.name for path in paths if path.total == 0]:
+        raise ValueError(f"{', '.join(still)} never moved: leave it out")
+    parts = [path.weights / math.sqrt(path.total) for path in paths]
     return WeightPath(
         name, paths[0].steps, paths[0].losses, np.hstack(parts), sum(path.n_weights for path in paths)
     )
 
 
-def cosine_share(points: ArrayLike, *, clock: ArrayLike | None = None) -> float:
+def cosine_share(points: ArrayLike) -> float:
     """The two-arm figure: how much of a path's variance two half and whole turns of a cosine of time hold.
 
     The first principal components of a long random walk in many dimensions are cosines of time, cos(pi k t),
@@ -117,8 +115,6 @@ def cosine_share(points: ArrayLike, *, clock: ArrayLike | None = None) -> float:
     ----------
     points : array, shape (S, D)
         A layout, a bottleneck or rotated weights; turning or scaling them changes nothing.
-    clock : array, shape (S,), increasing, optional
-        Time, by default the snapshot's number; the path's own length is another choice.
 
     Returns
     -------
@@ -136,17 +132,12 @@ def cosine_share(points: ArrayLike, *, clock: ArrayLike | None = None) -> float:
     """
     points = checked(points, "points", 2)
     n = len(points)
-    time = np.arange(n) + 0.5 if clock is None else checked(clock, "clock", 1)
-    if len(time) != n or n < 4 or (np.diff(time) < 0).any():
-        raise ValueError(
-            f"{n} points, a clock of {len(time)}: give four at least, and a time that goes forward"
-        )
-    if time[0] == time[-1]:
-        raise ValueError("the clock stands still: give a time that goes forward")
+    if n < 4:
+        raise ValueError(f"{n} points: give four at least")
+    time = (np.arange(n) + 0.5) / n
     centered = points - points.mean(axis=0)
     if not centered.any():
         raise ValueError("the path doesn't move: it has no shape")
-    time = time / n if clock is None else (time - time[0]) / (time[-1] - time[0])
     waves = np.cos(np.pi * time[:, None] * np.array([1, 2]))
     basis = np.linalg.qr(waves - waves.mean(axis=0)).Q  # (S, 2)
     return float(((basis.T @ centered) ** 2).sum() / (centered**2).sum())

@@ -288,9 +288,7 @@ FLAT = projections.given(np.eye(12)[[0, 1, 2, 2]])
         (lambda m: resize(m, 4, projection=FLAT, reading="inverse"), "has rank 3, not 4"),
         (lambda m: resize(m, 4, projection=FLAT, reading="transpose"), "has rank 3, not 4"),
         (lambda m: resize(m, 7, attention="plain"), "m = 7 can't be divided among 3 heads: take m = 6 or 9"),
-        (lambda m: resize(m, 7, attention="within"), "m = 7 can't be divided among 3 heads"),
-        (lambda m: resize(m, 10, attention="plain"), "or n_heads=1 or 2 or 5, or attention='kept'"),
-        (lambda m: resize(m, 10, n_heads=5), "'kept' keeps the model's 3 heads"),
+        (lambda m: resize(m, 10, attention="within"), "take m = 9 or 12, or attention='kept'"),
         (lambda m: resize(made(ROTARY), 9, attention="plain"), "3 heads in pairs .*: take m = 6 or 12"),
         (
             lambda m: resize(made(CONFIGS["ALiBi, wide heads"]), 6, attention="plain"),
@@ -312,11 +310,6 @@ FLAT = projections.given(np.eye(12)[[0, 1, 2, 2]])
 def test_a_width_a_rule_or_a_layer_that_does_not_fit_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call(made(PLAIN))
-
-
-def test_heads_stay_as_many_as_they_were_or_as_many_as_are_asked_for():
-    assert resize(made(PLAIN), 7).model.config.head_width == 4
-    assert resize(made(PLAIN), 10, attention="plain", n_heads=5).model.config.n_heads == 5
 
 
 def test_carrying_changes_neither_the_model_nor_the_global_random_state():

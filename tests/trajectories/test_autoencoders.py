@@ -105,8 +105,8 @@ def test_a_gap_is_harder_to_bridge_than_single_snapshots():
 
 
 def test_held_out_errors_are_pooled_over_all_snapshots_each_held_out_once():
-    path, untrained = bent_path(), UNTRAINED
-    found = held_out_errors(path, untrained, seed=0, n_folds=3, block=5)
+    path = bent_path()
+    found = held_out_errors(path, UNTRAINED, seed=0, block=5)
     # an untrained one predicts the mean whatever it has seen
     assert found.prediction == pytest.approx(1, abs=FLOAT)
     assert found.reconstruction == pytest.approx(principal_error(path.weights, 3), abs=FLOAT)
@@ -166,8 +166,7 @@ def flat():
     [
         (lambda: Autoencoder(bottleneck=0), "sizes and epochs"),
         (lambda: Autoencoder(loss_weight=-1), "must not be negative"),
-        (lambda: held_out_errors(bent_path(), QUICK, seed=0, n_folds=1), "hold out none, or all, of 60"),
-        (lambda: held_out_errors(bent_path(), QUICK, seed=0, n_folds=2, block=60), "hold out none, or all"),
+        (lambda: held_out_errors(bent_path(), QUICK, seed=0, block=60), "holds out none, or all, of 60"),
         (lambda: encode_together([], QUICK, seed=0), "there is no path to encode"),
         (lambda: encode_together([bent_path(), flat()], QUICK, seed=0), "flat has no loss that changes"),
     ],
