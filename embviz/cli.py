@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,9 +28,16 @@ LAB_OPTIONS = (  # of JupyterLab, which then asks no other host and installs not
     f"--LabApp.extra_labextensions_path={os.path.join(os.path.dirname(__file__), 'view', 'labextensions')}",
 )
 
-GONE = {  # options of earlier versions, and what takes their place
+GONE = {  # commands and options of earlier versions, and what takes their place
     "--gradients": "--gradients is gone: embviz.training.strike(module, loss, batches) measures gradients",
+    "--minutes": "--minutes is gone: stop `embviz run` at any time (Ctrl-C); the same command continues",
 }
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        words = message.replace("'", " ").split()
+        super().error(next(filter(None, map(GONE.get, words)), message))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -64,7 +71,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = _parser()
     arguments, rest = parser.parse_known_args(argv)
     if rest and arguments.command is not open_lab:
-        parser.error(next(filter(None, map(GONE.get, rest)), f"unrecognized arguments: {' '.join(rest)}"))
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
     arguments.rest = rest
     return arguments
 
@@ -106,7 +113,7 @@ def _in_project(command: Callable[[argparse.Namespace], int], arguments: argpars
 def _parser() -> argparse.ArgumentParser:
     import embviz
 
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="embviz",
         description="Measure the geometry of embeddings: of a text, word vectors, a model or a training run.",
     )
@@ -396,11 +403,6 @@ def _add_run(commands: Any) -> None:
     run.add_argument("id", metavar="ID", help='a claim such as reflections.lemma1, a paper, or "all"')
     run.add_argument("--preset", default="quick", help="quick (seconds; default), laptop or paper")
     run.add_argument("--jobs", type=_positive, help="worker processes; default as many as cores")
-    run.add_argument(
-        "--minutes",
-        type=float,
-        help="stop after so many minutes; repeat the command to continue (exit code 3 until done)",
-    )
     run.add_argument("--dry-run", action="store_true", help="only count what is missing")
     run.add_argument("--backend", choices=["dask"], help="compute on a dask cluster, with --scheduler")
     run.add_argument(
@@ -779,20 +781,15 @@ def _claim_ids(wanted: str | None) -> list[str]:
 def run_cells(arguments: argparse.Namespace) -> int:
     """``embviz run ID --preset P``: compute what is missing, one claim after the other.
 
-    Exit code 1 if data are missing; 3 if the time of ``--minutes`` ended before all was done.
+    Exit code 1 if data are missing, a cell failed, or another process is computing one.
     """
-    import time
-
     from embviz.ledger.clusters import backend_of
 
-    if arguments.minutes is not None and not arguments.minutes > 0:
-        raise ValueError(f"--minutes must be above 0, got {arguments.minutes:g}")
-    until = None if arguments.minutes is None else time.time() + 60 * arguments.minutes
     with backend_of(arguments):
-        return _run_claims(arguments, until)
+        return _run_claims(arguments)
 
 
-def _run_claims(arguments: argparse.Namespace, until: float | None) -> int:
+def _run_claims(arguments: argparse.Namespace) -> int:
     from collections import Counter
 
     from embviz import ledger
@@ -808,7 +805,7 @@ def _run_claims(arguments: argparse.Namespace, until: float | None) -> int:
         if arguments.dry_run:
             continue
         try:
-            cells.run(todo, n_jobs=arguments.jobs, until=until)
+            cells.run(todo, n_jobs=arguments.jobs)
             left |= {cell.path for cell in cells.missing(todo)}  # claims share cells
         except (FileNotFoundError, cells.FailedCellsError) as error:  # must not stop the other claims
             print(f"embviz: {claim_id}: {error}", file=sys.stderr)
@@ -823,7 +820,7 @@ def _run_claims(arguments: argparse.Namespace, until: float | None) -> int:
         holders = Counter(filter(None, (holder(path.stem) for path in left)))
         for who, n_cells in sorted(holders.items()):
             print(f"{n_cells} of them {'is' if n_cells == 1 else 'are'} being computed by {who}")
-    return 1 if failed else 3 if left else 0
+    return int(failed or bool(left))
 
 
 def show_ledger(arguments: argparse.Namespace) -> int:

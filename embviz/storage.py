@@ -34,6 +34,10 @@ NO_HOME = Path("/no-home-folder/embviz")  # of a user without one: nothing is th
 TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<process>\d+)\.(?P<place>[0-9a-f]{4})[0-9a-f]{4}(\.[^.]+)?")
 
 
+class BusyRunError(ValueError):
+    """A run on disk that another process, or another part of this one, is writing."""
+
+
 def registry_files() -> list[Path]:
     """The package's registry of data sets, and after it the project's own where there is one."""
     package = Path(__file__).resolve().parent

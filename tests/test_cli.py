@@ -81,7 +81,7 @@ def test_an_error_of_ours_is_one_line_and_exit_code_1(made, capsys):
         ("inspect m --map -3", "'-3' is neither a number from 0 on nor `all`"),
         ("inspect no_model --text no_text", "no_text"),
         ("run all --jobs -4", "'-4' is no whole number from 1 on"),
-        ("run reflections.pmi_random --minutes 0", "--minutes must be above 0, got 0"),
+        ("run reflections.pmi_random --minutes 5", "--minutes is gone: stop `embviz run`"),
         ("run reflections.lemma9", "reflections.lemma1"),
         ("run reflections.lemma1 --preset huge", "quick, laptop, paper"),
         ("ledger --project loop", "is not a project"),
@@ -142,14 +142,6 @@ def test_the_ledger_of_a_whole_paper_is_a_table_with_a_row_a_claim(results, caps
 def test_a_dry_run_computes_nothing(results, capsys):
     assert cli.main(["run", "all", "--preset", "laptop", "--dry-run"]) == 0
     assert not results.exists()
-
-
-def test_minutes_that_are_over_leave_cells_and_say_so(results, capsys):
-    command = ["run", "reflections.pmi_random", "--jobs", "1", "--minutes"]
-    assert cli.main([*command, "1e-9"]) == 3
-    assert "3 cells are left" in capsys.readouterr().out
-    assert cli.main([*command, "60"]) == 0
-    assert "left" not in capsys.readouterr().out
 
 
 def test_data_that_is_not_at_hand_is_told_and_does_not_stop_other_claims(

@@ -37,7 +37,7 @@ import sys
 import torch
 from embviz.ledger.holders import held, holder
 from embviz.memory import available_memory
-from embviz.pausing import BusyRunError
+from embviz.storage import BusyRunError
 from embviz.runs import Run, read_run
 
 folder = sys.argv[1]

@@ -18,7 +18,6 @@ import functools
 import hashlib
 import importlib
 import json
-import math
 import os
 import platform
 import tempfile
@@ -42,9 +41,8 @@ from embviz.ledger.claims import load_claims, papers
 from embviz.ledger.holders import end_with, held
 from embviz.ledger.sources import PACKAGE, commit, module_folder, tree_digest, versions
 from embviz.memory import peak_memory
-from embviz.pausing import BusyRunError, Paused, pausing_at, time_is_over
 from embviz.project import NoProjectError, find_project, import_from
-from embviz.storage import cache_folder, check_writable, results_folder, whole_file
+from embviz.storage import BusyRunError, cache_folder, check_writable, results_folder, whole_file
 
 if TYPE_CHECKING:
     from embviz.runs import Run
@@ -478,30 +476,19 @@ def _failure(cell: Cell, error: Exception) -> _Failure:
     return _Failure(cell, f"{type(error).__name__}: {told}", error)
 
 
-def _compute_here(cell: Cell, path: Path, moment: float, parent: int | None = None) -> Path | _Failure | None:
-    """As below, on the machine that hands out the time: `moment` is one of ``time.monotonic()``.
+def _compute_here(cell: Cell, path: Path, parent: int | None = None) -> Path | _Failure | None:
+    """The file written; None if another process has done it or is about to.
 
     `parent` is the process that this one is a worker of.
     """
     if parent is not None:
         end_with(parent)
-    return _compute_in_worker(cell, path, time.time() + moment - time.monotonic(), parent)
-
-
-def _compute_in_worker(
-    cell: Cell, path: Path, until: float, parent: int | None = None
-) -> Path | _Failure | None:
-    """The file written; None if the time is over, or another process has done it or is about to."""
-    with (
-        _threads(cell.experiment.threads),
-        pausing_at(until),
-        held(cell.key, by=parent or os.getpid()) as ours,
-    ):
-        if not ours or time_is_over() or path.is_file():
+    with _threads(cell.experiment.threads), held(cell.key, by=parent or os.getpid()) as ours:
+        if not ours or path.is_file():
             return None
         try:
             return compute(cell, path)  # the path is the caller's: a reused worker's environment is older
-        except (Paused, BusyRunError):
+        except BusyRunError:
             return None
         except OSError:  # a full disk, data that are not at hand: other cells would fare no better
             raise
@@ -509,30 +496,18 @@ def _compute_in_worker(
             return _failure(cell, error)
 
 
-def _compute_away(cell: Cell, until: float) -> bytes | _Failure | None:
+def _compute_away(cell: Cell) -> bytes | _Failure | None:
     """What the file holds, from a worker that may share no folder with the caller; None as above."""
-    with (
-        _threads(cell.experiment.threads),
-        pausing_at(until),
-        tempfile.TemporaryDirectory() as folder,
-    ):
-        if time_is_over():
-            return None
+    with _threads(cell.experiment.threads), tempfile.TemporaryDirectory() as folder:
         try:
             return compute(cell, Path(folder, cell.path.name)).read_bytes()
-        except (Paused, BusyRunError):
+        except BusyRunError:
             return None
         except Exception as error:
             return _failure(cell, error)
 
 
-def run(
-    cells: Sequence[Cell],
-    *,
-    n_jobs: int | None = None,
-    until: float | None = None,
-    progress: bool = True,
-) -> list[Path]:
+def run(cells: Sequence[Cell], *, n_jobs: int | None = None, progress: bool = True) -> list[Path]:
     """Compute and store whichever of `cells` are missing.
 
     Parameters
@@ -542,9 +517,6 @@ def run(
         ``joblib.parallel_config`` spreads over a cluster, whose workers need share no folder with this
         process: it stores what they send back). None: as many as the backend has cores, fewer for
         experiments whose cells use several threads.
-    until : float, optional
-        Moment, in seconds as ``time.time()``, from which no cell is begun, and those that train in a
-        :func:`training_run` pause; the next call goes on with them. Other cells run to their ends.
     progress : bool
         Show a progress bar on standard error.
 
@@ -566,20 +538,18 @@ def run(
     for cell in cells:
         if cell.stored():
             _delete_run(cell)  # a kill came between storing and deleting
-    # a clock that is set back must not lengthen the time
-    moment = math.inf if until is None else time.monotonic() + until - time.time()
     bar = tqdm(total=len(todo), desc="cells", disable=not progress or not todo)
     written: list[Path] = []
     failures: list[_Failure] = []
     cores, before = joblib.effective_n_jobs(-1), -1
     with bar:
         # a cell that reads another one's model finds it busy while that is trained beside it: once more then
-        while todo and len(written) > before and time.monotonic() < moment:
+        while todo and len(written) > before:
             before = len(written)
             for threads in sorted({cell.experiment.threads for cell in todo}):
                 group = [cell for cell in todo if cell.experiment.threads == threads]
                 workers = min(len(group), n_jobs or max(1, cores // threads))
-                for found in _compute_all(group, workers, threads, moment):
+                for found in _compute_all(group, workers, threads):
                     if isinstance(found, _Failure):
                         failures.append(found)
                     elif found is not None:
@@ -600,31 +570,26 @@ def _told(failures: Sequence[_Failure], n_stored: int) -> str:
     return "\n  ".join([f"{len(failures)} cells failed, {n_stored} were stored:", *lines]) + more
 
 
-def _compute_all(
-    group: Sequence[Cell], workers: int, threads: int, moment: float
-) -> Iterator[Path | _Failure | None]:
+def _compute_all(group: Sequence[Cell], workers: int, threads: int) -> Iterator[Path | _Failure | None]:
     backend, _ = joblib.parallel.get_active_backend()
     if type(backend).__name__ != "LokyBackend":  # the user's own cluster
-        yield from _compute_on_cluster(backend, group, workers, moment)
+        yield from _compute_on_cluster(backend, group, workers)
         return
     if workers == 1:
-        yield from (_compute_here(cell, cell.path, moment) for cell in group)
+        yield from (_compute_here(cell, cell.path) for cell in group)
         return
-    jobs = (joblib.delayed(_compute_here)(cell, cell.path, moment, os.getpid()) for cell in group)
+    jobs = (joblib.delayed(_compute_here)(cell, cell.path, os.getpid()) for cell in group)
     with joblib.parallel_config(backend="loky", inner_max_num_threads=threads):
         yield from joblib.Parallel(n_jobs=workers, return_as="generator_unordered")(jobs)
 
 
 def _compute_on_cluster(
-    backend: Any, group: Sequence[Cell], workers: int, moment: float
+    backend: Any, group: Sequence[Cell], workers: int
 ) -> Iterator[Path | _Failure | None]:
-    until = time.time() + moment - time.monotonic()
     as_done = "generator" if getattr(backend, "supports_return_generator", False) else "list"
     # no more at once than there is room for, whatever the backend makes of n_jobs
     parallel = joblib.Parallel(n_jobs=workers, pre_dispatch=workers, batch_size=1, return_as=as_done)
-    for cell, found in zip(
-        group, parallel(joblib.delayed(_compute_away)(cell, until) for cell in group), strict=True
-    ):
+    for cell, found in zip(group, parallel(map(joblib.delayed(_compute_away), group)), strict=True):
         if isinstance(found, bytes):
             with whole_file(cell.path) as temporary:
                 temporary.write_bytes(found)

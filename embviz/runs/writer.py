@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from filelock import lock_descriptor
 
-from embviz.pausing import BusyRunError
+from embviz.storage import BusyRunError
 
 LOCK, PARTIAL = "writer.lock", "partial"
 

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor, nn
 
-from embviz.pausing import Paused, time_is_over
-
 if TYPE_CHECKING:
     from embviz.runs import Run
 
@@ -118,8 +116,6 @@ def train(
         If a loss stops being finite: names the step and the member. Stored snapshots are kept.
     ValueError
         If `snapshot_at` is an int below 1, or the run is already longer than `n_steps`.
-    Paused
-        If there is a `run` and the time is over, see :mod:`embviz.pausing`: after an update at least.
     """
     is_due = _is_due(snapshot_at, n_steps)
     keep_freed_memory()
@@ -187,14 +183,8 @@ class _StateKeeper:
             self._save(step)
 
     def after_update(self, step: int) -> None:
-        """Save where the last state is old; Paused if the time is over."""
-        over = time_is_over()
-        if over or time.monotonic() - self.saved >= STATE_SECONDS:
+        if time.monotonic() - self.saved >= STATE_SECONDS:
             self._save(step)
-        if over:
-            raise Paused(
-                f"{self.run.folder} has paused after {step} steps: call again to continue from there"
-            )
 
     def at_the_end(self, step: int) -> None:
         if self.step != step:

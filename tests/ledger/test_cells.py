@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from embviz import pausing
 from embviz import runs as stored_runs
 from embviz.ledger import cells, sources
+from embviz.storage import BusyRunError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,21 +43,21 @@ def broken(config):
 def reader(config):
     """Finds the model of seed 0 busy until it is stored, as when another process trains it."""
     if config.seed and cells.missing([reader.cell(dataclasses.replace(config, seed=0))]):
-        raise pausing.BusyRunError("being written")
+        raise BusyRunError("being written")
     return pd.DataFrame({"value": [float(config.seed)]})
 
 
 @cells.experiment("testing.counting")
 def counting(config):
-    """Counts to n, a state a step, and pauses when the time is over."""
+    """Counts to n, a state a step, and stops where it is told."""
     with cells.training_run(counting.cell(config), {"digits": "0123"}) as (run, slices):
         step, tensors = run.load_state() or (0, {"sum": torch.zeros(1)})
         while step < config.n:
             step += 1
             tensors = {"sum": tensors["sum"] + step}
             run.save_state(step, tensors)
-            if pausing.time_is_over() or os.environ.get("STOP_AT") == str(step):
-                raise pausing.Paused
+            if os.environ.get("STOP_AT") == str(step):
+                raise KeyboardInterrupt
     table = pd.DataFrame({"sum": tensors["sum"].numpy()})
     table.attrs |= {"data": {"digits": "0123"}, "slices": slices}
     return table
@@ -251,14 +251,15 @@ def test_a_sweep_killed_at_random_moments_resumes_to_the_same_results():
         pd.testing.assert_frame_equal(table, squares.function(Squares(20, seed)))
 
 
-# --- slices of time -----------------------------------------------------------------------------------
+# --- cells that are stopped ---------------------------------------------------------------------------
 
 
-def test_a_cell_that_pauses_goes_on_and_its_provenance_lists_the_slices(results, monkeypatch):
+def test_a_cell_that_was_stopped_goes_on_and_its_provenance_lists_the_slices(results, monkeypatch):
     cell = counting.cell(Squares(6))
     for stop in ("2", "5"):
         monkeypatch.setenv("STOP_AT", stop)
-        assert cells.run([cell], n_jobs=1, progress=False) == []
+        with pytest.raises(KeyboardInterrupt):
+            cells.run([cell], n_jobs=1, progress=False)
     monkeypatch.delenv("STOP_AT")
     assert cells.run([cell], n_jobs=1, progress=False) == [cell.path]
     table, provenance = cells.read(cell)
@@ -268,24 +269,18 @@ def test_a_cell_that_pauses_goes_on_and_its_provenance_lists_the_slices(results,
     assert cells.table_of(counting.cell(Squares(4)))["sum"].tolist() == [10.0]  # is not stored
     assert list((results / "cache" / "runs").iterdir()) == []
     monkeypatch.setenv("STOP_AT", "1")
-    cells.run([counting.cell(Squares(3))], n_jobs=1, progress=False)
+    with pytest.raises(KeyboardInterrupt):
+        cells.run([counting.cell(Squares(3))], n_jobs=1, progress=False)
     other = cells.training_run(counting.cell(Squares(3)), {"digits": "9"})
     with pytest.raises(ValueError, match="another configuration"), other:
         pass
-
-
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_when_the_time_is_over_no_cell_is_begun(n_jobs):
-    sweep = [squares.cell(Squares(n)) for n in (1, 2)]
-    assert cells.run(sweep, n_jobs=n_jobs, until=time.time(), progress=False) == []
-    assert len(cells.run(sweep, n_jobs=n_jobs, until=time.time() + 3600, progress=False)) == 2
 
 
 def test_a_cell_that_another_process_is_computing_is_left_to_it(results):
     cell = counting.cell(Squares(3))
     with cells.training_run(cell, {"digits": "0123"}):
         assert cells.run([cell], n_jobs=1, progress=False) == []
-        with pytest.raises(pausing.BusyRunError, match="being written"):
+        with pytest.raises(BusyRunError, match="being written"):
             cells.compute(cell)
 
 

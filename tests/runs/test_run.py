@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from embviz.pausing import BusyRunError
 from embviz.runs import DamagedRunError, Run, delete_run, log, read_run, run, select_weights, writer
+from embviz.storage import BusyRunError
 
 CONFIG = {"model": {"dim": 4, "tied": True}, "rates": (0.1, 0.2), "seed": 0}
 METRICS = {"loss": [1.0, 0.5], "rate": 0.1}

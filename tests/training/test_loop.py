@@ -19,7 +19,6 @@ from book.tying.experiments.exor_runs import StackedBatches
 from book.tying.languages.exor import EXor, EXorStream, split_strings
 from book.tying.models.encoders import EncoderConfig
 from book.tying.models.stacked import StackedEncoder
-from embviz import pausing
 from embviz.runs import Run, read_run
 from embviz.training.loop import AdamW, Snapshot, train
 
@@ -318,24 +317,6 @@ def test_a_run_broken_by_an_error_at_any_step_resumes_to_the_same_bits(tmp_path,
         list(training(run, spoil=fail))
     assert read_run(tmp_path / "run").steps == list(range(0, at + 1, EVERY))
     assert_same_bits(finished(tmp_path / "run"), unbroken)
-
-
-def test_a_run_whose_time_is_over_pauses_after_an_update_and_goes_on_to_the_same_bits(tmp_path, unbroken):
-    steps = []
-    with pausing.pausing_at(0.0):
-        while not steps or steps[-1] < N_STEPS:
-            with Run.open(tmp_path / "run", config=DESCRIPTION) as run, pytest.raises(pausing.Paused):
-                list(training(run))
-            state = read_run(tmp_path / "run").load_state()
-            assert state is not None
-            steps.append(state[0])
-    assert steps == list(range(1, N_STEPS + 1))
-    assert_same_bits(finished(tmp_path / "run"), unbroken)
-
-
-def test_training_that_keeps_nothing_does_not_pause():
-    with pausing.pausing_at(0.0):
-        assert [snapshot.step for snapshot in training()][-1] == N_STEPS
 
 
 def test_an_old_state_is_replaced_between_snapshots(tmp_path, monkeypatch, unbroken):

@@ -23,10 +23,9 @@ from torch import Tensor
 from book.geometry.experiments.steering_language import Setting
 from book.transformer import Transformer, TransformerConfig
 from embviz.ledger.cells import experiment, sliced_run
-from embviz.pausing import BusyRunError, Paused, time_is_over
 from embviz.runs import Run, read_run, select_weights
 from embviz.runs.run import STATES
-from embviz.storage import cache_folder, whole_file
+from embviz.storage import BusyRunError, cache_folder, whole_file
 from embviz.training.language import Streams, TextConfig, draw_batch, load_streams, next_token_losses, score
 from embviz.training.loop import train
 from embviz.trajectories.autoencoders import Autoencoder
@@ -171,18 +170,15 @@ class Recording:
 def recorded(run: TrajectoryRun) -> Recording:
     """The recording of a run, from the cache folder; made first where it is missing.
 
-    Making it pauses when the time is over, see :mod:`embviz.pausing`, and goes on where it stopped, also
-    after a kill. It has a snapshot of the weights before training, too. The loss is that of the same
-    training sequences at each snapshot, as many as in a batch: of changing batches, differences would be
-    noise.
+    Making it goes on where it stopped, also after a kill. It has a snapshot of the weights before training,
+    too. The loss is that of the same training sequences at each snapshot, as many as in a batch: of changing
+    batches, differences would be noise.
     """
     folder = _folder(run)
     while not folder.is_dir():  # it is there whole or not at all
         try:
             _record(run, folder)
-        except BusyRunError as error:  # another process makes it
-            if time_is_over():
-                raise Paused(f"{folder} is being made by another process") from error
+        except BusyRunError:  # another process makes it
             time.sleep(0.1)
     return _read_once(folder)
 

@@ -24,7 +24,6 @@ from embviz.ledger import findings
 from embviz.ledger.cells import Cell, experiment, load, training_run
 from embviz.ledger.findings import Finding
 from embviz.ledger.studies import Part, Study
-from embviz.pausing import Paused, time_is_over
 from embviz.words import spectra
 from embviz.words.cooccurrence import count_pairs, pmi, ppmi
 from embviz.words.reports import NEARLY_REAL
@@ -120,18 +119,15 @@ def skipgram(config: SkipGram) -> pd.DataFrame:
 
 
 def _keeper(save: Callable[[int, dict[str, torch.Tensor]], None]) -> Callable[[Callable[[], State]], None]:
-    """Saves a training's state each minute, and when its time is over, which ends it."""
+    """Saves a training's state each minute."""
     last = time.monotonic()
 
     def keep(state: Callable[[], State]) -> None:
         nonlocal last
-        over = time_is_over()
-        if over or time.monotonic() - last > SECONDS:
+        if time.monotonic() - last > SECONDS:
             parts = {name: torch.from_numpy(np.ascontiguousarray(part)) for name, part in state().items()}
             save(int(parts["stream"][1]), parts)  # a step is a place read
             last = time.monotonic()
-        if over:
-            raise Paused
 
     return keep
 

@@ -37,8 +37,6 @@ from book.geometry.experiments.trajectory_recordings import (
 from book.transformer import Transformer
 from embviz.ledger import cells
 from embviz.metrics import procrustes_disparity
-from embviz.pausing import Paused, pausing_at
-from embviz.runs import Run
 from embviz.training.language import draw_batch, load_streams, next_token_losses
 from embviz.trajectories.nulls import measure
 from embviz.trajectories.phases import Clustering, find_phases
@@ -140,18 +138,6 @@ def test_an_optimizer_with_nothing_to_learn_from_shrinks_all_tensors_alike():
         # float32 adds up 80 roundings
         np.testing.assert_allclose(numbers, shrunk[:, None] * numbers[0], rtol=1e-4, atol=1e-6)
     assert np.ptp(recording.losses) > 0
-
-
-def test_who_waits_for_a_recording_pauses_when_the_time_is_over(folders):
-    run = dataclasses.replace(TINY, seed=11)
-    folder = trajectory_recordings._folder(run)
-    about = {"run": dataclasses.asdict(trajectory_recordings.without_pipeline(run))}
-    with (
-        Run.open(folder.with_name(f"{folder.name}.partial"), config=about),
-        pausing_at(0.0),
-        pytest.raises(Paused, match="is being made by another process"),
-    ):
-        recorded(run)
 
 
 def test_a_drawing_needs_its_recording_and_not_the_text(stored, monkeypatch):
