@@ -790,11 +790,8 @@ def run_cells(arguments: argparse.Namespace) -> int:
 
 
 def _run_claims(arguments: argparse.Namespace) -> int:
-    from collections import Counter
-
     from embviz import ledger
     from embviz.ledger import cells, studies
-    from embviz.ledger.holders import holder
 
     failed, left = False, set()
     for claim_id in _claim_ids(arguments.id):
@@ -816,10 +813,7 @@ def _run_claims(arguments: argparse.Namespace) -> int:
             ledger.store_entries([item])
             print(_verdict_line(item))
     if left:
-        print(f"{len(left)} cells are left, and partial results are stored: repeat the command to continue")
-        holders = Counter(filter(None, (holder(path.stem) for path in left)))
-        for who, n_cells in sorted(holders.items()):
-            print(f"{n_cells} of them {'is' if n_cells == 1 else 'are'} being computed by {who}")
+        print(f"{len(left)} cells are left, which another process trains: repeat the command to continue")
     return int(failed or bool(left))
 
 

@@ -38,7 +38,6 @@ from tqdm.auto import tqdm
 from embviz import __version__
 from embviz.imports import installed
 from embviz.ledger.claims import load_claims, papers
-from embviz.ledger.holders import end_with, held
 from embviz.ledger.sources import PACKAGE, commit, module_folder, tree_digest, versions
 from embviz.memory import peak_memory
 from embviz.project import NoProjectError, find_project, import_from
@@ -476,35 +475,29 @@ def _failure(cell: Cell, error: Exception) -> _Failure:
     return _Failure(cell, f"{type(error).__name__}: {told}", error)
 
 
-def _compute_here(cell: Cell, path: Path, parent: int | None = None) -> Path | _Failure | None:
-    """The file written; None if another process has done it or is about to.
-
-    `parent` is the process that this one is a worker of.
-    """
-    if parent is not None:
-        end_with(parent)
-    with _threads(cell.experiment.threads), held(cell.key, by=parent or os.getpid()) as ours:
-        if not ours or path.is_file():
-            return None
-        try:
+def _compute_here(cell: Cell, path: Path) -> Path | _Failure | None:
+    """The file written; None if another process has done it, or trains it."""
+    if path.is_file():
+        return None
+    try:
+        with _threads(cell.experiment.threads):
             return compute(cell, path)  # the path is the caller's: a reused worker's environment is older
-        except BusyRunError:
-            return None
-        except OSError:  # a full disk, data that are not at hand: other cells would fare no better
-            raise
-        except Exception as error:
-            return _failure(cell, error)
+    except BusyRunError:
+        return None
+    except OSError:  # a full disk, data that are not at hand: other cells would fare no better
+        raise
+    except Exception as error:
+        return _failure(cell, error)
 
 
 def _compute_away(cell: Cell) -> bytes | _Failure | None:
     """What the file holds, from a worker that may share no folder with the caller; None as above."""
-    with _threads(cell.experiment.threads), tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder:
         try:
-            return compute(cell, Path(folder, cell.path.name)).read_bytes()
-        except BusyRunError:
-            return None
-        except Exception as error:
+            found = _compute_here(cell, Path(folder, cell.path.name))
+        except OSError as error:
             return _failure(cell, error)
+        return found.read_bytes() if isinstance(found, Path) else found
 
 
 def run(cells: Sequence[Cell], *, n_jobs: int | None = None, progress: bool = True) -> list[Path]:
@@ -538,11 +531,10 @@ def run(cells: Sequence[Cell], *, n_jobs: int | None = None, progress: bool = Tr
     for cell in cells:
         if cell.stored():
             _delete_run(cell)  # a kill came between storing and deleting
-    bar = tqdm(total=len(todo), desc="cells", disable=not progress or not todo)
     written: list[Path] = []
     failures: list[_Failure] = []
     cores, before = joblib.effective_n_jobs(-1), -1
-    with bar:
+    with tqdm(total=len(todo), desc="cells", disable=not progress or not todo) as bar:
         # a cell that reads another one's model finds it busy while that is trained beside it: once more then
         while todo and len(written) > before:
             before = len(written)
@@ -573,29 +565,21 @@ def _told(failures: Sequence[_Failure], n_stored: int) -> str:
 def _compute_all(group: Sequence[Cell], workers: int, threads: int) -> Iterator[Path | _Failure | None]:
     backend, _ = joblib.parallel.get_active_backend()
     if type(backend).__name__ != "LokyBackend":  # the user's own cluster
-        yield from _compute_on_cluster(backend, group, workers)
-        return
-    if workers == 1:
-        yield from (_compute_here(cell, cell.path) for cell in group)
-        return
-    jobs = (joblib.delayed(_compute_here)(cell, cell.path, os.getpid()) for cell in group)
-    with joblib.parallel_config(backend="loky", inner_max_num_threads=threads):
-        yield from joblib.Parallel(n_jobs=workers, return_as="generator_unordered")(jobs)
-
-
-def _compute_on_cluster(
-    backend: Any, group: Sequence[Cell], workers: int
-) -> Iterator[Path | _Failure | None]:
-    as_done = "generator" if getattr(backend, "supports_return_generator", False) else "list"
-    # no more at once than there is room for, whatever the backend makes of n_jobs
-    parallel = joblib.Parallel(n_jobs=workers, pre_dispatch=workers, batch_size=1, return_as=as_done)
-    for cell, found in zip(group, parallel(map(joblib.delayed(_compute_away), group)), strict=True):
-        if isinstance(found, bytes):
-            with whole_file(cell.path) as temporary:
-                temporary.write_bytes(found)
-            yield cell.path
-        else:
+        as_done = "generator" if getattr(backend, "supports_return_generator", False) else "list"
+        # no more at once than there is room for, whatever the backend makes of n_jobs
+        parallel = joblib.Parallel(n_jobs=workers, pre_dispatch=workers, batch_size=1, return_as=as_done)
+        for cell, found in zip(group, parallel(map(joblib.delayed(_compute_away), group)), strict=True):
+            if isinstance(found, bytes):
+                with whole_file(cell.path) as temporary:
+                    temporary.write_bytes(found)
+                found = cell.path
             yield found
+    elif workers == 1:
+        yield from (_compute_here(cell, cell.path) for cell in group)
+    else:
+        jobs = (joblib.delayed(_compute_here)(cell, cell.path) for cell in group)
+        with joblib.parallel_config(backend="loky", inner_max_num_threads=threads):
+            yield from joblib.Parallel(n_jobs=workers, return_as="generator_unordered")(jobs)
 
 
 def load(cells: Sequence[Cell]) -> pd.DataFrame:

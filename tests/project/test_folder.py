@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -283,6 +284,33 @@ def test_lab_refuses_what_it_cannot_open(lab, outside, monkeypatch, capsys, inst
     make_project(outside / "q")
     assert cli.main(["lab", *arguments]) == 1
     assert says in capsys.readouterr().err
+
+
+LAB = """
+import sys
+from embviz import cli
+sys.exit(cli.main(["lab", "--no-browser", "--in-place", "--project", sys.argv[1]]))
+"""
+
+
+def test_what_ends_embviz_lab_ends_jupyterlab(tmp_path):
+    for folder in ("data/claims", "book", "state"):
+        (tmp_path / folder).mkdir(parents=True)
+    environment = {**os.environ, "JUPYTER_CONFIG_DIR": str(tmp_path / "state")}
+    environment["JUPYTER_RUNTIME_DIR"] = str(tmp_path / "state")
+    (tmp_path / "state" / "jupyter_server_config.json").write_text('{"ServerApp": {"allow_root": true}}')
+    with subprocess.Popen(
+        [sys.executable, "-c", LAB, str(tmp_path)],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        while not (files := list((tmp_path / "state").glob("jpserver-*.json"))):
+            time.sleep(0.05)
+        (file,) = files
+        assert file.name == f"jpserver-{process.pid}.json"  # the server is the process itself
+        process.terminate()
+        process.wait(timeout=300)
 
 
 # --- data sets --------------------------------------------------------------------------------------
