@@ -16,10 +16,11 @@ import dataclasses
 import datetime
 import functools
 import hashlib
-import importlib
+import importlib.metadata
 import json
 import os
 import platform
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,8 +38,6 @@ from tqdm.auto import tqdm
 
 from embviz import __version__
 from embviz.imports import installed
-from embviz.ledger.claims import load_claims, papers
-from embviz.ledger.sources import PACKAGE, commit, module_folder, tree_digest, versions
 from embviz.memory import peak_memory
 from embviz.project import NoProjectError, find_project, import_from
 from embviz.storage import BusyRunError, cache_folder, check_writable, results_folder, whole_file
@@ -46,7 +45,10 @@ from embviz.storage import BusyRunError, cache_folder, check_writable, results_f
 if TYPE_CHECKING:
     from embviz.runs import Run
 
-PROVENANCE_KEY, CHECKSUM_KEY = b"embviz", b"embviz.sha256"  # of the schema's metadata
+PROVENANCE_KEY = b"embviz"  # of the schema's metadata
+LIBRARIES = ("numpy", "scipy", "torch", "numba", "pandas", "pyarrow", "scikit-learn")
+ADVICE = "move it away and run the cell again"
+MOST_TABLES = 300  # that are kept while a process runs
 
 _stored_alone: ContextVar[bool] = ContextVar("stored_alone", default=False)
 _storing: ContextVar[str] = ContextVar("storing", default="")  # key of the cell that compute() will keep
@@ -147,37 +149,23 @@ def experiment(
 # --- one cell on disk -------------------------------------------------------------------------------
 
 
-def table_digest(table: pd.DataFrame) -> str:
-    """SHA-256 over a table's column names, types and values, independent of the Parquet encoding."""
-    digest = hashlib.sha256()
-    for column in table.columns:
-        values = table[column].to_numpy()
-        digest.update(f"{column}\0".encode())
-        if values.dtype.kind in "fiub":
-            digest.update(values.dtype.str.encode() + np.ascontiguousarray(values).tobytes())
-        else:
-            digest.update(json.dumps([None if v is None else str(v) for v in values]).encode())
-    return digest.hexdigest()
-
-
 @functools.cache
-def _code_state(module: str) -> dict[str, Any]:
-    """What code runs: the commit, and digests of the package and of the paper's folder, committed or not."""
-    paper = module_folder(module)
-    return {
-        "commit": commit(),
-        "package": tree_digest(PACKAGE),
-        "paper": tree_digest(paper) if paper and paper != PACKAGE else "",
-    }
+def commit() -> str:
+    """The commit that is checked out where the package lies; empty outside a checkout."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    try:
+        return subprocess.run(command, capture_output=True, encoding="utf-8", check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
 
 
-def _module_of_paper(experiment: Experiment) -> str:
-    """The module that the paper's claims name, or the experiment's own where there are no such claims."""
-    with contextlib.suppress(NoProjectError):
-        paper = experiment.name.split(".")[0]
-        if paper in papers():
-            return load_claims(paper)[0].experiments
-    return experiment.function.__module__
+def versions() -> dict[str, str]:
+    """Versions of the libraries that results depend on, as far as they are installed."""
+    found = {}
+    for name in LIBRARIES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
 
 
 def device() -> str:
@@ -194,15 +182,14 @@ def device() -> str:
     return f"{name}, {os.cpu_count()} cores" + (f"; {gpu}" if gpu else "")
 
 
-def _provenance(cell: Cell, table: pd.DataFrame, *, code: dict[str, Any], seconds: float) -> dict[str, Any]:
+def _provenance(cell: Cell, table: pd.DataFrame, seconds: float) -> dict[str, Any]:
     return {
         "experiment": cell.experiment.name,
         "version": cell.experiment.version,
         "config": dataclasses.asdict(cell.config),
-        "digest": table_digest(table),
         "data": table.attrs.get("data", {}),  # corpus name -> checksum, told by the experiment
         "embviz": __version__,
-        "code": code,
+        "code": {"commit": commit()},
         "python": platform.python_version(),
         "packages": versions(),
         "device": device(),
@@ -298,7 +285,6 @@ def compute(cell: Cell, path: Path | None = None) -> Path:
     """
     path = path or cell.path
     check_writable(path.parent)
-    code = _code_state(_module_of_paper(cell.experiment))  # now: files may change while the cell runs
     start, token = time.perf_counter(), _storing.set(cell.key)
     try:
         table = cell.experiment.function(cell.config).reset_index(drop=True)
@@ -308,33 +294,13 @@ def compute(cell: Cell, path: Path | None = None) -> Path:
     numbers = table.select_dtypes("number").to_numpy(dtype=float)
     if not np.isfinite(numbers).all():
         raise ValueError(f"{cell.experiment.name} gave NaN or infinity for {cell.config}; nothing was stored")
-    provenance = json.dumps(_provenance(cell, table, code=code, seconds=seconds)).encode()
-    checksum = hashlib.sha256(provenance).hexdigest()
+    provenance = json.dumps(_provenance(cell, table, seconds)).encode()
     arrow = pa.Table.from_pandas(table, preserve_index=False)
-    metadata = {**(arrow.schema.metadata or {}), PROVENANCE_KEY: provenance, CHECKSUM_KEY: checksum}
-    arrow = arrow.replace_schema_metadata(metadata)
+    arrow = arrow.replace_schema_metadata({**(arrow.schema.metadata or {}), PROVENANCE_KEY: provenance})
     with whole_file(path) as temporary:
-        _write_table(arrow, temporary)
+        pq.write_table(arrow, temporary, compression="zstd", compression_level=19, write_page_checksum=True)
     _delete_run(cell)
     return path
-
-
-def _write_table(arrow: pa.Table, path: Path) -> None:
-    """Parquet, a third smaller than by default: bytes of equal weight together, whole numbers by steps."""
-    encodings = {
-        field.name: "BYTE_STREAM_SPLIT" if pa.types.is_floating(field.type) else "DELTA_BINARY_PACKED"
-        for field in arrow.schema
-        if pa.types.is_floating(field.type) or pa.types.is_integer(field.type)
-    }
-    pq.write_table(
-        arrow,
-        path,
-        compression="zstd",
-        compression_level=19,
-        use_dictionary=[name for name in arrow.schema.names if name not in encodings],
-        column_encoding=encodings or None,
-        write_page_checksum=True,
-    )
 
 
 def read(cell: Cell) -> tuple[pd.DataFrame, dict[str, Any]]:
@@ -351,49 +317,23 @@ def read(cell: Cell) -> tuple[pd.DataFrame, dict[str, Any]]:
         raise FileNotFoundError(
             f"{cell.path} is not stored: compute it with `embviz run`, or embviz.ledger.cells.run"
         )
-    table, text = _read_file(cell.path)
-    provenance = json.loads(text)
+    path, state = cell.path, cell.path.stat()
+    table, provenance = _read_file(path, state.st_mtime_ns, state.st_ctime_ns, state.st_ino, state.st_size)
     expected = (cell.experiment.name, cell.experiment.version, _as_json(dataclasses.asdict(cell.config)))
     found = (provenance["experiment"], provenance["version"], provenance["config"])
     if found != expected:
-        raise DamagedResultError(f"{cell.path} holds the result of {found}, not of {expected}: {ADVICE}")
-    return table, provenance
+        raise DamagedResultError(f"{path} holds the result of {found}, not of {expected}: {ADVICE}")
+    return table.copy(deep=False), provenance  # pandas copies what is written to, and no sooner
 
 
-ADVICE = "move it away and run the cell again"
-MOST_READ = 300_000_000  # bytes of tables that are kept while a process runs
-_read: dict[
-    tuple[str, int, int, int, int], tuple[pd.DataFrame, bytes, int]
-] = {}  # the file last asked for comes last
-
-
-def _read_file(path: Path) -> tuple[pd.DataFrame, bytes]:
-    """A stored table and its provenance as text, verified; a file that has not changed is read once."""
-    state = path.stat()
-    key = (str(path), state.st_mtime_ns, state.st_ctime_ns, state.st_ino, state.st_size)
-    if key not in _read:
-        table, text = _verified(path)
-        _read[key] = table, text, int(table.memory_usage(deep=True).sum())
-        total = sum(size for _, _, size in _read.values())
-        while total > MOST_READ and len(_read) > 1:
-            total -= _read.pop(next(iter(_read)))[2]
-    table, text, _ = _read[key] = _read.pop(key)
-    return table.copy(deep=False), text  # pandas copies what is written to, and no sooner
-
-
-def _verified(path: Path) -> tuple[pd.DataFrame, bytes]:
+@functools.lru_cache(maxsize=MOST_TABLES)
+def _read_file(path: Path, *state: int) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """A stored table and its provenance; a file whose `state` has not changed is read once."""
     try:
         arrow = pq.read_table(path, page_checksum_verification=True, partitioning=None)
-        text, checksum = (arrow.schema.metadata[key] for key in (PROVENANCE_KEY, CHECKSUM_KEY))
-        if hashlib.sha256(text).hexdigest() != checksum.decode():
-            raise ValueError("its provenance does not match its checksum")
-        digest = json.loads(text)["digest"]
-        table = arrow.to_pandas()
+        return arrow.to_pandas(), json.loads(arrow.schema.metadata[PROVENANCE_KEY])
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise DamagedResultError(f"{path} is cut short or altered ({error}): {ADVICE}") from error
-    if table_digest(table) != digest:
-        raise DamagedResultError(f"{path} does not match its own digest: {ADVICE}")
-    return table, text
 
 
 def table_of(cell: Cell) -> pd.DataFrame:

@@ -9,12 +9,11 @@ import time
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 import torch
 
 from embviz import runs as stored_runs
-from embviz.ledger import cells, sources
+from embviz.ledger import cells
 from embviz.storage import BusyRunError
 
 
@@ -72,7 +71,7 @@ def test_a_stored_table_reads_back_equal_with_its_provenance():
     table, provenance = cells.read(cell)
     pd.testing.assert_frame_equal(table, squares.function(Squares(4)))
     assert provenance["config"] == {"n": 4, "seed": 0, "names": ["a"]}
-    promised = {"digest", "packages", "device", "wall_seconds", "peak_memory_bytes", "date", "code"}
+    promised = {"packages", "device", "wall_seconds", "peak_memory_bytes", "date", "code"}
     assert promised <= set(provenance)
     loaded = cells.load([cell])  # the configuration before the results
     assert list(loaded.columns) == ["n", "seed", "names", "square", "noise", "word"]
@@ -84,30 +83,6 @@ def test_the_key_changes_with_the_configuration_and_the_version_and_nothing_else
     assert key == squares.cell(Squares(4)).key
     assert key != squares.cell(Squares(5)).key
     assert key != dataclasses.replace(squares, version=3).cell(Squares(4)).key
-
-
-def test_provenance_tells_the_code_from_before_the_run_committed_or_not(monkeypatch, tmp_path):
-    paper = tmp_path / "paper"
-    paper.mkdir()
-    monkeypatch.setattr(cells, "module_folder", lambda module: paper)
-
-    @cells.experiment("tests.edited_while_running")
-    def edited(config: Squares) -> pd.DataFrame:
-        (paper / "code.py").write_text("x = 3\n")
-        return pd.DataFrame({"x": [1.0]})
-
-    found, digests = [], []
-    for content in ("x = 1\n", "x = 2\n"):
-        (paper / "code.py").write_text(content)
-        digests.append(sources.tree_digest(paper))
-        cells._code_state.cache_clear()
-        cells.compute(edited.cell(Squares(4)))
-        found.append(cells.read(edited.cell(Squares(4)))[1]["code"])
-    cells._code_state.cache_clear()
-    assert found[0]["package"] == found[1]["package"] == sources.tree_digest(sources.PACKAGE)
-    assert [code["paper"] for code in found] == digests
-    assert digests[0] != digests[1] != sources.tree_digest(paper)
-    assert set(found[0]) == {"commit", "package", "paper"}
 
 
 def test_a_result_read_twice_is_verified_once_and_nobody_writes_into_it():
@@ -159,14 +134,6 @@ def of_another_cell(path, other):
     other.rename(path)
 
 
-def altered(path, other):
-    """Another value in a well-formed file."""
-    table = pq.read_table(path)
-    pq.write_table(
-        table.set_column(0, "square", [[0, 1, 5]]).replace_schema_metadata(table.schema.metadata), path
-    )
-
-
 @pytest.mark.parametrize(
     ("harm", "message"),
     [
@@ -174,7 +141,6 @@ def altered(path, other):
         (cut_to(100), "cut short or altered"),
         (cut_to(-1), "cut short or altered"),
         (of_another_cell, "holds the result of"),
-        (altered, "own digest"),
     ],
 )
 def test_a_damaged_result_is_refused_and_kept(harm, message):
@@ -185,13 +151,12 @@ def test_a_damaged_result_is_refused_and_kept(harm, message):
     assert cell.path.exists()
 
 
-def test_any_single_altered_byte_is_refused_or_harmless():
+def test_any_single_altered_byte_of_a_table_is_refused_or_harmless():
     cell = squares.cell(Squares(30))
     path = cells.compute(cell)
     whole, (expected, _) = path.read_bytes(), cells.read(cell)
-    rng = random.Random(0)
-    for _ in range(60):
-        at = rng.randrange(len(whole))
+    n_pages = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")  # the rest describes the file
+    for at in random.Random(0).sample(range(n_pages), 60):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x15]) + whole[at + 1 :])
         try:
             table, _ = cells.read(cell)
@@ -290,7 +255,7 @@ from embviz.ledger import cells
 from tests.ledger.test_cells import Squares, counting
 moment = sys.argv[1]
 if moment == "before":
-    cells._write_table = lambda *arguments: os.kill(os.getpid(), signal.SIGKILL)
+    cells.pq.write_table = lambda *arguments, **options: os.kill(os.getpid(), signal.SIGKILL)
 else:
     cells._delete_run = lambda cell: os.kill(os.getpid(), signal.SIGKILL)
 cells.compute(counting.cell(Squares(6)))
