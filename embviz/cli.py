@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import argparse
 import codecs
-import dataclasses
 import io
 import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from embviz.ledger import Entry
 
-Part = TypeVar("Part")
 LAB_OPTIONS = (  # of JupyterLab, which then asks no other host and installs nothing
     "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
     "--LabApp.news_url=None",
@@ -31,6 +29,7 @@ LAB_OPTIONS = (  # of JupyterLab, which then asks no other host and installs not
 GONE = {  # commands and options of earlier versions, and what takes their place
     "--gradients": "--gradients is gone: embviz.training.strike(module, loss, batches) measures gradients",
     "--minutes": "--minutes is gone: stop `embviz run` at any time (Ctrl-C); the same command continues",
+    "pack": "data pack is gone: copy the downloads into the folder that EMBVIZ_DATA_DIR names",
 }
 
 
@@ -387,13 +386,6 @@ def _add_data(commands: Any) -> None:
     verify = verbs.add_parser("verify", help="compare the files on this machine with their checksums")
     verify.add_argument("names", nargs="*", metavar="NAME", help="a data set; default all")
     verify.set_defaults(command=data_verify)
-    pack = verbs.add_parser(
-        "pack", help="write the texts that a claim needs into small files, for another machine"
-    )
-    pack.add_argument("id", metavar="ID", help="a claim or a paper")
-    pack.add_argument("--preset", default="paper", help="quick, laptop or paper (default)")
-    _add_project(pack)
-    pack.set_defaults(command=data_pack)
     for verb in (listing, fetch, verify):
         verb.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
@@ -732,39 +724,6 @@ def data_verify(arguments: argparse.Namespace) -> int:
 
     table = registry.verify_data(arguments.names or None)
     return _print_states(table, arguments, failures={"wrong", "absent"} if arguments.names else {"wrong"})
-
-
-def data_pack(arguments: argparse.Namespace) -> int:
-    """``embviz data pack ID``: the texts of cells that are not stored yet; exit code 1 if one is absent."""
-    from embviz.ledger import cells, studies
-    from embviz.training import language
-
-    todo = [
-        cell
-        for study in map(studies.find_study, _claim_ids(arguments.id))
-        for cell in cells.missing(study.every_cell(arguments.preset))
-    ]
-    texts = [text for cell in todo for text in _parts_of(cell.config, language.TextConfig)]
-    wanted = {language.pack_path(text): text for text in texts}
-    failed = False
-    for config in wanted.values():
-        count = f"{config.n_documents:,} documents" if config.n_documents else "all documents"
-        try:
-            path = language.pack_text(config)
-            print(f"{config.corpus}, {count}: {_megabytes(path.stat().st_size)}, {path}")
-        except OSError as error:
-            print(f"embviz: {config.corpus}, {count}: {error}", file=sys.stderr)
-            failed = True
-    return int(failed)
-
-
-def _parts_of(config: Any, kind: type[Part]) -> Iterator[Part]:
-    """The parts of a configuration, at any depth, that are configurations of that kind."""
-    if isinstance(config, kind):
-        yield config
-    elif dataclasses.is_dataclass(config):
-        for field in dataclasses.fields(config):
-            yield from _parts_of(getattr(config, field.name), kind)
 
 
 def _claim_ids(wanted: str | None) -> list[str]:

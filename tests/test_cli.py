@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from embviz import cli, ledger, storage
-from embviz.training import language
 from tests.made_registry import TEXT, stored, toml_entry, whole, write
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -85,6 +84,7 @@ def test_an_error_of_ours_is_one_line_and_exit_code_1(made, capsys):
         ("run reflections.lemma9", "reflections.lemma1"),
         ("run reflections.lemma1 --preset huge", "quick, laptop, paper"),
         ("ledger --project loop", "is not a project"),
+        ("data pack geometry", "data pack is gone: copy the downloads"),
         ("inspect model --gradients", "--gradients is gone: embviz.training.strike"),
     ],
 )
@@ -153,31 +153,6 @@ def test_data_that_is_not_at_hand_is_told_and_does_not_stop_other_claims(
     error = capsys.readouterr().err
     assert "text8" in error
     assert "embedded" in error
-
-
-def test_packing_packs_each_text_once_at_any_depth_and_names_what_is_absent(
-    results, capsys, monkeypatch, tmp_path
-):
-    packed = []
-
-    def pack(config):
-        packed.append(config)
-        if "tinystories_5mb" in str(config) and config.n_documents != 700:
-            raise FileNotFoundError("not at hand")
-        return write(tmp_path, "pack", b"12345678")
-
-    monkeypatch.setattr(language, "pack_text", pack)
-    assert cli.main(["data", "pack", "geometry.train_above_val", "--preset", "laptop"]) == 1
-    said = capsys.readouterr()
-    assert said.out.startswith("tinystories_5mb, 700 documents: 0.00 MB, ")
-    assert said.out.count("\n") == 1
-    assert said.err == "embviz: tinystories_5mb, all documents: not at hand\n"
-    packed.clear()
-    for claim_id in ("noq_fineweb", "trajectories_fineweb", "noq_tinystories", "trajectories_q"):
-        assert cli.main(["data", "pack", f"geometry.{claim_id}", "--preset", "paper"]) == 0
-    web, web_drawn, stories, *drawn = packed  # small models read a text of their own
-    assert web == web_drawn
-    assert stories in drawn
 
 
 def test_a_reader_who_has_seen_enough_gets_no_error():

@@ -9,7 +9,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "corpus",
         "docstrings",
         "making",
-        "packed_texts",
         "registry",
         "texts",
         "tokens",
@@ -18,7 +17,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submod_attrs={
         "corpus": ["Corpus", "load_bytes", "load_corpus", "load_word_test"],
         "making": ["corpus_from_tokens", "make_corpus", "unicode_words"],
-        "packed_texts": ["Split"],
         "registry": [
             "ChecksumError",
             "DataMissingError",

@@ -26,7 +26,6 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
@@ -36,8 +35,6 @@ from torch import Tensor, nn
 from embviz.corpora import bytepairs, docstrings, registry
 from embviz.corpora import corpus as corpora
 from embviz.corpora.corpus import DOCUMENT_SEPARATOR
-from embviz.corpora.packed_texts import Split, pack_name, read_pack, write_pack
-from embviz.storage import cache_folder
 from embviz.training.loop import AdamW, Schedule, Snapshot, Weights, train
 
 if TYPE_CHECKING:
@@ -145,36 +142,7 @@ def load_streams(config: TextConfig) -> Streams:
 
 
 def _split(config: TextConfig) -> tuple[list[str], list[str], str]:
-    """Training documents, held-out ones, and the checksum of the text they come from; packed ones first."""
-    packed = read_pack(_chosen(config))
-    if packed is not None:
-        return packed.documents, packed.held_out, packed.checksum
-    return _split_whole(config)
-
-
-def pack_text(config: TextConfig) -> Path:
-    """Pack the documents of a configuration, whatever its tokens, into one file; returns its path.
-
-    Raises
-    ------
-    ValueError, registry.RegistryError, registry.DataMissingError, registry.ChecksumError
-        As :func:`load_streams`.
-    """
-    return write_pack(Split(*_split_whole(config)), _chosen(config))
-
-
-def pack_path(config: TextConfig) -> Path:
-    """Where :func:`pack_text` puts a configuration's documents."""
-    return cache_folder() / "texts" / pack_name(_chosen(config))
-
-
-def _chosen(config: TextConfig) -> dict[str, str | int]:
-    """Which documents a configuration reads."""
-    fields = ("corpus", "n_documents", "n_held_out", "held_out_every")
-    return {name: getattr(config, name) for name in fields}
-
-
-def _split_whole(config: TextConfig) -> tuple[list[str], list[str], str]:
+    """Training documents, held-out ones, and the checksum of the text they come from."""
     name, embedded = config.corpus, config.corpus == registry.EMBEDDED
     parts = set() if embedded else {file.part for file in registry.data_set(name).files}
     text = corpora.load_text(name, part="train" if "valid" in parts else None)

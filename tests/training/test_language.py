@@ -14,7 +14,6 @@ from book.transformer import Transformer, TransformerConfig
 from embviz.corpora import bytepairs, registry
 from embviz.corpora import corpus as corpora
 from embviz.runs import Run
-from embviz.training import language
 from embviz.training.language import (
     LanguageTraining,
     Stream,
@@ -237,67 +236,6 @@ def test_unigrams_pay_the_cross_entropy_of_the_training_counts():
     assert found.nats == pytest.approx(nats)
     assert found.n_tokens == len(streams.held_out.ids) - 1
     assert found.n_characters == len(STORIES[19]) + len(STORIES[39]) + 2
-
-
-# --- packs ------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def cache(monkeypatch, tmp_path):
-    """An empty cache folder, and no mirror."""
-    monkeypatch.setenv("EMBVIZ_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.delenv("EMBVIZ_DATA_DIR", raising=False)
-    return tmp_path / "cache"
-
-
-def absent(name, *, part=None):
-    raise FileNotFoundError(f"{name} is not at hand")
-
-
-@pytest.mark.parametrize(
-    ("config", "variable"),
-    [
-        (BYTES, "EMBVIZ_CACHE_DIR"),
-        (PAIRS, "EMBVIZ_DATA_DIR"),
-        (TextConfig("parted", n_documents=7, n_held_out=1), "EMBVIZ_CACHE_DIR"),
-    ],
-)
-def test_a_pack_gives_the_streams_of_the_whole_text_where_that_is_absent(
-    cache, tmp_path, monkeypatch, config, variable
-):
-    whole = load_streams(config)
-    path = language.pack_text(config)
-    assert path == language.pack_path(config)
-    monkeypatch.setenv("EMBVIZ_CACHE_DIR", str(tmp_path / "other"))
-    monkeypatch.setenv(variable, str(cache))
-    monkeypatch.setattr(corpora, "load_text", absent)
-    load_streams.cache_clear()
-    packed = load_streams(config)
-    assert (packed.checksum, packed.vocab_size) == (whole.checksum, whole.vocab_size)
-    for one, other in ((packed.train, whole.train), (packed.held_out, whole.held_out)):
-        np.testing.assert_array_equal(one.ids, other.ids)
-        np.testing.assert_array_equal(one.n_characters, other.n_characters)
-
-
-def test_one_pack_serves_all_tokens_and_no_other_documents(cache, monkeypatch):
-    language.pack_text(BYTES)
-    monkeypatch.setattr(corpora, "load_text", absent)
-    assert load_streams(PAIRS).vocab_size == 300
-    with pytest.raises(FileNotFoundError, match="not at hand"):
-        load_streams(dataclasses.replace(BYTES, n_documents=20))
-
-
-@pytest.mark.parametrize(
-    "harm", [lambda blob: blob[: len(blob) // 2], lambda blob: blob[:60], lambda blob: b"no pack"]
-)
-def test_a_pack_that_was_cut_or_altered_or_is_another_is_refused(cache, harm):
-    path = language.pack_text(BYTES)
-    path.write_bytes(harm(path.read_bytes()))
-    with pytest.raises(ValueError, match=r"cut short or altered.*pack it again"):
-        load_streams(BYTES)
-    language.pack_text(dataclasses.replace(BYTES, n_documents=20)).rename(path)
-    with pytest.raises(ValueError, match="its documents are others"):
-        load_streams(BYTES)
 
 
 # --- training ---------------------------------------------------------------------------------------

@@ -61,8 +61,7 @@ def stories(preset: str) -> TrajectoryRun:
         return TrajectoryRun(source, setting=QUICK, sketch=64, pipeline=QUICK_PIPELINE)
     if preset == "laptop":
         return TrajectoryRun(TextConfig("tinystories_5mb", n_held_out=50))
-    source = language_models.stories(preset).text  # one pack of stories serves both
-    return TrajectoryRun(source, setting=PAPER, every=5)
+    return TrajectoryRun(language_models.stories(preset).text, setting=PAPER, every=5)
 
 
 def web(preset: str) -> TrajectoryRun:
