@@ -16,12 +16,13 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Literal, get_args
+from typing import IO, Annotated, Literal
+
+from pydantic import Field
 
 from embviz import storage
 
 Client = Literal["pip", "npm"]
-CLIENTS = get_args(Client)
 BLOCK = 1 << 20  # bytes copied at a time
 
 
@@ -38,7 +39,7 @@ class Package:
     version: str
     archive: str  # name of the archive's file
     size: int  # bytes
-    sha256: str
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
     def __str__(self) -> str:
         return f"{self.client} package {self.name} {self.version}"

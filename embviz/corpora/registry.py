@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import json
 import lzma
 import os
 import shutil
@@ -21,9 +22,10 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import pandas as pd
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from embviz import storage
 from embviz.corpora import packages
@@ -45,8 +47,10 @@ Format = Literal[
     "wink",  # JSON: words in order of frequency, and for each its numbers, length and place
 ]
 EMBEDDED = "embedded"  # the corpus that needs no file
-MOST_BYTES = 100_000_000  # downloaded of a file whose size is not registered
 ALGORITHMS = ("sha256", "sha1", "md5")  # best first; the published one is used where it is all there is
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+Sha1 = Annotated[str, Field(pattern="^[0-9a-f]{40}$")]
+Md5 = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 
 
 class RegistryError(ValueError):
@@ -70,11 +74,22 @@ class Form:
     """One stored form of a file: where it lies below a data folder, and how to know it."""
 
     path: str  # below the cache's data folder and below the mirror
-    size: int | None  # bytes
-    checksum: str | None  # "sha256:<hex>", or the published "md5:<hex>"; None: known by its text
-    address: str | None  # public https or http address; None: rebuilt by the data set's recipe
-    member: str | None  # name inside an archive of several files
+    size: int | None = None  # bytes
+    sha256: Sha256 | None = None
+    sha1: Sha1 | None = None
+    md5: Md5 | None = None
+    address: str | None = None  # public https or http address; None: rebuilt by the data set's recipe
+    member: str | None = None  # name inside an archive of several files
     members: tuple[str, ...] = ()  # "PACKAGE:PATH" of the parts that make the file, inside packages
+
+    def __post_init__(self) -> None:
+        if Path(self.path).is_absolute() or ".." in Path(self.path).parts:
+            raise ValueError(f"path {self.path!r} leaves the data folder")
+
+    @property
+    def checksum(self) -> str | None:
+        """The best checksum, as "sha256:<hex>"; None: the form is known by its text."""
+        return _best((self.sha256, self.sha1, self.md5))
 
 
 @dataclass(frozen=True)
@@ -82,14 +97,35 @@ class DataFile:
     """One part of a data set, in all its forms."""
 
     part: str  # "all", or "train", "valid", "test"
-    forms: tuple[Form, ...]
-    text_size: int | None  # bytes, uncompressed
-    text_checksum: str | None  # of the uncompressed bytes
+    forms: Annotated[tuple[Form, ...], Field(min_length=1)]
+    text_size: int | None = None  # bytes, uncompressed
+    text_sha256: Sha256 | None = None  # of the uncompressed bytes
+    text_sha1: Sha1 | None = None
+    text_md5: Md5 | None = None
+
+    def __post_init__(self) -> None:
+        unknown = [form.path for form in self.forms if not (form.checksum or self.text_checksum)]
+        if unknown:
+            raise ValueError(
+                f"{unknown[0]} has no checksum, so it cannot be used; add its sha256 (or the published sha1 "
+                "or md5), or the text_sha256 of its uncompressed bytes"
+            )
+
+    @property
+    def text_checksum(self) -> str | None:
+        """The best checksum of the uncompressed bytes, as "sha256:<hex>"."""
+        return _best((self.text_sha256, self.text_sha1, self.text_md5))
 
     @property
     def identity(self) -> str:
         """The strongest checksum that names this part's content, whichever form is available."""
         return self.text_checksum or next(form.checksum for form in self.forms if form.checksum)
+
+
+def _best(digests: tuple[str | None, ...]) -> str | None:
+    """The first digest there is, in the order of ALGORITHMS, with its algorithm."""
+    named = zip(ALGORITHMS, digests, strict=True)
+    return next((f"{algorithm}:{digest}" for algorithm, digest in named if digest), None)
 
 
 @dataclass(frozen=True)
@@ -102,11 +138,15 @@ class DataSet:
     format: Format
     licence: str
     citation: str
-    files: tuple[DataFile, ...]
+    files: Annotated[tuple[DataFile, ...], Field(min_length=1)]
     note: str = ""
     recipe: str = ""  # how a stand-in was built, for data sets that have no published archive
     packages: tuple[Package, ...] = ()  # that its files are published in
     terms: str = ""  # the first part, where it holds terms to accept before the others are fetched
+
+    def __post_init__(self) -> None:
+        if self.terms and self.terms != self.files[0].part:
+            raise ValueError(f"the part of its terms, {self.terms!r}, is not its first")
 
     def file(self, part: str) -> DataFile:
         """The file of a part, by name.
@@ -123,14 +163,17 @@ class DataSet:
         raise RegistryError(f"data set {self.name!r} has no part {part!r}; it has: {parts}")
 
 
+_DATA_SETS = TypeAdapter(tuple[DataSet, ...], config=ConfigDict(extra="forbid", strict=True))
+
+
 def load_registry() -> dict[str, DataSet]:
     """All data sets by name: the package's, then those that the project adds.
 
     Raises
     ------
     RegistryError
-        If an entry lacks a field or a checksum, or gives a field that is not known, naming it; or if the
-        project gives another data set under a name of the package's.
+        If an entry is not what it should be, naming its field; or if the project gives another data set
+        under a name of the package's.
     """
     data_sets: dict[str, DataSet] = {}
     for file in storage.registry_files():
@@ -138,11 +181,17 @@ def load_registry() -> dict[str, DataSet]:
             entries = tomllib.loads(file.read_text(encoding="utf-8"))
         except tomllib.TOMLDecodeError as error:
             raise RegistryError(f"{file} is not valid TOML: {error}") from error
-        for name, entry in entries.items():
-            found = _data_set(name, entry)
-            if name == EMBEDDED or data_sets.get(name, found) != found:
-                raise RegistryError(f"{file}: {name!r} is another data set's name: choose another one")
-            data_sets[name] = found
+        records = [{"name": name, **entry} for name, entry in entries.items()]
+        try:  # as JSON, since a strict reader of Python objects takes no list for a tuple
+            found = _DATA_SETS.validate_json(json.dumps(records))
+        except ValidationError as error:
+            fault = error.errors()[0]
+            place = ", ".join(map(str, (records[int(fault["loc"][0])]["name"], *fault["loc"][1:])))
+            raise RegistryError(f"{file}: {place}: {fault['msg']}") from error
+        for entry in found:
+            if entry.name == EMBEDDED or data_sets.get(entry.name, entry) != entry:
+                raise RegistryError(f"{file}: {entry.name!r} is another data set's name: choose another one")
+            data_sets[entry.name] = entry
     return data_sets
 
 
@@ -160,88 +209,6 @@ def data_set(name: str) -> DataSet:
     return registry[name]
 
 
-def _data_set(name: str, entry: dict[str, Any]) -> DataSet:
-    where = f"registry entry {name!r}"
-    fields = dict(entry)
-    files = tuple(_data_file(where, file) for file in fields.pop("files", ()))
-    published = tuple(_package(where, package) for package in fields.pop("packages", ()))
-    required = {"title", "kind", "format", "licence", "citation"}
-    _check_fields(where, fields, required, {"note", "recipe", "terms"})
-    for field, allowed in (("kind", get_args(Kind)), ("format", get_args(Format))):
-        if fields[field] not in allowed:
-            raise RegistryError(f"{where}: {field} {fields[field]!r} is none of {', '.join(allowed)}")
-    if not files:
-        raise RegistryError(f"{where} has no files")
-    named = {member.partition(":")[0] for file in files for form in file.forms for member in form.members}
-    unknown = named - {package.name for package in published}
-    if fields.get("terms", files[0].part) != files[0].part:
-        raise RegistryError(f"{where}: the part of its terms, {fields['terms']!r}, is not its first")
-    if unknown:
-        raise RegistryError(
-            f"{where}: members of packages that it does not list: {', '.join(sorted(unknown))}"
-        )
-    return DataSet(name=name, files=files, packages=published, **fields)
-
-
-def _package(where: str, entry: dict[str, Any]) -> Package:
-    where = f"{where}, package {entry.get('name', '?')!r}"
-    _check_fields(where, entry, {"client", "name", "version", "archive", "size", "sha256"}, set())
-    if entry["client"] not in packages.CLIENTS:
-        raise RegistryError(f"{where}: client {entry['client']!r} is none of {', '.join(packages.CLIENTS)}")
-    _checksum_field(where, entry, "")
-    return Package(**entry)
-
-
-def _data_file(where: str, entry: dict[str, Any]) -> DataFile:
-    where = f"{where}, part {entry.get('part', '?')!r}"
-    _check_fields(where, entry, {"part", "forms"}, {"text_size", *(f"text_{a}" for a in ALGORITHMS)})
-    text_checksum = _checksum_field(where, entry, "text_")
-    forms = tuple(_form(where, form) for form in entry["forms"])
-    if not forms:
-        raise RegistryError(f"{where} has no forms")
-    for form in forms:
-        if form.checksum is None and text_checksum is None:
-            raise RegistryError(
-                f"{where}: {form.path} has no checksum, so it cannot be used; add its sha256 (or the "
-                "published sha1 or md5), or the text_sha256 of its uncompressed bytes"
-            )
-    return DataFile(entry["part"], forms, entry.get("text_size"), text_checksum)
-
-
-def _form(where: str, entry: dict[str, Any]) -> Form:
-    _check_fields(where, entry, {"path"}, {"size", "address", "member", "members", *ALGORITHMS})
-    path = Path(entry["path"])
-    if path.is_absolute() or ".." in path.parts:
-        raise RegistryError(f"{where}: path {entry['path']!r} leaves the data folder")
-    checksum = _checksum_field(where, entry, "")
-    members = tuple(entry.get("members", ()))
-    if members and checksum is None:
-        raise RegistryError(f"{where}: {path} is joined from packages and has no separate checksum")
-    return Form(
-        entry["path"], entry.get("size"), checksum, entry.get("address"), entry.get("member"), members
-    )
-
-
-def _check_fields(where: str, entry: dict[str, Any], required: set[str], optional: set[str]) -> None:
-    missing = sorted(required - entry.keys())
-    unknown = sorted(entry.keys() - required - optional)
-    if missing or unknown:
-        what = [f"lacks {', '.join(missing)}"] * bool(missing) + [f"has unknown {unknown}"] * bool(unknown)
-        raise RegistryError(f"{where} {' and '.join(what)}")
-
-
-def _checksum_field(where: str, entry: dict[str, Any], prefix: str) -> str | None:
-    for algorithm in ALGORITHMS:
-        digest = entry.get(prefix + algorithm)
-        if digest is None:
-            continue
-        n_digits = hashlib.new(algorithm, usedforsecurity=False).digest_size * 2
-        if len(digest) != n_digits or set(digest) - set("0123456789abcdef"):
-            raise RegistryError(f"{where}: {prefix}{algorithm} is not {n_digits} hexadecimal digits")
-        return f"{algorithm}:{digest}"
-    return None
-
-
 def download_folder() -> Path:
     """Folder of downloaded data files, and of those that the user puts there by hand."""
     return storage.cache_folder() / "data"
@@ -253,13 +220,13 @@ def find_form(name: str, file: DataFile) -> tuple[Path, Form]:
     Raises
     ------
     ChecksumError
-        If a file is there and is not the registry's. One in the cache is set aside under another name
-        first; one in the mirror stays where it is.
+        If a file is there and is not the registry's; it stays where it is.
     DataMissingError
         If there is none.
     """
-    for path, form, ours in _stored(file):
-        _verify(path, form, file, set_aside=ours)
+    for path, form in _stored(file):
+        if wrong := _what_is_wrong(path, form, file):
+            raise ChecksumError(f"{path} was not used: {wrong}. Delete it, and fetch or copy it again")
         return path, form
     raise DataMissingError(_missing_message(name, file))
 
@@ -310,14 +277,12 @@ def on_disk(source: str | os.PathLike[str]) -> Path:
     return path if known is None or known.kind not in RELEASED else model_path(source)
 
 
-def _stored(file: DataFile) -> Iterator[tuple[Path, Form, bool]]:
-    """Forms that are on disk, unread, and whether the folder is ours (the cache, not the mirror)."""
-    mirror = storage.mirror_folder()
-    folders = [(download_folder(), True)] + ([(mirror, False)] if mirror is not None else [])
-    for folder, ours in folders:
+def _stored(file: DataFile) -> Iterator[tuple[Path, Form]]:
+    """Forms that are on disk, unread, in the cache or the mirror."""
+    for folder in filter(None, (download_folder(), storage.mirror_folder())):
         for form in file.forms:
             if (folder / form.path).is_file():
-                yield folder / form.path, form, ours
+                yield folder / form.path, form
 
 
 def _missing_message(name: str, file: DataFile) -> str:
@@ -373,19 +338,6 @@ def _digest(content: bytes, like: str) -> str:
     return f"{algorithm}:{hashlib.new(algorithm, content, usedforsecurity=False).hexdigest()}"
 
 
-def _verify(path: Path, form: Form, file: DataFile, *, set_aside: bool) -> None:
-    """Compare a stored file with its checksum; a wrong one raises, and is set aside where we may."""
-    reason = _what_is_wrong(path, form, file)
-    if reason is None:
-        return
-    if not set_aside:
-        raise ChecksumError(f"{path} was not used: {reason}. It stays where it is: replace it in the mirror")
-    aside = _set_aside(path)
-    raise ChecksumError(
-        f"{path} was not used: {reason}. It now lies beside as {aside.name}; fetch the file again"
-    )
-
-
 def _what_is_wrong(path: Path, form: Form, file: DataFile) -> str | None:
     size = path.stat().st_size
     if form.size is not None and size != form.size:
@@ -403,13 +355,6 @@ def _what_is_wrong(path: Path, form: Form, file: DataFile) -> str | None:
             return f"it cannot be uncompressed ({error})"
         found, expected = _digest(content, file.text_checksum), file.text_checksum
     return None if found == expected else f"its checksum is {found} where the registry says {expected}"
-
-
-def _set_aside(path: Path) -> Path:
-    """Rename a wrong file to ``NAME.bad-<first 8 hexadecimal digits of its SHA-256>``."""
-    aside = path.with_name(f"{path.name}.bad-{storage.file_checksum(path)[:8]}")
-    os.replace(path, aside)
-    return aside
 
 
 def fetch_files(name: str, *, accept_licence: bool = False, progress: bool = True) -> list[Path]:
@@ -435,26 +380,21 @@ def fetch_files(name: str, *, accept_licence: bool = False, progress: bool = Tru
         If a file is not at hand and cannot be downloaded (no network, or no public archive), naming the
         file, the folder to put it in and the alternative.
     ChecksumError
-        If what was downloaded is not what the registry describes; it is kept under another name.
+        If what was downloaded is not what the registry describes; it is not kept.
     """
     entry = data_set(name)
     archives = download_folder() / "packages" / name
     paths: list[Path] = []
     for file in entry.files:
-        if paths and entry.terms and not accept_licence:
-            _refuse_without_consent(entry, file, paths[0])
+        on_disk_already = next(_stored(file), None)  # which needs no consent
+        if paths and entry.terms and not accept_licence and not on_disk_already:
+            raise LicenceError(
+                f"{entry.name} may be used under the {entry.licence}. Read them in {paths[0]}. If you accept "
+                f"them, run `embviz data fetch {entry.name} --accept-licence`"
+            )
         paths.append(_fetch_file(entry, file, archives, progress=progress))
     shutil.rmtree(archives, ignore_errors=True)
     return paths
-
-
-def _refuse_without_consent(entry: DataSet, file: DataFile, terms: Path) -> None:
-    """Stop before a file is fetched under terms that were not accepted; what is on disk needs no consent."""
-    if not any(True for _ in _stored(file)):
-        raise LicenceError(
-            f"{entry.name} may be used under the {entry.licence}. Read them in {terms}. If you accept them, "
-            f"run `embviz data fetch {entry.name} --accept-licence`"
-        )
 
 
 def _fetch_file(entry: DataSet, file: DataFile, archives: Path, *, progress: bool) -> Path:
@@ -472,12 +412,9 @@ def _fetch_file(entry: DataSet, file: DataFile, archives: Path, *, progress: boo
             if form.members:
                 _join(entry, form, archives, temporary, progress=progress)
             else:
-                _download(str(form.address), temporary, size=form.size or MOST_BYTES, progress=progress)
-            wrong = _what_is_wrong(temporary, form, file)
-            if wrong is not None:
-                os.replace(temporary, path)  # whole_file would remove it: nothing is deleted silently
-                aside = _set_aside(path)
-                raise ChecksumError(f"{source} was not used: {wrong}. It was kept as {aside}")
+                _download(str(form.address), temporary, progress=progress)
+            if wrong := _what_is_wrong(temporary, form, file):
+                raise ChecksumError(f"{source} was not used: {wrong}")
     except OSError as error:
         raise DataMissingError(f"could not download {source} ({error}); {reason}") from error
     return path
@@ -499,34 +436,14 @@ def _join(entry: DataSet, form: Form, archives: Path, path: Path, *, progress: b
         raise ChecksumError(str(error)) from error
 
 
-class _NoMoreThan:
-    """A file that takes `size` bytes and refuses more: a server need not end."""
-
-    def __init__(self, file: BinaryIO, size: int, address: str) -> None:
-        self._file, self._size, self._address, self._n_bytes = file, size, address, 0
-
-    def write(self, content: bytes) -> None:
-        self._n_bytes += len(content)
-        if self._n_bytes > self._size:
-            raise ChecksumError(
-                f"{self._address} was not used: it sends more than the {self._size:,} bytes that the file "
-                "may have; the download was stopped and nothing was kept"
-            )
-        self._file.write(content)
-
-    def flush(self) -> None:
-        self._file.flush()
-
-
-def _download(address: str, path: Path, *, size: int, progress: bool) -> None:
+def _download(address: str, path: Path, *, progress: bool) -> None:
     import pooch
 
     responses: list[Any] = []
     keep = {"response": lambda response, **_: responses.append(response)}
     try:
         with open(path, "wb") as file:
-            downloader = pooch.HTTPDownloader(progressbar=progress, hooks=keep)
-            downloader(address, _NoMoreThan(file, size, address), None)
+            pooch.HTTPDownloader(progressbar=progress, hooks=keep)(address, file, None)
     finally:
         for response in responses:
             response.close()  # pooch leaves the connection open when something fails
@@ -558,7 +475,8 @@ def list_data() -> pd.DataFrame:
 
 
 def _listed(entry: DataSet, file: DataFile) -> dict[str, Any]:
-    path = next((path for path, _, _ in _stored(file)), None)
+    path = next((path for path, _ in _stored(file)), None)
+    sources = (form.address or _published_in(entry, form) for form in file.forms)
     return {
         "name": entry.name,
         "part": file.part,
@@ -566,14 +484,7 @@ def _listed(entry: DataSet, file: DataFile) -> dict[str, Any]:
         "bytes": file.text_size or file.forms[0].size,
         "state": "absent" if path is None else "at hand",
         "licence": entry.licence,
-        "address": next(
-            (
-                form.address or _published_in(entry, form)
-                for form in file.forms
-                if form.address or form.members
-            ),
-            None,
-        ),
+        "address": next(filter(None, sources), None),
         "path": None if path is None else str(path),
         "title": entry.title,
     }
@@ -595,7 +506,7 @@ def verify_data(names: Iterable[str] | None = None) -> pd.DataFrame:
     Returns
     -------
     DataFrame with name, part, state ("verified", "absent", "wrong"), path, problem; a row for each
-    part. A wrong file is treated as loading it would: set aside in the cache, left in the mirror.
+    part. A wrong file stays where it is.
     """
     entries = load_registry().values() if names is None else [data_set(name) for name in names]
     rows = []

@@ -144,16 +144,8 @@ def test_the_list_names_the_packages_and_their_client(shop):
     assert table.loc["rose", "address"] == "npm package one 1.0, npm package two 1.0"
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("two:package", "three:package", "members of packages that it does not list: three"),
-        ('client = "npm"', 'client = "cargo"', "client 'cargo' is none of pip, npm"),
-        ('terms = "terms"', 'terms = "all"', "the part of its terms, 'all', is not its first"),
-    ],
-)
-def test_a_wrong_entry_of_packages_is_refused(shop, tmp_path, old, new, message):
+def test_a_client_that_is_not_known_is_refused(shop, tmp_path):
     file = tmp_path / "registry.toml"
-    file.write_text(file.read_text().replace(old, new))
-    with pytest.raises(registry.RegistryError, match=message):
+    file.write_text(file.read_text().replace('client = "npm"', 'client = "cargo"'))
+    with pytest.raises(registry.RegistryError, match="packages, 0, client: Input should be 'pip' or 'npm'"):
         registry.load_registry()
