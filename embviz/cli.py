@@ -665,8 +665,8 @@ def resize_model(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _read_tokens(folder: str, file: str, config: Any, *, n_strings: int = 64, most: int = 256) -> Any:
-    """Strings of a text in the ids of the tokenizer beside a model, evenly spread: a tensor (B, T + 1)."""
+def _read_tokens(folder: str, file: str, config: Any) -> Any:
+    """64 strings of a text in the ids of the tokenizer beside a model, evenly spread: a tensor (B, T + 1)."""
     from pathlib import Path
 
     import numpy as np
@@ -687,11 +687,11 @@ def _read_tokens(folder: str, file: str, config: Any, *, n_strings: int = 64, mo
         raise ValueError(
             f"{folder} has no tokenizer.json, and its vocabulary of {config.vocab_size} is not bytes: add one"
         )
-    length = min(most, config.max_position_embeddings, getattr(config, "sliding_window", None) or most)
-    length = min(length, len(ids) // 2 - 1)
+    longest = min(256, config.max_position_embeddings, getattr(config, "sliding_window", None) or 256)
+    length = min(longest, len(ids) // 2 - 1)
     if length < 2:
         raise ValueError(f"{file} has {len(ids)} tokens: at least six are needed")
-    n_strings = min(n_strings, len(ids) // (length + 1))
+    n_strings = min(64, len(ids) // (length + 1))
     starts = np.linspace(0, len(ids) - length - 1, n_strings).astype(int)
     return torch.from_numpy(ids[starts[:, None] + np.arange(length + 1)].astype(np.int64))
 
