@@ -71,7 +71,7 @@ def pytest_configure(config: Any) -> None:
 
 def _seconds() -> dict[str, float]:
     """CPU seconds of each chapter so far, and of the import; none in a worker, or without forked kernels."""
-    file = Path(os.environ.get(ADDRESS, "")).with_name("seconds")
+    file = Path(os.environ.get(ADDRESS, "none")).with_name("seconds")
     if "PYTEST_XDIST_WORKER" in os.environ or not file.is_file():
         return {}
     lines = [line.split(maxsplit=1) for line in file.read_text().splitlines()]
