@@ -124,8 +124,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_map(commands)
     _add_inspect(commands)
     _add_compare(commands)
-    _add_patch(commands)
-    _add_states(commands)
+    _add_patch_and_states(commands)
     _add_trace(commands)
     _add_resize(commands)
     _add_data(commands)
@@ -253,11 +252,17 @@ def _add_compare(commands: Any) -> None:
     compare.set_defaults(command=show_comparison)
 
 
-def _add_patch(commands: Any) -> None:
+def _add_patch_and_states(commands: Any) -> None:
     patch = commands.add_parser("patch", help="replace one matrix of a language model, and measure the loss")
-    patch.add_argument(
-        "model", metavar="MODEL", help="a causal language model: a Hugging Face folder or a .gguf file"
+    states = commands.add_parser(
+        "states", help="measure the hidden states of a language model by layer, on a text"
     )
+    for command in (patch, states):
+        command.add_argument(
+            "model", metavar="MODEL", help="a causal language model: a Hugging Face folder or a .gguf file"
+        )
+        command.add_argument("--text", metavar="FILE", required=True, help="text on which it is measured")
+        command.add_argument("--strings", type=int, default=8, help="strings of the text; default 8")
     patch.add_argument("name", metavar="NAME", help="the matrix, or parts of its name: layers.5.q_proj")
     patch.add_argument(
         "--how",
@@ -267,20 +272,7 @@ def _add_patch(commands: Any) -> None:
         help='zero, identity, key, permuted, "rank 8", "without head 3"; default zero and identity; '
         "permuted is the control and always measured",
     )
-    patch.add_argument("--text", metavar="FILE", required=True, help="text on which the loss is measured")
-    patch.add_argument("--strings", type=int, default=8, help="strings of the text; default 8")
     patch.set_defaults(command=show_patch)
-
-
-def _add_states(commands: Any) -> None:
-    states = commands.add_parser(
-        "states", help="measure the hidden states of a language model by layer, on a text"
-    )
-    states.add_argument(
-        "model", metavar="MODEL", help="a causal language model: a Hugging Face folder or a .gguf file"
-    )
-    states.add_argument("--text", metavar="FILE", required=True, help="text whose states are measured")
-    states.add_argument("--strings", type=int, default=8, help="strings of the text; default 8")
     states.add_argument(
         "--token", metavar="WORD", help="instead: the states nearest to this token's, after each layer"
     )
@@ -699,11 +691,12 @@ def _read_tokens(folder: str, file: str, config: Any) -> Any:
 def data_list(arguments: argparse.Namespace) -> int:
     """``embviz data list``: the registry's files, and which of them are on this machine."""
     from embviz.corpora import registry
+    from embviz.memory import written
 
     table = registry.list_data()
     if arguments.json:
         return _print_json(table)
-    table["size"] = [_megabytes(n_bytes) for n_bytes in table["bytes"]]
+    table["size"] = table["bytes"].map(written, na_action="ignore")
     _print_table(table[["name", "part", "kind", "size", "state", "licence"]])
     return 0
 
@@ -742,35 +735,30 @@ def run_cells(arguments: argparse.Namespace) -> int:
 
     Exit code 1 if data are missing, a cell failed, or another process is computing one.
     """
-    from embviz.ledger.clusters import backend_of
-
-    with backend_of(arguments):
-        return _run_claims(arguments)
-
-
-def _run_claims(arguments: argparse.Namespace) -> int:
     from embviz import ledger
     from embviz.ledger import cells, studies
+    from embviz.ledger.clusters import backend_of
 
     failed, left = False, set()
-    for claim_id in _claim_ids(arguments.id):
-        study = studies.find_study(claim_id)
-        wanted = study.every_cell(arguments.preset)
-        todo = cells.missing(wanted)
-        print(f"{claim_id}: {len(todo)} of {len(wanted)} cells to compute at preset {arguments.preset}")
-        if arguments.dry_run:
-            continue
-        try:
-            cells.run(todo, n_jobs=arguments.jobs)
-            left |= {cell.path for cell in cells.missing(todo)}  # claims share cells
-        except (FileNotFoundError, cells.FailedCellsError) as error:  # must not stop the other claims
-            print(f"embviz: {claim_id}: {error}", file=sys.stderr)
-            failed = True
-        n_missing = len(cells.missing(todo))
-        if n_missing == 0 or n_missing < len(todo):
-            item = ledger.derive(ledger.find_claim(claim_id))
-            ledger.store_entries([item])
-            print(_verdict_line(item))
+    with backend_of(arguments):
+        for claim_id in _claim_ids(arguments.id):
+            study = studies.find_study(claim_id)
+            wanted = study.every_cell(arguments.preset)
+            todo = cells.missing(wanted)
+            print(f"{claim_id}: {len(todo)} of {len(wanted)} cells to compute at preset {arguments.preset}")
+            if arguments.dry_run:
+                continue
+            try:
+                cells.run(todo, n_jobs=arguments.jobs)
+                left |= {cell.path for cell in cells.missing(todo)}  # claims share cells
+            except (FileNotFoundError, cells.FailedCellsError) as error:  # must not stop the other claims
+                print(f"embviz: {claim_id}: {error}", file=sys.stderr)
+                failed = True
+            n_missing = len(cells.missing(todo))
+            if n_missing == 0 or n_missing < len(todo):
+                item = ledger.derive(ledger.find_claim(claim_id))
+                ledger.store_entries([item])
+                print(_verdict_line(item))
     if left:
         print(f"{len(left)} cells are left, which another process trains: repeat the command to continue")
     return int(failed or bool(left))
@@ -888,16 +876,6 @@ def _print_rows(rows: Sequence[Mapping[Any, Any]]) -> None:
     widths = [max(len(str(line[column])) for line in lines) for column in range(len(lines[0]))]
     for line in lines:
         print("  ".join(str(cell).ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
-
-
-def _megabytes(n_bytes: Any) -> str:
-    """A size for people: no decimals from 10 MB."""
-    import pandas as pd
-
-    if pd.isna(n_bytes):
-        return "-"
-    megabytes = int(n_bytes) / 1e6
-    return f"{megabytes:,.0f} MB" if megabytes >= 10 else f"{megabytes:.2f} MB"
 
 
 if __name__ == "__main__":
