@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import integrate, special, stats
+from scipy import stats
 from scipy.spatial.distance import pdist, squareform
 
 from embviz.arrays import checked, matched, square
@@ -138,231 +138,6 @@ def pairwise_distances(x: ArrayLike, *, metric: Literal["euclidean", "cosine"] =
     return squareform(pdist(_unit_rows(x), "sqeuclidean")) / 2
 
 
-def angular_error(x: ArrayLike, y: ArrayLike) -> float:
-    """Mean change of the angles between all pairs of rows when `x` becomes `y`, in radians.
-
-    Parameters
-    ----------
-    x : array, shape (n, D)
-        Vectors before a map, two at least, none all zeros.
-    y : array, shape (n, E)
-        The same vectors after it; the dimensions may differ.
-
-    Returns
-    -------
-    float in 0..pi; 0 for a rotation or a change of scale
-
-    Raises
-    ------
-    ValueError
-        If the numbers of rows differ, there is one row only, a value is not finite, or a row is all zeros.
-
-    Source
-    ------
-    The resizing paper, section 5, angular error, over all pairs of the probe set.
-
-    Examples
-    --------
-    >>> angular_error([[1, 0], [0, 1]], [[2, 0], [0, 3]])
-    0.0
-    """
-    return float(np.mean(np.abs(_pair_angles(x, y, "x") - _pair_angles(y, x, "y"))))
-
-
-def concordance(x: ArrayLike, y: ArrayLike) -> float:
-    """Hyperspherical concordance: correlation of the cosines of all pairs of rows before and after a map.
-
-    Parameters
-    ----------
-    x : array, shape (n, D)
-        Vectors before the map, three at least, none all zeros.
-    y : array, shape (n, E)
-        The same vectors after it; the dimensions may differ.
-
-    Returns
-    -------
-    float in -1..1; 1 for a rotation or a change of scale, about 0 for vectors that have nothing in common
-
-    Raises
-    ------
-    ValueError
-        If the numbers of rows differ, a value is not finite, a row is all zeros, or all cosines of one
-        side are equal (two rows have a single cosine): there is nothing to correlate.
-
-    Source
-    ------
-    The resizing paper, section 5, hyperspherical concordance.
-
-    Examples
-    --------
-    >>> round(concordance([[1, 0], [0, 1], [1, 1]], [[0, 2], [-2, 0], [-2, 2]]), 6)
-    1.0
-    """
-    before, after = np.cos(_pair_angles(x, y, "x", 5)), np.cos(_pair_angles(y, x, "y", 5))
-    for name, values in (("x", before), ("y", after)):
-        if np.ptp(values) <= 1e-12:  # rounding alone would decide the correlation
-            raise ValueError(
-                f"all pairs of rows of {name} have the same cosine: there is nothing to correlate"
-            )
-    return float(np.corrcoef(before, after)[0, 1])
-
-
-def feature_alignment(x: ArrayLike, y: ArrayLike) -> float:
-    """Mean cosine between each vector and its image, which must have as many coordinates.
-
-    It compares coordinates, not angles: near 0 for a random rotation, which keeps every angle.
-
-    Parameters
-    ----------
-    x, y : arrays, shape (n, D)
-        Feature directions before and after a map, none all zeros.
-
-    Returns
-    -------
-    float in -1..1; 1 for the identity or a change of scale, -1 for a reflection through the origin, the trace
-    of a rotation over D on average for random features
-
-    Raises
-    ------
-    ValueError
-        If the widths differ (the product of vectors of two spaces is undefined), a value is not finite, or
-        a row is all zeros.
-
-    Source
-    ------
-    The resizing paper, section 5, feature alignment.
-
-    Examples
-    --------
-    >>> feature_alignment([[1, 0], [0, 1]], [[0, 1], [-1, 0]])
-    0.0
-    """
-    x, y = checked(x, "x", 2), checked(y, "y", 2)
-    if len(x) != len(y):
-        raise ValueError(f"x has {len(x)} rows and y {len(y)}: give as many rows in both")
-    if x.shape[1] != y.shape[1]:
-        raise ValueError(
-            f"x has directions of {x.shape[1]} coordinates, y images of {y.shape[1]}: their cosine is "
-            "undefined, compare angles within each side, as angular_error and concordance do"
-        )
-    for name, rows in (("x", x), ("y", y)):
-        _require_directions(rows, name)
-    return float(np.mean(cosines(x, y)))
-
-
-def random_angular_error(dim: int, other_dim: int) -> float:
-    """Angular error that vectors of independent random directions have against each other, in radians.
-
-    The mean of |a - b| for the angle a of two random directions in `dim` dimensions and b of two in
-    `other_dim`: what is left when nothing is kept.
-
-    Parameters
-    ----------
-    dim, other_dim : int, at least 2
-
-    Returns
-    -------
-    float; about sqrt(2 / pi) sqrt(1 / dim + 1 / other_dim) where both are large
-
-    Raises
-    ------
-    ValueError
-        If a dimension is below 2.
-
-    Examples
-    --------
-    >>> round(random_angular_error(2, 2) / np.pi, 6), round(random_angular_error(3, 3) / np.pi, 6)
-    (0.333333, 0.25)
-    """
-    if min(dim, other_dim) < 2:
-        raise ValueError(f"directions in {min(dim, other_dim)} dimension(s): give 2 at least")
-
-    def below(angle: float, n: int) -> float:
-        """Probability that two directions lie closer: (1 + cosine) / 2 of their angle is beta-distributed."""
-        return float(special.betainc((n - 1) / 2, (n - 1) / 2, (1 - np.cos(angle)) / 2))
-
-    def apart(angle: float) -> float:
-        """Probability that one angle lies below `angle` and the other above: |a - b| is its integral."""
-        a, b = below(angle, dim), below(angle, other_dim)
-        return a + b - 2 * a * b
-
-    half, _ = integrate.quad(apart, 0, np.pi / 2, epsabs=1e-12, limit=200)
-    return 2 * half  # both angles are as likely to lie as far on the other side of a right angle
-
-
-def expected_angular_error(x: ArrayLike, dim: int) -> float:
-    """Angular error of the rows of `x` under a Gaussian map to `dim` dimensions, to first order.
-
-    The angle a of a pair is moved by a normal amount of standard deviation sin(a) / sqrt(dim), whatever the
-    pair's own dimension: the mean of its size is sqrt(2 / (pi dim)) sin(a).
-
-    Parameters
-    ----------
-    x : array, shape (n, D)
-    dim : int, at least 1
-
-    Returns
-    -------
-    float, in radians
-
-    Raises
-    ------
-    ValueError
-        If `dim` is below 1, or as :func:`angular_error`.
-    """
-    sines = np.sin(_pair_angles(x, x, "x"))
-    return float(np.sqrt(2 / (np.pi * _positive_dim(dim))) * sines.mean())
-
-
-def expected_concordance(x: ArrayLike, dim: int) -> float:
-    """Concordance of the rows of `x` under a Gaussian map to `dim` dimensions, to first order.
-
-    The cosine of a pair at angle a is blurred by a standard deviation of sin(a)^2 / sqrt(dim), apart from
-    what it was: the correlation is the root of the share of the variance that was there before. Vectors that
-    share a long common part share its error, which no correlation sees: for them this is too low.
-
-    Parameters
-    ----------
-    x : array, shape (n, D)
-    dim : int, at least 1
-
-    Returns
-    -------
-    float in 0..1
-
-    Raises
-    ------
-    ValueError
-        If `dim` is below 1, or as :func:`angular_error`.
-    """
-    angles_before = _pair_angles(x, x, "x")
-    own = np.cos(angles_before).var()
-    blur = np.mean(np.sin(angles_before) ** 4) / _positive_dim(dim)
-    return float(np.sqrt(own / (own + blur))) if own > 0 else 0.0
-
-
-def _positive_dim(dim: int) -> int:
-    if dim < 1:
-        raise ValueError(f"a map to {dim} dimensions: give 1 at least")
-    return dim
-
-
-def _pair_angles(x: ArrayLike, other: ArrayLike, name: str, n_numbers: int = 3) -> np.ndarray:
-    """Angles between the rows i < j of `x`, which has a row for each of `other`; shape (n (n - 1) / 2,).
-
-    `n_numbers` for each pair are in memory together in what the caller does.
-    """
-    rows, others = checked(x, name, 2), checked(other, "x" if name == "y" else "y", 2)
-    if len(rows) != len(others):
-        raise ValueError(f"{len(rows)} rows of {name} against {len(others)}: give as many rows in both")
-    require_pairs(len(rows), n_numbers)
-    if len(rows) < 2:
-        raise ValueError(f"{name} has a single row: angles need pairs")
-    _require_directions(rows, name)
-    half_chords = np.clip(pdist(_unit_rows(rows)) / 2, 0, 1)
-    return 2 * np.arcsin(half_chords)
-
-
 # --- matrices ---------------------------------------------------------------------------------------
 
 
@@ -395,35 +170,6 @@ def circulant_score(matrix: ArrayLike, *, direction: Literal[1, -1] = 1) -> floa
     # row by row: with all rolled rows at once, 15,000 tokens would take several arrays of 2 GB
     scores = [cosines(row[None], np.roll(matrix[0], direction * i)[None]) for i, row in enumerate(matrix)]
     return float(np.median(scores))
-
-
-def involution_error(Q: ArrayLike) -> float:
-    """|Q^2 - I|_F / sqrt(D): 0 for a reflection, about sqrt(2) for a large random rotation.
-
-    Parameters
-    ----------
-    Q : array, shape (D, D)
-
-    Returns
-    -------
-    float, at least 0
-
-    Raises
-    ------
-    ValueError
-        If Q is not square and finite.
-
-    Source
-    ------
-    The reflections paper, Lemma 3: the map from word to context vectors is nearly an involution.
-
-    Examples
-    --------
-    >>> involution_error([[0.0, 1.0], [1.0, 0.0]])
-    0.0
-    """
-    Q = square(Q, "Q")
-    return float(np.linalg.norm(Q @ Q - np.eye(len(Q))) / np.sqrt(len(Q)))
 
 
 def procrustes_disparity(x: ArrayLike, y: ArrayLike) -> float:
@@ -510,39 +256,6 @@ def kurtosis(values: ArrayLike) -> float:
     return float(stats.kurtosis(_spread_sample(values), fisher=False))
 
 
-def kurtosis_shift(before: ArrayLike, after: ArrayLike) -> float:
-    """By how much the kurtosis of a tensor's entries changes: below 0 where a map evens them out.
-
-    Parameters
-    ----------
-    before, after : arrays of any shape
-        The same weights or activations before and after a map; their sizes may differ.
-
-    Returns
-    -------
-    float; the same for kurtosis and for excess kurtosis; 0 for a change of scale
-
-    Raises
-    ------
-    ValueError
-        If one is empty, has a value that is not finite, or all its values are equal.
-
-    Source
-    ------
-    The resizing paper, section 5, kurtosis shift.
-
-    Examples
-    --------
-    >>> round(kurtosis_shift([0, 0, 0, 1], [[0.5, 0.5], [-0.5, 0.5]]), 6)
-    0.0
-    """
-    first, second = (
-        _spread_sample(checked(values, name).ravel(), name)
-        for values, name in ((before, "before"), (after, "after"))
-    )
-    return kurtosis(second) - kurtosis(first)
-
-
 def mirror_distance(values: ArrayLike) -> float:
     """Wasserstein-1 distance between a sample and its mirror image around 0, in standard deviations.
 
@@ -565,31 +278,6 @@ def mirror_distance(values: ArrayLike) -> float:
     """
     sample = np.sort(_spread_sample(values))  # sorted, so the mirrored sample in order is -sample[::-1]
     return float(np.mean(np.abs(sample + sample[::-1])) / sample.std())
-
-
-def semicircle_distance(values: ArrayLike) -> float:
-    """Kolmogorov-Smirnov distance to the semicircle around 0 with the sample's mean square; in 0..1.
-
-    Wigner's semicircle of variance s^2 ends at -2s and 2s.
-
-    Parameters
-    ----------
-    values : array, shape (n,)
-        Eigenvalues; their mean is not taken off.
-
-    Raises
-    ------
-    ValueError
-        If a value is not finite, or all are 0.
-    """
-    sample = np.sort(checked(values, "values", 1))
-    radius = 2 * np.sqrt(np.mean(sample**2))
-    if radius == 0:
-        raise ValueError(f"all {len(sample)} value(s) are 0: no semicircle has variance 0")
-    x = np.clip(sample / radius, -1, 1)
-    expected = 0.5 + (x * np.sqrt(1 - x**2) + np.arcsin(x)) / np.pi  # the law's cumulative distribution
-    steps = np.arange(len(x) + 1) / len(x)
-    return float(max(np.max(steps[1:] - expected), np.max(expected - steps[:-1])))
 
 
 # --- uncertainty ------------------------------------------------------------------------------------

@@ -88,10 +88,6 @@ def test_what_does_not_fit_is_refused_with_its_size_and_the_alternative():
         memory.require_memory(3 * 10**8, what="a toy", instead="wait", available=3 * 10**6)
 
 
-def pairs(n):
-    return np.ones((n, 1)), np.ones((n, 2))
-
-
 def unseen(n):
     return projections.given([[1.0]]), np.arange(n)[:, None]
 
@@ -99,9 +95,6 @@ def unseen(n):
 # Jobs of n rows that would take more than 1.9 GB, on arguments that take little.
 LARGE = {
     "pairwise_distances": lambda: metrics.pairwise_distances(np.ones((30_000, 1))),
-    "angular_error": lambda: metrics.angular_error(*pairs(30_000)),
-    "concordance": lambda: metrics.concordance(*pairs(30_000)),
-    "expected_concordance": lambda: metrics.expected_concordance(np.ones((30_000, 1)), 4),
     "principal_plane": lambda: metrics.principal_plane(np.ones((1, 30_000, 2))),
     "distortions": lambda: projections.distortions(*unseen(30_000)[::-1]),
     "n_kept": lambda: projections.n_kept(np.ones((30_000, 1)), "gaussian", 1, 0.5, n_draws=1, seed=0),

@@ -301,7 +301,7 @@ def test_a_gaussian_matrix_has_its_variance_and_fills_the_semicircle():
     assert matrix.dtype == np.float32
     assert matrix.var() == pytest.approx(2.5, rel=0.02)  # 400,000 entries: 0.2 percent is one sd
     values = eigenvalues(matrix)
-    assert metrics.semicircle_distance(values) < 0.01
+    assert stats.kstest(values, stats.semicircular(scale=2 * np.sqrt(900 * 2.5)).cdf).statistic < 0.01
     assert metrics.kurtosis(values) == pytest.approx(2, abs=0.03)
     assert np.abs(values).max() == pytest.approx(2 * np.sqrt(900 * 2.5), rel=0.03)
 

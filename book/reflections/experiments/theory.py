@@ -17,7 +17,6 @@ from embviz.ledger import findings
 from embviz.ledger.cells import Cell, Experiment, experiment, load
 from embviz.ledger.findings import Finding
 from embviz.ledger.studies import Study
-from embviz.metrics import involution_error
 
 THRESHOLDS = (1.5, 2.0, 3.0, 5.0)
 ALPHAS = (0.25, 0.5, 1.0)
@@ -300,7 +299,8 @@ def recovered_map(config: RecoveredMap) -> pd.DataFrame:
     inverse = np.linalg.pinv(w)
     recovered = inverse @ pmi @ inverse.T
     distance = np.linalg.norm(recovered - q) / np.linalg.norm(q)
-    return pd.DataFrame({"involution_error": [involution_error(recovered)], "distance_to_truth": [distance]})
+    error = np.linalg.norm(recovered @ recovered - np.eye(config.d)) / math.sqrt(config.d)
+    return pd.DataFrame({"involution_error": [error], "distance_to_truth": [distance]})
 
 
 @experiment("reflections.joint_asymmetry")

@@ -17,13 +17,15 @@ import numpy as np
 import pandas as pd
 import torch
 
+from book.resizing import angles
 from book.resizing.experiments import bases
 from book.resizing.experiments.bases import BaseRun
-from embviz import metrics, projections
+from embviz import projections
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell, experiment, table_of
 from embviz.ledger.findings import Finding
 from embviz.ledger.studies import Study
+from embviz.metrics import kurtosis
 from embviz.projections import FAMILIES, Projection, draw
 from embviz.training.language import Streams, TextConfig, draw_batch, load_streams
 
@@ -223,10 +225,10 @@ def _maps_rows(config: MapsRun, found: Vectors) -> Iterator[dict[str, Any]]:
             kept = float((image**2).sum() / (token**2).sum())
             yield _row(EMBEDDINGS, "length", family, m, i, kept)
         for i in range(config.n_errors):
-            error = metrics.angular_error(x, draw(family, m, dim, seed=[config.seed, i]).apply(x))
+            error = angles.angular_error(x, draw(family, m, dim, seed=[config.seed, i]).apply(x))
             yield _row(EMBEDDINGS, "angular error", family, m, i, error)
     seen = projections.pca(found.hidden, m)
-    yield _row(EMBEDDINGS, "angular error", PCA, m, 0, metrics.angular_error(x, seen.apply(x)))
+    yield _row(EMBEDDINGS, "angular error", PCA, m, 0, angles.angular_error(x, seen.apply(x)))
 
 
 def _maps_findings(preset: str) -> dict[str, Finding]:
@@ -277,11 +279,11 @@ def measures(config: MeasuresRun) -> pd.DataFrame:
         turn = draw("orthonormal", config.dim, config.dim, seed=rng)
         other = rng.normal(size=(config.n_vectors, config.other_dim))
         rows += [(*row[:2], i, *row[2:]) for row in _closed_forms(x, turn)]
-        error = metrics.random_angular_error(config.dim, config.other_dim)
+        error = angles.random_angular_error(config.dim, config.other_dim)
         rows += [
-            ("rotation", "feature alignment", i, metrics.feature_alignment(x, turn.apply(x)), np.nan),
-            ("independent", "angular error", i, metrics.angular_error(x, other), error),
-            ("independent", "concordance", i, metrics.concordance(x, other), 0.0),
+            ("rotation", "feature alignment", i, angles.feature_alignment(x, turn.apply(x)), np.nan),
+            ("independent", "angular error", i, angles.angular_error(x, other), error),
+            ("independent", "concordance", i, angles.concordance(x, other), 0.0),
         ]
     table = pd.DataFrame(rows, columns=["case", "quantity", "draw", "value", "closed"])
     # the trace of the rotation over d is what features in all directions come to, 0 on average over rotations
@@ -293,26 +295,26 @@ def _closed_forms(x: np.ndarray, turn: Projection) -> list[tuple[str, str, float
     rows = []
     for case, image, aligned in (("identity", x, 1.0), ("scale", 3 * x, 1.0), ("reflection", -x, -1.0)):
         rows += [
-            (case, "angular error", metrics.angular_error(x, image), 0.0),
-            (case, "concordance", metrics.concordance(x, image), 1.0),
-            (case, "feature alignment", metrics.feature_alignment(x, image), aligned),
-            (case, "kurtosis shift", metrics.kurtosis_shift(x, image), 0.0),
+            (case, "angular error", angles.angular_error(x, image), 0.0),
+            (case, "concordance", angles.concordance(x, image), 1.0),
+            (case, "feature alignment", angles.feature_alignment(x, image), aligned),
+            (case, "kurtosis shift", angles.kurtosis_shift(x, image), 0.0),
         ]
     turned, n = turn.apply(x), x.shape[1]
     coin = (1 - 1 / n) / n  # variance of an entry of a one-hot vector
     one_hot = np.eye(n)
     return [
         *rows,
-        ("rotation", "angular error", metrics.angular_error(x, turned), 0.0),
-        ("rotation", "concordance", metrics.concordance(x, turned), 1.0),
-        ("one-hot", "angular error", metrics.angular_error(one_hot, turn.apply(one_hot)), 0.0),
+        ("rotation", "angular error", angles.angular_error(x, turned), 0.0),
+        ("rotation", "concordance", angles.concordance(x, turned), 1.0),
+        ("one-hot", "angular error", angles.angular_error(one_hot, turn.apply(one_hot)), 0.0),
         (
             "one-hot",
             "feature alignment",
-            metrics.feature_alignment(one_hot, turn.apply(one_hot)),
+            angles.feature_alignment(one_hot, turn.apply(one_hot)),
             float(np.trace(turn.matrix) / n),
         ),
-        ("one-hot", "kurtosis", metrics.kurtosis(one_hot.ravel()), 1 / coin - 3),
+        ("one-hot", "kurtosis", kurtosis(one_hot.ravel()), 1 / coin - 3),
     ]
 
 
@@ -360,7 +362,7 @@ def geometry_curves(config: CurvesRun) -> pd.DataFrame:
     DataFrame
         vectors, quantity ("angular error", radians, or "concordance"), family, m, draw, value. Family "pca"
         is that of the mapped vectors themselves, up to m = d; "expected" what
-        :func:`embviz.metrics.expected_angular_error` and its like say of a Gaussian map.
+        :func:`book.resizing.angles.expected_angular_error` and its like say of a Gaussian map.
     """
     return _table(_curve_rows(config, vectors(config.base)), config.base)
 
@@ -368,8 +370,8 @@ def geometry_curves(config: CurvesRun) -> pd.DataFrame:
 def _curve_rows(config: CurvesRun, found: Vectors) -> Iterator[dict[str, Any]]:
     for name, x in found.items():
         for m in widths(found.dim):
-            yield _row(name, "angular error", EXPECTED, m, 0, metrics.expected_angular_error(x, m))
-            yield _row(name, "concordance", EXPECTED, m, 0, metrics.expected_concordance(x, m))
+            yield _row(name, "angular error", EXPECTED, m, 0, angles.expected_angular_error(x, m))
+            yield _row(name, "concordance", EXPECTED, m, 0, angles.expected_concordance(x, m))
             own = [
                 ("gaussian", i, draw("gaussian", m, found.dim, seed=[config.seed, m, i]))
                 for i in range(config.n_draws)
@@ -378,8 +380,8 @@ def _curve_rows(config: CurvesRun, found: Vectors) -> Iterator[dict[str, Any]]:
                 own.append((PCA, 0, projections.pca(x, m)))
             for family, i, projection in own:
                 image = projection.apply(x)
-                yield _row(name, "angular error", family, m, i, metrics.angular_error(x, image))
-                yield _row(name, "concordance", family, m, i, metrics.concordance(x, image))
+                yield _row(name, "angular error", family, m, i, angles.angular_error(x, image))
+                yield _row(name, "concordance", family, m, i, angles.concordance(x, image))
 
 
 def slopes(table: pd.DataFrame, dim: int) -> dict[tuple[str, str], np.ndarray]:

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import torch
 
+from book.resizing import angles
 from book.resizing.experiments import bases, recovery
 from book.resizing.experiments.bases import Base
 from book.resizing.experiments.recovery import PCA, PROJECTION, SCRATCH, RecoveryRun
-from embviz import metrics
 from embviz.ledger.cells import Cell, experiment, table_of
 from embviz.ledger.studies import Study
 from embviz.models import resizing
@@ -90,8 +90,8 @@ def _rows(moment: str, model: Decoder, before: np.ndarray, base: Base) -> pd.Dat
     rows += [("cosine", len(own) - 1, i * len(SYMBOLS) + j, one) for (i, j), one in of_pairs]
     if moment != ORIGINAL:
         for layer, (x, y) in enumerate(zip(before[:, chosen], own[:, chosen], strict=True)):
-            rows.append(("concordance", layer, 0, metrics.concordance(x, y)))
-            rows.append(("angular_error", layer, 0, metrics.angular_error(x, y)))
+            rows.append(("concordance", layer, 0, angles.concordance(x, y)))
+            rows.append(("angular_error", layer, 0, angles.angular_error(x, y)))
     table = pd.DataFrame(rows, columns=["quantity", "layer", "index", "value"])
     table.insert(0, "moment", moment)
     return table.astype({"layer": "int8", "index": "int16", "value": "float32"})

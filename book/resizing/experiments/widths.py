@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import rankdata
 
+from book.resizing import angles
 from book.resizing.experiments import bases
 from book.resizing.experiments.bases import Base, BaseRun, with_bases
 from book.resizing.experiments.porting import Treatment
@@ -29,7 +30,7 @@ from book.resizing.experiments.recovery import (
     when_recovered,
 )
 from book.resizing.experiments.tuned import PRINTED
-from embviz import metrics, projections
+from embviz import projections
 from embviz.ledger.cells import Cell, experiment, table_of
 from embviz.ledger.findings import Finding, over_seeds
 from embviz.ledger.studies import Part, Study
@@ -230,8 +231,8 @@ def _row(
         "family": family,
         "m": m,
         "draw": draw,
-        "error": float(np.mean([metrics.angular_error(x, image) for x, image in pairs])),
-        "concordance": float(np.mean([metrics.concordance(x, image) for x, image in pairs])),
+        "error": float(np.mean([angles.angular_error(x, image) for x, image in pairs])),
+        "concordance": float(np.mean([angles.concordance(x, image) for x, image in pairs])),
         "lost": bases.held_out_loss(model, own) - own.log_perplexity,
     }
 

@@ -13,7 +13,6 @@ from scipy import stats
 from book.reflections.experiments import scores, spectrum, theory, twins, vectors
 from book.reflections.experiments.scores import rows_of
 from book.reflections.lstm import LSTMConfig, LSTMLanguageModel
-from embviz import metrics
 from embviz.ledger import cells
 from embviz.words.wordvectors import WordVectors
 
@@ -119,7 +118,7 @@ def test_the_middle_of_a_semicircle_is_compared_with_the_middle_of_a_semicircle(
     semicircle, normal = 3 * stats.semicircular.ppf(places), stats.norm.ppf(places)
     assert spectrum.semicircle_distance_of_bulk(semicircle) < 1e-3
     # the whole semicircle lies 0.0027 from its middle 99%, which was the distance of every random matrix
-    assert metrics.semicircle_distance(spectrum.bulk(semicircle)) > 2e-3
+    assert spectrum.semicircle_distance(spectrum.bulk(semicircle)) > 2e-3
     inside = normal[20:-20]
     middle = stats.semicircular.ppf(0.005 + 0.99 * (np.arange(200_000) + 0.5) / 200_000)
     one, other = (values / np.sqrt((values**2).mean()) for values in (inside, middle))

@@ -7,9 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from book.resizing import angles
 from book.resizing.experiments import bases, geometry
 from book.resizing.experiments.geometry import STUDIES
-from embviz import metrics, projections
+from embviz import projections
 from embviz.ledger import cells
 from embviz.projections import FAMILIES
 from embviz.training.language import load_streams
@@ -97,7 +98,7 @@ def test_a_ratio_of_means_is_no_mean_of_ratios():
 def test_measures_depart_from_closed_forms_by_rounding_only_and_a_planted_bug_is_seen(monkeypatch):
     run = geometry.measures_run("quick")
     assert geometry.departures(cells.table_of(geometry.measures.cell(run))).max() < 1e-9
-    monkeypatch.setattr(metrics, "angular_error", lambda x, y: float(np.abs(x[0, 0] - y[0, 0])))
+    monkeypatch.setattr(angles, "angular_error", lambda x, y: float(np.abs(x[0, 0] - y[0, 0])))
     assert geometry.departures(geometry.measures.function(run)).max() > 0.01
 
 
