@@ -1,4 +1,4 @@
-"""Johnson-Lindenstrauss maps: families, pseudo-inverses, the lemma's bound and the constant that holds.
+"""Johnson-Lindenstrauss maps: families and pseudo-inverses.
 
 A map T takes d coordinates to m. In `isometric` scaling the mean of |Tx|^2 over draws is |x|^2; in `unit`
 scaling its rows (its columns where m > d) have length 1 on average, and exactly orthonormal ones T T' = I.
@@ -15,16 +15,13 @@ from typing import Literal, get_args
 import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike
-from scipy.spatial.distance import pdist
 
-from embviz.arrays import checked, number, whole
+from embviz.arrays import checked
 from embviz.memory import require_memory
-from embviz.metrics import require_pairs
 
 FAMILIES = ("gaussian", "rademacher", "sparse", "hadamard", "orthonormal")
 Scaling = Literal["isometric", "unit"]
 Seed = int | Sequence[int] | np.random.Generator
-LARGEST_WIDTH = 1 << 20  # where the search for the least width ends
 BLOCK_BITS = 4  # of the fast transform: blocks of 16 at most, near d log d and yet matrix products
 PEAK_ARRAYS = {"gaussian": 1.0, "rademacher": 2.0, "sparse": 2.0, "orthonormal": 5.5}  # of m x d, in a draw
 ROUNDING = 1e-9  # by which the products of orthonormal rows may miss 0 and 1
@@ -374,154 +371,3 @@ def _sylvester(n: int) -> np.ndarray:
     matrix = scipy.linalg.hadamard(n, dtype=float)
     matrix.flags.writeable = False
     return matrix
-
-
-# --- the lemma --------------------------------------------------------------------------------------
-
-
-def bound(eps: float, n_vectors: int, delta: float, C: float = 8.0) -> int:
-    """The width that the lemma asks for, ceil(C (log N + log 1/delta) / eps^2).
-
-    Parameters
-    ----------
-    eps : float, in 0..1
-        By what share a squared distance may change.
-    n_vectors : int, at least 2
-    delta : float, in 0..1
-        Share of draws that may fail.
-    C : float
-        The constant, which the paper leaves open.
-
-    Raises
-    ------
-    ValueError
-        If a number is outside its range.
-
-    Source
-    ------
-    The resizing paper, Algorithm 1, line 1.
-
-    Examples
-    --------
-    >>> bound(0.5, 256, 0.05)
-    274
-    """
-    if not C > 0:
-        raise ValueError(f"C is {C}: it must be above 0")
-    return math.ceil(C * _unscaled_width(eps, n_vectors, delta))
-
-
-def constant(m: int, eps: float, n_vectors: int, delta: float) -> float:
-    """The C at which the bound is m, before it is rounded up."""
-    return m / _unscaled_width(eps, n_vectors, delta)
-
-
-def _unscaled_width(eps: float, n_vectors: int, delta: float) -> float:
-    if not (0 < eps < 1 and 0 < delta < 1):
-        raise ValueError(f"eps is {eps} and delta {delta}: both must lie between 0 and 1")
-    if n_vectors < 2:
-        raise ValueError(f"{n_vectors} vector(s) have no distance: give two at least")
-    return (math.log(n_vectors) + math.log(1 / delta)) / eps**2
-
-
-def distortions(x: ArrayLike, projection: Projection) -> np.ndarray:
-    """Squared distance after the map over that before, of all pairs of rows that differ.
-
-    Parameters
-    ----------
-    x : array, shape (n, d)
-
-    Returns
-    -------
-    array, shape (n (n - 1) / 2,) less the pairs of equal rows, whose distance every linear map keeps at 0
-
-    Raises
-    ------
-    ValueError
-        If no two rows differ, or `x` is not finite.
-    """
-    return _Pairs(x).distortions(projection)
-
-
-def within(x: ArrayLike, projection: Projection, eps: float) -> float:
-    """Share of the pairs of rows whose squared distance stays within 1 +- eps, as :func:`distortions`."""
-    return float(np.mean(np.abs(distortions(x, projection) - 1) <= number(eps, "eps", 0)))
-
-
-def n_kept(x: ArrayLike, family: str, m: int, eps: float, *, n_draws: int, seed: int) -> int:
-    """How many of `n_draws` isometric maps keep every pair of rows within 1 +- eps.
-
-    Draw i has the seed (seed, i).
-    """
-    number(eps, "eps", 0)
-    whole(n_draws, "n_draws", 1)
-    return _Pairs(x).n_kept(family, m, eps, n_draws, seed, n_draws)
-
-
-def smallest_width(
-    x: ArrayLike, family: str, *, eps: float, delta: float, n_draws: int = 200, seed: int = 0
-) -> int:
-    """The least m at which a share of 1 - delta of the draws keeps every pair of rows.
-
-    Found by halving, as if the share only grew with m; the same seeds at each m.
-
-    Parameters
-    ----------
-    x : array, shape (n, d)
-    family : str
-        One of :data:`FAMILIES`.
-    eps, delta : float, in 0..1
-        As in :func:`bound`.
-
-    Raises
-    ------
-    ValueError
-        If a number is outside its range, no two rows differ, or no map that can be drawn is so exact.
-    """
-    pairs = _Pairs(x)
-    whole(n_draws, "n_draws", 1)
-    _unscaled_width(eps, len(pairs.x), delta)  # its refusals
-    limit = largest_width(family, pairs.x.shape[1])
-    too_many = math.floor(delta * n_draws) + 1
-
-    def holds(m: int) -> bool:
-        return pairs.n_kept(family, m, eps, n_draws, seed, too_many) > n_draws - too_many
-
-    high = 1
-    while high < limit and not holds(high):
-        if high >= LARGEST_WIDTH:
-            raise ValueError(f"eps is {eps:g}: no map to {high:,} coordinates keeps x so exactly, raise eps")
-        high *= 2  # reaches a Hadamard map's limit too, a power of two, where it is an isometry
-    low = high // 2  # the last that failed
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
-
-
-class _Pairs:
-    """Vectors and the squared distances of those pairs that differ, measured once for many maps."""
-
-    def __init__(self, x: ArrayLike) -> None:
-        self.x = x = checked(x, "x", 2)
-        require_pairs(len(x), 4.5)
-        before = pdist(x, "sqeuclidean")
-        self.differ = before > 0
-        self.before = before[self.differ]
-        if not self.before.size:
-            raise ValueError(f"x: no two of the {len(x)} vectors differ: there is no distance to keep")
-
-    def distortions(self, projection: Projection) -> np.ndarray:
-        """After over before, (n,)."""
-        return pdist(projection.apply(self.x), "sqeuclidean")[self.differ] / self.before
-
-    def n_kept(self, family: str, m: int, eps: float, n_draws: int, seed: int, until_lost: int) -> int:
-        """As the function of that name, up to `until_lost` draws that failed: the others count as lost."""
-        kept = lost = 0
-        for i in range(n_draws):
-            found = self.distortions(draw(family, m, self.x.shape[1], seed=[seed, i]))
-            all_near = bool((np.abs(found - 1) <= eps).all())
-            kept, lost = kept + all_near, lost + (not all_near)
-            if lost >= until_lost:
-                break
-        return kept

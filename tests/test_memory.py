@@ -88,16 +88,10 @@ def test_what_does_not_fit_is_refused_with_its_size_and_the_alternative():
         memory.require_memory(3 * 10**8, what="a toy", instead="wait", available=3 * 10**6)
 
 
-def unseen(n):
-    return projections.given([[1.0]]), np.arange(n)[:, None]
-
-
 # Jobs of n rows that would take more than 1.9 GB, on arguments that take little.
 LARGE = {
     "pairwise_distances": lambda: metrics.pairwise_distances(np.ones((30_000, 1))),
     "principal_plane": lambda: metrics.principal_plane(np.ones((1, 30_000, 2))),
-    "distortions": lambda: projections.distortions(*unseen(30_000)[::-1]),
-    "n_kept": lambda: projections.n_kept(np.ones((30_000, 1)), "gaussian", 1, 0.5, n_draws=1, seed=0),
     **{
         f"draw {family}": lambda family=family: projections.draw(family, 30_000, 30_000, seed=0)
         for family in ("gaussian", "rademacher", "sparse", "orthonormal")

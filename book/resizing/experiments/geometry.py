@@ -20,6 +20,7 @@ import torch
 from book.resizing import angles
 from book.resizing.experiments import bases
 from book.resizing.experiments.bases import BaseRun
+from book.resizing.lemma import bound, constant, distortions, smallest_width
 from embviz import projections
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell, experiment, table_of
@@ -114,7 +115,7 @@ def lemma(config: LemmaRun) -> pd.DataFrame:
 
 def _lemma_rows(config: LemmaRun, found: Vectors) -> Iterator[dict[str, Any]]:
     n_vectors, dim = found.embeddings.shape
-    at_bound = projections.bound(config.eps, n_vectors, config.delta, config.C)
+    at_bound = bound(config.eps, n_vectors, config.delta, config.C)
     for (name, x), family in itertools.product(found.items(), ("gaussian", COORDINATES)):
         for i, value in enumerate(_worst(x, family, at_bound, config.n_draws, config.seed)):
             yield _row(name, "at bound", family, at_bound, i, value)
@@ -123,7 +124,7 @@ def _lemma_rows(config: LemmaRun, found: Vectors) -> Iterator[dict[str, Any]]:
             for i, value in enumerate(_worst(found.embeddings, family, m, config.n_curve, config.seed)):
                 yield _row(EMBEDDINGS, "worst", family, m, i, value)
     for family in FAMILIES:
-        m = projections.smallest_width(
+        m = smallest_width(
             found.embeddings,
             family,
             eps=config.eps,
@@ -151,7 +152,7 @@ def _row(
 def _worst(x: np.ndarray, family: str, m: int, n_draws: int, seed: int) -> list[float]:
     """Largest |ratio of squared distances - 1| of each draw; draw i has the seed (seed, i)."""
     maps = (_drawn(family, m, x.shape[1], [seed, i]) for i in range(n_draws))
-    return [float(np.abs(projections.distortions(x, found) - 1).max()) for found in maps]
+    return [float(np.abs(distortions(x, found) - 1).max()) for found in maps]
 
 
 def _drawn(family: str, m: int, dim: int, seed: list[int]) -> Projection:
@@ -178,12 +179,12 @@ def _lemma_findings(preset: str) -> dict[str, Finding]:
             int(lost["gaussian"].sum()), run.n_draws, repeats=bases.DRAWS, controls=null, corpus=corpus
         )
     for key, eps in (("width", EPS), ("width_0.9", OTHER_EPS)):
-        m = projections.bound(eps, n_vectors, run.delta, run.C)
+        m = bound(eps, n_vectors, run.delta, run.C)
         found[key] = findings.exact(m / dim, corpus=corpus)
     smallest = table[table["quantity"] == "smallest"].set_index("family")["value"]
     for family in FAMILIES:
-        constant = projections.constant(int(smallest[family]), run.eps, n_vectors, run.delta)
-        found[f"C_{family}"] = findings.once(constant, repeats="sets of draws", corpus=corpus)
+        least = constant(int(smallest[family]), run.eps, n_vectors, run.delta)
+        found[f"C_{family}"] = findings.once(least, repeats="sets of draws", corpus=corpus)
     return found
 
 
@@ -471,7 +472,7 @@ def _support_rows(config: SupportRun, other: Streams) -> Iterator[dict[str, Any]
             (PCA, projections.pca(sets["inside"], m)),
         ):
             for name, x in sets.items():
-                moved = np.abs(projections.distortions(x, projection) - 1)
+                moved = np.abs(distortions(x, projection) - 1)
                 yield _row(name, "mean square", family, m, i, np.mean(moved**2))
                 yield _row(name, "largest", family, m, i, moved.max())
 
@@ -557,7 +558,7 @@ def _sizes_rows(config: SizesRun, other: Streams) -> Iterator[dict[str, Any]]:
             for name, x in (("own", own), ("mixed", np.concatenate([own[: size // 2], half]))):
                 for family, projection in (("gaussian", blind), (PCA, projections.pca(x, m))):
                     for vectors_of, y in sets.items():
-                        moved = np.abs(projections.distortions(y, projection) - 1)
+                        moved = np.abs(distortions(y, projection) - 1)
                         more = {"set": name, "size": size}
                         yield _row(vectors_of, "mean square", family, m, i, np.mean(moved**2), **more)
 
@@ -593,7 +594,7 @@ def many_vectors(config: ManyRun) -> pd.DataFrame:
     """How far the worst pair of many different hidden states moves: family, m, draw, value."""
     base = bases.load(config.base)
     x = different_states(base, config.n_vectors, config.seed + 1)
-    m, dim = projections.bound(config.eps, config.n_vectors, config.delta, config.C), x.shape[1]
+    m, dim = bound(config.eps, config.n_vectors, config.delta, config.C), x.shape[1]
     rows = []
     for family in ("gaussian", COORDINATES):
         for i in range(config.n_draws if family == "gaussian" else max(1, config.n_draws // 4)):

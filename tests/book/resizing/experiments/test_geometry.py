@@ -10,6 +10,7 @@ import pytest
 from book.resizing import angles
 from book.resizing.experiments import bases, geometry
 from book.resizing.experiments.geometry import STUDIES
+from book.resizing.lemma import bound
 from embviz import projections
 from embviz.ledger import cells
 from embviz.projections import FAMILIES
@@ -28,7 +29,7 @@ def test_the_worst_pair_at_the_bound_is_that_of_slow_loops(vectors):
     table = cells.table_of(geometry.lemma.cell(geometry.lemma_run("quick")))
     row = table[(table["quantity"] == "at bound") & (table["vectors"] == "embeddings")].iloc[3]
     assert row["family"] == "gaussian"
-    assert row["m"] == projections.bound(0.5, len(vectors.embeddings), 0.05)
+    assert row["m"] == bound(0.5, len(vectors.embeddings), 0.05)
     image = projections.draw("gaussian", int(row["m"]), vectors.dim, seed=[0, 3]).apply(vectors.embeddings)
     worst = 0.0
     for i, j in itertools.combinations(range(len(image)), 2):

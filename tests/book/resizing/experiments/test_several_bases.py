@@ -14,6 +14,7 @@ from book.resizing.experiments import bases, fresh, geometry, growing, tuned, wi
 from book.resizing.experiments.bases import BaseRun
 from book.resizing.experiments.porting import Treatment
 from book.resizing.experiments.tuned import PRINTED, TunedRun
+from book.resizing.lemma import distortions
 from embviz import projections
 from embviz.models.resizing import logit_error
 from tests.book.resizing.conftest import BASE
@@ -188,7 +189,7 @@ def test_a_map_of_many_vectors_misses_beyond_epsilon(monkeypatch):
 def test_the_worst_pair_in_blocks_is_that_of_all_differences():
     x = np.random.default_rng(0).normal(size=(70, 12)).astype(np.float32) + 5
     projection = projections.draw("gaussian", 6, 12, seed=0)
-    slow = np.abs(projections.distortions(x, projection) - 1).max()
+    slow = np.abs(distortions(x, projection) - 1).max()
     image = projection.apply(x).astype(np.float32)
     for block in (16, 70, 1_000):
         assert geometry.worst_pair(x, image, block) == pytest.approx(slow, rel=1e-4)  # an image in float32
