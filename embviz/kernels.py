@@ -3,10 +3,8 @@
 K = ifft2(fft2(W) / fft2(D)), word ids on both axes; fft2(D)[a, b] sums D[i, j] exp(-2 pi i (a i + b j) / V).
 What follows for every W and D, and is tested:
 
-- K exists and reconstructs W for every W, if fft2(D) has no zero; this says nothing about W.
+- K exists for every W, and D convolved with it is W, if fft2(D) has no zero; this says nothing about W.
 - K is circulant, K[i, j] = k0[j - i], if and only if W is.
-- For W = I + noise the circulant score is near 1 / (1 + spread^2 gain), :func:`expected_score`: where the
-  gain is small, random embeddings score high.
 - Renumber the words i -> u i + s mod V, u prime to V: the circulant score stays. Other orders change it.
 """
 
@@ -236,71 +234,3 @@ def _checked_stack(matrices: ArrayLike, name: str, V: int | None = None) -> np.n
     if array.ndim < 2 or array.shape[-1] != array.shape[-2]:
         raise ValueError(f"{name} has shape {array.shape}: give square matrices, (..., V, V)")
     return array
-
-
-def reconstruct(D: np.ndarray, kernel: np.ndarray) -> np.ndarray:
-    """W = ifft2(fft2(D) fft2(K)), the cyclic convolution of D with kernels (..., V, V).
-
-    Raises
-    ------
-    ValueError
-        If shapes don't fit, a kernel is not finite, D is not symmetric, or a row of it is all 0.
-    """
-    D = checked_log_counts(D)
-    kernel = _checked_stack(kernel, "kernel", len(D))
-    return scipy.fft.irfft2(scipy.fft.rfft2(D) * scipy.fft.rfft2(kernel), s=D.shape)
-
-
-def circulant_scores(kernels: np.ndarray, *, direction: Literal[1, -1] = 1) -> np.ndarray:
-    """:func:`embviz.metrics.circulant_score` of each matrix of a stack (..., V, V) at once."""
-    kernels = _checked_stack(kernels, "kernels")
-    if direction not in (1, -1):
-        raise ValueError(f"direction is {direction!r}: use 1 (to the right) or -1 (to the left)")
-    places = np.arange(kernels.shape[-1])
-    rolled = kernels[..., 0, :][..., (places - direction * places[:, None]) % len(places)]
-    inner = np.einsum("...ij,...ij->...i", kernels, rolled)
-    lengths = np.linalg.norm(kernels, axis=-1) * np.linalg.norm(rolled, axis=-1)
-    return np.median(np.divide(inner, lengths, out=np.zeros_like(inner), where=lengths > 0), axis=-1)
-
-
-def noise_gain(D: np.ndarray) -> float:
-    """How much louder noise in W leaves the division by fft2(D) than the identity does.
-
-    The sum of 1 / |fft2(D)|^2 over all frequencies, those with a = b twice as noise is symmetric, over that
-    of a + b = 0, where the identity lives. It is V + 1 where all frequencies of D are alike, less where the
-    smallest happen to lie on that line, and more where they don't: the order of the vocabulary decides.
-
-    Raises
-    ------
-    ValueError
-        If fft2(D) is 0 somewhere: the kernel is not defined there. If D is not symmetric, or a row all 0.
-    """
-    D = checked_log_counts(D)
-    size = np.abs(scipy.fft.fft2(D))
-    if not size.all():
-        raise ValueError(f"fft2(D) is exactly 0 at {(size == 0).sum()} frequencies: the noise has no bound")
-    let_through = 1 / size**2
-    places = np.arange(len(D))
-    line = let_through[places, -places].sum()
-    return float((let_through.sum() + let_through.diagonal().sum()) / line)
-
-
-def expected_score(D: np.ndarray, spread: ArrayLike) -> np.ndarray:
-    """The circulant score to expect of W = I + noise, whatever was or was not learned.
-
-    Rows of such a kernel are one row, the identity's, and noise; two of them have in common what the first
-    gives to their squared length, 1 / (1 + spread^2 gain). The cosine of one of them with the identity's row
-    is the root of that. An approximation: lengths are taken by their means.
-
-    Parameters
-    ----------
-    D : array (V, V), symmetric
-    spread : numbers
-        Standard deviation of the entries of W off the diagonal, in units of the mean diagonal entry:
-        1 / sqrt(d) of random embeddings in d dimensions.
-
-    Returns
-    -------
-    array of the shape of `spread`, in 0..1
-    """
-    return 1 / (1 + checked(spread, "spread", low=0) ** 2 * noise_gain(D))

@@ -141,15 +141,12 @@ def pairwise_distances(x: ArrayLike, *, metric: Literal["euclidean", "cosine"] =
 # --- matrices ---------------------------------------------------------------------------------------
 
 
-def circulant_score(matrix: ArrayLike, *, direction: Literal[1, -1] = 1) -> float:
-    """Median cosine between row i and the first row rolled by i places: 1 for a circulant matrix.
+def circulant_score(matrix: ArrayLike) -> float:
+    """Median cosine between row i and the first row rolled right by i places: 1 for a circulant matrix.
 
     Parameters
     ----------
     matrix : array, shape (n, n)
-    direction : 1 or -1
-        1 rolls to the right, as a circulant does (an entry depends on column - row); -1 to the left (on
-        column + row).
 
     Returns
     -------
@@ -165,10 +162,8 @@ def circulant_score(matrix: ArrayLike, *, direction: Literal[1, -1] = 1) -> floa
     The kernel paper, section 3.3, step 4.
     """
     matrix = square(matrix, "matrix")
-    if direction not in (1, -1):
-        raise ValueError(f"direction is {direction!r}: use 1 (to the right) or -1 (to the left)")
     # row by row: with all rolled rows at once, 15,000 tokens would take several arrays of 2 GB
-    scores = [cosines(row[None], np.roll(matrix[0], direction * i)[None]) for i, row in enumerate(matrix)]
+    scores = [cosines(row[None], np.roll(matrix[0], i)[None]) for i, row in enumerate(matrix)]
     return float(np.median(scores))
 
 

@@ -74,7 +74,7 @@ def to_convergence(config: KernelRun) -> pd.DataFrame:
             measured = {
                 "ratio": mean_cosines(rows)[:, None] / expected_cosine(rows.shape[2]),
                 "diagonal": diagonal_shares(rows)[:, None],
-                "score": kernels.circulant_scores(extraction.kernel)[:, None],
+                "score": theory.circulant_scores(extraction.kernel)[:, None],
                 "k0": extraction.k0,
             }
             parts += [

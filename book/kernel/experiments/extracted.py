@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 
+from book.kernel import theory
 from book.kernel.experiments import models
 from book.kernel.experiments.models import Trained
 from embviz import kernels
@@ -24,7 +25,7 @@ READINGS = "sets of readings"  # a largest or least of several is one number
 def round_trip(trained: Trained, W: np.ndarray) -> np.ndarray:
     """Relative error of W (..., V, V) after extraction and reconstruction, (...)."""
     extraction = kernels.extract_kernel(W, trained.spectrum.matrix, zeros="drop")
-    back = kernels.reconstruct(trained.spectrum.matrix, extraction.kernel)
+    back = theory.reconstruct(trained.spectrum.matrix, extraction.kernel)
     return np.linalg.norm(back - W, axis=(-2, -1)) / np.linalg.norm(W, axis=(-2, -1))
 
 
@@ -60,7 +61,7 @@ def permuted_scores(
         order = rng.permutation(trained.spectrum.vocab_size)
         W = models.gram(rows[:, order])
         extraction = kernels.extract_kernel(W, trained.spectrum.permuted(order).matrix, zeros="drop")
-        scores.append(kernels.circulant_scores(extraction.kernel))
+        scores.append(theory.circulant_scores(extraction.kernel))
     return np.array(scores)
 
 

@@ -203,7 +203,7 @@ class Trained:
     def scores(self, embeddings: np.ndarray, *, direction: int = 1) -> np.ndarray:
         """Circulant scores of their kernels, (...)."""
         kernel = self.extracted(embeddings).kernel
-        return kernels.circulant_scores(kernel, direction=1 if direction == 1 else -1)
+        return theory.circulant_scores(kernel, direction=direction)
 
 
 def gram(embeddings: np.ndarray) -> np.ndarray:

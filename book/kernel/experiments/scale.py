@@ -193,7 +193,7 @@ def _fits(embeddings: np.ndarray, spectrum: Spectrum) -> dict[str, np.ndarray]:
     for E in embeddings:  # a kernel at a time: they are large
         extraction = kernels.extract_kernel(models.gram(E), spectrum.matrix, zeros="drop")
         rows.append(extraction.k0)
-        scores.append(float(kernels.circulant_scores(extraction.kernel)))
+        scores.append(float(theory.circulant_scores(extraction.kernel)))
     k0, identity = np.array(rows), theory.row_identity(spectrum)
     return {
         "score": np.array(scores),

@@ -78,7 +78,7 @@ def scanned(config: Scan) -> pd.DataFrame:
             {"offset": one.offset, "n_tokens": one.n_tokens}
             | of_text(spectrum)
             | {
-                "score_untrained": kernels.circulant_scores(extraction.kernel).mean(),
+                "score_untrained": theory.circulant_scores(extraction.kernel).mean(),
                 "cosine_untrained": fits.better_form(spectrum, extraction.k0).mean(),
             }
         )

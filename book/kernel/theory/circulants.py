@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
+import scipy.fft
 from numpy.typing import ArrayLike
 
 from book.kernel.theory.spectrum import Given, matrix_of
-from embviz.kernels import reconstruct
 
 
 def circulant(first_row: ArrayLike, *, direction: Literal[1, -1] = 1) -> np.ndarray:
@@ -28,13 +28,19 @@ def circulant(first_row: ArrayLike, *, direction: Literal[1, -1] = 1) -> np.ndar
     return first_row[(places - direction * places[:, None]) % len(places)]
 
 
+def reconstruct(D: Given, kernels: np.ndarray) -> np.ndarray:
+    """W = ifft2(fft2(D) fft2(K)), the cyclic convolution of D with kernels (..., V, V)."""
+    D = matrix_of(D)
+    return scipy.fft.irfft2(scipy.fft.rfft2(D) * scipy.fft.rfft2(kernels), s=D.shape)
+
+
 def reconstruct_from_row(D: Given, k0: np.ndarray, *, direction: Literal[1, -1] = 1) -> np.ndarray:
     """W from one row: D convolved with the circulant of k0.
 
     With direction 1 it is a circulant again, V times the cyclic convolution of k0 with the mean of D along
     each cyclic diagonal, whatever the words are.
     """
-    return reconstruct(matrix_of(D), circulant(k0, direction=direction))
+    return reconstruct(D, circulant(k0, direction=direction))
 
 
 def circulant_share(matrices: np.ndarray) -> np.ndarray:

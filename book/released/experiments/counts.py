@@ -18,6 +18,7 @@ from embviz.ledger import findings
 from embviz.ledger.cells import Cell, experiment, table_of
 from embviz.ledger.findings import Finding
 from embviz.ledger.studies import Study
+from embviz.metrics import circulant_score
 from embviz.words.cooccurrence import count_pairs, pmi
 from embviz.words.wordvectors import WordVectors
 
@@ -93,7 +94,7 @@ def agreements(W: np.ndarray, counts: np.ndarray) -> dict[str, float]:
 def circulant(rows: np.ndarray, D: np.ndarray) -> float:
     """Circulant score of the kernel between D and the Gram matrix of rows (n, D)."""
     kernel = kernels.extract_kernel(kernels.tied_gram(rows, rows), D, zeros="drop").kernel
-    return float(kernels.circulant_scores(kernel))
+    return circulant_score(kernel)
 
 
 # --- experiments --------------------------------------------------------------------------------------
