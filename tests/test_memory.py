@@ -7,7 +7,7 @@ from scipy import sparse
 from embviz import memory, metrics, projections
 from embviz.kernels import tied_gram
 from embviz.trajectories.traces import Layout, lay_out
-from embviz.words.spectra import permute_entries, semicircle, truncated_eigen
+from embviz.words.spectra import semicircle, truncated_eigen
 from embviz.words.wordvectors import factorize_pmi
 
 
@@ -101,7 +101,6 @@ LARGE = {
     "signed_permutation": lambda: projections.signed_permutation(30_000, 0),
     "tied_gram": lambda: tied_gram(np.ones((30_000, 1)), np.ones((30_000, 1))),
     "semicircle": lambda: semicircle(40_000, variance=1.0, seed=0),
-    "permute_entries": lambda: permute_entries(sparse.csr_array(sparse.eye_array(40_000)), seed=0),
     "truncated_eigen": lambda: truncated_eigen(sparse.csr_array(sparse.eye_array(15_000)), 5_000, seed=0),
     "truncated_eigen, few of many": lambda: truncated_eigen(
         sparse.csr_array(sparse.eye_array(200_000)), 1_000, seed=0

@@ -26,12 +26,9 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "reports": ["SpectrumReport", "map_summary", "reflection_test", "spectrum_report"],
         "skipgram": ["Examples", "SGNSConfig", "SGNSSchedule", "make_signature", "sgns_epochs", "train_sgns"],
         "spectra": [
-            "configuration_model",
             "eigenvalues",
-            "permute_entries",
             "semicircle",
             "shuffle_tokens",
-            "spectral_density",
             "truncated_eigen",
         ],
         "wordtests": ["analogy_correct", "analogy_test", "similarity_cosines", "similarity_test"],

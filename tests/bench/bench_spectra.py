@@ -1,4 +1,4 @@
-"""Eigenvalues beside torch.linalg.eigvalsh in the same run, their memory, a density of a large spectrum."""
+"""Eigenvalues beside torch.linalg.eigvalsh in the same run, and their memory."""
 
 import os
 import subprocess
@@ -9,17 +9,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from scipy import sparse
 
-from embviz.corpora.corpus import load_corpus
-from embviz.corpora.registry import DataMissingError
-from embviz.words.cooccurrence import count_pairs, pmi
-from embviz.words.spectra import eigenvalues, semicircle, spectral_density
+from embviz.words.spectra import eigenvalues, semicircle
 
 FULL = os.environ.get("EMBVIZ_BENCH") == "full"
 N_DENSE = 11_700 if FULL else 2_500
 N_ROUNDS = 5  # ours and the peer in turn
-N_DENSITY = 100_000 if FULL else 20_000
 N_LARGEST = 29_145  # the paper's larger vocabulary
 
 PEAK_MEMORY = """
@@ -85,35 +80,4 @@ def test_memory_of_dense_eigenvalues(speed_table):
         unit="GB",
         bar="at most 8 GB",
         peer_name="two float32 arrays",
-    )
-
-
-@pytest.fixture(scope="module")
-def large_pmi() -> sparse.csr_array:
-    """PMI of English at window 5: the stand-in at full size, text8's beginning or docstrings otherwise."""
-    for name in ("enwiki2018",) if FULL else ("text8_prefix", "embedded"):
-        try:
-            corpus = load_corpus(name).restrict(max_vocab=N_DENSITY)
-        except DataMissingError:
-            continue
-        counts = count_pairs(
-            corpus.ids, len(corpus.vocabulary), window=5, document_starts=corpus.document_starts
-        )
-        return pmi(counts)
-    pytest.skip("EMBVIZ_BENCH=full needs enwiki2018: set EMBVIZ_DATA_DIR")
-
-
-def test_density_of_a_large_spectrum(large_pmi, speed_table):
-    start = time.perf_counter()
-    found = spectral_density(large_pmi, seed=0)
-    ours = time.perf_counter() - start
-    second = (large_pmi**2).sum() / large_pmi.shape[0]
-    assert abs(found.moments[2] - second) < 5 * found.moments_standard_error[2]
-    speed_table(
-        job=f"spectral density with error bars, n = {large_pmi.shape[0]:,}",
-        ours=ours,
-        peer=None,
-        unit="s",
-        bar="at most 180 s",
-        peer_name="none: n x n numbers would not fit",
     )

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from scipy import sparse, stats
 
+from book.reflections import nulls
 from embviz import metrics
 from embviz.corpora import corpus as corpora
 from embviz.ledger import findings
@@ -130,15 +131,15 @@ def _matrix(config: Spectrum, corpus: corpora.Corpus) -> np.ndarray | sparse.csr
         graph = scale_free_graph(n_nodes, n_edges, GRAPHS[config.matrix], seed=config.seed)
         return centred(graph)
     if config.matrix == "centred_permuted":
-        return centred(spectra.permute_entries(matrix, seed=config.seed))
+        return centred(nulls.permute_entries(matrix, seed=config.seed))
     if config.matrix in CENTRED:
         return centred(matrix)
     if config.matrix in ("pmi", "shuffled"):
         return matrix
     if config.matrix == "permuted":
-        return spectra.permute_entries(matrix, seed=config.seed)
+        return nulls.permute_entries(matrix, seed=config.seed)
     if config.matrix == "configuration":
-        return spectra.configuration_model(matrix, seed=config.seed)
+        return nulls.configuration_model(matrix, seed=config.seed)
     if config.matrix == "gaussian":
         n = matrix.shape[0]
         variance = float((matrix.data**2).sum()) / n**2
