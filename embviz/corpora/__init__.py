@@ -25,7 +25,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "list_data",
             "verify_data",
         ],
-        "texts": ["normalize_words", "ptb_sentences", "wikifil"],
+        "texts": ["normalize_words", "wikifil"],
         "tokens": ["token_kinds", "token_texts"],
     },
 )

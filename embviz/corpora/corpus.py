@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,14 +23,13 @@ import safetensors.numpy
 from embviz import storage
 from embviz.arrays import checked, checked_ids, checked_starts, in_blocks
 from embviz.corpora import docstrings, registry
-from embviz.corpora.texts import normalize_words, ptb_sentences, wikifil
+from embviz.corpora.texts import normalize_words, wikifil
 from embviz.memory import require_memory
 
 DOCUMENT_SEPARATOR = "<|endoftext|>"
 TOKENS_FORMAT = 1  # raise when normalization, numbering or the cache's layout changes
 BYTES_PER_CHARACTER = 6  # peak memory of numbering: measured 4 to 6 times the text, imports not counted
 UNKNOWN_WORD = "UNK"
-UNK_TOKEN, EOS_TOKEN = "<unk>", "<eos>"  # of language-model slices, ids 0 and 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -298,8 +296,7 @@ def load_corpus(name: str, *, part: str | None = None, n_tokens: int | None = No
     MemoryError
         If the text is too large for this machine, with the estimate.
     registry.RegistryError
-        If there is no such corpus, or it is published as tokens of its own
-        (:func:`load_language_model_data` reads those).
+        If there is no such corpus, or it is published as tokens, not as text.
     """
     corpus = _load_embedded() if name == registry.EMBEDDED else _load_registered(name, part)
     return corpus if n_tokens is None else corpus.head(n_tokens)
@@ -320,7 +317,7 @@ def _load_registered(name: str, part: str | None) -> Corpus:
     entry = _corpus_entry(name)
     if entry.format == "tokens":
         raise registry.RegistryError(
-            f"corpus {name!r} is published as tokens, not as text: read it with load_language_model_data"
+            f"corpus {name!r} is published as tokens, not as text: registry.read_bytes gives its parts"
         )
     file = entry.files[0] if part is None else entry.file(part)
     registry.find_form(name, file)  # verified before the cached tokens are used, too
@@ -424,148 +421,6 @@ def _arrays_digest(arrays: dict[str, np.ndarray]) -> str:
         digest.update(f"{key} {array.dtype.str} {array.shape}\n".encode())
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
-
-
-@dataclass(frozen=True, eq=False)
-class LanguageModelSlice:
-    """Three streams of token ids over one vocabulary, no document in two of them.
-
-    ``train``, ``valid``, ``test`` have shape (N,), the smallest unsigned integer type that fits.
-    ``vocabulary`` (V,) begins with "<unk>" and "<eos>", then goes by falling count in ``train``, ties
-    by first appearance. ``checksum`` is the raw text's SHA-256 (embedded: the fingerprint).
-    """
-
-    name: str
-    train: np.ndarray
-    valid: np.ndarray
-    test: np.ndarray
-    vocabulary: list[str]
-    checksum: str
-
-    def __repr__(self) -> str:
-        return (
-            f"LanguageModelSlice({self.name!r}, {len(self.train):,} + {len(self.valid):,} + "
-            f"{len(self.test):,} tokens, {len(self.vocabulary):,} types)"
-        )
-
-
-def make_language_model_slice(
-    name: str = "enwiki2018_raw",
-    *,
-    text: str | None = None,
-    n_train: int = 930_000,
-    n_valid: int = 74_000,
-    n_test: int = 82_000,
-    vocab_size: int = 10_000,
-    seed: int = 0,
-) -> LanguageModelSlice:
-    """A slice of a corpus for word language models, of the size and form of the Penn Treebank's.
-
-    How it is cut: documents are taken in a random order (`seed`), their sentences tokenized by
-    :func:`embviz.corpora.texts.ptb_sentences` (lower case, "N" for numbers, no punctuation) and closed by
-    "<eos>". Training takes whole sentences until the next one would exceed `n_train`; the rest of that
-    document is left out, and validation, then test, go on with the next document. The vocabulary is
-    the most frequent training words; all others are "<unk>" in all three.
-
-    Parameters
-    ----------
-    name : a corpus of the registry, "embedded", or with `text` what to call it
-    text : str, optional
-        A text of the user's, ``<|endoftext|>`` between documents.
-    n_train, n_valid, n_test : int, in tokens with "<eos>"
-        At most (but one sentence at least); each stream falls short of it by less than a sentence. The
-        defaults are the PTB's sizes.
-    vocab_size : int, default 10,000
-        With "<unk>" and "<eos>".
-    seed : int
-        Order of the documents.
-
-    Raises
-    ------
-    ValueError
-        If the text has too few tokens or words, with the number that it has.
-    """
-    if min(n_train, n_valid, n_test) < 1 or vocab_size < 3:
-        raise ValueError("each split needs at least one token, and the vocabulary three")
-    content = load_text(name) if text is None else text
-    if text is None and name == registry.EMBEDDED:
-        checksum = docstrings.fingerprint()
-    else:
-        checksum = hashlib.sha256(content.encode()).hexdigest()
-    documents = content.split(DOCUMENT_SEPARATOR)
-    order = iter(np.random.default_rng(seed).permutation(len(documents)))
-    streams = []
-    for split, n_tokens in (("train", n_train), ("valid", n_valid), ("test", n_test)):
-        streams.append(_take_sentences((documents[i] for i in order), n_tokens, f"{name}, {split}"))
-    return _number_streams(name, streams, _slice_vocabulary(streams[0], vocab_size), checksum)
-
-
-def _number_streams(
-    name: str, streams: list[list[str]], vocabulary: list[str], checksum: str
-) -> LanguageModelSlice:
-    ids = {word: i for i, word in enumerate(vocabulary)}
-    train, valid, test = (
-        np.array([ids.get(word, 0) for word in stream], dtype=_id_type(len(vocabulary) - 1))
-        for stream in streams
-    )
-    return LanguageModelSlice(name, train, valid, test, vocabulary, checksum)
-
-
-def _take_sentences(documents: Iterable[str], n_tokens: int, what: str) -> list[str]:
-    """Sentences closed by "<eos>", up to `n_tokens` tokens; the document that reaches it is used up."""
-    stream: list[str] = []
-    for document in documents:
-        for sentence in ptb_sentences(document):
-            if len(stream) + len(sentence) + 1 > n_tokens and stream:
-                return stream
-            stream += [*sentence, EOS_TOKEN]
-    raise ValueError(
-        f"{what}: the documents left have {len(stream):,} tokens where {n_tokens:,} are asked for: ask for "
-        "fewer, or take a longer text (documents are separated by <|endoftext|> and not shared by splits)"
-    )
-
-
-def _slice_vocabulary(train: list[str], vocab_size: int | None) -> list[str]:
-    """The most frequent words behind "<unk>" and "<eos>"; all words where `vocab_size` is None."""
-    counts = Counter(train)  # equal counts stay in order of first appearance
-    for special in (UNK_TOKEN, EOS_TOKEN):
-        del counts[special]
-    if vocab_size is None:
-        vocab_size = len(counts) + 2
-    if len(counts) < vocab_size - 2:
-        raise ValueError(
-            f"the training split has {len(counts):,} different words: vocab_size can be {len(counts) + 2:,} "
-            f'at most ("<unk>" and "<eos>" included), not {vocab_size:,}'
-        )
-    return [UNK_TOKEN, EOS_TOKEN, *(word for word, _ in counts.most_common(vocab_size - 2))]
-
-
-def load_language_model_data(name: str) -> LanguageModelSlice:
-    """A data set that is published as tokens in three splits (PTB, WikiText-2), as it is.
-
-    Every line is closed by "<eos>", empty ones too, as is usual for these sets; the vocabulary is all
-    training words.
-
-    Raises
-    ------
-    registry.RegistryError
-        If the data set is not of that form (:func:`make_language_model_slice` cuts one from text).
-    registry.DataMissingError, registry.ChecksumError
-        As :func:`load_corpus` tells.
-    """
-    entry = _corpus_entry(name)
-    if entry.format != "tokens":
-        raise registry.RegistryError(
-            f"corpus {name!r} is text, not published tokens: cut a slice with make_language_model_slice"
-        )
-    streams = []
-    digest = hashlib.sha256()
-    for part in ("train", "valid", "test"):
-        content = registry.read_bytes(name, part=part)
-        digest.update(content)
-        lines = content.decode().removesuffix("\n").split("\n")
-        streams.append([word for line in lines for word in (*line.split(), EOS_TOKEN)])
-    return _number_streams(name, streams, _slice_vocabulary(streams[0], None), digest.hexdigest())
 
 
 def load_word_test(name: str) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Text in, text out: text8's normal form, the filter for Wikipedia dumps, sentences as in the PTB."""
+"""Text in, text out: text8's normal form, and the filter for Wikipedia dumps."""
 
 from __future__ import annotations
 
@@ -132,55 +132,3 @@ def _without_markup(record: bytes) -> bytes:
     for pattern, replacement in _MARKUP:
         record = pattern.sub(replacement, record)
     return record
-
-
-def _sentence_pattern() -> re.Pattern[str]:
-    """A sentence's end: its mark, closing quotes, space, before a capital, a digit or an opening quote."""
-    # titles, initials and the like, whose period ends no sentence
-    short = "Mr|Dr|St|Mt|No|vs|ca|Jr|Sr|Ms|Lt|Fr|cf|pp|Mrs|Gen|Col|Sgt|Rev|Hon|etc|Vol|Prof|Capt|e\\.g|i\\.e"
-    behind = "".join(rf"(?<!\b{word}\.)" for word in short.split("|"))
-    return re.compile(rf"(?:(?<=[!?])|(?<=\.)(?<!\b[A-Z]\.){behind})[\"')\]”’]*\s+(?=[A-Z0-9\"'(\[“‘])")
-
-
-_SENTENCE_END = _sentence_pattern()
-_PARAGRAPH_END = re.compile(r"\n\s*\n")
-_CLITIC = re.compile(r"(n't|'(?:s|re|ve|ll|d|m))(?![^\W_])")
-_PTB_TOKEN = re.compile(
-    r"(?P<number>\d+(?:[.,:]\d+)*)(?![^\W_])"
-    r"|(?:[^\W\d_]\.){2,}"  # u.s.
-    r"|n't(?![^\W_])|'(?:s|re|ve|ll|d|m)(?![^\W_])"
-    r"|[^\W_]+(?:[-&/][^\W_]+)*"  # words, hyphened ones whole
-    r"|[$%&#]"
-)
-
-
-def ptb_sentences(text: str) -> Iterator[list[str]]:
-    """Sentences of a text, their tokens in the manner of the Penn Treebank as language models read it.
-
-    Words are lower-cased, numbers become "N" ("1990s" and "b-52" stay words), punctuation is dropped
-    except ``$ % & #``, "n't" and "'s" are tokens of their own. A paragraph (between blank lines) that
-    does not end in a sentence's mark is left out: titles, captions, lists, code.
-
-    Source
-    ------
-    T. Mikolov et al., "Empirical evaluation and combination of advanced language modeling techniques"
-    (2011), section 3, describes the form; the rules here are ours and are not the treebank's own.
-
-    Examples
-    --------
-    >>> list(ptb_sentences("It isn't Dr. Who's. In 1905, he paid $3.50!"))
-    [['it', 'is', "n't", 'dr', 'who', "'s"], ['in', 'N', 'he', 'paid', '$', 'N']]
-    """
-    for paragraph in _PARAGRAPH_END.split(text):
-        paragraph = " ".join(paragraph.split())
-        if not paragraph.rstrip("\"')]”’").endswith((".", "!", "?")):
-            continue
-        for sentence in _SENTENCE_END.split(paragraph):
-            tokens = _ptb_tokens(sentence)
-            if tokens:
-                yield tokens
-
-
-def _ptb_tokens(sentence: str) -> list[str]:
-    spaced = _CLITIC.sub(r" \1", sentence.lower().replace("’", "'"))
-    return ["N" if found["number"] else found[0] for found in _PTB_TOKEN.finditer(spaced)]

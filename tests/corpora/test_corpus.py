@@ -161,9 +161,6 @@ AB = made("a b")
         (lambda: AB.restrict(max_vocab=0), "max_vocab is 0"),
         (lambda: AB.restrict(max_vocab=1, rare="unk").restrict(max_vocab=1), '"UNK" already'),
         (lambda: AB.head(0), "n_tokens is 0"),
-        (lambda: story_slice(n_test=9_000), r"story, test: the documents left have \d+ tokens where 9,000"),
-        (lambda: story_slice(vocab_size=10_000), "has 20 different words: vocab_size can be 22"),
-        (lambda: story_slice(n_valid=0), "at least one token"),
     ],
 )
 def test_what_leaves_no_text_is_refused(call, message):
@@ -262,16 +259,14 @@ def test_a_corpus_too_large_for_memory_is_refused_before_it_is_read(folders, mon
         (corpora.load_corpus, "pairs", "'pairs' is a word test, not a corpus"),
         (corpora.load_text, "pairs", "'pairs' is a word test, not a corpus"),
         (corpora.load_bytes, "pairs", "'pairs' is a word test, not a corpus"),
-        (corpora.load_corpus, "lines", "read it with load_language_model_data"),
+        (corpora.load_corpus, "lines", "registry.read_bytes gives its parts"),
         (corpora.load_word_test, "lines", "'lines' is a corpus, not a word test"),
         (corpora.load_vocabulary, "lines", "'lines' is a corpus, not a vocabulary"),
-        (corpora.load_language_model_data, "text", "cut a slice with make_language_model_slice"),
     ],
 )
 def test_what_is_of_another_kind_is_refused_with_what_reads_it(folders, load, name, message):
     folders("pairs", b"a b 1", kind="word test", form="similarity")
     folders("lines", b"a b", form="tokens")
-    folders("text", b"words", form="text")
     with pytest.raises(registry.RegistryError, match=message):
         load(name)
 
@@ -315,72 +310,6 @@ def test_the_stand_in_for_text8_has_its_known_figures():
     corpus = corpora.load_corpus("text8_prefix")
     assert corpus.n_tokens == 2_139_749
     assert len(corpus.vocabulary) == 80_982
-
-
-# language-model slices
-
-STORY = "\n\n".join(f"A title {i}\n\nThe cat {i} sat on mat{i}. It isn't a hat!" for i in range(5))
-
-
-def story_slice(**changes):
-    text = f"\n{SEPARATOR}\n".join(f"{STORY}\n\nWord{i} is here." for i in range(12))
-    arguments = {"n_train": 300, "n_valid": 60, "n_test": 60, "vocab_size": 12, **changes}
-    return corpora.make_language_model_slice("story", text=text, **arguments)
-
-
-def test_a_slice_has_whole_sentences_and_the_sizes_asked_for():
-    cut = story_slice()
-    for ids, n_tokens in ((cut.train, 300), (cut.valid, 60), (cut.test, 60)):
-        assert n_tokens - 10 < len(ids) <= n_tokens
-        assert ids[-1] == 1
-        assert ids.dtype == np.uint8
-    assert cut.vocabulary[:2] == ["<unk>", "<eos>"]
-    assert len(cut.vocabulary) == 12
-    assert "n't" in cut.vocabulary
-    assert "title" not in cut.vocabulary
-
-
-def test_the_vocabulary_of_a_slice_is_the_most_frequent_training_words():
-    cut = story_slice(vocab_size=6)
-    full = story_slice(vocab_size=12)
-    assert cut.vocabulary == full.vocabulary[:6]
-    counts = np.bincount(full.train)[2:]
-    assert (np.diff(counts) <= 0).all()
-    np.testing.assert_array_equal(cut.train, np.where(full.train < 6, full.train, 0))
-
-
-def test_no_document_is_in_two_splits_and_the_seed_alone_chooses_them():
-    text = f"\n{SEPARATOR}\n".join(f"This is document{i} here. And document{i} ends." for i in range(40))
-    cut, again, other = (
-        corpora.make_language_model_slice(
-            "d", text=text, n_train=60, n_valid=60, n_test=60, vocab_size=12, seed=seed
-        )
-        for seed in (0, 0, 1)
-    )
-    np.testing.assert_array_equal(cut.train, again.train)
-    assert cut.vocabulary == again.vocabulary != other.vocabulary
-    # documents of the training split are words of its vocabulary: none may occur in the others
-    known = [i for i, word in enumerate(cut.vocabulary) if word.startswith("document")]
-    assert np.isin(cut.train, known).any()
-    assert not np.isin(cut.valid, known).any()
-    assert not np.isin(cut.test, known).any()
-
-
-def test_a_slice_of_the_embedded_corpus_needs_no_file(gathered, monkeypatch):
-    monkeypatch.setattr(docstrings, "gather_docstrings", lambda: [f"Word{i} here." for i in range(30)])
-    cut = corpora.make_language_model_slice("embedded", n_train=30, n_valid=9, n_test=9, vocab_size=5)
-    assert (len(cut.train), len(cut.valid), len(cut.test)) == (30, 9, 9)
-    assert cut.checksum == docstrings.fingerprint()
-
-
-def test_published_splits_are_read_as_they_are(folders):
-    contents = (b" the <unk> sat \n \n the N end \n", b" the dog \n", b" end <unk> \n")
-    folders("ptb", *contents, parts=("train", "valid", "test"), form="tokens")
-    cut = corpora.load_language_model_data("ptb")
-    assert cut.vocabulary == ["<unk>", "<eos>", "the", "sat", "N", "end"]
-    assert cut.train.tolist() == [2, 0, 3, 1, 1, 2, 4, 5, 1]
-    assert cut.valid.tolist() == [2, 0, 1]
-    assert cut.test.tolist() == [5, 0, 1]
 
 
 # word tests and vocabularies

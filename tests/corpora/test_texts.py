@@ -108,34 +108,3 @@ def test_the_wikipedia_filter_yields_an_article_each_and_nothing_outside_their_t
     assert list(texts.wikifil(dump.encode())) == [b"one", b"two"]
     cut = page("one") + page("two words").partition("rds")[0]  # the end of the dump cuts an article
     assert list(texts.wikifil(cut.encode())) == [b"one", b"two wo"]
-
-
-# sentences
-
-
-@pytest.mark.parametrize(
-    ("text", "sentences"),
-    [
-        ("One here. Two there!", [["one", "here"], ["two", "there"]]),
-        ("Mr. Smith met J. R. Brown.", [["mr", "smith", "met", "j", "r", "brown"]]),
-        ("It cost $3.50, or 40%.", [["it", "cost", "$", "N", "or", "N", "%"]]),
-        ("The 1990s and 1,000 B-52s.", [["the", "1990s", "and", "N", "b-52s"]]),
-        ("They don\u2019t; it's Tom's.", [["they", "do", "n't", "it", "'s", "tom", "'s"]]),
-        ('He said "Go." Then left.', [["he", "said", "go"], ["then", "left"]]),
-        ("A title\n\nA line that\ngoes on.", [["a", "line", "that", "goes", "on"]]),
-        ("No end", []),
-        ("...", []),
-        ("", []),
-    ],
-)
-def test_sentences_are_cut_and_tokenized_as_in_the_penn_treebank(text, sentences):
-    assert list(texts.ptb_sentences(text)) == sentences
-
-
-@given(CHARACTERS)
-def test_tokens_of_sentences_have_no_space_capital_or_bare_number(text):
-    for sentence in texts.ptb_sentences(text + "."):
-        for token in sentence:
-            assert token == "N" or token == token.lower()
-            assert not token.isspace()
-            assert not token.isdecimal()

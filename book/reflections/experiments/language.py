@@ -11,10 +11,10 @@ from typing import Any
 
 import pandas as pd
 
+from book.reflections import slices
 from book.reflections.experiments import twins
 from book.reflections.lstm import LSTMConfig
 from book.reflections.lstm_training import LanguageModelTraining, language_model_perplexity
-from embviz.corpora import corpus as corpora
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell, experiment, load
 from embviz.ledger.findings import Finding
@@ -50,9 +50,9 @@ def slice_sizes(corpus: str) -> dict[str, Any]:
 def language_model(config: LanguageModelRun) -> pd.DataFrame:
     """Train one model; one row per epoch, the last row's test perplexity being the result."""
     if config.corpus in PAPER_CORPORA:
-        data = corpora.load_language_model_data(config.corpus)
+        data = slices.load_language_model_data(config.corpus)
     else:
-        data = corpora.make_language_model_slice(config.corpus, **slice_sizes(config.corpus))
+        data = slices.make_language_model_slice(config.corpus, **slice_sizes(config.corpus))
     model = LSTMConfig(
         vocab_size=len(data.vocabulary),
         embedding_dim=config.embedding_dim,

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import torch
 
+from book.reflections import slices
 from book.reflections.lstm import LSTMConfig, LSTMLanguageModel
-from embviz.corpora import corpus as corpora
 from embviz.ledger.cells import Cell, experiment, load
 
 PLAIN, SAME_START, REFLECTED = "plain", "same_start", "reflected"
@@ -104,7 +104,7 @@ def reflected_twins(config: Twins) -> pd.DataFrame:
         model, step, loss (nats a word, of the training batch); and of each model at step `n_steps` the loss
         on held-out text.
     """
-    text = corpora.make_language_model_slice(
+    text = slices.make_language_model_slice(
         "embedded", n_train=20_000, n_valid=2_000, n_test=500, vocab_size=config.vocab_size
     )
     columns = torch.from_numpy(text.train[: len(text.train) // 10 * 10].reshape(10, -1).T.astype(np.int64))
