@@ -12,7 +12,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "registry",
         "texts",
         "tokens",
-        "wordpieces",
     ],
     submod_attrs={
         "corpus": ["Corpus", "load_bytes", "load_corpus", "load_word_test"],

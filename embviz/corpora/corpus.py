@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -458,27 +457,3 @@ def load_word_test(name: str) -> pd.DataFrame:
         else:
             rows.append((*line.split(), section))
     return pd.DataFrame(rows, columns=["a", "b", "c", "d", "section"])
-
-
-def load_vocabulary(name: str) -> list[str]:
-    """A published vocabulary, tokens in the order of their ids, in their own notation.
-
-    Parameters
-    ----------
-    name : "gpt2_vocabulary" (byte-level: "\u0120" stands for a space) or "bert_vocabulary"
-
-    Raises
-    ------
-    registry.RegistryError
-        If `name` is not a vocabulary.
-    registry.DataMissingError, registry.ChecksumError
-        As :func:`load_corpus` tells.
-    """
-    entry = registry.data_set(name)
-    if entry.kind != "vocabulary":
-        raise registry.RegistryError(f"data set {name!r} is a {entry.kind}, not a vocabulary")
-    content = registry.read_bytes(name, part=entry.files[0].part).decode()
-    if entry.format == "word pieces":
-        return content.removesuffix("\n").split("\n")
-    ids: dict[str, int] = json.loads(content)
-    return sorted(ids, key=ids.__getitem__)

@@ -261,7 +261,6 @@ def test_a_corpus_too_large_for_memory_is_refused_before_it_is_read(folders, mon
         (corpora.load_bytes, "pairs", "'pairs' is a word test, not a corpus"),
         (corpora.load_corpus, "lines", "registry.read_bytes gives its parts"),
         (corpora.load_word_test, "lines", "'lines' is a corpus, not a word test"),
-        (corpora.load_vocabulary, "lines", "'lines' is a corpus, not a vocabulary"),
     ],
 )
 def test_what_is_of_another_kind_is_refused_with_what_reads_it(folders, load, name, message):
@@ -312,7 +311,7 @@ def test_the_stand_in_for_text8_has_its_known_figures():
     assert len(corpus.vocabulary) == 80_982
 
 
-# word tests and vocabularies
+# word tests
 
 
 def test_similarity_scores_are_numbers_and_words_are_lower_case(folders):
@@ -333,25 +332,14 @@ def test_analogies_keep_their_sections(folders):
     assert list(table.columns) == ["a", "b", "c", "d", "section"]
 
 
-def test_vocabularies_go_by_their_ids_whatever_their_tokens_hold(folders):
-    folders("pieces", "[PAD]\n<script>\n\u0627\n##s\n".encode(), kind="vocabulary", form="word pieces")
-    assert corpora.load_vocabulary("pieces") == ["[PAD]", "<script>", "\u0627", "##s"]
-    encoder = b'{"b": 1, "\\u0120a": 0, "\\"": 2}'
-    folders("pairs", encoder, b"", parts=("encoder", "merges"), kind="vocabulary", form="byte pairs")
-    assert corpora.load_vocabulary("pairs") == ["\u0120a", "b", '"']
-
-
 N_ROWS = {"wordsim353": 353, "wordsim353_similarity": 203, "wordsim353_relatedness": 252, "men": 3000}
 N_ROWS |= {"mturk": 287, "rare_words": 2034, "simlex999": 999, "google_analogy": 19_544, "msr_analogy": 8000}
 
 
-def test_word_tests_and_vocabularies_have_their_published_sizes():
+def test_word_tests_have_their_published_sizes():
     if storage.mirror_folder() is None:
-        pytest.skip("EMBVIZ_DATA_DIR is not set: word tests and vocabularies were NOT read")
+        pytest.skip("EMBVIZ_DATA_DIR is not set: word tests were NOT read")
     tables = {name: corpora.load_word_test(name) for name in N_ROWS}
     assert {name: len(table) for name, table in tables.items()} == N_ROWS
     assert not any(table.isna().any(axis=None) for table in tables.values())
     assert tables["google_analogy"]["section"].nunique() == 14
-    gpt2, bert = corpora.load_vocabulary("gpt2_vocabulary"), corpora.load_vocabulary("bert_vocabulary")
-    assert (len(gpt2), gpt2[50256]) == (50_257, "<|endoftext|>")
-    assert (len(bert), bert[101]) == (30_522, "[CLS]")

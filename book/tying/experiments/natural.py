@@ -15,12 +15,12 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from book.tying import wordpieces
 from book.tying.experiments.parity import WEAK, even_cells, even_curves
 from book.tying.experiments.spellings import FAIR
 from book.tying.models.masked import MaskedConfig, MaskedLanguageModel
 from embviz import metrics
 from embviz.corpora import corpus as corpora
-from embviz.corpora import wordpieces
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell, experiment, load, missing, read, training_run
 from embviz.ledger.findings import Finding

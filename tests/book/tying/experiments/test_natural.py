@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from book.tying import wordpieces
 from book.tying.experiments import natural
 from book.tying.experiments.natural import (
     MaskedLanguageModel,
@@ -22,7 +23,6 @@ from book.tying.experiments.natural import (
 )
 from embviz import metrics
 from embviz.corpora import corpus as corpora
-from embviz.corpora import wordpieces
 from embviz.ledger import cells
 
 MADE = Setting("made", None, 3, 1, n_layers=1, embedding_dim=8, n_heads=2, hidden_dim=12)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embviz.corpora import corpus as corpora
+from embviz.corpora import registry
 from embviz.corpora.corpus import DOCUMENT_SEPARATOR, Corpus
-from embviz.imports import require
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -23,26 +23,10 @@ def make_word_pieces(vocabulary: list[str]) -> Tokenizer:
     Lower-cases, strips accents, splits at blanks and punctuation, then takes the longest piece of a word
     that the vocabulary has, again and again; pieces inside a word start with ``##``.
 
-    Raises
-    ------
-    ValueError
-        If the vocabulary lacks ``[UNK]``.
-    MissingExtraError
-        If the library tokenizers isn't there.
-
     Source
     ------
     Devlin et al. (2019); the algorithm is WordPiece's greedy one.
-
-    Examples
-    --------
-    >>> pieces = make_word_pieces(["[UNK]", "the", "glass", "##es", "."])
-    >>> pieces.encode("The glasses.").tokens
-    ['the', 'glass', '##es', '.']
     """
-    if UNKNOWN not in vocabulary:
-        raise ValueError(f"a vocabulary of word pieces needs {UNKNOWN}: this one starts {vocabulary[:5]}")
-    require("tokenizers", "tokenizers", purpose="splitting words into pieces")
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
     ids = {piece: index for index, piece in enumerate(vocabulary)}
@@ -70,19 +54,8 @@ def encode_documents(text: str, tokenizer: Tokenizer) -> tuple[np.ndarray, np.nd
 
 
 def load_pieces(name: str) -> Corpus:
-    """A corpus of the registry in word pieces; ids from BERT's published vocabulary.
-
-    Parameters
-    ----------
-    name : str
-        Such as "novels".
-
-    Raises
-    ------
-    registry.RegistryError, registry.DataMissingError, registry.ChecksumError
-        As :func:`embviz.corpora.corpus.load_corpus`.
-    """
-    pieces = corpora.load_vocabulary("bert_vocabulary")
+    """A corpus of the registry, such as "novels", in word pieces; ids from BERT's published vocabulary."""
+    pieces = registry.read_bytes("bert_vocabulary").decode().removesuffix("\n").split("\n")
     text = corpora.load_text(name)
     checksum = hashlib.sha256(text.encode()).hexdigest()
     key = hashlib.sha256(f"{checksum} {hashlib.sha256(chr(10).join(pieces).encode()).hexdigest()}".encode())
