@@ -40,7 +40,9 @@ def vectors(name: str) -> WordVectors:
     DataMissingError
         If the model is not on this machine; the message has the command that fetches it.
     """
-    return WordVectors.load(name)
+    from embviz.inspection import model_vectors  # brings torch
+
+    return WordVectors.load(name) if name == GLOVE else model_vectors(name)
 
 
 def origin(*names: str) -> dict[str, str]:

@@ -8,8 +8,7 @@ from __future__ import annotations
 import functools
 import json
 import os
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -24,7 +23,6 @@ from safetensors.numpy import load_file, save_file
 
 from embviz.arrays import Kind, checked, checked_matrix
 from embviz.corpora.registry import on_disk
-from embviz.memory import written
 from embviz.metrics import nearest_neighbors
 from embviz.storage import whole_file
 from embviz.words import formats
@@ -93,79 +91,42 @@ class WordVectors:
         return sum(part.size for part in trained if part is not None)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to one safetensors file (read it with :meth:`load`).
-
-        Raises
-        ------
-        OSError
-            If the disk is full or refuses; names the file and its size. The file before it stays.
-        """
+        """Write everything to one safetensors file (read it with :meth:`load`)."""
         tensors = {"vocabulary": np.frombuffer(json.dumps(self.vocabulary).encode(), dtype=np.uint8)}
         for name in ("word", "context", "signature", "transform", "bias"):
             array = getattr(self, name)
             if array is not None:
                 tensors[name] = np.ascontiguousarray(array)
         with whole_file(path) as temporary:
-            try:
-                save_file(tensors, temporary, metadata={"format": "embviz word vectors 1"})
-            except SafetensorError as error:  # it hides the system's error in its text
-                if (found := re.search(r"os error (\d+)", str(error))) is None:
-                    raise
-                size = written(sum(tensor.nbytes for tensor in tensors.values()))
-                code = int(found[1])
-                why = f"{os.strerror(code)}, and the vectors take {size}: make room, or name another disk"
-                raise OSError(code, why, str(path)) from error
+            save_file(tensors, temporary, metadata={"format": "embviz word vectors 1"})
 
     @classmethod
-    def load(
-        cls,
-        path: str | os.PathLike[str],
-        *,
-        limit: int | None = None,
-        encoding: str = "utf-8",
-        vocabulary: Sequence[str] | str | os.PathLike[str] | None = None,
-        tensor: str | None = None,
-        undecodable: formats.Undecodable = "refuse",
-    ) -> WordVectors:
+    def load(cls, path: str | os.PathLike[str], *, limit: int | None = None) -> WordVectors:
         """Read word vectors from a file; its first bytes show the format.
 
         Parameters
         ----------
-        path : path, or name of a released model
+        path : path, or "glove_6b_100d"
             A file of :meth:`save`; word2vec's text or binary format, with the context vectors where
-            ``<path>.context`` lies beside it; GloVe's text; fastText's ``.vec`` or ``.bin``; safetensors of
-            another program, with a `vocabulary`; packed as ``.gz`` or not; the input embedding of a GGUF file
-            or of a folder of Hugging Face. ``"glove_6b_100d"``, ``"minilm_l6"`` and ``"gemma3_270m"`` are
-            taken from what ``embviz data fetch`` fetched.
-        limit, encoding, vocabulary, tensor, undecodable
+            ``<path>.context`` lies beside it; GloVe's text; fastText's ``.vec`` or ``.bin``; text may be
+            packed. The name stands for what ``embviz data fetch`` fetched.
+        limit
             As in :func:`~embviz.words.formats.read_vectors`.
 
         Raises
         ------
         ValueError
-            If the file is cut short, malformed, of another encoding, or a pickle; the message says where, and
-            what to do.
-        MemoryError
-            If the vectors would not fit.
+            If the file is cut short, malformed, a pickle, or a model, whose embedding
+            :func:`embviz.inspection.model_vectors` reads; the message says where, and what to do.
         """
         path = on_disk(path)
-        own = vocabulary is None and tensor is None and path.is_file()
-        if own and (found := _load_own(path)) is not None:
+        if path.is_file() and (found := _load_own(path)) is not None:
             return found if limit is None else found.head(limit)
-        words, word = formats.read_vectors(
-            path,
-            limit=limit,
-            encoding=encoding,
-            vocabulary=vocabulary,
-            tensor=tensor,
-            undecodable=undecodable,
-        )
+        words, word = formats.read_vectors(path, limit=limit)
         beside = formats.context_path(path)
         if not beside.is_file():
             return cls(words, word)
-        context_words, context = formats.read_vectors(
-            beside, limit=limit, encoding=encoding, undecodable=undecodable
-        )
+        context_words, context = formats.read_vectors(beside, limit=limit)
         if context_words != words:
             raise ValueError(f"{beside} has other words than {path}: move it away, or save both again")
         return cls(words, word, context)

@@ -6,7 +6,6 @@ import json
 
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
 
 from embviz.corpora import registry
 from embviz.corpora.registry import DataMissingError, on_disk
@@ -86,17 +85,14 @@ def test_a_file_that_is_cut_short_anywhere_is_refused(tmp_path):
         read_gguf(tmp_path / "huge.gguf")
 
 
-def test_word_vectors_of_a_gguf_file_are_its_input_embedding(tmp_path):
-    vectors = WordVectors.load(write(tmp_path / "tiny.gguf"), limit=5)
-    assert vectors.vocabulary == TOKENS[:5]
-    np.testing.assert_allclose(vectors.word, TABLES["token_embd.weight"][0][:5], atol=0.02)
-
-
 def test_inspect_reads_weights_tokens_and_configuration(tmp_path):
     pytest.importorskip("torch")
-    from embviz.inspection import inspect, read_tokenizer, read_weights
+    from embviz.inspection import inspect, model_vectors, read_tokenizer, read_weights
 
     path = write(tmp_path / "tiny.gguf")
+    vectors = model_vectors(path)
+    assert vectors.vocabulary == TOKENS
+    np.testing.assert_allclose(vectors.word, TABLES["token_embd.weight"][0], atol=0.02)
     assert read_tokenizer(path) == TOKENS
     report = inspect(path, read_tokenizer(path), n_draws=2)
     assert (report.vocab_size, report.embedding_dim, report.tied) == (8, 64, True)
@@ -134,28 +130,14 @@ def test_vectors_of_winks_packages_are_read(tmp_path):
         WordVectors.load(path)
 
 
-def test_vectors_of_a_folder_are_the_table_with_a_row_for_each_token(tmp_path):
-    rows = np.arange(12, dtype=np.float32).reshape(4, 3)
-    save_file(
-        {"embeddings.weight": rows, "dense.weight": np.ones((5, 3), np.float32)}, tmp_path / "m.safetensors"
-    )
-    with pytest.raises(ValueError, match="give vocabulary="):
-        WordVectors.load(tmp_path)
-    told = {"model": {"vocab": {"a": 0, "b": 2}}, "added_tokens": [{"id": 3, "content": "[X]"}]}
-    (tmp_path / "tokenizer.json").write_text(json.dumps(told))
-    vectors = WordVectors.load(tmp_path)
-    assert vectors.vocabulary == ["a", "[row 1]", "b", "[X]"]
-    np.testing.assert_array_equal(vectors.word, rows)
-
-
 def test_a_name_of_the_registry_is_a_path_once_its_files_are_there(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EMBVIZ_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("EMBVIZ_DATA_DIR", raising=False)
     assert on_disk("no_such_model").name == "no_such_model"
     assert on_disk("text8") == registry.Path("text8")  # a corpus is no model
-    with pytest.raises(DataMissingError, match="embviz data fetch minilm_l6"):
-        WordVectors.load("minilm_l6")
+    with pytest.raises(DataMissingError, match="embviz data fetch glove_6b_100d"):
+        WordVectors.load("glove_6b_100d")
     (tmp_path / "minilm_l6").mkdir()
     assert on_disk("minilm_l6").is_dir()  # what lies here goes before a name
 

@@ -1,8 +1,5 @@
 """Word vectors on disk and by factorization."""
 
-import errno
-import resource
-
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -127,7 +124,7 @@ def test_a_word2vec_file_cut_short_is_refused(tmp_path, binary):
     made_vectors(ODD_WORDS).save_word2vec(path, binary=binary)
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
-    with pytest.raises(ValueError, match=r"too short|record [0-9]+ of 11"):
+    with pytest.raises(ValueError, match=r"record [0-9]+ (of 11|is not a word)"):
         WordVectors.load(path)
     path.write_bytes(content[: len(content) - 6])
     if binary:
@@ -136,12 +133,6 @@ def test_a_word2vec_file_cut_short_is_refused(tmp_path, binary):
     else:
         with pytest.warns(UserWarning, match="the last line has no end, so that its last number may be cut"):
             WordVectors.load(path)
-
-
-def test_a_header_of_more_than_the_file_holds_is_refused_before_memory_is_taken(tmp_path):
-    (tmp_path / "v").write_text("999999999 300\nthe 0.1\n")
-    with pytest.raises(ValueError, match="too short for its 999999999 words"):
-        WordVectors.load(tmp_path / "v")
 
 
 def test_contexts_of_another_vocabulary_are_refused(tmp_path):
@@ -213,22 +204,3 @@ def test_the_eigenvalue_power_scales_the_columns():
     values = np.sort(np.abs(np.linalg.eigvalsh(matrix)))[::-1][:5]
     np.testing.assert_allclose(np.linalg.norm(plain, axis=0), 1, rtol=1e-4)
     np.testing.assert_allclose(np.linalg.norm(half, axis=0), values**0.5, rtol=1e-3)
-
-
-def test_a_full_disk_leaves_the_old_file_whole_and_says_what_the_new_one_takes(tmp_path):
-    path = tmp_path / "vectors.safetensors"
-    WordVectors(["a", "b"], np.eye(2, dtype=np.float32)).save(path)
-    before = path.read_bytes()
-    large = WordVectors([str(i) for i in range(2_000)], np.ones((2_000, 100), np.float32))
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))  # a limit refuses as a full disk does
-    try:
-        with pytest.raises(
-            OSError, match=r"File too large, and the vectors take 0\.81 MB: make room"
-        ) as refused:
-            large.save(path)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert (refused.value.errno, refused.value.filename) == (errno.EFBIG, str(path))
-    assert path.read_bytes() == before
-    assert list(tmp_path.iterdir()) == [path]
