@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy import sparse
+from scipy import sparse, stats
 
 from embviz import metrics
 from embviz.words import spectra
