@@ -107,10 +107,3 @@ def test_a_room_without_its_extra_says_what_to_install(room, hidden, needs, extr
     )
     sentence = f'embviz.{room} needs {needs}: pip install "embviz[{extra}]"'
     assert run_without(hidden, code).splitlines() == [sentence] * 2
-
-
-def test_a_rare_need_of_the_core_says_what_to_install():
-    call = "corpora.bytepairs.train_byte_pairs('a text', vocab_size=300)"
-    code = f"from embviz import corpora\ntry: {call}\nexcept ImportError as error: print(error)"
-    sentence = 'needs tokenizers: pip install "embviz[tokenizers]"'
-    assert run_without(VIEW + TORCH, code).strip().endswith(sentence)

@@ -11,8 +11,8 @@ import torch
 from book.geometry.experiments import trajectory_recordings, trajectory_runs
 from book.geometry.experiments.steering_language import Setting
 from book.geometry.experiments.trajectory_recordings import WEB, Pipeline, TrajectoryRun
+from book.language import TextConfig
 from embviz.ledger import cells
-from embviz.training.language import TextConfig
 
 SETTING = Setting(8, 1, 2, 16, 8, 2, 80, 1e-2)
 PIPELINE = Pipeline((8,), (8, 5), n_walks=2, n_epochs=3, max_iter=5, n_permutations=5, alternatives=False)

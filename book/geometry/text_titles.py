@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from embviz.corpora import registry
 
 if TYPE_CHECKING:
-    from embviz.training.language import TextConfig
+    from book.language import TextConfig
 
 
 def titled(text: TextConfig) -> str:
     """A text in words, by what the registry says of it, its name in brackets.
 
-    >>> from embviz.training.language import TextConfig
+    >>> from book.language import TextConfig
     >>> titled(TextConfig("tinystories_5mb"))
     '6,235 distinct TinyStories, 5 MB of text (tinystories_5mb)'
     >>> titled(TextConfig("tinystories", n_documents=200_000))

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from book.language import Streams, make_stream
 from book.resizing.experiments.bases import Base
 from embviz.corpora.registry import EMBEDDED
-from embviz.training.language import Streams, make_stream
 
 STORY = (
     "One day, a boy named Tom found a red kite under a big tree. It was old and it had a hole. "

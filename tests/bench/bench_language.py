@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from book.language import Stream, TextConfig, draw_batch, load_streams, next_token_losses
 from book.transformer import Transformer, TransformerConfig
-from embviz.training.language import Stream, TextConfig, draw_batch, load_streams, next_token_losses
 from embviz.training.loop import AdamW, keep_freed_memory, train
 
 FULL = os.environ.get("EMBVIZ_BENCH") == "full"

@@ -20,6 +20,7 @@ from book.kernel.experiments.runs import KernelRun, Session
 from book.kernel.experiments.starts import StartRun
 from book.kernel.experiments.texts import Slice, TextReading, load
 from book.kernel.minigpt import MiniGPTConfig, StackedMiniGPT
+from book.language import TextConfig
 from book.members import Member
 from book.reflections import simulated
 from book.reflections.lstm import LSTMConfig
@@ -31,7 +32,6 @@ from book.tying.languages import equivalences
 from book.tying.languages.exor import EVEN, MASK, ODD, EXor, split_strings
 from book.tying.models.encoders import EncoderConfig
 from book.tying.models.masked import MaskedConfig
-from embviz.training.language import TextConfig
 from tests.made_counts import made_log_counts, made_text
 
 SOURCE = TextConfig("embedded", n_documents=40, n_held_out=1)

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from book.geometry.experiments.steering_language import Setting
+from book.language import Stream, Streams, TextConfig, load_streams, next_token_losses, train_language_model
 from book.transformer import Transformer
 from embviz.imports import require
 from embviz.ledger import findings, studies
@@ -27,14 +28,6 @@ from embviz.ledger.cells import Cell, experiment, read
 from embviz.ledger.findings import Finding
 from embviz.ledger.studies import Study
 from embviz.training.fourier import sound
-from embviz.training.language import (
-    Stream,
-    Streams,
-    TextConfig,
-    load_streams,
-    next_token_losses,
-    train_language_model,
-)
 from embviz.training.loop import Snapshot
 
 POSITIONS, MLP, TOKENS = "positions", "MLP output", "tokens"

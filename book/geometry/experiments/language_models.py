@@ -1,7 +1,7 @@
 """Language models with and without a query projection: Tables 5 to 7, Figures 3 and 4 of the geometry paper.
 
 Every variant of one seed starts from the same weights where it has them, and reads the same batches. Scores
-are those of :mod:`~embviz.training.language`; the training text is scored by the same protocol,
+are those of :mod:`~book.language`; the training text is scored by the same protocol,
 on as many documents.
 """
 
@@ -20,12 +20,12 @@ import torch
 from torch import Tensor
 
 from book.geometry.experiments.steering_language import Setting
+from book.language import LanguageTraining, Streams, TextConfig, load_streams, train_language_model
 from book.transformer import Attending, Attention, Transformer, TransformerConfig, n_parameters
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell, experiment, missing, read, table_of, training_run
 from embviz.ledger.findings import Finding
 from embviz.ledger.studies import Part, Study, largest_stored
-from embviz.training.language import LanguageTraining, Streams, TextConfig, load_streams, train_language_model
 from embviz.training.loop import Snapshot
 
 if TYPE_CHECKING:

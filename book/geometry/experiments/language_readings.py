@@ -25,11 +25,11 @@ from book.geometry.experiments.language_models import (
     language_models,
     stories,
 )
+from book.language import load_streams
 from book.transformer import Positions, Start, TransformerConfig
 from embviz.ledger.cells import Cell, experiment, missing, table_of, training_run
 from embviz.ledger.findings import Finding, over_seeds
 from embviz.ledger.studies import Part
-from embviz.training.language import load_streams
 
 
 @dataclass(frozen=True)

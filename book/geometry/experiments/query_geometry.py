@@ -16,11 +16,7 @@ import torch
 from torch import Tensor
 
 from book.geometry.experiments.steering_language import Setting
-from book.transformer import Attending, Transformer
-from embviz.ledger.cells import Cell, experiment, read
-from embviz.ledger.findings import Finding, over_seeds
-from embviz.ledger.studies import Study
-from embviz.training.language import (
+from book.language import (
     Streams,
     TextConfig,
     draw_batch,
@@ -28,6 +24,10 @@ from embviz.training.language import (
     next_token_losses,
     train_language_model,
 )
+from book.transformer import Attending, Transformer
+from embviz.ledger.cells import Cell, experiment, read
+from embviz.ledger.findings import Finding, over_seeds
+from embviz.ledger.studies import Study
 
 WITH: Attending = "standard"
 WITHOUT: Attending = "no_q"

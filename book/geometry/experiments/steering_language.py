@@ -18,13 +18,7 @@ import scipy
 import torch
 from torch import Tensor, nn
 
-from book.projected import Adaptive, Prescribed, Projection, RandomSubspace
-from book.transformer import Start, Transformer, TransformerConfig
-from embviz.ledger import findings
-from embviz.ledger.cells import Cell, experiment, read, training_run
-from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Study
-from embviz.training.language import (
+from book.language import (
     LanguageTraining,
     Streams,
     TextConfig,
@@ -32,6 +26,12 @@ from embviz.training.language import (
     score_unigrams,
     train_language_model,
 )
+from book.projected import Adaptive, Prescribed, Projection, RandomSubspace
+from book.transformer import Start, Transformer, TransformerConfig
+from embviz.ledger import findings
+from embviz.ledger.cells import Cell, experiment, read, training_run
+from embviz.ledger.findings import Finding
+from embviz.ledger.studies import Study
 from embviz.training.loop import AdamW
 from embviz.words.cooccurrence import count_pairs, ppmi
 

@@ -37,10 +37,10 @@ from book.geometry.experiments.trajectory_recordings import (
     recordings,
     without_pipeline,
 )
+from book.language import TextConfig
 from embviz.ledger import studies
 from embviz.ledger.cells import Cell, read
 from embviz.storage import results_folder
-from embviz.training.language import TextConfig
 from embviz.trajectories.phases import NOISE, Clustering, find_phases
 from embviz.trajectories.traces import lay_out
 

@@ -19,9 +19,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from embviz.ledger.cells import Cell, experiment, missing, table_of, training_run
-from embviz.models.decoder import Decoder, DecoderConfig
-from embviz.training.language import (
+from book.language import (
     LanguageTraining,
     Streams,
     TextConfig,
@@ -30,6 +28,8 @@ from embviz.training.language import (
     score,
     train_language_model,
 )
+from embviz.ledger.cells import Cell, experiment, missing, table_of, training_run
+from embviz.models.decoder import Decoder, DecoderConfig
 from embviz.training.loop import AdamW
 
 LAYER, RMS, NO_GAINS, PERI, SPHERE, ROTARY, ONE_HEAD = (

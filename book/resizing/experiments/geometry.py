@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from book.language import Streams, TextConfig, draw_batch, load_streams
 from book.resizing import angles
 from book.resizing.experiments import bases
 from book.resizing.experiments.bases import BaseRun
@@ -28,7 +29,6 @@ from embviz.ledger.findings import Finding
 from embviz.ledger.studies import Study
 from embviz.metrics import kurtosis
 from embviz.projections import FAMILIES, Projection, draw
-from embviz.training.language import Streams, TextConfig, draw_batch, load_streams
 
 EPS, OTHER_EPS, DELTA, C = 0.5, 0.9, 0.05, 8.0
 EMBEDDINGS, HIDDEN = "embeddings", "hidden states"

@@ -19,6 +19,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from book.language import Streams, draw_batch, load_streams, train_language_model
 from book.resizing.experiments import bases
 from book.resizing.experiments.bases import BaseRun
 from embviz.ledger import findings
@@ -28,7 +29,6 @@ from embviz.ledger.studies import Study
 from embviz.models import resizing
 from embviz.models.decoder import Decoder, DecoderConfig
 from embviz.models.resizing import Resized
-from embviz.training.language import Streams, draw_batch, load_streams, train_language_model
 
 if TYPE_CHECKING:
     from embviz.runs import Run

@@ -17,6 +17,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from book.language import Stream
 from book.resizing.experiments import bases
 from book.resizing.experiments.bases import (
     LAYER,
@@ -45,7 +46,6 @@ from embviz.models.resizing import (
     resize,
 )
 from embviz.projections import Projection
-from embviz.training.language import Stream
 
 Change = Literal["", "ALiBi", "one head"]
 PERMUTATION, SIGNED, ROTATION, GAUSSIAN = MAPS = (

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from book.language import draw_batch
 from book.resizing import rounded_weights
 from book.resizing.experiments import bases
 from book.resizing.experiments.bases import BaseRun
@@ -29,7 +30,6 @@ from embviz.ledger.findings import Finding
 from embviz.ledger.studies import Study
 from embviz.models import resizing
 from embviz.models.decoder import Decoder
-from embviz.training.language import draw_batch
 
 Treatment = Literal["none", "rotation", "permutation"]
 NONE, ROTATION, PERMUTATION = TREATMENTS = get_args(Treatment)

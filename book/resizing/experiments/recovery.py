@@ -18,6 +18,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from book.language import TextConfig, draw_batch, next_token_losses
 from book.resizing.experiments import bases
 from book.resizing.experiments.bases import Base, BaseRun
 from embviz.ledger import findings
@@ -26,7 +27,6 @@ from embviz.ledger.findings import Finding
 from embviz.ledger.studies import Study
 from embviz.models import resizing
 from embviz.models.decoder import Decoder
-from embviz.training.language import TextConfig, draw_batch, next_token_losses
 from embviz.training.loop import AdamW, train
 
 PROJECTION, SCRATCH, PCA, TRUNCATED, ZEROS = TREATMENTS = (

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from book.language import draw_batch
 from book.resizing import angles
 from book.resizing.experiments import bases, recovery
 from book.resizing.experiments.bases import Base
@@ -17,7 +18,6 @@ from embviz.ledger.cells import Cell, experiment, table_of
 from embviz.ledger.studies import Study
 from embviz.models import resizing
 from embviz.models.decoder import Decoder
-from embviz.training.language import draw_batch
 
 ORIGINAL, PORTED, TUNED = MOMENTS = ("original", "right after the port", "after fine-tuning")
 TREATMENTS = (PROJECTION, PCA, SCRATCH)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from book.language import draw_batch, load_streams, next_token_losses
 from book.resizing.experiments import bases
 from book.resizing.experiments.bases import BaseRun
 from book.transformer import n_parameters
@@ -23,7 +24,6 @@ from embviz.ledger.findings import Finding, exact, once
 from embviz.ledger.studies import Study
 from embviz.models import resizing
 from embviz.models.decoder import Decoder
-from embviz.training.language import draw_batch, load_streams, next_token_losses
 from embviz.training.loop import keep_freed_memory
 
 ORIGINAL, KEPT, PLAIN = "original", "kept heads", "plain rule"

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from book.language import draw_batch, next_token_losses
 from book.resizing.experiments import bases
 from book.resizing.experiments.bases import Base, BaseRun
 from book.resizing.experiments.porting import Treatment
@@ -22,7 +23,6 @@ from embviz import projections
 from embviz.ledger.cells import experiment
 from embviz.models import resizing
 from embviz.models.decoder import Decoder
-from embviz.training.language import draw_batch, next_token_losses
 from embviz.training.loop import AdamW
 
 Optimizer = Literal["adamw", "adafactor"]

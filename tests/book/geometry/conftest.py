@@ -2,8 +2,8 @@
 
 import pytest
 
+from book.language import load_streams
 from embviz.corpora import corpus as corpora
-from embviz.training.language import load_streams
 
 DOCUMENTS = [f"The cat number {n} sat on mat {n * n}. Then it slept{'!' * n}" for n in range(12)]
 

@@ -14,8 +14,7 @@ from book.geometry.experiments.hammer_language import (
     load_gpt2_model,
     strike_gpt2_model,
 )
-from embviz.corpora import bytepairs
-from embviz.training.language import make_stream
+from book.language import make_stream, train_byte_pairs
 
 DOCUMENTS = [f"The cat number {n} sat on mat {n * n}. Then it slept{'!' * n}" for n in range(6)]
 N_SYMBOLS, LENGTH, DIM, N_HEADS, N_LAYERS = 300, 24, 32, 2, 2
@@ -34,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 @pytest.fixture(scope="module")
 def pairs():
     """300 byte pairs for GPT-2's vocabulary."""
-    return bytepairs.train_byte_pairs(" ".join(DOCUMENTS), vocab_size=N_SYMBOLS, min_count=1)
+    return train_byte_pairs(" ".join(DOCUMENTS), vocab_size=N_SYMBOLS)
 
 
 @pytest.fixture(scope="module")

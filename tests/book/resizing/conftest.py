@@ -1,8 +1,8 @@
 """A base model that is trained in a moment."""
 
+from book.language import TextConfig
 from book.resizing.experiments import bases
 from embviz.models.decoder import DecoderConfig
-from embviz.training.language import TextConfig
 
 BASE = bases.BaseRun(
     TextConfig("embedded", n_documents=40, n_held_out=1),

@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 from book.geometry.experiments import covariance_walks as walks
+from book.language import TextConfig
 from embviz import ledger
-from embviz.training.language import TextConfig
 
 
 def test_a_run_has_each_query_matrix_beside_its_walks_of_both_kinds():

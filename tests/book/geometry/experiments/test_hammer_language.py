@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from book import language
 from book.geometry.experiments import hammer_language as hammering
 from book.geometry.experiments.hammer_language import (
     MLP,
@@ -22,11 +23,10 @@ from book.geometry.experiments.hammer_language import (
     parts_of,
 )
 from book.geometry.experiments.steering_language import Setting
+from book.language import TextConfig, make_stream
 from book.transformer import Transformer, TransformerConfig
 from embviz import ledger
-from embviz.corpora import bytepairs
 from embviz.ledger import cells
-from embviz.training.language import TextConfig, make_stream
 from tests.book.geometry.conftest import DOCUMENTS
 
 HAMMER = Hammer(n_documents=3, n_rows=16, top=3)
@@ -110,8 +110,8 @@ def test_what_cannot_be_struck_is_named():
 
 
 def test_a_cell_of_gpt2_records_which_weights_it_struck(monkeypatch, tmp_path):
-    pairs = bytepairs.train_byte_pairs(" ".join(DOCUMENTS), vocab_size=300, min_count=1)
-    monkeypatch.setattr(bytepairs, "load_gpt2", lambda: pairs)
+    pairs = language.train_byte_pairs(" ".join(DOCUMENTS), vocab_size=300)
+    monkeypatch.setattr(language, "load_gpt2", lambda: pairs)
     import transformers
 
     sizes = {"vocab_size": 300, "n_positions": 24, "n_embd": 6, "n_layer": 1, "n_head": 1}

@@ -28,9 +28,9 @@ from book.geometry.experiments.language_models import (
     stories,
 )
 from book.geometry.experiments.steering_language import Setting
+from book.language import TextConfig
 from book.transformer import Transformer
 from embviz.ledger import cells, studies
-from embviz.training.language import TextConfig
 
 TINY = LanguageRun(
     TextConfig("embedded", n_documents=40, n_held_out=1),

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from book.geometry.experiments import query_geometry as geometry
+from book.language import next_token_losses
 from book.transformer import Transformer, TransformerConfig
 from embviz import ledger
-from embviz.training.language import next_token_losses
 
 
 def small_model(attention="standard", seed=0):

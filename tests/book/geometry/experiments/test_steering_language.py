@@ -24,18 +24,11 @@ from book.geometry.experiments.steering_language import (
     make_model,
     steering_language,
 )
+from book.language import Stream, Streams, TextConfig, draw_batch, load_streams, next_token_losses
 from book.projected import Adaptive, Prescribed
 from embviz import ledger
 from embviz.ledger import cells
 from embviz.training.fourier import power_spectrum
-from embviz.training.language import (
-    Stream,
-    Streams,
-    TextConfig,
-    draw_batch,
-    load_streams,
-    next_token_losses,
-)
 
 TEXT = TextConfig("embedded", "byte pairs", 290, held_out_every=4)
 TINY = Setting(8, 1, 2, 16, 8, 4, 20, 1e-2)

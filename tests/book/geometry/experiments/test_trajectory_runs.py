@@ -34,10 +34,10 @@ from book.geometry.experiments.trajectory_recordings import (
     TrajectoryRun,
     recorded,
 )
+from book.language import draw_batch, load_streams, next_token_losses
 from book.transformer import Transformer
 from embviz.ledger import cells
 from embviz.metrics import procrustes_disparity
-from embviz.training.language import draw_batch, load_streams, next_token_losses
 from embviz.trajectories.nulls import measure
 from embviz.trajectories.phases import Clustering, find_phases
 from embviz.trajectories.traces import lay_out, trace

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import torch
 
+from book.language import TextConfig, load_streams, score_unigrams, windows
 from book.resizing.experiments import bases
 from book.resizing.experiments.bases import (
     ARCHITECTURES,
@@ -22,7 +23,6 @@ from book.resizing.experiments.bases import (
 )
 from embviz.ledger import cells
 from embviz.models.decoder import DecoderConfig
-from embviz.training.language import TextConfig, load_streams, score_unigrams, windows
 
 TINY = BaseRun(
     TextConfig("embedded", n_documents=40, n_held_out=1),

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from book.language import load_streams
 from book.resizing import angles
 from book.resizing.experiments import bases, geometry
 from book.resizing.experiments.geometry import STUDIES
@@ -14,7 +15,6 @@ from book.resizing.lemma import bound
 from embviz import projections
 from embviz.ledger import cells
 from embviz.projections import FAMILIES
-from embviz.training.language import load_streams
 
 
 @pytest.fixture(scope="module")

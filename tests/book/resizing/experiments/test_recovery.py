@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from book.language import draw_batch, next_token_losses
 from book.resizing.experiments import bases, recovery, throughput
 from book.resizing.experiments.bases import BaseRun
 from book.resizing.experiments.recovery import (
@@ -25,7 +26,6 @@ from book.resizing.experiments.recovery import (
     when_recovered,
 )
 from book.transformer import n_parameters
-from embviz.training.language import draw_batch, next_token_losses
 from tests.book.resizing.conftest import BASE
 
 RUN = RecoveryRun(BASE, (0.5,), n_steps=4, learning_rate=1e-2)

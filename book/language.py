@@ -23,6 +23,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import itertools
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,18 +33,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from embviz.corpora import bytepairs, docstrings, registry
 from embviz.corpora import corpus as corpora
+from embviz.corpora import docstrings, registry
 from embviz.corpora.corpus import DOCUMENT_SEPARATOR
 from embviz.training.loop import AdamW, Schedule, Snapshot, Weights, train
 
 if TYPE_CHECKING:
-    from tokenizers import Tokenizer
+    from tokenizers import Tokenizer, models
 
     from embviz.runs import Run
 
 Tokens = Literal["bytes", "byte pairs", "gpt2"]
 _BATCH = 1 << 10  # documents encoded at a time
+_PIECE = 1 << 16  # characters of a text that byte pairs are learned from, handed over at a time
 END_OF_BYTES = 0
 
 
@@ -61,10 +63,6 @@ class TextConfig:
     def __post_init__(self) -> None:
         if self.tokens not in get_args(Tokens):
             raise ValueError(f"tokens is {self.tokens!r}: choose one of {', '.join(get_args(Tokens))}")
-        if min(self.n_documents, self.n_held_out) < 0 or self.held_out_every < 2:
-            raise ValueError(
-                f"numbers of documents must not be negative, held_out_every must be 2 at least: {self}"
-            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,39 +104,19 @@ class Streams:
     held_out: Stream
     vocab_size: int
     checksum: str  # SHA-256 of the raw text; of the embedded corpus its fingerprint
-    tokenizer: Tokenizer | None = None  # None: bytes
-
-    def text(self, token: int) -> str:
-        """What a reader is shown of a token: quoted, so that blanks are seen; "end" for a document's."""
-        if self.tokenizer is None:
-            shown = "end" if token == END_OF_BYTES else repr(chr(token)) if token < 128 else f"byte {token}"
-        elif token == self.tokenizer.get_vocab()[DOCUMENT_SEPARATOR]:
-            shown = "end"
-        else:
-            piece = self.tokenizer.decode([token], skip_special_tokens=False)
-            shown = f"token {token}" if "\N{REPLACEMENT CHARACTER}" in piece else repr(piece)
-        return shown
 
 
 @functools.lru_cache(maxsize=2)
 def load_streams(config: TextConfig) -> Streams:
-    """The text of a configuration, in its tokens.
-
-    Raises
-    ------
-    ValueError
-        If too few documents are left to hold one out, or a document holds the character NUL.
-    registry.RegistryError, registry.DataMissingError, registry.ChecksumError
-        As :func:`embviz.corpora.corpus.load_corpus`.
-    """
+    """The text of a configuration, in its tokens."""
     documents, held_out, checksum = _split(config)
     tokenizer = None
     if config.tokens != "bytes":
-        learn = functools.partial(bytepairs.train_byte_pairs, "\n".join(documents))
-        tokenizer = bytepairs.load_gpt2() if config.tokens == "gpt2" else learn(vocab_size=config.vocab_size)
+        learn = functools.partial(train_byte_pairs, "\n".join(documents))
+        tokenizer = load_gpt2() if config.tokens == "gpt2" else learn(vocab_size=config.vocab_size)
     vocab_size = tokenizer.get_vocab_size() if tokenizer else 256
     train, held = make_stream(documents, tokenizer), make_stream(held_out, tokenizer)
-    return Streams(train, held, vocab_size, checksum, tokenizer)
+    return Streams(train, held, vocab_size, checksum)
 
 
 def _split(config: TextConfig) -> tuple[list[str], list[str], str]:
@@ -170,10 +148,71 @@ def split_documents(text: str) -> list[str]:
     ['One.', 'Two.']
     """
     if "\0" in text:
-        raise ValueError(
-            "the text holds the character NUL, which stands for the end of a document: take it out"
-        )
+        raise ValueError("the text holds NUL, which stands for the end of a document: take it out")
     return [document for part in text.split(DOCUMENT_SEPARATOR) if (document := part.strip())]
+
+
+# --- byte pairs -------------------------------------------------------------------------------------
+
+
+def train_byte_pairs(text: str, *, vocab_size: int) -> Tokenizer:
+    """Learn a byte-pair encoding from a text; the same text gives the same encoding.
+
+    Of `vocab_size` tokens one is the end of a document, 0, and 256 are bytes. Pairs that occur once are not
+    merged, so that the vocabulary may end up smaller.
+
+    Source
+    ------
+    R. Sennrich, B. Haddow and A. Birch (2016), algorithm 1; bytes as symbols, words split as by GPT-2.
+    """
+    from tokenizers import models, pre_tokenizers, trainers
+
+    if vocab_size < 257:
+        raise ValueError(f"vocab_size is {vocab_size}: bytes and the end of a document alone need 257")
+    tokenizer = _byte_level(models.BPE())
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        min_frequency=2,
+        special_tokens=[DOCUMENT_SEPARATOR],
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    # the separator separates documents: pairs are not learned from its own letters
+    tokenizer.train_from_iterator(_pieces(text.replace(DOCUMENT_SEPARATOR, "")), trainer)
+    return tokenizer
+
+
+def _byte_level(model: models.BPE) -> Tokenizer:
+    from tokenizers import Tokenizer, decoders, pre_tokenizers
+
+    tokenizer = Tokenizer(model)
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """The text cut at line ends, so that its words stay whole and memory small."""
+    start = 0
+    while start < len(text):
+        end = text.find("\n", start + _PIECE) + 1 or len(text)
+        yield text[start:end]
+        start = end
+
+
+def load_gpt2() -> Tokenizer:
+    """GPT-2's own encoding, from the registry's files."""
+    from tokenizers import models
+
+    vocabulary = json.loads(registry.read_bytes("gpt2_vocabulary", part="encoder"))
+    lines = registry.read_bytes("gpt2_vocabulary", part="merges").decode().splitlines()
+    merges = [(left, right) for left, right in (line.split(" ") for line in lines[1:])]  # line 0: version
+    tokenizer = _byte_level(models.BPE(vocab=vocabulary, merges=merges))
+    tokenizer.add_special_tokens([DOCUMENT_SEPARATOR])
+    return tokenizer
+
+
+# --- streams ----------------------------------------------------------------------------------------
 
 
 def make_stream(documents: Sequence[str], tokenizer: Tokenizer | None = None) -> Stream:
@@ -203,10 +242,6 @@ def draw_batch(stream: Stream, *, seed: int, step: int, batch_size: int, length:
 
     The first T tokens of a row are read, the last T predicted.
     """
-    if length > stream.n_predicted:
-        raise ValueError(
-            f"a text of {len(stream.ids)} tokens has no piece of {length} + 1: take more documents"
-        )
     starts = np.random.default_rng([seed, step]).integers(len(stream.ids) - length, size=batch_size)
     return torch.from_numpy(stream.ids[starts[:, None] + np.arange(length + 1)].astype(np.int64))
 
@@ -250,29 +285,13 @@ def next_token_losses(model: Callable[[Tensor], Tensor], tokens: Tensor) -> Tens
     return losses.view(len(tokens), -1)
 
 
-def score(
-    model: nn.Module, stream: Stream, *, length: int, stride: int | None = None, batch_size: int = 16
-) -> Score:
-    """What `model` pays for a stream, every token but the first predicted once, in float32.
+def score(model: nn.Module, stream: Stream, *, length: int, batch_size: int = 16) -> Score:
+    """What `model`, from tokens (B, T) to logits (B, T, V), pays for a stream, in float32.
 
-    Parameters
-    ----------
-    model : nn.Module
-        From tokens (B, T) to logits (B, T, V).
-    length : int
-        Tokens that a window reads; the whole stream where it is shorter.
-    stride : int, optional
-        Tokens between the starts of two windows; by default half the length. `length` itself is twice as
-        fast, and leaves the first tokens of each window without the ones before.
-    batch_size : int
-        Windows at a time.
-
-    Raises
-    ------
-    ValueError
-        If the stride is not in 1..length.
+    Every token but the first is predicted once, in windows of `length` tokens moved by half of that,
+    `batch_size` of them at a time.
     """
-    starts, length, fresh = windows(stream.n_predicted, length, stride)
+    starts, length, fresh = windows(stream.n_predicted, length)
     device, nats = next(model.parameters()).device, 0.0
     with torch.no_grad():
         for first in range(0, len(starts), batch_size):
@@ -283,16 +302,14 @@ def score(
     return Score(nats, stream.n_predicted, int(stream.n_characters.sum()), int(stream.n_bytes.sum()))
 
 
-def windows(n_predicted: int, length: int, stride: int | None = None) -> tuple[np.ndarray, int, np.ndarray]:
+def windows(n_predicted: int, length: int) -> tuple[np.ndarray, int, np.ndarray]:
     """Windows over a stream: their starts (W,), their length T, and which predictions count, (W, T).
 
     >>> starts, length, fresh = windows(7, 4)
     >>> starts.tolist(), fresh.sum(1).tolist()
     ([0, 2, 3], [4, 2, 1])
     """
-    stride = max(1, length // 2) if stride is None else stride
-    if not 1 <= stride <= length:
-        raise ValueError(f"stride {stride} is outside 1..{length}, the window's length: it would miss tokens")
+    stride = max(1, length // 2)
     length = min(length, n_predicted)
     last = n_predicted - length  # the start of the last window
     starts = np.append(np.arange(0, last, stride), last)
@@ -338,21 +355,9 @@ def train_language_model(
 ) -> Iterator[Snapshot]:
     """Train on the device that the model is on, and score held-out text at each snapshot.
 
-    Parameters
-    ----------
-    model : nn.Module
-        From tokens (B, T) to logits (B, T, V). It may be compiled (``model.compile()``), which pays in long
-        runs alone.
-    streams : Streams
-    training : LanguageTraining
-    seed : int
-        Of the batches: models of one seed see the same ones.
-    train_sample : Stream, optional
-        A part of the training text to be scored too: ``streams.train.head(n)``.
-    also : function, optional
-        More metrics of a snapshot.
-    snapshot_at, after_backward, weights, run
-        As in :func:`embviz.training.loop.train`.
+    Models of one `seed` see the same batches. `train_sample` is a part of the training text to be scored too,
+    ``streams.train.head(n)``, and `also` gives more metrics; the other options are those of
+    :func:`embviz.training.loop.train`.
 
     Yields
     ------
