@@ -14,15 +14,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from book.members import Member
-from book.tying.experiments.exor_runs import StackedBatches
-from book.tying.languages.exor import EXor, EXorStream, split_strings
-from book.tying.models.encoders import EncoderConfig
-from book.tying.models.stacked import StackedEncoder
 from embviz.runs import Run, read_run
 from embviz.training.loop import AdamW, Snapshot, train
 
-MEMBERS = [Member(0, False), Member(0, True)]
 NAMES = ["seed 0, untied", "seed 0, tied"]
 OPTIMIZER = AdamW(5e-3, 1e-4, half_period=16, weight_decay=0.1)
 DESCRIPTION = {"task": {"n_bits": 7}, "learning_rate": 5e-3, "seeds": [0]}
@@ -38,6 +32,20 @@ def a_state_at_each_snapshot(monkeypatch):
     monkeypatch.setattr("embviz.training.loop.STATE_SHARE", math.inf)
 
 
+class Pair(nn.Module):
+    """Two members side by side, each with two layers of its own, on numbers that follow from the step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        draw = torch.Generator().manual_seed(0)
+        self.up = nn.Parameter(torch.randn(2, 6, 9, generator=draw))
+        self.down = nn.Parameter(torch.randn(2, 9, 6, generator=draw))
+
+    def losses(self, step: int) -> Tensor:
+        x = torch.randn(16, 6, generator=torch.Generator().manual_seed(step))
+        return (torch.tanh(x @ self.up) @ self.down - x.flip(1)).square().mean((1, 2))
+
+
 def training(
     run: Run | None = None,
     *,
@@ -46,18 +54,16 @@ def training(
     spoil: Callable | None = None,
     optimizer: AdamW = OPTIMIZER,
 ) -> Iterator[Snapshot]:
-    """A tied and an untied transformer on EXor; `spoil` may change a step's losses."""
-    model = StackedEncoder(EncoderConfig(), MEMBERS)
-    stream = EXorStream(EXor(), split_strings(EXor(), seed=14)[0][:20], block=8)
-    batches = StackedBatches(stream, MEMBERS)
+    """A pair of models; `spoil` may change a step's losses."""
+    model = Pair()
     spoil = spoil or (lambda step, losses: losses)
     return train(
         model,
-        lambda step: spoil(step, model.losses(*batches.at(step))),
+        lambda step: spoil(step, model.losses(step)),
         optimizer,
         n_steps=n_steps,
         snapshot_at=every,
-        measure=lambda step: {"loss": model.losses(*batches.at(0)).tolist(), "half": step / 2},
+        measure=lambda step: {"loss": model.losses(0).tolist(), "half": step / 2},
         names=NAMES,
         run=run,
     )
