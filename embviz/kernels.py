@@ -153,8 +153,6 @@ def extract_kernel(
     ValueError
         If a frequency can't be divided and `zeros` is "refuse", shapes don't fit, W is not finite, D is not
         symmetric, or a row of it is all 0.
-    MemoryError
-        If the transforms would not fit, before they are made.
 
     Source
     ------
@@ -164,11 +162,6 @@ def extract_kernel(
     W = _checked_stack(W, "W", len(D))
     if zeros not in ("refuse", "drop"):
         raise ValueError(f'zeros is {zeros!r}: use "refuse" or "drop"')
-    require_memory(
-        40 * W.size + 32 * D.size,  # transforms, their inverse, |fft2(D)|, the kernel; peaks as measured
-        what=f"a kernel of shape {W.shape}",
-        instead="keep the most frequent words only, or extract fewer kernels at once",
-    )
     transform = scipy.fft.fft2(D)
     size = np.abs(transform)
     exact = size == 0
@@ -200,8 +193,6 @@ def tied_gram(embedding: np.ndarray, output: np.ndarray) -> np.ndarray:
     ------
     ValueError
         If the two differ: W is not defined then; or if they are not finite.
-    MemoryError
-        If V x V numbers would not fit.
 
     Source
     ------
@@ -219,10 +210,6 @@ def tied_gram(embedding: np.ndarray, output: np.ndarray) -> np.ndarray:
             "embedding, and W = E E' is defined for one matrix. As a control use embedding @ embedding.T, or "
             "the output's, and say which"
         )
-    V = len(embedding)
-    require_memory(
-        8 * V * V + embedding.size, what=f"W of {V:,} words", instead="keep the most frequent words only"
-    )
     return embedding @ embedding.T
 
 

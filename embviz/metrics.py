@@ -338,8 +338,6 @@ def principal_plane(weights: ArrayLike) -> np.ndarray:
     ------
     ValueError
         If a value is not finite, there are fewer than two dimensions, or all rows of the last step are equal.
-    MemoryError
-        If 2 V^2 numbers would not fit.
 
     Examples
     --------
@@ -349,10 +347,8 @@ def principal_plane(weights: ArrayLike) -> np.ndarray:
     weights = checked(weights, "weights", 3)
     if weights.shape[2] < 2:
         raise ValueError(f"weights has shape {weights.shape}: a plane needs rows of at least two dimensions")
-    V = weights.shape[1]
-    require_memory(16 * V * V, what=f"the axes of {V:,} rows", instead="give only the rows that you draw")
     mean = weights[-1].mean(axis=0)
-    _, singular_values, axes = np.linalg.svd(weights[-1] - mean, full_matrices=True)
+    _, singular_values, axes = np.linalg.svd(weights[-1] - mean, full_matrices=False)
     if singular_values[0] == 0:
         raise ValueError("all rows of the last step are equal: they define no plane")
     last = (weights[-1] - mean) @ axes[:2].T  # (V, 2)

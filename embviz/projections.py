@@ -17,13 +17,11 @@ import scipy.linalg
 from numpy.typing import ArrayLike
 
 from embviz.arrays import checked
-from embviz.memory import require_memory
 
 FAMILIES = ("gaussian", "rademacher", "sparse", "hadamard", "orthonormal")
 Scaling = Literal["isometric", "unit"]
 Seed = int | Sequence[int] | np.random.Generator
 BLOCK_BITS = 4  # of the fast transform: blocks of 16 at most, near d log d and yet matrix products
-PEAK_ARRAYS = {"gaussian": 1.0, "rademacher": 2.0, "sparse": 2.0, "orthonormal": 5.5}  # of m x d, in a draw
 ROUNDING = 1e-9  # by which the products of orthonormal rows may miss 0 and 1
 
 
@@ -150,8 +148,6 @@ def draw(family: str, m: int, d: int, *, seed: Seed, scaling: Scaling = "isometr
     ValueError
         If there is no such family or scaling, m or d is not positive, or m is more than a Hadamard map has
         coordinates.
-    MemoryError
-        If the map would not fit, before it is drawn.
 
     Source
     ------
@@ -167,7 +163,6 @@ def draw(family: str, m: int, d: int, *, seed: Seed, scaling: Scaling = "isometr
     _require_widths(m, d)
     if scaling not in get_args(Scaling):
         raise ValueError(f"scaling is {scaling!r}: use " + " or ".join(map(repr, get_args(Scaling))))
-    _require_room((PEAK_ARRAYS.get(family, 0.0) * m + 5.0) * d, m, d)
     rng = np.random.default_rng(seed)
     factor = 1.0 if scaling == "isometric" else math.sqrt(min(m, d) / d)
     scale = factor * math.sqrt(max(m, d) / m)
@@ -208,15 +203,12 @@ def pca(x: ArrayLike, m: int, *, center: bool = False) -> Projection:
     ------
     ValueError
         If m is not 1 to d, or `x` is no finite table of vectors.
-    MemoryError
-        If the d x d products and their eigenvectors would not fit.
     """
     vectors = checked(x, "x", 2)
     d = vectors.shape[1]
     _require_widths(m, d)
     if m > d:
         raise ValueError(f"{m} principal directions of {d} coordinates: m can be {d} at most")
-    _require_room(5.75 * d * d + (vectors.size if center else 0), m, d)
     if center:
         vectors = vectors - vectors.mean(axis=0)
     _, directions = np.linalg.eigh(vectors.T @ vectors)
@@ -228,7 +220,6 @@ def pca(x: ArrayLike, m: int, *, center: bool = False) -> Projection:
 def coordinates(m: int, d: int, seed: Seed, *, scaling: Scaling = "isometric") -> Projection:
     """A control: m of d coordinates at random, nothing mixed; with replacement where m > d."""
     _require_widths(m, d)
-    _require_room(float(m + d) * d, m, d)
     rng = np.random.default_rng(seed)
     taken = rng.choice(d, size=m, replace=m > d)
     scale = math.sqrt(d / m) if scaling == "isometric" else 1.0
@@ -238,7 +229,6 @@ def coordinates(m: int, d: int, seed: Seed, *, scaling: Scaling = "isometric") -
 def signed_permutation(d: int, seed: Seed) -> Projection:
     """A control: coordinates in another order, some with the other sign; a rotation that mixes nothing."""
     _require_widths(d, d)
-    _require_room(2.0 * d * d, d, d)
     rng = np.random.default_rng(seed)
     order = rng.permutation(d)
     return Projection("permutation", np.eye(d)[order] * _signs(rng, (d, 1)))
@@ -260,14 +250,6 @@ def given(matrix: ArrayLike) -> Projection:
 def _require_widths(m: int, d: int) -> None:
     if m < 1 or d < 1:
         raise ValueError(f"a map of {d} coordinates to {m}: both must be at least 1")
-
-
-def _require_room(n_numbers: float, m: int, d: int) -> None:
-    require_memory(
-        int(8 * n_numbers),
-        what=f"a map of {d:,} coordinates to {m:,}",
-        instead='draw("hadamard", ...), which is never formed, or choose a smaller m',
-    )
 
 
 def _signs(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:

@@ -37,7 +37,6 @@ import torch
 from torch import Tensor, nn
 
 from embviz import __version__
-from embviz.memory import require_memory
 from embviz.runs.log import (
     DamagedRunError,
     Line,
@@ -323,8 +322,6 @@ class Run:
         ------
         ValueError
             If there is no tensor of that name (says what is near), or its shape changes.
-        MemoryError
-            If it would not fit.
         DamagedRunError
             As :meth:`weights`.
         """
@@ -354,11 +351,6 @@ class Run:
                     weights[name] if sketch is None else self._project(name, weights[name], sketch)
                 )
                 if place == 0:
-                    require_memory(
-                        len(steps) * row.nbytes,
-                        what=f"{name!r} at {len(steps):,} snapshots",
-                        instead="name fewer tensors, or read sketches of them",
-                    )
                     arrays[name] = np.empty((len(steps), *row.shape), row.dtype)
                 if row.shape != arrays[name].shape[1:]:
                     raise ValueError(

@@ -19,7 +19,6 @@ from tqdm.auto import tqdm
 from embviz.arrays import checked
 from embviz.corpora.registry import named_path
 from embviz.inspection import Weights, read_weights
-from embviz.memory import require_memory
 from embviz.runs import Sketch, read_run
 from embviz.runs.paths import WeightPath, weight_path
 from embviz.runs.run import is_run
@@ -72,8 +71,6 @@ def read_checkpoints(
         near), or a tensor is missing or has another shape in one of them.
     FileNotFoundError
         If nothing matches the pattern.
-    MemoryError
-        If the paths would not fit.
     """
     if isinstance(source, str | os.PathLike) and is_run(named_path(source)):
         if steps is not None or losses is not None:
@@ -95,7 +92,6 @@ def read_checkpoints(
     sketch = Sketch(sketch) if isinstance(sketch, int) else sketch
     sizes = {name: math.prod(shape) for name, shape in shapes.items()}
     kept = {name: min(size, sketch.size) if sketch else size for name, size in sizes.items()}
-    _require_room(len(paths), sizes, kept)
     rows = {name: np.empty((len(paths), n_numbers), dtype=np.float32) for name, n_numbers in kept.items()}
     del first
     groups = _groups(sizes) if sketch else [names]
@@ -138,17 +134,6 @@ def _checked_arrays(
             raise ValueError(f"{path}: {name!r} has shape {there}, in {first} it has {shape}")
     for name in names:
         yield name, arrays[name].read()
-
-
-def _require_room(n_paths: int, sizes: Mapping[str, int], kept: Mapping[str, int]) -> None:
-    maps = 5 * min(
-        sum(size for name, size in sizes.items() if kept[name] < size), max(TOGETHER, *sizes.values())
-    )
-    require_memory(
-        12 * n_paths * sum(kept.values()) + maps + 12 * max(sizes.values()),
-        what=f"the paths of {len(sizes)} tensors through {n_paths} checkpoints",
-        instead="keep a sketch of each (sketch=1024), name fewer tensors, or take every second checkpoint",
-    )
 
 
 def _found(source: Source) -> list[Path]:

@@ -14,7 +14,6 @@ from sklearn.neighbors import NearestNeighbors
 
 from embviz.arrays import checked
 from embviz.imports import import_pymde, import_umap, require
-from embviz.memory import require_memory
 from embviz.trajectories.autoencoders import Autoencoder, Behaviour, encode_together
 from embviz.trajectories.phases import (
     Clustering,
@@ -68,8 +67,6 @@ def lay_out(points: ArrayLike, layout: Layout | None = None, *, seed: int) -> np
         If a value isn't finite, all points are equal, or there are no more points than neighbours.
     MissingExtraError
         If PyMDE or UMAP is asked for and isn't there.
-    MemoryError
-        If the pairs of points would not fit.
 
     Source
     ------
@@ -77,7 +74,6 @@ def lay_out(points: ArrayLike, layout: Layout | None = None, *, seed: int) -> np
     its pairs are drawn here, since it draws them from global generators.
     """
     layout, points = layout or Layout(), checked(points, "points", 2)
-    _require_room(layout, *points.shape)
     if layout.method == "pca":
         return principal_coordinates(points)
     if len(points) <= layout.n_neighbors:
@@ -88,20 +84,6 @@ def lay_out(points: ArrayLike, layout: Layout | None = None, *, seed: int) -> np
     if layout.method == "umap":
         return _umap(points, layout, seed)
     return _minimum_distortion(points, layout, seed)
-
-
-def _require_room(layout: Layout, n_points: int, dim: int) -> None:
-    """Peaks as measured; above ALL_PAIRS points PyMDE, above 4,096 UMAP no longer looks at all pairs."""
-    beside = {
-        "pymde": 24 * min(n_points, ALL_PAIRS) ** 2 + 600 * n_points * layout.n_neighbors,
-        "umap": 8 * min(n_points, 4096) ** 2 + 100 * n_points * layout.n_neighbors,
-        "pca": 0,
-    }
-    require_memory(
-        32 * (n_points * dim + min(n_points, dim) ** 2) + beside[layout.method],
-        what=f'a layout ("{layout.method}") of {n_points:,} points of {dim:,} coordinates',
-        instead='lay out a sample of the points, or take Layout("pca")',
-    )
 
 
 def _umap(points: np.ndarray, layout: Layout, seed: int) -> np.ndarray:

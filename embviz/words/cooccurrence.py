@@ -28,7 +28,6 @@ BLOCK_PLACES = 1 << 25  # of a text that are laid out at a time, where places ne
 N_SLABS = 16  # of rows, of about as many entries, to which a block's counts are added one after the other
 ENTRIES_PER_TASK = 1 << 20  # of one worker's task, at most: tens of megabytes
 TASKS_PER_BATCH = 8  # for each worker; memory is looked at after each batch
-SAMPLED_ROWS = 2048  # rows counted to estimate the result's size, when a bound on it does not fit
 
 
 # --- counting ---------------------------------------------------------------------------------------
@@ -86,7 +85,7 @@ def count_pairs(
         If the text is empty, the window is not in 1..N, an id is out of range, or documents do not start
         in rising order from 0.
     MemoryError
-        If the counts would not fit, before or while they are made.
+        If the counts would not fit, while they are made.
 
     Source
     ------
@@ -95,16 +94,11 @@ def count_pairs(
     ids, starts = _checked_text(ids, vocab_size, document_starts)
     _check_window(window, len(ids))
     vocab_size = int(vocab_size)  # one of NumPy's, such as ids.max() + 1, may be of 16 bits
-    per_place = 8 + (28 if dynamic else 0) + (40 if subsample is not None else 0)  # bytes, as made below
-    drawn = dynamic or subsample is not None
-    n_places = len(ids) + len(starts) * window
-    n_bytes = per_place * (n_places if drawn else min(n_places, BLOCK_PLACES)) + 16 * vocab_size
-    _require(n_bytes, "laying out the text")
     if subsample is not None:
         ids, starts = subsample_places(ids, vocab_size, subsample, document_starts=starts, seed=seed)
     units, unit = _weight_units(weighting, window, dynamic, len(ids))
     reach = dynamic_reach(len(ids), window, seed) if dynamic else None
-    if drawn:
+    if dynamic or subsample is not None:
         counts = _counted(ids, starts, vocab_size, units, reach, n_jobs)
     else:
         counts = _counted_in_blocks(ids, starts, vocab_size, units, n_jobs)
@@ -121,9 +115,7 @@ def _counted(
     reach: np.ndarray | None,
     n_jobs: int,
 ) -> scipy.sparse.csr_array:
-    counting = _Counting.prepare(ids, starts, vocab_size, units, reach)
-    counting.refuse_unless_it_fits()
-    return counting.run(n_jobs, available_memory())
+    return _Counting.prepare(ids, starts, vocab_size, units, reach).run(n_jobs)
 
 
 def _counted_in_blocks(
@@ -291,27 +283,9 @@ class _Counting:
         )  # fmt: skip
         return _Rows(first, sizes, columns[:n].copy(), values[:n].copy())
 
-    def n_bytes(self, n_entries: int) -> int:
-        """Memory for the text and so many entries."""
-        arrays = (self.text, self.places, self.row_starts, self.reach)
-        return sum(array.nbytes for array in arrays if array is not None) + n_entries * self.entry_bytes
-
-    def refuse_unless_it_fits(self) -> None:
-        """Raise MemoryError when the counts need more memory than there is, by estimate."""
-        largest = self.largest_rows()
-        n_entries = int(largest.sum())
-        if self.n_bytes(n_entries) > available_memory():  # the bound is loose: look at every so many rows
-            by_size = np.argsort(-largest, kind="stable")[:: max(1, self.vocab_size // SAMPLED_ROWS)]
-            met = sum(len(self.rows(row, row + 1).columns) for row in by_size)
-            n_entries = int(n_entries * met / max(1, largest[by_size].sum()))
-        self._require(n_entries)
-
-    def _require(self, n_entries: int, available: int | None = None) -> None:
-        what = f"counting {n_entries / 1e6:,.1f} M pairs of {self.vocab_size:,} words"
-        _require(self.n_bytes(n_entries), what, available)
-
-    def run(self, n_jobs: int, available: int) -> scipy.sparse.csr_array:
-        """All rows, by `n_jobs` threads; MemoryError once they outgrow `available` bytes."""
+    def run(self, n_jobs: int) -> scipy.sparse.csr_array:
+        """All rows, by `n_jobs` threads; MemoryError once they outgrow what was there at the start."""
+        available = available_memory()
         until = np.cumsum(self.largest_rows())
         n_tasks = 1 + int(until[-1]) // ENTRIES_PER_TASK
         edges = np.searchsorted(until, np.linspace(0, until[-1], n_tasks + 1)[1:-1])
@@ -322,13 +296,14 @@ class _Counting:
         with joblib.Parallel(n_jobs, backend="threading") as parallel:
             for first in range(0, len(tasks), batch_size):
                 parts += parallel(tasks[first : first + batch_size])
-                self._require(sum(len(part.columns) for part in parts), available)
+                n_entries = sum(len(part.columns) for part in parts)
+                require_memory(
+                    n_entries * self.entry_bytes,
+                    what=f"counting {n_entries / 1e6:,.1f} M pairs of {self.vocab_size:,} words",
+                    instead="keep fewer words (a higher min_count) or use a smaller window",
+                    available=available,
+                )
             return _joined(parts, parallel)
-
-
-def _require(n_bytes: int, what: str, available: int | None = None) -> None:
-    instead = "keep fewer words (a higher min_count) or use a smaller window"
-    require_memory(n_bytes, what=what, instead=instead, available=available)
 
 
 def _with_gaps(values: np.ndarray, starts: np.ndarray, window: int, *, fill: int) -> np.ndarray:

@@ -148,8 +148,6 @@ def truncated_eigen(matrix: Matrix, n_components: int, *, seed: int) -> tuple[np
     ------
     ValueError
         If `n_components` is out of range, or the matrix is not symmetric and finite.
-    MemoryError
-        If the solver's arrays would not fit, before they are made.
     """
     matrix = _symmetric(matrix)
     n = matrix.shape[0]
@@ -159,11 +157,8 @@ def truncated_eigen(matrix: Matrix, n_components: int, *, seed: int) -> tuple[np
     if scale == 0:
         return np.zeros(n_components), np.eye(n, n_components)
     scale = 1.0 if PLAIN_SCALES[0] <= scale <= PLAIN_SCALES[1] else scale
-    dense = (
-        3 * n_components >= n or n <= DENSE_ROWS
-    )  # the iteration would keep a basis of 2 K vectors, almost all of the space
-    _require_room(48 * n * (n if dense else n_components), f"{n_components:,} eigenpairs of {n:,} rows")
-    if dense:
+    # where K is large, the iteration would keep a basis of 2 K vectors, almost all of the space
+    if 3 * n_components >= n or n <= DENSE_ROWS:
         full = matrix if isinstance(matrix, np.ndarray) else matrix.toarray()
         full = _floating(full)
         values, vectors = np.linalg.eigh(full if scale == 1 else full / scale)
@@ -216,11 +211,6 @@ def _leading(matrix: Matrix, k: int, rng: np.random.Generator) -> tuple[np.ndarr
     return values[kept], basis @ mix[:, kept]
 
 
-def _require_room(n_bytes: int, what: str) -> None:
-    instead = "take fewer (n_components below a third of V), or keep fewer words (a higher min_count)"
-    require_memory(n_bytes, what=what, instead=instead)
-
-
 def _floating(matrix: Matrix) -> Matrix:
     return matrix if matrix.dtype in (np.float32, np.float64) else matrix.astype(np.float64)
 
@@ -271,8 +261,6 @@ def semicircle(n: int, *, variance: float, seed: int) -> np.ndarray:
     ------
     ValueError
         If `n` is below 1, or `variance` negative.
-    MemoryError
-        If the matrix would not fit.
 
     Source
     ------
@@ -280,9 +268,6 @@ def semicircle(n: int, *, variance: float, seed: int) -> np.ndarray:
     """
     if n < 1 or not variance >= 0:
         raise ValueError(f"n must be at least 1 and variance at least 0, not {n} and {variance}")
-    require_memory(
-        4 * int(n) * (int(n) + BLOCK_ROWS), what=f"a random {n:,} x {n:,} matrix", instead="take a smaller n"
-    )
     entries = np.random.default_rng(seed).standard_normal((n, n), dtype=np.float32)
     entries *= np.float32(variance**0.5)
     return _mirror_upper(entries)
