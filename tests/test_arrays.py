@@ -44,13 +44,6 @@ def test_a_container_of_the_same_numbers_gives_the_same_array(values):
     np.testing.assert_array_equal(found, NUMBERS)
 
 
-@pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
-def test_numpys_matrix_gives_the_same_array():
-    found = checked(np.asmatrix(NUMBERS), "x", 2)
-    assert type(found) is np.ndarray
-    np.testing.assert_array_equal(found, NUMBERS)
-
-
 def test_a_plain_array_is_not_copied_and_small_types_are_kept_where_asked():
     assert checked(NUMBERS, "x") is NUMBERS
     single, ids = NUMBERS.astype(np.float32), np.arange(4, dtype=np.uint8)
@@ -73,28 +66,20 @@ def counted(values):
 
 
 REFUSED = [
-    (lambda: checked(np.array([1 + 0j]), "x"), "x .*complex numbers: take the real part"),
-    (lambda: checked(torch.tensor([1j]), "x"), "x holds complex numbers"),
+    (lambda: checked(np.array([1 + 0j]), "x"), "x has type complex128: give real numbers"),
     (lambda: checked(torch.tensor(NUMBERS).to_sparse(), "x"), "x is a Tensor that makes no array"),
-    (lambda: checked(np.ma.masked_array([1.0, 2.0], mask=[True, False]), "x"), "x .*1 masked value"),
-    (
-        lambda: checked(np.array([1.0, np.nan, -np.inf]), "x"),
-        r"x .*2 NaN or infinite value.* at \[1\]",
-    ),
+    (lambda: checked(np.ma.masked_array([1.0, 2.0], mask=[True, False]), "x"), "x has masked values"),
+    (lambda: checked(np.array([1.0, np.nan, -np.inf]), "x"), r"x .*2 NaN or infinite value.* at \[1\]"),
     (lambda: checked([[0.0, 1.0], [np.nan, 1.0]], "x"), r"x .*the first at \[1, 0\]"),
     (lambda: checked([[1.0], [1.0, 2.0]], "x"), "x .*makes no array: .*inhomogeneous"),
     (lambda: checked(pd.Series([1, None], dtype="Int64"), "x"), "x .*1 NaN or infinite"),
-    (lambda: checked(["1", "2"], "x"), "x .*text: convert it"),
-    (lambda: checked(np.array([b"1"]), "x"), "x .*bytes"),
-    (lambda: checked(pd.Series(pd.to_datetime(["2020-01-01"])), "x"), "x .*dates"),
-    (lambda: checked(np.array([1], dtype="m8[s]"), "x"), "x .*time spans"),
-    (lambda: checked(np.zeros(2, dtype=[("a", float)]), "x"), "x .*records"),
-    (lambda: checked(None, "x"), "x .*objects such as None"),
-    (lambda: checked([1.0, pd.NA], "x"), "x .*objects such as <NA>"),
-    (lambda: checked([10**30], "x"), "x .*holds objects such as 1000"),
-    (lambda: checked((x for x in (1.0, 2.0)), "x"), "x .*objects such as <generator"),
-    (lambda: checked([], "x"), "x .*is empty"),
-    (lambda: checked(scipy.sparse.eye_array(2), "x"), "x .*sparse array"),
+    (lambda: checked(["1", "2"], "x"), "x has type <U1: give real numbers"),
+    (lambda: checked(pd.Series(pd.to_datetime(["2020-01-01"])), "x"), "x has type datetime64"),
+    (lambda: checked([1.0, pd.NA], "x"), "x has type object"),
+    (lambda: checked([10**30], "x"), "x has type object"),
+    (lambda: checked((x for x in (1.0, 2.0)), "x"), "x has type object"),
+    (lambda: checked(scipy.sparse.eye_array(2), "x"), "x has type object"),
+    (lambda: checked([], "x"), "x is empty"),
     (lambda: counted([1.0, 2.0]), "x has type float64: give integers"),
     (lambda: counted([True, False]), "x has type bool: give integers"),
     (lambda: counted(np.array([1, -2])), "x goes down to -2: it must be 0 or above"),
@@ -102,19 +87,16 @@ REFUSED = [
     (lambda: counted([[1], [2]]), r"x has shape \(2, 1\): give an array with 1 axis"),
     (lambda: square(NUMBERS, "Q"), r"Q has shape \(3, 2\): it must be square"),
     (lambda: matched(NUMBERS, np.eye(2), 2), r"x has shape \(3, 2\) and y \(2, 2\): give two arrays"),
-    (
-        lambda: checked_matrix(scipy.sparse.eye_array(2, 3), "counts"),
-        r"counts has shape \(2, 3\): it must",
-    ),
-    (lambda: checked_ids([0, 4], 3), "ids goes up to 4: words are 0 to 2, and a hole is 3"),
-    (lambda: checked_ids([0, 2**31], 3), "ids goes up to 2147483648"),
-    (lambda: checked_ids([0, -1], 3), "ids goes down to -1"),
+    (lambda: checked_matrix(scipy.sparse.eye_array(2, 3), "counts"), r"counts has shape \(2, 3\): it must"),
+    (lambda: checked_ids([0, 4], 3), "ids goes up to 4: it must be 3 or below"),
+    (lambda: checked_ids([0, 2**31], 3), r"ids goes up to 2\.147"),
+    (lambda: checked_ids([0, -1], 3, holes="above"), "ids goes down to -1"),
     (lambda: checked_ids([0.0, 1.0], 3), "ids has type float64: give integers"),
     (lambda: checked_ids([], 3), "ids is empty"),
-    (lambda: checked_starts([0, 10.9], 3), "document_starts has type float64: give integers"),
+    (lambda: checked_starts([0, 10.9], 30), "document_starts has type float64: give integers"),
     (lambda: checked_starts([1], 3), "document_starts must start at 0"),
     (lambda: checked_starts([0, 2, 1], 3), "document_starts must start at 0 and increase"),
-    (lambda: checked_starts([0, 3], 3), "document_starts: a document starts at 3, and the text has 3 places"),
+    (lambda: checked_starts([0, 3], 3), "document_starts goes up to 3: it must be 2 or below"),
     (lambda: checked_starts([], 3), "document_starts is empty"),
 ]
 
@@ -148,7 +130,7 @@ def test_a_sparse_array_whose_indices_lie_outside_its_shape_is_refused(kind):
 
 @pytest.mark.parametrize("kind", ["csr", "coo", "dok"])
 def test_sparse_values_are_checked_as_dense_ones(kind):
-    for bad, message in ((np.nan, "1 NaN"), (2j, "complex"), (-1.0, "goes down to -1")):
+    for bad, message in ((np.nan, "1 NaN"), (2j, "type complex"), (-1.0, "goes down to -1")):
         matrix = scipy.sparse.coo_array(([1.0, bad], ([0, 1], [1, 0])), shape=(2, 2)).asformat(kind)
         with pytest.raises(ValueError, match=f"counts .*{message}"):
             checked_matrix(matrix, "counts", low=0)

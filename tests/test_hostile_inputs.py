@@ -259,7 +259,7 @@ CASES = [  # five of the values quickly, others for the next parameter; all of t
 
 
 def test_every_public_function_that_takes_arrays_is_found():
-    assert len(TARGETS) > 100
+    assert len(TARGETS) > 80
     assert {"cosines", "pmi", "WordVectors", "visits"} <= {target.name for target in TARGETS}
 
 

@@ -129,7 +129,7 @@ def test_harmonic_weights_of_wide_windows_do_not_overflow(window):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"ids": np.array([0, 4])}, "ids goes up to 4: words are 0 to 1, and a hole is 2"),
+        ({"ids": np.array([0, 4])}, "ids goes up to 4: it must be 2 or below"),
         ({"ids": np.array([0, -1])}, "ids goes down to -1"),
         ({"counts": np.array([3, 2, 1])}, "counts has 3 entries for 2 words"),
         (
@@ -137,7 +137,7 @@ def test_harmonic_weights_of_wide_windows_do_not_overflow(window):
             r"counts of 2 word\(s\) disagree with ids, the first 'a': count again",
         ),
         ({"document_starts": np.array([0, 10.9])}, "document_starts has type float64: give integers"),
-        ({"document_starts": np.array([0, 5])}, "a document starts at 5, and the text has 5 places"),
+        ({"document_starts": np.array([0, 5])}, "document_starts goes up to 5: it must be 4"),
     ],
 )
 def test_a_corpus_whose_parts_do_not_fit_is_refused(changes, message):
