@@ -14,9 +14,6 @@ UNTRAINED = Autoencoder(bottleneck=3, hidden=16, n_epochs=1, learning_rate=1e-12
 FLOAT = 1e-5  # of shares of variance, summed in float32 over 60 snapshots
 
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
-
 def bent_path(n=60, dim=100, losses=None):
     """A curve that needs more than three straight axes, with a loss that follows it."""
     t, rng = np.linspace(0, 1, n), np.random.default_rng(0)

@@ -20,19 +20,13 @@ from embviz.trajectories.nulls import (
 from embviz.trajectories.phases import Clustering, couple, path_steps
 from embviz.trajectories.traces import Layout, Recipe, trace
 from embviz.trajectories.weight_paths import WeightPath, cosine_share, rotate, weight_path
+from tests.trajectories.conftest import noise
 
 QUICK = Recipe(
     Autoencoder(bottleneck=3, hidden=8, n_epochs=20),
     Layout("pca"),
     Clustering(min_cluster_size=10, min_samples=3),
 )
-
-
-pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-def noise(*shape, seed=0):
-    return np.random.default_rng(seed).standard_normal(shape)
 
 
 def momentum_path(n=80, dim=300, memory=0.7, seed=0):

@@ -22,12 +22,9 @@ from embviz.trajectories.phases import (
     transitions,
     visits,
 )
+from tests.trajectories.conftest import noise
 
 SMALL = Clustering(min_cluster_size=10, min_samples=3)
-
-
-def noise(*shape, seed=0):
-    return np.random.default_rng(seed).standard_normal(shape)
 
 
 def two_clouds(n=40, apart=20.0):

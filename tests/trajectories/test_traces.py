@@ -22,19 +22,13 @@ from embviz.trajectories.traces import (
     trace_together,
 )
 from embviz.trajectories.weight_paths import rotate, weight_path
+from tests.trajectories.conftest import noise
 
 QUICK = Recipe(
     Autoencoder(bottleneck=3, hidden=16, n_epochs=60),
     Layout(n_neighbors=8, max_iter=100),
     Clustering(min_cluster_size=20, min_samples=5),
 )
-
-
-pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-def noise(*shape, seed=0):
-    return np.random.default_rng(seed).standard_normal(shape)
 
 
 def planted(n=50, losses=None):
