@@ -190,7 +190,7 @@ def strike(
 
 def _struck(module: nn.Module, tensors: Sequence[str] | None, dim: int, top: int) -> dict[str, Tensor]:
     """Parameters to measure; a tied one once, under the first of its names that was asked for."""
-    chosen = {
+    chosen: dict[str, Tensor] = {
         name: tensor
         for name, tensor in module.named_parameters()
         if tensor.requires_grad and -tensor.ndim <= dim < tensor.ndim > 1 and tensor.shape[dim] // 2 + 1 > top
