@@ -272,7 +272,7 @@ def _encode_words(normal: bytes) -> tuple[np.ndarray, list[str]]:
     return encoded.indices.to_numpy(zero_copy_only=True), words
 
 
-def load_corpus(name: str, *, part: str | None = None, n_tokens: int | None = None) -> Corpus:
+def load_corpus(name: str, *, n_tokens: int | None = None) -> Corpus:
     """A named corpus as words in text8's normal form.
 
     The first time, the text is verified, normalized and numbered; the result is kept in the cache
@@ -281,8 +281,7 @@ def load_corpus(name: str, *, part: str | None = None, n_tokens: int | None = No
     Parameters
     ----------
     name : "embedded", or a corpus of the registry (``embviz data list``)
-    part : str, optional
-        "train", "valid" or "test" where a corpus has them; default the first.
+        Of one in parts the first, which is for training.
     n_tokens : int, optional
         Keep the first `n_tokens` tokens only; the vocabulary is counted on them.
 
@@ -297,7 +296,7 @@ def load_corpus(name: str, *, part: str | None = None, n_tokens: int | None = No
     registry.RegistryError
         If there is no such corpus, or it is published as tokens, not as text.
     """
-    corpus = _load_embedded() if name == registry.EMBEDDED else _load_registered(name, part)
+    corpus = _load_embedded() if name == registry.EMBEDDED else _load_registered(name)
     return corpus if n_tokens is None else corpus.head(n_tokens)
 
 
@@ -312,13 +311,13 @@ def _load_embedded() -> Corpus:
     return corpus
 
 
-def _load_registered(name: str, part: str | None) -> Corpus:
+def _load_registered(name: str) -> Corpus:
     entry = _corpus_entry(name)
     if entry.format == "tokens":
         raise registry.RegistryError(
             f"corpus {name!r} is published as tokens, not as text: registry.read_bytes gives its parts"
         )
-    file = entry.files[0] if part is None else entry.file(part)
+    file = entry.files[0]
     registry.find_form(name, file)  # verified before the cached tokens are used, too
     path = tokens_path(file.identity.partition(":")[2])
     corpus = read_tokens(path, name)
@@ -350,9 +349,8 @@ def _corpus_entry(name: str) -> registry.DataSet:
 def load_text(name: str, *, part: str | None = None) -> str:
     """The text of a corpus as it is, cased and with ``<|endoftext|>`` between documents, from disk.
 
-    Parameters, Raises
-    ------------------
-    As :func:`load_corpus`.
+    `part` is "train", "valid" or "test" where a corpus has them; default the first. Raises as
+    :func:`load_corpus`.
     """
     if name == registry.EMBEDDED:
         return docstrings.load_docstrings(separator=DOCUMENT_SEPARATOR)
@@ -360,24 +358,9 @@ def load_text(name: str, *, part: str | None = None) -> str:
     return registry.read_bytes(name, part=part or entry.files[0].part).decode()
 
 
-def load_bytes(name: str, *, part: str | None = None, n_bytes: int | None = None) -> np.ndarray:
-    """A corpus as byte ids: its UTF-8 text.
-
-    Parameters
-    ----------
-    name, part : as :func:`load_corpus`
-    n_bytes : int, optional
-        Keep the first `n_bytes` only.
-
-    Returns
-    -------
-    uint8 array, shape (N,), read-only
-    """
-    if name == registry.EMBEDDED:
-        content = load_text(name).encode()
-    else:
-        content = registry.read_bytes(name, part=part or _corpus_entry(name).files[0].part)
-    return np.frombuffer(content, dtype=np.uint8)[:n_bytes]
+def load_bytes(name: str) -> np.ndarray:
+    """A corpus as byte ids, uint8, shape (N,), read-only: its UTF-8 text, as :func:`load_text` gives it."""
+    return np.frombuffer(load_text(name).encode(), dtype=np.uint8)
 
 
 def tokens_path(key: str) -> Path:

@@ -18,7 +18,7 @@ import unicodedata
 import warnings
 import zlib
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -123,18 +123,14 @@ def make_corpus(
         return numbering.corpus(min_count, max_vocab)
 
 
-def corpus_from_tokens(
-    documents: Iterable[Any], *, name: str = "mine", vocabulary: Sequence[str] | None = None
-) -> Corpus:
+def corpus_from_tokens(documents: Iterable[Any], *, name: str = "mine") -> Corpus:
     """A corpus from tokens, or ids, that you have already.
 
     Parameters
     ----------
     documents : iterable of lists of tokens, or one such list
-        Strings, or integers.
+        Strings, or integers, whose tokens are their digits.
     name : str
-    vocabulary : sequence of str, optional
-        Of integers: the token of each id; by default its digits.
 
     Returns
     -------
@@ -144,7 +140,7 @@ def corpus_from_tokens(
     Raises
     ------
     ValueError
-        If there is no token, a token is no string or integer, or an id lies outside the vocabulary.
+        If there is no token, or a token is no string or integer.
 
     >>> corpus_from_tokens([[7, 3, 7], [3, 3]]).vocabulary
     ['3', '7']
@@ -157,21 +153,17 @@ def corpus_from_tokens(
     flat = isinstance(first, str | int | np.integer)
     with _Numbering(name) as numbering:
         for document in [every] if flat else every:
-            tokens = [_token(token, vocabulary) for token in document]
+            tokens = [_token(token) for token in document]
             numbering.add(tokens, begins=True)
             numbering.digest("\0".join(tokens), begins=True)
         return numbering.corpus()
 
 
-def _token(token: Any, vocabulary: Sequence[str] | None) -> str:
+def _token(token: Any) -> str:
     if isinstance(token, str):
         return token
     if isinstance(token, int | np.integer) and not isinstance(token, bool):
-        if vocabulary is None:
-            return str(int(token))
-        if 0 <= token < len(vocabulary):
-            return vocabulary[int(token)]
-        raise ValueError(f"id {token} lies outside the vocabulary of {len(vocabulary):,}: give its own")
+        return str(int(token))
     raise ValueError(f"{token!r} is no token: give strings or integers, one list per document")
 
 
@@ -234,7 +226,7 @@ def _wrong_encoding(what: str, error: UnicodeDecodeError) -> ValueError:
     )
 
 
-def read_file(path: Path, encoding: str = "utf-8") -> str:
+def read_file(path: Path) -> str:
     """The whole text of a file, which is no device; packed as .gz or not.
 
     Raises
@@ -242,7 +234,7 @@ def read_file(path: Path, encoding: str = "utf-8") -> str:
     ValueError
         If it is a device, or of another encoding.
     """
-    return "".join(_read(path, encoding))
+    return "".join(_read(path, "utf-8"))
 
 
 def _read(path: Path, encoding: str) -> Iterator[str]:

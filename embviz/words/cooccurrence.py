@@ -345,34 +345,20 @@ def dynamic_reach(n_places: int, window: int, seed: int) -> np.ndarray:
 
 
 def keep_probability(counts: np.ndarray, threshold: float) -> np.ndarray:
-    """Probability that a place of each word survives subsampling: (sqrt(f / t) + 1) t / f, at most 1.
+    """Probability that a place of each word survives subsampling: sqrt(t / f) + t / f, at most 1.
 
-    Parameters
-    ----------
-    counts : array, shape (V,)
-        How often each word occurs; f is its share of their sum.
-    threshold : float above 0
-        t.
-
-    Returns
-    -------
-    float array, shape (V,), in 0..1; 1 for words that do not occur
-
-    Raises
-    ------
-    ValueError
-        If the threshold is not above 0.
+    `counts` (V,) are the words' numbers in the text, f is a word's share of their sum, and t the threshold.
+    A word that does not occur has 1.
 
     Source
     ------
     word2vec's code, which differs from Mikolov et al. (2013), eq. 5.
     """
     if not 0 < threshold < np.inf:
-        raise ValueError(f"the subsampling threshold is {threshold}: it must be above 0 (None keeps all)")
+        raise ValueError(f"subsample is {threshold}: it must be above 0")
     counts = checked(counts, "counts", 1, kind="number", low=0)
-    frequency = np.asarray(counts, float) / max(1, np.sum(counts))
-    ratio = threshold / np.maximum(frequency, threshold * 1e-9)  # without dividing by 0
-    return np.minimum(1.0, np.sqrt(ratio) + ratio)
+    ratio = threshold * counts.sum() / np.maximum(counts, 1)
+    return np.where(counts > 0, np.minimum(1.0, np.sqrt(ratio) + ratio), 1.0)
 
 
 def subsample_places(
@@ -485,9 +471,9 @@ def _log_ratios(counts: Matrix, log_words: np.ndarray, log_contexts: np.ndarray,
     return scipy.sparse.csr_array((data, counts.indices.copy(), counts.indptr.copy()), shape=counts.shape)
 
 
-def ppmi(counts: Matrix, *, smoothing: float = 0.0, context_power: float = 1.0) -> Matrix:
-    """Positive PMI: :func:`pmi` with everything below 0 put to 0 (same parameters, kind and errors)."""
-    return shifted_pmi(counts, n_negative=1, smoothing=smoothing, context_power=context_power)
+def ppmi(counts: Matrix) -> Matrix:
+    """Positive PMI: :func:`pmi` with everything below 0 put to 0 (same kind and errors)."""
+    return shifted_pmi(counts, n_negative=1)
 
 
 def shifted_pmi(

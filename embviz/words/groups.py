@@ -10,7 +10,7 @@ import pandas as pd
 from scipy.stats import rankdata
 
 from embviz.arrays import whole
-from embviz.words.wordvectors import Choice, WordVectors, chosen_rows
+from embviz.words.wordvectors import WordVectors
 
 LEAST_WORDS = 5  # of a list: four points have one mode only
 ORDERED = 0.01  # p-value below which the order of a list shows in its vectors
@@ -58,10 +58,8 @@ def probe_groups(
     vectors: WordVectors,
     groups: Mapping[str, Sequence[str]],
     *,
-    which: Choice = "word",
     center: bool = True,
     n_controls: int = 999,
-    seed: int = 0,
 ) -> dict[str, GroupProbe]:
     """Look for a circle, an arc, a line or a cluster in ordered lists of words, each beside its control.
 
@@ -76,13 +74,10 @@ def probe_groups(
     ----------
     vectors : WordVectors
     groups : mapping of names to lists of words, each in its natural order, at least five words
-    which : "word", "context" or "sum"
     center : bool, default True
         Whether the mean over the whole vocabulary is subtracted first.
     n_controls : int, default 999
         Permuted orders, and draws of other words, per list.
-    seed : int
-        Of the permutations and draws.
 
     Returns
     -------
@@ -103,10 +98,10 @@ def probe_groups(
     'circle'
     """
     whole(n_controls, "n_controls", 99)
-    rows = chosen_rows(vectors, which).astype(np.float32)
+    rows = vectors.word.astype(np.float32)
     if center:
         rows = rows - rows.mean(axis=0, dtype=np.float64).astype(np.float32)
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     found = {}
     for name, words in groups.items():
         present = _present(vectors, name, words)

@@ -17,6 +17,7 @@ from embviz.words.wordvectors import WordVectors
 
 PMI, SHUFFLED, CLIPPED = MATRICES = ("PMI", "tokens shuffled", "positive PMI")
 LEAST_WORDS = 10  # of a spectrum
+N_SHUFFLES = 3
 DIGITS = 6  # of eigenvalues, so that one that is 0 but for rounding has no sign
 
 
@@ -76,10 +77,10 @@ def spectrum_report(
     window: int = 5,
     min_count: int = 5,
     max_vocab: int = 2_000,
-    n_shuffles: int = 3,
-    seed: int = 0,
 ) -> SpectrumReport:
-    """Eigenvalues of PMI for a corpus and for its tokens in random order, and of positive PMI.
+    """Eigenvalues of PMI for a corpus and for its tokens in three random orders, and of positive PMI.
+
+    The random orders are the control: a text with its word counts and no context.
 
     Parameters
     ----------
@@ -90,10 +91,6 @@ def spectrum_report(
     min_count, max_vocab : int
         The words that are kept; the places of others stay, empty, and so do those of a word that meets none.
         Time grows with the third power of their number: 2,000 take seconds.
-    n_shuffles : int
-        Random orders of the tokens, the control: a text with its word counts and no context.
-    seed : int
-        Of the first order.
 
     Returns
     -------
@@ -108,11 +105,7 @@ def spectrum_report(
     ------
     The reflections paper, section 3.1, which reads the mirror image off a histogram and has no control.
     """
-    n_shuffles, window = whole(n_shuffles, "n_shuffles", low=1), whole(window, "window", low=1)
-    min_count, max_vocab = (
-        whole(min_count, "min_count", low=1),
-        whole(max_vocab, "max_vocab", low=LEAST_WORDS),
-    )
+    whole(max_vocab, "max_vocab", low=LEAST_WORDS)
     kept = corpus.restrict(min_count=min_count, max_vocab=max_vocab, rare="hole")
 
     def counted(ids: np.ndarray) -> scipy.sparse.csr_array:
@@ -128,7 +121,7 @@ def spectrum_report(
             "no spectrum to look at: lower min_count, or take a longer text"
         )
     made = {(PMI, 0): pmi(counts), (CLIPPED, 0): ppmi(counts)}
-    for order in range(seed, seed + n_shuffles):
+    for order in range(N_SHUFFLES):
         made[SHUFFLED, order] = pmi(counted(shuffle_tokens(kept.ids, seed=order)))
     found = {key: eigenvalues(matrix, dtype="float64").round(DIGITS) for key, matrix in made.items()}
     rows = [
@@ -136,7 +129,7 @@ def spectrum_report(
         for (matrix, order), values in found.items()
     ]
     scores = pd.DataFrame(rows, columns=["matrix", "seed", "positive_share", "mirror_distance"])
-    spectra = {PMI: found[PMI, 0], SHUFFLED: found[SHUFFLED, seed], CLIPPED: found[CLIPPED, 0]}
+    spectra = {PMI: found[PMI, 0], SHUFFLED: found[SHUFFLED, 0], CLIPPED: found[CLIPPED, 0]}
     return SpectrumReport(corpus.name, n_words, corpus.n_tokens, window, spectra, scores)
 
 
@@ -181,14 +174,12 @@ class MapSummary:
     norm_correlation: float
 
 
-def map_summary(word: np.ndarray, context: np.ndarray, *, seed: int = 0) -> MapSummary:
+def map_summary(word: np.ndarray, context: np.ndarray) -> MapSummary:
     """Summary of the map from word to context vectors.
 
     Parameters
     ----------
     word, context : array, shape (V, D), V at least D
-    seed : int
-        Of the pairs of words.
 
     Raises
     ------
@@ -207,7 +198,7 @@ def map_summary(word: np.ndarray, context: np.ndarray, *, seed: int = 0) -> MapS
     Q = np.linalg.pinv(word) @ context
     squared = Q @ Q
     diagonal, off = np.diag(squared), squared[~np.eye(D, dtype=bool)]
-    i, j = np.random.default_rng(seed).integers(V, size=(2, N_PAIRS))
+    i, j = np.random.default_rng(0).integers(V, size=(2, N_PAIRS))
     i, j = i[i != j], j[i != j]
     lengths = np.linalg.norm(word, axis=1), np.linalg.norm(context, axis=1)
     alike = cosines(word[i], word[j]), cosines(context[i], context[j])
@@ -224,15 +215,13 @@ def map_summary(word: np.ndarray, context: np.ndarray, *, seed: int = 0) -> MapS
     )
 
 
-def reflection_test(vectors: WordVectors, *, seed: int = 0) -> pd.DataFrame:
+def reflection_test(vectors: WordVectors) -> pd.DataFrame:
     """Are the context vectors reflected word vectors? The map between them, beside three controls.
 
     Parameters
     ----------
     vectors : WordVectors
         With context vectors.
-    seed : int
-        Of the controls and of the pairs of words.
 
     Returns
     -------
@@ -252,7 +241,7 @@ def reflection_test(vectors: WordVectors, *, seed: int = 0) -> pd.DataFrame:
     >>> table.loc["word and context", ["diagonal", "reflected_share"]].round(3).tolist()
     [1.0, 0.5]
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     if vectors.context is None:
         raise ValueError(
             "there are no context vectors (a tied model has one table for both): there is no map between "
@@ -266,5 +255,5 @@ def reflection_test(vectors: WordVectors, *, seed: int = 0) -> pd.DataFrame:
         ROTATION: (word, word @ rotation),
         NOISE: (rng.standard_normal(word.shape), rng.standard_normal(word.shape)),
     }
-    rows = [asdict(map_summary(*pair, seed=seed)) for pair in tables.values()]
+    rows = [asdict(map_summary(*pair)) for pair in tables.values()]
     return pd.DataFrame(rows, index=pd.Index(KINDS, name="kind"))

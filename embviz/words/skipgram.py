@@ -21,6 +21,7 @@ import numpy as np
 
 from embviz.arrays import checked, checked_ids, checked_starts, number, whole
 from embviz.words import skipgram_numba as kernels
+from embviz.words.cooccurrence import keep_probability
 from embviz.words.skipgram_numba import NumbaSteps, Tables
 from embviz.words.wordvectors import WordVectors
 
@@ -95,13 +96,13 @@ class SGNSConfig:
         return cls(signature=signature, bias=free, schedule=schedule, seed=seed)
 
     @classmethod
-    def word2vec(cls, signature: str | float = "free", *, n_epochs: int = 5, seed: int = 0) -> SGNSConfig:
+    def word2vec(cls, *, n_epochs: int = 5) -> SGNSConfig:
         """word2vec's and gensim's setting: 5 fresh noise words a pair, rate 0.025, a step a pair.
 
         To be trained on a corpus restricted with ``min_count=5, rare="drop"``.
         """
         schedule = SGNSSchedule(n_epochs=n_epochs, batch_size=1, learning_rate=0.025)
-        return cls(n_negative=5, unique_negatives=False, signature=signature, schedule=schedule, seed=seed)
+        return cls(n_negative=5, unique_negatives=False, schedule=schedule)
 
 
 # --- the parts of a training ------------------------------------------------------------------------
@@ -140,20 +141,6 @@ def _make_tables(n_words: int, config: SGNSConfig, rng: np.random.Generator) -> 
     return Tables(word, context, bias, make_signature(config.signature, D, rng), transform)
 
 
-def keep_probability(counts: np.ndarray, subsample: float) -> np.ndarray:
-    """Probability that an occurrence of each word stays: ``sqrt(t/f) + t/f``, at most 1.
-
-    f is the word's share of the text, t is `subsample`; with t = 0 every word stays. As in word2vec's
-    code (the paper of Mikolov et al. has ``sqrt(t/f)`` alone).
-    """
-    counts = checked(counts, "counts", 1, kind="number", low=0)
-    number(subsample, "subsample", 0)
-    if subsample == 0:
-        return np.ones(len(counts))
-    ratio = subsample * counts.sum() / np.maximum(counts, 1)
-    return np.minimum(1.0, np.sqrt(ratio) + ratio)
-
-
 class Examples:
     """Draws the training examples of a stretch of text, block by block, from its own random stream."""
 
@@ -162,7 +149,9 @@ class Examples:
         self.config, self.last = config, whole(last, "last", 0, len(corpus.ids))
         self.first = whole(first, "first", 0, last)
         n_words = len(corpus.vocabulary)
-        self.keep = keep_probability(corpus.counts, config.subsample)
+        self.keep = (
+            keep_probability(corpus.counts, config.subsample) if config.subsample else np.ones(n_words)
+        )
         self.threshold, self.alias = kernels.alias_table(corpus.counts.astype(float) ** config.noise_power)
         self.state = np.array([stream], dtype=np.uint64)
         self.stamps = np.zeros(n_words + 1, dtype=np.int64)

@@ -7,11 +7,11 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
-from scipy.stats import rankdata
+from scipy.stats import binomtest, rankdata
 
 from embviz.arrays import checked
 from embviz.compiling import njit
-from embviz.words.wordvectors import Choice, WordVectors, chosen_rows
+from embviz.words.wordvectors import WordVectors
 
 WORD_BLOCK = 4096  # words scored at once: a question's scores stay in the nearest cache
 NEVER = -1e30  # the score of a word that cannot be the answer
@@ -54,14 +54,8 @@ def _rows_of(vectors: WordVectors, words: pd.Series) -> np.ndarray:
     return words.astype(str).map(vectors.index).fillna(-1).astype(int).to_numpy()
 
 
-def _refuse_infinite(rows: np.ndarray) -> None:
-    if not np.isfinite(rows).all():
-        raise ValueError("the vectors hold NaN or infinity: train them again with a lower learning rate")
-
-
 def _unit_rows(rows: np.ndarray) -> np.ndarray:
-    """Rows at length 1, rows of zeros as they are; rows that are not finite are refused."""
-    _refuse_infinite(rows)
+    """Rows at length 1, rows of zeros as they are."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return (rows / np.where(lengths == 0, 1, lengths)).astype(np.float32)
 
@@ -69,9 +63,7 @@ def _unit_rows(rows: np.ndarray) -> np.ndarray:
 # --- similarity -------------------------------------------------------------------------------------
 
 
-def similarity_cosines(
-    vectors: WordVectors, table: pd.DataFrame, *, which: Choice = "word"
-) -> tuple[np.ndarray, np.ndarray]:
+def similarity_cosines(vectors: WordVectors, table: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """Cosine of each pair, 0 where a word is unknown, and whether both words are known.
 
     Parameters
@@ -88,9 +80,7 @@ def similarity_cosines(
     first = _rows_of(vectors, table["word1"])
     second = _rows_of(vectors, table["word2"])
     present = (first >= 0) & (second >= 0)
-    table_rows = chosen_rows(vectors, which)
-    _refuse_infinite(table_rows)
-    left, right = table_rows[first].astype(np.float64), table_rows[second].astype(np.float64)
+    left, right = vectors.word[first].astype(np.float64), vectors.word[second].astype(np.float64)
     lengths = np.sqrt((left**2).sum(axis=1) * (right**2).sum(axis=1))
     cosines = np.einsum("nd,nd->n", left, right) / np.where(lengths == 0, 1, lengths)
     return np.where(present, cosines.round(12).clip(-1, 1), 0), present
@@ -100,10 +90,7 @@ def similarity_test(
     vectors: WordVectors,
     table: pd.DataFrame,
     *,
-    oov: Literal["skip", "zero"] = "skip",
-    which: Choice = "word",
     n_bootstrap: int = 1000,
-    seed: int = 0,
 ) -> SimilarityScore:
     """Rank word pairs by cosine and compare with people's ranking.
 
@@ -111,14 +98,9 @@ def similarity_test(
     ----------
     vectors : WordVectors
     table : DataFrame with columns word1, word2, score
-    oov : "skip" or "zero"
-        A pair with a word outside the vocabulary is left out, or kept with similarity 0 (hyperwords).
-    which : "word", "context" or "sum"
-        Vectors to test.
+        A pair with a word outside the vocabulary is left out.
     n_bootstrap : int
         Resamples of pairs for the interval.
-    seed : int
-        Of the resamples.
 
     Raises
     ------
@@ -131,24 +113,23 @@ def similarity_test(
     Levy, Goldberg & Dagan (2015), section 4.2; the reflections paper, section 4.
     """
     _check_columns(table, ["word1", "word2", "score"])
-    cosines, present = similarity_cosines(vectors, table, which=which)
+    cosines, present = similarity_cosines(vectors, table)
     gold = rankdata(checked(table["score"].astype(float), "score", 1))
-    kept = present if oov == "skip" else np.ones_like(present)
     n_missing = int((~present).sum())
-    if kept.sum() < 3 or not present.any():
+    if present.sum() < 3:
         raise ValueError(
             f"{n_missing} of {len(table)} pairs have a word outside the vocabulary of "
             f"{len(vectors.vocabulary)} words; a rank correlation needs 3 pairs: train on more "
             "text or with a lower min_count"
         )
-    cosines, gold = cosines[kept], gold[kept]
+    cosines, gold = cosines[present], gold[present]
     for values, name in ((cosines, "cosines"), (gold, "scores")):
         if np.ptp(values) == 0:
             raise ValueError(f"all {len(values)} {name} are equal: there is no ranking to compare")
-    draws = np.random.default_rng(seed).integers(len(gold), size=(n_bootstrap, len(gold)))
+    draws = np.random.default_rng(0).integers(len(gold), size=(n_bootstrap, len(gold)))
     low, high = np.nanquantile(_spearman(cosines[draws], gold[draws]), [0.025, 0.975])
     rho = float(_spearman(cosines[None], gold[None])[0])
-    return SimilarityScore(rho, (float(low), float(high)), int(kept.sum()), n_missing)
+    return SimilarityScore(rho, (float(low), float(high)), len(gold), n_missing)
 
 
 def _spearman(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -168,7 +149,6 @@ def analogy_correct(
     table: pd.DataFrame,
     *,
     method: Literal["3cosadd", "3cosmul"] = "3cosadd",
-    which: Choice = "word",
 ) -> tuple[np.ndarray, np.ndarray]:
     """Whether each question is answered right, and whether all its words are known; bool, shape (questions,).
 
@@ -179,7 +159,7 @@ def analogy_correct(
     present = np.asarray((questions >= 0).all(axis=1))
     correct = np.zeros(len(table), dtype=bool)
     if present.any():
-        unit = _unit_rows(chosen_rows(vectors, which))
+        unit = _unit_rows(vectors.word)
         correct[present] = _answers(unit, questions[present, :3], method) == questions[present, 3]
     return correct, present
 
@@ -189,8 +169,6 @@ def analogy_test(
     table: pd.DataFrame,
     *,
     method: Literal["3cosadd", "3cosmul"] = "3cosadd",
-    oov: Literal["skip", "wrong"] = "skip",
-    which: Choice = "word",
 ) -> AnalogyScore:
     """Answer "a is to b as c is to ?" with a word of the whole vocabulary other than a, b and c.
 
@@ -198,14 +176,11 @@ def analogy_test(
     ----------
     vectors : WordVectors
     table : DataFrame with columns a, b, c, d and section
-        d is the right answer; without a section column all questions are one section.
+        d is the right answer; without a section column all questions are one section. A question with a word
+        outside the vocabulary is left out.
     method : "3cosadd" or "3cosmul"
         ``cos(x, b) - cos(x, a) + cos(x, c)``, or ``cos(x, b) cos(x, c) / (cos(x, a) + 0.01)`` with each
         cosine moved to 0..1 as (cos + 1) / 2.
-    oov : "skip" or "wrong"
-        A question with a word outside the vocabulary is left out, or counts as answered wrong.
-    which : "word", "context" or "sum"
-        Vectors to test.
 
     Raises
     ------
@@ -217,7 +192,7 @@ def analogy_test(
     ------
     Mikolov et al. (2013); Levy & Goldberg (2014a), eq. 5 and 6.
     """
-    correct, present = analogy_correct(vectors, table, method=method, which=which)
+    correct, present = analogy_correct(vectors, table, method=method)
     if len(circular := np.flatnonzero(table[["a", "b", "c"]].eq(table["d"], axis=0).any(axis=1))):
         words = ", ".join(table.iloc[circular[0]][list("abcd")].astype(str))
         raise ValueError(
@@ -230,22 +205,13 @@ def analogy_test(
             f"{len(vectors.vocabulary)} words: train on more text or with a lower min_count"
         )
     sections = table["section"] if "section" in table.columns else pd.Series("all", index=table.index)
-    counted = present if oov == "skip" else np.ones_like(present)
     rows = pd.DataFrame(
-        {"section": sections.to_numpy(), "n_correct": correct, "n_questions": counted, "n_missing": ~present}
+        {"section": sections.to_numpy(), "n_correct": correct, "n_questions": present, "n_missing": ~present}
     )
     by_section = rows.groupby("section", sort=False).sum().astype(int).reset_index()
-    n_correct, n = int(correct.sum()), int(counted.sum())
-    return AnalogyScore(n_correct / n, _wilson(n_correct, n), n, int((~present).sum()), by_section)
-
-
-def _wilson(n_correct: int, n: int) -> tuple[float, float]:
-    """95% interval of a share (Wilson, 1927)."""
-    z = 1.96
-    share = n_correct / n
-    centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
-    half = z / (1 + z**2 / n) * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
-    return max(float(centre - half), 0.0), min(float(centre + half), 1.0)
+    n_correct, n = int(correct.sum()), int(present.sum())
+    ends = binomtest(n_correct, n).proportion_ci(method="wilson")
+    return AnalogyScore(n_correct / n, (ends.low, ends.high), n, int((~present).sum()), by_section)
 
 
 def _answers(unit: np.ndarray, questions: np.ndarray, method: str) -> np.ndarray:

@@ -184,24 +184,20 @@ class WordVectors:
         words, rows = self.vocabulary[:n_words], self.word[:n_words]
         return WordVectors(words, rows, context, self.signature, self.transform, bias)
 
-    def most_similar(
-        self, word: str | np.ndarray, n: int = 10, *, which: Choice = "word"
-    ) -> list[tuple[str, float]]:
+    def most_similar(self, word: str | np.ndarray, n: int = 10) -> list[tuple[str, float]]:
         """Words of the largest cosine with a word or vector, the largest first; the word itself is left out.
 
         Parameters
         ----------
         word : str, or array of shape (D,)
         n : int
-        which : "word", "context" or "sum"
-            The vectors that are compared.
 
         Raises
         ------
         ValueError
             If the word is not in the vocabulary (names words that begin alike), or the vector is zero.
         """
-        table = chosen_rows(self, which)
+        table = self.word
         asked = table[self._place(word)] if isinstance(word, str) else checked(word, "word", 1)
         if len(asked) != table.shape[1] or not np.linalg.norm(asked) > 0:
             raise ValueError(f"word has {len(asked)} numbers: {table.shape[1]} are needed, not all of them 0")
@@ -212,14 +208,12 @@ class WordVectors:
         best = np.argsort(-cosines, kind="stable")[: min(n, len(table) - isinstance(word, str))]
         return [(self.vocabulary[place], float(cosines[place])) for place in best]
 
-    def neighbors(self, n_neighbors: int = 10, *, which: Choice = "word") -> pd.DataFrame:
+    def neighbors(self, n_neighbors: int = 10) -> pd.DataFrame:
         """Nearest neighbours of every word, by cosine.
 
         Parameters
         ----------
         n_neighbors : int
-        which : "word", "context" or "sum"
-            The vectors that are compared.
 
         Returns
         -------
@@ -237,11 +231,10 @@ class WordVectors:
         >>> WordVectors(["one", "two", "three"], rows).neighbors(1).neighbor.tolist()
         ['two', 'one', 'two']
         """
-        table = chosen_rows(self, which)
-        if not (lengths := np.linalg.norm(table, axis=1)).all():
-            empty = self.vocabulary[int(np.argmin(lengths))]
+        if not (directed := self.word.any(axis=1)).all():
+            empty = self.vocabulary[int(np.argmin(directed))]
             raise ValueError(f"the vector of {empty!r} is zero and has no direction: leave the word out")
-        ids, distances = nearest_neighbors(table, n_neighbors, metric="cosine")
+        ids, distances = nearest_neighbors(self.word, n_neighbors, metric="cosine")
         words = np.array(self.vocabulary, dtype=object)
         return pd.DataFrame(
             {
@@ -290,9 +283,9 @@ class WordVectors:
         """
         _write_word2vec(Path(path), self.vocabulary, self.word, binary=False, header=False)
 
-    def save_projector(self, folder: str | os.PathLike[str], *, which: Choice = "word") -> None:
+    def save_projector(self, folder: str | os.PathLike[str]) -> None:
         """Write ``vectors.tsv`` and ``metadata.tsv`` for TensorBoard's embedding projector."""
-        _write_projector(Path(folder), self.vocabulary, chosen_rows(self, which))
+        _write_projector(Path(folder), self.vocabulary, self.word)
 
     def save_parquet(self, path: str | os.PathLike[str]) -> None:
         """Write columns word, vector and, where there are any, context: for Embedding Atlas, say."""
@@ -386,12 +379,11 @@ def factorize_pmi(
     *,
     seed: int,
     vocabulary: list[str] | None = None,
-    eigenvalue_power: float = 0.5,
 ) -> WordVectors:
     """Word and context vectors from the eigenvectors of a symmetric PMI matrix.
 
-    With the eigenpairs largest in absolute value, ``W = U |L|^power`` and ``q = sign(L)``; at the power 0.5
-    ``W diag(q) W'`` is the closest matrix of rank D to `pmi` in Frobenius norm.
+    With the eigenpairs largest in absolute value, ``W = U |L|^0.5`` and ``q = sign(L)``: ``W diag(q) W'`` is
+    the closest matrix of rank D to `pmi` in Frobenius norm.
 
     Parameters
     ----------
@@ -403,8 +395,6 @@ def factorize_pmi(
         Of the solver's start; it decides the eigenvectors' signs at most.
     vocabulary : list of str, optional
         "0", "1", ... if not given.
-    eigenvalue_power : float
-        0.5 is Remark 4.2's; Levy et al. (2015) find 0 and 0.5 better than 1 on word tests.
 
     Returns
     -------
@@ -423,7 +413,7 @@ def factorize_pmi(
     order = np.argsort(-np.abs(values), kind="stable")
     values, vectors = values[order], vectors[:, order]
     signature = np.where(values < 0, -1, 1).astype(np.int8)
-    word = (vectors * np.abs(values) ** eigenvalue_power).astype(np.float32)
+    word = (vectors * np.sqrt(np.abs(values))).astype(np.float32)
     names = [str(i) for i in range(len(word))] if vocabulary is None else list(vocabulary)
     return WordVectors(names, word, word * signature.astype(np.float32), signature)
 

@@ -249,11 +249,6 @@ def test_tokens_keep_their_order_and_are_numbered_by_count(documents):
     assert corpus.document_starts.tolist() == [0, *np.cumsum(lengths)[:-1].tolist()]
 
 
-def test_ids_are_looked_up_in_their_vocabulary():
-    corpus = corpus_from_tokens(np.array([2, 0, 2]), vocabulary=["a", "b", "c"])
-    assert spelled(corpus) == ["c", "a", "c"]
-
-
 DEVICE = pytest.mark.skipif(not Path("/dev/zero").is_char_device(), reason="this system has no such device")
 
 
@@ -271,7 +266,6 @@ DEVICE = pytest.mark.skipif(not Path("/dev/zero").is_char_device(), reason="this
         (lambda: make_corpus("ab", tokenizer=lambda _: [97]), "the tokenizer gave 97, which is no string"),
         (lambda: corpus_from_tokens("a b"), "documents is one string"),
         (lambda: corpus_from_tokens([[1.5]]), r"1\.5 is no token"),
-        (lambda: corpus_from_tokens([3], vocabulary=list("abc")), "id 3 lies outside the vocabulary of 3"),
         pytest.param(
             lambda: make_corpus(Path("/dev/zero")),
             "/dev/zero is a device, which may have no end",

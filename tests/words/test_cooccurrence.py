@@ -107,7 +107,7 @@ def test_subsampling_removes_places_and_keeps_documents_and_holes():
 
 def test_words_stay_as_often_as_the_rule_says():
     keep = 0.1 + math.sqrt(0.1)
-    np.testing.assert_allclose(keep_probability(np.array([100]), 0.1), keep)
+    np.testing.assert_allclose(keep_probability(np.array([100, 0]), 0.1), [keep, 1])
     n = 100_000
     kept, _ = subsample_places(np.zeros(n, np.uint8), 1, 0.1, document_starts=np.array([0]), seed=1)
     assert abs(len(kept) / n - keep) < 5 * math.sqrt(keep * (1 - keep) / n)  # five standard errors
@@ -281,7 +281,7 @@ def shifted_by(n_negative=5, **options):
         (lambda: counted(document_starts=np.array([0, 3, 2])), "document_starts must start at 0"),
         (lambda: counted(document_starts=np.array([0, 9])), "document_starts goes up to 9"),
         (lambda: counted(weighting="square"), 'weighting is \'square\': use "flat", "linear" or "harmonic"'),
-        (lambda: counted(subsample=0.0), "threshold is 0.0: it must be above 0"),
+        (lambda: counted(subsample=0.0), "subsample is 0.0: it must be above 0"),
         (lambda: shifted_by(smoothing=-1.0), "smoothing is -1.0"),
         (lambda: shifted_by(smoothing=math.nan), "smoothing is nan"),
         (lambda: shifted_by(context_power=0.0), "context_power is 0.0"),

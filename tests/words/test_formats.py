@@ -195,9 +195,9 @@ def test_what_is_written_for_others_is_what_they_read(tmp_path):
     vectors = WordVectors(["a", "größer", "猫"], ROWS[:3], -ROWS[:3])
     vectors.save_glove(tmp_path / "glove.txt")
     same(WordVectors.load(tmp_path / "glove.txt"), vectors.vocabulary, vectors.word)
-    vectors.save_projector(tmp_path / "projector", which="context")
+    vectors.save_projector(tmp_path / "projector")
     table = pd.read_csv(tmp_path / "projector/vectors.tsv", sep="\t", header=None)
-    np.testing.assert_array_equal(table.to_numpy(np.float32), vectors.context)
+    np.testing.assert_array_equal(table.to_numpy(np.float32), vectors.word)
     lines = (tmp_path / "projector/metadata.tsv").read_text(encoding="utf-8").splitlines()
     assert lines == vectors.vocabulary
     vectors.save_parquet(tmp_path / "v.parquet")

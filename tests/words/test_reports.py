@@ -25,12 +25,12 @@ def corpus():
 
 @pytest.fixture(scope="module")
 def report(corpus):
-    return spectrum_report(corpus, window=2, max_vocab=120, n_shuffles=2, seed=4)
+    return spectrum_report(corpus, window=2, max_vocab=120)
 
 
 def test_scores_are_those_of_the_steps_by_hand(corpus, report):
     kept = corpus.restrict(max_vocab=120, rare="hole")
-    for matrix, seed in ((PMI, 0), (SHUFFLED, 4), (SHUFFLED, 5)):
+    for matrix, seed in ((PMI, 0), (SHUFFLED, 0), (SHUFFLED, 2)):
         ids = kept.ids if matrix == PMI else shuffle_tokens(kept.ids, seed=seed)
         counts = count_pairs(ids, 120, window=2, document_starts=kept.document_starts)
         values = eigenvalues(pmi(counts), dtype="float64")
@@ -59,7 +59,7 @@ def test_the_sentence_says_on_which_side_of_the_shuffled_text_the_text_lies(dist
 def test_too_few_words_are_no_spectrum():
     with pytest.raises(ValueError, match="3 words of 'mine' occur 2 times or more and meet another"):
         spectrum_report(make_corpus("a b c " * 9 + "d"), min_count=2)
-    for wrong in ({"max_vocab": 1}, {"min_count": -1}, {"window": 0}):
+    for wrong in ({"max_vocab": 1}, {"window": 0}):
         with pytest.raises(ValueError, match=f"{next(iter(wrong))} is .* or more"):
             spectrum_report(make_corpus("a b c " * 9 + "d"), **wrong)
 
@@ -67,8 +67,8 @@ def test_too_few_words_are_no_spectrum():
 def test_a_word_alone_in_its_documents_is_left_out():
     rng = np.random.default_rng(0)
     documents = [" ".join(f"w{i}" for i in rng.integers(20, size=8)) for _ in range(100)]
-    alone = spectrum_report(make_corpus([*documents, *["alone"] * 9]), n_shuffles=1)
-    without = spectrum_report(make_corpus(documents), n_shuffles=1)
+    alone = spectrum_report(make_corpus([*documents, *["alone"] * 9]))
+    without = spectrum_report(make_corpus(documents))
     assert alone.n_words == 20
     np.testing.assert_array_equal(alone.spectra[PMI], without.spectra[PMI])
 

@@ -48,12 +48,10 @@ def cosines_of(rows: np.ndarray, table: pd.DataFrame) -> np.ndarray:
     return np.array([cosine(rows[WORDS.index(a)], rows[WORDS.index(b)]) for a, b in pairs])
 
 
-@pytest.mark.parametrize("which", ["word", "context", "sum"])
-def test_rho_is_spearmans_of_the_cosines(which):
+def test_rho_is_spearmans_of_the_cosines():
     vectors, table = made_vectors(), made_pairs()
-    rows = {"word": vectors.word, "context": vectors.context, "sum": vectors.word + vectors.context}[which]
-    cosines = cosines_of(rows, table)
-    found = similarity_test(vectors, table, which=which)
+    cosines = cosines_of(vectors.word, table)
+    found = similarity_test(vectors, table)
     assert found.rho == pytest.approx(spearmanr(cosines, table["score"]).statistic)
     assert (found.n_pairs, found.n_missing) == (60, 0)
 
@@ -77,23 +75,18 @@ def test_no_cosine_is_above_one():
 def test_the_interval_is_the_middle_95_percent_of_resampled_pairs():
     vectors, table = made_vectors(), made_pairs()
     cosines, scores = cosines_of(vectors.word, table), table["score"].to_numpy()
-    draws = np.random.default_rng(5).integers(60, size=(300, 60))
+    draws = np.random.default_rng(0).integers(60, size=(300, 60))
     rhos = [spearmanr(cosines[take], scores[take]).statistic for take in draws]
-    found = similarity_test(vectors, table, n_bootstrap=300, seed=5)
+    found = similarity_test(vectors, table, n_bootstrap=300)
     assert found.interval == pytest.approx(np.quantile(rhos, [0.025, 0.975]), abs=1e-9)
 
 
-def test_pairs_with_unknown_words_are_left_out_or_count_as_unlike():
+def test_pairs_with_unknown_words_are_left_out():
     vectors = made_vectors()
     table = pd.concat([made_pairs(), pd.DataFrame({"word1": ["w0"], "word2": ["nowhere"], "score": [9]})])
     skipped = similarity_test(vectors, table)
     assert skipped.rho == similarity_test(vectors, made_pairs()).rho
     assert (skipped.n_pairs, skipped.n_missing) == (60, 1)
-    zeros = similarity_test(vectors, table, oov="zero")
-    assert (zeros.n_pairs, zeros.n_missing) == (61, 1)
-    cosines = cosines_of(vectors.word, made_pairs())
-    expected = spearmanr([*cosines, 0], [*made_pairs()["score"], 9]).statistic
-    assert zeros.rho == pytest.approx(expected)
 
 
 # --- analogies --------------------------------------------------------------------------------------
@@ -123,7 +116,7 @@ def test_the_interval_of_the_share_answered_is_wilsons():
     found = analogy_test(made_vectors(V=12), made_questions(40, V=12))
     n_correct = round(found.accuracy * found.n_questions)
     ends = binomtest(n_correct, found.n_questions).proportion_ci(method="wilson")
-    assert found.interval == pytest.approx((ends.low, ends.high), abs=1e-4)  # 1.96 for 1.959964
+    assert found.interval == pytest.approx((ends.low, ends.high))
 
 
 @pytest.mark.parametrize("method", ["3cosadd", "3cosmul"])
@@ -154,14 +147,13 @@ def test_blocks_of_words_change_nothing(method, monkeypatch):
     assert analogy_test(vectors, table, method=method).accuracy == 1
 
 
-def test_questions_with_unknown_words_are_left_out_or_wrong():
+def test_questions_with_unknown_words_are_left_out():
     vectors, table = made_vectors(), made_questions()
     table["d"] = answers_to(vectors, table)
     table.loc[:9, "b"] = "nowhere"
-    skipped, wrong = (analogy_test(vectors, table, oov=oov) for oov in ("skip", "wrong"))
-    assert (skipped.accuracy, skipped.n_questions, skipped.n_missing) == (1, 40, 10)
-    assert (wrong.accuracy, wrong.n_questions, wrong.n_missing) == (0.8, 50, 10)
-    assert wrong.sections["n_missing"].tolist() == [10, 0]
+    found = analogy_test(vectors, table)
+    assert (found.accuracy, found.n_questions, found.n_missing) == (1, 40, 10)
+    assert found.sections["n_missing"].tolist() == [10, 0]
 
 
 def test_a_word_vector_of_zeros_is_no_answer_of_nan():
@@ -173,8 +165,6 @@ def test_a_word_vector_of_zeros_is_no_answer_of_nan():
 
 PAIRS, QUESTIONS = made_pairs(), made_questions()
 ALIKE = WordVectors(WORDS, np.ones((30, 3), np.float32))
-BROKEN = made_vectors()
-BROKEN.word[3, 2] = np.nan
 
 
 @pytest.mark.parametrize(
@@ -186,11 +176,9 @@ BROKEN.word[3, 2] = np.nan
         (lambda v: similarity_test(v, PAIRS.assign(score=[np.inf, *range(59)])), "has 1 NaN or infinite"),
         (lambda v: similarity_test(v, PAIRS.drop(columns="score")), r"the columns .*\['score'\] are missing"),
         (lambda v: similarity_test(v, PAIRS.assign(word1="x")), "60 of 60 pairs have a word outside the voc"),
-        (lambda v: similarity_test(BROKEN, PAIRS), "hold NaN or infinity"),
         (lambda v: analogy_test(v, QUESTIONS.drop(columns="d")), r"\['d'\] are missing"),
         (lambda v: analogy_test(v, QUESTIONS.assign(a="x")), "none of the 50 questions has all its words"),
         (lambda v: analogy_test(v, QUESTIONS, method="cosine"), "method is 'cosine'; choose"),
-        (lambda v: analogy_test(BROKEN, QUESTIONS), "hold NaN or infinity"),
     ],
 )
 def test_what_cannot_be_ranked_or_answered_is_refused(call, message):

@@ -145,17 +145,15 @@ def test_contexts_of_another_vocabulary_are_refused(tmp_path):
 
 def test_neighbours_of_all_words_are_those_of_each():
     rng = np.random.default_rng(0)
-    table, contexts = rng.normal(size=(2, 30, 6)).astype(np.float32)
-    made = WordVectors([f"w{place}" for place in range(30)], table, contexts)
-    for which in ("word", "context", "sum"):
-        found = made.neighbors(4, which=which)
-        assert found.columns.tolist() == ["word", "rank", "neighbor", "cosine"]
-        for word in made.vocabulary:
-            own = found[found.word == word]
-            names, cosines = zip(*made.most_similar(word, 4, which=which), strict=True)
-            assert tuple(own.neighbor) == names
-            np.testing.assert_allclose(own.cosine, cosines, atol=1e-6)
-            assert own["rank"].tolist() == [1, 2, 3, 4]
+    made = WordVectors([f"w{place}" for place in range(30)], rng.normal(size=(30, 6)).astype(np.float32))
+    found = made.neighbors(4)
+    assert found.columns.tolist() == ["word", "rank", "neighbor", "cosine"]
+    for word in made.vocabulary:
+        own = found[found.word == word]
+        names, cosines = zip(*made.most_similar(word, 4), strict=True)
+        assert tuple(own.neighbor) == names
+        np.testing.assert_allclose(own.cosine, cosines, atol=1e-6)
+        assert own["rank"].tolist() == [1, 2, 3, 4]
 
 
 ONES, EYE = np.ones((2, 3), np.float32), np.eye(3, 2, dtype=np.float32)
@@ -196,11 +194,3 @@ def test_word_signature_word_is_the_best_approximation_of_its_rank():
     eigenvalues = np.linalg.eigvalsh(matrix)
     largest = eigenvalues[np.argsort(-np.abs(eigenvalues))[:7]]
     np.testing.assert_array_equal(vectors.signature, np.sign(largest))
-
-
-def test_the_eigenvalue_power_scales_the_columns():
-    matrix = made_symmetric(40)
-    plain, half = (factorize_pmi(matrix, 5, seed=0, eigenvalue_power=power).word for power in (0.0, 0.5))
-    values = np.sort(np.abs(np.linalg.eigvalsh(matrix)))[::-1][:5]
-    np.testing.assert_allclose(np.linalg.norm(plain, axis=0), 1, rtol=1e-4)
-    np.testing.assert_allclose(np.linalg.norm(half, axis=0), values**0.5, rtol=1e-3)
