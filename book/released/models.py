@@ -125,7 +125,7 @@ def with_weights(
 
 def sources(*names: str) -> Any:
     """A sentence that says of which weights the page's numbers are, and how to compute them again."""
-    from embviz.view.sentences import Quotation  # the experiments of this module need no charts
+    from book.view.sentences import Quotation  # the experiments of this module need no charts
 
     said = [
         f"{re.split('[,:]', data_set(name).title)[0]} (SHA-256 {origin(name)[name].partition(':')[2][:8]}…; "

@@ -1,4 +1,4 @@
-"""What the book's pages alone show: lines for claims, the ledger, verdicts, sentences that rest on them."""
+"""What the book's pages alone show: claims, the ledger, tables of results, sentences filled from them."""
 
 from book.view.ledger_view import (
     ClaimsList,
@@ -9,7 +9,9 @@ from book.view.ledger_view import (
     plot_ledger,
 )
 from book.view.papers import PapersMap
+from book.view.sentences import quote, say
 from book.view.statements import as_judged
+from book.view.tables import figures_table
 
 __all__ = [
     "ClaimsList",
@@ -19,5 +21,8 @@ __all__ = [
     "as_judged",
     "claim_line",
     "claims_of",
+    "figures_table",
     "plot_ledger",
+    "quote",
+    "say",
 ]

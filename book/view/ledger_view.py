@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import altair as alt
 import pandas as pd
 
+from book.view.sentences import MOST_DIGITS, digits_for, interval
 from embviz import ledger
 from embviz.ledger.claims import IMPLIED, Amendment, Claim, Superseded
 from embviz.ledger.judging import TEXTS_DISAGREE, Entry, Row
@@ -20,7 +21,7 @@ from embviz.ledger.verdicts import (
     tagged,
 )
 from embviz.view import theme
-from embviz.view.sentences import MOST_DIGITS, digits_for, interval, number
+from embviz.view.typesetting import number
 
 # --- the picture of the whole ledger -----------------------------------------------------------------
 

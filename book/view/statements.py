@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from book.view.ledger_view import ledger_address
+from book.view.sentences import Quotation, say
 from embviz import ledger
 from embviz.ledger.verdicts import tagged
 from embviz.view import theme
-from embviz.view.sentences import Quotation, say
 
 _CITED = re.compile(r"\s*\[(?P<claim>\w+\.\w+): (?P<verdict>[a-z ]+?)(?P<scale>, smaller scale)?\]")
 
@@ -23,12 +23,12 @@ def as_judged(template: str, *named: Mapping[str, Any], root: str = "", **source
     ----------
     template : str
         Markdown. ``[paper.claim: verdict]`` or ``[paper.claim: verdict, smaller scale]`` stands at the end of
-        the words that rest on that verdict. Numbers are filled in as :func:`embviz.view.say` does; the
+        the words that rest on that verdict. Numbers are filled in as :func:`book.view.say` does; the
         numbers of a cited claim have its name and their own, as in ``{paper.claim.share:.0%}``.
     root : str
         How to get from the page to the book's root: ``"../"`` in a chapter.
     *named, **sources
-        As in :func:`embviz.view.say`.
+        As in :func:`book.view.say`.
 
     Raises
     ------

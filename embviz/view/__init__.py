@@ -1,4 +1,4 @@
-"""Pictures: the theme, charts, explorers, the player, tables and sentences."""
+"""Pictures: the theme, charts, explorers, the player, maps and tables."""
 
 import lazy_loader
 
@@ -13,8 +13,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "embedding_maps",
         "explorers",
         "player",
-        "sentences",
-        "tables",
         "theme",
     ],
     submod_attrs={
@@ -53,8 +51,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "pages": ["Page", "save_page"],
         "reports": ["plot_run", "plot_spectrum", "plot_trace"],
         "player": ["LiveRun", "Player"],
-        "sentences": ["Amount", "Quotation", "amount", "number", "quote", "say"],
-        "tables": ["FiguresTable", "figures_table"],
         "theme": ["captioned"],
         "trajectory_players": ["trajectory_player"],
         "typesetting": ["TypesetTable", "typeset", "typeset_frames"],

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from embviz.view.sentences import number
-from embviz.view.typesetting import typeset
+from embviz.view.typesetting import number, typeset
 
 STYLE = """
 .embviz-cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(10rem,1fr));gap:.6rem;margin:.8rem 0}

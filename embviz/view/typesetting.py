@@ -8,14 +8,13 @@ import math
 import numbers
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from embviz.labels import LABELS, is_control, title
-from embviz.view.sentences import format_for, number
 
 MISSING = "–"
 MINUS, FIGURE_SPACE = "\u2212", "\u2007"  # as wide as a digit, and never collapsed
@@ -65,22 +64,17 @@ class TypesetTable:
         *,
         n_names: int,
         controls: set[int],
-        deciding: set[tuple[int, int]],
         note: str,
     ) -> None:
         self.titles, self.cells, self.note = titles, cells, note
-        self._n_names, self._controls, self._deciding = n_names, controls, deciding
+        self._n_names, self._controls = n_names, controls
 
     def __repr__(self) -> str:
-        marked = [
-            [f"{cell} *" if (row, column) in self._deciding else cell for column, cell in enumerate(cells)]
-            for row, cells in enumerate(self.cells)
-        ]
         above = [
             ["" if place and text == row[place - 1] else text for place, text in enumerate(row)]
             for row in self.titles[:-1]
         ]
-        lines = [*above, self.titles[-1], *marked]
+        lines = [*above, self.titles[-1], *self.cells]
         widths = [max(map(len, column), default=0) for column in zip(*lines, strict=True)]
         text = [
             "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
@@ -117,9 +111,7 @@ class TypesetTable:
                 short = ' class="short"' if len(cell) <= SHORT else ""
                 parts.append(f'<th{short} scope="row">{html.escape(cell)}</th>')
                 continue
-            kinds = ["number"] if NUMERIC.fullmatch(cell.strip(FIGURE_SPACE)) else []
-            kinds += ["deciding"] if (row, column) in self._deciding else []
-            of_kind = f' class="{" ".join(kinds)}"' if kinds else ""
+            of_kind = ' class="number"' if NUMERIC.fullmatch(cell.strip(FIGURE_SPACE)) else ""
             parts.append(f"<td{of_kind}>{html.escape(cell)}</td>")
         grey = ' class="control"' if row in self._controls else ""
         return f"<tr{grey}>{''.join(parts)}</tr>\n"
@@ -129,10 +121,8 @@ def typeset(
     table: pd.DataFrame | pd.Series,
     *,
     titles: Mapping[Any, str] | None = None,
-    digits: int | Mapping[Any, int] = 3,
-    intervals: Mapping[Any, tuple[Any, Any]] | None = None,
+    digits: int = 3,
     controls: Sequence[Any] | None = None,
-    deciding: Sequence[tuple[Any, Any]] = (),
     note: str = "",
     most_rows: int = MOST_ROWS,
 ) -> TypesetTable:
@@ -147,15 +137,11 @@ def typeset(
     table : DataFrame or Series
     titles : mapping of column (or index name) to heading, optional
         Where the table of axis titles (``embviz.labels.LABELS``) says something else.
-    digits : int or mapping of column to int, default 3
+    digits : int, default 3
         Significant digits of a column's largest value. A column that is rounded to four decimals or fewer
         stays as it is.
-    intervals : mapping of column to (low column, high column), optional
-        They stand in brackets behind the value, and all three have the digits that the width allows.
     controls : sequence of row names, optional
         Rows with a grey ground; by default those whose names say so: control, shuffled, untrained...
-    deciding : sequence of (row name, column)
-        Cells that are marked, as the one that decides a question.
     note : str
         A sentence below.
     most_rows : int, default 60
@@ -164,7 +150,7 @@ def typeset(
     Raises
     ------
     ValueError
-        If a control, a deciding cell or an interval's column is not in the table.
+        If a control is not in the table.
 
     >>> lengths = pd.DataFrame(
     ...     {"n_phases": [12.0, 3.0], "loss": [0.51234, 12.25]}, index=["training", "random walk"]
@@ -180,35 +166,16 @@ def typeset(
         if isinstance(table, pd.Series)
         else table
     )
-    shown, intervals = frame.head(most_rows), intervals or {}
+    shown = frame.head(most_rows)
     if len(frame) > most_rows:
         note = f"{note} The first {most_rows:,} of {len(frame):,} rows.".strip()
-    ends = {end for pair in intervals.values() for end in pair}
-    absent = [str(name) for name in [*intervals, *ends] if name not in frame.columns]
-    if absent:
-        raise ValueError(f"the table has no column {', '.join(absent)}: it has {', '.join(map(str, frame))}")
-    kept = [place for place, name in enumerate(shown.columns) if name not in ends]
     names = _row_names(shown.index)
-    columns = []
-    for place in kept:
-        name, values = shown.columns[place], list(shown.iloc[:, place])
-        if name in intervals:
-            low, high = (list(shown[end]) for end in intervals[name])
-            texts = [_with_interval(*three) for three in zip(values, low, high, strict=True)]
-        else:
-            texts = written(values, digits=digits if isinstance(digits, int) else digits.get(name, 3))
-        columns.append(aligned(texts))
-    plain = [*names, *columns]
-    cells = [list(row) for row in zip(*plain, strict=True)] if plain else []
+    columns = [aligned(written(list(values), digits=digits)) for _, values in shown.items()]
     return TypesetTable(
-        _titles(shown, kept, len(names), titles or {}),
-        cells,
+        _titles(shown, len(names), titles or {}),
+        [list(row) for row in zip(*names, *columns, strict=True)],
         n_names=len(names),
         controls=_controls(shown.index, names, controls),
-        deciding={
-            (_row_of(shown.index, row), len(names) + _column_of(shown, kept, column))
-            for row, column in deciding
-        },
         note=note,
     )
 
@@ -216,9 +183,9 @@ def typeset(
 # --- headings and names of rows -------------------------------------------------------------------------
 
 
-def _titles(frame: pd.DataFrame, kept: list[int], n_names: int, titles: Mapping[Any, str]) -> list[list[str]]:
+def _titles(frame: pd.DataFrame, n_names: int, titles: Mapping[Any, str]) -> list[list[str]]:
     """The rows of headings: a row a level of the columns, above it what a level is called."""
-    columns = frame.columns[kept]
+    columns = frame.columns
     levels = [columns.get_level_values(level) for level in range(columns.nlevels)]
     rows = [[""] * n_names + [_title(label, titles) for label in level] for level in levels]
     above = [_title(name, titles) for name in columns.names if name is not None]
@@ -276,14 +243,22 @@ def _row_of(index: pd.Index, name: Any) -> int:
     return places[0]
 
 
-def _column_of(frame: pd.DataFrame, kept: list[int], name: Any) -> int:
-    places = [place for place, own in enumerate(kept) if frame.columns[own] == name]
-    if not places:
-        raise ValueError(f"the table has no column {name!r}: it has {', '.join(map(str, frame.columns))}")
-    return places[0]
-
-
 # --- cells as text --------------------------------------------------------------------------------------
+
+
+def number(value: float | None, unit: str = "", *, digits: int = 3) -> str:
+    """A number at so many significant digits, whole counts in full; a dash when there is none.
+
+    >>> number(0.123456), number(17005207.0, "tokens"), number(None), number(float("inf"))
+    ('0.123', '17,005,207 tokens', '–', '∞')
+    """
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "–"
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    whole = float(value).is_integer() and abs(value) >= 1000
+    text = f"{value:,.0f}" if whole else f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.{digits}g}"
+    return f"{text} {unit}".strip()
 
 
 def written(values: Sequence[Any], *, digits: int = 3) -> list[str]:
@@ -358,17 +333,6 @@ def _decimals_of(amount: float) -> int:
     """Decimals of a number as it is written in full, but for what arithmetic, or a float32, leaves behind."""
     _, _, after = np.format_float_positional(float(f"{amount:.7g}"), trim="-").partition(".")
     return len(after)
-
-
-def _with_interval(value: float, low: float, high: float) -> str:
-    if pd.isna(value):
-        return MISSING
-    how = "" if pd.isna(low) or pd.isna(high) else format_for(low, high)
-    write: Callable[[float], str] = (lambda x: format(x, how)) if how else number
-    texts = [re.sub(r"^-(?=0\.?0*$)", "", write(float(x))).replace("-", MINUS) for x in (value, low, high)]
-    if pd.isna(low) or pd.isna(high) or texts[1] == texts[2]:
-        return texts[0]
-    return f"{texts[0]} ({texts[1]} to {texts[2]})"
 
 
 def aligned(texts: Sequence[str]) -> list[str]:

@@ -32,14 +32,6 @@ def test_a_number_has_the_digits_that_tell_it_apart_and_no_others(values, writte
     assert column(pd.DataFrame({"x": values}), 0) == written
 
 
-def test_digits_follow_the_interval():
-    table = pd.DataFrame({"x": [0.96321], "low": [0.951], "high": [0.972]})
-    shown = typeset(table, intervals={"x": ("low", "high")})
-    assert (shown.titles, shown.cells) == ([["x"]], [["0.963 (0.951 to 0.972)"]])
-    with pytest.raises(ValueError, match="no column least: it has x, low, high"):
-        typeset(table, intervals={"x": ("least", "high")})
-
-
 def test_a_plain_word_is_not_taken_for_another_charts_axis(monkeypatch):
     monkeypatch.setitem(LABELS, "moment", Label("measured over its scale"))
     assert typeset(pd.DataFrame({"moment": [1], "share of W_K": [1]})).titles == [["moment", "share of W_K"]]
@@ -78,15 +70,6 @@ def test_controls_are_grey_by_name_and_by_choice():
 
 def grey(shown):
     return re.findall(r'<tr class="control"><th class="short" scope="row">(.*?)</th>', shown._repr_html_())
-
-
-def test_the_deciding_cell_is_marked_on_the_page_and_in_text():
-    table = pd.DataFrame({"n": [1, 2]}, index=["a", "b"])
-    shown = typeset(table, deciding=[("b", "n")])
-    assert '<td class="number deciding">2</td>' in shown._repr_html_()
-    assert repr(shown).endswith("b  2 *")
-    with pytest.raises(ValueError, match="no column 'm': it has n"):
-        typeset(table, deciding=[("b", "m")])
 
 
 def test_words_are_text_and_never_html():

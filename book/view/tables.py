@@ -8,13 +8,11 @@ from typing import Any
 
 import pandas as pd
 
+from book.view.sentences import Amount, amount
 from embviz.view import theme
-from embviz.view.sentences import Amount, amount, number
-from embviz.view.typesetting import TypesetTable, typeset
+from embviz.view.typesetting import TypesetTable, number, typeset
 
 Cell = Amount | str
-Published = Mapping[Any, float | None]
-SPREADS = {"range": "least and the largest", "interval": "95% interval (Student)", "": ""}
 
 
 class FiguresTable(Mapping[Any, Any]):
@@ -27,11 +25,6 @@ class FiguresTable(Mapping[Any, Any]):
         self, cells: Mapping[Any, dict[Any, Cell]], texts: pd.DataFrame, shown: TypesetTable
     ) -> None:
         self._cells, self.texts, self._shown = dict(cells), texts, shown
-
-    @property
-    def note(self) -> str:
-        """The sentence below: what stands in brackets."""
-        return self._shown.note
 
     def __getitem__(self, row: Any) -> Any:
         cells = self._cells[row]
@@ -69,21 +62,18 @@ def figures_table(
     by: str | Sequence[str],
     *,
     across: str | None = None,
-    seed: str | None = "seed",
-    rows: Sequence[Any] | Mapping[Any, str] | None = None,
-    spread: str = "range",
+    rows: Sequence[Any] | None = None,
+    spread: bool = True,
     statistic: str | Mapping[str, str] = "mean",
-    published: Published | Mapping[str, Published] | None = None,
+    published: Mapping[str, Mapping[Any, float | None]] | None = None,
     limit: float = math.inf,
-    controls: Sequence[Any] | None = None,
-    deciding: Sequence[tuple[Any, Any]] = (),
 ) -> FiguresTable:
     """Measured numbers by kind: mean with the range over seeds in brackets, published value, seeds.
 
     Parameters
     ----------
     table : DataFrame
-        Tidy: one row per seed of a kind. Missing values are left out. A column of truth values is counted
+        Tidy: one row per `seed` of a kind. Missing values are left out. A column of truth values is counted
         ("4 of 5"), one of text or of one number a kind is shown as it is.
     values : str, list of str, or mapping of column to heading
         What was measured; headings come from ``theme.title`` where they aren't given.
@@ -91,20 +81,16 @@ def figures_table(
         The columns that name a row.
     across : str, optional
         A column whose kinds stand side by side.
-    seed : str or None, default "seed"
-        The column that tells repetitions apart: two rows of one seed are refused. None: rows are repetitions.
-    rows : list, or mapping of kind to what it is called, optional
+    rows : list, optional
         The rows in order (tuples with several `by`); a kind that the table lacks is "not measured".
-    spread : {"range", "interval", ""}
-        What stands in brackets: least to largest, or Student's 95% interval.
+    spread : bool, default True
+        Whether the least and the largest value stand in brackets.
     statistic : {"mean", "median"}, or mapping of value's column to one of them
         Of columns that a mapping leaves out it is the mean.
-    published : mapping of row to number, or of value's column to such, optional
+    published : mapping of value's column to a mapping of row to number, optional
         The paper's; with `across`, of (row, kind). See :func:`embviz.ledger.published`.
     limit : float
         Nobody waited beyond: such values are written ``> limit``. Take the median.
-    controls, deciding : sequences, optional
-        Grey rows and marked cells, by what the table calls them: see :func:`embviz.view.typesetting`.
 
     Returns
     -------
@@ -113,11 +99,12 @@ def figures_table(
     Raises
     ------
     ValueError
-        If a column is absent, or several rows have one kind and seed (choose a step first).
+        If several rows have one kind and seed: choose a step first.
 
-    >>> from embviz.view import say
+    >>> from book.view import say
     >>> runs = pd.DataFrame({"run": ["a", "a", "b"], "seed": [0, 1, 0], "accuracy": [0.5, 0.75, 1.0]})
-    >>> times = figures_table(runs, "accuracy", "run", rows=["a", "b", "c"], published={"a": 0.6})
+    >>> theirs = {"accuracy": {"a": 0.6}}
+    >>> times = figures_table(runs, "accuracy", "run", rows=["a", "b", "c"], published=theirs)
     >>> times.texts["accuracy"].to_list(), times.texts["paper"].to_list()
     (['0.6 (0.5 to 0.8)', '1', 'not measured'], ['0.6', '–', '–'])
     >>> say("{times[a]} beside {times[a]:paper}, {times[a]:seeds} seeds", times=times)
@@ -125,17 +112,14 @@ def figures_table(
     """
     keys = [by] if isinstance(by, str) else list(by)
     headings = _headings(values)
-    _check(table, keys, headings, across, seed)
-    papers = _by_value(published, list(headings))
+    _refuse_repeats(table, [*keys, *([across] if across else []), "seed"])
+    papers = published or {}
     chosen = dict.fromkeys(headings, statistic) if isinstance(statistic, str) else statistic
     statistics = {value: chosen.get(value, "mean") for value in headings}
     groups = {key[0] if len(keys) == 1 else key: own for key, own in table.groupby(keys, sort=False)}
-    called = (
-        rows if isinstance(rows, Mapping) else {row: row for row in (rows if rows is not None else groups)}
-    )
     kinds = [None] if across is None else list(dict.fromkeys(table[across]))
     cells: dict[Any, dict[Any, Cell]] = {}
-    for row in called:
+    for row in groups if rows is None else rows:
         own = groups.get(row, table.iloc[:0])
         cells[row] = {
             (value, kind): _cell(
@@ -148,12 +132,11 @@ def figures_table(
             for value in headings
             for kind in kinds
         }
-    texts = _texts(cells, headings, set(papers), spread)
-    if seed is not None:
-        texts["seeds"] = [groups[row][seed].nunique() if row in groups else 0 for row in called]
-    texts.index = _index(list(called.values()), keys)
-    note = _note(cells, statistics, headings, spread)
-    return FiguresTable(cells, texts, typeset(texts, controls=controls, deciding=deciding, note=note))
+    texts = _texts(cells, headings, set(papers), spread=spread)
+    texts["seeds"] = [groups[row]["seed"].nunique() if row in groups else 0 for row in cells]
+    texts.index = _index(list(cells), keys)
+    note = _note(cells, statistics, headings) if spread else ""
+    return FiguresTable(cells, texts, typeset(texts, note=note))
 
 
 def _headings(values: str | Sequence[str] | Mapping[str, str]) -> dict[str, str]:
@@ -163,31 +146,11 @@ def _headings(values: str | Sequence[str] | Mapping[str, str]) -> dict[str, str]
     return {name: theme.title(name) for name in names}
 
 
-def _check(
-    table: pd.DataFrame,
-    keys: list[str],
-    headings: Mapping[str, str],
-    across: str | None,
-    seed: str | None,
-) -> None:
-    named = [*keys, *headings, *(name for name in (across, seed) if name is not None)]
-    absent = [name for name in named if name not in table.columns]
-    if absent:
-        raise ValueError(f"the table has no column {', '.join(absent)}: it has {', '.join(map(str, table))}")
-    if seed is None:
-        return
-    one = [*keys, *([across] if across else []), seed]
+def _refuse_repeats(table: pd.DataFrame, one: list[str]) -> None:
     several = table[table.duplicated(one)]
     if len(several):
         which = ", ".join(f"{name} {several.iloc[0][name]}" for name in one)
         raise ValueError(f"several rows for {which}: choose one, such as the last step's, before the table")
-
-
-def _by_value(published: Any, values: list[str]) -> dict[str, Published]:
-    if published is None:
-        return {}
-    by_value = all(isinstance(part, Mapping) for part in published.values())
-    return dict(published) if by_value else {values[0]: published}
 
 
 def _cell(own: pd.DataFrame, value: str, paper: float | None, statistic: str, limit: float) -> Cell:
@@ -203,14 +166,15 @@ def _texts(
     cells: Mapping[Any, dict[Any, Cell]],
     headings: Mapping[str, str],
     papers: set[str],
-    spread: str,
+    *,
+    spread: bool,
 ) -> pd.DataFrame:
     columns: dict[str, list[str]] = {}
     for value, kind in dict.fromkeys(key for row in cells.values() for key in row):
         own = [row[value, kind] for row in cells.values()]
         several = len(headings) > 1
         name = headings[value] if kind is None else f"{headings[value]}, {kind}" if several else str(kind)
-        columns[name] = [cell if isinstance(cell, str) else cell.text(spread) for cell in own]
+        columns[name] = [cell if isinstance(cell, str) else cell.text(spread=spread) for cell in own]
         before = f"{name}, " if several or kind is not None else ""
         if value in papers:
             columns[f"{before}paper"] = [
@@ -227,18 +191,14 @@ def _index(rows: list[Any], keys: list[str]) -> pd.Index:
 
 
 def _note(
-    cells: Mapping[Any, dict[Any, Cell]],
-    statistics: Mapping[str, str],
-    headings: Mapping[str, str],
-    spread: str,
+    cells: Mapping[Any, dict[Any, Cell]], statistics: Mapping[str, str], headings: Mapping[str, str]
 ) -> str:
     own = [cell for row in cells.values() for cell in row.values() if isinstance(cell, Amount)]
-    if not spread or not any(cell.n_seeds > 1 and cell.least != cell.most for cell in own):
+    if all(cell.least == cell.most for cell in own):
         return ""
     first, *others = dict.fromkeys(statistics.values())
     named = [
-        f"{other} for {', '.join(headings[value] for value in headings if statistics[value] == other)}"
+        f" ({other} for {', '.join(headings[value] for value in headings if statistics[value] == other)})"
         for other in others
     ]
-    words = f"{first.capitalize()} over seeds{''.join(f' ({words})' for words in named)}"
-    return f"{words}, in brackets the {SPREADS[spread]}."
+    return f"{first.capitalize()} over seeds{''.join(named)}, in brackets the least and the largest."

@@ -18,6 +18,7 @@ import pandas as pd
 
 from embviz import ledger
 from embviz.ledger.findings import Finding, over_seeds
+from embviz.view.typesetting import number
 
 NOT_MEASURED = "not measured"
 SENTENCE = "the sentence"
@@ -25,21 +26,6 @@ MOST_DIGITS = 7  # of a number in a table
 
 
 # --- numbers as text ----------------------------------------------------------------------------------
-
-
-def number(value: float | None, unit: str = "", *, digits: int = 3) -> str:
-    """A number at so many significant digits, whole counts in full; a dash when there is none.
-
-    >>> number(0.123456), number(17005207.0, "tokens"), number(None), number(float("inf"))
-    ('0.123', '17,005,207 tokens', '–', '∞')
-    """
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return "–"
-    if math.isinf(value):
-        return "∞" if value > 0 else "-∞"
-    whole = float(value).is_integer() and abs(value) >= 1000
-    text = f"{value:,.0f}" if whole else f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.{digits}g}"
-    return f"{text} {unit}".strip()
 
 
 def digits_for(low: float, high: float) -> int:
@@ -88,26 +74,6 @@ _NUMBER_FORMAT = re.compile(r"[+\- ]?,?(\.\d+)?[deEfFgG%]?|percent")
 class Amount:
     """A number with its interval, its range over seeds, its controls and the published value.
 
-    Parameters
-    ----------
-    value : float or None
-        None: not measured.
-    low, high : float, optional
-        Ends of its 95% interval.
-    least, most : float, optional
-        Over seeds.
-    n_seeds : int
-    unit : str
-    paper : float or None
-        The published value.
-    controls : mapping of str to float
-    verdict : str
-    accept : tuple of two floats, or None
-    limit : float, default infinite
-        Values from here on were not waited for: they are written ``> limit``.
-
-    Examples
-    --------
     A field of a sentence names the number and, after a colon, what is wanted of it:
 
     >>> share = Amount(0.9634, 0.951, 0.972, 0.950, 0.974, 5, paper=0.936, controls={"shuffled": 0.5})
@@ -117,18 +83,18 @@ class Amount:
     'the paper has 0.936; 0.96 over 5; not measured'
     """
 
-    value: float | None
-    low: float | None = None
+    value: float | None  # None: not measured
+    low: float | None = None  # end of its 95% interval, as is high
     high: float | None = None
-    least: float | None = None
+    least: float | None = None  # over seeds, as is most
     most: float | None = None
     n_seeds: int = 1
     unit: str = ""
-    paper: float | None = None
+    paper: float | None = None  # the published value
     controls: Mapping[str, float] = dataclasses.field(default_factory=dict)
     verdict: str = ""
     accept: tuple[float, float] | None = None
-    limit: float = math.inf
+    limit: float = math.inf  # values from here on were not waited for: they are written > limit
 
     def __format__(self, spec: str) -> str:
         if "|" in spec:
@@ -154,13 +120,13 @@ class Amount:
     def __str__(self) -> str:
         return format(self, "")
 
-    def text(self, spread: str = "range") -> str:
-        """The number with its ``range`` or ``interval`` in brackets, as a table shows it.
+    def text(self, *, spread: bool = True) -> str:
+        """The number with its range over seeds in brackets, as a table shows it.
 
         >>> Amount(0.9634, least=0.950, most=0.974).text(), Amount(3.0).text(), Amount(None).text()
         ('0.963 (0.950 to 0.974)', '3', 'not measured')
         """
-        around = format(self, spread) if spread and self.value is not None and self.n_seeds != 0 else ""
+        around = format(self, "range") if spread and self.value is not None else ""
         bare = dataclasses.replace(self, unit="")
         return f"{bare} ({around})" if " to " in around else str(bare)
 
@@ -221,14 +187,7 @@ def amount(
 ) -> Amount:
     """Mean or median of seeds' values, with Student's interval of the mean and the range over seeds.
 
-    Parameters
-    ----------
-    values : array-like of float, shape (R,)
-        One a seed; empty: not measured.
-    statistic : {"mean", "median"}
-        A median has no interval here.
-    limit : float
-        Values from here on were not waited for. Their mean is no number: take the median.
+    A median has no interval here. Values that reach `limit` were not waited for, and have no mean.
 
     >>> f"{amount([1.0, 2.0, 3.0]):interval}"
     '-0.5 to 4.5'

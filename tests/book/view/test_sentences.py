@@ -7,36 +7,23 @@ import pandas as pd
 import pytest
 from hypothesis import assume, given
 
+from book.view import quote, say
+from book.view.sentences import Amount, amount
 from embviz import ledger
-from embviz.ledger.claims import Claim, Measurement
-from embviz.ledger.findings import Finding
-from embviz.ledger.judging import Entry, conclude, judge
-from embviz.view import sentences, theme
-from embviz.view.sentences import Amount, amount, say
-
-
-def entry():
-    measurement = Measurement(
-        "f", "a measurement", paper=0.5, accept=(0.0, 1.0), control="shuffled", unit="nats"
-    )
-    found = Finding(0.25, 0.2, 0.3, 3, {"shuffled": 9.0}, "mine")
-    rows = (judge(measurement, found), judge(Measurement("g", "g"), None))
-    texts = ("p.c", "p", "A title", "Table 1", "it is so", "a setting", "shuffled", "p/chapter")
-    claim = Claim(*texts, tuple(row.measurement for row in rows), "p.experiments")
-    verdict, reason = conclude(rows)
-    return Entry(claim, verdict, "quick", reason, rows)
+from embviz.view import theme
+from tests.book.view.test_ledger_view import entry
 
 
 def test_quoted_numbers_come_from_the_ledger(monkeypatch):
     monkeypatch.setattr(ledger, "entry", lambda claim: entry())
     text = "{f} of {f:paper}, {f:interval}, control {f:shuffled}, {f:seeds} seeds, {g}"
-    said = sentences.quote("p.c", text)
+    said = quote("p.c", text)
     assert said == "0.25 nats of 0.5 nats, 0.20 to 0.30, control 9, 3 seeds, not measured"
-    assert sentences.quote("p.c", "{verdict}, {scale}, {corpus}") == "reproduced, quick, mine"
+    assert quote("p.c", "{verdict}, {scale}, {corpus}") == "reproduced, quick, mine"
     with pytest.raises(ValueError, match=r"p.c has no 'h': choose from f, g"):
-        sentences.quote("p.c", "{h}")
+        quote("p.c", "{h}")
     with pytest.raises(ValueError, match="no 'ppmi'"):
-        sentences.quote("p.c", "{f:ppmi}")
+        quote("p.c", "{f:ppmi}")
 
 
 def test_a_claim_is_a_source_beside_others():
