@@ -16,10 +16,9 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "theme",
     ],
     submod_attrs={
-        "arrows": ["plot_arrows"],
         "bars": ["plot_bars"],
         "charts": ["bin_counts", "mirrored_bins"],
-        "curves": ["plot_curves", "plot_survival"],
+        "curves": ["plot_curves"],
         "distances": ["plot_distances"],
         "heat_maps": ["plot_heat_map"],
         "histograms": ["plot_histogram", "plot_ridges"],

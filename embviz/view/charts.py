@@ -1,7 +1,7 @@
 """What the forms share: a checked table, packed; axes and scales; levels across; the interval over seeds.
 
 A form takes a tidy table (or the data of an explorer) and returns an Altair chart, as wide as the page. What
-it computes (means, intervals, survival) it writes into the chart, so that it is right for whatever rows an
+it computes (means, intervals) it writes into the chart, so that it is right for whatever rows an
 explorer puts there. Encodings name their types, since an explorer's data has no values to guess them from.
 """
 

@@ -1,4 +1,4 @@
-"""Curves: every seed thin and the mean thick, and the share that waits still."""
+"""Curves: every seed thin and the mean thick."""
 
 from __future__ import annotations
 
@@ -7,15 +7,9 @@ from typing import Any
 
 import altair as alt
 import pandas as pd
-from scipy import special
 
 from embviz.view import charts, theme
 from embviz.view.charts import Data, Levels, Null, Scale
-
-MADE = (  # columns of a survival curve
-    *("came", "n", "n_came", "total", "gone", "at_risk", "step", "part", "logarithm", "variance"),
-    *("waiting", "low", "high"),
-)
 
 
 def plot_curves(
@@ -152,107 +146,3 @@ def _seed_layers(
         )
         layers.append(thin.encode(x=across, y=up, detail=f"{seed}:N", **looks))
     return [*layers, thick]
-
-
-def plot_survival(
-    data: Data,
-    time: str,
-    *,
-    event: str | None = None,
-    kind: str | None = None,
-    names: Sequence[str] | None = None,
-    limit: float | None = None,
-    x_scale: Scale = "linear",
-    start: float = 0.0,
-    reference: Levels | None = None,
-    y_title: str = "share that is not there yet",
-) -> alt.LayerChart:
-    """Share of the runs still waiting for an event, as Kaplan and Meier estimate it, with its 95% interval.
-
-    The interval is that of log(-log share), undefined, and not drawn, where all runs or none are left.
-
-    Parameters
-    ----------
-    data : DataFrame, or the data of an explorer
-        One row a run.
-    time : str
-        Column: when the event came, or until when the run was watched.
-    event : str, optional
-        Column of booleans: False where the run was given up before; by default all events came.
-    kind : str, optional
-        Column of kinds, at most five.
-    names : sequence of str, optional
-        The kinds in the order of their looks.
-    limit : float, optional
-        Time at which watching stops: what comes later counts as given up there.
-    x_scale : {"linear", "log", "symlog", "sqrt"} or a scale of Altair's
-    start : float, default 0
-        Where the curves begin; above 0 on a logarithmic axis.
-    reference : number, or mapping of str to float, optional
-        Shares, dashed.
-
-    Raises
-    ------
-    ValueError
-        If the table is empty, lacks a column or has a NaN; if a column has a name that the chart makes,
-        such as "step"; if the curves begin at 0 or below on a logarithmic axis; if an explorer's data comes
-        without `names`, or there are more than five kinds.
-
-    Examples
-    --------
-    >>> table = pd.DataFrame({"epochs": [50, 80, 100], "grokked": [True, True, False]})
-    >>> chart = plot_survival(table, "epochs", event="grokked")
-    """
-    if made := sorted(set(MADE) & {time, kind}):
-        raise ValueError(f"column {made[0]!r} has the name of one that the chart makes: rename the column")
-    data = charts.checked(data, numbers=[time], words=[kind], more=[event] if event else [])
-    kinds = charts.kind_names(data, kind, names)
-    charts.refuse_logarithms(pd.DataFrame({"start": [start]}), "start", x_scale)
-    looks = _line_looks(kind, kinds, None, None)
-    across = charts.placed(
-        alt.X, time, scale=charts.tight(x_scale, None if limit is None else (start, limit))
-    )
-    up = charts.placed(alt.Y, "waiting", scale=charts.scaled("linear", (0, 1)), words=y_title)
-    share = _waiting(time, event, [kind] if kind else [], start, limit)
-    fields = [time, kind, "waiting", "low", "high"]
-    shown = share.encode(x=across, tooltip=charts.tooltips(fields, data, [time, "waiting", "low", "high"]))
-    stepped: dict[str, Any] = {"interpolate": "step-after", "clip": True}
-    line = shown.mark_line(strokeWidth=theme.WIDTHS["line"], **stepped).encode(y=up, **looks)
-    band = shown.mark_area(opacity=theme.OPACITY["band"], **stepped).encode(
-        y=charts.same_axis(up, "low"), y2="high:Q", **({"color": looks["color"]} if looks else {})
-    )
-    chart = charts.layered(data, [band, line, *charts.levels(reference=reference)])
-    return charts.finished(chart, f"{y_title} over {theme.title(time)}", theme.HEIGHT)
-
-
-def _waiting(time: str, event: str | None, kind: list[str], start: float, limit: float | None) -> alt.Chart:
-    """Kaplan and Meier's estimate as a chart's own computation: waiting, low and high at each time."""
-    stop = "1e300" if limit is None else repr(float(limit))
-    came = "true" if event is None else f"datum[{event!r}]"
-    at = f"datum[{time!r}]"
-    groups: Any = kind or alt.Undefined
-    z = float(special.ndtri(0.975))
-    inside = "datum.waiting > 0 && datum.waiting < 1"
-    off = f"exp({z:.6f} * sqrt(datum.variance) / -datum.logarithm)"
-    return (
-        alt.Chart()
-        .transform_calculate(came=f"({came}) && {at} <= {stop} ? 1 : 0", **{time: f"min({at}, {stop})"})
-        .transform_aggregate(n="count()", n_came="sum(came)", groupby=[time, *kind])
-        .transform_impute("n", time, keyvals=[start], value=0, groupby=groups)
-        .transform_joinaggregate(total="sum(n)", groupby=groups)
-        .transform_window(gone="sum(n)", sort=[alt.SortField(time)], groupby=groups)
-        .transform_calculate(at_risk="datum.total - datum.gone + datum.n", came="datum.n_came || 0")
-        .transform_filter("datum.at_risk > 0")
-        .transform_calculate(
-            step="log(1 - datum.came / datum.at_risk)",
-            part="datum.came / (datum.at_risk * max(datum.at_risk - datum.came, 1))",
-        )
-        .transform_window(
-            logarithm="sum(step)", variance="sum(part)", sort=[alt.SortField(time)], groupby=groups
-        )
-        .transform_calculate(waiting="exp(datum.logarithm)")
-        .transform_calculate(
-            low=f"{inside} ? pow(datum.waiting, {off}) : datum.waiting",
-            high=f"{inside} ? pow(datum.waiting, 1 / {off}) : datum.waiting",
-        )
-    )

@@ -123,11 +123,3 @@ def test_a_column_that_a_chart_reads_as_a_path_is_refused_by_each_form(name):
     for column, odd in itertools.product(dict.fromkeys(asked), TAKEN):
         with pytest.raises(ValueError, match="in a name: rename the column"):
             renamed(name, {column: odd})
-
-
-@pytest.mark.parametrize("name", ["n", "total", "waiting", "step", "low"])
-def test_a_column_that_a_survival_curve_makes_itself_is_refused(name):
-    for column in ("grok", "run"):
-        table = times()[["grok", "run"]].rename(columns={column: name})
-        with pytest.raises(ValueError, match="the name of one that the chart makes: rename"):
-            view.plot_survival(table, table.columns[0], kind=table.columns[1])

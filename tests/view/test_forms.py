@@ -2,14 +2,12 @@
 
 import json
 import re
-import warnings
 from pathlib import Path
 
 import altair as alt
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
 
 from embviz import view
 from embviz.ledger import findings
@@ -67,7 +65,6 @@ RIDGES = pd.DataFrame({"angle": [0, 90] * 2, "epoch": [1, 1, 2, 2], "density": [
 POINTS = pd.DataFrame(
     {"step": [0, 1, 2], "u": [0.0, 4.0, 2.0], "v": [0.0, 1.0, 0.0], "loss": [3.0, 2.0, 1.0]}
 )
-ARROWS = pd.DataFrame({"u": [1.0, -1.0], "v": [0.0, 1.0], "which": ["x", "y"], "name": ["east", ""]})
 RANKS = pd.DataFrame({"rank": [1, 2, 3], "eigenvalue": [9.0, 4.0, 1.0]})
 BINS = charts.mirrored_bins(RANKS["eigenvalue"], n_bins=4)
 ONE, OTHER = {"names": ["a", "b"]}, {"names": ["x", "y"]}
@@ -84,8 +81,6 @@ FORMS = {
     "histogram": (BINS, "share", view.plot_histogram, "eigenvalue", {"mirrored": True}, {}),
     "heat map": (CELLS, "pmi", view.plot_heat_map, "column row pmi", {"signed": True}, {"limits": (-3, 3)}),
     "ridges": (RIDGES, "density", view.plot_ridges, "angle epoch density", {}, {"names": [1, 2]}),
-    "survival": (times(), "grok", view.plot_survival, "grok", {"event": "grokked", "kind": "run"}, ONE),
-    "arrows": (ARROWS, "u", view.plot_arrows, "u v", {"kind": "which", "limit": 2}, OTHER),
     "path": (POINTS, "u", view.plot_path, "u v", {"order": "step", "limits": (-1, 5), "loss": "loss"}, {}),
 }  # fmt: skip
 
@@ -107,7 +102,7 @@ def test_a_form_draws_without_a_warning_and_says_what_it_shows(name):
     spec = draw(name, FORMS[name][0]).to_dict()
     compiled(spec)
     assert spec["description"]
-    assert spec.get("width", "container") == (theme.SQUARE if name == "arrows" else "container")
+    assert spec.get("width", "container") == "container"
 
 
 @EVERY_FORM
@@ -196,8 +191,6 @@ ENDS = r"give the ends of both axes \(limits=...\)"
         (view.plot_strip, times(), "grok run", {"published": {"c": 1}}, "'c', .* none of the rows: a, b"),
         (view.plot_scatter, NAMED, "memorize grok", {"equals": True}, ENDS),
         (view.plot_scatter, POINTS.assign(mark="a"), "u v", {"kind": "mark"}, "'mark' can't be coloured"),
-        (view.plot_arrows, NAMED, "u v", {}, "give the ends of the axes"),
-        (view.plot_arrows, ARROWS.assign(turned=1), "turned v", {}, "'turned' can't be drawn"),
         (
             view.plot_bars, twice(RANKS), "rank eigenvalue", {},
             "more than one row at rank = 1: one bar would hide the other",
@@ -211,7 +204,6 @@ ENDS = r"give the ends of both axes \(limits=...\)"
             "more than one row at column = 0, row = 0: a cell shows one number",
         ),
         (view.plot_heat_map, NAMED, "column row pmi", {"signed": True}, r"the ends of the colours \(limits"),
-        (view.plot_survival, times(), "grok", {"x_scale": "log"}, "'start' are not above 0"),
         (view.plot_histogram, BINS, "eigenvalue", {"null": [1.0, 2.0]}, "the table holds bins"),
         (view.plot_path, NAMED, "u v", {"order": "step"}, ENDS),
         (lambda charts: view.panels(charts), {}, "", {}, "no panels: give at least one chart"),
@@ -341,21 +333,6 @@ def test_the_line_of_equals_runs_from_corner_to_corner(scale):
     assert all(mark["y"] < 100 - mark["x"] for mark in drawn(chart, "symbol"))  # grok > memorize
 
 
-# --- arrows ---------------------------------------------------------------------------------------------
-
-
-def test_an_arrow_runs_from_the_origin_to_its_two_numbers_and_its_head_points_there():
-    chart = view.plot_arrows(ARROWS, "u", "v", kind="which", label="name", limit=2)
-    shafts = drawn(chart, "rule")[-2:]
-    assert [(line["x"], line["y"], line["x2"], line["y2"]) for line in shafts] == [
-        (75, 50, 50, 50),
-        (25, 25, 50, 50),
-    ]
-    assert [head["angle"] for head in drawn(chart, "symbol")] == pytest.approx([90, -45])
-    assert written(chart) == ["east", ""]
-    assert shafts[0]["stroke"] != shafts[1]["stroke"]
-
-
 # --- bars -----------------------------------------------------------------------------------------------
 
 
@@ -420,41 +397,6 @@ def test_numbers_stand_out_from_the_colours_of_their_cells(signed):
         for marks in (drawn(chart, "rect"), drawn(chart, "text"))
     )
     assert min(map(contrast, cells, texts)) >= 3
-
-
-# --- survival -------------------------------------------------------------------------------------------
-
-
-def kaplan_meier(chart):
-    """Steps of the drawn curve and the ends of its band, as shares, by time."""
-    line = {round(point["x"], 6): 1 - point["y"] / 100 for point in drawn(chart, "line")}
-    band = {round(p["x"], 6): (1 - p["y"] / 100, 1 - p["y2"] / 100) for p in drawn(chart, "area")}
-    return line, band
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_the_curve_and_its_interval_are_those_of_scipy(seed):
-    rng = np.random.default_rng(seed)
-    times, came = rng.integers(1, 100, 40), rng.random(40) < 0.7
-    table = pd.DataFrame({"grok": times, "grokked": came})
-    line, band = kaplan_meier(view.plot_survival(table, "grok", event="grokked", limit=100))
-    sample = stats.CensoredData(uncensored=times[came], right=times[~came])
-    curve = stats.ecdf(sample).sf
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # undefined where all or none are left
-        low, high = (end.evaluate for end in curve.confidence_interval(method="log-log"))
-    for time in np.unique(times):
-        share = float(curve.evaluate(time))
-        assert line[time] == pytest.approx(share, abs=1e-9)
-        if 0 < share < 1:
-            assert band[time] == pytest.approx((float(low(time)), float(high(time))), abs=1e-6)
-    assert line[0] == 1
-
-
-def test_a_limit_makes_later_events_unseen():
-    table = pd.DataFrame({"grok": [10, 20, 90, 95]})
-    line, _ = kaplan_meier(view.plot_survival(table, "grok", limit=50))
-    assert line == {0: 1, 20: pytest.approx(0.75), 40: pytest.approx(0.5), 100: pytest.approx(0.5)}
 
 
 # --- path and panels ------------------------------------------------------------------------------------
