@@ -51,7 +51,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "reports": ["plot_run", "plot_spectrum", "plot_trace"],
         "player": ["LiveRun", "Player"],
         "theme": ["captioned"],
-        "trajectory_players": ["trajectory_player"],
         "typesetting": ["TypesetTable", "typeset", "typeset_frames"],
     },
 )

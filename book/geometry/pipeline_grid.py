@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import altair as alt
-import numpy as np
 import pandas as pd
 
 from embviz.view import theme
 from embviz.view.paths import NOISE, plot_path
 from embviz.view.player import BACKGROUND, Player
-
-if TYPE_CHECKING:
-    from embviz.trajectories.traces import Trace
 
 SIDE, BESIDE = 600, 290  # pixels: of a grid, and of a layout of the chosen matrix
 HEADER = 0.3  # of a cell: room for the names of rows and columns
@@ -24,133 +19,55 @@ FILL = 0.43  # half of a layout, in cells
 N_POINTS = 80  # of a layout that a page holds, about
 FRAME = 0.2  # pixels: the line about a matrix that is not chosen
 ENDS = (("left", "column", "-"), ("right", "column", "+"), ("top", "row", "-"), ("bottom", "row", "+"))
-COLUMNS = ["step", "x", "y", "phase", "matrix", "kind"]  # drawn, and the loss
+COLUMNS = ["step", "x", "y", "phase", "matrix", "kind", "loss"]
 PICKED = "picked"  # the Vega parameter with the chosen matrix
 
 
-def trajectory_player(
-    traces: Mapping[str, Mapping[str, Trace]] | pd.DataFrame, *, initial: str | None = None, caption: str = ""
-) -> Player:
+def grid_player(table: pd.DataFrame, *, initial: str, caption: str) -> Player:
     """Layouts of all matrices of a run as a grid, the controls' grids below, one matrix large; played.
 
-    A matrix whose name has a number, such as ``"Q 1"`` or ``"blocks.0.query.weight"``, stands in the column
-    of that number and in the row of the rest of its name; the others stand beside, in a column of their own.
-    A click on a matrix, or the list above the chart, shows it large with its loss. Points are coloured by
-    cluster; those in none are faint.
+    A matrix whose name has a number, such as ``"Q 1"``, stands in the column of that number and in the row of
+    the rest of its name; the others stand beside, in a column of their own. A click on a matrix, or the list
+    above the chart, shows it large with its loss. Points are coloured by cluster; those in none are faint.
 
     Parameters
     ----------
-    traces : mapping of matrix to mapping of kind to Trace, or DataFrame
-        As of :func:`embviz.trajectories.trace`: for each matrix the same kinds, such as "training" and
-        "random walk", training first, all with the same steps; or the rows of their tables, with `matrix`
-        and `kind`. About eighty snapshots of each are drawn.
-    initial : str, optional
-        The matrix that is large at first; by default the first.
+    table : DataFrame
+        Rows of the tables of :func:`embviz.trajectories.trace`, with `matrix` and `kind` ("training" first),
+        the same kinds and steps for all matrices. About eighty snapshots of each are drawn.
+    initial : str
+        The matrix that is large at first.
     caption : str
-        Data, model and seed.
-
-    Raises
-    ------
-    ValueError
-        If there is no matrix, `initial` is none of them, kinds differ between matrices, or steps do.
-
-    Examples
-    --------
-    >>> from embviz.trajectories import Layout, Recipe, trace, weight_path
-    >>> weights = np.random.default_rng(0).normal(size=(60, 4)).cumsum(axis=0)
-    >>> recipe = Recipe(autoencoder=None, layout=Layout("pca"))
-    >>> traces = {
-    ...     name: {"training": trace(weight_path(name, weights, range(60)), recipe, seed=0)}
-    ...     for name in ("embedding", "Q 1", "Q 2")
-    ... }
-    >>> trajectory_player(traces, caption="Made steps.")
-    <player: Clusters found on average: training 0.0>
     """
-    table = traces if isinstance(traces, pd.DataFrame) else _joined(traces)
-    matrices, kinds = _checked(table)
-    chosen = next(iter(matrices)) if initial is None else initial
-    if chosen not in matrices:
-        raise ValueError(f"{chosen!r} is to be shown first, and the matrices are {', '.join(matrices)}")
+    matrices, kinds = list(dict.fromkeys(table["matrix"])), list(dict.fromkeys(table["kind"]))
     paths = table.groupby(["kind", "matrix"], sort=False)
     n_phases = (paths["phase"].max() + 1).groupby("kind", sort=False).mean()
-    found = ", ".join(f"{kind} {n_phases[kind]:.1f}" for kind in kinds)
-    has_losses = "loss" in table and bool(table["loss"].notna().all())
     shown = pd.concat([_drawn(path) for _, path in paths], ignore_index=True)
     steps = sorted(set(shown["step"]))
     return Player(
         pd.DataFrame({"frame": steps}),
-        lambda _: _plotted(grid_places(matrices), kinds, chosen, has_losses=has_losses),
-        title=f"Clusters found on average: {found}",
+        lambda _: _plotted(grid_places(matrices), kinds, initial),
+        title=f"Clusters found on average: {', '.join(f'{kind} {n_phases[kind]:.1f}' for kind in kinds)}",
         caption=caption,
         initial=steps[-1],
-        background=shown[[*COLUMNS, "loss"]] if has_losses else shown[COLUMNS],
+        background=shown[COLUMNS],
         digits=3,
     )
 
 
 def grid_places(names: Sequence[str]) -> pd.DataFrame:
-    """Where each matrix stands in a grid.
-
-    Parameters
-    ----------
-    names : sequence of str
-
-    Returns
-    -------
-    DataFrame, one row a name
-        `matrix`; `row` and `column`, whole numbers from 0, a column for each number in a name and one before
-        them for names without; `kind`, the name without its number; `number`, or -1.
-    """
-    split = [_split(name) for name in names]
-    kinds = list(dict.fromkeys(kind for kind, number in split if number >= 0))
-    numbers = sorted({number for _, number in split if number >= 0})
-    alone = [name for name, (_, number) in zip(names, split, strict=True) if number < 0]
+    """Where each matrix stands: `matrix`, `row`, `column`, `kind`, and `number`, -1 where it has none."""
+    split = [name.rpartition(" ") for name in names]
+    kinds = list(dict.fromkeys(kind for kind, _, _ in split if kind))
+    numbers = sorted({int(number) for kind, _, number in split if kind})
+    alone = [name for name, (kind, _, _) in zip(names, split, strict=True) if not kind]
     rows = []
-    for name, (kind, number) in zip(names, split, strict=True):
-        beside = number < 0
-        row = alone.index(name) if beside else kinds.index(kind)
-        column = 0 if beside else numbers.index(number) + bool(alone)
-        rows.append({"matrix": name, "row": row, "column": column, "kind": kind, "number": number})
-    return pd.DataFrame(rows)
-
-
-def _split(name: str) -> tuple[str, int]:
-    """A matrix's kind and its layer, -1 where it has none."""
-    parts = [part for part in re.split(r"[.\s]+", name) if part != "weight"]
-    place = next((i for i, part in enumerate(parts) if part.isdigit()), None)
-    if place is None:
-        return name, -1
-    return " ".join(parts[place + 1 :] or parts[:place]), int(parts[place])
-
-
-def _joined(traces: Mapping[str, Mapping[str, Trace]]) -> pd.DataFrame:
-    tables = [
-        trace.table.assign(matrix=name, kind=kind)
-        for name, of_kinds in traces.items()
-        for kind, trace in of_kinds.items()
-    ]
-    return pd.concat(tables) if tables else pd.DataFrame(columns=COLUMNS)
-
-
-def _checked(table: pd.DataFrame) -> tuple[list[str], list[str]]:
-    """Matrices, and kinds, which are the same for all."""
-    if not len(table):
-        raise ValueError("there is no matrix to draw")
-    matrices = list(dict.fromkeys(table["matrix"]))
-    kinds: list[str] = []
-    steps = np.empty(0)
-    for name in matrices:
-        own = dict(list(table[table["matrix"] == name].groupby("kind", sort=False)["step"]))
-        if name == matrices[0]:
-            kinds, steps = list(own), next(iter(own.values())).to_numpy()
-        if list(own) != kinds:
-            raise ValueError(f"{name} has {list(own)}, {matrices[0]} has {kinds}: trace the same for all")
-        for kind, found in own.items():
-            if not np.array_equal(found, steps):
-                raise ValueError(
-                    f"{kind} of {name} has other steps than {matrices[0]}: take the same snapshots"
-                )
-    return matrices, kinds
+    for name, (kind, _, number) in zip(names, split, strict=True):
+        if kind:
+            rows.append((name, kinds.index(kind), numbers.index(int(number)) + 1, kind, int(number)))
+        else:
+            rows.append((name, alone.index(name), 0, name, -1))
+    return pd.DataFrame(rows, columns=["matrix", "row", "column", "kind", "number"])
 
 
 def _drawn(path: pd.DataFrame) -> pd.DataFrame:
@@ -164,9 +81,7 @@ def _drawn(path: pd.DataFrame) -> pd.DataFrame:
     ]
 
 
-def _plotted(
-    places: pd.DataFrame, kinds: Sequence[str], chosen: str, *, has_losses: bool
-) -> alt.VConcatChart:
+def _plotted(places: pd.DataFrame, kinds: Sequence[str], chosen: str) -> alt.VConcatChart:
     """The kinds' grids, and below them the chosen matrix."""
     picked = alt.selection_point(
         name=PICKED,
@@ -184,7 +99,7 @@ def _plotted(
         "y",
         order="step",
         phase="phase",
-        loss="loss" if has_losses else None,
+        loss="loss",
         limits=(-1.1, 1.1),
         by="kind",
         by_names=kinds,
@@ -245,13 +160,13 @@ def _grid(places: pd.DataFrame, kind: str, picked: alt.Parameter, view: str) -> 
         _boxes(places, scales, picked).properties(name=view),
     ]
     numbers = places.loc[places["number"] >= 0, "number"]
-    columns = f"; columns are layers {numbers.min()} to {numbers.max()}" if len(numbers) else ""
+    columns = f"columns are layers {numbers.min()} to {numbers.max()}"
     grid: Any = alt.layer(*layers)
     whole: alt.LayerChart = grid.properties(
         width=SIDE,
         height=SIDE,
         view=alt.ViewBackground(stroke=None),
-        title=alt.Title(f"{kind}{columns}", fontSize=theme.TEXT["normal"], fontWeight="normal", offset=4),
+        title=alt.Title(f"{kind}; {columns}", fontSize=theme.TEXT["normal"], fontWeight="normal", offset=4),
         description=f"layouts of {len(places)} matrices, {kind}",
     )
     return whole
@@ -291,7 +206,6 @@ def _names(places: pd.DataFrame, scales: Mapping[str, alt.Scale]) -> list[alt.Ch
         .mark_text(fontSize=theme.TEXT["small"], baseline="middle", **how)
         .encode(text=f"{words}:N", **_at(scales, "column", "row"))
         for table, words, how in parts
-        if len(table)
     ]
 
 
