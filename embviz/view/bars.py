@@ -23,10 +23,8 @@ def plot_bars(
     x_names: Sequence[str] | None = None,
     scale: Scale = "linear",
     limits: tuple[float, float] | None = None,
-    x_limits: tuple[float, float] | None = None,
     reference: Levels | None = None,
     null: Null | None = None,
-    tooltip: Sequence[str] = (),
     x_title: str | None = None,
     y_title: str | None = None,
     kind_title: str | None = None,
@@ -48,15 +46,13 @@ def plot_bars(
         The kinds, and the categories, in order. An explorer's data with categories needs `x_names`.
     scale : {"linear", "log", "symlog", "sqrt"} or a scale of Altair's
         Of `y`.
-    limits, x_limits : pair of float, optional
-        Ends of the axes.
+    limits : pair of float, optional
+        Ends of the axis of `y`.
     reference : number, or mapping of str to float, optional
         Levels in the unit of `y`, dashed, with their names.
     null : str, number, mapping or pair, optional
         The kind that is the control; or the column of what a control has at each bar, a grey line; or its
         level, named levels, or the ends of its range.
-    tooltip : sequence of str
-        Further columns to show on hovering.
     height : str
         One of ``theme.HEIGHTS``.
 
@@ -75,7 +71,7 @@ def plot_bars(
     by_name = x_names is not None or charts.holds_words(data, x)
     control = null if isinstance(null, str) and isinstance(data, pd.DataFrame) and null in data else None
     numbers = [y, control, None if by_name else x]
-    data = charts.checked(data, numbers=numbers, words=[kind, x if by_name else None], more=tooltip)
+    data = charts.checked(data, numbers=numbers, words=[kind, x if by_name else None])
     kinds = charts.kind_names(data, kind, names)
     charts.refuse_repeats(
         data, [x, kind], "one bar would hide the other; name what tells them apart (kind=...)"
@@ -89,10 +85,10 @@ def plot_bars(
     if by_name:
         base, place = _categories(x, charts.kind_names(data, x, x_names), kind, kinds, x_title)
     else:
-        base, place = _ranks(x, charts.tight("linear", x_limits), x_title)
+        base, place = _ranks(x, charts.tight("linear"), x_title)
     unbinned = place if by_name else place | {"x": charts.same_axis(place["x"], "left")}
     up = charts.placed(alt.Y, y, scale=charts.scaled(scale, limits, zero=True), words=y_title)
-    shown = charts.tooltips([kind, x, y, control, *tooltip], data, [y, *([control] if control else [])])
+    shown = charts.tooltips([kind, x, y, control], data, [y, *([control] if control else [])])
     foot = {} if floor is None else {"y2": alt.datum(floor)}
     layers = [base.mark_bar(clip=True).encode(y=up, tooltip=shown, **place, **looks, **foot)]
     if control:

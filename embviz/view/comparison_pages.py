@@ -19,7 +19,7 @@ from embviz.view.theme import captioned
 if TYPE_CHECKING:
     from embviz.inspection import Comparison
 
-N_MAPPED = 1_000  # tokens of the map that slides
+N_MAPPED = 1_000  # tokens of the map that slides: half of them moved most, the others are the first ones
 MEANINGS = {
     "cosine of": "The average cosine of a token's row in one and its row in the other, after the best "
     "rotation, which is fitted on other tokens. 1: nothing but a rotation. The control pairs random tokens.",
@@ -74,18 +74,11 @@ def _meaning(quantity: str) -> str:
     return next(text for start, text in MEANINGS.items() if quantity.startswith(start))
 
 
-def map_moves(found: Comparison, n_mapped: int = N_MAPPED) -> SideBySide:
-    """A map with a slider from the first to the second, above the same of tokens in random order.
-
-    Parameters
-    ----------
-    found : Comparison
-    n_mapped : int
-        Tokens: half of them moved most, the others are the first ones.
-    """
+def map_moves(found: Comparison) -> SideBySide:
+    """A map with a slider from the first to the second, above the same of tokens in random order."""
     first, second = found.names
-    moved = np.argsort(found.cosines, kind="stable")[: n_mapped // 2]
-    chosen = np.unique(np.concatenate([moved, np.arange(min(n_mapped // 2, len(found.tokens)))]))
+    moved = np.argsort(found.cosines, kind="stable")[: N_MAPPED // 2]
+    chosen = np.unique(np.concatenate([moved, np.arange(min(N_MAPPED // 2, len(found.tokens)))]))
     rows = {name: table[chosen] for name, table in found.rows.items()}
     there = np.all([table.any(axis=1) for table in rows.values()], axis=0)
     a, b, permuted = (table[there] for table in rows.values())

@@ -23,6 +23,7 @@ ALL = "all tokens"
 SAME, SHUFFLED = "same tokens", "tokens shuffled"
 MOST_CHOSEN = 20  # rows and columns of a matrix that can be read
 FEW = 10  # up to which a matrix has its numbers written into it
+N_PAIRS = 400  # of two embeddings, drawn at random
 N_MEAN = 2_000  # pairs that the mean distance is taken over
 LIVE_DRAWS = range(200)  # draws of pairs, or of the shuffling, that a kernel offers
 
@@ -34,7 +35,6 @@ def plot_distances(
     tokens: Sequence[str],
     chosen: Sequence[str] = (),
     names: tuple[str, str] = ("the first embedding", "the second embedding"),
-    n_pairs: int = 400,
     caption: str = "",
 ) -> Explorer:
     """Distances of pairs of tokens in two embeddings, or of chosen tokens in one, beside a shuffled control.
@@ -56,8 +56,6 @@ def plot_distances(
         the rows of the matrix; by default the first ten tokens.
     names : pair of str
         What the embeddings are called.
-    n_pairs : int, default 400
-        Pairs drawn at random.
     caption : str, optional
         Further words on data and model.
 
@@ -72,7 +70,7 @@ def plot_distances(
     ------
     ValueError
         If the numbers of rows and tokens differ, there are fewer than three tokens, a chosen token is absent
-        or there twice, more than 20 are chosen, `n_pairs` is below 3, a value is not finite, or a row whose
+        or there twice, more than 20 are chosen, a value is not finite, or a row whose
         cosine is asked for is all zeros.
 
     Examples
@@ -89,9 +87,7 @@ def plot_distances(
     if second is None:
         places = places or [words.index(word) for word in list(dict.fromkeys(words))[:FEW]]
         return _matrix(tables[0], [words[place] for place in places], places, names[0], caption)
-    if n_pairs < 3:
-        raise ValueError(f"n_pairs is {n_pairs}: a rank correlation needs three pairs at least")
-    return _pairs(tables, words, dict(zip(own, places, strict=True)), names, n_pairs, caption)
+    return _pairs(tables, words, dict(zip(own, places, strict=True)), names, caption)
 
 
 def _table(rows: Any, name: str, tokens: Sequence[str]) -> Any:
@@ -160,7 +156,6 @@ def _pairs(
     words: list[str],
     chosen: dict[str, int],
     names: tuple[str, str],
-    n_pairs: int,
     caption: str,
 ) -> Explorer:
     n = len(words)
@@ -168,10 +163,10 @@ def _pairs(
     def measure(distance: str, token: str, draw: int) -> dict[str, pd.DataFrame]:
         rng = np.random.default_rng(draw)
         if token == ALL:
-            i, j = _random_pairs(n, n_pairs, rng)
+            i, j = _random_pairs(n, N_PAIRS, rng)
         else:
             others = np.delete(np.arange(n), chosen[token])
-            j = np.sort(rng.permutation(others)[:n_pairs])
+            j = np.sort(rng.permutation(others)[:N_PAIRS])
             i = np.full(len(j), chosen[token])
         shuffled = rng.permutation(n)
         across = _distances(tables[0], i, j, distance, "first")
@@ -190,7 +185,7 @@ def _pairs(
             "agreement": pd.DataFrame([{"same": agreement[SAME], "shuffled": agreement[SHUFFLED]}]),
         }
 
-    about = f"Each mark is a pair of {n:,} tokens, {n_pairs} pairs at most, drawn at random. Grey: every "
+    about = f"Each mark is a pair of {n:,} tokens, {N_PAIRS} pairs at most, drawn at random. Grey: every "
     about += f"token of {names[0]} has the vector of a random token of {names[1]}."
     return Explorer(
         measure,

@@ -674,7 +674,6 @@ class MapGroup {
         for (const map of this.maps) map.turnTo(place === about.names.length ? BOTH : place);
         this.point(this.pinned, true);
       });
-      if (about.first === BOTH) select.value = about.names.length;
     }
     const columns = [...(about.packed ? [] : ["nothing"]), ...about.columns.map(({ name }) => name), KEPT_COLUMN];
     this.look = look;

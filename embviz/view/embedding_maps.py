@@ -30,7 +30,6 @@ from embviz.view.pictures import Picture
 
 Metric = Literal["cosine", "euclidean"]
 
-BOTH = -1  # in the script: two embeddings shown, joined by lines
 HALF_SPAN = 5_000  # steps from the plane's middle to its farthest point: coordinates are whole numbers
 SIZE_LIMIT = 2_000_000  # bytes of JSON: what a page may weigh
 WORD_LIMIT = 20_000
@@ -128,10 +127,9 @@ class EmbeddingMap(MapPicture):
         metric: Metric = "cosine",
         scale: float | None = None,
         focus: str | None = None,
-        joined: bool = False,
         states: States | None = None,
     ) -> None:
-        self.joined, self.states = joined, states
+        self.states = states
         self.words, self.placed, self.columns, self.scale = words, placed, columns, scale
         self.title, self.faith = title, faith
         self.caption = f"{caption} {faith[:1].upper()}{faith[1:]}".strip()
@@ -220,10 +218,8 @@ def embedding_map(
     names: Sequence[str] = ("vectors", "other vectors"),
     color: Mapping[str, Sequence[Any]] | pd.DataFrame | pd.Series | None = None,
     layout: ArrayLike | None = None,
-    metric: Metric = "cosine",
     n_neighbors: int = 8,
     focus: str | None = None,
-    joined: bool = False,
     title: str = "",
     caption: str = "",
 ) -> EmbeddingMap:
@@ -247,14 +243,10 @@ def embedding_map(
     layout : array of shape (V, 2), or with `other` (2, V, 2), optional
         Coordinates; by default the plane of the principal components, the same on every machine. That of
         :func:`embviz.trajectories.lay_out` keeps more neighbours, and differs between processors.
-    metric : "cosine" or "euclidean"
-        Of neighbours. With "cosine" the rows are scaled to length 1 before they are laid out.
     n_neighbors : int, default 8
-        k, shown for each word.
+        k, shown for each word: those with the largest cosines.
     focus : str, optional
         A word pointed at from the start.
-    joined : bool, default False
-        Whether both embeddings are shown from the start, joined by lines.
     title : str, optional
         The finding, in one sentence.
     caption : str, optional
@@ -268,8 +260,8 @@ def embedding_map(
     ------
     ValueError
         If there are fewer than two words more than neighbours, a word comes twice, lengths differ, a value
-        is NaN or infinite, a column has more than five kinds, there are more words than a page can hold, or
-        there is nothing to join.
+        is NaN or infinite, a row is zero, a column has more than five kinds, or there are more words than a
+        page can hold.
 
     Examples
     --------
@@ -287,12 +279,10 @@ def embedding_map(
         raise ValueError("the embeddings differ in dimension, so they share no plane: give coordinates")
     if focus is not None and focus not in words:
         raise ValueError(f"{focus!r}, to be pointed at first, is not among the words")
-    if joined and other is None:
-        raise ValueError("there is one embedding, and nothing to join it to: give other")
-    shown = [_unit(table) if metric == "cosine" else table for table in tables]
+    shown = [_unit(table) for table in tables]
     plane, step = _plane(shown, layout)
     placed = [
-        _placed(name, table, points, metric, n_neighbors)
+        _placed(name, table, points, "cosine", n_neighbors)
         for name, table, points in zip(names, tables, plane, strict=False)
     ]
     return EmbeddingMap(
@@ -302,10 +292,8 @@ def embedding_map(
         title=title,
         caption=caption,
         faith=_faith(placed, shown, layout),
-        metric=metric,
         scale=step if layout is None else None,
         focus=focus,
-        joined=joined,
     )
 
 
@@ -377,8 +365,10 @@ def pick_a_word(
     planes : two arrays, shape (S, V, 2), optional
         Coordinates for each state, of the map and of its null; by default both have the plane of their
         principal components, of all states together.
-    color, metric, n_neighbors, focus
+    color, n_neighbors, focus
         As in :func:`embedding_map`.
+    metric : "cosine" or "euclidean"
+        Of neighbours. With "cosine" the rows are scaled to length 1 before they are laid out.
     title : str, or mapping of each state's name to str, optional
         The finding; with a mapping it follows the slider.
     caption : str, optional
@@ -694,7 +684,6 @@ def _about(map_: EmbeddingMap) -> dict[str, Any]:
         "far": [_packed(np.rint(part.distances / unit)) for part in map_.placed],
         "unit": float(f"{unit:.9g}"),
         "scale": None if map_.scale is None else float(f"{map_.scale:.4g}"),
-        **({"first": BOTH} if map_.joined else {}),
         **_about_states(map_.states),
     }
 

@@ -18,7 +18,6 @@ def plot_heat_map(
     value: str,
     *,
     signed: bool = False,
-    scale: str = "linear",
     limits: tuple[float, float] | None = None,
     x_names: Sequence[str] | None = None,
     y_names: Sequence[str] | None = None,
@@ -40,8 +39,6 @@ def plot_heat_map(
         Column of numbers.
     signed : bool, default False
         Centre the colours on 0, with equal ends.
-    scale : {"linear", "log", "symlog", "sqrt"}
-        Of the colours.
     limits : pair of float, optional
         Ends of the colours; what lies outside has the end's.
     x_names, y_names : sequence of str, optional
@@ -64,12 +61,11 @@ def plot_heat_map(
     """
     data = charts.checked(data, numbers=[value], more=[x, y])
     charts.refuse_repeats(data, [x, y], "a cell shows one number: average first, or choose")
-    charts.refuse_logarithms(data, value, scale)
     low, high = _ends(data, value, limits, signed=signed, wanted=signed or labels is not None)
     colours = (
         theme.signed_scale(high)
         if signed
-        else theme.sequential_scale(scale, None if limits is None else (low, high))
+        else theme.sequential_scale(None if limits is None else (low, high))
     )
     words = theme.title(value) if value_title is None else value_title
     place = {
@@ -84,8 +80,7 @@ def plot_heat_map(
     layers = [alt.Chart().mark_rect().encode(color=colour, tooltip=shown, **place)]
     if labels is not None:
         inside = alt.Chart().mark_text(fontSize=theme.TEXT["small"], aria=False)  # cells say their number
-        middle = (low * high) ** 0.5 if scale == "log" else (low + high) / 2
-        dark = f"abs(datum[{value!r}]) > {0.8 * high}" if signed else f"datum[{value!r}] < {middle}"
+        dark = f"abs(datum[{value!r}]) > {0.8 * high}" if signed else f"datum[{value!r}] < {(low + high) / 2}"
         ink = alt.condition(dark, alt.value("white"), alt.value("black"))
         layers.append(inside.encode(text=alt.Text(f"{value}:Q", format=labels), color=ink, **place))
     chart = charts.layered(data, layers)

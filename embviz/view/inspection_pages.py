@@ -38,9 +38,7 @@ OVER = "over its control"
 MATRICES = ("Q", "K", "V", "O", "MLP gate", "MLP in", "MLP out")
 
 
-def inspection_page(
-    report: Inspection, *, n_mapped: int | None = N_MAPPED, seed: int = 0, progress: bool = False
-) -> Page:
+def inspection_page(report: Inspection, *, n_mapped: int | None = N_MAPPED, progress: bool = False) -> Page:
     """The report of a model: what it is, the quantities that matter, its map, then pictures and tables.
 
     Parameters
@@ -50,8 +48,6 @@ def inspection_page(
     n_mapped : int or None
         Tokens of a larger vocabulary on the map: of each kind its first ones, in proportion. None maps all,
         which takes minutes for hundreds of thousands; 0 draws no map.
-    seed : int, default 0
-        Of the map.
     progress : bool, default False
         Whether bars show how far the map is.
 
@@ -73,7 +69,7 @@ def inspection_page(
             )
         )
     if len(report.lengths) > 10 and n_mapped != 0:
-        parts.append(map_vocabulary(report, n_mapped, seed=seed, progress=progress))
+        parts.append(map_vocabulary(report, n_mapped, progress=progress))
     for title, sentence, names, pictures in _sections(report):
         parts += [heading(title, sentence), terms({name: report.terms[name] for name in names}), *pictures]
     parts += [heading("Tables"), *(folded(title, table) for title, table in tables_of(report).items())]
@@ -129,7 +125,7 @@ def _sections(report: Inspection) -> Iterator[Section]:
 
 
 def map_vocabulary(
-    report: Inspection, n_mapped: int | None = N_MAPPED, *, seed: int = 0, progress: bool = False
+    report: Inspection, n_mapped: int | None = N_MAPPED, *, progress: bool = False
 ) -> EmbeddingMap:
     """The map of a model's vocabulary, or of a sample: of each kind of token its first ones.
 
@@ -139,7 +135,7 @@ def map_vocabulary(
         With an embedding of more than ten rows.
     n_mapped : int or None
         Tokens at most; None maps all.
-    seed, progress
+    progress : bool
         As of :func:`~embviz.view.map_of`.
     """
     assert report.weights is not None
@@ -159,7 +155,6 @@ def map_vocabulary(
         vectors,
         "all",
         layout=_layout(),
-        seed=seed,
         progress=progress,
         title=f"All {len(rows):,} tokens" if whole else f"{len(rows):,} of {report.vocab_size:,} tokens",
     )

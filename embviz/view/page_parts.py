@@ -9,6 +9,8 @@ import pandas as pd
 
 from embviz.view.typesetting import number, typeset
 
+FOLDED_ROWS = 2_000
+
 STYLE = """
 .embviz-cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(10rem,1fr));gap:.6rem;margin:.8rem 0}
 .embviz-cards>div{border:1px solid rgba(128,128,128,.4);border-radius:6px;padding:.5rem .7rem;min-width:0}
@@ -94,17 +96,9 @@ def terms(explained: Mapping[str, str]) -> Words:
     return Words(f'<div class="embviz-terms">{folds}</div>', text)
 
 
-def folded(title: str, table: pd.DataFrame, *, most_rows: int = 2_000) -> Words:
-    """A table that a click opens; a saved page has a field to search its rows.
-
-    Parameters
-    ----------
-    title : str
-    table : DataFrame
-    most_rows : int
-        Of a longer table the first ones are shown.
-    """
-    shown = typeset(table, most_rows=most_rows)
+def folded(title: str, table: pd.DataFrame) -> Words:
+    """A table, or its first rows, that a click opens; a saved page has a field to search them."""
+    shown = typeset(table, most_rows=FOLDED_ROWS)
     opened = f"<summary>{html.escape(title)} ({len(table):,} rows)</summary>"
     mark = f'<details class="embviz-fold" data-search>{opened}'
     return Words(f"{mark}{shown._repr_html_()}</details>", f"{title}\n{shown!r}")

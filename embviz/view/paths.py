@@ -15,7 +15,6 @@ from embviz.view.multiples import panels
 
 NOISE = -1  # the phase of what is in none
 BESIDE = theme.SQUARE - 20  # side of a plane beside another one: the axes of the losses below need room
-FILLED = theme.HEIGHTS["plane"]  # of a plane that fills the page
 
 
 def plot_path(
@@ -30,7 +29,6 @@ def plot_path(
     seed_text: str | None = None,
     tooltip: tuple[str, ...] = (),
     order_title: str | None = None,
-    fill: bool = False,
     by: str | None = None,
     by_names: Sequence[str] | Mapping[Any, str] = (),
 ) -> alt.LayerChart | alt.ConcatChart:
@@ -50,15 +48,13 @@ def plot_path(
         Column of clusters: whole numbers from 0, -1 in none. Each has its own colour and shape, of thirty,
         and its number beside its middle point; points in none are small crosses.
     loss : str, optional
-        Column of numbers drawn over `order` beside the plane; below it where the page is narrow, or filled.
+        Column of numbers drawn over `order` beside the plane; below it where the page is narrow.
     limits : pair of float, optional
-        Ends of both axes of the plane, where it fills the page of the shorter; by default about all points.
+        Ends of both axes of the plane; by default about all points.
     seed_text : str, optional
         Written into the plane: which seed, or run, this is.
     tooltip : sequence of str
         Further columns to show on hovering.
-    fill : bool, default False
-        Fill the page's width, with the loss below; without, a square that others may stand beside.
     by : str, optional
         Column of kinds, such as training and a random walk: each has a plane of its own, side by side, with
         its name in it and its loss below.
@@ -77,14 +73,14 @@ def plot_path(
     >>> chart = plot_path(table, "u", "v", order="step", loss="loss", seed_text="seed 0")
     """
     how: dict[str, Any] = {"order": order, "phase": phase, "loss": loss, "limits": limits, "tooltip": tooltip}
-    how |= {"words": theme.title(order) if order_title is None else order_title, "fill": fill}
+    how |= {"words": theme.title(order) if order_title is None else order_title}
     how["loss_key"] = by is None or not isinstance(data, pd.DataFrame)  # the plane above has it already
-    how |= {"side": theme.SQUARE, "loss_height": theme.HEIGHTS["short"] if fill else theme.SQUARE}
+    how |= {"side": theme.SQUARE, "loss_height": theme.SQUARE}
     if by is not None and loss is not None:
         how |= {"side": BESIDE, "loss_height": theme.HEIGHTS["short"]}
     if by is None:
         parts = _parts(data, x, y, seed_text=seed_text, **how)
-        return parts[0] if loss is None else panels(parts, columns=1 if fill else 2)
+        return parts[0] if loss is None else panels(parts)
     charts.checked(data, numbers=[], words=[by])
     if not by_names:
         raise ValueError(f"name the kinds of {by!r} that stand side by side (by_names=...)")
@@ -111,7 +107,6 @@ def _parts(
     limits: tuple[float, float] | None,
     tooltip: tuple[str, ...],
     words: str,
-    fill: bool,
     seed_text: str | None,
     loss_key: bool,
     side: int,
@@ -119,7 +114,7 @@ def _parts(
 ) -> list[alt.LayerChart]:
     """The plane, and where there is a loss its curve, with a legend of its own or without."""
     data = charts.checked(data, numbers=[x, y, order, phase, loss], more=tooltip)
-    scales = _filling(data, x, y, limits) if fill else _square(data, x, y, limits)
+    scales = _square(data, x, y, limits)
     plane = {
         "x": alt.X(f"{x}:Q", scale=scales[0], axis=theme.layout_axis(x)),
         "y": alt.Y(f"{y}:Q", scale=scales[1], axis=theme.layout_axis(y)),
@@ -140,8 +135,8 @@ def _parts(
         )
         layers.append(corner.encode(x=alt.value(4), y=alt.value(4), text="words:N"))
     drawing = charts.layered(data, layers).properties(
-        width="container" if fill else side,
-        height=FILLED if fill else side,
+        width=side,
+        height=side,
         description=f"path over {words}",
     )
     if loss is None:
@@ -162,34 +157,6 @@ def _square(data: Data, x: str, y: str, limits: tuple[float, float] | None) -> l
     middles, spans = _about(data, x, y)
     half = max(spans) / 2 or 1.0
     return [alt.Scale(domain=[middle - half, middle + half], nice=False) for middle in middles]
-
-
-def _filling(data: Data, x: str, y: str, limits: tuple[float, float] | None) -> list[alt.Scale]:
-    """Of a plane as wide as the page: the axis with room to spare reaches further, so that units stay equal.
-
-    The page alone knows the width, so the ends are expressions in it.
-    """
-    middles, (across, up) = _about(data, x, y) if limits is None else _between(limits)
-    if not (across or up):  # all points in one place
-        across = up = 2.0
-    halves = (
-        f"max({across:.6g}, {up:.6g} * width / {FILLED}) / 2",
-        f"max({up:.6g}, {across:.6g} * {FILLED} / width) / 2",
-    )
-    return [
-        alt.Scale(
-            domainMin=alt.ExprRef(expr=f"{middle:.6g} - {half}"),
-            domainMax=alt.ExprRef(expr=f"{middle:.6g} + {half}"),
-            nice=False,
-            zero=False,
-        )
-        for middle, half in zip(middles, halves, strict=True)
-    ]
-
-
-def _between(limits: tuple[float, float]) -> tuple[list[float], list[float]]:
-    low, high = limits
-    return [(low + high) / 2] * 2, [float(high - low)] * 2
 
 
 def _about(data: Data, x: str, y: str) -> tuple[list[float], list[float]]:

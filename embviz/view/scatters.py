@@ -33,7 +33,6 @@ def plot_scatter(
     x_title: str | None = None,
     y_title: str | None = None,
     kind_title: str | None = None,
-    height: str = "plot",
     square: bool = False,
 ) -> alt.LayerChart:
     """A mark each row at two of its numbers, with the line of equals if they share a unit.
@@ -68,8 +67,6 @@ def plot_scatter(
         Further columns to show on hovering.
     size : str
         One of ``theme.SIZES``.
-    height : str
-        One of ``theme.HEIGHTS``.
     square : bool, default False
         Draw a square instead: with the same ends of both axes, a circle is round.
 
@@ -106,7 +103,7 @@ def plot_scatter(
         table = charts.checked(published, numbers=[x, y])
         layers.append(charts.crosses(table, {"x": across, "y": up}, looks))
     words = f"{theme.title(y)} against {theme.title(x)}"
-    chart = charts.finished(charts.layered(data, layers), words, theme.HEIGHTS[height])
+    chart = charts.finished(charts.layered(data, layers), words, theme.HEIGHT)
     return chart.properties(width=theme.SQUARE, height=theme.SQUARE) if square else chart
 
 

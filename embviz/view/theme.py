@@ -68,7 +68,6 @@ HEIGHTS = {
     "short": 190,
     "plot": 260,
     "tall": 340,
-    "plane": 440,
 }
 HEIGHT = HEIGHTS["plot"]
 SQUARE = 290  # side of a layout, as wide as a phone allows
@@ -197,10 +196,10 @@ def _category_scales(
     ]
 
 
-def sequential_scale(kind: str = "linear", limits: tuple[float, float] | None = None) -> alt.Scale:
-    """Viridis, for amounts from little to much; on a scale of another kind, with ends if given."""
-    chosen: dict[str, Any] = {"scheme": "viridis"} | ({} if kind == "linear" else {"type": kind})
-    return alt.Scale(**chosen | ({} if limits is None else {"domain": list(limits), "clamp": True}))
+def sequential_scale(limits: tuple[float, float] | None = None) -> alt.Scale:
+    """Viridis, for amounts from little to much, with ends if given."""
+    ends: dict[str, Any] = {} if limits is None else {"domain": list(limits), "clamp": True}
+    return alt.Scale(scheme="viridis", **ends)
 
 
 def signed_scale(limit: float) -> alt.Scale:

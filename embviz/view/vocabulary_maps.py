@@ -35,7 +35,7 @@ from embviz.neighbors import (
 from embviz.view import theme
 from embviz.view.embedding_maps import SIZE_LIMIT, EmbeddingMap, Placed, color_columns, embedding_map
 from embviz.view.pages import MIME, portable
-from embviz.words.wordvectors import Choice, WordVectors, chosen_rows
+from embviz.words.wordvectors import WordVectors
 
 Words = int | Literal["all"] | str | re.Pattern[str] | Sequence[str] | Mapping[str, int] | Path
 HALF = 32_767  # steps from the plane's middle to its farthest point
@@ -204,7 +204,6 @@ def map_of(
     layout: Literal["neighbors", "pca"] | np.ndarray | None = None,
     color: Any = None,
     center: bool = True,
-    which: Choice = "word",
     focus: str | None = None,
     title: str | None = None,
     seed: int = 0,
@@ -229,8 +228,6 @@ def map_of(
         cluster where nine tokens in ten are of one kind.
     center : bool, default True
         Whether the mean of the chosen vectors is subtracted first.
-    which : "word", "context" or "sum"
-        The vectors that are mapped. With "pca" and "word", context vectors are behind a switch.
     focus : str, optional
         A word pointed at from the start.
     title : str, optional
@@ -265,7 +262,7 @@ def map_of(
     if isinstance(layout, str) and layout == "pca" and isinstance(words, int):
         return _first_words(vectors, words, focus, title)
     chosen, said = _chosen(vectors, words)
-    table = chosen_rows(vectors, which)
+    table = vectors.word
     table = table if len(chosen) == len(table) and said == "all" else table[chosen]
     there = table.any(axis=1)
     if not there.all():

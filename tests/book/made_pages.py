@@ -80,7 +80,7 @@ def vectors(seed: int) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(N_WORDS, 6)) * np.linspace(2, 0.5, 6)
 
 
-def made(seed: int, *, joined: bool = False) -> EmbeddingMap:
+def made(seed: int) -> EmbeddingMap:
     kinds = ["odd" if place % 2 else "even" for place in range(N_WORDS)]
     return embedding_map(
         vectors(seed),
@@ -89,7 +89,6 @@ def made(seed: int, *, joined: bool = False) -> EmbeddingMap:
         names=("word vectors", "context vectors"),
         color={"kind": kinds, "place": list(range(N_WORDS))},
         focus="word7",
-        joined=joined,
         title=f"Map number {seed}",
         caption="Made.",
     )
@@ -144,14 +143,14 @@ def write_book(folder: Path) -> None:
     html = {"text/html": typeset(table)._repr_html_(), "text/plain": "table"}
     write_page(folder / "words.ipynb", "Words", explorer(), explorer(), html)
     large = embedding_map(
-        np.random.default_rng(0).normal(size=(5_000, 2)),
+        points := np.random.default_rng(0).normal(size=(5_000, 2)),
         [f"token{place}" for place in range(5_000)],
-        metric="euclidean",
+        layout=points,
         title="Five thousand words",
         caption="Made.",
     )
     pair = side_by_side(made(0), made(1), title="Two maps of the same words", caption="Made vectors.")
-    write_page(folder / "maps.ipynb", "Maps", pair, large, picked(), made(2, joined=True))
+    write_page(folder / "maps.ipynb", "Maps", pair, large, picked())
     again = make_player(n_frames=3, title="Another run", initial=2 * EVERY)
     write_page(folder / "players.ipynb", "A run", make_player(), again)
     folds = [f"## {name}\n\n<!-- depth: the same once more -->" for name in ("Deeper", "Deepest")]

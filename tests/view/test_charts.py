@@ -57,7 +57,7 @@ NAMED_FORMS = {  # a table, what is drawn of it, by which columns: here each arg
     "curves with ends": (
         ENDS, view.plot_curves, ["step", "loss"], {"seed": None, "interval": ("low", "high")},
     ),
-    "bars of names": (times()[:1], view.plot_bars, ["run", "grok"], {"tooltip": ["memorize"]}),
+    "bars of names": (times()[:1], view.plot_bars, ["run", "grok"], {}),
     "scatter of names": (
         times(), view.plot_scatter, ["memorize", "grok"],
         {"label": "run", "event": "grokked", "tooltip": ["seed"]},

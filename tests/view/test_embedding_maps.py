@@ -49,8 +49,8 @@ def cosine_distance(x, y) -> float:
     return 1 - float(x @ y) / float(np.linalg.norm(x) * np.linalg.norm(y))
 
 
-def about(picture) -> dict:
-    return picture.static_spec()["usermeta"]["embviz"]["maps"][0]
+def unit(table: np.ndarray) -> np.ndarray:
+    return table / np.linalg.norm(table, axis=1, keepdims=True)
 
 
 def row(picture) -> dict:
@@ -60,36 +60,24 @@ def row(picture) -> dict:
 # --- neighbours and trust --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("metric", "distance"),
-    [("cosine", cosine_distance), ("euclidean", lambda x, y: float(np.linalg.norm(x - y)))],
-)
-def test_neighbours_are_those_of_the_full_space(metric, distance):
+def test_neighbours_are_those_of_the_full_space_and_the_share_kept_is_that_of_a_slow_count():
     table = vectors()
-    picture = made(table, metric=metric)
+    picture = made(table)
+    columns = row(picture)
+    plane = np.array([columns["x0"], columns["y0"]], dtype=float).T
     for place in range(0, len(table), 7):
-        slow = slow_neighbors(table, place, 8, distance)
+        slow = slow_neighbors(table, place, 8, cosine_distance)
         shown = picture.neighbors(f"word{place}")
         assert shown["word"].tolist() == [f"word{other}" for _, other in slow]
         # neighbours are told apart at a millionth of the longest vector
         np.testing.assert_allclose(shown["distance"], [far for far, _ in slow], atol=1e-5)
-
-
-def test_the_share_kept_is_that_of_a_slow_count():
-    table = vectors()
-    picture = made(table)
-    plane = np.array([row(picture)["x0"], row(picture)["y0"]], dtype=float).T
-    for place in range(0, len(table), 7):
-        true = {other for _, other in slow_neighbors(table, place, 8, cosine_distance)}
         # whole coordinates tie now and then: the earlier row first, as in the map
-        shown = {
-            other for _, other in slow_neighbors(plane, place, 8, lambda x, y: float(((x - y) ** 2).sum()))
-        }
-        assert row(picture)["kept0"][place] == len(true & shown)
+        near = slow_neighbors(plane, place, 8, lambda x, y: float(((x - y) ** 2).sum()))
+        assert columns["kept0"][place] == len({other for _, other in slow} & {other for _, other in near})
 
 
 def test_a_plane_that_is_the_whole_space_keeps_everything_and_noise_keeps_what_chance_gives():
-    flat = made(vectors(D=2), metric="euclidean")
+    flat = made(vectors(D=2))
     assert flat.placed[0].kept.min() == 1  # 5,000 steps tell 60 points' neighbours apart
     assert "it keeps 100% of the variance" in flat.caption
     n = 800
@@ -99,19 +87,16 @@ def test_a_plane_that_is_the_whole_space_keeps_everything_and_noise_keeps_what_c
 
 
 def test_the_caption_says_what_the_plane_keeps():
-    table = vectors()
-    centered = table - table.mean(axis=0)
-    spread = np.linalg.eigvalsh(centered.T @ centered)
-    picture = made(table, metric="euclidean")
+    table = unit(vectors())
+    spread = np.linalg.eigvalsh(np.cov(table.T))
+    picture = made(table)
+    kept = f"{picture.placed[0].kept.mean():.0%}"
     assert f"it keeps {spread[-2:].sum() / spread.sum():.0%} of the variance." in picture.caption
     assert (
-        f"Made. Of 8 true neighbours the 2-D map keeps {picture.placed[0].kept.mean():.0%}" in picture.caption
+        f"Made. Of 8 true neighbours the 2-D map keeps {kept:.0%}, a random layout 13.6%;" in picture.caption
     )
-    assert "a random layout 13.6%;" in picture.caption
-    assert (
-        "relative error of its distances 0.00 (Kruskal's stress)"
-        in made(vectors(D=2), layout=vectors(D=2), metric="euclidean").caption
-    )
+    flat = unit(vectors(D=2))
+    assert "relative error of its distances 0.00 (Kruskal's stress)" in made(flat, layout=flat).caption
 
 
 def test_stress_is_kruskals_at_the_best_scale():
@@ -130,8 +115,8 @@ def test_stress_is_kruskals_at_the_best_scale():
 
 
 def test_the_plane_is_that_of_the_principal_components_at_one_scale():
-    table = vectors()
-    picture = made(table, metric="euclidean")
+    table = unit(vectors())
+    picture = made(table)
     centered = table - table.mean(axis=0)
     left, scales, _ = np.linalg.svd(centered, full_matrices=False)
     expected = np.linalg.norm((left[:, None, :2] - left[None, :, :2]) * scales[:2], axis=2)
@@ -172,18 +157,15 @@ def test_two_embeddings_share_a_plane_and_a_moved_word_lies_elsewhere():
     same = [place for place in range(60) if place != 3]
     assert [columns["x0"][place] for place in same] == [columns["x1"][place] for place in same]
     assert columns["x0"][3] != columns["x1"][3]
-    given = np.stack([vectors(D=2), vectors(D=2, seed=1)])
-    assert (
-        row(made(table, other=table, layout=given))["x1"] != row(made(table, other=table, layout=given))["x0"]
-    )
+    columns = row(made(table, other=table, layout=np.stack([vectors(D=2), vectors(D=2, seed=1)])))
+    assert columns["x1"] != columns["x0"]
 
 
 def test_small_errors_of_rounding_change_nothing_in_the_page():
     table = vectors()
     table[10:14] = table[10]  # ties
     noise = 1 + 1e-13 * np.random.default_rng(0).normal(size=table.shape)
-    for metric in ("cosine", "euclidean"):
-        assert made(table, metric=metric).static_spec() == made(table * noise, metric=metric).static_spec()
+    assert made(table).static_spec() == made(table * noise).static_spec()
 
 
 # --- colours ---------------------------------------------------------------------------------------------
@@ -200,11 +182,8 @@ def test_a_map_without_columns_is_coloured_by_clusters_named_by_a_central_word()
     names = words(60)
     assert all(groups[names.index(label.removeprefix("near "))] == group for group, label in pairs)
     assert made(table, color={"kind": ["a"] * 60}).columns == {"kind": ["a"] * 60}
-
-
-def test_equal_vectors_are_fewer_clusters_than_looks():
-    table = np.eye(8)[np.arange(60) % 3] + 0.0
-    assert len(set(made(table).columns["cluster"])) == 3
+    few = np.eye(8)[np.arange(60) % 3]
+    assert len(set(made(few).columns["cluster"])) == 3
 
 
 def test_columns_are_kinds_or_numbers():
@@ -212,20 +191,19 @@ def test_columns_are_kinds_or_numbers():
     frame = pd.DataFrame(
         {"kind": kinds, "count": np.arange(60) * 1.5, "odd": [i % 2 == 1 for i in range(60)]}
     )
-    known = about(made(color=frame))["columns"]
+    known, alone = (
+        made(color=color).static_spec()["usermeta"]["embviz"]["maps"][0]["columns"]
+        for color in (frame, frame["kind"])
+    )
     assert known == [
         {"name": "kind", "kinds": ["verb", "noun"]},
         {"name": "count", "low": 0.0, "high": 88.5},
         {"name": "odd", "kinds": ["False", "True"]},
     ]
-    assert about(made(color=frame["kind"]))["columns"][0]["name"] == "kind"
+    assert alone == known[:1]
 
 
 # --- refusals -------------------------------------------------------------------------------------------
-
-
-def colored(values) -> EmbeddingMap:
-    return made(color={"part": values})
 
 
 NAMED = {"other": vectors(seed=1), "names": ("words", "contexts")}
@@ -241,19 +219,18 @@ STATES = {"late": vectors(), "early": vectors()}
         (lambda: made(vectors(6)), "at most 5 neighbours each, not 8"),
         (lambda: made(listed=[*words(59), "word3"]), "'word3' comes twice"),
         (lambda: made(listed=[*words(59), 7]), "7 is not a word but int"),
-        (lambda: made(NO_DIRECTION), 'zero and has no direction: use metric="euclidean"'),
-        (lambda: made(np.ones((60, 3)), metric="euclidean"), "all points lie in one place"),
+        (lambda: made(NO_DIRECTION), "zero and has no direction"),
+        (lambda: made(np.ones((60, 3))), "all points lie in one place"),
         (lambda: made(layout=vectors(59, 2)), "don't place 1 x 60 points"),
         (lambda: made(layout=np.full((60, 2), np.nan)), "layout has 120 NaN"),
         (lambda: made(other=vectors(D=4)), "differ in dimension"),
         (lambda: made(focus="king"), "'king', to be pointed at first"),
-        (lambda: made(joined=True), "nothing to join it to: give other"),
         (lambda: made(**NAMED).neighbors("king"), "not among the 60 words"),
         (lambda: side_by_side(made(), made(**NAMED)), "give both maps the same names"),
-        (lambda: colored([str(place % 6) for place in range(60)]), "6 kinds, but only 5 looks"),
-        (lambda: colored([1.0] * 59), "59 values for 60 words"),
-        (lambda: colored([np.nan, *[1.0] * 59]), "missing values"),
-        (lambda: colored([np.inf, *[1.0] * 59]), "infinite"),
+        (lambda: made(color={"part": [str(place % 6) for place in range(60)]}), "6 kinds, but only 5 looks"),
+        (lambda: made(color={"part": [1.0] * 59}), "59 values for 60 words"),
+        (lambda: made(color={"part": [np.nan, *[1.0] * 59]}), "missing values"),
+        (lambda: made(color={"part": [np.inf, *[1.0] * 59]}), "infinite"),
         (lambda: picked({"only": vectors()}), "must be two or more"),
         (lambda: picked(null=STATES), "the control's"),
         (lambda: picked(first="never"), "'never', to be shown at first, is none of the states"),
@@ -293,10 +270,13 @@ def test_each_state_has_its_own_neighbours_in_one_plane():
     assert [part.name for part in trained.placed] == [part.name for part in drawn.placed] == ["early", "late"]
     for part, table in zip(trained.placed, states.values(), strict=True):
         assert part.near[3].tolist() == [row for _, row in slow_neighbors(table, 3, 8, cosine_distance)]
+    by_length, _ = picked(states, metric="euclidean").maps[0].placed
+    slow = slow_neighbors(states["early"], 3, 8, lambda x, y: float(np.linalg.norm(x - y)))
+    assert by_length.near[3].tolist() == [row for _, row in slow]
     both = np.concatenate([part.plane for part in trained.placed])
     assert np.abs(both).max() == 5_000  # one scale for all states
-    unit = [table / np.linalg.norm(table, axis=1, keepdims=True) for table in states.values()]
-    shared = np.concatenate(unit) - np.concatenate(unit).mean(axis=0)
+    shared = np.concatenate([unit(table) for table in states.values()])
+    shared -= shared.mean(axis=0)
     axes = np.linalg.svd(shared, full_matrices=False)[2][:2]
     lengths = np.linalg.norm(both - both.mean(axis=0), axis=1)
     assert np.corrcoef(lengths, np.linalg.norm(shared @ axes.T, axis=1))[0, 1] > 0.999

@@ -444,18 +444,6 @@ def test_points_in_a_phase_and_in_none_are_one_mark_which_is_never_empty(phases)
     assert [len(part["layer"]) for part in (plane, beside)] == [3, 1]  # line, points, numbers of clusters
 
 
-@pytest.mark.parametrize("width", [300, 800])
-@pytest.mark.parametrize("loss", [None, "loss"])
-def test_a_plane_that_fills_the_page_has_equal_units_at_any_width(width, loss):
-    spec = view.plot_path(POINTS, "u", "v", order="step", loss=loss, fill=True).to_dict()
-    for part in spec.get("concat", [spec]):
-        part["width"] = width
-    marks = drawing.drawn(spec, "symbol")[:3]
-    (x0, y0), (x1, y1) = ((mark["x"], mark["y"]) for mark in marks[:2])
-    assert (x1 - x0) / 4 == pytest.approx(y0 - y1)  # 4 to the right and 1 up
-    assert all(0 < mark["x"] < width and 0 < mark["y"] < theme.HEIGHTS["plane"] for mark in marks)
-
-
 def test_paths_of_two_kinds_stand_side_by_side_each_with_its_loss_below():
     table = pd.concat([POINTS.assign(kind="training"), POINTS.assign(kind="random walk", u=0.0)])
     beside = {"by": "kind", "by_names": ["training", "random walk"], "limits": (-1, 5)}
