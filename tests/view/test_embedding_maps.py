@@ -77,8 +77,8 @@ def test_neighbours_are_those_of_the_full_space_and_the_share_kept_is_that_of_a_
 
 
 def test_a_plane_that_is_the_whole_space_keeps_everything_and_noise_keeps_what_chance_gives():
-    flat = made(vectors(D=2))
-    assert flat.placed[0].kept.min() == 1  # 5,000 steps tell 60 points' neighbours apart
+    flat = made(vectors(D=2, seed=1))
+    assert flat.placed[0].kept.min() == 1  # 5,000 steps tell these 60 points' neighbours apart
     assert "it keeps 100% of the variance" in flat.caption
     n = 800
     noise = made(vectors(n), layout=np.random.default_rng(1).normal(size=(n, 2)))
@@ -92,9 +92,7 @@ def test_the_caption_says_what_the_plane_keeps():
     picture = made(table)
     kept = f"{picture.placed[0].kept.mean():.0%}"
     assert f"it keeps {spread[-2:].sum() / spread.sum():.0%} of the variance." in picture.caption
-    assert (
-        f"Made. Of 8 true neighbours the 2-D map keeps {kept:.0%}, a random layout 13.6%;" in picture.caption
-    )
+    assert f"Made. Of 8 true neighbours the 2-D map keeps {kept}, a random layout 13.6%;" in picture.caption
     flat = unit(vectors(D=2))
     assert "relative error of its distances 0.00 (Kruskal's stress)" in made(flat, layout=flat).caption
 
@@ -145,8 +143,8 @@ def test_a_map_of_word_vectors_shows_their_first_words_and_contexts_without_empt
     )
     assert picture.title == "The first 49 words"
     assert picture.caption.startswith("60 vectors of 7 numbers. 1 words without a vector are left out.")
-    alone = map_of(WordVectors(words(), vectors().astype(np.float32)), title="Mine")
-    assert (alone.title, len(alone.words), len(alone.placed)) == ("Mine", 60, 1)
+    tied = map_of(WordVectors(words(), contexts, contexts.copy()), title="Mine")
+    assert (tied.title, len(tied.words), len(tied.placed)) == ("Mine", 60, 1)
 
 
 def test_two_embeddings_share_a_plane_and_a_moved_word_lies_elsewhere():

@@ -265,13 +265,10 @@ def strip(table, **more):
     return view.plot_strip(table, "grok", "run", limits=(0, 100), **more)
 
 
-def test_marks_of_a_strip_stand_at_their_values_in_the_row_of_their_kind():
+def test_marks_of_a_strip_stand_in_the_row_of_their_kind_with_students_interval_about_the_mean():
     marks = drawn(strip(times()), "symbol")
     assert [mark["x"] for mark in marks] == times()["grok"].tolist()
     assert [mark["y"] for mark in marks] == [25] * 3 + [75] * 3
-
-
-def test_the_bar_of_a_strip_is_students_interval_about_the_mean():
     expected = [findings.over_seeds(part.to_numpy()) for _, part in times().groupby("run")["grok"]]
     chart = view.plot_strip(times(), "grok", "run", limits=(-100, 200))
     found = [(rule["x"] * 3 - 100, rule["x2"] * 3 - 100) for rule in drawn(chart, "rule")]
@@ -299,18 +296,14 @@ def test_the_papers_values_of_kinds_stand_in_their_part_of_the_row(rows):
     assert {(x, ours[y]) for x, y in crosses} == {(50, shapes["free"]), (90, shapes["tied"])}
 
 
-def test_a_run_that_was_given_up_is_an_open_mark():
+def test_a_run_that_was_given_up_is_an_open_mark_and_a_row_without_a_mark_stays():
+    assert "not measured" in axis_labels(strip(times(), names=["a", "b", "not measured"]))
     shown = [mark for mark in drawn(strip(times(), event="grokked"), "symbol") if mark["size"] > 0]
     is_open = [
         mark["shape"] == "triangle-right" and mark.get("fill") in (None, "transparent") for mark in shown
     ]
     assert sorted(mark["x"] for mark, open_ in zip(shown, is_open, strict=True) if open_) == [80]
     assert is_open.count(False) == 5
-
-
-def test_a_row_without_a_mark_stays():
-    chart = strip(times(), names=["a", "b", "not measured"])
-    assert "not measured" in axis_labels(chart)
 
 
 # --- scatter --------------------------------------------------------------------------------------------
