@@ -47,11 +47,11 @@ def plot_survival(
     reference : number, or mapping of str to float, optional
         Shares, dashed.
     """
-    data = charts.checked(data, numbers=[time], words=[kind], more=[event])
+    data = charts.check_columns(data, numbers=[time], words=[kind], more=[event])
     colour, dash = theme.line_styles(kind, charts.kind_names(data, kind, names), words=None)
     ends = None if limit is None else (start, limit)
-    across = charts.placed(alt.X, time, scale=charts.tight(x_scale, ends))
-    up = charts.placed(alt.Y, "waiting", scale=charts.scaled("linear", (0, 1)), words=y_title)
+    across = charts.position(alt.X, time, scale=charts.tight_scale(x_scale, ends))
+    up = charts.position(alt.Y, "waiting", scale=charts.make_scale("linear", (0, 1)), words=y_title)
     fields = [time, kind, "waiting", "low", "high"]
     shown = _waiting(time, event, kind, start, limit).encode(
         x=across, tooltip=charts.tooltips(fields, data, [time, "waiting", "low", "high"])
@@ -63,8 +63,8 @@ def plot_survival(
     band = shown.mark_area(opacity=theme.OPACITY["band"], **stepped).encode(
         y=charts.same_axis(up, "low"), y2="high:Q", color=colour
     )
-    chart = charts.layered(data, [band, line, *charts.levels(reference=reference)])
-    return charts.finished(chart, f"{y_title} over {theme.title(time)}", theme.HEIGHT)
+    chart = charts.pack_layers(data, [band, line, *charts.levels(reference=reference)])
+    return charts.fill_width(chart, f"{y_title} over {theme.title(time)}", theme.HEIGHT)
 
 
 def _waiting(time: str, event: str, kind: str, start: float, limit: float | None) -> alt.Chart:

@@ -30,10 +30,10 @@ def plot_arrows(
     Both axes reach from minus to plus `limit`. Kinds are told apart by colour and dash; `label` is a column
     of words written at the heads; `reference` is a dashed level, such as the axis of a reflection.
     """
-    data = charts.checked(data, numbers=[x, y], words=[kind], more=[label] if label else [])
-    ends = charts.scaled("linear", (-limit, limit))
-    across = charts.placed(alt.X, x, scale=ends, words=x_title)
-    up = charts.placed(alt.Y, y, scale=ends, words=y_title)
+    data = charts.check_columns(data, numbers=[x, y], words=[kind], more=[label] if label else [])
+    ends = charts.make_scale("linear", (-limit, limit))
+    across = charts.position(alt.X, x, scale=ends, words=x_title)
+    up = charts.position(alt.Y, y, scale=ends, words=y_title)
     colour, dash = theme.line_styles(kind, charts.kind_names(data, kind, names), words=None)
     shown = charts.tooltips([kind, label, x, y], data, [x, y])
     base = alt.Chart().transform_calculate(**{ANGLE: f"atan2(datum[{x!r}], datum[{y!r}]) * 180 / PI"})
@@ -48,7 +48,7 @@ def plot_arrows(
     if label is not None:
         layers += [_names(base, label, x, rightward) for rightward in (True, False)]
     words = f"Arrows from the origin: {theme.title(y)} against {theme.title(x)}"
-    chart = charts.finished(charts.layered(data, layers), words, theme.SQUARE)
+    chart = charts.fill_width(charts.pack_layers(data, layers), words, theme.SQUARE)
     square: alt.LayerChart = chart.properties(width=theme.SQUARE)
     return square
 

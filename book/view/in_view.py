@@ -22,7 +22,7 @@ from IPython.display import display
 from IPython.utils.capture import capture_output
 
 from embviz.ledger.cells import Cell, Experiment, compute, read
-from embviz.view.explorers import GRIDS, combinations, labelled
+from embviz.view.explorers import GRIDS, combinations, label_controls
 
 COMPUTE, STORE = "EMBVIZ_COMPUTE", "store"
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -109,7 +109,7 @@ def grid_in_view(
 
     @functools.cache
     def measured() -> list[tuple[dict[str, Any], Any]]:
-        return [(values, measure(**values)) for values in combinations(labelled(controls))]
+        return [(values, measure(**values)) for values in combinations(label_controls(controls))]
 
     def grid(table: str | None = None) -> pd.DataFrame:
         found = [(values, one[table] if table else one) for values, one in measured()]

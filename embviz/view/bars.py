@@ -71,7 +71,7 @@ def plot_bars(
     by_name = x_names is not None or charts.holds_words(data, x)
     control = null if isinstance(null, str) and isinstance(data, pd.DataFrame) and null in data else None
     numbers = [y, control, None if by_name else x]
-    data = charts.checked(data, numbers=numbers, words=[kind, x if by_name else None])
+    data = charts.check_columns(data, numbers=numbers, words=[kind, x if by_name else None])
     kinds = charts.kind_names(data, kind, names)
     charts.refuse_repeats(
         data, [x, kind], "one bar would hide the other; name what tells them apart (kind=...)"
@@ -85,9 +85,9 @@ def plot_bars(
     if by_name:
         base, place = _categories(x, charts.kind_names(data, x, x_names), kind, kinds, x_title)
     else:
-        base, place = _ranks(x, charts.tight("linear"), x_title)
+        base, place = _ranks(x, charts.tight_scale("linear"), x_title)
     unbinned = place if by_name else place | {"x": charts.same_axis(place["x"], "left")}
-    up = charts.placed(alt.Y, y, scale=charts.scaled(scale, limits, zero=True), words=y_title)
+    up = charts.position(alt.Y, y, scale=charts.make_scale(scale, limits, zero=True), words=y_title)
     shown = charts.tooltips([kind, x, y, control], data, [y, *([control] if control else [])])
     foot = {} if floor is None else {"y2": alt.datum(floor)}
     layers = [base.mark_bar(clip=True).encode(y=up, tooltip=shown, **place, **looks, **foot)]
@@ -95,14 +95,14 @@ def plot_bars(
         layers.append(_ticks(base, by_name).encode(y=charts.same_axis(up, control), **unbinned))
     layers += charts.levels(reference=reference, null=None if control else null)
     words = f"{theme.title(y)} by {theme.title(x)}"
-    return charts.finished(charts.layered(data, layers), words, theme.HEIGHTS[height])
+    return charts.fill_width(charts.pack_layers(data, layers), words, theme.HEIGHTS[height])
 
 
 def _floor(
     data: Data, y: str, scale: Scale, limits: tuple[float, float] | None
 ) -> tuple[tuple[float, float] | None, float | None]:
     """Ends of the axis, and where bars begin on a logarithmic one, which has no 0."""
-    if charts.scaled(scale).to_dict().get("type") != "log":
+    if charts.make_scale(scale).to_dict().get("type") != "log":
         return limits, None
     if limits is None and not isinstance(data, pd.DataFrame):
         raise ValueError(

@@ -37,7 +37,7 @@ Channel = TypeVar("Channel", alt.X, alt.Y)
 # --- tables ---------------------------------------------------------------------------------------------
 
 
-def checked(
+def check_columns(
     data: AnyData,
     *,
     numbers: Sequence[str | None],
@@ -122,7 +122,7 @@ def refuse_repeats(data: Data, fields: Sequence[str | None], advice: str) -> Non
             raise ValueError(f"more than one row at {where}: {advice}")
 
 
-def layered(data: Data, layers: Sequence[alt.Chart]) -> alt.LayerChart:
+def pack_layers(data: Data, layers: Sequence[alt.Chart]) -> alt.LayerChart:
     """Layers over one data set, of which a page holds the columns as lists: a quarter of rows' size."""
     if not isinstance(data, pd.DataFrame):
         return alt.LayerChart(data=data, layer=list(layers))
@@ -206,7 +206,7 @@ def mirrored_bins(values: ArrayLike, *, n_bins: int = 60, reach: float | None = 
 # --- axes, scales, tooltips -----------------------------------------------------------------------------
 
 
-def scaled(scale: Scale, limits: tuple[float, float] | None = None, *, zero: bool = False) -> alt.Scale:
+def make_scale(scale: Scale, limits: tuple[float, float] | None = None, *, zero: bool = False) -> alt.Scale:
     """A scale by its name, with its ends; without, they are the data's."""
     if isinstance(scale, alt.Scale):
         return scale
@@ -217,7 +217,7 @@ def scaled(scale: Scale, limits: tuple[float, float] | None = None, *, zero: boo
     return alt.Scale(**chosen)
 
 
-def tight(scale: Scale, limits: tuple[float, float] | None = None) -> alt.Scale:
+def tight_scale(scale: Scale, limits: tuple[float, float] | None = None) -> alt.Scale:
     """A scale that ends where the data do, as an axis of time should."""
     if isinstance(scale, alt.Scale):
         return scale
@@ -225,7 +225,7 @@ def tight(scale: Scale, limits: tuple[float, float] | None = None) -> alt.Scale:
     return alt.Scale(type=scale, nice=False, domain=ends, zero=False if scale == "linear" else alt.Undefined)  # type: ignore[arg-type]
 
 
-def finished(chart: alt.LayerChart, description: str, height: float | alt.Step) -> alt.LayerChart:
+def fill_width(chart: alt.LayerChart, description: str, height: float | alt.Step) -> alt.LayerChart:
     """As wide as the page; with words for a reader who hears it, until it gets its finding."""
     whole: alt.LayerChart = chart.properties(width="container", height=height, description=description)
     return whole
@@ -241,7 +241,7 @@ def refuse_logarithms(data: Data, field: str, scale: Scale) -> None:
         )
 
 
-def placed(
+def position(
     channel: type[Channel],
     field: str,
     *,

@@ -12,7 +12,7 @@ from embviz.view.curves import plot_curves
 from embviz.view.embedding_maps import SideBySide, pick_a_word
 from embviz.view.explorers import Choice, Explorer
 from embviz.view.heat_maps import plot_heat_map
-from embviz.view.page_parts import cards, folded, heading
+from embviz.view.page_parts import cards, fold_table, heading
 from embviz.view.pages import Page
 from embviz.view.theme import captioned
 
@@ -60,13 +60,13 @@ def comparison_page(found: Comparison) -> Page:
         cards(quantities),
         heading("Which tokens moved", "The slider goes from the first to the second, turned onto the first."),
         map_moves(found),
-        folded("The tokens that moved most, and their nearest tokens in both", found.moved.round(3)),
+        fold_table("The tokens that moved most, and their nearest tokens in both", found.moved.round(3)),
     ]
     if (explorer := explore_changes(found)) is not None:
         parts += [heading("Which matrices changed"), explorer]
     parts += [heading("Spectra"), plot_both_spectra(found), heading("Tables")]
     tables = {"All quantities": found.table.round(4), "Changes of matrices": found.changes.round(5)}
-    parts += [folded(title, table) for title, table in tables.items() if len(table)]
+    parts += [fold_table(title, table) for title, table in tables.items() if len(table)]
     return Page(parts, title=f"{first} and {second}")
 
 

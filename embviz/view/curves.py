@@ -77,13 +77,13 @@ def plot_curves(
     >>> chart = plot_curves(table, "step", "accuracy", reference={"best possible": 0.95})
     """
     ends = () if isinstance(interval, bool) else interval
-    data = charts.checked(data, numbers=[x, y, *ends], words=[kind], more=[seed] if seed else [])
+    data = charts.check_columns(data, numbers=[x, y, *ends], words=[kind], more=[seed] if seed else [])
     kinds = charts.kind_names(data, kind, names)
     charts.refuse_repeats(data, [x, kind, seed], "name the column of repetitions (seed=...), or average them")
     for field, its_scale in ((x, x_scale), (y, scale)):
         charts.refuse_logarithms(data, field, its_scale)
-    across = charts.placed(alt.X, x, scale=charts.tight(x_scale, x_limits), words=x_title)
-    up = charts.placed(alt.Y, y, scale=charts.scaled(scale, limits), words=y_title)
+    across = charts.position(alt.X, x, scale=charts.tight_scale(x_scale, x_limits), words=x_title)
+    up = charts.position(alt.Y, y, scale=charts.make_scale(scale, limits), words=y_title)
     looks = _line_looks(kind, kinds, null, kind_title)
     layers = _seed_layers(across, up, looks, seed=seed, interval=interval)
     if isinstance(published, pd.DataFrame):
@@ -91,14 +91,14 @@ def plot_curves(
         layers.append(_crosses(published, across, up))
     else:
         layers += charts.levels(reference=reference, null=null, published=published)
-    chart = charts.layered(data, layers)
-    return charts.finished(chart, f"{theme.title(y)} over {theme.title(x)}", theme.HEIGHTS[height])
+    chart = charts.pack_layers(data, layers)
+    return charts.fill_width(chart, f"{theme.title(y)} over {theme.title(x)}", theme.HEIGHTS[height])
 
 
 def _crosses(table: pd.DataFrame, across: alt.X, up: alt.Y) -> alt.Chart:
     """The paper's values at their places, without a legend."""
     y = charts.column(up)
-    rows = charts.checked(table, numbers=[y], more=[charts.column(across)]).to_dict("records")
+    rows = charts.check_columns(table, numbers=[y], more=[charts.column(across)]).to_dict("records")
     mark = alt.Chart(alt.Data(values=rows)).mark_point(
         shape=theme.PUBLISHED_SHAPE, size=theme.SIZES["mark"], color=theme.INK, clip=True
     )

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike
 from embviz.arrays import checked
 from embviz.metrics import nearest_neighbors, neighbors_kept
 from embviz.view import theme
-from embviz.view.named_tables import named
+from embviz.view.named_tables import short_repr
 from embviz.view.pages import map_script, portable, script, style
 from embviz.view.pictures import Picture
 
@@ -137,7 +137,7 @@ class EmbeddingMap(MapPicture):
         super().__init__()
 
     def __repr__(self) -> str:
-        return named("map", self.title)
+        return short_repr("map", self.title)
 
     def _maps(self) -> Sequence[EmbeddingMap]:
         return [self]
@@ -194,7 +194,7 @@ class SideBySide(MapPicture):
         super().__init__()
 
     def __repr__(self) -> str:
-        return named("maps", self.title)
+        return short_repr("maps", self.title)
 
     def _maps(self) -> Sequence[EmbeddingMap]:
         return self.maps

@@ -32,14 +32,14 @@ from embviz.view.named_tables import (
     Feed,
     Tables,
     as_tables,
-    called,
+    call_with_tables,
     compact_row,
     connect,
-    drawn,
-    handed,
-    named,
+    make_spec,
+    name_of,
     plain,
     refuse_holes,
+    short_repr,
     without_repeats,
 )
 from embviz.view.pages import portable, script, style, vega_runtime
@@ -429,7 +429,7 @@ class Explorer(Picture):
         tries: Mapping[str, Mapping[str, Any]] | None = None,
         digits: int = 4,
     ) -> None:
-        self.controls, self.view_controls = labelled(controls), labelled(view_controls or {})
+        self.controls, self.view_controls = label_controls(controls), label_controls(view_controls or {})
         check_names([*self.controls, *self.view_controls])
         both = set(self.controls) & set(self.view_controls)
         if both:
@@ -452,7 +452,7 @@ class Explorer(Picture):
         self.on_msg(self._hear)
 
     def __repr__(self) -> str:
-        return named("explorer", self.first_title)
+        return short_repr("explorer", self.first_title)
 
     # --- the widget ---
 
@@ -616,7 +616,7 @@ class Explorer(Picture):
         for one in self.tries:
             for name in set(one["values"]) & set(wanted):
                 wanted[name].append(one["values"][name])
-        return thinned(self.controls, wanted)
+        return thin_controls(self.controls, wanted)
 
     def _refuse_too_many(self) -> None:
         sizes = [len(control.values) for control in self.controls.values()]
@@ -632,7 +632,7 @@ class Explorer(Picture):
 
     @property
     def _name(self) -> str:
-        return "nothing" if self.measure is None else called(self.measure)
+        return "nothing" if self.measure is None else name_of(self.measure)
 
     @property
     def _tables(self) -> Tables:
@@ -744,7 +744,7 @@ class Explorer(Picture):
     def _spec(self, rows: dict[str, list[dict[str, Any]]], *, live: bool) -> dict[str, Any]:
         check_names(set(rows) - {MEASURED}, "table")
         caption = self.caption if live else " ".join([self.caption, *self._thinning]).strip()
-        spec = drawn(self.draw, list(rows), finding=self.first_title, caption=caption, who=repr(self))
+        spec = make_spec(self.draw, list(rows), finding=self.first_title, caption=caption, who=repr(self))
         feeds = {name: Feed(name, self._unfolded(own, live=live)) for name, own in rows.items()}
         if set(rows) == {MEASURED}:
             _inherit_data(spec)
@@ -796,10 +796,10 @@ class Explorer(Picture):
             return self._filled(self.title, values)
         if tables is None:
             tables = self._at(values) if self._grid is not None else self._kept(values)
-        return self._filled(str(handed(self.title, tables)), values)
+        return self._filled(str(call_with_tables(self.title, tables)), values)
 
     def _filled(self, text: str, values: Mapping[str, Any]) -> str:
-        return filled(text, values, self.controls)
+        return fill_title(text, values, self.controls)
 
 
 # What an explorer and a player share: controls, messages, the size of a page.
@@ -813,10 +813,10 @@ def check_names(names: Iterable[str], what: str = "control") -> None:
             raise ValueError(f"a {what} can't be called {name!r}: use another plain identifier")
 
 
-def labelled(controls: Mapping[str, Any]) -> dict[str, Control]:
+def label_controls(controls: Mapping[str, Any]) -> dict[str, Control]:
     """Controls by name, short forms written out, each with a label.
 
-    >>> labelled({"n_words": [10, 20], "holes": True, "k": range(1, 6, 2)})["k"]
+    >>> label_controls({"n_words": [10, 20], "holes": True, "k": range(1, 6, 2)})["k"]
     Range(start=1, stop=5, step=2, label='k', initial=3, live_step=None)
     """
     return {name: _as_control(given, str(name).replace("_", " ")) for name, given in controls.items()}
@@ -868,12 +868,12 @@ def columns_of(tables: Tables) -> dict[str, list[str]]:
     return {name: [*table.columns] for name, table in tables.items()}
 
 
-def thinned(controls: Mapping[str, Control], wanted: Mapping[str, Sequence[Any]]) -> dict[str, Control]:
+def thin_controls(controls: Mapping[str, Control], wanted: Mapping[str, Sequence[Any]]) -> dict[str, Control]:
     """Controls with so few values that a page can hold all combinations, those `wanted` among them.
 
     A slider keeps even steps where its first value and its ends lie on them, and is a list elsewhere.
 
-    >>> made = thinned({"seed": Range(0, 5000, 1)}, {"seed": [2500]})["seed"]
+    >>> made = thin_controls({"seed": Range(0, 5000, 1)}, {"seed": [2500]})["seed"]
     >>> len(made.values), made.values[:3]
     (101, [0, 50, 100])
     """
@@ -910,7 +910,7 @@ def combinations(controls: Mapping[str, Control]) -> list[dict[str, Any]]:
     return [dict(zip(controls, values, strict=True)) for values in every]
 
 
-def filled(text: str, values: Mapping[str, Any], controls: Mapping[str, Control]) -> str:
+def fill_title(text: str, values: Mapping[str, Any], controls: Mapping[str, Control]) -> str:
     """A title with the controls' values in place of their names in braces, written as the controls say."""
 
     def put(field: re.Match[str]) -> str:
@@ -1000,9 +1000,9 @@ def measure_tables(measure: Measure, values: Mapping[str, Any]) -> Tables:
     at = ", ".join(f"{name}={value!r}" for name, value in values.items())
     try:
         with threadpool_limits(limits=1):
-            return as_tables(measure(**values), called(measure))
+            return as_tables(measure(**values), name_of(measure))
     except Exception as error:
-        error.add_note(f"measured by {called(measure)} at {at}")
+        error.add_note(f"measured by {name_of(measure)} at {at}")
         raise
 
 

@@ -59,7 +59,7 @@ def plot_heat_map(
     >>> table = pd.DataFrame({"row": [0, 0, 1, 1], "column": [0, 1, 0, 1], "pmi": [0.0, -3.0, 1.0, 0.0]})
     >>> chart = plot_heat_map(table, "column", "row", "pmi", signed=True)
     """
-    data = charts.checked(data, numbers=[value], more=[x, y])
+    data = charts.check_columns(data, numbers=[value], more=[x, y])
     charts.refuse_repeats(data, [x, y], "a cell shows one number: average first, or choose")
     low, high = _ends(data, value, limits, signed=signed, wanted=signed or labels is not None)
     colours = (
@@ -83,8 +83,10 @@ def plot_heat_map(
         dark = f"abs(datum[{value!r}]) > {0.8 * high}" if signed else f"datum[{value!r}] < {(low + high) / 2}"
         ink = alt.condition(dark, alt.value("white"), alt.value("black"))
         layers.append(inside.encode(text=alt.Text(f"{value}:Q", format=labels), color=ink, **place))
-    chart = charts.layered(data, layers)
-    return charts.finished(chart, f"{words} by {theme.title(x)} and {theme.title(y)}", theme.HEIGHTS[height])
+    chart = charts.pack_layers(data, layers)
+    return charts.fill_width(
+        chart, f"{words} by {theme.title(x)} and {theme.title(y)}", theme.HEIGHTS[height]
+    )
 
 
 def _ends(

@@ -72,9 +72,9 @@ def plot_histogram(
     if not isinstance(data, pd.DataFrame) or {"left", "right"} <= set(data):
         if control is not None:
             raise ValueError("the table holds bins: give the values, to be binned as the control's are")
-        bins = charts.checked(data, numbers=["left", "right", "share", *steps.values()])
+        bins = charts.check_columns(data, numbers=["left", "right", "share", *steps.values()])
     else:
-        values = charts.checked(data, numbers=[field])[field]
+        values = charts.check_columns(data, numbers=[field])[field]
         bins = _bins_beside(values, control, mirrored=mirrored, n_bins=n_bins, limits=limits)
     across = alt.X(
         "left:Q",
@@ -96,7 +96,7 @@ def plot_histogram(
     if mirrored:
         layers += charts.levels(reference={"": 0.0}, upright=True)
     words = f"histogram of {theme.title(field)}"
-    return charts.finished(charts.layered(bins, layers), words, theme.HEIGHTS[height])
+    return charts.fill_width(charts.pack_layers(bins, layers), words, theme.HEIGHTS[height])
 
 
 def _bins_beside(
@@ -209,7 +209,7 @@ def plot_ridges(
     >>> chart = plot_ridges(table, "angle", "epoch", "density")
     """
     heights = [height, *([null] if null else [])]
-    data = charts.checked(data, numbers=[x, *heights], words=[row])
+    data = charts.check_columns(data, numbers=[x, *heights], words=[row])
     rows = charts.kind_names(data, row, names)
     if isinstance(data, pd.DataFrame) and (data[heights] < 0).any(axis=None):
         raise ValueError(f"column {height!r} has heights below 0: a ridge stands on its base line")
@@ -224,7 +224,7 @@ def plot_ridges(
         .transform_calculate(**lifted)
         .transform_calculate(**tops)
     )
-    across = charts.placed(alt.X, x, scale=charts.tight("linear", limits), words=x_title)
+    across = charts.position(alt.X, x, scale=charts.tight_scale("linear", limits), words=x_title)
     up = alt.Y(
         "top0:Q", axis=_row_axis(rows), scale=alt.Scale(domain=[0, len(rows) - 1 + overlap], nice=False)
     )
@@ -239,7 +239,7 @@ def plot_ridges(
     layers += charts.levels(reference=reference, upright=True)
     total = theme.HEIGHTS[step] * (len(rows) - 1 + overlap)
     words = f"{theme.title(height)} over {theme.title(x)}, for each {theme.title(row)}"
-    return charts.finished(charts.layered(data, layers), words, total)
+    return charts.fill_width(charts.pack_layers(data, layers), words, total)
 
 
 def _row_axis(rows: Sequence[str]) -> alt.Axis:

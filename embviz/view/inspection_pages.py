@@ -18,7 +18,7 @@ from embviz.view.explorers import Choice, Explorer
 from embviz.view.heat_maps import plot_heat_map
 from embviz.view.histograms import plot_ridges
 from embviz.view.multiples import panels
-from embviz.view.page_parts import cards, folded, heading, listed, terms
+from embviz.view.page_parts import cards, fold_table, heading, numbered_list, terms
 from embviz.view.pages import Page
 from embviz.view.strips import plot_strip
 from embviz.view.theme import captioned
@@ -62,7 +62,7 @@ def inspection_page(report: Inspection, *, n_mapped: int | None = N_MAPPED, prog
         parts.append(cards(first))
     if found := report.unusual:
         parts.append(
-            listed(
+            numbered_list(
                 "Most unusual",
                 [f"{sentence} ({away:,.0f})" for sentence, away in found],
                 "In brackets: the distance from the median of its like, in median absolute deviations.",
@@ -72,7 +72,7 @@ def inspection_page(report: Inspection, *, n_mapped: int | None = N_MAPPED, prog
         parts.append(map_vocabulary(report, n_mapped, progress=progress))
     for title, sentence, names, pictures in _sections(report):
         parts += [heading(title, sentence), terms({name: report.terms[name] for name in names}), *pictures]
-    parts += [heading("Tables"), *(folded(title, table) for title, table in tables_of(report).items())]
+    parts += [heading("Tables"), *(fold_table(title, table) for title, table in tables_of(report).items())]
     return Page(parts, title=report.name)
 
 

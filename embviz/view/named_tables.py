@@ -22,10 +22,10 @@ Tables = dict[str, pd.DataFrame]
 Draw = Callable[..., alt.TopLevelMixin]
 
 
-def called(function: Callable[..., Any]) -> str:
+def name_of(function: Callable[..., Any]) -> str:
     """What a function is called in a message.
 
-    >>> called(len), called(lambda x: x)
+    >>> name_of(len), name_of(lambda x: x)
     ('len', 'the measuring function')
     """
     name = getattr(getattr(function, "func", function), "__name__", type(function).__name__)
@@ -54,7 +54,7 @@ def _kind(thing: Any) -> str:
     return "nothing" if thing is None else f"a {type(thing).__name__}"
 
 
-def handed(function: Callable[..., Any], tables: Mapping[str, Any]) -> Any:
+def call_with_tables(function: Callable[..., Any], tables: Mapping[str, Any]) -> Any:
     """Call a drawing function with its tables: the one there is, or those that its parameters name.
 
     A function with one parameter, called otherwise than any table, gets them all as a mapping.
@@ -64,9 +64,9 @@ def handed(function: Callable[..., Any], tables: Mapping[str, Any]) -> Any:
     ValueError
         If a parameter names no table.
 
-    >>> handed(lambda lines, points: points, {"points": 1, "lines": 2})
+    >>> call_with_tables(lambda lines, points: points, {"points": 1, "lines": 2})
     1
-    >>> handed(lambda tables: sorted(tables), {"points": 1, "lines": 2})
+    >>> call_with_tables(lambda tables: sorted(tables), {"points": 1, "lines": 2})
     ['lines', 'points']
     """
     if set(tables) == {MEASURED}:
@@ -80,17 +80,17 @@ def handed(function: Callable[..., Any], tables: Mapping[str, Any]) -> Any:
         return function(tables)
     if unknown:
         raise ValueError(
-            f"{called(function)} asks for {', '.join(unknown)}, but the tables are {', '.join(tables)}"
+            f"{name_of(function)} asks for {', '.join(unknown)}, but the tables are {', '.join(tables)}"
         )
     return function(**{one.name: tables[one.name] for one in parameters if one.name in tables})
 
 
-def drawn(draw: Draw, names: Sequence[str], *, finding: str, caption: str, who: str) -> dict[str, Any]:
+def make_spec(draw: Draw, names: Sequence[str], *, finding: str, caption: str, who: str) -> dict[str, Any]:
     """The specification that a drawing function makes of tables known by name alone.
 
     Raises ``ValueError`` if it leaves out a type, which nothing can be guessed from.
     """
-    chart = handed(draw, {name: alt.NamedData(name=name) for name in names})
+    chart = call_with_tables(draw, {name: alt.NamedData(name=name) for name in names})
     try:
         spec: dict[str, Any] = theme.captioned(chart, finding=finding, caption=caption).to_dict()
     except ValueError as error:
@@ -103,10 +103,10 @@ def drawn(draw: Draw, names: Sequence[str], *, finding: str, caption: str, who: 
     return spec
 
 
-def named(kind: str, title: str) -> str:
+def short_repr(kind: str, title: str) -> str:
     """A picture in a message: its kind, and its title if it has one.
 
-    >>> named("map", "Words"), named("map", "")
+    >>> short_repr("map", "Words"), short_repr("map", "")
     ('<map: Words>', '<map>')
     """
     return f"<{kind}: {title}>" if title else f"<{kind}>"

@@ -55,7 +55,7 @@ def heading(text: str, *sentences: str, level: int = 2) -> Words:
     return Words(f"<h{level}>{html.escape(text)}</h{level}>{below}", "\n".join([text, *sentences]))
 
 
-def listed(title: str, sentences: Sequence[str], note: str = "") -> Words:
+def numbered_list(title: str, sentences: Sequence[str], note: str = "") -> Words:
     """A numbered list under a title, with a note below it."""
     items = "".join(f"<li>{html.escape(one)}</li>" for one in sentences)
     text = "\n".join([title, *(f"{place}. {one}" for place, one in enumerate(sentences, 1))])
@@ -96,7 +96,7 @@ def terms(explained: Mapping[str, str]) -> Words:
     return Words(f'<div class="embviz-terms">{folds}</div>', text)
 
 
-def folded(title: str, table: pd.DataFrame) -> Words:
+def fold_table(title: str, table: pd.DataFrame) -> Words:
     """A table, or its first rows, that a click opens; a saved page has a field to search them."""
     shown = typeset(table, most_rows=FOLDED_ROWS)
     opened = f"<summary>{html.escape(title)} ({len(table):,} rows)</summary>"

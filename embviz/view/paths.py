@@ -81,7 +81,7 @@ def plot_path(
     if by is None:
         parts = _parts(data, x, y, seed_text=seed_text, **how)
         return parts[0] if loss is None else panels(parts)
-    charts.checked(data, numbers=[], words=[by])
+    charts.check_columns(data, numbers=[], words=[by])
     if not by_names:
         raise ValueError(f"name the kinds of {by!r} that stand side by side (by_names=...)")
     known = isinstance(data, pd.DataFrame)
@@ -113,7 +113,7 @@ def _parts(
     loss_height: int,
 ) -> list[alt.LayerChart]:
     """The plane, and where there is a loss its curve, with a legend of its own or without."""
-    data = charts.checked(data, numbers=[x, y, order, phase, loss], more=tooltip)
+    data = charts.check_columns(data, numbers=[x, y, order, phase, loss], more=tooltip)
     scales = _square(data, x, y, limits)
     plane = {
         "x": alt.X(f"{x}:Q", scale=scales[0], axis=theme.layout_axis(x)),
@@ -134,7 +134,7 @@ def _parts(
             align="left", baseline="top", fontSize=theme.TEXT["small"]
         )
         layers.append(corner.encode(x=alt.value(4), y=alt.value(4), text="words:N"))
-    drawing = charts.layered(data, layers).properties(
+    drawing = charts.pack_layers(data, layers).properties(
         width=side,
         height=side,
         description=f"path over {words}",
@@ -142,11 +142,11 @@ def _parts(
     if loss is None:
         return [drawing]
     curve = {
-        "x": charts.placed(alt.X, order, scale=charts.tight("linear"), words=words),
-        "y": charts.placed(alt.Y, loss, scale=charts.scaled("linear")),
+        "x": charts.position(alt.X, order, scale=charts.tight_scale("linear"), words=words),
+        "y": charts.position(alt.Y, loss, scale=charts.make_scale("linear")),
     }
-    beside = charts.layered(data, _points(curve, order, phase, words, shown, key=loss_key))
-    beside = charts.finished(beside, f"{theme.title(loss)} over {words}", loss_height)
+    beside = charts.pack_layers(data, _points(curve, order, phase, words, shown, key=loss_key))
+    beside = charts.fill_width(beside, f"{theme.title(loss)} over {words}", loss_height)
     return [drawing, beside]
 
 

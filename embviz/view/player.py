@@ -27,9 +27,9 @@ from embviz.view.named_tables import (
     Feed,
     compact_row,
     connect,
-    drawn,
     holes,
-    named,
+    make_spec,
+    short_repr,
     without_repeats,
 )
 from embviz.view.pages import portable, script, style, vega_runtime
@@ -166,7 +166,7 @@ class Player(Picture):
         self.on_msg(self._hear)
 
     def __repr__(self) -> str:
-        return named("player", self.first_title)
+        return short_repr("player", self.first_title)
 
     # --- the widget ---
 
@@ -249,7 +249,7 @@ class Player(Picture):
 
     def _title(self, values: Mapping[str, Any]) -> str:
         text = self.title(**values) if callable(self.title) else self.title
-        return explorers.filled(text, values, self.controls)
+        return explorers.fill_title(text, values, self.controls)
 
     def static_spec(self) -> dict[str, Any]:
         """Vega-Lite specification of the recording: one row a frame, lists inside, and a slider over frames.
@@ -324,7 +324,9 @@ class Player(Picture):
 
     @functools.cached_property
     def _spec(self) -> dict[str, Any]:
-        spec = drawn(self.draw, [MEASURED], finding=self.first_title, caption=self.caption, who=repr(self))
+        spec = make_spec(
+            self.draw, [MEASURED], finding=self.first_title, caption=self.caption, who=repr(self)
+        )
         rows, fixed = self._rows()
         datasets = {MEASURED: rows}
         chosen = [{"filter": self._chosen()}] if self.controls else []

@@ -83,14 +83,14 @@ def plot_scatter(
     """
     x_scale = scale if x_scale is None else x_scale
     extra = [field for field in (label, event, *tooltip) if field]
-    data = charts.checked(data, numbers=[x, y], words=[kind], more=extra)
+    data = charts.check_columns(data, numbers=[x, y], words=[kind], more=extra)
     kinds = charts.kind_names(data, kind, names)
     for field, its_scale in ((x, x_scale), (y, scale)):
         charts.refuse_logarithms(data, field, its_scale)
     if equals:
         limits = x_limits = _common(data, [x, y], limits, published)
-    across = charts.placed(alt.X, x, scale=charts.scaled(x_scale, x_limits), words=x_title)
-    up = charts.placed(alt.Y, y, scale=charts.scaled(scale, limits), words=y_title)
+    across = charts.position(alt.X, x, scale=charts.make_scale(x_scale, x_limits), words=x_title)
+    up = charts.position(alt.Y, y, scale=charts.make_scale(scale, limits), words=y_title)
     looks = charts.mark_looks(kind, kinds, null, words=kind_title, one="mark", paper=published is not None)
     layers = charts.levels(reference=reference, null=null)
     if equals and limits is not None:
@@ -100,10 +100,10 @@ def plot_scatter(
     if label is not None:
         layers.append(_labels(label, across, up))
     if published is not None:
-        table = charts.checked(published, numbers=[x, y])
+        table = charts.check_columns(published, numbers=[x, y])
         layers.append(charts.crosses(table, {"x": across, "y": up}, looks))
     words = f"{theme.title(y)} against {theme.title(x)}"
-    chart = charts.finished(charts.layered(data, layers), words, theme.HEIGHT)
+    chart = charts.fill_width(charts.pack_layers(data, layers), words, theme.HEIGHT)
     return chart.properties(width=theme.SQUARE, height=theme.SQUARE) if square else chart
 
 

@@ -82,7 +82,7 @@ def plot_strip(
     """
     ends = () if isinstance(interval, bool) else interval
     extra = [field for field in (seed, event, *tooltip) if field]
-    data = charts.checked(data, numbers=[value, *ends], words=[kind, by], more=extra)
+    data = charts.check_columns(data, numbers=[value, *ends], words=[kind, by], more=extra)
     rows, colours = charts.kind_names(data, kind, names), charts.kind_names(data, by, by_names)
     charts.refuse_logarithms(data, value, scale)
     if interval is True and centre == "mean" and seed:
@@ -92,7 +92,7 @@ def plot_strip(
         by, colours, null, words=by_title, one=theme.title(seed or "value"), paper=crosses is not None
     )
     place: dict[str, Any] = {
-        "x": charts.placed(alt.X, value, scale=charts.scaled(scale, limits), words=x_title),
+        "x": charts.position(alt.X, value, scale=charts.make_scale(scale, limits), words=x_title),
         "y": alt.Y(f"{kind}:N", scale=alt.Scale(domain=rows), axis=alt.Axis(title=None, ticks=False)),
     }
     apart = by is not None and charts.several_in_one(data, kind, by)
@@ -109,7 +109,7 @@ def plot_strip(
         layers.append(charts.crosses(crosses, place, looks))
     step = theme.HEIGHTS["half_row"] * (len(colours) + 1) if apart else theme.HEIGHTS["row"]
     words = f"{theme.title(value)} of each {theme.title(kind)}"
-    return charts.finished(charts.layered(data, layers), words, step * len(rows))
+    return charts.fill_width(charts.pack_layers(data, layers), words, step * len(rows))
 
 
 def _published_rows(
@@ -122,7 +122,7 @@ def _published_rows(
         return None
     if strange := [name for name in published[kind].astype(str) if name not in rows]:
         raise ValueError(f"published names {strange[0]!r}, which is none of the rows: {', '.join(rows)}")
-    return charts.checked(published, numbers=[value], words=[kind, by if by in published else None])
+    return charts.check_columns(published, numbers=[value], words=[kind, by if by in published else None])
 
 
 def _bars(

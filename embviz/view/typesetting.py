@@ -170,7 +170,7 @@ def typeset(
     if len(frame) > most_rows:
         note = f"{note} The first {most_rows:,} of {len(frame):,} rows.".strip()
     names = _row_names(shown.index)
-    columns = [aligned(written(list(values), digits=digits)) for _, values in shown.items()]
+    columns = [align_column(format_column(list(values), digits=digits)) for _, values in shown.items()]
     return TypesetTable(
         _titles(shown, len(names), titles or {}),
         [list(row) for row in zip(*names, *columns, strict=True)],
@@ -213,9 +213,9 @@ def _row_names(index: pd.Index) -> list[list[str]]:
     """The columns that name a row; of several, a name is not repeated below itself."""
     if isinstance(index, pd.RangeIndex) and index.name is None:
         return []
-    levels = [written(list(index.get_level_values(level))) for level in range(index.nlevels)]
+    levels = [format_column(list(index.get_level_values(level))) for level in range(index.nlevels)]
     if len(levels) == 1:
-        return [aligned(levels[0])]
+        return [align_column(levels[0])]
     outer, before = [], [""] * len(levels)
     for names in zip(*levels, strict=True):
         fresh = next((place for place, name in enumerate(names) if name != before[place]), len(names) - 1)
@@ -223,7 +223,7 @@ def _row_names(index: pd.Index) -> list[list[str]]:
             ["" if place < fresh and place < len(names) - 1 else name for place, name in enumerate(names)]
         )
         before = list(names)
-    return [aligned(list(column)) for column in zip(*outer, strict=True)]
+    return [align_column(list(column)) for column in zip(*outer, strict=True)]
 
 
 def _controls(index: pd.Index, names: list[list[str]], controls: Sequence[Any] | None) -> set[int]:
@@ -261,11 +261,13 @@ def number(value: float | None, unit: str = "", *, digits: int = 3) -> str:
     return f"{text} {unit}".strip()
 
 
-def written(values: Sequence[Any], *, digits: int = 3) -> list[str]:
+def format_column(values: Sequence[Any], *, digits: int = 3) -> list[str]:
     """The cells of one column as text, its numbers with as many decimals as the column calls for.
 
-    >>> written([0.98123, 0.034, 0.0]), written([29.0, 1472.0]), written([True, None, (14, 4)])
-    (['0.981', '0.034', '0'], ['29', '1,472'], ['yes', '–', '14, 4'])
+    >>> format_column([0.98123, 0.034, 0.0]), format_column([29.0, 1472.0])
+    (['0.981', '0.034', '0'], ['29', '1,472'])
+    >>> format_column([True, None, (14, 4)])
+    ['yes', '–', '14, 4']
     """
     figures = [float(value) for value in values if _is_number(value) and math.isfinite(value) and value != 0]
     n_decimals = _decimals(np.abs(figures), digits) if figures else 0
@@ -335,10 +337,10 @@ def _decimals_of(amount: float) -> int:
     return len(after)
 
 
-def aligned(texts: Sequence[str]) -> list[str]:
+def align_column(texts: Sequence[str]) -> list[str]:
     """The same cells with spaces in front, and behind numbers too: the points stand in a line.
 
-    >>> [text.replace(FIGURE_SPACE, "_") for text in aligned(["0.5 (0.4 to 0.6)", "12", "–"])]
+    >>> [text.replace(FIGURE_SPACE, "_") for text in align_column(["0.5 (0.4 to 0.6)", "12", "–"])]
     ['_0.5 (0.4 to 0.6)', '12', '–']
     """
     found = [NUMERIC.fullmatch(text) for text in texts]
