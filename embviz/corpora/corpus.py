@@ -40,12 +40,6 @@ class Corpus:
     ``vocabulary`` and ``counts`` (V,) go by falling count, ties by first appearance (word pieces: by the
     published order). ``document_starts`` are positions in ``ids``, rising from 0. ``checksum`` is the SHA-256
     of the raw text (of the embedded corpus: its fingerprint).
-
-    Raises
-    ------
-    ValueError
-        If the parts do not fit each other: an id outside the vocabulary, counts that are not those of `ids`,
-        documents that do not rise from 0 within the text.
     """
 
     name: str
@@ -87,13 +81,7 @@ class Corpus:
         return (words[i] for i in self.ids)
 
     def head(self, n_tokens: int) -> Corpus:
-        """The corpus cut after its first `n_tokens` places, its vocabulary counted again.
-
-        Raises
-        ------
-        ValueError
-            If `n_tokens` is not positive.
-        """
+        """The corpus cut after its first `n_tokens` places, its vocabulary counted again."""
         if n_tokens < 1:
             raise ValueError(f"n_tokens is {n_tokens}: a corpus needs at least one token")
         if n_tokens >= self.n_tokens:
@@ -127,11 +115,6 @@ class Corpus:
         Returns
         -------
         Corpus with the same checksum and the same documents (less those that "drop" leaves empty)
-
-        Raises
-        ------
-        ValueError
-            If no word is left, or an argument is out of range.
         """
         n_kept = self._n_frequent(min_count, max_vocab)
         # ids go by falling count, so that the words kept are a prefix of the vocabulary
@@ -226,11 +209,6 @@ def text8_corpus(text: str | bytes, *, name: str) -> Corpus:
     text : str, or UTF-8 bytes
         Documents are separated by ``<|endoftext|>``; without it the text is one document.
     name : str
-
-    Raises
-    ------
-    ValueError
-        If the text has no word.
     """
     content = text.encode() if isinstance(text, str) else text
     documents = content.split(DOCUMENT_SEPARATOR.encode())

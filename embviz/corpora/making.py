@@ -137,11 +137,6 @@ def corpus_from_tokens(documents: Iterable[Any], *, name: str = "mine") -> Corpu
     Corpus
         Its ids go by falling count, as those of every corpus: look a token up in its vocabulary.
 
-    Raises
-    ------
-    ValueError
-        If there is no token, or a token is no string or integer.
-
     >>> corpus_from_tokens([[7, 3, 7], [3, 3]]).vocabulary
     ['3', '7']
     """
@@ -227,13 +222,7 @@ def _wrong_encoding(what: str, error: UnicodeDecodeError) -> ValueError:
 
 
 def read_file(path: Path) -> str:
-    """The whole text of a file, which is no device; packed as .gz or not.
-
-    Raises
-    ------
-    ValueError
-        If it is a device, or of another encoding.
-    """
+    """The whole text of a file, which is no device; packed as .gz or not."""
     return "".join(_read(path, "utf-8"))
 
 

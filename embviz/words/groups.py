@@ -83,12 +83,6 @@ def probe_groups(
     -------
     dict of str to GroupProbe
 
-    Raises
-    ------
-    ValueError
-        If a list has fewer than five words in the vocabulary, or has a word twice; the message names the
-        list, and the mark of the tokenizer with which its words are known.
-
     Examples
     --------
     >>> angles = 2 * np.pi * np.arange(12) / 12

@@ -96,11 +96,6 @@ def spectrum_report(
     -------
     SpectrumReport
 
-    Raises
-    ------
-    ValueError
-        If fewer than ten words are left, or an argument is out of range.
-
     Source
     ------
     The reflections paper, section 3.1, which reads the mirror image off a histogram and has no control.
@@ -181,11 +176,6 @@ def map_summary(word: np.ndarray, context: np.ndarray) -> MapSummary:
     ----------
     word, context : array, shape (V, D), V at least D
 
-    Raises
-    ------
-    ValueError
-        If shapes differ, there are fewer words than dimensions, or a number is not finite.
-
     Source
     ------
     The reflections paper, section 3.2, Lemma 3 and Figure 3.
@@ -228,11 +218,6 @@ def reflection_test(vectors: WordVectors) -> pd.DataFrame:
     DataFrame
         One row per kind (KINDS: the vectors, their contexts in a random order, the word vectors under a
         random rotation, and random vectors), a column a number of :class:`MapSummary`.
-
-    Raises
-    ------
-    ValueError
-        If there are no context vectors, as in a tied model, or fewer words than dimensions.
 
     >>> rng = np.random.default_rng(0)
     >>> word = rng.standard_normal((50, 4)).astype(np.float32)

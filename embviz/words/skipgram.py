@@ -109,13 +109,7 @@ class SGNSConfig:
 
 
 def make_signature(signature: str | float, embedding_dim: int, rng: np.random.Generator) -> np.ndarray:
-    """The signs q of a tied model as float32, shape (D,); ones for "free" and "learned".
-
-    Raises
-    ------
-    ValueError
-        If `signature` is neither a known name nor a share in [0, 1].
-    """
+    """The signs q of a tied model as float32, shape (D,); ones for "free" and "learned"."""
     if signature == "random":
         return rng.choice(np.array([-1, 1], dtype=np.float32), size=embedding_dim)
     shares: dict[str | float, float] = {"free": 1.0, "learned": 1.0, "ones": 1.0, "half": 0.5}

@@ -143,11 +143,6 @@ def truncated_eigen(matrix: Matrix, n_components: int, *, seed: int) -> tuple[np
         By falling magnitude, signs kept.
     vectors : array, shape (V, K)
         Orthonormal columns; the largest entry of each (in magnitude) is positive.
-
-    Raises
-    ------
-    ValueError
-        If `n_components` is out of range, or the matrix is not symmetric and finite.
     """
     matrix = _symmetric(matrix)
     n = matrix.shape[0]
@@ -231,11 +226,6 @@ def shuffle_tokens(ids: np.ndarray, *, seed: int) -> np.ndarray:
     Returns
     -------
     array, shape (N,), of the same type
-
-    Raises
-    ------
-    ValueError
-        If `ids` is no list of integers.
     """
     return np.random.default_rng(seed).permutation(checked(ids, "ids", 1, kind="integer"))
 
@@ -256,11 +246,6 @@ def semicircle(n: int, *, variance: float, seed: int) -> np.ndarray:
     Returns
     -------
     float32 array, shape (V, V)
-
-    Raises
-    ------
-    ValueError
-        If `n` is below 1, or `variance` negative.
 
     Source
     ------

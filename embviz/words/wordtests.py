@@ -102,12 +102,6 @@ def similarity_test(
     n_bootstrap : int
         Resamples of pairs for the interval.
 
-    Raises
-    ------
-    ValueError
-        If columns are missing, a score is NaN, fewer than 3 pairs are left (the message counts them), or all
-        cosines or all scores are equal.
-
     Source
     ------
     Levy, Goldberg & Dagan (2015), section 4.2; the reflections paper, section 4.
@@ -181,12 +175,6 @@ def analogy_test(
     method : "3cosadd" or "3cosmul"
         ``cos(x, b) - cos(x, a) + cos(x, c)``, or ``cos(x, b) cos(x, c) / (cos(x, a) + 0.01)`` with each
         cosine moved to 0..1 as (cos + 1) / 2.
-
-    Raises
-    ------
-    ValueError
-        If columns are missing, no question has all its words in the vocabulary, or a question's answer is one
-        of its own three words.
 
     Source
     ------

@@ -47,11 +47,6 @@ class WordVectors:
         The learned Q of contexts ``Q word``.
     bias : array, (V,), or None
         Added to a context's inner products.
-
-    Raises
-    ------
-    ValueError
-        If shapes do not fit each other, a number is NaN or infinite, or a word comes twice.
     """
 
     vocabulary: list[str]
@@ -133,13 +128,7 @@ class WordVectors:
 
     @classmethod
     def from_gensim(cls, model: Any) -> WordVectors:
-        """Vectors of a gensim model or of its ``KeyedVectors``; context vectors where it has ``syn1neg``.
-
-        Raises
-        ------
-        ValueError
-            If it is neither.
-        """
+        """Vectors of a gensim model or of its ``KeyedVectors``; context vectors where it has ``syn1neg``."""
         keyed = getattr(model, "wv", model)
         if not (hasattr(keyed, "index_to_key") and hasattr(keyed, "vectors")):
             raise ValueError(
@@ -160,11 +149,6 @@ class WordVectors:
             model has no context vectors.
         tokenizer : a tokenizer of Hugging Face, or a list of tokens in the order of their ids
             Rows that it has no token for are called "[row 50257]".
-
-        Raises
-        ------
-        ValueError
-            If the model has no input embedding.
         """
         if not hasattr(model, "get_input_embeddings"):
             raise ValueError(
@@ -191,11 +175,6 @@ class WordVectors:
         ----------
         word : str, or array of shape (D,)
         n : int
-
-        Raises
-        ------
-        ValueError
-            If the word is not in the vocabulary (names words that begin alike), or the vector is zero.
         """
         table = self.word
         asked = table[self._place(word)] if isinstance(word, str) else checked(word, "word", 1)
@@ -219,11 +198,6 @@ class WordVectors:
         -------
         DataFrame, one row per pair
             Columns word, rank (from 1), neighbor, cosine.
-
-        Raises
-        ------
-        ValueError
-            If a vector is zero, or there are no more words than neighbours.
 
         Examples
         --------
@@ -263,24 +237,13 @@ class WordVectors:
             The context vectors go to the same name with ``.context`` added.
         binary : bool
             word2vec's binary format, 4 bytes a number; else text, with 9 digits, which is exact.
-
-        Raises
-        ------
-        ValueError
-            If a word is empty or has white space in it, which the format cannot hold.
         """
         _write_word2vec(Path(path), self.vocabulary, self.word, binary=binary)
         if self.context is not None:
             _write_word2vec(formats.context_path(path), self.vocabulary, self.context, binary=binary)
 
     def save_glove(self, path: str | os.PathLike[str]) -> None:
-        """Write the word vectors as GloVe's text: word2vec's without the header.
-
-        Raises
-        ------
-        ValueError
-            As :meth:`save_word2vec`.
-        """
+        """Write the word vectors as GloVe's text: word2vec's without the header."""
         _write_word2vec(Path(path), self.vocabulary, self.word, binary=False, header=False)
 
     def save_projector(self, folder: str | os.PathLike[str]) -> None:
@@ -419,13 +382,7 @@ def factorize_pmi(
 
 
 def chosen_rows(vectors: WordVectors, which: Choice) -> np.ndarray:
-    """The (V, D) table to test: word vectors, context vectors, or their sum.
-
-    Raises
-    ------
-    ValueError
-        If contexts are asked for and there are none.
-    """
+    """The (V, D) table to test: word vectors, context vectors, or their sum."""
     if which == "word":
         return vectors.word
     if vectors.context is None:
