@@ -94,11 +94,6 @@ def sound(
     seed : int
         Of the orders.
 
-    Raises
-    ------
-    ValueError
-        If the axis has no more than `top` modes, or the tensor is zero or not finite.
-
     Source
     ------
     Geometry paper, section 3.1, eq. 3; of the baselines it has `flat` alone.
@@ -170,11 +165,6 @@ def strike(
     Returns
     -------
     dict of str to Sounding
-
-    Raises
-    ------
-    ValueError
-        If a name is unknown, the loss reaches no tensor, or not one that was named, or there is no batch.
     """
     struck = _struck(module, tensors, dim, top)
     means = _mean_gradients(module, loss, batches, list(struck.values()))

@@ -144,11 +144,6 @@ def encode(
     Behaviour
         On one machine with one number of threads, the same bits for the same seed.
 
-    Raises
-    ------
-    ValueError
-        If all snapshots are equal.
-
     Source
     ------
     Geometry paper, section 4.1, which names the two terms and gives no size, weight or standardization.
@@ -180,12 +175,6 @@ def encode_together(
     -------
     list of Behaviour, one a path
         Of a single path, that of :func:`encode`.
-
-    Raises
-    ------
-    ValueError
-        If there is no path, all snapshots of one are equal, or the loss of one is constant or unknown and
-        that of another is not.
     """
     config = config or Autoencoder()
     if not paths:

@@ -19,12 +19,6 @@ def steps_of(paths: Sequence[Path]) -> list[int]:
     A number after "global_step", "step", "iter" or "checkpoint" is the step (k, m and e3 are understood);
     else the ``global_step`` of Trainer's own state; else the one number that differs from name to name.
 
-    Raises
-    ------
-    ValueError
-        If no number or several could be the step, a step is no whole number, or two checkpoints have the
-        same one; the message shows the names and what was read.
-
     Examples
     --------
     >>> steps_of([Path(f"epoch={n}-step={n}00-val_loss=2.{n}.ckpt") for n in range(3)])

@@ -77,11 +77,6 @@ def random_walk(
         rotation: the inner products of n Gaussian vectors are a Wishart matrix, drawn by its factor.
         With `step_covariance` in the path's coordinates: sums of its steps with Gaussian weights.
 
-    Raises
-    ------
-    ValueError
-        If nothing moves, or there are no more steps than lags.
-
     Source
     ------
     Bartlett (1933) for the factor; Yule-Walker for the momentum.
@@ -235,11 +230,6 @@ def share_left(share: float, null_shares: Sequence[float]) -> Left:
     null_shares : sequence of float, below 1
         Of the null's draws.
 
-    Raises
-    ------
-    ValueError
-        If a draw's share is 1 already: nothing could be left; or there is no draw.
-
     Examples
     --------
     >>> share_left(0.75, [0.5, 0.5])
@@ -316,11 +306,6 @@ def disparities(paths: Mapping[str, ArrayLike]) -> pd.DataFrame:
     Returns
     -------
     DataFrame, square, names on both axes; in 0..1, 0 on the diagonal
-
-    Raises
-    ------
-    ValueError
-        If numbers of snapshots differ (names two), or a path doesn't move.
 
     Source
     ------

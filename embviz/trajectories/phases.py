@@ -104,11 +104,6 @@ def find_phases(points: ArrayLike, clustering: Clustering | None = None) -> Phas
     Phases
         If all is noise, its `explanation` says why.
 
-    Raises
-    ------
-    ValueError
-        If a value is not finite, or there are fewer snapshots than two clusters or a core distance need.
-
     Source
     ------
     Geometry paper, section 4.1; Campello, Moulavi & Sander (2013); DBCV: Moulavi et al. (2014).
@@ -339,12 +334,6 @@ def couple(
     -------
     Coupling
         The test is one-sided: drops go with movement. The search over lags is paid for in `p`.
-
-    Raises
-    ------
-    ValueError
-        If lengths don't fit, a value isn't finite, a series is constant (a loss that never changes has no
-        drops), or fewer than four blocks fit.
     """
     activity, losses = checked(activity, "activity", 1), checked(losses, "losses", 1)
     if len(losses) != len(activity) + 1:

@@ -263,12 +263,6 @@ def trace(
     -------
     Trace
 
-    Raises
-    ------
-    ValueError
-        If nothing moves, or there are too few snapshots for the neighbours or the clusters asked for: said
-        before anything is trained.
-
     Source
     ------
     Geometry paper, section 4.1.
@@ -284,13 +278,7 @@ def trace_together(
     device: str = "cpu",
     progress: bool = False,
 ) -> list[Trace]:
-    """:func:`trace` of several paths with one autoencoder for all: each is laid out and cut by itself.
-
-    Raises
-    ------
-    ValueError
-        As :func:`trace` and :func:`~embviz.trajectories.encode_together` do.
-    """
+    """:func:`trace` of several paths with one autoencoder for all: each is laid out and cut by itself."""
     recipe = recipe or Recipe()
     for path in paths:
         if recipe.layout.method != "pca" and len(path.steps) <= recipe.layout.n_neighbors:

@@ -36,11 +36,6 @@ def rotate(path: WeightPath, *, device: str = "cpu") -> WeightPath:
     WeightPath
         Weights (S, K) in units of the weights, the widest axis first; the coordinate largest in magnitude
         is positive. Axes of no more than rounding errors (1e-7 of the widest) are left out.
-
-    Raises
-    ------
-    ValueError
-        If all snapshots are equal.
     """
     if path.rotated:
         return path
@@ -81,11 +76,6 @@ def join(paths: Sequence[WeightPath], name: str = "all") -> WeightPath:
     paths : sequence of WeightPath
         Of one run: the same steps and losses. Rotated ones are smaller and give the same distances.
     name : str
-
-    Raises
-    ------
-    ValueError
-        If steps or losses differ (names the tensor), a tensor doesn't move, or there is none.
     """
     if not paths:
         raise ValueError("there is no path to join")
