@@ -22,6 +22,7 @@ EXTRA_OF = {
     "models": "torch",
     "runs": "torch",
     "training": "torch",
+    "files": "torch",
     "inspection": "torch",
     "trajectories": "trajectories",
     "view": "view",

@@ -9,10 +9,10 @@ require("torch", "torch", purpose="embviz.inspection")
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submodules=[
+        "causal_models",
         "comparing",
         "embeddings",
         "findings",
-        "gradients",
         "inspecting",
         "measures",
         "model_texts",
@@ -31,6 +31,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "patching": ["patch"],
         "states": ["hidden_states", "nearest_states"],
         "token_kernels": ["TokenKernel", "token_kernel"],
-        "weight_files": ["StoredArray", "Weights", "read_tokenizer", "read_weights"],
+        "weight_files": ["read_tokenizer", "read_weights"],
     },
 )

@@ -14,9 +14,10 @@ from tqdm.auto import tqdm
 
 from embviz.arrays import whole
 from embviz.corpora.tokens import token_texts
+from embviz.files.weights import StoredArray, Weights
 from embviz.inspection import measures, roles
 from embviz.inspection.tables import BLOCK_ROWS
-from embviz.inspection.weight_files import StoredArray, Weights, read_tokenizer, read_weights
+from embviz.inspection.weight_files import read_tokenizer, read_weights
 from embviz.metrics import bootstrap_interval
 from embviz.neighbors import unit_rows
 from embviz.words.wordvectors import WordVectors, token_names

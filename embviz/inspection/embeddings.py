@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from embviz.files.weights import StoredArray
 from embviz.inspection import roles
-from embviz.inspection.weight_files import StoredArray, read_tokenizer, read_weights
+from embviz.inspection.weight_files import read_tokenizer, read_weights
 from embviz.words.wordvectors import WordVectors, token_names
 
 

@@ -16,7 +16,8 @@ from tqdm.auto import tqdm
 
 from embviz.arrays import whole
 from embviz.corpora.tokens import token_kinds
-from embviz.inspection import findings, gradients, measures, roles, vocabulary
+from embviz.files.weights import Weights
+from embviz.inspection import causal_models, findings, measures, roles, vocabulary
 from embviz.inspection.measures import Measured
 from embviz.inspection.model_texts import (
     ModelText,
@@ -27,7 +28,7 @@ from embviz.inspection.model_texts import (
 )
 from embviz.inspection.tables import MeasuredTable, measure_table
 from embviz.inspection.token_kernels import kernel_of
-from embviz.inspection.weight_files import Weights, read_weights
+from embviz.inspection.weight_files import read_weights
 from embviz.metrics import bootstrap_interval
 from embviz.words.wordvectors import token_names
 
@@ -690,10 +691,10 @@ def _measure_text(
     try:
         if isinstance(text, str):
             raise ValueError(text)
-        gradients.require_room(weights, sizes[1])
+        causal_models.require_room(weights, sizes[1])
         first = first_token(tokenizer)
         strings = cut_strings(text, weights, *sizes, first)
-        module = gradients.causal_model(weights, source, stored_precision=True)
+        module = causal_models.causal_model(weights, source, stored_precision=True)
         losses = _losses_of(table, module, strings)
     except Exception as error:
         why = (str(error).strip() or type(error).__name__).splitlines()[0]
@@ -712,11 +713,11 @@ def _measure_text(
 def _losses_of(table: _Table, module: nn.Module, strings: list[Tensor]) -> list[float]:
     """The next-token loss of each string, in nats."""
     device = next(module.parameters()).device
-    with gradients.evaluating(module):
-        gradients.require_causal(module, strings[0][:, 1:].to(device))
+    with causal_models.evaluating(module):
+        causal_models.require_causal(module, strings[0][:, 1:].to(device))
         with torch.no_grad():
             return [
-                gradients.next_token_loss(module, string.to(device)).item()
+                causal_models.next_token_loss(module, string.to(device)).item()
                 for string in tqdm(strings, desc="loss", disable=not table.progress, leave=False)
             ]
 

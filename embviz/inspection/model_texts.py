@@ -14,8 +14,8 @@ from torch import Tensor
 from embviz.corpora import make_corpus
 from embviz.corpora.corpus import Corpus
 from embviz.corpora.making import whole_text
+from embviz.files.weights import Weights
 from embviz.inspection import roles
-from embviz.inspection.weight_files import Weights
 from embviz.words.wordvectors import token_names
 
 LENGTHS = "n_positions max_position_embeddings n_ctx max_seq_len block_size length"

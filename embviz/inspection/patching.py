@@ -13,9 +13,10 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from embviz.arrays import whole
-from embviz.inspection import gradients, roles
+from embviz.files.weights import plain_name
+from embviz.inspection import causal_models, roles
 from embviz.inspection.model_texts import text_strings
-from embviz.inspection.weight_files import plain_name, read_weights
+from embviz.inspection.weight_files import read_weights
 from embviz.metrics import bootstrap_interval
 
 How = str | Callable[[np.ndarray], np.ndarray]
@@ -88,7 +89,7 @@ def patch(
         raise ValueError(
             f"strings of shape {tuple(strings.shape)}: (B, T + 1) with T of at least 2 is needed"
         )
-    module = gradients.causal_model(weights, model)
+    module = causal_models.causal_model(weights, model)
     parameter_name, parameter = _parameter(module, name)
     asked = [how] if isinstance(how, str) or callable(how) else list(how)
     asked = [*asked, *([] if PERMUTED in asked else [PERMUTED])]
@@ -98,7 +99,7 @@ def patch(
         for one in asked
     }
     bar = tqdm(total=(1 + len(made)) * len(strings), desc="loss, strings", disable=not progress, leave=False)
-    with bar, gradients.evaluating(module), torch.no_grad():
+    with bar, causal_models.evaluating(module), torch.no_grad():
         kept = parameter.detach().clone()
         own = _bits(module, strings, bar)
         rows = [(UNCHANGED, own.mean(), 0.0, 0.0, 0.0)]
@@ -120,7 +121,7 @@ def _bits(module: nn.Module, strings: Tensor, bar: Any) -> np.ndarray:
     device = next(module.parameters()).device
     losses = []
     for one in strings:
-        losses.append(gradients.next_token_loss(module, one[None].to(device)).item())
+        losses.append(causal_models.next_token_loss(module, one[None].to(device)).item())
         bar.update()
     return np.array(losses) / np.log(2)
 

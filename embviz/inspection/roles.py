@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from embviz.inspection.weight_files import StoredArray, Weights, plain_name
+from embviz.files.weights import StoredArray, Weights, plain_name
 
 # Last part of a name before ".weight", the likeliest first; a module's own answer goes before.
 # fmt: off

@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 from tqdm.auto import tqdm
 
 from embviz.corpora.tokens import token_texts
-from embviz.inspection import gradients
+from embviz.inspection import causal_models
 from embviz.inspection.model_texts import text_strings
 from embviz.inspection.weight_files import read_weights
 from embviz.metrics import bootstrap_interval
@@ -73,7 +73,7 @@ def hidden_states(
     Ethayarajh (2019) for cosines by layer; nostalgebraist (2020), interpreting GPT: the logit lens.
     """
     module, strings = _read(model, text, tokenizer, strings, n_strings, n_tokens)
-    with gradients.evaluating(module), torch.no_grad():
+    with causal_models.evaluating(module), torch.no_grad():
         ids, states, logits = _states_of(module, strings)
         last = logits[:, 1:].argmax(-1)
         rows: list[tuple[Any, ...]] = []
@@ -132,7 +132,7 @@ def nearest_states(
     """
     module, strings = _read(model, text, tokenizer, None, n_strings, n_tokens)
     rng = np.random.default_rng(seed)
-    with gradients.evaluating(module), torch.no_grad():
+    with causal_models.evaluating(module), torch.no_grad():
         every, states, _ = _states_of(module, strings)
     ids = every[:, 1:-1].cpu().numpy()  # without the first token, as there is no state of the last
     names = token_names(tokenizer, int(ids.max()) + 1)
@@ -175,7 +175,7 @@ def _read(
         if text is None or tokenizer is None:
             raise ValueError("there is no text: give text and tokenizer, or strings")
         strings = torch.cat(text_strings(text, tokenizer, weights, n_strings, n_tokens))
-    return gradients.causal_model(weights, model), strings
+    return causal_models.causal_model(weights, model), strings
 
 
 def _states_of(module: nn.Module, strings: Tensor) -> tuple[Tensor, Any, Tensor]:

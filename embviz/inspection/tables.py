@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from embviz.arrays import checked
+from embviz.files.weights import StoredArray
 from embviz.inspection import measures
 from embviz.inspection.measures import Measured
-from embviz.inspection.weight_files import StoredArray
 
 BLOCK_ROWS = 4_096  # rows that are read at a time
 N_MADE = 200  # rows of the control whose nearest rows are looked for

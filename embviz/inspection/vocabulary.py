@@ -11,9 +11,9 @@ import scipy.sparse
 from scipy.stats import binomtest, rankdata
 
 from embviz.corpora.tokens import BYTE, SPECIAL, UNUSED, token_texts
+from embviz.files.weights import StoredArray
 from embviz.inspection.measures import Measured
 from embviz.inspection.tables import TableMoments, blocks, nearest_rows
-from embviz.inspection.weight_files import StoredArray
 
 LEAST_UNUSED = 20  # unused tokens that are needed: half of them give the direction, half test it
 NEAR = 0.95  # share of the held-out unused tokens below the threshold

@@ -18,7 +18,8 @@ from tqdm.auto import tqdm
 
 from embviz.arrays import checked
 from embviz.corpora.registry import named_path
-from embviz.inspection import Weights, read_weights
+from embviz.files.weights import Weights
+from embviz.inspection import read_weights
 from embviz.runs import Sketch, read_run
 from embviz.runs.paths import WeightPath, weight_path
 from embviz.runs.run import is_run

@@ -18,7 +18,7 @@ from torch import nn
 from embviz import memory, view
 from embviz.cli import main
 from embviz.corpora import corpus_from_tokens, make_corpus
-from embviz.inspection import gradients, inspect, read_weights
+from embviz.inspection import causal_models, inspect, read_weights
 from embviz.inspection.measures import order_measures, paired_measures, spectrum_measures
 from embviz.inspection.roles import attention_maps, heads_of
 from embviz.view.inspection_pages import plot_spectrum_by_rank
@@ -229,7 +229,7 @@ def test_smoothness_is_the_mean_squared_step_over_that_of_two_rows():
 
 def test_of_a_large_vocabulary_a_sample_is_read(monkeypatch):
     """256,000 rows: as a stored array that refuses to be read whole."""
-    from embviz.inspection.weight_files import StoredArray, Weights
+    from embviz.files.weights import StoredArray, Weights
 
     def load(rows):
         assert rows is not None
@@ -310,13 +310,13 @@ def test_a_folder_has_the_loss_of_its_model(make, tmp_path, capsys):
 def test_the_loss_needs_no_gradients_and_stays_in_the_stored_precision(tmp_path, monkeypatch):
     llama().bfloat16().save_pretrained(tmp_path / "tiny")
     seen = []
-    own = gradients.next_token_loss
+    own = causal_models.next_token_loss
 
     def watched(module, ids):
         seen.append((torch.is_grad_enabled(), next(module.parameters()).dtype))
         return own(module, ids)
 
-    monkeypatch.setattr(gradients, "next_token_loss", watched)
+    monkeypatch.setattr(causal_models, "next_token_loss", watched)
     report = inspect(tmp_path / "tiny", word_level(), LINES)
     assert set(seen) == {(False, torch.bfloat16)}
     exact = inspect(llama(), word_level(), LINES)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from embviz.files.weights import StoredArray
 from embviz.inspection import inspect, measures, tables
-from embviz.inspection.weight_files import StoredArray
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

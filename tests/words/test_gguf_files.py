@@ -9,8 +9,8 @@ import pytest
 
 from embviz.corpora import registry
 from embviz.corpora.registry import DataMissingError, on_disk
+from embviz.files.gguf import read_gguf
 from embviz.words import WordVectors
-from embviz.words.gguf_files import read_gguf
 
 gguf = pytest.importorskip("gguf", reason="gguf is an extra")
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from book.released import gemma, models
 from embviz import projections
 from embviz.corpora.corpus import load_text
-from embviz.inspection import gradients
+from embviz.inspection import causal_models
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell, experiment, table_of
 from embviz.ledger.findings import Finding
@@ -93,7 +93,7 @@ def on_stream(model: Any, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
 @torch.no_grad()
 def bits(model: Any, ids: Tensor) -> float:
     """Mean next-token loss of strings (B, T + 1), bits a token."""
-    losses = [gradients.next_token_loss(model, one[None]).item() for one in ids]
+    losses = [causal_models.next_token_loss(model, one[None]).item() for one in ids]
     return float(np.mean(losses)) / math.log(2)
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from book.released import gemma, models
 from book.released.experiments.queries import N_PARTS, N_STRINGS, N_TOKENS, PARTS, TEXT
 from embviz.corpora.corpus import load_text
-from embviz.inspection import gradients
+from embviz.inspection import causal_models
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell, experiment, table_of
 from embviz.ledger.findings import Finding
@@ -75,14 +75,14 @@ def losses(model: Any, how: str, strings: Tensor, measured: Tensor) -> list[floa
                 found.append(_bits(model, measured))
             if step < N_UPDATES:
                 optimizer.zero_grad()
-                gradients.next_token_loss(model, strings[step][None]).backward()
+                causal_models.next_token_loss(model, strings[step][None]).backward()
                 optimizer.step()
     return found
 
 
 @torch.no_grad()
 def _bits(model: Any, ids: Tensor) -> float:
-    each = [gradients.next_token_loss(model, one[None]).item() for one in ids]
+    each = [causal_models.next_token_loss(model, one[None]).item() for one in ids]
     return float(np.mean(each)) / math.log(2)
 
 

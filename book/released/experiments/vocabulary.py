@@ -11,9 +11,10 @@ from book.released.experiments.isotropy import study
 from book.released.experiments.nouns import LANGUAGES, TRANSLATIONS
 from book.released.models import GEMMA, origin, unit, vectors
 from embviz.corpora.tokens import token_kinds, token_texts
+from embviz.files.weights import StoredArray
 from embviz.inspection.tables import nearest_rows, table_moments
 from embviz.inspection.vocabulary import undertrained_tokens
-from embviz.inspection.weight_files import StoredArray, read_weights
+from embviz.inspection.weight_files import read_weights
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell, experiment, load
 from embviz.ledger.findings import Finding

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from embviz.corpora.registry import on_disk
+from embviz.files.gguf import is_gguf, read_gguf
+from embviz.files.weights import Weights
 from embviz.imports import require
-from embviz.inspection.weight_files import Weights
 from embviz.memory import require_memory
-from embviz.words.gguf_files import is_gguf, read_gguf
 
 CAUSAL = ("LMHeadModel", "ForCausalLM")
 MOST_RISE = 1e-3  # of a logit, of their largest, when a later token changes: rounding
