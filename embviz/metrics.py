@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
+import scipy.spatial
 from numpy.typing import ArrayLike
 from scipy import stats
 from scipy.spatial.distance import pdist, squareform
@@ -69,33 +70,7 @@ def cosines(x: ArrayLike, y: ArrayLike) -> np.ndarray:
         If the shapes differ, or a value is not finite.
     """
     x, y = matched(x, y, 2)
-    return np.clip(np.einsum("nd,nd->n", _unit_rows(x), _unit_rows(y)), -1, 1)
-
-
-def angles(x: ArrayLike, y: ArrayLike) -> np.ndarray:
-    """Angle between each row of `x` and the same row of `y`.
-
-    Accurate near 0 and pi too, where the arc cosine of a rounded cosine is not.
-
-    Parameters
-    ----------
-    x, y : arrays, shape (n, D)
-        No row all zeros.
-
-    Returns
-    -------
-    array, shape (n,), in radians, in 0..pi
-
-    Raises
-    ------
-    ValueError
-        If the shapes differ, a value is not finite, or a row is all zeros: it has no direction.
-    """
-    x, y = matched(x, y, 2)
-    for name, rows in (("x", x), ("y", y)):
-        _require_directions(rows, name)
-    x, y = _unit_rows(x), _unit_rows(y)
-    return 2 * np.arctan2(np.linalg.norm(x - y, axis=1), np.linalg.norm(x + y, axis=1))
+    return np.clip(np.einsum("nd,nd->n", normalize(x), normalize(y)), -1, 1)
 
 
 def _require_directions(rows: np.ndarray, name: str) -> None:
@@ -103,9 +78,19 @@ def _require_directions(rows: np.ndarray, name: str) -> None:
         raise ValueError(f"row {int(np.argmin(directed))} of {name} is all zeros: it has no direction")
 
 
-def _unit_rows(x: np.ndarray) -> np.ndarray:
-    norms = np.linalg.norm(x, axis=1, keepdims=True)
-    return x / np.where(norms > 0, norms, 1)
+def normalize(x: np.ndarray) -> np.ndarray:
+    """Rows (..., D) at length 1; a row of zeros stays as it is."""
+    norms = np.linalg.norm(x, axis=-1, keepdims=True)
+    found: np.ndarray = x / np.where(norms > 0, norms, 1)
+    return found
+
+
+def mean_cosine(x: np.ndarray) -> np.ndarray:
+    """Mean cosine of all pairs of different rows of tables (..., n, D); 0 for pairs with a row of zeros."""
+    unit, n = normalize(x), x.shape[-2]
+    same = (unit**2).sum(axis=(-2, -1))  # each row with itself
+    found: np.ndarray = ((unit.sum(axis=-2) ** 2).sum(axis=-1) - same) / (n * (n - 1))
+    return found
 
 
 def pairwise_distances(x: ArrayLike, *, metric: Literal["euclidean", "cosine"] = "euclidean") -> np.ndarray:
@@ -135,7 +120,7 @@ def pairwise_distances(x: ArrayLike, *, metric: Literal["euclidean", "cosine"] =
         raise ValueError(f'metric is {metric!r}: use "euclidean" or "cosine"')
     _require_directions(x, "x")
     # |u - v|^2 / 2 of unit rows: accurate where 1 - u'v would round to nothing
-    return squareform(pdist(_unit_rows(x), "sqeuclidean")) / 2
+    return squareform(pdist(normalize(x), "sqeuclidean")) / 2
 
 
 # --- matrices ---------------------------------------------------------------------------------------
@@ -183,14 +168,24 @@ def procrustes_disparity(x: ArrayLike, y: ArrayLike) -> float:
     ValueError
         If the shapes differ, a value is not finite, or all rows of one are the same point.
     """
-    first, second = matched(x, y, 2)
-    first, second = first - first.mean(axis=0), second - second.mean(axis=0)
-    for name, points in (("x", first), ("y", second)):
-        if not points.any():
-            raise ValueError(f"all rows of {name} are the same point: there is nothing to align")
-    first, second = first / np.linalg.norm(first), second / np.linalg.norm(second)
-    explained = np.linalg.svd(first.T @ second, compute_uv=False).sum()
-    return float(max(0.0, 1 - explained**2))
+    return float(scipy.spatial.procrustes(*matched(x, y, 2))[2])
+
+
+def procrustes_map(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The map Q (E, D) with orthonormal columns or rows that brings y Q nearest to x.
+
+    Parameters
+    ----------
+    x : array, shape (n, D)
+    y : array, shape (n, E)
+
+    Source
+    ------
+    Schönemann (1966), A generalized solution of the orthogonal Procrustes problem.
+    """
+    left, _, right = np.linalg.svd(y.T @ x, full_matrices=False)
+    found: np.ndarray = left @ right
+    return found
 
 
 # --- symmetry and shape of a distribution -----------------------------------------------------------
@@ -214,21 +209,6 @@ def positive_share(values: ArrayLike) -> float:
     0.5
     """
     return float(np.mean(checked(values, "values", 1) > 0))
-
-
-def skewness(values: ArrayLike) -> float:
-    """Third central moment over the cubed standard deviation: 0 when symmetric around the mean.
-
-    Parameters
-    ----------
-    values : array, shape (n,)
-
-    Raises
-    ------
-    ValueError
-        If there is no value, one is not finite, or all are equal.
-    """
-    return float(stats.skew(_spread_sample(values)))
 
 
 def kurtosis(values: ArrayLike) -> float:
@@ -282,16 +262,14 @@ def bootstrap_interval(
     values: ArrayLike,
     *,
     seed: int | np.random.Generator,
-    level: float = 0.95,
     n_resamples: int = 2000,
 ) -> tuple[float, float]:
-    """Percentile bootstrap interval of the mean of independent values.
+    """95% percentile bootstrap interval of the mean of independent values.
 
     Parameters
     ----------
     values : array, shape (n,), at least two
     seed : int or Generator
-    level : float between 0 and 1, default 0.95
     n_resamples : int, default 2000
 
     Returns
@@ -306,63 +284,24 @@ def bootstrap_interval(
     sample = checked(values, "values", 1)
     if len(sample) < 2:
         raise ValueError("one value has no interval: give at least two")
-    if not 0 < level < 1:
-        raise ValueError(f"level is {level}: it must lie between 0 and 1")
     rng = np.random.default_rng(seed)
     draws = (rng.integers(len(sample), size=len(sample)) for _ in range(n_resamples))
     replicates = np.array([sample[take].mean() for take in draws])
-    low, high = np.quantile(replicates, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(replicates, [0.025, 0.975])
     return float(low), float(high)
-
-
-# --- planes -----------------------------------------------------------------------------------------
-
-
-def principal_plane(weights: ArrayLike) -> np.ndarray:
-    """Coordinates of a matrix's rows over time, in the best two dimensions for the last step.
-
-    The plane is one for all steps, so that a picture of one step after the other doesn't turn: the first
-    two principal components of the last step's rows, about their mean. Their signs make the coordinate
-    largest in magnitude positive.
-
-    Parameters
-    ----------
-    weights : array, shape (S, V, D)
-        V rows at each of S steps, D at least 2.
-
-    Returns
-    -------
-    array, shape (S, V, 2), in units of the weights; the last step's rows have mean 0
-
-    Raises
-    ------
-    ValueError
-        If a value is not finite, there are fewer than two dimensions, or all rows of the last step are equal.
-
-    Examples
-    --------
-    >>> principal_plane([[[0, 0, 1], [5, 0, 1], [1, 1, 1], [1, -1, 1]]])[0, 1].tolist()
-    [3.25, 0.0]
-    """
-    weights = checked(weights, "weights", 3)
-    if weights.shape[2] < 2:
-        raise ValueError(f"weights has shape {weights.shape}: a plane needs rows of at least two dimensions")
-    mean = weights[-1].mean(axis=0)
-    _, singular_values, axes = np.linalg.svd(weights[-1] - mean, full_matrices=False)
-    if singular_values[0] == 0:
-        raise ValueError("all rows of the last step are equal: they define no plane")
-    last = (weights[-1] - mean) @ axes[:2].T  # (V, 2)
-    extreme = last[np.abs(last).argmax(axis=0), [0, 1]]
-    return (weights - mean) @ (axes[:2] * np.where(extreme < 0, -1, 1)[:, None]).T
 
 
 # --- neighbours --------------------------------------------------------------------------------------
 
 
 def nearest_neighbors(
-    x: ArrayLike, n_neighbors: int = 8, *, metric: Literal["euclidean", "cosine"] = "euclidean"
+    x: ArrayLike,
+    n_neighbors: int = 8,
+    *,
+    asked: ArrayLike | None = None,
+    metric: Literal["euclidean", "cosine"] = "euclidean",
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Each row's nearest other rows, by brute force.
+    """Each row's nearest other rows, by brute force; :func:`embviz.neighbors.find_neighbors` for many rows.
 
     Parameters
     ----------
@@ -370,15 +309,17 @@ def nearest_neighbors(
         Rows are compared with each other.
     n_neighbors : int
         k, below V.
+    asked : array of int, shape (n,), optional
+        The rows whose neighbours are looked for among all; by default all.
     metric : "euclidean" or "cosine"
         "cosine" is one minus the cosine; it needs rows that aren't zero.
 
     Returns
     -------
-    ids : array of int, shape (V, k)
+    ids : array of int, shape (n, k)
         Nearest first. Rows as far as each other, up to 1e-6 of the longest row's length, come by their
         number, so that rounding doesn't choose between them.
-    distances : array, shape (V, k)
+    distances : array, shape (n, k)
         To that precision.
 
     Raises
@@ -394,25 +335,26 @@ def nearest_neighbors(
     x = checked(x, "x", 2)
     if not 1 <= n_neighbors < len(x):
         raise ValueError(f"x: {len(x)} rows have at most {len(x) - 1} neighbours each, not {n_neighbors}")
+    asked = np.arange(len(x)) if asked is None else asked
+    places = checked(asked, "asked", 1, kind="integer", low=0, high=len(x) - 1)
     if metric == "cosine":
         _require_directions(x, "x")
-        ids, distances = _nearest(_unit_rows(x), n_neighbors)
+        ids, distances = _nearest(normalize(x), places, n_neighbors)
         return ids, distances**2 / 2  # of rows of length 1
-    return _nearest(x, n_neighbors)
+    return _nearest(x, places, n_neighbors)
 
 
-def _nearest(x: np.ndarray, n_neighbors: int) -> tuple[np.ndarray, np.ndarray]:
+def _nearest(x: np.ndarray, asked: np.ndarray, n_neighbors: int) -> tuple[np.ndarray, np.ndarray]:
     x = x - x.mean(axis=0)
     squares = (x**2).sum(axis=1)
     step = 1e-6 * np.sqrt(squares.max()) or 1.0
-    ids = np.empty((len(x), n_neighbors), dtype=np.int64)
-    distances = np.empty((len(x), n_neighbors))
-    for first in range(0, len(x), 512):
-        rows = slice(first, first + 512)
+    ids = np.empty((len(asked), n_neighbors), dtype=np.int64)
+    distances = np.empty((len(asked), n_neighbors))
+    for first in range(0, len(asked), 512):
+        rows = asked[first : first + 512]
         squared = squares[rows, None] + squares - 2 * x[rows] @ x.T  # (block, V)
         whole = np.rint(np.sqrt(np.maximum(squared, 0)) / step)
-        own = np.arange(len(whole))
-        whole[own, own + first] = np.inf
+        whole[np.arange(len(rows)), rows] = np.inf
         limits = np.partition(whole, n_neighbors - 1, axis=1)[:, n_neighbors - 1]
         for row, limit in enumerate(limits):
             near = np.flatnonzero(whole[row] <= limit)

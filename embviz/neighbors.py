@@ -280,8 +280,6 @@ def lay_out_neighbors(
     neighbors: Neighbors,
     start: ArrayLike,
     *,
-    n_epochs: int = EPOCHS,
-    min_dist: float = 0.0,
     seed: int = 0,
     progress: bool = False,
 ) -> np.ndarray:
@@ -295,10 +293,6 @@ def lay_out_neighbors(
         Of V rows.
     start : array, shape (V, 2)
         Where the points begin, such as the plane of the principal components.
-    n_epochs : int, default 200
-        Passes over the pairs of neighbours.
-    min_dist : float, default 0
-        UMAP's least distance of points; 0 keeps more neighbours than its own 0.1.
     seed : int, default 0
         Of the pairs that are pushed apart. One thread works, so that the result is the same each time on a
         machine.
@@ -324,25 +318,24 @@ def lay_out_neighbors(
     V = len(neighbors.ids)
     if start.shape != (V, 2):
         raise ValueError(f"start: coordinates of shape {start.shape} do not place {V:,} points")
-    whole(n_epochs, "n_epochs", 1)
     umap: Any = import_umap()
     random = np.random.RandomState(seed)  # what UMAP takes
     graph = memberships(neighbors).tocoo()
-    kept = graph.data >= graph.data.max() / n_epochs  # the others would never be drawn
+    kept = graph.data >= graph.data.max() / EPOCHS  # the others would never be drawn
     head, tail, weight = graph.row[kept], graph.col[kept], graph.data[kept]
     points = start - start.min(axis=0)
     points = 10 * points / np.maximum(points.max(axis=0), 1e-12) + 1e-4 * random.normal(size=(V, 2))
     points = points.astype(np.float32, order="C")
-    a, b = umap.umap_.find_ab_params(1.0, min_dist)
+    a, b = umap.umap_.find_ab_params(1.0, 0.0)  # a least distance of 0 keeps more neighbours than UMAP's 0.1
     with contextlib.suppress(KeyboardInterrupt):
         umap.layouts.optimize_layout_euclidean(
             points,  # moved in place
             points,
             head,
             tail,
-            n_epochs,
+            EPOCHS,
             V,
-            umap.umap_.make_epochs_per_sample(weight, n_epochs),
+            umap.umap_.make_epochs_per_sample(weight, EPOCHS),
             a,
             b,
             random.randint(-(2**31) + 1, 2**31 - 1, 3).astype(np.int64),

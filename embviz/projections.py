@@ -185,7 +185,7 @@ def largest_width(family: str, d: int) -> float:
     return padded_width(d) if family == "hadamard" else math.inf
 
 
-def pca(x: ArrayLike, m: int, *, center: bool = False) -> Projection:
+def pca(x: ArrayLike, m: int) -> Projection:
     """The map that has seen its vectors: their m leading principal directions, orthonormal rows.
 
     Of all linear maps with orthonormal rows it keeps most of the vectors' mean square. Directions in which
@@ -196,8 +196,6 @@ def pca(x: ArrayLike, m: int, *, center: bool = False) -> Projection:
     x : array, shape (n, d)
         The calibration set.
     m : int, 1 to d
-    center : bool
-        Take the vectors' mean off first; the map itself stays linear.
 
     Raises
     ------
@@ -209,8 +207,6 @@ def pca(x: ArrayLike, m: int, *, center: bool = False) -> Projection:
     _require_widths(m, d)
     if m > d:
         raise ValueError(f"{m} principal directions of {d} coordinates: m can be {d} at most")
-    if center:
-        vectors = vectors - vectors.mean(axis=0)
     _, directions = np.linalg.eigh(vectors.T @ vectors)
     rows = directions.T[::-1][:m]  # largest variance first
     largest = rows[np.arange(m), np.abs(rows).argmax(axis=1)]

@@ -139,9 +139,6 @@ def test_principal_directions_keep_what_the_singular_values_say():
         found = projections.pca(x, m)
         assert found.is_orthonormal
         assert (found.apply(x) ** 2).sum() == pytest.approx((values[:m] ** 2).sum(), rel=1e-12)
-    centred = x - x.mean(axis=0)
-    kept = (projections.pca(x, 2, center=True).apply(centred) ** 2).sum()
-    assert kept == pytest.approx((np.linalg.svd(centred, compute_uv=False)[:2] ** 2).sum(), rel=1e-12)
     full = projections.pca(x[:3], 8)  # completed to a basis
     assert full.is_orthonormal
     np.testing.assert_allclose(full.apply(x[:3])[:, 3:], 0, atol=1e-12)

@@ -13,7 +13,6 @@ import pandas as pd
 
 from book.tying.experiments import exor, spellings
 from book.tying.languages.exor import ONE_B, SYMBOLS
-from embviz import metrics
 from embviz.ledger.cells import read
 from embviz.ledger.claims import PRESETS
 from embviz.ledger.studies import largest_stored
@@ -204,7 +203,7 @@ def recorded_frames(*, every: int = 2) -> pd.DataFrame:
             # a cell stores coordinates symbol by symbol, axis by axis
             own = rows[rows["quantity"].str.startswith(matrix)].sort_values("step", kind="stable")
             arrays = own["value"].to_numpy(float).reshape(-1, len(SYMBOLS), 4)
-            planes[matrix] = metrics.principal_plane(arrays[::-1][::every][::-1])
+            planes[matrix] = principal_plane(arrays[::-1][::every][::-1])
         part = curves()[(curves()["seed"] == seed) & (curves()["tied"] == tied)]
         part = part.iloc[::-1].iloc[::every].iloc[::-1]
         parts.append(plane_frames(planes, part["step"].tolist(), part).assign(seed=seed, tied=tied))
@@ -216,9 +215,7 @@ def sweep_frames(chosen: Sequence[float]) -> pd.DataFrame:
     pictures, table = spellings.sweep_pictures(spellings.stored_preset()), sweep()
     parts = []
     for share, tied in itertools.product(chosen, (False, True)):
-        planes = {
-            name: metrics.principal_plane(pictures[share, tied, name][1]) for name in ("input", "output")
-        }
+        planes = {name: principal_plane(pictures[share, tied, name][1]) for name in ("input", "output")}
         rows = table[(table["p_0a"] == share) & (table["tied"] == tied) & (table["seed"] == 0)]
         steps = pictures[share, tied, "input"][0]
         parts.append(plane_frames(planes, steps, rows).assign(p_0a=share, tied=tied))
@@ -234,10 +231,28 @@ def live_frames(p_0a: float, tied: bool, *, every: int = 100) -> Iterator[pd.Dat
     before: dict[str, np.ndarray] = {}
     for snapshot in live.snapshots(snapshot_at=every):
         for name in ("input", "output"):
-            plane = metrics.principal_plane(snapshot.weights[name][int(tied)][None].numpy())
+            plane = principal_plane(snapshot.weights[name][int(tied)][None].numpy())
             before[name] = turned_to(plane, before[name]) if name in before else plane
         measured = pd.DataFrame({name: [snapshot.metrics[name][int(tied)]] for name in CURVES})
         yield plane_frames(before, [snapshot.step], measured)
+
+
+def principal_plane(weights: np.ndarray) -> np.ndarray:
+    """Coordinates (S, V, 2) of a matrix's rows (S, V, D) over time, in the best plane for the last step.
+
+    The plane is one for all steps, so that a picture of one step after the other doesn't turn: the first two
+    principal components of the last step's rows, about their mean. Their signs make the coordinate largest in
+    magnitude positive.
+
+    >>> principal_plane(np.array([[[0, 0, 1], [5, 0, 1], [1, 1, 1], [1, -1, 1.0]]]))[0, 1].tolist()
+    [3.25, 0.0]
+    """
+    weights = np.asarray(weights, dtype=float)
+    mean = weights[-1].mean(axis=0)
+    _, _, axes = np.linalg.svd(weights[-1] - mean, full_matrices=True)
+    last = (weights[-1] - mean) @ axes[:2].T  # (V, 2)
+    extreme = last[np.abs(last).argmax(axis=0), [0, 1]]
+    return (weights - mean) @ (axes[:2] * np.where(extreme < 0, -1, 1)[:, None]).T
 
 
 def turned_to(plane: np.ndarray, before: np.ndarray) -> np.ndarray:

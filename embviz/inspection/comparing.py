@@ -18,8 +18,7 @@ from embviz.files.weights import StoredArray, Weights
 from embviz.inspection import measures, roles
 from embviz.inspection.tables import BLOCK_ROWS
 from embviz.inspection.weight_files import read_tokenizer, read_weights
-from embviz.metrics import bootstrap_interval
-from embviz.neighbors import unit_rows
+from embviz.metrics import bootstrap_interval, nearest_neighbors, procrustes_map
 from embviz.words.wordvectors import WordVectors, token_names
 
 SAME = (
@@ -242,11 +241,12 @@ def _quantities(
 ) -> pd.DataFrame:
     """The table of a comparison."""
     asked = np.sort(rng.choice(len(a), size=min(N_ASKED, len(a)), replace=False))
-    near = [_nearest(unit_rows(rows, center=False), asked, k) for rows in (a, b, b[order])]
+    k = min(k, len(a) - 1)
+    near = [nearest_neighbors(rows, k, asked=asked, metric="cosine")[0] for rows in (a, b, b[order])]
     found = [("cosine of a token's two rows, aligned", own, control)]
     if a.shape == b.shape:
         found.append(("cosine without alignment", _cosines(a, b), _cosines(a, b[order])))
-    name = f"share of {near[0].shape[1]} neighbours kept"
+    name = f"share of {k} neighbours kept"
     found.append((name, _kept(near[0], near[1]), _kept(near[0], near[2])))
     rows = [
         (name, values.mean(), *bootstrap_interval(values, seed=rng, n_resamples=200), null.mean())
@@ -263,53 +263,18 @@ def _quantities(
 # --- rows -----------------------------------------------------------------------------------------------
 
 
-def _procrustes(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The map Q with orthonormal columns or rows that brings y Q nearest to x.
-
-    Parameters
-    ----------
-    x : array, (n, D)
-    y : array, (n, E)
-
-    Returns
-    -------
-    array, (E, D)
-
-    Source
-    ------
-    Schönemann (1966), A generalized solution of the orthogonal Procrustes problem.
-    """
-    left, _, right = np.linalg.svd(y.T @ x, full_matrices=False)
-    found: np.ndarray = left @ right
-    return found
-
-
 def _aligned(x: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Each half of y's rows turned by the map that was fitted on the other half."""
     halves = np.array_split(rng.permutation(len(x)), 2)
     turned = np.empty_like(x)
     for fitted, judged in (halves, halves[::-1]):
-        turned[judged] = y[judged] @ _procrustes(x[fitted], y[fitted])
+        turned[judged] = y[judged] @ procrustes_map(x[fitted], y[fitted])
     return turned
 
 
 def _cosines(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     lengths = np.linalg.norm(x, axis=1) * np.linalg.norm(y, axis=1)
     found: np.ndarray = (x * y).sum(axis=1) / np.where(lengths > 0, lengths, 1)
-    return found
-
-
-def _nearest(unit: np.ndarray, asked: np.ndarray, k: int) -> np.ndarray:
-    """The k nearest rows of some rows among all, (len(asked), k)."""
-    k = min(k, len(unit) - 1)
-    found = np.empty((len(asked), k), dtype=np.int64)
-    for start in range(0, len(asked), 250):
-        some = asked[start : start + 250]
-        cosines = unit[some] @ unit.T
-        cosines[np.arange(len(some)), some] = -2
-        best = np.argpartition(-cosines, k - 1, axis=1)[:, :k]
-        order = np.argsort(-np.take_along_axis(cosines, best, 1), axis=1, kind="stable")
-        found[start : start + 250] = np.take_along_axis(best, order, 1)
     return found
 
 
@@ -325,7 +290,7 @@ def _moved(
     asked = np.argsort(cosines, kind="stable")[:n]
     columns = {}
     for name, rows in zip(names, (a, b), strict=True):
-        near = _nearest(unit_rows(rows, center=False), asked, 4)
+        near, _ = nearest_neighbors(rows, 4, asked=asked, metric="cosine")
         columns[f"nearest in {name}"] = [", ".join(tokens[row] for row in one) for one in near.tolist()]
     return pd.DataFrame({"token": [tokens[row] for row in asked], "cosine": cosines[asked], **columns})
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from scipy.linalg import eigh_tridiagonal
 
 from embviz.arrays import checked, matched
-from embviz.metrics import bootstrap_interval
+from embviz.metrics import bootstrap_interval, mean_cosine, normalize
 
 N_RESAMPLES = 200  # of rows
 TRACY_WIDOM = -1.2065  # mean of the distribution of the largest eigenvalue, real case
@@ -233,18 +233,6 @@ def normal_spectrum(n: int, m: int, std: float, *, seed: int) -> np.ndarray:
 # --- rows -------------------------------------------------------------------------------------------
 
 
-def _unit(rows: np.ndarray) -> np.ndarray:
-    """Rows of length 1; those that are 0 are left out, since they point nowhere."""
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return rows[lengths[:, 0] > 0] / lengths[lengths[:, 0] > 0]
-
-
-def _mean_cosine(unit: np.ndarray) -> float:
-    """Mean cosine of all pairs of different rows."""
-    total = unit.sum(axis=0)
-    return float((total @ total - len(unit)) / (len(unit) * (len(unit) - 1)))
-
-
 def isotropy_measures(
     unit_sum: np.ndarray, n_rows: int, rows: np.ndarray, *, n_draws: int, seed: int
 ) -> Measured:
@@ -267,11 +255,11 @@ def isotropy_measures(
     Mean cosine as a measure of isotropy: Ethayarajh (2019), section 3.3.
     """
     value = float((unit_sum @ unit_sum - n_rows) / (n_rows * (n_rows - 1)))
-    with_all = _unit(rows) @ (unit_sum / n_rows)
+    with_all = normalize(rows) @ (unit_sum / n_rows)
     error = 1.96 * 2 * float(with_all.std()) / np.sqrt(n_rows)  # of a mean over pairs: Hoeffding (1948)
     rng = np.random.default_rng(seed)
-    drawn = (_unit(rng.permutation(rows.ravel()).reshape(rows.shape)) for _ in range(n_draws))
-    control = np.array([_mean_cosine(one) for one in drawn])
+    drawn = (rng.permutation(rows.ravel()).reshape(rows.shape) for _ in range(n_draws))
+    control = np.array([mean_cosine(one) for one in drawn])
     return Measured("mean cosine", value, control, (value - error, value + error))
 
 
@@ -327,7 +315,7 @@ def paired_measures(x: ArrayLike, y: ArrayLike, *, n_draws: int, seed: int) -> l
     """
     x, y = matched(x, y, 2)
     has_both = np.logical_and(x.any(axis=1), y.any(axis=1))
-    x, y = _unit(x[has_both]), _unit(y[has_both])
+    x, y = normalize(x[has_both]), normalize(y[has_both])
     if len(x) < 3:
         raise ValueError(f"{len(x)} words have rows that are not 0 in both tables: at least three are needed")
     rng = np.random.default_rng(seed)

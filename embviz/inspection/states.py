@@ -15,7 +15,7 @@ from embviz.corpora.tokens import token_texts
 from embviz.inspection import causal_models
 from embviz.inspection.model_texts import text_strings
 from embviz.inspection.weight_files import read_weights
-from embviz.metrics import bootstrap_interval
+from embviz.metrics import bootstrap_interval, mean_cosine, nearest_neighbors, normalize
 from embviz.words.wordvectors import token_names
 
 NORMS = ("norm", "ln_f", "final_layer_norm", "final_layernorm")  # names of the norm before the output matrix
@@ -145,15 +145,13 @@ def nearest_states(
     rows = []
     for layer, state in enumerate(states):
         table = state[:, 1:].float().cpu().numpy().astype(np.float64).reshape(ids.size, -1)
-        unit = _unit(table - table.mean(axis=0))
-        for place in places:
-            cosines = unit @ unit[place]
-            cosines[place] = -2
+        unit = normalize(table - table.mean(axis=0))
+        near, distances = nearest_neighbors(unit, n_neighbors, asked=places, metric="cosine")
+        for place, others, far in zip(places, near, distances, strict=True):
             control = (unit @ rng.permutation(unit[place])).max()
-            best = np.argsort(-cosines, kind="stable")[:n_neighbors]
             rows += [
-                (layer, around[place], rank, around[other], cosines[other], control)
-                for rank, other in enumerate(best, start=1)
+                (layer, around[place], rank + 1, around[other], 1 - far[rank], control)
+                for rank, other in enumerate(others)
             ]
     return pd.DataFrame(rows, columns=["layer", "place", "rank", "neighbor", "cosine", "control"])
 
@@ -205,32 +203,17 @@ def _cosines(states: np.ndarray, rng: np.random.Generator) -> list[Quantity]:
         ("mean cosine, centred", states - states.mean(axis=(0, 1))),
     ):
         permuted = rng.permutation(table.ravel()).reshape(table.shape)
-        found.append((name, _mean_cosine(table), float(_mean_cosine(permuted).mean())))
-    return found
-
-
-def _unit(table: np.ndarray) -> np.ndarray:
-    lengths = np.linalg.norm(table, axis=-1, keepdims=True)
-    found: np.ndarray = table / np.where(lengths > 0, lengths, 1)
-    return found
-
-
-def _mean_cosine(states: np.ndarray) -> np.ndarray:
-    total = _unit(states).sum(axis=1)
-    n = states.shape[1]
-    found: np.ndarray = ((total**2).sum(axis=-1) - n) / (n * (n - 1))
+        found.append((name, mean_cosine(table), float(mean_cosine(permuted).mean())))
     return found
 
 
 def _same_token(states: np.ndarray, ids: np.ndarray) -> Quantity:
     """Of each string the share of states whose nearest is of the same token, and the chance."""
-    unit = _unit((states - states.mean(axis=(0, 1))).reshape(-1, states.shape[-1]))
-    tokens = ids.ravel()
-    near = unit @ unit.T
-    np.fill_diagonal(near, -2)
+    table = (states - states.mean(axis=(0, 1))).reshape(-1, states.shape[-1])
+    near, tokens = nearest_neighbors(table, 1, metric="cosine")[0][:, 0], ids.ravel()
     _, inverse, counts = np.unique(tokens, return_inverse=True, return_counts=True)
     several = counts[inverse] > 1
-    same = np.where(several, tokens[near.argmax(axis=1)] == tokens, np.nan).reshape(ids.shape)
+    same = np.where(several, tokens[near] == tokens, np.nan).reshape(ids.shape)
     with_several = ~np.isnan(same).all(axis=1)
     shares = np.array([np.nanmean(row) for row in same[with_several]])
     chance = (counts[inverse][several] - 1) / (len(tokens) - 1)

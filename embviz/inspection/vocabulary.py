@@ -14,6 +14,7 @@ from embviz.corpora.tokens import BYTE, SPECIAL, UNUSED, token_texts
 from embviz.files.weights import StoredArray
 from embviz.inspection.measures import Measured
 from embviz.inspection.tables import TableMoments, blocks, nearest_rows
+from embviz.metrics import normalize
 
 LEAST_UNUSED = 20  # unused tokens that are needed: half of them give the direction, half test it
 NEAR = 0.95  # share of the held-out unused tokens below the threshold
@@ -249,8 +250,7 @@ def twin_measures(
             asked.tolist(), nearest_rows(array, queries, asked, moments.mean).rows[:, 0].tolist(), strict=True
         )
     )
-    lengths = np.linalg.norm(queries, axis=1, keepdims=True)
-    unit = queries / np.where(lengths > 0, lengths, 1)
+    unit = normalize(queries)
     place = {row: i for i, row in enumerate(asked.tolist())}
     measures, rows = [], []
     for sort, each in pairs.items():

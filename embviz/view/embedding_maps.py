@@ -22,7 +22,7 @@ import traitlets
 from numpy.typing import ArrayLike
 
 from embviz.arrays import checked
-from embviz.metrics import nearest_neighbors, neighbors_kept
+from embviz.metrics import nearest_neighbors, neighbors_kept, procrustes_map
 from embviz.view import theme
 from embviz.view.named_tables import short_repr
 from embviz.view.pages import map_script, portable, script, style
@@ -464,8 +464,7 @@ def _common_plane(tables: list[np.ndarray], start: int) -> np.ndarray:
     turned = []
     for table in tables:
         centered = table - table.mean(axis=0)
-        left, _, right = np.linalg.svd(centered.T @ onto, full_matrices=False)  # Procrustes
-        turned.append(centered @ left @ right)
+        turned.append(centered @ procrustes_map(onto, centered))
     planes = _principal_plane(np.concatenate(turned)).reshape(len(tables), -1, 2)
     scaled: np.ndarray = planes / np.linalg.norm(planes, axis=(1, 2), keepdims=True)
     return scaled

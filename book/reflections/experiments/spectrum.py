@@ -356,7 +356,7 @@ def spectrum_statistics(preset: str) -> pd.DataFrame:
                 "mirror_distance": metrics.mirror_distance(values),
                 # in nats, over that of a semi-definite matrix with eigenvalues of the same sizes
                 "rival_ratio": float(np.abs(values + values[::-1]).mean() / (2 * np.abs(values).mean())),
-                "skewness": metrics.skewness(values),
+                "skewness": float(stats.skew(values)),
                 "kurtosis": metrics.kurtosis(values),
                 "ks_semicircle": semicircle_distance(values),
             }

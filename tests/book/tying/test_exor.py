@@ -56,6 +56,16 @@ def test_a_task_without_a_stored_run_is_refused_with_the_command(monkeypatch, tm
         spellings.stored_preset()
 
 
+def test_the_principal_plane_keeps_as_much_of_the_last_step_as_any_and_follows_no_rotation_or_shift():
+    rng = np.random.default_rng(0)
+    weights, turn = rng.normal(size=(5, 7, 4)), np.linalg.qr(rng.normal(size=(4, 4)))[0]
+    plane = chapter.principal_plane(weights)
+    scatter = np.cov(weights[-1].T, bias=True)
+    assert (plane[-1] ** 2).sum() / 7 == pytest.approx(np.sort(np.linalg.eigvalsh(scatter))[-2:].sum())
+    assert plane[-1].mean(axis=0) == pytest.approx(0, abs=1e-12)
+    np.testing.assert_allclose(chapter.principal_plane(weights @ turn + 5.0), plane, atol=1e-9)
+
+
 # --- coins ----------------------------------------------------------------------------------------------
 
 
