@@ -6,10 +6,10 @@ import functools
 from typing import Any
 
 import torch
-from embviz.inspection.causal_models import causal_model
 from torch import Tensor
 
 from book.released import models
+from embviz.inspection.causal_models import causal_model
 from embviz.inspection.model_texts import text_strings
 from embviz.inspection.weight_files import read_tokenizer, read_weights
 

@@ -26,6 +26,8 @@ SAME = (
 )
 LEAST_SHARED = 10
 N_PAIRS = 50_000  # whose cosines are compared
+N_NEIGHBORS = 10  # nearest tokens that are compared
+N_MOVED = 200  # tokens that are listed
 N_ASKED = 1_000  # tokens whose neighbours are compared
 ENERGY = 0.9  # share of a squared change that counts as all of it
 CHANGES = ("part", "layer", "change", "rank", "rank_of_random", "largest")
@@ -86,7 +88,6 @@ def compare(
     tokenizer: Any = None,
     other_tokenizer: Any = None,
     max_tokens: int = 20_000,
-    n_neighbors: int = 10,
     seed: int = 0,
     progress: bool = False,
 ) -> Comparison:
@@ -101,8 +102,6 @@ def compare(
         any, rows of the same number are compared.
     max_tokens : int
         Shared tokens that are compared: the first ones of the first vocabulary, which are frequent in most.
-    n_neighbors : int
-        Nearest tokens that are compared.
     seed : int
         Of halves, pairs and random orders.
     progress : bool, default False
@@ -131,7 +130,6 @@ def compare(
     >>> round(float(found.table.loc[0, "value"]), 3)
     1.0
     """
-    whole(n_neighbors, "n_neighbors", low=1)
     sides = [_read(first, tokenizer), _read(second, other_tokenizer or tokenizer)]
     shared = _shared(sides[0].tokens, sides[1].tokens, whole(max_tokens, "max_tokens", low=LEAST_SHARED))
     if len(shared) < LEAST_SHARED:
@@ -148,7 +146,7 @@ def compare(
     order = rng.permutation(len(b))
     turned, permuted = _aligned(a, b, rng), _aligned(a, b[order], rng)
     own = _cosines(a, turned)
-    table = _quantities(a, b, order, own, _cosines(a, permuted), n_neighbors, rng)
+    table = _quantities(a, b, order, own, _cosines(a, permuted), rng)
     names = _names(sides[0].name, sides[1].name)
     return Comparison(
         names,
@@ -236,12 +234,11 @@ def _quantities(
     order: np.ndarray,
     own: np.ndarray,
     control: np.ndarray,
-    k: int,
     rng: np.random.Generator,
 ) -> pd.DataFrame:
     """The table of a comparison."""
     asked = np.sort(rng.choice(len(a), size=min(N_ASKED, len(a)), replace=False))
-    k = min(k, len(a) - 1)
+    k = min(N_NEIGHBORS, len(a) - 1)
     near = [nearest_neighbors(rows, k, asked=asked, metric="cosine")[0] for rows in (a, b, b[order])]
     found = [("cosine of a token's two rows, aligned", own, control)]
     if a.shape == b.shape:
@@ -284,10 +281,10 @@ def _kept(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def _moved(
-    tokens: list[str], names: tuple[str, str], a: np.ndarray, b: np.ndarray, cosines: np.ndarray, n: int = 200
+    tokens: list[str], names: tuple[str, str], a: np.ndarray, b: np.ndarray, cosines: np.ndarray
 ) -> pd.DataFrame:
     """The tokens that moved most, and their nearest tokens before and after."""
-    asked = np.argsort(cosines, kind="stable")[:n]
+    asked = np.argsort(cosines, kind="stable")[:N_MOVED]
     columns = {}
     for name, rows in zip(names, (a, b), strict=True):
         near, _ = nearest_neighbors(rows, 4, asked=asked, metric="cosine")

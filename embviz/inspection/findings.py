@@ -97,21 +97,19 @@ class Headline:
     meaning: str
 
 
-def headlines(table: pd.DataFrame, n: int = 5) -> list[Headline]:
-    """The quantities that matter most among those that were measured.
+def headlines(table: pd.DataFrame) -> list[Headline]:
+    """The five quantities that matter most among those that were measured.
 
     Parameters
     ----------
     table : DataFrame
         Of an :class:`~embviz.inspection.Inspection`.
-    n : int
-        How many at most.
     """
     whole = table[table["head"].isna() & table["value"].notna()]
     found: list[Headline] = []
     for part, quantity, name in FIRST:
         rows = whole[whole["part"].eq(part) & whole["quantity"].eq(quantity)]
-        if len(rows) and len(found) < n:
+        if len(rows) and len(found) < 5:
             value, control = float(rows["value"].median()), float(rows["null"].median())
             found.append(Headline(name, value, control, TERMS[quantity]))
     return found
@@ -133,14 +131,12 @@ def _deviations(values: np.ndarray) -> np.ndarray:
     return found
 
 
-def unusual(report: Inspection, n: int = 3) -> list[tuple[str, float]]:
-    """The most unusual findings, one of each sort: matrices, heads, row lengths, kinds of tokens.
+def unusual(report: Inspection) -> list[tuple[str, float]]:
+    """The three most unusual findings, one of each sort: matrices, heads, row lengths, kinds of tokens.
 
     Parameters
     ----------
     report : Inspection
-    n : int
-        How many at most.
 
     Returns
     -------
@@ -148,7 +144,7 @@ def unusual(report: Inspection, n: int = 3) -> list[tuple[str, float]]:
         The deviation is from the median of its like, in median absolute deviations.
     """
     found = [best for sort in _SORTS if (best := max(sort(report), key=lambda one: one[1], default=None))]
-    return sorted(found, key=lambda one: -one[1])[:n]
+    return sorted(found, key=lambda one: -one[1])[:3]
 
 
 def _matrices(report: Inspection, *, by_head: bool = False) -> Iterator[tuple[str, float]]:

@@ -39,6 +39,9 @@ COLUMNS = (
     *("null", "null_low", "null_high", "n_rows", "note"),
 )
 UNDERTRAINED = "under-trained tokens"
+N_DRAWS = 5  # of each control that is drawn
+N_SHOWN = 12  # tokens whose neighbours are shown
+N_EXTREMES = 10  # rows of each end
 N_TWINS = 100  # pairs of each sort
 NEAREST = "cosine with the nearest"
 N_NEIGHBORS = 5  # nearest rows of a token that are shown
@@ -82,8 +85,6 @@ class Inspection:
     vectors : array, (len(rows), D)
     tokens : list of str
         Of these rows.
-    n_layers : pair of int
-        Attentions that were measured, and those that there are.
     kinds : DataFrame
         Kinds of tokens with their rows' lengths and isotropy, see
         :func:`~embviz.inspection.vocabulary.kinds_table`; empty without a tokenizer.
@@ -120,7 +121,6 @@ class Inspection:
     rows: np.ndarray
     vectors: np.ndarray
     tokens: list[str]
-    n_layers: tuple[int, int] = (0, 0)
     kinds: pd.DataFrame = field(default_factory=pd.DataFrame)
     undertrained: pd.DataFrame = field(default_factory=pd.DataFrame)
     twins: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -165,11 +165,9 @@ class Inspection:
             if rows == self.vocab_size
             else f"; the nearest row was found for {rows:,} of them, drawn at random"
         )
-        measured, there = self.n_layers
-        layers = "" if measured == there else f" Of {there} layers {measured} were measured, evenly spread."
         return (
             f"{self.name}: {self.vocab_size:,} tokens in {self.embedding_dim:,} dimensions, {how} "
-            f"({self.why}). All rows of the embedding were measured{sample}.{layers}"
+            f"({self.why}). All rows of the embedding were measured{sample}."
         )
 
     def summary(self) -> pd.DataFrame:
@@ -217,7 +215,6 @@ def _written(value: float, low: float, high: float) -> str:
 class _Table:
     """Rows of the table as they come."""
 
-    n_draws: int
     seed: int
     progress: bool = False
     rows: list[dict[str, Any]] = field(default_factory=list)
@@ -265,7 +262,7 @@ class _Table:
         head: float = math.nan,
     ) -> None:
         try:
-            found = measure(*tables, n_draws=self.n_draws, seed=self.seed)
+            found = measure(*tables, n_draws=N_DRAWS, seed=self.seed)
         except (ValueError, MemoryError) as error:  # NaN, all zeros: of this part alone
             self.refuse(part, name, error, layer=layer)
         else:
@@ -282,14 +279,10 @@ def inspect(
     tokenizer: Any = None,
     corpus: Any = None,
     *,
-    embedding: str | None = None,
-    output: str | None = None,
     n_heads: int | None = None,
     max_rows: int = 500,
-    max_layers: int | None = None,
     n_batches: int = 8,
     n_tokens: int = 256,
-    n_draws: int = 5,
     seed: int = 0,
     progress: bool = False,
 ) -> Inspection:
@@ -307,21 +300,15 @@ def inspect(
         model: a module from ids to logits, or a folder of Hugging Face with safetensors or a GGUF file, which
         Transformers loads, in the precision in which it is stored. A text needs a tokenizer that cuts it, a
         Corpus one that knows its words.
-    embedding, output : str, optional
-        Names of these matrices, where they are not recognised.
     n_heads : int, optional
         Heads of queries, where neither configuration nor module says.
     max_rows : int
         Rows whose nearest rows are looked for among all rows; of larger tables so many are drawn. All else is
         measured on all rows.
-    max_layers : int, optional
-        Attentions that are measured, evenly spread; all by default.
     n_batches, n_tokens : int
         Strings of the text, evenly spread, whose next-token loss is taken, and tokens of each. Its control is
         the loss of the tokens' shares of the text. Where the tokenizer puts a token before a text
         (Gemma's ``<bos>``), every string begins with it.
-    n_draws : int
-        Of each control that is drawn.
     seed : int
         Of drawn rows, of controls and of intervals.
     progress : bool, default False
@@ -334,7 +321,7 @@ def inspect(
     Raises
     ------
     ValueError
-        If the model can't be read or a named matrix isn't there.
+        If the model can't be read.
     FileNotFoundError
         If there is no such file.
 
@@ -346,26 +333,27 @@ def inspect(
     (False, 'beyond the edge')
     """
     weights = read_weights(model)
-    table = _Table(whole(n_draws, "n_draws", low=2), seed, progress)
-    names = _tables(weights, embedding, output)
-    V, D = weights.arrays[name].shape if (name := names[EMBEDDING]) else (0, 0)
+    table = _Table(seed, progress)
+    embedding = roles.find_embedding(weights)
+    names = {EMBEDDING: embedding, OUTPUT: roles.find_output(weights, embedding)}
+    V, D = weights.arrays[embedding].shape if embedding else (0, 0)
     rows = _sample(V, whole(max_rows, "max_rows", low=4), seed)
-    tied, why = _tied(weights, names[EMBEDDING], names[OUTPUT], rows)
-    known = None if tokenizer is None or name is None else token_names(tokenizer, V)
+    tied, why = _tied(weights, embedding, names[OUTPUT], rows)
+    known = None if tokenizer is None or embedding is None else token_names(tokenizer, V)
     n_batches, n_tokens = whole(n_batches, "n_batches", low=1), whole(n_tokens, "n_tokens", low=2)
     with tqdm(total=4, disable=not progress, leave=False) as bar:
         bar.set_description("all rows of the embedding")
         found = _measure_tables(table, weights, names, rows, tied)
         _measure_positions(table, weights)
         _next(bar, "layers")
-        n_layers = _measure_attention(table, weights, n_heads, max_layers)
+        n_layers = _measure_attention(table, weights, n_heads)
         _next(bar, "kinds of tokens, twins")
         own = found.get(EMBEDDING)
-        neighbors = _neighbors(table, own, known, name)
+        neighbors = _neighbors(table, own, known, embedding)
         of_tokens = _measure_vocabulary(table, weights, names, found, known)
         _next(bar, "text")
-        text = model_text(weights, names[EMBEDDING], tokenizer, corpus)
-        _measure_kernel(table, weights, names[EMBEDDING], tied, text)
+        text = model_text(weights, embedding, tokenizer, corpus)
+        _measure_kernel(table, weights, embedding, tied, text)
         _measure_text(table, weights, model, text, tokenizer, (n_batches, n_tokens))
     spectra = {
         part if kind == "raw" else f"{part}, {kind}": values
@@ -381,10 +369,9 @@ def inspect(
         rows=nothing.astype(int) if own is None else own.rows,
         vectors=np.empty((0, D)) if own is None else own.vectors,
         tokens=[] if own is None else [_name_of(known, row) for row in own.rows.tolist()],
-        n_layers=n_layers,
         vocabulary=[_name_of(known, row) for row in range(V)] if known else [],
         counts=_counts(text, V),
-        facts=findings.facts_of(weights, n_layers[1], *_heads(weights, n_heads)),
+        facts=findings.facts_of(weights, n_layers, *_heads(weights, n_heads)),
         weights=weights,
         names=names,
         **of_tokens,
@@ -403,17 +390,6 @@ def _counts(text: ModelText | str, vocab_size: int) -> np.ndarray:
     found = np.zeros(vocab_size, dtype=np.int64)
     found[: len(text.counts)] = text.counts
     return found
-
-
-def _tables(weights: Weights, embedding: str | None, output: str | None) -> dict[str, str | None]:
-    """Names of embedding and output matrix."""
-    for name in (embedding, output):
-        if name is not None and name not in weights.arrays:
-            raise ValueError(
-                f"the model has no array {name!r}: there are {', '.join(list(weights.arrays)[:9])}, ..."
-            )
-    embedding = embedding or roles.find_embedding(weights)
-    return {EMBEDDING: embedding, OUTPUT: output or roles.find_output(weights, embedding)}
 
 
 def _sample(n: int, most: int, seed: int) -> np.ndarray:
@@ -470,7 +446,7 @@ def _measure_tables(
         array, V = weights.arrays[name], weights.arrays[names[EMBEDDING] or name].shape[0]
         own = rows if array.shape[0] == V else _sample(array.shape[0], max(len(rows), 4), table.seed)
         try:
-            one = measure_table(array, own, n_draws=table.n_draws, seed=table.seed, n_neighbors=N_NEIGHBORS)
+            one = measure_table(array, own, n_draws=N_DRAWS, seed=table.seed, n_neighbors=N_NEIGHBORS)
         except (ValueError, MemoryError) as error:  # NaN, all zeros: of this part alone
             table.refuse(part, "all", error)
             continue
@@ -511,22 +487,18 @@ def _heads(weights: Weights, n_heads: int | None) -> tuple[int | None, int | Non
     return n_heads or known, n_kv or n_heads or known
 
 
-def _measure_attention(
-    table: _Table, weights: Weights, n_heads: int | None, max_layers: int | None
-) -> tuple[int, int]:
-    """Queries, keys and values, a layer at a time; how many layers were measured, and how many there are."""
+def _measure_attention(table: _Table, weights: Weights, n_heads: int | None) -> int:
+    """Queries, keys and values, a layer at a time; how many layers there are."""
     try:
         maps = roles.attention_maps(weights, *_heads(weights, n_heads))
     except ValueError as error:
         table.refuse("Q, K, V", "all", error)
-        return 0, 0
+        return 0
     if not maps:
         table.refuse("Q, K, V", "all", "no queries, keys and values recognised by their names")
-        return 0, 0
+        return 0
     n_layers = max(one.layer for one in maps) + 1
-    most = n_layers if max_layers is None else min(whole(max_layers, "max_layers", low=1), n_layers)
-    chosen = set(np.linspace(0, n_layers - 1, most).round().astype(int).tolist())
-    for one in _shown(table, [one for one in maps if one.layer in chosen], "Q, K, V"):
+    for one in _shown(table, maps, "Q, K, V"):
         matrix = one.array.read()
         _measure_spectrum(table, one.kind, matrix, layer=one.layer)
         if not one.n_heads or len(matrix) % one.n_heads:
@@ -537,10 +509,9 @@ def _measure_attention(
         if one.n_heads > 1:
             for head, part in enumerate(np.split(matrix, one.n_heads)):
                 _measure_spectrum(table, one.kind, part, layer=one.layer, head=head)
-    others = [one for one in roles.layer_matrices(weights, n_layers) if one.layer in chosen]
-    for one in _shown(table, others, "O, MLP"):
+    for one in _shown(table, roles.layer_matrices(weights, n_layers), "O, MLP"):
         _measure_spectrum(table, one.kind, one.array.read(), layer=one.layer)
-    return len(chosen), n_layers
+    return n_layers
 
 
 def _shown(table: _Table, maps: list[roles.AttentionMap], name: str) -> Iterable[roles.AttentionMap]:
@@ -556,7 +527,7 @@ def _name_of(known: list[str] | None, row: int) -> str:
 
 
 def _neighbors(
-    table: _Table, found: MeasuredTable | None, known: list[str] | None, name: str | None, n_tokens: int = 12
+    table: _Table, found: MeasuredTable | None, known: list[str] | None, name: str | None
 ) -> pd.DataFrame:
     """Nearest rows of some tokens among all rows, beside the mean of the control."""
     empty = pd.DataFrame(columns=["token", "neighbor", "cosine", "control"])
@@ -569,7 +540,7 @@ def _neighbors(
     words = [place for place, row in enumerate(rows) if sum(map(str.isalpha, known[row])) >= 4]
     words = words or list(range(len(rows)))
     rng = np.random.default_rng(table.seed)
-    asked = np.sort(rng.choice(words, size=min(n_tokens, len(words)), replace=False)).tolist()
+    asked = np.sort(rng.choice(words, size=min(N_SHOWN, len(words)), replace=False)).tolist()
     control = float(found.control.cosines[:, 0].mean())
     near = [
         {
@@ -603,7 +574,7 @@ def _measure_vocabulary(
     fitting = output is not None and output.moments.n_rows == moments.n_rows
     judged = (weights.arrays[str(names[OUTPUT])], output.moments) if output and fitting else (array, moments)
     try:
-        rare = vocabulary.undertrained_tokens(*judged, kinds, n_draws=table.n_draws, seed=table.seed)
+        rare = vocabulary.undertrained_tokens(*judged, kinds, n_draws=N_DRAWS, seed=table.seed)
     except ValueError as error:
         table.refuse(UNDERTRAINED, "unused tokens told apart", error)
     else:
@@ -638,10 +609,12 @@ def _measure_vocabulary(
     return shown
 
 
-def _extremes(lengths: np.ndarray, known: list[str] | None, n: int = 10) -> pd.DataFrame:
+def _extremes(lengths: np.ndarray, known: list[str] | None) -> pd.DataFrame:
     """The shortest and the longest rows, and how far their lengths are from the median."""
     order = np.argsort(lengths, kind="stable")
-    rows = np.concatenate([order[:n], order[max(n, len(order) - n) :]])[: len(order)]
+    rows = np.concatenate([order[:N_EXTREMES], order[max(N_EXTREMES, len(order) - N_EXTREMES) :]])[
+        : len(order)
+    ]
     middle = float(np.median(lengths)) if len(lengths) else math.nan
     scale = float(np.median(np.abs(lengths - middle))) if len(lengths) else math.nan
     return pd.DataFrame(
@@ -673,7 +646,7 @@ def _measure_kernel(
     if isinstance(text, str):
         return table.refuse("kernel", "circulant score", text)
     try:
-        found = kernel_of(text, weights.arrays[str(name)], n_draws=table.n_draws, seed=table.seed)
+        found = kernel_of(text, weights.arrays[str(name)], seed=table.seed)
     except (ValueError, MemoryError) as error:
         return table.refuse("kernel", "circulant score", error)
     return table.add("kernel", [Measured("circulant score", found.score, found.controls)], len(found.rows))

@@ -33,8 +33,6 @@ def patch(
     tokenizer: Any = None,
     strings: Tensor | None = None,
     n_strings: int = 8,
-    n_tokens: int = 256,
-    seed: int = 0,
     progress: bool = False,
 ) -> pd.DataFrame:
     """The next-token loss of a model with one matrix replaced; afterwards the model is as it was.
@@ -54,10 +52,8 @@ def patch(
         What the loss is taken on. The tokenizer's first token stands before each string.
     strings : integer tensor, (B, T + 1), optional
         Tokens instead of a text.
-    n_strings, n_tokens : int
-        Strings of the text, evenly spread, and tokens of each.
-    seed : int
-        Of permuted entries and intervals.
+    n_strings : int
+        Strings of the text, evenly spread, of 256 tokens each.
     progress : bool, default False
         Whether a bar shows how many strings of how many replacements are done.
 
@@ -84,7 +80,7 @@ def patch(
     if strings is None:
         if text is None or tokenizer is None:
             raise ValueError("there is no text: give text and tokenizer, or strings")
-        strings = torch.cat(text_strings(text, tokenizer, weights, n_strings, n_tokens))
+        strings = torch.cat(text_strings(text, tokenizer, weights, n_strings))
     if strings.ndim != 2 or strings.shape[1] < 3:
         raise ValueError(
             f"strings of shape {tuple(strings.shape)}: (B, T + 1) with T of at least 2 is needed"
@@ -95,7 +91,7 @@ def patch(
     asked = [*asked, *([] if PERMUTED in asked else [PERMUTED])]
     before = parameter.detach().float().cpu().numpy().copy()
     made = {
-        one if isinstance(one, str) else one.__name__: _replaced(before, one, parameter_name, module, seed)
+        one if isinstance(one, str) else one.__name__: _replaced(before, one, parameter_name, module)
         for one in asked
     }
     bar = tqdm(total=(1 + len(made)) * len(strings), desc="loss, strings", disable=not progress, leave=False)
@@ -108,7 +104,7 @@ def patch(
                 parameter.copy_(torch.from_numpy(matrix))
                 losses = _bits(module, strings, bar)
                 change = losses - own
-                low, high = bootstrap_interval(change, seed=seed) if len(own) > 1 else (np.nan, np.nan)
+                low, high = bootstrap_interval(change, seed=0) if len(own) > 1 else (np.nan, np.nan)
                 rows.append((label, losses.mean(), change.mean(), low, high))
                 parameter.copy_(kept)
         finally:
@@ -140,7 +136,7 @@ def _parameter(module: nn.Module, name: str) -> tuple[str, nn.Parameter]:
     return fitting[0], every[fitting[0]]
 
 
-def _replaced(matrix: np.ndarray, how: How, name: str, module: nn.Module, seed: int) -> np.ndarray:
+def _replaced(matrix: np.ndarray, how: How, name: str, module: nn.Module) -> np.ndarray:
     """The matrix in the place of another."""
     if not isinstance(how, str):
         found = np.asarray(how(matrix.copy()), dtype=np.float32)
@@ -150,7 +146,7 @@ def _replaced(matrix: np.ndarray, how: How, name: str, module: nn.Module, seed: 
     if how == "zero":
         return np.zeros_like(matrix)
     if how == PERMUTED:
-        return np.random.default_rng(seed).permutation(matrix.ravel()).reshape(matrix.shape)
+        return np.random.default_rng(0).permutation(matrix.ravel()).reshape(matrix.shape)
     if how == "identity":
         eye = np.eye(*matrix.shape, dtype=np.float32)
         return eye * np.float32(np.linalg.norm(matrix) / np.linalg.norm(eye))

@@ -18,6 +18,8 @@ from embviz.inspection.weight_files import read_weights
 from embviz.metrics import bootstrap_interval, mean_cosine, nearest_neighbors, normalize
 from embviz.words.wordvectors import token_names
 
+N_TOKENS = 128  # of a string
+N_PLACES, N_NEIGHBORS = 3, 5  # of a token, and of each of its places
 NORMS = ("norm", "ln_f", "final_layer_norm", "final_layernorm")  # names of the norm before the output matrix
 COLUMNS = ["layer", "quantity", "value", "low", "high", "control"]
 
@@ -29,8 +31,6 @@ def hidden_states(
     tokenizer: Any = None,
     strings: Tensor | None = None,
     n_strings: int = 8,
-    n_tokens: int = 128,
-    seed: int = 0,
     progress: bool = False,
 ) -> pd.DataFrame:
     """Measure the hidden states of a causal language model after each layer, on a text.
@@ -42,10 +42,8 @@ def hidden_states(
         The tokenizer's first token stands before each string, and its state is left out.
     strings : integer tensor, (B, T + 1), optional
         Tokens instead of a text.
-    n_strings, n_tokens : int
-        Strings of the text, evenly spread, and tokens of each.
-    seed : int
-        Of random orders and intervals.
+    n_strings : int
+        Strings of the text, evenly spread, of 128 tokens each.
     progress : bool, default False
         Whether a bar shows how far the layers are.
 
@@ -72,22 +70,20 @@ def hidden_states(
     ------
     Ethayarajh (2019) for cosines by layer; nostalgebraist (2020), interpreting GPT: the logit lens.
     """
-    module, strings = _read(model, text, tokenizer, strings, n_strings, n_tokens)
+    module, strings = _read(model, text, tokenizer, strings, n_strings)
     with causal_models.evaluating(module), torch.no_grad():
         ids, states, logits = _states_of(module, strings)
         last = logits[:, 1:].argmax(-1)
         rows: list[tuple[Any, ...]] = []
         bar = tqdm(states, desc="layers", disable=not progress, leave=False)
         for layer, state in enumerate(bar):
-            rng = np.random.default_rng(seed)
+            rng = np.random.default_rng(0)
             kept = state[:, 1:].float()  # the first token's state is unlike all others in most models
             every = kept.cpu().numpy().astype(np.float64)
             measured = [*_cosines(every, rng), _same_token(every, ids[:, 1:-1].cpu().numpy())]
             if (lens := _lens(module, ended=layer == len(states) - 1)) is not None:
                 measured += _predictions(lens, kept.to(state.dtype), ids[:, 2:], last, rng)
-            rows += [
-                (layer, name, *_with_interval(values, seed), control) for name, values, control in measured
-            ]
+            rows += [(layer, name, *_with_interval(values), control) for name, values, control in measured]
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
@@ -97,31 +93,21 @@ def nearest_states(
     *,
     text: Any,
     tokenizer: Any,
-    n_neighbors: int = 5,
-    n_places: int = 3,
     n_strings: int = 8,
-    n_tokens: int = 128,
-    seed: int = 0,
 ) -> pd.DataFrame:
     """The states nearest to a token's in a text, after each layer: what the model takes for alike.
 
     Parameters
     ----------
-    model, text, tokenizer, n_strings, n_tokens
+    model, text, tokenizer, n_strings
         As of :func:`hidden_states`; a text and a tokenizer are needed.
     token : str
         As the tokenizer writes it, or without its sign for a blank (``bank`` for ``▁bank``).
-    n_neighbors : int
-        States of each place.
-    n_places : int
-        Places of the token in the strings, the first ones.
-    seed : int
-        Of the control.
 
     Returns
     -------
     DataFrame
-        layer (0: the embedding), place (the token with the text around it), rank, neighbor (another place
+        layer (0: the embedding), place (the first three, with the text around), rank, neighbor (another place
         with the text around it), cosine of the two states with the mean of all states taken off, and the
         control: the largest cosine of a state with the same numbers in random places.
 
@@ -130,15 +116,15 @@ def nearest_states(
     ValueError
         If the token does not come in the strings, or the model gives no hidden states.
     """
-    module, strings = _read(model, text, tokenizer, None, n_strings, n_tokens)
-    rng = np.random.default_rng(seed)
+    module, strings = _read(model, text, tokenizer, None, n_strings)
+    rng = np.random.default_rng(0)
     with causal_models.evaluating(module), torch.no_grad():
         every, states, _ = _states_of(module, strings)
     ids = every[:, 1:-1].cpu().numpy()  # without the first token, as there is no state of the last
     names = token_names(tokenizer, int(ids.max()) + 1)
     texts = token_texts(names)
     asked = [row for row, name in enumerate(names) if token in (name, texts[row], texts[row].strip())]
-    places = np.flatnonzero(np.isin(ids.ravel(), asked))[:n_places]
+    places = np.flatnonzero(np.isin(ids.ravel(), asked))[:N_PLACES]
     if not len(places):
         raise ValueError(f"{token!r} is no token of the {ids.size:,} that were read: give more n_strings")
     around = [_around(texts, ids, place) for place in range(ids.size)]
@@ -146,7 +132,9 @@ def nearest_states(
     for layer, state in enumerate(states):
         table = state[:, 1:].float().cpu().numpy().astype(np.float64).reshape(ids.size, -1)
         unit = normalize(table - table.mean(axis=0))
-        near, distances = nearest_neighbors(unit, n_neighbors, asked=places, metric="cosine")
+        near, distances = nearest_neighbors(
+            unit, min(N_NEIGHBORS, len(unit) - 1), asked=places, metric="cosine"
+        )
         for place, others, far in zip(places, near, distances, strict=True):
             control = (unit @ rng.permutation(unit[place])).max()
             rows += [
@@ -156,23 +144,23 @@ def nearest_states(
     return pd.DataFrame(rows, columns=["layer", "place", "rank", "neighbor", "cosine", "control"])
 
 
-def _around(texts: list[str], ids: np.ndarray, place: int, n: int = 4) -> str:
+def _around(texts: list[str], ids: np.ndarray, place: int) -> str:
     """A token in brackets, with the tokens around it in its string."""
     string, at = divmod(place, ids.shape[1])
     words = [texts[i] for i in ids[string]]
-    before, after = "".join(words[max(0, at - n) : at]), "".join(words[at + 1 : at + 1 + n])
+    before, after = "".join(words[max(0, at - 4) : at]), "".join(words[at + 1 : at + 5])
     return " ".join(f"{before} [{words[at].strip()}] {after}".split())
 
 
 def _read(
-    model: Any, text: Any, tokenizer: Any, strings: Tensor | None, n_strings: int, n_tokens: int
+    model: Any, text: Any, tokenizer: Any, strings: Tensor | None, n_strings: int
 ) -> tuple[nn.Module, Tensor]:
     """The module, and the strings that are given or cut from the text."""
     weights = read_weights(model)
     if strings is None:
         if text is None or tokenizer is None:
             raise ValueError("there is no text: give text and tokenizer, or strings")
-        strings = torch.cat(text_strings(text, tokenizer, weights, n_strings, n_tokens))
+        strings = torch.cat(text_strings(text, tokenizer, weights, n_strings, N_TOKENS))
     return causal_models.causal_model(weights, model), strings
 
 
@@ -185,11 +173,11 @@ def _states_of(module: nn.Module, strings: Tensor) -> tuple[Tensor, Any, Tensor]
     return ids, states, found.logits
 
 
-def _with_interval(values: np.ndarray, seed: int) -> tuple[float, float, float]:
+def _with_interval(values: np.ndarray) -> tuple[float, float, float]:
     values = values[np.isfinite(values)]
     if len(values) < 2:
         return (float(values.mean()) if len(values) else np.nan), np.nan, np.nan
-    return float(values.mean()), *bootstrap_interval(values, seed=seed)
+    return float(values.mean()), *bootstrap_interval(values, seed=0)
 
 
 Quantity = tuple[str, np.ndarray, float]

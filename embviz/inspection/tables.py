@@ -61,7 +61,7 @@ class TableMoments:
         return float(np.sqrt(max(np.trace(self.centred_gram), 0) / (self.n_rows * len(self.mean))))
 
 
-def blocks(array: StoredArray, name: str = "the table") -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def blocks(array: StoredArray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Row numbers and rows, float32, so many at a time.
 
     Raises
@@ -74,7 +74,7 @@ def blocks(array: StoredArray, name: str = "the table") -> Iterator[tuple[np.nda
         rows = array.read(block)
         if not np.isfinite(rows).all():
             bad = int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
-            raise ValueError(f"row {first + bad} of {name} has NaN or infinity")
+            raise ValueError(f"row {first + bad} of the table has NaN or infinity")
         yield block, rows
 
 

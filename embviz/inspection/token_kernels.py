@@ -18,6 +18,7 @@ from embviz.metrics import circulant_score
 from embviz.words import count_pairs
 
 WINDOW = 5
+N_DRAWS = 5  # of the control
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,9 +52,7 @@ class TokenKernel:
     controls: np.ndarray
 
 
-def token_kernel(
-    model: Any, text: Any, tokenizer: Any = None, *, n_words: int = 300, n_draws: int = 5, seed: int = 0
-) -> TokenKernel:
+def token_kernel(model: Any, text: Any, tokenizer: Any = None, *, n_words: int = 300) -> TokenKernel:
     """D, W and the kernel between them for a tied model's frequent tokens of a text.
 
     Parameters
@@ -65,8 +64,6 @@ def token_kernel(
         By default the one beside the model's files. Pairs are counted in a window of 5 tokens on each side.
     n_words : int
         Tokens, V.
-    n_draws, seed : int
-        Of the control.
 
     Returns
     -------
@@ -101,7 +98,7 @@ def token_kernel(
     found = model_text(weights, name, tokenizer, text)
     if isinstance(found, str):
         raise ValueError(found)
-    return kernel_of(found, weights.arrays[str(name)], n_words=n_words, n_draws=n_draws, seed=seed)
+    return kernel_of(found, weights.arrays[str(name)], n_words=n_words)
 
 
 def kernel_of(
@@ -109,8 +106,7 @@ def kernel_of(
     array: StoredArray,
     *,
     n_words: int = 300,
-    n_draws: int,
-    seed: int,
+    seed: int = 0,
 ) -> TokenKernel:
     """As :func:`token_kernel`, of a text in the model's tokens."""
     corpus = text.corpus
@@ -132,6 +128,6 @@ def kernel_of(
         return (gram := tied_gram(rows, rows)), extract_kernel(gram, D, zeros="drop")
 
     W, own = extracted(vectors)
-    controls = [circulant_score(extracted(rng.permutation(vectors))[1].kernel) for _ in range(n_draws)]
+    controls = [circulant_score(extracted(rng.permutation(vectors))[1].kernel) for _ in range(N_DRAWS)]
     tokens = [corpus.vocabulary[word] for word in known]
     return TokenKernel(tokens, rows, D, W, own, circulant_score(own.kernel), np.array(controls))

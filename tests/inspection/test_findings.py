@@ -19,7 +19,7 @@ def planted(n_layers=8, D=24, V=120):
     for layer in range(n_layers):
         model |= {f"h.{layer}.attn.{kind}_proj.weight": rng.normal(size=(D, D)) for kind in "qkv"}
     model["h.3.attn.v_proj.weight"] = rng.normal(size=(D, 2)) @ rng.normal(size=(2, D))
-    return inspect(model, [f"word{row}" for row in range(V)], n_heads=1, n_draws=2)
+    return inspect(model, [f"word{row}" for row in range(V)], n_heads=1)
 
 
 def test_what_is_planted_is_found_and_stands_first():

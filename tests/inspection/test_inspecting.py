@@ -165,7 +165,6 @@ def test_folders_shards_and_files_give_the_models_own_numbers(tmp_path):
         (lambda folder: inspect(folder / "broken.safetensors"), "not a whole safetensors file"),
         (lambda folder: inspect(Mine(False).to("meta")), "meta device"),
         (lambda folder: inspect("gpt2"), "read from disk alone"),
-        (lambda folder: inspect(Mine(False), embedding="wte"), "no array 'wte'"),
     ],
 )
 def test_what_is_no_model_is_refused_in_a_sentence(tmp_path, call, message):
@@ -237,24 +236,10 @@ def test_of_a_large_vocabulary_a_sample_is_read(monkeypatch):
         return np.random.default_rng(int(rows[0])).normal(size=(len(rows), 8))
 
     big = Weights("big", {"wte.weight": StoredArray((256_000, 8), load)})
-    report = inspect(big, [f"word{i}" for i in range(256_000)], max_rows=300, n_draws=2)
+    report = inspect(big, [f"word{i}" for i in range(256_000)], max_rows=300)
     assert len(report.rows) == 300
     assert "found for 300 of them, drawn at random" in report.sentence
     assert len(report.neighbors) == 60
-
-
-# --- corpus ----------------------------------------------------------------------------------------
-
-
-def test_a_corpus_gives_the_kernel():
-    names = [f"w{i}" for i in range(V)]
-    rng = np.random.default_rng(0)
-    text = " ".join(names[i] for i in rng.integers(20, size=2_000))
-    report = inspect(gpt2(), names, make_corpus(text))
-    kernel = report.table[report.table["part"] == "kernel"].iloc[0]
-    assert -1 <= kernel["value"] <= 1
-    assert kernel["n_rows"] == 20
-    assert "tied" in notes(inspect(llama(), names, make_corpus(text)))
 
 
 # --- the next-token loss ---------------------------------------------------------------------------
@@ -383,7 +368,7 @@ def rounded(folder):
     ],
 )
 def test_what_has_no_next_token_loss_is_said_in_the_table(make, why, tmp_path):
-    report = inspect(make(tmp_path), word_level(), LINES, embedding=None)
+    report = inspect(make(tmp_path), word_level(), LINES)
     (row,) = rows_of(report, "next token").itertuples()
     assert row.note.startswith("not applicable: ")
     assert why in row.note
@@ -437,9 +422,7 @@ def save_hostile(path, n_tokens):
     for layer in range(12):
         model |= {f"h.{layer}.attn.{kind}_proj.weight": rng.normal(size=(24, 24)) for kind in "qkv"}
     kinds = (HOSTILE, "<img src=x onerror=alert(1)>", "a\nb", "\u2028", "\ud800", "W" * 10_000)
-    report = inspect(
-        model, [f"{kinds[row % len(kinds)]}{row}" for row in range(n_tokens)], n_heads=12, n_draws=2
-    )
+    report = inspect(model, [f"{kinds[row % len(kinds)]}{row}" for row in range(n_tokens)], n_heads=12)
     view.inspection_page(report, n_mapped=400).save(path)
     return report
 

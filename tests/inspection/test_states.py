@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from embviz.cli import main
-from embviz.inspection import hidden_states, nearest_states
+from embviz.inspection import hidden_states, nearest_states, states
 from tests.inspection.test_inspecting import LINES, V, gpt2, llama, marked, word_level
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -31,8 +31,8 @@ def test_cosines_and_nearest_states_are_those_of_slow_loops():
     model = llama().eval()
     table = hidden_states(model, strings=STRINGS).set_index(["layer", "quantity"])
     with torch.no_grad():
-        states = model(STRINGS[:, :-1], output_hidden_states=True).hidden_states[1][:, 1:].double().numpy()
-    for name, rows in (("mean cosine", states), ("mean cosine, centred", states - states.mean(axis=(0, 1)))):
+        found = model(STRINGS[:, :-1], output_hidden_states=True).hidden_states[1][:, 1:].double().numpy()
+    for name, rows in (("mean cosine", found), ("mean cosine, centred", found - found.mean(axis=(0, 1)))):
         unit = rows / np.linalg.norm(rows, axis=-1, keepdims=True)
         n = unit.shape[1]
         slow = [np.mean([one[i] @ one[j] for i in range(n) for j in range(n) if i != j]) for one in unit]
@@ -43,18 +43,18 @@ def test_cosines_and_nearest_states_are_those_of_slow_loops():
 
 
 def test_a_text_is_read_and_what_gives_no_states_is_refused():
-    table = hidden_states(gpt2(), text=LINES, tokenizer=marked(), n_tokens=20)
+    table = hidden_states(gpt2(), text=LINES, tokenizer=marked())
     assert set(table["layer"]) == {0, 1, 2}
     with pytest.raises(ValueError, match="there is no text"):
         hidden_states(gpt2())
 
 
-def test_states_nearest_to_a_token_are_those_of_a_slow_loop():
+def test_states_nearest_to_a_token_are_those_of_a_slow_loop(monkeypatch):
+    for name, number in (("N_TOKENS", 20), ("N_PLACES", 2), ("N_NEIGHBORS", 3)):
+        monkeypatch.setattr(states, name, number)
     model = llama().eval()
     text = " ".join(f"word{i * i % 23}" for i in range(120))
-    table = nearest_states(
-        model, "word4", text=text, tokenizer=word_level(), n_strings=2, n_tokens=20, n_places=2, n_neighbors=3
-    )
+    table = nearest_states(model, "word4", text=text, tokenizer=word_level(), n_strings=2)
     assert len(table) == 3 * 2 * 3
     embedded = table[table["layer"] == 0]  # the same token has the same state
     assert embedded.loc[embedded["rank"] == 1, "neighbor"].str.contains(r"\[word4\]").all()
@@ -63,8 +63,8 @@ def test_states_nearest_to_a_token_are_those_of_a_slow_loop():
     ids = np.array([i * i % 23 for i in range(120)])
     cut = torch.from_numpy(np.stack([ids[first : first + 21] for first in (0, 99)]))
     with torch.no_grad():
-        states = model(cut[:, :-1], output_hidden_states=True).hidden_states[2][:, 1:].double().numpy()
-    rows = states.reshape(-1, states.shape[-1])
+        found = model(cut[:, :-1], output_hidden_states=True).hidden_states[2][:, 1:].double().numpy()
+    rows = found.reshape(-1, found.shape[-1])
     rows = rows - rows.mean(axis=0)
     (place, *_) = np.flatnonzero(cut[:, 1:-1].numpy().ravel() == 4)
     cosines = [

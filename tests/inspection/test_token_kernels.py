@@ -38,6 +38,8 @@ def test_a_kernel_of_a_model_is_that_of_counts_and_rows_taken_by_hand():
 def test_a_model_that_is_not_tied_has_no_kernel_and_a_folder_brings_its_tokenizer(tmp_path):
     with pytest.raises(ValueError, match="defined for tied ones"):
         token_kernel(neox(), LINES, word_level())
+    table = inspect(neox(), word_level(), LINES).table
+    assert "tied" in table[table["quantity"] == "circulant score"]["note"].iloc[0]
     gpt2().save_pretrained(tmp_path)
     with pytest.raises(ValueError, match="no tokenizer beside"):
         token_kernel(tmp_path, LINES)

@@ -104,7 +104,7 @@ def test_twins_are_pairs_of_one_word_and_their_share_is_that_of_a_loop():
 
 
 def test_inspect_names_the_tokens(rows):
-    report = inspect({"wte.weight": rows}, TOKENS, n_draws=2)
+    report = inspect({"wte.weight": rows}, TOKENS)
     assert sorted(report.undertrained["row"]) == FORGOTTEN
     assert report.undertrained["token"].str.startswith("▁word").all()
     row = report.table[report.table["quantity"] == "unused tokens told apart"].iloc[0]

@@ -94,11 +94,11 @@ def test_inspect_reads_weights_tokens_and_configuration(tmp_path):
     assert vectors.vocabulary == TOKENS
     np.testing.assert_allclose(vectors.word, TABLES["token_embd.weight"][0], atol=0.02)
     assert read_tokenizer(path) == TOKENS
-    report = inspect(path, read_tokenizer(path), n_draws=2)
+    report = inspect(path, read_tokenizer(path))
     assert (report.vocab_size, report.embedding_dim, report.tied) == (8, 64, True)
     attention = report.table[report.table["part"].isin(["Q", "K", "V"])]
     assert attention.groupby("part")["head"].max().to_dict() == {"K": 1, "Q": 3, "V": 1}
-    assert inspect(write(tmp_path / "head.gguf", head=True), n_draws=2).tied is False
+    assert inspect(write(tmp_path / "head.gguf", head=True)).tied is False
     odd = read_weights(write(tmp_path / "odd.gguf", kinds={"blk.0.attn_k.weight": "I32"}))
     assert odd.left_out == {"blk.0.attn_k.weight": "I32"}
 
