@@ -84,6 +84,7 @@ def test_an_error_of_ours_is_one_line_and_exit_code_1(made, capsys):
         ("run reflections.lemma9", "reflections.lemma1"),
         ("run reflections.lemma1 --preset huge", "quick, laptop, paper"),
         ("ledger --project loop", "is not a project"),
+        ("ledger --port=9999", "unrecognized arguments: --port=9999"),
         ("data pack geometry", "data pack is gone: copy the downloads"),
         ("inspect model --gradients", "--gradients is gone: embviz.training.strike"),
     ],
@@ -137,11 +138,6 @@ def test_the_ledger_of_a_whole_paper_is_a_table_with_a_row_a_claim(results, caps
     assert lines[0].split() == ["claim", "verdict", "scale", "measurements", "title"]
     assert len(lines) == 1 + len(ledger.load_claims("reflections"))
     assert all("not tested" in line for line in lines[1:])
-
-
-def test_a_dry_run_computes_nothing(results, capsys):
-    assert cli.main(["run", "all", "--preset", "laptop", "--dry-run"]) == 0
-    assert not results.exists()
 
 
 def test_data_that_is_not_at_hand_is_told_and_does_not_stop_other_claims(

@@ -265,12 +265,6 @@ def test_an_edited_copy_is_never_overwritten_and_an_unedited_one_follows_the_boo
     assert "flowers/red.ipynb has changed in the book, your edited copy stays" in said
 
 
-def test_options_that_only_jupyterlab_knows_are_refused_elsewhere(capsys):
-    with pytest.raises(SystemExit):
-        cli.main(["ledger", "--port=9999"])
-    assert "unrecognized arguments: --port=9999" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("installed", "arguments", "says"),
     [

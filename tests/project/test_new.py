@@ -71,12 +71,6 @@ def test_a_name_that_no_package_can_have_or_that_is_taken_is_refused(outside, na
     assert not list(outside.iterdir())
 
 
-def test_a_project_inside_of_another_is_refused(outside, capsys):
-    new_project("tulips")
-    assert cli.main(["new", "roses", "--folder", "tulips/roses"]) == 1
-    assert f"lies in the project {outside / 'tulips'}: choose a folder outside" in capsys.readouterr().err
-
-
 # --- the wheel --------------------------------------------------------------------------------------
 
 
