@@ -438,11 +438,12 @@ def first_epoch(table: pd.DataFrame, threshold: float, quantity: str = "validati
         seed, epoch, reached: where `reached` is false the seed never was there, and `epoch` is the last that
         was looked at. That is a censored time, not a time.
     """
-    measured = table[table["quantity"] == quantity].sort_values("epoch")
+    rows = (table["quantity"] == quantity).to_numpy()
+    seeds, epochs, values = (table[column].to_numpy()[rows] for column in ("seed", "epoch", "value"))
     found = []
-    for seed, rows in measured.groupby("seed"):
-        there = rows.loc[rows["value"] >= threshold, "epoch"]
-        found.append((seed, there.iloc[0] if len(there) else rows["epoch"].iloc[-1], len(there) > 0))
+    for seed in np.unique(seeds):
+        measured, there = epochs[seeds == seed], epochs[(seeds == seed) & (values >= threshold)]
+        found.append((seed, there.min() if there.size else measured.max(), there.size > 0))
     return pd.DataFrame(found, columns=["seed", "epoch", "reached"]).astype({"epoch": int, "reached": bool})
 
 
