@@ -8,6 +8,7 @@ be forked safely (macOS, Windows) kernels start as usual.
 
 At the end it says which chapters took most of the processor, without that import. The session fails if one
 took more than the budget in tests/budgets.toml, which counts in imports: machines differ in their seconds.
+Chapters that compute what is stored (EMBVIZ_COMPUTE=1) have no budget.
 """
 
 from __future__ import annotations
@@ -83,6 +84,7 @@ def _slowest() -> tuple[str, float, float]:
     took = _seconds()
     unit = took.pop(IMPORT)
     budget = tomllib.loads(BUDGETS.read_text(encoding="utf-8"))["time"]["imports of the slowest chapter"]
+    budget = float("inf") if os.environ.get("EMBVIZ_COMPUTE") == "1" else budget
     chapter = max(took, key=took.__getitem__)
     return chapter, took[chapter] / unit, budget
 
