@@ -419,7 +419,9 @@ def spectrum_epochs(n_epochs: int) -> list[int]:
     return [0, *np.unique(np.geomspace(1, n_epochs, 30).round().astype(int)).tolist()]
 
 
-def first_epoch(table: pd.DataFrame, threshold: float, quantity: str = "validation_accuracy") -> pd.DataFrame:
+def first_epochs(
+    table: pd.DataFrame, threshold: float, quantity: str = "validation_accuracy"
+) -> list[tuple[int, int, bool]]:
     """The first epoch at which each seed was at `threshold` or above.
 
     Parameters
@@ -434,17 +436,17 @@ def first_epoch(table: pd.DataFrame, threshold: float, quantity: str = "validati
 
     Returns
     -------
-    DataFrame
-        seed, epoch, reached: where `reached` is false the seed never was there, and `epoch` is the last that
-        was looked at. That is a censored time, not a time.
+    list of (seed, epoch, reached)
+        Where `reached` is false the seed never was there, and `epoch` is the last that was looked at. That is
+        a censored time, not a time.
     """
     rows = (table["quantity"] == quantity).to_numpy()
     seeds, epochs, values = (table[column].to_numpy()[rows] for column in ("seed", "epoch", "value"))
     found = []
-    for seed in np.unique(seeds):
+    for seed in np.unique(seeds).tolist():
         measured, there = epochs[seeds == seed], epochs[(seeds == seed) & (values >= threshold)]
-        found.append((seed, there.min() if there.size else measured.max(), there.size > 0))
-    return pd.DataFrame(found, columns=["seed", "epoch", "reached"]).astype({"epoch": int, "reached": bool})
+        found.append((seed, int(there.min() if there.size else measured.max()), there.size > 0))
+    return found
 
 
 def spectra(table: pd.DataFrame) -> pd.DataFrame:

@@ -18,7 +18,7 @@ from book.geometry.experiments.grokking import (
     SWITCHED,
     GrokkingRun,
     Setting,
-    first_epoch,
+    first_epochs,
     grokking,
     spectra,
 )
@@ -141,9 +141,9 @@ def times(cells: Sequence[Cell], threshold: float = GROKKED) -> pd.DataFrame:
 
 
 def _first(table: pd.DataFrame, threshold: float, quantity: str, cell: Cell) -> tuple[int, int, bool]:
-    ((seed, epoch, reached),) = first_epoch(table, threshold, quantity).itertuples(index=False)
+    ((seed, epoch, reached),) = first_epochs(table, threshold, quantity)
     # epoch 0 stands for a run that is there before its first update, as a tiny one may be
-    return int(seed), max(1, int(epoch)) if reached else cell.config.n_epochs, bool(reached)
+    return seed, max(1, epoch) if reached else cell.config.n_epochs, reached
 
 
 def speedups(run: pd.DataFrame, base: pd.DataFrame, column: str = "grok") -> np.ndarray:

@@ -221,17 +221,19 @@ def _planes(
     """
     if method != "pca" and not n_neighbors:
         n_neighbors = run.pipeline.neighbors[0]
-    return _planes_once(run, path, method, n_neighbors, results_folder())
+    return _planes_once(run, method, n_neighbors, results_folder())[path]
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=32)
 def _planes_once(
-    run: TrajectoryRun, path: str, method: str, n_neighbors: int, folder: Path
-) -> dict[str, np.ndarray]:
+    run: TrajectoryRun, method: str, n_neighbors: int, folder: Path
+) -> dict[str, dict[str, np.ndarray]]:
     table = trajectory_runs.drawings(run)
-    same = (table["path"] == path) & (table["method"] == method) & (table["n_neighbors"] == n_neighbors)
-    groups = table[same].groupby("tensor", sort=False)
-    return {str(tensor): own[["x", "y"]].to_numpy(dtype=float) for tensor, own in groups}
+    drawn = table[(table["method"] == method) & (table["n_neighbors"] == n_neighbors)]
+    planes: dict[str, dict[str, np.ndarray]] = {}
+    for (path, tensor), own in drawn.groupby(["path", "tensor"], sort=False):
+        planes.setdefault(str(path), {})[str(tensor)] = own[["x", "y"]].to_numpy(dtype=float)
+    return planes
 
 
 def shape_table(runs: Sequence[TrajectoryRun], method: str = "pymde") -> pd.DataFrame:

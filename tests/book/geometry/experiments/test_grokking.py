@@ -22,7 +22,7 @@ from book.geometry.experiments.grokking import (
     Members,
     Setting,
     circle,
-    first_epoch,
+    first_epochs,
     grok,
     grokking,
     spectra,
@@ -307,9 +307,9 @@ def test_the_first_epoch_at_a_threshold_is_a_time_and_never_getting_there_is_a_c
         (1, 9, "validation_accuracy", 0.1),
         (1, 10, "train_accuracy", 1.0),
     )
-    assert first_epoch(table, 0.95).values.tolist() == [[0, 6, True], [1, 9, False]]
-    assert first_epoch(table, 0.99, "train_accuracy").values.tolist() == [[1, 10, True]]
-    assert first_epoch(table, 0.96).values.tolist()[0] == [0, 6, True], "exactly at the threshold is there"
+    assert first_epochs(table, 0.95) == [(0, 6, True), (1, 9, False)]
+    assert first_epochs(table, 0.99, "train_accuracy") == [(1, 10, True)]
+    assert first_epochs(table, 0.96)[0] == (0, 6, True), "exactly at the threshold is there"
 
 
 def test_the_plane_of_a_learned_mode_shows_a_circle():
@@ -348,10 +348,10 @@ def test_a_run_that_stops_at_its_times_is_the_beginning_of_the_whole_run(
     monkeypatch.setattr(crossed, "MEMORIZED", thresholds[0])
     monkeypatch.setattr(crossed, "GROKKED", thresholds[1])
     stopped = crossed.first_times.function(config)
-    ends = [first_epoch(whole, *pair).iloc[0] for pair in zip(thresholds, names, strict=True)]
-    last = max(end["epoch"] for end in ends)
+    ends = [first_epochs(whole, *pair)[0] for pair in zip(thresholds, names, strict=True)]
+    last = max(epoch for _, epoch, _ in ends)
     pd.testing.assert_frame_equal(
         stopped, whole[whole["quantity"].isin(names) & (whole["epoch"] <= last)].reset_index(drop=True)
     )
-    assert all(end["reached"] for end in ends) == (thresholds[0] < 1) == (last < 40)
+    assert all(reached for *_, reached in ends) == (thresholds[0] < 1) == (last < 40)
     assert stopped["epoch"].max() == last
