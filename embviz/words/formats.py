@@ -233,7 +233,7 @@ def _read_fasttext(path: Path, limit: int | None) -> Read:
 WINK_RECORD = re.compile(rb'"((?:[^"\\]|\\.)*)":\[([-+.\deE,]+)\]')
 
 
-def _read_wink(file: BinaryIO, limit: int | None, path: Path) -> Raw:
+def _read_wink(file: BinaryIO, limit: int | None, path: Path) -> Read:
     """The JSON of wink's packages: sizes, ``words`` by frequency, ``vectors`` by word, a record at a time."""
     content = file.read()
     start = content.find(b'"vectors":{')
