@@ -10,6 +10,7 @@ import pandas as pd
 from scipy.stats import rankdata
 
 from embviz.arrays import whole
+from embviz.metrics import mean_cosine, normalize
 from embviz.words.wordvectors import WordVectors
 
 LEAST_WORDS = 5  # of a list: four points have one mode only
@@ -130,12 +131,14 @@ def _probe(
     n_controls: int,
     random: np.random.Generator,
 ) -> GroupProbe:
-    points = _unit(rows[[vectors.index[word] for word in words]].astype(np.float64), words)
+    points = normalize(rows[[vectors.index[word] for word in words]].astype(np.float64))
+    if not (directed := points.any(axis=1)).all():
+        raise ValueError(f"the vector of {words[int(directed.argmin())]!r} is zero: it has no direction")
     n = len(words)
     orders = [random.permutation(n) for _ in range(n_controls)]
     own, controls = _of_order(points), [_of_order(points[order]) for order in orders]
-    cosine = _mean_cosine(points)
-    draws = [_mean_cosine(_unit_or_zero(rows[_draw(random, len(rows), n)])) for _ in range(n_controls)]
+    cosine = float(mean_cosine(points))
+    draws = [float(mean_cosine(rows[_draw(random, len(rows), n)])) for _ in range(n_controls)]
 
     strongest = [one.power.max() for one in controls]
     table = pd.DataFrame(
@@ -154,30 +157,12 @@ def _probe(
     return GroupProbe(words, missing, shape, table, power, _plane(points, words, shape, own))
 
 
-def _unit(points: np.ndarray, words: list[str]) -> np.ndarray:
-    lengths = np.linalg.norm(points, axis=1, keepdims=True)
-    if not lengths.all():
-        raise ValueError(f"the vector of {words[int(lengths.argmin())]!r} is zero: it has no direction")
-    return points / lengths
-
-
-def _unit_or_zero(points: np.ndarray) -> np.ndarray:
-    lengths = np.linalg.norm(points, axis=1, keepdims=True)
-    return points / np.where(lengths == 0, 1, lengths)
-
-
 def _draw(random: np.random.Generator, n_rows: int, n: int) -> np.ndarray:
     """`n` distinct rows, in a time that does not grow with the vocabulary."""
     if n_rows < 4 * n:
         return random.permutation(n_rows)[:n]
     rows = np.unique(random.integers(n_rows, size=2 * n))
     return random.permutation(rows)[:n]
-
-
-def _mean_cosine(units: np.ndarray) -> float:
-    """Mean cosine of distinct pairs of unit rows: from the length of their sum."""
-    n = len(units)
-    return float((np.square(units.sum(axis=0)).sum() - np.square(units).sum()) / (n * (n - 1)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,7 @@ from scipy.stats import binomtest, rankdata
 
 from embviz.arrays import checked
 from embviz.compiling import njit
+from embviz.metrics import normalize
 from embviz.words.wordvectors import WordVectors
 
 WORD_BLOCK = 4096  # words scored at once: a question's scores stay in the nearest cache
@@ -52,12 +53,6 @@ def _check_columns(table: pd.DataFrame, columns: list[str]) -> None:
 def _rows_of(vectors: WordVectors, words: pd.Series) -> np.ndarray:
     """Row of each word, -1 outside the vocabulary."""
     return words.astype(str).map(vectors.index).fillna(-1).astype(int).to_numpy()
-
-
-def _unit_rows(rows: np.ndarray) -> np.ndarray:
-    """Rows at length 1, rows of zeros as they are."""
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return (rows / np.where(lengths == 0, 1, lengths)).astype(np.float32)
 
 
 # --- similarity -------------------------------------------------------------------------------------
@@ -153,7 +148,7 @@ def analogy_correct(
     present = np.asarray((questions >= 0).all(axis=1))
     correct = np.zeros(len(table), dtype=bool)
     if present.any():
-        unit = _unit_rows(vectors.word)
+        unit = normalize(vectors.word).astype(np.float32)
         correct[present] = _answers(unit, questions[present, :3], method) == questions[present, 3]
     return correct, present
 
