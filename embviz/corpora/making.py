@@ -174,7 +174,10 @@ def _blocks(source: Any, encoding: str) -> Iterator[tuple[bool, str]]:
     if isinstance(source, bytes):
         source = _decoded(source, encoding)
     if isinstance(source, str):
-        _refuse_file_name(source)
+        if len(source) < 1_000 and "\n" not in source and os.path.isfile(source):
+            raise ValueError(
+                f"{source!r} is the name of a file: give pathlib.Path({source!r}), or the text itself"
+            )
         yield from _pieces([source])
     elif isinstance(source, os.PathLike):
         yield from _pieces(_read(Path(source), encoding))
@@ -193,11 +196,6 @@ def _blocks(source: Any, encoding: str) -> Iterator[tuple[bool, str]]:
         raise ValueError(
             f"source is {type(source).__name__}: give a text, a pathlib.Path, or documents in a list"
         )
-
-
-def _refuse_file_name(text: str) -> None:
-    if len(text) < 1_000 and "\n" not in text and os.path.isfile(text):
-        raise ValueError(f"{text!r} is the name of a file: give pathlib.Path({text!r}), or the text itself")
 
 
 def _decoded(content: bytes, encoding: str) -> str:

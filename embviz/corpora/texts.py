@@ -122,13 +122,9 @@ def wikifil(dump: bytes) -> Iterator[bytes]:
         if not inside:
             continue
         inside = b"</text>" not in record
-        words = _ascii_words(_without_markup(record))
+        record = _FIRST_TAGS.sub(b"", record, count=1)
+        for pattern, replacement in _MARKUP:
+            record = pattern.sub(replacement, record)
+        words = _ascii_words(record)
         if words:
             yield words
-
-
-def _without_markup(record: bytes) -> bytes:
-    record = _FIRST_TAGS.sub(b"", record, count=1)
-    for pattern, replacement in _MARKUP:
-        record = pattern.sub(replacement, record)
-    return record

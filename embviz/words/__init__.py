@@ -16,7 +16,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     ],
     submod_attrs={
         "cooccurrence": [
-            "asymmetry",
             "count_pairs",
             "keep_probability",
             "pmi",

@@ -92,7 +92,9 @@ def count_pairs(
     Levy, Goldberg & Dagan (2015), section 3.1; Mikolov et al. (2013), section 2.3.
     """
     ids, starts = _checked_text(ids, vocab_size, document_starts)
-    _check_window(window, len(ids))
+    whole(window, "window", 1)
+    if window > len(ids):
+        raise ValueError(f"window is {window}, longer than the text of {len(ids)} places: make it smaller")
     vocab_size = int(vocab_size)  # one of NumPy's, such as ids.max() + 1, may be of 16 bits
     if subsample is not None:
         ids, starts = subsample_places(ids, vocab_size, subsample, document_starts=starts, seed=seed)
@@ -196,12 +198,6 @@ def _checked_text(
     ids = ids.astype(np.int64) if ids.dtype == np.uint64 else ids
     starts = np.zeros(1, np.int64) if document_starts is None else checked_starts(document_starts, len(ids))
     return ids, starts
-
-
-def _check_window(window: int, n_places: int) -> None:
-    whole(window, "window", 1)
-    if window > n_places:
-        raise ValueError(f"window is {window}, longer than the text of {n_places} places: make it smaller")
 
 
 def _weight_units(weighting: str, window: int, dynamic: bool, n_places: int) -> tuple[np.ndarray, int]:
@@ -431,7 +427,8 @@ def pmi(counts: Matrix, *, smoothing: float = 0.0, context_power: float = 1.0) -
         return _every_cell(pmi(counts.toarray(), smoothing=smoothing, context_power=context_power))
     if smoothing:
         counts = np.add(counts, smoothing, dtype=float)
-    words = _row_sums(counts)
+    dense = isinstance(counts, np.ndarray)
+    words = counts.sum(axis=1, dtype=float) if dense else compiled.row_sums(counts.indptr, counts.data)
     if (words == 0).any():
         lonely = np.flatnonzero(words == 0)
         first = ", ".join(map(str, lonely[:5])) + (", ..." if len(lonely) > 5 else "")
@@ -448,12 +445,6 @@ def _every_cell(matrix: np.ndarray) -> scipy.sparse.csr_array:
     V = len(matrix)
     columns = np.tile(np.arange(V, dtype=np.int32), V)
     return scipy.sparse.csr_array((matrix.ravel(), columns, np.arange(0, V * V + 1, V)), shape=(V, V))
-
-
-def _row_sums(counts: Matrix) -> np.ndarray:
-    if isinstance(counts, np.ndarray):
-        return counts.sum(axis=1, dtype=float)
-    return compiled.row_sums(counts.indptr, counts.data)
 
 
 def _log_ratios(counts: Matrix, log_words: np.ndarray, log_contexts: np.ndarray, log_total: float) -> Matrix:
@@ -547,16 +538,8 @@ def _canonical(csr: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
     return csr
 
 
-def asymmetry(matrix: np.ndarray | scipy.sparse.sparray) -> tuple[int, int]:
-    """(row, column) of an entry of a square matrix that differs from its mirror image; (-1, -1) if none.
-
-    Counts are whole numbers, or sums rounded once, so that mirror images are equal to the bit.
-    """
-    matrix = checked_matrix(matrix, "matrix")
-    return _first_asymmetry(matrix if isinstance(matrix, np.ndarray) else _canonical(matrix))
-
-
 def _first_asymmetry(matrix: Matrix) -> tuple[int, int]:
+    """(row, column) of an entry that differs from its mirror image, to the bit; (-1, -1) if none does."""
     if not isinstance(matrix, np.ndarray):
         csr = matrix
         return compiled.first_asymmetry(csr.indptr, csr.indices, csr.data)

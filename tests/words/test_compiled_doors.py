@@ -130,13 +130,11 @@ def test_harmonic_weights_of_wide_windows_do_not_overflow(window):
     ("changes", "message"),
     [
         ({"ids": np.array([0, 4])}, "ids goes up to 4: it must be 2 or below"),
-        ({"ids": np.array([0, -1])}, "ids goes down to -1"),
         ({"counts": np.array([3, 2, 1])}, "counts has 3 entries for 2 words"),
         (
             {"counts": np.array([2, 3])},
             r"counts of 2 word\(s\) disagree with ids, the first 'a': count again",
         ),
-        ({"document_starts": np.array([0, 10.9])}, "document_starts has type float64: give integers"),
         ({"document_starts": np.array([0, 5])}, "document_starts goes up to 5: it must be 4"),
     ],
 )
