@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from embviz import cli
@@ -95,13 +96,14 @@ def wheel(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def installed(wheel, tmp_path_factory):
-    """Python of an environment with the wheel: the present libraries, and no checkout."""
+    """Python of an environment with the wheel: the present libraries but PyTorch, and no checkout."""
     folder = tmp_path_factory.mktemp("environment")
     run_in(folder, sys.executable, "-m", "venv", "--without-pip", folder)
     python = folder / "bin" / "python"
-    paths = [path for path in sys.path if path.endswith("-packages")]
     (site,) = folder.glob("lib/python*/site-packages")
-    (site / "libraries.pth").write_text("\n".join(paths))  # files of paths in them are not followed
+    for library in (one for path in sys.path if path.endswith("-packages") for one in Path(path).iterdir()):
+        if not library.name.startswith(("torch", "embviz", "_editable", "__")) and library.suffix != ".pth":
+            (site / library.name).symlink_to(library)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python]
     run_in(folder, *pip, "install", "--quiet", "--no-index", "--no-deps", "--ignore-installed", wheel)
     return python
@@ -129,6 +131,22 @@ def test_the_wheel_has_the_instruments_alone(wheel):
 def test_altair_finds_the_renderer_by_its_name(installed, outside):
     enable = "import altair; altair.renderers.enable('embviz'); print(altair.renderers.active)"
     assert run_in(outside, installed, "-c", enable).strip() == "embviz"
+
+
+@pytest.mark.slow
+def test_the_wheel_without_torch_and_the_book_draws_a_spectrum_and_a_map(installed, outside):
+    rng = np.random.default_rng(0)
+    words = [f"w{i}" for i in range(60)]
+    (outside / "text.txt").write_text(" ".join(rng.choice(words, 5_000)))
+    rows = [" ".join([word, *map(str, rng.normal(size=8).round(3))]) for word in words]
+    (outside / "vectors.txt").write_text("\n".join(["60 8", *rows]))
+    embviz = installed.with_name("embviz")
+    assert "No module named 'torch'" in run_in(outside, installed, "-c", "import torch", ok=1)
+    assert "spectrum" in run_in(outside, embviz, "--help")
+    run_in(outside, embviz, "spectrum", "text.txt", "--html", "spectrum.html")
+    run_in(outside, embviz, "map", "vectors.txt", "--html", "map.html")
+    assert "eigenvalues" in (outside / "spectrum.html").read_text(encoding="utf-8")
+    assert "w59" in (outside / "map.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
