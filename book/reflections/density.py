@@ -71,8 +71,7 @@ def lanczos_quadrature(
         product = matrix @ basis[-1]
         scale = np.linalg.norm(product)
         diagonal.append(basis[-1] @ product)
-        for _ in range(2):  # what rounding leaves of the first pass, the second takes out
-            product = product - (basis @ product) @ basis
+        product = product - (basis @ product) @ basis
         beside.append(np.linalg.norm(product))
         if beside[-1] <= tolerance * scale:  # the probe's space is exhausted: the nodes are eigenvalues
             break
