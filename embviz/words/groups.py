@@ -106,8 +106,6 @@ def probe_groups(
 
 
 def _present(vectors: WordVectors, name: str, words: Sequence[str]) -> list[str]:
-    if isinstance(words, str):
-        raise ValueError(f"the list {name!r} is one string: give a list of words")
     if len(set(words)) != len(words):
         twice = next(word for word in words if list(words).count(word) > 1)
         raise ValueError(f"the list {name!r} has the word {twice!r} twice")

@@ -291,11 +291,7 @@ def _state(steps: NumbaSteps, examples: Examples) -> dict[str, np.ndarray]:
 
 def _restore(tables: Tables, examples: Examples, state: State) -> Tables:
     """The tables of a state, and its place in the text."""
-    if lacking := {"word", "bias", "transform", "stream"} - set(state):
-        raise ValueError(f"the state lacks {', '.join(sorted(lacking))}: give what `keep` was given")
     word = state["word"]
-    if not all(np.isfinite(state[name]).all() for name in ("word", "bias", "transform")):
-        raise ValueError("the state holds a NaN or an infinity: give what `keep` was given")
     found = Tables(
         word, state.get("context", word), state["bias"].copy(), tables.signature, state["transform"]
     )

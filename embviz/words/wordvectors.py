@@ -130,10 +130,6 @@ class WordVectors:
     def from_gensim(cls, model: Any) -> WordVectors:
         """Vectors of a gensim model or of its ``KeyedVectors``; context vectors where it has ``syn1neg``."""
         keyed = getattr(model, "wv", model)
-        if not (hasattr(keyed, "index_to_key") and hasattr(keyed, "vectors")):
-            raise ValueError(
-                f"{type(model).__name__} is no model of gensim: it needs .wv, or is KeyedVectors"
-            )
         context = getattr(model, "syn1neg", None)
         words = np.array(keyed.vectors, dtype=np.float32)
         return cls(list(keyed.index_to_key), words, None if context is None else np.array(context))
@@ -150,10 +146,6 @@ class WordVectors:
         tokenizer : a tokenizer of Hugging Face, or a list of tokens in the order of their ids
             Rows that it has no token for are called "[row 50257]".
         """
-        if not hasattr(model, "get_input_embeddings"):
-            raise ValueError(
-                f"{type(model).__name__} has no get_input_embeddings(): give its rows to WordVectors"
-            )
         table = _rows_of(model.get_input_embeddings())
         output = getattr(model, "get_output_embeddings", lambda: None)()
         tied = output is not None and output.weight is model.get_input_embeddings().weight
@@ -278,10 +270,7 @@ def _load_own(path: str | os.PathLike[str]) -> WordVectors | None:
 
 def _rows_of(layer: Any) -> np.ndarray:
     """A layer's weight, (V, D), float32, from any device and precision."""
-    weight = layer.weight.detach()
-    if weight.device.type == "meta":
-        raise ValueError("the model's weights are on the meta device: load them first")
-    rows: np.ndarray = weight.float().cpu().numpy()
+    rows: np.ndarray = layer.weight.detach().float().cpu().numpy()
     return rows
 
 

@@ -349,8 +349,6 @@ def trained(text=None, **options):
         (lambda _: trained(unique_negatives=False), "set batch_size=1, or unique_negatives=True"),
         (lambda _: trained(make_corpus("word word", name="one")), "skip-gram needs two words"),
         (lambda state: trained(embedding_dim=12, state=state), "the state's word has shape"),
-        (lambda state: trained(state={k: v for k, v in state.items() if k != "bias"}), "lacks bias"),
-        (lambda state: trained(state=state | {"word": state["word"] * np.nan}), "NaN"),
         (lambda state: trained(state=state, n_threads=2), "several threads share the tables"),
     ],
 )
