@@ -51,10 +51,10 @@ def comparison_page(found: Comparison) -> Page:
         Shows itself in a notebook; ``.save("page.html")`` writes a page that works offline.
     """
     first, second = found.names
-    quantities = [
-        (row["quantity"], row["value"], row["control"], _meaning(row["quantity"]))
-        for row in found.table.to_dict("records")
-    ]
+    quantities = []
+    for row in found.table.to_dict("records"):
+        meaning = next(text for start, text in MEANINGS.items() if row["quantity"].startswith(start))
+        quantities.append((row["quantity"], row["value"], row["control"], meaning))
     parts: list[Any] = [
         heading(f"{first} and {second}", found.sentence, level=1),
         cards(quantities),
@@ -68,10 +68,6 @@ def comparison_page(found: Comparison) -> Page:
     tables = {"All quantities": found.table.round(4), "Changes of matrices": found.changes.round(5)}
     parts += [fold_table(title, table) for title, table in tables.items() if len(table)]
     return Page(parts, title=f"{first} and {second}")
-
-
-def _meaning(quantity: str) -> str:
-    return next(text for start, text in MEANINGS.items() if quantity.startswith(start))
 
 
 def map_moves(found: Comparison) -> SideBySide:

@@ -672,7 +672,7 @@ def _row(map_: EmbeddingMap) -> dict[str, list[Any]]:
 def _about(map_: EmbeddingMap) -> dict[str, Any]:
     """What the script needs beside the columns; neighbours in base64, two bytes each."""
     unit = max(float(part.distances.max()) for part in map_.placed) / 65_535 or 1.0
-    return {
+    about: dict[str, Any] = {
         "title": map_.title,
         "names": [part.name for part in map_.placed],
         "columns": [_about_column(name, values) for name, values in map_.columns.items()],
@@ -683,15 +683,11 @@ def _about(map_: EmbeddingMap) -> dict[str, Any]:
         "far": [_packed(np.rint(part.distances / unit)) for part in map_.placed],
         "unit": float(f"{unit:.9g}"),
         "scale": None if map_.scale is None else float(f"{map_.scale:.4g}"),
-        **_about_states(map_.states),
     }
-
-
-def _about_states(states: States | None) -> dict[str, Any]:
-    if states is None:
-        return {}
-    near = None if states.near is None else _packed(states.near)
-    return {"over": states.over, "first": states.first, "former": states.former, "compared": near}
+    if (states := map_.states) is not None:
+        near = None if states.near is None else _packed(states.near)
+        about |= {"over": states.over, "first": states.first, "former": states.former, "compared": near}
+    return about
 
 
 def _about_column(name: str, values: list[Any]) -> dict[str, Any]:

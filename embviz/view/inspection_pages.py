@@ -102,7 +102,9 @@ def _sections(report: Inspection) -> Iterator[Section]:
     spectra = {part: plot_spectrum_by_rank(report, part) for part in parts_of(report)}
     for part, chart in spectra.items():
         names = ("singular values", "beyond the edge", "centred", "control")
-        yield f"Spectrum of the {part}", _spectrum_sentence(report, part), names, [chart]
+        values, _ = report.spectra[part]
+        sentence = f"{int((values > 1).sum()):,} of {len(values):,} singular values lie beyond the edge."
+        yield f"Spectrum of the {part}", sentence, names, [chart]
     if len(report.lengths) > N_BINS and np.ptp(report.lengths) > 0:
         chart, sentence = plot_lengths(report)
         yield "Length and frequency", sentence, ("row length", "control"), [chart]
@@ -232,11 +234,6 @@ def parts_of(report: Inspection) -> list[str]:
     return list(dict.fromkeys(name.removesuffix(CENTRED) for name in report.spectra))
 
 
-def _spectrum_sentence(report: Inspection, part: str) -> str:
-    values, _ = report.spectra[part]
-    return f"{int((values > 1).sum()):,} of {len(values):,} singular values lie beyond the edge."
-
-
 def plot_spectrum_by_rank(report: Inspection, part: str = "embedding") -> alt.LayerChart:
     """All singular values of a table over the edge, by rank, as they are, centred, and of the control."""
     rows = []
@@ -327,16 +324,11 @@ def plot_undertrained(report: Inspection) -> alt.LayerChart:
     """Distances from the unused tokens: tokens in use beside unused tokens that were held out."""
     high = max(float(values.max()) for values in report.distances.values())
     edges = np.linspace(0, high, 80)
-    rows = [
-        pd.DataFrame(
-            {
-                "distance": (edges[1:] + edges[:-1]) / 2,
-                "height": _over_largest(np.histogram(values, edges)[0]),
-                "tokens": f"{name} ({len(values):,})",
-            }
-        )
-        for name, values in report.distances.items()
-    ]
+    rows = []
+    for name, values in report.distances.items():
+        counts, _ = np.histogram(values, edges)
+        curve = {"distance": (edges[1:] + edges[:-1]) / 2, "height": counts / max(counts.max(), 1)}
+        rows.append(pd.DataFrame(curve | {"tokens": f"{name} ({len(values):,})"}))
     chart = plot_ridges(
         pd.concat(rows).round(5), "distance", "tokens", "height", step="wide_ridge",
         x_title="cosine distance from the mean unused token",
@@ -346,11 +338,6 @@ def plot_undertrained(report: Inspection) -> alt.LayerChart:
         "Each curve has its own height."
     )
     return captioned(chart, finding="Tokens in use beside tokens that were never used", caption=caption)
-
-
-def _over_largest(counts: np.ndarray) -> np.ndarray:
-    found: np.ndarray = counts / max(counts.max(), 1)
-    return found
 
 
 def plot_twins(report: Inspection) -> alt.LayerChart:

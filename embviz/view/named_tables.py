@@ -141,15 +141,15 @@ def compact_row(frame: pd.DataFrame, *, digits: int, noise: float = 1e-10) -> di
     >>> compact_row(pd.DataFrame({"word": ["a", "b"], "x": [1 / 3, 200000.0]}), digits=4)
     {'word': ['a', 'b'], 'x': [0.3333, 200000.0]}
     """
-    return {str(column): _rounded(frame[column], digits, noise) for column in frame.columns}
-
-
-def _rounded(column: pd.Series, digits: int, noise: float) -> list[Any]:
-    if pd.api.types.is_float_dtype(column.dtype):
+    row = {}
+    for name, column in frame.items():
+        if not pd.api.types.is_float_dtype(column.dtype):
+            row[str(name)] = [plain(value) for value in column]
+            continue
         # what is 0 but for the order of a sum comes out as 1e-16 or -4e-16, by machine: write 0
         least = noise * float(column.abs().max()) if len(column) else 0.0
-        return [float(f"{value:.{digits}g}") if abs(value) > least else 0.0 for value in column]
-    return [plain(value) for value in column]
+        row[str(name)] = [float(f"{value:.{digits}g}") if abs(value) > least else 0.0 for value in column]
+    return row
 
 
 def plain(value: Any) -> Any:

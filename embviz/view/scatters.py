@@ -98,7 +98,10 @@ def plot_scatter(
     shown = charts.tooltips([kind, *extra, x, y], data, [x, y])
     layers += charts.marks({"x": across, "y": up}, looks, event, shown, size=size, beyond="triangle-up")
     if label is not None:
-        layers.append(_labels(label, across, up))
+        text = alt.Chart().mark_text(
+            align="left", baseline="middle", dx=6, fontSize=theme.TEXT["small"], clip=True
+        )
+        layers.append(text.encode(x=across, y=up, text=f"{label}:N"))
     if published is not None:
         table = charts.check_columns(published, numbers=[x, y])
         layers.append(charts.crosses(table, {"x": across, "y": up}, looks))
@@ -131,10 +134,3 @@ def _equals(limits: tuple[float, float], across: alt.X, up: alt.Y) -> alt.Chart:
         strokeDash=list(theme.DASHES[1]), color=theme.INK, strokeWidth=theme.WIDTHS["rule"], clip=True
     )
     return line.encode(x=across, y=up)
-
-
-def _labels(label: str, across: alt.X, up: alt.Y) -> alt.Chart:
-    text = alt.Chart().mark_text(
-        align="left", baseline="middle", dx=6, fontSize=theme.TEXT["small"], clip=True
-    )
-    return text.encode(x=across, y=up, text=f"{label}:N")
