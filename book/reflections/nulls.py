@@ -1,4 +1,4 @@
-"""Random matrices to hold a spectrum against: entries in other places, a graph with the same degrees."""
+"""Random matrices to hold a spectrum against: Gaussian, permuted, and a graph with the same degrees."""
 
 from __future__ import annotations
 
@@ -8,6 +8,20 @@ from scipy import sparse
 from embviz.compiling import njit
 
 SWITCHES = 10  # tried for each edge
+
+
+def semicircle(n: int, *, variance: float, seed: int) -> np.ndarray:
+    """Symmetric float32 matrix (n, n) of Gaussian entries, whose eigenvalues fill Wigner's semicircle.
+
+    Its radius is ``2 * sqrt(n * variance)``.
+
+    Source
+    ------
+    Wigner (1958), On the distribution of the roots of certain symmetric matrices.
+    """
+    entries = np.random.default_rng(seed).standard_normal((n, n), dtype=np.float32)
+    upper = np.triu(entries * np.float32(variance**0.5))
+    return upper + np.triu(upper, 1).T
 
 
 def permute_entries(matrix: np.ndarray | sparse.csr_array, *, seed: int) -> np.ndarray:

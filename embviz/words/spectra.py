@@ -1,4 +1,4 @@
-"""Eigenvalues of symmetric matrices, and random texts and matrices to hold them against.
+"""Eigenvalues of symmetric matrices, and random texts to hold them against.
 
 Two ways, by size: :func:`eigenvalues` gives all of them and needs V x V numbers; :func:`truncated_eigen`
 gives the leading ones with their vectors.
@@ -222,39 +222,3 @@ def shuffle_tokens(ids: np.ndarray, *, seed: int) -> np.ndarray:
     array, shape (N,), of the same type
     """
     return np.random.default_rng(seed).permutation(checked(ids, "ids", 1, kind="integer"))
-
-
-def semicircle(n: int, *, variance: float, seed: int) -> np.ndarray:
-    """Symmetric matrix of independent Gaussian entries, whose eigenvalues fill Wigner's semicircle.
-
-    Parameters
-    ----------
-    n : int
-        V, rows.
-    variance : float
-        Of every entry, in squared units of the matrix; the semicircle's radius is
-        ``2 * sqrt(n * variance)``.
-    seed : int
-        Of the draw.
-
-    Returns
-    -------
-    float32 array, shape (V, V)
-
-    Source
-    ------
-    Wigner (1958), On the distribution of the roots of certain symmetric matrices.
-    """
-    entries = np.random.default_rng(seed).standard_normal((n, n), dtype=np.float32)
-    entries *= np.float32(variance**0.5)
-    return _mirror_upper(entries)
-
-
-def _mirror_upper(square: np.ndarray) -> np.ndarray:
-    """Write the upper triangle over the lower one, in place."""
-    for start in range(0, len(square), BLOCK_ROWS):
-        stop = start + BLOCK_ROWS
-        corner = np.triu(square[start:stop, start:stop])
-        square[start:stop, start:stop] = corner + np.triu(corner, 1).T
-        square[stop:, start:stop] = square[start:stop, stop:].T
-    return square

@@ -2,13 +2,11 @@
 
 import numpy as np
 import pytest
-from scipy import sparse, stats
+from scipy import sparse
 
-from embviz import metrics
 from embviz.words import spectra
 from embviz.words.spectra import (
     eigenvalues,
-    semicircle,
     shuffle_tokens,
     truncated_eigen,
 )
@@ -152,17 +150,6 @@ def test_shuffled_tokens_are_the_same_tokens_in_another_order():
     assert (shuffled != shuffle_tokens(ids, seed=2)).any()
     # pairs of neighbours that are alike are as rare as in a random order: 500 / 50 of them
     assert abs(int((shuffled[1:] == shuffled[:-1]).sum()) - 10) < 15
-
-
-def test_a_gaussian_matrix_has_its_variance_and_fills_the_semicircle():
-    matrix = semicircle(900, variance=2.5, seed=0)  # more rows than a block
-    np.testing.assert_array_equal(matrix, matrix.T)
-    assert matrix.dtype == np.float32
-    assert matrix.var() == pytest.approx(2.5, rel=0.02)  # 400,000 entries: 0.2 percent is one sd
-    values = eigenvalues(matrix)
-    assert stats.kstest(values, stats.semicircular(scale=2 * np.sqrt(900 * 2.5)).cdf).statistic < 0.01
-    assert metrics.kurtosis(values) == pytest.approx(2, abs=0.03)
-    assert np.abs(values).max() == pytest.approx(2 * np.sqrt(900 * 2.5), rel=0.03)
 
 
 B = np.array([[6.0, -2, -4], [-2, 6, -3], [-4, -3, -4]])

@@ -143,7 +143,7 @@ def _matrix(config: Spectrum, corpus: corpora.Corpus) -> np.ndarray | sparse.csr
     if config.matrix == "gaussian":
         n = matrix.shape[0]
         variance = float((matrix.data**2).sum()) / n**2
-        return spectra.semicircle(n, variance=variance, seed=config.seed)
+        return nulls.semicircle(n, variance=variance, seed=config.seed)
     known = ("pmi", *NULLS, *CENTRED, *GRAPHS)
     raise ValueError(f"matrix must be one of {known}, not {config.matrix!r}")
 

@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse, stats
 
 from book.reflections.density import lanczos_quadrature, spectral_density
-from embviz.words.spectra import semicircle
+from book.reflections.nulls import semicircle
 
 
 def made_matrix(n, density=1.0):

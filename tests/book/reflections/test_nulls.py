@@ -5,9 +5,9 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from scipy import sparse
+from scipy import sparse, stats
 
-from book.reflections.nulls import configuration_model, permute_entries, switch_edges
+from book.reflections.nulls import configuration_model, permute_entries, semicircle, switch_edges
 
 GRAPHS = {
     "three separate edges": [(0, 1), (2, 3), (4, 5)],  # 15 perfect matchings
@@ -15,6 +15,16 @@ GRAPHS = {
     "a path": [(0, 1), (1, 2), (2, 3), (3, 4)],
     "a star with a tail": [(0, 1), (0, 2), (0, 3), (3, 4)],
 }
+
+
+def test_a_gaussian_matrix_has_its_variance_and_fills_the_semicircle():
+    matrix = semicircle(900, variance=2.5, seed=0)
+    np.testing.assert_array_equal(matrix, matrix.T)
+    assert matrix.dtype == np.float32
+    assert matrix.var() == pytest.approx(2.5, rel=0.02)  # 400,000 entries: 0.2 percent is one sd
+    values = np.linalg.eigvalsh(matrix)
+    assert stats.kstest(values, stats.semicircular(scale=2 * np.sqrt(900 * 2.5)).cdf).statistic < 0.01
+    assert np.abs(values).max() == pytest.approx(2 * np.sqrt(900 * 2.5), rel=0.03)
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
