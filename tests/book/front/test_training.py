@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 
 from book.front import training, vectors
-from book.front.training import WordsWhileTraining, counted, kinds
+from book.front.training import WordsWhileTraining, counted
 from book.front.vectors import FrontVectors, two_embeddings
 from embviz.corpora import make_corpus
-from embviz.ledger.cells import read
-from embviz.metrics import nearest_neighbors
 from tests.book.front.test_vectors import sentences
 
 MONTHS, PLACES = training.KINDS["month"].split()[:8], training.KINDS["place"].split()[:8]
@@ -25,23 +23,6 @@ def model(monkeypatch) -> FrontVectors:
     corpus = make_corpus(text, name="made")
     monkeypatch.setattr(vectors.corpora, "load_corpus", lambda name: corpus)
     return FrontVectors("made", False, n_words=16, embedding_dim=8, n_epochs=5, n_negative=5)
-
-
-def same_kind(words: list[str], table: np.ndarray) -> float:
-    """Share of words whose nearest word is of their kind."""
-    kind = np.array(kinds(words))
-    return float((kind[nearest_neighbors(table, 1, metric="cosine")[0].ravel()] == kind).mean())
-
-
-def test_kinds_are_random_before_training_and_apart_after_it(model):
-    table = training.training.function(WordsWhileTraining(model, (0, 20_000, 10_000_000)))
-    parts = {place: table[table["words_read"] == place] for place in (0, 20_000, 10_000_000)}
-    words = parts[0]["word"].tolist()
-    before, _, after = (vectors.coordinates(part) for part in parts.values())
-    assert np.abs(before).max() <= 0.5 / model.embedding_dim  # as word2vec begins
-    assert same_kind(words, before) < 0.95
-    assert same_kind(words, after) == 1
-    assert len(words) == 16
 
 
 def test_the_last_snapshot_is_the_model_of_the_front_page(model):
@@ -59,12 +40,6 @@ def test_pairs_count_each_pair_twice_and_sums_are_those_of_the_whole_text(model)
     assert table["count"].iloc[-1] == pytest.approx(alone.sum())
     square = both.pivot(index="word", columns="context", values="count").to_numpy()
     assert np.array_equal(square, square.T)
-
-
-def test_what_the_introduction_shows_is_stored_with_the_texts_checksum():
-    for cell in [*training.training_cells("paper"), *training.pair_cells("paper")]:
-        assert read(cell)[1]["data"].keys() == {"enwiki2018"}
-        assert cell.path.stat().st_size < 150_000
 
 
 @pytest.mark.parametrize(("shuffled", "least", "most"), [(False, 0.7, 1.0), (True, -0.1, 0.1)])

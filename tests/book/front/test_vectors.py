@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from book.front import vectors
-from book.front.vectors import FrontVectors, layout_cells, vector_cells, vectors_of
+from book.front.vectors import FrontVectors, vectors_of
 from embviz.corpora import make_corpus
-from embviz.ledger.cells import read
 from embviz.metrics import nearest_neighbors
 
 
@@ -50,11 +49,3 @@ def test_a_byte_a_number_moves_no_vector_by_more_than_half_a_step(small, monkeyp
         step = np.abs(exact).max(axis=1, keepdims=True) / vectors.LEVELS
         # float32 rounds the scale
         assert (np.abs(vectors_of(table, kind) - exact) <= 0.501 * step).all()
-
-
-def test_what_the_page_shows_is_stored_with_the_texts_checksum():
-    for cell in [*vector_cells("paper"), *layout_cells("paper")]:
-        table, provenance = read(cell)
-        assert provenance["data"].keys() == {"enwiki2018"} or cell.experiment.name == "front.layouts"
-        assert len(table) == 2 * 2_000
-    assert sum(cell.path.stat().st_size for cell in vector_cells("paper")) < 1_500_000

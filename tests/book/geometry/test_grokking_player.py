@@ -1,13 +1,11 @@
 """The player of the chapter on grokking: its live runs."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
 from book.geometry import grokking_player
 from book.geometry.experiments import films
-from book.geometry.experiments.grokking import GrokkingRun, Setting
+from book.geometry.experiments.grokking import GrokkingRun
 from embviz.view.explorers import Choice
 from embviz.view.player import NOTE, Player
 from tests.book.geometry.experiments.test_films import made_frame
@@ -85,12 +83,3 @@ def test_the_note_tells_when_pairs_come_out_right_and_when_a_limit_was_too_short
         for f in grokking_player.live_frames(23, "+", 0.6, 1.0, "", grokking_player.ORDERS[0], 0)
     )
     assert "Not grokked within 1 epochs" in last
-
-
-def test_weight_decay_and_seed_reach_the_run(monkeypatch):
-    seen = []
-    monkeypatch.setattr(grokking_player, "grok", lambda config, device: seen.append(config) or iter(()))
-    list(grokking_player.live_frames(23, "-", 0.5, 0.25, "1 2", grokking_player.ORDERS[0], 7))
-    setting = dataclasses.replace(Setting(batch_size=512), weight_decay=0.25)
-    run = GrokkingRun(p=23, op="-", train_share=0.5, modes=(1, 2), first_seed=7, setting=setting)
-    assert seen == [dataclasses.replace(run, n_epochs=grokking_player.LIMIT)]

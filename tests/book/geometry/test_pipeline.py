@@ -32,9 +32,3 @@ def test_the_pages_closed_form_is_the_spectrum_of_a_walks_covariance(page):
         wave = page["cosine"](k, n)
         assert np.mean(wave**2) == pytest.approx(1)
         assert abs(vectors[:, -k] @ wave) / np.sqrt(n) == pytest.approx(1)
-
-
-def test_shares_go_to_those_of_an_endless_walk(page):
-    shares = page["closed_form"](20_000)
-    for k in range(1, 5):
-        assert shares[k - 1] == pytest.approx(6 / (np.pi * k) ** 2, rel=1e-3)  # 1 / n is left out

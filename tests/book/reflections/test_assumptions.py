@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from book.front.vectors import vector_cells, vectors_of
 from book.reflections.assumptions import assumption_statistics
 from embviz.words.wordvectors import WordVectors
 

@@ -5,8 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from book.reflections.experiments import scores, spectrum, theory, vectors
-from book.reflections.experiments.scores import rows_of
+from book.reflections.experiments import scores, vectors
 from embviz.corpora import make_corpus
 from embviz.words.wordvectors import WordVectors
 
@@ -86,38 +85,3 @@ def test_a_test_is_passed_where_the_lower_end_of_a_95_percent_interval_is_positi
     ]
     table = pd.concat(tables).assign(quantity="score_replicate", signature="half", seed=1)
     assert vectors.passed_tests(table) == [vectors.TESTS[0]]
-
-
-# --- spectra ----------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def spectra(monkeypatch):
-    """Spectra of every matrix and window, which the test fills."""
-    of = {}
-    monkeypatch.setattr(spectrum, "shape_cells", lambda preset: None)
-    monkeypatch.setattr(spectrum, "_text", lambda preset: ("made", 1))
-    monkeypatch.setattr(spectrum, "_spectra", lambda cells: of)
-    return of
-
-
-def test_spikes_lie_beyond_the_permuted_matrixs_edge_on_either_side(spectra):
-    bulk = np.linspace(-1.9, 1.9, 300)
-    for window in spectrum.WINDOWS:
-        spectra[window, "centred", 0] = np.r_[bulk, -10, 3, 7]
-        spectra[window, "centred_permuted", 0] = np.r_[bulk, -5, 2]
-        spectra[window, "centred_shuffled", 0] = bulk
-    found = spectrum._bulk_findings("laptop")[f"spikes_{spectrum.WINDOWS[0]}"]
-    assert (found.value, found.controls) == (2, {"shuffled": 0})
-
-
-# --- simulations ------------------------------------------------------------------------------------------
-
-
-def test_heavy_tailed_vectors_have_the_scale_of_gaussian_ones_and_draws_follow_the_seed():
-    drawn = theory.draw_vectors(4_000, 5, np.random.default_rng(0), distribution="student_t")
-    assert np.median(np.abs(drawn)) * np.sqrt(15) == pytest.approx(stats.t.ppf(0.75, 3), rel=0.03)
-    first, other = (
-        theory.random_pmi.function(theory.RandomPMI(9, 4, "gaussian", 0.5, 1, seed)) for seed in (0, 1)
-    )
-    assert first["diag_mean"].iloc[0] != other["diag_mean"].iloc[0]

@@ -10,11 +10,8 @@ import pytest
 import torch
 from scipy import stats
 
-from book.reflections.experiments import scores, spectrum, theory, twins, vectors
-from book.reflections.experiments.scores import rows_of
+from book.reflections.experiments import scores, spectrum, theory, twins
 from book.reflections.lstm import LSTMConfig, LSTMLanguageModel
-from embviz.ledger import cells
-from embviz.words.wordvectors import WordVectors
 
 
 def test_pair_replicates_weigh_a_question_by_its_pairs():
@@ -38,17 +35,6 @@ def test_pairs_vary_more_than_questions_taken_as_independent():
     correct = np.array([known[p] and known[q] for p, q in asked])
     alone = math.sqrt(correct.mean() * (1 - correct.mean()) / len(correct))
     assert scores.pair_replicates(correct, table).std() > 5 * alone
-
-
-def test_a_copy_passes_the_test_of_the_square_and_reflects_nothing():
-    word = np.random.default_rng(0).standard_normal((60, 6)).astype(np.float32)
-    half = np.array([1, 1, 1, -1, -1, -1], dtype=np.float32)
-    model = WordVectors([f"w{i}" for i in range(60)], word, 0.8 * word * half)
-    table = vectors.map_statistics(model, seed=0)
-    summary = table[table["quantity"] == "map"].set_index(["control", "item"])["value"]
-    assert summary["", "negative_share"] == 0.5
-    assert summary["", "diag_mean"] == pytest.approx(0.64)
-    assert (summary["copy", "diag_mean"], summary["copy", "negative_share"]) == (pytest.approx(1.0), 0.0)
 
 
 # --- reflected twins --------------------------------------------------------------------------------------
@@ -87,32 +73,6 @@ def test_a_model_that_is_not_tied_plainly_is_refused():
 # --- spectra ----------------------------------------------------------------------------------------------
 
 
-def test_a_centred_matrix_has_no_mean_in_any_row():
-    noise = np.random.default_rng(0).standard_normal((20, 20)) + 3
-    centred = spectrum.centred(noise + noise.T)
-    assert np.abs(centred.mean(axis=0)).max() < 1e-5  # float32
-    assert np.abs(centred - centred.T).max() < 1e-5
-
-
-def test_a_scale_free_graph_has_its_edges_and_triangles_where_they_are_asked_for():
-    with_triangles, without = (spectrum.scale_free_graph(400, 4, chance, seed=0) for chance in (1.0, 0.0))
-    for graph in (with_triangles, without):
-        assert (graph == graph.T).all()
-        assert not graph.diagonal().any()
-        assert graph.sum() == 2 * 4 * 396
-        assert graph.sum(axis=0).max() > 10 * 4  # a hub
-    triangles = [np.trace(graph @ graph @ graph) for graph in (with_triangles, without)]
-    assert triangles[0] > 2 * triangles[1]
-
-
-def test_a_semicircle_is_at_no_distance_from_itself_and_other_shapes_are():
-    noise = np.random.default_rng(0).standard_normal((500, 500))
-    values = np.linalg.eigvalsh(noise + noise.T)
-    assert spectrum.bulk_distance(values) < 0.02
-    assert spectrum.bulk_distance(values, 5 * values + 1) == pytest.approx(0)  # shift and scale don't count
-    assert spectrum.bulk_distance(values**3) > 0.2
-
-
 def test_the_middle_of_a_semicircle_is_compared_with_the_middle_of_a_semicircle():
     places = (np.arange(4_000) + 0.5) / 4_000
     semicircle, normal = 3 * stats.semicircular.ppf(places), stats.norm.ppf(places)
@@ -125,12 +85,6 @@ def test_the_middle_of_a_semicircle_is_compared_with_the_middle_of_a_semicircle(
     found = spectrum.semicircle_distance_of_bulk(normal)
     assert found == pytest.approx(stats.ks_2samp(one, other).statistic, abs=1e-3)
     assert found > 0.02
-
-
-def test_leading_shares_agree_with_sorting_by_hand():
-    values = np.random.default_rng(0).standard_normal(50)
-    by_size = sorted(values.tolist(), key=abs, reverse=True)[:7]
-    assert spectrum.leading_share(values, 7) == sum(value > 0 for value in by_size) / 7
 
 
 # --- lemmas -----------------------------------------------------------------------------------------------
@@ -156,110 +110,6 @@ def test_triples_agree_with_loops_over_distinct_words():
     assert theory.entry_moments(matrix)["triples"] == pytest.approx(np.mean(triples))
 
 
-def test_the_excess_of_the_partition_function_is_that_of_the_worst_setting(monkeypatch):
-    judged = theory._partition_cells("laptop")
-    assert {cell.config.seed for cell in judged} == set(range(5, 10)), "0 to 4 were seen before"
-    excess = {("uniform", 1_000, 0.25): 0.8, ("uniform", 3_000, 1.0): 1.2, ("tied_frequent", 1_000, 0.5): 9.0}
-    rows = [
-        {
-            **dataclasses.asdict(cell.config),
-            "mean": 1 + excess.get((cell.config.case, cell.config.n, cell.config.alpha), 1.0) / 200,
-            "conditional_variance": 1 / cell.config.n,
-            "total_variance": 1 / cell.config.n,
-        }
-        for cell in judged
-    ]
-    monkeypatch.setattr(theory, "load", lambda found: pd.DataFrame(rows))
-    found = theory._partition_findings("laptop")
-    assert found["excess_ratio"].value == pytest.approx(0.8), "farther from 1 than 1.2, on logarithms"
-    assert found["excess_ratio"].controls["tied_frequent"] == pytest.approx(9.0)
-    assert found["slope_100"].value == pytest.approx(-1.0)
-
-
-def test_moments_of_simulated_pmi_are_in_their_units_and_plain_tying_differs_on_the_diagonal(
-    monkeypatch, tmp_path
-):
-    monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path / "results"))
-    cells.run(theory._random_pmi_cells("quick"), n_jobs=1, progress=False)
-    found = theory._random_pmi_findings("quick")
-    for name, expected, plain in (
-        ("offdiag_mean_sd", 0.0, 0.0),
-        ("offdiag_variance_ratio", 1.0, 1.0),
-        ("diag_mean_sd", 0.0, math.sqrt(50)),
-        ("diag_variance_ratio", 1.0, 51.0),
-        ("row_correlation", 0.0, 0.0),
-        ("triples_sd", 0.0, 0.1),
-    ):
-        assert found[name].value == pytest.approx(expected, abs=0.03), name
-        assert found[name].controls["plain"] == pytest.approx(plain, rel=0.02, abs=0.02), name
-        assert found[name].low < found[name].high, name
-    assert {cell.config.seed for cell in theory._random_pmi_cells("paper")} == {1}
-
-
-def test_a_random_maps_involution_error_is_that_of_its_symmetric_part():
-    q = theory.draw_orthogonal(200, "orthogonal", np.random.default_rng(0))
-    half = (q + q.T) / 2
-    error = np.linalg.norm(half @ half - np.eye(200)) / math.sqrt(200)
-    assert error == pytest.approx(math.sqrt(3 / 8), abs=0.02)
-
-
-def mapped(eigenvalues: list[complex], control: str, seed: int) -> pd.DataFrame:
-    """Stored eigenvalues of a map, as a cell has them."""
-    values = np.array(eigenvalues)
-    parts = {"eigenvalue_real": values.real, "eigenvalue_imaginary": values.imag}
-    tables = [rows_of(name, part, control) for name, part in parts.items()]
-    return pd.concat(tables, ignore_index=True).assign(seed=seed)
-
-
-def test_a_reflected_dimension_has_an_eigenvalue_that_is_negative_and_nearly_real():
-    table = pd.concat(
-        [
-            mapped([-1, -0.5 + 0.05j, -0.5 - 0.05j, 1], "", 1),
-            mapped([-1 + 0.3j, -1 - 0.3j, -0.5, 1], "", 2),  # a spiral is no reflection
-            mapped([-0.1 + 1j, -0.1 - 1j, 0.2, 1], "random_rotation", 1),
-        ]
-    )
-    shares = vectors.reflected_shares(table)
-    assert shares.loc[1].to_dict() == {"": 0.75, "random_rotation": 0.0}
-    assert shares.loc[2, ""] == 0.25
-
-
-def test_gaps_are_drawn_again_over_the_same_items_and_over_seeds():
-    rng = np.random.default_rng(0)
-    items = rng.normal(size=(200, 1)) * 0.1  # what drawing items anew does to every model alike
-    names = {"quantity": "frequent_replicate", "control": "men"}
-    factors = pd.DataFrame({"value": 0.5 + items[:, 0], **names})
-    alike = [pd.DataFrame({"value": 0.4 + items[:, 0], "seed": seed, **names}) for seed in (1, 2, 3)]
-    drawn = vectors._gap_replicates(factors, pd.concat(alike), "men")
-    assert drawn == pytest.approx(np.full(200, 0.1)), "items that all models share cancel"
-    apart = [table.assign(value=table["value"] + 0.1 * seed) for seed, table in enumerate(alike)]
-    spread = vectors._gap_replicates(factors, pd.concat(apart), "men").std()
-    assert spread == pytest.approx(np.std([0, 0.1, 0.2]) / np.sqrt(3), rel=0.15)
-
-
-def test_what_a_half_pulls_is_taken_over_a_half_at_random_by_seed(monkeypatch):
-    rows = [
-        (seed, control, "pull", value + seed / 100)
-        for seed in (4, 5, 6)
-        for control, value in (("", 0.5), ("random_split", 0.2))
-    ]
-    table = pd.DataFrame(rows, columns=["seed", "control", "item", "value"]).assign(quantity="halves")
-    monkeypatch.setattr(vectors, "load", lambda found: table)
-    finding = vectors._pull_findings("laptop")["pull_over_random"]
-    assert (finding.value, finding.n_seeds) == (pytest.approx(0.3), 3)
-
-
-def test_items_are_counted_as_the_scores_take_them(monkeypatch):
-    similar = pd.DataFrame({"word1": ["a", "b", "a"], "word2": ["b", "z", "a"]})
-    analogies = pd.DataFrame({"a": ["a", "a"], "b": ["b", "b"], "c": ["a", "z"], "d": ["b", "b"]})
-    data_sets = set(scores.SIMILARITY_TESTS.values())
-    monkeypatch.setattr(
-        scores.corpora, "load_word_test", lambda name: similar if name in data_sets else analogies
-    )
-    found = scores.frequent_items({"a", "b"})
-    assert found == {name: 2 if name in scores.SIMILARITY_TESTS else 1 for name in scores.TESTS}
-
-
 def test_weights_of_one_half_factorize_what_a_weighted_least_squares_fits():
     rng = np.random.default_rng(0)
     matrix, counts = rng.standard_normal((9, 9)), np.arange(9.0, 0.0, -1.0)
@@ -281,13 +131,21 @@ def test_weights_of_one_half_factorize_what_a_weighted_least_squares_fits():
     assert np.array_equal(spectrum.weighted(matrix, counts, 0.0).toarray(), matrix)
 
 
-def test_leading_signs_of_a_small_text_are_counted():
-    config = spectrum.WeightedSigns("embedded", 5, 2_000, "pmi", 0.5)
-    table = spectrum.weighted_signs.function(config)
-    text = spectrum.corpora.load_corpus("embedded").restrict(min_count=2_000, rare="hole")
-    counts = spectrum.count_pairs(
-        text.ids, len(text.vocabulary), window=5, document_starts=text.document_starts
-    )
-    whole = np.linalg.eigvalsh(spectrum.weighted(spectrum.pmi(counts), text.counts, 0.5).toarray())
-    expected = np.sort(whole[np.argsort(-np.abs(whole))[: spectrum.N_SIGNS]])
-    assert table["eigenvalue"].to_numpy() == pytest.approx(expected, abs=1e-4)
+def test_the_excess_of_the_partition_function_is_that_of_the_worst_setting(monkeypatch):
+    judged = theory._partition_cells("laptop")
+    assert {cell.config.seed for cell in judged} == set(range(5, 10)), "0 to 4 were seen before"
+    excess = {("uniform", 1_000, 0.25): 0.8, ("uniform", 3_000, 1.0): 1.2, ("tied_frequent", 1_000, 0.5): 9.0}
+    rows = [
+        {
+            **dataclasses.asdict(cell.config),
+            "mean": 1 + excess.get((cell.config.case, cell.config.n, cell.config.alpha), 1.0) / 200,
+            "conditional_variance": 1 / cell.config.n,
+            "total_variance": 1 / cell.config.n,
+        }
+        for cell in judged
+    ]
+    monkeypatch.setattr(theory, "load", lambda found: pd.DataFrame(rows))
+    found = theory._partition_findings("laptop")
+    assert found["excess_ratio"].value == pytest.approx(0.8), "farther from 1 than 1.2, on logarithms"
+    assert found["excess_ratio"].controls["tied_frequent"] == pytest.approx(9.0)
+    assert found["slope_100"].value == pytest.approx(-1.0)

@@ -11,6 +11,7 @@ ITS_OWN = 'load_corpus("embedded", n_tokens=600_000).restrict(min_count=20, rare
 README = f'make_corpus(Path({str(BOOK.parent / "README.md")!r})).restrict(min_count=2, rare="drop")'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("chapter", "last_cell"),
     [("half_the_dimensions", "def nearest_reflection("), ("flipped_axes", "def in_a_plane(")],

@@ -50,11 +50,6 @@ def without_seconds(table):
     return table.drop(columns="seconds")
 
 
-def test_columns_hold_consecutive_runs_of_the_text():
-    columns = arrange_columns(torch.arange(11), 3)
-    assert columns.tolist() == [[0, 3, 6], [1, 4, 7], [2, 5, 8]]
-
-
 @pytest.mark.parametrize("n_steps", [1, 4, 100])
 def test_perplexity_is_that_of_one_word_at_a_time(n_steps):
     model = LSTMLanguageModel(MODEL, seed=0).train()  # dropout must not count
@@ -91,22 +86,6 @@ def test_an_epoch_is_clipped_gradient_descent_that_carries_the_state_but_not_its
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)  # float32
 
 
-@pytest.mark.parametrize(
-    ("tying", "precision"),
-    [("none", "float32"), ("signs", "float32"), pytest.param("plain", "bfloat16", marks=HALF)],
-)
-def test_a_chain_is_learned_nearly_to_its_entropy(precision, tying):
-    text = make_text(n_train=4000)
-    config = replace(TRAINING, n_epochs=4, learning_rate=10.0, precision=precision)
-    table = language_model_perplexity(text, replace(MODEL, embedding_dim=16, tying=tying), config, seed=0)
-    # 9 in 10 the successor, else uniform over 12 words
-    chance = np.full(12, 0.1 / 12)
-    chance[1] += 0.9
-    floor = math.exp(-(chance * np.log(chance)).sum())
-    assert floor * 0.8 < table.test_perplexity.iloc[-1] < floor * 1.25  # 200 test words leave some noise
-    assert table.train_loss.is_monotonic_decreasing
-
-
 def test_the_rate_is_divided_after_each_epoch_that_does_not_better_the_best():
     table = language_model_perplexity(
         make_text(), MODEL, replace(TRAINING, n_epochs=10, learning_rate=30.0, max_grad_norm=3.0), seed=0
@@ -127,16 +106,6 @@ def test_a_fixed_plan_divides_the_rate_after_its_flat_epochs():
     config = replace(TRAINING, n_epochs=5, annealing=2.0, n_flat_epochs=3)
     table = language_model_perplexity(make_text(n_train=60), MODEL, config, seed=0)
     assert table.learning_rate.tolist() == [5.0, 5.0, 5.0, 2.5, 1.25]
-
-
-def test_every_epoch_and_seed_draws_other_dropout_from_a_generator_of_its_own():
-    text, config = make_text(), replace(TRAINING, n_epochs=2, learning_rate=1e-30)
-    before = torch.get_rng_state()
-    table = language_model_perplexity(text, MODEL, config, seed=0)
-    assert torch.equal(before, torch.get_rng_state())
-    assert table.train_loss[0] != language_model_perplexity(text, MODEL, config, seed=1).train_loss[0]
-    assert table.valid_perplexity[0] == table.valid_perplexity[1]  # the weights stand still
-    assert table.train_loss[0] != table.train_loss[1]
 
 
 @pytest.mark.parametrize("precision", ["float32", pytest.param("bfloat16", marks=HALF)])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from book.geometry.experiments import films
-from book.geometry.experiments.grokking import Frame, GrokkingRun, circle, grok
+from book.geometry.experiments.grokking import Frame, GrokkingRun
 
 
 def made_frame(embedding: np.ndarray, **changes) -> Frame:
@@ -43,17 +43,6 @@ def test_a_picture_of_circles_has_their_modes_powers_and_places():
     assert set(table["kept"]) == {"3 7"}
 
 
-def test_a_picture_s_planes_are_those_of_circle_scaled_to_one_radius():
-    embedding = np.random.default_rng(1).normal(size=(23, 8)).astype(np.float32)
-    table = films.picture(made_frame(embedding), GrokkingRun(p=23))
-    for rank in range(3):
-        own = circle(embedding, table.loc[0, f"mode_{rank}"])
-        own = own - own.mean(axis=0)
-        own *= films.RMS / np.sqrt((own**2).sum(axis=1).mean())
-        shown = table.loc[table["rank"] == rank, ["u", "v"]].to_numpy()
-        np.testing.assert_allclose(shown, np.clip(own, -100, 100), atol=0.51)  # rounded
-
-
 def test_powers_of_a_root_turn_products_into_sums():
     p = 23
     powers = films.powers_of_a_root(p)
@@ -76,18 +65,3 @@ def test_in_the_order_of_powers_a_circle_of_powers_shows_as_one_mode():
     assert by_powers.loc[by_powers["v"].idxmax(), "place"] == 4
     assert by_powers.loc[0, "n_places"] == p - 1
     assert natural.loc[natural["rank"] == -1, "v"].max() < films.SHARES / 2
-
-
-def test_a_film_shows_every_epoch_that_it_promises_and_what_a_run_had_there():
-    film = films.at_preset(films.FILMS["plain"], "quick")
-    run = dataclasses.replace(film.run, n_epochs=4)
-    table = films.grokking_film.function(dataclasses.replace(film, run=run))
-    frames = {frame.epoch: frame for frame in grok(run, device="cpu")}
-    assert table["frame"].unique().tolist() == films.film_epochs(4) == [0, 2, 4]
-    for epoch, rows in table.groupby("frame"):
-        expected = films.picture(frames[epoch], run)
-        columns = ["rank", "place", "u", "v", "mode_0"]
-        np.testing.assert_array_equal(rows[columns], expected[columns])
-        assert rows["train_loss"].iloc[0] == pytest.approx(frames[epoch].train_loss)
-        assert rows["validation_accuracy"].min() >= 0  # measured in each
-    assert films.film_epochs(200)[-1] == 200

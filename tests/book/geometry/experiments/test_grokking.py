@@ -25,7 +25,6 @@ from book.geometry.experiments.grokking import (
     first_epochs,
     grok,
     grokking,
-    spectra,
 )
 from book.geometry.experiments.pairs import pick_by_product, read_pairs
 from book.transformer import Attending, Norm, Positions, StackedTransformers, Transformer
@@ -251,46 +250,7 @@ def test_a_seed_stops_after_twenty_epochs_with_all_but_every_pair_right_or_at_th
     assert frames[-1].epoch == 30  # the limit
 
 
-def test_the_first_frame_is_from_before_any_update():
-    frame = next(grok(TINY, device="cpu"))
-    assert (frame.epoch, frame.step) == (0, 0)
-    start = Transformer(TINY.shape, seed=0)
-    np.testing.assert_array_equal(frame.embedding, start.embedding.detach().numpy()[:P])
-    strings = torch.from_numpy(TINY.task.strings())
-    rows = TINY.task.split(0)[1]
-    right = start(strings[rows])[:, -1].argmax(1).numpy() == TINY.task.answers()[rows]
-    assert frame.validation_accuracy == pytest.approx(right.mean())
-
-
-def test_near_nyquist_modes_grok_a_small_task_within_sixty_passes():
-    setting = Setting(batch_size=128, n_layers=1)
-    config = GrokkingRun(p=41, train_share=0.5, modes=(12, 14, 16, 18, 20), n_epochs=60, setting=setting)
-    assert any((frame.validation_accuracy or 0) > 0.95 for frame in grok(config, device="cpu"))
-
-
 # --- tables -----------------------------------------------------------------------------------------
-
-
-def test_a_table_tells_what_the_frames_do():
-    config = dataclasses.replace(NEAR, n_epochs=7, first_seed=1, n_seeds=2)
-    table, frames = grokking.function(config), list(grok(config, device="cpu"))
-    for frame in frames:
-        rows = table[(table["seed"] == frame.seed) & (table["epoch"] == frame.epoch)]
-        for name, value in frame.scores.items():
-            (stored,) = rows.loc[rows["quantity"] == name, "value"]
-            assert stored == np.float32(value)
-    last = next(frame for frame in frames if (frame.seed, frame.epoch) == (1, 7))
-    kept = table[(table["seed"] == 1) & table["quantity"].str.startswith("embedding/")]
-    residues = kept["quantity"].str.removeprefix("embedding/").astype(int)
-    rows = [kept["value"][residues == residue] for residue in range(P)]
-    np.testing.assert_array_equal(rows, last.embedding)
-    shown = spectra(table)
-    slow = np.abs(np.fft.fft(last.embedding, axis=0)[: P // 2 + 1]) ** 2
-    own = shown[(shown["seed"] == 1) & (shown["epoch"] == 7)].sort_values("mode")
-    np.testing.assert_allclose(own["power"], slow.sum(1), rtol=1e-5)
-    assert sorted(shown["epoch"].unique()) == [0, *range(1, 8)]
-    free = grokking.function(dataclasses.replace(TINY, n_epochs=1))
-    assert not free["quantity"].str.startswith("embedding").any()
 
 
 def made_table(*rows):

@@ -8,25 +8,17 @@ import pytest
 import torch
 from torch import nn
 
-from book import language
 from book.geometry.experiments import hammer_language as hammering
 from book.geometry.experiments.hammer_language import (
     MLP,
     POSITIONS,
     TOKENS,
-    Gpt2Run,
     Hammer,
-    HammerRun,
-    hammer_gpt2,
-    hammer_language,
     mean_gradients,
     parts_of,
 )
-from book.geometry.experiments.steering_language import Setting
-from book.language import TextConfig, make_stream
+from book.language import make_stream
 from book.transformer import Transformer, TransformerConfig
-from embviz import ledger
-from embviz.ledger import cells
 from tests.book.geometry.conftest import DOCUMENTS
 
 HAMMER = Hammer(n_documents=3, n_rows=16, top=3)
@@ -90,14 +82,6 @@ def test_every_document_weighs_the_same_and_only_the_first_are_used():
     assert [float(mean) for mean in mean_gradients(holder, losses, ["one", "other"])] == [3.0, 2.0]
 
 
-def test_the_spread_of_permuted_rows_is_that_of_a_sample(monkeypatch):
-    heard = SimpleNamespace(permuted=np.array([1.0, 2.0, 6.0]), regularity=0, flat=0, noise=0, modes=[1])
-    monkeypatch.setattr(hammering, "sound", lambda *_, **__: heard)
-    model = small_model()
-    table = HAMMER.strike(model, model, make_stream(DOCUMENTS), parts_of(model))
-    assert table["permuted_sd"].to_numpy() == pytest.approx(np.sqrt(7))
-
-
 def test_what_cannot_be_struck_is_named():
     model = small_model()
     with pytest.raises(ValueError, match="no parameter is called wpe; there are embedding"):
@@ -106,64 +90,9 @@ def test_what_cannot_be_struck_is_named():
         mean_gradients(model, [], ["embedding"])
 
 
-# --- GPT-2 ------------------------------------------------------------------------------------------
-
-
-def test_a_cell_of_gpt2_records_which_weights_it_struck(monkeypatch, tmp_path):
-    pairs = language.train_byte_pairs(" ".join(DOCUMENTS), vocab_size=300)
-    monkeypatch.setattr(language, "load_gpt2", lambda: pairs)
-    import transformers
-
-    sizes = {"vocab_size": 300, "n_positions": 24, "n_embd": 6, "n_layer": 1, "n_head": 1}
-    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes, bos_token_id=0, eos_token_id=0))
-    struck = []
-    for _ in range(2):
-        model.save_pretrained(tmp_path)
-        run = Gpt2Run(str(tmp_path), TextConfig("embedded", "gpt2", held_out_every=3), HAMMER)
-        struck.append(hammer_gpt2.function(run).attrs["data"])
-        with torch.no_grad():
-            model.transformer.wpe.weight[0, 0] += 1
-    assert [data.keys() for data in struck] == [{"embedded", str(tmp_path)}] * 2
-    assert struck[0]["embedded"] == struck[1]["embedded"]
-    assert struck[0][str(tmp_path)] != struck[1][str(tmp_path)]
-
-
-# --- cells and findings -----------------------------------------------------------------------------
-
-
-def made_cells(monkeypatch) -> None:
-    """Once trained: positions 0.8, MLPs 0.4 and 0.6, tokens 0.3; permuted 0.2, 0.3, 0.25."""
-    rows = {
-        "role": [POSITIONS, MLP, MLP, TOKENS, TOKENS],
-        "rows": [16, 16, 16, 16, 10_000],
-        "regularity": [0.8, 0.4, 0.6, 0.3, 0.9],
-        "permuted": [0.2, 0.3, 0.3, 0.25, 0.7],
-    }
-    trained = pd.DataFrame(rows).assign(moment="trained")
-
-    def stored(cell: cells.Cell) -> tuple[pd.DataFrame, dict]:
-        if cell.experiment is hammer_gpt2:
-            return trained.drop(columns="moment"), {}
-        off = 0.01 * cell.config.seed
-        shift = trained.assign(regularity=trained["regularity"] + off * (trained["role"] == POSITIONS))
-        return pd.concat([trained.assign(regularity=0.1, moment="start"), shift], ignore_index=True), {}
-
-    monkeypatch.setattr(hammering, "read", stored)
-
-
-def test_findings_compare_what_first_rows_exceed_permuted_ones_by(monkeypatch):
-    made_cells(monkeypatch)
-    study = hammering.STUDIES["geometry.hammer_gpt2"]
-    found = study.findings("laptop")
-    assert found["positions_excess_trained"].value == pytest.approx(0.8 - 0.2 + 0.01 - (0.5 - 0.3))
-    assert found["mlp_excess_trained"].value == pytest.approx(0.5 - 0.3 - (0.3 - 0.25))
-    assert found["positions_excess_trained"].n_seeds == 3
-    # before training all regularities are 0.1 here
-    assert found["positions_excess"].value == pytest.approx(0.3 - 0.2)
-    assert found["mlp_excess"].value == pytest.approx(0.25 - 0.3)
-    assert found["mlp_excess"].n_seeds == 5
-    judged = {run.seed for run in hammering.start_runs("laptop")}
-    assert judged.isdisjoint(run.seed for run in hammering.hammer_runs("laptop"))
-    paper = study.measure("paper")
-    assert {*paper, *found} == ledger.find_claim("geometry.hammer_gpt2").finding_names
-    assert [paper[name].value for name in ("wpe", "mlp", "wte")] == pytest.approx([0.8, 0.5, 0.3])
+def test_the_spread_of_permuted_rows_is_that_of_a_sample(monkeypatch):
+    heard = SimpleNamespace(permuted=np.array([1.0, 2.0, 6.0]), regularity=0, flat=0, noise=0, modes=[1])
+    monkeypatch.setattr(hammering, "sound", lambda *_, **__: heard)
+    model = small_model()
+    table = HAMMER.strike(model, model, make_stream(DOCUMENTS), parts_of(model))
+    assert table["permuted_sd"].to_numpy() == pytest.approx(np.sqrt(7))

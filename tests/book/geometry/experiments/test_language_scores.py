@@ -8,9 +8,7 @@ import pytest
 
 from book.geometry.experiments import language_models as models
 from book.geometry.experiments.language_models import (
-    BASELINE,
     CONTROLS,
-    FROZEN_Q,
     NO_K,
     NO_Q,
     THIN,
@@ -49,30 +47,6 @@ def stories(tmp_path, monkeypatch):
     models.scores.cache_clear()
     yield models.scores(models.story_runs)
     models.scores.cache_clear()
-
-
-def test_equal_steps_parameters_and_products_compare_with_the_right_reference(stories):
-    steps, thin, products = (
-        models.gain_curves(stories, NO_Q, equal).groupby("seed")["gain"].last().to_numpy()
-        for equal in models.EQUAL
-    )
-    base, own, others = 2 * 1.01, 2 * 0.95, 2 * 0.98
-    assert steps[0] == pytest.approx(100 * (1 - own / base))
-    assert thin == pytest.approx([100 * (1 - own / others)])  # one seed has the thin baseline
-    run = models.stories("laptop")
-    full, no_q = (dataclasses.replace(run, variant=name).shape(256) for name in (BASELINE, NO_Q))
-    share = models.products_a_token(no_q) / models.products_a_token(full)
-    place = np.log(10 * share / 5) / np.log(2)  # between the last two scores
-    assert products[0] == pytest.approx(100 * (1 - own / (3 + place * (base - 3))))
-    frozen = models.gain_curves(stories, FROZEN_Q, models.PRODUCTS)["gain"]
-    np.testing.assert_allclose(frozen, models.gain_curves(stories, FROZEN_Q, models.STEPS)["gain"][1:])
-
-
-def test_products_so_far_are_three_times_those_of_the_tokens_that_were_read(stories):
-    last = stories[(stories["variant"] == BASELINE) & (stories["step"] == 10)]["products"]
-    run = models.stories("laptop")
-    tokens = 10 * run.setting.batch_size * run.setting.length
-    assert last.unique() == pytest.approx([3 * tokens * models.products_a_token(run.shape(256)) / 1e12])
 
 
 @pytest.mark.parametrize(("variant", "key_rank"), [*((name, 0) for name in VARIANTS), (NO_Q, 4)])

@@ -4,26 +4,11 @@ import ast
 import json
 
 import numpy as np
-import pytest
 from sklearn.metrics import adjusted_rand_score
 
 from book.geometry.experiments import trajectory_runs as runs
 from embviz.trajectories import Clustering, find_phases, principal_coordinates, random_walk
 from tests.book.conftest import BOOK
-
-
-def test_a_path_laid_out_anew_has_the_grids_columns_steps_and_size():
-    grid = runs.explorer_grid()
-    anew = runs.draw_anew("Q 1", "random walk", 8, Clustering(400))
-    stored = grid["drawn"].query(
-        "tensor == 'Q 1' and path == 'random walk' and neighbors == 8 and size == 25"
-    )
-    assert anew["drawn"]["step"].tolist() == stored["step"].tolist()
-    assert set(anew["drawn"]) == set(stored) - {"tensor", "path", "neighbors", "size"}
-    assert anew["drawn"]["loss"].tolist() == stored["loss"].tolist()
-    radius = float(np.sqrt((anew["drawn"][["x", "y"]] ** 2).sum(axis=1).mean()))
-    assert radius == pytest.approx(1, abs=0.1)  # of all snapshots; of the drawn ones about
-    assert set(anew["found"]) == {"n_phases", "noise"}
 
 
 def test_another_clustering_is_drawn_on_the_layout_that_is_there(monkeypatch):

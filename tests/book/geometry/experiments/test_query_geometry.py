@@ -1,14 +1,12 @@
 """What a query projection does to the embedding: each measure beside its definition, and made-up findings."""
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
 from book.geometry.experiments import query_geometry as geometry
 from book.language import next_token_losses
 from book.transformer import Transformer, TransformerConfig
-from embviz import ledger
 
 
 def small_model(attention="standard", seed=0):
@@ -75,46 +73,3 @@ def test_leading_directions_overlap_fully_partly_and_not_at_all():
     x, y = (spread * torch.tensor(scale).double() for scale in ([9, 8, 7, 1, 2, 3], [1, 8, 9, 7, 2, 3]))
     assert geometry.leading_overlap(x, x, 3) == pytest.approx(1)
     assert geometry.leading_overlap(x, y, 3) == pytest.approx(2 / 3)
-
-
-def test_before_training_hidden_states_are_embeddings_plus_positions():
-    rows = pd.DataFrame(
-        geometry.hidden_similarity(small_model(), batches(1)[0]), columns=["measure", "layer", "value"]
-    )
-    assert rows["value"].between(0, 1 + 1e-9).all()
-    assert set(rows["layer"]) == {1, 2}
-    assert set(rows["measure"]) == {"similarity", "permuted", "next", "overlap"}
-
-
-def test_findings_are_means_over_moments_after_the_start_and_the_claims_measurements(monkeypatch):
-    def made(cell):
-        run = cell.config
-        level = {"standard": 0.2, "no_q": 0.1, "identity_q": 0.5}[run.attention]
-        rows = [
-            (step, measure, layer, level + 0.01 * run.seed + (9 if step == 0 else 0))
-            for step in (0, 1, 2)
-            for measure, layer in [
-                *((f"through {part}", 0) for part in geometry.PARTS),
-                ("noise of embedding", 0),
-                ("noise of all", 0),
-                *(
-                    (name, layer)
-                    for name in ("identity", "similarity", "permuted", "next", "overlap")
-                    for layer in (1, 2)
-                ),
-            ]
-        ]
-        return pd.DataFrame(rows, columns=["step", "measure", "layer", "value"]), {}
-
-    monkeypatch.setattr(geometry, "read", made)
-    for name, study in geometry.STUDIES.items():
-        found = study.findings("laptop")
-        assert found.keys() == ledger.find_claim(name).finding_names
-    interference = geometry.STUDIES["geometry.query_interference"].findings("laptop")
-    assert interference["interference"].value == pytest.approx(0.21)
-    assert interference["identity"].controls == {"identity_start": pytest.approx(0.51)}
-    ratios = [0.10 / 0.20, 0.11 / 0.21, 0.12 / 0.22]
-    assert interference["noise_ratio"].on_log_scale().value == pytest.approx(np.prod(ratios) ** (1 / 3))
-    similar = geometry.STUDIES["geometry.residual_space"].findings("laptop")
-    assert similar["last_similarity"].value == pytest.approx(0.21)
-    assert similar["untrained_similarity"].value == pytest.approx(9.21)

@@ -11,7 +11,6 @@ import torch
 from book.kernel.experiments import runs
 from book.kernel.experiments.runs import (
     KernelRun,
-    Session,
     cut_blocks,
     embedding,
     geometric_steps,
@@ -43,34 +42,6 @@ def table_of(config: KernelRun) -> pd.DataFrame:
 
 
 # --- the table ----------------------------------------------------------------------------------------
-
-
-def test_the_embedding_starts_as_the_models_does_and_moves():
-    model = StackedMiniGPT(TINY.shape, [Member(1)])
-    first, last = (embedding(table_of(TINY), 1, step) for step in ("first", "last"))
-    assert first.dtype == np.float64
-    np.testing.assert_array_equal(first, model.embedding[0].detach().numpy())
-    # 15 updates of AdamW at a rate of 3e-4, which go no farther than that each
-    assert 1e-3 < np.abs(last - first).max() <= 15 * 3e-4 * 1.05
-    np.testing.assert_array_equal(last, embedding(table_of(TINY), 1, 15))
-
-
-def test_keeping_all_adds_embeddings_and_changes_nothing_else():
-    table = table_of(dataclasses.replace(TINY, keep_all=True))
-    assert embedding(table, 0, 4).shape == (10, 8)
-    pd.testing.assert_frame_equal(measures(table), measures(table_of(TINY)))
-    moved = [np.linalg.norm(embedding(table, 0, 1) - embedding(table, 0, 0))]
-    # the first update is the one before the snapshot of step 1
-    assert measures(table)["update_norm"][1] == pytest.approx(moved[0], rel=1e-5)
-
-
-def test_an_untied_run_has_an_output_embedding_of_its_own():
-    untied = dataclasses.replace(TINY, tied=False, n_seeds=1)
-    table = table_of(untied)
-    head = embedding(table, 0, "first", output=True)
-    assert head.shape == (10, 8)
-    np.testing.assert_array_equal(embedding(table, 0, "first"), embedding(table_of(TINY), 0, "first"))
-    assert not np.array_equal(head, embedding(table, 0, "first"))
 
 
 def test_a_seed_is_the_same_alone_and_in_company():

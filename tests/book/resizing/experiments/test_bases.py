@@ -8,20 +8,17 @@ import pandas as pd
 import pytest
 import torch
 
-from book.language import TextConfig, load_streams, score_unigrams, windows
+from book.language import TextConfig, windows
 from book.resizing.experiments import bases
 from book.resizing.experiments.bases import (
-    ARCHITECTURES,
     Base,
     BaseRun,
-    base,
     base_weights,
     calibration,
     held_out_loss,
     load,
     model_of,
 )
-from embviz.ledger import cells
 from embviz.models.decoder import DecoderConfig
 
 TINY = BaseRun(
@@ -71,15 +68,6 @@ def test_the_loss_is_the_mean_over_held_out_tokens_of_log_probabilities():
     assert total / (len(held) - 1) == pytest.approx(found.log_perplexity, rel=1e-5)  # float32 sums
 
 
-def test_a_base_read_from_its_stored_cell_is_the_one_trained_here(tmp_path, monkeypatch):
-    here = loaded().model.state_dict()
-    monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path / "results"))
-    cells.run([base_weights.cell(TINY)], n_jobs=1, progress=False)
-    for name, array in load(TINY).model.state_dict().items():
-        torch.testing.assert_close(array, here[name], rtol=0, atol=0)
-    assert bases.loss_of(TINY) == load(TINY).log_perplexity  # kept where the weights are not
-
-
 def test_weights_of_another_model_are_refused_by_the_parameters_name():
     shape = dataclasses.replace(TINY.shape, mlp_dim=32)
     with pytest.raises(
@@ -108,13 +96,6 @@ def test_calibration_states_are_rows_of_the_residual_stream_on_training_text():
     assert set(nearest // (states.shape[1] * states.shape[2])) == {0, 1, 2}  # every layer
     with pytest.raises(ValueError, match="n = 0"):
         calibration(found, 0)
-
-
-def test_the_quick_base_predicts_better_than_the_frequencies_of_bytes():
-    run = base("quick")
-    streams = load_streams(run.text)
-    unigrams = score_unigrams(streams).nats / streams.held_out.n_predicted
-    assert load(run).log_perplexity < unigrams - 0.1
 
 
 def test_base_models_come_first_until_all_that_starts_from_them_is_stored(tmp_path, monkeypatch):

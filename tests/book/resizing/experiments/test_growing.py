@@ -26,14 +26,6 @@ def tables():
 # --- the cell ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["orthogonal", "zeros", "fresh"])
-def test_a_grown_model_begins_where_the_narrow_one_ended(tables, how):
-    narrow, wide = (growing.curve(tables[how], width) for width in (16, 32))
-    # float32 logits of two models that compute the same in another order
-    assert wide.loc[0] == pytest.approx(narrow.iloc[-1], abs=1e-5)
-    assert list(wide.index) == list(narrow.index) == [0, 2, 4, 6]
-
-
 def test_exact_maps_keep_logits_to_rounding_and_gaussian_columns_do_not(tables):
     errors = {
         how: growing.curve(tables["orthogonal"], 32, f"logit_error_{how}").iloc[0]
@@ -52,13 +44,6 @@ def test_appended_zeros_are_never_used_and_orthogonal_columns_are_left(tables):
     assert outside["orthogonal"].iloc[-1] > 1e-3
     assert outside["fresh"].loc[0] == pytest.approx(0, abs=1e-6)
     assert outside["fresh"].iloc[-1] > 1e-6
-
-
-def test_both_models_of_the_new_width_have_one_shape(tables):
-    counts = [growing.curve(table, 32, "products").iloc[0] for table in tables.values()]
-    assert len(set(counts)) == 1
-    assert growing.curve(tables["zeros"], 16, "products").iloc[0] < counts[0]
-    assert 16 not in set(tables["scratch"]["width"])
 
 
 def test_the_share_outside_is_measured_against_the_basis():
@@ -85,31 +70,6 @@ def test_products_are_those_of_every_map():
     assert growing.products_a_token(shape) == maps + attention + 8 * 10
 
 
-# --- findings ---------------------------------------------------------------------------------------
-
-
-def made(losses: dict[int, float], width: int = 32, products: float = 100.0) -> pd.DataFrame:
-    table = pd.DataFrame(
-        {"width": width, "step": list(losses), "quantity": "log_perplexity", "value": list(losses.values())}
-    )
-    rows = [
-        {"width": w, "step": 0, "quantity": "products", "value": p}
-        for w, p in ((width, products), (16, 40.0))
-    ]
-    return pd.concat([table, pd.DataFrame(rows)])
-
-
-def test_savings_follow_by_hand_from_made_curves():
-    run = of("orthogonal")  # 6 steps at each width
-    own = growing.saving(made({0: 3.0, 2: 2.0, 4: 1.0, 6: 0.8}), made({0: 5.0, 6: 1.5}), run)
-    assert own.steps == pytest.approx(1 - 3 / 6)  # 1.5 is reached half way between 2 and 4
-    assert own.products == pytest.approx(1 - (6 * 40 + 3 * 100) / (6 * 100))
-    assert own.ahead == pytest.approx(0.7)
-
-
-def test_a_grown_model_that_never_gets_as_far_has_saved_nothing():
-    own = growing.saving(made({0: 3.0, 6: 2.0}), made({0: 5.0, 6: 1.5}), of("orthogonal"))
-    assert own.steps == 0
-    assert own.products == pytest.approx(-0.4)
-    assert growing.steps_to(pd.Series([3.0, 2.0], index=[0, 6]), 1.0) == math.inf
-    assert growing.steps_to(pd.Series([1.0, 2.0], index=[0, 6]), 1.0) == 0
+def test_steps_to_a_loss_are_none_at_that_loss_and_endless_where_it_is_never_reached():
+    for losses, expected in (([1.0, 2.0], 0), ([3.0, 2.0], math.inf)):
+        assert growing.steps_to(pd.Series(losses, index=[0, 6]), 1.0) == expected

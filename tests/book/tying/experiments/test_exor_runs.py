@@ -13,24 +13,17 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from book.members import Member
-from book.tying.experiments import exor_runs
 from book.tying.experiments.exor_runs import (
     READINGS,
     SYMBOL_SETS,
     EXorRun,
-    FreshRun,
-    Gauge,
     Session,
-    StackedBatches,
     exor,
-    exor_ends,
     load_model,
     prepare,
     used_pairs,
 )
-from book.tying.languages import exor as tasks
-from book.tying.languages.exor import EVEN, MASK, ODD, SYMBOLS, EXor, EXorStream, split_strings
-from book.tying.models.encoders import Encoder, EncoderConfig
+from book.tying.languages.exor import EVEN, MASK, ODD, EXor, EXorStream
 
 TINY = EXorRun(n_steps=4, n_seeds=3, learning_rate=5e-2)
 ARCHITECTURES = ("transformer", "lstm", "mixer")
@@ -50,46 +43,6 @@ def trained(config: EXorRun) -> Session:
     for _ in session.snapshots(snapshot_at=config.n_steps):
         pass
     return session
-
-
-# --- the table --------------------------------------------------------------------------------------
-
-
-def test_ends_are_the_untied_rows_of_the_last_step_whoever_trains_beside():
-    run = FreshRun(n_steps=4, n_seeds=2, first_seed=3, rank=3, weight_decay=0.0)
-    ends, table = exor_ends.function(run), exor.function(run)
-    rows = table[~table["tied"] & (table["step"] == 4) & ~table["quantity"].str.contains("/")]
-    whole = rows.pivot(index="seed", columns="quantity", values="value").reset_index()
-    assert ends["seed"].tolist() == [3, 4]
-    assert set(ends) == set(whole)
-    names = [name for name in ends if name != "span"]  # near 0: encodings keep 3 of 4 dimensions
-    np.testing.assert_allclose(ends[names], whole[names], rtol=2e-3, atol=2e-4)
-    assert (ends["span"] < 1e-5).all()
-
-
-def values(table: pd.DataFrame, seed: int, tied: bool, step: int) -> dict[str, float]:
-    rows = table[(table["seed"] == seed) & (table["tied"] == tied) & (table["step"] == step)]
-    return dict(zip(rows["quantity"], rows["value"].tolist(), strict=True))
-
-
-def test_embeddings_in_the_table_are_those_of_the_members_and_tied_ones_are_one_table():
-    for seed, tied in ((1, False), (1, True)):
-        start = values(table_of(TINY), seed, tied, 0)
-        model = Encoder(EncoderConfig(), tied=tied, seed=seed)
-        for matrix in ("input", "output"):
-            expected = getattr(model, f"{matrix}_embedding").detach().numpy()
-            found = [[start[f"{matrix}/{symbol}/{axis}"] for axis in range(4)] for symbol in SYMBOLS]
-            np.testing.assert_array_equal(found, expected)
-        for step in range(5):
-            found = values(table_of(TINY), seed, tied, step)
-            same = [found[f"input/{symbol}/0"] == found[f"output/{symbol}/0"] for symbol in SYMBOLS]
-            assert same == [tied] * 7
-
-
-def test_a_larger_model_keeps_its_embeddings_and_no_other_weights():
-    table = table_of(EXorRun("mixer", "medium", n_steps=3, n_seeds=1))
-    assert all("output/1B/3" in values(table, 0, tied, 3) for tied in (False, True))
-    assert not table["quantity"].str.startswith("weights/").any()
 
 
 # --- a stored model ---------------------------------------------------------------------------------

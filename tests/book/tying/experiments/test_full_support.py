@@ -5,7 +5,6 @@ import pytest
 
 from book.tying.experiments import full_support as study
 from book.tying.experiments.full_support import EQUIVALENT, FullSupport
-from embviz.ledger.cells import Cell, compute
 
 SMALL = FullSupport(n_seeds=1, n_contexts=6, n_symbols=5, rank=2, embedding_dim=3)
 
@@ -50,24 +49,3 @@ def test_both_kinds_reach_the_optimum_and_the_spanning_one_alone_makes_the_pair_
         assert start[3] > 0.1
         assert loss < 1e-10
         assert (distance > 0.01) == apart
-
-
-def test_the_loss_has_the_gradient_that_differences_give():
-    first, second = ends(3, n_iterations=1)[0], ends(3, n_iterations=1)[-1]
-    assert second[3] < first[3]
-    assert [step for step, *_ in ends(3, n_iterations=9)][:5] == [0, 1, 2, 4, 8]
-
-
-def test_the_largest_share_of_the_bound_is_taken_over_all_models_and_moments(tmp_path, monkeypatch):
-    monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path))
-    for cell in study.support_cells("quick").values():
-        compute(Cell(cell.experiment, cell.config), cell.path)
-    table, found = study.support_table("quick"), study.support_findings("quick")
-    assert np.isinf(table.loc[table["encodings"] == "rank_3", "bound"]).all()
-    finite = table[np.isfinite(table["bound"])]
-    assert found["bound_share"].value == pytest.approx((finite["distance"] / finite["bound"]).max())
-    assert found["bound_share"].value <= 1 + 1e-9
-    last = table[(table["pair"] == "equivalent")].groupby(["encodings", "seed"]).last()
-    ratio = last["distance"] / last["unrelated"]
-    assert found["optimum_ratio"].value == pytest.approx(ratio["spanning"].mean())
-    assert found["optimum_ratio"].controls["rank_3"] == pytest.approx(ratio["rank_3"].mean())

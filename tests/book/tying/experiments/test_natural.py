@@ -1,6 +1,7 @@
-"""Natural text with twins: spelling, masking, the gauge against loops, a small cell, findings."""
+"""Natural text with twins: spelling, masking, and the gauge against loops."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from book.tying import wordpieces
-from book.tying.experiments import natural
+from book.tying.experiments import natural, natural_words
 from book.tying.experiments.natural import (
     MaskedLanguageModel,
     NaturalRun,
@@ -18,12 +19,9 @@ from book.tying.experiments.natural import (
     TextGauge,
     TwinnedText,
     draw_batch,
-    natural_text,
     twin_pairs,
 )
-from embviz import metrics
 from embviz.corpora import corpus as corpora
-from embviz.ledger import cells
 
 MADE = Setting("made", None, 3, 1, n_layers=1, embedding_dim=8, n_heads=2, hidden_dim=12)
 RUN = NaturalRun("made", False, 0, n_steps=6, batch_size=4, length=10, learning_rate=1e-2)
@@ -47,18 +45,6 @@ TEXT = made_text()
 def made_settings(monkeypatch):
     """The made text's sizes among the settings."""
     monkeypatch.setitem(natural.SETTINGS, "made", MADE)
-    undecayed = dataclasses.replace(MADE, weight_decay=0.0)
-    monkeypatch.setitem(natural.SETTINGS, f"made{natural.UNDECAYED}", undecayed)
-
-
-@pytest.fixture
-def made(monkeypatch, tmp_path):
-    """The made text for every setting; empty folders for runs and results."""
-    monkeypatch.setenv("EMBVIZ_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path / "results"))
-    monkeypatch.setattr(natural, "load_twinned_text", lambda name: TEXT)
-    words = corpora.Corpus("made", TEXT.train, list("abcdefgh?"), TEXT.counts[:9], np.array([0]), "made")
-    monkeypatch.setattr(natural, "_load_tokens", lambda name: words)
 
 
 def made_gauge(tied: bool, run: NaturalRun = RUN) -> TextGauge:
@@ -78,12 +64,6 @@ def test_the_large_setting_has_the_papers_sizes_and_a_run_names_a_setting_that_e
     assert config == natural.MaskedConfig(30_622, 3, 128, 4, 512, init_sd=0.3, positions=False, length=64)
     with pytest.raises(ValueError, match="no setting 'bookcorpus': choose one of novels, "):
         _ = dataclasses.replace(RUN, corpus="bookcorpus").setting
-
-
-def test_laptop_runs_are_as_long_as_the_authors_program_in_weight_decay_times_the_sum_of_the_rates():
-    for run in natural.natural_runs("laptop"):
-        assert run.setting.last_rate == 1  # so that the sum is steps times rate
-        assert 0.67 <= 0.01 * run.n_steps * run.learning_rate <= 2.3
 
 
 @pytest.fixture
@@ -245,56 +225,6 @@ def test_distances_are_means_over_pairs_raw_and_by_angle(tied):
     assert len(found) == 6 * len(matrices)
 
 
-# --- a cell -----------------------------------------------------------------------------------------
-
-
-def test_the_rows_that_a_cell_keeps_are_those_of_the_trained_model_and_lie_as_its_pairs_say(made):
-    run = dataclasses.replace(RUN, tied=True)
-    cells.run([natural_text.cell(run)], n_jobs=1, progress=False)
-    rows = natural.stored_rows(run)
-    assert list(rows) == ["tied"]
-    table, _ = cells.read(natural_text.cell(run))
-    tokens = natural.stored_tokens(run).tolist()
-    kept = natural.stored_pairs(run).set_index(["matrix", "kind", "index"])["distance"].sort_index()
-    frequent = np.argsort(-TEXT.counts, kind="stable").tolist()
-    assert tokens == [*frequent, 9, 10, 11]
-    place = {token: i for i, token in enumerate(tokens)}
-    for name, pairs in twin_pairs(TEXT).items():
-        for i, (u, v) in enumerate(pairs):
-            apart = np.linalg.norm(rows["tied"][place[u]] - rows["tied"][place[v]])
-            assert apart == pytest.approx(kept["tied", name, i], rel=2e-3)  # rows are kept as float16
-        mean = table.query(f"step == 6 and quantity == 'tied_{name}'")["value"].item()
-        assert mean == pytest.approx(kept["tied", name].mean(), rel=1e-5)
-    assert len(kept) == 3 + 2 + 3
-
-
-def test_the_stored_words_name_the_stored_rows_and_say_which_have_a_twin(made):
-    table = natural.natural_words.function(natural.Words("made"))
-    assert table["token"].tolist() == np.argsort(-TEXT.counts, kind="stable")[:9].tolist()
-    assert table["count"].is_monotonic_decreasing
-    assert table["count"].sum() == 600
-    named = table.set_index("token")
-    assert named.loc[[2, 0, 5, 1, 8], "word"].tolist() == ["c", "a", "f", "b", "?"]
-    assert named.loc[[2, 0, 5, 1, 8], "twin"].tolist() == [9, 10, 11, -1, -1]
-
-
-def test_without_weight_decay_only_the_decay_is_missing(made):
-    name = f"made{natural.UNDECAYED}"
-    assert dataclasses.replace(natural.SETTINGS[name], weight_decay=0.01) == MADE
-    decayed, undecayed = (
-        natural_text.function(dataclasses.replace(RUN, corpus=corpus, n_steps=1)).query("step <= 1")
-        for corpus in ("made", name)
-    )
-    before, after = (decayed["step"] == step for step in (0, 1))
-    pd.testing.assert_frame_equal(decayed[before], undecayed[before])
-    # a first step moves by the rate, whatever the loss; the decay then takes 1% of the rate off: 1e-4
-    norms = [
-        table[after & (table["quantity"] == "input_unrelated")]["value"].item()
-        for table in (decayed, undecayed)
-    ]
-    assert norms[0] / norms[1] == pytest.approx(1 - 1e-4, abs=2e-5)
-
-
 def test_every_run_of_a_spelling_is_asked_the_same_questions():
     for run in (RUN, FIXED):
         one, other = made_gauge(True, run), made_gauge(False, dataclasses.replace(run, seed=5))
@@ -303,69 +233,42 @@ def test_every_run_of_a_spelling_is_asked_the_same_questions():
             assert torch.equal(first.answers, second.answers)
 
 
-# --- findings ---------------------------------------------------------------------------------------
+def test_shared_neighbours_are_those_of_brute_force(monkeypatch):
+    monkeypatch.setattr(natural, "N_NEIGHBOURS", 5)
+    nearest = []
+    tables = [np.random.default_rng(0).normal(size=(30, dim)) for dim in (4, 6)]
+    for rows in tables:
+        unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        cosines = unit @ unit.T - 2 * np.eye(30)
+        nearest.append([set(own[-5:]) for own in cosines.argsort(axis=1)])
+    shared = np.mean([len(one & other) for one, other in zip(*nearest, strict=True)])
+    assert natural.shared_neighbours(*map(natural.nearest_rows, tables)) == pytest.approx(shared)
 
 
-def made_curves(gains: list[float]) -> pd.DataFrame:
-    """Curves of two seeds over steps 0, 10, ...; tied is ahead by `gains` points, a little more at seed 1."""
-    rows = []
-    for spelling, seeds in (("mixed", (0, 1)), ("fixed", (0,))):
-        for seed in seeds:
-            for i, gain in enumerate(gains):
-                for tied in (True, False):
-                    row = {"corpus": "made", "spelling": spelling, "tied": tied, "seed": seed, "step": 10 * i}
-                    row["accuracy"] = 0.2 + tied * (gain + seed * 1e-3) / 100
-                    for matrix in ("tied",) if tied else ("input", "output"):
-                        twins = {"tied": 1.0, "input": 2.0, "output": 3.0}[matrix] + seed
-                        row |= {
-                            f"{matrix}_twins": 9.0 if spelling == "fixed" else twins,
-                            f"{matrix}_matched": 8.0,
-                            f"{matrix}_unrelated": 10.0,
-                        }
-                    rows.append(row)
-    return pd.DataFrame(rows)
+# --- word counts ------------------------------------------------------------------------------------
 
 
-def findings_of(monkeypatch, gains: list[float]):
-    monkeypatch.setattr(natural, "curves_of", lambda runs: made_curves(gains))
-    return natural._cosine_findings("laptop")
+def slow_loss(left: np.ndarray, answers: np.ndarray) -> float:
+    """By Witten and Bell's rule, one question after the other."""
+    train, total = TEXT.train.tolist(), 0.0
+    smoothed = {word: train.count(word) + 1 for word in range(8)}
+    original = dict(enumerate(range(8))) | {9: 2, 10: 0, 11: 5}
+    for seen, answer in zip(left.tolist(), answers.tolist(), strict=True):
+        word = original[answer]
+        p = smoothed[word] / sum(smoothed.values())
+        after = [b for a, b in itertools.pairwise(train) if a == original.get(seen)]
+        if after:
+            p = (after.count(word) + len(set(after)) * p) / (len(after) + len(set(after)))
+        total -= np.log(p / 2 if word in (2, 0, 5) else p)
+    return total / len(answers)
 
 
-def test_findings_are_ratios_at_the_end_with_both_nulls(monkeypatch):
-    found = findings_of(monkeypatch, [0.0, 5.0, 4.0, *[3.0] * 7, -2.0])
-    assert {matrix: found[f"cosine_ratio_{matrix}"].value for matrix in ("input", "output", "tied")} == {
-        "input": pytest.approx(0.25),  # seeds 2 and 3 over 10
-        "output": pytest.approx(0.35),
-        "tied": pytest.approx(0.15),
-    }
-    assert found["cosine_ratio_tied"].controls == {"matched": pytest.approx(0.8), "fixed": pytest.approx(0.9)}
-    assert found["cosine_ratio_tied"].n_seeds == 2
-    assert found["cosine_crossing"].value == 1.0
-    assert {finding.corpus for finding in found.values()} == {"made"}
-
-
-def test_untied_catches_up_by_what_the_lead_loses_after_a_tenth(monkeypatch):
-    gains = [0.0, 5.0, *[3.0] * 8, 4.0]
-    monkeypatch.setattr(natural, "curves_of", lambda runs: made_curves(gains))
-    found = natural._lead([])
-    assert found["early_gain"].value == pytest.approx(5.0005)  # step 10 of 100; the mean of two seeds
-    assert found["caught_up"].value == pytest.approx(1.0)
-    assert found["caught_up"].n_seeds == 2
-
-
-@pytest.mark.parametrize(
-    ("gains", "crossing"),
-    [
-        ([0, 2, 2, -1, -1], 0.75),
-        ([0, 2, -1, 1, -1], 1.0),  # the last time that untied catches up counts
-        ([-1, -1, -1, -1, -1], 0.0),
-        ([0, 2, 2, 2, 2], None),
-        ([0, -1, -1, -1, 1], None),
-    ],
-)
-def test_untied_catches_up_at_the_first_step_after_which_tied_is_never_ahead(monkeypatch, gains, crossing):
-    found = findings_of(monkeypatch, [float(gain) for gain in gains])
-    assert (found["cosine_crossing"].value if "cosine_crossing" in found else None) == crossing
+def test_losses_of_word_counts_are_those_of_a_slow_loop():
+    rng = np.random.default_rng(1)
+    answers = rng.choice([0, 1, 2, 3, 4, 5, 6, 7, 9, 10, 11], 60)
+    left = rng.choice([-1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11], 60)  # none, the mask and twins among them
+    for seen in (left, np.full(60, -1)):
+        assert natural_words.count_loss(TEXT, seen, answers) == pytest.approx(slow_loss(seen, answers))
 
 
 def test_untied_is_behind_where_it_is_on_average(monkeypatch):
@@ -374,70 +277,3 @@ def test_untied_is_behind_where_it_is_on_average(monkeypatch):
     monkeypatch.setattr(natural, "curves_of", lambda runs: table)
     monkeypatch.setattr(natural, "_gains", lambda table: gains)
     assert natural._crossing([])["crossing"].value == 1
-
-
-def test_quick_cells_measure_the_study_and_resemblance_compares_with_the_other_seed(made, monkeypatch):
-    runs = [
-        dataclasses.replace(RUN, tied=tied, seed=seed, spelling=spelling)
-        for seed, spelling in ((0, "mixed"), (1, "mixed"), (0, "fixed"))
-        for tied in (False, True)
-    ]
-    monkeypatch.setattr(natural, "natural_runs", lambda preset: runs)
-    study = natural.STUDIES["tying.natural"]
-    cells.run(study.preset_cells("quick"), n_jobs=1, progress=False)
-    # 11 rows at most can be neighbours of a row here
-    monkeypatch.setattr(natural, "N_NEIGHBOURS", 4)
-    assert set(study.findings("quick")) <= {"crossing"}
-    found = natural._ratios(runs)
-    assert {f"ratio_{matrix}" for matrix in ("input", "output", "tied")} == set(found)
-    # hardly trained: all pairs still lie as the first draw put them
-    assert 0.3 < found["ratio_tied"].value < 3
-
-    table = natural.resemblance(runs).set_index(["seed", "measure"])
-    assert len(table) == 4
-    assert table.loc[(1, "procrustes"), "from_output"] == table.loc[(0, "procrustes"), "to_output"]
-    tied, other = natural.stored_rows(runs[1])["tied"], natural.stored_rows(runs[2])
-    assert runs[2].seed == 1
-    assert table.loc[(0, "procrustes"), "to_output"] == metrics.procrustes_disparity(tied, other["output"])
-    assert table.loc[(0, "neighbours"), "to_input"] == shared_slowly(tied, other["input"], k=4)
-    null = natural.resemblance(runs, exchanged=True).set_index(["seed", "measure"])
-    exchanged = np.random.default_rng(0).permutation(tied)
-    assert null.loc[(0, "procrustes"), "to_input"] == metrics.procrustes_disparity(exchanged, other["input"])
-
-
-def shared_slowly(x: np.ndarray, y: np.ndarray, *, k: int) -> float:
-    """Shared neighbours in loops."""
-    total = 0
-    for i in range(len(x)):
-        nearest = []
-        for rows in (x, y):
-            cosines = {
-                j: rows[i] @ rows[j] / np.linalg.norm(rows[i]) / np.linalg.norm(rows[j])
-                for j in range(len(rows))
-                if j != i
-            }
-            nearest.append(set(sorted(cosines, key=cosines.__getitem__)[-k:]))
-        total += len(nearest[0] & nearest[1])
-    return total / len(x)
-
-
-def test_shared_neighbours_are_those_of_brute_force(monkeypatch):
-    monkeypatch.setattr(natural, "N_NEIGHBOURS", 5)
-    rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(30, 4)), rng.normal(size=(30, 6))
-    near = [natural.nearest_rows(rows) for rows in (x, y)]
-    assert natural.shared_neighbours(*near) == pytest.approx(shared_slowly(x, y, k=5))
-
-
-def test_early_is_the_first_tenth_without_the_start_and_late_the_last():
-    gain = pd.DataFrame({0: np.arange(11.0), 1: np.full(11, 2.0)}, index=np.arange(0, 1100, 100))
-    early, late = natural.early_and_late(gain)
-    assert early.tolist() == [1.0, 2.0]
-    assert late.tolist() == [10.0, 2.0]
-
-
-def test_fresh_runs_judge_once_all_of_them_are_stored(monkeypatch):
-    assert natural.judged_runs("quick") == natural.natural_runs("quick")  # which has no others
-    for left, runs in (([1], natural.natural_runs("laptop")), ([], natural.cosine_runs("laptop"))):
-        monkeypatch.setattr(natural, "missing", lambda cells, left=left: left)
-        assert natural.judged_runs("laptop") == runs

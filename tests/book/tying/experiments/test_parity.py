@@ -6,12 +6,10 @@ import itertools
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
-from book.tying.experiments import STUDIES, natural, parity
-from book.tying.experiments import exor as study
+from book.tying.experiments import parity
 from book.tying.experiments.parity import EvenRun, EvenSession, SteeperRun, WarmedUp
 from book.tying.languages import EXor, even_language, masked_contexts
 from book.tying.models.encoders import Encoder
@@ -121,27 +119,6 @@ def test_embeddings_decay_as_adamw_decays_them_and_at_their_own_strength():
     assert (stronger.config.weight_decay, stronger.config.embedding_decay) == (0.1, 1.97)
 
 
-def test_over_all_steps_the_embeddings_decay_as_over_the_papers():
-    run = parity.even_cells("laptop")[0].config
-    warmed = WarmedUp(run.learning_rate, run.learning_rate / 50, run.n_steps, warm_up=run.warm_up)
-    paper = AdamW(5e-4, 1e-5, 10_000)
-    ours = sum(map(warmed.rate, range(run.n_steps))) * run.embedding_decay
-    theirs = sum(map(paper.rate, range(150_000))) * 0.1
-    assert ours == pytest.approx(theirs, rel=0.01)
-
-
-def test_distances_are_those_of_the_embeddings():
-    session = EvenSession(SMALL)
-    measured = session.measure(0)
-    for index in range(4):
-        model = session.model.member(index)
-        for matrix in ("input", "output"):
-            E = getattr(model, f"{matrix}_embedding").detach().numpy()
-            for pair, (u, v) in {"11": (2, 3), "00": (0, 1), "01": (0, 3)}.items():
-                expected = np.linalg.norm(E[u] - E[v])
-                assert measured[f"{matrix}_{pair}"][index] == pytest.approx(expected, rel=1e-5)
-
-
 def test_one_spelling_of_zero_leaves_three_symbols_and_two_pairs():
     session = EvenSession(dataclasses.replace(SMALL, p_0a=1.0))
     assert session.pairs == {"11": (1, 2), "01": (0, 2)}
@@ -154,74 +131,3 @@ def test_the_rate_rises_linearly_and_then_follows_the_cosine():
     assert warmed.rate(0) == pytest.approx(plain.rate(0) / 10)
     assert warmed.rate(4) == pytest.approx(plain.rate(4) / 2)
     assert [warmed.rate(step) for step in (9, 50, 99)] == [plain.rate(step) for step in (9, 50, 99)]
-
-
-def test_a_run_tabulates_its_beginning_and_end_and_does_not_depend_on_its_neighbours():
-    both = parity.even_runs.function(SMALL)
-    alone = parity.even_runs.function(dataclasses.replace(SMALL, n_seeds=1, first_seed=8))
-    assert both["step"].min() == 0
-    assert both["step"].max() == SMALL.n_steps
-    mine = both[both["seed"] == 8].reset_index(drop=True)
-    pd.testing.assert_frame_equal(mine, alone, rtol=1e-4)
-    end = parity.even_search.function(SMALL)
-    last = both[both["step"] == SMALL.n_steps].reset_index(drop=True)
-    pd.testing.assert_frame_equal(end, last[end.columns], check_dtype=False)
-
-
-def test_no_claim_is_judged_on_seeds_of_the_search():
-    searched = {run.first_seed + index for run in parity.SEARCH for index in range(run.n_seeds)}
-    for cell in parity.even_cells("laptop"):
-        judged = range(cell.config.first_seed, cell.config.first_seed + cell.config.n_seeds)
-        assert not searched & set(judged)
-    assert parity.even_cells("paper") == []
-
-
-# --- what judges the claims -------------------------------------------------------------------------------
-
-
-def curves(costs: dict[float, float]) -> pd.DataFrame:
-    """Runs of which the tied one is less accurate by a cost: all of it at the end, none of it before."""
-    rows = itertools.product(costs, (0, 1, 2), (False, True), (0, 10, 100))
-    table = pd.DataFrame(rows, columns=["p_0a", "seed", "tied", "step"])
-    cost = table["p_0a"].map(costs) + table["seed"] / 1e3
-    return table.assign(
-        accuracy_gap=cost * table["tied"] * (table["step"] == 100),
-        accuracy=0.7 - cost * table["tied"] * (table["step"] == 100),
-        loss_gap=np.where(table["tied"], 0.2, 0.05),
-    )
-
-
-def test_costs_are_untied_minus_tied_over_all_of_training_and_at_its_end(monkeypatch):
-    monkeypatch.setattr(study, "even_curves", lambda preset: curves({0.5: 0.03, 0.3: 0.1, 0.1: 0.3}))
-    found = study._tie_only_where("laptop")
-    assert found["even_fair_gain"].value == pytest.approx(-0.031 / 3)
-    assert found["even_unfair_cost"].value == pytest.approx(0.301 / 3)
-    assert found["even_unfair_cost"].controls == {"fair": pytest.approx(0.031 / 3)}
-    assert found["even_cost_growth"].value == pytest.approx(0.09)
-    assert found["even_end_unfair_cost"].value == pytest.approx(0.301)
-    assert found["even_fair_untied_solved"].value == 1
-    assert found["even_unfair_tied_solved"].value == 0
-
-
-def test_where_the_hypothesis_is_true_accuracy_is_averaged_over_all_of_training(monkeypatch):
-    table = curves({1.0: 0.03})
-    near = table.assign(relative_input_11=0.5, relative_output_11=0.3)
-    near.loc[near["step"] == 100, "relative_input_11"] = 0.1
-    near.loc[near["tied"] & (near["step"] == 10), "relative_input_11"] = 0.1
-    monkeypatch.setattr(study, "even_curves", lambda preset, shares: near)
-    found = study._holds("laptop")
-    assert found["even_tied_minus_untied"].value == pytest.approx(-0.031 / 3)
-    assert found["even_speed"].value == pytest.approx(0.1)  # 10 steps of 100
-    assert found["even_ratio_11_tied"].value == pytest.approx(0.1)
-    assert found["even_ratio_11_tied"].controls == {"start": pytest.approx(0.5)}
-    assert found["even_ratio_11_output"].value == pytest.approx(0.3)
-    assert found["even_untied_solved"].value == 1
-    assert found["even_tied_solved"].value == 0
-
-
-def test_a_weak_hypothesis_is_judged_early_against_a_strict_one(monkeypatch):
-    early = curves({0.5: 0.01, 0.3: 0.04}).replace({"step": {10: 100, 100: 10}})
-    monkeypatch.setattr(natural, "even_curves", lambda preset, shares: early)
-    (gain,) = natural._weak_findings("laptop").values()
-    assert gain.value == pytest.approx(-4.1)
-    assert gain.controls == {"strict": pytest.approx(-1.1)}

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from book.tying.languages import equivalences
 from book.tying.languages.equivalences import (
     BOTH,
     CONDITIONAL_ONLY,
@@ -187,15 +186,6 @@ def test_the_table_of_all_pairs_says_what_each_pair_says_alone(language):
             assert row.holds == (both[0] == both[1])
 
 
-def test_blocks_of_contexts_add_up(monkeypatch):
-    language = exor_language(EXor(4, 0.3, 0.6))
-    whole = equivalence_table(language)
-    monkeypatch.setattr(equivalences, "_blocks", lambda found, width: ((row[:1], row[1:]) for row in found))
-    one_by_one = equivalence_table(language)
-    for row, other in zip(whole, one_by_one, strict=True):
-        assert row.semantic_mean == pytest.approx(other.semantic_mean, abs=ROUNDING, nan_ok=True)
-
-
 # --- closed forms: EXor -----------------------------------------------------------------------------
 
 
@@ -323,17 +313,6 @@ def test_masked_contexts_are_those_counted_by_hand(weights, data):
     }
     assert joint == pytest.approx(counted, abs=ROUNDING)
     assert probability.sum() == pytest.approx(1, abs=ROUNDING)
-
-
-@pytest.mark.parametrize("p_0a", [0.5, 0.1])
-def test_with_the_parity_as_an_ordinary_bit_the_hypothesis_fails_for_spellings_alone(p_0a):
-    task = EXor(4, p_0a=p_0a)
-    even = task.strings()[task.strings().sum(axis=1) % 2 == 0]  # E stands at the end of each and says nothing
-    table = equivalence_table(exor_language(task, even))
-    verdicts = {(row.u, row.v): row.verdict for row in table if row.verdict != NOT_COMPARABLE}
-    zeros = BOTH if p_0a == 0.5 else SEMANTIC_ONLY
-    expected = {("0A", "0B"): zeros, ("1A", "1B"): BOTH}
-    assert verdicts == {pair: expected.get(pair, NEITHER) for pair in itertools.combinations(SYMBOLS[:4], 2)}
 
 
 @pytest.mark.parametrize(("p_0a", "broken"), [(0.5, set()), (0.1, {("0A", "0B")})])

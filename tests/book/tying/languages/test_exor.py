@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from book.tying.languages import exor as tasks
-from book.tying.languages.exor import EVEN, MASK, ODD, SYMBOLS, EXor, EXorStream, hide, split_strings
+from book.tying.languages.exor import EVEN, MASK, ODD, SYMBOLS, EXor, EXorStream, split_strings
 
 BOTH, ONES, ZEROS = EXor(), EXor(p_0a=1.0), EXor(p_1a=1.0)
 SYMBOL_SETS = pytest.mark.parametrize("task", [BOTH, ONES, ZEROS], ids=["both", "ones", "zeros"])
@@ -128,15 +127,6 @@ def test_spelling_keeps_the_bits_and_states_their_parity(task, seed):
     np.testing.assert_array_equal(tokens[:, -1], np.where(bits.sum(1) % 2, ODD, EVEN))
 
 
-def test_drawing_from_some_strings_draws_these_alone():
-    bits = made_bits(BOTH, 3)
-    tokens, answers = BOTH.sample_contexts(300, np.random.default_rng(0), bits)
-    places = (tokens == MASK).argmax(1)
-    whole = tokens.copy()
-    whole[np.arange(300), places] = answers
-    assert {tuple(row) for row in (whole[:, :-1] // 2).tolist()} == {tuple(row) for row in bits.tolist()}
-
-
 def test_every_mask_hides_each_place_of_each_string_once():
     bits = made_bits(BOTH, 5)
     tokens = BOTH.every_mask(bits, np.random.default_rng(0)).reshape(5, 7, 8)
@@ -148,16 +138,6 @@ def test_every_mask_hides_each_place_of_each_string_once():
                 np.delete(masked[:-1] // 2, place), np.delete(string, place)
             )  # the mask itself is no bit
             assert masked[-1] == (ODD if string.sum() % 2 else EVEN)
-
-
-def test_hiding_keeps_what_it_hides_and_leaves_its_argument_alone():
-    tokens = BOTH.spell(made_bits(BOTH, 6), np.random.default_rng(0))
-    before, places = tokens.copy(), np.arange(6)
-    masked, hidden = hide(tokens, places)
-    np.testing.assert_array_equal(tokens, before)
-    np.testing.assert_array_equal(hidden, before[np.arange(6), places])
-    assert (masked[np.arange(6), places] == MASK).all()
-    assert (masked != before).sum() == 6
 
 
 def test_strings_are_all_bit_strings_in_counting_order():
