@@ -53,6 +53,7 @@ CELLS = [
 ]
 
 
+@pytest.mark.slow
 def test_a_forked_kernel_is_fresh_interrupted_and_ended_as_any_other(process, tmp_path, monkeypatch):
     monkeypatch.setenv("SAID", "later")
     for sources in (

@@ -19,15 +19,6 @@ TORCH = [
     "transformers",
     "lightning",
 ]
-IMPORT_ALL = """
-import importlib, pkgutil
-for room in {rooms}:
-    package = importlib.import_module(f"embviz.{{room}}")
-    for found in pkgutil.walk_packages(getattr(package, "__path__", []), f"embviz.{{room}}."):
-        importlib.import_module(found.name)
-"""
-
-
 HIDE = """
 import sys
 
@@ -57,15 +48,6 @@ def run_without(libraries, code, folder=ROOT):
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-def test_the_core_needs_no_torch_and_no_charts():
-    rooms = ["corpora", "words", "kernels", "metrics", "projections", "project", "ledger"]
-    run_without(VIEW + TORCH, IMPORT_ALL.format(rooms=rooms))
-
-
-def test_pictures_need_no_torch():
-    run_without(TORCH, IMPORT_ALL.format(rooms=["view"]))
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from playwright.sync_api import Page
 from tests.book.browser import tab
 from tests.book.test_pages import resize, show
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 # In the page: of each chart, not of the map, its column's width, its drawing's, and what a screen reader
 # says of it.

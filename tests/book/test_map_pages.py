@@ -135,29 +135,6 @@ def test_search_takes_a_beginning_and_words_of_any_kind_and_says_when_there_is_n
     assert offered.evaluate_all("(all) => all.map((one) => one.value)")[:3] == ["word1", "word10", "word11"]
 
 
-SHARE_LABELLED = """
-() => {
-  const inside = new Set(first.data.words.filter((_, point) => {
-    const [x, y] = first.screen(0, point);
-    return x > 0 && y > 0 && x < first.width && y < first.height;
-  }));
-  return first.labels.filter(({ word }) => inside.has(word)).length / inside.size;
-}
-"""
-
-
-def test_labels_come_as_the_map_is_zoomed_and_never_lie_on_each_other(page):
-    shares = []
-    for _ in range(4):
-        drawn(page)
-        shares.append(page.evaluate(SHARE_LABELLED))
-        page.get_by_role("button", name="Zoom in").first.click(click_count=2)
-    assert shares[0] < 0.5
-    assert shares == sorted(shares)
-    assert shares[-1] > 0.8
-    assert page.evaluate(OVERLAPS) == []
-
-
 def test_the_wheel_scrolls_the_page_until_the_map_is_chosen(page):
     x, y = place_in_page(page, "word7")
     page.mouse.move(x, y)

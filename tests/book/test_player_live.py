@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page
 
 from embviz.view.explorers import Choice, Number, Numbers
-from embviz.view.player import HISTORY, NOTE, Player
+from embviz.view.player import NOTE, Player
 from tests.book.browser import tab, until
 from tests.book.widget_page import Ask, kernel_of, show_widget
 from tests.made_player import EVERY, frame_of, make_player, train
@@ -154,20 +154,6 @@ def test_an_error_is_told_as_text_and_the_last_frame_stays(shown):
     assert status(page).text_content() == ""
 
 
-def test_the_recording_can_be_played_and_the_live_frames_are_still_there(shown):
-    asked: list[dict] = []
-    page = shown(make_player(5, live=endless), asked)
-    press(page, "step")
-    part(page, ".embviz-step:text-is('step 0')").wait_for()
-    part(page, "[aria-label='which frames']").select_option("recorded")
-    part(page, "[type=range]").fill("4")
-    page.wait_for_function(f"{STEP} === {4 * EVERY}")
-    part(page, "[aria-label='which frames']").select_option("live")
-    page.wait_for_function("document.querySelector('#el').view.data('measured').length === 1")
-    assert page.evaluate(STEP) == 0
-    assert len(asked) == 1
-
-
 def bars(start: int, picked: str) -> Iterator[pd.DataFrame]:
     """Frames of five bars, the second with a note; they end after three."""
     for step in range(3):
@@ -236,24 +222,6 @@ def test_where_nothing_is_computed_a_click_finds_the_recording_with_a_number(sho
     assert page.evaluate("document.querySelector('#el').view.signal('run')") == "3"
 
 
-def test_a_column_of_curves_stands_beside_the_plane_or_on_a_phone_below_it(chromium: Browser):
-    def columns(data: alt.NamedData) -> alt.HConcatChart:
-        plane = alt.Chart(data).mark_point().encode(x="x:Q", y="y:Q").properties(width=290, height=290)
-        line = alt.Chart(HISTORY).mark_line(point=True).properties(width=200, height=100)
-        pair = (line.encode(x="frame:Q", y=f"{name}:Q") for name in ("loss", "accuracy"))
-        return alt.hconcat(plane, alt.vconcat(*pair))
-
-    made = make_player(4, draw=columns)
-    for width, n_columns in ((900, 2), (390, 1)):
-        with tab(chromium, "about:", viewport={"width": width, "height": 900}) as page:
-            points = show_widget(page, made).locator(".mark-symbol.role-mark")
-            points.nth(2).wait_for(state="attached")
-            boxes = [points.nth(place).bounding_box() for place in range(3)]
-            assert [points.nth(place).locator("path").count() for place in range(3)] == [7, 4, 4]
-        assert len({box["x"] > width / 3 for box in boxes}) == n_columns
-        assert boxes[2]["y"] > boxes[1]["y"] + 90
-
-
 def test_a_recording_alone_shows_the_step_that_is_set_and_tells_its_own_until_the_end(shown):
     made = make_player(5)
     made.step = EVERY
@@ -271,15 +239,3 @@ def test_a_recording_alone_shows_the_step_that_is_set_and_tells_its_own_until_th
     page.wait_for_function(f"{STEP} === {4 * EVERY}")
     part(page, "[aria-label=Play]").wait_for()
     assert (made.step, steps[0], steps[-1]) == (4 * EVERY, 2 * EVERY, 4 * EVERY)
-
-
-def test_a_step_of_the_recording_is_turned_to_where_frames_are_computed(shown):
-    made = make_player(5, live=train)
-    page = shown(made)
-    press(page, "step")
-    press(page, "step")
-    page.wait_for_function(f"{STEP} === {EVERY}")
-    assert made.step == EVERY
-    page.evaluate(f"receive('step', {4 * EVERY})")
-    page.wait_for_function(f"{STEP} === {4 * EVERY}")
-    assert part(page, "select[aria-label='which frames']").input_value() == "recorded"

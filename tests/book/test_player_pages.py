@@ -77,19 +77,6 @@ def test_the_keyboard_alone_plays_and_scrubs(page):
     assert page.evaluate("scrollY") == top
 
 
-def test_at_the_end_it_stops_and_play_begins_again(page):
-    part(page, "[aria-label='frames a second']").select_option("2")  # time to look on a busy machine
-    part(page, "[type=range]").fill("148")
-    part(page, "[data-act=play]").click()
-    page.wait_for_function(f"{STEP} === {149 * EVERY}")
-    part(page, "[aria-label=Play]").wait_for()
-    part(page, "[aria-label=Play]").click()
-    page.wait_for_function(f"{STEP} > 0 && {STEP} < {100 * EVERY}")
-    part(page, "[aria-label=Pause]").click()
-    part(page, "[aria-label='Back to the start']").click()
-    page.wait_for_function(f"{STEP} === 0")
-
-
 def test_a_control_changes_the_run_and_not_the_time(page):
     part(page, "[type=range]").fill("100")
     page.wait_for_function(f"{STEP} === {100 * EVERY}")

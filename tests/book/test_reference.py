@@ -55,26 +55,6 @@ def test_what_a_function_returns_and_what_a_chapter_imports_are_entries_too():
     assert used <= {entry.name for entry in reference.entries("embviz.words", used)}
 
 
-CELL = """from embviz import ledger
-from embviz.words import pmi as count, ppmi
-über, ppmi = count(ledger.entries()), 2
-ppmi
-"""
-
-
-def test_a_use_is_a_name_as_imported_but_not_one_that_the_code_gives_to_its_own():
-    names = reference.imported(CELL)
-    assert names == {"ledger": "embviz.ledger", "count": "embviz.words.pmi"}
-    assert {"embviz.words.pmi", "embviz.ledger.entries"} <= reference.uses(CELL, names)
-
-
-def test_a_link_stands_around_its_name_and_nothing_else():
-    pmi, dot = '<span class="n">pmi</span>', '<span class="o">.</span>'
-    code = f'{pmi}{dot}<span class="n">T</span> {dot}{pmi} {pmi}<span class="o">=</span> <i>pmi</i>'
-    linked = reference.linked(code, {"pmi": "r.html#x", "T": "no name"})
-    assert linked == f'<a class="instrument" href="r.html#x">{pmi}</a>' + code.removeprefix(pmi)
-
-
 def test_bars_stars_and_underscores_are_what_they_look_like_but_in_code():
     assert reference.plain("|x_| 2 * 3 of `|a_|`") == r"\|x\_\| 2 \* 3 of `|a_|`"
     assert reference.plain("V.") == r"V\."

@@ -182,7 +182,7 @@ def test_latin_1_is_named_and_then_read(tmp_path):
 
 def test_the_name_of_a_file_is_not_taken_for_a_text(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    Path("mine.txt").write_text("a b")
+    Path("mine.txt").write_text("a b", encoding="utf-8")
     with pytest.raises(ValueError, match=r"'mine.txt' is the name of a file: give pathlib.Path"):
         make_corpus("mine.txt")
     assert make_corpus(Path("mine.txt")).n_tokens == 2

@@ -145,7 +145,7 @@ def test_a_table_that_is_empty_or_has_a_hole_or_a_wrong_column_is_refused(name):
 
 @pytest.mark.parametrize("module", [bars, curves, heat_maps, histograms, multiples, paths, scatters, strips])
 def test_sizes_and_colours_come_from_the_theme_by_name(module):
-    code = Path(module.__file__).read_text()
+    code = Path(module.__file__).read_text(encoding="utf-8")
     look = r"\b(size|opacity|strokeWidth|fontSize|thickness|width|height|strokeDash)=[\[\d]|#[0-9a-fA-F]{6}"
     assert not re.search(look, code)
 
