@@ -1,4 +1,4 @@
-"""Texts, and the ids of their words, bytes and byte pairs."""
+"""Texts, and the ids of their words."""
 
 import lazy_loader
 
@@ -13,7 +13,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "tokens",
     ],
     submod_attrs={
-        "corpus": ["Corpus", "load_bytes", "load_corpus", "load_word_test"],
+        "corpus": ["Corpus", "load_corpus", "load_word_test"],
         "making": ["corpus_from_tokens", "make_corpus", "unicode_words"],
         "registry": [
             "ChecksumError",

@@ -1,4 +1,4 @@
-"""Corpora as arrays of token ids: words in text8's normal form, bytes, byte-pair encodings.
+"""Corpora as arrays of token ids: words in text8's normal form, with their vocabulary and documents.
 
 Data sets are named in ``data/registry.toml`` (see :mod:`embviz.corpora.registry`). The corpus ``"embedded"``
 needs no file: it is the docstrings of the libraries that every installation of embviz has.
@@ -334,11 +334,6 @@ def load_text(name: str, *, part: str | None = None) -> str:
         return docstrings.load_docstrings(separator=DOCUMENT_SEPARATOR)
     entry = _corpus_entry(name)
     return registry.read_bytes(name, part=part or entry.files[0].part).decode()
-
-
-def load_bytes(name: str) -> np.ndarray:
-    """A corpus as byte ids, uint8, shape (N,), read-only: its UTF-8 text, as :func:`load_text` gives it."""
-    return np.frombuffer(load_text(name).encode(), dtype=np.uint8)
 
 
 def tokens_path(key: str) -> Path:

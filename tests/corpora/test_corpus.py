@@ -235,13 +235,6 @@ def test_the_first_tokens_and_a_part_can_be_asked_for(folders):
         corpora.load_text("rose", part="test")
 
 
-def test_bytes_are_the_utf8_of_the_text(folders):
-    folders("rose", "r\u00f6se".encode(), form="text")
-    ids = corpora.load_bytes("rose")
-    assert ids.dtype == np.uint8
-    assert bytes(ids).decode() == corpora.load_text("rose") == "r\u00f6se"
-
-
 def test_a_corpus_too_large_for_memory_is_refused_before_it_is_read(folders, monkeypatch):
     folders("rose", b"a rose", form="text")
     monkeypatch.setattr(memory, "available_memory", lambda: 10)
@@ -257,7 +250,6 @@ def test_a_corpus_too_large_for_memory_is_refused_before_it_is_read(folders, mon
     [
         (corpora.load_corpus, "pairs", "'pairs' is a word test, not a corpus"),
         (corpora.load_text, "pairs", "'pairs' is a word test, not a corpus"),
-        (corpora.load_bytes, "pairs", "'pairs' is a word test, not a corpus"),
         (corpora.load_corpus, "lines", "registry.read_bytes gives its parts"),
         (corpora.load_word_test, "lines", "'lines' is a corpus, not a word test"),
     ],
@@ -282,7 +274,6 @@ def test_the_embedded_corpus_has_a_docstring_a_document_and_its_fingerprint(gath
     assert corpus.checksum == docstrings.fingerprint()
     assert same(corpora.load_corpus("embedded"), corpus)
     assert corpora.load_text("embedded") == f"Some words.\n{SEPARATOR}\nMore words, and more."
-    assert bytes(corpora.load_bytes("embedded")).decode() == corpora.load_text("embedded")
 
 
 def test_the_embedded_corpus_needs_no_cache_that_can_be_written(gathered, monkeypatch, tmp_path):

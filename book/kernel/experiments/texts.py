@@ -16,7 +16,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from embviz.corpora import docstrings, registry
-from embviz.corpora.corpus import DOCUMENT_SEPARATOR, UNKNOWN_WORD, load_bytes, load_corpus
+from embviz.corpora.corpus import DOCUMENT_SEPARATOR, UNKNOWN_WORD, load_corpus, load_text
 
 Symbols = Literal["drop", "unk", "characters"]
 Order = Literal["frequency", "alphabetical", "appearance"]
@@ -116,11 +116,11 @@ def words(corpus: str) -> Source:
 
 def _characters(corpus: str, n_read: int) -> Source:
     """The first characters of a text, its documents stripped and closed by a line's end each."""
-    content = load_bytes(corpus)
+    content = load_text(corpus).encode()
     embedded = corpus == registry.EMBEDDED
-    checksum = docstrings.fingerprint() if embedded else hashlib.sha256(content.tobytes()).hexdigest()
+    checksum = docstrings.fingerprint() if embedded else hashlib.sha256(content).hexdigest()
     # a character takes 4 bytes at most; the last one may be cut
-    text = content[: 4 * n_read].tobytes().decode(errors="ignore")
+    text = content[: 4 * n_read].decode(errors="ignore")
     documents = [f"{document}\n" for part in text.split(DOCUMENT_SEPARATOR) if (document := part.strip())]
     points = np.frombuffer("".join(documents).encode("utf-32-le"), dtype="<u4")[:n_read]
     used, ids = np.unique(points, return_inverse=True)

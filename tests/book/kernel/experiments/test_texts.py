@@ -23,7 +23,7 @@ READING = TextReading("made", vocab_size=7, n_tokens=60)
 def made_corpus(monkeypatch):
     """A corpus of 400 words in two documents, 10 tokens of it held out."""
     monkeypatch.setattr(texts, "load_corpus", lambda name: make_corpus(TEXT, name=name))
-    monkeypatch.setattr(texts, "load_bytes", lambda name: np.frombuffer(TEXT.encode(), dtype=np.uint8))
+    monkeypatch.setattr(texts, "load_text", lambda name: TEXT)
     monkeypatch.setattr(texts, "LEAST_HELD_OUT", 10)
     load.cache_clear()
     yield
