@@ -71,7 +71,7 @@ def _waiting(time: str, event: str, kind: str, start: float, limit: float | None
     """Kaplan and Meier's estimate as a chart's own computation: waiting, low and high at each time."""
     stop = "1e300" if limit is None else repr(float(limit))
     at = f"datum[{time!r}]"
-    groups = [kind]
+    groups: Any = [kind]  # Altair asks for lists of its own kind
     z = float(special.ndtri(0.975))
     inside = "datum.waiting > 0 && datum.waiting < 1"
     off = f"exp({z:.6f} * sqrt(datum.variance) / -datum.logarithm)"
