@@ -58,7 +58,7 @@ def make_corpus(
 
     Parameters
     ----------
-    source : str, bytes, path, or an iterable of documents or of paths
+    source : str, path, or an iterable of documents or of paths
         A string is the text itself; a file is named by a ``pathlib.Path``, is read a block at a time, and may
         be packed (``.gz``). In a text or a file documents are separated by ``<|endoftext|>``; each string of
         an iterable is one document.
@@ -70,7 +70,7 @@ def make_corpus(
         their words need a dictionary. "text8" keeps a-z, spells digits out, and warns of the letters that it
         drops. Special tokens of a tokenizer are not added.
     encoding : str
-        Of files and bytes.
+        Of files.
     min_count, max_vocab : int
         Rarer words become holes, as by ``restrict``, and are not kept in memory.
 
@@ -171,8 +171,6 @@ def _name_of(source: Any) -> str:
 
 def _blocks(source: Any, encoding: str) -> Iterator[tuple[bool, str]]:
     """Pieces of text, none cut inside a word, and whether a document begins with them."""
-    if isinstance(source, bytes):
-        source = _decoded(source, encoding)
     if isinstance(source, str):
         if len(source) < 1_000 and "\n" not in source and os.path.isfile(source):
             raise ValueError(
@@ -198,25 +196,11 @@ def _blocks(source: Any, encoding: str) -> Iterator[tuple[bool, str]]:
         )
 
 
-def _decoded(content: bytes, encoding: str) -> str:
-    try:
-        return content.decode(encoding).removeprefix("\ufeff")
-    except UnicodeDecodeError as error:
-        raise _wrong_encoding("the text", error) from error
-
-
 def _refuse_encoding(name: str) -> None:
     try:
         codecs.lookup(name)
     except LookupError as error:
         raise ValueError(f'no encoding is called {name!r}: give one such as "utf-8" or "latin-1"') from error
-
-
-def _wrong_encoding(what: str, error: UnicodeDecodeError) -> ValueError:
-    return ValueError(
-        f"{what} is not {error.encoding}: byte 0x{error.object[error.start]:02x} stands where none can. "
-        'Decode it with errors="replace", or name its encoding if that is another, such as "latin-1"'
-    )
 
 
 def read_file(path: Path) -> str:
@@ -236,7 +220,11 @@ def _read(path: Path, encoding: str) -> Iterator[str]:
             while block := file.read(BLOCK):
                 yield block
         except UnicodeDecodeError as error:
-            raise _wrong_encoding(str(path), error) from error
+            byte = error.object[error.start]
+            raise ValueError(
+                f"{path} is not {error.encoding}: byte 0x{byte:02x} stands where none can. Decode it with "
+                'errors="replace", or name its encoding if that is another, such as "latin-1"'
+            ) from error
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise ValueError(f"{path} is cut short or damaged ({error}): get it again") from error
 
