@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 import os
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +14,8 @@ from torch.nn.functional import cross_entropy
 
 from embviz.corpora.registry import on_disk
 from embviz.files.gguf import is_gguf, read_gguf
+from embviz.files.pretrained import load_pretrained
 from embviz.files.weights import Weights
-from embviz.imports import require
 from embviz.memory import require_memory
 
 CAUSAL = ("LMHeadModel", "ForCausalLM")
@@ -127,7 +125,8 @@ def causal_model(weights: Weights, source: Any, *, stored_precision: bool = Fals
         raise ValueError(f"{', '.join(kinds) or 'a model of no architecture'} is no causal language model")
     if "quantization_config" in weights.config:
         raise ValueError("its weights are quantized: take the model in 16 or 32 bits")
-    return _loaded(path, "auto" if stored_precision else torch.float32, use_safetensors=True)
+    dtype = "auto" if stored_precision else torch.float32
+    return _loaded(path, dtype=dtype, use_safetensors=True)
 
 
 def _of_gguf(path: Path) -> nn.Module:
@@ -140,38 +139,10 @@ def _of_gguf(path: Path) -> nn.Module:
         raise ValueError(f"{found.config['model_type']} is no causal language model")
     with tempfile.TemporaryDirectory() as folder:
         found.write_without_tokens(Path(folder, "model.gguf"))
-        return _loaded(Path(folder), torch.float32, gguf_file="model.gguf")
+        return _loaded(Path(folder), dtype=torch.float32, gguf_file="model.gguf")
 
 
-def _loaded(folder: Path, dtype: Any, **how: Any) -> nn.Module:
-    """What Transformers makes of a folder, without a word and without a bar."""
-    require("adapters", "transformers", purpose="the loss of a checkpoint")
-    import transformers
-
-    progress = transformers.utils.logging
-    shown = progress.is_progress_bar_enabled()
-    progress.disable_progress_bar()
-    try:
-        module, loading = transformers.AutoModelForCausalLM.from_pretrained(
-            folder, local_files_only=True, trust_remote_code=False, dtype=dtype,
-            attn_implementation="eager", output_loading_info=True, **how,
-        )  # fmt: skip
-    finally:
-        if shown:
-            progress.enable_progress_bar()
-    if missing := [*loading["missing_keys"], *loading["mismatched_keys"]]:
-        raise ValueError(f"{folder} lacks {missing[0]}, and others perhaps: it would start at random")
-    made: nn.Module = module
-    return made
-
-
-@contextmanager
-def evaluating(module: nn.Module) -> Iterator[None]:
-    """Without dropout; afterwards every part is in the mode in which it was."""
-    modes = {part: part.training for part in module.modules()}
-    module.eval()
-    try:
-        yield
-    finally:
-        for part, mode in modes.items():
-            part.training = mode
+def _loaded(folder: Path, **options: Any) -> nn.Module:
+    module: nn.Module
+    module, _ = load_pretrained(folder, "AutoModelForCausalLM", attn_implementation="eager", **options)
+    return module

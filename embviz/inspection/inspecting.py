@@ -16,6 +16,7 @@ from tqdm.auto import tqdm
 
 from embviz.arrays import whole
 from embviz.corpora.tokens import token_kinds
+from embviz.files.pretrained import evaluating
 from embviz.files.weights import Weights
 from embviz.inspection import causal_models, findings, measures, roles, vocabulary
 from embviz.inspection.measures import Measured
@@ -686,7 +687,7 @@ def _measure_text(
 def _losses_of(table: _Table, module: nn.Module, strings: list[Tensor]) -> list[float]:
     """The next-token loss of each string, in nats."""
     device = next(module.parameters()).device
-    with causal_models.evaluating(module):
+    with evaluating(module):
         causal_models.require_causal(module, strings[0][:, 1:].to(device))
         with torch.no_grad():
             return [

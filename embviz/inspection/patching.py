@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from embviz.arrays import whole
+from embviz.files.pretrained import evaluating
 from embviz.files.weights import plain_name
 from embviz.inspection import causal_models, roles
 from embviz.inspection.model_texts import text_strings
@@ -95,7 +96,7 @@ def patch(
         for one in asked
     }
     bar = tqdm(total=(1 + len(made)) * len(strings), desc="loss, strings", disable=not progress, leave=False)
-    with bar, causal_models.evaluating(module), torch.no_grad():
+    with bar, evaluating(module), torch.no_grad():
         kept = parameter.detach().clone()
         own = _bits(module, strings, bar)
         rows = [(UNCHANGED, own.mean(), 0.0, 0.0, 0.0)]

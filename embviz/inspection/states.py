@@ -12,6 +12,7 @@ from torch.nn.functional import cross_entropy
 from tqdm.auto import tqdm
 
 from embviz.corpora.tokens import token_texts
+from embviz.files.pretrained import evaluating
 from embviz.inspection import causal_models
 from embviz.inspection.model_texts import text_strings
 from embviz.inspection.weight_files import read_weights
@@ -71,7 +72,7 @@ def hidden_states(
     Ethayarajh (2019) for cosines by layer; nostalgebraist (2020), interpreting GPT: the logit lens.
     """
     module, strings = _read(model, text, tokenizer, strings, n_strings)
-    with causal_models.evaluating(module), torch.no_grad():
+    with evaluating(module), torch.no_grad():
         ids, states, logits = _states_of(module, strings)
         last = logits[:, 1:].argmax(-1)
         rows: list[tuple[Any, ...]] = []
@@ -118,7 +119,7 @@ def nearest_states(
     """
     module, strings = _read(model, text, tokenizer, None, n_strings)
     rng = np.random.default_rng(0)
-    with causal_models.evaluating(module), torch.no_grad():
+    with evaluating(module), torch.no_grad():
         every, states, _ = _states_of(module, strings)
     ids = every[:, 1:-1].cpu().numpy()  # without the first token, as there is no state of the last
     names = token_names(tokenizer, int(ids.max()) + 1)

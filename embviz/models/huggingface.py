@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from embviz.files.pretrained import evaluating
 from embviz.imports import require
 from embviz.models.decoder import Activation, Decoder, DecoderConfig, with_weights
 
@@ -306,13 +307,8 @@ def _require_same(decoder: Decoder, model: nn.Module, allowed: float | None = No
     n = min(TRIED, decoder.config.length)
     generator = torch.Generator().manual_seed(0)
     tokens = torch.randint(decoder.config.n_symbols, (1, n), generator=generator).to(decoder.embedding.device)
-    training = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
+    with evaluating(model):
         expected = model(tokens).logits
-    finally:
-        for module, before in training.items():
-            module.training = before
     if not bool(expected.isfinite().all()):
         raise ValueError(
             f"the {type(model).__name__} gives NaN or infinite logits in float32: its weights are too large "

@@ -15,8 +15,7 @@ import os
 import shutil
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
@@ -29,7 +28,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from embviz import projections
-from embviz.imports import require
+from embviz.files.pretrained import load_pretrained, quietly
 from embviz.memory import require_memory
 from embviz.models.decoder import Decoder, DecoderBlock, nearest_multiples, with_weights
 from embviz.models.huggingface import FAMILIES, HEADS, family, from_hf, in_float32, to_hf, unwrapped
@@ -157,51 +156,17 @@ def load_checkpoint(folder: str | os.PathLike[str]) -> Any:
             f"{path} has no safetensors; other files may hold code that runs when they are read: convert them"
         )
     _refuse_sizes(path, config)
-    model, loading = _read_by_transformers(path, loader)
-    _require_all(path, loading)
+    model, unused = load_pretrained(path, loader, use_safetensors=True, dtype=torch.float32)
+    if unused:
+        message = (
+            f"{path} has {len(unused)} arrays without a place in the model, such as {unused[0]}: left out"
+        )
+        warnings.warn(message, stacklevel=2)
     for name, array in model.state_dict().items():
         if array.is_floating_point() and not bool(array.isfinite().all()):
             raise ValueError(f"{name} in {path} has NaN or infinite values: take an earlier checkpoint")
     model.config.dtype = _type_of(config, path)
     return model.eval()
-
-
-def _read_by_transformers(path: Path, loader: str) -> Any:
-    """The model, and what its files lack."""
-    require("adapters", "transformers", purpose="a model of Hugging Face")
-    import transformers
-
-    try:
-        with _quietly():
-            return getattr(transformers, loader).from_pretrained(
-                path, local_files_only=True, trust_remote_code=False, use_safetensors=True,
-                dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True,
-            )  # fmt: skip
-    except (MemoryError, ImportError):
-        raise
-    except Exception as error:  # of any type, from the configuration or the files
-        reason = " ".join(str(error).split())[:200] or "no reason is given"
-        raise ValueError(
-            f"Transformers makes no model of {path} ({type(error).__name__}: {reason}): mend config.json, or "
-            "get the files again"
-        ) from error
-
-
-def _require_all(path: Path, loading: dict[str, Any]) -> None:
-    """Refuse arrays that are missing or of another shape; tell those that have no place."""
-    if misfits := sorted(map(_name_of, loading["mismatched_keys"])):
-        raise ValueError(f"{misfits[0]} in {path} has another shape than its config.json gives: mend that")
-    if missing := sorted(loading["missing_keys"]):
-        raise ValueError(f"{path} lacks {missing[0]}, and others perhaps: it would start at random")
-    if unused := sorted(loading["unexpected_keys"]):
-        message = (
-            f"{path} has {len(unused)} arrays without a place in the model, such as {unused[0]}: left out"
-        )
-        warnings.warn(message, stacklevel=3)
-
-
-def _name_of(key: Any) -> str:
-    return key if isinstance(key, str) else str(key[0])  # Transformers gives shapes beside it
 
 
 def _refuse_sizes(path: Path, config: dict[str, Any]) -> None:
@@ -259,22 +224,6 @@ def require_free(folder: str | os.PathLike[str]) -> Path:
     return path
 
 
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """No bars of progress, and no reports of what is told in our words."""
-    from transformers.utils import logging
-
-    shown, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if shown:
-            logging.enable_progress_bar()
-
-
 def save_checkpoint(
     found: ResizedCheckpoint,
     folder: str | os.PathLike[str],
@@ -299,7 +248,7 @@ def save_checkpoint(
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
-        with _quietly():
+        with quietly():
             found.model.save_pretrained(unfinished)
         report = json.dumps(found.as_record(), indent=2, allow_nan=False)
         (unfinished / "resizing.json").write_text(report + "\n", encoding="utf-8")
