@@ -12,13 +12,13 @@ import numpy as np
 import pandas as pd
 from tqdm.auto import tqdm
 
+from embviz import metrics
 from embviz.arrays import whole
 from embviz.corpora.tokens import token_texts
 from embviz.files.weights import StoredArray, Weights
 from embviz.inspection import measures, roles
 from embviz.inspection.tables import BLOCK_ROWS
 from embviz.inspection.weight_files import read_tokenizer, read_weights
-from embviz.metrics import bootstrap_interval, nearest_neighbors, procrustes_map
 from embviz.words.wordvectors import WordVectors, token_names
 
 SAME = (
@@ -145,8 +145,8 @@ def compare(
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(b))
     turned, permuted = _aligned(a, b, rng), _aligned(a, b[order], rng)
-    own = _cosines(a, turned)
-    table = _quantities(a, b, order, own, _cosines(a, permuted), rng)
+    own = metrics.cosines(a, turned)
+    table = _quantities(a, b, order, own, metrics.cosines(a, permuted), rng)
     names = _names(sides[0].name, sides[1].name)
     return Comparison(
         names,
@@ -239,19 +239,19 @@ def _quantities(
     """The table of a comparison."""
     asked = np.sort(rng.choice(len(a), size=min(N_ASKED, len(a)), replace=False))
     k = min(N_NEIGHBORS, len(a) - 1)
-    near = [nearest_neighbors(rows, k, asked=asked, metric="cosine")[0] for rows in (a, b, b[order])]
+    near = [metrics.nearest_neighbors(rows, k, asked=asked, metric="cosine")[0] for rows in (a, b, b[order])]
     found = [("cosine of a token's two rows, aligned", own, control)]
     if a.shape == b.shape:
-        found.append(("cosine without alignment", _cosines(a, b), _cosines(a, b[order])))
+        found.append(("cosine without alignment", metrics.cosines(a, b), metrics.cosines(a, b[order])))
     name = f"share of {k} neighbours kept"
     found.append((name, _kept(near[0], near[1]), _kept(near[0], near[2])))
     rows = [
-        (name, values.mean(), *bootstrap_interval(values, seed=rng, n_resamples=200), null.mean())
+        (name, values.mean(), *metrics.bootstrap_interval(values, seed=rng, n_resamples=200), null.mean())
         for name, values, null in found
     ]
     pairs = rng.integers(len(a), size=(2, N_PAIRS))
     pairs = pairs[:, pairs[0] != pairs[1]]
-    cosines = [_cosines(one[pairs[0]], one[pairs[1]]) for one in (a, b, b[order])]
+    cosines = [metrics.cosines(one[pairs[0]], one[pairs[1]]) for one in (a, b, b[order])]
     agreement = [float(np.corrcoef(cosines[0], one)[0, 1]) for one in cosines[1:]]
     rows.append(("correlation of pair cosines", agreement[0], np.nan, np.nan, agreement[1]))
     return pd.DataFrame(rows, columns=["quantity", "value", "low", "high", "control"])
@@ -265,14 +265,8 @@ def _aligned(x: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> np.ndarr
     halves = np.array_split(rng.permutation(len(x)), 2)
     turned = np.empty_like(x)
     for fitted, judged in (halves, halves[::-1]):
-        turned[judged] = y[judged] @ procrustes_map(x[fitted], y[fitted])
+        turned[judged] = y[judged] @ metrics.procrustes_map(x[fitted], y[fitted])
     return turned
-
-
-def _cosines(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    lengths = np.linalg.norm(x, axis=1) * np.linalg.norm(y, axis=1)
-    found: np.ndarray = (x * y).sum(axis=1) / np.where(lengths > 0, lengths, 1)
-    return found
 
 
 def _kept(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -287,7 +281,7 @@ def _moved(
     asked = np.argsort(cosines, kind="stable")[:N_MOVED]
     columns = {}
     for name, rows in zip(names, (a, b), strict=True):
-        near, _ = nearest_neighbors(rows, 4, asked=asked, metric="cosine")
+        near, _ = metrics.nearest_neighbors(rows, 4, asked=asked, metric="cosine")
         columns[f"nearest in {name}"] = [", ".join(tokens[row] for row in one) for one in near.tolist()]
     return pd.DataFrame({"token": [tokens[row] for row in asked], "cosine": cosines[asked], **columns})
 
