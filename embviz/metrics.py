@@ -14,39 +14,11 @@ from embviz.arrays import checked, matched, square
 from embviz.memory import require_memory
 
 
-def require_pairs(n: int, n_numbers: float) -> None:
-    """Refuse so many float64 numbers for each of the pairs of `n` rows, where they would not fit.
-
-    Parameters
-    ----------
-    n : int
-        Rows; there are n (n - 1) / 2 pairs.
-    n_numbers : float
-        Numbers a pair that are in memory together at the peak.
-
-    Raises
-    ------
-    MemoryError
-        If they would not fit.
-
-    Examples
-    --------
-    >>> require_pairs(1_000, 3)
-    """
-    require_memory(
-        int(4 * n_numbers * n * (n - 1)),
-        what=f"measuring all pairs of {n:,} rows",
-        instead="take a random sample of the rows, or nearest_neighbors, which looks at a block at a time",
-    )
-
-
-def _spread_sample(values: ArrayLike, name: str = "values") -> np.ndarray:
+def _spread_sample(values: ArrayLike) -> np.ndarray:
     """A sample that is not constant."""
-    sample = checked(values, name, 1)
+    sample = checked(values, "values", 1)
     if np.ptp(sample) == 0:
-        raise ValueError(
-            f"{name}: all {len(sample)} value(s) are {sample[0]:g}: a sample without spread has no shape"
-        )
+        raise ValueError(f"all {len(sample)} values are {sample[0]:g}: a sample without spread has no shape")
     return sample
 
 
@@ -113,7 +85,11 @@ def pairwise_distances(x: ArrayLike, *, metric: Literal["euclidean", "cosine"] =
         If 1.5 n^2 numbers would not fit, before they are made; so do all that measure every pair of rows.
     """
     x = checked(x, "x", 2)
-    require_pairs(len(x), 3)
+    require_memory(
+        12 * len(x) * (len(x) - 1),
+        what=f"measuring all pairs of {len(x):,} rows",
+        instead="take a random sample of the rows, or nearest_neighbors, which looks at a block at a time",
+    )
     if metric == "euclidean":
         return squareform(pdist(x))
     if metric != "cosine":
