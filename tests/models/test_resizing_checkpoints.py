@@ -156,6 +156,7 @@ def test_a_narrower_encoder_is_written_and_read_again(tmp_path):
 
 @pytest.mark.parametrize("name", ["gpt2", "llama, grouped and tied", "mistral"])
 def test_the_printed_rules_are_those_of_the_paper(name, tmp_path):
+    torch.manual_seed(0)  # in one of twelve float32 leaves too little of an angle
     model = MODELS[name]().float()
     found, again = written(model, tmp_path, 12, how="gaussian", rules="printed")
     rules = {"attention": "plain", "gains": "drop", "centering": "keep", "reading": "written"}
