@@ -1,7 +1,5 @@
 """Two tables that differ by what was planted: a rotation, a token that moved, a change of low rank."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """What stands first in a report: quantities with controls, and what is unusual among planted matrices."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

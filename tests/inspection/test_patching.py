@@ -1,7 +1,5 @@
 """A matrix replaced: the loss is the one that Transformers gives, and the model is as it was."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

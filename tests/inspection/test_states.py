@@ -1,7 +1,5 @@
 """Hidden states by layer: the last layer's lens is the model itself, and cosines are those of slow loops."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

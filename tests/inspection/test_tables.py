@@ -1,7 +1,5 @@
 """Tables measured whole, against brute force over all pairs of rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

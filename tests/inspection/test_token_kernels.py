@@ -1,7 +1,5 @@
 """D, W and the kernel of a model's tokens are those made by hand from the ids of a text."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

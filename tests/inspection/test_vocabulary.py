@@ -1,7 +1,5 @@
 """Kinds of tokens, under-trained tokens and twins, against brute force and where they are planted."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
