@@ -79,13 +79,6 @@ def test_initial_embeddings_are_standard_normal():
         assert float(table.std()) == pytest.approx(1, abs=0.012)
 
 
-def test_making_a_model_leaves_the_global_random_state_alone():
-    before = torch.get_rng_state()
-    for architecture in ("transformer", "lstm", "mixer"):
-        Encoder(EncoderConfig(architecture), tied=False, seed=0)
-    assert torch.equal(before, torch.get_rng_state())
-
-
 # --- the equations in numpy -------------------------------------------------------------------------
 
 
