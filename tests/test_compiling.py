@@ -64,6 +64,7 @@ def in_a_process(code, cache):
     return done.stdout, done.stderr
 
 
+@pytest.mark.slow
 def test_pairs_are_counted_without_a_home_where_nothing_can_be_written(tmp_path):
     (tmp_path / "file").touch()
     code = (

@@ -68,5 +68,6 @@ def test_everything_imports():
     assert without_unix(EVERYTHING) == ["None"]
 
 
+@pytest.mark.slow
 def test_runs_are_locked_and_memory_known(tmp_path):
     assert without_unix(WORK, tmp_path / "run") == ["True", "True", "6.0"]
