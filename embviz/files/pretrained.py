@@ -1,4 +1,4 @@
-"""Models that Transformers makes of a folder: quietly, without code of theirs, and without the network."""
+"""Models that Transformers makes of a folder: quietly, without the folder's code, and without the network."""
 
 from __future__ import annotations
 
