@@ -36,7 +36,7 @@ from torch import Tensor, nn
 from embviz.corpora import corpus as corpora
 from embviz.corpora import docstrings, registry
 from embviz.corpora.corpus import DOCUMENT_SEPARATOR
-from embviz.training.loop import AdamW, Schedule, Snapshot, Weights, train
+from embviz.training.loop import AdamW, Schedule, Snapshot, SnapshotWeights, train
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer, models
@@ -350,7 +350,7 @@ def train_language_model(
     train_sample: Stream | None = None,
     also: Callable[[], Mapping[str, float]] | None = None,
     after_backward: Callable[[int], None] | None = None,
-    weights: Weights = "all",
+    weights: SnapshotWeights = "all",
     run: Run | None = None,
 ) -> Iterator[Snapshot]:
     """Train on the device that the model is on, and score held-out text at each snapshot.

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 
-class Projection(ABC):
+class GradientProjection(ABC):
     """An orthogonal projection along the rows of a gradient."""
 
     @abstractmethod
@@ -30,7 +30,7 @@ class Projection(ABC):
 
 
 @dataclass(frozen=True)
-class Prescribed(Projection):
+class Prescribed(GradientProjection):
     """Keep these modes, each in 0..n//2 (PFFT: geometry paper, section 2.2, eq. 2).
 
     >>> Prescribed((1,)).apply(torch.tensor([[1.0], [0.0], [0.0], [0.0]])).flatten().tolist()
@@ -51,7 +51,7 @@ class Prescribed(Projection):
 
 
 @dataclass
-class Adaptive(Projection):
+class Adaptive(GradientProjection):
     """Keep the gradient's own `k` strongest modes, mode 0 among them if it is (FGP: section 2.2).
 
     They are chosen in the first call and every `every` calls, and kept in between. Of equal ones the lower
@@ -72,7 +72,7 @@ class Adaptive(Projection):
 
 
 @dataclass(frozen=True)
-class RandomSubspace(Projection):
+class RandomSubspace(GradientProjection):
     """Keep a fixed random subspace of `size` dimensions: a control without Fourier modes."""
 
     size: int
@@ -84,10 +84,10 @@ class RandomSubspace(Projection):
 
 
 @dataclass(frozen=True)
-class Shuffled(Projection):
+class Shuffled(GradientProjection):
     """The same projection as if the rows stood in a fixed random order: a control without their own order."""
 
-    projection: Projection
+    projection: GradientProjection
     seed: int
 
     def apply(self, gradient: Tensor) -> Tensor:

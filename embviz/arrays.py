@@ -1,7 +1,7 @@
 """The one check of arrays that callers pass: plain, finite numbers, or an error that says what is wrong.
 
-Public functions that take arrays pass them through :func:`checked`, sparse ones through
-:func:`checked_matrix`, and a text through :func:`checked_ids` and :func:`checked_starts`. Compiled loops,
+Public functions that take arrays pass them through :func:`check_array`, sparse ones through
+:func:`check_matrix`, and a text through :func:`check_ids` and :func:`check_starts`. Compiled loops,
 which look at no bounds, rely on it. All raise ValueError, with the parameter's name first.
 """
 
@@ -25,7 +25,7 @@ KEPT = {"real": "", "floating": "f", "integer": "iu", "number": "iuf"}  # numpy'
 # --- dense arrays -----------------------------------------------------------------------------------
 
 
-def checked(
+def check_array(
     values: Any,
     name: str,
     n_axes: int | None = None,
@@ -86,16 +86,16 @@ def checked(
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
-def square(values: Any, name: str) -> np.ndarray:
-    """A square matrix, checked as :func:`checked` does."""
-    return _require_square(checked(values, name, 2), name)
+def check_square(values: Any, name: str) -> np.ndarray:
+    """A square matrix, checked as :func:`check_array` does."""
+    return _require_square(check_array(values, name, 2), name)
 
 
-def matched(
+def check_pair(
     x: Any, y: Any, n_axes: int, names: tuple[str, str] = ("x", "y")
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Two arrays of one shape, each checked as :func:`checked` does."""
-    first, second = (checked(values, name, n_axes) for values, name in zip((x, y), names, strict=True))
+    """Two arrays of one shape, each checked as :func:`check_array` does."""
+    first, second = (check_array(values, name, n_axes) for values, name in zip((x, y), names, strict=True))
     if first.shape != second.shape:
         raise ValueError(
             f"{names[0]} has shape {first.shape} and {names[1]} {second.shape}: "
@@ -158,10 +158,10 @@ def in_blocks(array: Any, size: int = 1 << 22) -> Iterator[np.ndarray]:
     """
     for first in range(0, len(array), size):
         yield array[first : first + size]
-        let_go(array)
+        release_pages(array)
 
 
-def let_go(array: Any) -> None:
+def release_pages(array: Any) -> None:
     """Take an array's pages out of memory, where it lies in a file; they are read when they are asked for."""
     owner: Any = array
     while isinstance(owner, np.ndarray):
@@ -173,16 +173,16 @@ def let_go(array: Any) -> None:
 # --- sparse arrays ----------------------------------------------------------------------------------
 
 
-def checked_matrix(
+def check_matrix(
     matrix: Any, name: str, *, low: float = -math.inf, high: float = math.inf
 ) -> np.ndarray | sparse.csr_array:
     """A square matrix of the type that it has: dense, or as a csr_array of which no index leaves its shape.
 
-    Takes what :func:`checked` does, and scipy's sparse arrays of any format. Entries of one place are not
+    Takes what :func:`check_array` does, and scipy's sparse arrays of any format. Entries of one place are not
     yet added up. `low` and `high` are the range of the entries, ends included.
     """
     if not (type(matrix).__module__.startswith("scipy.sparse") and hasattr(matrix, "nnz")):
-        return _require_square(checked(matrix, name, low=low, high=high, kind="number"), name)
+        return _require_square(check_array(matrix, name, low=low, high=high, kind="number"), name)
     from scipy import sparse  # whoever has a sparse array has imported it
 
     if matrix.format in ("csr", "csc", "bsr"):
@@ -192,14 +192,14 @@ def checked_matrix(
             raise ValueError(f"{name} is a damaged sparse array, build it again: {error}") from error
     csr = sparse.csr_array(matrix)
     _require_square(csr, name)
-    data = checked(csr.data, name, 1, low=low, high=high, kind="number", empty=True)
+    data = check_array(csr.data, name, 1, low=low, high=high, kind="number", empty=True)
     return csr if data is csr.data else sparse.csr_array((data, csr.indices, csr.indptr), shape=csr.shape)
 
 
 # --- texts ------------------------------------------------------------------------------------------
 
 
-def checked_ids(ids: Any, vocab_size: int, *, holes: Literal["V", "above"] = "V") -> np.ndarray:
+def check_ids(ids: Any, vocab_size: int, *, holes: Literal["V", "above"] = "V") -> np.ndarray:
     """A text (N,) as ids of words, 0 to V - 1, and of holes: V alone, or everything above the words.
 
     Examples
@@ -207,13 +207,13 @@ def checked_ids(ids: Any, vocab_size: int, *, holes: Literal["V", "above"] = "V"
     >>> checked_ids([0, 2, 1], 2).tolist()
     [0, 2, 1]
     """
-    return checked(ids, "ids", 1, kind="integer", low=0, high=vocab_size if holes == "V" else math.inf)
+    return check_array(ids, "ids", 1, kind="integer", low=0, high=vocab_size if holes == "V" else math.inf)
 
 
-def checked_starts(document_starts: Any, n_places: int) -> np.ndarray:
+def check_starts(document_starts: Any, n_places: int) -> np.ndarray:
     """Places where documents start, int64, shape (documents,): they rise from 0 and lie in the text."""
     name = "document_starts"
-    starts = checked(document_starts, name, 1, kind="integer", high=n_places - 1).astype(np.int64)
+    starts = check_array(document_starts, name, 1, kind="integer", high=n_places - 1).astype(np.int64)
     if starts[0] != 0 or (np.diff(starts) <= 0).any():
         raise ValueError(f"{name} must start at 0 and increase strictly")
     return starts
@@ -222,7 +222,7 @@ def checked_starts(document_starts: Any, n_places: int) -> np.ndarray:
 # --- single numbers ---------------------------------------------------------------------------------
 
 
-def whole(value: Any, name: str, low: int, high: int | None = None) -> int:
+def check_int(value: Any, name: str, low: int, high: int | None = None) -> int:
     """A whole number in low..high; 2.0 and True are none.
 
     Examples
@@ -243,7 +243,7 @@ def whole(value: Any, name: str, low: int, high: int | None = None) -> int:
     raise ValueError(f"{name} is {value!r}: it must be a whole number, {range_}")
 
 
-def number(value: Any, name: str, low: float, high: float = math.inf) -> float:
+def check_number(value: Any, name: str, low: float, high: float = math.inf) -> float:
     """A finite number in low..high, ends included."""
     if (
         isinstance(value, int | float | np.integer | np.floating)

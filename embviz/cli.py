@@ -475,10 +475,10 @@ def show_map(arguments: argparse.Namespace) -> int:
 
 def _read_vectors(source: str) -> Any:
     """Word vectors of a file, or the input embedding of a model with the tokens of its tokenizer."""
-    from embviz.corpora.registry import on_disk
+    from embviz.corpora.registry import resolve_path
     from embviz.words import WordVectors
 
-    path = on_disk(source)
+    path = resolve_path(source)
     if not path.is_dir() and path.suffix != ".gguf":
         return WordVectors.load(path)
     from embviz.inspection import model_vectors
@@ -623,7 +623,7 @@ def _write_page(pictures: Any, path: str, tables: Mapping[str, pd.DataFrame] | N
 
 def resize_model(arguments: argparse.Namespace) -> int:
     """``embviz resize CHECKPOINT --width M --out FOLDER``: the checkpoint at that width, and its report."""
-    from embviz.memory import written
+    from embviz.memory import format_bytes
     from embviz.models.resizing_checkpoints import (
         load_checkpoint,
         require_free,
@@ -650,7 +650,7 @@ def resize_model(arguments: argparse.Namespace) -> int:
     if found.losses:
         print("nats a token: {:.4f} before, {:.4f} after".format(*found.losses))
     print("parameters: {:,} before, {:,} after".format(*found.n_parameters))
-    print("memory: {} before, {} after".format(*map(written, found.n_bytes)))
+    print("memory: {} before, {} after".format(*map(format_bytes, found.n_bytes)))
     for note in found.notes:
         print(f"- {note}")
     print(f"checkpoint: {folder}")
@@ -691,12 +691,12 @@ def _read_tokens(folder: str, file: str, config: Any) -> Any:
 def data_list(arguments: argparse.Namespace) -> int:
     """``embviz data list``: the registry's files, and which of them are on this machine."""
     from embviz.corpora import registry
-    from embviz.memory import written
+    from embviz.memory import format_bytes
 
     table = registry.list_data()
     if arguments.json:
         return _print_json(table)
-    table["size"] = table["bytes"].map(written, na_action="ignore")
+    table["size"] = table["bytes"].map(format_bytes, na_action="ignore")
     _print_table(table[["name", "part", "kind", "size", "state", "licence"]])
     return 0
 

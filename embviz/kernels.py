@@ -18,7 +18,7 @@ import scipy.fft
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from embviz.arrays import checked, checked_matrix, square
+from embviz.arrays import check_array, check_matrix, check_square
 from embviz.memory import require_memory
 
 Matrix: TypeAlias = np.ndarray | sparse.sparray
@@ -56,7 +56,7 @@ def log_counts(counts: Matrix) -> np.ndarray:
     array([[0.   , 0.693],
            [0.693, 0.   ]])
     """
-    counts = checked_matrix(counts, "counts", low=0)
+    counts = check_matrix(counts, "counts", low=0)
     V = counts.shape[0]
     require_memory(
         16 * V * V,  # D, and at most as much again: the rows that are compared with columns
@@ -99,7 +99,7 @@ def _require_paired(matrix: np.ndarray, name: str) -> None:
         )
 
 
-def checked_log_counts(D: np.ndarray) -> np.ndarray:
+def check_log_counts(D: np.ndarray) -> np.ndarray:
     """D as a float array (V, V).
 
     Raises
@@ -107,7 +107,7 @@ def checked_log_counts(D: np.ndarray) -> np.ndarray:
     ValueError
         If it is not square, finite and symmetric, or a row of it is all 0.
     """
-    D = square(D, "D")
+    D = check_square(D, "D")
     _require_symmetric(D, "D", tolerance=ASYMMETRY)
     _require_paired(D, "D")
     return D
@@ -158,7 +158,7 @@ def extract_kernel(
     ------
     The kernel paper, section 3.3, step 3.
     """
-    D = checked_log_counts(D)
+    D = check_log_counts(D)
     W = _checked_stack(W, "W", len(D))
     if zeros not in ("refuse", "drop"):
         raise ValueError(f'zeros is {zeros!r}: use "refuse" or "drop"')
@@ -198,7 +198,7 @@ def tied_gram(embedding: np.ndarray, output: np.ndarray) -> np.ndarray:
     ------
     The kernel paper, section 3.3, step 1, and section 8, limitation 2.
     """
-    embedding, output = checked(embedding, "embedding", 2), checked(output, "output", 2)
+    embedding, output = check_array(embedding, "embedding", 2), check_array(output, "output", 2)
     if embedding.shape != output.shape:
         raise ValueError(
             f"the model is not tied: its embedding has shape {embedding.shape}, its output {output.shape}"
@@ -215,7 +215,7 @@ def tied_gram(embedding: np.ndarray, output: np.ndarray) -> np.ndarray:
 
 def _checked_stack(matrices: ArrayLike, name: str, V: int | None = None) -> np.ndarray:
     """Square matrices (..., V, V), of D's size where V is given."""
-    array = checked(matrices, name)
+    array = check_array(matrices, name)
     if V is not None and array.shape[-2:] != (V, V):
         raise ValueError(f"{name} has shape {array.shape}, and D is {V} x {V}: give one of (..., {V}, {V})")
     if array.ndim < 2 or array.shape[-1] != array.shape[-2]:

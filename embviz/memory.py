@@ -49,11 +49,11 @@ def require_memory(n_bytes: int, *, what: str, instead: str, available: int | No
     limit = available_memory() if available is None else available
     if n_bytes > limit:
         raise MemoryError(
-            f"{what} needs about {written(n_bytes)}, and {written(limit)} are available: {instead}"
+            f"{what} needs about {format_bytes(n_bytes)}, and {format_bytes(limit)} are available: {instead}"
         )
 
 
-def written(n_bytes: int) -> str:
+def format_bytes(n_bytes: int) -> str:
     """A size in the largest unit of which there is a tenth at least.
 
     Examples

@@ -10,13 +10,13 @@ from numpy.typing import ArrayLike
 from scipy import stats
 from scipy.spatial.distance import pdist, squareform
 
-from embviz.arrays import checked, matched, square
+from embviz.arrays import check_array, check_pair, check_square
 from embviz.memory import require_memory
 
 
 def _spread_sample(values: ArrayLike) -> np.ndarray:
     """A sample that is not constant."""
-    sample = checked(values, "values", 1)
+    sample = check_array(values, "values", 1)
     if np.ptp(sample) == 0:
         raise ValueError(f"all {len(sample)} values are {sample[0]:g}: a sample without spread has no shape")
     return sample
@@ -41,7 +41,7 @@ def cosines(x: ArrayLike, y: ArrayLike) -> np.ndarray:
     ValueError
         If the shapes differ, or a value is not finite.
     """
-    x, y = matched(x, y, 2)
+    x, y = check_pair(x, y, 2)
     return np.clip(np.einsum("nd,nd->n", normalize(x), normalize(y)), -1, 1)
 
 
@@ -84,7 +84,7 @@ def pairwise_distances(x: ArrayLike, *, metric: Literal["euclidean", "cosine"] =
     MemoryError
         If 1.5 n^2 numbers would not fit, before they are made; so do all that measure every pair of rows.
     """
-    x = checked(x, "x", 2)
+    x = check_array(x, "x", 2)
     require_memory(
         12 * len(x) * (len(x) - 1),
         what=f"measuring all pairs of {len(x):,} rows",
@@ -122,7 +122,7 @@ def circulant_score(matrix: ArrayLike) -> float:
     ------
     The kernel paper, section 3.3, step 4.
     """
-    matrix = square(matrix, "matrix")
+    matrix = check_square(matrix, "matrix")
     # row by row: with all rolled rows at once, 15,000 tokens would take several arrays of 2 GB
     scores = [cosines(row[None], np.roll(matrix[0], i)[None]) for i, row in enumerate(matrix)]
     return float(np.median(scores))
@@ -144,7 +144,7 @@ def procrustes_disparity(x: ArrayLike, y: ArrayLike) -> float:
     ValueError
         If the shapes differ, a value is not finite, or all rows of one are the same point.
     """
-    return float(scipy.spatial.procrustes(*matched(x, y, 2))[2])
+    return float(scipy.spatial.procrustes(*check_pair(x, y, 2))[2])
 
 
 def procrustes_map(x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -184,7 +184,7 @@ def positive_share(values: ArrayLike) -> float:
     >>> positive_share([-1.0, 0.0, 2.0, 3.0])
     0.5
     """
-    return float(np.mean(checked(values, "values", 1) > 0))
+    return float(np.mean(check_array(values, "values", 1) > 0))
 
 
 def kurtosis(values: ArrayLike) -> float:
@@ -257,7 +257,7 @@ def bootstrap_interval(
     ValueError
         If there are fewer than two values, or one is not finite.
     """
-    sample = checked(values, "values", 1)
+    sample = check_array(values, "values", 1)
     if len(sample) < 2:
         raise ValueError("one value has no interval: give at least two")
     rng = np.random.default_rng(seed)
@@ -308,11 +308,11 @@ def nearest_neighbors(
     >>> nearest_neighbors([[0.0], [1.0], [3.0]], 1)[0].ravel().tolist()
     [1, 0, 1]
     """
-    x = checked(x, "x", 2)
+    x = check_array(x, "x", 2)
     if not 1 <= n_neighbors < len(x):
         raise ValueError(f"x: {len(x)} rows have at most {len(x) - 1} neighbours each, not {n_neighbors}")
     asked = np.arange(len(x)) if asked is None else asked
-    places = checked(asked, "asked", 1, kind="integer", low=0, high=len(x) - 1)
+    places = check_array(asked, "asked", 1, kind="integer", low=0, high=len(x) - 1)
     if metric == "cosine":
         _require_directions(x, "x")
         ids, distances = _nearest(normalize(x), places, n_neighbors)
@@ -361,8 +361,8 @@ def neighbors_kept(true: ArrayLike, shown: ArrayLike) -> np.ndarray:
     >>> neighbors_kept([[1, 2], [0, 2]], [[2, 3], [2, 0]]).tolist()
     [0.5, 1.0]
     """
-    true = checked(true, "true", 2, kind="integer", low=0)
-    shown = checked(shown, "shown", 2, kind="integer", low=0)
+    true = check_array(true, "true", 2, kind="integer", low=0)
+    shown = check_array(shown, "shown", 2, kind="integer", low=0)
     if true.shape != shown.shape:
         raise ValueError(f"true has shape {true.shape} and shown {shown.shape}: they don't match")
     share: np.ndarray = (true[:, :, None] == shown[:, None, :]).any(axis=2).mean(axis=1)

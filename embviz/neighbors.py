@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from scipy.cluster.vq import kmeans2
 from tqdm.auto import tqdm
 
-from embviz.arrays import checked, whole
+from embviz.arrays import check_array, check_int
 from embviz.compiling import njit
 from embviz.imports import import_umap
 from embviz.memory import require_memory
@@ -72,7 +72,7 @@ def unit_rows(vectors: ArrayLike, *, center: bool = True) -> np.ndarray:
     >>> unit_rows([[3, 4], [1, 0]], center=False).round(1).tolist()
     [[0.6000000238418579, 0.800000011920929], [1.0, 0.0]]
     """
-    vectors = checked(vectors, "vectors", 2, kind="floating")
+    vectors = check_array(vectors, "vectors", 2, kind="floating")
     rows = vectors.astype(np.float32)
     if center:
         rows -= vectors.mean(axis=0, dtype=np.float64).astype(np.float32)
@@ -135,9 +135,9 @@ def find_neighbors(
     >>> found.ids.shape, found.recall
     ((50, 3), 1.0)
     """
-    vectors = checked(vectors, "vectors", 2, kind="floating")
+    vectors = check_array(vectors, "vectors", 2, kind="floating")
     V, D = vectors.shape
-    whole(n_neighbors, "n_neighbors", 1)
+    check_int(n_neighbors, "n_neighbors", 1)
     if n_neighbors >= V:
         raise ValueError(f"vectors: {V} rows have at most {V - 1} neighbours each, not {n_neighbors}")
     if not 0 < recall <= 1:
@@ -314,7 +314,7 @@ def lay_out_neighbors(
     ------
     McInnes, Healy & Melville (2018).
     """
-    start = checked(start, "start", 2)
+    start = check_array(start, "start", 2)
     V = len(neighbors.ids)
     if start.shape != (V, 2):
         raise ValueError(f"start: coordinates of shape {start.shape} do not place {V:,} points")
@@ -407,7 +407,7 @@ def neighbors_in_plane(points: ArrayLike, n_neighbors: int = 8) -> np.ndarray:
     """
     from scipy.spatial import cKDTree
 
-    points = checked(points, "points", 2)
+    points = check_array(points, "points", 2)
     if not 1 <= n_neighbors < len(points):
         raise ValueError(
             f"points: {len(points)} have at most {len(points) - 1} neighbours, not {n_neighbors}"

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike
 
-from embviz.arrays import checked
+from embviz.arrays import check_array
 
 FAMILIES = ("gaussian", "rademacher", "sparse", "hadamard", "orthonormal")
 Scaling = Literal["isometric", "unit"]
@@ -41,6 +41,13 @@ class Projection:
     family: str
     operator: np.ndarray | SubsampledHadamard = field(repr=False)
     scale: float = 1.0
+
+    @classmethod
+    def from_matrix(cls, matrix: ArrayLike) -> Projection:
+        """A projection from your own matrix T (m, d), which must be finite; its family is "given"."""
+        T = check_array(matrix, "matrix", 2).copy()
+        lengths = np.linalg.norm(T, axis=1 if T.shape[0] <= T.shape[1] else 0)
+        return cls("given", T, float(np.sqrt(np.mean(lengths**2))))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -73,7 +80,7 @@ class Projection:
         ValueError
             If the last axis of `x` is not d long.
         """
-        x = checked(x, "x", empty=True)
+        x = check_array(x, "x", empty=True)
         if x.ndim == 0 or x.shape[-1] != self.d:
             raise ValueError(f"x has shape {x.shape} for a map of {self.d} coordinates to {self.m}")
         if isinstance(self.operator, SubsampledHadamard):
@@ -202,7 +209,7 @@ def pca(x: ArrayLike, m: int) -> Projection:
     ValueError
         If m is not 1 to d, or `x` is no finite table of vectors.
     """
-    vectors = checked(x, "x", 2)
+    vectors = check_array(x, "x", 2)
     d = vectors.shape[1]
     _require_widths(m, d)
     if m > d:
@@ -228,19 +235,6 @@ def signed_permutation(d: int, seed: Seed) -> Projection:
     rng = np.random.default_rng(seed)
     order = rng.permutation(d)
     return Projection("permutation", np.eye(d)[order] * _signs(rng, (d, 1)))
-
-
-def given(matrix: ArrayLike) -> Projection:
-    """A projection from your own matrix T (m, d).
-
-    Raises
-    ------
-    ValueError
-        If it is not a finite matrix.
-    """
-    T = checked(matrix, "matrix", 2).copy()
-    lengths = np.linalg.norm(T, axis=1 if T.shape[0] <= T.shape[1] else 0)
-    return Projection("given", T, float(np.sqrt(np.mean(lengths**2))))
 
 
 def _require_widths(m: int, d: int) -> None:
@@ -277,7 +271,7 @@ class SubsampledHadamard:
 
     def apply(self, x: np.ndarray) -> np.ndarray:
         """Map vectors (..., d) to (..., m)."""
-        x = checked(x, "x", empty=True)
+        x = check_array(x, "x", empty=True)
         if x.ndim == 0 or x.shape[-1] != len(self.signs):
             raise ValueError(f"x has shape {x.shape} for a map of {len(self.signs)} coordinates")
         signed = x * (self.signs * self.factor)
@@ -330,7 +324,7 @@ def walsh_hadamard(x: ArrayLike) -> np.ndarray:
     >>> walsh_hadamard([1.0, 2.0, 3.0, 4.0]).tolist()
     [10.0, -2.0, -4.0, 0.0]
     """
-    x = checked(x, "x")
+    x = check_array(x, "x")
     width = x.shape[-1] if x.ndim else 0
     if width != padded_width(width):
         raise ValueError(f"x has {width} coordinates: their number must be a power of two")

@@ -189,11 +189,11 @@ def test_what_no_map_can_do_is_refused(ask, message):
 
 
 def test_a_map_of_ones_own_has_its_root_mean_square_row_as_scale_and_no_inverse_without_full_rank():
-    found = projections.given([[3.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    found = projections.Projection.from_matrix([[3.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
     assert found.scale == pytest.approx(math.sqrt(5))
     np.testing.assert_allclose(found.pseudo_inverse(), [[1 / 3, 0], [0, 0], [0, 1]], atol=1e-15)
     T = np.ones((3, 5))
     T[0] = 2.0
     for matrix in (T, T.T):
         with pytest.raises(ValueError, match="has rank 1, not 3"):
-            projections.given(matrix).pseudo_inverse()
+            projections.Projection.from_matrix(matrix).pseudo_inverse()

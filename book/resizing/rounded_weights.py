@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from embviz import metrics
-from embviz.arrays import checked
+from embviz.arrays import check_array
 
 Per = Literal["tensor", "channel"]
 Model = TypeVar("Model", bound=nn.Module)
@@ -96,7 +96,7 @@ def round_to_grid(values: ArrayLike, bits: int, per: Per = "tensor") -> Quantize
 def _checked(values: ArrayLike, per: Per, name: str = "values") -> np.ndarray:
     if per not in get_args(Per):
         raise ValueError(f"per is {per!r}: choose one of {', '.join(get_args(Per))}")
-    array = checked(values, name)
+    array = check_array(values, name)
     if array.ndim < (2 if per == "channel" else 1):
         raise ValueError(
             f"{name} has shape {array.shape}: a scale a channel needs two axes, outputs first; use "

@@ -20,7 +20,7 @@ import safetensors
 import safetensors.numpy
 
 from embviz import storage
-from embviz.arrays import checked, checked_ids, checked_starts, in_blocks
+from embviz.arrays import check_array, check_ids, check_starts, in_blocks
 from embviz.corpora import docstrings, registry
 from embviz.corpora.texts import normalize_words, wikifil
 from embviz.memory import require_memory
@@ -51,8 +51,8 @@ class Corpus:
 
     def __post_init__(self) -> None:
         n_words = len(self.vocabulary)
-        ids = checked_ids(self.ids, n_words)
-        counts = checked(self.counts, "counts", 1, kind="integer", low=0)
+        ids = check_ids(self.ids, n_words)
+        counts = check_array(self.counts, "counts", 1, kind="integer", low=0)
         if len(counts) != n_words:
             raise ValueError(f"counts has {len(counts)} entries for {n_words} words: give each word one")
         if (wrong := np.flatnonzero(_occurrences(ids, n_words) != counts)).size:
@@ -62,7 +62,7 @@ class Corpus:
             )
         object.__setattr__(self, "ids", ids)
         object.__setattr__(self, "counts", counts)
-        object.__setattr__(self, "document_starts", checked_starts(self.document_starts, len(ids)))
+        object.__setattr__(self, "document_starts", check_starts(self.document_starts, len(ids)))
 
     def __repr__(self) -> str:
         return (

@@ -25,10 +25,10 @@ from typing import IO, Any
 import numpy as np
 import regex
 
-from embviz.arrays import let_go, whole
+from embviz.arrays import check_int, release_pages
 from embviz.corpora.corpus import DOCUMENT_SEPARATOR, Corpus
 from embviz.corpora.texts import normalize_words
-from embviz.memory import require_memory, written
+from embviz.memory import format_bytes, require_memory
 
 BLOCK = 1 << 22  # characters read at a time
 ON_DISK = 1 << 28  # bytes of ids from which they stay in a file, which the system pages in
@@ -103,8 +103,8 @@ def make_corpus(
     called = name or _name_of(source)
     tokenize = _tokenizer(tokenizer)
     _refuse_encoding(encoding)
-    min_count = whole(min_count, "min_count", 1)
-    max_vocab = None if max_vocab is None else whole(max_vocab, "max_vocab", 1)
+    min_count = check_int(min_count, "min_count", 1)
+    max_vocab = None if max_vocab is None else check_int(max_vocab, "max_vocab", 1)
     n_letters, n_dropped, example = 0, 0, ""
     with _Numbering(called) as numbering:
         for begins, block in _blocks(source, encoding):
@@ -233,8 +233,8 @@ def _pieces(blocks: Iterable[str]) -> Iterator[tuple[bool, str]]:
     """Blocks of a text, cut at separators, or else before white space."""
     rest, begins = "", True
     for block in blocks:
-        *whole, rest = (rest + block).split(DOCUMENT_SEPARATOR)
-        for document in whole:
+        *documents, rest = (rest + block).split(DOCUMENT_SEPARATOR)
+        for document in documents:
             yield begins, document
             begins = True
         while len(rest) > BLOCK:
@@ -427,7 +427,7 @@ class _Numbering:
             for ids in self._ids(part):
                 numbered[filled : filled + len(ids)] = table[ids]
                 filled += len(ids)
-                let_go(numbered)
+                release_pages(numbered)
         counts, starts = -np.array([count for count, *_ in kept]), np.array(self.starts)
         return Corpus(self.name, numbered, vocabulary, counts, starts, self._hash.hexdigest())
 
@@ -451,6 +451,6 @@ class _Numbering:
         free = shutil.disk_usage(folder).free
         return OSError(
             number,
-            f"{folder} has {written(free)} left, and the ids of {self.name!r} take {written(n_bytes)} or "
-            "more: let TMPDIR name a folder with 8 bytes a token",
+            f"{folder} has {format_bytes(free)} left, and the ids of {self.name!r} take "
+            f"{format_bytes(n_bytes)} or more: let TMPDIR name a folder with 8 bytes a token",
         )

@@ -255,7 +255,7 @@ def named_path(source: str | os.PathLike[str]) -> Path:
     return Path(source)
 
 
-def on_disk(source: str | os.PathLike[str]) -> Path:
+def resolve_path(source: str | os.PathLike[str]) -> Path:
     """A path as it is, or where the released model of this name lies, verified.
 
     Parameters

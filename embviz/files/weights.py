@@ -21,8 +21,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from embviz.arrays import checked
-from embviz.corpora.registry import on_disk
+from embviz.arrays import check_array
+from embviz.corpora.registry import resolve_path
 from embviz.files.gguf import MAGIC, read_gguf
 
 WRAPPERS = ("_orig_mod.", "module.")  # of torch.compile, of DataParallel
@@ -58,7 +58,7 @@ class StoredArray:
             If the numbers of the rows do not rise, or lie outside of the table.
         """
         if rows is not None:
-            rows = checked(rows, "rows", 1, kind="integer", low=0, high=self.shape[0] - 1)
+            rows = check_array(rows, "rows", 1, kind="integer", low=0, high=self.shape[0] - 1)
             if (np.diff(rows) <= 0).any():
                 raise ValueError("the numbers of the rows do not rise: sort them, each once")
         return np.asarray(self.load(rows), dtype=np.float32)
@@ -103,7 +103,7 @@ def weights_of(source: Any) -> Weights:
         return Weights("weights", *_of_mapping(source))
     if not isinstance(source, str | os.PathLike):
         raise ValueError(f"a {type(source).__name__} is no model: give a module, a dict of arrays, or a path")
-    path = on_disk(source)
+    path = resolve_path(source)
     if path.is_dir():
         return replace(_of_folder(path), name=name_of(source, path.resolve().name))
     if not path.is_file():
@@ -176,7 +176,7 @@ def _of_mapping(
             if array.dtype.kind != "f":
                 left_out[name] = str(array.dtype)
                 continue
-            value = torch.from_numpy(np.ascontiguousarray(checked(value, name, kind="floating")))
+            value = torch.from_numpy(np.ascontiguousarray(check_array(value, name, kind="floating")))
         if value.is_meta:
             raise ValueError(f"{name} is on the meta device, where there are no numbers: load it first")
         if value.is_floating_point() and value.layout == torch.strided:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from embviz.corpora.registry import on_disk
+from embviz.corpora.registry import resolve_path
 from embviz.files.gguf import is_gguf, read_gguf
 from embviz.files.pretrained import load_pretrained
 from embviz.files.weights import Weights
@@ -113,7 +113,7 @@ def causal_model(weights: Weights, source: Any, *, stored_precision: bool = Fals
     """
     if weights.module is not None:
         return weights.module
-    path = on_disk(source) if isinstance(source, str | os.PathLike) else None
+    path = resolve_path(source) if isinstance(source, str | os.PathLike) else None
     if path is not None and path.is_file() and is_gguf(path):
         return _of_gguf(path)
     if path is None or not path.is_dir():

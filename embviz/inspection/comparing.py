@@ -13,7 +13,7 @@ import pandas as pd
 from tqdm.auto import tqdm
 
 from embviz import metrics
-from embviz.arrays import whole
+from embviz.arrays import check_int
 from embviz.corpora.tokens import token_texts
 from embviz.files.weights import StoredArray, Weights
 from embviz.inspection import measures, roles
@@ -131,7 +131,7 @@ def compare(
     1.0
     """
     sides = [_read(first, tokenizer), _read(second, other_tokenizer or tokenizer)]
-    shared = _shared(sides[0].tokens, sides[1].tokens, whole(max_tokens, "max_tokens", low=LEAST_SHARED))
+    shared = _shared(sides[0].tokens, sides[1].tokens, check_int(max_tokens, "max_tokens", low=LEAST_SHARED))
     if len(shared) < LEAST_SHARED:
         raise ValueError(
             f"{sides[0].name} and {sides[1].name} share {len(shared)} tokens: at least {LEAST_SHARED} are "

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from embviz.arrays import whole
+from embviz.arrays import check_int
 from embviz.corpora.tokens import token_kinds
 from embviz.files.pretrained import evaluating
 from embviz.files.weights import Weights
@@ -338,10 +338,10 @@ def inspect(
     embedding = roles.find_embedding(weights)
     names = {EMBEDDING: embedding, OUTPUT: roles.find_output(weights, embedding)}
     V, D = weights.arrays[embedding].shape if embedding else (0, 0)
-    rows = _sample(V, whole(max_rows, "max_rows", low=4), seed)
+    rows = _sample(V, check_int(max_rows, "max_rows", low=4), seed)
     tied, why = _tied(weights, embedding, names[OUTPUT], rows)
     known = None if tokenizer is None or embedding is None else token_names(tokenizer, V)
-    n_batches, n_tokens = whole(n_batches, "n_batches", low=1), whole(n_tokens, "n_tokens", low=2)
+    n_batches, n_tokens = check_int(n_batches, "n_batches", low=1), check_int(n_tokens, "n_tokens", low=2)
     with tqdm(total=4, disable=not progress, leave=False) as bar:
         bar.set_description("all rows of the embedding")
         found = _measure_tables(table, weights, names, rows, tied)
@@ -630,8 +630,8 @@ def _extremes(lengths: np.ndarray, known: list[str] | None) -> pd.DataFrame:
 
 def _legible(token: str, row: int) -> str:
     """A token that a page can show: a long one is cut, half a character is spelled out."""
-    whole = token.encode("utf-8", "backslashreplace").decode()
-    return token if whole == token and len(token) <= LONGEST else f"{whole[:LONGEST]}… [row {row}]"
+    legible = token.encode("utf-8", "backslashreplace").decode()
+    return token if legible == token and len(token) <= LONGEST else f"{legible[:LONGEST]}… [row {row}]"
 
 
 def _measure_kernel(

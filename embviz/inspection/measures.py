@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import eigh_tridiagonal
 
-from embviz.arrays import checked, matched
+from embviz.arrays import check_array, check_pair
 from embviz.metrics import bootstrap_interval, mean_cosine, normalize
 
 N_RESAMPLES = 200  # of rows
@@ -52,7 +52,7 @@ def singular_values(matrix: ArrayLike) -> np.ndarray:
     >>> singular_values([[3.0, 0.0], [0.0, -4.0]]).tolist()
     [4.0, 3.0]
     """
-    matrix = checked(matrix, "matrix", 2)
+    matrix = check_array(matrix, "matrix", 2)
     gram = matrix @ matrix.T if len(matrix) <= matrix.shape[1] else matrix.T @ matrix
     found: np.ndarray = np.sqrt(np.linalg.eigvalsh(gram).clip(0))[::-1]
     return found
@@ -69,7 +69,7 @@ def edge(matrix: ArrayLike) -> float:
     ------
     Marchenko and Pastur (1967), Distribution of eigenvalues for some sets of random matrices.
     """
-    matrix = checked(matrix, "matrix", 2)
+    matrix = check_array(matrix, "matrix", 2)
     n, m = matrix.shape
     return float(matrix.std() * (np.sqrt(n) + np.sqrt(m)))
 
@@ -157,7 +157,7 @@ def spectrum_measures(
     ValueError
         If all entries are equal, or one is not finite.
     """
-    matrix = checked(matrix, "matrix", 2)
+    matrix = check_array(matrix, "matrix", 2)
     if np.ptp(matrix) == 0:
         raise ValueError("all its numbers are equal")
     rng = np.random.default_rng(seed)
@@ -313,7 +313,7 @@ def paired_measures(x: ArrayLike, y: ArrayLike, *, n_draws: int, seed: int) -> l
     ValueError
         If shapes differ, fewer than three words have a direction in both, or all rows of one have the same.
     """
-    x, y = matched(x, y, 2)
+    x, y = check_pair(x, y, 2)
     has_both = np.logical_and(x.any(axis=1), y.any(axis=1))
     x, y = normalize(x[has_both]), normalize(y[has_both])
     if len(x) < 3:
@@ -362,7 +362,7 @@ def order_measures(table: ArrayLike, *, n_draws: int, seed: int) -> list[Measure
     >>> [round(one.value, 2) for one in order_measures(line, n_draws=2, seed=0)]
     [0.99]
     """
-    table = checked(table, "table", 2)
+    table = check_array(table, "table", 2)
     if len(table) < 3 or np.ptp(table, axis=0).max() == 0:
         raise ValueError(f"{len(table)} rows: at least three are needed, and not all equal")
 

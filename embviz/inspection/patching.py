@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from embviz.arrays import whole
+from embviz.arrays import check_int
 from embviz.files.pretrained import evaluating
 from embviz.files.weights import plain_name
 from embviz.inspection import causal_models, roles
@@ -162,7 +162,7 @@ def _replaced(matrix: np.ndarray, how: How, name: str, module: nn.Module) -> np.
 
 
 def _low_rank(matrix: np.ndarray, rank: int) -> np.ndarray:
-    whole(rank, "rank", low=1)
+    check_int(rank, "rank", low=1)
     left, values, right = np.linalg.svd(matrix, full_matrices=False)
     found: np.ndarray = (left[:, :rank] * values[:rank]) @ right[:rank]
     return found

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from embviz.arrays import checked
+from embviz.arrays import check_array
 from embviz.files.weights import StoredArray
 from embviz.inspection import measures
 from embviz.inspection.measures import Measured
@@ -164,8 +164,8 @@ def nearest_rows(
         If an entry is not finite, or `own` lies outside of the table.
     """
     V = array.shape[0]
-    queries = np.asarray(checked(queries, "queries", 2, kind="floating"), dtype=np.float32)
-    own = checked(own, "own", 1, kind="integer", low=-1, high=V - 1)
+    queries = np.asarray(check_array(queries, "queries", 2, kind="floating"), dtype=np.float32)
+    own = check_array(own, "own", 1, kind="integer", low=-1, high=V - 1)
     mean = np.asarray(mean, dtype=np.float32)
     n = min(n, V - 1)
     best = np.full((len(queries), n), -np.inf, dtype=np.float32)

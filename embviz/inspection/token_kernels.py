@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from embviz.arrays import whole
+from embviz.arrays import check_int
 from embviz.files.weights import StoredArray
 from embviz.inspection import roles
 from embviz.inspection.embeddings import same_rows
@@ -110,7 +110,7 @@ def kernel_of(
 ) -> TokenKernel:
     """As :func:`token_kernel`, of a text in the model's tokens."""
     corpus = text.corpus
-    known = np.flatnonzero(text.rows >= 0)[: whole(n_words, "n_words", low=4)]
+    known = np.flatnonzero(text.rows >= 0)[: check_int(n_words, "n_words", low=4)]
     if len(known) < 4:
         raise ValueError(f"{len(known)} words of the corpus are tokens of the model: cut it by its tokenizer")
     new_id = np.full(len(text.rows), len(known))

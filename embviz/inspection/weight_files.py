@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from embviz.corpora.registry import on_disk
+from embviz.corpora.registry import resolve_path
 from embviz.files.gguf import MAGIC, read_gguf
 from embviz.files.weights import Weights, first_bytes, name_of, weights_of
 from embviz.imports import require
@@ -43,7 +43,7 @@ def read_weights(source: Any) -> Weights:
         tables = {"embedding.weight": source.word, "output.weight": source.context}
         weights = weights_of({name: table for name, table in tables.items() if table is not None})
         return replace(weights, name="word vectors")
-    if isinstance(source, str | os.PathLike) and first_bytes(path := on_disk(source), 1) == b"{":
+    if isinstance(source, str | os.PathLike) and first_bytes(path := resolve_path(source), 1) == b"{":
         return replace(read_weights(WordVectors.load(path)), name=name_of(source, path.stem))
     return weights_of(source)
 
@@ -64,7 +64,7 @@ def read_tokenizer(source: str | os.PathLike[str], *, for_text: bool = False) ->
     ValueError
         If there is one that cannot be read.
     """
-    path = on_disk(source)
+    path = resolve_path(source)
     first = first_bytes(path, 4)
     if first == MAGIC:
         return _gguf_tokenizer(path) if for_text else read_gguf(path).tokens

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from embviz.arrays import checked
+from embviz.arrays import check_array
 
 SEEDS = "seeds"  # whole runs, each from a seed of its own
 LEAST_REPETITIONS = 3  # fewer have no spread to speak of
@@ -141,7 +141,7 @@ def over_seeds(
     """
     if len(values) == 0:
         raise ValueError("values is empty, no seed was measured: run the experiment's cells first")
-    values = checked(values, "values", 1, infinite=True)
+    values = check_array(values, "values", 1, infinite=True)
     if {math.inf, -math.inf} <= set(values):
         raise ValueError("values holds infinities of both signs: they have no mean")
     mean = float(values.mean())
@@ -181,7 +181,7 @@ def extreme(
     >>> finding.value, finding.low, finding.high
     (3.0, 1.0, 3.0)
     """
-    values = checked(values, "values", 1, infinite=True)
+    values = check_array(values, "values", 1, infinite=True)
     low, high = float(np.min(values)), float(np.max(values))
     return Finding(high if largest else low, low, high, len(values), controls or {}, corpus, repeats)
 
@@ -224,7 +224,7 @@ def resampled(
     >>> resampled(2.0, [1.0, 2.0, 3.0], 5).n_seeds
     5
     """
-    replicates = checked(replicates, "replicates", 1, infinite=True)
+    replicates = check_array(replicates, "replicates", 1, infinite=True)
     ends = 0.025, 0.975
     if np.isfinite(replicates).all():
         low, high = (float(end) for end in np.quantile(replicates, ends))

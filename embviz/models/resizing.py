@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from embviz import projections
-from embviz.arrays import checked
+from embviz.arrays import check_array
 from embviz.models.decoder import (
     Decoder,
     DecoderConfig,
@@ -37,7 +37,7 @@ Reading = Literal["inverse", "written", "transpose"]
 MLPRule = Literal["kept", "plain"]
 Growth = Literal["zeros", "orthogonal", "gaussian"]
 Role = Literal["vocabulary", "position", "residual", "head", "hidden"]
-Weights = dict[str, Tensor]
+Tensors = dict[str, Tensor]
 
 _KNOWN_LAYERS = {  # of decoders; a layer of another class is refused
     *("Decoder", "DecoderBlock", "DecoderAttention", "DecoderNorm", "Gain", "Linear", "SphereLinear"),
@@ -165,7 +165,7 @@ class _Parts:
     """A model taken apart: what the rules change one after the other."""
 
     config: DecoderConfig
-    weights: Weights
+    weights: Tensors
     notes: list[str]
     dtype: torch.dtype  # that of the model, which the result gets again
 
@@ -615,7 +615,7 @@ def truncate(model: nn.Module, dims: int | Sequence[int]) -> Resized:
     found = resize(
         own,
         len(kept),
-        projection=projections.given(np.eye(d)[kept]),
+        projection=projections.Projection.from_matrix(np.eye(d)[kept]),
         gains="project",
         centering="keep",
     )
@@ -640,7 +640,7 @@ def pca_slice(model: nn.Module, m: int, states: np.ndarray) -> Resized:
         As :func:`embviz.projections.pca` and :func:`resize`.
     """
     own = as_decoder(model)
-    states = checked(states, "states", 2)
+    states = check_array(states, "states", 2)
     if states.shape[1] != own.config.embedding_dim:
         raise ValueError(f"states has shape {states.shape}: give (n, {own.config.embedding_dim})")
     if own.config.norm == "layer":
@@ -681,7 +681,7 @@ def grow(
     if m < d:
         raise ValueError(f"m = {m} is below the model's width {d}: resize() shrinks")
     makers: dict[Growth, Callable[[], Projection]] = {
-        "zeros": lambda: projections.given(np.eye(m)[:, :d]),
+        "zeros": lambda: projections.Projection.from_matrix(np.eye(m)[:, :d]),
         "orthogonal": lambda: projections.draw("orthonormal", m, d, seed=seed, scaling="unit"),
         "gaussian": lambda: projections.draw("gaussian", m, d, seed=seed, scaling="unit"),
     }

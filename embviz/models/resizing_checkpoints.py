@@ -530,7 +530,7 @@ def _ones_kept(inner: np.ndarray) -> Projection:
     """
     m, d = inner.shape[0] + 1, inner.shape[1] + 1
     rows, columns = (_complement(n) for n in (m, d))
-    return projections.given(np.full((m, d), 1 / np.sqrt(m * d)) + rows @ inner @ columns.T)
+    return projections.Projection.from_matrix(np.full((m, d), 1 / np.sqrt(m * d)) + rows @ inner @ columns.T)
 
 
 def _complement(n: int) -> np.ndarray:
@@ -546,14 +546,14 @@ def _map(
     With `centered` it keeps the direction of ones, and acts on the complement as asked.
     """
     if how == "repeat":
-        return projections.given(np.tile(np.eye(d), (m // d, 1)) / np.sqrt(m // d)), 1.0
+        return projections.Projection.from_matrix(np.tile(np.eye(d), (m // d, 1)) / np.sqrt(m // d)), 1.0
     less = int(centered)
     if gram is not None:
         basis = _complement(d) if centered else np.eye(d)
         values, vectors = np.linalg.eigh(basis.T @ gram @ basis)
         inner = projections.pca(np.sqrt(values.clip(0))[:, None] * vectors.T, m - less)
     elif how == "zeros":
-        inner = projections.given(np.eye(m - less, d - less))
+        inner = projections.Projection.from_matrix(np.eye(m - less, d - less))
     else:
         drawn = "orthonormal" if how == "pca" else how
         inner = projections.draw(drawn, m - less, d - less, seed=seed, scaling="unit")

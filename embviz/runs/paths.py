@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from embviz.arrays import checked
+from embviz.arrays import check_array
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +73,7 @@ def weight_path(
     >>> weight_path("query", np.zeros((4, 2, 3)), steps=[0, 10, 20, 30], losses=[3, 2, 2, 1]).weights.shape
     (4, 6)
     """
-    steps = checked(steps, f"{name}: steps", 1, kind="number")
+    steps = check_array(steps, f"{name}: steps", 1, kind="number")
     losses = _told(name, steps, losses)
     try:
         rows = list(snapshots)
@@ -88,7 +88,7 @@ def weight_path(
     if (np.diff(steps) <= 0).any():
         raise ValueError(f"{name}: steps must increase: sort snapshots, and drop those taken twice")
     arrays = [
-        checked(row, f"{name}: the snapshot of step {step}", kind="floating", empty=True)
+        check_array(row, f"{name}: the snapshot of step {step}", kind="floating", empty=True)
         for step, row in zip(steps, rows, strict=True)
     ]
     for step, array in zip(steps, arrays, strict=True):
@@ -111,7 +111,7 @@ def _told(name: str, steps: np.ndarray, losses: ArrayLike | None) -> np.ndarray:
     given = np.full(len(steps), math.nan) if losses is None else np.asarray(losses)
     plain = given.shape == (len(steps),) and np.issubdtype(given.dtype, np.floating)
     if not plain or isinstance(losses, np.ma.MaskedArray):
-        return checked(losses, f"{name}: losses", 1)
+        return check_array(losses, f"{name}: losses", 1)
     missing = np.isnan(given)
     if missing.all():
         return given.astype(float)
@@ -122,4 +122,4 @@ def _told(name: str, steps: np.ndarray, losses: ArrayLike | None) -> np.ndarray:
             f"{name}: losses has {missing.sum()} NaN or infinite of {len(given)}: tell the loss of every "
             "snapshot, or give losses=None and look at weights alone"
         )
-    return checked(given, f"{name}: losses", 1)
+    return check_array(given, f"{name}: losses", 1)

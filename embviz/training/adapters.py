@@ -17,7 +17,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from embviz.imports import require
-from embviz.memory import written
+from embviz.memory import format_bytes
 from embviz.runs import Run, Sketch, run_bytes, select_weights
 
 
@@ -58,9 +58,9 @@ class _Recording:
         free = shutil.disk_usage(self.folder).free
         if n_bytes > free:
             warnings.warn(
-                f"{n_snapshots:,} snapshots will take {written(n_bytes)} in {self.folder}, where "
-                f"{written(free)} are free: record seldom (every=), fewer tensors (tensors=), or sketches "
-                "(sketch=Sketch(256, full=False))",
+                f"{n_snapshots:,} snapshots will take {format_bytes(n_bytes)} in {self.folder}, where "
+                f"{format_bytes(free)} are free: record seldom (every=), fewer tensors (tensors=), or "
+                "sketches (sketch=Sketch(256, full=False))",
                 stacklevel=3,
             )
 

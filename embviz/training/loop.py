@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Metrics = Mapping[str, float | Sequence[float]]
 Schedule = int | Container[int] | Callable[[int], bool]  # of snapshots, by the updates made
-Weights = Callable[[], Mapping[str, Tensor]] | Literal["all", "none"]  # of a snapshot
+SnapshotWeights = Callable[[], Mapping[str, Tensor]] | Literal["all", "none"]  # of a snapshot
 STATE_SECONDS = 60.0  # at most between two states of a run, so that a kill costs no more than that
 STATE_SHARE = 0.05  # of the time is spent on states at snapshots, at most
 
@@ -72,7 +72,7 @@ def train(
     n_steps: int,
     snapshot_at: Schedule,
     measure: Callable[[int], Metrics] | None = None,
-    weights: Weights = "all",
+    weights: SnapshotWeights = "all",
     names: Sequence[str] = ("model",),
     run: Run | None = None,
     after_backward: Callable[[int], None] | None = None,
@@ -213,7 +213,7 @@ def _take_snapshot(
     step: int,
     model: nn.Module,
     measure: Callable[[int], Metrics] | None,
-    weights: Weights,
+    weights: SnapshotWeights,
 ) -> Snapshot:
     with torch.no_grad():
         metrics = dict(measure(step)) if measure else {}

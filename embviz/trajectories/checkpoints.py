@@ -16,7 +16,7 @@ import torch
 from numpy.typing import ArrayLike
 from tqdm.auto import tqdm
 
-from embviz.arrays import checked
+from embviz.arrays import check_array
 from embviz.corpora.registry import named_path
 from embviz.files.weights import Weights
 from embviz.inspection import read_weights
@@ -80,7 +80,7 @@ def read_checkpoints(
     paths = _found(source)
     if callable(steps):
         steps = [steps(path) for path in paths]
-    told = steps_of(paths) if steps is None else checked(steps, "steps", 1, kind="integer").tolist()
+    told = steps_of(paths) if steps is None else check_array(steps, "steps", 1, kind="integer").tolist()
     if len(told) != len(paths):
         raise ValueError(f"{len(paths)} checkpoints and {len(told)} steps: give one of each")
     order = np.argsort(told, kind="stable")
@@ -170,7 +170,7 @@ def _given(losses: ArrayLike | Mapping[int, float], steps: Sequence[int]) -> np.
                 f"losses has none for step {lacking[0]}: give a loss for every step, or leave losses out"
             )
         losses = [losses[step] for step in steps]
-    found = checked(losses, "losses", 1)
+    found = check_array(losses, "losses", 1)
     if len(found) != len(steps):
         raise ValueError(f"{len(steps)} checkpoints and {len(found)} losses: give one of each")
     return found

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import linalg
 
-from embviz.arrays import checked
+from embviz.arrays import check_array
 from embviz.metrics import procrustes_disparity
 from embviz.trajectories.phases import couple, path_steps, sharpness, transitions
 from embviz.trajectories.traces import Recipe, Trace, trace
@@ -311,7 +311,7 @@ def disparities(paths: Mapping[str, ArrayLike]) -> pd.DataFrame:
     ------
     Geometry paper, sections 4.2 and 7.1, which say "almost identical" and give no number.
     """
-    arrays = {name: checked(points, f"paths[{name!r}]", 2) for name, points in paths.items()}
+    arrays = {name: check_array(points, f"paths[{name!r}]", 2) for name, points in paths.items()}
     if not arrays:
         raise ValueError("there is no path to compare")
     first, *rest = arrays

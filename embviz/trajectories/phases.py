@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 from sklearn.metrics import adjusted_rand_score
 
-from embviz.arrays import checked
+from embviz.arrays import check_array
 from embviz.imports import require
 
 NOISE = -1  # the label of a snapshot that belongs to no phase
@@ -111,7 +111,7 @@ def find_phases(points: ArrayLike, clustering: Clustering | None = None) -> Phas
     clustering = clustering or Clustering()
     # a copy, since the caller may write into it before validity is asked for; by rows, since hdbscan's
     # membership is wrong by columns
-    points = np.array(checked(points, "points", 2), order="C")
+    points = np.array(check_array(points, "points", 2), order="C")
     require_enough(len(points), clustering)
     require("trajectories", "hdbscan", purpose="finding phases")
     hdbscan = importlib.import_module("hdbscan")
@@ -244,8 +244,8 @@ def transition_activity(labels: ArrayLike, steps: ArrayLike) -> np.ndarray:
 
 
 def _labels_and_steps(labels: ArrayLike, steps: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    labels = checked(labels, "labels", 1, kind="integer", low=NOISE)
-    steps = checked(steps, "steps", 1, kind="number")
+    labels = check_array(labels, "labels", 1, kind="integer", low=NOISE)
+    steps = check_array(steps, "steps", 1, kind="number")
     if labels.shape != steps.shape:
         raise ValueError(f"labels have shape {labels.shape}, steps {steps.shape}: give one a snapshot")
     if (np.diff(steps) <= 0).any():
@@ -277,7 +277,7 @@ def sharpness(points: ArrayLike) -> Sharpness:
 
 def path_steps(points: ArrayLike) -> np.ndarray:
     """Lengths of the S - 1 steps of a path (S, D)."""
-    points = checked(points, "points", 2)
+    points = check_array(points, "points", 2)
     if len(points) < 2:
         raise ValueError("a path of a single snapshot has no step")
     return np.linalg.norm(np.diff(points, axis=0), axis=1)
@@ -335,7 +335,7 @@ def couple(
     Coupling
         The test is one-sided: drops go with movement. The search over lags is paid for in `p`.
     """
-    activity, losses = checked(activity, "activity", 1), checked(losses, "losses", 1)
+    activity, losses = check_array(activity, "activity", 1), check_array(losses, "losses", 1)
     if len(losses) != len(activity) + 1:
         raise ValueError(
             f"activity has {len(activity)} intervals, losses {len(losses)}: S snapshots have S - 1 intervals"
@@ -435,7 +435,7 @@ def phase_grid(
     -------
     PhaseGrid
     """
-    arrays = {name: checked(points, f"layouts[{name!r}]", 2) for name, points in layouts.items()}
+    arrays = {name: check_array(points, f"layouts[{name!r}]", 2) for name, points in layouts.items()}
     if len({len(points) for points in arrays.values()}) != 1 or not clusterings:
         raise ValueError("give one clustering at least, and layouts of the same snapshots")
     rows, labels = [], []

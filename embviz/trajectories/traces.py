@@ -12,7 +12,7 @@ import torch
 from numpy.typing import ArrayLike
 from sklearn.neighbors import NearestNeighbors
 
-from embviz.arrays import checked
+from embviz.arrays import check_array
 from embviz.imports import import_pymde, import_umap, require
 from embviz.trajectories.autoencoders import Autoencoder, Behaviour, encode_together
 from embviz.trajectories.phases import (
@@ -73,7 +73,7 @@ def lay_out(points: ArrayLike, layout: Layout | None = None, *, seed: int) -> np
     Agrawal, Ali & Boyd (2021), section 4: the distortion of PyMDE's ``preserve_neighbors``. Its start and
     its pairs are drawn here, since it draws them from global generators.
     """
-    layout, points = layout or Layout(), checked(points, "points", 2)
+    layout, points = layout or Layout(), check_array(points, "points", 2)
     if layout.method == "pca":
         return principal_coordinates(points)
     if len(points) <= layout.n_neighbors:
@@ -101,7 +101,7 @@ def principal_coordinates(points: ArrayLike, n_axes: int = 2) -> np.ndarray:
 
     Where D is below `n_axes`, the rest are zeros.
     """
-    points = checked(points, "points", 2)
+    points = check_array(points, "points", 2)
     centered = points - points.mean(axis=0)
     if not np.ptp(points, axis=0).any():
         raise ValueError("all points are the same: there is nothing to lay out")

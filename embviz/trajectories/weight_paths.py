@@ -15,7 +15,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from embviz.arrays import checked
+from embviz.arrays import check_array
 from embviz.runs.paths import WeightPath as WeightPath
 from embviz.runs.paths import weight_path as weight_path
 
@@ -120,7 +120,7 @@ def cosine_share(points: ArrayLike) -> float:
     >>> round(cosine_share(np.stack([3 * np.cos(np.pi * t), np.cos(2 * np.pi * t)], axis=1)), 6)
     1.0
     """
-    points = checked(points, "points", 2)
+    points = check_array(points, "points", 2)
     n = len(points)
     if n < 4:
         raise ValueError(f"{n} points: give four at least")

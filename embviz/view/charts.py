@@ -167,7 +167,7 @@ def bin_counts(
     ValueError
         If there is no value, or one isn't finite.
     """
-    flat = arrays.checked(values, "values").ravel()
+    flat = arrays.check_array(values, "values").ravel()
     counts, edges = np.histogram(flat, bins=n_bins, range=limits)
     return _bin_table(counts, edges, flat.size)
 
@@ -194,7 +194,7 @@ def mirrored_bins(values: ArrayLike, *, n_bins: int = 60, reach: float | None = 
     """
     if n_bins % 2:
         raise ValueError(f"{n_bins} bins: an even number is needed, so that zero is an edge")
-    flat = arrays.checked(values, "values").ravel()
+    flat = arrays.check_array(values, "values").ravel()
     reach = float(np.abs(flat).max()) if reach is None else reach
     half = np.linspace(0.0, reach or 1.0, n_bins // 2 + 1)
     edges = np.concatenate([-half[:0:-1], half])  # exactly symmetric, with 0 itself among them

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from embviz import metrics
-from embviz.arrays import checked
+from embviz.arrays import check_array
 from embviz.view.explorers import Choice, Explorer
 from embviz.view.heat_maps import plot_heat_map
 from embviz.view.multiples import panels
@@ -121,7 +121,7 @@ def _places(words: list[str], chosen: list[str]) -> list[int]:
 
 def _distances(rows: Any, i: np.ndarray, j: np.ndarray, distance: str, name: str) -> np.ndarray:
     """Distance of the rows `i` from the rows `j`, one each."""
-    a, b = (checked(np.asarray(rows[place]), name, 2).astype(float) for place in (i, j))
+    a, b = (check_array(np.asarray(rows[place]), name, 2).astype(float) for place in (i, j))
     if distance == "Euclidean":
         return np.linalg.norm(a - b, axis=1)
     for part, place in ((a, i), (b, j)):
@@ -249,7 +249,7 @@ def _matrix(rows: Any, words: list[str], places: list[int], name: str, caption: 
 
     def measure(distance: str, draw: int) -> dict[str, pd.DataFrame]:
         rng = np.random.default_rng(draw)
-        own = checked(np.asarray(rows[at]), "first", 2).astype(float)
+        own = check_array(np.asarray(rows[at]), "first", 2).astype(float)
         # a coordinate's values over all tokens in a random order: of those tokens that are shown
         drawn = [rng.permutation(n)[: len(at)] for _ in range(own.shape[1])]
         mixed = np.stack([np.asarray(rows[drawn[k], k], float) for k in range(own.shape[1])], axis=1)

@@ -21,7 +21,7 @@ import pandas as pd
 import traitlets
 from numpy.typing import ArrayLike
 
-from embviz.arrays import checked
+from embviz.arrays import check_array
 from embviz.metrics import nearest_neighbors, neighbors_kept, procrustes_map
 from embviz.view import theme
 from embviz.view.named_tables import short_repr
@@ -416,7 +416,7 @@ def pick_a_word(
     for place, (name, given) in enumerate(zip(names, ("states", "null"), strict=True)):
         tables = states if given == "states" else null
         checked_ = {one: _checked(table, words, f"{given}[{one!r}]") for one, table in tables.items()}
-        layout = None if planes is None else checked(planes[place], "planes", 3)
+        layout = None if planes is None else check_array(planes[place], "planes", 3)
         placed, faith = _in_states(checked_, start, layout, metric, n_neighbors)
         maps.append(
             EmbeddingMap(
@@ -477,7 +477,7 @@ def _placed(name: str, table: np.ndarray, points: np.ndarray, metric: Metric, k:
 
 
 def _checked(vectors: ArrayLike, words: Sequence[str], name: str) -> np.ndarray:
-    table = checked(vectors, name, 2)
+    table = check_array(vectors, name, 2)
     if len(table) != len(words):
         raise ValueError(f"{name} of shape {table.shape} don't give {len(words):,} words a row each")
     if len(words) < 3 or len(words) > WORD_LIMIT:
@@ -513,7 +513,7 @@ def _plane(tables: list[np.ndarray], layout: ArrayLike | None) -> tuple[list[np.
     if layout is None:
         points = _principal_plane(np.concatenate(tables))
     else:
-        given = checked(layout, "layout")
+        given = check_array(layout, "layout")
         if given.shape not in {(V, 2)} | ({(len(tables), V, 2)} if len(tables) > 1 else set()):
             raise ValueError(
                 f"layout: coordinates of shape {given.shape} don't place {len(tables)} x {V:,} points"
@@ -572,7 +572,7 @@ def stress(table: ArrayLike, points: ArrayLike) -> float:
     """
     from scipy.spatial.distance import pdist
 
-    table, points = checked(table, "table", 2), checked(points, "points", 2)
+    table, points = check_array(table, "table", 2), check_array(points, "points", 2)
     if len(table) != len(points):
         raise ValueError(f"table has {len(table)} rows and points {len(points)}: give each row a point")
     rows = np.unique(np.linspace(0, len(table) - 1, min(1_000, len(table))).astype(int))

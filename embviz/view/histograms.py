@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from embviz.arrays import checked
+from embviz.arrays import check_array
 from embviz.view import charts, theme
 from embviz.view.charts import Data, Levels, Null
 
@@ -108,7 +108,7 @@ def _bins_beside(
     limits: tuple[float, float] | None,
 ) -> pd.DataFrame:
     """Bins of the values, and the control's share of each."""
-    control = None if control is None else checked(control, "null").ravel()
+    control = None if control is None else check_array(control, "null").ravel()
     if mirrored:
         reach = np.concatenate([values, [] if control is None else control])
         bins = charts.mirrored_bins(values, n_bins=n_bins, reach=float(np.abs(reach).max()))

@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 import traitlets
 
-from embviz.arrays import checked, whole
+from embviz.arrays import check_array, check_int
 from embviz.corpora.tokens import token_kinds, token_texts
 from embviz.imports import require
 from embviz.metrics import neighbors_kept
@@ -405,7 +405,7 @@ def _faith(k: int, recall: float, kept: float, principal: float, random: float) 
 
 def _coordinates(layout: np.ndarray, n: int) -> np.ndarray:
     """A reader's own coordinates of n points."""
-    plane = checked(layout, "layout", 2)
+    plane = check_array(layout, "layout", 2)
     if plane.shape != (n, 2):
         raise ValueError(f"layout: coordinates of shape {plane.shape} do not place {n:,} points")
     return plane
@@ -417,7 +417,7 @@ def _default_color(kinds: Sequence[str]) -> str:
 
 
 def _first_words(vectors: WordVectors, n_words: int, focus: str | None, title: str | None) -> EmbeddingMap:
-    first = vectors.head(whole(n_words, "words", 1))
+    first = vectors.head(check_int(n_words, "words", 1))
     tables = [table for table in (first.word, first.context) if table is not None]
     if len(tables) == 2 and np.array_equal(tables[0], tables[1]):  # tied
         del tables[1]
@@ -448,7 +448,7 @@ def _chosen(vectors: WordVectors, words: Words) -> tuple[np.ndarray, str]:
     if isinstance(words, str) and words == "all":
         return np.arange(len(vectors.vocabulary)), "all"
     if isinstance(words, int):
-        return np.arange(min(whole(words, "words", 1), len(vectors.vocabulary))), "first"
+        return np.arange(min(check_int(words, "words", 1), len(vectors.vocabulary))), "first"
     if isinstance(words, str | re.Pattern):
         try:
             pattern = re.compile(words)
@@ -619,5 +619,5 @@ def _packed_column(name: str, values: list[Any]) -> tuple[dict[str, Any], np.nda
 
 def _planes(numbers: np.ndarray, n_bytes: int) -> bytes:
     """Whole numbers as their low bytes, then the next ones: the high ones are alike and shrink."""
-    whole = np.asarray(numbers).ravel().astype(np.int64)
-    return b"".join(((whole >> (8 * place)) & 255).astype(np.uint8).tobytes() for place in range(n_bytes))
+    integers = np.asarray(numbers).ravel().astype(np.int64)
+    return b"".join(((integers >> (8 * place)) & 255).astype(np.uint8).tobytes() for place in range(n_bytes))

@@ -16,7 +16,7 @@ import joblib
 import numpy as np
 import scipy.sparse
 
-from embviz.arrays import checked, checked_ids, checked_matrix, checked_starts, in_blocks, whole
+from embviz.arrays import check_array, check_ids, check_int, check_matrix, check_starts, in_blocks
 from embviz.memory import available_memory, require_memory
 from embviz.words import cooccurrence_numba as compiled
 
@@ -92,7 +92,7 @@ def count_pairs(
     Levy, Goldberg & Dagan (2015), section 3.1; Mikolov et al. (2013), section 2.3.
     """
     ids, starts = _checked_text(ids, vocab_size, document_starts)
-    whole(window, "window", 1)
+    check_int(window, "window", 1)
     if window > len(ids):
         raise ValueError(f"window is {window}, longer than the text of {len(ids)} places: make it smaller")
     vocab_size = int(vocab_size)  # one of NumPy's, such as ids.max() + 1, may be of 16 bits
@@ -191,12 +191,12 @@ def _count_type(n_places: int, units: np.ndarray) -> type[np.signedinteger]:
 def _checked_text(
     ids: np.ndarray, vocab_size: int, document_starts: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    whole(vocab_size, "vocab_size", 1, LARGEST_VOCABULARY)
-    ids = checked_ids(ids, vocab_size, holes="above")
+    check_int(vocab_size, "vocab_size", 1, LARGEST_VOCABULARY)
+    ids = check_ids(ids, vocab_size, holes="above")
     if max(block.max() for block in in_blocks(ids)) > vocab_size:
         ids = np.minimum(ids, ids.dtype.type(vocab_size))
     ids = ids.astype(np.int64) if ids.dtype == np.uint64 else ids
-    starts = np.zeros(1, np.int64) if document_starts is None else checked_starts(document_starts, len(ids))
+    starts = np.zeros(1, np.int64) if document_starts is None else check_starts(document_starts, len(ids))
     return ids, starts
 
 
@@ -335,8 +335,8 @@ def _joined(parts: list[_Rows], parallel: joblib.Parallel) -> scipy.sparse.csr_a
 
 def dynamic_reach(n_places: int, window: int, seed: int) -> np.ndarray:
     """Each place's own reach, uniform on 1..window, shape (n_places,): word2vec's dynamic window."""
-    whole(window, "window", 1, 2**31 - 1)
-    bits = compiled.hash_places(whole(n_places, "n_places", 0), 2 * whole(seed, "seed", 0, 2**62))
+    check_int(window, "window", 1, 2**31 - 1)
+    bits = compiled.hash_places(check_int(n_places, "n_places", 0), 2 * check_int(seed, "seed", 0, 2**62))
     return (1 + ((bits >> np.uint64(32)) * np.uint64(window) >> np.uint64(32))).astype(np.int32)
 
 
@@ -352,7 +352,7 @@ def keep_probability(counts: np.ndarray, threshold: float) -> np.ndarray:
     """
     if not 0 < threshold < np.inf:
         raise ValueError(f"subsample is {threshold}: it must be above 0")
-    counts = checked(counts, "counts", 1, kind="number", low=0)
+    counts = check_array(counts, "counts", 1, kind="number", low=0)
     ratio = threshold * counts.sum() / np.maximum(counts, 1)
     return np.where(counts > 0, np.minimum(1.0, np.sqrt(ratio) + ratio), 1.0)
 
@@ -370,7 +370,7 @@ def subsample_places(
     Holes stay. Documents that lose all their places go too; a text that loses all keeps one hole.
     """
     ids, document_starts = _checked_text(ids, vocab_size, document_starts)
-    whole(seed, "seed", 0, 2**62)
+    check_int(seed, "seed", 0, 2**62)
     counts = np.bincount(ids, minlength=vocab_size + 1)[:vocab_size]
     keep = np.append(keep_probability(counts, threshold), 1.0)
     drawn = (compiled.hash_places(len(ids), 2 * seed + 1) >> np.uint64(11)) * 2.0**-53
@@ -427,8 +427,10 @@ def pmi(counts: Matrix, *, smoothing: float = 0.0, context_power: float = 1.0) -
         return _every_cell(pmi(counts.toarray(), smoothing=smoothing, context_power=context_power))
     if smoothing:
         counts = np.add(counts, smoothing, dtype=float)
-    dense = isinstance(counts, np.ndarray)
-    words = counts.sum(axis=1, dtype=float) if dense else compiled.row_sums(counts.indptr, counts.data)
+    if isinstance(counts, np.ndarray):
+        words = counts.sum(axis=1, dtype=float)
+    else:
+        words = compiled.row_sums(counts.indptr, counts.data)
     if (words == 0).any():
         lonely = np.flatnonzero(words == 0)
         first = ", ".join(map(str, lonely[:5])) + (", ..." if len(lonely) > 5 else "")
@@ -516,7 +518,7 @@ def shifted_pmi(
 
 
 def _checked_counts(counts: Matrix) -> Matrix:
-    counts = checked_matrix(counts, "counts", low=0)
+    counts = check_matrix(counts, "counts", low=0)
     if counts.shape[0] == 1:
         raise ValueError("the vocabulary has one word: pointwise mutual information compares at least two")
     counts = counts if isinstance(counts, np.ndarray) else _canonical(counts)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import rankdata
 
-from embviz.arrays import whole
+from embviz.arrays import check_int
 from embviz.metrics import mean_cosine, normalize
 from embviz.words.wordvectors import WordVectors
 
@@ -92,7 +92,7 @@ def probe_groups(
     >>> probe_groups(WordVectors(months, circle), {"months": months}, center=False)["months"].shape
     'circle'
     """
-    whole(n_controls, "n_controls", 99)
+    check_int(n_controls, "n_controls", 99)
     rows = vectors.word.astype(np.float32)
     if center:
         rows = rows - rows.mean(axis=0, dtype=np.float64).astype(np.float32)

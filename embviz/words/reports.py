@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 
-from embviz.arrays import matched, whole
+from embviz.arrays import check_int, check_pair
 from embviz.corpora.corpus import Corpus
 from embviz.metrics import cosines, mirror_distance, positive_share
 from embviz.words.cooccurrence import count_pairs, pmi, ppmi
@@ -100,7 +100,7 @@ def spectrum_report(
     ------
     The reflections paper, section 3.1, which reads the mirror image off a histogram and has no control.
     """
-    whole(max_vocab, "max_vocab", low=LEAST_WORDS)
+    check_int(max_vocab, "max_vocab", low=LEAST_WORDS)
     kept = corpus.restrict(min_count=min_count, max_vocab=max_vocab, rare="hole")
 
     def counted(ids: np.ndarray) -> scipy.sparse.csr_array:
@@ -180,7 +180,7 @@ def map_summary(word: np.ndarray, context: np.ndarray) -> MapSummary:
     ------
     The reflections paper, section 3.2, Lemma 3 and Figure 3.
     """
-    tables = matched(word, context, 2, ("word", "context"))
+    tables = check_pair(word, context, 2, ("word", "context"))
     word, context = (table.astype(float) for table in tables)
     V, D = word.shape
     if V < D:

@@ -19,7 +19,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from embviz.arrays import checked, checked_ids, checked_starts, number, whole
+from embviz.arrays import check_array, check_ids, check_int, check_number, check_starts
 from embviz.words import skipgram_numba as kernels
 from embviz.words.cooccurrence import keep_probability
 from embviz.words.skipgram_numba import NumbaSteps, Tables
@@ -140,8 +140,8 @@ class Examples:
 
     def __init__(self, corpus: Text, config: SGNSConfig, first: int, last: int, stream: int) -> None:
         self.corpus = corpus = _checked(corpus, config)
-        self.config, self.last = config, whole(last, "last", 0, len(corpus.ids))
-        self.first = whole(first, "first", 0, last)
+        self.config, self.last = config, check_int(last, "last", 0, len(corpus.ids))
+        self.first = check_int(first, "first", 0, last)
         n_words = len(corpus.vocabulary)
         self.keep = (
             keep_probability(corpus.counts, config.subsample) if config.subsample else np.ones(n_words)
@@ -226,33 +226,33 @@ def _checked(corpus: Text, config: SGNSConfig) -> _Checked:
 def _checked_text(corpus: Text) -> _Checked:
     vocabulary = list(corpus.vocabulary)
     n_words = len(vocabulary)
-    ids = checked_ids(corpus.ids, n_words)
+    ids = check_ids(corpus.ids, n_words)
     if n_words < 2 or len(ids) < 2:
         raise ValueError(
             f"the corpus has {len(ids)} tokens of {n_words} words; skip-gram needs two words: "
             "take a longer text or a lower min_count"
         )
-    counts = checked(corpus.counts, "counts", 1, low=0, high=2**53)
+    counts = check_array(corpus.counts, "counts", 1, low=0, high=2**53)
     if len(counts) != n_words:
         raise ValueError(f"counts has {len(counts)} entries for {n_words} words: give each word one")
-    return _Checked(ids, vocabulary, counts, checked_starts(corpus.document_starts, len(ids)))
+    return _Checked(ids, vocabulary, counts, check_starts(corpus.document_starts, len(ids)))
 
 
 def _check_config(config: SGNSConfig, text: _Checked) -> None:
     n_words, n_places, schedule = len(text.vocabulary), len(text.ids), config.schedule
-    whole(config.window, "window", 1, n_places)
+    check_int(config.window, "window", 1, n_places)
     for name in ("n_epochs", "batch_size"):
-        whole(getattr(schedule, name), name, 1)
-    whole(config.embedding_dim, "embedding_dim", 1)
+        check_int(getattr(schedule, name), name, 1)
+    check_int(config.embedding_dim, "embedding_dim", 1)
     if not (isinstance(config.n_negative, int | np.integer) and 1 <= config.n_negative < n_words - 1):
         raise ValueError(
             f"n_negative is {config.n_negative}; with {n_words} words it must lie in 1..{n_words - 2}"
         )
-    number(config.subsample, "subsample", 0)
-    number(config.noise_power, "noise_power", 0, 10)
+    check_number(config.subsample, "subsample", 0)
+    check_number(config.noise_power, "noise_power", 0, 10)
     for name in ("learning_rate", "decay"):
-        number(getattr(schedule, name), name, 0)
-    number(schedule.floor, "floor", 0, 1)
+        check_number(getattr(schedule, name), name, 0)
+    check_number(schedule.floor, "floor", 0, 1)
     if schedule.progress not in ("text", "kept"):
         raise ValueError(f'progress is {schedule.progress!r}: use "text" or "kept"')
     if not config.unique_negatives and schedule.batch_size > 1:
@@ -364,7 +364,7 @@ def sgns_epochs(
         If weights overflowed; the message names the epoch.
     """
     text = _checked(corpus, config)
-    whole(n_threads, "n_threads", 1, len(text.ids))
+    check_int(n_threads, "n_threads", 1, len(text.ids))
     init, *streams = np.random.SeedSequence(config.seed).spawn(1 + n_threads)
     tables = _make_tables(len(text.vocabulary), config, np.random.default_rng(init))
     if n_threads > 1 and (state is not None or keep is not None):

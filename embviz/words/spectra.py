@@ -13,7 +13,7 @@ import numpy as np
 from scipy import linalg, sparse
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from embviz.arrays import checked, checked_matrix
+from embviz.arrays import check_array, check_matrix
 from embviz.imports import installed
 from embviz.memory import require_memory
 
@@ -95,7 +95,7 @@ def _dense_copy(matrix: Matrix, dtype: str) -> np.ndarray:
 
 def _symmetric(matrix: Matrix, largest: float = math.inf) -> Matrix:
     """A finite, real, symmetric matrix, checked without a second copy of it; sparse ones as csr_array."""
-    matrix = checked_matrix(matrix, "matrix", low=-largest, high=largest)
+    matrix = check_matrix(matrix, "matrix", low=-largest, high=largest)
     highest = _largest(matrix)
     n = matrix.shape[0]
     # a random vector meets every entry: (A - A') x is zero for symmetric A, and almost surely not otherwise
@@ -221,4 +221,4 @@ def shuffle_tokens(ids: np.ndarray, *, seed: int) -> np.ndarray:
     -------
     array, shape (N,), of the same type
     """
-    return np.random.default_rng(seed).permutation(checked(ids, "ids", 1, kind="integer"))
+    return np.random.default_rng(seed).permutation(check_array(ids, "ids", 1, kind="integer"))

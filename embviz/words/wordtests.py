@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binomtest, rankdata
 
-from embviz.arrays import checked
+from embviz.arrays import check_array
 from embviz.compiling import njit
 from embviz.metrics import normalize
 from embviz.words.wordvectors import WordVectors
@@ -95,7 +95,7 @@ def similarity_test(
     Levy, Goldberg & Dagan (2015), section 4.2; the reflections paper, section 4.
     """
     cosines, present = similarity_cosines(vectors, table)
-    gold = rankdata(checked(table["score"].astype(float), "score", 1))
+    gold = rankdata(check_array(table["score"].astype(float), "score", 1))
     n_missing = int((~present).sum())
     if present.sum() < 3:
         raise ValueError(

@@ -21,13 +21,13 @@ import scipy.sparse
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from embviz.arrays import Kind, checked, checked_matrix
-from embviz.corpora.registry import on_disk
+from embviz.arrays import Kind, check_array, check_matrix
+from embviz.corpora.registry import resolve_path
 from embviz.metrics import nearest_neighbors
 from embviz.storage import whole_file
 from embviz.words import formats
 
-Choice = Literal["word", "context", "sum"]
+VectorChoice = Literal["word", "context", "sum"]
 SEPARATORS = " \t\n\r\v\f"  # what readers of the word2vec formats cut words at
 
 
@@ -62,7 +62,7 @@ class WordVectors:
             n_axes = 1 if name in ("signature", "bias") else 2
             kind: Kind = "number" if name == "signature" else "floating"
             if given is not None or name == "word":
-                object.__setattr__(self, name, checked(given, name, n_axes, kind=kind))
+                object.__setattr__(self, name, check_array(given, name, n_axes, kind=kind))
         V, D = len(self.vocabulary), self.word.shape[-1]
         expected = {"word": (V, D), "context": (V, D), "signature": (D,), "transform": (D, D), "bias": (V,)}
         for name, shape in expected.items():
@@ -114,7 +114,7 @@ class WordVectors:
             If the file is cut short, malformed, a pickle, or a model, whose embedding
             :func:`embviz.inspection.model_vectors` reads; the message says where, and what to do.
         """
-        path = on_disk(path)
+        path = resolve_path(path)
         if path.is_file() and (found := _load_own(path)) is not None:
             return found if limit is None else found.head(limit)
         words, word = formats.read_vectors(path, limit=limit)
@@ -169,7 +169,7 @@ class WordVectors:
         n : int
         """
         table = self.word
-        asked = table[self._place(word)] if isinstance(word, str) else checked(word, "word", 1)
+        asked = table[self._place(word)] if isinstance(word, str) else check_array(word, "word", 1)
         if len(asked) != table.shape[1] or not np.linalg.norm(asked) > 0:
             raise ValueError(f"word has {len(asked)} numbers: {table.shape[1]} are needed, not all of them 0")
         lengths, unit = np.linalg.norm(table, axis=1), asked / np.linalg.norm(asked)
@@ -360,7 +360,7 @@ def factorize_pmi(
     """
     from embviz.words.spectra import truncated_eigen
 
-    pmi = checked_matrix(pmi, "pmi")
+    pmi = check_matrix(pmi, "pmi")
     values, vectors = truncated_eigen(pmi, embedding_dim, seed=seed)
     order = np.argsort(-np.abs(values), kind="stable")
     values, vectors = values[order], vectors[:, order]
@@ -370,7 +370,7 @@ def factorize_pmi(
     return WordVectors(names, word, word * signature.astype(np.float32), signature)
 
 
-def chosen_rows(vectors: WordVectors, which: Choice) -> np.ndarray:
+def chosen_rows(vectors: WordVectors, which: VectorChoice) -> np.ndarray:
     """The (V, D) table to test: word vectors, context vectors, or their sum."""
     if which == "word":
         return vectors.word

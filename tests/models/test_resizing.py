@@ -262,7 +262,7 @@ def with_an_adapter():
 
 
 WIDE = CONFIGS["ALiBi, wide heads"]
-FLAT = projections.given(np.eye(12)[[0, 1, 2, 2]])
+FLAT = projections.Projection.from_matrix(np.eye(12)[[0, 1, 2, 2]])
 
 
 @pytest.mark.parametrize(

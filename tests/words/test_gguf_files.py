@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from embviz.corpora import registry
-from embviz.corpora.registry import DataMissingError, on_disk
+from embviz.corpora.registry import DataMissingError, resolve_path
 from embviz.files.gguf import read_gguf
 from embviz.words import WordVectors
 
@@ -134,12 +134,12 @@ def test_a_name_of_the_registry_is_a_path_once_its_files_are_there(tmp_path, mon
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EMBVIZ_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("EMBVIZ_DATA_DIR", raising=False)
-    assert on_disk("no_such_model").name == "no_such_model"
-    assert on_disk("text8") == registry.Path("text8")  # a corpus is no model
+    assert resolve_path("no_such_model").name == "no_such_model"
+    assert resolve_path("text8") == registry.Path("text8")  # a corpus is no model
     with pytest.raises(DataMissingError, match="embviz data fetch glove_6b_100d"):
         WordVectors.load("glove_6b_100d")
     (tmp_path / "minilm_l6").mkdir()
-    assert on_disk("minilm_l6").is_dir()  # what lies here goes before a name
+    assert resolve_path("minilm_l6").is_dir()  # what lies here goes before a name
 
 
 # --- a language model in a file ---------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from book.geometry.experiments.pairs import read_pairs
 from book.geometry.grokfast import amplify_slow_gradients
 from book.geometry.modular import ModularArithmetic, Operation
-from book.projected import Adaptive, Prescribed, Projection, RandomSubspace, Shuffled, stretched
+from book.projected import Adaptive, GradientProjection, Prescribed, RandomSubspace, Shuffled, stretched
 from book.transformer import (
     Activation,
     Attending,
@@ -148,9 +148,9 @@ class GrokkingRun:
         """Updates in an epoch; the last batch of an epoch may be smaller."""
         return math.ceil(self.task.n_train / (self.setting.batch_size or self.task.n_train))
 
-    def projection(self, seed: int) -> Projection | None:
+    def projection(self, seed: int) -> GradientProjection | None:
         """What the embedding's gradient is projected onto; random choices follow from the member's seed."""
-        kept: Projection
+        kept: GradientProjection
         if self.modes:
             kept = Prescribed(self.modes)
         elif self.top_k:

@@ -26,7 +26,7 @@ from book.language import (
     score_unigrams,
     train_language_model,
 )
-from book.projected import Adaptive, Prescribed, Projection, RandomSubspace
+from book.projected import Adaptive, GradientProjection, Prescribed, RandomSubspace
 from book.transformer import Start, Transformer, TransformerConfig
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell, experiment, read, training_run
@@ -128,11 +128,11 @@ class SteeringRun:
         """Whether it is the positions that are steered."""
         return self.variant.startswith(POSITIONS)
 
-    def projection(self, n_symbols: int) -> Projection | None:
+    def projection(self, n_symbols: int) -> GradientProjection | None:
         """What the gradient of the embedding, of the head or of the positions is projected onto."""
         highest = (self.setting.length if self.on_positions else n_symbols) // 2
         near_nyquist = Prescribed(tuple(range(highest - 4, highest + 1)))
-        projections: dict[str, Projection] = {
+        projections: dict[str, GradientProjection] = {
             NEAR_NYQUIST: near_nyquist,
             ON_HEAD: near_nyquist,
             **dict.fromkeys((LOWEST, *REORDERED), Prescribed((1, 2, 3, 4, 5))),
@@ -190,7 +190,7 @@ def steered_weights(run: SteeringRun, model: Transformer) -> nn.Parameter:
     return model.embedding
 
 
-def _project(weights: nn.Parameter, projection: Projection, order: Tensor, step: int) -> None:
+def _project(weights: nn.Parameter, projection: GradientProjection, order: Tensor, step: int) -> None:
     """Project a gradient whose rows are put in `order`, after any backward pass."""
     assert weights.grad is not None
     weights.grad = projection.apply(weights.grad[order])[order.argsort()]

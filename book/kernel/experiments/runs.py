@@ -22,7 +22,7 @@ from book.kernel.experiments.texts import Text, TextReading, load
 from book.kernel.minigpt import MiniGPTConfig, StackedMiniGPT
 from book.members import Member
 from embviz.ledger.cells import experiment, training_run
-from embviz.training.loop import AdamW, Metrics, Snapshot, Weights, train
+from embviz.training.loop import AdamW, Metrics, Snapshot, SnapshotWeights, train
 
 if TYPE_CHECKING:
     from embviz.runs import Run
@@ -173,7 +173,7 @@ class Session:
         every: int,
         *,
         measure: Callable[[int], Metrics] | None = None,
-        weights: Weights = "none",
+        weights: SnapshotWeights = "none",
     ) -> Iterator[Snapshot]:
         """Train from the beginning and keep nothing but what the caller takes, every so many updates."""
         names = [f"seed {member.seed}" for member in self.config.members]

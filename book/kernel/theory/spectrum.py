@@ -10,7 +10,7 @@ import numpy as np
 import scipy.fft
 from numpy.typing import ArrayLike
 
-from embviz.kernels import checked_log_counts
+from embviz.kernels import check_log_counts
 from embviz.memory import require_memory
 
 Negative = Literal["clamp", "magnitude", "signed", "shift", "positive"]
@@ -57,7 +57,7 @@ Given: TypeAlias = Spectrum | np.ndarray  # D, with or without its eigenpairs
 
 def matrix_of(D: Given) -> np.ndarray:
     """D itself, (V, V); an array is checked, a spectrum's matrix was checked when it was decomposed."""
-    return D.matrix if isinstance(D, Spectrum) else checked_log_counts(D)
+    return D.matrix if isinstance(D, Spectrum) else check_log_counts(D)
 
 
 def transform_of(D: Given) -> np.ndarray:
@@ -71,7 +71,7 @@ def decompose(D: np.ndarray) -> Spectrum:
     >>> decompose(np.array([[1.0, 2.0], [2.0, 1.0]])).values.round(3)
     array([-1.,  3.])
     """
-    D = checked_log_counts(D)
+    D = check_log_counts(D)
     require_memory(
         48 * D.size,  # D, eigenvectors, D^eps, the half planes of both transforms, |fft2(D)|: float64 each
         what=f"the spectrum of {len(D):,} words",

@@ -15,7 +15,7 @@ from book.released import models
 from book.released.experiments import slices
 from embviz import projections
 from embviz.corpora.corpus import load_text
-from embviz.corpora.registry import on_disk
+from embviz.corpora.registry import resolve_path
 from embviz.ledger import findings
 from embviz.ledger.cells import Cell, experiment, table_of
 from embviz.ledger.findings import Finding
@@ -148,7 +148,7 @@ def sentence_vectors(lines: list[str], n_tokens: int = 64) -> np.ndarray:
 
     from book.released import gemma
 
-    folder = on_disk(models.MINILM)
+    folder = resolve_path(models.MINILM)
     model = AutoModel.from_pretrained(folder, local_files_only=True).eval()
     cut, found = gemma.tokenizer(models.MINILM), []
     for line in lines:

@@ -131,7 +131,9 @@ def drawn_map(name: str, model: Decoder, draw: int) -> tuple[int, Projection]:
     """A model's width d, and a d x d map of a kind of :data:`MAPS`."""
     d = model.config.embedding_dim
     if name == PERMUTATION:
-        return d, projections.given(np.eye(d)[np.random.default_rng([draw, d]).permutation(d)])
+        return d, projections.Projection.from_matrix(
+            np.eye(d)[np.random.default_rng([draw, d]).permutation(d)]
+        )
     if name == SIGNED:
         return d, projections.signed_permutation(d, draw)
     family = {ROTATION: "orthonormal", GAUSSIAN: "gaussian"}[name]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from book.tying.languages.exor import SYMBOLS, EXor
-from embviz.arrays import checked
+from embviz.arrays import check_array
 
 LARGEST_LANGUAGE = 300_000  # strings: EXor in four spellings up to 9 bits
 LARGEST_TABLE = 20_000_000  # context x symbol x symbol: the arrays then stay below a gigabyte
@@ -55,8 +55,8 @@ class FiniteLanguage:
     maskable: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        tokens = checked(self.tokens, "tokens", 2, kind="integer").copy()
-        probability = checked(self.probability, "probability", 1).copy()
+        tokens = check_array(self.tokens, "tokens", 2, kind="integer").copy()
+        probability = check_array(self.probability, "probability", 1).copy()
         if probability.shape != tokens.shape[:1]:
             raise ValueError(
                 f"tokens must be (n, T) and probability (n,), got {tokens.shape}, {probability.shape}"

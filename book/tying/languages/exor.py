@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from embviz.arrays import checked
+from embviz.arrays import check_array
 
 SYMBOLS = ("0A", "0B", "1A", "1B", "E", "D", "?")
 ZERO_A, ZERO_B, ONE_A, ONE_B, EVEN, ODD, MASK = range(7)
@@ -90,7 +90,7 @@ class EXor:
         ValueError
             If a row does not hold exactly one mask, at a bit, with parity at its end.
         """
-        tokens = checked(tokens, "tokens", kind="integer")
+        tokens = check_array(tokens, "tokens", kind="integer")
         if tokens.ndim != 2 or tokens.shape[1] != self.n_bits + 1:
             raise ValueError(f"tokens must be (n, {self.n_bits + 1}), got {tokens.shape}")
         masked = tokens == MASK
@@ -179,7 +179,7 @@ class EXor:
 
     def checked_bits(self, bits: np.ndarray) -> np.ndarray:
         """Strings of bits (..., N) as uint8, or a refusal of what is none."""
-        bits = checked(bits, "bits", kind="number")
+        bits = check_array(bits, "bits", kind="number")
         if bits.shape[-1:] != (self.n_bits,) or not np.isin(bits, (0, 1)).all():
             raise ValueError(f"bits must be 0 or 1, {self.n_bits} to a string, got shape {bits.shape}")
         return bits.astype(np.uint8)  # True and 1.0 index nothing
@@ -187,8 +187,10 @@ class EXor:
 
 def hide(tokens: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Tokens (..., T) with a mask at `places` (...), and the symbols that it hides (...)."""
-    tokens = checked(tokens, "tokens", kind="integer")
-    places = checked(places, "places", kind="integer", low=0, high=tokens.shape[-1] - 1 if tokens.ndim else 0)
+    tokens = check_array(tokens, "tokens", kind="integer")
+    places = check_array(
+        places, "places", kind="integer", low=0, high=tokens.shape[-1] - 1 if tokens.ndim else 0
+    )
     if tokens.shape[:-1] != places.shape or not tokens.ndim:
         raise ValueError(
             f"tokens has shape {tokens.shape} and places {places.shape}: give one place a string"
