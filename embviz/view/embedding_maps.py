@@ -445,7 +445,7 @@ def _in_states(
     shown = [_unit(table) if metric == "cosine" else table for table in given]
     if layout is None and len({table.shape[1] for table in shown}) > 1:
         layout = _common_plane(shown, start)
-    plane, _ = _plane(shown, layout)
+    plane, _ = _plane(shown, layout, "planes")
     placed = [
         _placed(name, table, points, metric, k)
         for name, table, points in zip(tables, given, plane, strict=True)
@@ -507,22 +507,24 @@ def _unit(table: np.ndarray) -> np.ndarray:
 # --- the plane --------------------------------------------------------------------------------------
 
 
-def _plane(tables: list[np.ndarray], layout: ArrayLike | None) -> tuple[list[np.ndarray], float]:
+def _plane(
+    tables: list[np.ndarray], layout: ArrayLike | None, name: str = "layout"
+) -> tuple[list[np.ndarray], float]:
     """Whole coordinates (V, 2) of each embedding, all in one plane, and the length of their step."""
     V = len(tables[0])
     if layout is None:
         points = _principal_plane(np.concatenate(tables))
     else:
-        given = check_array(layout, "layout")
+        given = check_array(layout, name)
         if given.shape not in {(V, 2)} | ({(len(tables), V, 2)} if len(tables) > 1 else set()):
             raise ValueError(
-                f"layout: coordinates of shape {given.shape} don't place {len(tables)} x {V:,} points"
+                f"{name}: coordinates of shape {given.shape} don't place {len(tables)} x {V:,} points"
             )
         points = np.concatenate([given.reshape(-1, 2)] * (1 if given.ndim == 3 else len(tables)))
     points = points - (points.max(axis=0) + points.min(axis=0)) / 2
     span = np.abs(points).max()
     if span == 0:
-        raise ValueError("all points lie in one place: there is nothing to see")
+        raise ValueError(f"{name}: all points lie in one place, there is nothing to see")
     whole = np.rint(points * (HALF_SPAN / span)).astype(int)
     return [whole[place * V : (place + 1) * V] for place in range(len(tables))], float(span / HALF_SPAN)
 
