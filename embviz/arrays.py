@@ -62,9 +62,9 @@ def check_array(
 
     Examples
     --------
-    >>> checked([1, 2], "x", 1)
+    >>> check_array([1, 2], "x", 1)
     array([1., 2.])
-    >>> checked([1.0, float("nan")], "x")
+    >>> check_array([1.0, float("nan")], "x")
     Traceback (most recent call last):
         ...
     ValueError: x has 1 NaN or infinite value(s), the first at [1]: find where they come from
@@ -204,7 +204,7 @@ def check_ids(ids: Any, vocab_size: int, *, holes: Literal["V", "above"] = "V") 
 
     Examples
     --------
-    >>> checked_ids([0, 2, 1], 2).tolist()
+    >>> check_ids([0, 2, 1], 2).tolist()
     [0, 2, 1]
     """
     return check_array(ids, "ids", 1, kind="integer", low=0, high=vocab_size if holes == "V" else math.inf)
@@ -227,7 +227,7 @@ def check_int(value: Any, name: str, low: int, high: int | None = None) -> int:
 
     Examples
     --------
-    >>> whole(2.5, "window", 1)
+    >>> check_int(2.5, "window", 1)
     Traceback (most recent call last):
         ...
     ValueError: window is 2.5: it must be a whole number, 1 or more

@@ -58,7 +58,7 @@ def format_bytes(n_bytes: int) -> str:
 
     Examples
     --------
-    >>> written(2_500_000_000), written(48_000)
+    >>> format_bytes(2_500_000_000), format_bytes(48_000)
     ('2.50 GB', '48.00 kB')
     """
     unit, size = next(
