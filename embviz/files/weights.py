@@ -50,13 +50,7 @@ class StoredArray:
     key: object = None
 
     def read(self, rows: np.ndarray | None = None) -> np.ndarray:
-        """All of it or some rows, float32.
-
-        Raises
-        ------
-        ValueError
-            If the numbers of the rows do not rise, or lie outside of the table.
-        """
+        """All of it or some rows, in rising order, float32."""
         if rows is not None:
             rows = check_array(rows, "rows", 1, kind="integer", low=0, high=self.shape[0] - 1)
             if (np.diff(rows) <= 0).any():
@@ -244,13 +238,7 @@ def _of_npy(path: Path) -> StoredArray:
 
 
 def _object(path: Path) -> dict[str, Any]:
-    """A JSON object from a file of bounded size.
-
-    Raises
-    ------
-    ValueError
-        If the file holds anything else.
-    """
+    """A JSON object from a file of bounded size."""
     if path.stat().st_size > LARGEST_CONFIG:
         raise ValueError(f"{path} has {path.stat().st_size:,} bytes: it is no configuration")
     try:

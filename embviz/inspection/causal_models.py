@@ -30,11 +30,6 @@ def next_token_loss(module: nn.Module, ids: Tensor) -> Tensor:
     module : nn.Module
         From ids (B, T) to logits (B, T, V), or to an output of Hugging Face with such.
     ids : integer tensor, shape (B, T + 1)
-
-    Raises
-    ------
-    ValueError
-        If it gives no such logits.
     """
     return cross_entropy(_logits(module, ids[:, :-1]).flatten(0, 1).float(), ids[:, 1:].flatten())
 
@@ -57,11 +52,6 @@ def require_causal(module: nn.Module, ids: Tensor) -> None:
     ----------
     module, ids
         As of :func:`next_token_loss`.
-
-    Raises
-    ------
-    ValueError
-        If they change, so that the next token is no secret.
     """
     other = ids.clone()
     other[:, -1] = ids[:, 0] if (ids[:, 0] != ids[:, -1]).any() else (ids[:, -1] + 1) % (int(ids.max()) + 1)

@@ -101,7 +101,8 @@ def compare(
         Of the first, and of the second; by default those beside the files, and the first for both. Without
         any, rows of the same number are compared.
     max_tokens : int
-        Shared tokens that are compared: the first ones of the first vocabulary, which are frequent in most.
+        Shared tokens that are compared, at least ten: the first ones of the first vocabulary, which are
+        frequent in most.
     seed : int
         Of halves, pairs and random orders.
     progress : bool, default False
@@ -110,11 +111,6 @@ def compare(
     Returns
     -------
     Comparison
-
-    Raises
-    ------
-    ValueError
-        If one has no embedding, or fewer than ten tokens are shared.
 
     Notes
     -----

@@ -28,11 +28,6 @@ def model_vectors(source: Any, tokenizer: Any = None) -> WordVectors:
     WordVectors
         Without context vectors where the model is tied, or has no output matrix of the embedding's shape.
 
-    Raises
-    ------
-    ValueError
-        If there is no embedding, or no tokenizer.
-
     Examples
     --------
     >>> model_vectors({"wte.weight": np.eye(3)}, ["a", "b", "c"]).vocabulary

@@ -133,7 +133,7 @@ def spectrum_measures(
 
     Parameters
     ----------
-    matrix : array, shape (n, m)
+    matrix : array, shape (n, m), finite, not all equal
     n_draws : int
         Of the control, the same entries in random places, for fewer than 64 rows or columns. For larger
         matrices the control is what a matrix of such independent entries tends to, by formula.
@@ -151,11 +151,6 @@ def spectrum_measures(
         Singular values, and those of one matrix of independent entries: the control's first draw, or, for a
         large matrix, normal numbers of this variance. A large matrix's values are exact to about 3e-4 of the
         largest (float32).
-
-    Raises
-    ------
-    ValueError
-        If all entries are equal, or one is not finite.
     """
     matrix = check_array(matrix, "matrix", 2)
     if np.ptp(matrix) == 0:
@@ -303,15 +298,10 @@ def paired_measures(x: ArrayLike, y: ArrayLike, *, n_draws: int, seed: int) -> l
     Parameters
     ----------
     x, y : array, shape (V, D)
-        Input and output rows.
+        Input and output rows; at least three words have a direction in both.
     n_draws : int
         Of the null, the rows of `y` in a random order.
     seed : int
-
-    Raises
-    ------
-    ValueError
-        If shapes differ, fewer than three words have a direction in both, or all rows of one have the same.
     """
     x, y = check_pair(x, y, 2)
     has_both = np.logical_and(x.any(axis=1), y.any(axis=1))
@@ -348,15 +338,10 @@ def order_measures(table: ArrayLike, *, n_draws: int, seed: int) -> list[Measure
 
     Parameters
     ----------
-    table : array, shape (T, D), at least three rows
+    table : array, shape (T, D), at least three rows, not all equal
     n_draws : int
         Of the null, the rows in a random order, about 0.
     seed : int
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than three rows, or all are equal.
 
     >>> line = np.arange(20.0)[:, None]
     >>> [round(one.value, 2) for one in order_measures(line, n_draws=2, seed=0)]

@@ -43,7 +43,7 @@ def patch(
     model : nn.Module, folder of Hugging Face, GGUF file, or name of a released model
         A causal language model. Names of a GGUF file's matrices are those of Hugging Face.
     name : str
-        Of the matrix, or parts of its name in their order: ``"layers.5.q_proj"``.
+        Of the matrix, or parts of its name in their order: ``"layers.5.q_proj"``. They fit one matrix only.
     how : str, function of the matrix, or several of them
         "zero"; "identity" (ones on the diagonal, at the matrix's norm); "key" (the layer's key matrix, its
         heads repeated where they are fewer); "permuted" (the same entries in random places); "rank 8" (its
@@ -63,11 +63,6 @@ def patch(
     DataFrame
         how; loss in bits a token; difference from the unchanged model with its 95% interval over strings
         (low, high).
-
-    Raises
-    ------
-    ValueError
-        If no matrix or several fit the name, the matrix cannot be replaced so, or there is no text.
 
     Examples
     --------

@@ -173,12 +173,6 @@ def _split_fused(matrix: np.ndarray, part: str, n_heads: int | None, n_kv: int |
         Its name, of FUSED: "query_key_value" has them head by head, the others one after the other.
     n_heads, n_kv : int, optional
         Heads of queries, and of keys and values.
-
-    Raises
-    ------
-    ValueError
-        If the number of heads is needed and not known, or doesn't divide the rows.
-
     """
     if part == "c_attn" and matrix.shape[1] == 3 * matrix.shape[0]:
         matrix = matrix.T

@@ -65,7 +65,7 @@ def hidden_states(
     Raises
     ------
     ValueError
-        If the model gives no hidden states, or there is no text.
+        If the model gives no hidden states.
 
     Source
     ------
@@ -111,11 +111,6 @@ def nearest_states(
         layer (0: the embedding), place (the first three, with the text around), rank, neighbor (another place
         with the text around it), cosine of the two states with the mean of all states taken off, and the
         control: the largest cosine of a state with the same numbers in random places.
-
-    Raises
-    ------
-    ValueError
-        If the token does not come in the strings, or the model gives no hidden states.
     """
     module, strings = _read(model, text, tokenizer, None, n_strings)
     rng = np.random.default_rng(0)

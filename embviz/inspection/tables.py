@@ -62,13 +62,7 @@ class TableMoments:
 
 
 def blocks(array: StoredArray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Row numbers and rows, float32, so many at a time.
-
-    Raises
-    ------
-    ValueError
-        If an entry is NaN or infinite; the message has its row.
-    """
+    """Row numbers and rows, float32, so many at a time; NaN and infinity are refused with their row."""
     for first in range(0, array.shape[0], BLOCK_ROWS):
         block = np.arange(first, min(first + BLOCK_ROWS, array.shape[0]))
         rows = array.read(block)
@@ -83,12 +77,7 @@ def table_moments(array: StoredArray) -> TableMoments:
 
     Parameters
     ----------
-    array : StoredArray, shape (V, D)
-
-    Raises
-    ------
-    ValueError
-        If an entry is not finite.
+    array : StoredArray, shape (V, D), finite
     """
     V, D = array.shape
     gram, total, units = np.zeros((D, D)), np.zeros(D), np.zeros(D)
@@ -143,7 +132,7 @@ def nearest_rows(
 
     Parameters
     ----------
-    array : StoredArray, shape (V, D)
+    array : StoredArray, shape (V, D), finite
     queries : array, (n_queries, D)
         Of a zero vector all cosines are 0.
     own : integer array, (n_queries,)
@@ -157,11 +146,6 @@ def nearest_rows(
     -------
     Nearest
         With at most V - 1 rows a query.
-
-    Raises
-    ------
-    ValueError
-        If an entry is not finite, or `own` lies outside of the table.
     """
     V = array.shape[0]
     queries = np.asarray(check_array(queries, "queries", 2, kind="floating"), dtype=np.float32)
@@ -265,19 +249,15 @@ def measure_table(
 
     Parameters
     ----------
-    array : StoredArray, shape (V, D)
+    array : StoredArray, shape (V, D), finite, not all equal
     rows : integer array, sorted
-        Rows drawn at random, whose nearest rows are looked for; zero rows among them are left out.
+        Rows drawn at random, whose nearest rows are looked for; zero rows among them are left out, and three
+        others needed.
     n_draws : int
         Of each control that is drawn.
     seed : int
     n_neighbors : int
         Nearest rows of each that are kept.
-
-    Raises
-    ------
-    ValueError
-        If fewer than three of the rows are not 0, all numbers are equal, or one is not finite.
     """
     moments = table_moments(array)
     if moments.std == 0:

@@ -59,7 +59,7 @@ def token_kernel(model: Any, text: Any, tokenizer: Any = None, *, n_words: int =
     ----------
     model : module, mapping of names to arrays, path, or name of a released model
         As of :func:`~embviz.inspection.inspect`.
-    text : text, path or Corpus
+    text : text, path or Corpus, with at least four of the model's tokens
     tokenizer : a tokenizer, optional
         By default the one beside the model's files. Pairs are counted in a window of 5 tokens on each side.
     n_words : int
@@ -68,11 +68,6 @@ def token_kernel(model: Any, text: Any, tokenizer: Any = None, *, n_words: int =
     Returns
     -------
     TokenKernel
-
-    Raises
-    ------
-    ValueError
-        If the model is not tied, has no embedding, or fewer than four tokens of the text are its own.
 
     Source
     ------

@@ -114,16 +114,11 @@ def undertrained_tokens(
         The output matrix; of a tied model, and of one without an output matrix, the input embedding.
     moments : TableMoments
     kinds : list of str, length V
-        "unused" marks the tokens that are known to be unused.
+        "unused" marks the tokens that are known to be unused, at least 20.
     n_draws : int
         Of the control, in which as many random tokens take the place of the held-out ones.
     seed : int
         Of the halves and of the control.
-
-    Raises
-    ------
-    ValueError
-        If fewer than 20 tokens are known to be unused.
 
     Source
     ------

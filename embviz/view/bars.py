@@ -35,7 +35,7 @@ def plot_bars(
     Parameters
     ----------
     data : DataFrame, or the data of an explorer
-        One row a bar.
+        One row a bar, without NaN.
     x : str
         Column of whole numbers (ranks, modes), each bar one wide; or of categories.
     y : str
@@ -43,11 +43,11 @@ def plot_bars(
     kind : str, optional
         Column told apart by colour, at most five kinds and a null; categories have them side by side.
     names, x_names : sequence of str, optional
-        The kinds, and the categories, in order. An explorer's data with categories needs `x_names`.
+        The kinds, and the categories, in order. An explorer's data needs them.
     scale : {"linear", "log", "symlog", "sqrt"} or a scale of Altair's
         Of `y`.
     limits : pair of float, optional
-        Ends of the axis of `y`.
+        Ends of the axis of `y`; an explorer's data needs them on a logarithmic axis.
     reference : number, or mapping of str to float, optional
         Levels in the unit of `y`, dashed, with their names.
     null : str, number, mapping or pair, optional
@@ -55,13 +55,6 @@ def plot_bars(
         level, named levels, or the ends of its range.
     height : str
         One of ``theme.HEIGHTS``.
-
-    Raises
-    ------
-    ValueError
-        If the table is empty, lacks a column or has a NaN; if two bars stand in one place; if an explorer's
-        data comes without the names it needs, or with a logarithmic axis and without `limits`; if there are
-        more than five kinds.
 
     Examples
     --------

@@ -151,7 +151,7 @@ def bin_counts(
     Parameters
     ----------
     values : array of float, any shape
-        Finite numbers.
+        Finite numbers, one at least.
     n_bins : int, default 60
         Bins of equal width.
     limits : pair of float, optional
@@ -161,11 +161,6 @@ def bin_counts(
     Returns
     -------
     DataFrame with `left`, `right` (the unit of `values`), `count` and `share` (of all values), one row a bin
-
-    Raises
-    ------
-    ValueError
-        If there is no value, or one isn't finite.
     """
     flat = arrays.check_array(values, "values").ravel()
     counts, edges = np.histogram(flat, bins=n_bins, range=limits)

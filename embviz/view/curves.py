@@ -40,15 +40,15 @@ def plot_curves(
     Parameters
     ----------
     data : DataFrame, or the data of an explorer
-        Columns `x`, `y`, `kind` and `seed`, one row a measurement.
+        Columns `x`, `y`, `kind` and `seed`, one row a measurement, without NaN.
     x, y : str
         Columns of numbers; their axis titles come from ``embviz.labels``, or `x_title` and `y_title`.
     kind : str, optional
         Column of kinds, at most five and a null, told apart by colour and dash.
     names : sequence of str, optional
-        The kinds in the order of their looks; by default as they come in a DataFrame.
+        The kinds in the order of their looks; by default as they come. An explorer's data needs them.
     seed : str, optional
-        Column of the repetitions; None where there is one row a point.
+        Column of the repetitions, one row each at a point; None where there is one row a point.
     interval : bool or pair of str, default True
         Whether the band is drawn; or the columns of its ends, where the table holds them.
     scale, x_scale : {"linear", "log", "symlog", "sqrt"} or a scale of Altair's
@@ -64,12 +64,6 @@ def plot_curves(
         The paper's values: levels, or crosses at the `x` and `y` of a table.
     height : str
         One of ``theme.HEIGHTS``.
-
-    Raises
-    ------
-    ValueError
-        If the table is empty, lacks a column, has a NaN or two rows for one seed; if an explorer's data comes
-        without `names`, or there are more than five kinds.
 
     Examples
     --------

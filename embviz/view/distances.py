@@ -46,10 +46,10 @@ def plot_distances(
     Parameters
     ----------
     first : array, shape (V, D)
-        One row a token.
+        One row a token. Cosines need rows that aren't zero.
     second : array, shape (V, E), optional
         Another embedding of the same tokens in the same order. Its dimension and unit may differ.
-    tokens : sequence of str, length V
+    tokens : sequence of str, length V, three at least
         What the rows are.
     chosen : sequence of str, at most 20
         Tokens of interest. Of two embeddings, a control shows the pairs with one of them. Of one, they are
@@ -65,13 +65,6 @@ def plot_distances(
         Its controls choose the distance (Euclidean in the unit of the embedding, or 1 - cosine), the
         tokens and, with a kernel, the draw of pairs. Its title has the rank correlation of the distances, or
         the mean distance, beside the control's.
-
-    Raises
-    ------
-    ValueError
-        If the numbers of rows and tokens differ, there are fewer than three tokens, a chosen token is absent
-        or there twice, more than 20 are chosen, a value is not finite, or a row whose
-        cosine is asked for is all zeros.
 
     Examples
     --------

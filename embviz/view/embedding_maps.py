@@ -143,13 +143,7 @@ class EmbeddingMap(MapPicture):
         return [self]
 
     def neighbors(self, word: str) -> pd.DataFrame:
-        """The nearest words of one word in the full space: embedding, word, distance.
-
-        Raises
-        ------
-        ValueError
-            If the word isn't on the map.
-        """
+        """The nearest words of one word in the full space: embedding, word, distance."""
         if word not in self.words:
             raise ValueError(f"{word!r} is not among the {len(self.words):,} words of this map")
         row = self.words.index(word)
@@ -228,9 +222,10 @@ def embedding_map(
     Parameters
     ----------
     vectors : array, shape (V, D)
-        One row per word.
+        One row per word, none of zeros.
     words : sequence of str, length V
-        Distinct. Where labels don't all fit, earlier words are labelled first: give frequent words first.
+        Distinct, 3 to 20,000. Where labels don't all fit, earlier words are labelled first: give frequent
+        words first.
     other : array, shape (V, D), optional
         A second embedding of the same words: context vectors, output rows, the vectors after training. A
         switch shows the one, the other, or both joined by lines.
@@ -244,7 +239,7 @@ def embedding_map(
         Coordinates; by default the plane of the principal components, the same on every machine. That of
         :func:`embviz.trajectories.lay_out` keeps more neighbours, and differs between processors.
     n_neighbors : int, default 8
-        k, shown for each word: those with the largest cosines.
+        k, at most V - 2, shown for each word: those with the largest cosines.
     focus : str, optional
         A word pointed at from the start.
     title : str, optional
@@ -255,13 +250,6 @@ def embedding_map(
     Returns
     -------
     EmbeddingMap
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than two words more than neighbours, a word comes twice, lengths differ, a value
-        is NaN or infinite, a row is zero, a column has more than five kinds, or there are more words than a
-        page can hold.
 
     Examples
     --------
@@ -305,14 +293,9 @@ def side_by_side(
     Parameters
     ----------
     first, second : EmbeddingMap
-        Their titles stand above them; words they share are linked.
+        Their titles stand above them; words they share are linked. Their embeddings have the same names.
     title, caption : str, optional
         Of the pair. How far each plane can be trusted is added.
-
-    Raises
-    ------
-    ValueError
-        If their embeddings are not called the same.
     """
     names = [[part.name for part in map_.placed] for map_ in (first, second)]
     if names[0] != names[1]:
@@ -346,7 +329,7 @@ def pick_a_word(
 
     Parameters
     ----------
-    states : mapping of name to array, shape (V, D)
+    states : mapping of two names or more to array, shape (V, D)
         One row per word. Where D differs between states, each is turned onto the first one shown (Procrustes)
         and drawn as wide as the others.
     words : sequence of str, length V
@@ -377,12 +360,6 @@ def pick_a_word(
     Returns
     -------
     SideBySide
-
-    Raises
-    ------
-    ValueError
-        As :func:`embedding_map` does; or if there are fewer than two states, the null or the titles have
-        other ones, or `first` is none of them.
 
     Examples
     --------

@@ -390,9 +390,7 @@ class Explorer(Picture):
     Raises
     ------
     ValueError
-        If a control's name can't be used, if neither `measure` nor `grid` is given, if something to try is no
-        value of its control, or if the grid is too large for a page (the message has the number and the way
-        out).
+        If the grid is too large for a page; the message has the number and the way out.
 
     Examples
     --------
@@ -581,13 +579,7 @@ class Explorer(Picture):
         return self._spec(self._answer_rows(self._start, tables), live=True)
 
     def answer(self, sent: Mapping[str, object]) -> dict[str, Any]:
-        """Rows of each table that is drawn, and the title if it follows, for values that the page sent.
-
-        Raises
-        ------
-        ValueError
-            If a control is missing or its value is none of its own, or the measurement isn't finite.
-        """
+        """Rows of each table that is drawn, and the title if it follows, for values that the page sent."""
         values = read_values(self.controls, sent)
         tables = self._measured(values)
         if self._columns is not None:

@@ -32,7 +32,7 @@ def plot_heat_map(
     Parameters
     ----------
     data : DataFrame, or the data of an explorer
-        One row a cell.
+        One row a cell, without NaN.
     x, y : str
         Columns whose values are the columns and rows of the map, numbers in their order.
     value : str
@@ -40,19 +40,14 @@ def plot_heat_map(
     signed : bool, default False
         Centre the colours on 0, with equal ends.
     limits : pair of float, optional
-        Ends of the colours; what lies outside has the end's.
+        Ends of the colours; what lies outside has the end's. An explorer's data needs them for `signed` and
+        `labels`.
     x_names, y_names : sequence of str, optional
         Values of `x` and of `y` in order, from the left and the top.
     labels : str, optional
         Write each value into its cell, in this d3 format, such as ``".2f"``; for maps of few cells.
     height : str
         One of ``theme.HEIGHTS``.
-
-    Raises
-    ------
-    ValueError
-        If the table is empty, lacks a column or has a NaN; if two rows have one cell; if an explorer's data
-        comes with `signed` or `labels` and without `limits`.
 
     Examples
     --------

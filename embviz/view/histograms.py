@@ -37,7 +37,7 @@ def plot_histogram(
     Parameters
     ----------
     data : DataFrame, or the data of an explorer
-        A column `field` of numbers; or bins, of :func:`~embviz.view.bin_counts` or
+        A column `field` of numbers, without NaN; or bins, of :func:`~embviz.view.bin_counts` or
         :func:`~embviz.view.mirrored_bins`, as an explorer's data must be.
     field : str
         What is binned.
@@ -55,11 +55,6 @@ def plot_histogram(
         Ends of the vertical axis, to keep it while an explorer's control moves; what is higher is cut off.
     height : str
         One of ``theme.HEIGHTS``.
-
-    Raises
-    ------
-    ValueError
-        If the table is empty, lacks a column or has a NaN; if a control's values come with bins.
 
     Examples
     --------
@@ -179,13 +174,13 @@ def plot_ridges(
     Parameters
     ----------
     data : DataFrame, or the data of an explorer
-        One row a point of a curve, in the order of `x`.
+        One row a point of a curve, in the order of `x`, without NaN.
     x, height : str
         Columns of numbers; heights from 0 up, such as densities.
     row : str
         Column whose values are the rows, from the top.
     names : sequence of str, optional
-        The rows in order; by default as they come.
+        The rows in order; by default as they come. An explorer's data needs them.
     null : str, optional
         Column of a control's heights, a grey dotted line over each ridge.
     overlap : float, default 1.4
@@ -196,12 +191,6 @@ def plot_ridges(
         Upright lines with their names.
     step : str
         One of ``theme.HEIGHTS``: the height of a row.
-
-    Raises
-    ------
-    ValueError
-        If the table is empty, lacks a column or has a NaN; if a height lies below 0; if an explorer's data
-        comes without `names`.
 
     Examples
     --------

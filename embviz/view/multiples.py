@@ -42,11 +42,6 @@ def panels(
     same_legend : bool, default True
         One legend for all. Without, each panel has its own colours.
 
-    Raises
-    ------
-    ValueError
-        If there is no chart.
-
     Examples
     --------
     >>> import pandas as pd

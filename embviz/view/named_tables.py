@@ -59,11 +59,6 @@ def call_with_tables(function: Callable[..., Any], tables: Mapping[str, Any]) ->
 
     A function with one parameter, called otherwise than any table, gets them all as a mapping.
 
-    Raises
-    ------
-    ValueError
-        If a parameter names no table.
-
     >>> call_with_tables(lambda lines, points: points, {"points": 1, "lines": 2})
     1
     >>> call_with_tables(lambda tables: sorted(tables), {"points": 1, "lines": 2})

@@ -39,7 +39,7 @@ def plot_path(
     Parameters
     ----------
     data : DataFrame, or the data of an explorer
-        One row a point.
+        One row a point, without NaN.
     x, y : str
         Columns of layout coordinates.
     order : str
@@ -50,7 +50,7 @@ def plot_path(
     loss : str, optional
         Column of numbers drawn over `order` beside the plane; below it where the page is narrow.
     limits : pair of float, optional
-        Ends of both axes of the plane; by default about all points.
+        Ends of both axes of the plane; by default about all points. An explorer's data needs them.
     seed_text : str, optional
         Written into the plane: which seed, or run, this is.
     tooltip : sequence of str
@@ -59,13 +59,7 @@ def plot_path(
         Column of kinds, such as training and a random walk: each has a plane of its own, side by side, with
         its name in it and its loss below.
     by_names : sequence of str, or mapping of kind to str
-        The kinds in their order, for `by`; a mapping says what each is called, such as ``{0: "training"}``.
-
-    Raises
-    ------
-    ValueError
-        If the table is empty, lacks a column or has a NaN; if an explorer's data comes without `limits`; if
-        `by` comes without `by_names`.
+        The kinds in order, needed with `by`; a mapping says what each is called, such as ``{0: "training"}``.
 
     Examples
     --------

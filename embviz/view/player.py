@@ -100,11 +100,6 @@ class Player(Picture):
         The frame that is shown. Setting it turns to another one, and a frame that does not exist raises
         ``traitlets.TraitError``. ``player.observe(function, "step")`` calls a function at every frame.
 
-    Raises
-    ------
-    ValueError
-        If the recording isn't as said above; the message names the frame and the column.
-
     Examples
     --------
     >>> import altair as alt, pandas as pd
@@ -262,13 +257,7 @@ class Player(Picture):
         return self._spec
 
     def begin(self, sent: Mapping[str, object]) -> LiveRun:
-        """A live run at control values that the page sent, to be asked for its frames.
-
-        Raises
-        ------
-        ValueError
-            If there is nothing live, or a control is missing or its value is none of its own.
-        """
+        """A live run at control values that the page sent, to be asked for its frames."""
         if self.live is None:
             raise ValueError(f"{self!r} has a recording alone: give it a `live` function to compute frames")
         values = explorers.read_values(self.live_controls or self.controls, sent)
@@ -419,13 +408,7 @@ class LiveRun:
         self.n_frames, self._last = 0, -math.inf
 
     def next_row(self) -> dict[str, Any] | None:
-        """The next frame as a row, computed now; None at the run's end.
-
-        Raises
-        ------
-        ValueError
-            If the frame isn't like the recording's, doesn't come after the last, or is one too many.
-        """
+        """The next frame as a row, computed now; None at the run's end."""
         # as an explorer's measurements: small sums on two threads take many times one's time
         with threadpool_limits(limits=1):
             frame = next(self._frames, None)

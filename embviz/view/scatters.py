@@ -40,13 +40,13 @@ def plot_scatter(
     Parameters
     ----------
     data : DataFrame, or the data of an explorer
-        One row a mark.
+        One row a mark, without NaN.
     x, y : str
         Columns of numbers.
     kind : str, optional
         Column told apart by colour and shape: at most five kinds and a null.
     names : sequence of str, optional
-        The kinds in the order of their looks.
+        The kinds in the order of their looks; an explorer's data needs them.
     label : str, optional
         Column of words written beside the marks.
     equals : bool, default False
@@ -56,7 +56,7 @@ def plot_scatter(
     scale, x_scale : {"linear", "log", "symlog", "sqrt"} or a scale of Altair's
         Of `y` and of `x`; by default `x` has that of `y`.
     limits, x_limits : pair of float, optional
-        Ends of the axes. With `equals` both axes have those of `limits`.
+        Ends of the axes. With `equals` both axes have those of `limits`, which an explorer's data needs.
     reference : number, or mapping of str to float, optional
         Levels in the unit of `y`, dashed, with their names.
     null : str, number, mapping or pair, optional
@@ -69,12 +69,6 @@ def plot_scatter(
         One of ``theme.SIZES``.
     square : bool, default False
         Draw a square instead: with the same ends of both axes, a circle is round.
-
-    Raises
-    ------
-    ValueError
-        If the table is empty, lacks a column or has a NaN; if an explorer's data comes with `equals` and
-        without `limits`, or with a `kind` and without `names`; if there are more than five kinds.
 
     Examples
     --------

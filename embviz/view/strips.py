@@ -38,7 +38,7 @@ def plot_strip(
     Parameters
     ----------
     data : DataFrame, or the data of an explorer
-        One row a measurement.
+        One row a measurement, without NaN.
     value : str
         Column of numbers, along the horizontal axis.
     kind : str
@@ -49,7 +49,7 @@ def plot_strip(
     names, by_names : sequence of str, optional
         Values of `kind` and of `by`, in order; by default as they come. A row without a mark stays.
     seed : str, optional
-        Column of the repetitions; None where there is one row a mark.
+        Column of the repetitions, one mark each in a row; None where there is one row a mark.
     centre : {"mean", "median"}
         Where the tick stands. A median has no interval here.
     interval : bool or pair of str, default True
@@ -68,12 +68,6 @@ def plot_strip(
         perhaps `by`; a bare number is a line through all.
     tooltip : sequence of str
         Further columns to show on hovering.
-
-    Raises
-    ------
-    ValueError
-        If the table is empty, lacks a column or has a NaN; if a seed comes twice in a row, so that the
-        interval would be too narrow; if a published row is none of the kinds.
 
     Examples
     --------

@@ -117,11 +117,6 @@ def line_styles(
         name calls one (``embviz.labels.is_control``), such as a baseline or a random walk.
     words : str, optional
         Title of the legend; by default the field's.
-
-    Raises
-    ------
-    ValueError
-        If more than five kinds are named: split the chart, or draw one thick line and the rest faint.
     """
     lines: dict[str, Any] = {"symbolType": "stroke", "symbolOpacity": 1, "symbolStrokeWidth": WIDTHS["line"]}
     key = alt.Legend(title=title(field) if words is None else words or None, **lines)

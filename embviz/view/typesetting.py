@@ -147,11 +147,6 @@ def typeset(
     most_rows : int, default 60
         Of a longer table the first ones are shown, and the note says so.
 
-    Raises
-    ------
-    ValueError
-        If a control is not in the table.
-
     >>> lengths = pd.DataFrame(
     ...     {"n_phases": [12.0, 3.0], "loss": [0.51234, 12.25]}, index=["training", "random walk"]
     ... )

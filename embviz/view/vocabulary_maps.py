@@ -119,11 +119,6 @@ class VocabularyMap(EmbeddingMap):
         """The nearest tokens of one token among all: embedding, word, distance.
 
         Exactly; of a map without vectors, those that were given.
-
-        Raises
-        ------
-        ValueError
-            If the token is not on the map.
         """
         if word not in self.words:
             raise ValueError(f"{word!r} is not among the {len(self.words):,} words of this map")
@@ -326,8 +321,8 @@ def map_of_neighbors(
         Of these V tokens.
     layout : array, shape (V, 2)
     control : pair of Neighbors and coordinates (V, 2), optional
-        Neighbours and places of the same tokens in a control, such as an untrained table. A switch moves the
-        points there.
+        As many neighbours, and places, of the same tokens in a control, such as an untrained table. A switch
+        moves the points there.
     names : two str
         What stands beside the switch: the vectors, and the control.
     color, focus, title
@@ -338,12 +333,6 @@ def map_of_neighbors(
     Returns
     -------
     VocabularyMap
-
-    Raises
-    ------
-    ValueError
-        If words, neighbours and places are not of one number, control and vectors have different numbers of
-        neighbours, or `focus` is not among the words.
     """
     words, titles = list(words), (title, title) if isinstance(title, str) else title
     for found, _ in [(neighbors, layout), *([control] if control else [])]:
