@@ -100,13 +100,7 @@ def _require_paired(matrix: np.ndarray, name: str) -> None:
 
 
 def check_log_counts(D: np.ndarray) -> np.ndarray:
-    """D as a float array (V, V).
-
-    Raises
-    ------
-    ValueError
-        If it is not square, finite and symmetric, or a row of it is all 0.
-    """
+    """D as a float array (V, V): square, finite and symmetric, no row all 0, or it is refused."""
     D = check_square(D, "D")
     _require_symmetric(D, "D", tolerance=ASYMMETRY)
     _require_paired(D, "D")
@@ -142,17 +136,11 @@ def extract_kernel(
     Parameters
     ----------
     W : array, shape (..., V, V)
-        Gram matrices E E' of tied embeddings, or a stack of them: seeds, snapshots.
-    D : array (V, V), symmetric
+        Finite Gram matrices E E' of tied embeddings, or a stack of them: seeds, snapshots.
+    D : array (V, V), symmetric, no row all 0
     zeros : "refuse" or "drop"
         What to do where fft2(D) is 0, or below rounding. "drop" puts the kernel's own transform to 0 there
         and tells how often; it no longer reconstructs W. Nothing is ever replaced.
-
-    Raises
-    ------
-    ValueError
-        If a frequency can't be divided and `zeros` is "refuse", shapes don't fit, W is not finite, D is not
-        symmetric, or a row of it is all 0.
 
     Source
     ------

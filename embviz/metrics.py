@@ -30,16 +30,11 @@ def cosines(x: ArrayLike, y: ArrayLike) -> np.ndarray:
 
     Parameters
     ----------
-    x, y : arrays, shape (n, D)
+    x, y : arrays, shape (n, D), finite
 
     Returns
     -------
     array, shape (n,), in -1..1; 0 where a row is all zeros, the word tests' convention
-
-    Raises
-    ------
-    ValueError
-        If the shapes differ, or a value is not finite.
     """
     x, y = check_pair(x, y, 2)
     return np.clip(np.einsum("nd,nd->n", normalize(x), normalize(y)), -1, 1)
@@ -107,16 +102,11 @@ def circulant_score(matrix: ArrayLike) -> float:
 
     Parameters
     ----------
-    matrix : array, shape (n, n)
+    matrix : array, shape (n, n), finite
 
     Returns
     -------
     float in -1..1; row 0, equal to itself, is counted too, as in the source
-
-    Raises
-    ------
-    ValueError
-        If the matrix is not square and finite.
 
     Source
     ------
@@ -133,16 +123,11 @@ def procrustes_disparity(x: ArrayLike, y: ArrayLike) -> float:
 
     Parameters
     ----------
-    x, y : arrays, shape (n, D), row i of one meant to match row i of the other
+    x, y : arrays, shape (n, D), finite, rows not all equal; row i of one meant to match row i of the other
 
     Returns
     -------
     float in 0..1: 0 when they match; the share of the sum of squares that no such map explains
-
-    Raises
-    ------
-    ValueError
-        If the shapes differ, a value is not finite, or all rows of one are the same point.
     """
     return float(scipy.spatial.procrustes(*check_pair(x, y, 2))[2])
 
@@ -172,12 +157,7 @@ def positive_share(values: ArrayLike) -> float:
 
     Parameters
     ----------
-    values : array, shape (n,)
-
-    Raises
-    ------
-    ValueError
-        If there is no value, or one is not finite.
+    values : array, shape (n,), finite, one at least
 
     Examples
     --------
@@ -192,12 +172,7 @@ def kurtosis(values: ArrayLike) -> float:
 
     Parameters
     ----------
-    values : array, shape (n,)
-
-    Raises
-    ------
-    ValueError
-        If there is no value, one is not finite, or all are equal.
+    values : array, shape (n,), finite, not all equal
 
     Examples
     --------
@@ -215,12 +190,7 @@ def mirror_distance(values: ArrayLike) -> float:
 
     Parameters
     ----------
-    values : array, shape (n,)
-
-    Raises
-    ------
-    ValueError
-        If there is no value, one is not finite, or all are equal.
+    values : array, shape (n,), finite, not all equal
 
     Examples
     --------
@@ -244,18 +214,13 @@ def bootstrap_interval(
 
     Parameters
     ----------
-    values : array, shape (n,), at least two
+    values : array, shape (n,), finite, at least two
     seed : int or Generator
     n_resamples : int, default 2000
 
     Returns
     -------
     (low, high), in the unit of the values
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than two values, or one is not finite.
     """
     sample = check_array(values, "values", 1)
     if len(sample) < 2:
@@ -281,7 +246,7 @@ def nearest_neighbors(
 
     Parameters
     ----------
-    x : array, shape (V, D)
+    x : array, shape (V, D), finite
         Rows are compared with each other.
     n_neighbors : int
         k, below V.
@@ -297,11 +262,6 @@ def nearest_neighbors(
         number, so that rounding doesn't choose between them.
     distances : array, shape (n, k)
         To that precision.
-
-    Raises
-    ------
-    ValueError
-        If a value is not finite, there are no more rows than neighbours, or, with "cosine", a row is zero.
 
     Examples
     --------
@@ -350,11 +310,6 @@ def neighbors_kept(true: ArrayLike, shown: ArrayLike) -> np.ndarray:
     Returns
     -------
     array, shape (V,), from 0 to 1; a drawing that knows nothing keeps ``k / (V - 1)`` on average
-
-    Raises
-    ------
-    ValueError
-        If the shapes differ.
 
     Examples
     --------

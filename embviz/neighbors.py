@@ -54,18 +54,13 @@ def unit_rows(vectors: ArrayLike, *, center: bool = True) -> np.ndarray:
 
     Parameters
     ----------
-    vectors : array, shape (V, D)
+    vectors : array, shape (V, D), finite, each row with a direction
     center : bool, default True
         Whether the mean of all rows is subtracted: a direction that all rows share decides raw cosines.
 
     Returns
     -------
     array of float32, shape (V, D), a copy
-
-    Raises
-    ------
-    ValueError
-        If a value is not finite, or a row has no direction.
 
     Examples
     --------

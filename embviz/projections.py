@@ -73,13 +73,7 @@ class Projection:
         return self.operator
 
     def apply(self, x: ArrayLike) -> np.ndarray:
-        """Map vectors (..., d) to (..., m), float64.
-
-        Raises
-        ------
-        ValueError
-            If the last axis of `x` is not d long.
-        """
+        """Map vectors (..., d) to (..., m), float64."""
         x = check_array(x, "x", empty=True)
         if x.ndim == 0 or x.shape[-1] != self.d:
             raise ValueError(f"x has shape {x.shape} for a map of {self.d} coordinates to {self.m}")
@@ -150,12 +144,6 @@ def draw(family: str, m: int, d: int, *, seed: Seed, scaling: Scaling = "isometr
     -------
     Projection
 
-    Raises
-    ------
-    ValueError
-        If there is no such family or scaling, m or d is not positive, or m is more than a Hadamard map has
-        coordinates.
-
     Source
     ------
     The resizing paper, section 4.2 (Gaussian, variance 1/m), names the others; Achlioptas (2003) for signs
@@ -200,14 +188,9 @@ def pca(x: ArrayLike, m: int) -> Projection:
 
     Parameters
     ----------
-    x : array, shape (n, d)
+    x : array, shape (n, d), finite
         The calibration set.
     m : int, 1 to d
-
-    Raises
-    ------
-    ValueError
-        If m is not 1 to d, or `x` is no finite table of vectors.
     """
     vectors = check_array(x, "x", 2)
     d = vectors.shape[1]
@@ -313,11 +296,6 @@ def walsh_hadamard(x: ArrayLike) -> np.ndarray:
     Returns
     -------
     array of the same shape, float64; sqrt(2^k) times as long
-
-    Raises
-    ------
-    ValueError
-        If the last axis is not a power of two.
 
     Examples
     --------

@@ -114,11 +114,6 @@ def join_members(members: Sequence[str], archives: Mapping[str, Path], path: Pat
     members : sequence of "PACKAGE:PATH", the path being that inside the package's archive
     archives : the archive of each package, by the package's name
     path : the file to write
-
-    Raises
-    ------
-    ValueError
-        If an archive lacks a member, naming both.
     """
     with open(path, "wb") as file:
         for member in members:

@@ -304,13 +304,7 @@ def _claims_of(file: Path) -> tuple[Claim, ...]:
 
 
 def find_claim(claim_id: str) -> Claim:
-    """The claim called `claim_id`, such as ``reflections.lemma1``.
-
-    Raises
-    ------
-    ValueError
-        If there is none; the message lists the ids of the same paper, or of all.
-    """
+    """The claim called `claim_id`, such as ``reflections.lemma1``."""
     claims = load_claims()
     for claim in claims:
         if claim.id == claim_id:

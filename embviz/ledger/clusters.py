@@ -80,15 +80,10 @@ def _workers_of_slurm(resources: dict[str, Any]) -> Iterator[None]:
 
 
 def parsed_resources(text: str) -> dict[str, Any]:
-    """What a job of SLURM asks for.
+    """What a job of SLURM asks for, of RESOURCES.
 
     >>> parsed_resources("jobs=20,cores=4,memory=8GB")
     {'jobs': 20, 'cores': 4, 'memory': '8GB'}
-
-    Raises
-    ------
-    ValueError
-        If a part is not ``name=value``, or a name is not one of RESOURCES.
     """
     found: dict[str, Any] = {"jobs": 1, "cores": 1, "memory": "4GB"}
     for part in text.split(","):

@@ -119,8 +119,8 @@ def over_seeds(
     Parameters
     ----------
     values : sequence of float, shape (R,)
-        One measurement a repetition; may be infinite, of what never happened: so is then the mean, and the
-        interval holds all that such a number can be.
+        One measurement a repetition, not NaN; may be infinite, of one sign, of what never happened: so is
+        then the mean, and the interval holds all that such a number can be.
     repeats : str
         What was repeated.
     within : tuple of two floats
@@ -129,11 +129,6 @@ def over_seeds(
     Returns
     -------
     Finding
-
-    Raises
-    ------
-    ValueError
-        If `values` is empty, holds a NaN, or holds infinities of both signs, which have no mean.
 
     >>> finding = over_seeds([1.0, 2.0, 3.0])
     >>> finding.value, finding.n_seeds, round(finding.high - finding.value, 3)

@@ -30,11 +30,6 @@ def published(name: str, measurement: str | None = None) -> Any:
         Without `measurement` by the measurements' names; those without a published value, or with one that is
         implied, are left out.
 
-    Raises
-    ------
-    ValueError
-        If there is nothing of that name; the message lists what there is.
-
     >>> published("kernel.circulant", "score")
     0.936
     """

@@ -53,13 +53,7 @@ class Study:
     parts: tuple[Part, ...] = ()
 
     def preset_cells(self, preset: str) -> list[Cell]:
-        """Cells of `preset`; empty where it measures nothing.
-
-        Raises
-        ------
-        ValueError
-            If there is no such preset; the message lists those there are.
-        """
+        """Cells of `preset`; empty where it measures nothing."""
         return self.cells(_known(preset))
 
     def every_cell(self, preset: str) -> list[Cell]:

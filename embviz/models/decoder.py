@@ -370,13 +370,7 @@ class Decoder(nn.Module):
         return found
 
     def hidden(self, tokens: Tensor, layer: int) -> Tensor:
-        """Residual stream (B, T, D) before a layer; n_layers: before the last norm.
-
-        Raises
-        ------
-        ValueError
-            If there is no such layer.
-        """
+        """Residual stream (B, T, D) before a layer; n_layers: before the last norm."""
         if not 0 <= layer <= self.config.n_layers:
             raise ValueError(f"layer {layer} is outside 0..{self.config.n_layers}")
         x = self.embed(tokens)

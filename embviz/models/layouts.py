@@ -137,13 +137,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {  # by what a configuration calls itself
 
 
 def layout_of(model: nn.Module) -> Layout:
-    """The layout of a model's class, or of the class that it is derived from.
-
-    Raises
-    ------
-    ValueError
-        If it is of another class: lists those that are known.
-    """
+    """The layout of a model's class, or of the class that it is derived from."""
     classes = [parent.__name__ for parent in type(model).__mro__]
     found = next((LAYOUTS[name] for name in classes if name in LAYOUTS), None)
     if found is None:

@@ -131,11 +131,6 @@ def as_decoder(model: nn.Module) -> Decoder:
 
     GPT-2, Llama, Mistral and GPT-NeoX are known (:func:`embviz.models.huggingface.from_hf`), subclasses and
     compiled models included.
-
-    Raises
-    ------
-    ValueError
-        If the model, or a layer of it, is of a kind not known here: names it.
     """
     model = unwrapped(model)
     if family(model) is not None:
@@ -221,11 +216,6 @@ def fold(model: nn.Module) -> Decoder:
     Parameters
     ----------
     model : Decoder, or a language model of Hugging Face
-
-    Raises
-    ------
-    ValueError
-        If the model or a layer is not known.
     """
     parts = _take_apart(model)
     _fold_norm_biases(parts)
@@ -600,12 +590,7 @@ def truncate(model: nn.Module, dims: int | Sequence[int]) -> Resized:
     ----------
     model : Decoder, or a language model of Hugging Face
     dims : int or sequence of int
-        How many, or which.
-
-    Raises
-    ------
-    ValueError
-        If there is none, one twice, or one that the model doesn't have.
+        How many, or which, each once.
     """
     own = as_decoder(model)
     d = own.config.embedding_dim
@@ -633,11 +618,6 @@ def pca_slice(model: nn.Module, m: int, states: np.ndarray) -> Resized:
     m : int, 1 to D
     states : array, shape (n, D)
         Hidden states of the model itself; where it has LayerNorm they are centered here.
-
-    Raises
-    ------
-    ValueError
-        As :func:`embviz.projections.pca` and :func:`resize`.
     """
     own = as_decoder(model)
     states = check_array(states, "states", 2)
@@ -670,11 +650,6 @@ def grow(
     fresh : bool
         Let what reads the new directions start as it does in a new model: nothing writes there yet, so logits
         stay the same. Without this no gradient reaches weights of appended zeros.
-
-    Raises
-    ------
-    ValueError
-        If m is below the model's width, or as :func:`resize`.
     """
     own = as_decoder(model)
     d = own.config.embedding_dim

@@ -52,8 +52,8 @@ def weight_path(
     name : str
         The tensor's, for messages.
     snapshots : S arrays or tensors of one shape, or one array (S, ...)
-        Weights, or a sketch of them.
-    steps : array of int, shape (S,)
+        Three or more, finite: weights, or a sketch of them.
+    steps : array of int, shape (S,), increasing
     losses : array, shape (S,), optional
         All NaN, as a recorder writes them that was told none, or left out: weights alone are looked at. At
         step 0, where no update has been, NaN stands for the loss of the first one.
@@ -61,12 +61,6 @@ def weight_path(
     Returns
     -------
     WeightPath
-
-    Raises
-    ------
-    ValueError
-        If shapes differ, a weight or loss isn't finite (names tensor and step), steps don't increase, there
-        are fewer than three snapshots, or numbers of snapshots, steps and losses differ.
 
     Examples
     --------

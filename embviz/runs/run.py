@@ -364,12 +364,7 @@ class Run:
         """The path of one tensor, with its losses: what :func:`embviz.trajectories.trace` draws.
 
         Losses are the metric "loss", the mean over members, between two snapshots that have it by a straight
-        line.
-
-        Raises
-        ------
-        ValueError
-            As :meth:`tensor`, or if there are fewer than three snapshots.
+        line. Three snapshots are needed.
         """
         return self.paths([name])[name]
 

@@ -29,11 +29,6 @@ def select_weights(model: nn.Module, names: str | Sequence[str] | None = None) -
     dict of str to Tensor
         The parameters themselves, in the model's order; one with two names under the first of these.
 
-    Raises
-    ------
-    ValueError
-        If a name matches nothing (says what is near), or the model has no matrix.
-
     Examples
     --------
     >>> list(select_weights(nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 2))))
@@ -118,10 +113,7 @@ def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, Tensor]]:
 def flatten(state: Any) -> tuple[Any, dict[str, Tensor]]:
     """A nested state as JSON without its tensors, and the tensors by number; :func:`unflatten` reverses it.
 
-    Raises
-    ------
-    ValueError
-        If it holds anything but tensors, numbers, text, None, and dicts, lists and tuples of them.
+    It holds tensors, numbers, text, None, and dicts, lists and tuples of them.
     """
     tensors: dict[str, Tensor] = {}
 
