@@ -7,6 +7,7 @@ from book.geometry.experiments import (
     byte_slope,
     covariance_walks,
     crossed,
+    films,
     hammer_language,
     hammer_modular,
     language_models,
@@ -29,7 +30,8 @@ from embviz.ledger.cells import Cell
 def _grokking_readings(preset: str) -> list[Cell]:
     seeded = [cell for row in readings.seeded_cells().values() for cell in row]
     peers = steering.peer_cells(preset)
-    return [*readings.reading_cells(), *seeded, *peers] if preset == "paper" else peers
+    more = [*readings.reading_cells(), *seeded, *films.film_cells(preset)]
+    return [*more, *peers] if preset == "paper" else peers
 
 
 def _language_readings(preset: str) -> list[Cell]:

@@ -44,6 +44,19 @@ def test_the_chance_of_an_overlap_is_that_of_counting_all_sets(overlaps):
     assert found == pytest.approx(math.log10(share), abs=1e-12)
 
 
+def test_the_share_of_the_named_modes_has_the_permuted_order_as_its_control(monkeypatch):
+    powers = {"gradient": {1: 3.0, 14: 2.0, 20: 1.0}, "permuted": {1: 3.0, 20: 2.0, 21: 1.0}}
+    rows = [("start", name, mode, own.get(mode, 0.0)) for name, own in powers.items() for mode in range(49)]
+    rows += [("start", name, -1, 0.0) for name in ("regularity", "z")]
+    table = pd.DataFrame(rows, columns=["moment", "quantity", "mode", "value"])
+    monkeypatch.setattr(hammer_modular, "first_cells", lambda preset: [0, 1, 2])
+    monkeypatch.setattr(hammer_modular, "read", lambda cell: (table, {}))
+    monkeypatch.setattr(hammer_modular, "_fresh", lambda preset: {})
+    found = hammer_modular._findings("paper")["nanda"]
+    assert found.value == pytest.approx(2 / 3)
+    assert found.controls == {"permuted": pytest.approx(1 / 3)}
+
+
 def test_a_strike_hears_the_start_and_the_end_of_a_run_and_changes_nothing_of_it():
     run = GrokkingRun(p=11, train_share=0.6, n_epochs=4)
     torch.set_num_threads(1)
